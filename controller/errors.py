@@ -1,0 +1,34 @@
+"""Errors that name the key, the value and the limit, so that their reader can mend the cause."""
+
+from __future__ import annotations
+
+
+class DetsError(Exception):
+    """Base of every error this project raises on purpose."""
+
+
+class InvalidValueError(DetsError, ValueError):
+    """A value from outside (configuration, REST, command line, switch) is not acceptable.
+
+    ``key`` names it the way its author wrote it (``vlans.10.receive_limit``), ``value`` is what was given and
+    ``reason`` states the limit that it breaks.
+    """
+
+    def __init__(self, key: str, value: object, reason: str) -> None:
+        self.key = key
+        self.value = value
+        self.reason = reason
+        super().__init__(f"{key}: {value!r} {reason}")
+
+
+class ColumnError(InvalidValueError):
+    """A column of an array interface holds a value it must not: names column, row and value."""
+
+    def __init__(self, column: str, row: int, value: object, reason: str) -> None:
+        self.column = column
+        self.row = row
+        super().__init__(f"{column}[{row}]", value, reason)
+
+
+class ProtocolError(DetsError):
+    """A message from a switch is malformed: names the message, the field and what was expected."""

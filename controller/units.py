@@ -1,0 +1,49 @@
+"""Rates as people write them. k, M and G are powers of 1000 and a rate is in bits per second, as in OpenFlow and OVSDB."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+
+from controller.errors import InvalidValueError
+
+BITS_PER_BYTE = 8
+_SCALE = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMGT]?)(?:bit/s|bps)?")
+
+# OFPMT_BAND_DROP carries the rate as a uint32 of kb/s (OpenFlow 1.3.5, section 7.3.4.4), so this is the largest rate
+# that a meter can be set to, and one kb/s the smallest.
+MIN_RATE_BPS = 1_000
+MAX_RATE_BPS = (2**32 - 1) * 1_000
+
+
+def parse_rate(text: object, key: str = "rate") -> int:
+    """Return bits per second for ``400M``, ``1.5G``, ``64k`` or a whole number of bits per second.
+
+    Raises InvalidValueError, naming ``key``, for anything else and for rates a meter cannot carry.
+    """
+    if isinstance(text, bool) or not isinstance(text, int | str):
+        raise InvalidValueError(key, text, "is not a rate: write bits per second, such as 400M, 1.5G or 64000")
+    match = _RATE.fullmatch(str(text).strip())
+    if match is None:
+        raise InvalidValueError(key, text, "is not a rate: write bits per second, such as 400M, 1.5G or 64000")
+    exact = Decimal(match[1]) * _SCALE[match[2]]
+    if exact != int(exact):
+        raise InvalidValueError(key, text, "is not a whole number of bits per second")
+    return check_rate_bps(int(exact), key, text)
+
+
+def check_rate_bps(rate_bps: int, key: str, shown: object = None) -> int:
+    """Return ``rate_bps`` if a meter can carry it; otherwise raise InvalidValueError naming ``key`` and the limit."""
+    if not MIN_RATE_BPS <= rate_bps <= MAX_RATE_BPS:
+        reason = f"is outside {format_rate(MIN_RATE_BPS)} to {format_rate(MAX_RATE_BPS)}, what an OpenFlow meter can carry"
+        raise InvalidValueError(key, rate_bps if shown is None else shown, reason)
+    return rate_bps
+
+
+def format_rate(rate_bps: float) -> str:
+    """Return a rate as people write it, with at most four significant digits: ``37.5M``."""
+    for suffix in ("T", "G", "M", "k"):
+        if abs(rate_bps) >= _SCALE[suffix]:
+            return f"{rate_bps / _SCALE[suffix]:.4g}{suffix}"
+    return f"{rate_bps:.4g}"
