@@ -1,4 +1,4 @@
-"""Rates as people write them. k, M and G are powers of 1000 and a rate is in bits per second, as in OpenFlow and OVSDB."""
+"""Rates as people write them, in bits per second; k, M and G are powers of 1000, as in OpenFlow and OVSDB."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ def parse_rate(text: object, key: str = "rate") -> int:
 def check_rate_bps(rate_bps: int, key: str, shown: object = None) -> int:
     """Return ``rate_bps`` if a meter can carry it; otherwise raise InvalidValueError naming ``key`` and the limit."""
     if not MIN_RATE_BPS <= rate_bps <= MAX_RATE_BPS:
-        reason = f"is outside {format_rate(MIN_RATE_BPS)} to {format_rate(MAX_RATE_BPS)}, what an OpenFlow meter can carry"
+        reason = (
+            f"is outside {format_rate(MIN_RATE_BPS)} to {format_rate(MAX_RATE_BPS)}, what an OpenFlow meter can carry"
+        )
         raise InvalidValueError(key, rate_bps if shown is None else shown, reason)
     return rate_bps
 

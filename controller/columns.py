@@ -1,0 +1,30 @@
+"""Array types in use, and how columns follow their rows when rows are added, removed or re-ordered."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
+_Scalar = TypeVar("_Scalar", bound=np.generic)
+
+NEW_ROW = -1
+"""In an index from new rows to old ones: this row was not there before."""
+
+
+def carry(column: NDArray[_Scalar], old_row: IntArray, initial: Any) -> NDArray[_Scalar]:
+    """Return ``column`` re-arranged so that new row i holds what old row ``old_row[i]`` held, or ``initial``.
+
+    ``old_row`` has one element per new row, NEW_ROW where there was none; ``initial`` is a scalar or one value per new
+    row. The columns of all state follow the entry table by this one function.
+    """
+    moved = np.empty(len(old_row), dtype=column.dtype)
+    moved[...] = initial
+    kept = old_row != NEW_ROW
+    moved[kept] = column[old_row[kept]]
+    return moved

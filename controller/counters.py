@@ -1,0 +1,127 @@
+"""From meter counters to rates. Missing, reset, jumped or stale counters are unknown (NaN), never zero."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from controller.columns import BoolArray, FloatArray, IntArray, carry
+from controller.units import BITS_PER_BYTE
+
+# A counter that moved faster than this many times what the sender's port can carry did not count packets.
+PLAUSIBLE_LOAD = 20.0
+# Over a shorter time a few packets decide the rate; the reading is left for the next one to cover both.
+MIN_ELAPSED_S = 0.010
+
+
+@dataclass(frozen=True)
+class MeterReadings:
+    """What the switches said of the entries' meters, aligned with the entry table; columns of shape (entries,).
+
+    ``byte_in_count`` counts what arrived at the meter, before the drop; ``dropped_byte_count`` what its band dropped.
+    ``duration_s`` is the switch's own clock, the time since the meter was added: a better clock than the controller's.
+    ``received_s`` is the controller's clock when the reply came. A meter that no reply mentioned has ``present`` false.
+    """
+
+    byte_in_count: FloatArray
+    dropped_byte_count: FloatArray
+    duration_s: FloatArray
+    received_s: FloatArray
+    present: BoolArray
+
+
+@dataclass(frozen=True)
+class MeterCounters:
+    """The last readings, to which the next ones are compared; columns of shape (entries,).
+
+    ``epoch_s`` is the time, on the meter's own clock, at which its counters stood at ``byte_in_count`` and
+    ``dropped_byte_count``; NaN when nothing is known of the meter yet.
+    """
+
+    byte_in_count: FloatArray
+    dropped_byte_count: FloatArray
+    duration_s: FloatArray
+    epoch_s: FloatArray
+    received_s: FloatArray
+
+    @classmethod
+    def unknown(cls, entries: int) -> MeterCounters:
+        """Return the state in which nothing has been read yet."""
+        nan = np.full(entries, np.nan)
+        return cls(nan, nan, nan, nan, nan)
+
+    def carried(self, old_row: IntArray, *, added_now: bool) -> MeterCounters:
+        """Return the state for a re-arranged entry table.
+
+        The meter of a new entry either is ``added_now`` and counts from zero at its duration zero, or stood on the
+        switch before and is unknown until its second reading.
+        """
+        initial = 0.0 if added_now else np.nan
+        columns = (self.byte_in_count, self.dropped_byte_count, self.duration_s, self.epoch_s, self.received_s)
+        return MeterCounters(*(carry(column, old_row, initial) for column in columns))
+
+    def modified(self, rows: IntArray, sent_s: float) -> MeterCounters:
+        """Return the state after OFPMC_MODIFY was sent for ``rows`` at ``sent_s`` on the controller's clock.
+
+        Open vSwitch zeroes a meter's counters at every modify while its duration goes on, so what it counts next
+        counts from the modify: the last reading's duration plus the time that has passed here since it came.
+        """
+        byte_in, dropped, epoch = self.byte_in_count.copy(), self.dropped_byte_count.copy(), self.epoch_s.copy()
+        byte_in[rows] = 0.0
+        dropped[rows] = 0.0
+        epoch[rows] = self.duration_s[rows] + np.maximum(sent_s - self.received_s[rows], 0.0)
+        return replace(self, byte_in_count=byte_in, dropped_byte_count=dropped, epoch_s=epoch)
+
+
+@dataclass(frozen=True)
+class MeterRates:
+    """What the meters saw since they were last read, shape (entries,), NaN where unknown.
+
+    ``offered_bps`` arrived, ``dropped_bps`` was dropped, ``passed_bps`` is the difference. ``implausible`` marks
+    counters that moved in a way no traffic can move them.
+    """
+
+    offered_bps: FloatArray
+    dropped_bps: FloatArray
+    passed_bps: FloatArray
+    implausible: BoolArray
+
+
+def meter_rates(
+    before: MeterCounters, now: MeterReadings, capacity_bps: FloatArray
+) -> tuple[MeterRates, MeterCounters]:
+    """Return the rates since the last readings, and the readings to compare the next ones to.
+
+    ``capacity_bps``, shape (entries,), is that of the sender's edge port.
+
+    1) A meter whose duration went back was added anew: it has counted from zero since then.
+    2) Elapsed time is the switch's own; a reading that is hardly newer than the last one says nothing.
+    3) A count below the last one, or one that jumped over PLAUSIBLE_LOAD times the capacity, makes the rate unknown.
+    """
+    # 1
+    added_anew = now.duration_s < before.duration_s
+    start_s = np.where(added_anew, 0.0, before.epoch_s)
+    start_in = np.where(added_anew, 0.0, before.byte_in_count)
+    start_dropped = np.where(added_anew, 0.0, before.dropped_byte_count)
+    # 2
+    elapsed_s = now.duration_s - start_s
+    newer = now.present & (elapsed_s >= MIN_ELAPSED_S)
+    per_second = BITS_PER_BYTE / np.where(newer, elapsed_s, np.nan)
+    offered_bps = (now.byte_in_count - start_in) * per_second
+    dropped_bps = (now.dropped_byte_count - start_dropped) * per_second
+    # 3
+    with np.errstate(invalid="ignore"):
+        implausible = (offered_bps < 0.0) | (dropped_bps < 0.0) | (offered_bps > PLAUSIBLE_LOAD * capacity_bps)
+    offered_bps[implausible] = np.nan
+    dropped_bps[implausible] = np.nan
+    rates = MeterRates(offered_bps, dropped_bps, np.maximum(offered_bps - dropped_bps, 0.0), implausible)
+    read = newer | (now.present & np.isnan(elapsed_s))
+    counters = MeterCounters(
+        byte_in_count=np.where(read, now.byte_in_count, before.byte_in_count),
+        dropped_byte_count=np.where(read, now.dropped_byte_count, before.dropped_byte_count),
+        duration_s=np.where(read, now.duration_s, before.duration_s),
+        epoch_s=np.where(read, now.duration_s, before.epoch_s),
+        received_s=np.where(read, now.received_s, before.received_s),
+    )
+    return rates, counters

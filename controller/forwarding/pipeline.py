@@ -1,0 +1,156 @@
+"""The pipeline: five named tables and the flow entries that can stand in each.
+
+| table        | matches                     | does                                                              |
+|--------------|-----------------------------|-------------------------------------------------------------------|
+| CLASSIFY     | port and VLAN               | tags untagged frames of access ports, admits known VLANs only     |
+| SEND_LIMIT   | sending VN                  | the meter of the VN's send limit                                  |
+| LEARN        | sending VN, source address  | reports unknown source addresses                                  |
+| RATE_CONTROL | sending VN, destination     | the meter of the (sender VN, receiver VN) entry; reports new pairs |
+| FORWARD      | VLAN, destination           | receiving queue and output; floods the unknown                    |
+
+Frames from other switches were limited where they entered the fabric: they go from CLASSIFY straight to FORWARD. A table
+without a matching entry drops (OpenFlow 1.3.5, section 5.4), so nothing untagged, unknown or foreign gets through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import IntEnum
+
+from controller.fabric import EdgePort
+from controller.openflow.actions import Action, Output, PopVlan, PushVlan, SetQueue, SetVlanVid
+from controller.openflow.constants import PORT_CONTROLLER, VLAN_NONE
+from controller.openflow.flows import Flow
+from controller.openflow.match import Match
+
+OWN_COOKIE = 0xDE75_0000_0000_0000
+OWN_COOKIE_MASK = 0xFFFF_0000_0000_0000
+
+ETH_TYPE_LLDP = 0x88CC
+# 01-80-C2-00-00-0X never leaves a link (IEEE 802.1Q, table 8-1): PAUSE, spanning tree, LLDP of the hosts.
+LINK_LOCAL = 0x0180_C200_0000
+LINK_LOCAL_MASK = 0xFFFF_FFFF_FFF0
+REPORT_BYTES = 128  # enough of a frame to see its addresses and its tag
+
+
+class Table(IntEnum):
+    """The tables by number."""
+
+    CLASSIFY = 0
+    SEND_LIMIT = 1
+    LEARN = 2
+    RATE_CONTROL = 3
+    FORWARD = 4
+
+
+_REPORT = Output(PORT_CONTROLLER, REPORT_BYTES)
+
+
+def _flow(table: Table, priority: int, match: Match, *actions: Action, **rest: int | bool | None) -> Flow:
+    return Flow(table, priority, match, OWN_COOKIE | table, actions=actions, **rest)  # type: ignore[arg-type]
+
+
+def link_discovery() -> Flow:
+    """LLDP goes to the controller whole; edge ports have an entry of higher priority that drops it."""
+    return _flow(Table.CLASSIFY, 1000, Match(eth_type=ETH_TYPE_LLDP), Output(PORT_CONTROLLER, 0xFFFF))
+
+
+def drop_link_local() -> Flow:
+    """Frames that never leave a link are not forwarded."""
+    return _flow(Table.CLASSIFY, 900, Match(eth_dst=LINK_LOCAL, eth_dst_mask=LINK_LOCAL_MASK))
+
+
+def drop_hosts_lldp(port_no: int) -> Flow:
+    """A host cannot forge links: LLDP from edge ports is dropped."""
+    return _flow(Table.CLASSIFY, 1100, Match(in_port=port_no, eth_type=ETH_TYPE_LLDP))
+
+
+def admit(port: EdgePort, vlan_vid: int) -> Flow:
+    """An edge port's frames of one of its VLANs enter the pipeline."""
+    if port.tagged:
+        return _flow(Table.CLASSIFY, 100, Match(in_port=port.port_no, vlan_vid=vlan_vid), goto_table=Table.SEND_LIMIT)
+    match = Match(in_port=port.port_no, vlan_vid=VLAN_NONE)
+    return _flow(Table.CLASSIFY, 100, match, PushVlan(), SetVlanVid(vlan_vid), goto_table=Table.SEND_LIMIT)
+
+
+def admit_from_fabric(port_no: int, vlan_vid: int) -> Flow:
+    """Frames that another switch has admitted are forwarded."""
+    return _flow(Table.CLASSIFY, 100, Match(in_port=port_no, vlan_vid=vlan_vid), goto_table=Table.FORWARD)
+
+
+def limit_sender(port_no: int, vlan_vid: int, meter_id: int) -> Flow:
+    """A VN's frames pass the meter of its send limit."""
+    match = Match(in_port=port_no, vlan_vid=vlan_vid)
+    return _flow(Table.SEND_LIMIT, 100, match, meter_id=meter_id, goto_table=Table.LEARN)
+
+
+def unknown_source(port_no: int, vlan_vid: int, *, report: bool) -> Flow:
+    """A VN's frames from a source address not yet known: forwarded, and reported unless the VN has too many."""
+    match = Match(in_port=port_no, vlan_vid=vlan_vid)
+    actions = (_REPORT,) if report else ()
+    return _flow(Table.LEARN, 1, match, *actions, goto_table=Table.RATE_CONTROL)
+
+
+def known_source(port_no: int, vlan_vid: int, mac: int, ageing_s: int) -> Flow:
+    """A VN's frames from a known source address; the entry tells when the address has aged."""
+    match = Match(in_port=port_no, vlan_vid=vlan_vid, eth_src=mac)
+    ageing: dict[str, int | bool] = {"idle_timeout_s": ageing_s, "send_flow_removed": True}
+    return _flow(Table.LEARN, 100, match, goto_table=Table.RATE_CONTROL, **ageing)
+
+
+def rate_control(port_no: int, vlan_vid: int, mac: int, meter_id: int, ageing_s: int) -> Flow:
+    """A sender VN's frames to an address of a receiver VN pass the entry's meter."""
+    match = Match(in_port=port_no, vlan_vid=vlan_vid, eth_dst=mac)
+    ageing: dict[str, int | bool] = {"idle_timeout_s": ageing_s, "send_flow_removed": True}
+    return _flow(Table.RATE_CONTROL, 100, match, meter_id=meter_id, goto_table=Table.FORWARD, **ageing)
+
+
+def within_vn(port_no: int, vlan_vid: int, mac: int) -> Flow:
+    """Frames between two hosts of the same VN stay behind their port."""
+    return _flow(Table.RATE_CONTROL, 100, Match(in_port=port_no, vlan_vid=vlan_vid, eth_dst=mac))
+
+
+def discover_pair(vlan_vid: int, mac: int) -> Flow:
+    """Frames to a known address from a sender without an entry: forwarded and reported."""
+    match = Match(vlan_vid=vlan_vid, eth_dst=mac)
+    return _flow(Table.RATE_CONTROL, 10, match, _REPORT, goto_table=Table.FORWARD)
+
+
+def no_rate_control() -> Flow:
+    """Broadcast, multicast and unknown destinations have the send limit and the receiving queue only."""
+    return _flow(Table.RATE_CONTROL, 0, Match(), goto_table=Table.FORWARD)
+
+
+def _to_edge(port: EdgePort, vlan_vid: int) -> tuple[Action, ...]:
+    # The queue of a VLAN has the VLAN's number; switches without queues take set_queue and ignore it.
+    untag = () if port.tagged else (PopVlan(),)
+    return (SetQueue(vlan_vid), *untag, Output(port.port_no))
+
+
+def forward_to_edge(port: EdgePort, vlan_vid: int, mac: int) -> Flow:
+    """An address behind one of the switch's own edge ports."""
+    return _flow(Table.FORWARD, 100, Match(vlan_vid=vlan_vid, eth_dst=mac), *_to_edge(port, vlan_vid))
+
+
+def forward_to_switch(port_no: int, vlan_vid: int, mac: int) -> Flow:
+    """An address behind another switch: out of the port that leads there."""
+    return _flow(Table.FORWARD, 100, Match(vlan_vid=vlan_vid, eth_dst=mac), Output(port_no))
+
+
+def flood(vlan_vid: int, fabric_ports: Iterable[int], edge_ports: Iterable[EdgePort]) -> Flow:
+    """Broadcast, multicast and the unknown: along the tree, and out of every edge port of the VLAN.
+
+    A frame never goes back out of the port it came in by (OpenFlow 1.3.5, section 7.2.5, Output). Tagged copies go
+    first, since untagging for an access port would last for those after it.
+    """
+    edges = sorted(edge_ports, key=lambda port: not port.tagged)
+    actions: list[Action] = [Output(port_no) for port_no in sorted(fabric_ports)]
+    untagged = False
+    for port in edges:
+        for action in _to_edge(port, vlan_vid):
+            if isinstance(action, PopVlan):
+                if untagged:
+                    continue
+                untagged = True
+            actions.append(action)
+    return _flow(Table.FORWARD, 10, Match(vlan_vid=vlan_vid), *actions)

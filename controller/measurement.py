@@ -1,0 +1,70 @@
+"""What a sender is taken to send: the rate of the last interval and a short memory of the ones before."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from controller.columns import BoolArray, FloatArray, IntArray, carry
+from controller.counters import MeterRates
+
+# A TCP sender that lost its last segment is silent for its minimum retransmission time-out of 200 ms, four intervals,
+# and has not stopped: the memory fades over as many.
+MEMORY_INTERVALS = 4
+# A sender that was silent for this many intervals (550 ms at 55 ms) has no traffic to send.
+IDLE_INTERVALS = 10
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What each entry sends, shape (entries,).
+
+    ``passed_bps`` is the rate of the last known interval, ``smoothed_bps`` its exponential mean over
+    MEMORY_INTERVALS, ``offered_bps`` and ``dropped_bps`` the last interval's, before and at the meter.
+    ``silent_intervals`` counts the intervals since anything was offered.
+    """
+
+    offered_bps: FloatArray
+    dropped_bps: FloatArray
+    passed_bps: FloatArray
+    smoothed_bps: FloatArray
+    silent_intervals: IntArray
+
+    @classmethod
+    def none(cls, entries: int) -> Measurement:
+        """Return the state before the first reading: nothing sent, but not yet known to be idle."""
+        zero = np.zeros(entries)
+        return cls(zero, zero, zero, zero, np.zeros(entries, dtype=np.int64))
+
+    def carried(self, old_row: IntArray) -> Measurement:
+        """Return the state for a re-arranged entry table."""
+        floats = (self.offered_bps, self.dropped_bps, self.passed_bps, self.smoothed_bps)
+        return Measurement(*(carry(c, old_row, 0.0) for c in floats), carry(self.silent_intervals, old_row, 0))
+
+    @property
+    def measured_bps(self) -> FloatArray:
+        """The rate to allocate by: it rises at once and fades over MEMORY_INTERVALS.
+
+        Choice: the paper does not say how its agents average. A rise must be seen in the interval in which it begins,
+        and a TCP sender between two bursts must not lose its share.
+        """
+        return np.maximum(self.passed_bps, self.smoothed_bps)
+
+    @property
+    def active(self) -> BoolArray:
+        """Whether the sender has traffic to send."""
+        return self.silent_intervals < IDLE_INTERVALS
+
+
+def measure(before: Measurement, rates: MeterRates) -> Measurement:
+    """Return the measurement after one more interval. Where the rates are unknown, the last known ones stand."""
+    known = ~np.isnan(rates.offered_bps)
+    offered_bps = np.where(known, rates.offered_bps, before.offered_bps)
+    dropped_bps = np.where(known, rates.dropped_bps, before.dropped_bps)
+    passed_bps = np.where(known, rates.passed_bps, before.passed_bps)
+    smoothed_bps = before.smoothed_bps + (passed_bps - before.smoothed_bps) / MEMORY_INTERVALS
+    silent = np.where(offered_bps > 0.0, 0, before.silent_intervals + 1)
+    return Measurement(
+        offered_bps, dropped_bps, passed_bps, smoothed_bps, np.where(known, silent, before.silent_intervals)
+    )

@@ -1,0 +1,61 @@
+"""The five DETS messages (DETS, section II-A) as columns.
+
+Send-rate controllers and rate allocators talk to each other in these messages only, so that they can sit on different
+machines. A column holds one value per message. ``entry`` addresses both ends: it is the row of the entry table, which
+knows the sending and the receiving VN.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from controller.columns import BoolArray, FloatArray, IntArray
+
+
+@dataclass(frozen=True, slots=True)
+class TrafficReport:
+    """Sending to receiving node: what is sent there, under which limit, and what could be sent at most.
+
+    ``measured_bps`` is what passed the entry's meter, ``dropped_bps`` what the meter dropped, ``limit_bps`` the rate
+    limit in force (inf when there is none yet) and ``available_bps`` the sender's send limit less what it sends to
+    other receivers. ``active`` says whether the sender has traffic for this receiver.
+
+    Deviation: the paper's report has no ``dropped_bps`` and no ``active``. Its agents could not see load above the
+    limit; a meter counts what it drops, so the report tells.
+    """
+
+    entry: IntArray
+    measured_bps: FloatArray
+    dropped_bps: FloatArray
+    limit_bps: FloatArray
+    available_bps: FloatArray
+    active: BoolArray
+
+
+@dataclass(frozen=True, slots=True)
+class InitializeTrafficControl:
+    """Receiving to sending node: start to measure and to report what is sent to me."""
+
+    entry: IntArray
+
+
+@dataclass(frozen=True, slots=True)
+class SetRate:
+    """Receiving to sending node: the rate that the sender has been granted."""
+
+    entry: IntArray
+    rate_bps: FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class KeepAlive:
+    """Receiving to sending node: traffic control is still active and the last granted rate stands."""
+
+    entry: IntArray
+
+
+@dataclass(frozen=True, slots=True)
+class DeactivateTrafficControl:
+    """Receiving to sending node: congestion is over, limit me no longer."""
+
+    entry: IntArray

@@ -1,0 +1,201 @@
+"""The rate allocators' communication part: congestion, and the messages to and from the senders (DETS, section III-A).
+
+Every receiving VN has a rate allocator. Its communication part declares congestion and talks to the senders; its
+allocation part, an algorithm of ``controller.allocation``, shares the receive limit out. All allocators work at once, as
+columns over VNs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from controller.allocation import AlgorithmState, AllocationAlgorithm, Requests
+from controller.columns import NEW_ROW, BoolArray, FloatArray, IntArray
+from controller.entries import EntryTable
+from controller.measurement import Measurement
+from controller.protocol import DeactivateTrafficControl, InitializeTrafficControl, KeepAlive, SetRate, TrafficReport
+from controller.vns import VnTable
+
+# Choice: a VN is congested when it receives more than its limit (section II); the paper gives no tolerance. Open
+# vSwitch's clock has a resolution of 1 ms, 2 % of an interval, and so has a rate read from its counters.
+CONGESTED_ABOVE = 1.02
+# Choice: the paper does not say when congestion is over. Here: when no sender was held back and the VN received less than
+# this part of its limit, for as many intervals (1.1 s at 55 ms).
+CALM_BELOW = 0.90
+CALM_INTERVALS = 20
+# A grant that differs by less than one part in a million is the same grant.
+SAME_RATE = 1e-6
+
+
+@dataclass(frozen=True)
+class AlgorithmGroup:
+    """The VNs that share one algorithm: ``vns`` holds their rows, in ascending order."""
+
+    algorithm: AllocationAlgorithm
+    vns: IntArray
+
+
+@dataclass(frozen=True)
+class RateAllocators:
+    """The state of all rate allocators.
+
+    ``congested`` and ``calm_intervals`` have shape (vns,). ``states`` holds one algorithm state per group, for the
+    congested receivers of the group and their controlled entries, whose rows of the VN and the entry table are
+    in ``receivers`` and ``rows``.
+    """
+
+    congested: BoolArray
+    calm_intervals: IntArray
+    states: tuple[AlgorithmState, ...]
+    receivers: tuple[IntArray, ...]
+    rows: tuple[IntArray, ...]
+
+    @classmethod
+    def calm(cls, vns: int, groups: tuple[AlgorithmGroup, ...]) -> RateAllocators:
+        """Return the state in which nothing is congested."""
+        none = np.empty(0, dtype=np.int64)
+        return cls(
+            congested=np.zeros(vns, dtype=np.bool_),
+            calm_intervals=np.zeros(vns, dtype=np.int64),
+            states=tuple(group.algorithm.initial_state(0, 0) for group in groups),
+            receivers=tuple(none for _ in groups),
+            rows=tuple(none for _ in groups),
+        )
+
+    def with_groups(self, groups: tuple[AlgorithmGroup, ...]) -> RateAllocators:
+        """Return the state after VLANs changed their algorithm: congestion stays, the algorithms start anew."""
+        return replace(RateAllocators.calm(len(self.congested), groups), congested=self.congested)
+
+    def carried(self, old_row: IntArray) -> RateAllocators:
+        """Return the state for a re-arranged entry table."""
+        new_row = np.full(int(old_row.max(initial=-1)) + 1, NEW_ROW, dtype=np.int64)
+        kept = np.flatnonzero(old_row != NEW_ROW)
+        new_row[old_row[kept]] = kept
+
+        def moved(rows: IntArray) -> IntArray:
+            inside = rows < len(new_row)
+            return np.where(inside, new_row[np.where(inside, rows, 0)], NEW_ROW) if len(new_row) else rows * 0 + NEW_ROW
+
+        return replace(self, rows=tuple(moved(rows) for rows in self.rows))
+
+
+def received_rates(entries: EntryTable, passed_bps: FloatArray, vns: int) -> FloatArray:
+    """Return what each VN is sent, shape (vns,): the sum of what passed the meters of its senders."""
+    return np.bincount(entries.receiver, weights=passed_bps, minlength=vns)
+
+
+def watch_congestion(
+    before: RateAllocators, entries: EntryTable, vns: VnTable, measured: Measurement
+) -> tuple[RateAllocators, FloatArray]:
+    """Declare congestion begun or over; return the new state and the received rates, shape (vns,).
+
+    1) A VN that receives more than its receive limit is congested.
+    2) It stays so until it was calm for CALM_INTERVALS: below CALM_BELOW of its limit, and no sender held back.
+    """
+    # 1
+    received_bps = received_rates(entries, measured.passed_bps, len(vns))
+    exceeded = received_bps > CONGESTED_ABOVE * vns.receive_limit_bps
+    # 2
+    smoothed_bps = received_rates(entries, measured.smoothed_bps, len(vns))
+    held_back = received_rates(entries, measured.dropped_bps, len(vns)) > 0.0
+    calm = ~exceeded & ~held_back & (smoothed_bps < CALM_BELOW * vns.receive_limit_bps)
+    calm_intervals = np.where(calm, before.calm_intervals + 1, 0)
+    congested = exceeded | (before.congested & (calm_intervals < CALM_INTERVALS))
+    return replace(before, congested=congested, calm_intervals=calm_intervals), received_bps
+
+
+def initialize(
+    allocators: RateAllocators, entries: EntryTable, controlled: BoolArray
+) -> tuple[InitializeTrafficControl, DeactivateTrafficControl]:
+    """Return what the allocators say first: initialize at senders not yet controlled, deactivate where it is over."""
+    wanted = allocators.congested[entries.receiver]
+    return (
+        InitializeTrafficControl(np.flatnonzero(wanted & ~controlled)),
+        DeactivateTrafficControl(np.flatnonzero(controlled & ~wanted)),
+    )
+
+
+def answer(
+    before: RateAllocators,
+    groups: tuple[AlgorithmGroup, ...],
+    entries: EntryTable,
+    vns: VnTable,
+    received_bps: FloatArray,
+    reports: TrafficReport,
+) -> tuple[RateAllocators, SetRate, KeepAlive]:
+    """Answer the Traffic Reports: run each group's algorithm, Set Rate where the grant changed, Keep Alive elsewhere.
+
+    ``reports`` must be in ascending order of ``entry``, which keeps the senders of a receiver together.
+    """
+    grants_bps = np.empty(len(reports.entry))
+    report_receiver = entries.receiver[reports.entry]
+    states, all_receivers, all_rows = [], [], []
+    for number, group in enumerate(groups):
+        chosen = _members(report_receiver, group, len(groups), len(vns))
+        receivers, counts = np.unique(report_receiver[chosen], return_counts=True)
+        rows = reports.entry[chosen]
+        state = _follow(before, number, group, receivers, rows)
+        requests = Requests(
+            offsets=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+            limit_bps=vns.receive_limit_bps[receivers],
+            received_bps=received_bps[receivers],
+            measured_bps=reports.measured_bps[chosen],
+            granted_bps=reports.limit_bps[chosen],
+            available_bps=reports.available_bps[chosen],
+            dropped_bps=reports.dropped_bps[chosen],
+            weight=vns.weight[entries.sender[rows]],
+            active=reports.active[chosen],
+        )
+        granted_bps, state = group.algorithm.allocate(requests, state)
+        grants_bps[chosen] = np.where(requests.active, granted_bps, _standing_rate(requests))
+        states.append(state)
+        all_receivers.append(receivers)
+        all_rows.append(rows)
+    changed = ~(np.abs(grants_bps - reports.limit_bps) <= SAME_RATE * reports.limit_bps)
+    after = replace(before, states=tuple(states), receivers=tuple(all_receivers), rows=tuple(all_rows))
+    return after, SetRate(reports.entry[changed], grants_bps[changed]), KeepAlive(reports.entry[~changed])
+
+
+def _members(report_receiver: IntArray, group: AlgorithmGroup, groups: int, vns: int) -> BoolArray | slice:
+    if groups == 1:
+        return slice(None)
+    in_group = np.zeros(vns, dtype=np.bool_)
+    in_group[group.vns] = True
+    chosen: BoolArray = in_group[report_receiver]
+    return chosen
+
+
+def _follow(
+    before: RateAllocators, number: int, group: AlgorithmGroup, receivers: IntArray, rows: IntArray
+) -> AlgorithmState:
+    """Return the group's algorithm state for today's receivers and entries; most of the time they are yesterday's."""
+    old_receivers, old_rows = before.receivers[number], before.rows[number]
+    if np.array_equal(receivers, old_receivers) and np.array_equal(rows, old_rows):
+        return before.states[number]
+    return group.algorithm.carry_state(
+        before.states[number], _positions(old_receivers, receivers), _positions(old_rows, rows)
+    )
+
+
+def _positions(old: IntArray, new: IntArray) -> IntArray:
+    """Return where each of ``new`` stood in ``old``, NEW_ROW where it did not."""
+    order = np.argsort(old, kind="stable")
+    found = np.searchsorted(old, new, sorter=order)
+    at = order[np.minimum(found, len(old) - 1)] if len(old) else np.zeros(len(new), dtype=np.int64)
+    same = old[at] == new if len(old) else np.zeros(len(new), dtype=np.bool_)
+    return np.where(same, at, NEW_ROW)
+
+
+def _standing_rate(requests: Requests) -> FloatArray:
+    """Return what a silent sender may start with: an equal share, as if it were one more active sender.
+
+    Choice: the paper shares among active nodes and does not say what limit the others keep. With none, a sender that
+    starts would be free for an interval; with zero, it could not show that it has traffic.
+    """
+    counts = np.diff(requests.offsets)
+    starts = requests.offsets[:-1]
+    active = np.add.reduceat(np.append(requests.active, False).astype(np.int64), starts) if len(starts) else counts
+    share_bps = requests.limit_bps / (np.where(counts > 0, active, 0) + 1)
+    return np.minimum(np.repeat(share_bps, counts), requests.available_bps)

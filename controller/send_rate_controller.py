@@ -1,0 +1,119 @@
+"""The send-rate controllers: one state machine per (sending VN, receiving VN) (DETS, section III and figure 4).
+
+A machine is idle until its receiver initializes traffic control; then it reports what is sent, applies each rate it is
+granted, and goes back to idle when it is told to, or when it has heard nothing for a while (so that a sender is not
+limited for ever by a receiver that has vanished).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import IntEnum
+
+import numpy as np
+
+from controller.columns import BoolArray, FloatArray, IntArray, carry
+from controller.entries import EntryTable
+from controller.measurement import Measurement
+from controller.protocol import DeactivateTrafficControl, InitializeTrafficControl, KeepAlive, SetRate, TrafficReport
+from controller.vns import VnTable
+
+# A machine that heard neither Set Rate nor Keep Alive for this many intervals falls back to idle.
+KEEP_ALIVE_INTERVALS = 20
+
+
+class Control(IntEnum):
+    """The states of a machine."""
+
+    IDLE = 0
+    REPORTING = 1  # initialized, no rate granted yet
+    LIMITED = 2  # a granted rate is in force
+
+
+@dataclass(frozen=True)
+class SendRateControllers:
+    """All machines, one per entry; columns of shape (entries,).
+
+    ``limit_bps`` is the granted rate, inf while there is none. ``unheard_intervals`` counts the intervals since the
+    receiver was last heard.
+    """
+
+    control: IntArray
+    limit_bps: FloatArray
+    unheard_intervals: IntArray
+
+    @classmethod
+    def idle(cls, entries: int) -> SendRateControllers:
+        """Return machines that control nothing."""
+        zero = np.zeros(entries, dtype=np.int64)
+        return cls(zero, np.full(entries, np.inf), zero)
+
+    def carried(self, old_row: IntArray) -> SendRateControllers:
+        """Return the machines for a re-arranged entry table; new ones are idle."""
+        return SendRateControllers(
+            carry(self.control, old_row, Control.IDLE),
+            carry(self.limit_bps, old_row, np.inf),
+            carry(self.unheard_intervals, old_row, 0),
+        )
+
+    @property
+    def controlled(self) -> BoolArray:
+        """Whether the receiver of an entry has initialized traffic control."""
+        return self.control != Control.IDLE
+
+    def on_initialize(self, message: InitializeTrafficControl) -> SendRateControllers:
+        """IDLE -> REPORTING."""
+        return self._heard(message.entry, Control.REPORTING, None)
+
+    def on_set_rate(self, message: SetRate) -> SendRateControllers:
+        """REPORTING, LIMITED -> LIMITED, with the granted rate in force."""
+        return self._heard(message.entry, Control.LIMITED, message.rate_bps)
+
+    def on_keep_alive(self, message: KeepAlive) -> SendRateControllers:
+        """Stay as you are."""
+        unheard = self.unheard_intervals.copy()
+        unheard[message.entry] = 0
+        return replace(self, unheard_intervals=unheard)
+
+    def on_deactivate(self, message: DeactivateTrafficControl) -> SendRateControllers:
+        """Any state -> IDLE, limited no longer."""
+        return self._heard(message.entry, Control.IDLE, np.inf)
+
+    def on_interval(self) -> SendRateControllers:
+        """Count one interval; machines whose receiver has not been heard for too long go back to IDLE."""
+        unheard = self.unheard_intervals + 1
+        lost = np.flatnonzero(self.controlled & (unheard > KEEP_ALIVE_INTERVALS))
+        return replace(self, unheard_intervals=unheard).on_deactivate(DeactivateTrafficControl(lost))
+
+    def _heard(self, rows: IntArray, control: Control, limit_bps: FloatArray | float | None) -> SendRateControllers:
+        states, limits_bps, unheard = self.control.copy(), self.limit_bps.copy(), self.unheard_intervals.copy()
+        states[rows] = control
+        unheard[rows] = 0
+        if limit_bps is not None:
+            limits_bps[rows] = limit_bps
+        return SendRateControllers(states, limits_bps, unheard)
+
+
+def traffic_reports(
+    machines: SendRateControllers, rows: IntArray, entries: EntryTable, vns: VnTable, measured: Measurement
+) -> TrafficReport:
+    """Return the Traffic Report of the machines in ``rows``: measured rate, limit in force and available rate.
+
+    A sender's available rate towards one receiver is its send limit less what it sends to all others (section III-A:
+    a VN that sends 80 of its 100 Mb/s elsewhere cannot send more than 20 here).
+
+    Deviation: the paper's measurements are capped by the rate set. A meter lets its burst through on top, so the
+    measured rate is capped here.
+    """
+    measured_bps = measured.measured_bps
+    sent_bps = np.bincount(entries.sender, weights=measured.smoothed_bps, minlength=len(vns))
+    sender = entries.sender[rows]
+    elsewhere_bps = np.maximum(sent_bps[sender] - measured.smoothed_bps[rows], 0.0)
+    return TrafficReport(
+        entry=rows,
+        measured_bps=np.minimum(measured_bps[rows], machines.limit_bps[rows]),
+        dropped_bps=measured.dropped_bps[rows],
+        limit_bps=machines.limit_bps[rows],
+        available_bps=np.maximum(vns.send_limit_bps[sender] - elsewhere_bps, 0.0),
+        active=measured.active[rows],
+    )

@@ -1,0 +1,180 @@
+"""One control interval as a pure function: counters in, meters to modify out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from controller.columns import FloatArray, IntArray
+from controller.counters import MeterCounters, MeterReadings, meter_rates
+from controller.enforcement import Enforcement, MeterChanges, burst_for, enforce, whole_rates
+from controller.entries import EntryTable
+from controller.measurement import Measurement, measure
+from controller.rate_allocator import AlgorithmGroup, RateAllocators, answer, initialize, watch_congestion
+from controller.send_rate_controller import SendRateControllers, traffic_reports
+from controller.vns import VnTable
+
+
+@dataclass(frozen=True)
+class ControlState:
+    """All that one interval hands to the next."""
+
+    entries: EntryTable
+    counters: MeterCounters
+    measured: Measurement
+    machines: SendRateControllers
+    allocators: RateAllocators
+    enforcement: Enforcement
+
+    @classmethod
+    def start(cls, vns: VnTable, groups: tuple[AlgorithmGroup, ...]) -> ControlState:
+        """Return the state in which nobody talks to anybody."""
+        return cls(
+            EntryTable.empty(),
+            MeterCounters.unknown(0),
+            Measurement.none(0),
+            SendRateControllers.idle(0),
+            RateAllocators.calm(len(vns), groups),
+            Enforcement.none(),
+        )
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """What one interval decided, besides the next state.
+
+    ``changes`` are the meters to modify. ``received_bps`` has shape (vns,). ``congestion_began`` and
+    ``congestion_ended`` are rows of the VN table; ``implausible`` are rows of the entry table whose counters moved in a
+    way no traffic can move them.
+    """
+
+    changes: MeterChanges
+    received_bps: FloatArray
+    congestion_began: IntArray
+    congestion_ended: IntArray
+    implausible: IntArray
+
+
+def ceilings(entries: EntryTable, vns: VnTable) -> FloatArray:
+    """Return what an entry may carry while nothing is congested: the lower of its two limits, shape (entries,)."""
+    return np.minimum(vns.send_limit_bps[entries.sender], vns.receive_limit_bps[entries.receiver])
+
+
+def first_rates(state: ControlState, vns: VnTable, sender: IntArray, receiver: IntArray) -> FloatArray:
+    """Return the rate at which the meters of new entries start, shape of ``sender``.
+
+    Choice: a sender that joins a congested receiver starts at an equal share, as if it were one more; any other at
+    the lower of the two limits.
+    """
+    limit_bps = vns.receive_limit_bps[receiver]
+    senders = np.bincount(state.entries.receiver, minlength=len(vns))[receiver]
+    share_bps = np.where(state.allocators.congested[receiver], limit_bps / (senders + 1), limit_bps)
+    return whole_rates(np.minimum(vns.send_limit_bps[sender], share_bps))
+
+
+def add_entries(
+    state: ControlState,
+    sender: IntArray,
+    receiver: IntArray,
+    meter_id: IntArray,
+    rate_bps: FloatArray,
+    burst_bits: FloatArray,
+    now_s: float,
+    *,
+    added_now: bool,
+) -> ControlState:
+    """Return the state with more entries, whose meters stand at the given rates and bursts.
+
+    ``added_now`` says whether the meters are new on their switches or were found there. A pair that has an entry
+    already must not be given again.
+    """
+    entries, old_row = state.entries.add(sender, receiver, meter_id)
+    new = np.flatnonzero(old_row < 0)
+    order = np.lexsort((sender, receiver))
+    rates, bursts = np.zeros(len(entries)), np.zeros(len(entries))
+    rates[new], bursts[new] = rate_bps[order], burst_bits[order]
+    return ControlState(
+        entries,
+        state.counters.carried(old_row, added_now=added_now),
+        state.measured.carried(old_row),
+        state.machines.carried(old_row),
+        state.allocators.carried(old_row),
+        state.enforcement.carried(old_row, rates, bursts, now_s),
+    )
+
+
+def remove_entries(state: ControlState, rows: IntArray) -> ControlState:
+    """Return the state without the entries of ``rows``."""
+    kept = np.ones(len(state.entries), dtype=np.bool_)
+    kept[rows] = False
+    entries, old_row = state.entries.keep(kept)
+    return ControlState(
+        entries,
+        state.counters.carried(old_row, added_now=False),
+        state.measured.carried(old_row),
+        state.machines.carried(old_row),
+        state.allocators.carried(old_row),
+        state.enforcement.carried(old_row, np.empty(0), np.empty(0), 0.0),
+    )
+
+
+def first_bursts(rate_bps: FloatArray) -> FloatArray:
+    """Return the burst of new meters: that of senders which respond to drops, until they show otherwise."""
+    return burst_for(rate_bps, np.zeros(len(rate_bps), dtype=np.bool_))
+
+
+def control_step(
+    state: ControlState,
+    vns: VnTable,
+    groups: tuple[AlgorithmGroup, ...],
+    readings: MeterReadings,
+    now_s: float,
+) -> tuple[ControlState, StepResult]:
+    """Run one interval of DETS (sections II-A and III).
+
+    1) Turn counters into rates, and rates into what each sender sends.
+    2) Each rate allocator compares what its VN receives with its limit: congestion begins, goes on or is over.
+    3) Initialize Traffic Control at senders of congested VNs, Deactivate where congestion is over.
+    4) The send-rate controllers under control send Traffic Reports.
+    5) The allocators run their algorithms and answer with Set Rate or Keep Alive.
+    6) The send-rate controllers put the rates in force: meters.
+    """
+    entries = state.entries
+    # 1
+    rates, counters = meter_rates(state.counters, readings, vns.capacity_bps[entries.sender])
+    measured = measure(state.measured, rates)
+    machines = state.machines.on_interval()
+    # 2
+    allocators, received_bps = watch_congestion(state.allocators, entries, vns, measured)
+    # 3
+    begin, end = initialize(allocators, entries, machines.controlled)
+    machines = machines.on_initialize(begin).on_deactivate(end)
+    # 4
+    reports = traffic_reports(machines, np.flatnonzero(machines.controlled), entries, vns, measured)
+    # 5
+    allocators, set_rate, keep_alive = answer(allocators, groups, entries, vns, received_bps, reports)
+    machines = machines.on_set_rate(set_rate).on_keep_alive(keep_alive)
+    # 6
+    limit_bps = np.minimum(machines.limit_bps, ceilings(entries, vns))
+    enforcement, changes = enforce(state.enforcement, limit_bps, measured, now_s)
+    counters = counters.modified(changes.rows, now_s)
+    was = state.allocators.congested
+    result = StepResult(
+        changes=changes,
+        received_bps=received_bps,
+        congestion_began=np.flatnonzero(allocators.congested & ~was),
+        congestion_ended=np.flatnonzero(was & ~allocators.congested),
+        implausible=np.flatnonzero(rates.implausible),
+    )
+    return ControlState(entries, counters, measured, machines, allocators, enforcement), result
+
+
+def limits_in_force_bps(state: ControlState, vns: VnTable) -> FloatArray:
+    """Return the rate each entry is limited to, shape (entries,); its meter follows within the hysteresis."""
+    return np.minimum(state.machines.limit_bps, ceilings(state.entries, vns))
+
+
+def with_groups(state: ControlState, groups: tuple[AlgorithmGroup, ...]) -> ControlState:
+    """Return the state after VLANs changed their algorithm."""
+    return replace(state, allocators=state.allocators.with_groups(groups))
