@@ -1,0 +1,301 @@
+"""A fabric's description made real with Mininet and Open vSwitch, and taken away again without a trace.
+
+    with OvsFabric(fig5(), OvsOptions(controller="tcp:127.0.0.1:6653")) as fabric:
+        fabric.host("v1_1").cmd("ping -c 1 10.1.0.11")
+
+Bridges and rows carry ``external_ids:dets-fabric``, so that what a killed run has left is found and removed at the next
+start, and nothing else ever is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from experiments.ovs_vsctl import OvsError, find_rows, ofctl, vsctl
+from experiments.queue_classifier import QueueClassifier
+from topologies.fabric import Fabric
+
+OWNER_KEY = "dets-fabric"
+OWNER_PID_KEY = "dets-fabric-pid"
+MIN_WMEM_BYTES = 8 << 20  # one socket carries all classes of a port: some thousand queued frames of 2-4 kB each
+CONGESTION_CONTROLS = ("cubic", "reno", "bbr")
+PN_CLASS_MIN_RATE_BPS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class OvsOptions:
+    """How to realize a fabric.
+
+    ``controller`` is an OVSDB target such as tcp:127.0.0.1:6653, or None: then edge and core switches learn and
+    forward by themselves (fail_mode standalone), the fabric without control. ``edge_queues`` gives each edge port one
+    plain queue of its link's rate; leave it off where the controller writes the edge ports' queues. ``static_arp``
+    fills every VN's table.
+    """
+
+    controller: str | None = None
+    datapath: str = "user"
+    edge_queues: bool = False
+    congestion_control: str = "cubic"
+    static_arp: bool = False
+
+    def __post_init__(self) -> None:
+        if self.datapath not in ("user", "kernel"):
+            raise ValueError(f"datapath: {self.datapath!r} must be user or kernel")
+        if self.congestion_control not in CONGESTION_CONTROLS:
+            known = ", ".join(CONGESTION_CONTROLS)
+            raise ValueError(f"congestion_control: {self.congestion_control!r} is not one of {known}")
+
+
+class OvsFabric:
+    """The realized fabric; a context manager. ``warnings`` holds what the user should know of this machine."""
+
+    def __init__(self, fabric: Fabric, options: OvsOptions) -> None:
+        fabric.check_emulable()
+        self.fabric = fabric
+        self.options = options
+        self.classifier: QueueClassifier | None = None
+        self.warnings: list[str] = []
+        self._net: Any = None
+
+    def __enter__(self) -> OvsFabric:
+        self.warnings = check_machine(self.options)
+        remove_leftovers()
+        try:
+            self._build()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def host(self, name: str) -> Any:
+        """Return the Mininet host of a VN (``vn.name``): ``cmd`` and ``popen`` run in its namespace."""
+        return self._net[name]
+
+    def edge_interfaces(self) -> list[str]:
+        """Return the edge switches' interfaces towards PNs."""
+        return [pn.edge_interface for pn in self.fabric.pns]
+
+    def shaped_interfaces(self) -> list[str]:
+        """Return every interface that may have a QoS row, the controller's or the fabric's."""
+        core = [interface for link in self.fabric.core_links for interface in link.interfaces]
+        return [*self.edge_interfaces(), *(pn.trunk_interface for pn in self.fabric.pns), *core]
+
+    def close(self) -> None:
+        """Take everything away that this object made. Safe to call twice."""
+        if self.classifier is not None:
+            self.classifier.stop()
+            self.classifier = None
+        if self._net is not None:
+            net, self._net = self._net, None
+            qos_rows = _qos_rows_of([*self.shaped_interfaces()])
+            net.stop()
+            _destroy_qos(qos_rows)
+
+    def _build(self) -> None:
+        from topologies.mn import FabricTopo, quiet_mininet
+
+        quiet_mininet()
+        from mininet.net import Mininet
+
+        topo = FabricTopo(self.fabric, self.options.datapath)
+        self._net = Mininet(topo=topo, controller=None, build=False)
+        self._net.build()
+        self._net.start()
+        self._mark_bridges()
+        self._check_ports()
+        defaults = {_prepare_host(host, self.options.congestion_control) for host in self._net.hosts}
+        if defaults != {self.options.congestion_control}:
+            self.warnings.append(
+                f"a VN's default congestion control stays {', '.join(sorted(defaults))}: this kernel allows "
+                f"{self.options.congestion_control} on a socket that asks for it only (tcp_allowed_congestion_control)"
+            )
+        if self.options.static_arp:
+            self._fill_arp()
+        self._shape_links()
+        if self.options.datapath == "user":
+            self.classifier = QueueClassifier(self.shaped_interfaces())
+            self.classifier.start()
+            self.classifier.settle()
+
+    def _mark_bridges(self) -> None:
+        commands: list[str] = []
+        for name in [*(s.name for s in self.fabric.switches), *(pn.name for pn in self.fabric.pns)]:
+            owner = f"external_ids:{OWNER_KEY}={self.fabric.name}"
+            commands += ["--", "set", "Bridge", name, owner, f"external_ids:{OWNER_PID_KEY}={_process_id(os.getpid())}"]
+        for switch in self.fabric.switches:
+            if self.options.controller is None:
+                commands += ["--", "set-fail-mode", switch.name, "standalone"]
+            else:
+                commands += ["--", "set-controller", switch.name, self.options.controller]
+        vsctl(*commands[1:])
+        if self.options.controller is not None:
+            names = [switch.name for switch in self.fabric.switches]
+            pauses = [word for name in names for word in ("--", "set", "Controller", name, "max_backoff=1000")]
+            vsctl(*pauses[1:])
+
+    def _check_ports(self) -> None:
+        """Mininet does not look at what ovs-vsctl answers: check that every port is there with its number."""
+        rows = {row["name"]: row for row in find_rows("Interface", "name,ofport,error")}
+        wanted = {pn.edge_interface: pn.port_no for pn in self.fabric.pns}
+        for link in self.fabric.core_links:
+            wanted |= dict(zip(link.interfaces, (link.port_a, link.port_b), strict=True))
+        for interface, port_no in wanted.items():
+            row = rows.get(interface)
+            if row is None or row["ofport"] != port_no:
+                found = "missing" if row is None else f"port {row['ofport']}, error {row['error']!r}"
+                raise OvsError(f"{interface}: should be port {port_no} of its bridge, is {found}")
+
+    def _fill_arp(self) -> None:
+        for vid in self.fabric.vlans:
+            vns = [vn for vn in self.fabric.vns() if vn.vlan_vid == vid]
+            lines = "; ".join(f"ip neigh replace {vn.ip} lladdr {vn.mac} nud permanent dev DEV" for vn in vns)
+            for vn in vns:
+                self.host(vn.name).cmd(lines.replace("DEV", vn.host_interface))
+
+    def _shape_links(self) -> None:
+        """Give links their rates: a PN's way out and core links always, edge ports where the fabric is to do it.
+
+        Choice: with QoS rows, not with Mininet's TCLink, whose HTB root on a switch's port would take the place of the
+        one that holds OVS's queues.
+        """
+        rates = {pn.trunk_interface: pn.link_rate_bps for pn in self.fabric.pns}
+        if self.options.edge_queues:
+            rates |= {pn.edge_interface: pn.link_rate_bps for pn in self.fabric.pns}
+        for link in self.fabric.core_links:
+            rates |= dict.fromkeys(link.interfaces, link.rate_bps)
+        commands: list[str] = []
+        for number, (interface, rate_bps) in enumerate(rates.items()):
+            owner = f"external_ids:{OWNER_KEY}={self.fabric.name}"
+            limits = [
+                f"other_config:min-rate={min(PN_CLASS_MIN_RATE_BPS, rate_bps)}",
+                f"other_config:max-rate={rate_bps}",
+            ]
+            commands += ["--", f"--id=@queue{number}", "create", "Queue", owner, *limits]
+            commands += ["--", f"--id=@qos{number}", "create", "QoS", "type=linux-htb", owner, limits[1]]
+            commands += [f"queues:0=@queue{number}", "--", "set", "Port", interface, f"qos=@qos{number}"]
+        if commands:
+            vsctl(*commands[1:])
+
+
+def check_machine(options: OvsOptions) -> list[str]:
+    """Return warnings about this machine; raise OvsError or PermissionError where an emulated fabric cannot run."""
+    if os.geteuid() != 0:
+        raise PermissionError("an Open vSwitch fabric needs root: it makes network namespaces and bridges")
+    vsctl("get", "Open_vSwitch", ".", "_uuid")
+    available = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
+    if options.congestion_control not in available:
+        raise ValueError(
+            f"congestion_control: {options.congestion_control!r} is not in this kernel ({', '.join(available)})"
+        )
+    wmem_bytes = int(Path("/proc/sys/net/core/wmem_default").read_text())
+    if options.datapath == "user" and wmem_bytes < MIN_WMEM_BYTES:
+        return [
+            f"net.core.wmem_default is {wmem_bytes} bytes: one full queue of a port then stops its other queues. "
+            "Set net.core.wmem_default=33554432 and net.core.wmem_max=67108864 and start Open vSwitch anew"
+        ]
+    return []
+
+
+def remove_leftovers() -> None:
+    """Remove bridges, interfaces and rows of runs that were killed; raise OvsError if such a run is still alive."""
+    rows = [row for row in find_rows("Bridge", "name,external_ids,ports") if OWNER_KEY in row["external_ids"]]
+    for row in rows:
+        owner = str(row["external_ids"].get(OWNER_PID_KEY, ""))
+        if owner and _process_id(int(owner.split(".")[0])) == owner and int(owner.split(".")[0]) != os.getpid():
+            raise OvsError(f"another fabric is running: bridge {row['name']} belongs to process {owner.split('.')[0]}")
+    interfaces = [port for row in rows for port in vsctl("list-ports", row["name"]).split()]
+    qos_rows = _qos_rows_of(interfaces)
+    for row in rows:
+        vsctl("--if-exists", "del-br", row["name"])
+    for interface in interfaces:
+        with contextlib.suppress(subprocess.CalledProcessError):
+            subprocess.run(["ip", "link", "del", interface], capture_output=True, check=True, timeout=10)
+    own = [row["_uuid"] for row in find_rows("QoS", "_uuid,external_ids") if OWNER_KEY in row["external_ids"]]
+    _destroy_qos([*dict.fromkeys([*qos_rows, *own])])
+
+
+def wait_connected(fabric: Fabric, timeout_s: float = 20.0) -> None:
+    """Wait until every edge and core switch is connected with its controller; else TimeoutError naming them."""
+    deadline = time.monotonic() + timeout_s
+    names = {switch.name for switch in fabric.switches}
+    while True:
+        missing = [name for name in sorted(names) if not _is_connected(name)]
+        if not missing:
+            return
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not connected with a controller within {timeout_s:g} s: {', '.join(missing)}")
+        time.sleep(0.1)
+
+
+def describe_switches(fabric: Fabric) -> dict[str, dict[str, str]]:
+    """Return, per edge and core switch, what it says of itself: meter features, meters, queues, ports."""
+    commands = ("meter-features", "dump-meters", "queue-get-config", "dump-ports-desc", "dump-desc")
+    return {switch.name: dict(_answers(switch.name, commands)) for switch in fabric.switches}
+
+
+def _answers(bridge: str, commands: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    for command in commands:
+        try:
+            yield command, ofctl(command, bridge)
+        except OvsError as error:
+            yield command, str(error)
+
+
+def _is_connected(bridge: str) -> bool:
+    controller = vsctl("get-controller", bridge).split()
+    return bool(controller) and "true" in vsctl("get", "Controller", bridge, "is_connected")
+
+
+def _prepare_host(host: Any, congestion_control: str) -> str:
+    """Let a VN send frames as they are on a wire: checksummed and no larger than the MTU. Return its default TCP.
+
+    The default is a wish only: in a namespace the kernel refuses one that is not in tcp_allowed_congestion_control, a
+    setting of the whole machine, which is left alone. Sources therefore ask for theirs on each socket.
+    """
+    answer = host.cmd(
+        f"ethtool -K {host.name}-eth0 tx off tso off gso off gro off >/dev/null;"
+        f"sysctl -qw net.ipv4.tcp_congestion_control={congestion_control} 2>/dev/null;"
+        "sysctl -qw net.ipv4.tcp_no_metrics_save=1 net.ipv6.conf.all.disable_ipv6=1;"
+        "sysctl -n net.ipv4.tcp_congestion_control"
+    )
+    return str(answer).strip()
+
+
+def _qos_rows_of(interfaces: list[str]) -> list[str]:
+    """Return the QoS rows of ports. Once the ports are gone nobody uses them: QoS rows do not go with their port."""
+    wanted = set(interfaces)
+    return [row["qos"] for row in find_rows("Port", "name,qos") if row["name"] in wanted and row["qos"]]
+
+
+def _destroy_qos(uuids: list[str]) -> None:
+    """Destroy QoS rows that no port refers to any more, and those of their queues that no other QoS row has."""
+    rows = {row["_uuid"]: set(row["queues"].values()) for row in find_rows("QoS", "_uuid,queues")}
+    kept = {queue for uuid, queues in rows.items() if uuid not in uuids for queue in queues}
+    in_use = {row["qos"] for row in find_rows("Port", "qos") if row["qos"]}
+    commands: list[str] = []
+    for uuid in uuids:
+        if uuid in rows and uuid not in in_use:
+            commands += ["--", "destroy", "QoS", uuid]
+            for queue in rows[uuid] - kept:
+                commands += ["--", "--if-exists", "destroy", "Queue", queue]
+    if commands:
+        vsctl(*commands[1:])
+
+
+def _process_id(pid: int) -> str:
+    """Return "pid.start time", which names a process for good; "" if there is none."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return ""
+    return f"{pid}.{stat.rpartition(')')[2].split()[19]}"

@@ -1,0 +1,1 @@
+"""Fabrics: what they are made of (description) and how Mininet builds them."""

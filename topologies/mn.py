@@ -1,0 +1,81 @@
+"""A Mininet Topo made from a fabric's description.
+
+Every switch is an Open vSwitch bridge. Edge and core switches wait for the controller (fail_mode secure, OpenFlow 1.3).
+A PN's vswitch is a bridge that learns by itself (fail_mode standalone, no controller), with an access port per VN.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from topologies._mininet import ensure_mininet
+from topologies.fabric import TRUNK_PORT_NO, Fabric
+
+ensure_mininet()
+
+from mininet.node import OVSSwitch  # noqa: E402
+from mininet.topo import Topo  # noqa: E402
+
+PN_DPID_BASE = 0x10000
+
+
+class FabricSwitch(OVSSwitch):  # type: ignore[misc]
+    """An edge or core switch."""
+
+    def __init__(self, name: str, datapath: str = "user", **params: Any) -> None:
+        super().__init__(name, datapath=datapath, failMode="secure", protocols="OpenFlow13", **params)
+
+
+class PnSwitch(OVSSwitch):  # type: ignore[misc]
+    """A PN's vswitch; ``tags`` maps its access ports to their VLAN."""
+
+    def __init__(self, name: str, tags: dict[int, int], datapath: str = "user", **params: Any) -> None:
+        super().__init__(name, datapath=datapath, failMode="standalone", protocols="OpenFlow13", **params)
+        self.tags = tags
+
+    def start(self, controllers: list[Any]) -> None:
+        """Start without a controller, whatever the network has: a PN's vswitch is no part of the controlled fabric."""
+        del controllers
+        self.listenPort = None
+        super().start([])
+
+    def intfOpts(self, intf: Any) -> str:  # noqa: N802 - overrides Mininet's name
+        """Return OVS options of an interface: the port number, and the VLAN tag of an access port."""
+        options = str(super().intfOpts(intf))
+        tag = self.tags.get(self.ports[intf])
+        return options if tag is None else f"{options} -- set Port {intf} tag={tag} vlan_mode=access"
+
+
+class FabricTopo(Topo):  # type: ignore[misc]
+    """The Topo of a fabric. ``datapath`` is Mininet's word: user or kernel."""
+
+    def __init__(self, fabric: Fabric, datapath: str = "user") -> None:
+        if datapath not in ("user", "kernel"):
+            raise ValueError(f"datapath: {datapath!r} must be user or kernel")
+        fabric.check_emulable()
+        self.fabric = fabric
+        self.datapath = datapath
+        super().__init__()
+
+    def build(self) -> None:
+        """Add switches, PNs with their VNs, and links; every port number is the description's."""
+        for switch in self.fabric.switches:
+            self.addSwitch(switch.name, cls=FabricSwitch, dpid=f"{switch.dpid:016x}", datapath=self.datapath)
+        for pn in self.fabric.pns:
+            vns = [self.fabric.vn(vid, pn.number) for vid in pn.vlans]
+            tags = {vn.pn_port_no: vn.vlan_vid for vn in vns}
+            dpid = f"{PN_DPID_BASE + pn.number:016x}"
+            self.addSwitch(pn.name, cls=PnSwitch, dpid=dpid, datapath=self.datapath, tags=tags)
+            self.addLink(pn.name, pn.switch, port1=TRUNK_PORT_NO, port2=pn.port_no)
+            for vn in vns:
+                self.addHost(vn.name, ip=f"{vn.ip}/16", mac=vn.mac)
+                self.addLink(vn.name, pn.name, port1=0, port2=vn.pn_port_no)
+        for link in self.fabric.core_links:
+            self.addLink(link.switch_a, link.switch_b, port1=link.port_a, port2=link.port_b)
+
+
+def quiet_mininet() -> None:
+    """Silence Mininet's progress lines; its errors stay."""
+    from mininet.log import setLogLevel
+
+    setLogLevel("error")
