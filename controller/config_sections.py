@@ -1,0 +1,252 @@
+"""The sections of a configuration file and what each of their keys may hold, one pydantic model per section.
+
+A model here knows its own section only; what sections demand of each other stands in ``controller.config``. Every
+field may be absent as far as pydantic is concerned (``required`` names those that may not), so that a section with one
+bad value still yields the others and all the problems of a file can be told at once.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, StringConstraints, ValidationError
+
+from controller.config_file import Document, Path, show_value
+from controller.errors import InvalidValueError
+from controller.units import parse_rate
+
+MIN_VLAN_VID, MAX_VLAN_VID = 1, 4094
+# OpenFlow 1.3.5 section 7.2.1 (OFPP_MAX), 7.3.4.4 (OFPM_MAX); an idle timeout is a uint16 of seconds.
+MAX_PORT_NO = 0xFFFF_FF00
+MAX_METER_ID = 0xFFFF_0000
+MAX_IDLE_TIMEOUT_S = 0xFFFF
+MAX_WEIGHT = 1e6
+
+NAME_RULE = "must be 1 to 63 letters, digits, '_', '-' or '.', the first a letter or digit"
+_DPID_RULE = 'is not a dpid: write 16 hex digits in quotes ("0000000000000001"), or 0x1, or 1'
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+_ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9_.-]+)):([0-9]{1,5})")
+_HEX_DPID = re.compile(r"0[xX][0-9A-Fa-f]{1,16}|[0-9A-Fa-f]{16}")
+
+
+def check_name(value: object) -> str:
+    """Return a name that is safe in logs, URLs and metric labels."""
+    if not isinstance(value, str) or _NAME.fullmatch(value) is None:
+        quoted = "; put a number in quotes" if isinstance(value, int | float) else ""
+        raise InvalidValueError("name", value, NAME_RULE + quoted)
+    return value
+
+
+def parse_dpid(value: object) -> int:
+    """Return a datapath id from 16 hex digits, ``0x..`` or a plain number."""
+    text = value if isinstance(value, str) else ""
+    if isinstance(value, int) and not isinstance(value, bool):
+        if len(str(value)) == 16:
+            raise InvalidValueError("dpid", value, "could be hex digits or a decimal number: put hex digits in quotes")
+        dpid = value
+    elif _HEX_DPID.fullmatch(text):
+        dpid = int(text, 16)
+    else:
+        raise InvalidValueError("dpid", value, _DPID_RULE)
+    if not 0 < dpid < 2**64:
+        raise InvalidValueError("dpid", value, "is outside 1 to 2^64 - 1")
+    return dpid
+
+
+def parse_address(value: object) -> tuple[str, int]:
+    """Return (host, TCP port) from ``HOST:PORT``; an IPv6 host stands in brackets."""
+    match = _ADDRESS.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise InvalidValueError("listen", value, "is not HOST:PORT, such as 127.0.0.1:6653 or [::1]:6653")
+    if not 1 <= int(match[3]) <= 65535:
+        raise InvalidValueError("listen", value, "has a TCP port outside 1 to 65535")
+    return match[1] or match[2], int(match[3])
+
+
+def check_ovsdb(value: object) -> str:
+    """Return an OVSDB address as ovs-vsctl's ``--db`` takes it."""
+    scheme, _, rest = value.partition(":") if isinstance(value, str) else ("", "", "")
+    if (scheme == "unix" and rest.startswith("/")) or (scheme in ("tcp", "ssl") and _ADDRESS.fullmatch(rest)):
+        if scheme != "unix":
+            parse_address(rest)
+        return f"{scheme}:{rest}"
+    raise InvalidValueError("ovsdb", value, "is not an OVSDB address: unix:/PATH, tcp:HOST:PORT or ssl:HOST:PORT")
+
+
+def _parse_rate(value: object) -> int:
+    return parse_rate(value)  # parse_rate's second parameter is a key, not what pydantic would pass there
+
+
+Rate = Annotated[int, BeforeValidator(_parse_rate)]
+Dpid = Annotated[int, BeforeValidator(parse_dpid)]
+Name = Annotated[str, BeforeValidator(check_name)]
+# strict would refuse the tuple that the validator before it has made from text
+Listen = Annotated[Any, BeforeValidator(parse_address)]
+Ovsdb = Annotated[str, BeforeValidator(check_ovsdb)]
+VlanVid = Annotated[int, Field(ge=MIN_VLAN_VID, le=MAX_VLAN_VID)]
+Word = Annotated[str, StringConstraints(min_length=1, max_length=63)]
+
+
+class Section(BaseModel):
+    """Base of every section. ``bad`` names the fields whose values were refused (and so are None or the default)."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+    required: ClassVar[tuple[str, ...]] = ()
+    _bad: frozenset[str] = PrivateAttr(frozenset())
+
+    def has_bad(self, name: str) -> bool:
+        """Tell whether a value was given for ``name`` and refused, or is required and absent."""
+        return name in self._bad
+
+
+class ControlSection(Section):
+    """``control``: the loop's pace and what a stop leaves behind."""
+
+    interval_ms: Annotated[int, Field(ge=10, le=10_000)] = 55
+    on_stop: Literal["keep", "remove"] = "keep"
+    mac_ageing_s: Annotated[int, Field(ge=1, le=MAX_IDLE_TIMEOUT_S)] = 300
+    max_macs_per_vn: Annotated[int, Field(ge=1, le=1_000_000)] = 64
+
+
+class OpenFlowSection(Section):
+    """``openflow``: where switches connect to, and which meter ids are the controller's."""
+
+    listen: Listen = ("127.0.0.1", 6653)
+    first_meter_id: Annotated[int, Field(ge=1, le=MAX_METER_ID)] = 1
+    last_meter_id: Annotated[int, Field(ge=1, le=MAX_METER_ID)] = 65535
+
+
+class RestSection(Section):
+    """``rest``: where the REST interface listens."""
+
+    listen: Listen = ("127.0.0.1", 8080)
+
+
+class QueuesSection(Section):
+    """``queues``: how far a receiving VLAN's queue may go beyond its limit while the port has room."""
+
+    max_rate: Literal["limit", "capacity"] = "limit"
+
+
+class VlanSection(Section):
+    """``vlans.VID``: a tenant, its algorithm and the limits its VNs have unless a port says otherwise."""
+
+    name: Name | None = None
+    algorithm: Word = "fp"
+    parameters: dict[str, Any] = Field(default_factory=dict)
+    send_limit: Rate | None = None
+    receive_limit: Rate | None = None
+    weight: Annotated[float, Field(gt=0, le=MAX_WEIGHT)] = 1.0
+
+
+class VnSection(Section):
+    """``switches.NAME.ports.NO.vns.VID``: one VN's own limits."""
+
+    send_limit: Rate | None = None
+    receive_limit: Rate | None = None
+
+
+class PortSection(Section):
+    """``switches.NAME.ports.NO``: an edge port."""
+
+    required = ("capacity",)
+    name: Name | None = None
+    capacity: Rate | None = None
+    access: VlanVid | None = None
+    trunk: list[VlanVid] | None = None
+    vns: dict[str, Any] = Field(default_factory=dict)
+
+
+class SwitchSection(Section):
+    """``switches.NAME``; one without ports is a core switch."""
+
+    required = ("dpid",)
+    dpid: Dpid | None = None
+    ovsdb: Ovsdb | None = None
+    ports: dict[str, Any] = Field(default_factory=dict)
+
+
+class RootSection(Section):
+    """The file as a whole."""
+
+    required = ("vlans", "switches")
+    control: dict[str, Any] = Field(default_factory=dict)
+    openflow: dict[str, Any] = Field(default_factory=dict)
+    rest: dict[str, Any] = Field(default_factory=dict)
+    queues: dict[str, Any] = Field(default_factory=dict)
+    vlans: dict[str, Any] = Field(default_factory=dict)
+    switches: dict[str, Any] = Field(default_factory=dict)
+
+    @classmethod
+    def of(cls, document: Document) -> Self:
+        """Return the root of ``document``."""
+        return read_section(cls, document, (), document.data)
+
+
+AnySection = TypeVar("AnySection", bound=Section)
+
+
+def read_section(model: type[AnySection], document: Document, path: Path, data: object) -> AnySection:
+    """Return the section that ``data`` makes; what is wrong with it is reported and left at its default."""
+    if not isinstance(data, Mapping):
+        document.report(path, _not_a_section(model, data))
+        return _with_bad(model(), frozenset(model.model_fields))
+    empty = {key for key, value in data.items() if value is None}
+    for key in empty & model.model_fields.keys():
+        document.report((*path, key), "is empty: give it a value or leave the key out")
+    values = {key: value for key, value in data.items() if key not in empty or key not in model.model_fields}
+    missing = [key for key in model.required if key not in data]
+    for key in missing:
+        document.report((*path, key), "is missing")
+    bad = {*empty, *missing}
+    try:
+        section = model.model_validate(values)
+    except ValidationError as refusal:
+        for error in refusal.errors(include_url=False):
+            location = tuple(f"[{part}]" if isinstance(part, int) else part for part in error["loc"])
+            document.report((*path, *location), _message(model, error), at_key=error["type"] == "extra_forbidden")
+            bad.add(str(error["loc"][0]))
+        section = model.model_validate({key: value for key, value in values.items() if key not in bad})
+    return _with_bad(section, frozenset(bad))
+
+
+def _with_bad(section: AnySection, bad: frozenset[str]) -> AnySection:
+    section._bad = bad
+    return section
+
+
+def _not_a_section(model: type[Section], data: object) -> str:
+    keys = ", ".join(model.model_fields)
+    return f"{show_value(data)} is not a section: write KEY: VALUE with the keys {keys}"
+
+
+def _message(model: type[Section], error: Any) -> str:
+    kind, value, context = error["type"], error["input"], error.get("ctx", {})
+    if kind == "extra_forbidden":
+        return _unknown_key(str(error["loc"][-1]), list(model.model_fields))
+    cause = context.get("error")
+    if isinstance(cause, InvalidValueError):
+        return f"{show_value(cause.value)} {cause.reason}"
+    reasons = {
+        "greater_than": "must be above {gt:g}",
+        "greater_than_equal": "is below {ge:g}, the least",
+        "less_than_equal": "is above {le:.10g}, the most",
+        "int_type": "is not a whole number in decimal digits (without quotes, leading zeros, '_' or a point)",
+        "float_type": "is not a number (without quotes, and with a point if it has an exponent: 1.0e+3)",
+        "finite_number": "is not a finite number",
+        "literal_error": "must be {expected}",
+        "list_type": "is not a list: write [10, 20]",
+        "dict_type": "is not a section: write KEY: VALUE",
+        "string_type": "is not text: put it in quotes",
+    }
+    reason = reasons.get(kind)
+    return f"{show_value(value)} {reason.format(**context) if reason else error['msg']}"
+
+
+def _unknown_key(key: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(key, known, n=1)
+    hint = f" (did you mean {close[0]}?)" if close else ""
+    return f"is not a known key{hint}; known are {', '.join(known)}"

@@ -1,0 +1,391 @@
+"""The configuration as a whole: what a good file yields, and that a bad one is told exactly what is wrong."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from controller.config import Config, ConfigError, Endpoint, Vn, load_config, parse_config
+from controller.config_file import read_document
+
+GOOD = """\
+control:
+  interval_ms: 20
+  on_stop: remove
+openflow: {listen: "[::1]:6653", first_meter_id: 100, last_meter_id: 200}
+queues: {max_rate: capacity}
+vlans:
+  10: {name: tenant-a, algorithm: fp, parameters: {d: 2}, send_limit: 40M, receive_limit: 40M, weight: 2}
+  20: {name: tenant-b, send_limit: 50M, receive_limit: 50M}
+switches:
+  s1:
+    dpid: "00000000000000a1"
+    ovsdb: unix:/run/openvswitch/db.sock
+    ports:
+      1: {capacity: 100M, access: 10}
+      2:
+        name: pn2
+        capacity: 100M
+        trunk: [10, 20]
+        vns:
+          10: {send_limit: 20M, receive_limit: 30M}
+  c1: {dpid: 2}
+"""
+SMALL = """\
+vlans:
+  10: {send_limit: 40M, receive_limit: 40M}
+  20: {send_limit: 50M, receive_limit: 50M}
+switches:
+  s1:
+    dpid: 1
+    ports:
+      1: {capacity: 100M, trunk: [10, 20]}
+"""
+
+
+def refused(text: str) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        parse_config(text, "f")
+    return str(caught.value).splitlines()
+
+
+def test_a_good_file() -> None:
+    config = parse_config(GOOD, "good.yaml")
+    assert (config.interval_s, config.on_stop, config.queue_max_rate) == (0.02, "remove", "capacity")
+    assert (config.mac_ageing_s, config.max_macs_per_vn) == (300, 64)
+    assert config.openflow_listen == Endpoint("::1", 6653)
+    assert str(config.openflow_listen) == "[::1]:6653"
+    assert str(config.rest_listen) == "127.0.0.1:8080"
+    assert (config.first_meter_id, config.last_meter_id) == (100, 200)
+    first, second = config.vlans[10], config.vlans[20]
+    assert (first.name, first.algorithm, dict(first.parameters), first.weight) == ("tenant-a", "fp", {"d": 2}, 2.0)
+    assert (second.algorithm, second.weight, second.receive_limit_bps) == ("fp", 1.0, 50_000_000)
+    switch = config.switches["s1"]
+    assert (switch.dpid, switch.ovsdb) == (0xA1, "unix:/run/openvswitch/db.sock")
+    assert (switch.ports[1].name, switch.ports[1].tagged, switch.ports[1].capacity_bps) == ("s1-1", False, 100_000_000)
+    assert (switch.ports[2].name, switch.ports[2].tagged) == ("pn2", True)
+    assert config.switches["c1"].ports == {}
+    assert config.switch_of(0xA1) is switch
+    assert config.switch_of(0xA2) is None
+
+
+def test_vns_have_their_own_limits_or_their_vlans() -> None:
+    assert list(parse_config(GOOD).vns()) == [
+        Vn(10, "s1", 0xA1, 1, 40_000_000, 40_000_000),
+        Vn(10, "s1", 0xA1, 2, 20_000_000, 30_000_000),
+        Vn(20, "s1", 0xA1, 2, 50_000_000, 50_000_000),
+    ]
+
+
+def test_defaults() -> None:
+    config = parse_config(SMALL)
+    assert (config.interval_ms, config.on_stop, config.queue_max_rate) == (55, "keep", "limit")
+    assert str(config.openflow_listen) == "127.0.0.1:6653"
+    assert (config.first_meter_id, config.last_meter_id) == (1, 65535)
+    assert (config.vlans[10].name, config.vlans[10].algorithm, config.vlans[10].weight) == ("vlan10", "fp", 1.0)
+
+
+def test_a_config_is_frozen() -> None:
+    config = parse_config(SMALL)
+    for target, name in (
+        (config, "interval_ms"),
+        (config.vlans[10], "weight"),
+        (config.switches["s1"].ports[1], "vns"),
+    ):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(target, name, 1)
+
+
+@pytest.mark.parametrize(
+    ("written", "dpid"),
+    [
+        ('"0000000000000001"', 1),
+        ("0000000000000010", 0x10),
+        ("00000000000000e1", 0xE1),
+        ("0x1F", 0x1F),
+        ("17", 17),
+        ('"ffffffffffffffff"', 2**64 - 1),
+    ],
+)
+def test_dpids(written: str, dpid: int) -> None:
+    assert parse_config(SMALL.replace("dpid: 1", f"dpid: {written}")).switches["s1"].dpid == dpid
+
+
+@pytest.mark.parametrize(
+    ("written", "reason"),
+    [
+        ("0", "outside 1"),
+        ('"0000000000000000"', "outside 1"),
+        ("-1", "outside 1"),
+        ("18446744073709551616", "outside 1"),
+        ("1000000000000001", "could be hex digits"),
+        ('"1"', "is not a dpid"),
+        ("010", "is not a dpid"),
+        ("true", "is not a dpid"),
+        ("1.0", "is not a dpid"),
+        ("s1", "is not a dpid"),
+    ],
+)
+def test_bad_dpids(written: str, reason: str) -> None:
+    (line,) = refused(SMALL.replace("dpid: 1", f"dpid: {written}"))
+    assert line.startswith("f:6:11: switches.s1.dpid: ")
+    assert reason in line
+
+
+# (what to replace in SMALL, by what, the whole expected line or its beginning and an excerpt)
+ONE_PROBLEM = [
+    (
+        "40M}",
+        "150M}",
+        "f:8:21: switches.s1.ports.1.capacity: ",
+        "the receive_limit of VLAN 10 here is vlans.10.receive_limit",
+    ),
+    ("40M}", "150M}", "f:8:21: ", "(line 2), 150M, above the port's capacity, 100M"),
+    (
+        "receive_limit: 50M",
+        "receive_limit: 61M",
+        "f:8:21: switches.s1.ports.1.capacity: ",
+        "40M (VLAN 10) + 61M (VLAN 20) = 101M",
+    ),
+    (
+        "send_limit: 50M",
+        "send_limit: 61M",
+        "f:8:21: switches.s1.ports.1.capacity: ",
+        "100M is below the sum of the port's send",
+    ),
+    (
+        "[10, 20]}",
+        "[10, 20], vns: {20: {send_limit: 101M}}}",
+        "f:8:67: switches.s1.ports.1.vns.20.send_limit: ",
+        "101M is above",
+    ),
+    (
+        "[10, 20]}",
+        "[10, 30]}",
+        "f:8:39: switches.s1.ports.1.trunk[1]: ",
+        "30 is not a VLAN of this file; its VLANs are 10, 20",
+    ),
+    ("[10, 20]}", "[10, 10]}", "f:8:39: switches.s1.ports.1.trunk[1]: ", "10 is on this port already"),
+    ("[10, 20]}", "[]}", "f:8:34: switches.s1.ports.1.trunk: ", "names no VLAN"),
+    ("[10, 20]}", "10}", "f:8:34: switches.s1.ports.1.trunk: ", "10 is not a list"),
+    ("[10, 20]}", "[10, x]}", "f:8:39: switches.s1.ports.1.trunk[1]: ", "'x' is not a whole number"),
+    ("[10, 20]}", "[10, 4095]}", "f:8:39: switches.s1.ports.1.trunk[1]: ", "4095 is above 4094, the most"),
+    (
+        "[10, 20]}",
+        "[10], vns: {20: {}}}",
+        "f:8:46: switches.s1.ports.1.vns.20: ",
+        "VLAN 20 is not on this port; its VLANs are 10",
+    ),
+    ("[10, 20]}", "[10], vns: {010: {}}}", "f:8:46: switches.s1.ports.1.vns.010: ", "'010' is not a VLAN id"),
+    ("[10, 20]}", "[10], access: 10}", "f:8:40: switches.s1.ports.1.access: ", "not both"),
+    (", trunk: [10, 20]}", "}", "f:8:7: switches.s1.ports.1: ", "needs access"),
+    ("capacity: 100M, ", "", "f:8:7: switches.s1.ports.1.capacity: ", "is missing"),
+    ("capacity: 100M", "capacity: 1e9", "f:8:21: switches.s1.ports.1.capacity: ", "'1e9' is not a rate"),
+    ("capacity: 100M", "capacity: -5", "f:8:21: switches.s1.ports.1.capacity: ", "-5 is not a rate"),
+    ("capacity: 100M", "capacity: 99", "f:8:21: switches.s1.ports.1.capacity: ", "99 is outside 1k to"),
+    ("capacity: 100M", "capacity: ", "f:8:21: switches.s1.ports.1.capacity: ", "is empty"),
+    ("capacity: 100M", "capacity: 100M, capacty: 1", "f:8:27: switches.s1.ports.1.capacty: ", "did you mean capacity?"),
+    ("      1: {", "      0: {", "f:8:7: switches.s1.ports.0: ", "'0' is not a port number"),
+    ("      1: {", "      01: {", "f:8:7: switches.s1.ports.01: ", "'01' is not a port number"),
+    ("      1: {", "      4294967041: {", "f:8:7: switches.s1.ports.4294967041: ", "1 to 4294967040"),
+    (
+        "  10: {send_limit: 40M, ",
+        "  10: {",
+        "f:8:7: switches.s1.ports.1.vns.10.send_limit: ",
+        "VLAN 10 has no send_limit",
+    ),
+    ("  20: {send", "  20: {name: 7, send", "f:3:14: vlans.20.name: ", "put a number in quotes"),
+    ("  20: {send", "  20: {name: 'a b', send", "f:3:14: vlans.20.name: ", "'a b' must be 1 to 63 letters"),
+    ("  20: {send", "  20: {weight: 0, send", "f:3:16: vlans.20.weight: ", "0 must be above 0"),
+    ("  20: {send", "  20: {weight: .nan, send", "f:3:16: vlans.20.weight: ", "'.nan' is not a number"),
+    ("  20: {send", "  20: {weight: true, send", "f:3:16: vlans.20.weight: ", "True is not a number"),
+    ("vlans:", "queues: {max_rate: most}\nvlans:", "f:1:20: queues.max_rate: ", "'most' must be 'limit' or 'capacity'"),
+    ("vlans:", "control: {interval_ms: 9}\nvlans:", "f:1:24: control.interval_ms: ", "9 is below 10, the least"),
+    ("vlans:", "control: {interval_ms: 5.5}\nvlans:", "f:1:24: control.interval_ms: ", "5.5 is not a whole number"),
+    (
+        "vlans:",
+        "control: {interval_ms: 10001}\nvlans:",
+        "f:1:24: control.interval_ms: ",
+        "10001 is above 10000, the most",
+    ),
+    ("vlans:", "control: 5\nvlans:", "f:1:10: control: ", "5 is not a section"),
+    (
+        "vlans:",
+        "openflow: {first_meter_id: 9, last_meter_id: 8}\nvlans:",
+        "f:1:46: openflow.last_meter_id: ",
+        "8 is below",
+    ),
+    ("vlans:", "openflow: {listen: localhost}\nvlans:", "f:1:20: openflow.listen: ", "'localhost' is not HOST:PORT"),
+    ("vlans:", "openflow: {listen: 'h:65536'}\nvlans:", "f:1:20: openflow.listen: ", "outside 1 to 65535"),
+    (
+        "vlans:",
+        "rest: {listen: '127.0.0.1:6653'}\nvlans:",
+        "f:1:16: rest.listen: ",
+        "127.0.0.1:6653 is also openflow.listen",
+    ),
+    ("vlans:", "vlan:\n  1: {}\nvlans:", "f:1:1: vlan: ", "did you mean vlans?"),
+    ("    dpid: 1", "    ovsdb: unix:db.sock\n    dpid: 1", "f:6:12: switches.s1.ovsdb: ", "is not an OVSDB address"),
+    ("    dpid: 1", "    ovsdb: tcp:h:0\n    dpid: 1", "f:6:12: switches.s1.ovsdb: ", "outside 1 to 65535"),
+    ("    dpid: 1", "    ovsdb: h:6640\n    dpid: 1", "f:6:12: switches.s1.ovsdb: ", "is not an OVSDB address"),
+    ("    dpid: 1\n", "", "f:5:3: switches.s1.dpid: ", "is missing"),
+    ("  s1:", "  s 1:", "f:5:3: switches.s 1: ", "is not a switch name"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "start", "excerpt"), ONE_PROBLEM)
+def test_one_problem_is_one_line(old: str, new: str, start: str, excerpt: str) -> None:
+    assert old in SMALL
+    (line,) = refused(SMALL.replace(old, new, 1))
+    assert line.startswith(start), line
+    assert excerpt in line
+
+
+@pytest.mark.parametrize("vid", ["0", "4095", "010", "1_0", "x", "-1"])
+def test_bad_vlan_ids(vid: str) -> None:
+    lines = refused(SMALL.replace("  10: {", f"  {vid}: {{", 1))
+    assert lines[0].startswith(f"f:2:3: vlans.{vid}: {vid!r} is not a VLAN id")
+    assert "trunk[0]: 10 is not a VLAN of this file" in lines[1]
+
+
+@pytest.mark.parametrize("section", ["vlans", "switches"])
+def test_both_maps_are_needed(section: str) -> None:
+    other = {"vlans": "switches: {s1: {dpid: 1}}", "switches": "vlans: {1: {}}"}[section]
+    assert refused(other + "\n") == [f"f:1:1: {section}: is missing"]
+    (line,) = refused(f"{other}\n{section}: {{}}\n")
+    assert line.startswith(f"f:2:{len(section) + 3}: {section}: holds no")
+    (line,) = refused(f"{other}\n{section}:\n")
+    assert "is empty" in line
+
+
+def test_a_file_that_is_no_mapping() -> None:
+    (line,) = refused("[1, 2]\n")
+    assert line.startswith("f:1:1: [1, 2] is not a section")
+
+
+def test_a_duplicate_port_names_both_lines() -> None:
+    lines = refused(SMALL + "      1: {capacity: 10M, access: 10}\n")
+    assert lines == ["f:9:7: switches.s1.ports.1: is written twice: first in line 8, again in line 9"]
+
+
+def test_a_duplicate_dpid_names_the_other_switch() -> None:
+    lines = refused(SMALL + '  s2: {dpid: "0000000000000001"}\n')
+    assert lines == ["f:9:14: switches.s2.dpid: 0000000000000001 is also the dpid of switch s1 (line 6)"]
+
+
+def test_an_unknown_algorithm_names_the_known() -> None:
+    (line,) = refused(SMALL.replace("20: {", "20: {algorithm: nope, "))
+    assert line.startswith("f:3:19: vlans.20.algorithm: 'nope' ")
+    assert all(name in line for name in ("fs", "sp", "fp", "fe"))
+
+
+def test_a_bad_parameter_is_located() -> None:
+    (line,) = refused(SMALL.replace("20: {", "20: {algorithm: fp, parameters: {d: 0.5}, "))
+    assert line.startswith("f:3:39: vlans.20.parameters.d: 0.5 ")
+
+
+def test_an_unknown_parameter_is_located() -> None:
+    (line,) = refused(SMALL.replace("20: {", "20: {algorithm: fp, parameters: {dd: 0.5}, "))
+    assert line.startswith("f:3:40: vlans.20.parameters.dd: ")
+
+
+def test_all_problems_are_told_at_once_each_once() -> None:
+    text = """\
+control: {interval_ms: 1, on_stop: maybe}
+vlans:
+  10: {algorithm: nope, send_limit: 40M, receive_limit: 140M, weight: -1}
+  20: {send_limit: fast, receive_limit: 50M, colour: red}
+  10: {}
+switches:
+  s1:
+    dpid: 1
+    ports:
+      1: {capacity: 100M, trunk: [10, 20]}
+      1: {capacity: 100M, access: 10}
+      2: {access: 30, name: "-"}
+  s2: {dpid: 0x1}
+"""
+    starts = [line.split(": ")[0] + " " + line.split(": ")[1] for line in refused(text)]
+    assert starts == [
+        "f:1:24 control.interval_ms",
+        "f:1:36 control.on_stop",
+        "f:3:19 vlans.10.algorithm",
+        "f:3:71 vlans.10.weight",
+        "f:4:20 vlans.20.send_limit",
+        "f:4:46 vlans.20.colour",
+        "f:5:3 vlans.10",
+        "f:10:21 switches.s1.ports.1.capacity",
+        "f:11:7 switches.s1.ports.1",
+        "f:12:7 switches.s1.ports.2.capacity",
+        "f:12:19 switches.s1.ports.2.access",
+        "f:12:29 switches.s1.ports.2.name",
+        "f:13:14 switches.s2.dpid",
+    ]
+
+
+def test_a_limit_equal_to_the_capacity_and_sums_equal_to_it_are_fine() -> None:
+    text = SMALL.replace("40M", "50M")
+    assert len(list(parse_config(text).vns())) == 2
+    assert len(list(parse_config(text.replace("[10, 20]", "[10]").replace("50M", "100M")).vns())) == 1
+
+
+def test_load_config_names_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "dets.yaml"
+    path.write_text("\ufeff" + SMALL, encoding="utf-8")
+    assert load_config(path).source_name == str(path)
+    assert isinstance(load_config(str(path)), Config)
+    path.write_text(SMALL.replace("dpid: 1", "dpid: x"), encoding="utf-8")
+    with pytest.raises(ConfigError) as caught:
+        load_config(path)
+    assert str(caught.value).startswith(f"{path}:6:11: switches.s1.dpid: 'x' is not a dpid")
+
+
+def test_unreadable_files(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"gone\.yaml: cannot be read: No such file"):
+        load_config(tmp_path / "gone.yaml")
+    with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
+        load_config(tmp_path)
+    binary = tmp_path / "binary.yaml"
+    binary.write_bytes(b"vlans:\n  10: \xff\n")
+    with pytest.raises(ConfigError, match=r"binary\.yaml:2:7: is not UTF-8"):
+        load_config(binary)
+
+
+# Anything at all in the place of any one value: refused in words or accepted, and never another exception.
+junk = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=8), st.lists(st.integers(), max_size=2),
+    st.dictionaries(st.text(max_size=3), st.integers(), max_size=2),
+)  # fmt: skip
+
+
+def _paths(data: object, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
+    items = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
+    return [path, *(deeper for key, value in items for deeper in _paths(value, (*path, key)))]
+
+
+@given(st.sampled_from(_paths(read_document(GOOD).data)[1:]), junk)
+@settings(derandomize=True, max_examples=400, deadline=None)
+def test_any_value_in_any_place_is_accepted_or_refused_in_words(path: tuple[str | int, ...], value: object) -> None:
+    data = read_document(GOOD).data
+    section = data
+    for step in path[:-1]:
+        section = section[step]
+    section[path[-1]] = value
+    text = yaml.safe_dump(data)
+    refusal: list[str] = []
+    try:
+        config = parse_config(text, "f")
+    except ConfigError as error:
+        refusal = str(error).splitlines()
+    if refusal:
+        assert all(line.startswith("f:") and len(line) > 10 for line in refusal)
+        return
+    for switch, port in config.ports():
+        for way in ("send_limit_bps", "receive_limit_bps"):
+            limits = [getattr(vn, way) for vn in port.vns]
+            assert min(limits) >= 1_000
+            assert sum(limits) <= port.capacity_bps
+        assert all((vn.switch, vn.dpid, vn.port_no) == (switch.name, switch.dpid, port.port_no) for vn in port.vns)
+        assert all(vn.vlan_vid in config.vlans for vn in port.vns)
