@@ -1,0 +1,40 @@
+"""RAA-FS: every active sender gets the same, whether it needs it or not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from controller.allocation.groups import Groups, fill
+from controller.allocation.interface import AlgorithmState, FloatArray, Requests, check_state
+from controller.allocation.parameters import Parameter
+
+
+@dataclass(frozen=True, slots=True)
+class FairShare:
+    """The fair share algorithm, RAA-FS (section III.A).
+
+    1. Divide the receiving rate limit by the number of sending nodes that have traffic to send.
+    2. Grant that fair share to each of them, but not more than its sending capacity.
+    3. Distribute what is left over fairly among those that still have sending capacity.
+
+    It does not look at the measured rates. Weighted: a share is in proportion to the sender's weight.
+    """
+
+    name: ClassVar[str] = "fs"
+    title: ClassVar[str] = "Fair Share (RAA-FS)"
+    parameters: ClassVar[tuple[Parameter, ...]] = ()
+    sums_within_limit: ClassVar[bool] = True
+
+    def initial_state(self, receivers: int, entries: int) -> AlgorithmState:
+        """Return the state to start with: there is none to keep."""
+        return AlgorithmState(receivers, entries)
+
+    def allocate(self, requests: Requests, state: AlgorithmState) -> tuple[FloatArray, AlgorithmState]:
+        """Return grants (entries,) in bits per second and the next state."""
+        check_state(requests, state)
+        groups = Groups(requests.offsets)
+        room_bps = np.where(requests.active, requests.available_bps, 0.0)
+        return fill(groups, requests.limit_bps, requests.weight, room_bps), state  # 1, 2, 3

@@ -1,0 +1,125 @@
+"""RAA-FP: slow probe, and then from those that have much to those that have little."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from controller.allocation.groups import Groups, fill_level
+from controller.allocation.interface import (
+    AlgorithmState,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    Requests,
+    check_state,
+    fully_uses,
+)
+from controller.allocation.parameters import FLOOR, INFLATION, Parameter
+from controller.allocation.slow_probe import keep_settled, slow_probe
+
+# Halving a difference again and again never ends it; below this part of the mean it is ended at once.
+EQUAL_WITHIN = 0.01
+
+D = Parameter(
+    "d",
+    2.0,
+    "factor by which the lowest rates are raised; larger is fairer sooner and wastes more on those who need no more",
+    above=1.0,
+    maximum=1000.0,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FastProbe:
+    """The fast probe algorithm, RAA-FP (section III.A, Algorithm 2).
+
+    1. Execute the slow probe algorithm.
+    2. Sort all nodes that fully use their allocated rate by the rate granted now, and calculate the mean of these.
+    3. Take the node with the highest rate above the mean (upper) and the one with the lowest below it (lower):
+       a. multiply the rate of the lower by d, within its sending capacity, and deduct the increase from the upper;
+       b. if that brings the upper below the mean, give both the average of their two rates.
+       Go on with the next highest and the next lowest.
+
+    Choice: the nested loops of Algorithm 2 would raise every lower node at the cost of the first upper one; the text
+    ("repeated on the next two nodes with the next highest and lowest") pairs the k-th highest with the k-th lowest.
+    Those without a partner keep what step 1 gave them. Equal rates are taken in the order of the entries.
+    Choice: in 3b, what the lower cannot take of the average, for lack of sending capacity, the upper keeps.
+    Choice: weighted by comparing, and averaging, rates divided by weights.
+    Deviation: the mean counts a node at most with its sending capacity and shares what it leaves among the others (with
+    enough capacity everywhere it is the paper's mean). With the plain mean, senders whose capacity is small pull it
+    below all others, nobody is then "below the mean" and able to rise, and the others never become equal.
+    Deviation: when all are within 1 % of the mean, they get the mean. Averages of pairs come ever closer but do not
+    arrive, and each step would modify every meter; so the shares become equal, and stay, after some intervals.
+    """
+
+    d: float = D.default
+    inflation: float = INFLATION.default
+    floor: float = FLOOR.default
+
+    name: ClassVar[str] = "fp"
+    title: ClassVar[str] = "Fast Probe (RAA-FP)"
+    parameters: ClassVar[tuple[Parameter, ...]] = (D, INFLATION, FLOOR)
+    sums_within_limit: ClassVar[bool] = True
+
+    def initial_state(self, receivers: int, entries: int) -> AlgorithmState:
+        """Return the state to start with: there is none to keep."""
+        return AlgorithmState(receivers, entries)
+
+    def allocate(self, requests: Requests, state: AlgorithmState) -> tuple[FloatArray, AlgorithmState]:
+        """Return grants (entries,) in bits per second and the next state."""
+        check_state(requests, state)
+        groups = Groups(requests.offsets)
+        full = fully_uses(requests)
+        grants_bps = slow_probe(requests, groups, full, self.inflation, self.floor)  # 1
+        _reallocate(requests, groups, full, grants_bps, self.d)
+        return keep_settled(requests, groups, grants_bps), state
+
+
+def _reallocate(requests: Requests, groups: Groups, full: BoolArray, grants_bps: FloatArray, d: float) -> None:
+    """Steps 2 and 3, in place."""
+    shared_bps = groups.sum(np.where(full, grants_bps, 0.0))
+    room_bps = np.where(full, requests.available_bps, 0.0)
+    mean_bps = fill_level(groups, shared_bps, requests.weight, room_bps)  # 2, per unit of weight
+    target_bps = np.minimum(groups.spread(mean_bps) * requests.weight, room_bps)
+    apart = np.abs(grants_bps - target_bps) > EQUAL_WITHIN * target_bps
+    apart &= full
+    unequal = groups.spread(groups.sum(apart)) > 0
+    level = full & ~unequal
+    grants_bps[level] = target_bps[level]
+
+    open_rows = np.flatnonzero(full & unequal)
+    upper, lower = _pairs(groups, open_rows, grants_bps, target_bps, requests.weight)  # 3
+    weight, high_bps, low_bps = requests.weight, grants_bps[upper], grants_bps[lower]
+    both_bps = high_bps + low_bps
+    raised_bps = np.minimum(low_bps * d, room_bps[lower])
+    below = both_bps - raised_bps < target_bps[upper]
+    average_bps = both_bps * (weight[lower] / (weight[lower] + weight[upper]))
+    # min again: the average is within what the lower can send only by chance.
+    new_low_bps = np.where(below, np.minimum(average_bps, room_bps[lower]), raised_bps)  # 3a, 3b
+    grants_bps[lower] = new_low_bps
+    grants_bps[upper] = both_bps - new_low_bps
+
+
+def _pairs(
+    groups: Groups, rows: IntArray, grants_bps: FloatArray, target_bps: FloatArray, weight: FloatArray
+) -> tuple[IntArray, IntArray]:
+    """Return the rows of upper and of lower nodes (pairs,): the k-th highest of a group with its k-th lowest."""
+    group = groups.index()[rows]
+    rate = grants_bps[rows] / weight[rows]
+    difference = grants_bps[rows] - target_bps[rows]
+    above, below = difference > 0, difference < 0
+    upper, upper_group, upper_rank = _ranked(rows[above], group[above], -rate[above], len(groups))
+    lower, lower_group, lower_rank = _ranked(rows[below], group[below], rate[below], len(groups))
+    pairs = np.minimum(np.bincount(upper_group, minlength=len(groups)), np.bincount(lower_group, minlength=len(groups)))
+    return upper[upper_rank < pairs[upper_group]], lower[lower_rank < pairs[lower_group]]
+
+
+def _ranked(rows: IntArray, group: IntArray, key: FloatArray, groups: int) -> tuple[IntArray, IntArray, IntArray]:
+    """Return the rows in order of group and key, the group of each and its rank in the group."""
+    order = np.lexsort((key, group))
+    group = group[order]
+    first = np.searchsorted(group, np.arange(groups))
+    return rows[order], group, np.arange(len(rows)) - first[group]

@@ -1,0 +1,69 @@
+"""RAA-FE: one rate for all senders, steered by the receiving rate alone, after FERA."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from controller.allocation.groups import Groups, divided
+from controller.allocation.interface import AlgorithmState, FloatArray, Requests, check_state
+from controller.allocation.parameters import FLOOR, Parameter
+
+RATE = "rate_bps"
+
+# Choice: one interval cannot cut the rate by more than half, as f would at a receiving rate far above the target (and
+# below nothing at three times it, for k of 0.5). That happens before the first grants work, and costs seconds to undo.
+LEAST_FACTOR = 0.5
+
+K = Parameter(
+    "k",
+    0.5,
+    "gain of the control function; stable below 2, 1 and 0.618 when grants work after 0, 1 and 2 further intervals",
+    above=0.0,
+    maximum=2.0,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardExplicit:
+    """The forward explicit algorithm, RAA-FE (section III.A).
+
+    1. The fair rate of interval i + 1 is r[i + 1] = r[i] * f(r), with f(r) = 1 - k (r - Rt) / Rt, where r is the
+       measured receiving rate and Rt the target rate.
+    2. Every active sender is granted the fair rate.
+
+    The paper gives no weighted form, and no use of the senders' rates. So a receiver's grants may sum to more than its
+    limit while some senders do not use theirs: this is how the algorithm finds out that they do not.
+
+    Choice: the target is the receive limit, and the first r is RAA-FS's: the limit over the number of active senders.
+    Choice: r stays between ``floor`` of that fair share and the limit, and does not fall by more than half in one
+    interval; it keeps its value while nobody is active. No sender is granted more than its sending capacity.
+    """
+
+    k: float = K.default
+    floor: float = FLOOR.default
+
+    name: ClassVar[str] = "fe"
+    title: ClassVar[str] = "Forward Explicit (RAA-FE)"
+    parameters: ClassVar[tuple[Parameter, ...]] = (K, FLOOR)
+    sums_within_limit: ClassVar[bool] = False
+
+    def initial_state(self, receivers: int, entries: int) -> AlgorithmState:
+        """Return the state to start with: no receiver has a rate yet."""
+        return AlgorithmState(receivers, entries, {RATE: np.full(receivers, np.nan)})
+
+    def allocate(self, requests: Requests, state: AlgorithmState) -> tuple[FloatArray, AlgorithmState]:
+        """Return grants (entries,) in bits per second and the next state."""
+        check_state(requests, state)
+        groups = Groups(requests.offsets)
+        limit_bps, rate_bps = requests.limit_bps, state.receiver_columns[RATE]
+        fair_bps = divided(limit_bps, groups.sum(requests.active), np.nan)
+        factor = np.maximum(1.0 - self.k * (requests.received_bps - limit_bps) / limit_bps, LEAST_FACTOR)
+        stepped_bps = np.clip(rate_bps * factor, self.floor * fair_bps, limit_bps)  # 1
+        next_bps = np.where(np.isnan(rate_bps), fair_bps, stepped_bps)
+        next_bps = np.where(np.isnan(fair_bps), rate_bps, next_bps)
+        room_bps = np.where(requests.active, requests.available_bps, 0.0)
+        grants_bps = np.where(requests.active, np.minimum(groups.spread(next_bps), room_bps), 0.0)  # 2
+        return grants_bps, AlgorithmState(state.receivers, state.entries, {RATE: next_bps}, state.entry_columns)

@@ -1,0 +1,109 @@
+"""Arithmetic on entries grouped by receiver, without a Python loop: sums, and filling up to a common level."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import numpy as np
+
+from controller.allocation.interface import BoolArray, FloatArray, IntArray
+
+Values = TypeVar("Values", FloatArray, BoolArray, IntArray)
+
+
+class Groups:
+    """Groups of consecutive rows, given by offsets (groups + 1,); any of them may be empty."""
+
+    __slots__ = ("_filled", "_starts", "offsets", "sizes")
+
+    def __init__(self, offsets: IntArray) -> None:
+        self.offsets = offsets
+        self.sizes = np.diff(offsets)
+        # np.add.reduceat gives the row at the offset, not 0, for an empty group: leave those out, and put 0 there.
+        self._filled = np.flatnonzero(self.sizes) if (self.sizes == 0).any() else None
+        self._starts = offsets[:-1] if self._filled is None else offsets[:-1][self._filled]
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def sum(self, rows: FloatArray | BoolArray) -> FloatArray:
+        """Return (groups,) the sum of each group's rows."""
+        if len(self._starts) == 0:
+            return np.zeros(len(self))
+        sums: FloatArray = np.add.reduceat(rows, self._starts, dtype=np.float64)
+        if self._filled is None:
+            return sums
+        spread = np.zeros(len(self))
+        spread[self._filled] = sums
+        return spread
+
+    def spread(self, values: Values) -> Values:
+        """Return (rows,) each group's value at each of its rows."""
+        return np.repeat(values, self.sizes)
+
+    def index(self) -> IntArray:
+        """Return (rows,) the group that each row belongs to."""
+        return np.repeat(np.arange(len(self)), self.sizes)
+
+    def only(self, chosen: IntArray) -> tuple[Groups, IntArray]:
+        """Return some of the groups as groups of their own, and the rows (their rows,) that these hold."""
+        sizes = self.sizes[chosen]
+        offsets = np.zeros(len(chosen) + 1, dtype=np.int64)
+        np.cumsum(sizes, out=offsets[1:])
+        rows = np.arange(offsets[-1]) + np.repeat(self.offsets[:-1][chosen] - offsets[:-1], sizes)
+        return Groups(offsets), rows
+
+
+def divided(numerator: FloatArray, denominator: FloatArray, otherwise: float) -> FloatArray:
+    """Return the quotient, and ``otherwise`` where the denominator is not above 0."""
+    result = np.full(len(numerator), otherwise)
+    np.divide(numerator, denominator, out=result, where=denominator > 0)
+    return result
+
+
+def fill_level(groups: Groups, amount: FloatArray, weight: FloatArray, room: FloatArray) -> FloatArray:
+    """Return (groups,) the level l at which ``min(weight * l, room)`` sums to the group's amount.
+
+    This is weighted max-min sharing of an amount among rows of limited room ("the extra rate is fairly distributed
+    among other sending nodes with available sending capacity", section III.A). Infinite where the amount fills all.
+
+    1. The level at which nobody is held back by its room is too low or right.
+    2. Take away what those get whose room is smaller than their share at this level; the others share the rest.
+    3. Again, for the groups whose level rose, until none does.
+
+    Step 2 is Newton's method on a concave piecewise linear function: the level rises to the exact solution and does not
+    pass it, and each round divides (what is missing) * (weight of those still open) by four or more, so that about 40
+    rounds are the most that doubles can need; 2 to 5 are usual. No sorting.
+    """
+    level = np.full(len(groups), np.inf)
+    # A group with room to spare has a finite level; one without is full, and done.
+    pending = np.flatnonzero(groups.sum(room) > amount)
+    if len(pending) == len(groups):
+        part, part_weight, part_room, left = groups, weight, room, amount
+    else:
+        part, rows = groups.only(pending)
+        part_weight, part_room, left = weight[rows], room[rows], amount[pending]
+    guess = divided(left, part.sum(np.where(part_room > 0, part_weight, 0.0)), np.inf)  # 1
+    while len(pending):
+        held = part_room <= part_weight * part.spread(guess)
+        missing = left - part.sum(np.where(held, part_room, 0.0))
+        better = divided(missing, part.sum(np.where(held, 0.0, part_weight)), 0.0)  # 2
+        rising = better > guess
+        level[pending] = np.maximum(guess, better)
+        if not rising.any():
+            break
+        if rising.all():
+            guess = better
+            continue
+        kept = np.flatnonzero(rising)
+        pending, left, guess = pending[kept], left[kept], better[kept]
+        part, rows = part.only(kept)
+        part_weight, part_room = part_weight[rows], part_room[rows]  # 3
+    return level
+
+
+def fill(groups: Groups, amount: FloatArray, weight: FloatArray, room: FloatArray) -> FloatArray:
+    """Return (rows,) each row's part of its group's amount: by weight, within room, nothing left that has room."""
+    level = fill_level(groups, amount, weight, room)
+    result: FloatArray = np.minimum(groups.spread(level) * weight, room)
+    return result

@@ -1,0 +1,205 @@
+"""What every rate allocation algorithm sees, keeps and gives back: columns of numpy arrays, one row per entry.
+
+An *entry* is a (sender VN, receiver VN) pair. Entries are grouped by receiver in compressed sparse rows: those of
+receiver ``r`` are the rows ``offsets[r]:offsets[r + 1]`` of every entry column. DETS runs one rate allocator at each
+receiving node (section III.A); here one call does the work of all of them, so no algorithm loops over entries or
+receivers in Python.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.errors import ColumnError, InvalidValueError
+
+if TYPE_CHECKING:
+    from controller.allocation.parameters import Parameter
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
+# Weights further apart than this are a mistake, and sums of them would lose the small ones to rounding.
+MIN_WEIGHT = 1e-6
+MAX_WEIGHT = 1e6
+
+# Choice: the paper does not say when a node "fully uses" its rate. A shaped sender passes a little less than its limit
+# (a whole frame waits for its tokens), so 95 % counts as all of it; and whoever had frames dropped wanted more.
+FULL_USE = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """The state of all entries at one instant; rates in bits per second.
+
+    Raises ColumnError, naming column, row and value, when a column holds NaN, a negative or an infinite rate (only
+    ``granted_bps`` may be infinite), a limit that is not positive or a weight out of range; InvalidValueError when
+    columns differ in length or type.
+    """
+
+    offsets: IntArray
+    """(receivers + 1,) int64; entries of receiver r are ``offsets[r]:offsets[r + 1]``"""
+    limit_bps: FloatArray
+    """(receivers,) the receive rate to share out: the receive limit of the VN"""
+    received_bps: FloatArray
+    """(receivers,) measured receiving rate"""
+    measured_bps: FloatArray
+    """(entries,) measured sending rate: what the meter let pass"""
+    granted_bps: FloatArray
+    """(entries,) the rate limit in force; infinite where there is none yet"""
+    available_bps: FloatArray
+    """(entries,) maxRate of Algorithm 1: the sender's limit less what it sends elsewhere"""
+    dropped_bps: FloatArray
+    """(entries,) what the meter dropped"""
+    weight: FloatArray
+    """(entries,) 1e-6 to 1e6; a share is in proportion to it"""
+    active: BoolArray
+    """(entries,) has traffic to send"""
+
+    def __post_init__(self) -> None:
+        _check_shapes(self)
+        _check_values(self)
+
+    @property
+    def receivers(self) -> int:
+        """The number of receivers."""
+        return len(self.limit_bps)
+
+    @property
+    def entries(self) -> int:
+        """The number of entries."""
+        return len(self.measured_bps)
+
+
+_RECEIVER_COLUMNS = ("limit_bps", "received_bps")
+_ENTRY_COLUMNS = ("measured_bps", "granted_bps", "available_bps", "dropped_bps", "weight", "active")
+
+
+def _check_shapes(requests: Requests) -> None:
+    offsets = requests.offsets
+    if offsets.dtype != np.int64 or offsets.ndim != 1 or len(offsets) == 0:
+        raise InvalidValueError("offsets", f"{offsets.dtype}{offsets.shape}", "must be int64 of shape (receivers + 1,)")
+    if offsets[0] != 0:
+        raise ColumnError("offsets", 0, int(offsets[0]), "must be 0")
+    falls = np.flatnonzero(offsets[1:] < offsets[:-1])
+    if len(falls):
+        row = int(falls[0]) + 1
+        raise ColumnError("offsets", row, int(offsets[row]), f"must not be below the {int(offsets[row - 1])} before it")
+    for names, rows in ((_RECEIVER_COLUMNS, len(offsets) - 1), (_ENTRY_COLUMNS, int(offsets[-1]))):
+        for name in names:
+            column = getattr(requests, name)
+            dtype = np.bool_ if name == "active" else np.float64
+            if column.dtype != dtype or column.shape != (rows,):
+                reason = f"must be {np.dtype(dtype)} of shape ({rows},), as the offsets say"
+                raise InvalidValueError(name, f"{column.dtype}{column.shape}", reason)
+
+
+def _check_values(requests: Requests) -> None:
+    for name in ("limit_bps", "received_bps", "measured_bps", "available_bps", "dropped_bps"):
+        check_rates(name, getattr(requests, name), positive=name == "limit_bps")
+    check_rates("granted_bps", requests.granted_bps, infinite=True)
+    weight = requests.weight
+    if len(weight) and not (weight.min() >= MIN_WEIGHT and weight.max() <= MAX_WEIGHT):
+        row = int(np.flatnonzero(~((weight >= MIN_WEIGHT) & (weight <= MAX_WEIGHT)))[0])
+        raise ColumnError("weight", row, float(weight[row]), f"must be {MIN_WEIGHT:g} to {MAX_WEIGHT:g}")
+
+
+def check_rates(name: str, column: FloatArray, *, positive: bool = False, infinite: bool = False) -> None:
+    """Raise ColumnError for the first row of a column of rates that is NaN, negative, or infinite unless ``infinite``.
+
+    ``positive`` refuses zero as well. Costs one pass for the smallest and one for the largest value (NaN shows in
+    either), so that the good case, which is every case on the hot path, makes no mask.
+    """
+    if len(column) == 0:
+        return
+    low, high = column.min(), column.max()
+    if (low > 0 or (low == 0 and not positive)) and (infinite or high < np.inf):
+        return
+    bad = ~((column > 0) | ((column == 0) & (not positive)))
+    if not infinite:
+        bad |= np.isinf(column)
+    row = int(np.flatnonzero(bad)[0])
+    reason = f"must be {'a rate above 0' if positive else '0 or a positive rate'}{'' if infinite else ', not infinite'}"
+    raise ColumnError(name, row, float(column[row]), reason)
+
+
+@dataclass(frozen=True, slots=True)
+class AlgorithmState:
+    """What an algorithm keeps from one interval to the next: named columns per receiver and per entry.
+
+    NaN stands for "not known yet" in every column: it is what new rows start with.
+    """
+
+    receivers: int
+    entries: int
+    receiver_columns: dict[str, FloatArray] = field(default_factory=dict)
+    entry_columns: dict[str, FloatArray] = field(default_factory=dict)
+
+    def carried_over(self, old_receiver: IntArray, old_entry: IntArray) -> AlgorithmState:
+        """Return the state for a changed table of entries.
+
+        ``old_receiver`` (new receivers,) and ``old_entry`` (new entries,) give for each row of the new table its row in
+        the old one, or -1 for a row that is new. Raises ColumnError for a row that the old table does not have.
+        """
+        for name, old, rows in (("old_receiver", old_receiver, self.receivers), ("old_entry", old_entry, self.entries)):
+            bad = np.flatnonzero((old < -1) | (old >= rows))
+            if len(bad):
+                raise ColumnError(name, int(bad[0]), int(old[bad[0]]), f"must be -1 or a row below {rows}")
+        return AlgorithmState(
+            len(old_receiver),
+            len(old_entry),
+            {name: _carried_column(column, old_receiver) for name, column in self.receiver_columns.items()},
+            {name: _carried_column(column, old_entry) for name, column in self.entry_columns.items()},
+        )
+
+
+def _carried_column(column: FloatArray, old_row: IntArray) -> FloatArray:
+    if len(column) == 0:
+        return np.full(len(old_row), np.nan)
+    return np.where(old_row >= 0, column[old_row], np.nan)
+
+
+class AllocationAlgorithm(Protocol):
+    """A rate allocation algorithm (RAA, section III.A): a pure function of the requests and its own earlier state.
+
+    Grants are in bits per second, one per entry. An inactive entry is granted 0: the caller decides what a sender that
+    was idle may start with. No grant is above ``available_bps``; where ``sums_within_limit`` holds, the grants of a
+    receiver sum to at most its limit (to within rounding, 1e-12 of it). What cannot be allocated is not.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    parameters: ClassVar[tuple[Parameter, ...]]
+    sums_within_limit: ClassVar[bool]
+
+    def initial_state(self, receivers: int, entries: int) -> AlgorithmState:
+        """Return the state to start with, for tables of this many rows."""
+        ...
+
+    def allocate(self, requests: Requests, state: AlgorithmState) -> tuple[FloatArray, AlgorithmState]:
+        """Return grants (entries,) and the state for the next interval; neither argument is changed."""
+        ...
+
+
+def check_state(requests: Requests, state: AlgorithmState) -> None:
+    """Raise InvalidValueError unless the state is for tables of the size of these requests."""
+    if (state.receivers, state.entries) != (requests.receivers, requests.entries):
+        reason = f"must be for {requests.receivers} receivers and {requests.entries} entries: carry it over first"
+        raise InvalidValueError("state", f"{state.receivers} receivers, {state.entries} entries", reason)
+
+
+def fully_uses(requests: Requests) -> BoolArray:
+    """Return (entries,) which active entries use all of the rate they were granted.
+
+    Choice: an entry passes 95 % of its limit or had frames dropped (see FULL_USE). One without a limit counts as well:
+    its receiver is congested, and nothing tells whether the congestion holds it back.
+    """
+    granted_bps = requests.granted_bps
+    full: BoolArray = (requests.measured_bps >= FULL_USE * granted_bps) | (requests.dropped_bps > 0)
+    full |= np.isinf(granted_bps)
+    full &= requests.active
+    return full

@@ -1,0 +1,57 @@
+"""The algorithms by name. To add one: write its file, and add its class here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from controller.allocation.fair_share import FairShare
+from controller.allocation.fast_probe import FastProbe
+from controller.allocation.forward_explicit import ForwardExplicit
+from controller.allocation.interface import AllocationAlgorithm
+from controller.allocation.parameters import check_parameters
+from controller.allocation.slow_probe import SlowProbe
+from controller.errors import InvalidValueError
+
+algorithms: dict[str, type[AllocationAlgorithm]] = {
+    algorithm.name: algorithm for algorithm in (FairShare, SlowProbe, FastProbe, ForwardExplicit)
+}
+
+
+def make_algorithm(
+    name: object,
+    parameters: Mapping[str, object] | None = None,
+    *,
+    key: str = "algorithm",
+    parameters_key: str = "parameters",
+) -> AllocationAlgorithm:
+    """Return the algorithm of that name with these parameters, and defaults for the others.
+
+    Raises InvalidValueError for an unknown name (naming ``key``), an unknown parameter or a value out of bounds (naming
+    ``parameters_key.parameter``), with what would be accepted.
+    """
+    known = algorithms.get(name) if isinstance(name, str) else None
+    if known is None:
+        raise InvalidValueError(key, name, f"is not an allocation algorithm: write one of {', '.join(algorithms)}")
+    values = check_parameters(known.name, known.parameters, parameters or {}, parameters_key)
+    return known(**values)
+
+
+def describe_algorithms() -> list[dict[str, object]]:
+    """Return a row per algorithm: name, title, and rows of its parameters with default, bounds and meaning."""
+    return [
+        {
+            "name": algorithm.name,
+            "title": algorithm.title,
+            "sums_within_limit": algorithm.sums_within_limit,
+            "parameters": [
+                {
+                    "name": parameter.name,
+                    "default": parameter.default,
+                    "bounds": parameter.bounds,
+                    "meaning": parameter.meaning,
+                }
+                for parameter in algorithm.parameters
+            ],
+        }
+        for algorithm in algorithms.values()
+    ]

@@ -1,0 +1,85 @@
+"""RAA-SP: in proportion to what is asked for; whoever fully uses its rate asks for a little more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from controller.allocation.groups import Groups, divided, fill
+from controller.allocation.interface import AlgorithmState, BoolArray, FloatArray, Requests, check_state, fully_uses
+from controller.allocation.parameters import FLOOR, INFLATION, Parameter
+
+# Closer than this to the limits in force is rounding, not a decision. A meter is set in steps of 1 kb/s, at most 2^-32
+# of the largest rate it can have.
+SETTLED = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class SlowProbe:
+    """The slow probe algorithm, RAA-SP (section III.A, Algorithm 1).
+
+    1. Inflate the requested rate of the nodes that fully use their allocated rate by 10 %.
+    2. Calculate the total requested rate.
+    3. Calculate the ratio of increase or decrease of the requested rates.
+    4. While there is unallocated rate and a node with sending capacity: grant each node its requested rate times the
+       ratio, but not more than its sending capacity, and distribute the extra rate fairly among the other nodes.
+
+    Deviation: step 3 reads ``ratio <- totalReqRate / totalAvailableRate`` and step 4 multiplies by it, which grants
+    the more the more is asked for. The text ("allocates a portion of the available bandwidth to each node") needs the
+    inverse.
+    Choice: a node requests its measured rate; one that fully uses its rate requests the limit in force, of which its
+    measured rate is a noisy copy. So the grants of senders that want more than they get do not follow the noise.
+    Choice: "fairly" in step 4 means by weight, as in RAA-FS, on top of what step 4 granted already.
+    Choice: an active node requests at least ``floor`` of its fair share. A sender that was granted nothing fully uses
+    it, and no inflation would ever lead away from nothing. If nobody sends yet, this makes the shares equal.
+    Choice: when the outcome is the limits in force but for rounding, it is the limits in force: a new limit costs a
+    meter modification, and each of those refills the meter's bucket.
+    """
+
+    inflation: float = INFLATION.default
+    floor: float = FLOOR.default
+
+    name: ClassVar[str] = "sp"
+    title: ClassVar[str] = "Slow Probe (RAA-SP)"
+    parameters: ClassVar[tuple[Parameter, ...]] = (INFLATION, FLOOR)
+    sums_within_limit: ClassVar[bool] = True
+
+    def initial_state(self, receivers: int, entries: int) -> AlgorithmState:
+        """Return the state to start with: there is none to keep."""
+        return AlgorithmState(receivers, entries)
+
+    def allocate(self, requests: Requests, state: AlgorithmState) -> tuple[FloatArray, AlgorithmState]:
+        """Return grants (entries,) in bits per second and the next state."""
+        check_state(requests, state)
+        groups = Groups(requests.offsets)
+        grants_bps = slow_probe(requests, groups, fully_uses(requests), self.inflation, self.floor)
+        return keep_settled(requests, groups, grants_bps), state
+
+
+def slow_probe(requests: Requests, groups: Groups, full: BoolArray, inflation: float, floor: float) -> FloatArray:
+    """Return grants (entries,) of Algorithm 1, where ``full`` (entries,) says which nodes fully use their rate."""
+    active, granted_bps = requests.active, requests.granted_bps
+    room_bps = np.where(active, requests.available_bps, 0.0)
+    in_force_bps = np.where(np.isinf(granted_bps), requests.measured_bps, granted_bps)
+    wanted_bps = np.where(full, in_force_bps * (1.0 + inflation), requests.measured_bps)  # 1
+    share_bps = groups.spread(divided(requests.limit_bps, groups.sum(np.where(active, requests.weight, 0.0)), 0.0))
+    wanted_bps = np.where(active, np.maximum(wanted_bps, floor * share_bps * requests.weight), 0.0)
+    total_bps = groups.sum(wanted_bps)  # 2
+    ratio = divided(requests.limit_bps, total_bps, 0.0)  # 3
+    grants_bps = np.minimum(wanted_bps * groups.spread(ratio), room_bps)  # 4
+    extra_bps = np.maximum(requests.limit_bps - groups.sum(grants_bps), 0.0)
+    grants_bps += fill(groups, extra_bps, requests.weight, room_bps - grants_bps)
+    return grants_bps
+
+
+def keep_settled(requests: Requests, groups: Groups, grants_bps: FloatArray) -> FloatArray:
+    """Return the grants, but the limits in force at the receivers where the two differ by rounding only."""
+    in_force_bps = np.where(requests.active, requests.granted_bps, 0.0)
+    moved = np.abs(grants_bps - in_force_bps) > SETTLED * grants_bps
+    moved |= in_force_bps > requests.available_bps
+    changed = (groups.sum(moved) > 0) | (groups.sum(in_force_bps) > requests.limit_bps)
+    if changed.all():
+        return grants_bps
+    return np.where(groups.spread(changed), grants_bps, in_force_bps)

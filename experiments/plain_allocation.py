@@ -1,0 +1,116 @@
+"""The paper's four algorithms as its pseudo-code has them: plain Python, one receiver at a time, one number at a time.
+
+It is what the vectorised algorithms of ``controller.allocation`` are tested and timed against. It shares no code with
+them, only the choices that their docstrings state.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass
+class Node:
+    """A sending node as its receiver sees it; rates in bits per second."""
+
+    measured: float
+    granted: float
+    available: float
+    dropped: float
+    weight: float
+    active: bool
+    grant: float = 0.0
+
+    @property
+    def full(self) -> bool:
+        """Whether the node fully uses its allocated rate."""
+        return self.active and (math.isinf(self.granted) or self.measured >= 0.95 * self.granted or self.dropped > 0)
+
+
+def distribute(amount: float, nodes: list[Node]) -> float:
+    """Add ``amount`` to the grants, by weight, within sending capacities; return the last share per unit of weight."""
+    while True:
+        able = [node for node in nodes if node.grant < node.available]
+        if not able or amount <= 0:
+            return math.inf if amount > 0 or not able else 0.0
+        share = amount / sum(node.weight for node in able)
+        small = [node for node in able if node.available - node.grant <= share * node.weight]
+        if not small:
+            for node in able:
+                node.grant += share * node.weight
+            return share
+        for node in small:
+            amount -= node.available - node.grant
+            node.grant = node.available
+
+
+def fair_share(limit: float, nodes: list[Node]) -> None:
+    """Set every node's grant by RAA-FS."""
+    for node in nodes:
+        node.grant = 0.0
+    distribute(limit, [node for node in nodes if node.active])
+
+
+def slow_probe(limit: float, nodes: list[Node], inflation: float, floor: float) -> None:
+    """Set every node's grant by RAA-SP (Algorithm 1)."""
+    active = [node for node in nodes if node.active]
+    for node in nodes:
+        node.grant = 0.0
+    if not active:
+        return
+    total_weight = sum(node.weight for node in active)
+    requested = []
+    for node in active:
+        request = node.measured
+        if node.full:
+            request = (node.measured if math.isinf(node.granted) else node.granted) * (1 + inflation)
+        requested.append(max(request, floor * limit * node.weight / total_weight))
+    ratio = limit / sum(requested)
+    for node, request in zip(active, requested, strict=True):
+        node.grant = min(request * ratio, node.available)
+    distribute(limit - sum(node.grant for node in active), active)
+
+
+def fast_probe(limit: float, nodes: list[Node], d: float, inflation: float, floor: float) -> None:
+    """Set every node's grant by RAA-FP (Algorithm 2)."""
+    slow_probe(limit, nodes, inflation, floor)
+    full = [node for node in nodes if node.full]
+    if not full:
+        return
+    # What the mean is when nobody's capacity is below it; see the deviation in FastProbe.
+    copies = [Node(0, 0, node.available, 0, node.weight, True) for node in full]
+    mean = distribute(sum(node.grant for node in full), copies)
+    target = [min(mean * node.weight, node.available) for node in full]
+    if all(abs(node.grant - goal) <= 0.01 * goal for node, goal in zip(full, target, strict=True)):
+        for node, goal in zip(full, target, strict=True):
+            node.grant = goal
+        return
+    order = sorted(range(len(full)), key=lambda i: full[i].grant / full[i].weight)
+    lowers = [i for i in order if full[i].grant < target[i]]
+    order = sorted(range(len(full)), key=lambda i: -full[i].grant / full[i].weight)
+    uppers = [i for i in order if full[i].grant > target[i]]
+    for low, high in zip(lowers, uppers, strict=False):
+        lower, upper = full[low], full[high]
+        both = lower.grant + upper.grant
+        raised = min(lower.grant * d, lower.available)
+        if both - raised < target[high]:
+            raised = min(both * lower.weight / (lower.weight + upper.weight), lower.available)
+        lower.grant, upper.grant = raised, both - raised
+
+
+def forward_explicit(
+    limit: float, received: float, nodes: list[Node], rate: float | None, k: float, floor: float
+) -> float | None:
+    """Set every node's grant by RAA-FE; return the fair rate, which is ``rate`` the next time."""
+    active = [node for node in nodes if node.active]
+    for node in nodes:
+        node.grant = 0.0
+    if not active:
+        return rate
+    fair = limit / len(active)
+    stepped = None if rate is None else rate * max(1 - k * (received - limit) / limit, 0.5)
+    rate = fair if stepped is None else min(max(stepped, floor * fair), limit)
+    for node in active:
+        node.grant = min(rate, node.available)
+    return rate

@@ -1,0 +1,364 @@
+"""The four algorithms against a plain transcription of the paper, and the promises they make."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from controller.allocation import AlgorithmState, Requests, algorithms, make_algorithm
+from controller.allocation.forward_explicit import ForwardExplicit
+from controller.allocation.slow_probe import SETTLED
+from experiments import plain_allocation as plain
+
+# Rounding only: sums taken in another order.
+CLOSE = 1e-9
+
+EXACT = settings(derandomize=True, deadline=None, max_examples=100)
+
+# Zeroes, equal values and values at the limits of each other are where the cases meet, so they are drawn often.
+rates = st.one_of(
+    st.sampled_from([0.0, 1e3, 1e6, 2e7, 1e8, 1e9]),
+    st.floats(0.0, 1e12, allow_subnormal=False),
+    st.floats(1e-6, 1.0),
+)
+weights = st.one_of(st.just(1.0), st.sampled_from([1e-6, 0.5, 2.0, 1e6]), st.floats(0.1, 10.0))
+entries = st.tuples(
+    rates,
+    st.one_of(rates, st.just(math.inf)),
+    rates,
+    st.one_of(st.just(0.0), rates),
+    weights,
+    st.sampled_from([True, True, True, False]),
+)
+limits = st.one_of(st.sampled_from([1e3, 1e8, 4e8, 1e12]), st.floats(1.0, 1e12))
+receivers = st.tuples(limits, rates, st.lists(entries, max_size=12))
+tables = st.lists(receivers, max_size=6)
+
+
+def requests_of(table):
+    """The columns of receivers (limit, received, [(measured, granted, available, dropped, weight, active)])."""
+    rows = [row for _, _, rows in table for row in rows]
+    columns = [np.array([row[i] for row in rows], dtype=np.float64) for i in range(5)]
+    return Requests(
+        offsets=np.concatenate([[0], np.cumsum([len(rows) for _, _, rows in table])]).astype(np.int64),
+        limit_bps=np.array([limit for limit, _, _ in table], dtype=np.float64),
+        received_bps=np.array([received for _, received, _ in table], dtype=np.float64),
+        measured_bps=columns[0],
+        granted_bps=columns[1],
+        available_bps=columns[2],
+        dropped_bps=columns[3],
+        weight=columns[4],
+        active=np.array([row[5] for row in rows], dtype=np.bool_),
+    )
+
+
+def one_receiver(limit, granted, *, measured=None, available=None, weight=None, active=None, received=0.0):
+    count = len(granted)
+    measured = granted if measured is None else measured
+    available = [limit] * count if available is None else available
+    weight = [1.0] * count if weight is None else weight
+    active = [True] * count if active is None else active
+    rows = list(zip(measured, granted, available, [0.0] * count, weight, active, strict=True))
+    return requests_of([(limit, received, rows)])
+
+
+def allocate(name, requests, **parameters):
+    algorithm = make_algorithm(name, parameters)
+    grants, _ = algorithm.allocate(requests, algorithm.initial_state(requests.receivers, requests.entries))
+    return grants
+
+
+def nodes_of(rows):
+    return [plain.Node(*row) for row in rows]
+
+
+def slices(requests):
+    return [slice(a, b) for a, b in zip(requests.offsets[:-1], requests.offsets[1:], strict=True)]
+
+
+# --- the same as the paper's pseudo-code ------------------------------------------------------------------------------
+
+
+@EXACT
+@given(tables)
+def test_fair_share_is_the_papers(table):
+    expected = []
+    for limit, _, rows in table:
+        nodes = nodes_of(rows)
+        plain.fair_share(limit, nodes)
+        expected += [node.grant for node in nodes]
+    np.testing.assert_allclose(allocate("fs", requests_of(table)), expected, rtol=CLOSE, atol=1e-9)
+
+
+@EXACT
+@given(tables, st.sampled_from([0.0, 0.1, 0.5]), st.sampled_from([1e-6, 0.01, 1.0]))
+def test_slow_probe_is_the_papers(table, inflation, floor):
+    expected = []
+    for limit, _, rows in table:
+        nodes = nodes_of(rows)
+        plain.slow_probe(limit, nodes, inflation, floor)
+        expected += [node.grant for node in nodes]
+    grants = allocate("sp", requests_of(table), inflation=inflation, floor=floor)
+    np.testing.assert_allclose(grants, expected, rtol=CLOSE, atol=1e-6)
+
+
+@EXACT
+@given(tables, st.sampled_from([1.1, 2.0, 5.0]))
+def test_fast_probe_is_the_papers_but_for_ties(table, d):
+    """Which of two equal rates comes first, and which side of a bound a value on it falls, is rounding: skip those."""
+    requests = requests_of(table)
+    grants = allocate("fp", requests, d=d)
+    for (limit, _, rows), rows_of in zip(table, slices(requests), strict=True):
+        nodes, nudged = nodes_of(rows), nodes_of([(*row[:2], row[2] * (1 + 1e-7), *row[3:]) for row in rows])
+        plain.fast_probe(limit, nodes, d, 0.1, 0.01)
+        plain.fast_probe(limit * (1 - 1e-7), nudged, d, 0.1, 0.01)
+        expected = np.array([node.grant for node in nodes])
+        if not _has_near_ties(limit, rows) and np.allclose(
+            expected, [node.grant for node in nudged], rtol=1e-5, atol=1e-6
+        ):
+            np.testing.assert_allclose(grants[rows_of], expected, rtol=1e-6, atol=1e-6)
+
+
+def _has_near_ties(limit, rows):
+    """Whether two unlike nodes come out of step 1 with the same rate per weight, so that rounding orders them."""
+    nodes = nodes_of(rows)
+    plain.slow_probe(limit, nodes, 0.1, 0.01)
+    full = sorted((node.grant / node.weight, node.weight, node.available) for node in nodes if node.full)
+    return any(b[0] - a[0] <= 1e-9 * b[0] and a != b for a, b in itertools.pairwise(full))
+
+
+def test_fast_probe_pairs_are_the_papers_on_unequal_rates():
+    """The same without the skipping: many receivers of distinct rates, some with little capacity."""
+    rng = np.random.default_rng(5)
+    table = []
+    for _ in range(200):
+        count = int(rng.integers(1, 40))
+        granted = rng.exponential(1e7, count)
+        available = np.where(rng.random(count) < 0.3, granted * rng.uniform(1.0, 1.5, count), 1e9)
+        weight = rng.uniform(0.5, 2.0, count)
+        rows = [
+            (g * rng.uniform(0.9, 1.0), g, a, 0.0, w, True) for g, a, w in zip(granted, available, weight, strict=True)
+        ]
+        table.append((float(granted.sum() * rng.uniform(0.5, 1.5)), 0.0, rows))
+    requests = requests_of(table)
+    grants = allocate("fp", requests)
+    moved = 0
+    for (limit, _, rows), rows_of in zip(table, slices(requests), strict=True):
+        nodes = nodes_of(rows)
+        plain.slow_probe(limit, nodes, 0.1, 0.01)
+        before = [node.grant for node in nodes]
+        plain.fast_probe(limit, nodes, 2.0, 0.1, 0.01)
+        expected = [node.grant for node in nodes]
+        moved += int(not np.allclose(before, expected))
+        np.testing.assert_allclose(grants[rows_of], expected, rtol=CLOSE)
+    assert moved > 100
+
+
+@EXACT
+@given(tables, st.lists(st.sampled_from([0.0, 0.5, 0.97, 1.0, 1.2, 9.0]), min_size=3, max_size=3))
+def test_forward_explicit_is_the_papers(table, received_parts):
+    algorithm = make_algorithm("fe", {"k": 0.6})
+    requests = requests_of(table)
+    state = algorithm.initial_state(requests.receivers, requests.entries)
+    rate = [None] * len(table)
+    for part in received_parts:
+        table = [(limit, limit * part, rows) for limit, _, rows in table]
+        requests = requests_of(table)
+        grants, state = algorithm.allocate(requests, state)
+        for receiver, ((limit, received, rows), rows_of) in enumerate(zip(table, slices(requests), strict=True)):
+            nodes = nodes_of(rows)
+            rate[receiver] = plain.forward_explicit(limit, received, nodes, rate[receiver], 0.6, 0.01)
+            np.testing.assert_allclose(grants[rows_of], [node.grant for node in nodes], rtol=CLOSE)
+
+
+# --- what they promise ------------------------------------------------------------------------------------------------
+
+
+@EXACT
+@given(tables, st.sampled_from(sorted(algorithms)))
+def test_grants_are_within_every_bound(table, name):
+    requests = requests_of(table)
+    grants = allocate(name, requests)
+    assert (grants >= 0).all()
+    assert (grants <= requests.available_bps * (1 + 1e-12)).all()
+    assert (grants[~requests.active] == 0).all()
+    if algorithms[name].sums_within_limit:
+        for limit, rows in zip(requests.limit_bps, slices(requests), strict=True):
+            assert grants[rows].sum() <= limit * (1 + 1e-9)
+
+
+@EXACT
+@given(tables, st.sampled_from(["fs", "sp", "fp"]))
+def test_nothing_is_left_that_somebody_can_send(table, name):
+    requests = requests_of(table)
+    grants = allocate(name, requests)
+    for limit, rows in zip(requests.limit_bps, slices(requests), strict=True):
+        room = requests.available_bps[rows][requests.active[rows]].sum()
+        assert grants[rows].sum() >= min(limit, room) * (1 - 1e-8)
+
+
+@EXACT
+@given(receivers, st.randoms(use_true_random=False), st.sampled_from(["fs", "sp", "fe"]))
+def test_order_of_entries_does_not_matter(receiver, random, name):
+    limit, received, rows = receiver
+    order = list(range(len(rows)))
+    random.shuffle(order)
+    plainly = allocate(name, requests_of([receiver]))
+    shuffled = allocate(name, requests_of([(limit, received, [rows[i] for i in order])]))
+    np.testing.assert_allclose(shuffled, plainly[order], rtol=CLOSE, atol=1e-6)
+
+
+def test_order_of_entries_does_not_matter_to_fast_probe():
+    """Its rates must differ for that: of equal ones the first is taken."""
+    rng = np.random.default_rng(3)
+    granted = rng.permutation(np.geomspace(1e6, 1e8, 31))
+    order = rng.permutation(31)
+    plainly = allocate("fp", one_receiver(4e8, list(granted)))
+    shuffled = allocate("fp", one_receiver(4e8, list(granted[order])))
+    np.testing.assert_allclose(shuffled, plainly[order], rtol=CLOSE)
+    assert np.std(plainly) < np.std(granted) / 1.5
+
+
+@EXACT
+@given(tables, st.sampled_from(sorted(algorithms)))
+def test_a_receiver_does_not_see_the_others(table, name):
+    together = requests_of(table)
+    grants = allocate(name, together)
+    for receiver, rows in zip(table, slices(together), strict=True):
+        np.testing.assert_array_equal(allocate(name, requests_of([receiver])), grants[rows])
+
+
+@EXACT
+@given(receivers, st.floats(1.0, 10.0))
+def test_more_to_share_is_less_for_nobody(receiver, factor):
+    """RAA-FS, where it must hold; the others share by what is asked for, and extra rate by weight."""
+    limit, received, rows = receiver
+    less = allocate("fs", requests_of([receiver]))
+    more = allocate("fs", requests_of([(limit * factor, received, rows)]))
+    assert (more >= less * (1 - 1e-12)).all()
+
+
+# --- examples ---------------------------------------------------------------------------------------------------------
+
+
+def test_available_capacity_of_figure_3():
+    """VN14 sends 80 of its 100 Mb/s elsewhere: it is granted 20 here, and the others share the rest."""
+    requests = one_receiver(100e6, [25e6] * 4, available=[100e6, 100e6, 100e6, 20e6])
+    for name in ("fs", "sp", "fp"):
+        grants = allocate(name, requests)
+        np.testing.assert_allclose(grants, [80e6 / 3, 80e6 / 3, 80e6 / 3, 20e6], rtol=1e-2)
+        assert grants[3] <= 20e6
+
+
+def test_the_ratio_shrinks_requests_that_are_too_large():
+    """As Algorithm 1 prints the ratio, 200 requested of 100 available would be granted 400."""
+    requests = one_receiver(100e6, [math.inf] * 2, measured=[150e6, 50e6])
+    np.testing.assert_allclose(allocate("sp", requests), [75e6, 25e6])
+
+
+def test_section_3_example():
+    """(80, 80, 20, 20) Mb/s and VN11 stops: SP gives the 80 by what is asked for, FP raises the two low ones faster."""
+    requests = one_receiver(200e6, [80e6, 80e6, 20e6, 20e6], active=[False, True, True, True])
+    np.testing.assert_allclose(allocate("sp", requests), [0, 80e6 * 5 / 3, 20e6 * 5 / 3, 20e6 * 5 / 3])
+    # SP: 133.3, 33.3, 33.3. The first low one doubles to 66.7 at the cost of the high one, now at 100, above the mean.
+    np.testing.assert_allclose(allocate("fp", requests), [0, 100e6, 66.667e6, 33.333e6], rtol=1e-4)
+
+
+@pytest.mark.parametrize("senders", [1, 2, 3, 7, 10, 100])
+@pytest.mark.parametrize("step_bps", [1.0, 1000.0])
+def test_fast_probe_makes_greedy_senders_equal_and_then_stays(senders, step_bps):
+    """From any start, with measurements as meters make them; grants in steps of a meter or not."""
+    rng = np.random.default_rng(senders)
+    limit, granted = 400e6, rng.exponential(400e6 / senders, senders)
+    history = []
+    for _ in range(60):
+        measured = granted * rng.uniform(0.96, 1.3, senders)
+        granted = np.floor(allocate("fp", one_receiver(limit, granted, measured=measured)) / step_bps) * step_bps
+        history.append(granted)
+    constant = next(i for i in range(60) if all((later == history[i]).all() for later in history[i:]))
+    assert constant <= 25
+    np.testing.assert_allclose(history[-1], limit / senders, rtol=1e-3)
+    assert np.ptp(history[-1]) <= step_bps
+
+
+def test_fast_probe_gives_weights_their_shares():
+    granted, weight = np.full(3, 100e6), [1.0, 2.0, 3.0]
+    for _ in range(30):
+        granted = allocate("fp", one_receiver(300e6, list(granted), weight=weight))
+    np.testing.assert_allclose(granted, [50e6, 100e6, 150e6])
+
+
+def test_fast_probe_equalises_those_above_senders_of_little_capacity():
+    """The deviation: a plain mean of 7 would leave 8 and 12 (both above it) as they are for ever."""
+    granted = np.array([1e6, 8e6, 12e6])
+    for _ in range(20):
+        granted = allocate("fp", one_receiver(21e6, list(granted), available=[1e6, 50e6, 50e6]))
+    np.testing.assert_allclose(granted, [1e6, 10e6, 10e6])
+
+
+def test_slow_probe_keeps_the_limits_in_force_when_only_rounding_differs():
+    granted = [400e6 / 7] * 7
+    assert (allocate("sp", one_receiver(400e6 * (1 + SETTLED / 4), granted)) == granted).all()
+
+
+@pytest.mark.parametrize("name", ["sp", "fp"])
+def test_a_sender_that_was_granted_nothing_comes_back(name):
+    """Multiplying leads away from nothing only with the floor under every request."""
+    granted = np.array([40e6, 0.0])
+    for _ in range(100):
+        granted = allocate(name, one_receiver(40e6, list(granted), measured=list(np.minimum(granted, [10e6, 40e6]))))
+    assert granted[1] > 15e6
+
+
+@pytest.mark.parametrize("name", sorted(algorithms))
+def test_nobody_asks_for_anything(name):
+    requests = one_receiver(30e6, [1e6] * 3, measured=[0.0] * 3)
+    np.testing.assert_allclose(allocate(name, requests), [10e6] * 3)
+
+
+@pytest.mark.parametrize("name", sorted(algorithms))
+@pytest.mark.parametrize("table", [[], [(1e6, 0.0, [])], [(1e6, 0.0, [(1.0, 1.0, 1.0, 0.0, 1.0, False)])]])
+def test_no_receivers_no_entries_nobody_active(name, table):
+    assert not allocate(name, requests_of(table)).any()
+
+
+def test_columns_are_not_changed():
+    table = [(1e8, 2e8, [(5e7, 5e7, 8e7, 0.0, 1.0, True), (1e7, 4e7, 9e7, 1.0, 2.0, True)])]
+    for name in algorithms:
+        requests, untouched = requests_of(table), requests_of(table)
+        allocate(name, requests)
+        for column in ("measured_bps", "granted_bps", "available_bps", "active"):
+            np.testing.assert_array_equal(getattr(requests, column), getattr(untouched, column))
+
+
+@pytest.mark.parametrize(("delay", "bound"), [(0, 2.0), (1, 1.0), (2, 2 * math.sin(math.pi / 10))])
+def test_forward_explicit_is_stable_below_its_bound_only(delay, bound):
+    """A grant works ``delay`` intervals after the next: k below 2, 1, 0.618 (the golden ratio less 1) settles."""
+
+    def swing(k):
+        """The largest deviation of 50 intervals from the limit, in parts of an early deviation of 0.1 %."""
+        algorithm, received = ForwardExplicit(k), [100e6] * (delay + 1)
+        state = algorithm.initial_state(1, 10)
+        for step in range(300):
+            requests = one_receiver(100e6, [0.0] * 10, received=received[-1 - delay] * (1.001 if step == 5 else 1.0))
+            grants, state = algorithm.allocate(requests, state)
+            received.append(grants.sum())
+        return np.ptp(received[-50:]) / 100e3
+
+    assert swing(0.9 * bound) < 0.01
+    assert swing(1.1 * bound) > 10
+
+
+def test_state_is_carried_over_to_a_changed_table():
+    state = AlgorithmState(3, 2, {"rate_bps": np.array([1.0, 2.0, 3.0])}, {"x": np.array([7.0, 8.0])})
+    carried = state.carried_over(np.array([2, -1, 0, -1]), np.array([1, -1]))
+    np.testing.assert_array_equal(carried.receiver_columns["rate_bps"], [3.0, np.nan, 1.0, np.nan])
+    np.testing.assert_array_equal(carried.entry_columns["x"], [8.0, np.nan])
+    assert (carried.receivers, carried.entries) == (4, 2)
+    from_nothing = make_algorithm("fe").initial_state(0, 0).carried_over(np.array([-1, -1]), np.array([-1]))
+    np.testing.assert_array_equal(from_nothing.receiver_columns["rate_bps"], [np.nan, np.nan])
