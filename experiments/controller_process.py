@@ -1,0 +1,148 @@
+"""The real controller in a process of its own, configured for a fabric, for the time of one experiment."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from topologies.fabric import Fabric
+
+OVSDB = "unix:/run/openvswitch/db.sock"
+STOP_TIMEOUT_S = 15.0
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class ControllerError(RuntimeError):
+    """The controller did not start, did not become ready, or stopped; the text ends with its last lines of log."""
+
+
+def configuration(
+    fabric: Fabric,
+    limits_bps: Mapping[int, int],
+    algorithm: str,
+    parameters: Mapping[str, object],
+    openflow_port: int,
+    rest_port: int,
+) -> dict[str, Any]:
+    """Return a configuration for a fabric: ``limits_bps`` of each VLAN, both ways, for every VN; queues held to limits.
+
+    The controller is to leave nothing behind when it stops (``on_stop: remove``).
+    """
+    vlans = {
+        vid: {
+            "name": f"vlan{vid}",
+            "algorithm": algorithm,
+            "parameters": dict(parameters),
+            "send_limit": limits_bps[vid],
+            "receive_limit": limits_bps[vid],
+        }
+        for vid in fabric.vlans
+    }
+    switches: dict[str, Any] = {}
+    for switch in fabric.switches:
+        ports = {
+            pn.port_no: {"name": pn.name, "capacity": pn.link_rate_bps, "trunk": list(pn.vlans)}
+            for pn in fabric.pns
+            if pn.switch == switch.name
+        }
+        switches[switch.name] = {"dpid": f"{switch.dpid:016x}", "ovsdb": OVSDB, "ports": ports}
+    return {
+        "control": {"on_stop": "remove"},
+        "openflow": {"listen": f"127.0.0.1:{openflow_port}"},
+        "rest": {"listen": f"127.0.0.1:{rest_port}"},
+        "queues": {"max_rate": "limit"},
+        "vlans": vlans,
+        "switches": switches,
+    }
+
+
+def free_ports(count: int) -> list[int]:
+    """Return TCP ports that nobody listens on at 127.0.0.1."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for sock in sockets:
+            sock.bind(("127.0.0.1", 0))
+        return [sock.getsockname()[1] for sock in sockets]
+    finally:
+        for sock in sockets:
+            sock.close()
+
+
+class ControllerProcess:
+    """``dets run`` with a configuration, inside a ``with``; its log and configuration stay in ``folder``."""
+
+    def __init__(self, config: Mapping[str, Any], folder: Path) -> None:
+        self.config_path = folder / "controller.yaml"
+        self.log_path = folder / "controller.log"
+        self.config_path.write_text(yaml.safe_dump(dict(config), sort_keys=False))
+        self.rest_url = f"http://{config['rest']['listen']}"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> ControllerProcess:
+        command = [sys.executable, "-m", "apps.cli", "run", "--config", str(self.config_path)]
+        with self.log_path.open("wb") as log:
+            self._process = subprocess.Popen(
+                command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+            )
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        assert self._process is not None
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+            try:
+                self._process.wait(STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait(STOP_TIMEOUT_S)
+
+    def wait_ready(self, switches: set[str], timeout_s: float = 40.0) -> None:
+        """Wait until the controller says that each of these switches is ready; else ControllerError."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            self.check_alive()
+            states = self._health()
+            missing = sorted(name for name in switches if states.get(name) != "ready")
+            if not missing:
+                return
+            if time.monotonic() > deadline:
+                said = ", ".join(f"{name}: {states.get(name, 'unknown')}" for name in missing)
+                raise ControllerError(f"switches not ready within {timeout_s:g} s ({said}){self._log_tail()}")
+            time.sleep(0.2)
+
+    def check_alive(self) -> None:
+        """Raise ControllerError if the process has ended."""
+        assert self._process is not None
+        if self._process.poll() is not None:
+            raise ControllerError(f"the controller ended with status {self._process.returncode}{self._log_tail()}")
+
+    def get(self, path: str) -> Any:
+        """Return the JSON of a REST resource."""
+        with urllib.request.urlopen(f"{self.rest_url}{path}", timeout=5) as answer:
+            return json.load(answer)
+
+    def _health(self) -> dict[str, str]:
+        try:
+            return dict(self.get("/v1/health").get("switches", {}))
+        except urllib.error.HTTPError as error:  # an unhealthy controller may say so by its status as well
+            try:
+                return dict(json.load(error).get("switches", {}))
+            except (ValueError, AttributeError):
+                return {}
+        except (OSError, ValueError):
+            return {}  # it does not listen yet
+
+    def _log_tail(self) -> str:
+        lines = self.log_path.read_text(errors="replace").splitlines()[-15:]
+        return "; its log ends with:\n" + "\n".join(lines) if lines else "; its log is empty"

@@ -1,0 +1,15 @@
+"""Figure 5 of the DETS paper: with control, TCP keeps its rate while UDP of another VLAN joins."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from experiments.options import ExperimentOptions
+from experiments.runner import run_and_report
+
+NAME = "dets-fig5"
+
+
+def run(options: ExperimentOptions) -> dict[str, Any]:
+    """Run it on Open vSwitch, first without control if ``options.baseline``, then with; return the summary."""
+    return run_and_report(NAME, options, ("none", "dets") if options.baseline else ("dets",))

@@ -1,0 +1,80 @@
+"""What a run was made with, written beside its results so that they can be made again."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import os
+import platform
+import subprocess
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("ryu", "eventlet", "numpy", "matplotlib", "pydantic", "ovsdbapp", "ovs")
+PROGRAMS = {"ovs-vsctl": "--version", "iperf3": "--version", "tc": "-V", "mn": "--version"}
+SETTINGS = (
+    "net/core/wmem_default",
+    "net/core/wmem_max",
+    "net/ipv4/tcp_allowed_congestion_control",
+    "net/ipv4/tcp_rmem",
+    "net/ipv4/tcp_wmem",
+)
+
+
+def manifest(options: Any, **more: Any) -> dict[str, Any]:
+    """Return versions, commit, machine and settings of a run. ``options`` is a dataclass; ``more`` is added."""
+    return {
+        "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "commit": _commit(),
+        "options": {key: _plain(value) for key, value in dataclasses.asdict(options).items()},
+        "machine": {
+            "kernel": platform.release(),
+            "cpus": os.cpu_count(),
+            "python": platform.python_version(),
+            **{name: _setting(name) for name in SETTINGS},
+        },
+        "programs": {name: _first_line(name, flag) for name, flag in PROGRAMS.items()},
+        "packages": {name: _version(name) for name in PACKAGES},
+        **more,
+    }
+
+
+def _commit() -> dict[str, Any]:
+    """Return the commit and whether files differ from it; None where there is no repository."""
+    head = _run("git", "-C", str(ROOT), "rev-parse", "HEAD")
+    if head is None:
+        return {"id": None, "modified": None}
+    return {"id": head, "modified": bool(_run("git", "-C", str(ROOT), "status", "--porcelain", "-uno"))}
+
+
+def _setting(name: str) -> str | None:
+    try:
+        return (Path("/proc/sys") / name).read_text().strip()
+    except OSError:
+        return None
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _first_line(*command: str) -> str | None:
+    text = _run(*command)
+    return text.splitlines()[0] if text else None
+
+
+def _run(*command: str) -> str | None:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return (done.stdout or done.stderr).strip() if done.returncode == 0 else None
+
+
+def _plain(value: Any) -> Any:
+    return str(value) if isinstance(value, Path) else value
