@@ -1,0 +1,1 @@
+"""OpenFlow 1.3 messages as bytes and columns, without Ryu."""

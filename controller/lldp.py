@@ -1,0 +1,124 @@
+"""Link discovery frames: IEEE 802.1AB TLVs that tell which port of which switch sent them, and prove it.
+
+A host can send LLDP too, or copy a frame. Each of ours carries an authenticator over (dpid, port_no) under a key that
+exists for one run only, so a host cannot invent a link; ``is_authentic`` tells.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Iterator
+from dataclasses import dataclass
+from struct import Struct
+
+from controller.errors import ProtocolError
+from controller.openflow.buffers import check_range
+from controller.openflow.frames import ETH_TYPE_LLDP, FrameHeader, build_frame, parse_frame
+
+DESTINATION = 0x0180C200000E  # nearest bridge (IEEE 802.1AB, table 7-1)
+NONCE_BYTES = 16
+TTL_S = 120
+
+_END, _CHASSIS_ID, _PORT_ID, _TTL, _SPECIFIC = 0, 1, 2, 3, 127
+_LOCALLY_ASSIGNED = b"\x07"
+# A locally administered identifier (so nobody's registered one: second lowest bit of the first octet), and subtype 1.
+_OURS = bytes.fromhex("02de7501")
+_SMALLEST_FRAME = 60
+_TLV = Struct("!H")
+_IDENTITY = Struct("!QI")
+
+
+@dataclass(frozen=True, slots=True)
+class LldpInfo:
+    """Who sent the frame, and the octets that prove it."""
+
+    dpid: int
+    port_no: int
+    nonce: bytes
+
+
+def authenticator(key: bytes, dpid: int, port_no: int) -> bytes:
+    """Return the NONCE_BYTES that prove, to holders of ``key``, that the frame was made for this port."""
+    return hmac.digest(key, _IDENTITY.pack(dpid, port_no), "sha256")[:NONCE_BYTES]
+
+
+def is_authentic(info: LldpInfo, key: bytes) -> bool:
+    """Whether ``info`` came out of ``build`` with the authenticator of its own dpid and port under ``key``."""
+    return hmac.compare_digest(info.nonce, authenticator(key, info.dpid, info.port_no))
+
+
+def build(dpid: int, port_no: int, nonce: bytes) -> bytes:
+    """Return the frame that port ``port_no`` of switch ``dpid`` sends, padded to 60 bytes.
+
+    Raises InvalidValueError for a dpid, port or nonce that does not fit.
+    """
+    check_range("dpid", dpid, 0, 2**64 - 1)
+    check_range("port_no", port_no, 1, 2**32 - 1)
+    check_range("nonce", len(nonce), NONCE_BYTES, NONCE_BYTES)
+    tlvs = (
+        (_CHASSIS_ID, _LOCALLY_ASSIGNED + f"dpid:{dpid:016x}".encode()),
+        (_PORT_ID, _LOCALLY_ASSIGNED + str(port_no).encode()),
+        (_TTL, TTL_S.to_bytes(2)),
+        (_SPECIFIC, _OURS + nonce),
+        (_END, b""),
+    )
+    payload = b"".join(_TLV.pack(kind << 9 | len(value)) + value for kind, value in tlvs)
+    # Choice: a locally administered source made from the dpid, so that no learning switch confuses it with a host.
+    source = 0x02 << 40 | dpid & 0xFFFFFFFFFF
+    return build_frame(FrameHeader(DESTINATION, source, None, ETH_TYPE_LLDP), payload).ljust(_SMALLEST_FRAME, b"\0")
+
+
+def parse(frame: bytes) -> LldpInfo | None:
+    """Return what one of our frames says; None for every other frame, such as a host's own LLDP.
+
+    Choice: a frame that bears our organisationally specific TLV but is damaged or made up in some other part raises
+    ProtocolError, since somebody should hear of it. Whether it is genuine is ``is_authentic``'s question.
+    """
+    try:
+        header = parse_frame(frame)
+    except ProtocolError:
+        return None
+    if header.eth_type != ETH_TYPE_LLDP or header.vlan_vid is not None or _OURS not in frame:
+        return None
+    tlvs: dict[int, bytes] = {}
+    for kind, value in _walk(frame[14:]):
+        if kind == _SPECIFIC and not value.startswith(_OURS):
+            continue
+        if kind in tlvs:
+            raise ProtocolError(f"LLDP: TLV of type {kind}: found twice, expected once")
+        tlvs[kind] = value
+    return _info(tlvs) if _SPECIFIC in tlvs else None
+
+
+def _walk(payload: bytes) -> Iterator[tuple[int, bytes]]:
+    offset = 0
+    while offset + _TLV.size <= len(payload):
+        head = _TLV.unpack_from(payload, offset)[0]
+        kind, size = head >> 9, head & 0x1FF
+        offset += _TLV.size
+        if kind == _END:
+            return
+        if offset + size > len(payload):
+            raise ProtocolError(f"LLDP: length of TLV {kind}: {size}, expected at most {len(payload) - offset}")
+        yield kind, payload[offset : offset + size]
+        offset += size
+    raise ProtocolError("LLDP: end of LLDPDU: missing, expected after the last TLV")
+
+
+def _info(tlvs: dict[int, bytes]) -> LldpInfo:
+    chassis, port = tlvs.get(_CHASSIS_ID, b""), tlvs.get(_PORT_ID, b"")
+    nonce = tlvs[_SPECIFIC][len(_OURS) :]
+    prefix = _LOCALLY_ASSIGNED + b"dpid:"
+    digits = chassis.removeprefix(prefix)
+    if not chassis.startswith(prefix) or len(digits) != 16 or not _is_hex(digits):
+        raise ProtocolError(f"LLDP: chassis id: {chassis!r}, expected dpid: and 16 hexadecimal digits")
+    number = port[1:]
+    if not port.startswith(_LOCALLY_ASSIGNED) or not number.isdigit() or not 1 <= int(number[:11]) < 2**32:
+        raise ProtocolError(f"LLDP: port id: {port!r}, expected a port number")
+    if len(nonce) != NONCE_BYTES:
+        raise ProtocolError(f"LLDP: authenticator: {len(nonce)} bytes, expected {NONCE_BYTES}")
+    return LldpInfo(int(digits, 16), int(number), nonce)
+
+
+def _is_hex(digits: bytes) -> bool:
+    return all(digit in b"0123456789abcdef" for digit in digits)

@@ -1,0 +1,107 @@
+"""Bounds-checked reading of messages: whatever a switch sends, a reader gets ProtocolError and never an IndexError."""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from controller.errors import InvalidValueError, ProtocolError
+from controller.openflow import constants as ofp
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+HEADER = Struct("!BBHI")
+_LENGTH = Struct("!H")
+_XID_RANGE = 2**32
+
+
+def malformed(message: str, field: str, got: object, expected: str) -> ProtocolError:
+    """Return the error for ``field`` of ``message`` that holds ``got`` where ``expected`` was due."""
+    return ProtocolError(f"{message}: {field}: {got}, expected {expected}")
+
+
+def open_message(buf: Buffer, message_type: ofp.MessageType) -> memoryview:
+    """Return what follows the header of one message (7.1); raises ProtocolError unless version, type and length fit."""
+    name = message_type.name
+    version, found_type, length, _xid = read(HEADER, memoryview(buf), 0, name, "header")
+    if version != ofp.VERSION:
+        raise malformed(name, "version", version, str(ofp.VERSION))
+    if found_type != message_type:
+        raise malformed(name, "type", found_type, str(int(message_type)))
+    if length != len(buf):
+        raise malformed(name, "length", length, f"{len(buf)}, the bytes that arrived")
+    return memoryview(buf)[ofp.HEADER_BYTES :]
+
+
+def read(layout: Struct, view: memoryview, offset: int, message: str, field: str) -> tuple[Any, ...]:
+    """Return the values of ``layout`` at ``offset``; raises ProtocolError naming ``field`` when the bytes end early."""
+    if offset + layout.size > len(view):
+        raise malformed(message, field, f"{max(len(view) - offset, 0)} bytes left", f"{layout.size} or more")
+    return layout.unpack_from(view, offset)
+
+
+def take(view: memoryview, offset: int, size: int, message: str, field: str) -> memoryview:
+    """Return ``size`` bytes at ``offset``; raises ProtocolError naming ``field`` when the bytes end before."""
+    if size < 0 or offset + size > len(view):
+        raise malformed(message, field, f"{size} bytes claimed", f"0 to {max(len(view) - offset, 0)}, the bytes left")
+    return view[offset : offset + size]
+
+
+def rows(view: memoryview, layout: npt.DTypeLike, message: str) -> npt.NDArray[np.void]:
+    """Return ``view`` as an array of records of one size, big-endian and read-only; ProtocolError on a remainder."""
+    dtype = np.dtype(layout)
+    if len(view) % dtype.itemsize:
+        raise malformed(message, "length of the body", len(view), f"a multiple of {dtype.itemsize}")
+    return np.frombuffer(view, dtype=dtype)
+
+
+def record_offsets(view: memoryview, length_at: int, smallest: int, message: str) -> list[int]:
+    """Return where each record starts, and the end; every record tells its length in a uint16 at ``length_at``.
+
+    Raises ProtocolError for a record shorter than ``smallest`` or one that reaches beyond the body.
+    """
+    offsets = []
+    offset, end = 0, len(view)
+    while offset < end:
+        offsets.append(offset)
+        if end - offset < smallest:
+            raise malformed(message, f"entry {len(offsets) - 1}", f"{end - offset} bytes left", f"{smallest} or more")
+        length = _LENGTH.unpack_from(view, offset + length_at)[0]
+        if not smallest <= length <= end - offset:
+            raise malformed(message, f"length of entry {len(offsets) - 1}", length, f"{smallest} to {end - offset}")
+        offset += length
+    offsets.append(offset)
+    return offsets
+
+
+def gather(view: memoryview, offsets: npt.NDArray[np.int64], layout: npt.DTypeLike) -> npt.NDArray[np.void]:
+    """Return the records of ``layout`` that start at ``offsets`` of ``view``, which must hold them all (see above)."""
+    dtype = np.dtype(layout)
+    if not len(offsets):
+        return np.empty(0, dtype)
+    octets = np.frombuffer(view, np.uint8)
+    records: npt.NDArray[np.void] = octets[offsets[:, None] + np.arange(dtype.itemsize)].view(dtype)[:, 0]
+    return records
+
+
+def duration_s(records: npt.NDArray[np.void]) -> npt.NDArray[np.float64]:
+    """Return the columns ``duration_sec`` and ``duration_nsec`` as seconds."""
+    seconds: npt.NDArray[np.float64] = records["duration_sec"].astype(np.float64)
+    seconds += records["duration_nsec"] * 1e-9
+    return seconds
+
+
+def xids(first: int, count: int) -> npt.NDArray[np.uint32]:
+    """Return ``count`` transaction ids from ``first`` on, going round after 2**32 - 1."""
+    if not 0 <= first < _XID_RANGE:
+        raise InvalidValueError("xid", first, f"is outside 0 to {_XID_RANGE - 1}")
+    return ((first + np.arange(count, dtype=np.uint64)) % _XID_RANGE).astype(np.uint32)
+
+
+def check_range(key: str, value: int, low: int, high: int) -> None:
+    """Raise InvalidValueError unless ``value`` is an integer from ``low`` to ``high``."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
+        raise InvalidValueError(key, value, f"is not an integer from {low} to {high}")

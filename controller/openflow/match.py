@@ -1,0 +1,182 @@
+"""The match of a flow entry: the five fields in use, as OXM TLVs (OpenFlow 1.3.5, section 7.2.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from struct import Struct
+from typing import NamedTuple
+
+from controller.errors import InvalidValueError
+from controller.openflow import constants as ofp
+from controller.openflow.buffers import Buffer, check_range, malformed, read, take
+
+_HEADER = Struct("!HH")
+_OXM = Struct("!HBB")
+_FIELD_BYTES = {
+    ofp.OxmField.IN_PORT: 4,
+    ofp.OxmField.ETH_DST: 6,
+    ofp.OxmField.ETH_SRC: 6,
+    ofp.OxmField.ETH_TYPE: 2,
+    ofp.OxmField.VLAN_VID: 2,
+}
+_MAC_MAX = 2**48 - 1
+_SMALLEST = 8  # ofp_match with no field: four bytes, padded
+
+
+class Oxm(NamedTuple):
+    """One TLV of a match as it was on the wire; ``mask`` is None where it carried none."""
+
+    oxm_class: int
+    field: int
+    value: int
+    mask: int | None
+
+
+class UnknownMatchError(Exception):
+    """The bytes are well-formed, but they match on something that Match does not express."""
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """What a flow entry matches on; None is any. Addresses are integers of 48 bits.
+
+    ``vlan_vid`` is the VLAN id 1..4094 of a tagged packet, or VLAN_NONE for untagged ones. ``eth_dst_mask`` has ones
+    where ``eth_dst`` counts; a mask of all ones is the same as none and is stored as None. Raises InvalidValueError
+    naming the field.
+    """
+
+    in_port: int | None = None
+    vlan_vid: int | None = None
+    eth_dst: int | None = None
+    eth_src: int | None = None
+    eth_type: int | None = None
+    eth_dst_mask: int | None = None
+
+    def __post_init__(self) -> None:
+        for key, value, low, high in (
+            ("in_port", self.in_port, 1, ofp.PORT_ANY - 1),
+            ("vlan_vid", self.vlan_vid, ofp.VLAN_NONE, ofp.VLAN_MAX),
+            ("eth_dst", self.eth_dst, 0, _MAC_MAX),
+            ("eth_src", self.eth_src, 0, _MAC_MAX),
+            ("eth_type", self.eth_type, 0, 0xFFFF),
+            ("eth_dst_mask", self.eth_dst_mask, 1, _MAC_MAX),
+        ):
+            if value is not None:
+                check_range(f"match.{key}", value, low, high)
+        if self.eth_dst_mask is None:
+            return
+        if self.eth_dst is None:
+            raise InvalidValueError("match.eth_dst_mask", self.eth_dst_mask, "is set without eth_dst")
+        if self.eth_dst & ~self.eth_dst_mask:
+            raise InvalidValueError(
+                "match.eth_dst", self.eth_dst, "has bits outside eth_dst_mask; switches refuse that"
+            )
+        if self.eth_dst_mask == _MAC_MAX:
+            object.__setattr__(self, "eth_dst_mask", None)
+
+
+def encode_match(match: Match) -> bytes:
+    """Return the ofp_match with its padding to 8 bytes; fields in ascending OXM order."""
+    fields = b""
+    if match.in_port is not None:
+        fields += _encode_oxm(ofp.OxmField.IN_PORT, match.in_port)
+    if match.eth_dst is not None:
+        fields += _encode_oxm(ofp.OxmField.ETH_DST, match.eth_dst, match.eth_dst_mask)
+    if match.eth_src is not None:
+        fields += _encode_oxm(ofp.OxmField.ETH_SRC, match.eth_src)
+    if match.eth_type is not None:
+        fields += _encode_oxm(ofp.OxmField.ETH_TYPE, match.eth_type)
+    if match.vlan_vid is not None:
+        tagged = ofp.VID_PRESENT if match.vlan_vid != ofp.VLAN_NONE else 0
+        fields += _encode_oxm(ofp.OxmField.VLAN_VID, match.vlan_vid | tagged)
+    length = _HEADER.size + len(fields)
+    return _HEADER.pack(ofp.MATCH_TYPE_OXM, length) + fields + bytes(-length % 8)
+
+
+def read_oxms(view: memoryview, offset: int, message: str) -> tuple[list[Oxm], int]:
+    """Return the TLVs of the ofp_match at ``offset`` and the offset after its padding; ProtocolError when malformed."""
+    match_type, length = read(_HEADER, view, offset, message, "match")
+    if match_type != ofp.MATCH_TYPE_OXM:
+        raise malformed(message, "match.type", match_type, f"{ofp.MATCH_TYPE_OXM} (OXM)")
+    if length < _HEADER.size:
+        raise malformed(message, "match.length", length, f"{_HEADER.size} or more")
+    padded = max((length + 7) // 8 * 8, _SMALLEST)
+    whole = take(view, offset, padded, message, "match.length")
+    return list(walk_oxms(whole[_HEADER.size : length], message)), offset + padded
+
+
+def walk_oxms(view: memoryview, message: str) -> Iterator[Oxm]:
+    """Yield the TLVs that fill ``view`` exactly; raises ProtocolError when they do not."""
+    offset = 0
+    while offset < len(view):
+        oxm_class, field_and_mask, size = read(_OXM, view, offset, message, "oxm header")
+        payload = take(view, offset + _OXM.size, size, message, "oxm_length")
+        field, has_mask = field_and_mask >> 1, field_and_mask & 1
+        _check_size(oxm_class, field, has_mask, size, message)
+        split = size // 2 if has_mask else size
+        mask = int.from_bytes(payload[split:]) if has_mask else None
+        yield Oxm(oxm_class, field, int.from_bytes(payload[:split]), mask)
+        offset += _OXM.size + size
+
+
+def match_from_oxms(oxms: list[Oxm]) -> Match:
+    """Return the Match that the TLVs express; raises UnknownMatchError for a field, mask or value beyond it."""
+    values: dict[str, int] = {}
+    for oxm in oxms:
+        key = _KEYS.get(oxm.field) if oxm.oxm_class == ofp.OXM_CLASS_BASIC else None
+        if key is None or key in values:
+            raise UnknownMatchError(f"field {oxm.field} of class {oxm.oxm_class:#06x}")
+        value = oxm.value
+        if key == "vlan_vid":
+            value = _vlan_vid(oxm)
+        elif oxm.mask is not None and oxm.mask != _ones(oxm.field):
+            if key != "eth_dst":
+                raise UnknownMatchError(f"{key} under a mask")
+            values["eth_dst_mask"] = oxm.mask
+        values[key] = value
+    try:
+        return Match(**values)
+    except InvalidValueError as error:
+        raise UnknownMatchError(str(error)) from error
+
+
+def decode_match(buf: Buffer, message: str = "match") -> Match:
+    """Return the Match of one whole ofp_match; ProtocolError when malformed, UnknownMatchError when beyond Match."""
+    return match_from_oxms(read_oxms(memoryview(buf), 0, message)[0])
+
+
+_KEYS: dict[int, str] = {field: field.name.lower() for field in ofp.OxmField}
+
+
+def _encode_oxm(field: ofp.OxmField, value: int, mask: int | None = None) -> bytes:
+    size = _FIELD_BYTES[field]
+    payload = int(value).to_bytes(size)
+    if mask is not None:
+        payload += int(mask).to_bytes(size)
+    return _OXM.pack(ofp.OXM_CLASS_BASIC, field << 1 | (mask is not None), len(payload)) + payload
+
+
+def _check_size(oxm_class: int, field: int, has_mask: int, size: int, message: str) -> None:
+    if oxm_class == ofp.OXM_CLASS_BASIC and field in _KEYS:
+        expected = _FIELD_BYTES[ofp.OxmField(field)] * (2 if has_mask else 1)
+        if size != expected:
+            raise malformed(message, f"oxm_length of {_KEYS[field]}", size, str(expected))
+    elif has_mask and size % 2:
+        raise malformed(message, f"oxm_length of field {field} with a mask", size, "an even number")
+
+
+def _ones(field: int) -> int:
+    return int((1 << 8 * _FIELD_BYTES[ofp.OxmField(field)]) - 1)
+
+
+def _vlan_vid(oxm: Oxm) -> int:
+    """Return the plain VLAN id; the 13 bits of the field may come with an exact mask of 13 or of 16 bits."""
+    if oxm.mask not in (None, 0x1FFF, 0xFFFF):
+        raise UnknownMatchError("vlan_vid under a mask")
+    if oxm.value == ofp.VLAN_NONE:
+        return ofp.VLAN_NONE
+    vid = oxm.value ^ ofp.VID_PRESENT
+    if not 1 <= vid <= ofp.VLAN_MAX:
+        raise UnknownMatchError(f"vlan_vid {oxm.value:#06x}")
+    return vid

@@ -1,0 +1,136 @@
+"""The messages that are neither flow-mods, meter-mods nor multipart (OpenFlow 1.3.5, sections 7.3.7, 7.3.8 and 7.4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from struct import Struct
+
+from controller.openflow import constants as ofp
+from controller.openflow.actions import Action, encode_actions
+from controller.openflow.buffers import HEADER, Buffer, check_range, malformed, open_message, read, take
+from controller.openflow.constants import ErrorType, MessageType
+from controller.openflow.match import Match, UnknownMatchError, match_from_oxms, read_oxms
+from controller.openflow.stats import PortDesc, decode_port_desc
+
+_PACKET_OUT = Struct("!IIH6x")
+_PACKET_IN = Struct("!IHBBQ")
+_FLOW_REMOVED = Struct("!QHBBIIHHQQ")
+_ERROR = Struct("!HH")
+_PORT_STATUS = Struct("!B7x")
+_ERROR_TYPES = {int(error_type): error_type.name for error_type in ErrorType}
+
+
+@dataclass(frozen=True, slots=True)
+class PacketIn:
+    """A packet that the switch sent up: why, from which table and entry, and where it came in."""
+
+    reason: int
+    table_id: int
+    cookie: int
+    in_port: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class FlowRemoved:
+    """An entry that is gone; ``match`` is None when Match does not express it (then the entry is not ours)."""
+
+    match: Match | None
+    cookie: int
+    table_id: int
+    priority: int
+    reason: int
+    duration_s: float
+    packet_count: int
+    byte_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorMessage:
+    """A switch's refusal; ``data`` is the start of the refused message, 64 bytes or more of it."""
+
+    type: int
+    code: int
+    data: bytes
+    xid: int
+
+    @property
+    def text(self) -> str:
+        """The names of type and code: ``METER_MOD_FAILED / OUT_OF_METERS``."""
+        codes = ofp.ERROR_CODES.get(self.type, ())
+        type_name = _ERROR_TYPES.get(self.type, f"error type {self.type}")
+        return f"{type_name} / {codes[self.code] if self.code < len(codes) else f'code {self.code}'}"
+
+
+@dataclass(frozen=True, slots=True)
+class PortStatus:
+    """A port that appeared, went or changed (``reason``: PortReason)."""
+
+    reason: int
+    port: PortDesc
+
+
+def encode_barrier_request(xid: int) -> bytes:
+    """Return the request that is answered when everything before it has been done (7.3.8)."""
+    check_range("xid", xid, 0, 2**32 - 1)
+    return HEADER.pack(ofp.VERSION, MessageType.BARRIER_REQUEST, HEADER.size, xid)
+
+
+def encode_packet_out(xid: int, in_port: int, actions: tuple[Action, ...], data: bytes) -> bytes:
+    """Return the packet-out of the whole frame ``data``; ``in_port`` is what the pipeline is told (PORT_CONTROLLER)."""
+    check_range("xid", xid, 0, 2**32 - 1)
+    check_range("in_port", in_port, 1, ofp.PORT_ANY - 1)
+    encoded = encode_actions(actions)
+    body = _PACKET_OUT.pack(ofp.NO_BUFFER, in_port, len(encoded)) + encoded + data
+    check_range("packet_out.length", HEADER.size + len(body), 0, 0xFFFF)
+    return HEADER.pack(ofp.VERSION, MessageType.PACKET_OUT, HEADER.size + len(body), xid) + body
+
+
+def parse_packet_in(buf: Buffer) -> PacketIn:
+    """Return one whole packet-in; raises ProtocolError when malformed or without in_port (7.4.1)."""
+    name = "PACKET_IN"
+    view = open_message(buf, MessageType.PACKET_IN)
+    _buffer_id, _total, reason, table_id, cookie = read(_PACKET_IN, view, 0, name, "fixed part")
+    oxms, offset = read_oxms(view, _PACKET_IN.size, name)
+    in_port = next(
+        (oxm.value for oxm in oxms if (oxm.oxm_class, oxm.field) == (ofp.OXM_CLASS_BASIC, ofp.OxmField.IN_PORT)), None
+    )
+    if in_port is None:
+        raise malformed(name, "match", "no in_port", "in_port")
+    take(view, offset, 2, name, "pad")
+    return PacketIn(reason, table_id, cookie, in_port, bytes(view[offset + 2 :]))
+
+
+def parse_flow_removed(buf: Buffer) -> FlowRemoved:
+    """Return one whole flow-removed; raises ProtocolError when malformed (7.4.2)."""
+    name = "FLOW_REMOVED"
+    view = open_message(buf, MessageType.FLOW_REMOVED)
+    values = read(_FLOW_REMOVED, view, 0, name, "fixed part")
+    cookie, priority, reason, table_id, seconds, nanoseconds, _idle, _hard, packet_count, byte_count = values
+    oxms, end = read_oxms(view, _FLOW_REMOVED.size, name)
+    if end != len(view):
+        raise malformed(name, "length", f"{len(view) - end} bytes after the match", "none")
+    try:
+        match = match_from_oxms(oxms)
+    except UnknownMatchError:
+        match = None
+    duration_s = seconds + nanoseconds * 1e-9
+    return FlowRemoved(match, cookie, table_id, priority, reason, duration_s, packet_count, byte_count)
+
+
+def parse_error(buf: Buffer) -> ErrorMessage:
+    """Return one whole error message; raises ProtocolError when malformed (7.4.4)."""
+    view = open_message(buf, MessageType.ERROR)
+    error_type, code = read(_ERROR, view, 0, "ERROR", "type and code")
+    return ErrorMessage(error_type, code, bytes(view[_ERROR.size :]), HEADER.unpack_from(buf)[3])
+
+
+def parse_port_status(buf: Buffer) -> PortStatus:
+    """Return one whole port-status; raises ProtocolError when malformed (7.4.3)."""
+    name = "PORT_STATUS"
+    view = open_message(buf, MessageType.PORT_STATUS)
+    reason = read(_PORT_STATUS, view, 0, name, "reason")[0]
+    ports = decode_port_desc(view[_PORT_STATUS.size :], name)
+    if len(ports) != 1:
+        raise malformed(name, "port", f"{len(ports)} ports", "one")
+    return PortStatus(reason, ports[0])

@@ -1,0 +1,295 @@
+"""Meters on arrays: one structured array becomes all meter-mods, and one statistics reply becomes columns.
+
+OpenFlow 1.3.5, sections 7.3.4.4 (meter-mod) and 7.3.5.13 to 15 (meter statistics, configuration, features). Every meter
+of ours has the flags KBPS, BURST and STATS and one drop band. Rates are kb/s, bursts kb (1000 bits), as on the wire.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from struct import Struct
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from controller.errors import ColumnError, InvalidValueError
+from controller.openflow import constants as ofp
+from controller.openflow.buffers import Buffer, duration_s, gather, malformed, read, record_offsets, rows, xids
+from controller.openflow.constants import MeterFlags, MeterModCommand
+
+IntColumn: TypeAlias = npt.NDArray[np.integer] | Sequence[int]
+
+OUR_FLAGS = MeterFlags.KBPS | MeterFlags.BURST | MeterFlags.STATS
+
+METER_STATS = np.dtype(
+    [
+        ("meter_id", np.uint32),
+        ("flow_count", np.uint32),
+        ("packet_in_count", np.uint64),
+        ("byte_in_count", np.uint64),
+        ("duration_s", np.float64),
+        ("band_packet_count", np.uint64),
+        ("band_byte_count", np.uint64),
+    ]
+)
+"""One meter: traffic offered to it, its age by the switch's clock, and what its bands dropped (or remarked)."""
+
+METER_CONFIG = np.dtype(
+    [("meter_id", np.uint32), ("flags", np.uint16), ("rate_kbps", np.uint32), ("burst_kbits", np.uint32)]
+)
+
+_METER_MOD = np.dtype(
+    [
+        ("version", "u1"),
+        ("type", "u1"),
+        ("length", ">u2"),
+        ("xid", ">u4"),
+        ("command", ">u2"),
+        ("flags", ">u2"),
+        ("meter_id", ">u4"),
+        ("band_type", ">u2"),
+        ("band_length", ">u2"),
+        ("rate", ">u4"),
+        ("burst_size", ">u4"),
+        ("pad", ">u4"),
+    ]
+)
+_WITHOUT_BAND = 16
+_STATS_HEAD = np.dtype(
+    [
+        ("meter_id", ">u4"),
+        ("length", ">u2"),
+        ("pad", "V6"),
+        ("flow_count", ">u4"),
+        ("packet_in_count", ">u8"),
+        ("byte_in_count", ">u8"),
+        ("duration_sec", ">u4"),
+        ("duration_nsec", ">u4"),
+    ]
+)
+_BAND_STATS = np.dtype([("packet_count", ">u8"), ("byte_count", ">u8")])
+_STATS_ONE_BAND = np.dtype([("head", _STATS_HEAD), ("band", _BAND_STATS)])
+_CONFIG_HEAD = np.dtype([("length", ">u2"), ("flags", ">u2"), ("meter_id", ">u4")])
+_BAND = np.dtype([("type", ">u2"), ("length", ">u2"), ("rate", ">u4"), ("burst_size", ">u4"), ("pad", "V4")])
+_CONFIG_ONE_BAND = np.dtype([("head", _CONFIG_HEAD), ("band", _BAND)])
+_BAND_HEADER = Struct("!HHII")
+_FEATURES = Struct("!IIIBB2x")
+_U32_MAX = 2**32 - 1
+_STATS_NAME = "METER stats reply"
+_CONFIG_NAME = "METER_CONFIG reply"
+
+
+@dataclass(frozen=True, slots=True)
+class MeterFeatures:
+    """What the switch says of its meters; ``max_meter`` 0 means that it has none."""
+
+    max_meter: int
+    band_types: int
+    capabilities: MeterFlags
+    max_bands: int
+    max_color: int
+
+    @property
+    def can_drop(self) -> bool:
+        """Whether drop bands are there."""
+        return bool(self.band_types & (1 << ofp.METER_BAND_DROP))
+
+
+def encode_meter_mods(
+    command: MeterModCommand | IntColumn,
+    meter_id: IntColumn,
+    rate_kbps: IntColumn,
+    burst_kbits: IntColumn,
+    xid_first: int,
+) -> bytes:
+    """Return one meter-mod for each row, in order, with xids from ``xid_first`` on.
+
+    ``command`` is one for all rows or a column. A DELETE row carries no band; its rate and burst are not looked at.
+    Raises ColumnError for a value that the field cannot carry (a rate or burst of 0 included) and InvalidValueError for
+    columns that are not integers or not of one length.
+    """
+    ids = _column("meter_id", meter_id)
+    commands = np.broadcast_to(_column("command", np.atleast_1d(np.asarray(command))), _row_shape(command, ids))
+    rates = _column("rate_kbps", rate_kbps)
+    bursts = _column("burst_kbits", burst_kbits)
+    for name, column in (("rate_kbps", rates), ("burst_kbits", bursts), ("command", commands)):
+        if len(column) != len(ids):
+            raise InvalidValueError(name, len(column), f"rows do not match the {len(ids)} rows of meter_id")
+    deletes = commands == MeterModCommand.DELETE
+    _check("command", commands, 0, MeterModCommand.DELETE)
+    _check("meter_id", ids, 1, ofp.METER_MAX)
+    _check("rate_kbps", rates, 1, _U32_MAX, but=deletes)
+    _check("burst_kbits", bursts, 1, _U32_MAX, but=deletes)
+    return _pack_meter_mods(commands, ids, rates, bursts, deletes, xid_first)
+
+
+def encode_meter_deletes(meter_id: IntColumn, xid_first: int) -> bytes:
+    """Return one meter-mod that deletes it for each id, in order, with xids from ``xid_first`` on."""
+    zeros = np.zeros(len(meter_id), np.int64)
+    return encode_meter_mods(MeterModCommand.DELETE, meter_id, zeros, zeros, xid_first)
+
+
+def decode_meter_stats(body: Buffer) -> npt.NDArray[np.void]:
+    """Return the METER_STATS rows of the body of a meter-stats reply (of one part, or of several joined).
+
+    The counts of several bands are added up; a meter without bands has dropped nothing. Counters are as the switch sent
+    them, COUNTER_UNAVAILABLE included. Raises ProtocolError when malformed.
+    """
+    view = memoryview(body)
+    records = _uniform(view, _STATS_ONE_BAND)
+    if records is not None:
+        out = _stats_from_heads(records["head"])
+        out["band_packet_count"] = records["band"]["packet_count"]
+        out["band_byte_count"] = records["band"]["byte_count"]
+        return out
+    offsets = np.array(record_offsets(view, 4, _STATS_HEAD.itemsize, _STATS_NAME), np.int64)
+    out = _stats_from_heads(gather(view, offsets[:-1], _STATS_HEAD))
+    band_octets = np.diff(offsets) - _STATS_HEAD.itemsize
+    uneven = np.flatnonzero(band_octets % _BAND_STATS.itemsize)
+    if len(uneven):
+        raise malformed(_STATS_NAME, f"length of entry {uneven[0]}", band_octets[uneven[0]] + 40, "40 + 16 a band")
+    counts = band_octets // _BAND_STATS.itemsize
+    first = np.cumsum(counts) - counts
+    index = np.arange(counts.sum()) - np.repeat(first, counts)
+    starts = np.repeat(offsets[:-1] + _STATS_HEAD.itemsize, counts) + index * _BAND_STATS.itemsize
+    bands = gather(view, starts, _BAND_STATS)
+    out["band_packet_count"] = _sum_by_meter(bands["packet_count"], first, counts)
+    out["band_byte_count"] = _sum_by_meter(bands["byte_count"], first, counts)
+    return out
+
+
+def decode_meter_config(body: Buffer) -> tuple[npt.NDArray[np.void], npt.NDArray[np.uint32]]:
+    """Return the METER_CONFIG rows of the meters with exactly one drop band, and the ids of the meters of other shapes.
+
+    Raises ProtocolError when malformed.
+    """
+    view = memoryview(body)
+    records = _uniform(view, _CONFIG_ONE_BAND)
+    if records is None:
+        offsets = np.array(record_offsets(view, 0, _CONFIG_HEAD.itemsize, _CONFIG_NAME), np.int64)
+        _check_bands(view, offsets)
+        heads = gather(view, offsets[:-1], _CONFIG_HEAD)
+        one_band = np.diff(offsets) == _CONFIG_ONE_BAND.itemsize
+        others = heads["meter_id"][~one_band]
+        records = gather(view, offsets[:-1][one_band], _CONFIG_ONE_BAND)
+    else:
+        others = np.empty(0, np.uint32)
+    wrong = np.flatnonzero(records["band"]["length"] != _BAND.itemsize)
+    if len(wrong):
+        raise malformed(_CONFIG_NAME, "band.len", records["band"]["length"][wrong[0]], str(_BAND.itemsize))
+    drops = records["band"]["type"] == ofp.METER_BAND_DROP
+    others = np.concatenate([others, records["head"]["meter_id"][~drops]]).astype(np.uint32)
+    records = records[drops]
+    out = np.empty(len(records), METER_CONFIG)
+    out["meter_id"] = records["head"]["meter_id"]
+    out["flags"] = records["head"]["flags"]
+    out["rate_kbps"] = records["band"]["rate"]
+    out["burst_kbits"] = records["band"]["burst_size"]
+    return out, others
+
+
+def decode_meter_features(body: Buffer) -> MeterFeatures:
+    """Return the body of a meter-features reply; raises ProtocolError when malformed."""
+    view = memoryview(body)
+    max_meter, band_types, capabilities, max_bands, max_color = read(_FEATURES, view, 0, "METER_FEATURES reply", "body")
+    if len(view) != _FEATURES.size:
+        raise malformed("METER_FEATURES reply", "length of the body", len(view), str(_FEATURES.size))
+    return MeterFeatures(max_meter, band_types, MeterFlags(capabilities), max_bands, max_color)
+
+
+def _row_shape(command: MeterModCommand | IntColumn, ids: npt.NDArray[np.int64]) -> tuple[int]:
+    return (len(ids),) if np.ndim(command) == 0 else (len(np.asarray(command)),)
+
+
+def _column(name: str, values: IntColumn) -> npt.NDArray[np.int64]:
+    column = np.asarray(values)
+    if column.ndim != 1:
+        raise InvalidValueError(name, column.shape, "is not a column: one dimension is expected")
+    if not len(column):
+        return np.empty(0, np.int64)
+    if column.dtype.kind not in "iu":
+        raise InvalidValueError(name, str(column.dtype), "is not a column of integers")
+    return column
+
+
+def _check(
+    name: str, column: npt.NDArray[np.int64], low: int, high: int, but: npt.NDArray[np.bool_] | None = None
+) -> None:
+    bad = (column < low) | (column > high)
+    if but is not None:
+        bad &= ~but
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise ColumnError(name, row, int(column[row]), f"is outside {low} to {high}")
+
+
+def _pack_meter_mods(
+    commands: npt.NDArray[np.int64],
+    ids: npt.NDArray[np.int64],
+    rates: npt.NDArray[np.int64],
+    bursts: npt.NDArray[np.int64],
+    deletes: npt.NDArray[np.bool_],
+    xid_first: int,
+) -> bytes:
+    out = np.zeros(len(ids), _METER_MOD)
+    out["version"] = ofp.VERSION
+    out["type"] = ofp.MessageType.METER_MOD
+    out["length"] = _METER_MOD.itemsize
+    out["xid"] = xids(xid_first, len(ids))
+    out["command"] = commands
+    out["flags"] = OUR_FLAGS
+    out["meter_id"] = ids
+    out["band_type"] = ofp.METER_BAND_DROP
+    out["band_length"] = _BAND.itemsize
+    out["rate"] = rates
+    out["burst_size"] = bursts
+    if not deletes.any():
+        return out.tobytes()
+    out["length"][deletes] = _WITHOUT_BAND
+    out["flags"][deletes] = 0
+    octets = out.view(np.uint8).reshape(len(ids), _METER_MOD.itemsize)
+    keep = np.ones(octets.shape, np.bool_)
+    keep[deletes, _WITHOUT_BAND:] = False
+    return octets[keep].tobytes()
+
+
+def _uniform(view: memoryview, layout: np.dtype[np.void]) -> npt.NDArray[np.void] | None:
+    """Return the body as records of one band each, or None when it is not made of these alone."""
+    if len(view) % layout.itemsize:
+        return None
+    records = rows(view, layout, "")
+    return records if (records["head"]["length"] == layout.itemsize).all() else None
+
+
+def _stats_from_heads(heads: npt.NDArray[np.void]) -> npt.NDArray[np.void]:
+    out = np.empty(len(heads), METER_STATS)
+    for name in ("meter_id", "flow_count", "packet_in_count", "byte_in_count"):
+        out[name] = heads[name]
+    out["duration_s"] = duration_s(heads)
+    return out
+
+
+def _sum_by_meter(
+    column: npt.NDArray[np.void], first: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]
+) -> npt.NDArray[np.uint64]:
+    """Return the sum of each meter's bands; unavailable if any band's is."""
+    values = column.astype(np.uint64)
+    unavailable = values == ofp.COUNTER_UNAVAILABLE
+    totals = np.concatenate([[np.uint64(0)], np.cumsum(values, dtype=np.uint64)])
+    missing = np.concatenate([[0], np.cumsum(unavailable)])
+    sums: npt.NDArray[np.uint64] = totals[first + counts] - totals[first]  # right even where the running sum went round
+    sums[missing[first + counts] > missing[first]] = ofp.COUNTER_UNAVAILABLE
+    return sums
+
+
+def _check_bands(view: memoryview, offsets: npt.NDArray[np.int64]) -> None:
+    """Raise ProtocolError unless every meter's bands fill it exactly."""
+    for start, end in zip(offsets.tolist(), offsets[1:].tolist(), strict=False):
+        offset = start + _CONFIG_HEAD.itemsize
+        while offset < end:
+            _type, length, _rate, _burst = read(_BAND_HEADER, view[:end], offset, _CONFIG_NAME, "band")
+            if not _BAND.itemsize <= length <= end - offset:
+                raise malformed(_CONFIG_NAME, "band.len", length, f"{_BAND.itemsize} to {end - offset}")
+            offset += length
