@@ -101,6 +101,11 @@ class Port:
     tagged: bool
     vns: tuple[Vn, ...]
 
+    @property
+    def vlan_vids(self) -> tuple[int, ...]:
+        """The port's VLANs, in the order of the file."""
+        return tuple(vn.vlan_vid for vn in self.vns)
+
 
 @dataclass(frozen=True, slots=True)
 class Switch:

@@ -39,8 +39,13 @@ class Measurement:
 
     def carried(self, old_row: IntArray) -> Measurement:
         """Return the state for a re-arranged entry table."""
-        floats = (self.offered_bps, self.dropped_bps, self.passed_bps, self.smoothed_bps)
-        return Measurement(*(carry(c, old_row, 0.0) for c in floats), carry(self.silent_intervals, old_row, 0))
+        return Measurement(
+            carry(self.offered_bps, old_row, 0.0),
+            carry(self.dropped_bps, old_row, 0.0),
+            carry(self.passed_bps, old_row, 0.0),
+            carry(self.smoothed_bps, old_row, 0.0),
+            carry(self.silent_intervals, old_row, 0),
+        )
 
     @property
     def measured_bps(self) -> FloatArray:

@@ -1,8 +1,8 @@
 """The rate allocators' communication part: congestion, and the messages to and from the senders (DETS, section III-A).
 
 Every receiving VN has a rate allocator. Its communication part declares congestion and talks to the senders; its
-allocation part, an algorithm of ``controller.allocation``, shares the receive limit out. All allocators work at once, as
-columns over VNs.
+allocation part, an algorithm of ``controller.allocation``, shares the receive limit out. All allocators work at once,
+as columns over VNs.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from controller.vns import VnTable
 # Choice: a VN is congested when it receives more than its limit (section II); the paper gives no tolerance. Open
 # vSwitch's clock has a resolution of 1 ms, 2 % of an interval, and so has a rate read from its counters.
 CONGESTED_ABOVE = 1.02
-# Choice: the paper does not say when congestion is over. Here: when no sender was held back and the VN received less than
-# this part of its limit, for as many intervals (1.1 s at 55 ms).
+# Choice: the paper does not say when congestion is over. Here: when no sender was held back and the VN received less
+# than this part of its limit, for as many intervals (1.1 s at 55 ms).
 CALM_BELOW = 0.90
 CALM_INTERVALS = 20
 # A grant that differs by less than one part in a million is the same grant.
@@ -83,7 +83,7 @@ class RateAllocators:
 
 def received_rates(entries: EntryTable, passed_bps: FloatArray, vns: int) -> FloatArray:
     """Return what each VN is sent, shape (vns,): the sum of what passed the meters of its senders."""
-    return np.bincount(entries.receiver, weights=passed_bps, minlength=vns)
+    return np.bincount(entries.receiver, weights=passed_bps, minlength=vns).astype(np.float64)
 
 
 def watch_congestion(
@@ -174,9 +174,7 @@ def _follow(
     old_receivers, old_rows = before.receivers[number], before.rows[number]
     if np.array_equal(receivers, old_receivers) and np.array_equal(rows, old_rows):
         return before.states[number]
-    return group.algorithm.carry_state(
-        before.states[number], _positions(old_receivers, receivers), _positions(old_rows, rows)
-    )
+    return before.states[number].carried_over(_positions(old_receivers, receivers), _positions(old_rows, rows))
 
 
 def _positions(old: IntArray, new: IntArray) -> IntArray:
@@ -198,4 +196,5 @@ def _standing_rate(requests: Requests) -> FloatArray:
     starts = requests.offsets[:-1]
     active = np.add.reduceat(np.append(requests.active, False).astype(np.int64), starts) if len(starts) else counts
     share_bps = requests.limit_bps / (np.where(counts > 0, active, 0) + 1)
-    return np.minimum(np.repeat(share_bps, counts), requests.available_bps)
+    standing_bps: FloatArray = np.minimum(np.repeat(share_bps, counts), requests.available_bps)
+    return standing_bps

@@ -59,7 +59,7 @@ class SendRateControllers:
     @property
     def controlled(self) -> BoolArray:
         """Whether the receiver of an entry has initialized traffic control."""
-        return self.control != Control.IDLE
+        return np.not_equal(self.control, Control.IDLE)
 
     def on_initialize(self, message: InitializeTrafficControl) -> SendRateControllers:
         """IDLE -> REPORTING."""

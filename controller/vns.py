@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.columns import FloatArray, IntArray
+from controller.config import Config
 from controller.errors import InvalidValueError
 from controller.units import format_rate
 
@@ -49,9 +50,9 @@ class VnTable:
     def __len__(self) -> int:
         return len(self.vlan_vid)
 
-    def row(self, key: VnKey) -> int | None:
-        """Return the row of a VN, or None if the configuration has no such VN."""
-        return self._row.get(key)
+    def row_of(self, vlan_vid: int, dpid: int, port_no: int) -> int | None:
+        """Return the row of the VN of a VLAN behind a port, or None if the configuration has no such VN."""
+        return self._row.get(VnKey(vlan_vid, dpid, port_no))
 
     def key(self, row: int) -> VnKey:
         """Return what names the VN of ``row`` outside the core."""
@@ -65,35 +66,41 @@ class VnTable:
         Raises InvalidValueError naming ``send_limit_bps`` or ``receive_limit_bps`` when the limits of the VNs that
         share the port would together exceed its capacity.
         """
-        changes: dict[str, FloatArray] = {}
-        for column, limit_bps in (("send_limit_bps", send_limit_bps), ("receive_limit_bps", receive_limit_bps)):
-            if limit_bps is None:
-                continue
-            limits_bps: FloatArray = getattr(self, column)
-            same_port = (self.dpid == self.dpid[row]) & (self.port_no == self.port_no[row])
-            others_bps = float(limits_bps[same_port].sum() - limits_bps[row])
-            free_bps = float(self.capacity_bps[row]) - others_bps
-            if limit_bps > free_bps:
-                raise InvalidValueError(
-                    column,
-                    limit_bps,
-                    f"is over {format_rate(free_bps)} ({free_bps:.0f}), which the port's capacity of "
-                    f"{format_rate(float(self.capacity_bps[row]))} leaves beside other VLANs' {format_rate(others_bps)}",
-                )
-            changed = limits_bps.copy()
-            changed[row] = limit_bps
-            changes[column] = changed
-        return replace(self, **changes)
+        table = self
+        if send_limit_bps is not None:
+            changed = self._with_limit("send_limit_bps", self.send_limit_bps, row, send_limit_bps)
+            table = replace(table, send_limit_bps=changed)
+        if receive_limit_bps is not None:
+            changed = self._with_limit("receive_limit_bps", self.receive_limit_bps, row, receive_limit_bps)
+            table = replace(table, receive_limit_bps=changed)
+        return table
+
+    def _with_limit(self, key: str, limits_bps: FloatArray, row: int, limit_bps: int) -> FloatArray:
+        same_port = (self.dpid == self.dpid[row]) & (self.port_no == self.port_no[row])
+        others_bps = float(limits_bps[same_port].sum() - limits_bps[row])
+        capacity_bps = float(self.capacity_bps[row])
+        free_bps = capacity_bps - others_bps
+        if limit_bps > free_bps:
+            reason = (
+                f"is over {free_bps:.0f} ({format_rate(free_bps)}), what the port's capacity of "
+                f"{format_rate(capacity_bps)} leaves beside the {format_rate(others_bps)} of the other VLANs"
+            )
+            raise InvalidValueError(key, limit_bps, reason)
+        changed = limits_bps.copy()
+        changed[row] = limit_bps
+        return changed
 
     @classmethod
-    def from_rows(cls, rows: list[tuple[VnKey, float, float, float, float]]) -> VnTable:
-        """Build the table from (key, send limit, receive limit, weight, capacity) rows."""
+    def of_config(cls, config: Config) -> VnTable:
+        """Return the VNs of a configuration, in the order of the file."""
+        vns = list(config.vns())
+        ports = {(port_switch.dpid, port.port_no): port for port_switch, port in config.ports()}
         return cls(
-            vlan_vid=np.array([key.vlan_vid for key, *_ in rows], dtype=np.int64),
-            dpid=np.array([key.dpid for key, *_ in rows], dtype=np.uint64),
-            port_no=np.array([key.port_no for key, *_ in rows], dtype=np.int64),
-            send_limit_bps=np.array([row[1] for row in rows], dtype=np.float64),
-            receive_limit_bps=np.array([row[2] for row in rows], dtype=np.float64),
-            weight=np.array([row[3] for row in rows], dtype=np.float64),
-            capacity_bps=np.array([row[4] for row in rows], dtype=np.float64),
+            vlan_vid=np.array([vn.vlan_vid for vn in vns], dtype=np.int64),
+            dpid=np.array([vn.dpid for vn in vns], dtype=np.uint64),
+            port_no=np.array([vn.port_no for vn in vns], dtype=np.int64),
+            send_limit_bps=np.array([vn.send_limit_bps for vn in vns], dtype=np.float64),
+            receive_limit_bps=np.array([vn.receive_limit_bps for vn in vns], dtype=np.float64),
+            weight=np.array([config.vlans[vn.vlan_vid].weight for vn in vns], dtype=np.float64),
+            capacity_bps=np.array([ports[vn.dpid, vn.port_no].capacity_bps for vn in vns], dtype=np.float64),
         )

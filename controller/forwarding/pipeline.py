@@ -8,8 +8,8 @@
 | RATE_CONTROL | sending VN, destination     | the meter of the (sender VN, receiver VN) entry; reports new pairs |
 | FORWARD      | VLAN, destination           | receiving queue and output; floods the unknown                    |
 
-Frames from other switches were limited where they entered the fabric: they go from CLASSIFY straight to FORWARD. A table
-without a matching entry drops (OpenFlow 1.3.5, section 5.4), so nothing untagged, unknown or foreign gets through.
+Frames from other switches were limited where they entered the fabric: they go from CLASSIFY straight to FORWARD. A
+table without a matching entry drops (OpenFlow 1.3.5, section 5.4): nothing untagged, unknown or foreign gets through.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import IntEnum
 
-from controller.fabric import EdgePort
+from controller.config import Port as EdgePort
 from controller.openflow.actions import Action, Output, PopVlan, PushVlan, SetQueue, SetVlanVid
 from controller.openflow.constants import PORT_CONTROLLER, VLAN_NONE
 from controller.openflow.flows import Flow

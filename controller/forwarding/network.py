@@ -1,0 +1,270 @@
+"""The forwarding brain: turns what switches report into the flow entries that they should have.
+
+No I/O; time is an argument.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from controller.config import Port as EdgePort
+from controller.config import Switch
+from controller.forwarding import pipeline
+from controller.forwarding.topology import Link, Paths, Port, Topology
+from controller.tables import DesiredFlows
+from controller.vns import VnTable
+
+
+class Host(NamedTuple):
+    """A host address in a VLAN."""
+
+    vlan_vid: int
+    mac: int
+
+
+class Pair(NamedTuple):
+    """A (sender VN, receiver VN) pair, as rows of the VN table."""
+
+    sender: int
+    receiver: int
+
+
+@dataclass(frozen=True)
+class ForwardingSettings:
+    """``mac_ageing_s`` is how long a silent host is remembered; a VN may have ``max_macs_per_vn`` hosts at most."""
+
+    mac_ageing_s: int = 300
+    max_macs_per_vn: int = 64
+
+
+class Network:
+    """Hosts, links and pairs that talk, and the flow entries that follow (``desired``).
+
+    Entries with meters appear once the caller has given a pair its meter (``add_pair``).
+    """
+
+    def __init__(self, switches: Iterable[Switch], vns: VnTable, settings: ForwardingSettings) -> None:
+        self.desired = DesiredFlows()
+        self.topology = Topology()
+        self._switches = {switch.dpid: switch for switch in switches}
+        self._vns = vns
+        self._settings = settings
+        self._vlan_vids = sorted(
+            {vid for s in self._switches.values() for p in s.ports.values() for vid in p.vlan_vids}
+        )
+        self._vn_of_host: dict[Host, int] = {}
+        self._hosts_of_vn: defaultdict[int, set[Host]] = defaultdict(set)
+        self._meter_of_pair: dict[Pair, int] = {}
+        self._senders_to: defaultdict[int, set[int]] = defaultdict(set)
+        self._paths = Paths(frozenset(), {})
+        self._flood_tree: frozenset[Link] = frozenset()
+
+    # -- switches and links
+
+    def switch_up(self, dpid: int, send_meter: Mapping[int, int]) -> None:
+        """A switch is connected; ``send_meter`` gives the meter of each of its VNs (rows) that has one."""
+        self.topology.add_switch(dpid)
+        flows = [pipeline.link_discovery(), pipeline.drop_link_local(), pipeline.no_rate_control()]
+        for port in self._switches[dpid].ports.values():
+            flows += [pipeline.drop_hosts_lldp(port.port_no), *(pipeline.admit(port, vid) for vid in port.vlan_vids)]
+        self.desired.put(("switch", dpid), {dpid: flows})
+        for row, meter_id in send_meter.items():
+            key = self._vns.key(row)
+            self.desired.put(("sender", row), {dpid: [pipeline.limit_sender(key.port_no, key.vlan_vid, meter_id)]})
+            self._put_unknown_source(row)
+        self._links_changed()
+
+    def switch_down(self, dpid: int) -> None:
+        """A switch is gone: paths no longer lead through it. What it should have is kept for its return."""
+        self.topology.remove_switch(dpid)
+        self._links_changed()
+
+    def port_down(self, port: Port) -> None:
+        """A port lost its link: what was learned over it is forgotten."""
+        self.topology.remove_port(port)
+        behind = (h for h, row in self._vn_of_host.items() if self._vns.key(row)[1:] == (port.dpid, port.port_no))
+        for host in list(behind):
+            self.forget_host(host)
+        self._links_changed()
+
+    def hear_hello(self, sender: Port, receiver: Port, now_s: float) -> bool:
+        """A hello of one switch's port reached another's; tell whether that brought a link up."""
+        if self.edge_port(sender) is not None or self.edge_port(receiver) is not None:
+            return False
+        up = self.topology.hear(sender, receiver, now_s)
+        if up:
+            self._links_changed()
+        return up
+
+    def tick(self, now_s: float) -> None:
+        """Let links expire, and floods use the links of a new tree once those of the old one are out of use."""
+        if self.topology.expire(now_s) or self._flood_tree != self._paths.tree:
+            self._links_changed()
+
+    def edge_port(self, port: Port) -> EdgePort | None:
+        """Return the edge port of the configuration that this is, or None."""
+        switch = self._switches.get(port.dpid)
+        return switch.ports.get(port.port_no) if switch else None
+
+    def _links_changed(self) -> None:
+        before, self._paths = self._paths, self.topology.paths()
+        # A flood over links of two trees could run in circles: first only what both have, at the next tick the rest.
+        wanted = self._paths.tree
+        self._flood_tree = wanted if self._flood_tree <= wanted else self._flood_tree & wanted
+        for dpid in self.topology.switches:
+            self._put_fabric_ports(dpid)
+        if self._paths != before:
+            for host in self._vn_of_host:
+                self._put_forward(host)
+
+    def _put_fabric_ports(self, dpid: int) -> None:
+        ports = self.topology.fabric_ports(dpid)
+        admitted = [pipeline.admit_from_fabric(port, vid) for port in sorted(ports) for vid in self._vlan_vids]
+        self.desired.put(("fabric", dpid), {dpid: admitted})
+        tree_ports = {p.port_no for link in self._flood_tree for p in link if p.dpid == dpid}
+        edges = self._switches[dpid].ports.values()
+        floods = [
+            pipeline.flood(vid, tree_ports, [port for port in edges if vid in port.vlan_vids])
+            for vid in self._vlan_vids
+        ]
+        self.desired.put(("flood", dpid), {dpid: floods})
+
+    # -- hosts
+
+    def learn(self, host: Host, port: Port) -> bool:
+        """A host was seen behind an edge port; tell whether that is news. A host that moved leaves its old place."""
+        row = self._vns.row_of(host.vlan_vid, port.dpid, port.port_no)
+        multicast = host.mac >> 40 & 1
+        if row is None or multicast or self._vn_of_host.get(host) == row:
+            return False
+        if len(self._hosts_of_vn[row]) >= self._settings.max_macs_per_vn:
+            return False
+        self.forget_host(host)
+        self._vn_of_host[host] = row
+        self._hosts_of_vn[row].add(host)
+        self._put_host(host)
+        self._put_unknown_source(row)
+        return True
+
+    def source_aged(self, host: Host, port: Port) -> None:
+        """A host was silent for the ageing time. One that is still sent to stays, for its senders' meters' sake."""
+        row = self._vn_of_host.get(host)
+        if row is None or self._vns.key(row)[1:] != tuple(port):
+            return
+        if any(("pair", Pair(sender, row), host) in self.desired for sender in self._senders_to[row]):
+            self._put_known_source(host, again=True)
+        else:
+            self.forget_host(host)
+
+    def forget_host(self, host: Host) -> None:
+        """Forget where a host is, and all entries that lead to it."""
+        row = self._vn_of_host.pop(host, None)
+        if row is None:
+            return
+        self._hosts_of_vn[row].discard(host)
+        for group in ("source", "forward", "discover"):
+            self.desired.drop((group, host))
+        for sender in self._senders_to[row]:
+            self.desired.drop(("pair", Pair(sender, row), host))
+        self._put_unknown_source(row)
+
+    def knows(self, host: Host) -> bool:
+        """Tell whether it is known where a host is."""
+        return host in self._vn_of_host
+
+    def hosts(self) -> dict[Host, int]:
+        """Return the known hosts and the row of the VN each belongs to."""
+        return dict(self._vn_of_host)
+
+    def full(self, row: int) -> bool:
+        """Tell whether a VN has as many hosts as it may have."""
+        return len(self._hosts_of_vn[row]) >= self._settings.max_macs_per_vn
+
+    def _put_host(self, host: Host) -> None:
+        self._put_known_source(host)
+        self._put_forward(host)
+        row = self._vn_of_host[host]
+        own = self._vns.key(row)
+        discover = {dpid: [pipeline.discover_pair(host.vlan_vid, host.mac)] for dpid in self._edge_dpids(host.vlan_vid)}
+        inside = pipeline.within_vn(own.port_no, host.vlan_vid, host.mac)
+        discover[own.dpid] = [*discover.get(own.dpid, []), inside]
+        self.desired.put(("discover", host), discover)
+        for sender in self._senders_to[row]:
+            self._put_pair(Pair(sender, row), host)
+
+    def _put_known_source(self, host: Host, *, again: bool = False) -> None:
+        if again:
+            self.desired.drop(("source", host))
+        own = self._vns.key(self._vn_of_host[host])
+        flow = pipeline.known_source(own.port_no, host.vlan_vid, host.mac, self._settings.mac_ageing_s)
+        self.desired.put(("source", host), {own.dpid: [flow]})
+
+    def _put_unknown_source(self, row: int) -> None:
+        own = self._vns.key(row)
+        flow = pipeline.unknown_source(own.port_no, own.vlan_vid, report=not self.full(row))
+        self.desired.put(("unknown", row), {own.dpid: [flow]})
+
+    def _put_forward(self, host: Host) -> None:
+        own = self._vns.key(self._vn_of_host[host])
+        port = self.edge_port(Port(own.dpid, own.port_no))
+        assert port is not None, "a VN lives behind an edge port of the configuration"
+        flows = {own.dpid: [pipeline.forward_to_edge(port, host.vlan_vid, host.mac)]}
+        for dpid in self.topology.switches - {own.dpid}:
+            towards = self._paths.next_port.get((dpid, own.dpid))
+            if towards is not None:
+                flows[dpid] = [pipeline.forward_to_switch(towards, host.vlan_vid, host.mac)]
+        self.desired.put(("forward", host), flows)
+
+    def _edge_dpids(self, vlan_vid: int) -> set[int]:
+        return {
+            dpid for dpid, s in self._switches.items() if any(vlan_vid in port.vlan_vids for port in s.ports.values())
+        }
+
+    # -- pairs
+
+    def pair_seen(self, host: Host, port: Port) -> Pair | None:
+        """A VN sent to a known host for which it has no entry: return the pair that needs a meter, if one does."""
+        pair = self.pair_of(host, port)
+        if pair in self._meter_of_pair:
+            self._put_pair(pair, host)
+            return None
+        return pair
+
+    def pair_of(self, host: Host, port: Port) -> Pair | None:
+        """Return the pair of the VN behind a port and the VN of a known host; None within one VN or if unknown."""
+        sender = self._vns.row_of(host.vlan_vid, port.dpid, port.port_no)
+        receiver = self._vn_of_host.get(host)
+        return None if sender is None or receiver is None or sender == receiver else Pair(sender, receiver)
+
+    def add_pair(self, pair: Pair, meter_id: int) -> None:
+        """A pair has got its meter: its frames pass it from now on."""
+        self._meter_of_pair[pair] = meter_id
+        self._senders_to[pair.receiver].add(pair.sender)
+        for host in self._hosts_of_vn[pair.receiver]:
+            self._put_pair(pair, host)
+
+    def pair_aged(self, host: Host, port: Port) -> Pair | None:
+        """A sender was silent towards a host; return the pair if its meter is of no use any more."""
+        pair = self.pair_of(host, port)
+        if pair is None:
+            return None
+        self.desired.drop(("pair", pair, host))
+        others = self._hosts_of_vn[pair.receiver]
+        return None if any(("pair", pair, other) in self.desired for other in others) else pair
+
+    def remove_pair(self, pair: Pair) -> None:
+        """A pair has lost its meter."""
+        self._meter_of_pair.pop(pair, None)
+        self._senders_to[pair.receiver].discard(pair.sender)
+        for host in self._hosts_of_vn[pair.receiver]:
+            self.desired.drop(("pair", pair, host))
+
+    def _put_pair(self, pair: Pair, host: Host) -> None:
+        sender = self._vns.key(pair.sender)
+        flow = pipeline.rate_control(
+            sender.port_no, host.vlan_vid, host.mac, self._meter_of_pair[pair], self._settings.mac_ageing_s
+        )
+        self.desired.put(("pair", pair, host), {sender.dpid: [flow]})

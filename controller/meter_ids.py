@@ -1,0 +1,46 @@
+"""The controller's own range of meter ids on one switch: ids outside of it are never touched."""
+
+from __future__ import annotations
+
+import heapq
+
+
+class MeterIds:
+    """Gives out the lowest free id of ``first`` to ``last``."""
+
+    def __init__(self, first: int, last: int) -> None:
+        self._first, self._last = first, last
+        self._next = first
+        self._free: list[int] = []
+        self._used: set[int] = set()
+
+    def owns(self, meter_id: int) -> bool:
+        """Tell whether an id is in the range."""
+        return self._first <= meter_id <= self._last
+
+    def take(self) -> int | None:
+        """Return a free id, now in use, or None when there is none left."""
+        while self._free:
+            meter_id = heapq.heappop(self._free)
+            if meter_id not in self._used:
+                self._used.add(meter_id)
+                return meter_id
+        while self._next <= self._last:
+            meter_id, self._next = self._next, self._next + 1
+            if meter_id not in self._used:
+                self._used.add(meter_id)
+                return meter_id
+        return None
+
+    def claim(self, meter_id: int) -> bool:
+        """Mark an id that stands on the switch as in use; tell whether it was free and in the range."""
+        if not self.owns(meter_id) or meter_id in self._used:
+            return False
+        self._used.add(meter_id)
+        return True
+
+    def release(self, meter_id: int) -> None:
+        """Make an id free again."""
+        if meter_id in self._used:
+            self._used.remove(meter_id)
+            heapq.heappush(self._free, meter_id)

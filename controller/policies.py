@@ -1,0 +1,43 @@
+"""Which VLAN is shared out by which algorithm."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from controller.allocation import make_algorithm
+from controller.config import Config
+from controller.rate_allocator import AlgorithmGroup
+from controller.vns import VnTable
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A VLAN's algorithm and its parameters, as configured."""
+
+    algorithm: str
+    parameters: Mapping[str, object]
+
+
+def policies_of(config: Config) -> dict[int, Policy]:
+    """Return the policy of each VLAN by its id."""
+    return {vid: Policy(vlan.algorithm, vlan.parameters) for vid, vlan in config.vlans.items()}
+
+
+def algorithm_groups(vns: VnTable, policies: Mapping[int, Policy]) -> tuple[AlgorithmGroup, ...]:
+    """Return one group for each algorithm with its parameters, so that VLANs with equal policies are one call."""
+    vids_of: dict[str, list[int]] = {}
+    policy_of: dict[str, Policy] = {}
+    for vid, policy in sorted(policies.items()):
+        name = repr((policy.algorithm, sorted(policy.parameters.items())))
+        vids_of.setdefault(name, []).append(vid)
+        policy_of[name] = policy
+    return tuple(
+        AlgorithmGroup(
+            make_algorithm(policy_of[name].algorithm, policy_of[name].parameters),
+            np.flatnonzero(np.isin(vns.vlan_vid, vids)),
+        )
+        for name, vids in vids_of.items()
+    )
