@@ -1,0 +1,253 @@
+"""The ``dets`` command.
+
+Its start must be quick: what a sub-command needs is imported inside it, so that no numpy, networkx or controller
+framework is loaded for ``--help``. Exit status: 0 done, 1 failed, 2 what was asked for is not acceptable.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from controller import __version__
+from controller.errors import DetsError, InvalidValueError
+from controller.units import format_rate, parse_rate
+from experiments import registry
+from experiments.options import ExperimentOptions
+
+FAILED, REFUSED, INTERRUPTED = 1, 2, 130
+DEFAULTS = ExperimentOptions()
+# typer carries click inside itself, or beside itself before 0.26; the base of its own error is click's in both.
+_ClickError: Any = typer.BadParameter.__mro__[2]
+
+app = typer.Typer(
+    name="dets",
+    help="DETS: tenants' rate limits enforced by one OpenFlow 1.3 controller.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line and return its exit status; errors people can mend are one line each on stderr."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if "--traceback" in arguments:
+        return _run([word for word in arguments if word != "--traceback"])
+    try:
+        return _run(arguments)
+    except (DetsError, RuntimeError, OSError, ImportError) as error:
+        _complain(f"{type(error).__name__}: {error}" if isinstance(error, ImportError) else str(error))
+        return FAILED
+
+
+def _run(arguments: list[str]) -> int:
+    try:
+        status = app(arguments, prog_name="dets", standalone_mode=False)
+    except InvalidValueError as error:
+        option = error.key if error.key == "NAME" else f"--{error.key.removesuffix('_bps').replace('_', '-')}"
+        _complain(f"{option}: {error.value!r} {error.reason}")
+        return REFUSED
+    except _ClickError as error:
+        message = error.format_message()
+        if message:
+            _complain(f"{message} (see dets --help)")
+        return REFUSED
+    if status == INTERRUPTED:  # what typer makes of Ctrl-C
+        _complain("interrupted")
+    return status if isinstance(status, int) else 0
+
+
+def _complain(message: str) -> None:
+    print(f"dets: {message}", file=sys.stderr)
+
+
+@app.callback(invoke_without_command=True)
+def _top(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+    traceback: Annotated[bool, typer.Option("--traceback", help="Show where an error comes from.")] = False,
+) -> None:
+    if version:
+        print(f"dets {__version__}")
+        raise typer.Exit
+
+
+@app.command()
+def check(config: Annotated[str, typer.Argument(metavar="CONFIG", help="The YAML file.")]) -> int:
+    """Check a configuration file, offline; every problem is told with line and column."""
+    from controller.config import ConfigError, load_config
+
+    try:
+        loaded = load_config(config)
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        return REFUSED
+    ports, vns = sum(1 for _ in loaded.ports()), sum(1 for _ in loaded.vns())
+    counts = [
+        (len(loaded.switches), "switch", "es"),
+        (ports, "edge port", "s"),
+        (len(loaded.vlans), "VLAN", "s"),
+        (vns, "VN", "s"),
+    ]
+    words = ", ".join(f"{count} {word}{'' if count == 1 else plural}" for count, word, plural in counts)
+    print(f"ok: {words}; control every {loaded.interval_ms} ms")
+    return 0
+
+
+@app.command()
+def run(
+    config: Annotated[str, typer.Option("--config", "-c", metavar="FILE", help="The YAML file.")],
+    extra: Annotated[
+        list[str] | None, typer.Option("--app", metavar="MODULE", help="Another Ryu application to load; repeatable.")
+    ] = None,
+) -> int:
+    """Run the controller until SIGINT or SIGTERM."""
+    from apps.launcher import main as launch
+    from controller.config_file import ConfigError
+
+    try:
+        return launch(config, list(extra or []))
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        return REFUSED
+
+
+@app.command()
+def demo() -> int:
+    """See DETS protect a TCP tenant from a UDP blast on Open vSwitch (two minutes, needs root)."""
+    from experiments.demo import run as run_demo
+
+    run_demo()
+    return 0
+
+
+@app.command()
+def experiment(
+    context: typer.Context,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Leave it out to list them.")] = None,
+    algorithm: Annotated[str, typer.Option(help="Rate allocation algorithm.")] = DEFAULTS.algorithm,
+    parameter: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A parameter of the algorithm; repeatable.")
+    ] = None,
+    senders: Annotated[int, typer.Option(help="TCP senders, and as many UDP senders.")] = DEFAULTS.senders,
+    link_rate: Annotated[str, typer.Option(metavar="RATE")] = format_rate(DEFAULTS.link_rate_bps),
+    victim_limit: Annotated[str, typer.Option(metavar="RATE", help="The TCP tenant's limit, wire rate.")] = format_rate(
+        DEFAULTS.victim_limit_bps
+    ),
+    aggressor_limit: Annotated[
+        str, typer.Option(metavar="RATE", help="The UDP tenant's limit, wire rate.")
+    ] = format_rate(DEFAULTS.aggressor_limit_bps),
+    udp_rate: Annotated[str, typer.Option(metavar="RATE", help="What each UDP sender offers.")] = format_rate(
+        DEFAULTS.udp_rate_bps
+    ),
+    duration: Annotated[float, typer.Option(help="Seconds of UDP blast.")] = DEFAULTS.blast_s,
+    warmup: Annotated[float, typer.Option(help="Seconds of TCP alone before it.")] = DEFAULTS.warmup_s,
+    cooldown: Annotated[float, typer.Option(help="Seconds of TCP alone after it.")] = DEFAULTS.cooldown_s,
+    congestion_control: Annotated[str, typer.Option(help="cubic, reno or bbr.")] = DEFAULTS.congestion_control,
+    topology: Annotated[str, typer.Option(help="dets-fig1, dets-fig5 or dets-fig7.")] = DEFAULTS.topology,
+    fabric: Annotated[str, typer.Option(help="Where to run: ovs.")] = DEFAULTS.fabric,
+    datapath: Annotated[str, typer.Option(help="Open vSwitch datapath: user or kernel.")] = DEFAULTS.datapath,
+    seed: Annotated[int, typer.Option(help="Order of senders.")] = DEFAULTS.seed,
+    output: Annotated[Path | None, typer.Option(help="Output folder; default results/NAME.")] = None,
+    baseline: Annotated[bool, typer.Option(help="Run it without control first.")] = DEFAULTS.baseline,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = DEFAULTS.quiet,
+) -> int:
+    """Run an experiment on an emulated fabric (needs root). A RATE is in bit/s, such as 40M."""
+    if name is None:
+        return _list(registry.experiments)
+    entry = registry.find("an experiment", registry.experiments, name)
+    _refuse_unused(context, name, entry)
+    options = ExperimentOptions(
+        algorithm=algorithm,
+        parameters=dict(_parse_parameter(text) for text in parameter or []),
+        senders=senders,
+        link_rate_bps=parse_rate(link_rate, "link_rate"),
+        victim_limit_bps=parse_rate(victim_limit, "victim_limit"),
+        aggressor_limit_bps=parse_rate(aggressor_limit, "aggressor_limit"),
+        udp_rate_bps=parse_rate(udp_rate, "udp_rate"),
+        warmup_s=warmup,
+        blast_s=duration,
+        cooldown_s=cooldown,
+        congestion_control=congestion_control,
+        seed=seed,
+        topology=topology,
+        fabric=fabric,
+        datapath=datapath,
+        output=output or Path("results") / name,
+        baseline=baseline,
+        quiet=quiet,
+    )
+    entry.load()(_checked(options))
+    return 0
+
+
+@app.command()
+def bench(
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Leave it out to list them.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+) -> int:
+    """Run a benchmark. A target that is missed is told and does not change the exit status."""
+    if name is None:
+        return _list(registry.benches)
+    measure = registry.find("a benchmark", registry.benches, name).load()
+    # The result alone belongs on stdout; whatever else a benchmark prints goes to stderr.
+    with contextlib.redirect_stdout(sys.stderr):
+        result = {"name": name, **measure()}
+    if as_json:
+        print(json.dumps(result, allow_nan=False))
+    else:
+        from apps.tables import print_bench
+
+        print_bench(result)
+    return 0
+
+
+def _counted(count: int, noun: str) -> str:
+    plural = "es" if noun.endswith("ch") else "s"
+    return f"{count} {noun if count == 1 else noun + plural}"
+
+
+def _list(entries: Mapping[str, registry.Entry]) -> int:
+    for name, entry in entries.items():
+        print(f"{name:12} {entry.summary}")
+    return 0
+
+
+def _refuse_unused(context: typer.Context, name: str, entry: registry.Entry) -> None:
+    for option in entry.unused:
+        source = context.get_parameter_source(option)
+        if source is not None and source.name == "COMMANDLINE":
+            raise InvalidValueError(
+                option, context.params[option], f"means nothing to {name}, which runs without control"
+            )
+
+
+def _parse_parameter(text: str) -> tuple[str, object]:
+    key, equals, value = text.partition("=")
+    if not (key and equals and value):
+        raise InvalidValueError("parameter", text, "is not KEY=VALUE, such as d=2")
+    for kind in (int, float):
+        with contextlib.suppress(ValueError):
+            return key, kind(value)
+    return key, value
+
+
+def _checked(options: ExperimentOptions) -> ExperimentOptions:
+    try:
+        return options.checked()
+    except InvalidValueError as error:
+        names = {"blast": "duration"}
+        key = "parameter" if error.key.startswith("parameters") else names.get(error.key, error.key)
+        shown = f"{error.key.partition('.')[2]}={error.value}" if key == "parameter" else error.value
+        raise InvalidValueError(key, shown, error.reason) from error
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,249 @@
+"""The command line: exit statuses, one-line errors, what reaches an experiment, and what its start must not load."""
+
+import json
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+from apps import cli
+from apps.tables import print_bench
+from controller import __version__
+from controller.config_file import ConfigError, Problem
+from controller.units import format_rate
+from experiments import registry
+from experiments.options import ExperimentOptions
+from experiments.registry import Entry
+
+CONFIG = """\
+vlans:
+  10: {send_limit: 40M, receive_limit: 40M}
+switches:
+  s1:
+    dpid: 1
+    ports:
+      1: {capacity: 100M, access: 10}
+      2: {capacity: 100M, trunk: [10]}
+"""
+
+
+@pytest.fixture
+def stand_in(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
+    """A module that the registries' names lead to, in place of experiments that need root and minutes."""
+    module = types.ModuleType("stand_in_experiment")
+    module.seen = []
+    module.run = lambda *arguments: module.seen.append(arguments) or {}
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    fig2 = Entry("stand_in_experiment:run", "", registry.experiments["dets-fig2"].unused)
+    monkeypatch.setattr(registry, "experiments", {"dets-fig2": fig2, "dets-fig5": Entry("stand_in_experiment:run", "")})
+    monkeypatch.setattr(registry, "benches", {"allocate": Entry("stand_in_experiment:bench", "")})
+    return module
+
+
+def test_help_loads_nothing_heavy() -> None:
+    code = (
+        "import sys; from apps.cli import main; status = main(['--help']);"
+        "heavy = {'numpy', 'networkx', 'ryu', 'eventlet', 'pydantic', 'matplotlib', 'yaml'} & set(sys.modules);"
+        "sys.exit(f'loaded {heavy}' if heavy else status)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert all(word in done.stdout for word in ("check", "run", "demo", "experiment", "bench"))
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["--version"]) == 0
+    assert capsys.readouterr().out == f"dets {__version__}\n"
+
+
+def test_check_accepts_a_good_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "dets.yaml"
+    path.write_text(CONFIG)
+    assert cli.main(["check", str(path)]) == 0
+    assert capsys.readouterr().out == "ok: 1 switch, 2 edge ports, 1 VLAN, 2 VNs; control every 55 ms\n"
+
+
+def test_check_tells_every_problem_on_stderr(tmp_path: Path) -> None:
+    path = tmp_path / "dets.yaml"
+    path.write_text(CONFIG.replace("100M, access", "1M, access").replace("dpid: 1", "dpid: x"))
+    command = [sys.executable, "-m", "apps.cli", "check", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout) == (2, "")
+    lines = done.stderr.splitlines()
+    assert [line.split(": ")[0] for line in lines] == [f"{path}:5:11", f"{path}:7:21", f"{path}:7:21"]
+
+
+def test_run_hands_over_to_the_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
+    launcher = types.ModuleType("apps.launcher")
+    launcher.main = lambda config, apps: 7 if (config, apps) == ("a.yaml", ["x", "y"]) else 0
+    monkeypatch.setitem(sys.modules, "apps.launcher", launcher)
+    assert cli.main(["run", "--config", "a.yaml", "--app", "x", "--app", "y"]) == 7
+
+
+def test_run_tells_what_is_wrong_with_the_configuration(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(config: str, apps: list[str]) -> int:
+        raise ConfigError(config, [Problem(3, 5, "vlans.10", "is bad")])
+
+    launcher = types.ModuleType("apps.launcher")
+    launcher.main = refuse
+    monkeypatch.setitem(sys.modules, "apps.launcher", launcher)
+    assert cli.main(["run", "-c", "a.yaml"]) == 2
+    assert capsys.readouterr().err == "a.yaml:3:5: vlans.10: is bad\n"
+
+
+def test_an_experiment_gets_the_defaults(stand_in: types.ModuleType) -> None:
+    assert cli.main(["experiment", "dets-fig5"]) == 0
+    assert stand_in.seen == [(ExperimentOptions(),)]
+
+
+def test_an_experiment_gets_what_was_asked_for(stand_in: types.ModuleType) -> None:
+    words = """experiment dets-fig5 --algorithm sp --parameter inflation=0.2 --senders 4 --link-rate 50M
+        --victim-limit 20M --aggressor-limit 25M --udp-rate 10M --duration 3 --warmup 4 --cooldown 5
+        --congestion-control reno --topology dets-fig7 --datapath kernel --seed 9 --output out --no-baseline -q"""
+    assert cli.main(words.split()) == 0
+    expected = ExperimentOptions(
+        algorithm="sp",
+        parameters={"inflation": 0.2},
+        senders=4,
+        link_rate_bps=50_000_000,
+        victim_limit_bps=20_000_000,
+        aggressor_limit_bps=25_000_000,
+        udp_rate_bps=10_000_000,
+        blast_s=3.0,
+        warmup_s=4.0,
+        cooldown_s=5.0,
+        congestion_control="reno",
+        topology="dets-fig7",
+        datapath="kernel",
+        seed=9,
+        output=Path("out"),
+        baseline=False,
+        quiet=True,
+    )
+    assert stand_in.seen == [(expected,)]
+
+
+def test_the_output_folder_has_the_experiments_name(stand_in: types.ModuleType) -> None:
+    assert cli.main(["experiment", "dets-fig2"]) == 0
+    assert stand_in.seen[0][0].output == Path("results/dets-fig2")
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ("nope", "NAME: 'nope' is not an experiment: write one of dets-fig2, dets-fig5"),
+        (
+            "dets-fig5 --victim-limit 70M",
+            "--aggressor-limit: '50M' and the victim's limit, 70M, are 120M together",
+        ),
+        ("dets-fig5 --victim-limit 101M", "--victim-limit: '101M' is above the link rate, 100M"),
+        ("dets-fig5 --victim-limit fast", "--victim-limit: 'fast' is not a rate"),
+        ("dets-fig5 --victim-limit -5M", "--victim-limit: '-5M' is not a rate"),
+        ("dets-fig5 --udp-rate 1", "--udp-rate: '1' is outside 1k to"),
+        ("dets-fig5 --link-rate 2G", "--link-rate: '2G' is above 1G, beyond which Mininet ignores"),
+        ("dets-fig5 --senders 0", "--senders: 0 is outside 1 to 50"),
+        ("dets-fig5 --senders many", "Invalid value for '--senders'"),
+        ("dets-fig5 --duration 0", "--duration: 0.0 is outside 1 to 3600 seconds"),
+        ("dets-fig5 --duration nan", "--duration: nan is outside 1 to 3600 seconds"),
+        ("dets-fig5 --warmup 3601", "--warmup: 3601.0 is outside 1 to 3600 seconds"),
+        ("dets-fig5 --seed -1", "--seed: -1 is outside 0 to 2^32 - 1"),
+        ("dets-fig5 --congestion-control vegas", "--congestion-control: 'vegas' is not one of cubic, reno, bbr"),
+        ("dets-fig5 --topology ring", "--topology: 'ring' is not one of dets-fig1, dets-fig5, dets-fig7"),
+        ("dets-fig5 --fabric air", "--fabric: 'air' is not one of ovs"),
+        ("dets-fig5 --datapath dpdk", "--datapath: 'dpdk' is not one of user, kernel"),
+        (
+            "dets-fig5 --algorithm nope",
+            "--algorithm: 'nope' is not an allocation algorithm: write one of",
+        ),
+        ("dets-fig5 --parameter d", "--parameter: 'd' is not KEY=VALUE"),
+        ("dets-fig5 --parameter d=0.5", "--parameter: 'd=0.5' must be above 1"),
+        ("dets-fig5 --parameter e=0.5", "--parameter: 'e=0.5' is not a parameter of fp"),
+        ("dets-fig2 --algorithm fs", "--algorithm: 'fs' means nothing to dets-fig2"),
+        ("dets-fig2 --no-baseline", "--baseline: False means nothing to dets-fig2"),
+        ("dets-fig5 --colour red", "No such option: --colour"),
+    ],
+)
+def test_bad_values_are_one_line_and_status_2(
+    words: str, line: str, stand_in: types.ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["experiment", *words.split()]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith(f"dets: {line}")
+    assert len(captured.err.splitlines()) == 1
+    assert stand_in.seen == []
+
+
+def test_limits_may_fill_the_link(stand_in: types.ModuleType) -> None:
+    assert cli.main(["experiment", "dets-fig5", "--victim-limit", "50M", "--aggressor-limit", "50M"]) == 0
+    assert len(stand_in.seen) == 1
+
+
+def test_without_a_name_experiments_and_benchmarks_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["experiment"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(registry.experiments)
+    assert cli.main(["bench"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(registry.benches)
+
+
+def test_a_failure_is_one_line_and_status_1(stand_in: types.ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    def fail(options: ExperimentOptions) -> dict[str, object]:
+        raise PermissionError("needs root")
+
+    stand_in.run = fail
+    assert cli.main(["experiment", "dets-fig5"]) == 1
+    assert capsys.readouterr().err == "dets: needs root\n"
+    with pytest.raises(PermissionError):
+        cli.main(["--traceback", "experiment", "dets-fig5"])
+
+
+def test_an_interrupt_is_status_130(stand_in: types.ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupt(options: ExperimentOptions) -> dict[str, object]:
+        raise KeyboardInterrupt
+
+    stand_in.run = interrupt
+    assert cli.main(["experiment", "dets-fig5"]) == 130
+    assert capsys.readouterr().err == "dets: interrupted\n"
+
+
+RESULT = {
+    "figures": {"fs": {"entries_per_s": 5.5e7}, "runs": [1, 2]},
+    "settings": {"entries": 1000},
+    "targets": [{"name": "fs", "value": 4e7, "unit": "entries/s", "target": 5e7, "met": False}],
+}
+
+
+def test_a_benchmark_prints_one_json_object_and_a_missed_target_is_no_failure(
+    stand_in: types.ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stand_in.bench = lambda: print("chatter") or RESULT
+    assert cli.main(["bench", "allocate", "--json"]) == 0
+    captured = capsys.readouterr()
+    assert json.loads(captured.out) == {"name": "allocate", **RESULT}
+    assert captured.err == "chatter\n"
+
+
+def test_a_benchmark_as_tables(stand_in: types.ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    stand_in.bench = lambda: RESULT
+    assert cli.main(["bench", "allocate"]) == 0
+    text = capsys.readouterr().out
+    assert all(word in text for word in ("fs.entries_per_s", "5.5e+07", "runs.1", "entries/s", "no"))
+    print_bench({"name": "empty"})
+    assert "empty" in capsys.readouterr().out
+
+
+def test_options_as_json_hold_every_field() -> None:
+    options = ExperimentOptions(parameters={"d": 2})
+    written = json.loads(json.dumps(options.to_json()))
+    assert written["parameters"] == {"d": 2}
+    assert written["output"] == "results/dets-fig5"
+    assert set(written) == set(ExperimentOptions.__slots__)
+
+
+def test_the_help_shows_the_defaults_of_the_options(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["experiment", "--help"]) == 0
+    assert format_rate(ExperimentOptions().victim_limit_bps) in capsys.readouterr().out
