@@ -136,7 +136,7 @@ def test_flow_add_is_what_ryu_sends(flow: Flow, xid: int) -> None:
 
 
 def flow_stats_entry(number: int, flow: Flow) -> bytes:
-    """Ryu serializes no statistics: the fixed part by hand, match and instructions by Ryu, and Ryu must read it back."""
+    """Ryu serializes no statistics: the fixed part by hand, match and instructions by Ryu, who must read it back."""
     tail = bytearray()
     ryu_match(flow.match).serialize(tail, 0)
     for instruction in ryu_instructions(flow)[::-1]:
