@@ -7,7 +7,7 @@ It does no input and output and reads no clock: a fabric calls it with what happ
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,21 +18,27 @@ from controller.allocation import make_algorithm
 from controller.columns import FloatArray, IntArray
 from controller.config import Config
 from controller.counters import MeterReadings
-from controller.enforcement import RATE_STEP_BPS, MeterChanges, burst_for, whole_rates
+from controller.enforcement import RATE_STEP_BPS, MeterChanges, whole_rates
 from controller.events import EventKind, EventLog
 from controller.forwarding.network import ForwardingSettings, Host, Network, Pair
 from controller.forwarding.pipeline import Table
 from controller.forwarding.topology import Port
-from controller.openflow.constants import MeterModCommand
 from controller.openflow.flows import Flow, UnknownFlow
 from controller.openflow.frames import format_mac, parse_frame
 from controller.openflow.messages import FlowRemoved, PacketIn
 from controller.policies import Policy, algorithm_groups, policies_of
-from controller.switch_record import SwitchRecord, SwitchUpdate
+from controller.switch_record import MeterSetting, SwitchRecord, SwitchUpdate
 from controller.tables import FlowKey, plan_flows
 from controller.vns import VnTable
 
 MeterStats = NDArray[np.void]
+
+
+class Tables(NamedTuple):
+    """What a switch's tables hold of ours: flow entries by key, meters by id."""
+
+    flows: Mapping[FlowKey, Flow]
+    meters: Mapping[int, MeterSetting]
 
 
 class CentralController:
@@ -77,7 +83,10 @@ class CentralController:
         self.network.switch_up(dpid, record.send_meter)
         self._adopt(record, meters)
         self._flush_pairs()
-        self._set_missing_meters(record, meters)
+        standing, settings = standing_meters(meters), self._wanted_meters(record)
+        queued = set(record.update.meter_id)
+        differing = {i: m for i, m in settings.items() if standing.get(i) != m and i not in queued}
+        record.update.put_meters(differing, standing.keys())
         wanted = self.network.desired.of_switch(dpid)
         record.update.set_flows(plan_flows(wanted, record.installed, wanted.keys()))
         record.installed.update(wanted)
@@ -98,20 +107,41 @@ class CentralController:
         self._now_s = now_s
         self.network.port_down(Port(dpid, port_no))
 
-    def audit(self, dpid: int, flows: Iterable[Flow | UnknownFlow], meters: NDArray[np.void], now_s: float) -> int:
-        """Compare a switch's tables with what they should hold and mend what is ours; return how much was wrong."""
+    def tables(self, dpid: int) -> Tables:
+        """Return what a switch's tables should hold once all that was taken by ``take_updates`` is done."""
+        record = self.switches[dpid]
+        return Tables(dict(record.installed), self._wanted_meters(record))
+
+    def audit(
+        self, dpid: int, expected: Tables, flows: Iterable[Flow | UnknownFlow], meters: NDArray[np.void], now_s: float
+    ) -> int:
+        """Compare a switch's tables with what they should hold and mend what is ours; return how much was wrong.
+
+        ``expected`` is what ``tables`` returned when the switch was asked for its ``flows`` and ``meters``
+        (METER_CONFIG); what has changed since then is left for the next time.
+        """
         self._now_s = now_s
         record = self.switches[dpid]
-        record.installed, _ = sort_installed(flows)
+        found, _ = sort_installed(flows)
+        differing = {key for key in found.keys() | expected.flows.keys() if found.get(key) != expected.flows.get(key)}
+        differing = {key for key in differing if record.installed.get(key) == expected.flows.get(key)}
+        for key in differing:
+            record.installed.pop(key, None)
+            if key in found:
+                record.installed[key] = found[key]
         self._adopt(record, meters)
         self._flush_pairs()
-        mends = plan_flows(self.network.desired.of_switch(dpid), record.installed)
-        record.update.set_flows(mends)
-        record.installed = dict(self.network.desired.of_switch(dpid))
-        wrong = len(mends) + self._set_missing_meters(record, meters) + self._remove_useless_meters(record, meters)
-        if wrong:
-            self._note(EventKind.TABLES_MENDED, f"switch {record.switch.name}: {wrong} entries and meters mended")
-        return wrong
+        wrong = plan_flows(self.network.desired.of_switch(dpid), record.installed, differing)
+        record.update.set_flows(wrong)
+        wanted = self.network.desired.of_switch(dpid)
+        for key in differing:
+            record.installed.pop(key, None)
+            if key in wanted:
+                record.installed[key] = wanted[key]
+        count = len(wrong) + self._mend_meters(record, expected.meters, meters)
+        if count:
+            self._note(EventKind.TABLES_MENDED, f"switch {record.switch.name}: {count} entries and meters mended")
+        return count
 
     # -- what switches report
 
@@ -221,8 +251,9 @@ class CentralController:
         self.vns = self.vns.with_limits(row, send_limit_bps=send_limit_bps, receive_limit_bps=receive_limit_bps)
         if send_limit_bps is not None:
             record = self.switches[self.vns.key(row).dpid]
-            if record.connected and row in record.send_meter:
-                self._set_send_meters(record, [row], MeterModCommand.MODIFY)
+            if record.connected:
+                meter_id = record.send_meter[row]
+                record.update.put_meters({meter_id: self._wanted_meters(record)[meter_id]}, [meter_id])
         given = (("send", send_limit_bps), ("receive", receive_limit_bps))
         limits = ", ".join(f"{way} limit {limit} bit/s" for way, limit in given if limit is not None)
         self._note(EventKind.LIMIT_CHANGED, f"{self.vn_name(row)}: {limits}")
@@ -291,11 +322,10 @@ class CentralController:
         rate_bps = step.first_rates(self.state, self.vns, sender, receiver)
         burst_bits = step.first_bursts(rate_bps)
         self._add_entries(sender, receiver, meter_ids, rate_bps, burst_bits, added_now=True)
-        for (pair, meter_id), rate, burst in zip(metered, rate_bps, burst_bits, strict=True):
+        for (pair, meter_id), rate, burst in zip(metered, rate_bps[:, None], burst_bits[:, None], strict=True):
             record = self.switches[self.vns.key(pair.sender).dpid]
             if record.connected:
-                one = np.array([meter_id]), _kilo([rate]), _kilo([burst])
-                record.update.set_meters(MeterModCommand.ADD, *one)
+                record.update.put_meters(meter_settings([meter_id], rate, burst), [])
             self.network.add_pair(pair, meter_id)
 
     def _add_entries(
@@ -367,7 +397,7 @@ class CentralController:
             record = self.switches[one]
             if record.connected:
                 mine = dpid == one
-                record.update.set_meters(MeterModCommand.MODIFY, meter_id[mine], rate[mine], burst[mine])
+                record.update.modify_meters(meter_id[mine], rate[mine], burst[mine])
 
     def _adopt(self, record: SwitchRecord, meters: NDArray[np.void]) -> None:
         """Take over hosts and pairs that stand in a switch's tables and are not known here."""
@@ -375,7 +405,7 @@ class CentralController:
             host = adopted_host(flow)
             if host is not None and flow.match.in_port is not None and not self.network.knows(host):
                 self._learn(host, Port(record.switch.dpid, flow.match.in_port))
-        standing = {int(m["meter_id"]): (int(m["rate_kbps"]), int(m["burst_kbits"])) for m in meters}
+        standing = standing_meters(meters)
         known = set(zip(self.state.entries.sender.tolist(), self.state.entries.receiver.tolist(), strict=True))
         adopted: dict[Pair, int] = {}
         for flow in record.installed.values():
@@ -395,48 +425,38 @@ class CentralController:
             self._new_pairs.pop(pair, None)
             self.network.add_pair(pair, meter_id)
 
-    def _set_missing_meters(self, record: SwitchRecord, meters: NDArray[np.void]) -> int:
-        """Add the meters that a switch lacks and modify those that differ; return how many."""
-        standing = {int(m["meter_id"]): (int(m["rate_kbps"]), int(m["burst_kbits"])) for m in meters}
+    def _mend_meters(self, record: SwitchRecord, expected: Mapping[int, MeterSetting], meters: NDArray[np.void]) -> int:
+        """Mend what differs from ``expected`` and has not been changed since; return how many meters that were."""
+        found = standing_meters(meters)
         wanted = self._wanted_meters(record)
-        queued = set(record.update.meter_id)
-        changes = 0
-        for command, chosen in (
-            (MeterModCommand.ADD, [m for m in wanted if m not in standing]),
-            (MeterModCommand.MODIFY, [m for m in wanted if m in standing and standing[m] != wanted[m]]),
-        ):
-            ids = [meter_id for meter_id in chosen if meter_id not in queued]
-            rates = np.array([wanted[meter_id] for meter_id in ids], dtype=np.int64).reshape(-1, 2)
-            record.update.set_meters(command, np.array(ids, dtype=np.int64), rates[:, 0], rates[:, 1])
-            changes += len(ids)
-        return changes
+        owned = {meter_id for meter_id in found if record.meter_ids.owns(meter_id)}
+        differing = {i for i in owned | expected.keys() if found.get(i) != expected.get(i)}
+        differing = {i for i in differing if wanted.get(i) == expected.get(i)} - set(record.update.meter_id)
+        record.update.put_meters({i: wanted[i] for i in differing & wanted.keys()}, found.keys())
+        record.update.meter_deletes += sorted(differing - wanted.keys())
+        return len(differing)
 
-    def _remove_useless_meters(self, record: SwitchRecord, meters: NDArray[np.void]) -> int:
-        wanted = self._wanted_meters(record)
-        standing = (int(meter_id) for meter_id in meters["meter_id"])
-        useless = [meter_id for meter_id in standing if record.meter_ids.owns(meter_id) and meter_id not in wanted]
-        record.update.meter_deletes += useless
-        return len(useless)
-
-    def _wanted_meters(self, record: SwitchRecord) -> dict[int, tuple[int, int]]:
-        """Return rate (kb/s) and burst (kb) of all meters a switch should have, by id."""
+    def _wanted_meters(self, record: SwitchRecord) -> dict[int, MeterSetting]:
+        """Return what all meters of a switch should be set to, by id."""
         rows = np.array(list(record.send_meter), dtype=np.int64)
         rate_bps = whole_rates(self.vns.send_limit_bps[rows])
-        burst_bits = burst_for(rate_bps, np.zeros(len(rows), dtype=np.bool_))
-        pairs = zip(_kilo(rate_bps).tolist(), _kilo(burst_bits).tolist(), strict=True)
-        wanted = dict(zip(record.send_meter.values(), pairs, strict=True))
+        wanted = meter_settings(list(record.send_meter.values()), rate_bps, step.first_bursts(rate_bps))
         mine = np.flatnonzero(self.vns.dpid[self.state.entries.sender] == record.switch.dpid)
         enforcement = self.state.enforcement
-        pairs = zip(
-            _kilo(enforcement.rate_bps[mine]).tolist(), _kilo(enforcement.burst_bits[mine]).tolist(), strict=True
-        )
-        return wanted | dict(zip(self.state.entries.meter_id[mine].tolist(), pairs, strict=True))
+        ids = self.state.entries.meter_id[mine].tolist()
+        return wanted | meter_settings(ids, enforcement.rate_bps[mine], enforcement.burst_bits[mine])
 
-    def _set_send_meters(self, record: SwitchRecord, rows: list[int], command: MeterModCommand) -> None:
-        wanted = self._wanted_meters(record)
-        ids = [record.send_meter[row] for row in rows]
-        rates = np.array([wanted[meter_id] for meter_id in ids], dtype=np.int64).reshape(-1, 2)
-        record.update.set_meters(command, np.array(ids, dtype=np.int64), rates[:, 0], rates[:, 1])
+
+def meter_settings(meter_id: list[int], rate_bps: FloatArray, burst_bits: FloatArray) -> dict[int, MeterSetting]:
+    """Return columns as settings by meter id."""
+    rows = zip(meter_id, _kilo(rate_bps).tolist(), _kilo(burst_bits).tolist(), strict=True)
+    return {meter: MeterSetting(rate, burst) for meter, rate, burst in rows}
+
+
+def standing_meters(meters: NDArray[np.void]) -> dict[int, MeterSetting]:
+    """Return the settings in a METER_CONFIG array by meter id."""
+    rows = zip(*(meters[name].tolist() for name in ("meter_id", "rate_kbps", "burst_kbits")), strict=True)
+    return {meter: MeterSetting(rate, burst) for meter, rate, burst in rows}
 
 
 def _kilo(values: Any) -> IntArray:

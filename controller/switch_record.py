@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,6 +19,13 @@ from controller.tables import FlowKey, FlowMods
 from controller.vns import VnTable
 
 NO_ENTRY = -1
+
+
+class MeterSetting(NamedTuple):
+    """Rate and burst of a meter, as a band carries them."""
+
+    rate_kbps: int
+    burst_kbits: int
 
 
 @dataclass
@@ -38,14 +47,21 @@ class SwitchUpdate:
         """Return the number of messages."""
         return len(self.flow_deletes) + len(self.meter_id) + len(self.flow_adds) + len(self.meter_deletes)
 
-    def set_meters(
-        self, command: MeterModCommand, meter_id: IntArray, rate_kbps: IntArray, burst_kbits: IntArray
-    ) -> None:
-        """Append one meter-mod per row."""
-        self.meter_command += [int(command)] * len(meter_id)
+    def modify_meters(self, meter_id: IntArray, rate_kbps: IntArray, burst_kbits: IntArray) -> None:
+        """Append a MODIFY per row."""
+        self.meter_command += [int(MeterModCommand.MODIFY)] * len(meter_id)
         self.meter_id += meter_id.tolist()
         self.rate_kbps += rate_kbps.tolist()
         self.burst_kbits += burst_kbits.tolist()
+
+    def put_meters(self, settings: Mapping[int, MeterSetting], standing: Container[int]) -> None:
+        """Append a meter-mod for each id: MODIFY where a meter is standing, ADD where there is none."""
+        for meter_id, (rate_kbps, burst_kbits) in settings.items():
+            command = MeterModCommand.MODIFY if meter_id in standing else MeterModCommand.ADD
+            self.meter_command.append(int(command))
+            self.meter_id.append(meter_id)
+            self.rate_kbps.append(rate_kbps)
+            self.burst_kbits.append(burst_kbits)
 
     def set_flows(self, mods: FlowMods) -> None:
         """Append planned flow-mods."""

@@ -82,6 +82,10 @@ class Topology:
         known = (ends for ends in both if {ends[0].dpid, ends[1].dpid} <= self._switches)
         return frozenset(Link(min(ends), max(ends)) for ends in known if ends[0].dpid != ends[1].dpid)
 
+    def is_linked(self, port: Port) -> bool:
+        """Tell whether a port has a link that is up."""
+        return any(port in link for link in self.links())
+
     def fabric_ports(self, dpid: int) -> set[int]:
         """Return the ports of a switch that lead to other switches."""
         return {port.port_no for link in self.links() for port in link if port.dpid == dpid}

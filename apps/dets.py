@@ -1,0 +1,130 @@
+"""The DETS application for ryu-manager: ``ryu-manager --dets-config dets.yaml apps/dets.py``.
+
+Other Ryu applications can run beside it. The configuration is the file named by ``--dets-config``, by the environment
+variable DETS_CONFIG, or ``dets.yaml`` in the current folder.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from apps import rest
+from apps.framework import (
+    DEAD_DISPATCHER,
+    MAIN_DISPATCHER,
+    OFP_VERSION,
+    AppBase,
+    Connection,
+    configured_file,
+    hub,
+    listen_on,
+    ofp_event,
+    set_ev_cls,
+)
+from apps.queue_keeper import QueueKeeper
+from apps.shell import AUDIT_INTERVAL_S, Shell
+from controller.config import load_config
+from controller.errors import ProtocolError
+from controller.forwarding.topology import HELLO_INTERVAL_S
+from controller.openflow.messages import parse_error, parse_flow_removed, parse_packet_in, parse_port_status
+
+WANTED_AUDITS_INTERVAL_S = 1.0
+
+
+class Dets(AppBase):
+    """Distributed Ethernet Traffic Shaping, centralized."""
+
+    OFP_VERSIONS: ClassVar[list[int]] = [OFP_VERSION]
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.config = load_config(configured_file() or os.environ.get("DETS_CONFIG", "dets.yaml"))
+        listen_on(self.config.openflow_listen.host, self.config.openflow_listen.port)
+        self.shell = Shell(self.config, time.monotonic, self._ports_known)
+        self.queues = QueueKeeper(self.config, self.shell)
+        self._loops: list[Any] = []
+        self._connections: dict[int, Connection] = {}
+        self._rest = rest.serve(
+            rest.create_app(self.shell.central, time.monotonic, self.shell.health, self._changed),
+            self.config.rest_listen.host,
+            self.config.rest_listen.port,
+        )
+
+    def start(self) -> Any:
+        """Start the loops; each goes on whatever happens in one of its rounds."""
+        self._loop(self.config.interval_s, self.shell.run_interval)
+        self._loop(HELLO_INTERVAL_S, self.shell.say_hellos)
+        self._loop(AUDIT_INTERVAL_S, lambda: self.shell.run_audits(only_wanted=False))
+        self._loop(WANTED_AUDITS_INTERVAL_S, lambda: self.shell.run_audits(only_wanted=True))
+        self._loops.append(hub.spawn(self.queues.run))
+        return super().start()
+
+    def close(self) -> None:
+        """Stop: meters, entries and queues stay or go as configured."""
+        for loop in self._loops:
+            hub.kill(loop)
+        self._rest.stop()
+        if self.config.on_stop == "remove":
+            self.shell.remove_all()
+            self.queues.remove_all()
+        self.logger.info("stopped; on_stop: %s", self.config.on_stop)
+
+    def _changed(self) -> None:
+        self.shell.push()
+        self.queues.wake()
+
+    def _ports_known(self, dpid: int) -> None:
+        self.queues.wake()
+
+    def _loop(self, interval_s: float, work: Callable[[], None]) -> None:
+        def rounds() -> None:
+            due_s = time.monotonic()
+            while True:
+                due_s = max(due_s + interval_s, time.monotonic())
+                hub.sleep(max(due_s - time.monotonic(), 0.0))
+                try:
+                    work()
+                except Exception:
+                    self.logger.exception("a round of %s failed; the next one follows", work)
+
+        self._loops.append(hub.spawn(rounds))
+
+    @set_ev_cls(ofp_event.EventOFPStateChange, [MAIN_DISPATCHER, DEAD_DISPATCHER])
+    def _state_changed(self, event: Any) -> None:
+        datapath = event.datapath
+        if event.state == MAIN_DISPATCHER:
+            connection = self._connections[id(datapath)] = Connection(datapath, time.monotonic)
+            hub.spawn(self.shell.connected, connection)
+        else:
+            connection = self._connections.pop(id(datapath), None)
+            if connection is not None:
+                connection.close()
+                self.shell.disconnected(connection.dpid, connection)
+
+    @set_ev_cls(ofp_event.EventOFPPacketIn, MAIN_DISPATCHER)
+    def _packet_in(self, event: Any) -> None:
+        self._handle(event, parse_packet_in, self.shell.frame_reported)
+
+    @set_ev_cls(ofp_event.EventOFPFlowRemoved, MAIN_DISPATCHER)
+    def _flow_removed(self, event: Any) -> None:
+        self._handle(event, parse_flow_removed, self.shell.entry_removed)
+
+    @set_ev_cls(ofp_event.EventOFPPortStatus, MAIN_DISPATCHER)
+    def _port_status(self, event: Any) -> None:
+        self._handle(event, parse_port_status, self.shell.port_changed)
+
+    @set_ev_cls(ofp_event.EventOFPErrorMsg, MAIN_DISPATCHER)
+    def _error(self, event: Any) -> None:
+        self._handle(event, parse_error, self.shell.error_reported)
+
+    def _handle(self, event: Any, parse: Callable[[bytes], Any], handle: Callable[[int, Any], None]) -> None:
+        datapath = event.msg.datapath
+        if datapath.id not in self.shell.peers:
+            return
+        try:
+            handle(datapath.id, parse(bytes(event.msg.buf)))
+        except ProtocolError as error:
+            self.logger.warning("switch %016x sent a malformed message: %s", datapath.id, error)

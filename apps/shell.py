@@ -1,0 +1,371 @@
+"""The shell around the core: asks the switches, runs the interval, sends what follows. All I/O to switches is here."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apps.framework import Connection, Reply, hub
+from controller import lldp
+from controller.central import CentralController
+from controller.config import Config
+from controller.errors import ProtocolError
+from controller.events import EventKind
+from controller.flow_counting import FlowCounting
+from controller.forwarding.pipeline import OWN_COOKIE, OWN_COOKIE_MASK, Table
+from controller.forwarding.topology import Port
+from controller.openflow import constants as ofp
+from controller.openflow.actions import Output
+from controller.openflow.constants import MeterFlags
+from controller.openflow.flows import FlowStats, decode_flow_stats, encode_flow_delete_by_cookie
+from controller.openflow.messages import ErrorMessage, FlowRemoved, PacketIn, PortStatus, encode_packet_out
+from controller.openflow.meters import (
+    decode_meter_config,
+    decode_meter_features,
+    decode_meter_stats,
+    encode_meter_deletes,
+)
+from controller.openflow.stats import (
+    PortDesc,
+    decode_port_desc,
+    decode_port_stats,
+    decode_queue_stats,
+    encode_flow_stats_request,
+    encode_meter_config_request,
+    encode_meter_features_request,
+    encode_meter_stats_request,
+    encode_port_desc_request,
+    encode_port_stats_request,
+    encode_queue_stats_request,
+)
+
+LOG = logging.getLogger("dets.shell")
+BRING_UP_TIMEOUT_S = 10.0
+AUDIT_INTERVAL_S = 10.0
+# A switch that answers no barrier for so long is not doing what it is told.
+BARRIER_TIMEOUT_S = 5.0
+
+
+class SwitchState(StrEnum):
+    """How far a switch of the configuration is."""
+
+    DISCONNECTED = "disconnected"
+    CONNECTING = "connecting"
+    READY = "ready"
+    FAILED = "failed"
+
+
+@dataclass
+class Peer:
+    """One connected switch: what it said of itself, and its latest counters.
+
+    ``counting`` is there only when its meters do not count, and then turns flow-stats into what they would say.
+    """
+
+    connection: Connection
+    state: SwitchState = SwitchState.CONNECTING
+    ports: dict[int, PortDesc] = field(default_factory=dict)
+    counting: FlowCounting | None = None
+    unfinished: list[tuple[float, Reply]] = field(default_factory=list)
+    port_stats: NDArray[np.void] | None = None
+    queue_stats: NDArray[np.void] | None = None
+    audit_wanted: bool = False
+
+
+class Shell:
+    """Drives a central controller with the switches of one framework.
+
+    ``clock`` is monotonic; ``on_ports`` is called with a dpid when a switch's ports are known or have changed.
+    """
+
+    def __init__(self, config: Config, clock: Callable[[], float], on_ports: Callable[[int], None]) -> None:
+        self.central = CentralController(config, self._log_event)
+        self.peers: dict[int, Peer] = {}
+        self.missed_intervals = 0
+        self._config = config
+        self._clock = clock
+        self._on_ports = on_ports
+        self._key = secrets.token_bytes(32)
+        self._push_due = False
+
+    def _log_event(self, kind: EventKind, text: str) -> None:
+        LOG.info("%s: %s", kind, text)
+
+    def now_s(self) -> float:
+        """Return the time on the shell's clock."""
+        return self._clock()
+
+    def health(self) -> dict[str, Any]:
+        """Return the state of every switch by name, and whether all are ready."""
+        states = {
+            record.switch.name: str(self.peers[dpid].state if dpid in self.peers else SwitchState.DISCONNECTED)
+            for dpid, record in self.central.switches.items()
+        }
+        ready = all(state == SwitchState.READY for state in states.values())
+        return {"status": "ready" if ready else "degraded", "switches": states}
+
+    # -- switches come and go
+
+    def connected(self, connection: Connection) -> None:
+        """A switch has connected: learn what it is and holds, then bring its tables to the desired state."""
+        dpid = connection.dpid
+        if dpid not in self.central.switches:
+            LOG.warning("switch %016x from %s is not in the configuration; left alone", dpid, connection.address)
+            return
+        self.disconnected(dpid)
+        peer = self.peers[dpid] = Peer(connection)
+        try:
+            self._bring_up(dpid, peer)
+        except ProtocolError as error:
+            if self.peers.get(dpid) is peer:
+                peer.state = SwitchState.FAILED
+                self._refused(dpid, f"could not be brought up: {error}")
+                connection.disconnect()
+
+    def disconnected(self, dpid: int, connection: Connection | None = None) -> None:
+        """A connection has gone (unless the switch has a newer one by now)."""
+        peer = self.peers.get(dpid)
+        if peer is None or (connection is not None and peer.connection is not connection):
+            return
+        del self.peers[dpid]
+        peer.connection.close()
+        if self.central.switches[dpid].connected:
+            self.central.switch_disconnected(dpid, self._clock())
+            self.push()
+
+    def _bring_up(self, dpid: int, peer: Peer) -> None:
+        connection = peer.connection
+        asked = [
+            connection.ask(encode)
+            for encode in (
+                encode_port_desc_request,
+                encode_meter_features_request,
+                encode_meter_config_request,
+                lambda xid: encode_flow_stats_request(xid, OWN_COOKIE, OWN_COOKIE_MASK),
+            )
+        ]
+        deadline_s = self._clock() + BRING_UP_TIMEOUT_S
+        ports, features, meters, flows = (self._answer(reply, deadline_s) for reply in asked)
+        peer.ports = {port.port_no: port for port in decode_port_desc(ports)}
+        can = decode_meter_features(features)
+        if not can.can_drop:
+            self._refused(dpid, "has no meters that drop: its senders cannot be limited")
+        elif not can.capabilities & MeterFlags.STATS:
+            peer.counting = FlowCounting()
+            self._refused(dpid, "has meters that do not count: flow-stats stand in, up to 500 ms stale")
+        absent = sorted(self.central.switches[dpid].switch.ports.keys() - peer.ports.keys())
+        if absent:
+            self._refused(dpid, f"has no port {', '.join(map(str, absent))}, which the configuration names")
+        now_s = self._clock()
+        self.central.switch_connected(dpid, decode_flow_stats(flows).flows, decode_meter_config(meters)[0], now_s)
+        self.push()
+        self._answer(connection.barrier(), deadline_s)
+        peer.state = SwitchState.READY
+        self._on_ports(dpid)
+        for port_no in peer.ports:
+            self._say_hello(dpid, port_no)
+
+    def _answer(self, reply: Reply, deadline_s: float) -> bytes:
+        body = reply.wait(deadline_s - self._clock())
+        if body is None:
+            raise ProtocolError(f"no answer within {BRING_UP_TIMEOUT_S:g} s")
+        return body
+
+    # -- what switches report
+
+    def frame_reported(self, dpid: int, packet: PacketIn) -> None:
+        """A packet-in."""
+        if packet.table_id == Table.CLASSIFY:
+            self._hello_heard(dpid, packet)
+        else:
+            self.central.frame_reported(dpid, packet, self._clock())
+        self.push_soon()
+
+    def entry_removed(self, dpid: int, removed: FlowRemoved) -> None:
+        """A flow-removed."""
+        if removed.cookie & OWN_COOKIE_MASK == OWN_COOKIE and removed.reason == ofp.FlowRemovedReason.IDLE_TIMEOUT:
+            self.central.entry_removed(dpid, removed, self._clock())
+            self.push_soon()
+
+    def port_changed(self, dpid: int, status: PortStatus) -> None:
+        """A port-status."""
+        peer = self.peers.get(dpid)
+        if peer is None:
+            return
+        port = status.port
+        if status.reason == ofp.PortReason.DELETE:
+            peer.ports.pop(port.port_no, None)
+        else:
+            peer.ports[port.port_no] = port
+        if status.reason == ofp.PortReason.DELETE or not port.up:
+            self.central.port_down(dpid, port.port_no, self._clock())
+        else:
+            self._say_hello(dpid, port.port_no)
+        self._on_ports(dpid)
+        self.push_soon()
+
+    def error_reported(self, dpid: int, error: ErrorMessage) -> None:
+        """A switch refused something: say so, and compare its tables with what they should hold."""
+        peer = self.peers.get(dpid)
+        if peer is None or peer.connection.fail(error.xid, error.text):
+            return
+        refused = ofp.MessageType(error.data[1]).name if len(error.data) > 1 else "a message"
+        self._refused(dpid, f"refused {refused}: {error.text}")
+        peer.audit_wanted = True
+
+    def _refused(self, dpid: int, text: str) -> None:
+        name = self.central.switches[dpid].switch.name
+        self.central.note(EventKind.SWITCH_REFUSED, f"switch {name} ({dpid:016x}) {text}", self._clock())
+
+    # -- links
+
+    def say_hellos(self) -> None:
+        """Send a hello out of every port that may lead to another switch."""
+        for dpid, peer in self.peers.items():
+            for port_no in peer.ports:
+                self._say_hello(dpid, port_no)
+
+    def _say_hello(self, dpid: int, port_no: int) -> None:
+        peer = self.peers[dpid]
+        port = peer.ports.get(port_no)
+        if port is None or not port.up or port_no > ofp.PORT_MAX:
+            return
+        if self.central.network.edge_port(Port(dpid, port_no)) is not None:
+            return
+        frame = lldp.build(dpid, port_no, lldp.authenticator(self._key, dpid, port_no))
+        action = (Output(port_no),)
+        peer.connection.send(lambda xid: encode_packet_out(xid, ofp.PORT_CONTROLLER, action, frame), 1)
+
+    def _hello_heard(self, dpid: int, packet: PacketIn) -> None:
+        info = lldp.parse(packet.data)
+        if info is None or not lldp.is_authentic(info, self._key):
+            return  # a neighbour's own LLDP, or somebody's forgery
+        receiver = Port(dpid, packet.in_port)
+        news = not self.central.network.topology.is_linked(receiver)
+        self.central.hello_heard(Port(info.dpid, info.port_no), receiver, self._clock())
+        if news:  # answer at once, so that a link is up after one round trip
+            self._say_hello(*receiver)
+
+    # -- the interval
+
+    def run_interval(self) -> None:
+        """Read the counters, run one control step, send what it decides."""
+        started_s = self._clock()
+        ready = {dpid: peer for dpid, peer in self.peers.items() if peer.state == SwitchState.READY}
+        asked = {dpid: self._ask_counters(peer) for dpid, peer in ready.items()}
+        deadline_s = started_s + self._config.interval_s * 0.8
+        stats, received_s = {}, {}
+        for dpid, (meters, ports, queues) in asked.items():
+            try:
+                peer = ready[dpid]
+                body = meters.wait(deadline_s - self._clock())
+                if body is None:
+                    self.missed_intervals += 1
+                else:
+                    stats[dpid] = self._meter_stats(peer, body, meters.received_s)
+                    received_s[dpid] = meters.received_s
+                peer.port_stats = self._latest(ports, decode_port_stats, peer.port_stats)
+                peer.queue_stats = self._latest(queues, decode_queue_stats, peer.queue_stats)
+            except ProtocolError as error:
+                self._refused(dpid, f"sent counters that cannot be read: {error}")
+            for reply in (meters, ports, queues):
+                ready[dpid].connection.forget(reply)
+        now_s = self._clock()
+        self.central.interval(stats, received_s, now_s)
+        self.central.tick(now_s)
+        self.push()
+        self._check_barriers(now_s)
+
+    def _ask_counters(self, peer: Peer) -> tuple[Reply, Reply, Reply]:
+        table = Table.RATE_CONTROL
+
+        def ask_flows(xid: int) -> bytes:
+            return encode_flow_stats_request(xid, OWN_COOKIE, OWN_COOKIE_MASK, table)
+
+        connection = peer.connection
+        meters = connection.ask(ask_flows if peer.counting is not None else encode_meter_stats_request)
+        return meters, connection.ask(encode_port_stats_request), connection.ask(encode_queue_stats_request)
+
+    def _meter_stats(self, peer: Peer, body: bytes, received_s: float) -> NDArray[np.void]:
+        if peer.counting is None:
+            return decode_meter_stats(body)
+        return peer.counting.meter_stats(decode_flow_stats(body), received_s)
+
+    @staticmethod
+    def _latest(
+        reply: Reply, decode: Callable[[bytes], NDArray[np.void]], before: NDArray[np.void] | None
+    ) -> NDArray[np.void] | None:
+        body = reply.wait(0.0)
+        return before if body is None else decode(body)
+
+    # -- sending
+
+    def push_soon(self) -> None:
+        """Send what is due once the reports that are here already have been handled."""
+        if not self._push_due:
+            self._push_due = True
+            hub.spawn(self._push_now)
+
+    def _push_now(self) -> None:
+        self._push_due = False
+        self.push()
+
+    def push(self) -> None:
+        """Send what is due: one batch and one barrier per switch."""
+        for dpid, update in self.central.take_updates().items():
+            peer = self.peers.get(dpid)
+            if peer is not None:
+                peer.connection.send(update.encode, len(update))
+                peer.unfinished.append((self._clock(), peer.connection.barrier()))
+
+    def _check_barriers(self, now_s: float) -> None:
+        for dpid, peer in list(self.peers.items()):
+            peer.unfinished = [(at_s, reply) for at_s, reply in peer.unfinished if not reply.done]
+            if peer.unfinished and now_s - peer.unfinished[0][0] > BARRIER_TIMEOUT_S:
+                self._refused(dpid, f"did not confirm its messages for {BARRIER_TIMEOUT_S:g} s; connecting anew")
+                peer.connection.disconnect()
+
+    def remove_all(self) -> None:
+        """Take everything of ours off the switches, and wait until it is done."""
+        awaited = []
+        for dpid, peer in self.peers.items():
+            meters = sorted(self.central.tables(dpid).meters)
+            delete = partial(encode_flow_delete_by_cookie, OWN_COOKIE, OWN_COOKIE_MASK)
+            peer.connection.send(delete, 1)
+            peer.connection.send(partial(encode_meter_deletes, meters), len(meters))
+            awaited.append(peer.connection.barrier())
+        deadline_s = self._clock() + BARRIER_TIMEOUT_S
+        for reply in awaited:
+            reply.wait(deadline_s - self._clock())
+
+    # -- audits
+
+    def run_audits(self, *, only_wanted: bool) -> None:
+        """Compare the tables of the switches with what they should hold, and mend what is ours."""
+        for dpid, peer in list(self.peers.items()):
+            if peer.state == SwitchState.READY and (peer.audit_wanted or not only_wanted):
+                peer.audit_wanted = False
+                try:
+                    self._audit(dpid, peer)
+                except ProtocolError as error:
+                    self._refused(dpid, f"could not be compared with what it should hold: {error}")
+
+    def _audit(self, dpid: int, peer: Peer) -> None:
+        self.push()
+        expected = self.central.tables(dpid)
+        flows = peer.connection.ask(lambda xid: encode_flow_stats_request(xid, OWN_COOKIE, OWN_COOKIE_MASK))
+        meters = peer.connection.ask(encode_meter_config_request)
+        deadline_s = self._clock() + BRING_UP_TIMEOUT_S
+        standing: FlowStats = decode_flow_stats(self._answer(flows, deadline_s))
+        config = decode_meter_config(self._answer(meters, deadline_s))[0]
+        if self.peers.get(dpid) is peer:
+            self.central.audit(dpid, expected, standing.flows, config, self._clock())
+            self.push()
