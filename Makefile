@@ -1,0 +1,48 @@
+# make demo and make test do all their set-up themselves: Debian packages and Open vSwitch when run as root, a virtual
+# environment in .venv in any case. The second time they find it done.
+
+PYTHON ?=
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/installed
+IS_ROOT := $(shell [ "$$(id -u)" -eq 0 ] && echo yes)
+
+.PHONY: help setup packages ovs demo test check clean
+
+help:
+	@echo "make demo    see DETS protect a TCP tenant from a UDP blast (root, about two minutes)"
+	@echo "make test    all tests; without root those on real Open vSwitch are skipped"
+	@echo "make check   ruff and mypy"
+	@echo "make setup   what the others need: packages, .venv"
+	@echo "make clean   remove what setup and tests made, results/ excepted"
+
+setup: $(STAMP)
+
+packages:
+	@scripts/debian-packages
+
+# The packages come first (they bring python3-venv) but are no reason to install the environment again.
+$(STAMP): setup.py pyproject.toml constraints.txt build-constraints.txt scripts/venv | packages
+	@python=$$(scripts/find-python $(PYTHON)) && echo "Installing into $(VENV) with $$python" \
+	    && scripts/venv $(VENV) "$$python" && touch $@
+
+ovs: | packages
+ifeq ($(IS_ROOT),yes)
+	@scripts/ovs start
+endif
+
+demo: setup ovs
+	@$(BIN)/dets demo
+
+test: setup ovs
+	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+check: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+clean:
+	@scripts/ovs stop
+	rm -rf $(VENV) .setup build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

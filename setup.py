@@ -1,0 +1,53 @@
+"""Packaging. Ryu 4.34 is published as source only; build-constraints.txt names the setuptools that still builds it."""
+
+import re
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+HERE = Path(__file__).parent
+VERSION = re.search(r'^__version__ = "([^"]+)"$', (HERE / "controller" / "__init__.py").read_text(), re.MULTILINE)[1]
+
+REQUIRES = [
+    "ryu==4.34",
+    "eventlet>=0.40",
+    "greenlet>=3",
+    "numpy>=2",
+    "networkx>=3.4",
+    "pydantic>=2.9",
+    "PyYAML>=6",
+    "flask-openapi3>=4.3,<5",
+    "Flask>=3",
+    "Werkzeug>=3",
+    "ovsdbapp>=2.9",
+    "ovs>=3.1",
+    "typer>=0.26",
+    "rich>=13",
+]
+PLOT = ["matplotlib>=3.9"]
+TEST = ["pytest>=8", "hypothesis>=6.100", "scipy>=1.14", "openapi-spec-validator>=0.7"]
+DEV = ["ruff>=0.8", "mypy>=1.13", "types-PyYAML"]
+
+setup(
+    name="dets-controller",
+    version=VERSION,
+    description="Distributed Ethernet Traffic Shaping (DETS) as a centralized Ryu / OpenFlow 1.3 controller",
+    long_description=(HERE / "README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    classifiers=[
+        "License :: OSI Approved :: Apache Software License",
+        "Operating System :: POSIX :: Linux",
+        "Programming Language :: Python :: 3",
+        "Topic :: System :: Networking",
+    ],
+    python_requires=">=3.11",
+    packages=find_packages(
+        include=[
+            f"{name}{deeper}" for name in ("controller", "apps", "topologies", "experiments") for deeper in ("", ".*")
+        ]
+    ),
+    install_requires=REQUIRES,
+    extras_require={"plot": PLOT, "test": TEST, "dev": DEV},
+    entry_points={"console_scripts": ["dets=apps.cli:main"]},
+)

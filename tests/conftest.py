@@ -1,0 +1,47 @@
+"""What all tiers share: the fabric tier runs where it can, and says so loudly where it cannot."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+FABRIC_FOLDER = Path(__file__).parent / "fabric"
+
+
+def _missing_for_fabric() -> str | None:
+    if os.geteuid() != 0:
+        return "not root"
+    if shutil.which("ovs-vsctl") is None or shutil.which("mn") is None:
+        return "Open vSwitch or Mininet is not installed"
+    command = ["ovs-vsctl", "--timeout=5", "--no-wait", "show"]
+    if subprocess.run(command, capture_output=True, check=False).returncode != 0:
+        return "Open vSwitch does not run (scripts/ovs start)"
+    return None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what stands in tests/fabric, and skip it where it cannot run."""
+    fabric = [item for item in items if FABRIC_FOLDER in item.path.parents or item.get_closest_marker("fabric")]
+    missing = _missing_for_fabric() if fabric else None
+    for item in fabric:
+        item.add_marker(pytest.mark.fabric)
+        if missing is not None:
+            item.add_marker(pytest.mark.skip(reason=f"fabric: {missing}"))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Shout if the fabric tier, or a part of it, did not run."""
+    skipped = [report for report in terminalreporter.stats.get("skipped", []) if "fabric" in report.keywords]
+    if not skipped:
+        return
+    reasons = sorted({report.longrepr[2] for report in skipped})
+    terminalreporter.write_sep("!", "FABRIC TIER SKIPPED", red=True, bold=True)
+    terminalreporter.write_line(
+        f"{len(skipped)} tests on real Open vSwitch did NOT run: {'; '.join(reasons)}", red=True
+    )
+    terminalreporter.write_line("Nothing here shows that traffic is really limited. Run as root: make test", red=True)
+    terminalreporter.write_sep("!", red=True, bold=True)
