@@ -72,7 +72,10 @@ def run_isolation(options: ExperimentOptions, control: str, folder: Path, progre
     openflow_port, rest_port = free_ports(2)
     target = f"tcp:127.0.0.1:{openflow_port}" if control == "dets" else None
     ovs_options = OvsOptions(
-        controller=target, edge_queues=control == "none", congestion_control=options.congestion_control
+        controller=target,
+        datapath=options.datapath,
+        edge_queues=control == "none",
+        congestion_control=options.congestion_control,
     )
     progress("building the fabric", 0)
     with contextlib.ExitStack() as stack:

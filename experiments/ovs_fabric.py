@@ -98,7 +98,9 @@ class OvsFabric:
         if self._net is not None:
             net, self._net = self._net, None
             qos_rows = _qos_rows_of([*self.shaped_interfaces()])
+            shells = [node.shell for node in [*net.hosts, *net.switches]]
             net.stop()
+            _bury(shells)
             _destroy_qos(qos_rows)
 
     def _build(self) -> None:
@@ -211,8 +213,9 @@ def remove_leftovers() -> None:
     rows = [row for row in find_rows("Bridge", "name,external_ids,ports") if OWNER_KEY in row["external_ids"]]
     for row in rows:
         owner = str(row["external_ids"].get(OWNER_PID_KEY, ""))
-        if owner and _process_id(int(owner.split(".")[0])) == owner and int(owner.split(".")[0]) != os.getpid():
-            raise OvsError(f"another fabric is running: bridge {row['name']} belongs to process {owner.split('.')[0]}")
+        pid = owner.partition(".")[0]
+        if pid and _process_id(int(pid)) == owner:
+            raise OvsError(f"another fabric is running: bridge {row['name']} belongs to process {pid}")
     interfaces = [port for row in rows for port in vsctl("list-ports", row["name"]).split()]
     qos_rows = _qos_rows_of(interfaces)
     for row in rows:
@@ -269,6 +272,15 @@ def _prepare_host(host: Any, congestion_control: str) -> str:
         "sysctl -n net.ipv4.tcp_congestion_control"
     )
     return str(answer).strip()
+
+
+def _bury(shells: list[subprocess.Popen[bytes]]) -> None:
+    """Wait for the shells that Mininet has killed and close their files, which Mininet leaves open."""
+    for shell in shells:
+        shell.wait(timeout=10)
+        for file in (shell.stdin, shell.stdout, shell.stderr):
+            if file is not None:
+                file.close()
 
 
 def _qos_rows_of(interfaces: list[str]) -> list[str]:

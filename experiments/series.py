@@ -27,7 +27,7 @@ STARTED = 0.05  # of its limit: from here on an aggressor counts as sending
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """Counters of one interface, (n,) each: ``time_s`` on the monotonic clock, ``sent_bytes``, ``packets``; untagged."""
+    """Counters of one interface, (n,) each, of untagged frames; ``time_s`` is on the monotonic clock."""
 
     time_s: FloatArray
     sent_bytes: FloatArray

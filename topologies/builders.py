@@ -12,7 +12,7 @@ from topologies.fabric import MAX_MININET_RATE_BPS, CoreLink, Fabric, PhysicalNo
 
 LINK_RATE_BPS = 100_000_000
 VLANS = (1, 2)
-FIRST_UPLINK_PORT_NO = 101  # of every edge switch in figure 7; its PNs have the ports from 1 on
+FIRST_UPLINK_PORT_NO = 1001  # of every edge switch in figure 7; its PNs have the ports from 1 on
 CORE_DPID_BASE = 0x1000
 
 

@@ -170,12 +170,15 @@ class Fabric:
         pn = self.pn(pn_number)
         if vlan_vid not in pn.vlans:
             raise KeyError(f"PN {pn_number} of fabric {self.name} has no VN in VLAN {vlan_vid}")
-        port_no = TRUNK_PORT_NO + 1 + pn.vlans.index(vlan_vid)
-        return VirtualNode(vlan_vid, pn, self.vlans.index(vlan_vid) + 1, port_no)
+        return self._vn(pn, vlan_vid)
 
     def vns(self) -> tuple[VirtualNode, ...]:
         """Return every VN, by PN and then by the PN's order of VLANs."""
-        return tuple(self.vn(vid, pn.number) for pn in self.pns for vid in pn.vlans)
+        return tuple(self._vn(pn, vid) for pn in self.pns for vid in pn.vlans)
+
+    def _vn(self, pn: PhysicalNode, vlan_vid: int) -> VirtualNode:
+        pn_port_no = TRUNK_PORT_NO + 1 + pn.vlans.index(vlan_vid)
+        return VirtualNode(vlan_vid, pn, self.vlans.index(vlan_vid) + 1, pn_port_no)
 
     def edge_switches(self) -> tuple[Switch, ...]:
         """Return the switches that have PNs behind them by role."""

@@ -1,0 +1,83 @@
+"""A fabric goes without a trace, whatever happens to its run, and takes nothing along that is not its own."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from experiments.ovs_fabric import OvsFabric, OvsOptions, wait_connected
+from experiments.ovs_vsctl import OvsError, find_rows, vsctl
+from topologies.builders import fig1, fig7
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def traces() -> dict[str, object]:
+    """What a fabric could leave behind."""
+    return {
+        "bridges": sorted(vsctl("list-br").split()),
+        "qos": sorted(row["_uuid"] for row in find_rows("QoS", "_uuid")),
+        "queues": sorted(row["_uuid"] for row in find_rows("Queue", "_uuid")),
+        "interfaces": sorted(name for _, name in socket.if_nameindex()),
+    }
+
+
+def test_nothing_passes_a_switch_whose_controller_is_away(can_connect) -> None:
+    with OvsFabric(fig1(pns=2), OvsOptions(controller="tcp:127.0.0.1:1")) as fabric:
+        assert not can_connect(fabric, "v1_1", "v1_2", timeout_s=1)
+        with pytest.raises(TimeoutError, match="s1"):
+            wait_connected(fabric.fabric, timeout_s=0.2)
+
+
+def test_traffic_crosses_the_core_and_nothing_is_left_afterwards(can_connect) -> None:
+    before = traces()
+    with OvsFabric(fig7(pns=3, edges=3), OvsOptions(edge_queues=True)) as fabric:
+        assert can_connect(fabric, "v1_1", "v1_3")
+        assert len(traces()["bridges"]) == len(before["bridges"]) + 7  # type: ignore[arg-type]
+    assert traces() == before
+
+
+def test_leftovers_of_a_killed_run_are_removed_and_others_are_not() -> None:
+    before = traces()
+    vsctl("add-br", "foreign0", "--", "set", "Bridge", "foreign0", "datapath_type=netdev")
+    foreign = vsctl("create", "QoS", "type=linux-htb").strip()
+    try:
+        code = (
+            "import os, topologies.builders as b, experiments.ovs_fabric as f\n"
+            "f.OvsFabric(b.fig1(pns=2), f.OvsOptions(edge_queues=True)).__enter__()\n"
+            "os._exit(9)"
+        )
+        killed = subprocess.run([sys.executable, "-c", code], cwd=ROOT, timeout=60, check=False)
+        assert killed.returncode == 9
+        assert "s1" in traces()["bridges"]  # type: ignore[operator]
+        with OvsFabric(fig1(pns=3), OvsOptions()):
+            pass
+        assert "foreign0" in traces()["bridges"]  # type: ignore[operator]
+        assert foreign in traces()["qos"]  # type: ignore[operator]
+    finally:
+        vsctl("--if-exists", "del-br", "foreign0", "--", "--if-exists", "destroy", "QoS", foreign)
+    assert traces() == before
+
+
+def test_a_failed_start_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = traces()
+
+    def refuse(_self: OvsFabric) -> None:
+        raise OvsError("refused")
+
+    monkeypatch.setattr(OvsFabric, "_shape_links", refuse)
+    with pytest.raises(OvsError, match="refused"), OvsFabric(fig1(pns=2), OvsOptions()):
+        pass
+    assert traces() == before
+
+
+def test_mn_takes_the_custom_file() -> None:
+    command = ["mn", "--custom", "topologies/dets.py", "--topo", "dets-fig1,pns=2", "--controller", "none"]
+    done = subprocess.run(
+        [*command, "--test", "none"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert "(p1, s1) (p2, s1)" in done.stderr + done.stdout

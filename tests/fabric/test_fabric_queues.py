@@ -1,0 +1,100 @@
+"""Queues on the userspace datapath: frames go to their VLAN's class, and keep going there when rows change."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from experiments.ovs_fabric import OvsFabric
+from experiments.ovs_vsctl import vsctl
+from experiments.queue_classifier import leaf_packets, read_state
+
+PORT = "s1-eth3"
+SEND = (
+    "import socket, time; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
+    "for _ in range({}): s.sendto(bytes(1000), ('{}', 9)); time.sleep(0.001)"
+)
+
+
+@pytest.fixture
+def qos(three_pns: OvsFabric) -> Iterator[dict[str, str]]:
+    """A QoS row with queues 1 and 2 on the receiver's port, as the controller makes one; uuids by name."""
+    names = ["qos", "q0", "q1", "q2"]
+    rows = vsctl(
+        *("--id=@q0", "create", "Queue", "other_config:min-rate=1000000"),
+        *("--", "--id=@q1", "create", "Queue", "other_config:min-rate=40000000", "other_config:max-rate=40000000"),
+        *("--", "--id=@q2", "create", "Queue", "other_config:min-rate=50000000", "other_config:max-rate=50000000"),
+        *("--", "--id=@qos", "create", "QoS", "type=linux-htb", "other_config:max-rate=100000000"),
+        *("queues:0=@q0", "queues:1=@q1", "queues:2=@q2", "--", "set", "Port", PORT, "qos=@qos"),
+    ).split()
+    uuids = dict(zip(["q0", "q1", "q2", "qos"], rows, strict=True))
+    settle(three_pns)
+    yield uuids
+    vsctl("clear", "Port", PORT, "qos")
+    vsctl("destroy", "QoS", uuids["qos"])
+    for name in names[1:]:
+        vsctl("--if-exists", "destroy", "Queue", uuids[name])
+
+
+def settle(fabric: OvsFabric) -> None:
+    assert fabric.classifier is not None
+    fabric.classifier.settle()
+
+
+def packets_of_classes() -> dict[str, int]:
+    text = subprocess.run(["tc", "-s", "-j", "qdisc", "show", "dev", PORT], capture_output=True, check=True).stdout
+    return {row["parent"]: row["packets"] for row in json.loads(text) if "parent" in row}
+
+
+def send(fabric: OvsFabric, vlan_vid: int, count: int) -> None:
+    receiver = fabric.fabric.vn(vlan_vid, 3)
+    sender = fabric.host(f"v{vlan_vid}_1")
+    process = sender.popen(["python3", "-c", SEND.format(count, receiver.ip)])
+    _, errors = process.communicate(timeout=20)
+    assert process.returncode == 0, errors
+
+
+def sent_to_classes(fabric: OvsFabric, vlan_vid: int, count: int = 200) -> dict[str, int]:
+    before = packets_of_classes()
+    send(fabric, vlan_vid, count)
+    return {name: packets - before.get(name, 0) for name, packets in packets_of_classes().items()}
+
+
+@pytest.mark.parametrize(("vlan_vid", "class_id"), [(1, "1:2"), (2, "1:3")])
+def test_frames_go_to_the_class_of_their_vlan(three_pns, qos, vlan_vid: int, class_id: str) -> None:
+    got = sent_to_classes(three_pns, vlan_vid)
+    assert got[class_id] >= 190  # some may still be on their way; ARP may add some
+    assert sum(got.values()) - got[class_id] < 20
+
+
+def test_a_changed_limit_changes_the_leaf(three_pns, qos) -> None:
+    vsctl("set", "Queue", qos["q1"], "other_config:max-rate=90000000")
+    settle(three_pns)
+    leaves = {c.minor: c.leaf for c in read_state(PORT).classes}
+    assert leaves[2] == f"pfifo_head_drop {leaf_packets(90e6)}"
+    assert sent_to_classes(three_pns, 1)["1:2"] >= 190
+
+
+def test_a_queue_can_be_deleted_and_its_vlan_falls_to_the_default(three_pns, qos) -> None:
+    vsctl("remove", "QoS", qos["qos"], "queues", "2")
+    settle(three_pns)
+    assert {c.minor for c in read_state(PORT).classes} == {1, 2}
+    assert sent_to_classes(three_pns, 2)["1:1"] >= 190
+
+
+def test_a_new_qos_row_is_followed(three_pns, qos) -> None:
+    vsctl("clear", "Port", PORT, "qos")
+    assert not read_state(PORT).has_root
+    vsctl("set", "Port", PORT, f"qos={qos['qos']}")
+    settle(three_pns)
+    assert sent_to_classes(three_pns, 2)["1:3"] >= 190
+
+
+def test_the_follower_rests_when_nothing_changes(three_pns, qos) -> None:
+    changes = three_pns.classifier.counters.changes
+    send(three_pns, 1, 100)
+    assert three_pns.classifier.counters.changes == changes
+    assert three_pns.classifier.error is None

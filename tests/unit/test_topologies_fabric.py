@@ -1,0 +1,138 @@
+"""The fabrics' descriptions: what they contain, and that wrong ones are refused with key, value and limit."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from topologies.builders import fabrics, fig1, fig5, fig7
+from topologies.fabric import CoreLink, Fabric, PhysicalNode, Switch
+
+ROOT = Path(__file__).resolve().parents[2]
+PN = PhysicalNode(1, "s1", 1, (1, 2), 100_000_000)
+
+
+def small(**changes: object) -> Fabric:
+    fabric = Fabric("small", (Switch("s1", 1),), (PN, replace(PN, number=2, port_no=2)), (1, 2))
+    return replace(fabric, **changes)  # type: ignore[arg-type]
+
+
+def test_fig1_is_five_pns_in_two_vlans_behind_one_switch() -> None:
+    fabric = fig1()
+    assert [(pn.switch, pn.port_no) for pn in fabric.pns] == [("s1", n) for n in range(1, 6)]
+    assert [vn.name for vn in fabric.vns()] == [f"v{v}_{n}" for n in range(1, 6) for v in (1, 2)]
+
+
+def test_fig5_is_fig1_with_eleven_pns() -> None:
+    assert replace(fig5(), name="dets-fig1") == fig1(pns=11)
+
+
+def test_fig7_has_the_receiver_alone_and_senders_behind_different_switches() -> None:
+    fabric = fig7(pns=11, edges=4, cores=2)
+    behind = {s.name: [pn.number for pn in fabric.pns if pn.switch == s.name] for s in fabric.switches}
+    assert behind == {"s1": [1, 4, 7, 10], "s2": [2, 5, 8], "s3": [3, 6, 9], "s4": [11], "c1": [], "c2": []}
+    linked = {(link.switch_a, link.switch_b) for link in fabric.core_links}
+    assert linked == {(f"s{e}", f"c{c}") for e in range(1, 5) for c in (1, 2)}
+
+
+def test_a_vn_knows_its_addresses_and_interfaces() -> None:
+    vn = fig5(vlans=(10, 4094), pns=300).vn(4094, 300)
+    assert (vn.name, vn.ip, vn.mac) == ("v4094_300", "10.2.1.44", "02:00:0f:fe:01:2c")
+    assert (vn.host_interface, vn.switch_interface) == ("v4094_300-eth0", "p300-eth3")
+
+
+@settings(derandomize=True, max_examples=60, deadline=None)
+@given(
+    name=st.sampled_from(sorted(fabrics)),
+    pns=st.integers(2, 400),
+    vlans=st.lists(st.integers(1, 4094), min_size=1, max_size=5, unique=True),
+)
+def test_addresses_and_interfaces_are_unique(name: str, pns: int, vlans: list[int]) -> None:
+    fabric = fabrics[name](pns=pns, vlans=tuple(vlans))
+    fabric.check_emulable()
+    vns = fabric.vns()
+    assert len(vns) == pns * len(vlans)
+    for attribute in ("name", "ip", "mac", "switch_interface"):
+        assert len({getattr(vn, attribute) for vn in vns}) == len(vns)
+    interfaces = [pn.edge_interface for pn in fabric.pns] + [i for link in fabric.core_links for i in link.interfaces]
+    assert len(set(interfaces)) == len(interfaces)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: small(vlans=(1, 1)), ("vlans", "1", "2 times")),
+        (lambda: small(vlans=(0, 1)), ("vlans", "0", "4094")),
+        (lambda: small(vlans=(1, 4095)), ("vlans", "4095", "4094")),
+        (lambda: small(vlans=(1,)), ("PN 1.vlans", "2", "not a VLAN")),
+        (lambda: small(pns=(PN, replace(PN, number=2))), ("port", "('s1', 1)", "2 times")),
+        (lambda: small(pns=(PN, replace(PN, port_no=2))), ("PN number", "1", "2 times")),
+        (lambda: small(pns=(replace(PN, switch="s9"),)), ("switch", "s9", "s1")),
+        (lambda: small(pns=(replace(PN, port_no=0),)), ("s1.port_no", "0", "1 to")),
+        (lambda: small(pns=(replace(PN, vlans=()),)), ("PN 1.vlans", "at least one")),
+        (lambda: small(pns=(replace(PN, link_rate_bps=0),)), ("PN 1.link_rate_bps", "0", "1000")),
+        (lambda: small(pns=(replace(PN, link_rate_bps=1e8),)), ("PN 1.link_rate_bps", "whole number")),
+        (lambda: small(pns=(replace(PN, link_delay_s=-1),)), ("PN 1.link_delay_s", "-1", "10 seconds")),
+        (lambda: small(switches=(Switch("s1", 1), Switch("s2", 1))), ("dpid", "1", "2 times")),
+        (lambda: small(switches=(Switch("s1", 1), Switch("p1", 2))), ("p1", "vswitch")),
+        (lambda: small(core_links=(CoreLink("s1", 1, "s1", 9, 10**8),)), ("s1", "itself")),
+        (lambda: Switch("S 1", 1), ("switch name", "S 1")),
+        (lambda: Switch("s1", 0), ("s1.dpid", "0", "2^64-1")),
+        (lambda: Switch("s1", 1, "spine"), ("s1.role", "spine", "edge or core")),
+        (lambda: fig1(pns=1), ("pns", "1", "below 2")),
+        (lambda: fig7(edges=1), ("edges", "1", "below 2")),
+    ],
+)
+def test_wrong_descriptions_are_refused(make, words) -> None:
+    with pytest.raises(ValueError, match=r".") as refusal:
+        make()
+    for word in words:
+        assert word in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("fabric", "words"),
+    [
+        (fig1(link_rate_bps=1_000_000_001), ("PN 1.link_rate_bps", "1000000001", "1000000000")),
+        (fig7(core_rate_bps=10_000_000_000), ("s1-eth1001-c1-eth1.rate_bps", "10000000000")),
+        (small(pns=(replace(PN, number=10_000, vlans=(1,)),)), None),
+        (
+            small(switches=(Switch("edgeswitch1", 1),), pns=(replace(PN, switch="edgeswitch1", port_no=100),)),
+            ("18", "15"),
+        ),
+        (small(pns=(replace(PN, port_no=70_000),)), ("s1.port_no", "70000", "65279")),
+        (small(pns=(replace(PN, link_delay_s=0.001),)), ("PN 1.link_delay_s", "0.001", "must be 0")),
+    ],
+)
+def test_what_mininet_would_ignore_is_refused_before_it_is_built(fabric: Fabric, words) -> None:
+    if words is None:
+        fabric.check_emulable()
+        return
+    with pytest.raises(ValueError, match=r".") as refusal:
+        fabric.check_emulable()
+    for word in words:
+        assert word in str(refusal.value)
+
+
+def test_any_speed_can_be_described() -> None:
+    assert fig5(link_rate_bps=100_000_000_000).pns[0].link_rate_bps == 100_000_000_000
+
+
+def test_descriptions_need_the_standard_library_only() -> None:
+    code = "import sys, topologies.builders; print([m for m in ('numpy', 'mininet', 'pydantic') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_custom_file_runs_without_a_file_name_and_shadows_no_name_of_mn() -> None:
+    path = ROOT / "topologies" / "dets.py"
+    names: dict[str, object] = {}
+    exec(compile(path.read_text(), str(path), "exec"), names)
+    assert set(names["topos"]) == set(fabrics)  # type: ignore[call-overload]
+    assert {name for name in names if not name.startswith("_")} == {"topos"}
