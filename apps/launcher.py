@@ -14,7 +14,7 @@ import warnings
 
 def _prepare() -> None:
     """Make the process ready for Ryu; nothing else may have been imported that uses threads or sockets."""
-    warnings.filterwarnings("ignore", message=".*[Ee]ventlet is deprecated.*")
+    warnings.filterwarnings("ignore", message="(?s).*[Ee]ventlet is deprecated.*")
     warnings.filterwarnings("ignore", category=DeprecationWarning)
     import eventlet
 

@@ -264,8 +264,8 @@ class Shell:
         deadline_s = started_s + self._config.interval_s * 0.8
         stats, received_s = {}, {}
         for dpid, (meters, ports, queues) in asked.items():
+            peer = ready[dpid]
             try:
-                peer = ready[dpid]
                 body = meters.wait(deadline_s - self._clock())
                 if body is None:
                     self.missed_intervals += 1
@@ -275,9 +275,10 @@ class Shell:
                 peer.port_stats = self._latest(ports, decode_port_stats, peer.port_stats)
                 peer.queue_stats = self._latest(queues, decode_queue_stats, peer.queue_stats)
             except ProtocolError as error:
-                self._refused(dpid, f"sent counters that cannot be read: {error}")
+                if self.peers.get(dpid) is peer:
+                    self._refused(dpid, f"sent counters that cannot be read: {error}")
             for reply in (meters, ports, queues):
-                ready[dpid].connection.forget(reply)
+                peer.connection.forget(reply)
         now_s = self._clock()
         self.central.interval(stats, received_s, now_s)
         self.central.tick(now_s)
