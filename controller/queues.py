@@ -1,0 +1,86 @@
+"""The receiving queues that a fabric should have: one HTB class per VLAN on every edge port.
+
+A queue's number is its VLAN's, so that ``set_queue`` and queue-stats need no table of their own. Two rates make it:
+what the VLAN is sure to get (``min_rate_bps``, the VN's receive limit) and the most it may take (``max_rate_bps``).
+
+Choice: by default both are the limit (``queues.max_rate: limit``). Meters chop what senders send, and a shaper makes it
+smooth again; a queue that may borrow the idle rest of the port never fills, so it smooths nothing. DETS lends nothing
+between VLANs either. ``queues.max_rate: capacity`` lends what is idle. docs/adr/0004-queues.md has the figures.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from controller.config import Config
+from controller.vns import VnTable
+
+DEFAULT_QUEUE_ID = 0
+"""The queue that Open vSwitch gives to whatever no ``set_queue`` has claimed."""
+
+# The default queue carries no VN's traffic, only the controller's own frames: it needs a chance, not a share. HTB
+# serves a class below its min-rate even when the port is full, so that this comes on top of the VLANs' limits; hence
+# only 0.1 % of the port. 12 kb/s is the least that ovs-vswitchd sets (1500 bytes/s).
+DEFAULT_QUEUE_SHARE = 0.001
+LEAST_RATE_BPS = 12_000
+
+# Tokens that a class may save: what its rate brings in this time, since a late timer would lose them otherwise.
+# ovs-vswitchd makes it at least one full frame.
+BURST_S = 0.001
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """One HTB class: rates on the wire, as meters count them; ``burst_bits`` is the depth of its token bucket.
+
+    ovs-vswitchd raises rates below 12 kb/s to that and a burst below one full frame to that.
+    """
+
+    queue_id: int
+    min_rate_bps: int
+    max_rate_bps: int
+    burst_bits: int
+
+    @property
+    def vlan_vid(self) -> int | None:
+        """The VLAN whose frames it carries; None for the default queue."""
+        return None if self.queue_id == DEFAULT_QUEUE_ID else self.queue_id
+
+
+@dataclass(frozen=True, slots=True)
+class PortQueues:
+    """The queues of one edge port, the default queue first, then by VLAN; ``max_rate_bps`` is for all together."""
+
+    port_no: int
+    max_rate_bps: int
+    queues: tuple[Queue, ...]
+
+
+def desired_queues(config: Config, vns: VnTable) -> dict[int, dict[int, PortQueues]]:
+    """Return the queues of every edge port by dpid and port number, for the receive limits in force (``vns``).
+
+    Switches without an OVSDB address are there too: who writes queues decides where it can.
+    """
+    rows: dict[tuple[int, int], list[int]] = {}
+    for row in range(len(vns)):
+        key = vns.key(row)
+        rows.setdefault((key.dpid, key.port_no), []).append(row)
+    desired: dict[int, dict[int, PortQueues]] = {}
+    for (dpid, port_no), port_rows in rows.items():
+        capacity_bps = int(vns.capacity_bps[port_rows[0]])
+        limits_bps = {int(vns.vlan_vid[row]): int(vns.receive_limit_bps[row]) for row in port_rows}
+        borrows = config.queue_max_rate == "capacity"
+        desired.setdefault(dpid, {})[port_no] = port_queues(port_no, capacity_bps, limits_bps, borrows)
+    return desired
+
+
+def port_queues(port_no: int, capacity_bps: int, limits_bps: dict[int, int], borrows: bool) -> PortQueues:
+    """Return the queues of one port whose VLANs have these receive limits; ``borrows`` lets each take the idle rest."""
+    queues = [_queue(DEFAULT_QUEUE_ID, max(round(capacity_bps * DEFAULT_QUEUE_SHARE), LEAST_RATE_BPS), capacity_bps)]
+    for vlan_vid, limit_bps in sorted(limits_bps.items()):
+        queues.append(_queue(vlan_vid, limit_bps, capacity_bps if borrows else limit_bps))
+    return PortQueues(port_no, capacity_bps, tuple(queues))
+
+
+def _queue(queue_id: int, min_rate_bps: int, max_rate_bps: int) -> Queue:
+    return Queue(queue_id, min(min_rate_bps, max_rate_bps), max_rate_bps, round(min_rate_bps * BURST_S))
