@@ -25,6 +25,10 @@ ENOUGH = 0.95  # of what the limit allows: DETS's guarantee counts as kept from 
 STARTED = 0.05  # of its limit: from here on an aggressor counts as sending
 
 
+class MeasurementError(RuntimeError):
+    """A run gave too little to measure: too few samples, or traffic that never arrived."""
+
+
 @dataclass(frozen=True, slots=True)
 class Samples:
     """Counters of one interface, (n,) each, of untagged frames; ``time_s`` is on the monotonic clock."""
@@ -57,11 +61,11 @@ class Window:
 
 
 def read_samples(path: Path, interface: str) -> Samples:
-    """Read one interface of a sampler's file; ValueError if it has fewer than two samples or not that interface."""
+    """Read one interface of a sampler's file; MeasurementError if it lacks it or has no two samples."""
     with path.open(newline="") as file:
         rows = list(csv.reader(file))
     if len(rows) < 3 or f"{interface}_bytes" not in rows[0]:
-        raise ValueError(f"{path}: no two samples of {interface}")
+        raise MeasurementError(f"{path}: no two samples of {interface}")
     column = rows[0].index(f"{interface}_bytes")
     table = np.array([[int(row[0]), int(row[column]), int(row[column + 1])] for row in rows[1:]], dtype=np.int64)
     return Samples(table[:, 0] / 1e9, table[:, 1].astype(np.float64), table[:, 2].astype(np.float64))
@@ -83,10 +87,10 @@ def goodput_limit_bps(limit_bps: float) -> float:
 
 
 def mean_over(rates: Rates, values: FloatArray, window: Window) -> float:
-    """Return the time-weighted mean of a column of ``rates`` over a window; ValueError if no row lies in it."""
+    """Return the time-weighted mean of a column of ``rates`` over a window; MeasurementError if no row lies in it."""
     rows = rates.within(window)
     if not rows.any():
-        raise ValueError(f"no samples between {window.start_s:.3f} and {window.end_s:.3f} s")
+        raise MeasurementError(f"no samples between {window.start_s:.3f} and {window.end_s:.3f} s")
     weight = (rates.end_s - rates.start_s)[rows]
     return float(np.average(values[rows], weights=weight))
 
@@ -101,10 +105,10 @@ def longest_run(flags: Iterable[bool]) -> int:
 
 
 def first_above(rates: Rates, values: FloatArray, threshold: float, window: Window) -> float:
-    """Return when a column first exceeds a threshold in a window; ValueError if it never does."""
+    """Return when a column first exceeds a threshold in a window; MeasurementError if it never does."""
     rows = np.flatnonzero(rates.within(window) & (values > threshold))
     if rows.size == 0:
-        raise ValueError(f"nothing above {threshold:g} between {window.start_s:.3f} and {window.end_s:.3f} s")
+        raise MeasurementError(f"nothing above {threshold:g} between {window.start_s:.3f} and {window.end_s:.3f} s")
     return float(rates.start_s[rows[0]])
 
 

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from experiments.series import (
+    MeasurementError,
     Rates,
     Samples,
     Window,
@@ -58,14 +59,14 @@ def steps(*levels_bps: float) -> Rates:
 def test_a_mean_weighs_by_time_and_takes_whole_intervals_only() -> None:
     rates = Rates(np.array([0.0, 1.0, 4.0]), np.array([1.0, 4.0, 5.0]), np.array([10.0, 20.0, 99.0]), np.zeros(3))
     assert mean_over(rates, rates.wire_bps, Window(0, 4.5)) == pytest.approx((10 + 3 * 20) / 4)
-    with pytest.raises(ValueError, match="no samples"):
+    with pytest.raises(MeasurementError, match="no samples"):
         mean_over(rates, rates.wire_bps, Window(1.5, 3.5))
 
 
 def test_first_above_looks_in_the_window_only() -> None:
     rates = steps(9, 0, 0, 9)
     assert first_above(rates, rates.wire_bps, 5, Window(1, 4)) == 3.0
-    with pytest.raises(ValueError, match="nothing above"):
+    with pytest.raises(MeasurementError, match="nothing above"):
         first_above(rates, rates.wire_bps, 5, Window(1, 3))
 
 
@@ -89,5 +90,5 @@ def test_samples_are_read_by_interface(tmp_path) -> None:
     samples = read_samples(path, "b")
     assert samples.time_s.tolist() == [1.0, 1.055]
     assert (samples.sent_bytes.tolist(), samples.packets.tolist()) == ([3.0, 7.0], [4.0, 8.0])
-    with pytest.raises(ValueError, match="samples of c"):
+    with pytest.raises(MeasurementError, match="samples of c"):
         read_samples(path, "c")
