@@ -1,0 +1,208 @@
+"""The resources under ``/v1`` and the WSGI application that serves them.
+
+Requests run in the controller's own hub: one that has read its body runs to its end without giving way, so it sees one
+state of the controller, and a change is made as a whole or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+from flask import Response, current_app, request
+from flask_openapi3.blueprint import APIBlueprint
+from flask_openapi3.models.info import Info
+from flask_openapi3.openapi import OpenAPI
+from pydantic import BaseModel, ValidationError
+
+from apps.rest import lookup, models, problems, representation
+from apps.rest.body import MAX_BODY_BYTES, MAX_READ_BYTES, StrictJson, check_body
+from controller.central import CentralController
+from controller.errors import InvalidValueError
+
+Json = dict[str, Any]
+Responses = dict[str | int, type[BaseModel] | Json | None]
+
+_CHANGING = frozenset({"PATCH", "POST", "PUT"})
+_REQUESTS: tuple[type[BaseModel], ...] = (
+    models.NoQuery,
+    models.VnQuery,
+    models.EventQuery,
+    models.VlanPatch,
+    models.VnPatch,
+)
+_FIELDS = {model.__name__: tuple(model.model_fields) for model in _REQUESTS}
+
+
+def _problem(description: str) -> Json:
+    schema = {"$ref": f"#/components/schemas/{problems.Problem.__name__}"}
+    return {"description": description, "content": {problems.MIME_TYPE: {"schema": schema}}}
+
+
+_REFUSED: Responses = {422: _problem("a value is not acceptable"), 500: _problem("the controller failed")}
+_NOT_FOUND: Responses = {404: _problem("there is no such thing; the answer says what there is")}
+_BAD_BODY: Responses = {
+    400: _problem("the body is not JSON"),
+    413: _problem(f"the body is longer than {MAX_BODY_BYTES} bytes"),
+    415: _problem("the body is not application/json"),
+}
+
+api = APIBlueprint("v1", __name__, url_prefix="/v1", abp_responses=_REFUSED)
+
+
+@dataclass(frozen=True)
+class Service:
+    """What the resources work on."""
+
+    central: CentralController
+    clock: Callable[[], float]
+    health: Callable[[], Json]
+    after_change: Callable[[], None]
+
+
+def create_app(
+    central: CentralController,
+    clock: Callable[[], float],
+    health: Callable[[], Json],
+    after_change: Callable[[], None],
+) -> OpenAPI:
+    """Return the WSGI application of the REST interface.
+
+    ``clock`` gives the seconds that ``central`` counts in, ``health`` what ``/v1/health`` answers. ``after_change`` is
+    called after each accepted change, to send what follows from it; it must not fail for lack of a switch. All of them
+    are called in the thread that serves the request, which must be the one that runs ``central``.
+    """
+    app = OpenAPI(
+        "dets.rest",
+        info=Info(title="DETS controller", version="1.0.0", description="Limits of virtual nodes, and their state."),
+        # The library writes securitySchemes: null, which is not valid, unless it is given some.
+        security_schemes={},
+        validation_error_model=problems.Problem,
+        validation_error_callback=_refuse,
+        doc_ui=False,
+        static_folder=None,
+    )
+    app.json = StrictJson(app)
+    app.config["MAX_CONTENT_LENGTH"] = MAX_READ_BYTES
+    # A redirect would not be a problem document, and a PATCH must not go anywhere but where it was sent.
+    app.url_map.merge_slashes = False
+    app.extensions["dets"] = Service(central, clock, health, after_change)
+    problems.install(app)
+    app.before_request(_check_request)
+    app.after_request(_add_headers)
+    app.register_api(api)
+    return app
+
+
+# -- the resources
+
+
+@api.get("/health", responses={200: models.Health})
+def get_health(query: models.NoQuery) -> Json:
+    """Tell whether the controller works and which switches are ready."""
+    return _service().health()
+
+
+@api.get("/vlans", responses={200: models.Vlans})
+def list_vlans(query: models.NoQuery) -> Json:
+    """List the VLANs."""
+    central = _service().central
+    return {"vlans": representation.vlan_views(central, list(central.config.vlans))}
+
+
+@api.get("/vlans/<vlan_vid>", responses={200: models.VlanView, **_NOT_FOUND})
+def get_vlan(path: models.VlanPath, query: models.NoQuery) -> Json:
+    """Show a VLAN."""
+    central = _service().central
+    return representation.vlan_views(central, [lookup.vlan_vid(central, path.vlan_vid)])[0]
+
+
+@api.patch("/vlans/<vlan_vid>", responses={200: models.VlanView, **_NOT_FOUND, **_BAD_BODY})
+def change_vlan(path: models.VlanPath, query: models.NoQuery, body: models.VlanPatch) -> Json:
+    """Change a VLAN's algorithm or its parameters, from the next control interval on."""
+    service = _service()
+    vid = lookup.vlan_vid(service.central, path.vlan_vid)
+    policy = service.central.policies[vid]
+    given = body.given()
+    name = given.get("algorithm", policy.algorithm)
+    kept = policy.parameters if name == policy.algorithm else {}
+    with problems.refusing_bad_values():
+        service.central.set_algorithm(vid, name, given.get("parameters", kept), service.clock())
+    service.after_change()
+    return representation.vlan_views(service.central, [vid])[0]
+
+
+@api.get("/vns", responses={200: models.Vns, **_NOT_FOUND})
+def list_vns(query: models.VnQuery) -> Json:
+    """List VNs with their limits and their state."""
+    central = _service().central
+    rows = lookup.vn_rows(central, query.vlan, query.switch)
+    return {"vns": representation.vn_views(central, rows)}
+
+
+@api.get("/vns/<vlan_vid>/<switch>/<port_no>", responses={200: models.VnView, **_NOT_FOUND})
+def get_vn(path: models.VnPath, query: models.NoQuery) -> Json:
+    """Show a VN with its limits and its state."""
+    central = _service().central
+    return representation.vn_views(central, lookup.vn_row(central, path))[0]
+
+
+@api.patch("/vns/<vlan_vid>/<switch>/<port_no>", responses={200: models.VnView, **_NOT_FOUND, **_BAD_BODY})
+def change_vn(path: models.VnPath, query: models.NoQuery, body: models.VnPatch) -> Json:
+    """Change a VN's limits, from the next control interval on: all that are given, or none."""
+    service = _service()
+    row = lookup.vn_row(service.central, path)
+    with problems.refusing_bad_values():
+        service.central.set_limits(int(row[0]), service.clock(), **body.given())
+    service.after_change()
+    return representation.vn_views(service.central, row)[0]
+
+
+@api.get("/entries", responses={200: models.Entries, **_NOT_FOUND})
+def list_entries(query: models.VnQuery) -> Json:
+    """List the pairs of VNs that talk; a filter by switch is by the sender's."""
+    central = _service().central
+    rows = lookup.entry_rows(central, query.vlan, query.switch)
+    return {"entries": representation.entry_views(central, rows)}
+
+
+@api.get("/events", responses={200: models.Events})
+def list_events(query: models.EventQuery) -> Json:
+    """List what happened."""
+    events = _service().central.events.after(0)
+    newer = [event for event in events if event.number > query.after]
+    return {"events": representation.event_views(newer), "last": events[-1].number if events else 0}
+
+
+@api.get("/openapi.json", responses={200: {"content": {"application/json": {"schema": {"type": "object"}}}}})
+def get_openapi(query: models.NoQuery) -> Json:
+    """Return the description of this interface (OpenAPI 3.1)."""
+    return cast(Json, cast(OpenAPI, current_app).api_doc)
+
+
+# -- around the resources
+
+
+def _service() -> Service:
+    return cast(Service, current_app.extensions["dets"])
+
+
+def _refuse(error: ValidationError) -> Response:
+    return problems.of_validation(error, _FIELDS).response()
+
+
+def _check_request() -> None:
+    if request.routing_exception is not None:
+        return
+    for name, values in request.args.lists():
+        if len(values) > 1:
+            raise problems.invalid(InvalidValueError(name, values, "is given more than once"))
+    if request.method in _CHANGING:
+        check_body(request)
+
+
+def _add_headers(response: Response) -> Response:
+    response.headers["Cache-Control"] = "no-store"
+    response.headers["X-Content-Type-Options"] = "nosniff"
+    return response

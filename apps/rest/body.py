@@ -1,0 +1,85 @@
+"""The body of a request: JSON as RFC 8259 and RFC 7493 have it, and of bounded size."""
+
+from __future__ import annotations
+
+import json
+from http import HTTPStatus
+from typing import Any
+
+from flask import Request
+from flask.json.provider import DefaultJSONProvider
+from werkzeug.exceptions import RequestEntityTooLarge
+
+from apps.rest.problems import RefusedError, invalid
+from controller.errors import InvalidValueError
+
+MAX_BODY_BYTES = 64 * 1024
+# A body of unknown length is cut off, not refused, where Werkzeug's limit is; so that lies one byte further.
+MAX_READ_BYTES = MAX_BODY_BYTES + 1
+MIME_TYPE = "application/json"
+# More than any number here needs, and fewer than Python's limit for conversions to and from text.
+_MAX_DIGITS = 1000
+
+
+class StrictJson(DefaultJSONProvider):
+    """JSON in which a key stands once, on the way in; in which every number is finite, on the way out."""
+
+    sort_keys = False
+    mimetype = MIME_TYPE
+
+    def dumps(self, obj: Any, **kwargs: Any) -> str:
+        """Return JSON text; raise ValueError for NaN and infinities."""
+        return super().dumps(obj, allow_nan=False, **kwargs)
+
+    def loads(self, s: str | bytes, **kwargs: Any) -> Any:
+        """Return the value of a JSON text; raise ValueError with what is wrong with it.
+
+        NaN and Infinity are let through as floats, so that the field that holds one can be named.
+        """
+        text = s.decode("utf-8") if isinstance(s, bytes) else s
+        try:
+            value = json.loads(text, object_pairs_hook=_object, parse_int=_integer)
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise ValueError("holds half a surrogate pair, which is no character") from error
+        except RecursionError as error:
+            raise ValueError("is nested too deeply") from error
+        return value
+
+
+def check_body(request: Request) -> None:
+    """Read the body of a request that changes something; raise RefusedError unless it is a JSON object.
+
+    The body is read before anything is looked up, so that nothing else runs between the look-up and the change.
+    """
+    if request.mimetype != MIME_TYPE:
+        given = request.mimetype or "nothing"
+        detail = f"the body must be {MIME_TYPE}; its Content-Type says {given[:100]}"
+        raise RefusedError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "unsupported-media-type", detail)
+    body = request.get_data()
+    if len(body) > MAX_BODY_BYTES:
+        raise RequestEntityTooLarge
+    try:
+        value = request.json_module.loads(body)
+    except ValueError as error:
+        reason = "is empty" if not body.strip() else str(error)
+        raise RefusedError(
+            HTTPStatus.BAD_REQUEST, "broken-json", f"the body is not acceptable JSON: {reason}"
+        ) from error
+    if not isinstance(value, dict):
+        raise invalid(InvalidValueError("body", value, "must be a JSON object, such as {}"))
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > _MAX_DIGITS:
+        raise ValueError(f"holds a number of {len(digits)} digits")
+    return int(digits)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"an object has the key {twice[:100]!r} more than once")
+    return members

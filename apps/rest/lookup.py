@@ -1,0 +1,65 @@
+"""From the names in a URL to rows of the controller's tables, or a refusal that says what there is."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from apps.rest.models import VnPath
+from apps.rest.problems import listed, not_found
+from controller.central import CentralController
+from controller.columns import IntArray
+from controller.config import Switch
+
+_NUMBER = re.compile(r"[1-9][0-9]{0,9}")
+
+
+def vlan_vid(central: CentralController, text: str, field: str = "vlan_vid") -> int:
+    """Return the id of a configured VLAN; raise RefusedError (404) when there is none of that id."""
+    vid = _number(text)
+    if vid not in central.config.vlans:
+        raise not_found(field, text, f"is not a VLAN here; the VLANs are {listed(central.config.vlans)}")
+    return vid
+
+
+def vn_row(central: CentralController, path: VnPath) -> IntArray:
+    """Return the row of a VN, shape (1,); raise RefusedError (404) naming the part of the path that leads nowhere."""
+    vid = vlan_vid(central, path.vlan_vid)
+    switch = _switch(central, path.switch)
+    port = switch.ports.get(_number(path.port_no))
+    if port is None:
+        reason = f"is not an edge port of switch {switch.name}; its edge ports are {listed(switch.ports)}"
+        raise not_found("port_no", path.port_no, reason)
+    row = central.vns.row_of(vid, switch.dpid, port.port_no)
+    if row is None:
+        reason = f"is not on port {port.port_no} of switch {switch.name}; its VLANs are {listed(port.vlan_vids)}"
+        raise not_found("vlan_vid", path.vlan_vid, reason)
+    return np.array([row], dtype=np.int64)
+
+
+def vn_rows(central: CentralController, vlan: str, switch: str) -> IntArray:
+    """Return the rows of the VNs of a VLAN and of a switch; empty text stands for all. Raises RefusedError (404)."""
+    chosen = np.ones(len(central.vns), dtype=np.bool_)
+    if vlan:
+        chosen &= central.vns.vlan_vid == vlan_vid(central, vlan, "vlan")
+    if switch:
+        chosen &= central.vns.dpid == _switch(central, switch).dpid
+    return np.flatnonzero(chosen)
+
+
+def entry_rows(central: CentralController, vlan: str, switch: str) -> IntArray:
+    """Return the rows of the entries whose senders ``vn_rows`` chooses. Raises RefusedError (404)."""
+    return np.flatnonzero(np.isin(central.state.entries.sender, vn_rows(central, vlan, switch)))
+
+
+def _switch(central: CentralController, name: str) -> Switch:
+    switch = central.config.switches.get(name)
+    if switch is None:
+        raise not_found("switch", name, f"is not a switch here; the switches are {listed(central.config.switches)}")
+    return switch
+
+
+def _number(text: str) -> int:
+    """Return the number a part of a path is, in its one spelling; 0, which names nothing, if it is none."""
+    return int(text) if _NUMBER.fullmatch(text) else 0

@@ -1,0 +1,255 @@
+"""What requests may hold and what answers hold. The models are also what ``/v1/openapi.json`` says.
+
+Field descriptions end up in the reference, so they state units. A body's fields are checked by the core's own rules;
+the models only add their JSON types, so that no value is ever converted into an acceptable one.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    WithJsonSchema,
+    model_validator,
+)
+
+from controller.allocation.registry import algorithms
+from controller.config_sections import MAX_PORT_NO, MAX_VLAN_VID, MIN_VLAN_VID
+from controller.errors import InvalidValueError
+from controller.units import MAX_RATE_BPS, MIN_RATE_BPS, check_rate_bps
+
+_WHOLE_RATE = "must be a whole number of bits per second, such as 40000000: no quotes, fraction or exponent"
+_EVENT_NUMBER = re.compile(r"0|[1-9][0-9]{0,17}")
+
+
+def _rate(value: object, info: ValidationInfo) -> int:
+    key = info.field_name or "rate"
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidValueError(key, value, _WHOLE_RATE)
+    return check_rate_bps(value, key)
+
+
+def _parameters(value: object) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise InvalidValueError("parameters", value, 'must be an object of numbers, such as {"d": 2}')
+    for name, number in value.items():
+        if isinstance(number, int) and abs(number) >= 2**63:
+            raise InvalidValueError(f"parameters.{name}", number, "is larger than any parameter may be")
+    return value
+
+
+def _event_number(value: object) -> int:
+    if _EVENT_NUMBER.fullmatch(str(value)) is None:
+        raise InvalidValueError("after", value, "is not the number of an event: write 0 or more, in decimal digits")
+    return int(str(value))
+
+
+def _parameters_schema() -> dict[str, Any]:
+    known: dict[str, Any] = {}
+    for algorithm in algorithms.values():
+        for one in algorithm.parameters:
+            low = {"exclusiveMinimum": one.above} if one.above is not None else {"minimum": one.minimum}
+            meaning = f"{one.meaning}; {one.bounds}, {one.default:g} unless given"
+            known[one.name] = {"type": "number", **low, "maximum": one.maximum, "description": meaning}
+    return {
+        "type": "object",
+        "properties": known,
+        "additionalProperties": False,
+        "description": "all parameters; those not given take their defaults; each algorithm has its own",
+    }
+
+
+def _whole(least: int, most: int, meaning: str) -> WithJsonSchema:
+    return WithJsonSchema({"type": "integer", "minimum": least, "maximum": most, "description": meaning})
+
+
+def _absent_not_null(schema: dict[str, Any]) -> None:
+    """A field that may be left out has no default and may not be null."""
+    for field in schema["properties"].values():
+        field.pop("default", None)
+
+
+def _change(schema: dict[str, Any]) -> None:
+    _absent_not_null(schema)
+    schema["minProperties"] = 1
+
+
+# -- what requests hold. A path's parts stay text: what they name is looked up, and told when there is no such thing.
+
+VlanVid = Annotated[str, _whole(MIN_VLAN_VID, MAX_VLAN_VID, "VLAN id")]
+PortNo = Annotated[str, _whole(1, MAX_PORT_NO, "OpenFlow port number of an edge port")]
+RateBps = Annotated[int, BeforeValidator(_rate), _whole(MIN_RATE_BPS, MAX_RATE_BPS, "bit/s on the wire (layer 2)")]
+
+
+class _Query(BaseModel):
+    model_config = ConfigDict(extra="forbid", json_schema_extra=_absent_not_null)
+
+
+class NoQuery(_Query):
+    """The query of resources that have none."""
+
+
+class VnQuery(_Query):
+    """Which VNs, or whose entries, to list: all, or those of a VLAN, of a switch, or of both."""
+
+    vlan: VlanVid = Field(default="", description="only those of this VLAN id")
+    switch: str = Field(default="", description="only those on this switch, by its name", min_length=1)
+
+
+class EventQuery(_Query):
+    """From where on to list events."""
+
+    after: Annotated[int, BeforeValidator(_event_number)] = Field(
+        default=0, description="only events with a higher number", ge=0
+    )
+
+
+class VlanPath(BaseModel):
+    """Names a VLAN."""
+
+    vlan_vid: VlanVid
+
+
+class VnPath(BaseModel):
+    """Names a VN: its VLAN, and the edge port behind which it lives."""
+
+    vlan_vid: VlanVid
+    switch: str = Field(description="name of the switch")
+    port_no: PortNo
+
+
+class _Patch(BaseModel):
+    model_config = ConfigDict(extra="forbid", json_schema_extra=_change)
+
+    @model_validator(mode="after")
+    def _changes_something(self) -> Self:
+        if not self.model_fields_set:
+            raise InvalidValueError("body", {}, f"changes nothing: give {' or '.join(type(self).model_fields)}")
+        return self
+
+    def given(self) -> dict[str, Any]:
+        """Return the fields that were given."""
+        return {name: getattr(self, name) for name in type(self).model_fields if name in self.model_fields_set}
+
+
+class VnPatch(_Patch):
+    """New limits of a VN; one that is not given stays as it is. Both are set, or none."""
+
+    send_limit_bps: RateBps = 0
+    receive_limit_bps: RateBps = 0
+
+
+class VlanPatch(_Patch):
+    """A VLAN's allocation. Another algorithm starts with its default parameters unless ``parameters`` are given."""
+
+    algorithm: Annotated[
+        Any, WithJsonSchema({"type": "string", "enum": list(algorithms), "description": "short name"})
+    ] = ""
+    parameters: Annotated[Any, BeforeValidator(_parameters), WithJsonSchema(_parameters_schema())] = None
+
+
+# -- what answers hold
+
+Rate = Annotated[int | None, Field(description="bit/s on the wire; null while unknown")]
+
+
+class Health(BaseModel):
+    """Whether the controller is able to do its work."""
+
+    model_config = ConfigDict(extra="allow")
+    status: str
+    switches: dict[str, str] = Field(description="state of each switch by its name: ready, connecting, ...")
+
+
+class VlanView(BaseModel):
+    """A VLAN (tenant) and how its receivers' limits are shared out."""
+
+    vlan_vid: int
+    name: str
+    algorithm: str
+    parameters: dict[str, float] = Field(description="all that the algorithm takes, defaults included")
+    weight: float
+    send_limit_bps: int | None = Field(description="configured default of its VNs, bit/s; null: each has its own")
+    receive_limit_bps: int | None = Field(description="configured default of its VNs, bit/s; null: each has its own")
+    vns: int = Field(description="number of its VNs")
+
+
+class VnView(BaseModel):
+    """A virtual node, one VLAN behind one edge port, with its limits and its state in the last interval."""
+
+    vlan_vid: int
+    switch: str
+    dpid: str = Field(description="datapath id of the switch, 16 hex digits")
+    port_no: int
+    send_limit_bps: int = Field(description="bit/s on the wire")
+    receive_limit_bps: int = Field(description="bit/s on the wire")
+    measured_receive_bps: Rate = Field(description="what its senders' meters let through, bit/s; null: unknown")
+    measured_send_bps: Rate = Field(description="what the meters let through of what it sends, bit/s; null: unknown")
+    granted_bps: Rate = Field(description="sum of the grants of its active senders, bit/s; null: not congested")
+    congested: bool
+    hosts: list[str] = Field(description="MAC addresses learned behind the port in this VLAN")
+
+
+class Place(BaseModel):
+    """Where a VN lives."""
+
+    switch: str
+    dpid: str
+    port_no: int
+
+
+class EntryView(BaseModel):
+    """A pair of VNs that talk, in one direction, and the meter that limits it at the sender's edge switch."""
+
+    vlan_vid: int
+    sender: Place
+    receiver: Place
+    measured_bps: Rate = Field(description="the rate to allocate by: it rises at once and fades slowly")
+    offered_bps: Rate = Field(description="what came to the meter in the last interval")
+    dropped_bps: Rate = Field(description="what the meter dropped in the last interval")
+    granted_bps: Rate = Field(description="rate granted by the receiver's allocator; null: none")
+    limit_bps: int = Field(description="limit in force: the least of the grant and both VNs' limits, bit/s")
+    meter_rate_bps: int = Field(description="what the meter is set to; it follows the limit with a hysteresis, bit/s")
+    meter_id: int
+    control: Literal["idle", "reporting", "limited"] = Field(description="state of the send-rate controller")
+    unresponsive: bool = Field(description="whether the sender goes on sending far above its rate")
+
+
+class EventView(BaseModel):
+    """Something that happened."""
+
+    number: int = Field(description="grows by one with each event")
+    at_s: float = Field(description="the controller's clock, seconds")
+    kind: str
+    text: str
+
+
+class Vlans(BaseModel):
+    """All VLANs."""
+
+    vlans: list[VlanView]
+
+
+class Vns(BaseModel):
+    """The VNs that were asked for."""
+
+    vns: list[VnView]
+
+
+class Entries(BaseModel):
+    """The pairs that were asked for; pairs that are silent age and vanish."""
+
+    entries: list[EntryView]
+
+
+class Events(BaseModel):
+    """Events, oldest first. The last thousand are kept."""
+
+    events: list[EventView]
+    last: int = Field(description="number of the newest event there is; below `after` if the controller restarted")

@@ -1,0 +1,161 @@
+"""Errors as clients see them: ``application/problem+json`` (RFC 9457) that names field, value and limit."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from http import HTTPStatus
+
+from flask import Flask, Response, request
+from flask import json as flask_json
+from pydantic import BaseModel, Field, JsonValue, ValidationError
+from werkzeug.exceptions import HTTPException
+
+from controller.errors import InvalidValueError
+
+MIME_TYPE = "application/problem+json"
+_SHOWN_LENGTH = 100
+_SHOWN_ERRORS = 20
+_SHOWN_NAMES = 20
+_TYPE = "urn:dets:problem:"
+
+log = logging.getLogger(__name__)
+
+
+class FieldProblem(BaseModel):
+    """One value that is not acceptable."""
+
+    field: str = Field(description="the name of the body's field, the query's parameter or the path's part")
+    value: JsonValue = Field(description="what was given; long values are cut short, NaN and infinities are text")
+    reason: str = Field(description="what is wrong with it, with the limit that it breaks")
+
+
+class Problem(BaseModel):
+    """Why a request was refused (RFC 9457). Nothing has changed."""
+
+    type: str = Field(description="names the kind of problem, such as urn:dets:problem:invalid-value")
+    title: str
+    status: int
+    detail: str
+    errors: list[FieldProblem] = Field(default_factory=list, description="the values that are not acceptable")
+
+
+class RefusedError(Exception):
+    """A request is refused: ``errors`` are those that have field, value and reason."""
+
+    def __init__(
+        self, status: HTTPStatus, kind: str, detail: str = "", errors: Iterable[InvalidValueError] = ()
+    ) -> None:
+        self.status = status
+        self.kind = kind
+        self.errors = list(errors)
+        self.detail = detail or "; ".join(f"{e.key}: {_quoted(e.value)} {e.reason}" for e in self.errors[:3])
+        super().__init__(self.detail)
+
+    def response(self) -> Response:
+        """Return what the client gets."""
+        errors = [
+            {"field": e.key, "value": shown_value(e.value), "reason": e.reason} for e in self.errors[:_SHOWN_ERRORS]
+        ]
+        return _response(self.status, self.kind, self.detail, errors)
+
+
+def not_found(field: str, value: str, reason: str) -> RefusedError:
+    """Return the refusal of a path whose part ``field`` names nothing; ``reason`` says what there is."""
+    return RefusedError(HTTPStatus.NOT_FOUND, "not-found", errors=[InvalidValueError(field, value, reason)])
+
+
+def invalid(*errors: InvalidValueError) -> RefusedError:
+    """Return the refusal of values."""
+    return RefusedError(HTTPStatus.UNPROCESSABLE_ENTITY, "invalid-value", errors=errors)
+
+
+def listed(names: Iterable[object]) -> str:
+    """Return names as a sentence has them, cut short when there are many."""
+    all_names = [str(name) for name in names]
+    more = f" and {len(all_names) - _SHOWN_NAMES} more" if len(all_names) > _SHOWN_NAMES else ""
+    return ", ".join(all_names[:_SHOWN_NAMES]) + more if all_names else "none"
+
+
+def shown_value(value: object) -> JsonValue:
+    """Return a value from a request as the answer repeats it: JSON, and short."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else json.dumps(value)
+    if isinstance(value, int):
+        return value if abs(value) < 2**63 else _cut(str(value))
+    return _cut(value) if isinstance(value, str) else _cut(json.dumps(value, default=str))
+
+
+@contextmanager
+def refusing_bad_values() -> Iterator[None]:
+    """Turn the core's InvalidValueError into a refusal; to be held around the change itself and no more than that."""
+    try:
+        yield
+    except InvalidValueError as error:
+        raise invalid(error) from error
+
+
+def of_validation(error: ValidationError, fields: Mapping[str, Iterable[str]]) -> RefusedError:
+    """Return the refusal of what pydantic found; ``fields`` gives the field names of each model by its title."""
+    return invalid(*(_of_pydantic(one, fields.get(error.title, ())) for one in error.errors(include_url=False)))
+
+
+def install(app: Flask) -> None:
+    """Let every error of an application leave it as a problem; what nobody expected is logged and told as 500."""
+    app.register_error_handler(RefusedError, lambda refusal: refusal.response())
+    app.register_error_handler(HTTPException, _of_http)
+    app.register_error_handler(Exception, _of_anything)
+
+
+def _of_pydantic(one: Mapping[str, object], fields: Iterable[str]) -> InvalidValueError:
+    context, location = one.get("ctx"), one.get("loc")
+    cause = context.get("error") if isinstance(context, dict) else None
+    if isinstance(cause, InvalidValueError):
+        return cause
+    key = ".".join(map(str, location)) if isinstance(location, tuple) and location else "body"
+    if one.get("type") == "extra_forbidden":
+        return InvalidValueError(key, one.get("input"), f"is not known here; there are: {listed(fields)}")
+    return InvalidValueError(key, one.get("input"), f"is not acceptable: {one.get('msg')}")
+
+
+def _of_http(error: HTTPException) -> Response:
+    status = HTTPStatus(error.code or HTTPStatus.INTERNAL_SERVER_ERROR)
+    detail = {
+        HTTPStatus.NOT_FOUND: f"there is nothing at {_cut(request.path)}; /v1/openapi.json lists what there is",
+        HTTPStatus.METHOD_NOT_ALLOWED: f"{_cut(request.method)} is not possible here; Allow lists what is",
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "the body is too long; 64 KiB are allowed",
+    }.get(status, error.description or status.phrase)
+    response = _response(status, status.phrase.lower().replace(" ", "-"), detail)
+    response.headers.extend([(name, value) for name, value in error.get_headers() if name in ("Allow", "Retry-After")])
+    return response
+
+
+def _of_anything(error: Exception) -> Response:
+    log.error("REST: a request failed", exc_info=error)
+    detail = "the controller failed at this request; its log says why"
+    return _response(HTTPStatus.INTERNAL_SERVER_ERROR, "internal-error", detail)
+
+
+def _response(status: HTTPStatus, kind: str, detail: str, errors: list[dict[str, JsonValue]] | None = None) -> Response:
+    problem: dict[str, JsonValue] = {
+        "type": _TYPE + kind,
+        "title": status.phrase,
+        "status": int(status),
+        "detail": detail,
+    }
+    if errors:
+        problem["errors"] = [*errors]
+    return Response(flask_json.dumps(problem), status, mimetype=MIME_TYPE)
+
+
+def _quoted(value: object) -> str:
+    return json.dumps(shown_value(value), ensure_ascii=False)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN_LENGTH else text[:_SHOWN_LENGTH] + "..."
