@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -18,7 +19,7 @@ import yaml
 
 from topologies.fabric import Fabric
 
-OVSDB = "unix:/run/openvswitch/db.sock"
+OVSDB = f"unix:{os.environ.get('OVS_RUNDIR', '/var/run/openvswitch')}/db.sock"  # as ovs-vsctl looks for it
 STOP_TIMEOUT_S = 15.0
 ROOT = Path(__file__).resolve().parent.parent
 
