@@ -60,8 +60,10 @@ def ryu_manager() -> int:
 
 
 def main(config: str, apps: list[str]) -> int:
-    """Entry point of ``dets run``: run the DETS application, and other Ryu applications beside it."""
-    _prepare()
+    """Entry point of ``dets run``: run the DETS application, and other Ryu applications beside it.
+
+    The process becomes ``python -m apps.launcher``, because greening must come before any other import.
+    """
     from controller.config import ConfigError, load_config
 
     try:
@@ -69,5 +71,10 @@ def main(config: str, apps: list[str]) -> int:
     except ConfigError as error:
         print(error, file=sys.stderr)
         return 2
-    here = os.path.dirname(os.path.abspath(__file__))
-    return manager(["--dets-config", config, os.path.join(here, "dets.py"), *apps])
+    application = os.path.join(os.path.dirname(os.path.abspath(__file__)), "dets.py")
+    command = [sys.executable, "-m", "apps.launcher", "--dets-config", config, application, *apps]
+    os.execv(sys.executable, command)
+
+
+if __name__ == "__main__":
+    sys.exit(ryu_manager())

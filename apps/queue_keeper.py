@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from controller.queues import PortQueues, desired_queues
+from controller.queues import desired_queues
 
 from apps.framework import hub
 from apps.ovsdb import QueueWriter
@@ -53,10 +53,8 @@ class QueueKeeper:
         peer = self._shell.peers.get(dpid)
         if record.switch.ovsdb is None or peer is None or not peer.ports:
             return
-        wanted: dict[str, PortQueues] = {}
-        for (switch_dpid, port_no), queues in desired_queues(self._config, self._shell.central.vns).items():
-            if switch_dpid == dpid and port_no in peer.ports:
-                wanted[peer.ports[port_no].name] = queues
+        desired = desired_queues(self._config, self._shell.central.vns).get(dpid, {})
+        wanted = {peer.ports[port_no].name: queues for port_no, queues in desired.items() if port_no in peer.ports}
         try:
             problems = self._writer(record.switch.ovsdb).apply(dpid, wanted)
         except DetsError as error:

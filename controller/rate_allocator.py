@@ -153,7 +153,7 @@ def answer(
         states.append(state)
         all_receivers.append(receivers)
         all_rows.append(rows)
-    changed = ~(np.abs(grants_bps - reports.limit_bps) <= SAME_RATE * reports.limit_bps)
+    changed = np.abs(grants_bps - reports.limit_bps) > SAME_RATE * np.minimum(grants_bps, reports.limit_bps)
     after = replace(before, states=tuple(states), receivers=tuple(all_receivers), rows=tuple(all_rows))
     return after, SetRate(reports.entry[changed], grants_bps[changed]), KeepAlive(reports.entry[~changed])
 
