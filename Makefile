@@ -4,6 +4,7 @@
 PYTHON ?=
 VENV := .venv
 BIN := $(VENV)/bin
+KERNEL := $(wildcard controller/allocation/*.c)
 STAMP := $(VENV)/installed
 IS_ROOT := $(shell [ "$$(id -u)" -eq 0 ] && echo yes)
 
@@ -22,7 +23,7 @@ packages:
 	@scripts/debian-packages
 
 # The packages come first (they bring python3-venv) but are no reason to install the environment again.
-$(STAMP): setup.py pyproject.toml constraints.txt build-constraints.txt scripts/venv | packages
+$(STAMP): setup.py pyproject.toml constraints.txt build-constraints.txt scripts/venv $(KERNEL) | packages
 	@python=$$(scripts/find-python $(PYTHON)) && echo "Installing into $(VENV) with $$python" \
 	    && scripts/venv $(VENV) "$$python" && touch $@
 
@@ -45,4 +46,5 @@ check: setup
 clean:
 	@scripts/ovs stop
 	rm -rf $(VENV) .setup build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -f controller/allocation/_kernel.*.so
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
