@@ -1,0 +1,163 @@
+"""Weighted max-min fair rates over shared constraints: access links, core links, limits of virtual nodes.
+
+A *constraint* is anything of which several flows use a part: a link in one direction, or what one VN may send or
+receive. It makes no difference to the arithmetic which it is. The constraints of flow ``f`` are
+``constraint[offsets[f]:offsets[f + 1]]``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from controller.allocation import kernel
+from controller.allocation.interface import MAX_WEIGHT, MIN_WEIGHT, FloatArray, IntArray, check_rates
+from controller.errors import ColumnError, InvalidValueError
+
+BY_DEMAND = -1
+"""In ``MaxMin.bound``: the flow has all that it demands."""
+
+# Two levels this close are one level that was rounded differently. Taking them for two would be right, but a symmetric
+# fabric would then be solved link by link.
+_SAME = 1 - 1e-12
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """Which constraints each flow uses, in compressed sparse rows.
+
+    Raises ColumnError, naming column and row, for offsets that fall and for a constraint that does not exist or stands
+    twice in one flow.
+    """
+
+    offsets: IntArray
+    """(flows + 1,) int64"""
+    constraint: IntArray
+    """(uses,) int64, each below ``constraints``"""
+    constraints: int
+
+    def __post_init__(self) -> None:
+        for name in ("offsets", "constraint"):
+            column = getattr(self, name)
+            if column.dtype != np.int64 or column.ndim != 1:
+                raise InvalidValueError(name, f"{column.dtype}{column.shape}", "must be int64 of one dimension")
+        offsets, constraint = self.offsets, self.constraint
+        if len(offsets) == 0 or offsets[0] != 0:
+            raise ColumnError("offsets", 0, int(offsets[0]) if len(offsets) else None, "must be 0")
+        falls = np.flatnonzero(offsets[1:] < offsets[:-1])
+        if len(falls):
+            row = int(falls[0]) + 1
+            raise ColumnError("offsets", row, int(offsets[row]), f"must not be below {int(offsets[row - 1])} before it")
+        if offsets[-1] != len(constraint):
+            raise ColumnError("offsets", len(offsets) - 1, int(offsets[-1]), f"must be {len(constraint)}, the uses")
+        bad = np.flatnonzero((constraint < 0) | (constraint >= self.constraints))
+        if len(bad):
+            reason = f"is not a constraint: there are {self.constraints}"
+            raise ColumnError("constraint", int(bad[0]), int(constraint[bad[0]]), reason)
+        self._check_no_use_twice()
+
+    def _check_no_use_twice(self) -> None:
+        uses = np.repeat(np.arange(self.flows), np.diff(self.offsets)) * self.constraints + self.constraint
+        order = np.argsort(uses, kind="stable")
+        twice = order[1:][uses[order[1:]] == uses[order[:-1]]]
+        if len(twice):
+            row = int(twice.min())
+            raise ColumnError("constraint", row, int(self.constraint[row]), "stands twice in one flow")
+
+    @property
+    def flows(self) -> int:
+        """The number of flows."""
+        return len(self.offsets) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class MaxMin:
+    """The rates, and what binds each of them."""
+
+    rate_bps: FloatArray
+    """(flows,)"""
+    bound: IntArray
+    """(flows,) the constraint that binds the flow, or BY_DEMAND"""
+    rounds: int
+    """how many rounds of arithmetic it took"""
+
+
+def check_flows(paths: Paths, capacity_bps: FloatArray, demand_bps: FloatArray, weight: FloatArray) -> None:
+    """Raise InvalidValueError (ColumnError where one row is to blame) unless the columns make a solvable problem.
+
+    Capacities may be 0 (nothing is left of a constraint) or infinite, and demands infinite, but a flow needs a finite
+    demand or a constraint of finite capacity.
+    """
+    columns = (("capacity_bps", capacity_bps, paths.constraints), ("demand_bps", demand_bps, paths.flows))
+    for name, column, rows in (*columns, ("weight", weight, paths.flows)):
+        if column.dtype != np.float64 or column.shape != (rows,):
+            raise InvalidValueError(name, f"{column.dtype}{column.shape}", f"must be float64 of shape ({rows},)")
+    check_rates("capacity_bps", capacity_bps, infinite=True)
+    check_rates("demand_bps", demand_bps, infinite=True)
+    bad = np.flatnonzero(~((weight >= MIN_WEIGHT) & (weight <= MAX_WEIGHT)))
+    if len(bad):
+        raise ColumnError("weight", int(bad[0]), float(weight[bad[0]]), f"must be {MIN_WEIGHT:g} to {MAX_WEIGHT:g}")
+    unbounded = np.isinf(demand_bps)
+    if unbounded.any():
+        finite_uses = np.concatenate([[0], np.cumsum(np.isfinite(capacity_bps)[paths.constraint])])
+        unbounded &= finite_uses[paths.offsets[1:]] == finite_uses[paths.offsets[:-1]]
+        if unbounded.any():
+            raise ColumnError("demand_bps", int(np.flatnonzero(unbounded)[0]), np.inf, "is bounded by no constraint")
+
+
+def max_min(paths: Paths, capacity_bps: FloatArray, demand_bps: FloatArray, weight: FloatArray) -> MaxMin:
+    """Return the weighted max-min fair rates: none can grow but at the cost of one that is lower per weight.
+
+    ``capacity_bps`` (constraints,), ``demand_bps`` (flows,), ``weight`` (flows,). Raises as check_flows does.
+
+    Progressive filling (Bertsekas and Gallager, Data Networks, 6.5.2), many bottlenecks at a time:
+
+    1. The level of a constraint is what is left of it per unit of weight of the flows still open. As flows are fixed at
+       rates no higher than this, it can only rise.
+    2. The level of a flow is the lowest of its constraints'; so its final rate is no lower than this times its weight.
+    3. A flow whose demand is no higher gets its demand.
+    4. A constraint that is the lowest of every flow that uses it, none of which step 3 took, is a bottleneck: these
+       flows are to get at least its level each, and together they cannot get more. They get their level.
+    5. Again without the flows fixed, until none is open. The constraint with the lowest level of all is a bottleneck
+       unless step 3 took some of its flows, so every round fixes some.
+    """
+    check_flows(paths, capacity_bps, demand_bps, weight)
+    return solve(paths, capacity_bps, demand_bps, weight)
+
+
+def solve(paths: Paths, capacity_bps: FloatArray, demand_bps: FloatArray, weight: FloatArray) -> MaxMin:
+    """Return what max_min does, from columns that were checked."""
+    compiled = kernel.max_min(paths.offsets, paths.constraint, capacity_bps, demand_bps, weight)
+    if compiled is not None:
+        return MaxMin(*compiled)
+    rate_bps, bound, rounds = np.zeros(paths.flows), np.full(paths.flows, BY_DEMAND), 0
+    left_bps = capacity_bps.copy()
+    unused = np.diff(paths.offsets) == 0
+    rate_bps[unused] = demand_bps[unused]
+    flows = np.flatnonzero(~unused)
+    offsets, uses = paths.offsets[:-1][~unused], paths.constraint
+    count, constraints = np.diff(paths.offsets)[~unused], paths.constraints
+    while len(flows):
+        rounds += 1
+        open_weight = np.bincount(uses, np.repeat(weight[flows], count), minlength=constraints)
+        level = np.full(constraints, np.inf)  # 1
+        np.divide(np.maximum(left_bps, 0.0), open_weight, out=level, where=open_weight > 0)
+        flow_level = np.minimum.reduceat(level[uses], offsets)  # 2
+        satisfied = demand_bps[flows] <= flow_level * weight[flows]  # 3
+        lowest = np.full(constraints, np.inf)
+        np.minimum.at(lowest, uses, np.repeat(flow_level, count))
+        bottleneck = lowest >= level * _SAME  # 4
+        bottleneck[uses[np.repeat(satisfied, count)]] = False
+        limiting = bottleneck[uses] & (level[uses] * _SAME <= np.repeat(flow_level, count))
+        bounded = np.logical_or.reduceat(limiting, offsets) & ~satisfied
+        fixed = satisfied | bounded
+        rates = np.where(satisfied, demand_bps[flows], flow_level * weight[flows])
+        rate_bps[flows[fixed]] = rates[fixed]
+        first = np.maximum.reduceat(np.where(limiting, -np.arange(len(uses)), -len(uses)), offsets)
+        bound[flows[bounded]] = uses[-first[bounded]]
+        fixed_uses = np.repeat(fixed, count)
+        left_bps -= np.bincount(uses[fixed_uses], np.repeat(rates[fixed], count[fixed]), minlength=constraints)
+        flows, count, uses = flows[~fixed], count[~fixed], uses[~fixed_uses]  # 5
+        offsets = np.concatenate([[0], np.cumsum(count[:-1])]) if len(count) else count
+    return MaxMin(rate_bps, bound, rounds)

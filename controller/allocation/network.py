@@ -1,0 +1,229 @@
+"""The ``max-min`` algorithm: every demand and every link at once, which only a central controller can see.
+
+DETS shares out each receiver's limit by itself and does not look at the network ("does not explicitly account for
+in-network congestions", section I), and what one VN leaves of its limit no other may use. Here the rates of all
+entries are found together, within the limits of senders and receivers, the access links and the core links of the
+paths in use, and what is left idle is lent up to each VN's ceiling.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from controller.allocation.interface import FULL_USE, BoolArray, FloatArray, IntArray, check_rates
+from controller.allocation.max_min import BY_DEMAND, Paths, check_flows, solve
+from controller.allocation.parameters import Parameter
+from controller.errors import ColumnError, InvalidValueError
+
+# Choice: who offers this much more than its limit lets through does not respond to loss, and what it offers is what it
+# wants. A TCP sender at a policer loses a few per cent only, however much it wants.
+UNRESPONSIVE = 1.25
+
+PROBE = Parameter(
+    "probe",
+    2.0,
+    "a sender that fills its grant is taken to want this many times as much",
+    above=1.0,
+    maximum=1000.0,
+)
+HEADROOM = Parameter(
+    "headroom",
+    0.10,
+    "a sender that does not fill its grant is taken to want this part more than it sends; above 0.053, what leaves it "
+    "below full use, so that it is not probed again and again",
+    minimum=0.06,
+    maximum=10.0,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Constraints:
+    """What the entries share: send limits of VNs, receive limits of VNs, links, in this order.
+
+    A limit is guaranteed to its VN; up to its ceiling it may borrow what others leave. For a link both are one.
+    """
+
+    vns: int
+    links: int
+    guaranteed_bps: FloatArray
+    """(2 * vns + links,)"""
+    ceiling_bps: FloatArray
+    """(2 * vns + links,) not below the guaranteed rate"""
+
+    @classmethod
+    def of(
+        cls,
+        send_limit_bps: FloatArray,
+        receive_limit_bps: FloatArray,
+        link_capacity_bps: FloatArray,
+        send_ceiling_bps: FloatArray | None = None,
+        receive_ceiling_bps: FloatArray | None = None,
+    ) -> Constraints:
+        """Return the constraints of VNs (limits and ceilings: (vns,)) and links (capacities: (links,)).
+
+        Without ceilings nobody gets more than its limit. Raises ColumnError for a ceiling below its limit, and for
+        values that are not rates above 0.
+        """
+        send_ceiling_bps = send_limit_bps if send_ceiling_bps is None else send_ceiling_bps
+        receive_ceiling_bps = receive_limit_bps if receive_ceiling_bps is None else receive_ceiling_bps
+        columns = {
+            "send_limit_bps": send_limit_bps,
+            "receive_limit_bps": receive_limit_bps,
+            "link_capacity_bps": link_capacity_bps,
+            "send_ceiling_bps": send_ceiling_bps,
+            "receive_ceiling_bps": receive_ceiling_bps,
+        }
+        for name, column in columns.items():
+            rows = len(link_capacity_bps) if name.startswith("link") else len(send_limit_bps)
+            if column.dtype != np.float64 or column.shape != (rows,):
+                raise InvalidValueError(name, f"{column.dtype}{column.shape}", f"must be float64 of shape ({rows},)")
+            check_rates(name, column, positive=True)
+        for name in ("send", "receive"):
+            limit, ceiling = columns[f"{name}_limit_bps"], columns[f"{name}_ceiling_bps"]
+            low = np.flatnonzero(ceiling < limit)
+            if len(low):
+                row = int(low[0])
+                reason = f"must not be below the limit {limit[row]:.10g}"
+                raise ColumnError(f"{name}_ceiling_bps", row, float(ceiling[row]), reason)
+        return cls(
+            len(send_limit_bps),
+            len(link_capacity_bps),
+            np.concatenate([send_limit_bps, receive_limit_bps, link_capacity_bps]),
+            np.concatenate([send_ceiling_bps, receive_ceiling_bps, link_capacity_bps]),
+        )
+
+    def __len__(self) -> int:
+        return len(self.guaranteed_bps)
+
+    def paths(self, sender: IntArray, receiver: IntArray, link_offsets: IntArray, link: IntArray) -> Paths:
+        """Return the constraints of each entry: its sender VN's, its receiver VN's, and the links of its path.
+
+        ``sender`` and ``receiver`` (entries,) are rows of VNs; ``link[link_offsets[e]:link_offsets[e + 1]]`` are the
+        links of entry ``e``, access links included. Raises ColumnError for a VN or link that does not exist.
+        """
+        uses = (("sender", sender, self.vns), ("receiver", receiver, self.vns), ("link", link, self.links))
+        for name, column, rows in uses:
+            bad = np.flatnonzero((column < 0) | (column >= rows))
+            if len(bad):
+                raise ColumnError(name, int(bad[0]), int(column[bad[0]]), f"does not exist: there are {rows}")
+        entries = len(sender)
+        if len(receiver) != entries or len(link_offsets) != entries + 1:
+            raise InvalidValueError("receiver", len(receiver), f"and link_offsets must fit the {entries} senders")
+        offsets = link_offsets + 2 * np.arange(entries + 1)
+        constraint = np.empty(2 * entries + len(link), dtype=np.int64)
+        first = offsets[:-1]
+        is_link = np.ones(len(constraint), dtype=np.bool_)
+        is_link[first], is_link[first + 1] = False, False
+        constraint[first], constraint[first + 1] = sender, receiver + self.vns
+        constraint[is_link] = link + 2 * self.vns
+        return Paths(offsets, constraint, len(self))
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """What the meters tell of every entry; (entries,) each, rates in bits per second."""
+
+    measured_bps: FloatArray
+    granted_bps: FloatArray
+    """the rate limit in force; infinite where there is none yet"""
+    dropped_bps: FloatArray
+    active: BoolArray
+
+    def __post_init__(self) -> None:
+        rows = len(self.measured_bps)
+        for name in ("measured_bps", "granted_bps", "dropped_bps", "active"):
+            column, dtype = getattr(self, name), np.dtype(np.bool_ if name == "active" else np.float64)
+            if column.dtype != dtype or column.shape != (rows,):
+                raise InvalidValueError(name, f"{column.dtype}{column.shape}", f"must be {dtype} of shape ({rows},)")
+            if name != "active":
+                check_rates(name, column, infinite=name == "granted_bps")
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkGrants:
+    """Grants of all entries, (entries,) each."""
+
+    grant_bps: FloatArray
+    guaranteed_bps: FloatArray
+    """the part of the grant that is within limits; the rest is borrowed and can be taken back"""
+    demand_bps: FloatArray
+    bound: IntArray
+    """the constraint that binds the entry, or BY_DEMAND"""
+
+
+def share_network(
+    paths: Paths, constraints: Constraints, demand_bps: FloatArray, weight: FloatArray
+) -> tuple[FloatArray, FloatArray, IntArray]:
+    """Return grants, the guaranteed part of each, and what binds each (entries,).
+
+    1. Guarantees first: weighted max-min within the limits and the links.
+    2. Then the excess: weighted max-min of what is still demanded, within what step 1 left of the ceilings and links.
+    """
+    check_flows(paths, constraints.ceiling_bps, demand_bps, weight)
+    guaranteed = solve(paths, constraints.guaranteed_bps, demand_bps, weight)  # 1
+    if (constraints.ceiling_bps == constraints.guaranteed_bps).all():
+        return guaranteed.rate_bps, guaranteed.rate_bps, guaranteed.bound
+    rate_bps = guaranteed.rate_bps
+    left_bps: FloatArray = np.maximum(constraints.ceiling_bps - used(paths, rate_bps), 0.0)
+    excess = solve(paths, left_bps, np.maximum(demand_bps - rate_bps, 0.0), weight)  # 2
+    return rate_bps + excess.rate_bps, rate_bps, excess.bound
+
+
+def used(paths: Paths, rate_bps: FloatArray) -> FloatArray:
+    """Return (constraints,) how much of each constraint flows at these rates (flows,) use."""
+    uses = np.repeat(rate_bps, np.diff(paths.offsets))
+    return np.bincount(paths.constraint, uses, minlength=paths.constraints).astype(np.float64, copy=False)
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkMaxMin:
+    """Network-wide weighted max-min with guarantees, ceilings and demands from the counters.
+
+    1. Estimate what each active sender wants (see demands).
+    2. Share: guarantees first, then the excess by weight, up to each VN's ceiling (see share_network).
+
+    An owner that wants its guarantee back has it with the next grants, since step 1 of share_network does not look at
+    what was lent; it shows that it wants it by filling its grant, which ``headroom`` keeps above what it sends.
+    """
+
+    probe: float = PROBE.default
+    headroom: float = HEADROOM.default
+
+    name: ClassVar[str] = "max-min"
+    title: ClassVar[str] = "Network-wide weighted max-min"
+    parameters: ClassVar[tuple[Parameter, ...]] = (PROBE, HEADROOM)
+
+    def demands(self, counters: Counters, least_bps: float) -> FloatArray:
+        """Return what each entry wants, (entries,): 0 when not active, and ``least_bps`` at least when it is.
+
+        Whoever drops much at its meter wants what it offers. Whoever fills its grant, or drops a little, wants more
+        than can be seen, and is given the chance to show it. Of the others it is known: they want what they send.
+        """
+        measured_bps, granted_bps = counters.measured_bps, counters.granted_bps
+        offered_bps = measured_bps + counters.dropped_bps
+        unlimited = np.isinf(granted_bps)
+        full = (measured_bps >= FULL_USE * granted_bps) | (counters.dropped_bps > 0) | unlimited
+        in_force_bps = np.where(unlimited, measured_bps, granted_bps)
+        exact = (offered_bps >= UNRESPONSIVE * granted_bps) & (counters.dropped_bps > 0)
+        probed_bps = np.maximum(offered_bps, in_force_bps * self.probe)
+        wanted_bps = np.where(full, np.where(exact, offered_bps, probed_bps), measured_bps * (1 + self.headroom))
+        result: FloatArray = np.where(counters.active, np.maximum(wanted_bps, least_bps), 0.0)
+        return result
+
+    def allocate(
+        self, paths: Paths, constraints: Constraints, counters: Counters, weight: FloatArray, least_bps: float = 1e6
+    ) -> NetworkGrants:
+        """Return the grants. ``least_bps`` is the least demand of an active entry, so that probing can start from it.
+
+        Raises InvalidValueError or ColumnError for columns that do not fit or hold what they must not.
+        """
+        if len(counters.measured_bps) != paths.flows:
+            raise InvalidValueError(
+                "measured_bps", len(counters.measured_bps), f"rows must be {paths.flows}, as entries"
+            )
+        demand_bps = self.demands(counters, least_bps)  # 1
+        grant_bps, guaranteed_bps, bound = share_network(paths, constraints, demand_bps, weight)  # 2
+        return NetworkGrants(grant_bps, guaranteed_bps, demand_bps, np.where(counters.active, bound, BY_DEMAND))

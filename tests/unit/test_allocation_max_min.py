@@ -1,0 +1,297 @@
+"""Network-wide max-min against linear programs, and the properties that define it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import linprog
+from scipy.sparse import coo_array, vstack
+
+from controller.allocation import kernel
+from controller.allocation.max_min import BY_DEMAND, Paths, max_min
+from controller.errors import ColumnError, InvalidValueError
+
+EXACT = settings(derandomize=True, deadline=None, max_examples=100)
+
+
+@pytest.fixture(params=["numpy", "compiled"], autouse=True)
+def form(request, monkeypatch):
+    """Every test here runs on both forms of the solver."""
+    if request.param == "numpy":
+        monkeypatch.setattr(kernel, "library", None)
+    elif kernel.library is None:
+        pytest.skip("the compiled kernel was not built")
+    return request.param
+
+
+def paths_of(rows, constraints):
+    offsets = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
+    return Paths(offsets, np.array([c for row in rows for c in row], dtype=np.int64), constraints)
+
+
+def oracle(paths, capacity, demand, weight, group):
+    """Max-min rates by linear programs, level by level; ``group`` (flows,) numbers problems that share nothing.
+
+    Maximise the level t of each problem with every open flow at w * t at least and all capacities kept. A flow whose
+    bound has a dual value is at w * t in every optimum: it is fixed there. Repeat with those that are left.
+    """
+    flows, rate = paths.flows, np.full(paths.flows, np.nan)
+    groups = int(group.max()) + 1 if flows else 0
+    flow_of_use = np.repeat(np.arange(flows), np.diff(paths.offsets))
+    uses = coo_array((np.ones(len(flow_of_use)), (paths.constraint, flow_of_use)), shape=(paths.constraints, flows))
+    while np.isnan(rate).any():
+        open_flows = np.flatnonzero(np.isnan(rate))
+        alive = np.unique(group[open_flows])
+        rows = np.arange(len(open_flows))
+        at_least = coo_array(  # w * t - x <= 0
+            (
+                np.concatenate([weight[open_flows], -np.ones(len(rows))]),
+                (np.concatenate([rows, rows]), np.concatenate([flows + group[open_flows], open_flows])),
+            ),
+            shape=(len(rows), flows + groups),
+        )
+        wide = coo_array((uses.data, uses.coords), shape=(paths.constraints, flows + groups))
+        low = np.where(np.isnan(rate), 0.0, rate)
+        high = np.where(np.isnan(rate), demand, rate)
+        cost = np.zeros(flows + groups)
+        cost[flows + alive] = -1.0
+        bounds = np.column_stack(
+            [np.concatenate([low, np.zeros(groups)]), np.concatenate([high, np.full(groups, 1e9)])]
+        )
+        answer = linprog(
+            cost,
+            A_ub=vstack([at_least, wide]).tocsr(),
+            b_ub=np.concatenate([np.zeros(len(rows)), capacity]),
+            bounds=bounds,
+            method="highs-ds",
+        )
+        assert answer.status == 0, answer.message
+        level = answer.x[flows:]
+        bound = -answer.ineqlin.marginals[: len(rows)] > 1e-9
+        fixed = open_flows[bound]
+        assert set(group[fixed]) == set(alive)
+        rate[fixed] = np.minimum(weight[fixed] * level[group[fixed]], demand[fixed])
+    return rate
+
+
+def star(rng):
+    hosts = int(rng.integers(2, 6))
+    flows = int(rng.integers(0, 12))
+    return [[int(rng.integers(hosts)), hosts + int(rng.integers(hosts))] for _ in range(flows)], 2 * hosts
+
+
+def tree(rng):
+    """Hosts 0..7 under leaves 0..3 under aggregation 0..1; links up are 0..13, down 14..27."""
+
+    def path(a, b):
+        up, down = [a, 8 + a // 2, 12 + a // 4], [b, 8 + b // 2, 12 + b // 4]
+        while up and up[-1] == down[-1]:
+            up, down = up[:-1], down[:-1]
+        return up + [14 + link for link in down]
+
+    pairs = rng.integers(0, 8, (int(rng.integers(1, 15)), 2))
+    return [path(int(a), int(b)) for a, b in pairs if a != b], 28
+
+
+def fat_tree(rng):
+    """k = 4, a random upward path for each flow; links are numbered as they turn up."""
+    links = {}
+
+    def link(*name):
+        return links.setdefault(name, len(links))
+
+    rows = []
+    for a, b in rng.integers(0, 16, (int(rng.integers(1, 15)), 2)):
+        aggregation, core = rng.integers(0, 2, 2)
+        row = [link("up", a)]
+        if a // 2 != b // 2:
+            row.append(link("edge", a // 2, aggregation))
+            if a // 4 != b // 4:
+                row += [link("core", a // 4, aggregation, core), link("from core", b // 4, aggregation, core)]
+            row.append(link("to edge", b // 2, aggregation))
+        rows.append([*row, link("down", b)])
+    return rows, len(links)
+
+
+def arbitrary(rng):
+    constraints = int(rng.integers(1, 7))
+    flows = int(rng.integers(1, 10))
+    return [
+        list(map(int, rng.choice(constraints, int(rng.integers(1, min(constraints, 4) + 1)), replace=False)))
+        for _ in range(flows)
+    ], constraints
+
+
+def instance(rng, shape):
+    """(paths as rows, capacities, demands, weights), around 1; half of them whole numbers, so that levels coincide."""
+    rows, constraints = shape(rng)
+    whole = rng.random() < 0.5
+    capacity = rng.integers(1, 5, constraints) * 1.0 if whole else rng.uniform(0.2, 4.0, constraints)
+    demand = rng.choice([0.0, 0.25, 0.5, 1.0, 9.0], len(rows)) if whole else rng.exponential(1.0, len(rows))
+    demand[rng.random(len(rows)) < 0.3] = np.inf
+    weight = np.ones(len(rows)) if rng.random() < 0.5 else rng.choice([0.5, 1.0, 2.0, 3.0], len(rows))
+    return rows, capacity, demand, weight
+
+
+def together(problems):
+    """One problem out of many that share nothing, and which flow belongs to which."""
+    rows, group, first = [], [], 0
+    for number, (its_rows, capacity, _, _) in enumerate(problems):
+        rows += [[first + c for c in row] for row in its_rows]
+        group += [number] * len(its_rows)
+        first += len(capacity)
+    columns = [np.concatenate([problem[i] for problem in problems]) for i in (1, 2, 3)]
+    return paths_of(rows, first), *columns, np.array(group, dtype=np.int64)
+
+
+@pytest.mark.parametrize("shape", [star, tree, fat_tree, arbitrary])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_same_as_linear_programs(shape, seed):
+    """250 instances in one linear program per level: 3,000 in all."""
+    rng = np.random.default_rng([seed, len(shape.__name__)])
+    paths, capacity, demand, weight, group = together([instance(rng, shape) for _ in range(250)])
+    expected = oracle(paths, capacity, demand, weight, group)
+    np.testing.assert_allclose(max_min(paths, capacity, demand, weight).rate_bps, expected, rtol=1e-6, atol=1e-7)
+
+
+@st.composite
+def problems(draw):
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    return instance(rng, draw(st.sampled_from([star, tree, fat_tree, arbitrary])))
+
+
+def solved(problem):
+    rows, capacity, demand, weight = problem
+    paths = paths_of(rows, len(capacity))
+    return paths, max_min(paths, capacity, demand, weight)
+
+
+@EXACT
+@given(problems())
+def test_every_flow_has_its_demand_or_a_bottleneck(problem):
+    """The definition: a full constraint on which nobody has more per weight."""
+    rows, capacity, demand, weight = problem
+    paths, result = solved(problem)
+    rate = result.rate_bps
+    use = np.bincount(paths.constraint, np.repeat(rate, np.diff(paths.offsets)), minlength=len(capacity))
+    assert (rate >= 0).all()
+    assert (rate <= demand).all()
+    assert (use <= capacity * (1 + 1e-12)).all()
+    for flow, bound in enumerate(result.bound):
+        if bound == BY_DEMAND:
+            assert rate[flow] == demand[flow]
+        else:
+            assert bound in rows[flow]
+            assert use[bound] >= capacity[bound] * (1 - 1e-12)
+            sharers = [other for other, row in enumerate(rows) if bound in row]
+            assert max(rate[sharers] / weight[sharers]) <= rate[flow] / weight[flow] * (1 + 1e-9)
+
+
+@EXACT
+@given(problems(), st.randoms(use_true_random=False))
+def test_order_of_flows_does_not_matter(problem, random):
+    rows, capacity, demand, weight = problem
+    order = list(range(len(rows)))
+    random.shuffle(order)
+    shuffled = [rows[i] for i in order], capacity, demand[order], weight[order]
+    np.testing.assert_allclose(solved(shuffled)[1].rate_bps, solved(problem)[1].rate_bps[order], rtol=1e-9)
+
+
+@EXACT
+@given(problems(), st.sampled_from([1e-6, 1e3, 1e9, 1e15]))
+def test_rates_of_any_size(problem, factor):
+    rows, capacity, demand, weight = problem
+    scaled = solved((rows, capacity * factor, demand * factor, weight))[1].rate_bps
+    np.testing.assert_allclose(scaled, solved(problem)[1].rate_bps * factor, rtol=1e-9)
+
+
+@EXACT
+@given(problems(), st.floats(1.0, 3.0))
+def test_the_lowest_share_grows_with_the_capacities(problem, factor):
+    """One flow may lose when a capacity grows (a competitor elsewhere gains); the lowest rate per weight may not."""
+    rows, capacity, _, weight = problem
+    greedy = np.full(len(rows), np.inf)
+    if rows:
+        less = solved((rows, capacity, greedy, weight))[1].rate_bps / weight
+        more = solved((rows, capacity * factor, greedy, weight))[1].rate_bps / weight
+        assert more.min() >= less.min() * (1 - 1e-12)
+
+
+def test_both_forms_agree_on_a_larger_one(form, monkeypatch):
+    if form == "numpy":
+        return
+    rng = np.random.default_rng(4)
+    sender, receiver = rng.integers(0, 100, (2, 5000))
+    paths = paths_of(np.column_stack([sender, 100 + receiver]).tolist(), 200)
+    arguments = paths, rng.uniform(1e8, 1e9, 200), rng.exponential(2e7, 5000), rng.uniform(0.5, 2.0, 5000)
+    compiled = max_min(*arguments)
+    monkeypatch.setattr(kernel, "library", None)
+    plain = max_min(*arguments)
+    np.testing.assert_allclose(compiled.rate_bps, plain.rate_bps, rtol=1e-12)
+    np.testing.assert_array_equal(compiled.bound, plain.bound)
+    assert 0 < (plain.bound == BY_DEMAND).sum() < 5000
+
+
+def test_the_classic_example():
+    """Three flows of one hop each and one over all three: a third of the narrowest for both that share it."""
+    paths = paths_of([[0], [1], [1], [2], [0, 1, 2]], 3)
+    rates = max_min(paths, np.array([2.0, 3.0, 4.0]), np.full(5, np.inf), np.ones(5)).rate_bps
+    np.testing.assert_allclose(rates, [1.0, 1.0, 1.0, 3.0, 1.0])
+
+
+def test_no_flows_and_flows_without_constraints():
+    assert len(max_min(paths_of([], 2), np.ones(2), np.zeros(0), np.zeros(0)).rate_bps) == 0
+    result = max_min(paths_of([[], [0]], 1), np.array([np.inf]), np.array([5.0, 7.0]), np.ones(2))
+    np.testing.assert_array_equal(result.rate_bps, [5.0, 7.0])
+    np.testing.assert_array_equal(result.bound, [BY_DEMAND, BY_DEMAND])
+
+
+def test_a_constraint_of_which_nothing_is_left():
+    result = max_min(paths_of([[0], [0, 1], [1]], 2), np.array([0.0, 6.0]), np.full(3, np.inf), np.ones(3))
+    np.testing.assert_array_equal(result.rate_bps, [0.0, 0.0, 6.0])
+
+
+@pytest.mark.parametrize(
+    ("column", "row", "value"),
+    [
+        ("capacity_bps", 1, np.nan),
+        ("capacity_bps", 0, -1.0),
+        ("demand_bps", 1, np.nan),
+        ("demand_bps", 0, -2.0),
+        ("weight", 1, 0.0),
+        ("weight", 0, np.inf),
+        ("weight", 0, np.nan),
+    ],
+)
+def test_bad_values_are_named(column, row, value):
+    columns = {"capacity_bps": np.ones(2), "demand_bps": np.ones(2), "weight": np.ones(2)}
+    columns[column][row] = value
+    with pytest.raises(ColumnError) as caught:
+        max_min(paths_of([[0], [1]], 2), **columns)
+    assert (caught.value.column, caught.value.row) == (column, row)
+
+
+def test_columns_of_the_wrong_shape_and_flows_without_a_bound():
+    paths = paths_of([[0], []], 1)
+    with pytest.raises(InvalidValueError, match="weight"):
+        max_min(paths, np.ones(1), np.ones(2), np.ones(3))
+    with pytest.raises(ColumnError, match=r"demand_bps\[1\]"):
+        max_min(paths, np.ones(1), np.array([1.0, np.inf]), np.ones(2))
+
+
+@pytest.mark.parametrize(
+    ("offsets", "constraint", "named"),
+    [
+        ([0, 2, 1], [0], r"offsets\[2\]"),
+        ([0, 1], [0, 1], r"offsets\[1\]"),
+        ([1, 2], [0, 1], r"offsets\[0\]"),
+        ([0, 1], [2], r"constraint\[0\]"),
+        ([0, 1], [-1], r"constraint\[0\]"),
+        ([0, 1, 3], [1, 0, 0], r"constraint\[2\]"),
+    ],
+)
+def test_paths_that_cannot_be(offsets, constraint, named):
+    with pytest.raises(ColumnError, match=named):
+        Paths(np.array(offsets, dtype=np.int64), np.array(constraint, dtype=np.int64), 2)

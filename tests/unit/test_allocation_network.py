@@ -1,0 +1,227 @@
+"""Guarantees, ceilings, demands and explanations of the network-wide allocation."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from controller.allocation.explain import explain_network, explain_receiver
+from controller.allocation.interface import Requests
+from controller.allocation.max_min import BY_DEMAND
+from controller.allocation.network import Constraints, Counters, NetworkMaxMin, share_network, used
+from controller.errors import ColumnError, InvalidValueError
+
+M = 1e6
+EXACT = settings(derandomize=True, deadline=None, max_examples=150)
+
+
+def star(limits, ceilings, capacity, pairs):
+    """VNs at a switch: ``limits`` and ``ceilings`` [(send, receive)], VN v at port v // 2 (two VLANs a port)."""
+    ports = (len(limits) + 1) // 2
+    limits, ceilings = np.array(limits, dtype=float), np.array(ceilings, dtype=float)
+    constraints = Constraints.of(
+        limits[:, 0].copy(),
+        limits[:, 1].copy(),
+        np.full(2 * ports, float(capacity)),
+        ceilings[:, 0].copy(),
+        ceilings[:, 1].copy(),
+    )
+    pairs = np.array(pairs, dtype=np.int64).reshape(-1, 2)
+    links = np.column_stack([pairs[:, 0] // 2, ports + pairs[:, 1] // 2]).ravel()
+    return constraints, constraints.paths(pairs[:, 0], pairs[:, 1], np.arange(0, len(links) + 1, 2), links)
+
+
+def counters(measured, granted, dropped=None, active=None):
+    measured = np.array(measured, dtype=float)
+    dropped = np.zeros(len(measured)) if dropped is None else np.array(dropped, dtype=float)
+    active = np.ones(len(measured), dtype=bool) if active is None else np.array(active)
+    return Counters(measured, np.array(granted, dtype=float), dropped, active)
+
+
+# Two VLANs (even and odd VNs) at three ports of 100 Mb/s; limits 40 and 50 Mb/s; either may borrow the rest.
+LIMITS = [(40 * M, 40 * M), (50 * M, 50 * M)] * 3
+CEILINGS = [(100 * M, 100 * M)] * 6
+PAIRS = [(0, 2), (1, 3)]
+
+
+def test_idle_capacity_is_lent_and_guarantees_come_first():
+    constraints, paths = star(LIMITS, CEILINGS, 100 * M, PAIRS)
+    alone, guaranteed, _ = share_network(paths, constraints, np.array([np.inf, 0.0]), np.ones(2))
+    np.testing.assert_allclose(alone, [100 * M, 0.0])
+    np.testing.assert_allclose(guaranteed, [40 * M, 0.0])
+    both, guaranteed, _ = share_network(paths, constraints, np.full(2, np.inf), np.ones(2))
+    np.testing.assert_allclose(guaranteed, [40 * M, 50 * M])
+    np.testing.assert_allclose(both, [45 * M, 55 * M])
+    weighted, _, _ = share_network(paths, constraints, np.full(2, np.inf), np.array([4.0, 1.0]))
+    np.testing.assert_allclose(weighted, [48 * M, 52 * M])
+
+
+def test_what_was_lent_is_taken_back_with_the_next_grants():
+    """VLAN 2 was idle with its least grant; it fills that for one interval, and has its limit with the next."""
+    constraints, paths = star(LIMITS, CEILINGS, 100 * M, PAIRS)
+    algorithm = NetworkMaxMin()
+    idle = algorithm.allocate(
+        paths, constraints, counters([98 * M, 0], [98 * M, 1 * M], active=[True, False]), np.ones(2)
+    )
+    np.testing.assert_allclose(idle.grant_bps, [100 * M, 0.0])
+    back = algorithm.allocate(paths, constraints, counters([98 * M, 1 * M], [98 * M, 1 * M], [0, 60 * M]), np.ones(2))
+    np.testing.assert_allclose(back.grant_bps, [45 * M, 55 * M])
+
+
+def test_without_ceilings_nobody_gets_more_than_its_limit():
+    constraints, paths = star(LIMITS, LIMITS, 100 * M, PAIRS)
+    grants, guaranteed, bound = share_network(paths, constraints, np.full(2, np.inf), np.ones(2))
+    np.testing.assert_allclose(grants, [40 * M, 50 * M])
+    np.testing.assert_array_equal(guaranteed, grants)
+    assert set(bound) <= {0, 1, 6 + 2, 6 + 3}
+
+
+@EXACT
+@given(
+    st.lists(st.tuples(st.sampled_from([5.0, 20.0, 40.0]), st.sampled_from([5.0, 20.0, 40.0])), min_size=6, max_size=6),
+    st.lists(st.sampled_from([1.0, 1.5, 4.0]), min_size=6, max_size=6),
+    st.lists(st.tuples(st.sampled_from([(0, 2), (0, 4), (2, 4), (4, 2), (1, 3), (3, 5), (5, 3)]),
+                       st.sampled_from([0.0, 3.0, 30.0, np.inf]), st.sampled_from([0.5, 1.0, 2.0])), max_size=7),
+)  # fmt: skip
+def test_grants_are_within_every_bound_and_leave_nothing_that_can_be_used(limits, factors, flows):
+    ceilings = [(a * f, b * f) for (a, b), f in zip(limits, factors, strict=True)]
+    constraints, paths = star(limits, ceilings, 90.0, [pair for pair, _, _ in flows])
+    demand, weight = (np.array([flow[i] for flow in flows], dtype=float) for i in (1, 2))
+    grants, guaranteed, bound = share_network(paths, constraints, demand, weight)
+    assert (grants >= guaranteed).all()
+    assert (grants <= demand * (1 + 1e-12)).all()
+    assert (used(paths, guaranteed) <= constraints.guaranteed_bps * (1 + 1e-12)).all()
+    use = used(paths, grants)
+    assert (use <= constraints.ceiling_bps * (1 + 1e-12)).all()
+    full = use >= constraints.ceiling_bps * (1 - 1e-9)
+    for flow in range(len(flows)):
+        its = paths.constraint[paths.offsets[flow] : paths.offsets[flow + 1]]
+        assert grants[flow] >= demand[flow] * (1 - 1e-12) or full[its].any()
+        assert full[bound[flow]] if bound[flow] != BY_DEMAND else grants[flow] >= demand[flow] * (1 - 1e-12)
+
+
+def test_the_guarantee_does_not_depend_on_ceilings():
+    demand = np.full(2, np.inf)
+    plain = share_network(*reversed(star(LIMITS, LIMITS, 100 * M, PAIRS)), demand, np.ones(2))[0]
+    lent = share_network(*reversed(star(LIMITS, CEILINGS, 100 * M, PAIRS)), demand, np.ones(2))[1]
+    np.testing.assert_array_equal(plain, lent)
+
+
+@pytest.mark.parametrize(
+    ("measured", "granted", "dropped", "wanted"),
+    [
+        (5.0, 10.0, 0.0, 5.5),  # sends what it wants: headroom
+        (9.8, 10.0, 0.0, 20.0),  # fills its grant: probed
+        (9.0, 10.0, 0.3, 20.0),  # drops a little, as TCP does: probed
+        (10.0, 10.0, 7.0, 17.0),  # drops much: wants what it offers
+        (10.0, 10.0, 70.0, 80.0),  # the same, beyond the probe
+        (30.0, np.inf, 0.0, 60.0),  # has no limit yet
+        (0.0, 10.0, 0.0, 1.0),  # has not sent yet: the least
+        (0.0, 0.0, 0.0, 1.0),  # was granted nothing
+    ],
+)
+def test_demands(measured, granted, dropped, wanted):
+    given_counters = counters([measured, measured], [granted, granted], [dropped, dropped], [True, False])
+    np.testing.assert_allclose(NetworkMaxMin().demands(given_counters, 1.0), [wanted, 0.0])
+
+
+def test_a_sender_that_is_not_greedy_is_not_probed_for_ever():
+    algorithm, granted = NetworkMaxMin(), np.array([1.0])
+    for _ in range(20):
+        granted = algorithm.demands(counters(np.minimum(granted, 20.0), granted), 0.1)
+    np.testing.assert_allclose(granted, [22.0])
+
+
+def test_core_links_bind_and_the_explanation_says_so():
+    """Two senders behind a core link of 60, one receiver in front; and one sender beside the receiver."""
+    constraints = Constraints.of(np.full(4, 50.0), np.full(4, 200.0), np.array([60.0]))
+    paths = constraints.paths(np.array([0, 1, 2]), np.array([3, 3, 3]), np.array([0, 1, 2, 2]), np.array([0, 0]))
+    grants = NetworkMaxMin().allocate(
+        paths, constraints, counters([40.0] * 3, [40.0] * 3, [90.0] * 3), np.array([1.0, 2.0, 1.0]), 1.0
+    )
+    np.testing.assert_allclose(grants.grant_bps, [20.0, 40.0, 50.0])
+    why = [
+        explain_network(
+            paths, constraints, grants, np.array([1.0, 2.0, 1.0]), e, lambda v: f"vn{v}", lambda link: f"core{link}"
+        )
+        for e in range(3)
+    ]
+    assert (why[0].bound, why[0].place, why[0].sharers) == ("link core0", 2, 2)
+    assert (why[0].lifted_bps, why[0].next_bound) == (50.0, "vn0's send limit")
+    assert (why[1].place, why[1].lifted_bps) == (1, 50.0)
+    assert (why[2].bound, why[2].lifted_bps, why[2].next_bound) == ("vn2's send limit", 130.0, "what it demands")
+    assert str(why[0]) == "20; bound by link core0, share 2 of 2; without it 50, bound by vn0's send limit"
+
+
+def test_an_entry_that_has_what_it_demands_is_told_what_binds_next():
+    constraints, paths = star(LIMITS, CEILINGS, 100 * M, PAIRS)
+    grants = NetworkMaxMin().allocate(paths, constraints, counters([10 * M, 10 * M], [50 * M, 50 * M]), np.ones(2))
+    why = explain_network(paths, constraints, grants, np.ones(2), 0, "VN {}".format, "link {}".format)
+    assert why.bound == "what it demands"
+    np.testing.assert_allclose((why.grant_bps, why.lifted_bps), (11 * M, 89 * M))
+    assert (why.place, why.sharers) == (0, 0)
+
+
+RECEIVER = Requests(
+    offsets=np.array([0, 1, 5]),
+    limit_bps=np.array([9.0, 100.0]),
+    received_bps=np.zeros(2),
+    measured_bps=np.zeros(5),
+    granted_bps=np.zeros(5),
+    available_bps=np.array([9.0, 20.0, 60.0, 90.0, 90.0]),
+    dropped_bps=np.zeros(5),
+    weight=np.ones(5),
+    active=np.array([True, True, True, True, False]),
+)
+
+
+@pytest.mark.parametrize(
+    ("entry", "bound", "place", "sharers", "lifted", "following"),
+    [
+        (1, "its own send limit", 0, 0, 100.0, "the receive limit"),
+        (2, "the receive limit", 2, 3, 60.0, "its own send limit"),
+        (3, "the receive limit", 1, 3, 90.0, "its own send limit"),
+        (4, "having nothing to send", 0, 0, 0.0, "having nothing to send"),
+    ],
+)
+def test_explanation_of_a_receivers_grants(entry, bound, place, sharers, lifted, following):
+    why = explain_receiver(RECEIVER, np.array([9.0, 20.0, 38.0, 42.0, 0.0]), entry)
+    assert (why.bound, why.place, why.sharers, why.lifted_bps, why.next_bound) == (
+        bound,
+        place,
+        sharers,
+        lifted,
+        following,
+    )
+
+
+def test_a_limit_that_is_not_used_up_does_not_bind():
+    assert explain_receiver(RECEIVER, np.array([9.0, 15.0, 15.0, 15.0, 0.0]), 2).bound == "the fair rate in force"
+
+
+@pytest.mark.parametrize("entry", [-1, 5])
+def test_an_entry_that_does_not_exist(entry):
+    with pytest.raises(InvalidValueError, match="there are 5"):
+        explain_receiver(RECEIVER, np.zeros(5), entry)
+
+
+def test_bad_input_is_named():
+    with pytest.raises(ColumnError, match=r"send_ceiling_bps\[1\]: 4.0 must not be below the limit 5"):
+        Constraints.of(np.full(2, 5.0), np.full(2, 5.0), np.ones(1), np.array([5.0, 4.0]))
+    with pytest.raises(ColumnError, match=r"link_capacity_bps\[0\]"):
+        Constraints.of(np.full(2, 5.0), np.full(2, 5.0), np.zeros(1))
+    with pytest.raises(InvalidValueError, match="receive_limit_bps"):
+        Constraints.of(np.full(2, 5.0), np.full(3, 5.0), np.ones(1))
+    constraints = Constraints.of(np.full(2, 5.0), np.full(2, 5.0), np.ones(1))
+    one, none = np.array([0]), np.array([0, 0])
+    with pytest.raises(ColumnError, match=r"receiver\[0\]: 2"):
+        constraints.paths(one, np.array([2]), none, np.array([], dtype=np.int64))
+    with pytest.raises(ColumnError, match=r"link\[0\]: 1"):
+        constraints.paths(one, one, np.array([0, 1]), np.array([1]))
+    with pytest.raises(ColumnError, match=r"dropped_bps\[0\]"):
+        counters([1.0], [1.0], [np.nan])
+    paths = constraints.paths(one, one, none, np.array([], dtype=np.int64))
+    with pytest.raises(InvalidValueError, match="measured_bps"):
+        NetworkMaxMin().allocate(paths, constraints, counters([1.0, 2.0], [1.0, 2.0]), np.ones(1))
