@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from controller.allocation import kernel
 from controller.allocation.groups import Groups, fill
 from controller.allocation.interface import AlgorithmState, FloatArray, Requests, check_state
 from controller.allocation.parameters import Parameter
@@ -35,6 +36,9 @@ class FairShare:
     def allocate(self, requests: Requests, state: AlgorithmState) -> tuple[FloatArray, AlgorithmState]:
         """Return grants (entries,) in bits per second and the next state."""
         check_state(requests, state)
+        compiled = kernel.fair_share(requests)
+        if compiled is not None:
+            return compiled, state
         groups = Groups(requests.offsets)
         room_bps = np.where(requests.active, requests.available_bps, 0.0)
         return fill(groups, requests.limit_bps, requests.weight, room_bps), state  # 1, 2, 3

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from controller.allocation import kernel
 from controller.allocation.groups import Groups, fill_level
 from controller.allocation.interface import (
     AlgorithmState,
@@ -71,6 +72,9 @@ class FastProbe:
     def allocate(self, requests: Requests, state: AlgorithmState) -> tuple[FloatArray, AlgorithmState]:
         """Return grants (entries,) in bits per second and the next state."""
         check_state(requests, state)
+        compiled = kernel.probe(requests, self.inflation, self.floor, self.d)
+        if compiled is not None:
+            return compiled, state
         groups = Groups(requests.offsets)
         full = fully_uses(requests)
         grants_bps = slow_probe(requests, groups, full, self.inflation, self.floor)  # 1

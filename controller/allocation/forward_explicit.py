@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from controller.allocation import kernel
 from controller.allocation.groups import Groups, divided
 from controller.allocation.interface import AlgorithmState, FloatArray, Requests, check_state
 from controller.allocation.parameters import FLOOR, Parameter
@@ -57,8 +58,11 @@ class ForwardExplicit:
     def allocate(self, requests: Requests, state: AlgorithmState) -> tuple[FloatArray, AlgorithmState]:
         """Return grants (entries,) in bits per second and the next state."""
         check_state(requests, state)
-        groups = Groups(requests.offsets)
         limit_bps, rate_bps = requests.limit_bps, state.receiver_columns[RATE]
+        compiled = kernel.forward_explicit(requests, rate_bps, self.k, self.floor)
+        if compiled is not None:
+            return compiled[0], AlgorithmState(state.receivers, state.entries, {RATE: compiled[1]}, state.entry_columns)
+        groups = Groups(requests.offsets)
         fair_bps = divided(limit_bps, groups.sum(requests.active), np.nan)
         factor = np.maximum(1.0 - self.k * (requests.received_bps - limit_bps) / limit_bps, LEAST_FACTOR)
         stepped_bps = np.clip(rate_bps * factor, self.floor * fair_bps, limit_bps)  # 1

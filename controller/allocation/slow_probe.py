@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from controller.allocation import kernel
 from controller.allocation.groups import Groups, divided, fill
 from controller.allocation.interface import AlgorithmState, BoolArray, FloatArray, Requests, check_state, fully_uses
 from controller.allocation.parameters import FLOOR, INFLATION, Parameter
@@ -53,6 +54,9 @@ class SlowProbe:
     def allocate(self, requests: Requests, state: AlgorithmState) -> tuple[FloatArray, AlgorithmState]:
         """Return grants (entries,) in bits per second and the next state."""
         check_state(requests, state)
+        compiled = kernel.probe(requests, self.inflation, self.floor, 0.0)
+        if compiled is not None:
+            return compiled, state
         groups = Groups(requests.offsets)
         grants_bps = slow_probe(requests, groups, fully_uses(requests), self.inflation, self.floor)
         return keep_settled(requests, groups, grants_bps), state

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.allocation import AlgorithmState, Requests, algorithms, make_algorithm
+from controller.allocation import AlgorithmState, Requests, algorithms, kernel, make_algorithm
 from controller.allocation.forward_explicit import ForwardExplicit
 from controller.allocation.slow_probe import SETTLED
 from experiments import plain_allocation as plain
@@ -38,6 +39,18 @@ entries = st.tuples(
 limits = st.one_of(st.sampled_from([1e3, 1e8, 4e8, 1e12]), st.floats(1.0, 1e12))
 receivers = st.tuples(limits, rates, st.lists(entries, max_size=12))
 tables = st.lists(receivers, max_size=6)
+
+
+@pytest.fixture(params=["numpy", "compiled"], autouse=True, scope="module")
+def form(request):
+    """Every test here runs on both forms of the algorithms."""
+    library = kernel.library
+    if request.param == "numpy":
+        kernel.library = None
+    elif library is None:
+        pytest.skip("the compiled kernel was not built")
+    yield request.param
+    kernel.library = library
 
 
 def requests_of(table):
@@ -241,6 +254,54 @@ def test_more_to_share_is_less_for_nobody(receiver, factor):
     less = allocate("fs", requests_of([receiver]))
     more = allocate("fs", requests_of([(limit * factor, received, rows)]))
     assert (more >= less * (1 - 1e-12)).all()
+
+
+def both_forms(name, requests, **parameters):
+    library = kernel.library
+    try:
+        compiled = allocate(name, requests, **parameters)
+        kernel.library = None
+        return compiled, allocate(name, requests, **parameters)
+    finally:
+        kernel.library = library
+
+
+@EXACT
+@given(tables, st.sampled_from(sorted(algorithms)))
+def test_both_forms_give_the_same_bits(table, name):
+    compiled, plain_form = both_forms(name, requests_of(table))
+    np.testing.assert_array_equal(compiled, plain_form)
+
+
+@pytest.mark.parametrize("name", sorted(algorithms))
+@pytest.mark.parametrize("spread", [0.3, 3.0])
+def test_both_forms_give_the_same_bits_for_many_senders(name, spread):
+    """Sums by blocks, and sorting by buckets with and without crowded ones: sizes around every threshold."""
+    rng = np.random.default_rng(int(spread * 10))
+    table = []
+    for count in [1, 2, 7, 8, 9, 10, 24, 25, 26, 127, 128, 129, 130, 136, 137, 260, 1000, 3000]:
+        granted = rng.lognormal(16.0, spread, count)
+        granted[rng.random(count) < 0.3] = 1e7
+        rows = zip(
+            granted * rng.uniform(0.8, 1.1, count),
+            np.where(rng.random(count) < 0.05, np.inf, granted),
+            granted * rng.uniform(0.8, 3.0, count),
+            (rng.random(count) < 0.1) * 1e3,
+            rng.choice([0.5, 1.0, 1.0, 3.0], count),
+            rng.random(count) < 0.9,
+            strict=True,
+        )
+        table.append((float(granted.sum()) * rng.uniform(0.5, 1.5), 1e6, [tuple(row) for row in rows]))
+    compiled, plain_form = both_forms(name, requests_of(table))
+    np.testing.assert_array_equal(compiled, plain_form)
+
+
+def test_columns_whose_rows_are_apart_in_memory():
+    table = [(1e8, 0.0, [(g * 1e6, g * 1e6, 9e7, 0.0, 1.0, True) for g in (5.0, 20.0, 40.0)])]
+    requests = requests_of(table)
+    apart = dataclasses.replace(requests, available_bps=np.repeat(requests.available_bps, 3)[::3])
+    assert not apart.available_bps.flags.contiguous
+    np.testing.assert_array_equal(allocate("fp", apart), allocate("fp", requests))
 
 
 # --- examples ---------------------------------------------------------------------------------------------------------
