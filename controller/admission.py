@@ -1,0 +1,228 @@
+"""Admission: whether the fabric can carry every traffic matrix that a set of limits allows (the hose model).
+
+A VN may send up to its send limit, to any VN of its VLAN, in any split, and receive up to its receive limit. A link
+must carry the worst of these matrices. For one VLAN and one link that is the largest flow from the senders to the
+receivers over the pairs whose path takes the link (a transport problem). VLANs do not know of each other: they add up.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+import networkx as nx
+
+from controller.errors import DetsError, InvalidValueError
+from controller.units import MIN_RATE_BPS, check_rate_bps, format_rate
+
+Port = Hashable
+Link = Hashable
+Pair = tuple[Port, Port]
+Place = tuple[str, Hashable]
+"""("send", port), ("receive", port) or ("link", link)"""
+
+# A limit that is offered instead of a refused one is a whole number of these: what a meter can be set to.
+STEP_BPS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class VnLimits:
+    """The limits of one VN, in bits per second: what admission has to guarantee."""
+
+    vlan_vid: int
+    port: Port
+    send_limit_bps: int
+    receive_limit_bps: int
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """The capacities that limits are checked against, in bits per second, each direction of a link by itself.
+
+    Raises InvalidValueError, naming the key, for a capacity that is not positive, and for a path that names a port or a
+    link that is not there.
+    """
+
+    port_capacity_bps: Mapping[Port, int]
+    link_capacity_bps: Mapping[Link, int]
+    paths: Mapping[Pair, tuple[Link, ...]]
+    """the core links on the way from one edge port to another; pairs without core links may be left out"""
+
+    def __post_init__(self) -> None:
+        for kind, capacities in (
+            ("port_capacity_bps", self.port_capacity_bps),
+            ("link_capacity_bps", self.link_capacity_bps),
+        ):
+            for name, capacity_bps in capacities.items():
+                if not capacity_bps > 0:
+                    raise InvalidValueError(f"{kind}.{name}", capacity_bps, "must be above 0")
+        for pair, links in self.paths.items():
+            for port in pair:
+                if port not in self.port_capacity_bps:
+                    raise InvalidValueError(f"paths.{pair}", port, "is not a port with a capacity")
+            for link in links:
+                if link not in self.link_capacity_bps:
+                    raise InvalidValueError(f"paths.{pair}", link, "is not a link with a capacity")
+
+
+@dataclass(frozen=True, slots=True)
+class Overload:
+    """A place that some traffic matrix within the limits would overload."""
+
+    place: str
+    load_bps: int
+    capacity_bps: int
+
+    def __str__(self) -> str:
+        return f"{self.place} would have to carry {format_rate(self.load_bps)} of {format_rate(self.capacity_bps)}"
+
+
+class AdmissionError(DetsError, ValueError):
+    """The limits do not fit the fabric. ``overload`` names the place, ``largest_bps`` what would fit (0: nothing)."""
+
+    def __init__(self, key: str, value_bps: int, overload: Overload, largest_bps: int) -> None:
+        self.key = key
+        self.value_bps = value_bps
+        self.overload = overload
+        self.largest_bps = largest_bps
+        offer = f"at most {format_rate(largest_bps)} fits" if largest_bps else "nothing fits"
+        super().__init__(f"{key}: {format_rate(value_bps)} does not fit: {overload}; {offer}")
+
+
+def overloads(topology: Topology, vns: Iterable[VnLimits]) -> list[Overload]:
+    """Return every place that the limits would overload: access ports first, then core links; none if all fit.
+
+    Raises InvalidValueError for a VN at a port without a capacity, two of one VLAN at one port, or a limit that a meter
+    cannot carry.
+    """
+    asked = _Asked(topology, vns)
+    return asked.overloads(asked.places())
+
+
+def admit(topology: Topology, vns: Iterable[VnLimits], changed: VnLimits) -> None:
+    """Raise AdmissionError unless all limits fit when those of ``changed`` replace (or join) those of its VN.
+
+    The error names the first place that does not fit, and offers the largest limit with which every place fits, the
+    other limit of the VN as asked for; it speaks of the send limit if either could be lowered. Places that the others
+    overload without this VN are not held against it. Raises InvalidValueError as ``overloads`` does.
+    """
+    others = [vn for vn in vns if (vn.vlan_vid, vn.port) != (changed.vlan_vid, changed.port)]
+    asked = _Asked(topology, [*others, changed])
+    places = asked.places(changed.port)
+    found = asked.overloads(places)
+    if not found:
+        return
+    nothing = replace(changed, send_limit_bps=MIN_RATE_BPS, receive_limit_bps=MIN_RATE_BPS)
+    excused = {overload.place for overload in asked.replaced(nothing).overloads(places)}
+    held = [overload for overload in found if overload.place not in excused]
+    if held:
+        raise _refusal(asked, changed, places, held[0], excused)
+
+
+def _refusal(
+    asked: _Asked, changed: VnLimits, places: list[Place], overload: Overload, excused: set[str]
+) -> AdmissionError:
+    def fits(candidate: VnLimits) -> bool:
+        return all(found.place in excused for found in asked.replaced(candidate).overloads(places))
+
+    def with_limit(limit_bps: int, sending: bool) -> VnLimits:
+        if sending:
+            return replace(changed, send_limit_bps=limit_bps)
+        return replace(changed, receive_limit_bps=limit_bps)
+
+    # To blame is the limit that, made small, lets the rest in; the send limit if it takes both.
+    sending = fits(with_limit(MIN_RATE_BPS, True)) or not fits(with_limit(MIN_RATE_BPS, False))
+    value_bps = changed.send_limit_bps if sending else changed.receive_limit_bps
+    low, high = 0, -(-value_bps // STEP_BPS)  # in steps; ``high`` is known not to fit
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(with_limit(middle * STEP_BPS, sending)) else (low, middle)
+    key = f"vlans.{changed.vlan_vid}.{changed.port}.{'send_limit' if sending else 'receive_limit'}"
+    return AdmissionError(key, value_bps, overload, low * STEP_BPS)
+
+
+class _Asked:
+    """A set of limits on a topology, by place: the access ports in either direction and the core links."""
+
+    def __init__(self, topology: Topology, vns: Iterable[VnLimits]) -> None:
+        self.topology = topology
+        self.at_port: dict[Port, dict[int, VnLimits]] = {}
+        for vn in vns:
+            key = f"vlans.{vn.vlan_vid}.{vn.port}"
+            if vn.port not in topology.port_capacity_bps:
+                raise InvalidValueError(key, vn.port, "is not a port with a capacity")
+            if vn.vlan_vid in self.at_port.setdefault(vn.port, {}):
+                raise InvalidValueError(key, vn.vlan_vid, "stands twice at this port")
+            check_rate_bps(vn.send_limit_bps, f"{key}.send_limit")
+            check_rate_bps(vn.receive_limit_bps, f"{key}.receive_limit")
+            self.at_port[vn.port][vn.vlan_vid] = vn
+        self.pairs: dict[Link, list[Pair]] = {}
+        for pair, links in topology.paths.items():
+            if pair[0] in self.at_port and pair[1] in self.at_port:
+                for link in links:
+                    self.pairs.setdefault(link, []).append(pair)
+
+    def replaced(self, vn: VnLimits) -> _Asked:
+        """Return the same with other limits for one VN."""
+        asked = copy.copy(self)
+        asked.at_port = {**self.at_port, vn.port: {**self.at_port[vn.port], vn.vlan_vid: vn}}
+        return asked
+
+    def overloads(self, places: list[Place]) -> list[Overload]:
+        """Return those of the places that would have too much to carry."""
+        return [overload for place in places if (overload := self._overload(place)) is not None]
+
+    def places(self, of: Port | None = None) -> list[Place]:
+        """Return the places that carry something (of this port, if given), in the order in which they are checked."""
+        ports = self.at_port if of is None else [of]
+        links = [link for link, pairs in self.pairs.items() if of is None or any(of in pair for pair in pairs)]
+        return [*((kind, port) for port in ports for kind in ("send", "receive")), *(("link", link) for link in links)]
+
+    def _overload(self, place: Place) -> Overload | None:
+        kind, name = place
+        if kind == "link":
+            capacity_bps = self.topology.link_capacity_bps[name]
+            load_bps, words = self._link_load_bps(name, capacity_bps), f"link {name}"
+        else:
+            capacity_bps = self.topology.port_capacity_bps[name]
+            here = self.at_port[name].values()
+            load_bps = sum(vn.send_limit_bps if kind == "send" else vn.receive_limit_bps for vn in here)
+            words = f"port {name} ({'sending' if kind == 'send' else 'receiving'})"
+        return Overload(words, load_bps, capacity_bps) if load_bps > capacity_bps else None
+
+    def _link_load_bps(self, link: Link, enough_bps: int) -> int:
+        """Return the worst load of a link, or a bound above it that is no more than ``enough_bps``."""
+        by_vlan: dict[int, list[tuple[VnLimits, VnLimits]]] = {}
+        for sender_port, receiver_port in self.pairs[link]:
+            receivers = self.at_port[receiver_port]
+            for vlan_vid, sender in self.at_port[sender_port].items():
+                if vlan_vid in receivers:
+                    by_vlan.setdefault(vlan_vid, []).append((sender, receivers[vlan_vid]))
+        simple_bps = sum(_either_side_bps(pairs) for pairs in by_vlan.values())
+        if simple_bps <= enough_bps:
+            return simple_bps
+        return sum(_worst_load_bps(pairs) for pairs in by_vlan.values())
+
+
+def _either_side_bps(pairs: list[tuple[VnLimits, VnLimits]]) -> int:
+    """Return what all the senders can send or all the receivers receive, whichever is less: a bound above the load."""
+    sending = {sender.port: sender.send_limit_bps for sender, _ in pairs}
+    receiving = {receiver.port: receiver.receive_limit_bps for _, receiver in pairs}
+    return min(sum(sending.values()), sum(receiving.values()))
+
+
+def _worst_load_bps(pairs: list[tuple[VnLimits, VnLimits]]) -> int:
+    """Return the largest flow over these pairs of one VLAN.
+
+    It is ``_either_side_bps`` when every sender is paired with every receiver, as on any tree.
+    """
+    senders, receivers = {sender.port for sender, _ in pairs}, {receiver.port for _, receiver in pairs}
+    if len({(sender.port, receiver.port) for sender, receiver in pairs}) == len(senders) * len(receivers):
+        return _either_side_bps(pairs)
+    graph = nx.DiGraph()
+    for sender, receiver in pairs:
+        graph.add_edge("source", ("from", sender.port), capacity=sender.send_limit_bps)
+        graph.add_edge(("from", sender.port), ("to", receiver.port))
+        graph.add_edge(("to", receiver.port), "sink", capacity=receiver.receive_limit_bps)
+    return int(nx.maximum_flow_value(graph, "source", "sink"))
