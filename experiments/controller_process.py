@@ -88,13 +88,13 @@ class ControllerProcess:
         self.log_path = folder / "controller.log"
         self.config_path.write_text(yaml.safe_dump(dict(config), sort_keys=False))
         self.rest_url = f"http://{config['rest']['listen']}"
+        self._command = [sys.executable, "-m", "apps.cli", "run", "--config", str(self.config_path)]
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> ControllerProcess:
-        command = [sys.executable, "-m", "apps.cli", "run", "--config", str(self.config_path)]
         with self.log_path.open("wb") as log:
             self._process = subprocess.Popen(
-                command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+                self._command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
             )
         return self
 

@@ -21,6 +21,7 @@ import contextlib
 import json
 import os
 import select
+import signal
 import socket
 import struct
 import subprocess
@@ -300,13 +301,19 @@ def _tc_batch(lines: list[str]) -> None:
 
 
 def main(interfaces: list[str]) -> int:
-    """Follow the named interfaces until interrupted: ``python -m experiments.queue_classifier s1-eth1 s1-eth2``."""
+    """Follow the named interfaces until SIGTERM or SIGINT, or until the parent process is gone.
+
+    ``python -m experiments.queue_classifier s1-eth1 s1-eth2``
+    """
     if not interfaces:
         print("usage: python -m experiments.queue_classifier INTERFACE...", file=sys.stderr)
         return 2
-    with QueueClassifier(interfaces) as classifier, contextlib.suppress(KeyboardInterrupt):
-        while classifier.error is None:
-            time.sleep(0.5)
+    parent, stopped = os.getppid(), threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: stopped.set())
+    with QueueClassifier(interfaces) as classifier:
+        while not stopped.wait(0.5) and classifier.error is None and os.getppid() == parent:
+            pass
     return 0 if classifier.error is None else 1
 
 

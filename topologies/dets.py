@@ -2,7 +2,8 @@
 
 Parameters follow the name: ``--topo dets-fig5,pns=6,datapath=kernel``. ``mn`` executes this file without ``__file__``
 and copies every name it defines over its own, so that there are few names here and all of them are peculiar to it.
-The fabrics themselves are described in topologies/builders.py.
+The fabrics themselves are described in topologies/builders.py. On the userspace datapath a process beside each switch
+makes its queues real (experiments/queue_classifier.py).
 """
 
 import sys as _sys
@@ -18,7 +19,7 @@ def _dets_topo(name, datapath="user", **parameters):  # type: ignore[no-untyped-
     from topologies.builders import fabrics
     from topologies.mn import FabricTopo
 
-    return FabricTopo(fabrics[name](**parameters), datapath)
+    return FabricTopo(fabrics[name](**parameters), datapath, follow_queues=True)
 
 
 topos = {name: _partial(_dets_topo, name) for name in ("dets-fig1", "dets-fig5", "dets-fig7")}

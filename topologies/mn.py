@@ -6,6 +6,9 @@ A PN's vswitch is a bridge that learns by itself (fail_mode standalone, no contr
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 from topologies._mininet import ensure_mininet
@@ -17,6 +20,7 @@ from mininet.node import OVSSwitch  # noqa: E402
 from mininet.topo import Topo  # noqa: E402
 
 PN_DPID_BASE = 0x10000
+QUEUE_CLASSIFIER = Path(__file__).resolve().parent.parent / "experiments" / "queue_classifier.py"
 
 
 class _Bridge(OVSSwitch):  # type: ignore[misc]
@@ -27,10 +31,27 @@ class _Bridge(OVSSwitch):  # type: ignore[misc]
 
 
 class FabricSwitch(_Bridge):
-    """An edge or core switch."""
+    """An edge or core switch. With ``follow_queues`` it has a process beside it that makes its queues real."""
 
-    def __init__(self, name: str, datapath: str = "user", **params: Any) -> None:
+    def __init__(self, name: str, datapath: str = "user", follow_queues: bool = False, **params: Any) -> None:
         super().__init__(name, datapath=datapath, failMode="secure", protocols="OpenFlow13", **params)
+        self.follow_queues = follow_queues and datapath == "user"
+        self._follower: subprocess.Popen[bytes] | None = None
+
+    def start(self, controllers: list[Any]) -> None:
+        """Start the bridge, and the follower of its queues; that one ends by itself should Mininet be killed."""
+        super().start(controllers)
+        if self.follow_queues:
+            interfaces = [str(intf) for intf in self.intfList() if self.ports[intf]]
+            self._follower = subprocess.Popen([sys.executable, str(QUEUE_CLASSIFIER), *interfaces])
+
+    def stop(self, *arguments: Any, **options: Any) -> None:
+        """Stop the follower and the bridge."""
+        if self._follower is not None:
+            self._follower.terminate()
+            self._follower.wait(timeout=10)
+            self._follower = None
+        super().stop(*arguments, **options)
 
 
 class PnSwitch(_Bridge):
@@ -54,20 +75,22 @@ class PnSwitch(_Bridge):
 
 
 class FabricTopo(Topo):  # type: ignore[misc]
-    """The Topo of a fabric. ``datapath`` is Mininet's word: user or kernel."""
+    """The Topo of a fabric. ``datapath`` is Mininet's word: user or kernel; ``follow_queues`` as in FabricSwitch."""
 
-    def __init__(self, fabric: Fabric, datapath: str = "user") -> None:
+    def __init__(self, fabric: Fabric, datapath: str = "user", follow_queues: bool = False) -> None:
         if datapath not in ("user", "kernel"):
             raise ValueError(f"datapath: {datapath!r} must be user or kernel")
         fabric.check_emulable()
         self.fabric = fabric
         self.datapath = datapath
+        self.follow_queues = follow_queues
         super().__init__()
 
     def build(self) -> None:
         """Add switches, PNs with their VNs, and links; every port number is the description's."""
         for switch in self.fabric.switches:
-            self.addSwitch(switch.name, cls=FabricSwitch, dpid=f"{switch.dpid:016x}", datapath=self.datapath)
+            options = {"datapath": self.datapath, "follow_queues": self.follow_queues}
+            self.addSwitch(switch.name, cls=FabricSwitch, dpid=f"{switch.dpid:016x}", **options)
         for pn in self.fabric.pns:
             vns = [self.fabric.vn(vid, pn.number) for vid in pn.vlans]
             tags = {vn.pn_port_no: vn.vlan_vid for vn in vns}

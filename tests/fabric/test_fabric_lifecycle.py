@@ -75,9 +75,26 @@ def test_a_failed_start_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert traces() == before
 
 
-def test_mn_takes_the_custom_file() -> None:
-    command = ["mn", "--custom", "topologies/dets.py", "--topo", "dets-fig1,pns=2", "--controller", "none"]
-    done = subprocess.run(
-        [*command, "--test", "none"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+def test_mn_takes_the_custom_file_and_makes_queues_real() -> None:
+    before = traces()
+    script = "\n".join(
+        [
+            'py __import__("time").sleep(1)',
+            "sh ovs-vsctl -- set Port s1-eth2 qos=@q -- --id=@q create QoS type=linux-htb queues:1=@q1"
+            " -- --id=@q1 create Queue other_config:max-rate=40000000",
+            'py __import__("time").sleep(1)',
+            "sh tc qdisc show dev s1-eth2",
+            "sh tc filter show dev s1-eth2",
+            "sh ovs-vsctl clear Port s1-eth2 qos",
+        ]
     )
-    assert "(p1, s1) (p2, s1)" in done.stderr + done.stdout
+    command = ["mn", "--custom", "topologies/dets.py", "--topo", "dets-fig1,pns=2", "--controller", "none"]
+    done = subprocess.run(command, cwd=ROOT, input=script, capture_output=True, text=True, timeout=60, check=True)
+    said = done.stdout + done.stderr
+    for table, key in (("QoS", "qos"), ("Queue", "queues")):
+        for uuid in set(traces()[key]) - set(before[key]):  # type: ignore[call-overload]
+            vsctl("destroy", table, uuid)
+    assert "(p1, s1) (p2, s1)" in said
+    assert "parent 1:2 limit 99p" in said
+    assert "bpf" in said
+    assert traces() == before

@@ -1,0 +1,57 @@
+"""The controller as a process: what is said when it does not come up, and that it is ended."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import threading
+
+import pytest
+
+from experiments.controller_process import ControllerError, ControllerProcess, free_ports
+
+
+def test_a_refused_configuration_is_told_with_the_controllers_own_words(tmp_path) -> None:
+    config = {"rest": {"listen": "127.0.0.1:1"}, "vlans": {}, "switches": {}, "nonsense": 1}
+    with ControllerProcess(config, tmp_path) as controller, pytest.raises(ControllerError, match="nonsense"):
+        controller.wait_ready({"s1"}, timeout_s=30)
+    assert (tmp_path / "controller.yaml").exists()
+
+
+class Health(http.server.BaseHTTPRequestHandler):
+    states: dict[str, str] = {}  # noqa: RUF012 - set by the test
+
+    def do_GET(self) -> None:
+        body = json.dumps({"switches": self.states}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_arguments: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def fake(tmp_path):
+    """A process that just lives, and a REST server that answers for it."""
+    [port] = free_ports(1)
+    server = http.server.HTTPServer(("127.0.0.1", port), Health)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    process = ControllerProcess({"rest": {"listen": f"127.0.0.1:{port}"}}, tmp_path)
+    process._command = ["sleep", "60"]
+    yield process
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_readiness_is_every_switch_ready(fake, monkeypatch) -> None:
+    monkeypatch.setattr(Health, "states", {"s1": "ready", "s2": "connecting"})
+    with fake:
+        fake.wait_ready({"s1"}, timeout_s=5)
+        with pytest.raises(ControllerError, match=r"s2: connecting, s3: unknown"):
+            fake.wait_ready({"s1", "s2", "s3"}, timeout_s=0.3)
+        running = fake._process
+    assert running.returncode is not None
