@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from controller.config_sections import check_ovsdb, parse_address
-from controller.errors import DetsError, ProtocolError
+from controller.errors import DetsError, InvalidValueError, ProtocolError
 from controller.queue_rows import DATABASE, Operation, plan_rows, read_operations, read_tables
 from controller.queues import PortQueues
 
@@ -65,8 +65,8 @@ class QueueWriter:
 
         Our queues on its other ports go, and rows of ours that earlier runs left. Returns what stands in the way, port
         by port (a QoS row of others, no such port): those ports are left alone. Raises OvsdbError, with nothing
-        changed, when the database cannot be reached, answers too late or refuses; only after "answers too late" it may
-        have done it all the same.
+        changed, when the database cannot be reached, answers too late, refuses, or has no bridge of this dpid (after a
+        restart ovs-vswitchd has yet to write it); only after "no answer" it may have done it all the same.
         """
         with self._lock:
             if self._closed:
@@ -76,7 +76,7 @@ class QueueWriter:
                     return self._apply(session, dpid, desired)
             except TimeoutError as error:
                 raise OvsdbError(self.address, f"no answer within {self._timeout_s:g} s") from error
-            except (OSError, ProtocolError) as error:
+            except (OSError, ProtocolError, InvalidValueError) as error:
                 raise OvsdbError(self.address, _reason(error)) from error
 
     def remove(self, dpid: int) -> list[str]:

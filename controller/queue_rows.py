@@ -8,8 +8,8 @@ Ours are the rows whose ``external_ids`` hold ``dets`` (the dpid), and nothing e
 port that has none. QoS and Queue rows do not go with their port, so that we look for what earlier runs left:
 
 1. Every wanted port: take its row of ours as it is and change what differs, or make one; a QoS row of others stays.
-2. Every QoS row of ours that no port has now, or that is not wanted any more on this switch: delete.
-3. The same for Queue rows.
+2. Every QoS row of ours on another port of this switch: off; and delete it unless another switch of ours has it too.
+3. Every QoS and Queue row of ours that nothing refers to any more, of whatever switch: delete.
 Each row that is touched must still be what it was when read, or the transaction fails as a whole.
 """
 
@@ -19,8 +19,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from controller.errors import ProtocolError
+from controller.errors import InvalidValueError, ProtocolError
 from controller.queues import PortQueues, Queue
+from controller.units import BITS_PER_BYTE, format_rate
 
 DATABASE = "Open_vSwitch"
 OWNER_KEY = "dets"
@@ -31,7 +32,12 @@ QOS_TYPE = "linux-htb"
 Row: TypeAlias = dict[str, Any]
 Operation: TypeAlias = dict[str, Any]
 
+# Before 3.2 ovs-vswitchd kept HTB rates as 32-bit bytes/s: 100 Gb/s became 31.28 Gb/s without a word.
+WIDE_RATES_VERSION = (3, 2)
+NARROW_MAX_RATE_BPS = (2**32 - 1) * BITS_PER_BYTE
+
 _COLUMNS = {
+    "Open_vSwitch": ("ovs_version",),
     "Bridge": ("name", "datapath_id", "ports"),
     "Port": ("name", "interfaces", "qos"),
     "Interface": ("name",),
@@ -39,13 +45,14 @@ _COLUMNS = {
     "Queue": ("other_config", "external_ids"),
 }
 _MAPS = ("queues", "other_config", "external_ids")
-_SETS = ("ports", "interfaces", "qos", "datapath_id")
+_SETS = ("ports", "interfaces", "qos", "datapath_id", "ovs_version")
 
 
 @dataclass(frozen=True, slots=True)
 class Tables:
     """What the database holds, by table and row UUID; maps are dicts, sets are tuples, references are UUIDs."""
 
+    root: Mapping[str, Row]
     bridges: Mapping[str, Row]
     ports: Mapping[str, Row]
     interfaces: Mapping[str, Row]
@@ -82,11 +89,16 @@ def read_tables(results: Sequence[Any]) -> Tables:
 
 
 def plan_rows(tables: Tables, dpid: int, wanted: Mapping[str, PortQueues]) -> RowPlan:
-    """Return how to make the queues of a switch those wanted, by interface name; none wanted takes all of ours away."""
+    """Return how to make the queues of a switch those wanted, by interface name; none wanted takes all of ours away.
+
+    Raises InvalidValueError when queues are wanted and no bridge has this dpid: a wrong address, or ovs-vswitchd does
+    not run or has yet to write it (the column does not outlive ovsdb-server). What stands is then not to be touched.
+    """
     planner = _Planner(tables, f"{dpid:016x}")
     ports = planner.find_ports(wanted)
     for name, port_uuid in ports.items():
-        planner.want(name, port_uuid, wanted[name])
+        if planner.can_shape(name, wanted[name].max_rate_bps):
+            planner.want(name, port_uuid, wanted[name])
     planner.sweep_qos()
     planner.sweep_queues()
     return planner.plan
@@ -97,7 +109,8 @@ class _Planner:
         self.plan = RowPlan()
         self._tables = tables
         self._owner = owner
-        self._kept_qos: set[str] = set()
+        self._bridge_ports: set[str] = set()
+        self._kept_qos: dict[str, str] = {}  # and the port that keeps it
         self._kept_queues: set[str] = set()
         self._set_ports: set[str] = set()
         self._deleted: set[str] = set()
@@ -109,8 +122,9 @@ class _Planner:
         bridge = next((b for b in self._tables.bridges.values() if b["datapath_id"] == (self._owner,)), None)
         if bridge is None:
             if wanted:
-                self._problem(f"no bridge of this Open vSwitch has datapath id {self._owner}")
+                raise InvalidValueError("dpid", self._owner, "is the datapath id of no bridge in this database (now)")
             return {}
+        self._bridge_ports.update(bridge["ports"])
         names = {uuid: row["name"] for uuid, row in self._tables.interfaces.items()}
         port_of = {
             names.get(interface): uuid for uuid, row in self._tables.ports.items() for interface in row["interfaces"]
@@ -118,7 +132,7 @@ class _Planner:
         found = {}
         for name in wanted:
             uuid = port_of.get(name)
-            if uuid is None or uuid not in bridge["ports"]:
+            if uuid is None or uuid not in self._bridge_ports:
                 self._problem(f"{name}: is not a port of bridge {bridge['name']}")
             elif len(self._tables.ports[uuid]["interfaces"]) > 1:
                 bond = self._tables.ports[uuid]["name"]
@@ -126,6 +140,16 @@ class _Planner:
             else:
                 found[name] = uuid
         return found
+
+    def can_shape(self, name: str, rate_bps: int) -> bool:
+        """Tell whether this Open vSwitch can do a rate; if not, it is a problem: better no queues than wrong ones."""
+        version = next((text for row in self._tables.root.values() for text in row["ovs_version"]), "")
+        numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())
+        if rate_bps <= NARROW_MAX_RATE_BPS or len(numbers) < 2 or numbers >= WIDE_RATES_VERSION:
+            return True
+        limit = f"Open vSwitch {version} shapes to {format_rate(NARROW_MAX_RATE_BPS)} at most, 3.2 and later to more"
+        self._problem(f"{name}: has no queues, for its capacity is {format_rate(rate_bps)}: {limit}")
+        return False
 
     def want(self, name: str, port_uuid: str, wanted: PortQueues) -> None:
         """Plan the queues of one port."""
@@ -141,24 +165,28 @@ class _Planner:
             row |= {"queues": self._queues({}, wanted, ids), "external_ids": ids}
             self._set_qos_of_port(port_uuid, self._insert("QoS", row))
             return
-        self._kept_qos.add(uuid)
+        self._kept_qos[uuid] = port_uuid
         old = self._tables.qos[uuid]
         row |= {"queues": self._queues(old["queues"], wanted, ids), "external_ids": old["external_ids"] | ids}
         self._update("QoS", uuid, old, row)
 
     def sweep_qos(self) -> None:
-        """Delete the QoS rows of ours that are of no use."""
-        users: dict[str, list[str]] = {}
+        """Take QoS rows of ours off the ports that should not have them, and delete those of no use."""
+        users_of: dict[str, set[str]] = {}
         for port_uuid, port in self._tables.ports.items():
             for uuid in port["qos"]:
-                users.setdefault(uuid, []).append(port_uuid)
+                users_of.setdefault(uuid, set()).add(port_uuid)
         for uuid, row in self._tables.qos.items():
-            if uuid in self._kept_qos or not self._is_useless(row, uuid in users):
+            if OWNER_KEY not in row["external_ids"]:
                 continue
-            for port_uuid in users.get(uuid, ()):
-                if port_uuid not in self._set_ports:
+            users = users_of.get(uuid, set())
+            keeper = self._kept_qos.get(uuid)
+            useless = keeper is None and self._is_useless(row, in_use=bool(users - self._bridge_ports))
+            for port_uuid in sorted(users if useless else users & self._bridge_ports):
+                if port_uuid != keeper and port_uuid not in self._set_ports:
                     self._set_qos_of_port(port_uuid, None)
-            self._delete("QoS", uuid, row)
+            if useless:
+                self._delete("QoS", uuid, row)
 
     def sweep_queues(self) -> None:
         """Delete the Queue rows of ours that are of no use."""
@@ -177,7 +205,7 @@ class _Planner:
     def _is_useless(self, row: Row, in_use: bool) -> bool:
         """Tell whether a row that this switch does not want is ours to delete.
 
-        A row of another switch of ours is, once nobody refers to it: rows are made and referred to in one transaction.
+        One of another switch is, once nobody else refers to it: rows are made and referred to in one transaction.
         """
         owner = row["external_ids"].get(OWNER_KEY)
         return owner == self._owner or (owner is not None and not in_use)

@@ -1,0 +1,308 @@
+"""The queue writer against a real ovsdb-server of its own (no root, no ovs-vswitchd) and against bad servers."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from apps.ovsdb import OvsdbError, QueueWriter
+from controller.errors import InvalidValueError
+from controller.queues import PortQueues, port_queues
+
+DPID = 0xA1
+SCHEMA = Path("/usr/share/openvswitch/vswitch.ovsschema")
+needs_ovsdb = pytest.mark.skipif(
+    shutil.which("ovsdb-server") is None or not SCHEMA.exists(), reason="needs Debian's openvswitch-switch"
+)
+
+
+def queues(**limits_bps: int) -> dict[str, PortQueues]:
+    """Port pN with a queue of VLAN 10 at each of these limits."""
+    return {name: port_queues(int(name[1:]), 100_000_000, {10: limit}, False) for name, limit in limits_bps.items()}
+
+
+class Server:
+    """An ovsdb-server with one bridge of two ports, on a socket in ``folder``."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        self.address = f"unix:{folder / 'db.sock'}"
+        self._folder = folder
+        self._options = options
+        database = str(folder / "conf.db")
+        subprocess.run(["ovsdb-tool", "create", database, str(SCHEMA)], check=True, timeout=20)
+        self.start()
+        self.vsctl("init")
+        self.vsctl("add-br", "b", "--", "add-port", "b", "p1", "--", "add-port", "b", "p2")
+        self.be_vswitchd()
+
+    def start(self) -> None:
+        remotes = [f"--remote=p{self.address}", f"--unixctl={self._folder / 'ctl'}", "--no-chdir", *self._options]
+        command = ["ovsdb-server", *remotes, "-vconsole:off", str(self._folder / "conf.db")]
+        self.process = subprocess.Popen(command, cwd=self._folder)
+        deadline_s = time.monotonic() + 20
+        while True:
+            with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as probe:
+                probe.connect(str(self._folder / "db.sock"))
+                return
+            if time.monotonic() > deadline_s or self.process.poll() is not None:
+                raise TimeoutError("ovsdb-server did not start")
+            time.sleep(0.02)
+
+    def be_vswitchd(self) -> None:
+        """Write the dpid, as ovs-vswitchd does after every start of ovsdb-server: the column is ephemeral."""
+        self.vsctl("set", "bridge", "b", f'datapath_id="{DPID:016x}"')
+
+    def stop(self) -> None:
+        self.process.terminate()
+        self.process.wait(timeout=20)
+
+    def vsctl(self, *arguments: str) -> str:
+        command = ["ovs-vsctl", f"--db={self.address}", "--no-wait", "--timeout=10", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout
+
+    def versions(self) -> dict[str, str]:
+        """Return each row's ``_version``, which every write to it changes."""
+        selects = [
+            {"op": "select", "table": t, "where": [], "columns": ["_uuid", "_version"]}
+            for t in ("Port", "QoS", "Queue")
+        ]
+        command = ["ovsdb-client", "transact", self.address, json.dumps(["Open_vSwitch", *selects])]
+        text = subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout
+        return {row["_uuid"][1]: row["_version"][1] for table in json.loads(text) for row in table["rows"]}
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    server = Server(tmp_path)
+    yield server
+    server.stop()
+
+
+@needs_ovsdb
+def test_only_rows_that_differ_are_written(server: Server) -> None:
+    writer = QueueWriter(server.address)
+    assert writer.apply(DPID, queues(p1=40_000_000, p2=50_000_000)) == []
+    first = server.versions()
+    assert len(first) == 3 + 2 + 4  # Port (with the bridge's own), QoS, Queue
+    writer.apply(DPID, queues(p1=40_000_000, p2=50_000_000))
+    assert server.versions() == first
+    writer.apply(DPID, queues(p1=30_000_000, p2=50_000_000))
+    second = server.versions()
+    assert set(second) == set(first)
+    assert len([uuid for uuid in first if first[uuid] != second[uuid]]) == 1
+    found = server.vsctl(
+        "--bare", "--columns=external_ids,other_config", "find", "Queue", "other_config:max-rate=30000000"
+    )
+    assert found.split() == [
+        *(f"dets={DPID:016x}", "dets-port=1", "dets-vlan=10"),
+        *("burst=30000", "max-rate=30000000", "min-rate=30000000"),
+    ]
+
+
+@needs_ovsdb
+def test_remove_leaves_only_what_others_have(server: Server) -> None:
+    server.vsctl("set", "port", "p2", "qos=@q", "--", "--id=@q", "create", "QoS", "type=linux-htb")
+    foreign = server.vsctl("get", "port", "p2", "qos")
+    writer = QueueWriter(server.address)
+    problems = writer.apply(DPID, queues(p1=40_000_000, p2=50_000_000, p3=60_000_000))
+    assert [problem.split(":")[0] for problem in problems] == ["p3", "p2"]
+    assert writer.remove(DPID) == []
+    assert server.vsctl("get", "port", "p2", "qos") == foreign
+    assert server.vsctl("--bare", "--columns=_uuid", "list", "QoS") == foreign
+    assert server.vsctl("list", "Queue") == ""
+
+
+@needs_ovsdb
+def test_a_server_that_comes_back_is_used_again(server: Server) -> None:
+    writer = QueueWriter(server.address)
+    writer.apply(DPID, queues(p1=40_000_000))
+    server.stop()
+    with pytest.raises(OvsdbError, match=r"refused|No such file"):
+        writer.apply(DPID, queues(p1=30_000_000))
+    server.start()
+    with pytest.raises(OvsdbError, match="no bridge in this database"):
+        writer.apply(DPID, queues(p1=30_000_000))
+    assert "40000000" in server.vsctl("list", "Queue")
+    server.be_vswitchd()
+    assert writer.apply(DPID, queues(p1=30_000_000)) == []
+    assert "30000000" in server.vsctl("list", "Queue")
+
+
+@needs_ovsdb
+def test_what_the_database_refuses_is_an_error_and_changes_nothing(server: Server) -> None:
+    too_many = {"p1": port_queues(1, 100_000_000, {2**32: 1_000_000}, False)}  # Queue ids are 32-bit
+    with pytest.raises(OvsdbError, match="constraint violation"):
+        QueueWriter(server.address).apply(DPID, too_many)
+    assert server.vsctl("list", "QoS") == ""
+
+
+@needs_ovsdb
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
+def test_tls_with_certificates_of_both_sides(tmp_path: Path) -> None:
+    key, certificate = str(tmp_path / "key.pem"), str(tmp_path / "cert.pem")
+    make = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-keyout",
+        key,
+        "-out",
+        certificate,
+        "-days",
+        "2",
+    ]
+    names = ["-subj", "/CN=test", "-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run([*make, *names], check=True, capture_output=True, timeout=60)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    files = [f"--private-key={key}", f"--certificate={certificate}", f"--ca-cert={certificate}"]
+    server = Server(tmp_path, f"--remote=pssl:{port}:127.0.0.1", *files)
+    try:
+        tls = ssl.create_default_context(cafile=certificate)
+        tls.load_cert_chain(certificate, key)
+        assert QueueWriter(f"ssl:127.0.0.1:{port}", tls=tls).apply(DPID, queues(p1=40_000_000)) == []
+        assert "40000000" in server.vsctl("list", "Queue")
+        with pytest.raises(OvsdbError, match="certificate verify failed"):
+            QueueWriter(f"ssl:127.0.0.1:{port}").apply(DPID, {})
+    finally:
+        server.stop()
+
+
+# -- servers that misbehave
+
+EMPTY = {"id": 1, "error": None, "result": [{"rows": []}] * 6}
+
+
+@contextlib.contextmanager
+def fake_server(serve: Callable[[socket.socket], None]) -> Iterator[str]:
+    """Serve one connection in a thread and yield the address."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def run() -> None:
+            connection, _ = listener.accept()
+            with connection, contextlib.suppress(OSError):
+                serve(connection)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        try:
+            yield f"tcp:127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            thread.join(timeout=20)
+
+
+def test_probes_and_pieces_of_messages_are_taken_in_stride() -> None:
+    heard = []
+
+    def serve(connection: socket.socket) -> None:
+        connection.recv(1 << 16)
+        connection.sendall(b'{"method":"echo","params":["a b"],"id":"echo"}{"method":"update","params":[],"id":null}')
+        heard.append(json.loads(connection.recv(1 << 16)))
+        text = json.dumps(EMPTY, indent=1).encode() + b"\n"
+        for start in range(0, len(text), 7):
+            connection.sendall(text[start : start + 7])
+
+    with fake_server(serve) as address:
+        assert QueueWriter(address).apply(DPID, {}) == []
+    assert heard == [{"result": ["a b"], "error": None, "id": "echo"}]
+
+
+@pytest.mark.parametrize(
+    ("reply", "reason"),
+    [
+        (b"", "the server closed the connection"),
+        (b"[1]", "the server closed the connection"),
+        (b'{"id":1,"result":null,"error":"unknown database"}', "transact: unknown database"),
+        (b'{"id":1,"result":[],"error":null}', "select results: expected rows of Open_vSwitch, Bridge"),
+        (json.dumps({"id": 1, "result": None, "error": "e" * 50_000}).encode(), "transact: eee"),
+    ],
+)
+def test_a_bad_answer_is_a_short_error_that_names_the_address(reply: bytes, reason: str) -> None:
+    def serve(connection: socket.socket) -> None:
+        connection.recv(1 << 16)
+        connection.sendall(reply)
+
+    with fake_server(serve) as address, pytest.raises(OvsdbError) as caught:
+        QueueWriter(address).apply(DPID, {})
+    assert str(caught.value).startswith(f"OVSDB {address}: {reason}")
+    assert len(str(caught.value)) < 300
+
+
+def test_rows_that_others_keep_changing_are_given_up_in_the_end() -> None:
+    tables = [[], [], [], [], [], [{"_uuid": ["uuid", "u"], "other_config": ["map", []]}]]
+    tables[5][0]["external_ids"] = ["map", [["dets", "x"]]]
+    transactions = []
+
+    def serve(connection: socket.socket) -> None:
+        while data := connection.recv(1 << 16):
+            request = json.loads(data)
+            transactions.append([operation["op"] for operation in request["params"][1:]])
+            is_read = transactions[-1][0] == "select"
+            result = [{"rows": rows} for rows in tables] if is_read else [{"error": "timed out"}, None]
+            connection.sendall(json.dumps({"id": request["id"], "error": None, "result": result}).encode())
+
+    with fake_server(serve) as address, pytest.raises(OvsdbError, match="others changed the same rows 5 times"):
+        QueueWriter(address).apply(DPID, {})
+    assert transactions == [["select"] * 6, ["wait", "delete"]] * 5
+
+
+def test_an_address_that_is_none_is_refused_at_once() -> None:
+    with pytest.raises(InvalidValueError, match="not an OVSDB address"):
+        QueueWriter("db.sock")
+
+
+def test_a_closed_writer_says_so() -> None:
+    writer = QueueWriter("unix:/nowhere")
+    writer.close()
+    with pytest.raises(OvsdbError, match="closed"):
+        writer.apply(DPID, {})
+
+
+UNDER_THE_HUB = """
+import warnings
+warnings.simplefilter("ignore")
+import eventlet
+eventlet.monkey_patch()
+import socket
+from apps.ovsdb import OvsdbError, QueueWriter
+
+silent = socket.create_server(("127.0.0.1", 0))
+ticks = 0
+
+def tick():
+    global ticks
+    while True:
+        eventlet.sleep(0.01)
+        ticks += 1
+
+eventlet.spawn(tick)
+eventlet.sleep(0)
+try:
+    QueueWriter(f"tcp:127.0.0.1:{silent.getsockname()[1]}", timeout_s=0.5).apply(1, {})
+except OvsdbError as error:
+    print(error.reason, ticks, sep=";")
+"""
+
+
+def test_a_silent_server_does_not_stop_the_hub() -> None:
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-c", UNDER_THE_HUB], cwd=root, capture_output=True, text=True, timeout=60, check=True
+    )
+    reason, ticks = done.stdout.split(";")
+    assert reason == "no answer within 0.5 s"
+    assert int(ticks) >= 5  # none at all if the wait were not the hub's
