@@ -1,0 +1,371 @@
+"""One OpenFlow 1.3 switch without its socket: bytes and frames go in with the time, bytes and frames come out.
+
+OpenFlow 1.3.5, sections 6 and 7. It does what Open vSwitch 3.1 was seen to do where the specification leaves a choice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from struct import Struct
+from typing import ClassVar
+
+from controller.openflow import constants as ofp
+from controller.openflow.buffers import HEADER
+from controller.openflow.constants import ControllerRole, ErrorType, FlowModFlags, MessageType, MeterModCommand
+from experiments.wire import answers, requests
+from experiments.wire.flow_tables import Entry, FlowTables
+from experiments.wire.meter_table import MeterAbilities, MeterTable
+from experiments.wire.multipart import Multipart
+from experiments.wire.pipeline import Pipeline
+from experiments.wire.ports import Port
+from experiments.wire.refusals import RefusalError
+
+_FEATURES = Struct("!QIBB2xII")
+_CONFIG = Struct("!HH")
+_ROLE = Struct("!I4xQ")
+_GROUP_MOD = Struct("!HBxI")
+_METER_MOD_HEAD = Struct("!HHI")
+_CAPABILITIES = 1 | 2 | 4 | 64  # flow, table, port and queue statistics
+_GROUP_ADD, _GROUP_MODIFY = 0, 1
+
+
+@dataclass(slots=True)
+class Faults:
+    """What goes wrong from now on. ``lose_barriers``: so many more barriers are never answered (-1: none ever is)."""
+
+    barrier_delay_s: float = 0.0
+    lose_barriers: int = 0
+    lose_replies: set[int] = field(default_factory=set)
+    """Multipart types that are never answered."""
+    mangle: Callable[[bytes], bytes] | None = None
+    """Applied to every message that goes to the controller."""
+
+
+@dataclass(frozen=True, slots=True)
+class DatapathOptions:
+    """How large the switch is and what it is like."""
+
+    tables: int = 64
+    entries_per_table: int = 1_000_000
+    part_bytes: int = 0xFFFF
+    flow_stats_staleness_s: float = 0.0
+    max_meters: int = 65_535
+
+
+class Datapath:
+    """A switch. Every call that may need it is told the time ``now_s``; it must never go back.
+
+    What is to be sent gathers in two boxes that the caller empties: ``take_messages`` and ``take_frames``.
+    """
+
+    def __init__(self, dpid: int, options: DatapathOptions | None = None) -> None:
+        self.dpid = dpid
+        self.options = options or DatapathOptions()
+        self.faults = Faults()
+        self.ports: dict[int, Port] = {}
+        self.refused: list[tuple[int, RefusalError]] = []  # (message type, why), for tests to look at
+        self.handled: dict[int, int] = {}  # messages by type, likewise
+        self.broken = False
+        self._messages: list[bytes] = []
+        self._frames: list[tuple[int, bytes]] = []
+        self._late: list[tuple[float, bytes]] = []
+        self.clear_tables()
+        self.start_connection()
+
+    def clear_tables(self) -> None:
+        """Forget all flows and meters, as a restart does."""
+        abilities = self.meters.abilities if hasattr(self, "meters") else MeterAbilities(self.options.max_meters)
+        self.tables = FlowTables(self.options.tables, self.options.entries_per_table)
+        self.meters = MeterTable(abilities)
+        self.pipeline = Pipeline(self.tables, self.ports)
+        self.multipart = Multipart(self.options, self.tables, self.meters, self.ports)
+
+    def start_connection(self) -> None:
+        """Begin a new conversation with a controller: hello first, nothing left over from the last one."""
+        self._rest = b""
+        self._role = int(ControllerRole.EQUAL)
+        self._generation: int | None = None
+        self._miss_send_len = 128
+        self.broken = False
+        self._late.clear()
+        self._messages = [answers.message(MessageType.HELLO, 0)]
+
+    def add_port(self, port_no: int, rate_bps: float, now_s: float, name: str = "") -> Port:
+        """Add a port that is up, and tell the controller; return it."""
+        hw_addr = 0x02 << 40 | (self.dpid & 0xFFFF) << 16 | port_no & 0xFFFF
+        port = Port(port_no, name or f"eth{port_no}", hw_addr, rate_bps, added_s=now_s)
+        self.ports[port_no] = port
+        self._port_status(port, ofp.PortReason.ADD)
+        self.tables.touch()
+        return port
+
+    def remove_port(self, port_no: int) -> None:
+        """Take a port away, and tell the controller."""
+        self._port_status(self.ports.pop(port_no), ofp.PortReason.DELETE)
+        self.tables.touch()
+
+    def set_port_up(self, port_no: int, up: bool) -> None:
+        """Bring a port's link up or down, and tell the controller when that is a change."""
+        port = self.ports[port_no]
+        if port.up != up:
+            port.up = up
+            self._port_status(port, ofp.PortReason.MODIFY)
+            self.tables.touch()
+
+    def take_messages(self) -> bytes:
+        """Return the bytes that are due to the controller, and forget them."""
+        mangle = self.faults.mangle
+        out = b"".join(self._messages if mangle is None else map(mangle, self._messages))
+        self._messages.clear()
+        return out
+
+    def take_frames(self) -> list[tuple[int, bytes]]:
+        """Return the frames that leave, as (port_no, frame), and forget them."""
+        frames, self._frames = self._frames, []
+        return frames
+
+    def send_raw(self, data: bytes) -> None:
+        """Send the controller these bytes, whatever they are."""
+        self._messages.append(data)
+
+    def receive(self, data: bytes, now_s: float) -> None:
+        """Take bytes from the controller: handle every whole message in order, keep the rest for the next call."""
+        buf = self._rest + data
+        view = memoryview(buf)
+        offset = 0
+        while len(view) - offset >= HEADER.size and not self.broken:
+            if buf[offset + 1] == MessageType.METER_MOD:
+                done = self._many_meter_mods(view[offset:], now_s)
+                if done:
+                    offset += done
+                    continue
+            _version, _type, length, _xid = HEADER.unpack_from(view, offset)
+            if length < HEADER.size:
+                self._refuse(RefusalError(ErrorType.BAD_REQUEST, "BAD_LEN"), bytes(view[offset : offset + HEADER.size]))
+                self.broken = True
+                break
+            if len(view) - offset < length:
+                break
+            self._handle(view[offset : offset + length], now_s)
+            offset += length
+        self._rest = bytes(view[offset:])
+
+    def inject(self, port_no: int, frame: bytes, now_s: float) -> None:
+        """A frame arrives at a port."""
+        port = self.ports[port_no]
+        if not port.up:
+            return
+        port.receive(len(frame), 1)
+        self.pipeline.run(port_no, frame, _Packet(self, now_s))
+
+    def advance(self, now_s: float) -> None:
+        """Let time pass: entries expire, late answers become due."""
+        for entry, reason in self.tables.expired(now_s):
+            self._flow_removed(entry, reason, now_s)
+        self.multipart.revalidate(now_s)
+        due = [buf for due_s, buf in self._late if due_s <= now_s]
+        self._late = [(due_s, buf) for due_s, buf in self._late if due_s > now_s]
+        self._messages += due
+
+    def packet_in(self, entry: Entry | None, in_port: int, frame: bytes, max_len: int) -> None:
+        """Send a frame up; the reason is NO_MATCH when the table-miss entry sent it (section 5.4)."""
+        miss = entry is not None and entry.flow.priority == 0 and entry.flow.match == _ANY
+        reason = ofp.PacketInReason.NO_MATCH if miss else ofp.PacketInReason.ACTION
+        table_id, cookie = (entry.flow.table_id, entry.flow.cookie) if entry else (0, 2**64 - 1)
+        if self._role != ControllerRole.SLAVE:
+            self._messages.append(answers.packet_in(reason, table_id, cookie, in_port, frame, max_len))
+
+    def emit(self, port_no: int, queue_id: int | None, frame: bytes) -> None:
+        """Let a frame leave by a port, if there is one and it is up."""
+        port = self.ports.get(port_no)
+        if port is None or not port.up:
+            return
+        port.send(queue_id, len(frame), 1)
+        self._frames.append((port_no, frame))
+
+    def _handle(self, raw: memoryview, now_s: float) -> None:
+        version, message_type, _length, xid = HEADER.unpack_from(raw)
+        self.handled[message_type] = self.handled.get(message_type, 0) + 1
+        try:
+            if message_type == MessageType.HELLO:
+                if version < ofp.VERSION:
+                    raise RefusalError(ErrorType.HELLO_FAILED, "INCOMPATIBLE")
+                return
+            if version != ofp.VERSION:
+                raise RefusalError(ErrorType.BAD_REQUEST, "BAD_VERSION")
+            handler = self._HANDLERS.get(message_type)
+            if handler is None:
+                raise RefusalError(ErrorType.BAD_REQUEST, "BAD_TYPE")
+            if self._role == ControllerRole.SLAVE and message_type in _CHANGES:
+                raise RefusalError(ErrorType.BAD_REQUEST, "IS_SLAVE")
+            handler(self, xid, raw[HEADER.size :], now_s)
+        except RefusalError as refusal:
+            self._refuse(refusal, bytes(raw))
+
+    def _echo(self, xid: int, body: memoryview, now_s: float) -> None:
+        self._reply(MessageType.ECHO_REPLY, xid, bytes(body))
+
+    def _features(self, xid: int, body: memoryview, now_s: float) -> None:
+        fixed = (self.dpid, 0, self.options.tables, 0, _CAPABILITIES, 0)
+        self._reply(MessageType.FEATURES_REPLY, xid, _FEATURES.pack(*fixed))
+
+    def _get_config(self, xid: int, body: memoryview, now_s: float) -> None:
+        self._reply(MessageType.GET_CONFIG_REPLY, xid, _CONFIG.pack(0, self._miss_send_len))
+
+    def _set_config(self, xid: int, body: memoryview, now_s: float) -> None:
+        if len(body) != _CONFIG.size:
+            raise RefusalError(ErrorType.BAD_REQUEST, "BAD_LEN")
+        self._miss_send_len = _CONFIG.unpack(body)[1]
+
+    def _flow_mod(self, xid: int, body: memoryview, now_s: float) -> None:
+        mod = requests.decode_flow_mod(body, self.options.tables)
+        meter_id = mod.instructions.meter_id
+        if meter_id is not None and not self.meters.exists(meter_id):
+            raise RefusalError(ErrorType.METER_MOD_FAILED, "INVALID_METER")  # what Open vSwitch answers
+        for entry, reason in self.tables.apply(mod, now_s):
+            self._flow_removed(entry, reason, now_s)
+
+    def _group_mod(self, xid: int, body: memoryview, now_s: float) -> None:
+        if len(body) < _GROUP_MOD.size:
+            raise RefusalError(ErrorType.BAD_REQUEST, "BAD_LEN")
+        command = _GROUP_MOD.unpack_from(body)[0]
+        if command in (_GROUP_ADD, _GROUP_MODIFY):
+            code = "OUT_OF_GROUPS" if command == _GROUP_ADD else "UNKNOWN_GROUP"
+            raise RefusalError(ErrorType.GROUP_MOD_FAILED, code)
+
+    def _meter_mod(self, xid: int, body: memoryview, now_s: float) -> None:
+        """Handle one meter-mod that is not of the common form: deletes, and what is to be refused."""
+        if len(body) < _METER_MOD_HEAD.size:
+            raise RefusalError(ErrorType.BAD_REQUEST, "BAD_LEN")
+        command, _flags, meter_id = _METER_MOD_HEAD.unpack_from(body)
+        if command == MeterModCommand.DELETE:
+            for deleted in self.meters.delete(meter_id):
+                for entry in self.tables.remove_users_of(deleted):
+                    self._flow_removed(entry, int(ofp.FlowRemovedReason.DELETE), now_s)
+            return
+        if command not in set(MeterModCommand):
+            raise RefusalError(ErrorType.METER_MOD_FAILED, "BAD_COMMAND")
+        bands = len(body) - _METER_MOD_HEAD.size
+        raise RefusalError(ErrorType.METER_MOD_FAILED, "OUT_OF_BANDS" if bands > 16 else "BAD_BAND")
+
+    def _many_meter_mods(self, view: memoryview, now_s: float) -> int:
+        """Handle the run of one-band meter-mods at the start of ``view`` at once; return how many bytes that was."""
+        rows = requests.meter_mod_rows(view)
+        deletes = rows["command"] == MeterModCommand.DELETE
+        if deletes.any():
+            rows = rows[: int(deletes.argmax())]
+        if not len(rows):
+            return 0
+        size = rows.dtype.itemsize
+        self.handled[MessageType.METER_MOD] = self.handled.get(MessageType.METER_MOD, 0) + len(rows)
+        if self._role == ControllerRole.SLAVE:
+            refusals = [(number, RefusalError(ErrorType.BAD_REQUEST, "IS_SLAVE")) for number in range(len(rows))]
+        else:
+            refusals = self.meters.apply_rows(rows, now_s)
+        for number, refusal in refusals:
+            self._refuse(refusal, bytes(view[number * size : (number + 1) * size]))
+        return len(rows) * size
+
+    def _packet_out(self, xid: int, body: memoryview, now_s: float) -> None:
+        in_port, actions, frame = requests.decode_packet_out(body)
+        self.pipeline.act(actions, in_port, frame, _Packet(self, now_s))
+
+    def _multipart(self, xid: int, body: memoryview, now_s: float) -> None:
+        parts = self.multipart.reply(xid, body, now_s)
+        if int.from_bytes(body[:2]) not in self.faults.lose_replies:
+            self._messages += parts
+
+    def _barrier(self, xid: int, body: memoryview, now_s: float) -> None:
+        if self.faults.lose_barriers:
+            self.faults.lose_barriers -= self.faults.lose_barriers > 0
+            return
+        reply = answers.message(MessageType.BARRIER_REPLY, xid)
+        if self.faults.barrier_delay_s:
+            self._late.append((now_s + self.faults.barrier_delay_s, reply))
+        else:
+            self._messages.append(reply)
+
+    def _role_request(self, xid: int, body: memoryview, now_s: float) -> None:
+        if len(body) != _ROLE.size:
+            raise RefusalError(ErrorType.BAD_REQUEST, "BAD_LEN")
+        role, generation = _ROLE.unpack(body)
+        if role not in set(ControllerRole):
+            raise RefusalError(ErrorType.ROLE_REQUEST_FAILED, "BAD_ROLE")
+        if role in (ControllerRole.MASTER, ControllerRole.SLAVE):
+            if self._generation is not None and (generation - self._generation) % 2**64 >= 2**63:
+                raise RefusalError(ErrorType.ROLE_REQUEST_FAILED, "STALE")
+            self._generation = generation
+        if role != ControllerRole.NOCHANGE:
+            self._role = role
+        shown = 2**64 - 1 if self._generation is None else self._generation
+        self._reply(MessageType.ROLE_REPLY, xid, _ROLE.pack(self._role, shown))
+
+    def _ignore(self, xid: int, body: memoryview, now_s: float) -> None:
+        """Echo replies, errors and asynchronous-message settings need no answer; all asynchronous messages are sent."""
+
+    def _reply(self, message_type: MessageType, xid: int, body: bytes) -> None:
+        self._messages.append(answers.message(message_type, xid, body))
+
+    def _refuse(self, refusal: RefusalError, raw: bytes) -> None:
+        self.refused.append((raw[1], refusal))
+        self._messages.append(answers.error(refusal, raw))
+
+    def _flow_removed(self, entry: Entry, reason: int, now_s: float) -> None:
+        if not entry.flags & FlowModFlags.SEND_FLOW_REM:
+            return
+        flow, counters = entry.flow, self.tables.counters[entry.row]
+        buf = answers.flow_removed(
+            flow.match,
+            (flow.cookie, flow.table_id, flow.priority),
+            reason,
+            (flow.idle_timeout_s, entry.hard_timeout_s),
+            now_s - float(counters["created_s"]),
+            (int(counters["packets"]), int(counters["bytes"])),
+        )
+        self._messages.append(buf)
+
+    def _port_status(self, port: Port, reason: ofp.PortReason) -> None:
+        body = bytes([reason]) + bytes(7) + port.description()
+        self._messages.append(answers.message(MessageType.PORT_STATUS, 0, body))
+
+    _HANDLERS: ClassVar[dict[int, Callable[[Datapath, int, memoryview, float], None]]] = {
+        MessageType.ERROR: _ignore,
+        MessageType.ECHO_REQUEST: _echo,
+        MessageType.ECHO_REPLY: _ignore,
+        MessageType.FEATURES_REQUEST: _features,
+        MessageType.GET_CONFIG_REQUEST: _get_config,
+        MessageType.SET_CONFIG: _set_config,
+        MessageType.PACKET_OUT: _packet_out,
+        MessageType.FLOW_MOD: _flow_mod,
+        MessageType.GROUP_MOD: _group_mod,
+        MessageType.METER_MOD: _meter_mod,
+        MessageType.MULTIPART_REQUEST: _multipart,
+        MessageType.BARRIER_REQUEST: _barrier,
+        MessageType.ROLE_REQUEST: _role_request,
+        MessageType.SET_ASYNC: _ignore,
+    }
+
+
+_CHANGES = {MessageType.FLOW_MOD, MessageType.GROUP_MOD, MessageType.METER_MOD, MessageType.PACKET_OUT}
+_ANY = requests.Match()
+
+
+@dataclass(frozen=True, slots=True)
+class _Packet:
+    """The visitor of a real frame: it counts, polices and sends."""
+
+    datapath: Datapath
+    now_s: float
+
+    def hit(self, entry: Entry, octets: int) -> None:
+        self.datapath.tables.hit(entry, octets, self.now_s)
+
+    def police(self, meter_id: int, octets: int) -> bool:
+        return self.datapath.meters.police(meter_id, octets, self.now_s)
+
+    def output(self, port_no: int, queue_id: int | None, frame: bytes) -> None:
+        self.datapath.emit(port_no, queue_id, frame)
+
+    def to_controller(self, entry: Entry | None, in_port: int, frame: bytes, max_len: int) -> None:
+        self.datapath.packet_in(entry, in_port, frame, max_len)

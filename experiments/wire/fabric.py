@@ -1,0 +1,294 @@
+"""A fabric of software switches in one thread: links, hosts, rates, time and faults, for tests and benches.
+
+with WireFabric(("127.0.0.1", 6653)) as fabric:
+    fabric.add_switch(1, {1: 1e9, 2: 1e9})
+    fabric.add_switch(2, {1: 1e9, 2: 1e9})
+    fabric.link((1, 2), (2, 2))
+    fabric.inject(1, 1, frame)
+    assert fabric.wait_for(lambda: fabric.received(2, 1))
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from experiments.wire.datapath import Datapath, DatapathOptions
+from experiments.wire.rates import Rates
+from experiments.wire.switch import Connection
+
+_MOST_HOPS_AT_ONCE = 20_000
+_MOST_FRAMES_KEPT = 10_000
+_Value = TypeVar("_Value")
+
+
+class ManualClock:
+    """A clock that stands still until it is told to go on."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        """Return the time."""
+        return self.now_s
+
+
+class WireFabric:
+    """Switches, their links and their hosts. All methods may be called from any thread.
+
+    Time is real, and passes in steps of ``tick_s``, unless ``clock`` is a ManualClock: then ``advance`` makes it pass.
+    ``rates`` carries traffic without packets; it is brought up to date before any message is handled, unless that was
+    done less than ``rate_step_s`` ago.
+    """
+
+    def __init__(
+        self,
+        controller: tuple[str, int],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        tick_s: float = 0.01,
+        retry_s: float = 0.2,
+        rate_step_s: float = 0.001,
+        **rate_options: Any,
+    ) -> None:
+        self.switches: dict[int, Datapath] = {}
+        self.problems: list[str] = []
+        """What must not happen, such as a loop; ``stop`` raises AssertionError when there is any."""
+        self._controller = controller
+        self._clock = clock
+        self._tick_s = tick_s
+        self._retry_s = retry_s
+        self._rate_step_s = rate_step_s
+        self._rates_moved_s = float("-inf")
+        self._links: dict[tuple[int, int], tuple[int, int]] = {}
+        self._received: dict[tuple[int, int], deque[bytes]] = defaultdict(lambda: deque(maxlen=_MOST_FRAMES_KEPT))
+        self._connections: dict[int, Connection] = {}
+        self._lock = threading.RLock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self.rates = Rates(self.switches, lambda dpid, port_no: self._links.get((dpid, port_no)), **rate_options)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop(check=error is None)
+
+    def start(self) -> None:
+        """Start the thread; switches that are there already begin to connect."""
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="wire-fabric", daemon=True)
+        self._thread.start()
+        for dpid in self.switches:
+            self._connect(dpid)
+        if not isinstance(self._clock, ManualClock):
+            self._in_loop(lambda: self._spawn(self._tick()))
+
+    def stop(self, check: bool = True) -> None:
+        """Close every connection and end the thread; raises AssertionError if anything happened that must not."""
+        if self._loop is None or self._thread is None:
+            return
+        asyncio.run_coroutine_threadsafe(self._cancel(), self._loop).result(10)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+        self._loop.close()
+        self._loop = self._thread = None
+        if check and self.problems:
+            raise AssertionError("; ".join(self.problems))
+
+    def add_switch(self, dpid: int, ports: Mapping[int, float], options: DatapathOptions | None = None) -> Datapath:
+        """Add a switch with ``ports`` (port_no to link rate in bit/s) and let it connect; return it.
+
+        What is done to the Datapath directly belongs under ``with fabric.locked():``.
+        """
+        with self._lock:
+            datapath = Datapath(dpid, options)
+            for port_no, rate_bps in ports.items():
+                datapath.add_port(port_no, rate_bps, self._clock())
+            self.switches[dpid] = datapath
+        if self._loop is not None:
+            self._connect(dpid)
+        return datapath
+
+    def link(self, one: tuple[int, int], other: tuple[int, int]) -> None:
+        """Connect two (dpid, port_no); ports without a link lead to hosts."""
+        with self._lock:
+            self._links[one], self._links[other] = other, one
+
+    def unlink(self, one: tuple[int, int]) -> None:
+        """Take a link away, which both switches notice."""
+        with self._lock:
+            for dpid, port_no in (one, self._links.pop(one)):
+                self._links.pop((dpid, port_no), None)
+                self.switches[dpid].set_port_up(port_no, False)
+            self._settle()
+
+    def set_link_up(self, one: tuple[int, int], up: bool) -> None:
+        """Bring both ends of a link (or one host's port) up or down."""
+        with self._lock:
+            for dpid, port_no in filter(None, (one, self._links.get(one))):
+                self.switches[dpid].set_port_up(port_no, up)
+            self._settle()
+
+    def inject(self, dpid: int, port_no: int, frame: bytes) -> None:
+        """A host sends a frame into a port; it has gone as far as the tables take it when this returns."""
+        with self._lock:
+            self.switches[dpid].inject(port_no, frame, self._clock())
+            self._settle()
+
+    def received(self, dpid: int, port_no: int) -> list[bytes]:
+        """Return the frames that the host behind a port has got, oldest first."""
+        with self._lock:
+            return list(self._received[dpid, port_no])
+
+    def forget_received(self) -> None:
+        """Forget the frames that hosts have got so far."""
+        with self._lock:
+            self._received.clear()
+
+    def locked(self) -> threading.RLock:
+        """Return the lock under which a test may look at or change Datapaths and rates directly."""
+        return self._lock
+
+    def advance(self, seconds: float) -> None:
+        """Make the ManualClock go on, and everything with it."""
+        if not isinstance(self._clock, ManualClock):
+            raise TypeError("advance: the clock of this fabric goes by itself; give it a ManualClock")
+        with self._lock:
+            self._clock.now_s += seconds
+            self._pass_time()
+
+    def refresh(self) -> None:
+        """Send what has been made outside of the fabric's own methods, such as ``Datapath.send_raw``."""
+        with self._lock:
+            self._settle()
+
+    def connected(self, dpid: int) -> bool:
+        """Whether the TCP connection of a switch stands."""
+        return self._connections[dpid].connected
+
+    def connections(self, dpid: int) -> int:
+        """Return how many times a switch has connected."""
+        return self._connections[dpid].connections
+
+    def disconnect(self, dpid: int, *, keep_tables: bool = True, reconnect: bool = True) -> None:
+        """Cut a switch off; it comes back by itself, or on ``reconnect``, with its tables or (restarted) without."""
+
+        def cut() -> None:
+            if not keep_tables:
+                with self._lock:
+                    self.switches[dpid].clear_tables()
+            self._connections[dpid].disconnect(reconnect)
+
+        self._in_loop(cut)
+
+    def reconnect(self, dpid: int) -> None:
+        """Let a switch connect again that was told to stay away."""
+        self._in_loop(self._connections[dpid].reconnect)
+
+    def set_silent(self, dpid: int, silent: bool) -> None:
+        """Stall a switch (it reads and says nothing, though connected), or let it catch up."""
+        self._in_loop(lambda: self._connections[dpid].set_silent(silent))
+
+    def wait_for(self, condition: Callable[[], _Value], timeout_s: float = 10.0) -> _Value:
+        """Return the condition's value as soon as it is true; raises TimeoutError when it is not in time."""
+        deadline_s = time.monotonic() + timeout_s
+        while True:
+            with self._lock:
+                value = condition()
+            if value:
+                return value
+            if time.monotonic() > deadline_s:
+                raise TimeoutError(f"not within {timeout_s} s")
+            time.sleep(0.005)
+
+    def _connect(self, dpid: int) -> None:
+        def connect() -> None:
+            connection = Connection(self.switches[dpid], self._controller, self._retry_s, self._lock)
+            connection.handle = self._handle
+            self._connections[dpid] = connection
+            self._spawn(connection.run())
+
+        self._in_loop(connect)
+
+    def _handle(self, datapath: Datapath, data: bytes) -> None:
+        with self._lock:
+            now_s = self._clock()
+            if now_s - self._rates_moved_s >= self._rate_step_s:
+                self._rates_moved_s = now_s
+                self.rates.advance(now_s)
+            datapath.receive(data, now_s)
+            self._settle()
+
+    def _pass_time(self) -> None:
+        now_s = self._clock()
+        self._rates_moved_s = now_s
+        self.rates.advance(now_s)
+        for datapath in self.switches.values():
+            datapath.advance(now_s)
+        self._settle()
+
+    def _settle(self) -> None:
+        """Carry frames over links until none is under way, then let the switches speak."""
+        under_way = deque(
+            (dpid, *frame) for dpid, datapath in self.switches.items() for frame in datapath.take_frames()
+        )
+        hops = 0
+        while under_way:
+            dpid, port_no, frame = under_way.popleft()
+            peer = self._links.get((dpid, port_no))
+            if peer is None:
+                self._received[dpid, port_no].append(frame)
+                continue
+            hops += 1
+            if hops > _MOST_HOPS_AT_ONCE:
+                self.problems.append(f"a loop: a frame from {frame[6:12].hex(':')} to {frame[:6].hex(':')} never ends")
+                break
+            datapath = self.switches[peer[0]]
+            datapath.inject(peer[1], frame, self._clock())
+            under_way.extend((peer[0], *leaving) for leaving in datapath.take_frames())
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._flush)
+
+    def _flush(self) -> None:
+        for connection in self._connections.values():
+            connection.flush()
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(self._tick_s)
+            with self._lock:
+                self._pass_time()
+
+    def _spawn(self, work: Any) -> None:
+        self._tasks.append(asyncio.ensure_future(work))
+
+    async def _cancel(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        results = await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.problems += [
+            repr(result)
+            for result in results
+            if isinstance(result, Exception) and not isinstance(result, asyncio.CancelledError)
+        ]
+        self._tasks.clear()
+
+    def _in_loop(self, action: Callable[[], object]) -> None:
+        """Run ``action`` in the loop's thread and wait for it; errors come back to the caller."""
+        if self._loop is None:
+            raise RuntimeError("the fabric is not started")
+
+        async def run() -> None:
+            action()
+
+        asyncio.run_coroutine_threadsafe(run(), self._loop).result(10)

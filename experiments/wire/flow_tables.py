@@ -1,0 +1,305 @@
+"""Flow tables: tuple-space search for entries, columns for their counters (OpenFlow 1.3.5, sections 5.2 to 6.4)."""
+
+from __future__ import annotations
+
+import itertools
+from bisect import insort
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from struct import Struct
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from controller.openflow import constants as ofp
+from controller.openflow.actions import Output
+from controller.openflow.constants import ErrorType, FlowModCommand, FlowModFlags
+from controller.openflow.flows import Flow, Instructions, encode_instructions
+from controller.openflow.frames import FrameHeader
+from controller.openflow.match import Match, encode_match
+from experiments.wire import answers
+from experiments.wire.refusals import RefusalError
+from experiments.wire.requests import FlowFilter, FlowMod
+
+_STATS = Struct("!HBxIIHHHH4xQQQ")
+_VERSIONS = itertools.count()  # one for all, so that cleared tables never look like those before them
+_COUNTERS = np.dtype(
+    [("packets", np.float64), ("bytes", np.float64), ("created_s", np.float64), ("used_s", np.float64)]
+)
+
+
+class Shape(NamedTuple):
+    """Which fields a match looks at, and under which mask eth_dst: entries of one shape share a hash table."""
+
+    in_port: bool
+    vlan_vid: bool
+    eth_dst_mask: int
+    eth_src: bool
+    eth_type: bool
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """One installed entry; ``row`` is its place in the counter columns, ``tail`` its match and instructions encoded."""
+
+    flow: Flow
+    hard_timeout_s: int
+    flags: int
+    row: int
+    tail: bytes
+
+    def outputs_to(self, port_no: int) -> bool:
+        """Whether one of its actions sends to that port (PORT_ANY: any entry will do)."""
+        return port_no == ofp.PORT_ANY or any(
+            isinstance(action, Output) and action.port_no == port_no for action in self.flow.actions
+        )
+
+
+class FlowTables:
+    """All flow tables of one switch. ``version`` is another one after each change to what packets do."""
+
+    def __init__(self, tables: int, entries_per_table: int) -> None:
+        self.version = next(_VERSIONS)
+        self.meter_users: dict[int, int] = {}
+        self._limit = entries_per_table
+        self._entries: list[dict[tuple[int, Match], Entry]] = [{} for _ in range(tables)]
+        self._shapes: list[dict[Shape, dict[tuple[int | None, ...], list[tuple[int, int, Entry]]]]] = [
+            {} for _ in range(tables)
+        ]
+        self._timed: dict[int, Entry] = {}
+        self._serial = 0
+        self._free: list[int] = []
+        self.counters = np.zeros(64, _COUNTERS)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._entries))
+
+    def touch(self) -> None:
+        """Note a change to what packets do."""
+        self.version = next(_VERSIONS)
+
+    def flows(self) -> list[Flow]:
+        """Return the flows of all entries, table by table."""
+        return [entry.flow for table in self._entries for entry in table.values()]
+
+    def sizes(self) -> list[int]:
+        """Return how many entries each table holds."""
+        return list(map(len, self._entries))
+
+    def lookup(self, table_id: int, in_port: int, header: FrameHeader) -> Entry | None:
+        """Return the entry of highest priority that matches, or None: then the packet is dropped (section 5.4)."""
+        best: tuple[int, int, Entry] | None = None
+        for shape, table in self._shapes[table_id].items():
+            found = table.get(_key_of_packet(shape, in_port, header))
+            if found and (best is None or found[0][0] < best[0]):
+                best = found[0]
+        return best[2] if best else None
+
+    def apply(self, mod: FlowMod, now_s: float) -> list[tuple[Entry, int]]:
+        """Do what a flow-mod says; return the entries deleted, with the reason. Raises RefusalError."""
+        match mod.command:
+            case FlowModCommand.ADD:
+                self._add(mod, now_s)
+                return []
+            case FlowModCommand.MODIFY | FlowModCommand.MODIFY_STRICT:
+                for entry in list(self._chosen(mod)):
+                    self._modify(entry, mod)
+                return []
+        gone = list(self._chosen(mod))
+        for entry in gone:
+            self.remove(entry)
+        return [(entry, int(ofp.FlowRemovedReason.DELETE)) for entry in gone]
+
+    def select(self, wanted: FlowFilter) -> Iterator[Entry]:
+        """Yield the entries that a request is about."""
+        tables = self._entries if wanted.table_id == ofp.TABLE_ALL else self._entries[wanted.table_id :][:1]
+        everything = wanted.match == Match()
+        for table in tables:
+            for entry in table.values():
+                if (
+                    (entry.flow.cookie ^ wanted.cookie) & wanted.cookie_mask == 0
+                    and (everything or _is_within(entry.flow.match, wanted.match))
+                    and entry.outputs_to(wanted.out_port)
+                ):
+                    yield entry
+
+    def remove(self, entry: Entry) -> None:
+        """Take one entry out."""
+        flow = entry.flow
+        del self._entries[flow.table_id][flow.priority, flow.match]
+        shape = shape_of(flow.match)
+        table = self._shapes[flow.table_id][shape]
+        key = _key_of_match(flow.match)
+        kept = [item for item in table[key] if item[2] is not entry]
+        if kept:
+            table[key] = kept
+        else:
+            del table[key]
+            if not table:
+                del self._shapes[flow.table_id][shape]
+        self._count_meter(flow.meter_id, -1)
+        self._timed.pop(entry.row, None)
+        self._free.append(entry.row)
+        self.touch()
+
+    def remove_users_of(self, meter_id: int) -> list[Entry]:
+        """Take out every entry that uses a deleted meter (section 7.3.4.4) and return them."""
+        if meter_id not in self.meter_users:
+            return []
+        gone = [entry for table in self._entries for entry in table.values() if entry.flow.meter_id == meter_id]
+        for entry in gone:
+            self.remove(entry)
+        return gone
+
+    def expired(self, now_s: float) -> list[tuple[Entry, int]]:
+        """Take out the entries whose time is up; return each with the reason."""
+        gone = []
+        for row, entry in list(self._timed.items()):
+            counters = self.counters[row]
+            if entry.hard_timeout_s and now_s - counters["created_s"] >= entry.hard_timeout_s:
+                gone.append((entry, int(ofp.FlowRemovedReason.HARD_TIMEOUT)))
+            elif entry.flow.idle_timeout_s and now_s - counters["used_s"] >= entry.flow.idle_timeout_s:
+                gone.append((entry, int(ofp.FlowRemovedReason.IDLE_TIMEOUT)))
+        for entry, _reason in gone:
+            self.remove(entry)
+        return gone
+
+    def hit(self, entry: Entry, octets: int, now_s: float) -> None:
+        """Count one packet."""
+        row = self.counters[entry.row]
+        row["packets"] += 1
+        row["bytes"] += octets
+        row["used_s"] = now_s
+
+    def hit_rates(
+        self, rows: npt.NDArray[np.int64], octets: npt.NDArray[np.float64], packet_bytes: float, now_s: float
+    ) -> None:
+        """Count traffic by the row of the entry; entries that got any are in use."""
+        np.add.at(self.counters["bytes"], rows, octets)
+        np.add.at(self.counters["packets"], rows, octets / packet_bytes)
+        self.counters["used_s"][rows[octets > 0]] = now_s
+
+    def stats(self, entry: Entry, reported: npt.NDArray[np.void], now_s: float) -> bytes:
+        """Return the ofp_flow_stats of one entry with the counters in ``reported``."""
+        flow = entry.flow
+        duration = answers.split_duration(now_s - float(self.counters["created_s"][entry.row]))
+        packets, octets = (0, 0)
+        if entry.row < len(reported):
+            packets, octets = int(reported["packets"][entry.row]), int(reported["bytes"][entry.row])
+        length = _STATS.size + len(entry.tail)
+        timeouts = (flow.idle_timeout_s, entry.hard_timeout_s)
+        fixed = (length, flow.table_id, *duration, flow.priority, *timeouts, entry.flags)
+        return _STATS.pack(*fixed, flow.cookie, packets, octets) + entry.tail
+
+    def _add(self, mod: FlowMod, now_s: float) -> None:
+        table = self._entries[mod.table_id]
+        old = table.get((mod.priority, mod.match))
+        if old is None and len(table) >= self._limit:
+            raise RefusalError(ErrorType.FLOW_MOD_FAILED, "TABLE_FULL")
+        if mod.flags & FlowModFlags.CHECK_OVERLAP and self._overlaps(mod):
+            raise RefusalError(ErrorType.FLOW_MOD_FAILED, "OVERLAP")
+        if old is not None:
+            self.remove(old)
+        flow = mod.flow()
+        row = self._free.pop() if self._free else self._serial
+        if row == self._serial:
+            self._serial += 1
+        if row >= len(self.counters):
+            self.counters = np.concatenate([self.counters, np.zeros(len(self.counters), _COUNTERS)])
+        self.counters[row] = (0, 0, now_s, now_s)
+        entry = Entry(flow, mod.hard_timeout_s, mod.flags, row, encode_match(flow.match) + encode_instructions(flow))
+        table[flow.priority, flow.match] = entry
+        shape_table = self._shapes[mod.table_id].setdefault(shape_of(flow.match), {})
+        insort(shape_table.setdefault(_key_of_match(flow.match), []), (-flow.priority, row, entry))
+        self._count_meter(flow.meter_id, 1)
+        if flow.idle_timeout_s or mod.hard_timeout_s:
+            self._timed[row] = entry
+        self.touch()
+
+    def _modify(self, entry: Entry, mod: FlowMod) -> None:
+        does: Instructions = mod.instructions
+        self._count_meter(entry.flow.meter_id, -1)
+        entry.flow = replace(entry.flow, meter_id=does.meter_id, actions=does.actions, goto_table=does.goto_table)
+        self._count_meter(does.meter_id, 1)
+        entry.tail = encode_match(entry.flow.match) + encode_instructions(entry.flow)
+        if mod.flags & FlowModFlags.RESET_COUNTS:
+            self.counters["packets"][entry.row] = self.counters["bytes"][entry.row] = 0
+        self.touch()
+
+    def _chosen(self, mod: FlowMod) -> Iterator[Entry]:
+        strict = mod.command in (FlowModCommand.MODIFY_STRICT, FlowModCommand.DELETE_STRICT)
+        deletes = mod.command in (FlowModCommand.DELETE, FlowModCommand.DELETE_STRICT)
+        out_port = mod.out_port if deletes else ofp.PORT_ANY
+        wanted = FlowFilter(mod.table_id, mod.match, mod.cookie, mod.cookie_mask, out_port)
+        if strict and mod.table_id != ofp.TABLE_ALL:
+            entry = self._entries[mod.table_id].get((mod.priority, mod.match))
+            if entry and not (entry.flow.cookie ^ mod.cookie) & mod.cookie_mask and entry.outputs_to(out_port):
+                yield entry
+            return
+        for entry in self.select(wanted):
+            if not strict or (entry.flow.priority, entry.flow.match) == (mod.priority, mod.match):
+                yield entry
+
+    def _overlaps(self, mod: FlowMod) -> bool:
+        return any(
+            entry.flow.priority == mod.priority
+            and entry.flow.match != mod.match
+            and _can_meet(entry.flow.match, mod.match)
+            for entry in self._entries[mod.table_id].values()
+        )
+
+    def _count_meter(self, meter_id: int | None, change: int) -> None:
+        if meter_id is None:
+            return
+        count = self.meter_users.get(meter_id, 0) + change
+        if count:
+            self.meter_users[meter_id] = count
+        else:
+            del self.meter_users[meter_id]
+
+
+def shape_of(match: Match) -> Shape:
+    """Return the shape of a match."""
+    mask = 0 if match.eth_dst is None else match.eth_dst_mask or 2**48 - 1
+    return Shape(
+        match.in_port is not None,
+        match.vlan_vid is not None,
+        mask,
+        match.eth_src is not None,
+        match.eth_type is not None,
+    )
+
+
+def _key_of_match(match: Match) -> tuple[int | None, ...]:
+    return (match.in_port, match.vlan_vid, match.eth_dst, match.eth_src, match.eth_type)
+
+
+def _key_of_packet(shape: Shape, in_port: int, header: FrameHeader) -> tuple[int | None, ...]:
+    vlan_vid = ofp.VLAN_NONE if header.vlan_vid is None else header.vlan_vid or -1  # a priority tag is no VLAN of ours
+    return (
+        in_port if shape.in_port else None,
+        vlan_vid if shape.vlan_vid else None,
+        header.eth_dst & shape.eth_dst_mask if shape.eth_dst_mask else None,
+        header.eth_src if shape.eth_src else None,
+        header.eth_type if shape.eth_type else None,
+    )
+
+
+def _is_within(match: Match, wider: Match) -> bool:
+    """Whether every packet of ``match`` is one of ``wider`` too (non-strict, section 6.4)."""
+    for name in ("in_port", "vlan_vid", "eth_src", "eth_type"):
+        if getattr(wider, name) is not None and getattr(match, name) != getattr(wider, name):
+            return False
+    wide_mask, mask = shape_of(wider).eth_dst_mask, shape_of(match).eth_dst_mask
+    return wide_mask & ~mask == 0 and ((match.eth_dst or 0) ^ (wider.eth_dst or 0)) & wide_mask == 0
+
+
+def _can_meet(one: Match, other: Match) -> bool:
+    """Whether some packet matches both."""
+    for name in ("in_port", "vlan_vid", "eth_src", "eth_type"):
+        a, b = getattr(one, name), getattr(other, name)
+        if a is not None and b is not None and a != b:
+            return False
+    common = shape_of(one).eth_dst_mask & shape_of(other).eth_dst_mask
+    return ((one.eth_dst or 0) ^ (other.eth_dst or 0)) & common == 0

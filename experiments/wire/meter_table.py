@@ -1,0 +1,251 @@
+"""Meters as columns indexed by meter_id, with the semantics measured on Open vSwitch.
+
+A modify refills the bucket and zeroes the counters while the duration goes on; without OFPMF_BURST the bucket is one
+second of traffic; the counts of what came in are taken before the drop.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from controller.openflow import constants as ofp
+from controller.openflow.constants import ErrorType, MeterFlags, MeterModCommand
+from experiments.wire import answers
+from experiments.wire.refusals import RefusalError
+
+_COLUMNS: tuple[tuple[str, type], ...] = (
+    ("exists", np.bool_),
+    ("flags", np.uint16),
+    ("rate_kbps", np.uint32),
+    ("burst_kbits", np.uint32),
+    ("bucket_bits", np.float64),
+    ("filled_s", np.float64),
+    ("created_s", np.float64),
+    ("packets_in", np.float64),
+    ("bytes_in", np.float64),
+    ("band_packets", np.float64),
+    ("band_bytes", np.float64),
+)
+_KNOWN_FLAGS = MeterFlags.KBPS | MeterFlags.BURST | MeterFlags.STATS
+_BITS_PER_BYTE = 8
+
+
+@dataclass(slots=True)
+class MeterAbilities:
+    """What the switch has of meters. ``pretend``: everything is accepted and reported, and nothing is ever limited."""
+
+    max_meters: int = 65_535
+    refuse: bool = False
+    pretend: bool = False
+
+
+class MeterTable:
+    """The meters of one switch. Counters are whole numbers kept as float64, so exact up to 2**53."""
+
+    def __init__(self, abilities: MeterAbilities) -> None:
+        self.abilities = abilities
+        self.offsets: dict[int, dict[str, int]] = {}  # see shift()
+        self._rows = np.zeros(64, np.dtype(list(_COLUMNS)))
+
+    @property
+    def count(self) -> int:
+        """How many meters there are."""
+        return int(np.count_nonzero(self._rows["exists"]))
+
+    def ids(self) -> npt.NDArray[np.int64]:
+        """Return the ids of the meters there are, ascending."""
+        return np.flatnonzero(self._rows["exists"])
+
+    def exists(self, meter_id: int) -> bool:
+        """Whether there is that meter."""
+        return meter_id < len(self._rows) and bool(self._rows["exists"][meter_id])
+
+    def setting(self, meter_id: int) -> tuple[int, int]:
+        """Return (rate in kb/s, burst in kb) of a meter; raises KeyError when there is none."""
+        if not self.exists(meter_id):
+            raise KeyError(meter_id)
+        row = self._rows[meter_id]
+        return int(row["rate_kbps"]), int(row["burst_kbits"])
+
+    def apply_rows(self, rows: npt.NDArray[np.void], now_s: float) -> list[tuple[int, RefusalError]]:
+        """Apply meter-mods in order (columns of requests.METER_MOD); return the rows that were refused, and why."""
+        refusals = []
+        plain = self._all_plain(rows)
+        if plain:
+            self._write(rows["meter_id"].astype(np.int64), rows, now_s)
+            return []
+        for number in range(len(rows)):
+            try:
+                self._apply_one(rows[number : number + 1], now_s)
+            except RefusalError as refusal:
+                refusals.append((number, refusal))
+        return refusals
+
+    def delete(self, meter_id: int) -> list[int]:
+        """Delete a meter, or all; return the ids of those deleted (none is no error, section 7.3.4.4)."""
+        ids = self.ids().tolist() if meter_id == ofp.METER_ALL else [meter_id] if self.exists(meter_id) else []
+        self._rows[ids] = 0
+        return ids
+
+    def police(self, meter_id: int, octets: int, now_s: float) -> bool:
+        """Whether the meter lets one packet of that many bytes pass now; it is counted either way."""
+        if not self.exists(meter_id):
+            return False
+        ids = np.array([meter_id])
+        self._refill(ids, now_s)
+        row = self._rows[meter_id]
+        if self.abilities.pretend:
+            return True
+        row["packets_in"] += 1
+        row["bytes_in"] += octets
+        if row["bucket_bits"] >= octets * _BITS_PER_BYTE:
+            row["bucket_bits"] -= octets * _BITS_PER_BYTE
+            return True
+        row["band_packets"] += 1
+        row["band_bytes"] += octets
+        return False
+
+    def police_rates(
+        self, meter_id: npt.NDArray[np.int64], offered_bytes: npt.NDArray[np.float64], packet_bytes: float, now_s: float
+    ) -> npt.NDArray[np.float64]:
+        """Offer each flow's bytes, spread evenly since the last call, to its meter; return the share that passes, 0..1.
+
+        Flows of one meter lose in proportion. A flow whose meter is gone passes nothing.
+        """
+        self._grow(int(meter_id.max(initial=0)))
+        if self.abilities.pretend:
+            return self._rows["exists"][meter_id].astype(np.float64)
+        ids, where = np.unique(meter_id, return_inverse=True)
+        offered = np.bincount(where, offered_bytes, len(ids))
+        cols = self._rows
+        elapsed_s = now_s - cols["filled_s"][ids]
+        room_bits = cols["bucket_bits"][ids] + cols["rate_kbps"][ids] * 1000.0 * elapsed_s
+        passed_bits = np.minimum(offered * _BITS_PER_BYTE, room_bits)
+        cols["bucket_bits"][ids] = np.minimum(room_bits - passed_bits, self._depth_bits(ids))
+        cols["filled_s"][ids] = now_s
+        dropped = offered - passed_bits / _BITS_PER_BYTE
+        cols["bytes_in"][ids] += offered
+        cols["packets_in"][ids] += offered / packet_bytes
+        cols["band_bytes"][ids] += dropped
+        cols["band_packets"][ids] += dropped / packet_bytes
+        share = np.divide(passed_bits, offered * _BITS_PER_BYTE, out=np.ones(len(ids)), where=offered > 0)
+        return np.where(cols["exists"][ids], share, 0.0)[where]
+
+    def stats(
+        self, ids: npt.NDArray[np.int64], flow_counts: npt.NDArray[np.int64], now_s: float
+    ) -> npt.NDArray[np.void]:
+        """Return the records of a meter-stats reply; ``flow_counts`` are the entries that use each meter."""
+        rows = np.zeros(len(ids), answers.METER_STATS)
+        cols = self._rows[ids]
+        rows["meter_id"] = ids
+        rows["length"] = rows.dtype.itemsize
+        rows["flow_count"] = flow_counts
+        for name, column in (
+            ("packet_in_count", "packets_in"),
+            ("byte_in_count", "bytes_in"),
+            ("band_packet_count", "band_packets"),
+            ("band_byte_count", "band_bytes"),
+        ):
+            rows[name] = np.floor(cols[column]).astype(np.uint64)
+        answers.fill_duration(rows, now_s - cols["created_s"])
+        for number in np.flatnonzero(np.isin(ids, list(self.offsets))) if self.offsets else ():
+            for name, offset in self.offsets[int(ids[number])].items():
+                rows[name][number] = (int(rows[name][number]) + offset) % 2**64
+        return rows
+
+    def config(self, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.void]:
+        """Return the records of a meter-config reply."""
+        rows = np.zeros(len(ids), answers.METER_CONFIG)
+        rows["length"] = rows.dtype.itemsize
+        rows["flags"] = self._rows["flags"][ids]
+        rows["meter_id"] = ids
+        rows["band_type"] = ofp.METER_BAND_DROP
+        rows["band_length"] = 16
+        rows["rate"] = self._rows["rate_kbps"][ids]
+        rows["burst_size"] = self._rows["burst_kbits"][ids]
+        return rows
+
+    def shift(self, meter_id: int, name: str, offset: int) -> None:
+        """From now on report that counter of that meter with ``offset`` added, modulo 2**64: a jump or a wrap."""
+        self.offsets.setdefault(meter_id, {})[name] = offset
+
+    def reset_counters(self) -> None:
+        """Zero all counters, as after a restart of the datapath; durations start anew with the next add only."""
+        for name in ("packets_in", "bytes_in", "band_packets", "band_bytes"):
+            self._rows[name] = 0
+
+    def _depth_bits(self, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+        kbits: npt.NDArray[np.uint32] = np.where(
+            self._rows["burst_kbits"][ids] > 0, self._rows["burst_kbits"][ids], self._rows["rate_kbps"][ids]
+        )
+        return kbits * 1000.0
+
+    def _refill(self, ids: npt.NDArray[np.int64], now_s: float) -> None:
+        rows = self._rows
+        grown = rows["bucket_bits"][ids] + rows["rate_kbps"][ids] * 1000.0 * (now_s - rows["filled_s"][ids])
+        rows["bucket_bits"][ids] = np.minimum(grown, self._depth_bits(ids))
+        rows["filled_s"][ids] = now_s
+
+    def _grow(self, meter_id: int) -> None:
+        if meter_id >= len(self._rows):
+            bigger = np.zeros(max(meter_id + 1, 2 * len(self._rows)), self._rows.dtype)
+            bigger[: len(self._rows)] = self._rows
+            self._rows = bigger
+
+    def _all_plain(self, rows: npt.NDArray[np.void]) -> bool:
+        """Whether every row modifies a meter that exists, or every row adds one of its own, and none is refused."""
+        ids = rows["meter_id"].astype(np.int64)
+        flags = rows["flags"]
+        if not (
+            len(rows)
+            and not self.abilities.refuse
+            and ((ids >= 1) & (ids <= self.abilities.max_meters)).all()
+            and (rows["rate"] > 0).all()
+            and (rows["band_type"] == ofp.METER_BAND_DROP).all()
+            and ((flags & ~np.uint16(_KNOWN_FLAGS)) == 0).all()
+            and (flags & MeterFlags.KBPS).all()
+        ):
+            return False
+        self._grow(int(ids.max()))
+        if (rows["command"] == MeterModCommand.MODIFY).all():
+            return bool(self._rows["exists"][ids].all())
+        adds = (rows["command"] == MeterModCommand.ADD).all()
+        return bool(adds and not self._rows["exists"][ids].any() and len(np.unique(ids)) == len(ids))
+
+    def _apply_one(self, row: npt.NDArray[np.void], now_s: float) -> None:
+        command, meter_id, flags = int(row["command"][0]), int(row["meter_id"][0]), int(row["flags"][0])
+        failed = ErrorType.METER_MOD_FAILED
+        if command not in (MeterModCommand.ADD, MeterModCommand.MODIFY):
+            raise RefusalError(failed, "BAD_COMMAND")
+        if not 1 <= meter_id <= ofp.METER_MAX:
+            raise RefusalError(failed, "INVALID_METER")
+        if command == MeterModCommand.ADD and self.exists(meter_id):
+            raise RefusalError(failed, "METER_EXISTS")
+        if command == MeterModCommand.MODIFY and not self.exists(meter_id):
+            raise RefusalError(failed, "UNKNOWN_METER")
+        if flags & ~_KNOWN_FLAGS or not flags & MeterFlags.KBPS:
+            raise RefusalError(failed, "BAD_FLAGS")
+        if row["band_type"][0] != ofp.METER_BAND_DROP:
+            raise RefusalError(failed, "BAD_BAND")
+        if not row["rate"][0]:
+            raise RefusalError(failed, "BAD_RATE")
+        if self.abilities.refuse or meter_id > self.abilities.max_meters:
+            raise RefusalError(failed, "OUT_OF_METERS")
+        self._grow(meter_id)
+        self._write(np.array([meter_id]), row, now_s)
+
+    def _write(self, ids: npt.NDArray[np.int64], rows: npt.NDArray[np.void], now_s: float) -> None:
+        cols = self._rows
+        fresh = ids[~cols["exists"][ids]]
+        cols["created_s"][fresh] = now_s
+        cols["exists"][ids] = True
+        cols["flags"][ids] = rows["flags"]
+        cols["rate_kbps"][ids] = rows["rate"]
+        cols["burst_kbits"][ids] = np.where(rows["flags"] & MeterFlags.BURST, rows["burst_size"], 0)
+        cols["bucket_bits"][ids] = self._depth_bits(ids)
+        cols["filled_s"][ids] = now_s
+        for name in ("packets_in", "bytes_in", "band_packets", "band_bytes"):
+            cols[name][ids] = 0

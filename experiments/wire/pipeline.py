@@ -1,0 +1,114 @@
+"""What happens to one frame: tables, meters, actions (OpenFlow 1.3.5, sections 5.1 to 5.12).
+
+The same walk serves packets, which are counted and policed, and traces, which only write down where a frame would go.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from controller.errors import ProtocolError
+from controller.openflow import constants as ofp
+from controller.openflow.actions import ETH_TYPE_VLAN, Action, Output, PopVlan, PushVlan, SetQueue, SetVlanVid
+from controller.openflow.frames import parse_frame
+from experiments.wire.flow_tables import Entry, FlowTables
+
+_ADDRESSES = 12
+_TAG = 4
+_TAG_TYPE = ETH_TYPE_VLAN.to_bytes(2)
+
+
+class Visitor(Protocol):
+    """Who is told of every step of the walk."""
+
+    def hit(self, entry: Entry, octets: int) -> None:
+        """The frame matched this entry."""
+
+    def police(self, meter_id: int, octets: int) -> bool:
+        """The frame goes through this meter; False drops it."""
+        ...
+
+    def output(self, port_no: int, queue_id: int | None, frame: bytes) -> None:
+        """The frame goes to this port, which is a real one."""
+
+    def to_controller(self, entry: Entry | None, in_port: int, frame: bytes, max_len: int) -> None:
+        """The frame goes up; ``entry`` is None for one of a packet-out."""
+
+
+class Pipeline:
+    """The walk through the tables of one switch, whose ports are ``ports``."""
+
+    def __init__(self, tables: FlowTables, ports: dict[int, object]) -> None:
+        self._tables = tables
+        self._ports = ports
+
+    def run(self, in_port: int, frame: bytes, visitor: Visitor) -> None:
+        """Take ``frame`` from table 0 on; one without a whole Ethernet header is dropped."""
+        table_id: int | None = 0
+        queue_id: int | None = None
+        while table_id is not None:
+            try:
+                header = parse_frame(frame)
+            except ProtocolError:
+                return
+            entry = self._tables.lookup(table_id, in_port, header)
+            if entry is None:
+                return
+            flow = entry.flow
+            visitor.hit(entry, len(frame))
+            if flow.meter_id is not None and not visitor.police(flow.meter_id, len(frame)):
+                return
+            frame, queue_id = self._apply(flow.actions, in_port, frame, queue_id, entry, visitor)
+            table_id = flow.goto_table
+
+    def act(self, actions: tuple[Action, ...], in_port: int, frame: bytes, visitor: Visitor) -> None:
+        """Do what a packet-out says."""
+        self._apply(actions, in_port, frame, None, None, visitor)
+
+    def _apply(
+        self,
+        actions: tuple[Action, ...],
+        in_port: int,
+        frame: bytes,
+        queue_id: int | None,
+        entry: Entry | None,
+        visitor: Visitor,
+    ) -> tuple[bytes, int | None]:
+        for action in actions:
+            match action:
+                case Output(port_no, max_len):
+                    self._output(port_no, max_len, in_port, frame, queue_id, entry, visitor)
+                case SetQueue(number):
+                    queue_id = number
+                case PushVlan():
+                    frame = frame[:_ADDRESSES] + _TAG_TYPE + b"\0\0" + frame[_ADDRESSES:]
+                case SetVlanVid(vlan_vid) if frame[_ADDRESSES : _ADDRESSES + 2] == _TAG_TYPE:
+                    priority = frame[_ADDRESSES + 2] & 0xF0
+                    tci = (vlan_vid | priority << 8).to_bytes(2)
+                    frame = frame[: _ADDRESSES + 2] + tci + frame[_ADDRESSES + _TAG :]
+                case PopVlan() if frame[_ADDRESSES : _ADDRESSES + 2] == _TAG_TYPE:
+                    frame = frame[:_ADDRESSES] + frame[_ADDRESSES + _TAG :]
+        return frame, queue_id
+
+    def _output(
+        self,
+        port_no: int,
+        max_len: int,
+        in_port: int,
+        frame: bytes,
+        queue_id: int | None,
+        entry: Entry | None,
+        visitor: Visitor,
+    ) -> None:
+        if port_no == ofp.PORT_CONTROLLER:
+            visitor.to_controller(entry, in_port, frame, max_len)
+        elif port_no == ofp.PORT_TABLE and entry is None:
+            self.run(in_port, frame, visitor)
+        elif port_no in (ofp.PORT_ALL, ofp.PORT_FLOOD):
+            for number in self._ports:
+                if number != in_port:
+                    visitor.output(number, queue_id, frame)
+        elif port_no == ofp.PORT_IN_PORT:
+            visitor.output(in_port, queue_id, frame)
+        elif port_no != in_port:  # a packet goes back only by IN_PORT (section 7.2.5)
+            visitor.output(port_no, queue_id, frame)

@@ -1,0 +1,127 @@
+"""Ports and their queues: descriptions, and counters as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from controller.openflow import constants as ofp
+from experiments.wire import answers
+
+_BITS_PER_BYTE = 8
+_PORT_COUNTERS = ("rx_packets", "tx_packets", "rx_bytes", "tx_bytes", "rx_dropped", "tx_dropped")
+_QUEUE_COUNTERS = ("tx_bytes", "tx_packets", "tx_errors")
+
+
+@dataclass(slots=True)
+class QueueSetting:
+    """An HTB-like queue: what it is sure of and what it never exceeds."""
+
+    min_rate_bps: float
+    max_rate_bps: float
+
+
+@dataclass(slots=True)
+class Port:
+    """A port; ``rate_bps`` is what its link carries."""
+
+    port_no: int
+    name: str
+    hw_addr: int
+    rate_bps: float
+    up: bool = True
+    added_s: float = 0.0
+    queues: dict[int, QueueSetting] = field(default_factory=dict)
+    counters: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_PORT_COUNTERS, 0.0))
+    queue_counters: dict[int, dict[str, float]] = field(default_factory=dict)
+    offsets: dict[str, int] = field(default_factory=dict)
+    queue_offsets: dict[tuple[int, str], int] = field(default_factory=dict)
+
+    def description(self) -> bytes:
+        """Return the ofp_port."""
+        state = 0 if self.up else ofp.PORT_STATE_LINK_DOWN
+        return answers.port(self.port_no, self.name, self.hw_addr, 0, state, int(min(self.rate_bps / 1000, 2**32 - 1)))
+
+    def set_queue(self, queue_id: int, min_rate_bps: float, max_rate_bps: float) -> None:
+        """Make or change a queue, as OVSDB would; the counters of one that exists go on."""
+        self.queues[queue_id] = QueueSetting(min_rate_bps, max_rate_bps)
+        self.queue_counters.setdefault(queue_id, dict.fromkeys(_QUEUE_COUNTERS, 0.0))
+
+    def receive(self, octets: float, packets: float) -> None:
+        """Count what came in."""
+        self.counters["rx_bytes"] += octets
+        self.counters["rx_packets"] += packets
+
+    def send(self, queue_id: int | None, octets: float, packets: float, dropped_packets: float = 0.0) -> None:
+        """Count what went out, by the queue if there is one of that number, and what found no room."""
+        self.counters["tx_bytes"] += octets
+        self.counters["tx_packets"] += packets
+        self.counters["tx_dropped"] += dropped_packets
+        if queue_id in self.queue_counters:
+            queue = self.queue_counters[queue_id]
+            queue["tx_bytes"] += octets
+            queue["tx_packets"] += packets
+            queue["tx_errors"] += dropped_packets
+
+    def serve(self, offered_bps: dict[int | None, float]) -> dict[int | None, float]:
+        """Return what each queue (None: no queue) gets of the link: first its minimum, then a fair part of the rest."""
+        demand = {queue_id: min(rate, self._max_bps(queue_id)) for queue_id, rate in offered_bps.items()}
+        served = {queue_id: min(rate, self._min_bps(queue_id)) for queue_id, rate in demand.items()}
+        left_bps = self.rate_bps - sum(served.values())
+        if left_bps < 0:
+            shrink = self.rate_bps / sum(served.values())
+            return {queue_id: rate * shrink for queue_id, rate in served.items()}
+        waiting = {queue_id for queue_id in demand if served[queue_id] < demand[queue_id]}
+        while waiting and left_bps > 1e-3:
+            each_bps = left_bps / len(waiting)
+            for queue_id in list(waiting):
+                more_bps = min(each_bps, demand[queue_id] - served[queue_id])
+                served[queue_id] += more_bps
+                left_bps -= more_bps
+                if more_bps < each_bps:
+                    waiting.discard(queue_id)
+        return served
+
+    def reset_counters(self) -> None:
+        """Zero the counters of the port and of its queues."""
+        self.counters = dict.fromkeys(_PORT_COUNTERS, 0.0)
+        self.queue_counters = {queue_id: dict.fromkeys(_QUEUE_COUNTERS, 0.0) for queue_id in self.queue_counters}
+
+    def _min_bps(self, queue_id: int | None) -> float:
+        return self.queues[queue_id].min_rate_bps if queue_id in self.queues else 0.0
+
+    def _max_bps(self, queue_id: int | None) -> float:
+        return self.queues[queue_id].max_rate_bps if queue_id in self.queues else self.rate_bps
+
+
+def port_stats(ports: Iterable[Port], now_s: float) -> npt.NDArray[np.void]:
+    """Return the records of a port-stats reply."""
+    chosen = list(ports)
+    rows = np.zeros(len(chosen), answers.PORT_STATS)
+    rows["port_no"] = [port.port_no for port in chosen]
+    for name in _PORT_COUNTERS:
+        rows[name] = [_reported(port.counters[name], port.offsets.get(name, 0)) for port in chosen]
+    answers.fill_duration(rows, np.array([now_s - port.added_s for port in chosen]))
+    return rows
+
+
+def queue_stats(ports: Iterable[Port], queue_id: int, now_s: float) -> npt.NDArray[np.void]:
+    """Return the records of a queue-stats reply for one queue of each port, or for all its queues."""
+    chosen = [(port, number) for port in ports for number in port.queues if queue_id in (ofp.QUEUE_ALL, number)]
+    rows = np.zeros(len(chosen), answers.QUEUE_STATS)
+    rows["port_no"] = [port.port_no for port, _number in chosen]
+    rows["queue_id"] = [number for _port, number in chosen]
+    for name in _QUEUE_COUNTERS:
+        rows[name] = [
+            _reported(port.queue_counters[number][name], port.queue_offsets.get((number, name), 0))
+            for port, number in chosen
+        ]
+    answers.fill_duration(rows, np.array([now_s - port.added_s for port, _number in chosen]))
+    return rows
+
+
+def _reported(count: float, offset: int) -> int:
+    return (int(count) + offset) % 2**64

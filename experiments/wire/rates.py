@@ -1,0 +1,269 @@
+"""Traffic as rates: meters, entries, ports and queues of many switches advance without a packet of work.
+
+Every offered flow is traced once through the pipelines of the fabric and then only multiplied: in each step of its way
+an array of lanes (a lane is a flow, or one branch where it was copied) meets an array of meters, ports or entries.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from controller.openflow.frames import FrameHeader, build_frame
+from experiments.wire.datapath import Datapath
+from experiments.wire.flow_tables import Entry
+
+_BITS_PER_BYTE = 8
+_MAX_HOPS = 64
+_TEST_ETH_TYPE = 0x0800
+_NO_QUEUE = -1
+
+Peer = Callable[[int, int], tuple[int, int] | None]
+"""(dpid, port_no) to the (dpid, port_no) at the other end of the link, or None for a host."""
+
+
+@dataclass(slots=True)
+class OfferedFlow:
+    """Traffic that a host offers: ``rate_bps`` counts whole frames (L2)."""
+
+    dpid: int
+    port_no: int
+    frame: bytes
+    rate_bps: float
+
+
+@dataclass(slots=True)
+class _Steps:
+    """What the lanes meet in one step, by switch: (lane, what) pairs."""
+
+    receive: dict[int, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
+    entry: dict[int, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
+    meter: dict[int, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
+    send: dict[int, list[tuple[int, int, int]]] = field(default_factory=lambda: defaultdict(list))
+    born: list[tuple[int, int]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """The same as arrays."""
+
+    receive: dict[int, npt.NDArray[np.int64]]
+    entry: dict[int, npt.NDArray[np.int64]]
+    meter: dict[int, npt.NDArray[np.int64]]
+    send: dict[int, npt.NDArray[np.int64]]
+    born: npt.NDArray[np.int64]
+
+
+class Rates:
+    """The offered flows of a fabric and the counters that they move.
+
+    ``packet_bytes`` is the frame size of all of them. Tables that changed are followed at once, or at most every
+    ``retrace_s``; until then counters go to the entries as they were.
+    """
+
+    def __init__(
+        self,
+        switches: dict[int, Datapath],
+        peer: Peer,
+        *,
+        packet_bytes: int = 1514,
+        retrace_s: float = 0.0,
+        sample_s: float = 0.1,
+    ) -> None:
+        self.flows: list[OfferedFlow] = []
+        self.delivered_bps: npt.NDArray[np.float64] = np.zeros(0)
+        """What of each flow reached a host in the last step, all copies together."""
+        self._switches = switches
+        self._peer = peer
+        self._packet_bytes = packet_bytes
+        self._retrace_s = retrace_s
+        self._sample_s = sample_s
+        self._steps: list[_Step] = []
+        self._flow_of_lane: npt.NDArray[np.int64] = np.zeros(0, np.int64)
+        self._leaves: npt.NDArray[np.int64] = np.zeros(0, np.int64)
+        self._samples: list[tuple[int, Entry | None, int, bytes, int]] = []
+        self._versions: list[int] | None = None
+        self._traced_s = -np.inf
+        self._sampled_s = -np.inf
+        self._now_s: float | None = None
+
+    def offer(
+        self, dpid: int, port_no: int, rate_bps: float, *, eth_src: int, eth_dst: int, vlan_vid: int | None
+    ) -> int:
+        """Add a flow that enters at a port, tagged with ``vlan_vid`` or untagged; return its number."""
+        frame = build_frame(FrameHeader(eth_dst, eth_src, vlan_vid, _TEST_ETH_TYPE), b"").ljust(60, b"\0")
+        self.flows.append(OfferedFlow(dpid, port_no, frame, rate_bps))
+        self._versions = None
+        return len(self.flows) - 1
+
+    def set_rates(self, numbers: npt.ArrayLike, rate_bps: npt.ArrayLike) -> None:
+        """Change the rates of flows, from the next step on."""
+        chosen = np.atleast_1d(numbers)
+        for number, rate in zip(chosen.tolist(), np.broadcast_to(rate_bps, chosen.shape).tolist(), strict=True):
+            self.flows[number].rate_bps = float(rate)
+
+    def advance(self, now_s: float) -> None:
+        """Move every counter by what was offered since the last call."""
+        last_s, self._now_s = self._now_s, now_s
+        if last_s is None or not self.flows:
+            return
+        if now_s > last_s:
+            self._retrace_when_due(now_s)
+            self._move(now_s, now_s - last_s)
+        if now_s - self._sampled_s >= self._sample_s:
+            self._sampled_s = now_s
+            for dpid, entry, in_port, frame, max_len in self._samples:
+                self._switches[dpid].packet_in(entry, in_port, frame, max_len)
+
+    def _move(self, now_s: float, elapsed_s: float) -> None:
+        offered = np.array([flow.rate_bps for flow in self.flows]) / _BITS_PER_BYTE * elapsed_s
+        octets = offered[self._flow_of_lane]
+        for step in self._steps:
+            if len(step.born):
+                octets[step.born[:, 0]] = octets[step.born[:, 1]]
+            for dpid, pairs in step.receive.items():
+                self._receive(self._switches[dpid], pairs, octets)
+            for dpid, pairs in step.entry.items():
+                tables = self._switches[dpid].tables
+                tables.hit_rates(pairs[:, 1], octets[pairs[:, 0]], self._packet_bytes, now_s)
+            for dpid, pairs in step.meter.items():
+                lanes = pairs[:, 0]
+                meters = self._switches[dpid].meters
+                octets[lanes] *= meters.police_rates(pairs[:, 1], octets[lanes], self._packet_bytes, now_s)
+            for dpid, triples in step.send.items():
+                self._send(self._switches[dpid], triples, octets, elapsed_s)
+        to_hosts = np.bincount(self._flow_of_lane[self._leaves], octets[self._leaves], len(self.flows))
+        self.delivered_bps = to_hosts * _BITS_PER_BYTE / elapsed_s
+
+    def _receive(self, datapath: Datapath, pairs: npt.NDArray[np.int64], octets: npt.NDArray[np.float64]) -> None:
+        numbers, where = np.unique(pairs[:, 1], return_inverse=True)
+        for port_no, count in zip(numbers.tolist(), np.bincount(where, octets[pairs[:, 0]]).tolist(), strict=True):
+            if port_no in datapath.ports:
+                datapath.ports[port_no].receive(count, count / self._packet_bytes)
+
+    def _send(
+        self, datapath: Datapath, triples: npt.NDArray[np.int64], octets: npt.NDArray[np.float64], elapsed_s: float
+    ) -> None:
+        """Serve the queues of each port and shrink every lane to its queue's share."""
+        lanes = triples[:, 0]
+        keys, where = np.unique(triples[:, 1:], axis=0, return_inverse=True)
+        where = where.reshape(-1)
+        offered = np.bincount(where, octets[lanes], len(keys))
+        shares = np.zeros(len(keys))
+        for port_no in np.unique(keys[:, 0]).tolist():
+            port = datapath.ports.get(port_no)
+            if port is None or not port.up:
+                continue
+            rows = np.flatnonzero(keys[:, 0] == port_no)
+            names = [None if keys[row, 1] == _NO_QUEUE else int(keys[row, 1]) for row in rows]
+            rates = (offered[rows] * _BITS_PER_BYTE / elapsed_s).tolist()
+            served = port.serve(dict(zip(names, rates, strict=True)))
+            for row, name, rate_bps in zip(rows, names, rates, strict=True):
+                sent = served[name] * elapsed_s / _BITS_PER_BYTE
+                lost = offered[row] - sent
+                port.send(name, sent, sent / self._packet_bytes, lost / self._packet_bytes)
+                shares[row] = served[name] / rate_bps if rate_bps else 1.0
+        octets[lanes] *= shares[where]
+
+    def _retrace_when_due(self, now_s: float) -> None:
+        versions = [datapath.tables.version for datapath in self._switches.values()]
+        forced = self._versions is None
+        if versions == self._versions or (not forced and now_s - self._traced_s < self._retrace_s):
+            return
+        self._versions, self._traced_s = versions, now_s
+        _Trace(self._switches, self._peer).run(self)
+
+    def adopt(self, trace: _Trace) -> None:
+        """Take over what a trace found."""
+        self._steps = [
+            _Step(*(_arrays(kind) for kind in (step.receive, step.entry, step.meter, step.send)), _array(step.born, 2))
+            for step in trace.steps
+        ]
+        self._flow_of_lane = np.array(trace.flow_of_lane, np.int64)
+        self._leaves = np.array(trace.leaves, np.int64)
+        self._samples = trace.samples
+
+
+class _Trace:
+    """Where the flows go, written down step by step; also the visitor of each pipeline walk."""
+
+    def __init__(self, switches: dict[int, Datapath], peer: Peer) -> None:
+        self.steps: list[_Steps] = []
+        self.flow_of_lane: list[int] = []
+        self.leaves: list[int] = []
+        self.samples: list[tuple[int, Entry | None, int, bytes, int]] = []
+        self._switches = switches
+        self._peer = peer
+        self._dpid = self._lane = self._step = 0
+        self._outputs: list[tuple[int, int, int, bytes]] = []
+
+    def run(self, rates: Rates) -> None:
+        for number, flow in enumerate(rates.flows):
+            lane = self._new_lane(number)
+            waiting = [(lane, 0, 0, flow.dpid, flow.port_no, flow.frame)]
+            while waiting:
+                waiting.extend(self._hop(number, *waiting.pop()))
+        rates.adopt(self)
+
+    def _hop(
+        self, number: int, lane: int, step: int, hops: int, dpid: int, port_no: int, frame: bytes
+    ) -> Iterator[tuple[int, int, int, int, int, bytes]]:
+        datapath = self._switches[dpid]
+        port = datapath.ports.get(port_no)
+        if port is None or not port.up or hops >= _MAX_HOPS:
+            return
+        self._dpid, self._lane, self._step, self._outputs = dpid, lane, step, []
+        self._now().receive[dpid].append((lane, port_no))
+        self._step += 1
+        datapath.pipeline.run(port_no, frame, self)
+        # A copy that is not the end of the walk gets a lane of its own, since the meters after it do not concern it.
+        for index, (at_step, out_port, queue_id, sent) in enumerate(self._outputs):
+            branch = lane
+            if index < len(self._outputs) - 1 or at_step < self._step:
+                branch = self._new_lane(number)
+                self._at(at_step).born.append((branch, lane))
+            self._at(at_step).send[dpid].append((branch, out_port, queue_id))
+            peer = self._peer(dpid, out_port)
+            if peer is None:
+                self.leaves.append(branch)
+            else:
+                yield branch, at_step + 1, hops + 1, *peer, sent
+
+    def hit(self, entry: Entry, octets: int) -> None:
+        self._now().entry[self._dpid].append((self._lane, entry.row))
+        self._step += 1
+
+    def police(self, meter_id: int, octets: int) -> bool:
+        self._now().meter[self._dpid].append((self._lane, meter_id))
+        self._step += 1
+        return self._switches[self._dpid].meters.exists(meter_id)
+
+    def output(self, port_no: int, queue_id: int | None, frame: bytes) -> None:
+        self._outputs.append((self._step, port_no, _NO_QUEUE if queue_id is None else queue_id, frame))
+
+    def to_controller(self, entry: Entry | None, in_port: int, frame: bytes, max_len: int) -> None:
+        self.samples.append((self._dpid, entry, in_port, frame, max_len))
+
+    def _new_lane(self, number: int) -> int:
+        self.flow_of_lane.append(number)
+        return len(self.flow_of_lane) - 1
+
+    def _now(self) -> _Steps:
+        return self._at(self._step)
+
+    def _at(self, step: int) -> _Steps:
+        while len(self.steps) <= step:
+            self.steps.append(_Steps())
+        return self.steps[step]
+
+
+def _array(rows: list[tuple[int, ...]], width: int) -> npt.NDArray[np.int64]:
+    return np.array(rows, np.int64).reshape(-1, width)
+
+
+def _arrays(by_switch: dict[int, list[tuple[int, ...]]]) -> dict[int, npt.NDArray[np.int64]]:
+    return {dpid: np.array(rows, np.int64) for dpid, rows in by_switch.items()}

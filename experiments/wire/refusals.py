@@ -1,0 +1,14 @@
+"""How a switch says no: the error type and code of OpenFlow 1.3.5, section 7.4.4, as an exception."""
+
+from __future__ import annotations
+
+from controller.openflow.constants import ErrorType, error_code
+
+
+class RefusalError(Exception):
+    """The message at hand is answered with this error; nothing of it has been done."""
+
+    def __init__(self, error_type: ErrorType, code_name: str) -> None:
+        self.type = error_type
+        self.code = error_code(error_type, code_name)
+        super().__init__(f"{error_type.name} / {code_name}")

@@ -1,0 +1,216 @@
+"""What a controller asks of a switch, taken apart; what a switch must refuse raises RefusalError with the right code.
+
+OpenFlow 1.3.5, sections 7.3.4.1 (flow-mod), 7.3.4.4 (meter-mod), 7.3.7 (packet-out), 7.4.4 (which error is due when).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from struct import Struct
+
+import numpy as np
+import numpy.typing as npt
+
+from controller.errors import InvalidValueError, ProtocolError
+from controller.openflow import constants as ofp
+from controller.openflow.actions import (
+    Action,
+    Output,
+    PopVlan,
+    PushVlan,
+    SetVlanVid,
+    UnknownActionError,
+    decode_actions,
+)
+from controller.openflow.buffers import read, take
+from controller.openflow.constants import ErrorType, FlowModCommand
+from controller.openflow.flows import Flow, Instructions, UnknownInstructionError, decode_instructions
+from controller.openflow.match import Match, Oxm, UnknownMatchError, match_from_oxms, read_oxms
+from experiments.wire.refusals import RefusalError
+
+METER_MOD = np.dtype(
+    [
+        ("version", "u1"),
+        ("type", "u1"),
+        ("length", ">u2"),
+        ("xid", ">u4"),
+        ("command", ">u2"),
+        ("flags", ">u2"),
+        ("meter_id", ">u4"),
+        ("band_type", ">u2"),
+        ("band_length", ">u2"),
+        ("rate", ">u4"),
+        ("burst_size", ">u4"),
+        ("pad", "V4"),
+    ]
+)
+"""A whole meter-mod message with one drop band."""
+
+_FLOW_MOD = Struct("!QQBBHHHIIIH2x")
+_PACKET_OUT = Struct("!IIH6x")
+_VLAN_VALUE_BITS = 0x1FFF
+_EXACT = {ofp.OxmField.ETH_SRC: 2**48 - 1, ofp.OxmField.ETH_TYPE: 0xFFFF, ofp.OxmField.IN_PORT: 2**32 - 1}
+
+
+@dataclass(frozen=True, slots=True)
+class FlowMod:
+    """A flow-mod; ``match`` and ``instructions`` are empty where the command does not look at them."""
+
+    command: FlowModCommand
+    table_id: int
+    priority: int
+    match: Match
+    instructions: Instructions
+    cookie: int
+    cookie_mask: int
+    idle_timeout_s: int
+    hard_timeout_s: int
+    flags: int
+    out_port: int
+
+    def flow(self) -> Flow:
+        """Return the entry that this flow-mod adds."""
+        return Flow(
+            self.table_id,
+            self.priority,
+            self.match,
+            self.cookie,
+            self.idle_timeout_s,
+            bool(self.flags & ofp.FlowModFlags.SEND_FLOW_REM),
+            self.instructions.meter_id,
+            self.instructions.actions,
+            self.instructions.goto_table,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FlowFilter:
+    """What a flow-stats or aggregate request, or a non-strict flow-mod, is about."""
+
+    table_id: int
+    match: Match
+    cookie: int
+    cookie_mask: int
+    out_port: int
+
+
+def decode_flow_mod(body: memoryview, tables: int) -> FlowMod:
+    """Return the flow-mod after its header, on a switch with ``tables`` tables; raises RefusalError."""
+    try:
+        values = read(_FLOW_MOD, body, 0, "FLOW_MOD", "fixed part")
+    except ProtocolError as error:
+        raise RefusalError(ErrorType.BAD_REQUEST, "BAD_LEN") from error
+    cookie, mask, table_id, command, idle_s, hard_s, priority, _buffer_id, out_port, _out_group, flags = values
+    if command not in set(FlowModCommand):
+        raise RefusalError(ErrorType.FLOW_MOD_FAILED, "BAD_COMMAND")
+    deletes = command in (FlowModCommand.DELETE, FlowModCommand.DELETE_STRICT)
+    if table_id >= tables and not (deletes and table_id == ofp.TABLE_ALL):
+        raise RefusalError(ErrorType.FLOW_MOD_FAILED, "BAD_TABLE_ID")
+    match, offset = decode_match(body, _FLOW_MOD.size)
+    # A delete does not look at instructions.
+    instructions = Instructions() if deletes else _instructions(body[offset:], table_id, tables)
+    if not deletes:
+        check_actions(instructions.actions, match)
+    fixed = (FlowModCommand(command), table_id, priority, match, instructions)
+    return FlowMod(*fixed, cookie, mask, idle_s, hard_s, flags, out_port)
+
+
+def decode_match(body: memoryview, offset: int) -> tuple[Match, int]:
+    """Return the match at ``offset`` and where it ends; raises RefusalError BAD_MATCH with the code that fits."""
+    try:
+        oxms, end = read_oxms(body, offset, "match")
+    except ProtocolError as error:
+        raise RefusalError(ErrorType.BAD_MATCH, "BAD_LEN") from error
+    try:
+        return match_from_oxms(oxms), end
+    except UnknownMatchError as error:
+        raise RefusalError(ErrorType.BAD_MATCH, _match_code(oxms)) from error
+
+
+def decode_packet_out(body: memoryview) -> tuple[int, tuple[Action, ...], bytes]:
+    """Return (in_port, actions, frame) of the packet-out after its header; raises RefusalError."""
+    try:
+        buffer_id, in_port, size = read(_PACKET_OUT, body, 0, "PACKET_OUT", "fixed part")
+        raw = take(body, _PACKET_OUT.size, size, "PACKET_OUT", "actions_len")
+    except ProtocolError as error:
+        raise RefusalError(ErrorType.BAD_REQUEST, "BAD_LEN") from error
+    if buffer_id != ofp.NO_BUFFER:
+        raise RefusalError(ErrorType.BAD_REQUEST, "BUFFER_UNKNOWN")
+    try:
+        actions = decode_actions(raw, "PACKET_OUT")
+    except (UnknownActionError, ProtocolError) as error:
+        raise _action_refusal(error) from error
+    return in_port, actions, bytes(body[_PACKET_OUT.size + size :])
+
+
+def check_actions(actions: tuple[Action, ...], match: Match) -> None:
+    """Raise RefusalError unless every output can be and every VLAN action finds its tag (as Open vSwitch checks)."""
+    tags = 1 if match.vlan_vid not in (None, ofp.VLAN_NONE) else 0
+    for action in actions:
+        match action:
+            case Output(port_no) if ofp.PORT_MAX < port_no < ofp.PORT_IN_PORT or port_no == ofp.PORT_NORMAL:
+                raise RefusalError(ErrorType.BAD_ACTION, "BAD_OUT_PORT")
+            case PushVlan():
+                tags += 1
+            case PopVlan() | SetVlanVid() if not tags:
+                raise RefusalError(ErrorType.BAD_ACTION, "MATCH_INCONSISTENT")
+            case PopVlan():
+                tags -= 1
+
+
+def meter_mod_rows(data: memoryview) -> npt.NDArray[np.void]:
+    """Return the whole meter-mods with one band that ``data`` begins with, as many as there are in a row."""
+    count = len(data) // METER_MOD.itemsize
+    rows = np.frombuffer(data[: count * METER_MOD.itemsize], METER_MOD)
+    fits = (
+        (rows["version"] == ofp.VERSION)
+        & (rows["type"] == ofp.MessageType.METER_MOD)
+        & (rows["length"] == METER_MOD.itemsize)
+        & (rows["band_length"] == METER_MOD.itemsize - 16)
+    )
+    return rows if fits.all() else rows[: int(np.argmin(fits))]
+
+
+def _instructions(view: memoryview, table_id: int, tables: int) -> Instructions:
+    try:
+        instructions = decode_instructions(view, "FLOW_MOD")
+    except UnknownInstructionError as error:
+        raise RefusalError(ErrorType.BAD_INSTRUCTION, "DUP_INST" if "two" in str(error) else "UNSUP_INST") from error
+    except (UnknownActionError, InvalidValueError) as error:
+        raise _action_refusal(error) from error
+    except ProtocolError as error:
+        raise RefusalError(ErrorType.BAD_INSTRUCTION, "BAD_LEN") from error
+    if instructions.goto_table is not None and not table_id < instructions.goto_table < tables:
+        raise RefusalError(ErrorType.BAD_INSTRUCTION, "BAD_TABLE_ID")
+    return instructions
+
+
+def _action_refusal(error: Exception) -> RefusalError:
+    if isinstance(error, ProtocolError):
+        return RefusalError(ErrorType.BAD_ACTION, "BAD_LEN")
+    text = str(error)
+    if text.startswith("set_field"):
+        return RefusalError(ErrorType.BAD_ACTION, "BAD_SET_TYPE")
+    if text.startswith("set_vlan_vid"):
+        return RefusalError(ErrorType.BAD_ACTION, "BAD_SET_ARGUMENT")
+    if text.startswith("output"):
+        return RefusalError(ErrorType.BAD_ACTION, "BAD_OUT_PORT")
+    return RefusalError(ErrorType.BAD_ACTION, "BAD_TYPE")
+
+
+def _match_code(oxms: list[Oxm]) -> str:
+    """Return the BAD_MATCH code for TLVs that are well-formed but not acceptable."""
+    seen: set[int] = set()
+    for oxm in oxms:
+        if oxm.oxm_class != ofp.OXM_CLASS_BASIC or oxm.field not in set(ofp.OxmField):
+            return "BAD_FIELD"
+        if oxm.field in seen:
+            return "DUP_FIELD"
+        seen.add(oxm.field)
+        if oxm.mask is not None and oxm.value & ~oxm.mask:
+            return "BAD_WILDCARDS"
+        if oxm.field in _EXACT and oxm.mask not in (None, _EXACT[ofp.OxmField(oxm.field)]):
+            return "BAD_MASK"
+        if oxm.field == ofp.OxmField.VLAN_VID and oxm.mask not in (None, _VLAN_VALUE_BITS, 0xFFFF):
+            return "BAD_MASK"
+    return "BAD_VALUE"

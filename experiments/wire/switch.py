@@ -1,0 +1,96 @@
+"""The socket of one software switch: it connects, talks, is cut off and comes back as told."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+
+from experiments.wire.datapath import Datapath
+
+_READ_BYTES = 1 << 20
+
+
+class Connection:
+    """Keeps a Datapath connected to a controller, from within the event loop of a fabric.
+
+    ``handle`` gets the bytes that arrive; it runs in the loop, under the fabric's lock.
+    """
+
+    def __init__(self, datapath: Datapath, address: tuple[str, int], retry_s: float, lock: threading.RLock) -> None:
+        self.datapath = datapath
+        self.handle: Callable[[Datapath, bytes], None] = lambda datapath, data: None
+        self.connections = 0
+        self._address = address
+        self._retry_s = retry_s
+        self._lock = lock
+        self._wanted = asyncio.Event()
+        self._wanted.set()
+        self._silent = False
+        self._held = b""
+        self._writer: asyncio.StreamWriter | None = None
+
+    @property
+    def connected(self) -> bool:
+        """Whether the TCP connection stands."""
+        return self._writer is not None
+
+    async def run(self) -> None:
+        """Connect again and again until cancelled."""
+        while True:
+            await self._wanted.wait()
+            with suppress(OSError):
+                reader, writer = await asyncio.open_connection(*self._address)
+                try:
+                    await self._talk(reader, writer)
+                finally:
+                    self._writer = None
+                    if not writer.is_closing():
+                        writer.transport.abort()
+            await asyncio.sleep(self._retry_s)
+
+    def flush(self) -> None:
+        """Send what the datapath has to say, if anyone listens. Loop thread only."""
+        if self._silent:
+            return  # it is kept: a stalled switch speaks later
+        with self._lock:
+            data = self.datapath.take_messages()
+        if self._writer is not None and data:
+            self._writer.write(data)
+
+    def disconnect(self, reconnect: bool) -> None:
+        """Cut the connection at once; come back by itself, or only after ``reconnect``. Loop thread only."""
+        if not reconnect:
+            self._wanted.clear()
+        if self._writer is not None:
+            self._writer.transport.abort()
+
+    def reconnect(self) -> None:
+        """Connect again after ``disconnect(reconnect=False)``. Loop thread only."""
+        self._wanted.set()
+
+    def set_silent(self, silent: bool) -> None:
+        """Neither listen nor speak, though the connection stands; afterwards catch up with all that came in between."""
+        self._silent = silent
+        if not silent:
+            held, self._held = self._held, b""
+            if held:
+                self.handle(self.datapath, held)
+            self.flush()
+
+    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with self._lock:
+            self.datapath.start_connection()
+        self._writer = writer
+        self._held = b""
+        self.connections += 1
+        self.flush()
+        while not self.datapath.broken and (data := await reader.read(_READ_BYTES)):
+            if self._silent:
+                self._held += data
+            else:
+                self.handle(self.datapath, data)
+                await writer.drain()
+        self.flush()  # the error that tells why
+        writer.close()
