@@ -334,7 +334,7 @@ def test_a_port_that_cannot_be_is_reported_and_nothing_written(
 def test_queues_stay_while_the_bridge_has_no_dpid(database: Database) -> None:
     apply(database, wanted(p1={10: 1_000_000}))
     next(iter(database.tables["Bridge"].values()))["datapath_id"] = ["set", []]  # as after a restart of ovsdb-server
-    with pytest.raises(InvalidValueError, match="00000000000000a1.* no bridge"):
+    with pytest.raises(InvalidValueError, match="is the datapath id of no bridge"):
         plan_rows(read_tables(database.transact(read_operations())), DPID, wanted(p1={10: 2_000_000}))
     apply(database, {})
     assert (database.qos_of("p1"), database.owners("Queue")) == (None, [])

@@ -1,0 +1,147 @@
+"""The queue writer on a running Open vSwitch: rows become HTB classes, a new limit changes them in place."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from apps.ovsdb import QueueWriter
+from controller.queues import PortQueues, port_queues
+from experiments.ovs_vsctl import find_rows, ofctl, vsctl
+from experiments.queue_classifier import QueueClassifier
+
+ADDRESS = "unix:/run/openvswitch/db.sock"
+BRIDGE = "dets-q"
+DPID = 0xDE75_0001
+INTERFACES = ("dets-q1", "dets-q2")
+OWN = f"external_ids:dets={DPID:016x}"
+# A broadcast frame of 64 bytes in VLAN 10, EtherType 0x88b5 (for experiments)
+FRAME_10 = "ffffffffffff" + "020000000001" + "8100000a" + "88b5" + "00" * 46
+
+
+@pytest.fixture(scope="module", autouse=True)
+def bridge() -> Iterator[None]:
+    """A bridge of two ports that forwards nothing by itself."""
+    remove_bridge()
+    try:
+        ports = []
+        for number, name in enumerate(INTERFACES, 1):
+            run("ip", "link", "add", name, "type", "veth", "peer", "name", f"{name}p")
+            run("ip", "link", "set", name, "up")
+            run("ip", "link", "set", f"{name}p", "up")
+            ports += ["--", "add-port", BRIDGE, name, "--", "set", "Interface", name, f"ofport_request={number}"]
+        settings = ("datapath_type=netdev", "fail_mode=secure", f"other-config:datapath-id={DPID:016x}")
+        vsctl("add-br", BRIDGE, "--", "set", "Bridge", BRIDGE, *settings, *ports)
+        yield
+    finally:
+        remove_bridge()
+
+
+@pytest.fixture
+def writer() -> Iterator[QueueWriter]:
+    writer = QueueWriter(ADDRESS)
+    yield writer
+    for name in INTERFACES:
+        vsctl("clear", "Port", name, "qos")
+    writer.remove(DPID)
+    writer.close()
+
+
+def run(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout
+
+
+def remove_bridge() -> None:
+    vsctl("--if-exists", "del-br", BRIDGE)
+    for name in INTERFACES:
+        subprocess.run(["ip", "link", "del", name], capture_output=True, check=False, timeout=20)
+
+
+def wanted(*limits_bps: dict[int, int]) -> dict[str, PortQueues]:
+    ports = zip(INTERFACES, enumerate(limits_bps, 1), strict=False)
+    return {name: port_queues(number, 100_000_000, limits, False) for name, (number, limits) in ports}
+
+
+def classes(interface: str) -> dict[str, str]:
+    """Return what tc says of the HTB classes of queues, by class id: ``rate R ceil C burst B``."""
+    lines = [line.split() for line in run("tc", "class", "show", "dev", interface).splitlines()]
+    return {words[2]: " ".join(words[words.index("rate") :][:6]) for words in lines if "parent" in words}
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    """Wait for ovs-vswitchd, which acts on a row some milliseconds after the transaction."""
+    deadline_s = time.monotonic() + 10
+    while not is_so():
+        assert time.monotonic() < deadline_s, "ovs-vswitchd has not acted on the rows within 10 s"
+        time.sleep(0.01)
+
+
+def test_rows_become_classes_with_the_rates_that_were_set(writer: QueueWriter) -> None:
+    assert writer.apply(DPID, wanted({10: 40_000_000, 20: 50_000_000})) == []
+    expected = {
+        "1:1": "rate 100Kbit ceil 100Mbit burst 1564b",  # queue 0; a full frame of burst is ovs-vswitchd's least
+        "1:b": "rate 40Mbit ceil 40Mbit burst 5000b",
+        "1:15": "rate 50Mbit ceil 50Mbit burst 6250b",
+    }
+    wait_until(lambda: classes(INTERFACES[0]) == expected)
+    assert classes(INTERFACES[1]) == {}
+
+
+def test_a_new_limit_changes_the_class_in_place(writer: QueueWriter) -> None:
+    writer.apply(DPID, wanted({10: 40_000_000, 20: 50_000_000}))
+    wait_until(lambda: len(classes(INTERFACES[0])) == 3)
+    rows = {row["_uuid"] for row in find_rows("Queue", "_uuid", OWN)}
+    with QueueClassifier([INTERFACES[0]]) as classifier:
+        classifier.settle()
+        for _ in range(5):
+            ofctl("packet-out", BRIDGE, f"in_port=controller packet={FRAME_10} actions=set_queue:10,output:1")
+        # Only frames that went through the class are in its counters, and only the same class still has them later.
+        wait_until(lambda: " pkts=5," in ofctl("queue-stats", BRIDGE, "1", "10"))
+        assert writer.apply(DPID, wanted({10: 30_000_000, 20: 50_000_000})) == []
+        wait_until(lambda: classes(INTERFACES[0])["1:b"] == "rate 30Mbit ceil 30Mbit burst 3750b")
+        assert " pkts=5," in ofctl("queue-stats", BRIDGE, "1", "10")
+    assert {row["_uuid"] for row in find_rows("Queue", "_uuid", OWN)} == rows
+
+
+def test_a_vlan_that_leaves_takes_its_class_along(writer: QueueWriter) -> None:
+    writer.apply(DPID, wanted({10: 40_000_000, 20: 50_000_000}))
+    wait_until(lambda: len(classes(INTERFACES[0])) == 3)
+    writer.apply(DPID, wanted({20: 50_000_000}))
+    wait_until(lambda: set(classes(INTERFACES[0])) == {"1:1", "1:15"})
+
+
+def test_queues_of_others_stay_and_are_reported(writer: QueueWriter) -> None:
+    new = ["--", "--id=@qos", "create", "QoS", "type=linux-htb", "other-config:max-rate=7000000", "queues:5=@queue"]
+    new += ["--", "--id=@queue", "create", "Queue", "other-config:max-rate=6000000", "other-config:min-rate=6000000"]
+    qos, queue = vsctl("set", "Port", INTERFACES[0], "qos=@qos", *new).split()
+    try:
+        problems = writer.apply(DPID, wanted({10: 40_000_000}, {10: 50_000_000}))
+        assert len(problems) == 1
+        assert problems[0].startswith(f"{INTERFACES[0]}: has a QoS row (linux-htb) of others")
+        wait_until(lambda: set(classes(INTERFACES[1])) == {"1:1", "1:b"})
+        assert classes(INTERFACES[0])["1:6"].startswith("rate 6Mbit ceil 6Mbit")
+        writer.remove(DPID)
+        wait_until(lambda: classes(INTERFACES[1]) == {})
+        assert classes(INTERFACES[0])["1:6"].startswith("rate 6Mbit ceil 6Mbit")
+    finally:
+        vsctl("clear", "Port", INTERFACES[0], "qos", "--", "destroy", "QoS", qos, "--", "destroy", "Queue", queue)
+
+
+def test_what_an_earlier_run_left_is_cleared_away(writer: QueueWriter) -> None:
+    writer.apply(DPID, wanted({10: 40_000_000}, {10: 40_000_000}))
+    vsctl("del-port", BRIDGE, INTERFACES[1])  # takes neither its QoS row nor the queues along
+    vsctl("add-port", BRIDGE, INTERFACES[1], "--", "set", "Interface", INTERFACES[1], "ofport_request=2")
+    assert len(find_rows("QoS", "_uuid", OWN)) == 2
+    QueueWriter(ADDRESS).apply(DPID, wanted({10: 40_000_000}))
+    assert (len(find_rows("QoS", "_uuid", OWN)), len(find_rows("Queue", "_uuid", OWN))) == (1, 2)
+
+
+def test_remove_leaves_nothing_of_ours(writer: QueueWriter) -> None:
+    writer.apply(DPID, wanted({10: 40_000_000}, {20: 50_000_000}))
+    wait_until(lambda: len(classes(INTERFACES[1])) == 2)
+    assert writer.remove(DPID) == []
+    assert find_rows("QoS", "_uuid", OWN) == find_rows("Queue", "_uuid", OWN) == []
+    wait_until(lambda: not any("htb" in run("tc", "qdisc", "show", "dev", name) for name in INTERFACES))
