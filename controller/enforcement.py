@@ -1,12 +1,15 @@
 """From granted rates to meters: which meters to modify now, to which rate and burst.
 
-A policer is not a shaper, and Open vSwitch refills a meter's bucket at every modify. So a burst of B bits re-sent every
-T seconds lets B/T through on top of the rate, while a TCP sender needs about 200 ms of burst to fill its rate. The
-rules here (docs/adr/0003-enforcement.md has the alternatives and their figures):
+A policer is not a shaper, and Open vSwitch refills a meter's bucket at every modify: a gift of one burst. So a burst of
+B bits re-sent every T seconds lets B/T through on top of the rate, while a TCP sender needs about 200 ms of burst to
+fill its rate. The rules (docs/adr/0003-enforcement.md has the alternatives):
 
-1) A sender that goes on sending far above its rate does not respond to drops and needs hardly any burst.
-2) Any other sender gets RESPONSIVE_BURST_S of burst, and its meter is raised at most once in that time.
-3) A change smaller than a hysteresis waits, and is made good when it has waited for SETTLE_S.
+1) A sender that goes on sending far above its rate does not respond to drops and needs hardly any burst. Any other
+   sender gets RESPONSIVE_BURST_S of burst.
+2) A change larger than a hysteresis is made at once, for responsive senders once in RESPONSIVE_BURST_S at most. A
+   smaller one waits until the gift is no more than GIFT_BUDGET of what the rate lets through in the time waited.
+3) A meter of an unresponsive sender that was modified lately will be again: its rate is lowered by the gift, spread
+   over the time since its last modify. Once it has stood for SETTLE_S, it is set to the exact rate.
 """
 
 from __future__ import annotations
@@ -19,10 +22,10 @@ from controller.columns import BoolArray, FloatArray, IntArray, carry
 from controller.measurement import Measurement
 
 RESPONSIVE_BURST_S = 0.200  # the minimum retransmission time-out of TCP
-UNRESPONSIVE_BURST_S = 0.010
+UNRESPONSIVE_BURST_S = 0.005
 MIN_BURST_BITS = (
-    8 * 12_144
-)  # eight frames of 1,518 bytes: what a sender's pacing and the switch's batches bring at once
+    3 * 12_176
+)  # three frames of 1,522 bytes: what a sender's pacing and the switch's batches bring at once
 
 # A sender of which more than this part was dropped for as many intervals did not respond to the drops; one of which
 # less than the lower part was dropped for as many does.
@@ -31,9 +34,11 @@ UNRESPONSIVE_INTERVALS = 3
 RESPONSIVE_DROP = 0.10
 RESPONSIVE_INTERVALS = 20
 
-UNRESPONSIVE_HYSTERESIS = 0.01
+UNRESPONSIVE_HYSTERESIS = 0.03
 RESPONSIVE_HYSTERESIS = 0.10
+GIFT_BUDGET = 0.02
 SETTLE_S = 1.0
+MOST_GIFT = 0.5  # a rate is never lowered by more than this part of it
 
 RATE_STEP_BPS = 1_000.0  # a band's rate and burst are whole kb/s and kb (OpenFlow 1.3.5, section 7.3.4.4)
 
@@ -42,10 +47,11 @@ RATE_STEP_BPS = 1_000.0  # a band's rate and burst are whole kb/s and kb (OpenFl
 class Enforcement:
     """What the entries' meters are set to; columns of shape (entries,).
 
-    ``evidence`` counts intervals of unresponsiveness up, and of responsiveness down. ``modified_s`` is when the meter
-    was last set.
+    ``rate_bps`` and ``burst_bits`` stand on the switch; ``limit_bps`` is the limit they were set for. ``evidence``
+    counts intervals of unresponsiveness up, and of responsiveness down. ``modified_s`` is when the meter was last set.
     """
 
+    limit_bps: FloatArray
     rate_bps: FloatArray
     burst_bits: FloatArray
     modified_s: FloatArray
@@ -56,11 +62,12 @@ class Enforcement:
     def none(cls) -> Enforcement:
         """Return the state without meters."""
         nothing = np.empty(0)
-        return cls(nothing, nothing, nothing, np.empty(0, dtype=np.bool_), np.empty(0, dtype=np.int64))
+        return cls(nothing, nothing, nothing, nothing, np.empty(0, dtype=np.bool_), np.empty(0, dtype=np.int64))
 
     def carried(self, old_row: IntArray, rate_bps: FloatArray, burst_bits: FloatArray, now_s: float) -> Enforcement:
         """Return the state for a re-arranged entry table; new entries' meters stand at the given rate and burst."""
         return Enforcement(
+            carry(self.limit_bps, old_row, rate_bps),
             carry(self.rate_bps, old_row, rate_bps),
             carry(self.burst_bits, old_row, burst_bits),
             carry(self.modified_s, old_row, now_s),
@@ -110,24 +117,37 @@ def enforce(
     """Return which meters to modify so that the limits hold, and the state in which they stand afterwards."""
     # 1
     unresponsive, evidence = judge(before, measured)
-    rate_bps = whole_rates(limit_bps)
-    burst_bits = burst_for(rate_bps, unresponsive)
-    change = rate_bps / before.rate_bps - 1.0
-    waited_s = now_s - before.modified_s
+    exact_bps = whole_rates(limit_bps)
+    burst_bits = burst_for(exact_bps, unresponsive)
     # 2
-    may_rise = unresponsive | (waited_s >= RESPONSIVE_BURST_S)
-    # 3
-    hysteresis = np.where(unresponsive, UNRESPONSIVE_HYSTERESIS, RESPONSIVE_HYSTERESIS)
-    other_kind = unresponsive & (before.burst_bits > burst_bits)
-    large = (change < -hysteresis) | ((change > hysteresis) & may_rise) | other_kind
-    settled = (rate_bps != before.rate_bps) & (waited_s >= SETTLE_S)
-    rows = np.flatnonzero(large | settled)
-    rows = rows[np.argsort(change[rows] > 0.0, kind="stable")]
-    after_rate, after_burst, modified = before.rate_bps.copy(), before.burst_bits.copy(), before.modified_s.copy()
-    after_rate[rows] = rate_bps[rows]
-    after_burst[rows] = burst_bits[rows]
-    modified[rows] = now_s
-    return (
-        Enforcement(after_rate, after_burst, modified, unresponsive, evidence),
-        MeterChanges(rows, rate_bps[rows], burst_bits[rows]),
+    waited_s = np.maximum(now_s - before.modified_s, 1e-3)
+    change = exact_bps / before.limit_bps - 1.0
+    gift = burst_bits / (exact_bps * waited_s)
+    large = np.where(
+        unresponsive,
+        np.abs(change) > UNRESPONSIVE_HYSTERESIS,
+        (np.abs(change) > RESPONSIVE_HYSTERESIS) & (waited_s >= RESPONSIVE_BURST_S),
     )
+    small = (change != 0.0) & (gift <= GIFT_BUDGET)
+    other_kind = unresponsive & (before.burst_bits > burst_bits)
+    # 3
+    settle = (before.rate_bps != exact_bps) & (waited_s >= SETTLE_S)
+    lower = np.where(unresponsive & (waited_s < SETTLE_S), np.minimum(gift, MOST_GIFT), 0.0)
+    rate_bps = whole_rates(exact_bps * (1.0 - lower))
+    rows = np.flatnonzero(large | small | other_kind | settle)
+    rows = rows[np.argsort(change[rows] > 0.0, kind="stable")]
+    after = Enforcement(
+        _put(before.limit_bps, rows, exact_bps),
+        _put(before.rate_bps, rows, rate_bps),
+        _put(before.burst_bits, rows, burst_bits),
+        _put(before.modified_s, rows, np.full(len(waited_s), now_s)),
+        unresponsive,
+        evidence,
+    )
+    return after, MeterChanges(rows, rate_bps[rows], burst_bits[rows])
+
+
+def _put(column: FloatArray, rows: IntArray, values: FloatArray) -> FloatArray:
+    changed = column.copy()
+    changed[rows] = values[rows]
+    return changed
