@@ -70,8 +70,9 @@ def create_app(
     """Return the WSGI application of the REST interface.
 
     ``clock`` gives the seconds that ``central`` counts in, ``health`` what ``/v1/health`` answers. ``after_change`` is
-    called after each accepted change, to send what follows from it; it must not fail for lack of a switch. All of them
-    are called in the thread that serves the request, which must be the one that runs ``central``.
+    called after each accepted change, to send what follows from it. When it fails the client is told (500), and the
+    change stands. All of them are called in the thread that serves the request, which must be the one that runs
+    ``central``.
     """
     app = OpenAPI(
         "dets.rest",
@@ -129,15 +130,16 @@ def change_vlan(path: models.VlanPath, query: models.NoQuery, body: models.VlanP
     kept = policy.parameters if name == policy.algorithm else {}
     with problems.refusing_bad_values():
         service.central.set_algorithm(vid, name, given.get("parameters", kept), service.clock())
+    view = representation.vlan_views(service.central, [vid])[0]
     service.after_change()
-    return representation.vlan_views(service.central, [vid])[0]
+    return view
 
 
 @api.get("/vns", responses={200: models.Vns, **_NOT_FOUND})
 def list_vns(query: models.VnQuery) -> Json:
     """List VNs with their limits and their state."""
     central = _service().central
-    rows = lookup.vn_rows(central, query.vlan, query.switch)
+    rows = lookup.vn_rows(central, query.given("vlan"), query.given("switch"))
     return {"vns": representation.vn_views(central, rows)}
 
 
@@ -155,15 +157,16 @@ def change_vn(path: models.VnPath, query: models.NoQuery, body: models.VnPatch) 
     row = lookup.vn_row(service.central, path)
     with problems.refusing_bad_values():
         service.central.set_limits(int(row[0]), service.clock(), **body.given())
+    view = representation.vn_views(service.central, row)[0]
     service.after_change()
-    return representation.vn_views(service.central, row)[0]
+    return view
 
 
 @api.get("/entries", responses={200: models.Entries, **_NOT_FOUND})
 def list_entries(query: models.VnQuery) -> Json:
     """List the pairs of VNs that talk; a filter by switch is by the sender's."""
     central = _service().central
-    rows = lookup.entry_rows(central, query.vlan, query.switch)
+    rows = lookup.entry_rows(central, query.given("vlan"), query.given("switch"))
     return {"entries": representation.entry_views(central, rows)}
 
 

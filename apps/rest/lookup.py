@@ -38,17 +38,17 @@ def vn_row(central: CentralController, path: VnPath) -> IntArray:
     return np.array([row], dtype=np.int64)
 
 
-def vn_rows(central: CentralController, vlan: str, switch: str) -> IntArray:
-    """Return the rows of the VNs of a VLAN and of a switch; empty text stands for all. Raises RefusedError (404)."""
+def vn_rows(central: CentralController, vlan: str | None, switch: str | None) -> IntArray:
+    """Return the rows of the VNs of a VLAN and of a switch; None stands for all. Raises RefusedError (404)."""
     chosen = np.ones(len(central.vns), dtype=np.bool_)
-    if vlan:
+    if vlan is not None:
         chosen &= central.vns.vlan_vid == vlan_vid(central, vlan, "vlan")
-    if switch:
+    if switch is not None:
         chosen &= central.vns.dpid == _switch(central, switch).dpid
     return np.flatnonzero(chosen)
 
 
-def entry_rows(central: CentralController, vlan: str, switch: str) -> IntArray:
+def entry_rows(central: CentralController, vlan: str | None, switch: str | None) -> IntArray:
     """Return the rows of the entries whose senders ``vn_rows`` chooses. Raises RefusedError (404)."""
     return np.flatnonzero(np.isin(central.state.entries.sender, vn_rows(central, vlan, switch)))
 

@@ -26,6 +26,7 @@ from controller.units import MAX_RATE_BPS, MIN_RATE_BPS, check_rate_bps
 
 _WHOLE_RATE = "must be a whole number of bits per second, such as 40000000: no quotes, fraction or exponent"
 _EVENT_NUMBER = re.compile(r"0|[1-9][0-9]{0,17}")
+_MAX_EVENT_NUMBER = 10**18 - 1
 
 
 def _rate(value: object, info: ValidationInfo) -> int:
@@ -99,14 +100,20 @@ class VnQuery(_Query):
     """Which VNs, or whose entries, to list: all, or those of a VLAN, of a switch, or of both."""
 
     vlan: VlanVid = Field(default="", description="only those of this VLAN id")
-    switch: str = Field(default="", description="only those on this switch, by its name", min_length=1)
+    switch: Annotated[str, WithJsonSchema({"type": "string", "minLength": 1})] = Field(
+        default="", description="only those on this switch, by its name"
+    )
+
+    def given(self, name: str) -> str | None:
+        """Return a part of the query, None if it is absent; empty text is a name, of nothing."""
+        return getattr(self, name) if name in self.model_fields_set else None
 
 
 class EventQuery(_Query):
     """From where on to list events."""
 
     after: Annotated[int, BeforeValidator(_event_number)] = Field(
-        default=0, description="only events with a higher number", ge=0
+        default=0, description="only events with a higher number", ge=0, le=_MAX_EVENT_NUMBER
     )
 
 

@@ -126,6 +126,7 @@ def _of_pydantic(one: Mapping[str, object], fields: Iterable[str]) -> InvalidVal
 def _of_http(error: HTTPException) -> Response:
     status = HTTPStatus(error.code or HTTPStatus.INTERNAL_SERVER_ERROR)
     detail = {
+        HTTPStatus.BAD_REQUEST: "the request broke off, or its body is not what its headers say",
         HTTPStatus.NOT_FOUND: f"there is nothing at {_cut(request.path)}; /v1/openapi.json lists what there is",
         HTTPStatus.METHOD_NOT_ALLOWED: f"{_cut(request.method)} is not possible here; Allow lists what is",
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "the body is too long; 64 KiB are allowed",

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from apps.rest.problems import MIME_TYPE
+
 SOCKET_TIMEOUT_S = 60
 # A refused body up to this size is read to its end, so that its sender reads the answer; a larger one is cut off.
 _MAX_DISCARDED_BYTES = 2**20
+
+_NOT_HTTP = (
+    '{"type": "urn:dets:problem:not-http", "title": "Bad Request", "status": %(code)d, '
+    '"detail": "this is not a request of HTTP/1.1 or HTTP/1.0"}'
+)
+
+log = logging.getLogger(__name__)
 
 WsgiApp = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
@@ -38,7 +48,18 @@ def serve(app: WsgiApp, host: str, port: int) -> RestServer:
     import eventlet.wsgi
 
     class Protocol(eventlet.wsgi.HttpProtocol):  # type: ignore[misc]
-        """Ends a connection on which the next request may stand behind an endless unread body."""
+        """Ends a connection on which the next request may stand behind an endless unread body.
+
+        What is not HTTP at all is answered with a problem document as well, and does not write to stderr.
+        """
+
+        # What is no request has no version either; at 0.9, the library's default, the answer would have no status.
+        default_request_version = "HTTP/1.0"
+        error_content_type = MIME_TYPE
+        error_message_format = _NOT_HTTP
+
+        def log_message(self, format: str, *args: Any) -> None:
+            log.debug(format, *args)
 
         def handle_one_response(self) -> None:
             chunked = self.headers.get("transfer-encoding") is not None
