@@ -51,15 +51,18 @@ class MeterCounters:
         nan = np.full(entries, np.nan)
         return cls(nan, nan, nan, nan, nan)
 
-    def carried(self, old_row: IntArray, *, added_now: bool) -> MeterCounters:
+    def carried(self, old_row: IntArray, *, added_s: float | None = None) -> MeterCounters:
         """Return the state for a re-arranged entry table.
 
-        The meter of a new entry either is ``added_now`` and counts from zero at its duration zero, or stood on the
-        switch before and is unknown until its second reading.
+        The meter of a new entry either is added at ``added_s`` on the controller's clock, and counts from zero at its
+        duration zero, or stood on the switch before (None) and is unknown until its second reading.
         """
-        initial = 0.0 if added_now else np.nan
-        columns = (self.byte_in_count, self.dropped_byte_count, self.duration_s, self.epoch_s, self.received_s)
-        return MeterCounters(*(carry(column, old_row, initial) for column in columns))
+        initial = np.nan if added_s is None else 0.0
+        columns = (self.byte_in_count, self.dropped_byte_count, self.duration_s, self.epoch_s)
+        return MeterCounters(
+            *(carry(column, old_row, initial) for column in columns),
+            carry(self.received_s, old_row, np.nan if added_s is None else added_s),
+        )
 
     def modified(self, rows: IntArray, sent_s: float) -> MeterCounters:
         """Return the state after OFPMC_MODIFY was sent for ``rows`` at ``sent_s`` on the controller's clock.

@@ -96,7 +96,7 @@ def add_entries(
     rates[new], bursts[new] = rate_bps[order], burst_bits[order]
     return ControlState(
         entries,
-        state.counters.carried(old_row, added_now=added_now),
+        state.counters.carried(old_row, added_s=now_s if added_now else None),
         state.measured.carried(old_row),
         state.machines.carried(old_row),
         state.allocators.carried(old_row),
@@ -111,7 +111,7 @@ def remove_entries(state: ControlState, rows: IntArray) -> ControlState:
     entries, old_row = state.entries.keep(kept)
     return ControlState(
         entries,
-        state.counters.carried(old_row, added_now=False),
+        state.counters.carried(old_row),
         state.measured.carried(old_row),
         state.machines.carried(old_row),
         state.allocators.carried(old_row),
