@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 FABRIC_FOLDER = Path(__file__).parent / "fabric"
+# Shared builders are imported as ``support.x`` (tests/support).
+sys.path.insert(0, str(Path(__file__).parent))
 
 
 def _missing_for_fabric() -> str | None:

@@ -1,0 +1,53 @@
+"""Configurations for tests, written as an operator would write them."""
+
+from __future__ import annotations
+
+import yaml
+
+from controller.config import Config, parse_config
+
+
+def star(
+    ports: int = 5,
+    *,
+    capacity: str = "1G",
+    limits: dict[int, str] | None = None,
+    algorithm: str = "fs",
+    vlans: dict[int, dict[str, object]] | None = None,
+    **sections: dict[str, object],
+) -> Config:
+    """One switch of dpid 1 with trunk ports 1 to ``ports``; ``limits`` gives each VLAN's send and receive limit."""
+    limits = limits or {10: "400M", 20: "500M"}
+    return fabric(
+        {1: {port: list(limits) for port in range(1, ports + 1)}}, capacity, limits, algorithm, vlans, **sections
+    )
+
+
+def fabric(
+    switches: dict[int, dict[int, list[int] | int]],
+    capacity: str = "1G",
+    limits: dict[int, str] | None = None,
+    algorithm: str = "fs",
+    vlans: dict[int, dict[str, object]] | None = None,
+    **sections: dict[str, object],
+) -> Config:
+    """Switches by dpid, with edge ports by number: a list of VLANs makes a trunk, one VLAN an access port."""
+    limits = limits or {10: "400M", 20: "500M"}
+    document = {
+        "vlans": {
+            vid: {"send_limit": limit, "receive_limit": limit, "algorithm": algorithm, **(vlans or {}).get(vid, {})}
+            for vid, limit in limits.items()
+        },
+        "switches": {
+            f"s{dpid}": {
+                "dpid": dpid,
+                "ports": {
+                    port_no: {"capacity": capacity, "access" if isinstance(vids, int) else "trunk": vids}
+                    for port_no, vids in ports.items()
+                },
+            }
+            for dpid, ports in switches.items()
+        },
+        **sections,
+    }
+    return parse_config(yaml.safe_dump(document), "test.yaml")
