@@ -17,6 +17,12 @@
 #define SMALL 24
 #define OUT_OF_MEMORY 1
 
+/* Nobody looks at floating-point exception flags here, and keeping them right keeps comparisons off the vector units. It
+ * does not change a result. */
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC optimize("no-trapping-math", "no-math-errno")
+#endif
+
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && defined(__linux__)
 #define FOR_EACH_CPU __attribute__((target_clones("arch=x86-64-v3", "default")))
 #else
@@ -49,6 +55,7 @@ INLINE double block_sum(const double *a, i64 n)
     return sum;
 }
 
+FOR_EACH_CPU
 static double pairwise_sum(const double *a, i64 n)
 {
     if (n <= 128)
@@ -182,10 +189,10 @@ INLINE void slow_probe(const Receiver *v, double inflation, double floor_part, S
     }
     double total_weight = sum_of(s->work, n);
     double share = total_weight > 0 ? v->limit / total_weight : 0.0, least = floor_part * share;
-    for (i64 i = 0; i < n; i++) {
-        double in_force = v->granted[i] == INFINITY ? v->measured[i] : v->granted[i];
-        double wanted = s->full[i] ? in_force * inflated : v->measured[i]; /* 1 */
-        double lowest = least * weight[i];
+    for (i64 i = 0; i < n; i++) { /* every value is loaded whatever is chosen: only so can this run on vectors */
+        double measured = v->measured[i], granted = v->granted[i], lowest = least * weight[i];
+        double more = (granted == INFINITY ? measured : granted) * inflated;
+        double wanted = s->full[i] ? more : measured; /* 1 */
         wanted = wanted > lowest ? wanted : lowest;
         s->rest[i] = v->active[i] ? wanted : 0.0;
     }
@@ -242,13 +249,14 @@ static void merge_sort(Ranked *a, Ranked *spare, i64 n)
         a[k++] = (j < n && a[j].key < spare[i].key) ? a[j++] : spare[i++];
 }
 
-/* Stable. Rates of one receiver are spread enough for as many buckets as rows to leave about one in each; where they are
- * not, the full bucket is merge sorted. */
-static void sort_ranked(Ranked *a, i64 n, Scratch *s)
+/* Sorts so much that the first ``needed`` are right, stably; returns where they are: at a or in the spare. Rates of one
+ * receiver are spread enough for as many buckets as rows to leave about one in each; where they are not, the full
+ * bucket is merge sorted. */
+static Ranked *sort_ranked(Ranked *a, i64 n, i64 needed, Ranked *spare, int32_t *ends)
 {
     if (n <= SMALL) {
         insertion_sort(a, n);
-        return;
+        return a;
     }
     double low = a[0].key, high = a[0].key;
     for (i64 i = 1; i < n; i++) {
@@ -257,22 +265,22 @@ static void sort_ranked(Ranked *a, i64 n, Scratch *s)
     }
     double scale = (double)(n - 1) / (high - low);
     if (!(scale > 0 && scale < INFINITY)) {
-        merge_sort(a, s->spare, n);
-        return;
+        merge_sort(a, spare, n);
+        return a;
     }
-    int32_t *ends = s->counts;
     memset(ends, 0, (size_t)(n + 1) * sizeof(int32_t));
     for (i64 i = 0; i < n; i++)
         ends[(i64)((a[i].key - low) * scale) + 1]++;
     for (i64 b = 1; b <= n; b++)
         ends[b] += ends[b - 1];
     for (i64 i = 0; i < n; i++)
-        s->spare[ends[(i64)((a[i].key - low) * scale)]++] = a[i];
-    memcpy(a, s->spare, (size_t)n * sizeof(Ranked));
-    for (i64 b = 0, start = 0; b < n; start = ends[b++])
+        spare[ends[(i64)((a[i].key - low) * scale)]++] = a[i];
+    i64 start = 0;
+    for (i64 b = 0; start < needed; start = ends[b++])
         if (ends[b] - start > SMALL)
-            merge_sort(a + start, s->spare, ends[b] - start);
-    insertion_sort(a, n);
+            merge_sort(spare + start, a, ends[b] - start);
+    insertion_sort(spare, start);
+    return spare;
 }
 
 INLINE void reallocate(const Receiver *v, double d, Scratch *s)
@@ -296,17 +304,22 @@ INLINE void reallocate(const Receiver *v, double d, Scratch *s)
             grants[i] = s->full[i] ? target[i] : grants[i];
         return;
     }
+    for (i64 i = 0; i < n; i++)
+        s->work[i] = grants[i] / weight[i];
     for (i64 i = 0; i < n; i++) { /* without branches: which way a rate goes cannot be foretold */
-        double difference = grants[i] - target[i], rate = grants[i] / weight[i];
+        double rate = s->work[i];
         s->upper[uppers] = (Ranked){-rate, (int32_t)i};
         s->lower[lowers] = (Ranked){rate, (int32_t)i};
-        uppers += s->full[i] & (difference > 0);
-        lowers += s->full[i] & (difference < 0);
+        uppers += s->full[i] & (grants[i] > target[i]);
+        lowers += s->full[i] & (grants[i] < target[i]);
     }
-    sort_ranked(s->upper, uppers, s);
-    sort_ranked(s->lower, lowers, s);
-    for (i64 k = 0; k < (uppers < lowers ? uppers : lowers); k++) { /* 3 */
-        i64 high = s->upper[k].row, low = s->lower[k].row;
+    i64 pairs = uppers < lowers ? uppers : lowers;
+    if (!pairs)
+        return;
+    Ranked *upper = sort_ranked(s->upper, uppers, pairs, s->spare, s->counts);
+    Ranked *lower = sort_ranked(s->lower, lowers, pairs, upper == s->spare ? s->upper : s->spare, s->counts);
+    for (i64 k = 0; k < pairs; k++) { /* 3 */
+        i64 high = upper[k].row, low = lower[k].row;
         double both = grants[high] + grants[low], raised = grants[low] * d;
         raised = raised < s->room[low] ? raised : s->room[low]; /* 3a */
         double average = both * (weight[low] / (weight[low] + weight[high]));
