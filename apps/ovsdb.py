@@ -7,13 +7,14 @@ Each call connects, reads the few tables that matter, writes what differs in one
 what people change: a connection kept for years, with its probes, its reconnecting and its copy of the database, would
 buy nothing. Only sockets of the standard library: where eventlet has patched them, the hub goes on meanwhile.
 
-Choice: no OVSDB library. ovsdbapp holds up the hub for 260 ms while it writes 48 ports of 20 queues; this, for 10 ms
-(docs/adr/0004-queues.md).
+Choice: no OVSDB library. ovsdbapp holds up the hub for 160 to 260 ms while it writes 48 ports of 20 queues; this, for
+7 to 18 ms (docs/adr/0004-queues.md).
 """
 
 from __future__ import annotations
 
 import json
+import os
 import socket
 import ssl
 import threading
@@ -199,6 +200,8 @@ def _let_others_run() -> None:
 
 
 def _reason(error: Exception) -> str:
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
+    if isinstance(error, ssl.SSLError | socket.gaierror):
+        return error.strerror or str(error)
+    if isinstance(error, OSError) and error.errno:
+        return os.strerror(error.errno)  # eventlet puts "ENOENT" where the text should be
     return str(error) or type(error).__name__
