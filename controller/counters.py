@@ -58,9 +58,11 @@ class MeterCounters:
         duration zero, or stood on the switch before (None) and is unknown until its second reading.
         """
         initial = np.nan if added_s is None else 0.0
-        columns = (self.byte_in_count, self.dropped_byte_count, self.duration_s, self.epoch_s)
         return MeterCounters(
-            *(carry(column, old_row, initial) for column in columns),
+            carry(self.byte_in_count, old_row, initial),
+            carry(self.dropped_byte_count, old_row, initial),
+            carry(self.duration_s, old_row, initial),
+            carry(self.epoch_s, old_row, initial),
             carry(self.received_s, old_row, np.nan if added_s is None else added_s),
         )
 
