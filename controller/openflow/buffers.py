@@ -15,6 +15,7 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 HEADER = Struct("!BBHI")
 _LENGTH = Struct("!H")
+_FIRST_WINDOW = 8
 _XID_RANGE = 2**32
 
 
@@ -58,23 +59,52 @@ def rows(view: memoryview, layout: npt.DTypeLike, message: str) -> npt.NDArray[n
     return np.frombuffer(view, dtype=dtype)
 
 
-def record_offsets(view: memoryview, length_at: int, smallest: int, message: str) -> list[int]:
-    """Return where each record starts, and the end; every record tells its length in a uint16 at ``length_at``.
+def equal_runs(view: memoryview, length_at: int, smallest: int, message: str) -> list[tuple[int, int, int]]:
+    """Return the body as runs of records of equal length: (offset, length, count) each, in order.
 
-    Raises ProtocolError for a record shorter than ``smallest`` or one that reaches beyond the body.
+    Every record tells its length in a uint16 at ``length_at``. Raises ProtocolError for a record shorter than
+    ``smallest`` or one that reaches beyond the body.
     """
-    offsets = []
+    runs = []
     offset, end = 0, len(view)
     while offset < end:
-        offsets.append(offset)
         if end - offset < smallest:
-            raise malformed(message, f"entry {len(offsets) - 1}", f"{end - offset} bytes left", f"{smallest} or more")
+            raise malformed(message, "last entry", f"{end - offset} bytes left", f"{smallest} or more")
         length = _LENGTH.unpack_from(view, offset + length_at)[0]
         if not smallest <= length <= end - offset:
-            raise malformed(message, f"length of entry {len(offsets) - 1}", length, f"{smallest} to {end - offset}")
-        offset += length
-    offsets.append(offset)
-    return offsets
+            raise malformed(message, f"length of the entry at {offset}", length, f"{smallest} to {end - offset}")
+        count = _run(view[offset:], length_at, length)
+        runs.append((offset, length, count))
+        offset += count * length
+    return runs
+
+
+def strided(view: memoryview, layout: npt.DTypeLike, run: tuple[int, int, int], skip: int = 0) -> npt.NDArray[np.void]:
+    """Return the record of ``layout`` that lies ``skip`` bytes into each record of a run, without copying."""
+    offset, length, count = run
+    return np.ndarray((count,), np.dtype(layout), view, offset + skip, (length,))
+
+
+def record_offsets(view: memoryview, length_at: int, smallest: int, message: str) -> npt.NDArray[np.int64]:
+    """Return where each record starts, and the end: for bodies whose records differ in length. Errors as above."""
+    parts = [
+        offset + length * np.arange(count, dtype=np.int64)
+        for offset, length, count in equal_runs(view, length_at, smallest, message)
+    ]
+    return np.concatenate([*parts, np.array([len(view)], np.int64)])
+
+
+def _run(view: memoryview, length_at: int, length: int) -> int:
+    """Return how many whole records of that length ``view`` begins with, looking ever further while all have it."""
+    most, window = len(view) // length, _FIRST_WINDOW
+    while True:
+        window = min(window, most)
+        fits = np.ndarray((window,), ">u2", view, length_at, (length,)) == length
+        if not fits.all():
+            return int(np.argmin(fits))
+        if window == most:
+            return most
+        window *= 8
 
 
 def gather(view: memoryview, offsets: npt.NDArray[np.int64], layout: npt.DTypeLike) -> npt.NDArray[np.void]:

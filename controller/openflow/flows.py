@@ -145,8 +145,8 @@ def decode_flow_stats(body: Buffer) -> FlowStats:
     """
     view = memoryview(body)
     offsets = record_offsets(view, 0, _SMALLEST_STATS, _NAME)
-    records = gather(view, np.array(offsets[:-1], np.int64), _STATS_RECORD)
-    flows = [_decode_entry(view[start:end]) for start, end in pairwise(offsets)]
+    records = gather(view, offsets[:-1], _STATS_RECORD)
+    flows = [_decode_entry(view[start:end]) for start, end in pairwise(offsets.tolist())]
     return FlowStats(
         flows,
         records["packet_count"].astype(np.uint64),

@@ -258,7 +258,8 @@ class Datapath:
         if not len(rows):
             return 0
         size = rows.dtype.itemsize
-        self.handled[MessageType.METER_MOD] = self.handled.get(MessageType.METER_MOD, 0) + len(rows)
+        meter_mod = int(MessageType.METER_MOD)
+        self.handled[meter_mod] = self.handled.get(meter_mod, 0) + len(rows)
         if self._role == ControllerRole.SLAVE:
             refusals = [(number, RefusalError(ErrorType.BAD_REQUEST, "IS_SLAVE")) for number in range(len(rows))]
         else:
