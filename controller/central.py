@@ -98,7 +98,7 @@ class CentralController:
         self._now_s = now_s
         record = self.switches[dpid]
         record.connected = False
-        record.update = SwitchUpdate()
+        record.take_update()
         self.network.switch_down(dpid)
         self._note(EventKind.SWITCH_DOWN, f"switch {record.switch.name} ({dpid:016x}) is down")
 
@@ -235,7 +235,7 @@ class CentralController:
                     record.installed.pop(key, None)
         due = {dpid: record.update for dpid, record in self.switches.items() if record.connected and len(record.update)}
         for dpid in due:
-            self.switches[dpid].update = SwitchUpdate()
+            self.switches[dpid].take_update()
         return due
 
     # -- limits and algorithms
@@ -355,10 +355,11 @@ class CentralController:
             record = self.switches[self.vns.key(pair.sender).dpid]
             meter_id = int(entries.meter_id[row])
             self.network.remove_pair(pair)
-            record.meter_ids.release(meter_id)
             self._without_meter.discard(record.switch.dpid)
             if record.connected:
                 record.update.meter_deletes.append(meter_id)
+            else:
+                record.meter_ids.release(meter_id)
         self.state = step.remove_entries(self.state, np.array(gone, dtype=np.int64))
         self._map_meters()
 

@@ -120,6 +120,16 @@ class SwitchRecord:
             send_meter[row] = meter_id
         return cls(switch, ids, config.first_meter_id, send_meter)
 
+    def take_update(self) -> SwitchUpdate:
+        """Return the messages that are due, and begin anew.
+
+        The id of a meter is free only now that its delete comes before whatever follows: in one update adds come first.
+        """
+        taken, self.update = self.update, SwitchUpdate()
+        for meter_id in taken.meter_deletes:
+            self.meter_ids.release(meter_id)
+        return taken
+
     def map_meters(self, meter_id: IntArray, rows: IntArray) -> None:
         """Note which entries of the table the switch's meters belong to."""
         size = int(meter_id.max(initial=self.first_meter_id - 1)) - self.first_meter_id + 1
