@@ -82,6 +82,8 @@ class CentralController:
         record.installed, alien = sort_installed(flows)
         self.network.switch_up(dpid, record.send_meter)
         self._adopt(record, meters)
+        # Meters whose pairs are not known yet: their receivers' switches may still be on their way.
+        record.meter_ids.reserve(meters["meter_id"].tolist())
         self._flush_pairs()
         standing, settings = standing_meters(meters), self._wanted_meters(record)
         queued = set(record.update.meter_id)
@@ -131,9 +133,10 @@ class CentralController:
                 record.installed[key] = found[key]
         self._adopt(record, meters)
         self._flush_pairs()
-        wrong = plan_flows(self.network.desired.of_switch(dpid), record.installed, differing)
-        record.update.set_flows(wrong)
         wanted = self.network.desired.of_switch(dpid)
+        differing |= record.installed.keys() - wanted.keys()  # left by an earlier run, and of no use
+        wrong = plan_flows(wanted, record.installed, differing)
+        record.update.set_flows(wrong)
         for key in differing:
             record.installed.pop(key, None)
             if key in wanted:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterable
 
 
 class MeterIds:
@@ -13,6 +14,7 @@ class MeterIds:
         self._next = first
         self._free: list[int] = []
         self._used: set[int] = set()
+        self._reserved: set[int] = set()
 
     def owns(self, meter_id: int) -> bool:
         """Tell whether an id is in the range."""
@@ -32,15 +34,27 @@ class MeterIds:
                 return meter_id
         return None
 
+    def reserve(self, standing: Iterable[int]) -> None:
+        """Keep the ids of meters that stand on the switch from being taken, until they are claimed or released.
+
+        Replaces the reservations made before.
+        """
+        for meter_id in list(self._reserved):
+            self.release(meter_id)
+        self._reserved = {meter_id for meter_id in standing if self.owns(meter_id) and meter_id not in self._used}
+        self._used |= self._reserved
+
     def claim(self, meter_id: int) -> bool:
         """Mark an id that stands on the switch as in use; tell whether it was free and in the range."""
-        if not self.owns(meter_id) or meter_id in self._used:
+        if not self.owns(meter_id) or (meter_id in self._used and meter_id not in self._reserved):
             return False
         self._used.add(meter_id)
+        self._reserved.discard(meter_id)
         return True
 
     def release(self, meter_id: int) -> None:
         """Make an id free again."""
         if meter_id in self._used:
             self._used.remove(meter_id)
+            self._reserved.discard(meter_id)
             heapq.heappush(self._free, meter_id)
