@@ -19,6 +19,7 @@ from controller.columns import FloatArray, IntArray
 from controller.config import Config
 from controller.counters import MeterReadings
 from controller.enforcement import RATE_STEP_BPS, MeterChanges, whole_rates
+from controller.errors import InvalidValueError
 from controller.events import EventKind, EventLog
 from controller.forwarding.network import ForwardingSettings, Host, Network, Pair
 from controller.forwarding.pipeline import Table
@@ -264,9 +265,11 @@ class CentralController:
     def set_algorithm(self, vlan_vid: int, name: str, parameters: Mapping[str, object], now_s: float) -> None:
         """Give a VLAN another allocation algorithm, from the next interval on.
 
-        Raises InvalidValueError, with nothing changed, for an unknown algorithm or bad parameters.
+        Raises InvalidValueError, with nothing changed, for an unknown VLAN or algorithm, or bad parameters.
         """
         self._now_s = now_s
+        if vlan_vid not in self.policies:
+            raise InvalidValueError("vlan_vid", vlan_vid, "is not a VLAN of the configuration")
         make_algorithm(name, parameters)
         self.policies = {**self.policies, vlan_vid: Policy(name, dict(parameters))}
         self.groups = algorithm_groups(self.vns, self.policies)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from controller.columns import FloatArray, IntArray
 from controller.config import Config
 from controller.errors import InvalidValueError
-from controller.units import format_rate
+from controller.units import check_rate_bps, format_rate
 
 
 class VnKey(NamedTuple):
@@ -63,8 +63,8 @@ class VnTable:
     ) -> VnTable:
         """Return the table with new limits for one VN.
 
-        Raises InvalidValueError naming ``send_limit_bps`` or ``receive_limit_bps`` when the limits of the VNs that
-        share the port would together exceed its capacity.
+        Raises InvalidValueError naming ``send_limit_bps`` or ``receive_limit_bps`` when a meter cannot carry it, or
+        when the limits of the VNs that share the port would together exceed its capacity.
         """
         table = self
         if send_limit_bps is not None:
@@ -76,6 +76,7 @@ class VnTable:
         return table
 
     def _with_limit(self, key: str, limits_bps: FloatArray, row: int, limit_bps: int) -> FloatArray:
+        check_rate_bps(limit_bps, key)
         same_port = (self.dpid == self.dpid[row]) & (self.port_no == self.port_no[row])
         others_bps = float(limits_bps[same_port].sum() - limits_bps[row])
         capacity_bps = float(self.capacity_bps[row])
