@@ -20,11 +20,11 @@ from typing import Any
 
 from experiments.ovs_vsctl import OvsError, find_rows, ofctl, vsctl
 from experiments.queue_classifier import QueueClassifier
+from experiments.socket_buffers import complaints_about_vswitchd, large_receive_buffers
 from topologies.fabric import Fabric
 
 OWNER_KEY = "dets-fabric"
 OWNER_PID_KEY = "dets-fabric-pid"
-MIN_WMEM_BYTES = 8 << 20  # one socket carries all classes of a port: some thousand queued frames of 2-4 kB each
 CONGESTION_CONTROLS = ("cubic", "reno", "bbr")
 PN_CLASS_MIN_RATE_BPS = 1_000_000
 
@@ -112,9 +112,10 @@ class OvsFabric:
         topo = FabricTopo(self.fabric, self.options.datapath)
         self._net = Mininet(topo=topo, controller=None, build=False)
         self._net.build()
-        self._net.start()
-        self._mark_bridges()
-        self._check_ports()
+        with large_receive_buffers():
+            self._net.start()
+            self._mark_bridges()
+            self._check_ports()
         defaults = {_prepare_host(host, self.options.congestion_control) for host in self._net.hosts}
         if defaults != {self.options.congestion_control}:
             self.warnings.append(
@@ -199,13 +200,7 @@ def check_machine(options: OvsOptions) -> list[str]:
         raise ValueError(
             f"congestion_control: {options.congestion_control!r} is not in this kernel ({', '.join(available)})"
         )
-    wmem_bytes = int(Path("/proc/sys/net/core/wmem_default").read_text())
-    if options.datapath == "user" and wmem_bytes < MIN_WMEM_BYTES:
-        return [
-            f"net.core.wmem_default is {wmem_bytes} bytes: one full queue of a port then stops its other queues. "
-            "Set net.core.wmem_default=33554432 and net.core.wmem_max=67108864 and start Open vSwitch anew"
-        ]
-    return []
+    return complaints_about_vswitchd() if options.datapath == "user" else []
 
 
 def remove_leftovers() -> None:

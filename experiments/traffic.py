@@ -129,8 +129,8 @@ class Traffic:
 
 
 def _bounded(duration_s: float) -> list[str]:
-    """Return the start of a command line that ends by itself, and that yields the processor to the emulated switch."""
-    return ["nice", "-n", "5", "timeout", f"{duration_s:.0f}"]
+    """Return the start of a command line that ends by itself."""
+    return ["timeout", f"{duration_s:.0f}"]
 
 
 def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
