@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.optimize import linprog
-from scipy.sparse import coo_array, vstack
 
 from controller.allocation import kernel
 from controller.allocation.max_min import BY_DEMAND, Paths, max_min
 from controller.errors import ColumnError, InvalidValueError
+from experiments.linear_oracle import linear_max_min
 
 EXACT = settings(derandomize=True, deadline=None, max_examples=100)
 
@@ -29,51 +28,6 @@ def form(request, monkeypatch):
 def paths_of(rows, constraints):
     offsets = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
     return Paths(offsets, np.array([c for row in rows for c in row], dtype=np.int64), constraints)
-
-
-def oracle(paths, capacity, demand, weight, group):
-    """Max-min rates by linear programs, level by level; ``group`` (flows,) numbers problems that share nothing.
-
-    Maximise the level t of each problem with every open flow at w * t at least and all capacities kept. A flow whose
-    bound has a dual value is at w * t in every optimum: it is fixed there. Repeat with those that are left.
-    """
-    flows, rate = paths.flows, np.full(paths.flows, np.nan)
-    groups = int(group.max()) + 1 if flows else 0
-    flow_of_use = np.repeat(np.arange(flows), np.diff(paths.offsets))
-    uses = coo_array((np.ones(len(flow_of_use)), (paths.constraint, flow_of_use)), shape=(paths.constraints, flows))
-    while np.isnan(rate).any():
-        open_flows = np.flatnonzero(np.isnan(rate))
-        alive = np.unique(group[open_flows])
-        rows = np.arange(len(open_flows))
-        at_least = coo_array(  # w * t - x <= 0
-            (
-                np.concatenate([weight[open_flows], -np.ones(len(rows))]),
-                (np.concatenate([rows, rows]), np.concatenate([flows + group[open_flows], open_flows])),
-            ),
-            shape=(len(rows), flows + groups),
-        )
-        wide = coo_array((uses.data, uses.coords), shape=(paths.constraints, flows + groups))
-        low = np.where(np.isnan(rate), 0.0, rate)
-        high = np.where(np.isnan(rate), demand, rate)
-        cost = np.zeros(flows + groups)
-        cost[flows + alive] = -1.0
-        bounds = np.column_stack(
-            [np.concatenate([low, np.zeros(groups)]), np.concatenate([high, np.full(groups, 1e9)])]
-        )
-        answer = linprog(
-            cost,
-            A_ub=vstack([at_least, wide]).tocsr(),
-            b_ub=np.concatenate([np.zeros(len(rows)), capacity]),
-            bounds=bounds,
-            method="highs-ds",
-        )
-        assert answer.status == 0, answer.message
-        level = answer.x[flows:]
-        bound = -answer.ineqlin.marginals[: len(rows)] > 1e-9
-        fixed = open_flows[bound]
-        assert set(group[fixed]) == set(alive)
-        rate[fixed] = np.minimum(weight[fixed] * level[group[fixed]], demand[fixed])
-    return rate
 
 
 def star(rng):
@@ -152,7 +106,7 @@ def test_the_same_as_linear_programs(shape, seed):
     """250 instances in one linear program per level: 3,000 in all."""
     rng = np.random.default_rng([seed, len(shape.__name__)])
     paths, capacity, demand, weight, group = together([instance(rng, shape) for _ in range(250)])
-    expected = oracle(paths, capacity, demand, weight, group)
+    expected = linear_max_min(paths, capacity, demand, weight, group)
     np.testing.assert_allclose(max_min(paths, capacity, demand, weight).rate_bps, expected, rtol=1e-6, atol=1e-7)
 
 

@@ -1,0 +1,312 @@
+"""``dets bench allocate``: how fast the allocation algorithms are, against plain code, linear programs and SimGrid.
+
+Everything is measured in one run, on one core. A time is the best of several calls (others measure what else the
+machine does); the median is given beside it. Rows are all different, 70 % of the senders fully use their limit and
+nothing is settled: the case with most work.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import platform
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from controller.allocation import AllocationAlgorithm, Requests, algorithms, kernel, make_algorithm
+from controller.allocation.max_min import Paths, max_min
+from experiments import flow_instances, plain_allocation
+from experiments.simgrid import SimGridSolver
+
+SIZES = (1_000, 10_000, 100_000, 1_000_000)
+SENDERS = (2, 10, 100, 1_000)
+NOMINAL_SENDERS = 100
+TARGET_ENTRIES_PER_S = 50e6
+TARGET_FLATNESS = 1.5
+TARGET_BYTES_PER_ENTRY = 200
+TARGET_STAR_MS = {1_000: 55.0, 10_000: 100.0}
+TARGET_SIMGRID_RATIO = 2.0
+FAT_TREES = ((8, 10_000), (16, 100_000), (24, 1_000_000))
+
+
+def requests(entries: int, senders: int, seed: int = 1) -> Requests:
+    """Return a random table: ``senders`` entries for each receiver, rates around 10 Mb/s."""
+    rng = np.random.default_rng(seed)
+    receivers = max(entries // senders, 1)
+    entries = receivers * senders
+    granted_bps = rng.exponential(1e7, entries)
+    full = rng.random(entries) < 0.7
+    return Requests(
+        offsets=np.arange(0, entries + 1, senders),
+        limit_bps=np.full(receivers, 1e7 * senders),
+        received_bps=np.full(receivers, 1e7 * senders),
+        measured_bps=granted_bps * np.where(full, rng.uniform(0.95, 1.0, entries), rng.uniform(0.0, 0.9, entries)),
+        granted_bps=granted_bps,
+        available_bps=granted_bps * rng.uniform(1.0, 4.0, entries),
+        dropped_bps=np.where(full, 1e3, 0.0),
+        weight=rng.uniform(0.5, 2.0, entries),
+        active=np.ones(entries, dtype=np.bool_),
+    )
+
+
+def timed(call: Callable[[], object], budget_s: float, most: int = 200) -> tuple[float, float, int]:
+    """Return the best and the median seconds of a call, and how many calls were made within the budget (3 at least)."""
+    took: list[float] = []
+    while len(took) < 3 or (sum(took) < budget_s and len(took) < most):
+        start = time.perf_counter()
+        call()
+        took.append(time.perf_counter() - start)
+    return min(took), statistics.median(took), len(took)
+
+
+def allocation_call(algorithm: AllocationAlgorithm, table: Requests) -> Callable[[], object]:
+    """Return a call of the algorithm on the table, with a state that is past its start."""
+    _, state = algorithm.allocate(table, algorithm.initial_state(table.receivers, table.entries))
+    return lambda: algorithm.allocate(table, state)
+
+
+def bench_four(sizes: Sequence[int], senders: Sequence[int], budget_s: float) -> list[dict[str, Any]]:
+    """Return a row per algorithm, number of entries and number of senders a receiver."""
+    rows = []
+    for entries in sizes:
+        for each in senders:
+            table = requests(entries, each)
+            for name in algorithms:
+                best, median, calls = timed(allocation_call(make_algorithm(name), table), budget_s)
+                rows.append(
+                    {
+                        "algorithm": name,
+                        "entries": table.entries,
+                        "senders_per_receiver": each,
+                        "ns_per_entry": best / table.entries * 1e9,
+                        "median_ns_per_entry": median / table.entries * 1e9,
+                        "entries_per_s": table.entries / best,
+                        "calls": calls,
+                    }
+                )
+    return rows
+
+
+def bench_forms(entries: int, budget_s: float) -> dict[str, dict[str, float]]:
+    """Return, per algorithm, ns per entry of each form: as used, by numpy alone, and the paper's pseudo-code."""
+    table = requests(entries, NOMINAL_SENDERS)
+    rows = {}
+    for name in algorithms:
+        used = timed(allocation_call(make_algorithm(name), table), budget_s)[0]
+        library, kernel.library = kernel.library, None
+        try:
+            by_numpy = timed(allocation_call(make_algorithm(name), table), budget_s)[0]
+        finally:
+            kernel.library = library
+        plainly = timed(_plain_call(name, table), 0.0)[0]
+        rows[name] = {
+            "ns_per_entry": used / table.entries * 1e9,
+            "numpy_ns_per_entry": by_numpy / table.entries * 1e9,
+            "plain_ns_per_entry": plainly / table.entries * 1e9,
+            "times_plain": plainly / used,
+        }
+    return rows
+
+
+def _plain_call(name: str, table: Requests) -> Callable[[], object]:
+    columns = (table.measured_bps, table.granted_bps, table.available_bps, table.dropped_bps, table.weight)
+    nodes = [
+        plain_allocation.Node(*row, active)
+        for *row, active in zip(*(column.tolist() for column in columns), table.active.tolist(), strict=True)
+    ]
+    receivers = [
+        (limit, received, nodes[first:last])
+        for limit, received, first, last in zip(
+            table.limit_bps.tolist(),
+            table.received_bps.tolist(),
+            table.offsets[:-1].tolist(),
+            table.offsets[1:].tolist(),
+            strict=True,
+        )
+    ]
+
+    def call() -> None:
+        for limit, received, its in receivers:
+            if name == "fs":
+                plain_allocation.fair_share(limit, its)
+            elif name == "sp":
+                plain_allocation.slow_probe(limit, its, 0.1, 0.01)
+            elif name == "fp":
+                plain_allocation.fast_probe(limit, its, 2.0, 0.1, 0.01)
+            else:
+                plain_allocation.forward_explicit(limit, received, its, limit / len(its), 0.5, 0.01)
+
+    return call
+
+
+def bytes_per_entry(entries: int) -> float | None:
+    """Return the peak of memory that a table and all four algorithms on it take, by the kernel's own account."""
+    status, reset = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+
+    def resident(field: str) -> int:
+        return int(next(line for line in status.read_text().splitlines() if line.startswith(field)).split()[1]) * 1024
+
+    try:
+        reset.write_text("5")  # sets the peak to what is resident now (proc(5))
+        before = resident("VmRSS:")
+        table = requests(entries, NOMINAL_SENDERS)
+        reset.write_text("5")  # what it took to make the random table does not count
+    except (OSError, StopIteration):
+        return None
+    for name in algorithms:
+        allocation_call(make_algorithm(name), table)()
+    return (resident("VmHWM:") - before) / entries
+
+
+def bench_max_min(budget_s: float, quick: bool) -> list[dict[str, Any]]:
+    """Return a row per fabric; SimGrid on the same instances where it is installed."""
+    rng = np.random.default_rng(1)
+    made: list[tuple[str, Callable[[], tuple[Paths, Any]]]] = [
+        (f"star of {hosts} hosts", lambda hosts=hosts: flow_instances.star(hosts, 100_000, rng))
+        for hosts in TARGET_STAR_MS
+    ]
+    for k, flows in FAT_TREES[: 1 if quick else None]:
+        made.append((f"fat tree, k = {k}", lambda k=k, flows=flows: flow_instances.fat_tree(k, flows, rng)))
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        simgrid = "left out" if quick else SimGridSolver.build(Path(folder))
+        for name, make in made:
+            rows.append(_bench_fabric(name, *make(), budget_s, simgrid))
+    return rows
+
+
+def _bench_fabric(
+    name: str, paths: Paths, capacity_bps: Any, budget_s: float, simgrid: SimGridSolver | str
+) -> dict[str, Any]:
+    problem = paths, capacity_bps, np.full(paths.flows, np.inf), np.ones(paths.flows)
+    best, median, calls = timed(lambda: max_min(*problem), budget_s, 20)
+    rng = np.random.default_rng(2)
+    mixed = paths, capacity_bps, rng.exponential(2e7, paths.flows), rng.uniform(0.5, 2.0, paths.flows)
+    row = {
+        "fabric": name,
+        "flows": paths.flows,
+        "constraints": paths.constraints,
+        "ms": best * 1e3,
+        "median_ms": median * 1e3,
+        "calls": calls,
+        "with_demands_and_weights_ms": timed(lambda: max_min(*mixed), budget_s, 20)[0] * 1e3,
+        "paths_ms": timed(lambda: Paths(paths.offsets, paths.constraint, paths.constraints), 0.0)[0] * 1e3,
+    }
+    if isinstance(simgrid, str):
+        return row
+    rates_bps, simgrid_ms = simgrid.solve(*problem, 3 if paths.flows <= 100_000 else 1)
+    difference = float(np.max(np.abs(rates_bps / max_min(*problem).rate_bps - 1)))
+    return {
+        **row,
+        "simgrid_ms": min(simgrid_ms),
+        "times_simgrid": min(simgrid_ms) / (best * 1e3),
+        "largest_relative_difference_from_simgrid": difference,
+    }
+
+
+def bench_linear(budget_s: float) -> dict[str, Any] | None:
+    """Return the time of linear programs on a small instance, where scipy is installed."""
+    if importlib.util.find_spec("scipy") is None:
+        return None
+    from experiments.linear_oracle import linear_max_min
+
+    paths, capacity_bps = flow_instances.star(20, 200, np.random.default_rng(3))
+    problem = paths, capacity_bps / flow_instances.LINK_BPS, np.full(paths.flows, np.inf), np.ones(paths.flows)
+    ours, linear = max_min(*problem).rate_bps, linear_max_min(*problem, np.zeros(paths.flows, dtype=np.int64))
+    return {
+        "fabric": "star of 20 hosts",
+        "flows": paths.flows,
+        "ms": timed(lambda: max_min(*problem), budget_s)[0] * 1e3,
+        "linear_programs_ms": timed(lambda: linear_max_min(*problem, np.zeros(paths.flows, dtype=np.int64)), 0.0)[0]
+        * 1e3,
+        "largest_relative_difference": float(np.max(np.abs(ours / linear - 1))),
+    }
+
+
+def _target(name: str, value: float, unit: str, target: float, *, most: bool) -> dict[str, Any]:
+    return {
+        "name": name,
+        "value": value,
+        "unit": unit,
+        "target": target,
+        "met": bool(value <= target if most else value >= target),
+    }
+
+
+def targets(four: list[dict[str, Any]], fabrics: list[dict[str, Any]], memory: float | None) -> list[dict[str, Any]]:
+    """Return what was aimed at, and whether it was reached."""
+    rows = []
+    for name in algorithms:
+        its = [row for row in four if row["algorithm"] == name]
+        usual = [row for row in its if row["senders_per_receiver"] == NOMINAL_SENDERS]
+        slowest_usual = min(row["entries_per_s"] for row in usual)
+        slowest = min(its, key=lambda row: row["entries_per_s"])
+        case = f"{slowest['entries']} entries, {slowest['senders_per_receiver']} a receiver"
+        costs = [row["ns_per_entry"] for row in usual]
+        speed, flat = TARGET_ENTRIES_PER_S, max(costs) / min(costs)
+        rows += [
+            _target(f"{name}, {NOMINAL_SENDERS} senders a receiver", slowest_usual, "entries/s", speed, most=False),
+            _target(f"{name}, slowest of all ({case})", slowest["entries_per_s"], "entries/s", speed, most=False),
+            _target(f"{name}, cost of an entry, dearest to cheapest size", flat, "ratio", TARGET_FLATNESS, most=True),
+        ]
+    if memory is not None:
+        rows.append(_target("memory", memory, "bytes/entry", TARGET_BYTES_PER_ENTRY, most=True))
+    for row, wanted in zip(fabrics, TARGET_STAR_MS.values(), strict=False):
+        label = f"max-min, {row['fabric']}, {row['flows']} flows"
+        rows.append(_target(label, row["ms"], "ms", wanted, most=True))
+        if "times_simgrid" in row:
+            rows.append(
+                _target(f"{label}, against SimGrid", row["times_simgrid"], "times", TARGET_SIMGRID_RATIO, most=False)
+            )
+    return rows
+
+
+def run(options: Sequence[str] = ()) -> dict[str, Any]:
+    """Run the benchmark and return its figures, settings and targets; ``--quick`` leaves out the long ones."""
+    parser = argparse.ArgumentParser(prog="bench_allocate")
+    parser.add_argument("--quick", action="store_true", help="fewer and smaller cases")
+    quick = parser.parse_args(list(options)).quick
+    sizes, senders = (SIZES[:2], (10, NOMINAL_SENDERS)) if quick else (SIZES, SENDERS)
+    budget_s = 0.02 if quick else 0.15
+    memory = bytes_per_entry(sizes[-1])
+    four = bench_four(sizes, senders, budget_s)
+    fabrics = bench_max_min(budget_s * 4, quick)
+    return {
+        "figures": {
+            "four": four,
+            "forms": bench_forms(10_000, budget_s),
+            "bytes_per_entry": memory,
+            "max_min": fabrics,
+            "linear_programs": bench_linear(budget_s),
+        },
+        "settings": {
+            "kernel": "compiled" if kernel.library is not None else "numpy",
+            "simgrid": any("simgrid_ms" in row for row in fabrics),
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+            "machine": platform.machine(),
+            "cpus": os.cpu_count(),
+            "load_average": os.getloadavg()[0],
+            "quick": quick,
+        },
+        "targets": targets(four, fabrics, memory),
+    }
+
+
+def main() -> int:
+    """Print the result as one JSON object."""
+    print(json.dumps(run(sys.argv[1:]), allow_nan=False))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
