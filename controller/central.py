@@ -7,6 +7,7 @@ It does no input and output and reads no clock: a fabric calls it with what happ
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,11 +25,12 @@ from controller.events import EventKind, EventLog
 from controller.forwarding.network import ForwardingSettings, Host, Network, Pair
 from controller.forwarding.pipeline import Table
 from controller.forwarding.topology import Port
+from controller.openflow.constants import COUNTER_UNAVAILABLE
 from controller.openflow.flows import Flow, UnknownFlow
 from controller.openflow.frames import format_mac, parse_frame
 from controller.openflow.messages import FlowRemoved, PacketIn
 from controller.policies import Policy, algorithm_groups, policies_of
-from controller.switch_record import MeterSetting, SwitchRecord, SwitchUpdate
+from controller.switch_record import NO_ENTRY, MeterSetting, SwitchRecord, SwitchUpdate
 from controller.tables import FlowKey, plan_flows
 from controller.vns import VnTable
 
@@ -81,6 +83,7 @@ class CentralController:
         record = self.switches[dpid]
         record.connected = True
         record.installed, alien = sort_installed(flows)
+        self._forget_counters(record.row_of_meter)
         self.network.switch_up(dpid, record.send_meter)
         self._adopt(record, meters)
         # Meters whose pairs are not known yet: their receivers' switches may still be on their way.
@@ -385,7 +388,8 @@ class CentralController:
         readings = MeterReadings(unread.copy(), unread.copy(), unread.copy(), unread, np.zeros(entries, dtype=np.bool_))
         for dpid, meters in stats.items():
             rows = self.switches[dpid].rows_of(meters["meter_id"].astype(np.int64))
-            mine = np.flatnonzero(rows >= 0)
+            counted = np.maximum(meters["byte_in_count"], meters["band_byte_count"]) < COUNTER_UNAVAILABLE
+            mine = np.flatnonzero((rows >= 0) & counted)
             rows = rows[mine]
             readings.byte_in_count[rows] = meters["byte_in_count"][mine]
             readings.dropped_byte_count[rows] = meters["band_byte_count"][mine]
@@ -440,8 +444,13 @@ class CentralController:
         differing = {i for i in owned | expected.keys() if found.get(i) != expected.get(i)}
         differing = {i for i in differing if wanted.get(i) == expected.get(i)} - set(record.update.meter_id)
         record.update.put_meters({i: wanted[i] for i in differing & wanted.keys()}, found.keys())
+        self._forget_counters(record.rows_of(np.array(sorted(differing), dtype=np.int64)))
         record.update.meter_deletes += sorted(differing - wanted.keys())
         return len(differing)
+
+    def _forget_counters(self, rows: IntArray) -> None:
+        """Meters of these rows (NO_ENTRY among them) may have been set outside of the interval, or by others."""
+        self.state = replace(self.state, counters=self.state.counters.forgotten(rows[rows != NO_ENTRY]))
 
     def _wanted_meters(self, record: SwitchRecord) -> dict[int, MeterSetting]:
         """Return what all meters of a switch should be set to, by id."""

@@ -66,6 +66,14 @@ class MeterCounters:
             carry(self.received_s, old_row, np.nan if added_s is None else added_s),
         )
 
+    def forgotten(self, rows: IntArray) -> MeterCounters:
+        """Return the state in which nothing is known of the meters of ``rows`` any more."""
+        columns = [self.byte_in_count, self.dropped_byte_count, self.duration_s, self.epoch_s, self.received_s]
+        for number, column in enumerate(columns):
+            columns[number] = column.copy()
+            columns[number][rows] = np.nan
+        return MeterCounters(*columns)
+
     def modified(self, rows: IntArray, sent_s: float) -> MeterCounters:
         """Return the state after OFPMC_MODIFY was sent for ``rows`` at ``sent_s`` on the controller's clock.
 
