@@ -309,6 +309,7 @@ class CentralController:
 
     def _flush_pairs(self) -> None:
         """Give the pairs that were seen their meters, and take those of pairs that aged."""
+        self._old_pairs |= self.network.take_unused_pairs()
         if self._old_pairs:
             self._remove_pairs(self._old_pairs)
             self._old_pairs = set()

@@ -59,6 +59,7 @@ class Network:
         self._hosts_of_vn: defaultdict[int, set[Host]] = defaultdict(set)
         self._meter_of_pair: dict[Pair, int] = {}
         self._senders_to: defaultdict[int, set[int]] = defaultdict(set)
+        self._unused_pairs: set[Pair] = set()
         self._paths = Paths(frozenset(), {})
         self._flood_tree: frozenset[Link] = frozenset()
 
@@ -167,8 +168,10 @@ class Network:
         self._hosts_of_vn[row].discard(host)
         for group in ("source", "forward", "discover"):
             self.desired.drop((group, host))
-        for sender in self._senders_to[row]:
-            self.desired.drop(("pair", Pair(sender, row), host))
+        for pair in [Pair(sender, row) for sender in self._senders_to[row]]:
+            self.desired.drop(("pair", pair, host))
+            if not self._in_use(pair):
+                self._unused_pairs.add(pair)
         self._put_unknown_source(row)
 
     def knows(self, host: Host) -> bool:
@@ -252,8 +255,15 @@ class Network:
         if pair is None:
             return None
         self.desired.drop(("pair", pair, host))
-        others = self._hosts_of_vn[pair.receiver]
-        return None if any(("pair", pair, other) in self.desired for other in others) else pair
+        return None if self._in_use(pair) else pair
+
+    def take_unused_pairs(self) -> set[Pair]:
+        """Return the pairs whose meters have become of no use because the hosts they led to were forgotten."""
+        unused, self._unused_pairs = self._unused_pairs, set()
+        return {pair for pair in unused if pair in self._meter_of_pair and not self._in_use(pair)}
+
+    def _in_use(self, pair: Pair) -> bool:
+        return any(("pair", pair, host) in self.desired for host in self._hosts_of_vn[pair.receiver])
 
     def remove_pair(self, pair: Pair) -> None:
         """A pair has lost its meter."""
