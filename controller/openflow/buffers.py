@@ -133,5 +133,7 @@ def xids(first: int, count: int) -> npt.NDArray[np.uint32]:
 
 def check_range(key: str, value: int, low: int, high: int) -> None:
     """Raise InvalidValueError unless ``value`` is an integer from ``low`` to ``high``."""
+    if type(value) is int and low <= value <= high:
+        return  # nearly always, and this is called for every field of every entry
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not low <= value <= high:
         raise InvalidValueError(key, value, f"is not an integer from {low} to {high}")

@@ -13,7 +13,7 @@ from controller.openflow.buffers import Buffer, check_range, malformed, read, ta
 
 _HEADER = Struct("!HH")
 _OXM = Struct("!HBB")
-_FIELD_BYTES = {
+_FIELD_BYTES: dict[int, int] = {
     ofp.OxmField.IN_PORT: 4,
     ofp.OxmField.ETH_DST: 6,
     ofp.OxmField.ETH_SRC: 6,
@@ -159,7 +159,7 @@ def _encode_oxm(field: ofp.OxmField, value: int, mask: int | None = None) -> byt
 
 def _check_size(oxm_class: int, field: int, has_mask: int, size: int, message: str) -> None:
     if oxm_class == ofp.OXM_CLASS_BASIC and field in _KEYS:
-        expected = _FIELD_BYTES[ofp.OxmField(field)] * (2 if has_mask else 1)
+        expected = _FIELD_BYTES[field] * (2 if has_mask else 1)
         if size != expected:
             raise malformed(message, f"oxm_length of {_KEYS[field]}", size, str(expected))
     elif has_mask and size % 2:
@@ -167,7 +167,7 @@ def _check_size(oxm_class: int, field: int, has_mask: int, size: int, message: s
 
 
 def _ones(field: int) -> int:
-    return int((1 << 8 * _FIELD_BYTES[ofp.OxmField(field)]) - 1)
+    return int((1 << 8 * _FIELD_BYTES[field]) - 1)
 
 
 def _vlan_vid(oxm: Oxm) -> int:

@@ -220,10 +220,7 @@ class Datapath:
 
     def _flow_mod(self, xid: int, body: memoryview, now_s: float) -> None:
         mod = requests.decode_flow_mod(body, self.options.tables)
-        meter_id = mod.instructions.meter_id
-        if meter_id is not None and not self.meters.exists(meter_id):
-            raise RefusalError(ErrorType.METER_MOD_FAILED, "INVALID_METER")  # what Open vSwitch answers
-        for entry, reason in self.tables.apply(mod, now_s):
+        for entry, reason in self.tables.apply(mod, now_s, self.meters.exists):
             self._flow_removed(entry, reason, now_s)
 
     def _group_mod(self, xid: int, body: memoryview, now_s: float) -> None:

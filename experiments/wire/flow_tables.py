@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from bisect import insort
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from struct import Struct
 from typing import NamedTuple
@@ -96,14 +96,16 @@ class FlowTables:
                 best = found[0]
         return best[2] if best else None
 
-    def apply(self, mod: FlowMod, now_s: float) -> list[tuple[Entry, int]]:
+    def apply(self, mod: FlowMod, now_s: float, has_meter: Callable[[int], bool]) -> list[tuple[Entry, int]]:
         """Do what a flow-mod says; return the entries deleted, with the reason. Raises RefusalError."""
         match mod.command:
             case FlowModCommand.ADD:
+                _check_meter(mod, has_meter)
                 self._add(mod, now_s)
                 return []
             case FlowModCommand.MODIFY | FlowModCommand.MODIFY_STRICT:
                 for entry in list(self._chosen(mod)):
+                    _check_meter(mod, has_meter)
                     self._modify(entry, mod)
                 return []
         gone = list(self._chosen(mod))
@@ -197,7 +199,7 @@ class FlowTables:
         old = table.get((mod.priority, mod.match))
         if old is None and len(table) >= self._limit:
             raise RefusalError(ErrorType.FLOW_MOD_FAILED, "TABLE_FULL")
-        if mod.flags & FlowModFlags.CHECK_OVERLAP and self._overlaps(mod):
+        if old is None and mod.flags & FlowModFlags.CHECK_OVERLAP and self._overlaps(mod):
             raise RefusalError(ErrorType.FLOW_MOD_FAILED, "OVERLAP")
         if old is not None:
             self.remove(old)
@@ -257,6 +259,13 @@ class FlowTables:
             self.meter_users[meter_id] = count
         else:
             del self.meter_users[meter_id]
+
+
+def _check_meter(mod: FlowMod, has_meter: Callable[[int], bool]) -> None:
+    """Raise what Open vSwitch answers when the meter of an entry is not there; it asks only if there is an entry."""
+    meter_id = mod.instructions.meter_id
+    if meter_id is not None and not has_meter(meter_id):
+        raise RefusalError(ErrorType.METER_MOD_FAILED, "INVALID_METER")
 
 
 def shape_of(match: Match) -> Shape:

@@ -178,9 +178,8 @@ class MeterTable:
             self._rows[name] = 0
 
     def _depth_bits(self, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-        kbits: npt.NDArray[np.uint32] = np.where(
-            self._rows["burst_kbits"][ids] > 0, self._rows["burst_kbits"][ids], self._rows["rate_kbps"][ids]
-        )
+        bursts = (self._rows["flags"][ids] & MeterFlags.BURST > 0) & (self._rows["burst_kbits"][ids] > 0)
+        kbits: npt.NDArray[np.uint32] = np.where(bursts, self._rows["burst_kbits"][ids], self._rows["rate_kbps"][ids])
         return kbits * 1000.0
 
     def _refill(self, ids: npt.NDArray[np.int64], now_s: float) -> None:
@@ -244,7 +243,7 @@ class MeterTable:
         cols["exists"][ids] = True
         cols["flags"][ids] = rows["flags"]
         cols["rate_kbps"][ids] = rows["rate"]
-        cols["burst_kbits"][ids] = np.where(rows["flags"] & MeterFlags.BURST, rows["burst_size"], 0)
+        cols["burst_kbits"][ids] = rows["burst_size"]
         cols["bucket_bits"][ids] = self._depth_bits(ids)
         cols["filled_s"][ids] = now_s
         for name in ("packets_in", "bytes_in", "band_packets", "band_bytes"):

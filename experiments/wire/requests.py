@@ -48,8 +48,16 @@ METER_MOD = np.dtype(
 
 _FLOW_MOD = Struct("!QQBBHHHIIIH2x")
 _PACKET_OUT = Struct("!IIH6x")
+_COMMANDS = frozenset(FlowModCommand)
+_MOST_TAGS = 2
+_RESERVED = (ofp.PORT_IN_PORT, ofp.PORT_TABLE, ofp.PORT_FLOOD, ofp.PORT_ALL, ofp.PORT_CONTROLLER, ofp.PORT_LOCAL)
+_FIELDS = frozenset(ofp.OxmField)
 _VLAN_VALUE_BITS = 0x1FFF
-_EXACT = {ofp.OxmField.ETH_SRC: 2**48 - 1, ofp.OxmField.ETH_TYPE: 0xFFFF, ofp.OxmField.IN_PORT: 2**32 - 1}
+_EXACT: dict[int, int] = {
+    ofp.OxmField.ETH_SRC: 2**48 - 1,
+    ofp.OxmField.ETH_TYPE: 0xFFFF,
+    ofp.OxmField.IN_PORT: 2**32 - 1,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,16 +109,18 @@ def decode_flow_mod(body: memoryview, tables: int) -> FlowMod:
     except ProtocolError as error:
         raise RefusalError(ErrorType.BAD_REQUEST, "BAD_LEN") from error
     cookie, mask, table_id, command, idle_s, hard_s, priority, _buffer_id, out_port, _out_group, flags = values
-    if command not in set(FlowModCommand):
+    if command not in _COMMANDS:
         raise RefusalError(ErrorType.FLOW_MOD_FAILED, "BAD_COMMAND")
     deletes = command in (FlowModCommand.DELETE, FlowModCommand.DELETE_STRICT)
     if table_id >= tables and not (deletes and table_id == ofp.TABLE_ALL):
         raise RefusalError(ErrorType.FLOW_MOD_FAILED, "BAD_TABLE_ID")
     match, offset = decode_match(body, _FLOW_MOD.size)
     # A delete does not look at instructions.
-    instructions = Instructions() if deletes else _instructions(body[offset:], table_id, tables)
-    if not deletes:
-        check_actions(instructions.actions, match)
+    instructions = Instructions() if deletes else _instructions(body[offset:])
+    check_actions(instructions.actions, match)
+    goto_table = instructions.goto_table
+    if goto_table is not None and not table_id < goto_table < tables:
+        raise RefusalError(ErrorType.BAD_INSTRUCTION, "BAD_TABLE_ID")
     fixed = (FlowModCommand(command), table_id, priority, match, instructions)
     return FlowMod(*fixed, cookie, mask, idle_s, hard_s, flags, out_port)
 
@@ -145,11 +155,14 @@ def decode_packet_out(body: memoryview) -> tuple[int, tuple[Action, ...], bytes]
 
 def check_actions(actions: tuple[Action, ...], match: Match) -> None:
     """Raise RefusalError unless every output can be and every VLAN action finds its tag (as Open vSwitch checks)."""
+    for action in actions:
+        if isinstance(action, Output) and action.port_no > ofp.PORT_MAX and action.port_no not in _RESERVED:
+            raise RefusalError(ErrorType.BAD_ACTION, "BAD_OUT_PORT")
     tags = 1 if match.vlan_vid not in (None, ofp.VLAN_NONE) else 0
     for action in actions:
         match action:
-            case Output(port_no) if ofp.PORT_MAX < port_no < ofp.PORT_IN_PORT or port_no == ofp.PORT_NORMAL:
-                raise RefusalError(ErrorType.BAD_ACTION, "BAD_OUT_PORT")
+            case PushVlan() if tags == _MOST_TAGS:
+                raise RefusalError(ErrorType.BAD_ACTION, "BAD_TAG")
             case PushVlan():
                 tags += 1
             case PopVlan() | SetVlanVid() if not tags:
@@ -171,18 +184,15 @@ def meter_mod_rows(data: memoryview) -> npt.NDArray[np.void]:
     return rows if fits.all() else rows[: int(np.argmin(fits))]
 
 
-def _instructions(view: memoryview, table_id: int, tables: int) -> Instructions:
+def _instructions(view: memoryview) -> Instructions:
     try:
-        instructions = decode_instructions(view, "FLOW_MOD")
+        return decode_instructions(view, "FLOW_MOD")
     except UnknownInstructionError as error:
         raise RefusalError(ErrorType.BAD_INSTRUCTION, "DUP_INST" if "two" in str(error) else "UNSUP_INST") from error
     except (UnknownActionError, InvalidValueError) as error:
         raise _action_refusal(error) from error
     except ProtocolError as error:
         raise RefusalError(ErrorType.BAD_INSTRUCTION, "BAD_LEN") from error
-    if instructions.goto_table is not None and not table_id < instructions.goto_table < tables:
-        raise RefusalError(ErrorType.BAD_INSTRUCTION, "BAD_TABLE_ID")
-    return instructions
 
 
 def _action_refusal(error: Exception) -> RefusalError:
@@ -202,14 +212,14 @@ def _match_code(oxms: list[Oxm]) -> str:
     """Return the BAD_MATCH code for TLVs that are well-formed but not acceptable."""
     seen: set[int] = set()
     for oxm in oxms:
-        if oxm.oxm_class != ofp.OXM_CLASS_BASIC or oxm.field not in set(ofp.OxmField):
+        if oxm.oxm_class != ofp.OXM_CLASS_BASIC or oxm.field not in _FIELDS:
             return "BAD_FIELD"
         if oxm.field in seen:
             return "DUP_FIELD"
         seen.add(oxm.field)
         if oxm.mask is not None and oxm.value & ~oxm.mask:
             return "BAD_WILDCARDS"
-        if oxm.field in _EXACT and oxm.mask not in (None, _EXACT[ofp.OxmField(oxm.field)]):
+        if oxm.field in _EXACT and oxm.mask not in (None, _EXACT[oxm.field]):
             return "BAD_MASK"
         if oxm.field == ofp.OxmField.VLAN_VID and oxm.mask not in (None, _VLAN_VALUE_BITS, 0xFFFF):
             return "BAD_MASK"

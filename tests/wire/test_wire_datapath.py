@@ -346,12 +346,21 @@ def test_many_meter_mods_in_one_piece_do_what_each_would() -> None:
         assert [datapath.meters.setting(number)[0] for number in (2, 3, 4)] == [102, 5000, 77]
 
 
+def test_a_modify_that_finds_nothing_asks_for_no_meter() -> None:
+    datapath = switch()
+    to_meter = {"match": ryu.OFPMatch(in_port=1), "instructions": [ryu.OFPInstructionMeter(5)]}
+    assert tell(datapath, flow_mod(command=ofp.OFPFC_MODIFY, **to_meter)) == []
+    tell(datapath, forward(2, match=ryu.OFPMatch(in_port=1)))
+    (error,) = tell(datapath, flow_mod(command=ofp.OFPFC_MODIFY, **to_meter))
+    assert (error.type, error.code) == (ofp.OFPET_METER_MOD_FAILED, ofp.OFPMMFC_INVALID_METER)
+
+
 def test_meter_config_and_features() -> None:
     datapath = switch(max_meters=1000)
-    tell(datapath, meter_mod(7, 800, 8))
+    tell(datapath, meter_mod(7, 800, 8), meter_mod(8, 900, 9, flags=9))
     config, features = tell(datapath, ryu.OFPMeterConfigStatsRequest(RYU), ryu.OFPMeterFeaturesStatsRequest(RYU))
-    (meter,) = config.body
-    assert (meter.meter_id, meter.flags, meter.bands[0].rate, meter.bands[0].burst_size) == (7, 13, 800, 8)
+    shown = [(meter.meter_id, meter.flags, meter.bands[0].rate, meter.bands[0].burst_size) for meter in config.body]
+    assert shown == [(7, 13, 800, 8), (8, 9, 900, 9)]
     assert (features.body[0].max_meter, features.body[0].band_types) == (1000, 2)
 
 
@@ -476,6 +485,11 @@ REFUSED = {
         "OFPET_BAD_ACTION",
         "OFPBAC_MATCH_INCONSISTENT",
     ),
+    "third tag": (
+        flow_mod(instructions=[apply_actions(*[ryu.OFPActionPushVlan()] * 3)]),
+        "OFPET_BAD_ACTION",
+        "OFPBAC_BAD_TAG",
+    ),
     "meter of a flow": (
         flow_mod(instructions=[ryu.OFPInstructionMeter(5)]),
         "OFPET_METER_MOD_FAILED",
@@ -536,7 +550,8 @@ def test_overlaps_are_checked_when_asked_for() -> None:
     check = ofp.OFPFF_CHECK_OVERLAP
     (error,) = tell(datapath, forward(2, priority=5, match=ryu.OFPMatch(vlan_vid=0x100A), flags=check))
     assert (error.type, error.code) == (ofp.OFPET_FLOW_MOD_FAILED, ofp.OFPFMFC_OVERLAP)
-    assert tell(datapath, forward(2, priority=5, match=ryu.OFPMatch(in_port=2), flags=check)) == []
+    for _ in range(2):
+        assert tell(datapath, forward(2, priority=5, match=ryu.OFPMatch(in_port=2), flags=check)) == []
 
 
 def test_meters_may_be_refused_pretended_or_lacking() -> None:
