@@ -109,13 +109,14 @@ def remove_entries(state: ControlState, rows: IntArray) -> ControlState:
     kept = np.ones(len(state.entries), dtype=np.bool_)
     kept[rows] = False
     entries, old_row = state.entries.keep(kept)
+    nothing = np.zeros(len(entries))  # no row is new
     return ControlState(
         entries,
         state.counters.carried(old_row),
         state.measured.carried(old_row),
         state.machines.carried(old_row),
         state.allocators.carried(old_row),
-        state.enforcement.carried(old_row, np.empty(0), np.empty(0), 0.0),
+        state.enforcement.carried(old_row, nothing, nothing, 0.0),
     )
 
 
