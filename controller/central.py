@@ -349,7 +349,7 @@ class CentralController:
         added_now: bool,
     ) -> None:
         self.state = step.add_entries(
-            self.state, sender, receiver, meter_id, rate_bps, burst_bits, self._now_s, added_now=added_now
+            self.state, self.vns, sender, receiver, meter_id, rate_bps, burst_bits, self._now_s, added_now=added_now
         )
         self._map_meters()
 

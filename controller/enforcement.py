@@ -65,13 +65,17 @@ class Enforcement:
         return cls(nothing, nothing, nothing, nothing, np.empty(0, dtype=np.bool_), np.empty(0, dtype=np.int64))
 
     def carried(self, old_row: IntArray, rate_bps: FloatArray, burst_bits: FloatArray, now_s: float) -> Enforcement:
-        """Return the state for a re-arranged entry table; new entries' meters stand at the given rate and burst."""
+        """Return the state for a re-arranged entry table; new entries' meters stand at the given rate and burst.
+
+        A meter that was found with a small burst had been given it for an unresponsive sender.
+        """
+        small_burst = burst_bits < burst_for(rate_bps, np.zeros(len(rate_bps), dtype=np.bool_))
         return Enforcement(
             carry(self.limit_bps, old_row, rate_bps),
             carry(self.rate_bps, old_row, rate_bps),
             carry(self.burst_bits, old_row, burst_bits),
             carry(self.modified_s, old_row, now_s),
-            carry(self.unresponsive, old_row, False),
+            carry(self.unresponsive, old_row, small_burst),
             carry(self.evidence, old_row, 0),
         )
 

@@ -11,6 +11,7 @@ from controller.counters import MeterCounters, MeterReadings, meter_rates
 from controller.enforcement import Enforcement, MeterChanges, burst_for, enforce, whole_rates
 from controller.entries import EntryTable
 from controller.measurement import Measurement, measure
+from controller.protocol import InitializeTrafficControl, SetRate
 from controller.rate_allocator import AlgorithmGroup, RateAllocators, answer, initialize, watch_congestion
 from controller.send_rate_controller import SendRateControllers, traffic_reports
 from controller.vns import VnTable
@@ -75,6 +76,7 @@ def first_rates(state: ControlState, vns: VnTable, sender: IntArray, receiver: I
 
 def add_entries(
     state: ControlState,
+    vns: VnTable,
     sender: IntArray,
     receiver: IntArray,
     meter_id: IntArray,
@@ -88,13 +90,16 @@ def add_entries(
 
     ``added_now`` says whether the meters are new on their switches or were found there. A pair that has an entry
     already must not be given again.
+
+    Choice: a meter that was found below its entry's ceiling was set by an allocator of an earlier run. Its receiver is
+    congested and its rate granted, so that a restart does not begin with a blast at the ceilings.
     """
     entries, old_row = state.entries.add(sender, receiver, meter_id)
     new = np.flatnonzero(old_row < 0)
     order = np.lexsort((sender, receiver))
     rates, bursts = np.zeros(len(entries)), np.zeros(len(entries))
     rates[new], bursts[new] = rate_bps[order], burst_bits[order]
-    return ControlState(
+    added = ControlState(
         entries,
         state.counters.carried(old_row, added_s=now_s if added_now else None),
         state.measured.carried(old_row),
@@ -102,6 +107,14 @@ def add_entries(
         state.allocators.carried(old_row),
         state.enforcement.carried(old_row, rates, bursts, now_s),
     )
+    if added_now:
+        return added
+    granted = new[rates[new] < whole_rates(ceilings(entries, vns))[new]]
+    congested = added.allocators.congested.copy()
+    congested[entries.receiver[granted]] = True
+    machines = added.machines.on_initialize(InitializeTrafficControl(granted))
+    machines = machines.on_set_rate(SetRate(granted, rates[granted]))
+    return replace(added, allocators=replace(added.allocators, congested=congested), machines=machines)
 
 
 def remove_entries(state: ControlState, rows: IntArray) -> ControlState:
