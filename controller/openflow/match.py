@@ -108,16 +108,19 @@ def read_oxms(view: memoryview, offset: int, message: str) -> tuple[list[Oxm], i
 
 def walk_oxms(view: memoryview, message: str) -> Iterator[Oxm]:
     """Yield the TLVs that fill ``view`` exactly; raises ProtocolError when they do not."""
-    offset = 0
-    while offset < len(view):
+    offset, end = 0, len(view)
+    while offset < end:
         oxm_class, field_and_mask, size = read(_OXM, view, offset, message, "oxm header")
-        payload = take(view, offset + _OXM.size, size, message, "oxm_length")
+        offset += _OXM.size
+        payload = view[offset : offset + size]
+        if len(payload) < size:
+            raise malformed(message, "oxm_length", size, f"0 to {len(payload)}, the bytes left")
         field, has_mask = field_and_mask >> 1, field_and_mask & 1
         _check_size(oxm_class, field, has_mask, size, message)
         split = size // 2 if has_mask else size
         mask = int.from_bytes(payload[split:]) if has_mask else None
         yield Oxm(oxm_class, field, int.from_bytes(payload[:split]), mask)
-        offset += _OXM.size + size
+        offset += size
 
 
 def match_from_oxms(oxms: list[Oxm]) -> Match:

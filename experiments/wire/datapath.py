@@ -70,14 +70,14 @@ class Datapath:
         self._messages: list[bytes] = []
         self._frames: list[tuple[int, bytes]] = []
         self._late: list[tuple[float, bytes]] = []
+        self.abilities = MeterAbilities(self.options.max_meters)
         self.clear_tables()
         self.start_connection()
 
     def clear_tables(self) -> None:
         """Forget all flows and meters, as a restart does."""
-        abilities = self.meters.abilities if hasattr(self, "meters") else MeterAbilities(self.options.max_meters)
         self.tables = FlowTables(self.options.tables, self.options.entries_per_table)
-        self.meters = MeterTable(abilities)
+        self.meters = MeterTable(self.abilities)
         self.pipeline = Pipeline(self.tables, self.ports)
         self.multipart = Multipart(self.options, self.tables, self.meters, self.ports)
 

@@ -61,7 +61,8 @@ class FlowTables:
 
     def __init__(self, tables: int, entries_per_table: int) -> None:
         self.version = next(_VERSIONS)
-        self.meter_users: dict[int, int] = {}
+        self.meter_users: npt.NDArray[np.int64] = np.zeros(64, np.int64)
+        """How many entries use each meter, by its id; ids beyond the end have none."""
         self._limit = entries_per_table
         self._entries: list[dict[tuple[int, Match], Entry]] = [{} for _ in range(tables)]
         self._shapes: list[dict[Shape, dict[tuple[int | None, ...], list[tuple[int, int, Entry]]]]] = [
@@ -147,7 +148,7 @@ class FlowTables:
 
     def remove_users_of(self, meter_id: int) -> list[Entry]:
         """Take out every entry that uses a deleted meter (section 7.3.4.4) and return them."""
-        if meter_id not in self.meter_users:
+        if meter_id >= len(self.meter_users) or not self.meter_users[meter_id]:
             return []
         gone = [entry for table in self._entries for entry in table.values() if entry.flow.meter_id == meter_id]
         for entry in gone:
@@ -177,9 +178,9 @@ class FlowTables:
     def hit_rates(
         self, rows: npt.NDArray[np.int64], octets: npt.NDArray[np.float64], packet_bytes: float, now_s: float
     ) -> None:
-        """Count traffic by the row of the entry; entries that got any are in use."""
-        np.add.at(self.counters["bytes"], rows, octets)
-        np.add.at(self.counters["packets"], rows, octets / packet_bytes)
+        """Count traffic by the row of the entry, each row once; entries that got any are in use."""
+        self.counters["bytes"][rows] += octets
+        self.counters["packets"][rows] += octets / packet_bytes
         self.counters["used_s"][rows[octets > 0]] = now_s
 
     def stats(self, entry: Entry, reported: npt.NDArray[np.void], now_s: float) -> bytes:
@@ -210,7 +211,7 @@ class FlowTables:
         if row >= len(self.counters):
             self.counters = np.concatenate([self.counters, np.zeros(len(self.counters), _COUNTERS)])
         self.counters[row] = (0, 0, now_s, now_s)
-        entry = Entry(flow, mod.hard_timeout_s, mod.flags, row, encode_match(flow.match) + encode_instructions(flow))
+        entry = Entry(flow, mod.hard_timeout_s, mod.flags, row, mod.tail)
         table[flow.priority, flow.match] = entry
         shape_table = self._shapes[mod.table_id].setdefault(shape_of(flow.match), {})
         insort(shape_table.setdefault(_key_of_match(flow.match), []), (-flow.priority, row, entry))
@@ -254,11 +255,11 @@ class FlowTables:
     def _count_meter(self, meter_id: int | None, change: int) -> None:
         if meter_id is None:
             return
-        count = self.meter_users.get(meter_id, 0) + change
-        if count:
-            self.meter_users[meter_id] = count
-        else:
-            del self.meter_users[meter_id]
+        if meter_id >= len(self.meter_users):
+            grown = np.zeros(2 * meter_id, np.int64)
+            grown[: len(self.meter_users)] = self.meter_users
+            self.meter_users = grown
+        self.meter_users[meter_id] += change
 
 
 def _check_meter(mod: FlowMod, has_meter: Callable[[int], bool]) -> None:

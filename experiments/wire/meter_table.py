@@ -109,30 +109,29 @@ class MeterTable:
         return False
 
     def police_rates(
-        self, meter_id: npt.NDArray[np.int64], offered_bytes: npt.NDArray[np.float64], packet_bytes: float, now_s: float
+        self, ids: npt.NDArray[np.int64], offered_bytes: npt.NDArray[np.float64], packet_bytes: float, now_s: float
     ) -> npt.NDArray[np.float64]:
-        """Offer each flow's bytes, spread evenly since the last call, to its meter; return the share that passes, 0..1.
+        """Offer each meter its bytes, spread evenly since the last call; return the share that passes, 0..1.
 
-        Flows of one meter lose in proportion. A flow whose meter is gone passes nothing.
+        ``ids`` are all different. A meter that is gone lets nothing pass.
         """
-        self._grow(int(meter_id.max(initial=0)))
+        self._grow(int(ids.max(initial=0)))
         if self.abilities.pretend:
-            return self._rows["exists"][meter_id].astype(np.float64)
-        ids, where = np.unique(meter_id, return_inverse=True)
-        offered = np.bincount(where, offered_bytes, len(ids))
+            return self._rows["exists"][ids].astype(np.float64)
         cols = self._rows
+        offered_bits = offered_bytes * _BITS_PER_BYTE
         elapsed_s = now_s - cols["filled_s"][ids]
         room_bits = cols["bucket_bits"][ids] + cols["rate_kbps"][ids] * 1000.0 * elapsed_s
-        passed_bits = np.minimum(offered * _BITS_PER_BYTE, room_bits)
+        passed_bits = np.minimum(offered_bits, room_bits)
         cols["bucket_bits"][ids] = np.minimum(room_bits - passed_bits, self._depth_bits(ids))
         cols["filled_s"][ids] = now_s
-        dropped = offered - passed_bits / _BITS_PER_BYTE
-        cols["bytes_in"][ids] += offered
-        cols["packets_in"][ids] += offered / packet_bytes
+        dropped = (offered_bits - passed_bits) / _BITS_PER_BYTE
+        cols["bytes_in"][ids] += offered_bytes
+        cols["packets_in"][ids] += offered_bytes / packet_bytes
         cols["band_bytes"][ids] += dropped
         cols["band_packets"][ids] += dropped / packet_bytes
-        share = np.divide(passed_bits, offered * _BITS_PER_BYTE, out=np.ones(len(ids)), where=offered > 0)
-        return np.where(cols["exists"][ids], share, 0.0)[where]
+        share = np.divide(passed_bits, offered_bits, out=np.ones(len(ids)), where=offered_bits > 0)
+        return np.where(cols["exists"][ids], share, 0.0)
 
     def stats(
         self, ids: npt.NDArray[np.int64], flow_counts: npt.NDArray[np.int64], now_s: float

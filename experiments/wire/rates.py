@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,20 +21,20 @@ from experiments.wire.flow_tables import Entry
 _BITS_PER_BYTE = 8
 _MAX_HOPS = 64
 _TEST_ETH_TYPE = 0x0800
-_NO_QUEUE = -1
+_QUEUE_BITS = 31
+_NO_QUEUE = (1 << _QUEUE_BITS) - 1  # port and queue in one integer: ports are below 2**32, queues of ours below this
 
 Peer = Callable[[int, int], tuple[int, int] | None]
 """(dpid, port_no) to the (dpid, port_no) at the other end of the link, or None for a host."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class OfferedFlow:
-    """Traffic that a host offers: ``rate_bps`` counts whole frames (L2)."""
+    """Traffic that a host offers at a port."""
 
     dpid: int
     port_no: int
     frame: bytes
-    rate_bps: float
 
 
 @dataclass(slots=True)
@@ -43,18 +44,31 @@ class _Steps:
     receive: dict[int, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
     entry: dict[int, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
     meter: dict[int, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
-    send: dict[int, list[tuple[int, int, int]]] = field(default_factory=lambda: defaultdict(list))
+    send: dict[int, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
     born: list[tuple[int, int]] = field(default_factory=list)
+
+
+class _Meeting(NamedTuple):
+    """Lanes that meet things of one kind on one switch: lane ``lanes[i]`` meets ``keys[where[i]]``."""
+
+    dpid: int
+    lanes: npt.NDArray[np.int64]
+    keys: npt.NDArray[np.int64]
+    where: npt.NDArray[np.int64]
+
+    def total(self, octets: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Return the sum of ``octets`` (by lane) that each key meets."""
+        return np.bincount(self.where, octets[self.lanes], len(self.keys))
 
 
 @dataclass(frozen=True, slots=True)
 class _Step:
     """The same as arrays."""
 
-    receive: dict[int, npt.NDArray[np.int64]]
-    entry: dict[int, npt.NDArray[np.int64]]
-    meter: dict[int, npt.NDArray[np.int64]]
-    send: dict[int, npt.NDArray[np.int64]]
+    receive: list[_Meeting]
+    entry: list[_Meeting]
+    meter: list[_Meeting]
+    send: list[_Meeting]
     born: npt.NDArray[np.int64]
 
 
@@ -75,6 +89,7 @@ class Rates:
         sample_s: float = 0.1,
     ) -> None:
         self.flows: list[OfferedFlow] = []
+        self._rate_bps: npt.NDArray[np.float64] = np.zeros(16)
         self.delivered_bps: npt.NDArray[np.float64] = np.zeros(0)
         """What of each flow reached a host in the last step, all copies together."""
         self._switches = switches
@@ -94,17 +109,22 @@ class Rates:
     def offer(
         self, dpid: int, port_no: int, rate_bps: float, *, eth_src: int, eth_dst: int, vlan_vid: int | None
     ) -> int:
-        """Add a flow that enters at a port, tagged with ``vlan_vid`` or untagged; return its number."""
+        """Add a flow that enters at a port, tagged with ``vlan_vid`` or untagged; return its number.
+
+        ``rate_bps`` counts whole frames (L2).
+        """
         frame = build_frame(FrameHeader(eth_dst, eth_src, vlan_vid, _TEST_ETH_TYPE), b"").ljust(60, b"\0")
-        self.flows.append(OfferedFlow(dpid, port_no, frame, rate_bps))
+        number = len(self.flows)
+        self.flows.append(OfferedFlow(dpid, port_no, frame))
+        if number == len(self._rate_bps):
+            self._rate_bps = np.concatenate([self._rate_bps, np.zeros(number)])
+        self._rate_bps[number] = rate_bps
         self._versions = None
-        return len(self.flows) - 1
+        return number
 
     def set_rates(self, numbers: npt.ArrayLike, rate_bps: npt.ArrayLike) -> None:
-        """Change the rates of flows, from the next step on."""
-        chosen = np.atleast_1d(numbers)
-        for number, rate in zip(chosen.tolist(), np.broadcast_to(rate_bps, chosen.shape).tolist(), strict=True):
-            self.flows[number].rate_bps = float(rate)
+        """Change the rates of flows, in bit/s of whole frames, from the next step on."""
+        self._rate_bps[np.asarray(numbers)] = rate_bps
 
     def advance(self, now_s: float) -> None:
         """Move every counter by what was offered since the last call."""
@@ -120,46 +140,42 @@ class Rates:
                 self._switches[dpid].packet_in(entry, in_port, frame, max_len)
 
     def _move(self, now_s: float, elapsed_s: float) -> None:
-        offered = np.array([flow.rate_bps for flow in self.flows]) / _BITS_PER_BYTE * elapsed_s
+        offered = self._rate_bps[: len(self.flows)] / _BITS_PER_BYTE * elapsed_s
         octets = offered[self._flow_of_lane]
         for step in self._steps:
             if len(step.born):
                 octets[step.born[:, 0]] = octets[step.born[:, 1]]
-            for dpid, pairs in step.receive.items():
-                self._receive(self._switches[dpid], pairs, octets)
-            for dpid, pairs in step.entry.items():
-                tables = self._switches[dpid].tables
-                tables.hit_rates(pairs[:, 1], octets[pairs[:, 0]], self._packet_bytes, now_s)
-            for dpid, pairs in step.meter.items():
-                lanes = pairs[:, 0]
-                meters = self._switches[dpid].meters
-                octets[lanes] *= meters.police_rates(pairs[:, 1], octets[lanes], self._packet_bytes, now_s)
-            for dpid, triples in step.send.items():
-                self._send(self._switches[dpid], triples, octets, elapsed_s)
+            for meeting in step.receive:
+                self._receive(meeting, octets)
+            for meeting in step.entry:
+                tables = self._switches[meeting.dpid].tables
+                tables.hit_rates(meeting.keys, meeting.total(octets), self._packet_bytes, now_s)
+            for meeting in step.meter:
+                meters = self._switches[meeting.dpid].meters
+                shares = meters.police_rates(meeting.keys, meeting.total(octets), self._packet_bytes, now_s)
+                octets[meeting.lanes] *= shares[meeting.where]
+            for meeting in step.send:
+                octets[meeting.lanes] *= self._send(meeting, octets, elapsed_s)[meeting.where]
         to_hosts = np.bincount(self._flow_of_lane[self._leaves], octets[self._leaves], len(self.flows))
         self.delivered_bps = to_hosts * _BITS_PER_BYTE / elapsed_s
 
-    def _receive(self, datapath: Datapath, pairs: npt.NDArray[np.int64], octets: npt.NDArray[np.float64]) -> None:
-        numbers, where = np.unique(pairs[:, 1], return_inverse=True)
-        for port_no, count in zip(numbers.tolist(), np.bincount(where, octets[pairs[:, 0]]).tolist(), strict=True):
-            if port_no in datapath.ports:
-                datapath.ports[port_no].receive(count, count / self._packet_bytes)
+    def _receive(self, meeting: _Meeting, octets: npt.NDArray[np.float64]) -> None:
+        ports = self._switches[meeting.dpid].ports
+        for port_no, count in zip(meeting.keys.tolist(), meeting.total(octets).tolist(), strict=True):
+            if port_no in ports:
+                ports[port_no].receive(count, count / self._packet_bytes)
 
-    def _send(
-        self, datapath: Datapath, triples: npt.NDArray[np.int64], octets: npt.NDArray[np.float64], elapsed_s: float
-    ) -> None:
-        """Serve the queues of each port and shrink every lane to its queue's share."""
-        lanes = triples[:, 0]
-        keys, where = np.unique(triples[:, 1:], axis=0, return_inverse=True)
-        where = where.reshape(-1)
-        offered = np.bincount(where, octets[lanes], len(keys))
-        shares = np.zeros(len(keys))
-        for port_no in np.unique(keys[:, 0]).tolist():
-            port = datapath.ports.get(port_no)
+    def _send(self, meeting: _Meeting, octets: npt.NDArray[np.float64], elapsed_s: float) -> npt.NDArray[np.float64]:
+        """Serve the queues of each port; return the share of its traffic that each queue got away."""
+        offered = meeting.total(octets)
+        port_of_key, queue_of_key = meeting.keys >> _QUEUE_BITS, meeting.keys & _NO_QUEUE
+        shares = np.zeros(len(meeting.keys))
+        for port_no in np.unique(port_of_key).tolist():
+            port = self._switches[meeting.dpid].ports.get(port_no)
             if port is None or not port.up:
                 continue
-            rows = np.flatnonzero(keys[:, 0] == port_no)
-            names = [None if keys[row, 1] == _NO_QUEUE else int(keys[row, 1]) for row in rows]
+            rows = np.flatnonzero(port_of_key == port_no)
+            names = [None if queue_id == _NO_QUEUE else queue_id for queue_id in queue_of_key[rows].tolist()]
             rates = (offered[rows] * _BITS_PER_BYTE / elapsed_s).tolist()
             served = port.serve(dict(zip(names, rates, strict=True)))
             for row, name, rate_bps in zip(rows, names, rates, strict=True):
@@ -167,7 +183,7 @@ class Rates:
                 lost = offered[row] - sent
                 port.send(name, sent, sent / self._packet_bytes, lost / self._packet_bytes)
                 shares[row] = served[name] / rate_bps if rate_bps else 1.0
-        octets[lanes] *= shares[where]
+        return shares
 
     def _retrace_when_due(self, now_s: float) -> None:
         versions = [datapath.tables.version for datapath in self._switches.values()]
@@ -180,7 +196,7 @@ class Rates:
     def adopt(self, trace: _Trace) -> None:
         """Take over what a trace found."""
         self._steps = [
-            _Step(*(_arrays(kind) for kind in (step.receive, step.entry, step.meter, step.send)), _array(step.born, 2))
+            _Step(*map(_meetings, (step.receive, step.entry, step.meter, step.send)), _pairs(step.born))
             for step in trace.steps
         ]
         self._flow_of_lane = np.array(trace.flow_of_lane, np.int64)
@@ -226,7 +242,7 @@ class _Trace:
             if index < len(self._outputs) - 1 or at_step < self._step:
                 branch = self._new_lane(number)
                 self._at(at_step).born.append((branch, lane))
-            self._at(at_step).send[dpid].append((branch, out_port, queue_id))
+            self._at(at_step).send[dpid].append((branch, out_port << _QUEUE_BITS | queue_id))
             peer = self._peer(dpid, out_port)
             if peer is None:
                 self.leaves.append(branch)
@@ -261,9 +277,13 @@ class _Trace:
         return self.steps[step]
 
 
-def _array(rows: list[tuple[int, ...]], width: int) -> npt.NDArray[np.int64]:
-    return np.array(rows, np.int64).reshape(-1, width)
+def _pairs(rows: list[tuple[int, int]]) -> npt.NDArray[np.int64]:
+    return np.array(rows, np.int64).reshape(-1, 2)
 
 
-def _arrays(by_switch: dict[int, list[tuple[int, ...]]]) -> dict[int, npt.NDArray[np.int64]]:
-    return {dpid: np.array(rows, np.int64) for dpid, rows in by_switch.items()}
+def _meetings(by_switch: dict[int, list[tuple[int, int]]]) -> list[_Meeting]:
+    made = []
+    for dpid, rows in by_switch.items():
+        lanes, what = _pairs(rows).T
+        made.append(_Meeting(dpid, lanes, *np.unique(what, return_inverse=True)))
+    return made

@@ -75,6 +75,8 @@ class FlowMod:
     hard_timeout_s: int
     flags: int
     out_port: int
+    tail: bytes
+    """Match and instructions as they came, which is how flow statistics report them."""
 
     def flow(self) -> Flow:
         """Return the entry that this flow-mod adds."""
@@ -122,7 +124,7 @@ def decode_flow_mod(body: memoryview, tables: int) -> FlowMod:
     if goto_table is not None and not table_id < goto_table < tables:
         raise RefusalError(ErrorType.BAD_INSTRUCTION, "BAD_TABLE_ID")
     fixed = (FlowModCommand(command), table_id, priority, match, instructions)
-    return FlowMod(*fixed, cookie, mask, idle_s, hard_s, flags, out_port)
+    return FlowMod(*fixed, cookie, mask, idle_s, hard_s, flags, out_port, bytes(body[_FLOW_MOD.size :]))
 
 
 def decode_match(body: memoryview, offset: int) -> tuple[Match, int]:
