@@ -6,10 +6,11 @@ fill its rate. The rules (docs/adr/0003-enforcement.md has the alternatives):
 
 1) A sender that goes on sending far above its rate does not respond to drops and needs hardly any burst. Any other
    sender gets RESPONSIVE_BURST_S of burst.
-2) A change larger than a hysteresis is made at once, for responsive senders once in RESPONSIVE_BURST_S at most. A
-   smaller one waits until the gift is no more than GIFT_BUDGET of what the rate lets through in the time waited.
+2) A change larger than a hysteresis is made at once; for responsive senders once in RESPONSIVE_BURST_S at most, unless
+   a decrease saves more over the rest of that time than the gift. A smaller change waits until the gift is no more than
+   GIFT_BUDGET of what the rate lets through in the time waited.
 3) A meter of an unresponsive sender that was modified lately will be again: its rate is lowered by the gift, spread
-   over the time since its last modify. Once it has stood for SETTLE_S, it is set to the exact rate.
+   over the time since its last modify. Once it has stood for SETTLE_S, it is set to the exact rate and burst.
 """
 
 from __future__ import annotations
@@ -127,15 +128,17 @@ def enforce(
     waited_s = np.maximum(now_s - before.modified_s, 1e-3)
     change = exact_bps / before.limit_bps - 1.0
     gift = burst_bits / (exact_bps * waited_s)
+    saving_bits = (before.limit_bps - exact_bps) * (RESPONSIVE_BURST_S - waited_s)
+    due = (waited_s >= RESPONSIVE_BURST_S) | (saving_bits > burst_bits)
     large = np.where(
         unresponsive,
         np.abs(change) > UNRESPONSIVE_HYSTERESIS,
-        (np.abs(change) > RESPONSIVE_HYSTERESIS) & (waited_s >= RESPONSIVE_BURST_S),
+        (np.abs(change) > RESPONSIVE_HYSTERESIS) & due,
     )
     small = (change != 0.0) & (gift <= GIFT_BUDGET)
-    other_kind = unresponsive & (before.burst_bits > burst_bits)
+    other_kind = unresponsive & (before.burst_bits > burst_for(before.limit_bps, unresponsive))
     # 3
-    settle = (before.rate_bps != exact_bps) & (waited_s >= SETTLE_S)
+    settle = ((before.rate_bps != exact_bps) | (before.burst_bits != burst_bits)) & (waited_s >= SETTLE_S)
     lower = np.where(unresponsive & (waited_s < SETTLE_S), np.minimum(gift, MOST_GIFT), 0.0)
     rate_bps = whole_rates(exact_bps * (1.0 - lower))
     rows = np.flatnonzero(large | small | other_kind | settle)
