@@ -6,10 +6,11 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from support.switches import BROADCAST, Frame, Switch, Trace
+
 from controller.central import CentralController
 from controller.config import Config
 from controller.forwarding.topology import HELLO_INTERVAL_S, Port
-from support.switches import BROADCAST, Frame, Switch, Trace
 
 MANY_HOPS = 64
 
