@@ -19,6 +19,7 @@ with warnings.catch_warnings():
     from ryu.ofproto.ofproto_parser import msg
     from ryu.ofproto.ofproto_protocol import ProtocolDesc
 
+from controller.errors import ProtocolError
 from controller.openflow import constants as ofp
 from controller.openflow import flows, messages, meters, stats
 from controller.openflow.actions import Output, PopVlan, PushVlan, SetQueue, SetVlanVid
@@ -158,6 +159,32 @@ def test_flow_stats_made_by_ryu_decode_to_the_flows_that_were_added(given_flows:
     assert decoded.packet_count.tolist() == list(range(len(given_flows)))
     assert decoded.byte_count.tolist() == [2**63 + number for number in range(len(given_flows))]
     assert decoded.duration_s.tolist() == [3.5] * len(given_flows)
+
+
+@settings(derandomize=True, deadline=None, max_examples=50)
+@given(FLOW, FLOW)
+def test_what_is_known_from_an_earlier_reply_changes_no_result(before: Flow, now: Flow) -> None:
+    earlier = flows.decode_flow_stats(flow_stats_entry(1, before))
+    body = flow_stats_entry(7, before) + flow_stats_entry(8, now)
+    again, afresh = flows.decode_flow_stats(body, earlier.known), flows.decode_flow_stats(body)
+    assert again.flows == afresh.flows == [before, now]
+    assert again.flows[0] is earlier.flows[0]
+    assert again.packet_count.tolist() == afresh.packet_count.tolist() == [7, 8]
+    assert again.known == afresh.known
+
+
+def test_entries_that_differ_in_anything_but_counters_are_not_mistaken_for_known_ones() -> None:
+    flow = Flow(1, 2, Match(in_port=3), 4, idle_timeout_s=5, meter_id=6, goto_table=7)
+    raw = flow_stats_entry(1, flow)
+    known = flows.decode_flow_stats(raw).known
+    counting = {*range(4, 12), *range(20, 24), *range(32, 48)}  # duration, padding, packet_count, byte_count
+    for position in set(range(2, len(raw))) - counting - {3}:
+        changed = raw[:position] + bytes([raw[position] ^ 1]) + raw[position + 1 :]
+        try:
+            (decoded,) = flows.decode_flow_stats(changed, known).flows
+        except ProtocolError:
+            continue
+        assert decoded == flows.decode_flow_stats(changed).flows[0], position
 
 
 def test_flow_stats_of_open_vswitch_decode_to_the_flows_that_were_added() -> None:
