@@ -170,6 +170,7 @@ class ControlLoop:
         self.senders: list[Sender] = []
         self.received: list[dict[tuple[Port, int], float]] = []  # per interval: bit/s by (port, VLAN)
         self.mods: list[int] = []  # meter-mods per interval
+        self._hellos = 0.0
 
     def add(self, source: tuple[int, int], target: tuple[int, int], vlan_vid: int, rate_bps: float) -> Sender:
         """Add a sender; both hosts say hello first."""
@@ -201,6 +202,9 @@ class ControlLoop:
 
     def _interval(self) -> None:
         fabric, step_s = self.fabric, self.interval_s / self.steps
+        if len(self.received) * self.interval_s // HELLO_INTERVAL_S != self._hellos:
+            self._hellos = len(self.received) * self.interval_s // HELLO_INTERVAL_S
+            fabric.hello()
         got: dict[tuple[Port, int], float] = {}
         for _ in range(self.steps):
             fabric.now_s += step_s
