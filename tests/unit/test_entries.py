@@ -1,0 +1,126 @@
+"""The entry table, and state that follows its entries through every re-arrangement."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.configs import star
+
+from controller import step
+from controller.columns import NEW_ROW, carry
+from controller.entries import EntryTable
+from controller.policies import algorithm_groups, policies_of
+from controller.vns import VnTable
+
+
+def ints(*values):
+    return np.array(values, dtype=np.int64)
+
+
+def test_sorted_by_receiver_and_sender():
+    table, old_row = EntryTable.empty().add(ints(3, 1, 2), ints(5, 5, 0), ints(30, 10, 20))
+    assert table.receiver.tolist() == [0, 5, 5]
+    assert table.sender.tolist() == [2, 1, 3]
+    assert table.meter_id.tolist() == [20, 10, 30]
+    assert old_row.tolist() == [NEW_ROW] * 3
+    assert table.offsets(7).tolist() == [0, 1, 1, 1, 1, 1, 3, 3]
+
+
+def test_old_rows_of_an_addition_and_a_removal():
+    table, _ = EntryTable.empty().add(ints(1, 3), ints(5, 5), ints(10, 30))
+    table, old_row = table.add(ints(2), ints(5), ints(20))
+    assert old_row.tolist() == [0, NEW_ROW, 1]
+    table, old_row = table.keep(np.array([True, True, False]))
+    assert (table.sender.tolist(), old_row.tolist()) == ([1, 2], [0, 1])
+
+
+def test_carried_columns_keep_their_type_and_take_initial_values():
+    column = ints(7, 8, 9)
+    moved = carry(column, ints(2, NEW_ROW, 0), 5)
+    assert (moved.tolist(), moved.dtype) == ([9, 5, 7], np.int64)
+    moved = carry(column, ints(NEW_ROW, 1), np.array([1.0, 2.0]))
+    assert moved.tolist() == [1, 8]
+
+
+VNS = VnTable.of_config(star(6, limits={10: "100M"}))
+GROUPS = algorithm_groups(VNS, policies_of(star(6, limits={10: "100M"})))
+
+
+def labelled(state, oracle):
+    """Write each entry's label into every column of the state, so that it can be seen to follow."""
+    labels = np.array([oracle[pair] for pair in pairs_of(state)], dtype=np.int64)
+
+    def stamp(part, skip=()):
+        values = {
+            field.name: (labels % 2).astype(bool)
+            if getattr(part, field.name).dtype == bool
+            else labels.astype(getattr(part, field.name).dtype)
+            for field in fields(part)
+            if field.name not in skip
+        }
+        return type(part)(**{**{name: getattr(part, name) for name in skip}, **values})
+
+    return step.ControlState(
+        state.entries,
+        stamp(state.counters),
+        stamp(state.measured),
+        stamp(state.machines),
+        state.allocators,
+        stamp(state.enforcement),
+    )
+
+
+def pairs_of(state):
+    return list(zip(state.entries.sender.tolist(), state.entries.receiver.tolist(), strict=True))
+
+
+def columns(state):
+    for part in (state.counters, state.measured, state.machines, state.enforcement):
+        for field in fields(part):
+            yield field.name, getattr(part, field.name)
+
+
+changes = st.lists(
+    st.tuples(st.booleans(), st.sets(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=5)),
+    min_size=1,
+    max_size=8,
+)
+
+
+@given(changes)
+@settings(derandomize=True, deadline=None, max_examples=80)
+def test_state_follows_its_entry(happenings):
+    """Against a dictionary with one label per entry."""
+    state, oracle, meters, number = step.ControlState.start(VNS, GROUPS), {}, {}, 100
+    for adding, pairs in happenings:
+        if adding:
+            new = [pair for pair in sorted(pairs, key=hash) if pair not in oracle and pair[0] != pair[1]]
+            if not new:
+                continue
+            sender, receiver = (ints(*column) for column in zip(*new, strict=True))
+            ids = ints(*range(number, number + len(new)))
+            rates, bursts = ids * 1e3, ids * 1e4
+            state = step.add_entries(state, VNS, sender, receiver, ids, rates, bursts, float(number), added_now=True)
+            for pair, meter_id in zip(new, ids.tolist(), strict=True):
+                row = pairs_of(state).index(pair)
+                assert state.enforcement.rate_bps[row] == meter_id * 1e3
+                assert state.enforcement.burst_bits[row] == meter_id * 1e4
+                assert state.counters.received_s[row] == number
+                oracle[pair], meters[pair] = meter_id, meter_id
+            number += len(new)
+            state = labelled(state, oracle)
+        else:
+            rows = [row for row, pair in enumerate(pairs_of(state)) if pair in pairs]
+            for pair in pairs:
+                oracle.pop(pair, None)
+            state = step.remove_entries(state, ints(*rows))
+        table = state.entries
+        assert pairs_of(state) == sorted(oracle, key=lambda pair: (pair[1], pair[0]))
+        assert table.meter_id.tolist() == [meters[pair] for pair in pairs_of(state)]
+        for name, column in columns(state):
+            labels = np.array([oracle[pair] for pair in pairs_of(state)])
+            expected = labels % 2 == 1 if column.dtype == bool else labels
+            assert column.tolist() == expected.tolist(), name

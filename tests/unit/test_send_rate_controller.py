@@ -1,0 +1,112 @@
+"""The state machine of a (sending VN, receiving VN): every transition of DETS, figure 4."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from support.configs import star
+
+from controller.entries import EntryTable
+from controller.measurement import Measurement
+from controller.protocol import DeactivateTrafficControl, InitializeTrafficControl, KeepAlive, SetRate
+from controller.send_rate_controller import KEEP_ALIVE_INTERVALS, Control, SendRateControllers, traffic_reports
+from controller.vns import VnTable
+
+ROW = np.array([1])
+INITIALIZE, KEEP = InitializeTrafficControl(ROW), KeepAlive(ROW)
+SET, DEACTIVATE = SetRate(ROW, np.array([5e6])), DeactivateTrafficControl(ROW)
+
+
+def machines(control, limit_bps=np.inf, unheard=7):
+    """Three machines, of which the one in the middle is looked at."""
+    return SendRateControllers(
+        np.array([Control.IDLE, control, Control.LIMITED]),
+        np.array([np.inf, limit_bps, 1e6]),
+        np.array([3, unheard, 3]),
+    )
+
+
+def deliver(state, message):
+    handlers = {
+        InitializeTrafficControl: state.on_initialize,
+        SetRate: state.on_set_rate,
+        KeepAlive: state.on_keep_alive,
+        DeactivateTrafficControl: state.on_deactivate,
+    }
+    return handlers[type(message)](message)
+
+
+@pytest.mark.parametrize(
+    ("control", "limit_bps", "message", "after", "after_bps"),
+    [
+        (Control.IDLE, np.inf, INITIALIZE, Control.REPORTING, np.inf),
+        (Control.IDLE, np.inf, KEEP, Control.IDLE, np.inf),
+        (Control.IDLE, np.inf, DEACTIVATE, Control.IDLE, np.inf),
+        (Control.REPORTING, np.inf, SET, Control.LIMITED, 5e6),
+        (Control.REPORTING, np.inf, KEEP, Control.REPORTING, np.inf),
+        (Control.REPORTING, np.inf, DEACTIVATE, Control.IDLE, np.inf),
+        (Control.LIMITED, 9e6, SET, Control.LIMITED, 5e6),
+        (Control.LIMITED, 9e6, KEEP, Control.LIMITED, 9e6),
+        (Control.LIMITED, 9e6, DEACTIVATE, Control.IDLE, np.inf),
+    ],
+)
+def test_transitions(control, limit_bps, message, after, after_bps):
+    before = machines(control, limit_bps)
+    state = deliver(before, message)
+    assert (state.control[1], state.limit_bps[1], state.unheard_intervals[1]) == (after, after_bps, 0)
+    for row in (0, 2):  # and nobody else's
+        assert state.control[row] == before.control[row]
+        assert state.limit_bps[row] == before.limit_bps[row]
+        assert state.unheard_intervals[row] == 3
+    assert before.control[1] == control  # the old state stands
+
+
+@pytest.mark.parametrize("control", [Control.REPORTING, Control.LIMITED])
+def test_a_receiver_that_vanished_limits_nobody_for_ever(control):
+    state = machines(control, 9e6, unheard=0)
+    for _ in range(KEEP_ALIVE_INTERVALS):
+        state = state.on_interval()
+        assert state.control[1] == control
+    state = state.on_interval()
+    assert (state.control[1], state.limit_bps[1]) == (Control.IDLE, np.inf)
+
+
+def test_keep_alive_and_set_rate_put_the_expiry_off():
+    state = machines(Control.LIMITED, 9e6, unheard=0)
+    for number in range(5 * KEEP_ALIVE_INTERVALS):
+        state = state.on_interval()
+        if number % KEEP_ALIVE_INTERVALS == KEEP_ALIVE_INTERVALS - 1:
+            state = deliver(state, KEEP if number % 2 else SET)
+    assert state.control[1] == Control.LIMITED
+    assert state.control[2] == Control.IDLE
+
+
+def test_controlled_is_whoever_is_not_idle():
+    assert machines(Control.REPORTING).controlled.tolist() == [False, True, True]
+
+
+def test_reports():
+    """Two senders; the first sends 60 of its 100 Mb/s elsewhere, and its burst went beyond its limit."""
+    vns = VnTable.of_config(star(3, limits={10: "100M"}))
+    entries, _ = EntryTable.empty().add(np.array([0, 0, 1]), np.array([1, 2, 2]), np.array([4, 5, 6]))
+    passed = np.array([60e6, 50e6, 10e6])
+    measured = Measurement(passed * 2, np.array([0.0, 7e6, 0.0]), passed, passed, np.array([0, 0, 99]))
+    state = SendRateControllers(
+        np.array([Control.IDLE, Control.LIMITED, Control.REPORTING]), np.array([np.inf, 40e6, np.inf]), np.zeros(3, int)
+    )
+    report = traffic_reports(state, np.array([1, 2]), entries, vns, measured)
+    assert report.entry.tolist() == [1, 2]
+    assert report.measured_bps.tolist() == [40e6, 10e6]
+    assert report.limit_bps.tolist() == [40e6, np.inf]
+    assert report.available_bps.tolist() == [40e6, 100e6]
+    assert report.dropped_bps.tolist() == [7e6, 0.0]
+    assert report.active.tolist() == [True, False]
+
+
+def test_who_sends_more_than_its_limit_elsewhere_has_nothing_left():
+    vns = VnTable.of_config(star(3, limits={10: "100M"}))
+    entries, _ = EntryTable.empty().add(np.array([0, 0]), np.array([1, 2]), np.array([4, 5]))
+    passed = np.array([130e6, 0.0])
+    measured = Measurement(passed, passed * 0, passed, passed, np.zeros(2, int))
+    report = traffic_reports(SendRateControllers.idle(2), np.array([1]), entries, vns, measured)
+    assert report.available_bps.tolist() == [0.0]

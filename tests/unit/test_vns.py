@@ -1,0 +1,71 @@
+"""The VN table: rows, names and limits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from support.configs import fabric, star
+
+from controller.errors import InvalidValueError
+from controller.vns import VnKey, VnTable
+
+TABLE = VnTable.of_config(fabric({0xFFFF_0000_0000_0001: {3: [10, 20]}, 2: {1: 10}}, vlans={20: {"weight": 3}}))
+
+
+def test_of_config():
+    assert len(TABLE) == 3
+    keys = [TABLE.key(row) for row in range(3)]
+    assert sorted(keys) == [(10, 2, 1), (10, 0xFFFF_0000_0000_0001, 3), (20, 0xFFFF_0000_0000_0001, 3)]
+    assert [TABLE.row_of(*key) for key in keys] == [0, 1, 2]
+    assert TABLE.row_of(30, 2, 1) is None
+    row = keys.index(VnKey(20, 0xFFFF_0000_0000_0001, 3))
+    assert (TABLE.weight[row], TABLE.capacity_bps[row], TABLE.receive_limit_bps[row]) == (3.0, 1e9, 500e6)
+
+
+def test_two_rows_of_one_name_are_refused():
+    with pytest.raises(InvalidValueError, match="only 3 different"):
+        replace(
+            TABLE,
+            **{
+                name: np.concatenate([getattr(TABLE, name), getattr(TABLE, name)[:1]])
+                for name in (
+                    "vlan_vid",
+                    "dpid",
+                    "port_no",
+                    "send_limit_bps",
+                    "receive_limit_bps",
+                    "weight",
+                    "capacity_bps",
+                )
+            },
+        )
+
+
+def test_new_limits_leave_the_old_table_and_the_other_rows_alone():
+    table = VnTable.of_config(star(2))
+    row = table.row_of(10, 1, 1)
+    changed = table.with_limits(row, send_limit_bps=1_000, receive_limit_bps=500_000_000)
+    assert (changed.send_limit_bps[row], changed.receive_limit_bps[row]) == (1_000, 500_000_000)
+    others = np.arange(len(table)) != row
+    assert (changed.send_limit_bps[others] == table.send_limit_bps[others]).all()
+    assert table.send_limit_bps[row] == 400_000_000
+    assert changed.row_of(10, 1, 1) == row
+
+
+@pytest.mark.parametrize("key", ["send_limit_bps", "receive_limit_bps"])
+def test_the_port_has_to_carry_all_its_limits(key):
+    table = VnTable.of_config(star(2))
+    row = table.row_of(10, 1, 1)
+    assert table.with_limits(row, **{key: 500_000_000}) is not table
+    with pytest.raises(InvalidValueError) as caught:
+        table.with_limits(row, **{key: 500_000_001})
+    assert caught.value.key == key
+    assert "500000000 (500M)" in caught.value.reason
+
+
+@pytest.mark.parametrize("limit_bps", [0, -1, 999, 10**16])
+def test_what_a_meter_cannot_carry_is_refused(limit_bps):
+    with pytest.raises(InvalidValueError, match="receive_limit_bps"):
+        VnTable.of_config(star(2)).with_limits(0, receive_limit_bps=limit_bps)
