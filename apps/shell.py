@@ -75,8 +75,6 @@ class Peer:
     ports: dict[int, PortDesc] = field(default_factory=dict)
     counting: FlowCounting | None = None
     unfinished: list[tuple[float, Reply]] = field(default_factory=list)
-    port_stats: NDArray[np.void] | None = None
-    queue_stats: NDArray[np.void] | None = None
     audit_wanted: bool = False
 
 
@@ -272,8 +270,10 @@ class Shell:
                 else:
                     stats[dpid] = self._meter_stats(peer, body, meters.received_s)
                     received_s[dpid] = meters.received_s
-                peer.port_stats = self._latest(ports, decode_port_stats, peer.port_stats)
-                peer.queue_stats = self._latest(queues, decode_queue_stats, peer.queue_stats)
+                if (body := ports.wait(0.0)) is not None:
+                    self.central.deliveries[dpid].read_ports(decode_port_stats(body))
+                if (body := queues.wait(0.0)) is not None:
+                    self.central.deliveries[dpid].read_queues(decode_queue_stats(body))
             except ProtocolError as error:
                 if self.peers.get(dpid) is peer:
                     self._refused(dpid, f"sent counters that cannot be read: {error}")
@@ -299,13 +299,6 @@ class Shell:
         if peer.counting is None:
             return decode_meter_stats(body)
         return peer.counting.meter_stats(decode_flow_stats(body), received_s)
-
-    @staticmethod
-    def _latest(
-        reply: Reply, decode: Callable[[bytes], NDArray[np.void]], before: NDArray[np.void] | None
-    ) -> NDArray[np.void] | None:
-        body = reply.wait(0.0)
-        return before if body is None else decode(body)
 
     # -- sending
 

@@ -19,6 +19,7 @@ from controller.allocation import make_algorithm
 from controller.columns import FloatArray, IntArray
 from controller.config import Config
 from controller.counters import MeterReadings
+from controller.delivery import Delivery
 from controller.enforcement import RATE_STEP_BPS, MeterChanges, whole_rates
 from controller.errors import InvalidValueError
 from controller.events import EventKind, EventLog
@@ -60,6 +61,7 @@ class CentralController:
         settings = ForwardingSettings(config.mac_ageing_s, config.max_macs_per_vn)
         self.network = Network(config.switches.values(), self.vns, settings)
         self.switches = {s.dpid: SwitchRecord.of(s, self.vns, config) for s in config.switches.values()}
+        self.deliveries = {dpid: Delivery() for dpid in self.switches}
         self.events = EventLog()
         self.received_bps: FloatArray = np.zeros(len(self.vns))
         self._on_event = on_event
@@ -275,8 +277,8 @@ class CentralController:
             raise InvalidValueError("vlan_vid", vlan_vid, "is not a VLAN of the configuration")
         make_algorithm(name, parameters)
         self.policies = {**self.policies, vlan_vid: Policy(name, dict(parameters))}
-        self.groups = algorithm_groups(self.vns, self.policies)
-        self.state = step.with_groups(self.state, self.groups)
+        before, self.groups = self.groups, algorithm_groups(self.vns, self.policies)
+        self.state = step.with_groups(self.state, before, self.groups)
         self._note(EventKind.ALGORITHM_CHANGED, f"VLAN {vlan_vid}: {name} {dict(parameters) or ''}".rstrip())
 
     def vn_name(self, row: int) -> str:

@@ -162,6 +162,12 @@ def change_vn(path: models.VnPath, query: models.NoQuery, body: models.VnPatch) 
     return view
 
 
+@api.get("/ports", responses={200: models.Ports})
+def list_ports(query: models.NoQuery) -> Json:
+    """List the edge ports with what their VNs may use of them and what they carry."""
+    return {"ports": representation.port_views(_service().central)}
+
+
 @api.get("/entries", responses={200: models.Entries, **_NOT_FOUND})
 def list_entries(query: models.VnQuery) -> Json:
     """List the pairs of VNs that talk; a filter by switch is by the sender's."""

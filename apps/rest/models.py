@@ -198,9 +198,25 @@ class VnView(BaseModel):
     receive_limit_bps: int = Field(description="bit/s on the wire")
     measured_receive_bps: Rate = Field(description="what its senders' meters let through, bit/s; null: unknown")
     measured_send_bps: Rate = Field(description="what the meters let through of what it sends, bit/s; null: unknown")
+    delivered_bps: Rate = Field(description="what its receiving queue sent, bit/s; null: unknown, or no such queue")
     granted_bps: Rate = Field(description="sum of the grants of its active senders, bit/s; null: not congested")
     congested: bool
     hosts: list[str] = Field(description="MAC addresses learned behind the port in this VLAN")
+
+
+class PortView(BaseModel):
+    """An edge port: what it carries, and what is promised of it."""
+
+    switch: str
+    dpid: str = Field(description="datapath id of the switch, 16 hex digits")
+    port_no: int
+    name: str
+    capacity_bps: int = Field(description="bit/s on the wire")
+    vlan_vids: list[int]
+    send_limits_bps: int = Field(description="sum of its VNs' send limits")
+    receive_limits_bps: int = Field(description="sum of its VNs' receive limits")
+    received_bps: Rate = Field(description="what came in from its hosts, bit/s; null: unknown")
+    sent_bps: Rate = Field(description="what went out to its hosts, bit/s; null: unknown")
 
 
 class Place(BaseModel):
@@ -247,6 +263,12 @@ class Vns(BaseModel):
     """The VNs that were asked for."""
 
     vns: list[VnView]
+
+
+class Ports(BaseModel):
+    """All edge ports."""
+
+    ports: list[PortView]
 
 
 class Entries(BaseModel):

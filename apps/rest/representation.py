@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from apps.rest.models import EntryView, EventView, VlanView, VnView
+from apps.rest.models import EntryView, EventView, PortView, VlanView, VnView
 from controller import step
 from controller.allocation.parameters import check_parameters
 from controller.allocation.registry import algorithms
@@ -59,11 +59,30 @@ def vn_views(central: CentralController, rows: IntArray) -> list[Json]:
         json_rates(vns.receive_limit_bps[rows]),
         json_rates(received_bps[rows]),
         json_rates(sent_bps[rows]),
+        json_rates(_delivered(central, rows)),
         json_rates(np.where(congested, granted_bps, np.nan)[rows]),
         congested[rows].tolist(),
         _hosts(central, rows),
     )
     return _objects(VnView, columns)
+
+
+def port_views(central: CentralController) -> list[Json]:
+    """Return the edge ports as ``PortView`` has them, in the order of the configuration."""
+    vns, views = central.vns, []
+    for switch in central.config.switches.values():
+        record, delivery = central.switches[switch.dpid], central.deliveries[switch.dpid]
+        port_no = np.array(list(switch.ports), dtype=np.int64)
+        unknown = np.full(len(port_no), np.nan)
+        received = json_rates(delivery.port_received_bps(port_no) if record.connected else unknown)
+        sent = json_rates(delivery.port_sent_bps(port_no) if record.connected else unknown)
+        for port, received_bps, sent_bps in zip(switch.ports.values(), received, sent, strict=True):
+            rows = [vns.row_of(vid, switch.dpid, port.port_no) for vid in port.vlan_vids]
+            limits = [int(column[rows].sum()) for column in (vns.send_limit_bps, vns.receive_limit_bps)]
+            place = (switch.name, f"{switch.dpid:016x}", port.port_no, port.name, port.capacity_bps)
+            values = (*place, list(port.vlan_vids), *limits, received_bps, sent_bps)
+            views.append(dict(zip(PortView.model_fields, values, strict=True)))
+    return views
 
 
 def entry_views(central: CentralController, rows: IntArray) -> list[Json]:
@@ -110,6 +129,18 @@ def _online(central: CentralController) -> BoolArray:
     """Return whether the switch of each VN is connected, shape (vns,): what another counts is unknown, not zero."""
     connected = [dpid for dpid, record in central.switches.items() if record.connected]
     return np.isin(central.vns.dpid, np.array(connected, dtype=np.uint64))
+
+
+def _delivered(central: CentralController, rows: IntArray) -> FloatArray:
+    """Return what the queues of these VNs sent, NaN where the switch has no such queue or is not connected."""
+    vns = central.vns
+    delivered_bps = np.full(len(rows), np.nan)
+    for dpid, record in central.switches.items():
+        mine = np.flatnonzero(vns.dpid[rows] == dpid)
+        if record.connected and len(mine):
+            delivery, vn = central.deliveries[dpid], rows[mine]
+            delivered_bps[mine] = delivery.queue_bps(vns.port_no[vn], vns.vlan_vid[vn])
+    return delivered_bps
 
 
 def _sums(rows: IntArray, rate_bps: FloatArray, vns: int) -> FloatArray:

@@ -204,6 +204,7 @@ def test_a_vn_that_is_congested_and_one_that_sends_to_it(busy: Desk) -> None:
         "receive_limit_bps": 40_000_000,
         "measured_receive_bps": 50_000_000,
         "measured_send_bps": 0,
+        "delivered_bps": None,
         "granted_bps": round(float(granted_bps.sum())),
         "congested": True,
         "hosts": ["00:00:00:00:00:02"],
@@ -850,3 +851,14 @@ def test_served_over_a_socket() -> None:
     finally:
         out, err = stop(process)
     assert (out.strip(), err, process.returncode) == ("refused", "", 0)
+
+
+def test_ports_show_what_they_carry_and_what_is_promised(client, central):
+    ports = client.get("/v1/ports").json["ports"]
+    configured = [(switch.name, port.port_no) for switch, port in central.config.ports()]
+    assert [(port["switch"], port["port_no"]) for port in ports] == configured
+    for port, (_, described) in zip(ports, central.config.ports(), strict=True):
+        assert port["receive_limits_bps"] == sum(vn.receive_limit_bps for vn in described.vns)
+        assert port["send_limits_bps"] == sum(vn.send_limit_bps for vn in described.vns)
+        assert port["capacity_bps"] == described.capacity_bps
+        assert port["sent_bps"] is None  # nothing was read yet
