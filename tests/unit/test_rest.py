@@ -853,11 +853,11 @@ def test_served_over_a_socket() -> None:
     assert (out.strip(), err, process.returncode) == ("refused", "", 0)
 
 
-def test_ports_show_what_they_carry_and_what_is_promised(client, central):
-    ports = client.get("/v1/ports").json["ports"]
-    configured = [(switch.name, port.port_no) for switch, port in central.config.ports()]
-    assert [(port["switch"], port["port_no"]) for port in ports] == configured
-    for port, (_, described) in zip(ports, central.config.ports(), strict=True):
+def test_ports_show_what_they_carry_and_what_is_promised(desk: Desk) -> None:
+    ports = desk.get("/v1/ports")["ports"]
+    configured = list(desk.central.config.ports())
+    assert [(port["switch"], port["port_no"]) for port in ports] == [(s.name, port.port_no) for s, port in configured]
+    for port, (_, described) in zip(ports, configured, strict=True):
         assert port["receive_limits_bps"] == sum(vn.receive_limit_bps for vn in described.vns)
         assert port["send_limits_bps"] == sum(vn.send_limit_bps for vn in described.vns)
         assert port["capacity_bps"] == described.capacity_bps
