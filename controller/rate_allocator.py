@@ -64,9 +64,17 @@ class RateAllocators:
             rows=tuple(none for _ in groups),
         )
 
-    def with_groups(self, groups: tuple[AlgorithmGroup, ...]) -> RateAllocators:
-        """Return the state after VLANs changed their algorithm: congestion stays, the algorithms start anew."""
-        return replace(RateAllocators.calm(len(self.congested), groups), congested=self.congested)
+    def with_groups(self, before: tuple[AlgorithmGroup, ...], groups: tuple[AlgorithmGroup, ...]) -> RateAllocators:
+        """Return the state after VLANs changed their algorithm, from those of ``before`` to those of ``groups``.
+
+        Congestion stays. An algorithm that is still in use remembers; of VNs new to it it knows nothing yet.
+        """
+        state = RateAllocators.calm(len(self.congested), groups)
+        states, receivers, rows = list(state.states), list(state.receivers), list(state.rows)
+        for old, group in enumerate(before):
+            for number in [n for n, other in enumerate(groups) if other.algorithm == group.algorithm]:
+                states[number], receivers[number], rows[number] = self.states[old], self.receivers[old], self.rows[old]
+        return replace(self, states=tuple(states), receivers=tuple(receivers), rows=tuple(rows))
 
     def carried(self, old_row: IntArray) -> RateAllocators:
         """Return the state for a re-arranged entry table."""

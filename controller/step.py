@@ -189,6 +189,8 @@ def limits_in_force_bps(state: ControlState, vns: VnTable) -> FloatArray:
     return np.minimum(state.machines.limit_bps, ceilings(state.entries, vns))
 
 
-def with_groups(state: ControlState, groups: tuple[AlgorithmGroup, ...]) -> ControlState:
-    """Return the state after VLANs changed their algorithm."""
-    return replace(state, allocators=state.allocators.with_groups(groups))
+def with_groups(
+    state: ControlState, before: tuple[AlgorithmGroup, ...], groups: tuple[AlgorithmGroup, ...]
+) -> ControlState:
+    """Return the state after VLANs changed their algorithm, from those of ``before`` to those of ``groups``."""
+    return replace(state, allocators=state.allocators.with_groups(before, groups))

@@ -1,0 +1,219 @@
+"""Congestion, and what the rate allocators say to the senders."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from support.configs import star
+
+from controller.entries import EntryTable
+from controller.measurement import Measurement
+from controller.policies import Policy, algorithm_groups, policies_of
+from controller.protocol import TrafficReport
+from controller.rate_allocator import (
+    CALM_BELOW,
+    CALM_INTERVALS,
+    CONGESTED_ABOVE,
+    RateAllocators,
+    answer,
+    initialize,
+    received_rates,
+    watch_congestion,
+)
+from controller.vns import VnTable
+
+CONFIG = star(6, limits={10: "100M", 20: "100M"})
+VNS = VnTable.of_config(CONFIG)
+GROUPS = algorithm_groups(VNS, policies_of(CONFIG))
+HUB = VNS.row_of(10, 1, 6)
+SENDERS = np.array([VNS.row_of(10, 1, port) for port in (1, 2, 3)])
+ENTRIES, _ = EntryTable.empty().add(SENDERS, np.full(3, HUB), np.array([11, 12, 13]))
+LIMIT = 100e6
+
+
+def seen(passed, dropped=0.0, active=(True, True, True)):
+    passed = np.broadcast_to(np.array(passed, dtype=float), 3).copy()
+    dropped = np.broadcast_to(np.array(dropped, dtype=float), 3).copy()
+    return Measurement(passed + dropped, dropped, passed, passed, np.where(active, 0, 99))
+
+
+def calm():
+    return RateAllocators.calm(len(VNS), GROUPS)
+
+
+def congested_by(state, measured):
+    state, _ = watch_congestion(state, ENTRIES, VNS, measured)
+    assert not np.delete(state.congested, HUB).any()
+    return state, bool(state.congested[HUB])
+
+
+def reports(measured, limit_bps, rows=(0, 1, 2), available_bps=LIMIT):
+    rows = np.array(rows)
+    return TrafficReport(
+        rows,
+        measured.passed_bps[rows],
+        measured.dropped_bps[rows],
+        np.broadcast_to(np.array(limit_bps, dtype=float), len(rows)).copy(),
+        np.full(len(rows), float(available_bps)),
+        measured.active[rows],
+    )
+
+
+def ask(state, measured, limit_bps, groups=GROUPS, **kwargs):
+    received = received_rates(ENTRIES, measured.passed_bps, len(VNS))
+    state, set_rate, keep_alive = answer(state, groups, ENTRIES, VNS, received, reports(measured, limit_bps, **kwargs))
+    return state, dict(zip(set_rate.entry.tolist(), set_rate.rate_bps.tolist(), strict=True)), keep_alive.entry.tolist()
+
+
+# -- congestion
+
+
+def test_more_than_the_limit_is_congestion():
+    assert not congested_by(calm(), seen(LIMIT * CONGESTED_ABOVE / 3 - 1))[1]
+    assert congested_by(calm(), seen(LIMIT * CONGESTED_ABOVE / 3 + 1))[1]
+
+
+def test_what_is_dropped_at_the_meters_does_not_congest():
+    assert not congested_by(calm(), seen(LIMIT / 3, 500e6))[1]
+
+
+def test_congestion_holds_until_it_was_calm_for_long():
+    state, _ = congested_by(calm(), seen(50e6))
+    for _ in range(CALM_INTERVALS - 1):
+        state, congested = congested_by(state, seen(CALM_BELOW * LIMIT / 3 - 1))
+        assert congested
+    assert not congested_by(state, seen(CALM_BELOW * LIMIT / 3 - 1))[1]
+
+
+@pytest.mark.parametrize("disturbance", [seen(CALM_BELOW * LIMIT / 3 + 1), seen(1e6, [0.0, 1.0, 0.0])])
+def test_a_full_or_a_dropping_interval_starts_the_calm_anew(disturbance):
+    state, _ = congested_by(calm(), seen(50e6))
+    for _ in range(CALM_INTERVALS - 1):
+        state, _ = congested_by(state, seen(1e6))
+    state, _ = congested_by(state, disturbance)
+    for number in range(1, CALM_INTERVALS + 1):
+        state, congested = congested_by(state, seen(1e6))
+        assert congested == (number < CALM_INTERVALS)
+
+
+def test_who_is_told_what():
+    state = replace(calm(), congested=np.arange(len(VNS)) == HUB)
+    begin, end = initialize(state, ENTRIES, np.array([True, False, False]))
+    assert (begin.entry.tolist(), end.entry.tolist()) == ([1, 2], [])
+    begin, end = initialize(calm(), ENTRIES, np.array([True, False, True]))
+    assert (begin.entry.tolist(), end.entry.tolist()) == ([], [0, 2])
+
+
+# -- answers
+
+
+def test_first_grants_and_keep_alives():
+    state, grants, kept = ask(calm(), seen(50e6), np.inf)
+    assert grants == pytest.approx(dict.fromkeys(range(3), LIMIT / 3))
+    assert kept == []
+    _, grants, kept = ask(state, seen(LIMIT / 3), LIMIT / 3)
+    assert (grants, kept) == ({}, [0, 1, 2])
+
+
+def test_available_rates_are_respected():
+    _, grants, _ = ask(calm(), seen(50e6), np.inf, available_bps=10e6)
+    assert grants == pytest.approx(dict.fromkeys(range(3), 10e6))
+
+
+def test_an_idle_senders_standing_rate_is_a_share_as_if_it_were_one_more():
+    _, grants, _ = ask(calm(), seen(50e6, active=(True, False, True)), np.inf)
+    assert grants == pytest.approx({0: 50e6, 1: LIMIT / 3, 2: 50e6})
+    _, grants, _ = ask(calm(), seen(0.0, active=(False, False, False)), np.inf)
+    assert grants == pytest.approx(dict.fromkeys(range(3), LIMIT))
+
+
+def test_a_rate_of_nothing_is_a_grant_too():
+    _, grants, kept = ask(calm(), seen(0.0), [0.0, 0.0, 5e6], available_bps=0.0)
+    assert grants == {2: 0.0}
+    assert kept == [0, 1]
+
+
+def test_receivers_are_shared_out_each_by_its_own_algorithm():
+    """VLAN 10 by FS, VLAN 20 by FE, at one time."""
+    groups = algorithm_groups(VNS, {10: Policy("fs", {}), 20: Policy("fe", {"k": 1.0})})
+    assert [group.algorithm.name for group in groups] == ["fs", "fe"]
+    hub = VNS.row_of(20, 1, 6)
+    more = np.array([VNS.row_of(20, 1, 1), VNS.row_of(20, 1, 2)])
+    entries, _ = ENTRIES.add(more, np.full(2, hub), np.array([21, 22]))
+    passed = np.where(entries.receiver == hub, 60e6, 50e6)
+    report = TrafficReport(
+        np.arange(5), passed, np.zeros(5), np.full(5, np.inf), np.full(5, LIMIT), np.ones(5, dtype=bool)
+    )
+    received = received_rates(entries, passed, len(VNS))
+    state = RateAllocators.calm(len(VNS), groups)
+    for _ in range(2):
+        state, set_rate, _ = answer(state, groups, entries, VNS, received, report)
+    granted = np.full(5, np.nan)
+    granted[set_rate.entry] = set_rate.rate_bps
+    assert granted[entries.receiver == HUB] == pytest.approx([LIMIT / 3] * 3)
+    # FE's second step: 50 Mb/s times 1 - (120 - 100) / 100.
+    assert granted[entries.receiver == hub] == pytest.approx([40e6] * 2)
+
+
+def fe_state(state):
+    return state.states[0].receiver_columns["rate_bps"].tolist()
+
+
+FE = algorithm_groups(VNS, {10: Policy("fe", {"k": 0.5}), 20: Policy("fe", {"k": 0.5})})
+
+
+def test_an_algorithms_memory_follows_its_receiver_and_its_entries():
+    state, _, _ = ask(RateAllocators.calm(len(VNS), FE), seen(50e6), np.inf, FE)
+    state, _, _ = ask(state, seen(50e6), LIMIT / 3, FE)
+    before = fe_state(state)
+    assert before[0] == pytest.approx(LIMIT / 3 * 0.75)
+    # Another receiver becomes congested, whose entries stand before and after: rows move.
+    lower, upper = VNS.row_of(10, 1, 1), VNS.row_of(20, 1, 6)
+    entries, old_row = ENTRIES.add(
+        np.array([VNS.row_of(10, 1, 2), VNS.row_of(20, 1, 1)]), np.array([lower, upper]), np.array([31, 32])
+    )
+    state = state.carried(old_row)
+    passed = np.full(5, LIMIT / 3)
+    report = TrafficReport(
+        np.arange(5), passed, np.zeros(5), np.full(5, np.inf), np.full(5, LIMIT), np.ones(5, dtype=bool)
+    )
+    received = received_rates(entries, np.where(entries.receiver == HUB, LIMIT / 3, LIMIT), len(VNS))
+    state, _, _ = answer(state, FE, entries, VNS, received, report)
+    after = dict(zip(state.receivers[0].tolist(), fe_state(state), strict=True))
+    assert after == pytest.approx({lower: LIMIT, HUB: before[0], upper: LIMIT})
+    # And an entry of it goes.
+    entries, old_row = entries.keep(np.array([False, True, True, False, True]))
+    state = state.carried(old_row)
+    report = TrafficReport(
+        *(column[:3] for column in (np.arange(3), passed, passed * 0, passed, passed * 9)), report.active[:3]
+    )
+    received = received_rates(entries, np.where(entries.receiver == HUB, LIMIT / 2, LIMIT), len(VNS))
+    state, _, _ = answer(state, FE, entries, VNS, received, report)
+    after = dict(zip(state.receivers[0].tolist(), fe_state(state), strict=True))
+    assert after == pytest.approx({HUB: before[0], upper: LIMIT})
+
+
+def test_with_groups_keeps_the_congestion():
+    state, _ = congested_by(calm(), seen(50e6))
+    state, _, _ = ask(state, seen(50e6), np.inf)
+    changed = state.with_groups(GROUPS, FE)
+    assert changed.congested.tolist() == state.congested.tolist()
+    assert ask(changed, seen(50e6), LIMIT / 3, FE)[1:] == ({}, [0, 1, 2])
+
+
+def test_another_vlans_new_algorithm_leaves_a_memory_alone():
+    policies = {10: Policy("fe", {"k": 0.5}), 20: Policy("fs", {})}
+    groups = algorithm_groups(VNS, policies)
+    state, _, _ = ask(RateAllocators.calm(len(VNS), groups), seen(50e6), np.inf, groups)
+    state, _, _ = ask(state, seen(50e6), LIMIT / 3, groups)
+    number = [group.algorithm.name for group in groups].index("fe")
+    before = state.states[number].receiver_columns["rate_bps"].tolist()
+    others = algorithm_groups(VNS, {**policies, 20: Policy("fp", {"d": 3.0})})
+    changed = state.with_groups(groups, others)
+    number = [group.algorithm.name for group in others].index("fe")
+    assert changed.states[number].receiver_columns["rate_bps"].tolist() == before
+    changed, grants, _ = ask(changed, seen(LIMIT / 3), LIMIT / 3 * 0.75, others)
+    assert changed.states[number].receiver_columns["rate_bps"].tolist() == pytest.approx(before)
+    assert grants == {}
