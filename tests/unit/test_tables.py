@@ -1,0 +1,101 @@
+"""Desired against installed flow entries."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from controller.openflow.constants import FlowModCommand
+from controller.openflow.flows import Flow
+from controller.openflow.match import Match
+from controller.tables import DesiredFlows, flow_key, plan_flows
+
+
+def flow(table=0, priority=1, port=None, goto=None, cookie=7):
+    return Flow(table, priority, Match(in_port=port), cookie, goto_table=goto)
+
+
+flows = st.builds(
+    flow,
+    table=st.integers(0, 3),
+    priority=st.integers(0, 2),
+    port=st.one_of(st.none(), st.integers(1, 2)),
+    goto=st.sampled_from([None, 5, 6]),
+    cookie=st.integers(7, 8),
+)
+tables = st.lists(flows, max_size=12).map(lambda some: {flow_key(one): one for one in some})
+
+
+def executed(installed, mods):
+    after = dict(installed)
+    for command, one in mods:
+        if command == FlowModCommand.ADD:
+            after[flow_key(one)] = one
+        else:
+            # DELETE_STRICT names the cookie that is installed.
+            assert after[flow_key(one)].cookie == one.cookie
+            del after[flow_key(one)]
+    return after
+
+
+@given(tables, tables)
+@settings(derandomize=True, deadline=None, max_examples=100)
+def test_a_plan_brings_installed_to_desired(desired, installed):
+    mods = plan_flows(desired, installed)
+    assert executed(installed, mods) == desired
+    assert plan_flows(desired, desired) == []
+    commands = [command for command, _ in mods]
+    assert commands == sorted(commands, key=lambda command: command == FlowModCommand.ADD)
+    order = [one.table_id for command, one in mods if command == FlowModCommand.ADD]
+    assert order == sorted(order, reverse=True)
+    assert len(mods) <= len(desired.keys() | installed.keys())
+
+
+@given(tables, tables, st.sets(st.integers(0, 11)))
+@settings(derandomize=True, deadline=None, max_examples=50)
+def test_a_plan_for_some_keys_touches_no_other(desired, installed, chosen):
+    keys = {key for number, key in enumerate(sorted(desired.keys() | installed.keys(), key=str)) if number in chosen}
+    after = executed(installed, plan_flows(desired, installed, keys))
+    for key in desired.keys() | installed.keys():
+        assert after.get(key) == (desired if key in keys else installed).get(key)
+
+
+def test_groups_replace_and_drop_their_own_entries_only():
+    desired = DesiredFlows()
+    desired.put("a", {1: [flow(0), flow(1)], 2: [flow(0)]})
+    desired.put("b", {1: [flow(2)]})
+    desired.take_changes()
+    desired.put("a", {1: [flow(1), flow(3)]})
+    assert set(desired.of_switch(1).values()) == {flow(1), flow(2), flow(3)}
+    assert desired.of_switch(2) == {}
+    assert desired.take_changes() == {1: {flow_key(flow(table)) for table in (0, 1, 3)}, 2: {flow_key(flow(0))}}
+    desired.drop("a")
+    assert "a" not in desired
+    assert desired.groups() == ["b"]
+    assert list(desired.of_switch(1).values()) == [flow(2)]
+
+
+def test_the_same_again_changes_nothing():
+    desired = DesiredFlows()
+    desired.put("a", {1: [flow(0)]})
+    desired.take_changes()
+    desired.put("a", {1: (flow(0),)})
+    desired.drop("never there")
+    assert desired.take_changes() == {}
+
+
+def test_a_group_that_lost_its_entry_to_another_does_not_drop_it():
+    """Two groups with one key: the later one's entry stands, and stays when the earlier group goes."""
+    desired = DesiredFlows()
+    desired.put("a", {1: [flow(0, goto=5)]})
+    desired.put("b", {1: [flow(0, goto=6)]})
+    desired.drop("a")
+    assert list(desired.of_switch(1).values()) == [flow(0, goto=6)]
+
+
+def test_an_entry_that_differs_in_more_than_its_key_is_added_over():
+    old = flow(0, goto=5)
+    new = replace(old, goto_table=6)
+    assert plan_flows({flow_key(new): new}, {flow_key(old): old}) == [(FlowModCommand.ADD, new)]

@@ -1,0 +1,129 @@
+"""Links, the tree and the paths."""
+
+from __future__ import annotations
+
+import networkx as nx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from controller.forwarding.topology import LINK_TIMEOUT_S, Link, Port, Topology
+
+A, B, C = Port(1, 1), Port(2, 1), Port(3, 7)
+
+
+def linked(*links, switches=(1, 2, 3), at_s=0.0):
+    topology = Topology()
+    for dpid in switches:
+        topology.add_switch(dpid)
+    for a, b in links:
+        topology.hear(a, b, at_s)
+        topology.hear(b, a, at_s)
+    return topology
+
+
+def test_a_link_needs_both_directions():
+    topology = linked()
+    assert not topology.hear(A, B, 0.0)
+    assert topology.links() == frozenset()
+    assert topology.hear(B, A, 0.0)
+    assert topology.links() == {Link(A, B)}
+    assert not topology.hear(A, B, 1.0)
+    assert topology.is_linked(A)
+    assert not topology.is_linked(C)
+    assert topology.fabric_ports(2) == {1}
+
+
+def test_a_link_needs_both_switches():
+    topology = linked((A, B), switches=(1,))
+    assert topology.links() == frozenset()
+    topology.add_switch(2)
+    assert topology.links() == {Link(A, B)}
+
+
+@pytest.mark.parametrize("silent", [(A, B), (B, A)])
+def test_a_link_of_which_one_direction_is_silent_expires(silent):
+    topology = linked((A, B))
+    topology.hear(silent[1], silent[0], 2.0)
+    assert not topology.expire(LINK_TIMEOUT_S)
+    assert topology.expire(LINK_TIMEOUT_S + 0.01)
+    assert topology.links() == frozenset()
+    assert not topology.expire(LINK_TIMEOUT_S + 0.01)
+
+
+def test_ports_and_switches_take_their_links_along():
+    topology = linked((A, B), (Port(1, 2), C))
+    topology.remove_port(B)
+    assert topology.links() == {Link(Port(1, 2), C)}
+    topology.remove_switch(3)
+    assert topology.links() == frozenset()
+    topology.add_switch(3)  # it has to be heard again
+    assert topology.links() == frozenset()
+
+
+def test_a_switch_plugged_into_itself_is_no_link():
+    assert linked((Port(1, 1), Port(1, 2))).links() == frozenset()
+
+
+def test_of_parallel_links_the_one_with_the_lowest_ports_is_used():
+    topology = linked((Port(1, 5), Port(2, 5)), (Port(1, 3), Port(2, 9)), (Port(1, 4), Port(2, 2)))
+    paths = topology.paths()
+    assert paths.tree == {Link(Port(1, 3), Port(2, 9))}
+    assert paths.next_port == {(1, 2): 3, (2, 1): 9}
+    assert topology.fabric_ports(1) == {3, 4, 5}
+
+
+graphs = st.sets(st.tuples(st.integers(1, 8), st.integers(1, 8)).filter(lambda ends: ends[0] < ends[1]), max_size=20)
+
+
+def links_of(edges):
+    """One link per edge; the port's number is the other end's dpid."""
+    return [(Port(a, b), Port(b, a)) for a, b in edges]
+
+
+def components(graph):
+    return sorted(sorted(component) for component in nx.connected_components(graph))
+
+
+@given(graphs)
+@settings(derandomize=True, deadline=None, max_examples=60)
+def test_tree_and_paths_of_any_graph(edges):
+    topology = linked(*links_of(edges), switches=range(1, 9))
+    graph = nx.Graph(edges)
+    graph.add_nodes_from(range(1, 9))
+    paths = topology.paths()
+
+    tree = nx.Graph([(link.a.dpid, link.b.dpid) for link in paths.tree])
+    tree.add_nodes_from(graph)
+    assert nx.is_forest(tree)
+    assert components(tree) == components(graph)
+    assert {Link(*ends) for ends in links_of(edges)} >= paths.tree
+
+    lengths = dict(nx.all_pairs_shortest_path_length(graph))
+    for source in graph:
+        for target in graph:
+            if source == target or target not in lengths[source]:
+                assert (source, target) not in paths.next_port
+                continue
+            at, hops = source, 0
+            while at != target:
+                port_no = paths.next_port[at, target]
+                assert graph.has_edge(at, port_no)
+                at, hops = port_no, hops + 1
+                assert hops <= 8
+            assert hops == lengths[source][target]
+
+
+@given(graphs, st.randoms(use_true_random=False))
+@settings(derandomize=True, deadline=None, max_examples=40)
+def test_the_same_links_give_the_same_paths_however_they_were_found(edges, random):
+    shuffled = links_of(edges)
+    random.shuffle(shuffled)
+    one = linked(*links_of(sorted(edges)), switches=range(1, 9)).paths()
+    other = linked(*[(b, a) for a, b in shuffled], switches=range(8, 0, -1)).paths()
+    assert one == other
+
+
+def test_tree_ports():
+    paths = linked((A, B), (Port(1, 2), C)).paths()
+    assert [paths.tree_ports(dpid) for dpid in (1, 2, 3)] == [{1, 2}, {1}, {7}]
