@@ -90,13 +90,21 @@ def fast_probe(limit: float, nodes: list[Node], d: float, inflation: float, floo
     lowers = [i for i in order if full[i].grant < target[i]]
     order = sorted(range(len(full)), key=lambda i: -full[i].grant / full[i].weight)
     uppers = [i for i in order if full[i].grant > target[i]]
-    for low, high in zip(lowers, uppers, strict=False):
-        lower, upper = full[low], full[high]
-        both = lower.grant + upper.grant
-        raised = min(lower.grant * d, lower.available)
-        if both - raised < target[high]:
-            raised = min(both * lower.weight / (lower.weight + upper.weight), lower.available)
-        lower.grant, upper.grant = raised, both - raised
+    while lowers and uppers:
+        raised_now = lowers[: len(uppers)]
+        for low, high in zip(raised_now, uppers, strict=False):
+            _give(full[high], full[low], target[high], d)
+        lowers = lowers[len(raised_now) :]
+        uppers = [i for i in uppers if full[i].grant > target[i]]
+
+
+def _give(upper: Node, lower: Node, mean: float, d: float) -> None:
+    """Multiply the lower node's rate by d at the cost of the upper, or average the two if that is too much for it."""
+    both = lower.grant + upper.grant
+    raised = min(lower.grant * d, lower.available)
+    if both - raised < mean:
+        raised = min(both * lower.weight / (lower.weight + upper.weight), lower.available)
+    lower.grant, upper.grant = raised, both - raised
 
 
 def forward_explicit(

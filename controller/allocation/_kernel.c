@@ -313,20 +313,26 @@ INLINE void reallocate(const Receiver *v, double d, Scratch *s)
         uppers += s->full[i] & (grants[i] > target[i]);
         lowers += s->full[i] & (grants[i] < target[i]);
     }
-    i64 pairs = uppers < lowers ? uppers : lowers;
-    if (!pairs)
+    if (!uppers || !lowers)
         return;
-    Ranked *upper = sort_ranked(s->upper, uppers, pairs, s->spare, s->counts);
-    Ranked *lower = sort_ranked(s->lower, lowers, pairs, upper == s->spare ? s->upper : s->spare, s->counts);
-    for (i64 k = 0; k < pairs; k++) { /* 3 */
-        i64 high = upper[k].row, low = lower[k].row;
-        double both = grants[high] + grants[low], raised = grants[low] * d;
-        raised = raised < s->room[low] ? raised : s->room[low]; /* 3a */
-        double average = both * (weight[low] / (weight[low] + weight[high]));
-        average = average < s->room[low] ? average : s->room[low];
-        double next = both - raised < target[high] ? average : raised; /* 3b */
-        grants[low] = next;
-        grants[high] = both - next;
+    Ranked *upper = sort_ranked(s->upper, uppers, uppers < lowers ? uppers : lowers, s->spare, s->counts);
+    Ranked *lower = sort_ranked(s->lower, lowers, lowers, upper == s->spare ? s->upper : s->spare, s->counts);
+    for (i64 done = 0; uppers && done < lowers;) { /* 3 */
+        i64 pairs = uppers < lowers - done ? uppers : lowers - done, still = 0;
+        for (i64 k = 0; k < pairs; k++) {
+            i64 high = upper[k].row, low = lower[done + k].row;
+            double both = grants[high] + grants[low], raised = grants[low] * d;
+            raised = raised < s->room[low] ? raised : s->room[low]; /* 3a */
+            double average = both * (weight[low] / (weight[low] + weight[high]));
+            average = average < s->room[low] ? average : s->room[low];
+            double next = both - raised < target[high] ? average : raised; /* 3b */
+            grants[low] = next;
+            grants[high] = both - next;
+            upper[still] = upper[k];
+            still += grants[high] > target[high];
+        }
+        done += pairs;
+        uppers = still; /* those without a partner are done with the last lower */
     }
 }
 

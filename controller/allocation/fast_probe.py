@@ -44,9 +44,11 @@ class FastProbe:
        b. if that brings the upper below the mean, give both the average of their two rates.
        Go on with the next highest and the next lowest.
 
-    Choice: the nested loops of Algorithm 2 would raise every lower node at the cost of the first upper one; the text
-    ("repeated on the next two nodes with the next highest and lowest") pairs the k-th highest with the k-th lowest.
-    Those without a partner keep what step 1 gave them. Equal rates are taken in the order of the entries.
+    Choice: Algorithm 2 nests its loops, so that one upper node raises several lower ones; the text pairs ("repeated on
+    the next two nodes with the next highest and lowest until all get revised"). Here the k-th highest is paired with
+    the k-th lowest; then, while there are any, the uppers that are still above the mean with the lowers not yet raised,
+    in the same way and order. So every lower is raised once if anybody can give: with pairs alone, nine that join one
+    take 49 intervals to come within 5 %, and with this 9. Equal rates are taken in the order of the entries.
     Choice: in 3b, what the lower cannot take of the average, for lack of sending capacity, the upper keeps.
     Choice: weighted by comparing, and averaging, rates divided by weights.
     Deviation: the mean counts a node at most with its sending capacity and shares what it leaves among the others (with
@@ -94,36 +96,42 @@ def _reallocate(requests: Requests, groups: Groups, full: BoolArray, grants_bps:
     level = full & ~unequal
     grants_bps[level] = target_bps[level]
 
-    open_rows = np.flatnonzero(full & unequal)
-    upper, lower = _pairs(groups, open_rows, grants_bps, target_bps, requests.weight)  # 3
-    weight, high_bps, low_bps = requests.weight, grants_bps[upper], grants_bps[lower]
-    both_bps = high_bps + low_bps
-    raised_bps = np.minimum(low_bps * d, room_bps[lower])
-    below = both_bps - raised_bps < target_bps[upper]
-    average_bps = both_bps * (weight[lower] / (weight[lower] + weight[upper]))
-    # min again: the average is within what the lower can send only by chance.
-    new_low_bps = np.where(below, np.minimum(average_bps, room_bps[lower]), raised_bps)  # 3a, 3b
-    grants_bps[lower] = new_low_bps
-    grants_bps[upper] = both_bps - new_low_bps
+    weight = requests.weight
+    upper, lower = _sides(groups, np.flatnonzero(full & unequal), grants_bps, target_bps, weight)
+    high, low, lower = _paired(groups, upper, lower)
+    while len(high):  # 3
+        high_bps, low_bps = grants_bps[high], grants_bps[low]
+        both_bps = high_bps + low_bps
+        raised_bps = np.minimum(low_bps * d, room_bps[low])
+        average_bps = np.minimum(both_bps * (weight[low] / (weight[low] + weight[high])), room_bps[low])
+        new_low_bps = np.where(both_bps - raised_bps < target_bps[high], average_bps, raised_bps)  # 3a, 3b
+        grants_bps[low] = new_low_bps
+        grants_bps[high] = both_bps - new_low_bps
+        upper = upper[grants_bps[upper] > target_bps[upper]]
+        high, low, lower = _paired(groups, upper, lower)
 
 
-def _pairs(
+def _sides(
     groups: Groups, rows: IntArray, grants_bps: FloatArray, target_bps: FloatArray, weight: FloatArray
 ) -> tuple[IntArray, IntArray]:
-    """Return the rows of upper and of lower nodes (pairs,): the k-th highest of a group with its k-th lowest."""
-    group = groups.index()[rows]
-    rate = grants_bps[rows] / weight[rows]
-    difference = grants_bps[rows] - target_bps[rows]
-    above, below = difference > 0, difference < 0
-    upper, upper_group, upper_rank = _ranked(rows[above], group[above], -rate[above], len(groups))
-    lower, lower_group, lower_rank = _ranked(rows[below], group[below], rate[below], len(groups))
-    pairs = np.minimum(np.bincount(upper_group, minlength=len(groups)), np.bincount(lower_group, minlength=len(groups)))
-    return upper[upper_rank < pairs[upper_group]], lower[lower_rank < pairs[lower_group]]
+    """Return the rows above the mean, by group and highest first, and those below it, by group and lowest first."""
+    group, rate = groups.index()[rows], grants_bps[rows] / weight[rows]
+    above, below = grants_bps[rows] > target_bps[rows], grants_bps[rows] < target_bps[rows]
+    upper, lower = rows[above], rows[below]
+    return upper[np.lexsort((-rate[above], group[above]))], lower[np.lexsort((rate[below], group[below]))]
 
 
-def _ranked(rows: IntArray, group: IntArray, key: FloatArray, groups: int) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the rows in order of group and key, the group of each and its rank in the group."""
-    order = np.lexsort((key, group))
-    group = group[order]
-    first = np.searchsorted(group, np.arange(groups))
-    return rows[order], group, np.arange(len(rows)) - first[group]
+def _paired(groups: Groups, upper: IntArray, lower: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+    """Return the pairs (the k-th upper of a group with its k-th lower), and the lowers without a partner."""
+    upper_group, upper_rank, uppers = _ranks(groups, upper)
+    lower_group, lower_rank, lowers = _ranks(groups, lower)
+    pairs = np.minimum(uppers, lowers)
+    paired = lower_rank < pairs[lower_group]
+    return upper[upper_rank < pairs[upper_group]], lower[paired], lower[~paired]
+
+
+def _ranks(groups: Groups, rows: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+    """Return the group of each row, its rank in the group, and (groups,) how many rows each group has here."""
+    group = np.searchsorted(groups.offsets, rows, side="right") - 1
+    count = np.bincount(group, minlength=len(groups))
+    return group, np.arange(len(rows)) - (np.cumsum(count) - count)[group], count

@@ -43,8 +43,8 @@ library = _load(Path(__file__).parent)
 def _data_field() -> int:
     """Return how far into an array object its data pointer lies, or 0 if it is not where numpy documents it.
 
-    ``column.ctypes.data`` takes 1 to 4 us a column, as long as the allocation of hundreds of entries. The pointer is the
-    first field of PyArrayObject after the object header (numpy C API, "Python types and C-structures").
+    ``column.ctypes.data`` takes 1 to 4 us a column, as long as the allocation of hundreds of entries. The pointer is
+    the first field of PyArrayObject after the object header (numpy C API, "Python types and C-structures").
     """
     probe = np.zeros(1)
     field = object.__basicsize__

@@ -323,11 +323,22 @@ def test_the_ratio_shrinks_requests_that_are_too_large():
 
 
 def test_section_3_example():
-    """(80, 80, 20, 20) Mb/s and VN11 stops: SP gives the 80 by what is asked for, FP raises the two low ones faster."""
+    """(80, 80, 20, 20) Mb/s and VN11 stops: SP shares the 80 by what is asked for, FP makes the three equal."""
     requests = one_receiver(200e6, [80e6, 80e6, 20e6, 20e6], active=[False, True, True, True])
     np.testing.assert_allclose(allocate("sp", requests), [0, 80e6 * 5 / 3, 20e6 * 5 / 3, 20e6 * 5 / 3])
-    # SP: 133.3, 33.3, 33.3. The first low one doubles to 66.7 at the cost of the high one, now at 100, above the mean.
-    np.testing.assert_allclose(allocate("fp", requests), [0, 100e6, 66.667e6, 33.333e6], rtol=1e-4)
+    # SP: 133.3, 33.3, 33.3. The first low one doubles to 66.7 at the cost of the high one. That is at 100 then, above
+    # the mean; doubling the other would bring it below, so these two get their average.
+    np.testing.assert_allclose(allocate("fp", requests), [0, 200e6 / 3, 200e6 / 3, 200e6 / 3])
+
+
+def test_one_that_has_all_gives_to_many():
+    """Each low one is raised once in an interval, however few there are to give."""
+    requests = one_receiver(400e6, [391e6] + [1e6] * 9)
+    np.testing.assert_allclose(allocate("fp", requests), [382e6] + [2e6] * 9)
+    granted = np.array([391e6] + [1e6] * 9)
+    for _ in range(8):
+        granted = allocate("fp", one_receiver(400e6, list(granted)))
+    np.testing.assert_allclose(granted, 40e6)
 
 
 @pytest.mark.parametrize("senders", [1, 2, 3, 7, 10, 100])
