@@ -15,7 +15,7 @@ from typing import Any
 
 from experiments.controller_process import ControllerProcess, configuration, free_ports
 from experiments.options import ExperimentOptions
-from experiments.ovs_fabric import OvsFabric, OvsOptions, describe_switches, wait_connected
+from experiments.ovs_fabric import OvsFabric, OvsOptions, describe_switches
 from experiments.sampler import Sampler
 from experiments.series import Rates, Window, isolation_figures, rates_of, read_samples
 from experiments.static_limits import TCP_BURST_S, UDP_BURST_S, install_static_limits
@@ -88,7 +88,6 @@ def run_isolation(options: ExperimentOptions, control: str, folder: Path, progre
         if controller is not None:
             progress("waiting for the controller", 0)
             controller.wait_ready({switch.name for switch in fabric.switches})
-            wait_connected(fabric)
         elif control == "static":
             install_static_limits(fabric, limits_bps, dict(zip(fabric.vlans, (TCP_BURST_S, UDP_BURST_S), strict=True)))
         if ovs.classifier is not None:
