@@ -61,7 +61,7 @@ def _draw(path: Path, runs: Sequence[IsolationRun]) -> Path | None:
         return None
     figure = Figure(figsize=(9, 3.6 * len(runs)), layout="constrained")
     FigureCanvasAgg(figure)
-    all_axes = figure.subplots(len(runs), 1, sharex=True, squeeze=False)[:, 0]
+    all_axes = figure.subplots(len(runs), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
     for axes, run in zip(all_axes, runs, strict=True):
         unit = (run.victim.end_s - run.victim.start_s[0]) / INTERVAL_S
         axes.plot(unit, run.victim.tcp_goodput_bps / 1e6, color=VICTIM_COLOUR, lw=1, label="VLAN 1, TCP (goodput)")
