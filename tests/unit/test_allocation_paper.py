@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.allocation import AlgorithmState, Requests, algorithms, kernel, make_algorithm
-from controller.allocation.forward_explicit import ForwardExplicit
 from controller.allocation.slow_probe import SETTLED
 from experiments import plain_allocation as plain
 
@@ -406,24 +405,6 @@ def test_columns_are_not_changed():
         allocate(name, requests)
         for column in ("measured_bps", "granted_bps", "available_bps", "active"):
             np.testing.assert_array_equal(getattr(requests, column), getattr(untouched, column))
-
-
-@pytest.mark.parametrize(("delay", "bound"), [(0, 2.0), (1, 1.0), (2, 2 * math.sin(math.pi / 10))])
-def test_forward_explicit_is_stable_below_its_bound_only(delay, bound):
-    """A grant works ``delay`` intervals after the next: k below 2, 1, 0.618 (the golden ratio less 1) settles."""
-
-    def swing(k):
-        """The largest deviation of 50 intervals from the limit, in parts of an early deviation of 0.1 %."""
-        algorithm, received = ForwardExplicit(k), [100e6] * (delay + 1)
-        state = algorithm.initial_state(1, 10)
-        for step in range(300):
-            requests = one_receiver(100e6, [0.0] * 10, received=received[-1 - delay] * (1.001 if step == 5 else 1.0))
-            grants, state = algorithm.allocate(requests, state)
-            received.append(grants.sum())
-        return np.ptp(received[-50:]) / 100e3
-
-    assert swing(0.9 * bound) < 0.01
-    assert swing(1.1 * bound) > 10
 
 
 def test_state_is_carried_over_to_a_changed_table():
