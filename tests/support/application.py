@@ -1,0 +1,144 @@
+"""The real application in a process of its own, for tests that need all of it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+APPLICATION = ROOT / "apps" / "dets.py"
+STOP_TIMEOUT_S = 15.0
+LONGEST_LOOK_S = 1.0
+_Value = TypeVar("_Value")
+
+
+class Application:
+    """``dets run`` with a configuration, or ryu-manager with other applications beside; ended with its ``with``.
+
+    ``start`` and ``stop`` may follow each other any number of times.
+    """
+
+    def __init__(self, config: Mapping[str, Any], folder: Path, beside: tuple[Path, ...] | None = None) -> None:
+        self.config_path = folder / "dets.yaml"
+        self.log_path = folder / "dets.log"
+        self._beside = beside
+        self._process: subprocess.Popen[bytes] | None = None
+        self.configure(config)
+
+    def __enter__(self) -> Application:
+        self.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait(STOP_TIMEOUT_S)
+
+    def configure(self, config: Mapping[str, Any]) -> None:
+        """Write the configuration that the next start reads."""
+        self.config_path.write_text(yaml.safe_dump(json.loads(json.dumps(config)), sort_keys=False))
+        self.url = f"http://{config['rest']['listen']}"
+
+    def start(self) -> None:
+        """Start the process; it may not listen yet."""
+        if self._beside is None:
+            command = [sys.executable, "-m", "apps.cli", "run", "--config", str(self.config_path)]
+        else:
+            names = [str(APPLICATION), *map(str, self._beside)]
+            command = [sys.executable, "-m", "apps.launcher", "--dets-config", str(self.config_path), *names]
+        with self.log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+            )
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Send a signal and return the exit status; TimeoutExpired if it does not end."""
+        assert self._process is not None
+        self._process.send_signal(number)
+        return self._process.wait(STOP_TIMEOUT_S)
+
+    def wait_ended(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
+        """Return the exit status of a process that ends by itself."""
+        assert self._process is not None
+        return self._process.wait(timeout_s)
+
+    def log(self) -> str:
+        """Return what all runs so far have written."""
+        return self.log_path.read_text(errors="replace")
+
+    def request(self, method: str, path: str, body: bytes | None = None) -> tuple[int, str, Any]:
+        """Return (status, content type, parsed JSON) of any answer, refusals included."""
+        headers = {"Content-Type": "application/json"} if body is not None else {}
+        request = urllib.request.Request(self.url + path, body, headers, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=10) as answer:
+                return answer.status, answer.headers["Content-Type"], json.load(answer)
+        except urllib.error.HTTPError as refusal:
+            with refusal:
+                return refusal.code, refusal.headers["Content-Type"], json.load(refusal)
+
+    def get(self, path: str) -> Any:
+        """Return the JSON of a resource; AssertionError if the answer is not 200."""
+        status, _, answer = self.request("GET", path)
+        assert status == 200, answer
+        return answer
+
+    def patch(self, path: str, **fields: object) -> Any:
+        """Change a resource; AssertionError if the change is refused."""
+        status, _, answer = self.request("PATCH", path, json.dumps(fields).encode())
+        assert status == 200, answer
+        return answer
+
+    def events(self, kind: str = "", after: int = 0) -> list[dict[str, Any]]:
+        """Return the events of a kind, or all."""
+        events = self.get(f"/v1/events?after={after}")["events"]
+        return [event for event in events if kind in ("", event["kind"])]
+
+    def last_event(self) -> int:
+        """Return the number of the newest event."""
+        return int(self.get("/v1/events")["last"])
+
+    def entry(self, sender_port: int, receiver_port: int, vlan_vid: int) -> dict[str, Any] | None:
+        """Return the entry between two ports in a VLAN, if there is one."""
+        for entry in self.get(f"/v1/entries?vlan={vlan_vid}")["entries"]:
+            if (entry["sender"]["port_no"], entry["receiver"]["port_no"]) == (sender_port, receiver_port):
+                return dict(entry)
+        return None
+
+    def wait_ready(self, timeout_s: float = 40.0) -> None:
+        """Wait until every switch of the configuration is ready and nothing of the controller has failed."""
+        self.wait_for(lambda: self.get("/v1/health")["status"] == "ready", "ready", timeout_s)
+
+    def wait_for(self, condition: Callable[[], _Value], what: str, timeout_s: float = 15.0) -> _Value:
+        """Return the condition's value as soon as it is true; AssertionError, with the log's end, when it is not."""
+        assert self._process is not None
+        problem: object = None
+        waited_s, last_s = 0.0, time.monotonic()
+        while True:
+            assert self._process.poll() is None, f"the application has ended\n{self.log()[-3000:]}"
+            try:
+                value = condition()
+            except OSError as error:  # it does not listen yet
+                value, problem = None, error
+            if value:
+                return value
+            said = f"\n{problem}" if problem else ""
+            # A machine that stood still as a whole, as virtual ones do, has not made anybody wait.
+            waited_s += min(time.monotonic() - last_s, LONGEST_LOOK_S)
+            last_s = time.monotonic()
+            assert waited_s < timeout_s, f"not {what} within {timeout_s:g} s{said}\n{self.log()[-3000:]}"
+            time.sleep(0.05)

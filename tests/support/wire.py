@@ -1,0 +1,152 @@
+"""The application and a wire fabric together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from support.application import Application
+
+from controller.forwarding.pipeline import Table
+from controller.openflow.actions import Output
+from controller.openflow.flows import Flow
+from controller.openflow.frames import FrameHeader, build_frame
+from controller.openflow.match import Match
+from experiments.controller_process import free_ports
+from experiments.wire.datapath import Datapath, DatapathOptions
+from experiments.wire.fabric import WireFabric
+
+Endpoint = tuple[int, int]
+LINK_BPS = 1e9
+VLANS = (10, 20)
+LIMITS = {10: "400M", 20: "500M"}
+EVERYBODY = 2**48 - 1
+
+
+def frame(source: int, destination: int, vlan_vid: int | None) -> bytes:
+    """Return a frame of 60 bytes between two addresses."""
+    return build_frame(FrameHeader(destination, source, vlan_vid, 0x88B5), b"").ljust(60, b"\0")
+
+
+def configuration(edges: Mapping[int, Sequence[int]], **sections: dict[str, Any]) -> dict[str, Any]:
+    """Return a configuration of switches by dpid with these trunk ports of both VLANs, on free TCP ports."""
+    openflow_port, rest_port = free_ports(2)
+    openflow = {"listen": f"127.0.0.1:{openflow_port}", **sections.pop("openflow", {})}
+    return {
+        "openflow": openflow,
+        "rest": {"listen": f"127.0.0.1:{rest_port}"},
+        "vlans": {
+            vid: {"send_limit": limit, "receive_limit": limit, "algorithm": "fs"} for vid, limit in LIMITS.items()
+        },
+        "switches": {
+            f"s{dpid}": {
+                "dpid": dpid,
+                "ports": {port: {"capacity": "1G", "trunk": list(VLANS)} for port in ports},
+            }
+            for dpid, ports in edges.items()
+        },
+        **sections,
+    }
+
+
+class WireRun:
+    """Switches of software and the application that controls them, for one ``with``; both are ready inside it.
+
+    ``edges`` gives each switch's edge ports, ``links`` what connects the switches.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        edges: Mapping[int, Sequence[int]],
+        links: Sequence[tuple[Endpoint, Endpoint]] = (),
+        options: DatapathOptions | None = None,
+        beside: tuple[Path, ...] | None = None,
+        **sections: dict[str, Any],
+    ) -> None:
+        self.config = configuration(edges, **sections)
+        self.app = Application(self.config, folder, beside)
+        port = int(self.config["openflow"]["listen"].rpartition(":")[2])
+        self.fabric = WireFabric(("127.0.0.1", port), retry_s=0.1)
+        self._links = list(links)
+        for dpid, ports in edges.items():
+            more = [end[1] for link in links for end in link if end[0] == dpid]
+            self.fabric.add_switch(dpid, dict.fromkeys([*ports, *more], LINK_BPS), options)
+        for one, other in links:
+            self.fabric.link(one, other)
+
+    def __enter__(self) -> WireRun:
+        self.app.start()
+        self.fabric.start()
+        try:
+            self.app.wait_ready()
+        except BaseException:
+            self.__exit__(BaseException)
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        self.app.__exit__()
+        self.fabric.stop(check=kind is None)
+
+    def wait(self, condition: Callable[[], object], what: str, timeout_s: float = 15.0) -> None:
+        """Wait until a condition on the switches, which is looked at under their lock, is true."""
+
+        def holds() -> object:
+            with self.fabric.locked():
+                return condition()
+
+        self.app.wait_for(holds, what, timeout_s)
+
+    def switch(self, dpid: int) -> Datapath:
+        """Return a switch; look at it under ``fabric.locked()``."""
+        return self.fabric.switches[dpid]
+
+    def flows(self, dpid: int, table: Table | None = None) -> list[Flow]:
+        """Return the entries of a switch, or of one of its tables."""
+        with self.fabric.locked():
+            return [flow for flow in self.switch(dpid).tables.flows() if table in (None, flow.table_id)]
+
+    def meters(self, dpid: int) -> dict[int, tuple[int, int]]:
+        """Return (rate in kb/s, burst in kb) of a switch's meters by id."""
+        with self.fabric.locked():
+            meters = self.switch(dpid).meters
+            return {number: meters.setting(number) for number in meters.ids().tolist()}
+
+    def handled(self, dpid: int, kind: int) -> int:
+        """Return how many messages of a type a switch has had so far."""
+        with self.fabric.locked():
+            return self.switch(dpid).handled.get(kind, 0)
+
+    def wait_flooding(self, ports: Mapping[int, set[int]]) -> None:
+        """Wait until each switch floods VLAN 10 out of exactly these ports."""
+
+        def flooded(dpid: int) -> set[int]:
+            flows = self.flows(dpid, Table.FORWARD)
+            actions = [flow.actions for flow in flows if flow.match == Match(vlan_vid=10)]
+            return {action.port_no for some in actions for action in some if isinstance(action, Output)}
+
+        what = f"flooding over {dict(ports)}"
+        self.wait(lambda: all(flooded(dpid) == wanted for dpid, wanted in ports.items()), what)
+
+    def wait_known(self, mac: int, vlan_vid: int = 10) -> None:
+        """Wait until every connected switch has an entry that leads to a host."""
+        there = Match(vlan_vid=vlan_vid, eth_dst=mac)
+
+        def known() -> bool:
+            names = self.config["switches"].values()
+            dpids = [switch["dpid"] for switch in names if self.fabric.connected(switch["dpid"])]
+            return all(any(flow.match == there for flow in self.flows(dpid, Table.FORWARD)) for dpid in dpids)
+
+        self.wait(known, f"told of {mac:012x}")
+
+    def introduce(self, dpid: int, port_no: int, mac: int, vlan_vid: int = 10) -> None:
+        """Let a host send a broadcast, and wait until the switches know it."""
+        self.fabric.inject(dpid, port_no, frame(mac, EVERYBODY, vlan_vid))
+        self.wait_known(mac, vlan_vid)
+
+    def offer(self, source: Endpoint, mac: int, target_mac: int, rate_bps: float, vlan_vid: int = 10) -> int:
+        """Let a host send at a rate to another one; return the flow's number."""
+        with self.fabric.locked():
+            return self.fabric.rates.offer(*source, rate_bps, eth_src=mac, eth_dst=target_mac, vlan_vid=vlan_vid)

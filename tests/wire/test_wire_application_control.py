@@ -1,0 +1,232 @@
+"""The real application against software switches that carry traffic: limits hold, change, and are taken over."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.application import Application
+from support.wire import EVERYBODY, WireRun, frame
+
+from controller.forwarding.pipeline import OWN_COOKIE, Table
+from controller.openflow.actions import Output
+from controller.openflow.constants import MessageType, MeterModCommand
+from controller.openflow.flows import Flow, encode_flow_add
+from controller.openflow.match import Match
+from controller.openflow.meters import encode_meter_mods
+
+SENDERS, RECEIVER = (1, 2, 3), 4
+SENDER_MACS, RECEIVER_MAC = (0xA1, 0xA2, 0xA3), 0xB1
+LIMIT_BPS = 400e6
+BLAST_BPS = 300e6
+SETTLE_S = 10.0
+
+
+class Blast:
+    """Three senders of one VLAN on their way to one receiver."""
+
+    def __init__(self, run: WireRun) -> None:
+        self.run = run
+        run.introduce(1, RECEIVER, RECEIVER_MAC)
+        for port, mac in zip(SENDERS, SENDER_MACS, strict=True):
+            run.introduce(1, port, mac)
+        self.flows = [
+            run.offer((1, port), mac, RECEIVER_MAC, 0.0) for port, mac in zip(SENDERS, SENDER_MACS, strict=True)
+        ]
+
+    def start(self, rate_bps: float = BLAST_BPS) -> None:
+        with self.run.fabric.locked():
+            self.run.fabric.rates.set_rates(self.flows, rate_bps)
+
+    def delivered_bps(self, seconds: float = 0.5) -> float:
+        """What the receiver's port sends, on average over some time."""
+        before = self._sent()
+        time.sleep(seconds)
+        after = self._sent()
+        return float((after[1] - before[1]) * 8 / (after[0] - before[0]))
+
+    def _sent(self) -> tuple[float, float]:
+        with self.run.fabric.locked():
+            now_s = time.monotonic()
+            self.run.fabric.rates.advance(now_s)
+            return now_s, self.run.switch(1).ports[RECEIVER].counters["tx_bytes"]
+
+    def wait_delivered(self, wanted_bps: float, tolerance: float = 0.03) -> None:
+        """Wait until the receiver gets what it is to get."""
+        self.run.app.wait_for(
+            lambda: abs(self.delivered_bps() / wanted_bps - 1) < tolerance, f"delivering {wanted_bps:g}", SETTLE_S
+        )
+
+
+@pytest.fixture(scope="module")
+def blast(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Blast]:
+    with WireRun(tmp_path_factory.mktemp("blast"), {1: [*SENDERS, RECEIVER]}) as run:
+        yield Blast(run)
+
+
+def grants(app: Application) -> list[int]:
+    entries = [app.entry(port, RECEIVER, 10) for port in SENDERS]
+    return [entry["granted_bps"] or 0 for entry in entries if entry is not None]
+
+
+def test_the_receivers_limit_holds_and_is_shared(blast: Blast) -> None:
+    app = blast.run.app
+    assert app.events("congestion-began") == []
+    blast.start()
+    blast.wait_delivered(LIMIT_BPS)
+    assert app.get("/v1/vns/10/s1/4")["congested"]
+    assert len(app.events("congestion-began")) == 1
+    assert grants(app) == pytest.approx([LIMIT_BPS / 3] * 3, rel=0.02)
+    view = app.entry(1, RECEIVER, 10)
+    assert view is not None
+    assert blast.run.meters(1)[view["meter_id"]][0] * 1000 <= LIMIT_BPS / 3
+    assert view["unresponsive"]
+
+
+def test_a_limit_that_is_changed_while_traffic_flows_holds(blast: Blast) -> None:
+    app = blast.run.app
+    blast.start()
+    blast.wait_delivered(LIMIT_BPS)
+    app.patch("/v1/vns/10/s1/4", receive_limit_bps=150_000_000)
+    blast.run.wait(lambda: sum(grants(app)) <= 151e6, "granted no more than the new limit", 2)
+    blast.wait_delivered(150e6)
+    app.patch("/v1/vns/10/s1/1", send_limit_bps=20_000_000)
+    blast.wait_delivered(150e6)
+    assert app.entry(1, RECEIVER, 10)["limit_bps"] == 20_000_000  # type: ignore[index]
+    assert (20_000, 4_000) in blast.run.meters(1).values()  # the VN's own meter: 200 ms of burst
+    app.patch("/v1/vns/10/s1/1", send_limit_bps=400_000_000)
+    app.patch("/v1/vns/10/s1/4", receive_limit_bps=400_000_000)
+    blast.wait_delivered(LIMIT_BPS)
+
+
+@pytest.mark.parametrize("algorithm", ["fp", "sp", "fe", "fs"])
+def test_an_algorithm_that_is_changed_while_traffic_flows_keeps_the_limit(blast: Blast, algorithm: str) -> None:
+    blast.start()
+    blast.wait_delivered(LIMIT_BPS)
+    assert blast.run.app.patch("/v1/vlans/10", algorithm=algorithm)["algorithm"] == algorithm
+    blast.wait_delivered(LIMIT_BPS)
+    assert blast.run.app.get("/v1/vns/10/s1/4")["congested"]
+
+
+def test_bad_requests_change_nothing(blast: Blast) -> None:
+    app = blast.run.app
+    before = app.get("/v1/vns?vlan=10"), app.get("/v1/vlans"), app.events("limit-changed")
+    limit = "/v1/vns/10/s1/4"
+    for status, path, body in (
+        (404, "/v1/vns/11/s1/4", b'{"receive_limit_bps": 1000000}'),
+        (422, limit, b'{"receive_limit_bps": -5}'),
+        (422, limit, b'{"receive_limit_bps": 1.5}'),
+        (422, limit, b'{"receive_limit_bps": 1' + b"0" * 400 + b"}"),
+        (422, limit, b'{"receive_limit_bps": "40M"}'),
+        (422, limit, b'{"receive_limit_bps": 40000000, "color": 1}'),
+        (422, limit, b'{"receive_limit_bps": 800000000}'),  # the other VLAN has 500 Mb/s of the port's 1 Gb/s
+        (400, limit, b'{"receive_limit_bps": '),
+        (422, "/v1/vlans/10", b'{"algorithm": "best"}'),
+        (422, "/v1/vlans/10", b'{"algorithm": "fp", "parameters": {"d": 0}}'),
+    ):
+        got, kind, problem = app.request("PATCH", path, body)
+        assert (got, kind) == (status, "application/problem+json"), (path, body, problem)
+        assert problem["status"] == status
+        assert problem["title"]
+        assert problem["detail"]
+    after = app.get("/v1/vns?vlan=10"), app.get("/v1/vlans"), app.events("limit-changed")
+    assert limits(after[0]) == limits(before[0])
+    assert after[1:] == before[1:]
+
+
+def limits(answer: Any) -> list[tuple[int, int]]:
+    return [(vn["send_limit_bps"], vn["receive_limit_bps"]) for vn in answer["vns"]]
+
+
+def changes(run: WireRun) -> dict[str, int]:
+    """How many messages that change tables the switch has had."""
+    kinds = {"flow-mods": MessageType.FLOW_MOD, "meter-mods": MessageType.METER_MOD}
+    return {name: run.handled(1, kind) for name, kind in kinds.items()}
+
+
+FOREIGN = Flow(9, 7, Match(in_port=1), 0xBEEF, actions=(Output(2),))
+FOREIGN_METER = 60_000
+
+
+def add_foreign(run: WireRun) -> None:
+    """An entry and a meter of another application."""
+    with run.fabric.locked():
+        meter = encode_meter_mods([int(MeterModCommand.ADD)], [FOREIGN_METER], [123], [64], xid_first=1)
+        run.switch(1).receive(encode_flow_add(FOREIGN, 1) + meter, time.monotonic())
+
+
+def test_a_stop_keeps_everything_and_the_next_start_takes_it_over_untouched(tmp_path: Path) -> None:
+    with WireRun(tmp_path, {1: [*SENDERS, RECEIVER]}, openflow={"last_meter_id": 1000}) as run:
+        add_foreign(run)
+        calm = Blast(run)
+        calm.start(100e6)  # within the limit: no meter has a reason to change
+        run.app.wait_for(lambda: len(run.app.get("/v1/entries?vlan=10")["entries"]) == 3, "three pairs")
+        calm.wait_delivered(300e6)
+        flows, meters = set(run.flows(1)), run.meters(1)
+        assert run.app.stop() == 0
+        assert (set(run.flows(1)), run.meters(1)) == (flows, meters)
+        assert calm.delivered_bps() == pytest.approx(300e6, rel=0.02)
+        before = changes(run)
+        run.app.start()
+        run.app.wait_ready()
+        run.app.wait_for(lambda: len(run.app.get("/v1/entries?vlan=10")["entries"]) == 3, "three pairs again")
+        time.sleep(0.5)
+        assert changes(run) == before
+        assert (set(run.flows(1)), run.meters(1)) == (flows, meters)
+        assert FOREIGN in flows
+        assert meters[FOREIGN_METER][0] == 123
+
+
+def test_a_controlled_receiver_stays_controlled_over_a_restart(tmp_path: Path) -> None:
+    with WireRun(tmp_path, {1: [*SENDERS, RECEIVER]}) as run:
+        blast = Blast(run)
+        blast.start()
+        blast.wait_delivered(LIMIT_BPS)
+        assert run.app.stop() == 0
+        with run.fabric.locked():
+            sent = run.switch(1).ports[RECEIVER].counters["tx_bytes"], time.monotonic()
+        run.app.start()
+        run.app.wait_ready()
+        blast.wait_delivered(LIMIT_BPS)
+        with run.fabric.locked():
+            more = run.switch(1).ports[RECEIVER].counters["tx_bytes"] - sent[0], time.monotonic() - sent[1]
+        assert more[0] * 8 / more[1] < 1.05 * LIMIT_BPS
+        assert run.app.get("/v1/vns/10/s1/4")["congested"]
+
+
+def test_a_stop_that_removes_leaves_only_what_is_not_ours(tmp_path: Path) -> None:
+    sections = {"control": {"on_stop": "remove"}, "openflow": {"last_meter_id": 1000}}
+    with WireRun(tmp_path, {1: [*SENDERS, RECEIVER]}, **sections) as run:
+        add_foreign(run)
+        Blast(run).start(100e6)
+        run.app.wait_for(lambda: len(run.app.get("/v1/entries")["entries"]) == 3, "three pairs")
+        assert run.app.stop() == 0
+        assert run.flows(1) == [FOREIGN]
+        assert list(run.meters(1)) == [FOREIGN_METER]
+
+
+def test_leftovers_of_another_configuration_are_replaced(tmp_path: Path) -> None:
+    with WireRun(tmp_path, {1: [*SENDERS, RECEIVER]}, openflow={"last_meter_id": 1000}) as run:
+        add_foreign(run)
+        Blast(run).start(100e6)
+        run.app.wait_for(lambda: len(run.app.get("/v1/entries")["entries"]) == 3, "three pairs")
+        assert run.app.stop() == 0
+        vlans = {30: {"send_limit": "10M", "receive_limit": "20M", "algorithm": "fp"}}
+        ports = {port: {"capacity": "1G", "access": 30} for port in (1, 2)}
+        run.app.configure({**run.config, "vlans": vlans, "switches": {"s1": {"dpid": 1, "ports": ports}}})
+        run.app.start()
+        run.app.wait_ready()
+        run.app.wait_for(lambda: set(run.meters(1)) == {1, 2, FOREIGN_METER}, "the old meters gone", 20)
+        assert run.meters(1)[1][0] == 10_000
+        ours = [flow for flow in run.flows(1) if flow != FOREIGN]
+        assert {flow.cookie >> 48 for flow in ours} == {OWN_COOKIE >> 48}
+        assert {flow.match.vlan_vid for flow in ours if flow.table_id == Table.SEND_LIMIT} == {30}
+        assert not any(flow.match.eth_dst in SENDER_MACS for flow in ours)
+        assert FOREIGN in run.flows(1)
+        run.fabric.forget_received()
+        sent = frame(0xA1, EVERYBODY, None)
+        run.fabric.inject(1, 1, sent)
+        assert [run.fabric.received(1, port) for port in (1, 2, 3, 4)] == [[], [sent], [], []]
