@@ -42,7 +42,7 @@ class IsolationRun:
     aggressor: Rates
     before: Window
     blast: Window
-    figures: dict[str, float | int]
+    figures: dict[str, float | int | None]
     switches: dict[str, dict[str, str]]
     warnings: list[str]
     vns: Any = None

@@ -108,15 +108,16 @@ def _table_rows(runs: Sequence[IsolationRun]) -> list[tuple[str, list[str]]]:
     def share(run: IsolationRun) -> str:
         return f"{run.figures['victim_goodput_bps_during'] / run.figures['victim_goodput_limit_bps']:.0%}"
 
-    def lost(run: IsolationRun) -> str:
-        count = run.figures["victim_intervals_below_95_percent"]
-        return f"{count} ({count * INTERVAL_S:.2f} s)"
+    def intervals(run: IsolationRun, key: str) -> str:
+        count = run.figures[key]
+        return "never" if count is None else f"{count} ({count * INTERVAL_S:.2f} s)"
 
     return [
         ("VLAN 1 (TCP), goodput before the UDP blast", mbps("victim_goodput_bps_before")),
         ("VLAN 1 (TCP), goodput during the UDP blast", mbps("victim_goodput_bps_during")),
         ("  as a share of what its limit allows", [share(run) for run in runs]),
-        ("  longest time below 95 %, in 55 ms intervals", [lost(run) for run in runs]),
+        ("  back at 95 % after, in 55 ms intervals", [intervals(run, "victim_recovery_intervals") for run in runs]),
+        ("  longest time below 95 %", [intervals(run, "victim_intervals_below_95_percent") for run in runs]),
         ("VLAN 2 (UDP), received during the blast", mbps("aggressor_received_bps_during")),
         ("  its receive limit", mbps("aggressor_limit_bps")),
     ]

@@ -104,6 +104,15 @@ def longest_run(flags: Iterable[bool]) -> int:
     return longest
 
 
+def recovery_intervals(below: NDArray[np.bool_]) -> int | None:
+    """Return after how many intervals a column is back: before the first two intervals in a row that are not below.
+
+    One good interval between bad ones is no recovery. None for a column that never is back.
+    """
+    twice = ~(below[:-1] | below[1:])
+    return int(np.argmax(twice)) if twice.any() else None
+
+
 def first_above(rates: Rates, values: FloatArray, threshold: float, window: Window) -> float:
     """Return when a column first exceeds a threshold in a window; MeasurementError if it never does."""
     rows = np.flatnonzero(rates.within(window) & (values > threshold))
@@ -114,7 +123,7 @@ def first_above(rates: Rates, values: FloatArray, threshold: float, window: Wind
 
 def isolation_figures(
     victim: Rates, aggressor: Rates, before: Window, blast: Window, victim_limit_bps: int, aggressor_limit_bps: int
-) -> dict[str, float | int]:
+) -> dict[str, float | int | None]:
     """Return the figures of a victim (TCP) and an aggressor (UDP) that share a receiving port.
 
     ``before`` is without the aggressor. ``blast`` begins when the aggressor's sources are started: intervals of the
@@ -133,6 +142,7 @@ def isolation_figures(
         "victim_goodput_bps_during": mean_over(victim, goodput_bps, during),
         "victim_intervals_below_95_percent": longest_run(below[victim.within(blast)]),
         "victim_intervals_below_95_percent_total": int(below[victim.within(blast)].sum()),
+        "victim_recovery_intervals": recovery_intervals(below[victim.within(during)]),
         "victim_intervals_below_95_percent_before": longest_run(below[victim.within(before)]),
         "intervals_during_blast": int(victim.within(blast).sum()),
         "longest_interval_s": float((victim.end_s - victim.start_s).max()),

@@ -19,6 +19,7 @@ from experiments.series import (
     mean_over,
     rates_of,
     read_samples,
+    recovery_intervals,
 )
 
 
@@ -47,6 +48,14 @@ def test_arp_alone_is_no_negative_goodput() -> None:
 def test_longest_run_is_the_longest_word_of_ones(flags: list[bool]) -> None:
     words = "".join("1" if flag else "0" for flag in flags).split("0")
     assert longest_run(flags) == max(map(len, words))
+
+
+@pytest.mark.parametrize(
+    ("below", "intervals"),
+    [("0000", 0), ("1100", 2), ("101100", 4), ("1010", None), ("00111", 0), ("1", None), ("", None)],
+)
+def test_recovery_takes_until_two_good_intervals_in_a_row(below: str, intervals: int | None) -> None:
+    assert recovery_intervals(np.array([digit == "1" for digit in below], dtype=np.bool_)) == intervals
 
 
 def steps(*levels_bps: float) -> Rates:
@@ -81,6 +90,7 @@ def test_figures_of_a_victim_that_loses_two_intervals() -> None:
     assert figures["victim_intervals_below_95_percent"] == 2
     assert figures["victim_intervals_below_95_percent_total"] == 3
     assert figures["victim_intervals_below_95_percent_before"] == 0
+    assert figures["victim_recovery_intervals"] is None  # bad, good and bad again
     assert figures["aggressor_received_bps_during"] == pytest.approx(170e6 / 3)
 
 
