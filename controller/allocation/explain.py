@@ -48,11 +48,11 @@ def constraint_name(
     """Return a constraint in words, given names of VNs and links by row."""
     if row == BY_DEMAND:
         return DEMAND
-    if row < constraints.vns:
-        return f"{vn_name(row)}'s send limit"
-    if row < 2 * constraints.vns:
-        return f"{vn_name(row - constraints.vns)}'s receive limit"
-    return f"link {link_name(row - 2 * constraints.vns)}"
+    if row >= 2 * constraints.vns:
+        return f"link {link_name(row - 2 * constraints.vns)}"
+    direction, vn = ("send", row) if row < constraints.vns else ("receive", row - constraints.vns)
+    kind = "ceiling" if constraints.ceiling_bps[row] > constraints.guaranteed_bps[row] else "limit"
+    return f"{vn_name(vn)}'s {direction} {kind}"
 
 
 def explain_network(

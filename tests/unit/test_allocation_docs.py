@@ -1,0 +1,35 @@
+"""The examples of docs/allocation.md run, and its table of parameters is the one in force."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from controller.allocation import describe_algorithms
+from controller.allocation.network import NetworkMaxMin
+from controller.allocation.registry import algorithms
+
+TEXT = (Path(__file__).parents[2] / "docs" / "allocation.md").read_text(encoding="utf-8")
+
+
+def test_examples_run_one_after_the_other():
+    blocks = list(re.finditer(r"```python\n(.*?)```", TEXT, re.DOTALL))
+    assert len(blocks) >= 5
+    names: dict[str, object] = {"__name__": "example"}
+    registered = dict(algorithms)
+    try:
+        for block in blocks:
+            above = "\n" * TEXT.count("\n", 0, block.start(1))  # so that errors name the right line
+            exec(compile(above + block[1], "docs/allocation.md", "exec", dont_inherit=True), names)
+    finally:
+        algorithms.clear()
+        algorithms.update(registered)
+
+
+def test_the_table_of_parameters_is_complete_and_right():
+    for algorithm in describe_algorithms():
+        for parameter in algorithm["parameters"]:
+            shown = f"`{algorithm['name']}` | `{parameter['name']}` | {parameter['default']:g} | {parameter['bounds']}"
+            assert f"| {shown} | {parameter['meaning']} |" in TEXT
+    for parameter in NetworkMaxMin.parameters:
+        assert f"| `max-min` | `{parameter.name}` | {parameter.default:g} | {parameter.bounds} |" in TEXT
