@@ -60,6 +60,11 @@ class DesiredFlows:
                     del self._flows[dpid][flow_key(flow)]
                 self._touched[dpid].add(flow_key(flow))
 
+    @property
+    def pending(self) -> bool:
+        """Whether entries were touched that nobody has taken yet."""
+        return any(self._touched.values())
+
     def groups(self) -> list[Hashable]:
         """Return the names of all groups."""
         return list(self._groups)

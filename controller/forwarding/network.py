@@ -62,6 +62,7 @@ class Network:
         self._unused_pairs: set[Pair] = set()
         self._paths = Paths(frozenset(), {})
         self._flood_tree: frozenset[Link] = frozenset()
+        self._retiring = False
 
     # -- switches and links
 
@@ -101,7 +102,11 @@ class Network:
         return up
 
     def tick(self, now_s: float) -> None:
-        """Let links expire, and floods use the links of a new tree once those of the old one are out of use."""
+        """Let links expire, and floods use the links of a new tree once those of the old one are out of use.
+
+        They are when the changes that say so have been taken from ``desired``.
+        """
+        self._retiring = self._retiring and self.desired.pending
         if self.topology.expire(now_s) or self._flood_tree != self._paths.tree:
             self._links_changed()
 
@@ -114,7 +119,8 @@ class Network:
         before, self._paths = self._paths, self.topology.paths()
         # A flood over links of two trees could run in circles: first only what both have, at the next tick the rest.
         wanted = self._paths.tree
-        self._flood_tree = wanted if self._flood_tree <= wanted else self._flood_tree & wanted
+        self._retiring = self._retiring or not self._flood_tree <= wanted
+        self._flood_tree = self._flood_tree & wanted if self._retiring else wanted
         for dpid in self.topology.switches:
             self._put_fabric_ports(dpid)
         if self._paths != before:

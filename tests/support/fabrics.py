@@ -12,7 +12,7 @@ from controller.central import CentralController
 from controller.config import Config
 from controller.forwarding.topology import HELLO_INTERVAL_S, Port
 
-MANY_HOPS = 64
+MANY_HOPS = 16
 
 
 class LoopError(Exception):
@@ -115,7 +115,7 @@ class Fabric:
         reports = []
         while todo:
             one, at, hops = todo.popleft()
-            if hops > MANY_HOPS or len(todo) > 10_000:
+            if hops > MANY_HOPS or len(todo) > 1_000:
                 raise LoopError(f"{frame} from {port}")
             trace = self.switches[at.dpid].run(one, at.port_no)
             delivery.meters += [(at.dpid, meter_id) for meter_id in trace.meters]
@@ -124,7 +124,7 @@ class Fabric:
                 out = Port(at.dpid, port_no)
                 if out in self.peers:
                     todo.append((copy, self.peers[out], hops + 1))
-                else:
+                elif self.central.network.edge_port(out) is not None:
                     delivery.at.append((out, copy, queue))
         delivery.reports = len(reports)
         if report:
