@@ -1,0 +1,62 @@
+"""Flow counters that stand in for meters that do not count."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from controller.flow_counting import STALE_S, FlowCounting
+from controller.forwarding import pipeline
+from controller.openflow.flows import FlowStats, UnknownFlow
+
+
+def stats(*rows):
+    """Flow-stats of (meter id, bytes, age) or of a flow as it is."""
+    flows = [
+        pipeline.rate_control(1, 10, number, row[0], 300) if isinstance(row[0], int) else row[0]
+        for number, row in enumerate(rows)
+    ]
+    octets = np.array([row[1] for row in rows], dtype=np.uint64)
+    return FlowStats(flows, octets // 100, octets, np.array([float(row[2]) for row in rows]))
+
+
+def told(counting, rows, now_s):
+    return {
+        int(row["meter_id"]): (int(row["byte_in_count"]), float(row["duration_s"]), int(row["flow_count"]))
+        for row in counting.meter_stats(stats(*rows), now_s)
+    }
+
+
+def test_flows_of_one_meter_are_added_up():
+    rows = [(5, 1000, 3), (5, 500, 7), (6, 10, 1)]
+    assert told(FlowCounting(), rows, 0.0) == {5: (1500, 7.0, 2), 6: (10, 1.0, 1)}
+
+
+def test_nothing_is_known_to_be_dropped():
+    rows = FlowCounting().meter_stats(stats((5, 1000, 3)), 0.0)
+    assert rows["band_byte_count"].tolist() == [0]
+
+
+def test_other_entries_do_not_count():
+    rows = [
+        (pipeline.limit_sender(1, 10, 5), 9, 1),
+        (pipeline.no_rate_control(), 9, 1),
+        (UnknownFlow(3, 1, 0, b""), 9, 1),
+    ]
+    assert told(FlowCounting(), rows, 0.0) == {}
+
+
+def test_a_counter_that_stands_still_says_nothing_until_it_is_stale():
+    counting = FlowCounting()
+    assert told(counting, [(5, 1000, 1.0)], 10.0) == {5: (1000, 1.0, 1)}
+    assert told(counting, [(5, 1000, 1.1)], 10.1) == {}
+    assert told(counting, [(5, 1000, 1.5)], 10.0 + STALE_S - 0.01) == {}
+    assert told(counting, [(5, 1000, 1.6)], 10.0 + STALE_S + 0.01) == {5: (1000, 1.6, 1)}
+    assert told(counting, [(5, 1000, 1.7)], 10.7) == {}
+    assert told(counting, [(5, 1001, 1.8)], 10.8) == {5: (1001, 1.8, 1)}
+
+
+def test_a_meter_that_went_and_came_is_new():
+    counting = FlowCounting()
+    told(counting, [(5, 1000, 1.0)], 10.0)
+    assert told(counting, [], 10.1) == {}
+    assert told(counting, [(5, 1000, 0.1)], 10.2) == {5: (1000, 0.1, 1)}

@@ -1,0 +1,82 @@
+"""What is owed to a switch, and which entry a meter belongs to."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.configs import star
+
+from controller.errors import InvalidValueError
+from controller.forwarding import pipeline
+from controller.openflow.constants import FlowModCommand, MessageType, MeterModCommand
+from controller.switch_record import NO_ENTRY, MeterSetting, SwitchRecord, SwitchUpdate
+from controller.vns import VnTable
+
+
+def record(ports=2, **openflow):
+    config = star(ports, openflow={"first_meter_id": 10, "last_meter_id": 100, **openflow})
+    return SwitchRecord.of(config.switches["s1"], VnTable.of_config(config), config)
+
+
+def messages(octets):
+    """(type, xid, command) of each message."""
+    found = []
+    while octets:
+        kind, length, xid = octets[1], int.from_bytes(octets[2:4]), int.from_bytes(octets[4:8])
+        command = octets[25] if kind == MessageType.FLOW_MOD else int.from_bytes(octets[8:10])
+        found.append((MessageType(kind), xid, command))
+        octets = octets[length:]
+    return found
+
+
+def test_every_vn_has_its_meter():
+    one = record()
+    assert sorted(one.send_meter.values()) == [10, 11, 12, 13]
+    assert one.meter_ids.take() == 14
+    with pytest.raises(InvalidValueError, match="s1 fewer meter ids than it has VNs"):
+        record(last_meter_id=12)
+
+
+def test_the_order_on_the_wire():
+    update = SwitchUpdate()
+    flow = pipeline.no_rate_control()
+    update.meter_deletes.append(9)
+    update.set_flows([(FlowModCommand.ADD, flow), (FlowModCommand.DELETE_STRICT, flow)])
+    update.put_meters({7: MeterSetting(1, 2)}, [])
+    update.modify_meters(np.array([8]), np.array([5]), np.array([6]))
+    update.put_meters({8: MeterSetting(3, 4)}, {8: None})
+    flow_mod, meter_mod = MessageType.FLOW_MOD, MessageType.METER_MOD
+    assert messages(update.encode(100)) == [
+        (flow_mod, 100, FlowModCommand.DELETE_STRICT),
+        (meter_mod, 101, MeterModCommand.ADD),
+        (meter_mod, 102, MeterModCommand.MODIFY),
+        (meter_mod, 103, MeterModCommand.MODIFY),
+        (flow_mod, 104, FlowModCommand.ADD),
+        (meter_mod, 105, MeterModCommand.DELETE),
+    ]
+    assert len(update) == 6
+    assert len(SwitchUpdate()) == 0
+    assert SwitchUpdate().encode(1) == b""
+
+
+def test_an_id_is_free_once_its_delete_is_on_its_way():
+    one = record()
+    one.meter_ids.take()
+    one.update.meter_deletes.append(14)
+    assert one.meter_ids.take() == 15
+    assert one.take_update().meter_deletes == [14]
+    assert one.meter_ids.take() == 14
+    assert len(one.update) == 0
+
+
+@given(
+    st.dictionaries(st.integers(10, 60), st.integers(0, 1000), max_size=20), st.lists(st.integers(1, 80), max_size=30)
+)
+@settings(derandomize=True, deadline=None, max_examples=60)
+def test_rows_of_meters(rows, asked):
+    one = record()
+    one.map_meters(np.array(list(rows), dtype=np.int64), np.array(list(rows.values()), dtype=np.int64))
+    found = one.rows_of(np.array(asked, dtype=np.int64))
+    assert found.tolist() == [rows.get(meter_id, NO_ENTRY) for meter_id in asked]
