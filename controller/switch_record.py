@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from controller.columns import IntArray
+from controller.columns import FloatArray, IntArray
 from controller.config import Config, Switch
+from controller.enforcement import RATE_STEP_BPS
 from controller.errors import InvalidValueError
 from controller.meter_ids import MeterIds
 from controller.openflow.constants import FlowModCommand, MeterModCommand
@@ -143,3 +145,20 @@ class SwitchRecord:
         rows = np.full(len(meter_id), NO_ENTRY, dtype=np.int64)
         rows[inside] = self.row_of_meter[index[inside]]
         return rows
+
+
+def meter_settings(meter_id: list[int], rate_bps: FloatArray, burst_bits: FloatArray) -> dict[int, MeterSetting]:
+    """Return columns as settings by meter id."""
+    rows = zip(meter_id, kilo(rate_bps).tolist(), kilo(burst_bits).tolist(), strict=True)
+    return {meter: MeterSetting(rate, burst) for meter, rate, burst in rows}
+
+
+def standing_meters(meters: NDArray[np.void]) -> dict[int, MeterSetting]:
+    """Return the settings in a METER_CONFIG array by meter id."""
+    rows = zip(*(meters[name].tolist() for name in ("meter_id", "rate_kbps", "burst_kbits")), strict=True)
+    return {meter: MeterSetting(rate, burst) for meter, rate, burst in rows}
+
+
+def kilo(values: Any) -> IntArray:
+    """Return bit/s as kb/s, or bits as kb; they are whole already."""
+    return np.rint(np.asarray(values, dtype=np.float64) / RATE_STEP_BPS).astype(np.int64)

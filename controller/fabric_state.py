@@ -1,0 +1,85 @@
+"""All that the controller knows of one fabric, which pairs, reconciliation and the interval work on together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from controller import step
+from controller.columns import FloatArray, IntArray
+from controller.config import Config
+from controller.delivery import Delivery
+from controller.enforcement import whole_rates
+from controller.events import EventKind, EventLog
+from controller.forwarding.network import ForwardingSettings, Host, Network
+from controller.forwarding.topology import Port
+from controller.openflow.frames import format_mac
+from controller.policies import algorithm_groups, policies_of
+from controller.switch_record import NO_ENTRY, MeterSetting, SwitchRecord, meter_settings
+from controller.vns import VnTable
+
+
+class FabricState:
+    """The tables, the control state and the switches of the fabric of one configuration.
+
+    Raises InvalidValueError when a switch has more VNs than the controller has meter ids. ``on_event`` is called with
+    every event as it happens.
+    """
+
+    def __init__(self, config: Config, on_event: Callable[[EventKind, str], None] | None = None) -> None:
+        self.config = config
+        self.vns = VnTable.of_config(config)
+        self.policies = policies_of(config)
+        self.groups = algorithm_groups(self.vns, self.policies)
+        self.state = step.ControlState.start(self.vns, self.groups)
+        settings = ForwardingSettings(config.mac_ageing_s, config.max_macs_per_vn)
+        self.network = Network(config.switches.values(), self.vns, settings)
+        self.switches = {s.dpid: SwitchRecord.of(s, self.vns, config) for s in config.switches.values()}
+        self.deliveries = {dpid: Delivery() for dpid in self.switches}
+        self.events = EventLog()
+        self.received_bps: FloatArray = np.zeros(len(self.vns))
+        self._on_event = on_event
+
+    def note(self, kind: EventKind, text: str, now_s: float) -> None:
+        """Note an event."""
+        self.events.add(kind, text, now_s)
+        if self._on_event is not None:
+            self._on_event(kind, text)
+
+    def vn_name(self, row: int) -> str:
+        """Return a VN's name as people read it: ``VLAN 10 at s1:3``."""
+        key = self.vns.key(row)
+        return f"VLAN {key.vlan_vid} at {self.switch_name(key.dpid)}:{key.port_no}"
+
+    def switch_name(self, dpid: int) -> str:
+        """Return a switch's name, or its dpid if the configuration does not name it."""
+        record = self.switches.get(dpid)
+        return record.switch.name if record else f"{dpid:016x}"
+
+    def record_of_sender(self, row: int) -> SwitchRecord:
+        """Return the switch behind which a VN sends."""
+        return self.switches[self.vns.key(row).dpid]
+
+    def learn(self, host: Host, port: Port, now_s: float) -> None:
+        """Note where a host is; say so when its VN may have no more."""
+        news = self.network.learn(host, port)
+        row = self.vns.row_of(host.vlan_vid, *port)
+        if news and row is not None and self.network.full(row):
+            text = f"{self.vn_name(row)} has {self.config.max_macs_per_vn} hosts, the most it may have"
+            self.note(EventKind.HOSTS_FULL, f"{text}; the last is {format_mac(host.mac)}", now_s)
+
+    def forget_counters(self, rows: IntArray) -> None:
+        """Meters of these rows (NO_ENTRY among them) may have been set outside of the interval, or by others."""
+        self.state = replace(self.state, counters=self.state.counters.forgotten(rows[rows != NO_ENTRY]))
+
+    def wanted_meters(self, record: SwitchRecord) -> dict[int, MeterSetting]:
+        """Return what all meters of a switch should be set to, by id."""
+        rows = np.array(list(record.send_meter), dtype=np.int64)
+        rate_bps = whole_rates(self.vns.send_limit_bps[rows])
+        wanted = meter_settings(list(record.send_meter.values()), rate_bps, step.first_bursts(rate_bps))
+        mine = np.flatnonzero(self.vns.dpid[self.state.entries.sender] == record.switch.dpid)
+        enforcement = self.state.enforcement
+        ids = self.state.entries.meter_id[mine].tolist()
+        return wanted | meter_settings(ids, enforcement.rate_bps[mine], enforcement.burst_bits[mine])

@@ -1,0 +1,74 @@
+"""One control interval of a fabric: meter-stats in by switch, the step, meter-mods out by switch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller import step
+from controller.counters import MeterReadings
+from controller.enforcement import MeterChanges
+from controller.events import EventKind
+from controller.fabric_state import FabricState
+from controller.openflow.constants import COUNTER_UNAVAILABLE
+from controller.switch_record import kilo
+
+MeterStats = NDArray[np.void]
+
+
+def run_interval(
+    fabric: FabricState, stats: Mapping[int, MeterStats], received_s: Mapping[int, float], now_s: float
+) -> step.StepResult:
+    """Run the control step on the METER_STATS of the switches, and queue the meter-mods that it decides."""
+    readings = _readings(fabric, stats, received_s)
+    fabric.state, result = step.control_step(fabric.state, fabric.vns, fabric.groups, readings, now_s)
+    fabric.received_bps = result.received_bps
+    _queue_changes(fabric, result.changes)
+    _note_events(fabric, result, now_s)
+    return result
+
+
+def _readings(fabric: FabricState, stats: Mapping[int, MeterStats], received_s: Mapping[int, float]) -> MeterReadings:
+    entries = len(fabric.state.entries)
+    unread = np.full(entries, np.nan)
+    readings = MeterReadings(unread.copy(), unread.copy(), unread.copy(), unread, np.zeros(entries, dtype=np.bool_))
+    for dpid, meters in stats.items():
+        rows = fabric.switches[dpid].rows_of(meters["meter_id"].astype(np.int64))
+        counted = np.maximum(meters["byte_in_count"], meters["band_byte_count"]) < COUNTER_UNAVAILABLE
+        mine = np.flatnonzero((rows >= 0) & counted)
+        rows = rows[mine]
+        readings.byte_in_count[rows] = meters["byte_in_count"][mine]
+        readings.dropped_byte_count[rows] = meters["band_byte_count"][mine]
+        readings.duration_s[rows] = meters["duration_s"][mine]
+        readings.received_s[rows] = received_s[dpid]
+        readings.present[rows] = True
+    return readings
+
+
+def _queue_changes(fabric: FabricState, changes: MeterChanges) -> None:
+    if not len(changes.rows):
+        return
+    entries = fabric.state.entries
+    dpid = fabric.vns.dpid[entries.sender[changes.rows]]
+    meter_id = entries.meter_id[changes.rows]
+    rate, burst = kilo(changes.rate_bps), kilo(changes.burst_bits)
+    for one in np.unique(dpid).tolist():
+        record = fabric.switches[one]
+        if record.connected:
+            mine = dpid == one
+            record.update.modify_meters(meter_id[mine], rate[mine], burst[mine])
+
+
+def _note_events(fabric: FabricState, result: step.StepResult, now_s: float) -> None:
+    for kind, rows in (
+        (EventKind.CONGESTION_BEGAN, result.congestion_began),
+        (EventKind.CONGESTION_ENDED, result.congestion_ended),
+    ):
+        for row in rows.tolist():
+            fabric.note(kind, f"{fabric.vn_name(row)}: {kind.value.replace('-', ' ')}", now_s)
+    entries = fabric.state.entries
+    for row in result.implausible.tolist():
+        ends = f"{fabric.vn_name(int(entries.sender[row]))} to {fabric.vn_name(int(entries.receiver[row]))}"
+        fabric.note(EventKind.COUNTERS_IMPLAUSIBLE, f"{ends}: its counters jumped or fell back", now_s)

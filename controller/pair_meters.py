@@ -1,0 +1,142 @@
+"""Pairs that talk and the meters they get: seen, metered, aged, taken over from an earlier run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from controller import step
+from controller.columns import FloatArray, IntArray
+from controller.enforcement import RATE_STEP_BPS
+from controller.events import EventKind
+from controller.fabric_state import FabricState
+from controller.forwarding.network import Pair
+from controller.switch_record import MeterSetting, SwitchRecord, meter_settings
+
+
+class PairMeters:
+    """Gives pairs of VNs their meters, and takes them away."""
+
+    def __init__(self, fabric: FabricState) -> None:
+        self._fabric = fabric
+        self._new_pairs: dict[Pair, None] = {}
+        self._seen_s = 0.0
+        self._old_pairs: set[Pair] = set()
+        self._without_meter: set[int] = set()
+
+    def seen(self, pair: Pair, now_s: float) -> None:
+        """A pair without a meter talks."""
+        self._new_pairs[pair] = None
+        self._seen_s = now_s
+
+    def aged(self, pair: Pair) -> None:
+        """A pair talks no longer."""
+        self._old_pairs.add(pair)
+
+    def flush(self) -> None:
+        """Give the pairs that were seen their meters, and take those of pairs that aged."""
+        fabric = self._fabric
+        self._old_pairs |= fabric.network.take_unused_pairs()
+        if self._old_pairs:
+            self._remove(self._old_pairs)
+            self._old_pairs = set()
+        if self._new_pairs:
+            pairs, self._new_pairs = list(self._new_pairs), {}
+            self._meter(pairs, self._seen_s)
+
+    def _meter(self, pairs: list[Pair], now_s: float) -> None:
+        fabric = self._fabric
+        metered: list[tuple[Pair, int]] = []
+        for pair in pairs:
+            record = fabric.record_of_sender(pair.sender)
+            meter_id = record.meter_ids.take()
+            if meter_id is not None:
+                metered.append((pair, meter_id))
+            else:
+                self._out_of_meters(record, now_s)
+        if not metered:
+            return
+        sender, receiver, meter_ids = _columns(dict(metered))
+        rate_bps = step.first_rates(fabric.state, fabric.vns, sender, receiver)
+        burst_bits = step.first_bursts(rate_bps)
+        self._add_entries(sender, receiver, meter_ids, rate_bps, burst_bits, now_s, added_now=True)
+        for (pair, meter_id), rate, burst in zip(metered, rate_bps[:, None], burst_bits[:, None], strict=True):
+            record = fabric.record_of_sender(pair.sender)
+            if record.connected:
+                record.update.put_meters(meter_settings([meter_id], rate, burst), [])
+            fabric.network.add_pair(pair, meter_id)
+
+    def _out_of_meters(self, record: SwitchRecord, now_s: float) -> None:
+        if record.switch.dpid in self._without_meter:
+            return
+        self._without_meter.add(record.switch.dpid)
+        text = f"switch {record.switch.name}: all meter ids to {self._fabric.config.last_meter_id} are in use"
+        text += "; further pairs have only the send limit and their queue"
+        self._fabric.note(EventKind.OUT_OF_METERS, text, now_s)
+
+    def adopt(self, meter_of: Mapping[Pair, int], standing: Mapping[int, MeterSetting], now_s: float) -> None:
+        """Take over pairs whose meters stand on a switch; their ids are claimed."""
+        if not meter_of:
+            return
+        rates = np.array([standing[meter_id] for meter_id in meter_of.values()], dtype=np.float64) * RATE_STEP_BPS
+        sender, receiver, meter_ids = _columns(meter_of)
+        self._add_entries(sender, receiver, meter_ids, rates[:, 0], rates[:, 1], now_s, added_now=False)
+        for pair, meter_id in meter_of.items():
+            self._new_pairs.pop(pair, None)
+            self._fabric.network.add_pair(pair, meter_id)
+
+    def _add_entries(
+        self,
+        sender: IntArray,
+        receiver: IntArray,
+        meter_id: IntArray,
+        rate_bps: FloatArray,
+        burst_bits: FloatArray,
+        now_s: float,
+        *,
+        added_now: bool,
+    ) -> None:
+        fabric = self._fabric
+        fabric.state = step.add_entries(
+            fabric.state, fabric.vns, sender, receiver, meter_id, rate_bps, burst_bits, now_s, added_now=added_now
+        )
+        self._map_meters()
+
+    def _remove(self, pairs: set[Pair]) -> None:
+        fabric = self._fabric
+        entries = fabric.state.entries
+        gone = [
+            row
+            for row, ends in enumerate(zip(entries.sender.tolist(), entries.receiver.tolist(), strict=True))
+            if Pair(*ends) in pairs
+        ]
+        for row in gone:
+            pair = Pair(int(entries.sender[row]), int(entries.receiver[row]))
+            record = fabric.record_of_sender(pair.sender)
+            meter_id = int(entries.meter_id[row])
+            fabric.network.remove_pair(pair)
+            self._without_meter.discard(record.switch.dpid)
+            if record.connected:
+                record.update.meter_deletes.append(meter_id)
+            else:
+                record.meter_ids.release(meter_id)
+        fabric.state = step.remove_entries(fabric.state, np.array(gone, dtype=np.int64))
+        self._map_meters()
+
+    def _map_meters(self) -> None:
+        fabric = self._fabric
+        entries = fabric.state.entries
+        dpid = fabric.vns.dpid[entries.sender]
+        order = np.argsort(dpid, kind="stable")
+        starts = np.searchsorted(dpid[order], np.array(list(fabric.switches), dtype=np.uint64), side="left")
+        ends = np.searchsorted(dpid[order], np.array(list(fabric.switches), dtype=np.uint64), side="right")
+        for record, start, end in zip(fabric.switches.values(), starts, ends, strict=True):
+            rows = order[start:end]
+            record.map_meters(entries.meter_id[rows], rows)
+
+
+def _columns(meter_of: Mapping[Pair, int]) -> tuple[IntArray, IntArray, IntArray]:
+    sender = np.array([pair.sender for pair in meter_of], dtype=np.int64)
+    receiver = np.array([pair.receiver for pair in meter_of], dtype=np.int64)
+    return sender, receiver, np.array(list(meter_of.values()), dtype=np.int64)
