@@ -7,6 +7,7 @@ off before Ryu parses them, 2.6 us an entry. Other Ryu apps beside this one see 
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,7 +19,7 @@ from ryu.controller.handler import CONFIG_DISPATCHER, DEAD_DISPATCHER, MAIN_DISP
 from ryu.lib import hub
 from ryu.ofproto import ofproto_v1_3, ofproto_v1_3_parser
 
-from controller.errors import ProtocolError
+from controller.errors import InvalidValueError, ProtocolError
 from controller.openflow.constants import MessageType
 from controller.openflow.messages import encode_barrier_request
 from controller.openflow.stats import multipart_header
@@ -31,6 +32,7 @@ __all__ = [
     "AppBase",
     "Connection",
     "Reply",
+    "check_free",
     "configured_file",
     "hub",
     "listen_on",
@@ -50,10 +52,27 @@ def configured_file() -> str | None:
 
 
 def listen_on(host: str, port: int) -> None:
-    """Make the framework listen for switches there, unless its own command line says otherwise."""
-    for name, value, default in (("ofp_listen_host", host, ""), ("ofp_tcp_listen_port", port, None)):
-        if getattr(cfg.CONF, name) == default:
+    """Make the framework listen for switches there, unless its own command line says otherwise.
+
+    Raises InvalidValueError when nobody can listen there: the framework itself would go on, and be deaf.
+    """
+    for name, value in (("ofp_listen_host", host), ("ofp_tcp_listen_port", port)):
+        place = cfg.CONF.get_location(name)
+        if place is None or not place.location.is_user_controlled:
             cfg.CONF.set_override(name, value)
+    check_free("openflow.listen", cfg.CONF.ofp_listen_host, cfg.CONF.ofp_tcp_listen_port)
+
+
+def check_free(key: str, host: str, port: int) -> None:
+    """Raise InvalidValueError, naming ``key``, when a TCP endpoint cannot be listened on."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+            probe.listen()
+        except OSError as error:
+            raise InvalidValueError(key, f"{host}:{port}", f"cannot be listened on: {error.strerror}") from error
 
 
 @dataclass
