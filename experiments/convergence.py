@@ -27,6 +27,7 @@ FIRST_GRANT_BPS = 1 * M
 SETTLED_WITHIN = 0.05
 INTERVALS = 400
 LAST = 60
+FP_WITH_HEADROOM = "fp, headroom 0.1"
 
 Step = Callable[[FloatArray, FloatArray, FloatArray], FloatArray]
 
@@ -99,8 +100,12 @@ def network_step(limit_bps: float, senders: int) -> Step:
 
 
 def make_step(name: str, limit_bps: float, senders: int) -> Step:
-    """Return the step of an algorithm by name, ``max-min`` included."""
-    return network_step(limit_bps, senders) if name == NetworkMaxMin.name else receiver_step(name, limit_bps, senders)
+    """Return the step of an algorithm by name, ``max-min`` and FP_WITH_HEADROOM included."""
+    if name == NetworkMaxMin.name:
+        return network_step(limit_bps, senders)
+    if name == FP_WITH_HEADROOM:
+        return receiver_step("fp", limit_bps, senders, {"headroom": 0.1})
+    return receiver_step(name, limit_bps, senders)
 
 
 def simulate(
@@ -182,7 +187,7 @@ def swing(k: float, delay: int) -> float:
 
 def run() -> dict[str, Any]:
     """Return all rows: a row per scenario and algorithm, and RAA-FE's swing by delay and k."""
-    names = [*algorithms, NetworkMaxMin.name]
+    names = [*algorithms, FP_WITH_HEADROOM, NetworkMaxMin.name]
     return {
         "settling": [settle(name, scenario) for scenario in SCENARIOS for name in names],
         "stability": [

@@ -52,7 +52,7 @@ def fair_share(limit: float, nodes: list[Node]) -> None:
     distribute(limit, [node for node in nodes if node.active])
 
 
-def slow_probe(limit: float, nodes: list[Node], inflation: float, floor: float) -> None:
+def slow_probe(limit: float, nodes: list[Node], inflation: float, floor: float, headroom: float = 0.0) -> None:
     """Set every node's grant by RAA-SP (Algorithm 1)."""
     active = [node for node in nodes if node.active]
     for node in nodes:
@@ -67,14 +67,25 @@ def slow_probe(limit: float, nodes: list[Node], inflation: float, floor: float) 
             request = (node.measured if math.isinf(node.granted) else node.granted) * (1 + inflation)
         requested.append(max(request, floor * limit * node.weight / total_weight))
     ratio = limit / sum(requested)
+    kept = {}
+    if headroom > 0 and any(node.full for node in active):
+        for node, request in zip(active, requested, strict=True):
+            near = node.measured * (1 + 2 * headroom) >= node.granted
+            keep = max(node.granted if near else node.measured * (1 + headroom), request)
+            if not node.full and keep <= limit * node.weight / total_weight:
+                kept[id(node)] = min(keep, node.available)
+        others = sum(request for node, request in zip(active, requested, strict=True) if id(node) not in kept)
+        ratio = (limit - sum(kept.values())) / others
     for node, request in zip(active, requested, strict=True):
-        node.grant = min(request * ratio, node.available)
+        node.grant = kept.get(id(node), min(request * ratio, node.available))
     distribute(limit - sum(node.grant for node in active), active)
 
 
-def fast_probe(limit: float, nodes: list[Node], d: float, inflation: float, floor: float) -> None:
+def fast_probe(
+    limit: float, nodes: list[Node], d: float, inflation: float, floor: float, headroom: float = 0.0
+) -> None:
     """Set every node's grant by RAA-FP (Algorithm 2)."""
-    slow_probe(limit, nodes, inflation, floor)
+    slow_probe(limit, nodes, inflation, floor, headroom)
     full = [node for node in nodes if node.full]
     if not full:
         return

@@ -173,7 +173,7 @@ typedef struct {
     double *grants;
 } Receiver;
 
-INLINE void slow_probe(const Receiver *v, double inflation, double floor_part, Scratch *s)
+INLINE void slow_probe(const Receiver *v, double inflation, double floor_part, double headroom, Scratch *s)
 {
     i64 n = v->n;
     const double *weight = v->weight;
@@ -198,8 +198,29 @@ INLINE void slow_probe(const Receiver *v, double inflation, double floor_part, S
     }
     double total = sum_of(s->rest, n); /* 2 */
     double ratio = total > 0 ? v->limit / total : 0.0; /* 3 */
+    if (headroom > 0) {
+        double near = 1.0 + 2.0 * headroom, above = 1.0 + headroom;
+        int some_full = 0;
+        for (i64 i = 0; i < n; i++)
+            some_full |= s->full[i];
+        for (i64 i = 0; i < n; i++) { /* what is kept goes to target, what takes part in the ratio to other */
+            double measured = v->measured[i], granted = v->granted[i], wanted = s->rest[i];
+            double keep = measured * near >= granted ? granted : measured * above;
+            keep = keep > wanted ? keep : wanted;
+            int kept = v->active[i] & !s->full[i] & (keep <= share * weight[i]) & some_full;
+            keep = keep < s->room[i] ? keep : s->room[i];
+            s->target[i] = kept ? keep : 0.0;
+            s->other[i] = kept ? 0.0 : wanted;
+        }
+        double left = v->limit - sum_of(s->target, n), others = sum_of(s->other, n);
+        ratio = others > 0 ? left / others : 0.0;
+        for (i64 i = 0; i < n; i++)
+            s->work[i] = s->target[i] > 0 ? s->target[i] : s->other[i] * ratio;
+    } else
+        for (i64 i = 0; i < n; i++)
+            s->work[i] = s->rest[i] * ratio;
     for (i64 i = 0; i < n; i++) {
-        double grant = s->rest[i] * ratio; /* 4 */
+        double grant = s->work[i]; /* 4 */
         grant = grant < s->room[i] ? grant : s->room[i];
         grants[i] = grant;
         s->rest[i] = s->room[i] - grant;
@@ -340,7 +361,7 @@ INLINE void reallocate(const Receiver *v, double d, Scratch *s)
 FOR_EACH_CPU
 int dets_probe(i64 receivers, const i64 *offsets, const double *limit, const double *measured, const double *granted,
                const double *available, const double *dropped, const double *weight, const uint8_t *active,
-               double inflation, double floor_part, double d, double *grants)
+               double inflation, double floor_part, double headroom, double d, double *grants)
 {
     Scratch s;
     if (get_scratch(&s, largest_group(offsets, receivers)))
@@ -349,7 +370,7 @@ int dets_probe(i64 receivers, const i64 *offsets, const double *limit, const dou
         i64 f = offsets[r];
         Receiver v = {offsets[r + 1] - f, limit[r],    measured + f, granted + f, available + f,
                       dropped + f,        weight + f, active + f,   grants + f};
-        slow_probe(&v, inflation, floor_part, &s);
+        slow_probe(&v, inflation, floor_part, headroom, &s);
         if (d > 0)
             reallocate(&v, d, &s);
         keep_settled(&v, &s);

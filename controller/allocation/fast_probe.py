@@ -18,7 +18,7 @@ from controller.allocation.interface import (
     check_state,
     fully_uses,
 )
-from controller.allocation.parameters import FLOOR, INFLATION, Parameter
+from controller.allocation.parameters import FLOOR, HEADROOM, INFLATION, Parameter
 from controller.allocation.slow_probe import keep_settled, slow_probe
 
 # Halving a difference again and again never ends it; below this part of the mean it is ended at once.
@@ -61,10 +61,11 @@ class FastProbe:
     d: float = D.default
     inflation: float = INFLATION.default
     floor: float = FLOOR.default
+    headroom: float = HEADROOM.default
 
     name: ClassVar[str] = "fp"
     title: ClassVar[str] = "Fast Probe (RAA-FP)"
-    parameters: ClassVar[tuple[Parameter, ...]] = (D, INFLATION, FLOOR)
+    parameters: ClassVar[tuple[Parameter, ...]] = (D, INFLATION, FLOOR, HEADROOM)
     sums_within_limit: ClassVar[bool] = True
 
     def initial_state(self, receivers: int, entries: int) -> AlgorithmState:
@@ -74,12 +75,12 @@ class FastProbe:
     def allocate(self, requests: Requests, state: AlgorithmState) -> tuple[FloatArray, AlgorithmState]:
         """Return grants (entries,) in bits per second and the next state."""
         check_state(requests, state)
-        compiled = kernel.probe(requests, self.inflation, self.floor, self.d)
+        compiled = kernel.probe(requests, self.inflation, self.floor, self.headroom, self.d)
         if compiled is not None:
             return compiled, state
         groups = Groups(requests.offsets)
         full = fully_uses(requests)
-        grants_bps = slow_probe(requests, groups, full, self.inflation, self.floor)  # 1
+        grants_bps = slow_probe(requests, groups, full, self.inflation, self.floor, self.headroom)  # 1
         _reallocate(requests, groups, full, grants_bps, self.d)
         return keep_settled(requests, groups, grants_bps), state
 

@@ -17,7 +17,7 @@ from controller.allocation.interface import FloatArray, IntArray, Requests
 
 _FUNCTIONS = {
     "dets_fair_share": (ctypes.c_int, "i******"),
-    "dets_probe": (ctypes.c_int, "i********ddd*"),
+    "dets_probe": (ctypes.c_int, "i********dddd*"),
     "dets_forward_explicit": (ctypes.c_int, "i******dd**"),
     "dets_max_min": (ctypes.c_int64, "ii*******"),
 }
@@ -85,7 +85,7 @@ def fair_share(requests: Requests) -> FloatArray | None:
     return grants_bps
 
 
-def probe(requests: Requests, inflation: float, floor: float, d: float) -> FloatArray | None:
+def probe(requests: Requests, inflation: float, floor: float, headroom: float, d: float) -> FloatArray | None:
     """Return the grants of RAA-FP (entries,), or of RAA-SP with ``d`` of 0."""
     if library is None:
         return None
@@ -99,7 +99,8 @@ def probe(requests: Requests, inflation: float, floor: float, d: float) -> Float
         requests.weight,
         requests.active,
     )
-    _check(_call("dets_probe", requests.receivers, requests.offsets, *columns, inflation, floor, d, grants_bps))
+    parameters = (inflation, floor, headroom, d)
+    _check(_call("dets_probe", requests.receivers, requests.offsets, *columns, *parameters, grants_bps))
     return grants_bps
 
 

@@ -70,3 +70,11 @@ INFLATION = Parameter(
     minimum=0.0,
     maximum=10.0,
 )
+HEADROOM = Parameter(
+    "headroom",
+    0.0,
+    "0 is the paper; above 0.053, a sender that wants less than its fair share keeps what it sends and this part more, "
+    "and is not squeezed and probed in turns",
+    minimum=0.0,
+    maximum=10.0,
+)

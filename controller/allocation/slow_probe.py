@@ -10,7 +10,7 @@ import numpy as np
 from controller.allocation import kernel
 from controller.allocation.groups import Groups, divided, fill
 from controller.allocation.interface import AlgorithmState, BoolArray, FloatArray, Requests, check_state, fully_uses
-from controller.allocation.parameters import FLOOR, INFLATION, Parameter
+from controller.allocation.parameters import FLOOR, HEADROOM, INFLATION, Parameter
 
 # Closer than this to the limits in force is rounding, not a decision. A meter is set in steps of 1 kb/s, at most 2^-32
 # of the largest rate it can have.
@@ -35,16 +35,21 @@ class SlowProbe:
     Choice: "fairly" in step 4 means by weight, as in RAA-FS, on top of what step 4 granted already.
     Choice: an active node requests at least ``floor`` of its fair share. A sender that was granted nothing fully uses
     it, and no inflation would ever lead away from nothing. If nobody sends yet, this makes the shares equal.
+    Deviation, with ``headroom`` above 0 only: the ratio squeezes those too who want no more than they send; they then
+    fully use their rate, are raised, do not use it, and so on, and every turn modifies every meter. With headroom h,
+    one that does not fully use its rate keeps its limit while it sends between 1 / (1 + 2 h) and 95 % of it, otherwise
+    gets what it sends and h more, if that is within its fair share; the others share the rest by the ratio.
     Choice: when the outcome is the limits in force but for rounding, it is the limits in force: a new limit costs a
     meter modification, and each of those refills the meter's bucket.
     """
 
     inflation: float = INFLATION.default
     floor: float = FLOOR.default
+    headroom: float = HEADROOM.default
 
     name: ClassVar[str] = "sp"
     title: ClassVar[str] = "Slow Probe (RAA-SP)"
-    parameters: ClassVar[tuple[Parameter, ...]] = (INFLATION, FLOOR)
+    parameters: ClassVar[tuple[Parameter, ...]] = (INFLATION, FLOOR, HEADROOM)
     sums_within_limit: ClassVar[bool] = True
 
     def initial_state(self, receivers: int, entries: int) -> AlgorithmState:
@@ -54,15 +59,17 @@ class SlowProbe:
     def allocate(self, requests: Requests, state: AlgorithmState) -> tuple[FloatArray, AlgorithmState]:
         """Return grants (entries,) in bits per second and the next state."""
         check_state(requests, state)
-        compiled = kernel.probe(requests, self.inflation, self.floor, 0.0)
+        compiled = kernel.probe(requests, self.inflation, self.floor, self.headroom, 0.0)
         if compiled is not None:
             return compiled, state
         groups = Groups(requests.offsets)
-        grants_bps = slow_probe(requests, groups, fully_uses(requests), self.inflation, self.floor)
+        grants_bps = slow_probe(requests, groups, fully_uses(requests), self.inflation, self.floor, self.headroom)
         return keep_settled(requests, groups, grants_bps), state
 
 
-def slow_probe(requests: Requests, groups: Groups, full: BoolArray, inflation: float, floor: float) -> FloatArray:
+def slow_probe(
+    requests: Requests, groups: Groups, full: BoolArray, inflation: float, floor: float, headroom: float
+) -> FloatArray:
     """Return grants (entries,) of Algorithm 1, where ``full`` (entries,) says which nodes fully use their rate."""
     active, granted_bps = requests.active, requests.granted_bps
     room_bps = np.where(active, requests.available_bps, 0.0)
@@ -72,10 +79,23 @@ def slow_probe(requests: Requests, groups: Groups, full: BoolArray, inflation: f
     wanted_bps = np.where(active, np.maximum(wanted_bps, floor * share_bps * requests.weight), 0.0)
     total_bps = groups.sum(wanted_bps)  # 2
     ratio = divided(requests.limit_bps, total_bps, 0.0)  # 3
-    grants_bps = np.minimum(wanted_bps * groups.spread(ratio), room_bps)  # 4
+    if headroom <= 0:
+        grants_bps = np.minimum(wanted_bps * groups.spread(ratio), room_bps)  # 4
+    else:
+        kept_bps = _with_headroom(requests, wanted_bps, headroom)
+        kept = active & ~full & (kept_bps <= share_bps * requests.weight) & (groups.spread(groups.sum(full)) > 0)
+        left_bps = requests.limit_bps - groups.sum(np.where(kept, np.minimum(kept_bps, room_bps), 0.0))
+        ratio = divided(left_bps, groups.sum(np.where(kept, 0.0, wanted_bps)), 0.0)
+        grants_bps = np.minimum(np.where(kept, kept_bps, wanted_bps * groups.spread(ratio)), room_bps)
     extra_bps = np.maximum(requests.limit_bps - groups.sum(grants_bps), 0.0)
     grants_bps += fill(groups, extra_bps, requests.weight, room_bps - grants_bps)
     return grants_bps
+
+
+def _with_headroom(requests: Requests, wanted_bps: FloatArray, headroom: float) -> FloatArray:
+    """Return what each entry would keep if it did not fully use its rate, (entries,)."""
+    near = requests.measured_bps * (1.0 + 2.0 * headroom) >= requests.granted_bps
+    return np.maximum(np.where(near, requests.granted_bps, requests.measured_bps * (1.0 + headroom)), wanted_bps)
 
 
 def keep_settled(requests: Requests, groups: Groups, grants_bps: FloatArray) -> FloatArray:

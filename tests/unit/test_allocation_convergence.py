@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.convergence import SCENARIOS, settle, swing
+from experiments.convergence import FP_WITH_HEADROOM, SCENARIOS, settle, swing
 
 JOIN, STOP, LESS, MORE, SECTION_3 = SCENARIOS
 
@@ -21,6 +21,9 @@ JOIN, STOP, LESS, MORE, SECTION_3 = SCENARIOS
         ("max-min", STOP, 1),
         ("sp", LESS, 5),
         ("max-min", LESS, 2),
+        (FP_WITH_HEADROOM, LESS, 10),
+        (FP_WITH_HEADROOM, JOIN, 10),
+        (FP_WITH_HEADROOM, MORE, 5),
         ("fp", MORE, 3),
         ("max-min", MORE, 1),
         ("fp", SECTION_3, 2),
@@ -31,7 +34,7 @@ def test_intervals_until_settled(name, scenario, most_intervals):
     row = settle(name, scenario)
     assert row["intervals"] is not None
     assert row["intervals"] <= most_intervals
-    if name in ("fp", "max-min"):
+    if name in ("fp", "max-min", FP_WITH_HEADROOM):
         assert row["unfair"] < 0.02
 
 

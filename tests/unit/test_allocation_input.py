@@ -107,7 +107,7 @@ def test_a_row_that_the_old_table_does_not_have():
         ("fp", {"d": True}, "parameters.d: True must be a number"),
         ("fp", {"d": float("nan")}, "parameters.d: nan must be a number"),
         ("sp", {"inflation": -0.1}, "parameters.inflation: -0.1 must be at least 0"),
-        ("sp", {"d": 2}, "parameters.d: 2 is not a parameter of sp, which takes: inflation, floor"),
+        ("sp", {"d": 2}, "parameters.d: 2 is not a parameter of sp, which takes: inflation, floor, headroom"),
         ("fs", {"k": 1}, "parameters.k: 1 is not a parameter of fs, which takes: none"),
         ("fe", {"k": 2.5}, "parameters.k: 2.5 must be above 0 and at most 2"),
     ],

@@ -120,6 +120,18 @@ def test_slow_probe_is_the_papers(table, inflation, floor):
 
 
 @EXACT
+@given(tables, st.sampled_from([0.06, 0.1, 1.0]))
+def test_headroom_is_as_written_down(table, headroom):
+    expected = []
+    for limit, _, rows in table:
+        nodes = nodes_of(rows)
+        plain.slow_probe(limit, nodes, 0.1, 0.01, headroom)
+        expected += [node.grant for node in nodes]
+    grants = allocate("sp", requests_of(table), headroom=headroom)
+    np.testing.assert_allclose(grants, expected, rtol=CLOSE, atol=1e-6)
+
+
+@EXACT
 @given(tables, st.sampled_from([1.1, 2.0, 5.0]))
 def test_fast_probe_is_the_papers_but_for_ties(table, d):
     """Which of two equal rates comes first, and which side of a bound a value on it falls, is rounding: skip those."""
@@ -192,10 +204,10 @@ def test_forward_explicit_is_the_papers(table, received_parts):
 
 
 @EXACT
-@given(tables, st.sampled_from(sorted(algorithms)))
-def test_grants_are_within_every_bound(table, name):
+@given(tables, st.sampled_from(sorted(algorithms)), st.sampled_from([0.0, 0.1]))
+def test_grants_are_within_every_bound(table, name, headroom):
     requests = requests_of(table)
-    grants = allocate(name, requests)
+    grants = allocate(name, requests, **({"headroom": headroom} if name in ("sp", "fp") else {}))
     assert (grants >= 0).all()
     assert (grants <= requests.available_bps * (1 + 1e-12)).all()
     assert (grants[~requests.active] == 0).all()
@@ -205,10 +217,10 @@ def test_grants_are_within_every_bound(table, name):
 
 
 @EXACT
-@given(tables, st.sampled_from(["fs", "sp", "fp"]))
-def test_nothing_is_left_that_somebody_can_send(table, name):
+@given(tables, st.sampled_from(["fs", "sp", "fp"]), st.sampled_from([0.0, 0.1]))
+def test_nothing_is_left_that_somebody_can_send(table, name, headroom):
     requests = requests_of(table)
-    grants = allocate(name, requests)
+    grants = allocate(name, requests, **({"headroom": headroom} if name != "fs" else {}))
     for limit, rows in zip(requests.limit_bps, slices(requests), strict=True):
         room = requests.available_bps[rows][requests.active[rows]].sum()
         assert grants[rows].sum() >= min(limit, room) * (1 - 1e-8)
@@ -266,9 +278,10 @@ def both_forms(name, requests, **parameters):
 
 
 @EXACT
-@given(tables, st.sampled_from(sorted(algorithms)))
-def test_both_forms_give_the_same_bits(table, name):
-    compiled, plain_form = both_forms(name, requests_of(table))
+@given(tables, st.sampled_from(sorted(algorithms)), st.sampled_from([0.0, 0.1]))
+def test_both_forms_give_the_same_bits(table, name, headroom):
+    parameters = {"headroom": headroom} if name in ("sp", "fp") else {}
+    compiled, plain_form = both_forms(name, requests_of(table), **parameters)
     np.testing.assert_array_equal(compiled, plain_form)
 
 
@@ -375,6 +388,31 @@ def test_fast_probe_equalises_those_above_senders_of_little_capacity():
 def test_slow_probe_keeps_the_limits_in_force_when_only_rounding_differs():
     granted = [400e6 / 7] * 7
     assert (allocate("sp", one_receiver(400e6 * (1 + SETTLED / 4), granted)) == granted).all()
+
+
+@pytest.mark.parametrize("name", ["sp", "fp"])
+@pytest.mark.parametrize("wants", [1e6, 10e6, 18e6])
+def test_with_headroom_nobody_is_squeezed_and_probed_in_turns(name, wants):
+    """One that wants little beside one that is greedy: the grants become constant, and nearly all is used."""
+    rng, granted, history = np.random.default_rng(1), np.array([20e6, 20e6]), []
+    for _ in range(40):
+        measured = np.minimum(granted, [wants * rng.uniform(0.98, 1.0), 40e6])
+        requests = one_receiver(40e6, list(granted), measured=measured)
+        granted = allocate(name, requests, headroom=0.1)
+        history.append(granted)
+    assert all((later == history[15]).all() for later in history[15:])
+    assert wants < granted[0] < 1.25 * wants
+    assert granted.sum() == pytest.approx(40e6)
+
+
+def test_headroom_does_not_starve_one_among_many_that_want_more_than_their_share():
+    """Nine want 4.3 of 40 Mb/s, where the fair share is 4: the tenth is not left with the rest of 0.1."""
+    granted = np.array([4.4e6] * 9 + [0.1e6])
+    for _ in range(60):
+        granted = allocate(
+            "fp", one_receiver(40e6, granted, measured=np.minimum(granted, [4.3e6] * 9 + [4e7])), headroom=0.1
+        )
+    assert granted[9] > 3.5e6
 
 
 @pytest.mark.parametrize("name", ["sp", "fp"])
