@@ -23,6 +23,7 @@ from experiments.options import ExperimentOptions
 
 FAILED, REFUSED, INTERRUPTED = 1, 2, 130
 DEFAULTS = ExperimentOptions()
+DEFAULT_URL = "http://127.0.0.1:8080"
 # typer carries click inside itself, or beside itself before 0.26; the base of its own error is click's in both.
 _ClickError: Any = typer.BadParameter.__mro__[2]
 
@@ -117,6 +118,31 @@ def run(
     except ConfigError as error:
         print(error, file=sys.stderr)
         return REFUSED
+
+
+@app.command()
+def explain(
+    vlan: Annotated[int, typer.Option(metavar="VID", help="The VLAN.")],
+    sender: Annotated[str, typer.Option("--from", metavar="SWITCH:PORT", help="The sending VN's edge port.")],
+    receiver: Annotated[
+        str | None,
+        typer.Option("--to", metavar="SWITCH:PORT", help="The receiving VN's; without it, all pairs of --from."),
+    ] = None,
+    url: Annotated[str, typer.Option(help="Where the controller's REST interface is.")] = DEFAULT_URL,
+    output: Annotated[str, typer.Option("--output", "-o", metavar="text|json")] = "text",
+) -> int:
+    """Tell what binds the limit of a pair of VNs in a running controller, and what would bind it next."""
+    from apps.client import explanations
+
+    if output not in ("text", "json"):
+        raise InvalidValueError("output", output, "must be text or json")
+    found = explanations(url, vlan, sender, receiver)
+    if output == "json":
+        print(json.dumps(found if receiver is None else found[0], indent=2))
+    else:
+        for one in found:
+            print(one["sentence"])
+    return 0
 
 
 @app.command()

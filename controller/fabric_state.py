@@ -53,6 +53,11 @@ class FabricState:
         key = self.vns.key(row)
         return f"VLAN {key.vlan_vid} at {self.switch_name(key.dpid)}:{key.port_no}"
 
+    def place_name(self, row: int) -> str:
+        """Return where a VN is as people write it: ``s1:3``."""
+        key = self.vns.key(row)
+        return f"{self.switch_name(key.dpid)}:{key.port_no}"
+
     def switch_name(self, dpid: int) -> str:
         """Return a switch's name, or its dpid if the configuration does not name it."""
         record = self.switches.get(dpid)

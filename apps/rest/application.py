@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
+import numpy as np
 from flask import Response, current_app, request
 from flask_openapi3.blueprint import APIBlueprint
 from flask_openapi3.models.info import Info
@@ -24,6 +25,8 @@ from controller.errors import InvalidValueError
 Json = dict[str, Any]
 Responses = dict[str | int, type[BaseModel] | Json | None]
 
+# The hub waits for one answer to end, and an explanation may take a solution of the whole network.
+_MOST_EXPLAINED = 100
 _CHANGING = frozenset({"PATCH", "POST", "PUT"})
 _REQUESTS: tuple[type[BaseModel], ...] = (
     models.NoQuery,
@@ -59,6 +62,7 @@ class Service:
     clock: Callable[[], float]
     health: Callable[[], Json]
     after_change: Callable[[], None]
+    loop: Callable[[int], Json] | None
 
 
 def create_app(
@@ -66,13 +70,14 @@ def create_app(
     clock: Callable[[], float],
     health: Callable[[], Json],
     after_change: Callable[[], None],
+    loop: Callable[[int], Json] | None = None,
 ) -> OpenAPI:
     """Return the WSGI application of the REST interface.
 
     ``clock`` gives the seconds that ``central`` counts in, ``health`` what ``/v1/health`` answers. ``after_change`` is
     called after each accepted change, to send what follows from it. When it fails the client is told (500), and the
     change stands. All of them are called in the thread that serves the request, which must be the one that runs
-    ``central``.
+    ``central``. ``loop`` tells how the rounds of the control loop after one went, where there is such a loop.
     """
     app = OpenAPI(
         "dets.rest",
@@ -88,7 +93,7 @@ def create_app(
     app.config["MAX_CONTENT_LENGTH"] = MAX_READ_BYTES
     # A redirect would not be a problem document, and a PATCH must not go anywhere but where it was sent.
     app.url_map.merge_slashes = False
-    app.extensions["dets"] = Service(central, clock, health, after_change)
+    app.extensions["dets"] = Service(central, clock, health, after_change, loop)
     problems.install(app)
     app.before_request(_check_request)
     app.after_request(_add_headers)
@@ -103,6 +108,15 @@ def create_app(
 def get_health(query: models.NoQuery) -> Json:
     """Tell whether the controller works and which switches are ready."""
     return _service().health()
+
+
+@api.get("/loop", responses={200: models.Loop, **_NOT_FOUND})
+def get_loop(query: models.LoopQuery) -> Json:
+    """Tell how long the last rounds of the control loop took, and what it missed."""
+    loop = _service().loop
+    if loop is None:
+        raise problems.not_found("loop", "", "no control loop runs here")
+    return loop(query.after)
 
 
 @api.get("/vlans", responses={200: models.Vlans})
@@ -174,6 +188,26 @@ def list_entries(query: models.VnQuery) -> Json:
     central = _service().central
     rows = lookup.entry_rows(central, query.given("vlan"), query.given("switch"))
     return {"entries": representation.entry_views(central, rows)}
+
+
+@api.get(
+    "/entries/<vlan_vid>/<sender_switch>/<sender_port_no>/<receiver_switch>/<receiver_port_no>/explanation",
+    responses={200: models.ExplanationView, **_NOT_FOUND},
+)
+def explain_entry(path: models.EntryPath, query: models.NoQuery) -> Json:
+    """Tell what binds an entry's limit, and what would bind it next."""
+    central = _service().central
+    row = lookup.entry_row(central, path)
+    return representation.explanation_views(central, np.array([row], dtype=np.int64))[0]
+
+
+@api.get("/vns/<vlan_vid>/<switch>/<port_no>/explanations", responses={200: models.Explanations, **_NOT_FOUND})
+def explain_vn(path: models.VnPath, query: models.NoQuery) -> Json:
+    """Tell what binds the limits of the entries of which a VN is the sender or the receiver."""
+    central = _service().central
+    rows = lookup.entries_of(central, int(lookup.vn_row(central, path)[0]))
+    explained = representation.explanation_views(central, rows[:_MOST_EXPLAINED])
+    return {"explanations": explained, "entries": len(rows)}
 
 
 @api.get("/events", responses={200: models.Events})

@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 
-from apps.rest.models import VnPath
+from apps.rest.models import EntryPath, VnPath
 from apps.rest.problems import listed, not_found
 from controller.central import CentralController
 from controller.columns import IntArray
@@ -51,6 +51,30 @@ def vn_rows(central: CentralController, vlan: str | None, switch: str | None) ->
 def entry_rows(central: CentralController, vlan: str | None, switch: str | None) -> IntArray:
     """Return the rows of the entries whose senders ``vn_rows`` chooses. Raises RefusedError (404)."""
     return np.flatnonzero(np.isin(central.state.entries.sender, vn_rows(central, vlan, switch)))
+
+
+def entry_row(central: CentralController, path: EntryPath) -> int:
+    """Return the row of an entry; raise RefusedError (404) naming the part of the path that leads nowhere."""
+    ends = [
+        VnPath(vlan_vid=path.vlan_vid, switch=switch, port_no=port_no)
+        for switch, port_no in (
+            (path.sender_switch, path.sender_port_no),
+            (path.receiver_switch, path.receiver_port_no),
+        )
+    ]
+    sender, receiver = (int(vn_row(central, end)[0]) for end in ends)
+    entries = central.state.entries
+    found = np.flatnonzero((entries.sender == sender) & (entries.receiver == receiver))
+    if not len(found):
+        text = f"{central.place_name(sender)} to {central.place_name(receiver)}"
+        raise not_found("entry", text, f"is not a pair that talks in VLAN {path.vlan_vid}; /v1/entries lists those")
+    return int(found[0])
+
+
+def entries_of(central: CentralController, vn: int) -> IntArray:
+    """Return the rows of the entries of which a VN is the sender or the receiver."""
+    entries = central.state.entries
+    return np.flatnonzero((entries.sender == vn) | (entries.receiver == vn))
 
 
 def _switch(central: CentralController, name: str) -> Switch:

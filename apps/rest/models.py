@@ -117,6 +117,14 @@ class EventQuery(_Query):
     )
 
 
+class LoopQuery(_Query):
+    """From where on to look at rounds."""
+
+    after: Annotated[int, BeforeValidator(_event_number)] = Field(
+        default=0, description="only rounds with a higher number", ge=0, le=_MAX_EVENT_NUMBER
+    )
+
+
 class VlanPath(BaseModel):
     """Names a VLAN."""
 
@@ -129,6 +137,16 @@ class VnPath(BaseModel):
     vlan_vid: VlanVid
     switch: str = Field(description="name of the switch")
     port_no: PortNo
+
+
+class EntryPath(BaseModel):
+    """Names an entry: its VLAN, and the edge ports of its sender and its receiver."""
+
+    vlan_vid: VlanVid
+    sender_switch: str = Field(description="name of the sender's switch")
+    sender_port_no: PortNo
+    receiver_switch: str = Field(description="name of the receiver's switch")
+    receiver_port_no: PortNo
 
 
 class _Patch(BaseModel):
@@ -172,6 +190,31 @@ class Health(BaseModel):
     model_config = ConfigDict(extra="allow")
     status: str
     switches: dict[str, str] = Field(description="state of each switch by its name: ready, connecting, ...")
+
+
+class Spread(BaseModel):
+    """Milliseconds of the rounds looked at."""
+
+    p50: float
+    p99: float
+    max: float
+
+
+class Loop(BaseModel):
+    """The control loop: every interval one round of polling the counters, deciding, and pushing what follows."""
+
+    model_config = ConfigDict(extra="allow")
+    interval_ms: float
+    rounds: int = Field(description="rounds so far")
+    skipped_intervals: int = Field(description="intervals that passed while a round was still at work, so far")
+    unanswered_polls: int = Field(description="times that a switch did not answer within its interval, so far")
+    read_meters: int = Field(description="meters read, so far")
+    set_meters: int = Field(description="meters set to another rate or burst, so far")
+    over_rounds: int = Field(description="how many rounds, a thousand at most, the times below are of")
+    poll_ms: Spread | None = Field(description="until all switches had answered")
+    step_ms: Spread | None = Field(description="deciding")
+    push_ms: Spread | None = Field(description="handing over what is to be sent")
+    total_ms: Spread | None
 
 
 class VlanView(BaseModel):
@@ -244,6 +287,21 @@ class EntryView(BaseModel):
     unresponsive: bool = Field(description="whether the sender goes on sending far above its rate")
 
 
+class ExplanationView(BaseModel):
+    """Why an entry has the limit it has."""
+
+    vlan_vid: int
+    sender: Place
+    receiver: Place
+    limit_bps: int = Field(description="limit in force, bit/s")
+    bound: str = Field(description="the constraint that binds it")
+    place: int = Field(description="1 if no other sharer of that constraint is granted more, and so on; 0: no sharers")
+    sharers: int = Field(description="how many entries with a grant share that constraint")
+    next_bound: str = Field(description="what would bind it if that constraint were lifted, all else equal")
+    next_limit_bps: int = Field(description="the limit that would be in force then, bit/s")
+    sentence: str = Field(description="all of this for people to read")
+
+
 class EventView(BaseModel):
     """Something that happened."""
 
@@ -275,6 +333,13 @@ class Entries(BaseModel):
     """The pairs that were asked for; pairs that are silent age and vanish."""
 
     entries: list[EntryView]
+
+
+class Explanations(BaseModel):
+    """Explanations of the entries of a VN."""
+
+    explanations: list[ExplanationView]
+    entries: int = Field(description="how many entries the VN has; only the first hundred are explained")
 
 
 class Events(BaseModel):

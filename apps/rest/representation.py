@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from apps.rest.models import EntryView, EventView, PortView, VlanView, VnView
+from apps.rest.models import EntryView, EventView, ExplanationView, PortView, VlanView, VnView
 from controller import step
 from controller.allocation.parameters import check_parameters
 from controller.allocation.registry import algorithms
 from controller.central import CentralController
 from controller.columns import BoolArray, FloatArray, IntArray
 from controller.events import Event
+from controller.explanation import explain_entry
 from controller.openflow.frames import format_mac
 from controller.send_rate_controller import Control
 
@@ -107,6 +108,27 @@ def entry_views(central: CentralController, rows: IntArray) -> list[Json]:
         state.enforcement.unresponsive[rows].tolist(),
     )
     return _objects(EntryView, columns)
+
+
+def explanation_views(central: CentralController, rows: IntArray) -> list[Json]:
+    """Return why the entries of these rows have the limits they have, as ``ExplanationView`` has it."""
+    entries = central.state.entries
+    senders = _objects(("switch", "dpid", "port_no"), _places(central, entries.sender[rows]))
+    receivers = _objects(("switch", "dpid", "port_no"), _places(central, entries.receiver[rows]))
+    found = [explain_entry(central, row) for row in rows.tolist()]
+    columns = (
+        [one.vlan_vid for one in found],
+        senders,
+        receivers,
+        [round(one.limit_bps) for one in found],
+        [one.bound for one in found],
+        [one.place for one in found],
+        [one.sharers for one in found],
+        [one.next_bound for one in found],
+        [round(one.next_limit_bps) for one in found],
+        [str(one) for one in found],
+    )
+    return _objects(ExplanationView, columns)
 
 
 def event_views(events: Sequence[Event]) -> list[Json]:

@@ -1,0 +1,125 @@
+"""Explanations by REST and by ``dets explain``."""
+
+from __future__ import annotations
+
+import io
+import json
+import urllib.error
+import urllib.parse
+import urllib.request
+from contextlib import contextmanager
+
+import pytest
+from support.configs import star
+from support.fabrics import ControlLoop, Fabric
+
+from apps import cli, client
+from apps.rest import create_app
+
+SENTENCE = (
+    "VLAN 10, s1:1 to s1:9: 10.0 Mb/s; bound by s1:9's receive limit of VLAN 10, share 1 of 4; "
+    "next bound: its own send limit at 40.0 Mb/s"
+)
+ENTRY = "/v1/entries/10/s1/1/s1/9/explanation"
+
+
+@pytest.fixture
+def rest():
+    """A client of a controller in which four hosts send more than the one at port 9 may receive."""
+    net = Fabric(star(9, capacity="100M", limits={10: "40M", 20: "50M"}))
+    net.start()
+    loop = ControlLoop(net)
+    for port in (1, 2, 3, 4):
+        loop.add((1, port), (1, 9), 10, 100e6)
+    loop.run(30)
+    app = create_app(net.central, lambda: net.now_s, lambda: {"status": "ready", "switches": {}}, lambda: None)
+    return app.test_client()
+
+
+@pytest.fixture
+def command(rest, monkeypatch):
+    """``dets`` whose requests go to that controller."""
+
+    @contextmanager
+    def urlopen(request, timeout):
+        parts = urllib.parse.urlsplit(request.full_url)
+        answer = rest.open(parts.path, query_string=parts.query, method=request.method, data=request.data)
+        stream = io.BytesIO(answer.data)
+        if answer.status_code >= 400:
+            raise urllib.error.HTTPError(request.full_url, answer.status_code, answer.status, {}, stream)
+        yield stream
+
+    monkeypatch.setattr(client.urllib.request, "urlopen", urlopen)
+    return cli.main
+
+
+def test_an_entry_is_explained(rest):
+    answer = rest.get(ENTRY).get_json()
+    assert answer["sentence"] == SENTENCE
+    assert (answer["vlan_vid"], answer["sender"]["port_no"], answer["receiver"]["port_no"]) == (10, 1, 9)
+    assert (answer["limit_bps"], answer["next_limit_bps"]) == (10_000_000, 40_000_000)
+    assert (answer["place"], answer["sharers"]) == (1, 4)
+
+
+@pytest.mark.parametrize(("port", "entries"), [(9, 4), (1, 1), (8, 0)])
+def test_a_vns_entries_are_explained(rest, port, entries):
+    answer = rest.get(f"/v1/vns/10/s1/{port}/explanations").get_json()
+    assert (len(answer["explanations"]), answer["entries"]) == (entries, entries)
+    if entries:
+        assert answer["explanations"][0] == rest.get(ENTRY).get_json()
+
+
+@pytest.mark.parametrize(
+    ("path", "field"),
+    [
+        ("/v1/entries/10/s1/9/s1/1/explanation", "entry"),
+        ("/v1/entries/20/s1/1/s1/9/explanation", "entry"),
+        ("/v1/entries/30/s1/1/s1/9/explanation", "vlan_vid"),
+        ("/v1/entries/10/s2/1/s1/9/explanation", "switch"),
+        ("/v1/entries/10/s1/1/s1/19/explanation", "port_no"),
+        ("/v1/vns/10/s1/19/explanations", "port_no"),
+    ],
+)
+def test_what_is_not_there_is_told(rest, path, field):
+    answer = rest.get(path)
+    assert answer.status_code == 404
+    assert json.loads(answer.text)["errors"][0]["field"] == field
+
+
+def test_the_command_prints_the_sentence(command, capsys):
+    assert command(["explain", "--vlan", "10", "--from", "s1:1", "--to", "s1:9"]) == 0
+    assert capsys.readouterr().out == SENTENCE + "\n"
+
+
+def test_the_command_prints_json(command, capsys):
+    assert command(["explain", "--vlan", "10", "--from", "s1:1", "--to", "s1:9", "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["sentence"] == SENTENCE
+
+
+def test_without_a_receiver_all_entries_of_the_sender_are_explained(command, capsys):
+    assert command(["explain", "--vlan", "10", "--from", "s1:1"]) == 0
+    assert capsys.readouterr().out == SENTENCE + "\n"
+    assert command(["explain", "--vlan", "10", "--from", "s1:9"]) == 0
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        (["--from", "s1:1", "--to", "s1:8"], 1, "is not a pair that talks in VLAN 10"),
+        (["--from", "s1"], 2, "--from: 's1' is not SWITCH:PORT"),
+        (["--from", "s1:1", "--to", "s1:x"], 2, "--to: 's1:x' is not SWITCH:PORT"),
+        (["--from", "s1:1", "-o", "xml"], 2, "--output: 'xml' must be text or json"),
+        (["--from", "s1:1", "--url", "ftp://host"], 2, "--url"),
+    ],
+)
+def test_the_command_refuses_in_one_line(command, capsys, arguments, status, words):
+    assert command(["explain", "--vlan", "10", *arguments]) == status
+    complaint = capsys.readouterr().err
+    assert words in complaint
+    assert complaint.count("\n") == 1
+
+
+def test_no_controller_is_told(capsys):
+    assert cli.main(["explain", "--vlan", "10", "--from", "s1:1", "--url", "http://127.0.0.1:1"]) == 1
+    assert "no controller answers at http://127.0.0.1:1" in capsys.readouterr().err
