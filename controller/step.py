@@ -65,12 +65,13 @@ def ceilings(entries: EntryTable, vns: VnTable) -> FloatArray:
 def first_rates(state: ControlState, vns: VnTable, sender: IntArray, receiver: IntArray) -> FloatArray:
     """Return the rate at which the meters of new entries start, shape of ``sender``.
 
-    Choice: a sender that joins a congested receiver starts at an equal share, as if it were one more; any other at
+    Choice: senders that join a congested receiver start at an equal share among all that it then has; any other at
     the lower of the two limits.
     """
     limit_bps = vns.receive_limit_bps[receiver]
-    senders = np.bincount(state.entries.receiver, minlength=len(vns))[receiver]
-    share_bps = np.where(state.allocators.congested[receiver], limit_bps / (senders + 1), limit_bps)
+    receivers = np.concatenate([state.entries.receiver, receiver])
+    senders = np.bincount(receivers, minlength=len(vns))[receiver]
+    share_bps = np.where(state.allocators.congested[receiver], limit_bps / senders, limit_bps)
     return whole_rates(np.minimum(vns.send_limit_bps[sender], share_bps))
 
 

@@ -77,7 +77,7 @@ def test_nothing_is_sent_in_a_steady_state(unresponsive):
     state = standing([20 * MBIT, 7_001_000.0], unresponsive=unresponsive)
     for now_s in np.arange(1, 200) * 0.055:
         # Below one kb/s, a meter cannot tell the difference.
-        state, changes = enforce(state, np.array([20 * MBIT + 900, 7_001_999.0]), seen(100 * MBIT, 20 * MBIT, 2), now_s)
+        state, changes = enforce(state, np.array([20 * MBIT + 900, 7_001_999.0]), seen(8 * MBIT, 1.5 * MBIT, 2), now_s)
         assert len(changes.rows) == 0
 
 
