@@ -189,7 +189,7 @@ def experiment(
     if name is None:
         return _list(registry.experiments)
     entry = registry.find("an experiment", registry.experiments, name)
-    _refuse_unused(context, name, entry)
+    _refuse_unused(context, entry, f"means nothing to {name}, which runs without control")
     options = ExperimentOptions(
         algorithm=algorithm,
         parameters=dict(_parse_parameter(text) for text in parameter or []),
@@ -216,16 +216,33 @@ def experiment(
 
 @app.command()
 def bench(
+    context: typer.Context,
     name: Annotated[str | None, typer.Argument(metavar="NAME", help="Leave it out to list them.")] = None,
+    switches: Annotated[int | None, typer.Option(help="loop: how many switches.")] = None,
+    entries: Annotated[
+        int | None, typer.Option(help="loop: metered entries of each; left out, 1,000 to 100,000 in all.")
+    ] = None,
+    interval_ms: Annotated[int | None, typer.Option(help="loop: the control interval.")] = None,
+    seconds: Annotated[float | None, typer.Option(help="loop: how long each case is measured.")] = None,
+    output: Annotated[Path | None, typer.Option(help="loop: folder of table and plot.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> int:
     """Run a benchmark. A target that is missed is told and does not change the exit status."""
     if name is None:
         return _list(registry.benches)
-    measure = registry.find("a benchmark", registry.benches, name).load()
+    entry = registry.find("a benchmark", registry.benches, name)
+    _refuse_unused(context, entry, f"means nothing to {name}")
+    given = {
+        "switches": switches,
+        "entries": entries,
+        "interval_ms": interval_ms,
+        "seconds": seconds,
+        "output": output,
+    }
+    measure = entry.load()
     # The result alone belongs on stdout; whatever else a benchmark prints goes to stderr.
     with contextlib.redirect_stdout(sys.stderr):
-        result = {"name": name, **measure()}
+        result = {"name": name, **measure(**{key: value for key, value in given.items() if value is not None})}
     if as_json:
         print(json.dumps(result, allow_nan=False))
     else:
@@ -246,13 +263,11 @@ def _list(entries: Mapping[str, registry.Entry]) -> int:
     return 0
 
 
-def _refuse_unused(context: typer.Context, name: str, entry: registry.Entry) -> None:
+def _refuse_unused(context: typer.Context, entry: registry.Entry, reason: str) -> None:
     for option in entry.unused:
         source = context.get_parameter_source(option)
         if source is not None and source.name == "COMMANDLINE":
-            raise InvalidValueError(
-                option, context.params[option], f"means nothing to {name}, which runs without control"
-            )
+            raise InvalidValueError(option, context.params[option], reason)
 
 
 def _parse_parameter(text: str) -> tuple[str, object]:

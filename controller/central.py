@@ -35,7 +35,7 @@ class CentralController(FabricState):
 
     def __init__(self, config: Config, on_event: Callable[[EventKind, str], None] | None = None) -> None:
         super().__init__(config, on_event)
-        self._pairs = PairMeters(self)
+        self.pairs = PairMeters(self)
 
     # -- switches
 
@@ -48,7 +48,7 @@ class CentralController(FabricState):
         2) What is missing or different is put right at once.
         3) What is ours and of no use is removed by the next ``audit``: until all switches are back, it may be of use.
         """
-        reconciliation.bring_up(self, self._pairs, dpid, flows, meters, now_s)
+        reconciliation.bring_up(self, self.pairs, dpid, flows, meters, now_s)
 
     def switch_disconnected(self, dpid: int, now_s: float) -> None:
         """A switch has gone; its meters and entries stand as they are."""
@@ -75,7 +75,7 @@ class CentralController(FabricState):
         ``expected`` is what ``tables`` returned when the switch was asked for its ``flows`` and ``meters``
         (METER_CONFIG); what has changed since then is left for the next time.
         """
-        return reconciliation.audit(self, self._pairs, dpid, expected, flows, meters, now_s)
+        return reconciliation.audit(self, self.pairs, dpid, expected, flows, meters, now_s)
 
     # -- what switches report
 
@@ -93,7 +93,7 @@ class CentralController(FabricState):
         elif packet.table_id == Table.RATE_CONTROL:
             pair = self.network.pair_seen(Host(header.vlan_vid, header.eth_dst), port)
             if pair is not None:
-                self._pairs.seen(pair, now_s)
+                self.pairs.seen(pair, now_s)
 
     def hello_heard(self, sender: Port, receiver: Port, now_s: float) -> bool:
         """A hello of one switch reached another; tell whether that brought a link up."""
@@ -115,7 +115,7 @@ class CentralController(FabricState):
         elif removed.table_id == Table.RATE_CONTROL and match.eth_dst is not None:
             pair = self.network.pair_aged(Host(match.vlan_vid, match.eth_dst), port)
             if pair is not None:
-                self._pairs.aged(pair)
+                self.pairs.aged(pair)
 
     # -- the interval
 
@@ -123,7 +123,7 @@ class CentralController(FabricState):
         self, stats: Mapping[int, interval.MeterStats], received_s: Mapping[int, float], now_s: float
     ) -> step.StepResult:
         """Run one control interval on the meter-stats (METER_STATS) of the switches, which came at ``received_s``."""
-        self._pairs.flush()
+        self.pairs.flush()
         return interval.run_interval(self, stats, received_s, now_s)
 
     def tick(self, now_s: float) -> None:
@@ -136,7 +136,7 @@ class CentralController(FabricState):
 
     def take_updates(self) -> dict[int, SwitchUpdate]:
         """Return the messages that are due, by dpid, for the switches that are connected."""
-        self._pairs.flush()
+        self.pairs.flush()
         for dpid, keys in self.network.desired.take_changes().items():
             record = self.switches[dpid]
             if not record.connected:

@@ -54,6 +54,8 @@ class PairMeters:
             if meter_id is not None:
                 metered.append((pair, meter_id))
             else:
+                # An entry without a meter, or every frame of the pair would come up as one not seen before.
+                fabric.network.add_pair(pair, None)
                 self._out_of_meters(record, now_s)
         if not metered:
             return
@@ -61,10 +63,12 @@ class PairMeters:
         rate_bps = step.first_rates(fabric.state, fabric.vns, sender, receiver)
         burst_bits = step.first_bursts(rate_bps)
         self._add_entries(sender, receiver, meter_ids, rate_bps, burst_bits, now_s, added_now=True)
-        for (pair, meter_id), rate, burst in zip(metered, rate_bps[:, None], burst_bits[:, None], strict=True):
+        # By row, not by meter id: ids of different switches may be the same.
+        settings = meter_settings(list(range(len(metered))), rate_bps, burst_bits)
+        for row, (pair, meter_id) in enumerate(metered):
             record = fabric.record_of_sender(pair.sender)
             if record.connected:
-                record.update.put_meters(meter_settings([meter_id], rate, burst), [])
+                record.update.put_meters({meter_id: settings[row]}, [])
             fabric.network.add_pair(pair, meter_id)
 
     def _out_of_meters(self, record: SwitchRecord, now_s: float) -> None:
@@ -111,11 +115,12 @@ class PairMeters:
             for row, ends in enumerate(zip(entries.sender.tolist(), entries.receiver.tolist(), strict=True))
             if Pair(*ends) in pairs
         ]
+        for pair in pairs:
+            fabric.network.remove_pair(pair)
         for row in gone:
             pair = Pair(int(entries.sender[row]), int(entries.receiver[row]))
             record = fabric.record_of_sender(pair.sender)
             meter_id = int(entries.meter_id[row])
-            fabric.network.remove_pair(pair)
             self._without_meter.discard(record.switch.dpid)
             if record.connected:
                 record.update.meter_deletes.append(meter_id)

@@ -108,6 +108,12 @@ class ControllerProcess:
                 self._process.kill()
                 self._process.wait(STOP_TIMEOUT_S)
 
+    @property
+    def pid(self) -> int:
+        """The process."""
+        assert self._process is not None
+        return self._process.pid
+
     def wait_ready(self, switches: set[str], timeout_s: float = 40.0) -> None:
         """Wait until the controller says that each of these switches is ready; else ControllerError."""
         deadline = time.monotonic() + timeout_s

@@ -39,7 +39,12 @@ experiments: Mapping[str, Entry] = {
     "dets-fig5": Entry("experiments.fig5:run", "control: the same TCP tenant keeps its rate"),
 }
 benches: Mapping[str, Entry] = {
-    "allocate": Entry("experiments.bench_allocate:run", "rate allocation algorithms, entries per second"),
+    "allocate": Entry(
+        "experiments.bench_allocate:run",
+        "rate allocation algorithms, entries per second",
+        unused=("switches", "entries", "interval_ms", "seconds", "output"),
+    ),
+    "loop": Entry("experiments.bench_loop:run", "the control loop of the real application, against stock Ryu handlers"),
 }
 
 

@@ -1,0 +1,93 @@
+"""How long the rounds of the control loop take, and what they miss: for operators, and for ``dets bench loop``."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+KEPT_ROUNDS = 1000
+
+
+@dataclass(slots=True)
+class Round:
+    """One round: counters are polled, the step is run, and what follows is pushed out to the switches' queues.
+
+    ``number`` counts rounds from 1. ``unanswered`` is how many switches did not answer in time, ``skipped`` how many
+    intervals passed while the round was still at work. Times are in milliseconds, but for ``started_s``.
+    """
+
+    number: int
+    started_s: float
+    poll_ms: float
+    step_ms: float
+    push_ms: float
+    entries: int
+    read_meters: int
+    set_meters: int
+    unanswered: int
+    skipped: int
+
+    @property
+    def total_ms(self) -> float:
+        """The whole round, waiting for the switches' answers included."""
+        return self.poll_ms + self.step_ms + self.push_ms
+
+
+class LoopTimes:
+    """The last KEPT_ROUNDS rounds of the loop, and what all of them missed."""
+
+    def __init__(self, interval_s: float) -> None:
+        self.skipped_intervals = 0
+        self.unanswered_polls = 0
+        self.read_meters = 0
+        self.set_meters = 0
+        self._interval_s = interval_s
+        self._rounds: deque[Round] = deque(maxlen=KEPT_ROUNDS)
+        self._number = 0
+
+    def note(
+        self, marks_s: tuple[float, float, float, float], *, entries: int, read: int, changed: int, unanswered: int
+    ) -> None:
+        """Note a round: when it started, when polled, when decided and when sent, on one clock."""
+        started_s, sent_s = marks_s[0], marks_s[-1]
+        self._number += 1
+        skipped = int((sent_s - started_s) / self._interval_s)
+        self.skipped_intervals += skipped
+        self.unanswered_polls += unanswered
+        self.read_meters += read
+        self.set_meters += changed
+        poll_ms, step_ms, push_ms = (b - a for a, b in pairwise(1e3 * mark_s for mark_s in marks_s))
+        self._rounds.append(
+            Round(self._number, started_s, poll_ms, step_ms, push_ms, entries, read, changed, unanswered, skipped)
+        )
+
+    def view(self, after: int = 0) -> dict[str, Any]:
+        """Return the figures of the rounds with a higher number than ``after`` that are still kept."""
+        rounds = [one for one in self._rounds if one.number > after]
+        return {
+            "interval_ms": self._interval_s * 1e3,
+            "rounds": self._number,
+            "skipped_intervals": self.skipped_intervals,
+            "unanswered_polls": self.unanswered_polls,
+            "read_meters": self.read_meters,
+            "set_meters": self.set_meters,
+            "over_rounds": len(rounds),
+            **{
+                name: _spread(getattr(one, name) for one in rounds)
+                for name in ("poll_ms", "step_ms", "push_ms", "total_ms")
+            },
+            "last": asdict(rounds[-1]) if rounds else None,
+        }
+
+
+def _spread(values: Iterable[float]) -> dict[str, float] | None:
+    column = np.fromiter(values, dtype=np.float64)
+    if not len(column):
+        return None
+    p50, p99 = np.percentile(column, (50, 99))
+    return {"p50": round(float(p50), 3), "p99": round(float(p99), 3), "max": round(float(column.max()), 3)}

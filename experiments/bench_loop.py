@@ -1,0 +1,339 @@
+"""``dets bench loop``: what one interval of the real controller costs, by the number of metered entries.
+
+For every size there are two processes: the controller (``dets run``, under Ryu) and the switches it controls
+(``experiments.loop_fabric``), connected by OpenFlow over loopback. The switches hold flows and meters when the
+controller connects, as after a restart, so that it adopts them. Then every entry is measured, allocated and set to
+another rate in every interval, and in a second run every tenth. The baseline (``experiments.baseline_ryu``) does the
+same job for the same switches: stock Ryu handlers and parsers, plain Python.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from controller.errors import InvalidValueError
+from experiments.controller_process import ROOT, STOP_TIMEOUT_S, ControllerError, ControllerProcess, free_ports
+from experiments.loop_fabric import LoopPlan
+
+SWITCHES = 10
+SIZES = (1_000, 10_000, 100_000)
+INTERVAL_MS = 55
+VARIED = (1.0, 0.1)
+MEASURED_S = 10.0
+SETTLE_S = 3.0
+FILL_TIMEOUT_S = 600.0
+ADOPT_TIMEOUT_S = 300.0
+MOST_PER_SWITCH = 60_000  # of 65,535 meter ids, the VNs' own included
+TARGET_ENTRIES = 100_000
+TARGET_TIMES_BASELINE = 20.0
+TARGET_FLATNESS = 1.5
+_CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def run(
+    switches: int = SWITCHES,
+    entries: int | None = None,
+    interval_ms: int = INTERVAL_MS,
+    seconds: float = MEASURED_S,
+    output: Path = Path("results/bench-loop"),
+) -> dict[str, Any]:
+    """Measure ``switches`` times ``entries`` entries, or the sizes of SIZES, and write table and plot to ``output``.
+
+    Raises InvalidValueError for numbers that no fabric can have.
+    """
+    _check(switches, entries, interval_ms, seconds)
+    sizes = [size // switches for size in SIZES] if entries is None else [entries]
+    rows: list[dict[str, Any]] = []
+    for size in sizes:
+        rows += measure_size(switches, size, interval_ms, seconds)
+        for row in rows[-2 * len(VARIED) :]:
+            print(f"{row['entries']:>9,} {row['who']:<8} {row['varied']:>4.0%}: {summary(row)}", flush=True)
+    result = {
+        "settings": {
+            "switches": switches,
+            "interval_ms": interval_ms,
+            "seconds": seconds,
+            "cpu": _cpu_model(),
+            "cores": os.cpu_count(),
+            "load_average": os.getloadavg()[0],
+            "command": "dets bench " + " ".join(["loop", *sys.argv[3:]]),
+        },
+        "figures": {"rows": rows},
+        "targets": targets(rows, interval_ms),
+    }
+    output.mkdir(parents=True, exist_ok=True)
+    (output / "loop.json").write_text(json.dumps(result, indent=1))
+    (output / "loop.md").write_text(table(rows))
+    if plot(rows, output / "loop.png"):
+        print(f"wrote {output}/loop.png")
+    return result
+
+
+def _check(switches: int, entries: int | None, interval_ms: int, seconds: float) -> None:
+    for name, value, low, high in (
+        ("switches", switches, 1, 200),
+        ("entries", entries, 16, MOST_PER_SWITCH),
+        ("interval_ms", interval_ms, 10, 10_000),
+        ("seconds", seconds, 1, 600),
+    ):
+        if value is not None and not low <= value <= high:
+            raise InvalidValueError(name, value, f"is outside {low} to {high}")
+
+
+def measure_size(switches: int, entries: int, interval_ms: int, seconds: float) -> list[dict[str, Any]]:
+    """Return a row for the controller and for the baseline, for each share of entries that is set anew."""
+    openflow_port, rest_port = free_ports(2)
+    plan = LoopPlan(switches, entries, interval_ms, VARIED[0], openflow_port, rest_port)
+    with TemporaryDirectory(prefix="dets-loop-") as name, fabric_process(plan, Path(name)) as tell:
+        rows = _measure_controller(plan, Path(name), tell, seconds)
+        return rows + _measure_baseline(plan, Path(name), tell, seconds)
+
+
+def _measure_controller(
+    plan: LoopPlan, folder: Path, tell: Callable[[float], None], seconds: float
+) -> list[dict[str, Any]]:
+    total = plan.switches * plan.entries
+    with ControllerProcess(plan.configuration(), folder) as controller:
+        _wait(lambda: controller.get("/v1/loop"), controller)
+        before_bytes = _resident_bytes(controller.pid)
+        _wait(lambda: (controller.get("/v1/loop")["last"] or {}).get("entries") == total, controller)
+        rows = []
+        for varied in VARIED:
+            tell(varied)
+            time.sleep(SETTLE_S)
+            first, cpu_s, start_s = controller.get("/v1/loop"), _cpu_s(controller.pid), time.monotonic()
+            time.sleep(max(seconds, 4 * plan.interval_ms / 1e3))
+            last, cpu_s = controller.get("/v1/loop"), _cpu_s(controller.pid) - cpu_s
+            took_s = time.monotonic() - start_s
+            view = controller.get(f"/v1/loop?after={first['rounds']}")
+            rounds = last["rounds"] - first["rounds"]
+            passed = {key: last[key] - first[key] for key in ("skipped_intervals", "unanswered_polls", "set_meters")}
+            rows.append(
+                {
+                    **_row("dets", plan, varied, rounds, took_s, cpu_s, passed["set_meters"]),
+                    "skipped_intervals": passed["skipped_intervals"],
+                    "unanswered_polls": passed["unanswered_polls"],
+                    **{key: view[key] for key in ("poll_ms", "step_ms", "push_ms", "total_ms")},
+                    "bytes_per_entry": (_resident_bytes(controller.pid) - before_bytes) / total,
+                }
+            )
+        return rows
+
+
+def _measure_baseline(
+    plan: LoopPlan, folder: Path, tell: Callable[[float], None], seconds: float
+) -> list[dict[str, Any]]:
+    told = {"DETS_BASELINE": str(folder / "entries.json"), "DETS_BASELINE_INTERVAL_MS": str(plan.interval_ms)}
+    listen = ["--ofp-listen-host", "127.0.0.1", "--ofp-tcp-listen-port", str(plan.openflow_port)]
+    command = [sys.executable, "-m", "apps.launcher", *listen, str(ROOT / "experiments" / "baseline_ryu.py")]
+    log = folder / "baseline.log"
+    with log.open("wb") as out, (folder / "baseline.err").open("wb") as err:
+        process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **told}, stdout=out, stderr=err)
+    try:
+        rows = []
+        for varied in VARIED:
+            tell(varied)
+            already = len(_rounds(log))
+            _wait(lambda already=already: len(_rounds(log)) >= already + 2, process)
+            done, cpu_s, start_s = len(_rounds(log)), _cpu_s(process.pid), time.monotonic()
+            _wait(
+                lambda done=done, start_s=start_s: (
+                    time.monotonic() - start_s > seconds and len(_rounds(log)) >= done + 3
+                ),
+                process,
+            )
+            marks = np.array(_rounds(log)[done:])
+            cpu_s, took_s = _cpu_s(process.pid) - cpu_s, time.monotonic() - start_s
+            spent_ms = np.diff(marks[:, :4], axis=1) * 1e3
+            row = _row("baseline", plan, varied, len(marks), took_s, cpu_s, int(marks[:, 4].sum()))
+            row["skipped_intervals"] = int((spent_ms.sum(axis=1) // plan.interval_ms).sum())
+            row["unanswered_polls"] = 0
+            for name, column in zip(("poll_ms", "step_ms", "push_ms"), spent_ms.T, strict=True):
+                row[name] = _spread(column)
+            row["total_ms"] = _spread(spent_ms.sum(axis=1))
+            rows.append(row)
+        return rows
+    finally:
+        _end(process)
+
+
+def _row(
+    who: str, plan: LoopPlan, varied: float, rounds: int, took_s: float, cpu_s: float, set_meters: int
+) -> dict[str, Any]:
+    total = plan.switches * plan.entries
+    return {
+        "who": who,
+        "switches": plan.switches,
+        "entries": total,
+        "varied": varied,
+        "interval_ms": plan.interval_ms,
+        "rounds": rounds,
+        "round_every_ms": took_s / max(rounds, 1) * 1e3,
+        "entries_per_s": total * rounds / took_s,
+        "set_share": set_meters / max(rounds * total, 1),
+        "cpu_share": cpu_s / took_s,
+        "cpu_us_per_entry": cpu_s / max(rounds * total, 1) * 1e6,
+        "bytes_per_entry": None,
+    }
+
+
+def summary(row: dict[str, Any]) -> str:
+    """Return a row in a few words."""
+    return (
+        f"a round every {row['round_every_ms']:.1f} ms, {row['cpu_us_per_entry']:.3f} us of CPU an entry, "
+        f"{row['set_share']:.0%} set, CPU {row['cpu_share']:.0%}, {row['skipped_intervals']} skipped"
+    )
+
+
+def targets(rows: Sequence[dict[str, Any]], interval_ms: int) -> list[dict[str, Any]]:
+    """Return the targets that the sizes measured allow to judge."""
+    everything = {(row["who"], row["entries"]): row for row in rows if row["varied"] == 1.0}
+    made = []
+    large = everything.get(("dets", TARGET_ENTRIES))
+    if large is not None:
+        made.append(("a round of 100,000 entries, median", large["total_ms"]["p50"], "ms", float(interval_ms), True))
+    sizes = sorted(size for who, size in everything if who == "dets")
+    for size in sizes:
+        times = everything["baseline", size]["cpu_us_per_entry"] / everything["dets", size]["cpu_us_per_entry"]
+        made.append((f"CPU per entry against the baseline, {size:,} entries", times, "x", TARGET_TIMES_BASELINE, False))
+    if len(sizes) > 1:
+        costs = [everything["dets", size]["cpu_us_per_entry"] for size in sizes]
+        made.append(("CPU per entry, dearest size over cheapest", max(costs) / min(costs), "x", TARGET_FLATNESS, True))
+    return [
+        {
+            "name": name,
+            "value": value,
+            "unit": unit,
+            "target": target,
+            "met": value <= target if low else value >= target,
+        }
+        for name, value, unit, target, low in made
+    ]
+
+
+def table(rows: Sequence[dict[str, Any]]) -> str:
+    """Return the rows as a Markdown table."""
+    head = (
+        "| entries | who | set | round every, ms | round p50 / p99 / max, ms | poll p50 | step p50 / p99 / max "
+        "| push p50 | entries/s | skipped | late answers | CPU | CPU us/entry | bytes/entry |"
+    )
+    lines = [head, "|" + "---|" * 14]
+    for row in rows:
+        total, step = row["total_ms"], row["step_ms"]
+        memory = "" if row["bytes_per_entry"] is None else f"{row['bytes_per_entry']:,.0f}"
+        lines.append(
+            f"| {row['entries']:,} | {row['who']} | {row['set_share']:.0%} | {row['round_every_ms']:.1f} "
+            f"| {total['p50']:.1f} / {total['p99']:.1f} / {total['max']:.1f} | {row['poll_ms']['p50']:.1f} "
+            f"| {step['p50']:.1f} / {step['p99']:.1f} / {step['max']:.1f} | {row['push_ms']['p50']:.1f} "
+            f"| {row['entries_per_s']:,.0f} | {row['skipped_intervals']} | {row['unanswered_polls']} "
+            f"| {row['cpu_share']:.0%} | {row['cpu_us_per_entry']:.3f} | {memory} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def plot(rows: Sequence[dict[str, Any]], path: Path) -> bool:
+    """Draw cost per entry against size; tell whether matplotlib is there to do it."""
+    try:
+        from matplotlib import pyplot
+    except ImportError:
+        return False
+    figure, axes = pyplot.subplots(figsize=(7, 4.5), layout="constrained")
+    for who, colour in (("dets", "tab:blue"), ("baseline", "tab:orange")):
+        for varied, line in zip(VARIED, ("-", "--"), strict=True):
+            mine = [row for row in rows if (row["who"], row["varied"]) == (who, varied)]
+            sizes = [row["entries"] for row in mine]
+            costs = [row["cpu_us_per_entry"] for row in mine]
+            axes.plot(sizes, costs, line, color=colour, marker="o", label=f"{who}, {varied:.0%} set anew")
+    axes.set(xscale="log", yscale="log", xlabel="metered entries", ylabel="CPU per entry and interval, µs")
+    axes.set_title("One control interval: cost of an entry by the number of entries")
+    axes.grid(alpha=0.3)
+    axes.legend()
+    figure.savefig(path, dpi=120)
+    pyplot.close(figure)
+    return True
+
+
+@contextmanager
+def fabric_process(plan: LoopPlan, folder: Path) -> Iterator[Callable[[float], None]]:
+    """Run the switches of a plan; what is yielded tells them which share of the receivers is to vary."""
+    (folder / "plan.json").write_text(json.dumps(asdict(replace(plan))))
+    command = [sys.executable, "-m", "experiments.loop_fabric", str(folder / "plan.json")]
+    process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        if process.stdout.readline().strip() != "ready":
+            raise RuntimeError(f"the switches did not start (status {process.wait(STOP_TIMEOUT_S)})")
+
+        def tell(varied: float) -> None:
+            process.stdin.write(f"{varied}\n")
+            process.stdin.flush()
+
+        yield tell
+    finally:
+        process.stdin.close()
+        _end(process)
+
+
+def _end(process: subprocess.Popen[Any]) -> None:
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(STOP_TIMEOUT_S)
+
+
+def _wait(condition: Callable[[], object], process: ControllerProcess | subprocess.Popen[bytes]) -> None:
+    deadline_s = time.monotonic() + ADOPT_TIMEOUT_S
+    while True:
+        if isinstance(process, ControllerProcess):
+            process.check_alive()
+        elif process.poll() is not None:
+            raise RuntimeError(f"the baseline ended with status {process.returncode}")
+        try:
+            if condition():
+                return
+        except OSError:
+            pass  # it does not listen yet, or is too busy to answer
+        if time.monotonic() > deadline_s:
+            raise ControllerError(f"not as wanted within {ADOPT_TIMEOUT_S:g} s")
+        time.sleep(0.2)
+
+
+def _rounds(log: Path) -> list[list[float]]:
+    lines = log.read_text().split("\n")[:-1]
+    return [json.loads(line) for line in lines if line.startswith("[")]
+
+
+def _spread(column: Any) -> dict[str, float]:
+    p50, p99 = np.percentile(column, (50, 99))
+    return {"p50": float(p50), "p99": float(p99), "max": float(column.max())}
+
+
+def _cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _CLOCK_TICKS
+
+
+def _resident_bytes(pid: int) -> int:
+    status = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return int(next(line for line in status if line.startswith("VmRSS:")).split()[1]) * 1024
+
+
+def _cpu_model() -> str:
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")

@@ -1,0 +1,224 @@
+"""The switches of ``dets bench loop``: a process of its own full of metered entries whose counters always move.
+
+``python -m experiments.loop_fabric PLAN.json`` reads a plan (``LoopPlan``), fills the tables of its switches with what
+the controller itself would have installed, says ``ready`` on stdout and serves until its stdin ends; each line there
+is a new share of receivers that vary. Traffic is made at
+the meters: at every poll each meter has been offered what makes its receiver get 50 % of its limit or, at the next
+poll, 140 %. RAA-FE answers the one with grants a quarter larger and the other with grants a fifth smaller, so that
+every grant changes in every interval and stays where it is in the long run. Receivers outside of the varied share get
+exactly their limit, and their grants stand.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import yaml
+
+from controller.central import CentralController
+from controller.config import Config, parse_config
+from controller.forwarding.network import Host, Pair
+from controller.forwarding.topology import Port
+from controller.openflow.constants import MultipartType
+from controller.openflow.meters import METER_CONFIG
+from experiments.wire.datapath import Datapath, DatapathOptions
+from experiments.wire.fabric import WireFabric
+from experiments.wire.meter_table import MeterTable
+from experiments.wire.multipart import Multipart
+
+PORTS = 16
+MOST_SENDERS = 100  # of one receiver
+RECEIVE_LIMIT_BPS = 100_000_000
+CAPACITY_BPS = 100_000_000_000
+LEVELS = (0.5, 1.4)  # what the varied receivers get, in turns, as parts of their limit
+DROPPED = 0.4  # of what is offered: such senders do not respond, and their meters follow every change of 3 %
+TICK_S = 1.0
+
+
+@dataclass(frozen=True)
+class LoopPlan:
+    """``switches`` switches with ``entries`` metered pairs each; ``varied`` is the part of receivers that varies."""
+
+    switches: int
+    entries: int
+    interval_ms: int
+    varied: float
+    openflow_port: int
+    rest_port: int
+
+    @property
+    def vlans(self) -> int:
+        """How many VLANs it takes so that no receiver has more than MOST_SENDERS senders."""
+        others = min(MOST_SENDERS, self.switches * PORTS - 1)
+        return -(-self.entries // (PORTS * others))
+
+    def configuration(self) -> dict[str, Any]:
+        """Return the controller's configuration as YAML would hold it."""
+        vids = list(range(1, self.vlans + 1))
+        vlan = {"send_limit": CAPACITY_BPS // len(vids), "receive_limit": RECEIVE_LIMIT_BPS, "algorithm": "fe"}
+        ports = {number: {"capacity": CAPACITY_BPS, "trunk": vids} for number in range(1, PORTS + 1)}
+        made = {
+            "control": {"interval_ms": self.interval_ms, "mac_ageing_s": 3600},
+            "openflow": {"listen": f"127.0.0.1:{self.openflow_port}"},
+            "rest": {"listen": f"127.0.0.1:{self.rest_port}"},
+            "vlans": dict.fromkeys(vids, vlan),
+            "switches": {f"s{dpid}": {"dpid": dpid, "ports": ports} for dpid in range(1, self.switches + 1)},
+        }
+        # A copy that shares nothing: YAML would write what is shared as aliases, which configurations may not have.
+        return dict(json.loads(json.dumps(made)))
+
+    def config(self) -> Config:
+        """Return the same, checked."""
+        return parse_config(yaml.safe_dump(self.configuration()), "bench")
+
+
+def pairs_of(plan: LoopPlan, central: CentralController) -> list[Pair]:
+    """Return the pairs: every switch has ``entries`` of them, and every VN sends to the next ones of its VLAN."""
+    by_vlan = {vid: np.flatnonzero(central.vns.vlan_vid == vid).tolist() for vid in range(1, plan.vlans + 1)}
+    pairs = []
+    for dpid in range(1, plan.switches + 1):
+        senders = np.flatnonzero(central.vns.dpid == dpid).tolist()
+        each, more = divmod(plan.entries, len(senders))
+        for number, sender in enumerate(senders):
+            vlan = by_vlan[int(central.vns.vlan_vid[sender])]
+            at = vlan.index(sender)
+            pairs += [Pair(sender, vlan[(at + n) % len(vlan)]) for n in range(1, each + (number < more) + 1)]
+    return pairs
+
+
+def fill(plan: LoopPlan, central: CentralController, datapaths: dict[int, Datapath]) -> None:
+    """Make a controller without sockets install the pairs, so that another one finds what it would have installed."""
+    nothing = np.empty(0, METER_CONFIG)
+    for dpid in datapaths:
+        central.switch_connected(dpid, [], nothing, 0.0)
+    for row in range(len(central.vns)):
+        key = central.vns.key(row)
+        central.learn(Host(key.vlan_vid, _mac(row)), Port(key.dpid, key.port_no), 0.0)
+    for pair in pairs_of(plan, central):
+        central.pairs.seen(pair, 0.0)
+    for dpid, update in central.take_updates().items():
+        datapaths[dpid].receive(update.encode(1), time.monotonic())
+        datapaths[dpid].take_messages()
+        assert not datapaths[dpid].refused, datapaths[dpid].refused[0]
+
+
+def _mac(row: int) -> int:
+    return 0x02_00_00_00_00_00 | row
+
+
+class BusyMeters(MeterTable):
+    """Meters that are offered traffic whenever all of them are read."""
+
+    def prepare(self, passed_bps: npt.NDArray[np.float64], varied: npt.NDArray[np.bool_]) -> None:
+        """``passed_bps`` and ``varied`` are indexed by meter id; meters of id 0 rates carry nothing."""
+        self._passed_bps, self._varied = passed_bps, varied
+        self._polls = 0
+
+    def stats(
+        self, ids: npt.NDArray[np.int64], flow_counts: npt.NDArray[np.int64], now_s: float
+    ) -> npt.NDArray[np.void]:
+        """Return the records of a meter-stats reply after one more piece of traffic."""
+        level = LEVELS[self._polls % len(LEVELS)]
+        self._polls += 1
+        cols = self._rows
+        elapsed_s = now_s - cols["filled_s"][ids]
+        passed = self._passed_bps[ids] * np.where(self._varied[ids], level, 1.0) * elapsed_s / 8
+        cols["filled_s"][ids] = now_s
+        cols["bytes_in"][ids] += passed / (1.0 - DROPPED)
+        cols["band_bytes"][ids] += passed * (DROPPED / (1.0 - DROPPED))
+        return super().stats(ids, flow_counts, now_s)
+
+
+class PreparedMultipart(Multipart):
+    """Flow statistics are encoded once: what a bench measures is not how a switch of Python does that."""
+
+    _flow_bytes: tuple[int, bytes, list[bytes]] | None = None
+
+    def reply(self, xid: int, body: memoryview, now_s: float) -> list[bytes]:
+        """Return the parts of the answer."""
+        if body[:2] != MultipartType.FLOW.to_bytes(2):
+            return super().reply(xid, body, now_s)
+        key = (self._tables.version, bytes(body))
+        if self._flow_bytes is None or self._flow_bytes[:2] != key:
+            self._flow_bytes = (*key, super().reply(xid, body, now_s))
+        return [part[:4] + xid.to_bytes(4) + part[8:] for part in self._flow_bytes[2]]
+
+
+class BusyDatapath(Datapath):
+    """A switch of the bench: its entries never age, its counters always move."""
+
+    def clear_tables(self) -> None:
+        """Begin anew, with busy meters."""
+        super().clear_tables()
+        self.meters = BusyMeters(self.abilities)
+        self.multipart = PreparedMultipart(self.options, self.tables, self.meters, self.ports)
+
+    def advance(self, now_s: float) -> None:
+        """Nothing expires."""
+
+
+def load(varied_share: float, central: CentralController, datapaths: dict[int, Datapath]) -> None:
+    """Set the traffic: each receiver gets its limit, that share of them more and less in turns."""
+    entries = central.state.entries
+    senders = np.bincount(entries.receiver, minlength=len(central.vns))
+    share_bps = RECEIVE_LIMIT_BPS / np.maximum(senders, 1)
+    varied_receivers = np.arange(len(central.vns)) % 10 < varied_share * 10
+    for dpid, datapath in datapaths.items():
+        mine = np.flatnonzero(central.vns.dpid[entries.sender] == dpid)
+        size = 1 + max(int(entries.meter_id[mine].max(initial=0)), int(datapath.meters.ids().max()))
+        passed_bps, varied = np.zeros(size), np.zeros(size, np.bool_)
+        passed_bps[entries.meter_id[mine]] = share_bps[entries.receiver[mine]]
+        varied[entries.meter_id[mine]] = varied_receivers[entries.receiver[mine]]
+        datapath.meters.prepare(passed_bps, varied)
+
+
+def entry_list(central: CentralController) -> dict[str, Any]:
+    """Return what the baseline has to be told: by dpid, columns of meter ids and receivers."""
+    entries = central.state.entries
+    dpid = central.vns.dpid[entries.sender]
+    by_dpid = {}
+    for one in np.unique(dpid).tolist():
+        mine = dpid == one
+        by_dpid[one] = {"meter_id": entries.meter_id[mine].tolist(), "receiver": entries.receiver[mine].tolist()}
+    return {"limit_bps": RECEIVE_LIMIT_BPS, "entries": by_dpid}
+
+
+def serve(plan: LoopPlan, folder: Path) -> None:
+    """Build the fabric, leave ``entries.json`` in ``folder`` for the baseline, and serve until stdin ends."""
+    central = CentralController(plan.config())
+    fabric = WireFabric(("127.0.0.1", plan.openflow_port), tick_s=TICK_S, rate_step_s=float("inf"))
+    options = DatapathOptions()
+    datapaths: dict[int, Datapath] = {}
+    for dpid in range(1, plan.switches + 1):
+        datapath = BusyDatapath(dpid, options)
+        for port_no in range(1, PORTS + 1):
+            datapath.add_port(port_no, CAPACITY_BPS, time.monotonic())
+        datapaths[dpid] = fabric.switches[dpid] = datapath
+    fill(plan, central, datapaths)
+    load(plan.varied, central, datapaths)
+    (folder / "entries.json").write_text(json.dumps(entry_list(central)))
+    fabric.start()
+    print("ready", flush=True)
+    for line in sys.stdin:
+        with fabric.locked():
+            load(float(line), central, datapaths)
+    fabric.stop(check=False)
+
+
+def main(plan_path: str) -> None:
+    """Serve the plan in a file."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    path = Path(plan_path)
+    serve(LoopPlan(**json.loads(path.read_text())), path.parent)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
