@@ -156,7 +156,7 @@ def test_vlans(desk: Desk) -> None:
         "vlan_vid": 10,
         "name": "tenant-a",
         "algorithm": "fp",
-        "parameters": {"d": 3.0, "inflation": 0.1, "floor": 0.01},
+        "parameters": {"d": 3.0, "inflation": 0.1, "floor": 0.01, "headroom": 0.0},
         "weight": 2.0,
         "send_limit_bps": 40_000_000,
         "receive_limit_bps": 40_000_000,
@@ -453,10 +453,16 @@ def test_an_algorithm_is_changed(desk: Desk) -> None:
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
-        ({"algorithm": "fp"}, {"d": 3.0, "inflation": 0.1, "floor": 0.01}),  # as it was: what is not given stays
-        ({"parameters": {"inflation": 0.2}}, {"d": 2.0, "inflation": 0.2, "floor": 0.01}),  # all are replaced
-        ({"parameters": {}}, {"d": 2.0, "inflation": 0.1, "floor": 0.01}),
-        ({"algorithm": "fp", "parameters": {"d": 4}}, {"d": 4.0, "inflation": 0.1, "floor": 0.01}),
+        (
+            {"algorithm": "fp"},
+            {"d": 3.0, "inflation": 0.1, "floor": 0.01, "headroom": 0.0},
+        ),  # as it was: what is not given stays
+        (
+            {"parameters": {"inflation": 0.2}},
+            {"d": 2.0, "inflation": 0.2, "floor": 0.01, "headroom": 0.0},
+        ),  # all are replaced
+        ({"parameters": {}}, {"d": 2.0, "inflation": 0.1, "floor": 0.01, "headroom": 0.0}),
+        ({"algorithm": "fp", "parameters": {"d": 4}}, {"d": 4.0, "inflation": 0.1, "floor": 0.01, "headroom": 0.0}),
         ({"algorithm": "fs"}, {}),
     ],
 )
