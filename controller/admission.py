@@ -100,12 +100,13 @@ def overloads(topology: Topology, vns: Iterable[VnLimits]) -> list[Overload]:
     return asked.overloads(asked.places())
 
 
-def admit(topology: Topology, vns: Iterable[VnLimits], changed: VnLimits) -> None:
+def admit(topology: Topology, vns: Iterable[VnLimits], changed: VnLimits, *, sending: bool | None = None) -> None:
     """Raise AdmissionError unless all limits fit when those of ``changed`` replace (or join) those of its VN.
 
     The error names the first place that does not fit, and offers the largest limit with which every place fits, the
-    other limit of the VN as asked for; it speaks of the send limit if either could be lowered. Places that the others
-    overload without this VN are not held against it. Raises InvalidValueError as ``overloads`` does.
+    other limit of the VN as asked for; it speaks of the send limit (``sending`` True) or of the receive limit (False),
+    and if it is not told which, of the send limit if either could be lowered. Places that the others overload without
+    this VN are not held against it. Raises InvalidValueError as ``overloads`` does.
     """
     others = [vn for vn in vns if (vn.vlan_vid, vn.port) != (changed.vlan_vid, changed.port)]
     asked = _Asked(topology, [*others, changed])
@@ -113,26 +114,28 @@ def admit(topology: Topology, vns: Iterable[VnLimits], changed: VnLimits) -> Non
     found = asked.overloads(places)
     if not found:
         return
-    nothing = replace(changed, send_limit_bps=MIN_RATE_BPS, receive_limit_bps=MIN_RATE_BPS)
-    excused = {overload.place for overload in asked.replaced(nothing).overloads(places)}
+    without = _Asked(topology, others)
+    among = set(places)
+    excused = {found.place for found in without.overloads([place for place in without.places() if place in among])}
     held = [overload for overload in found if overload.place not in excused]
     if held:
-        raise _refusal(asked, changed, places, held[0], excused)
+        raise _refusal(asked, changed, places, held[0], excused, sending)
 
 
 def _refusal(
-    asked: _Asked, changed: VnLimits, places: list[Place], overload: Overload, excused: set[str]
+    asked: _Asked, changed: VnLimits, places: list[Place], overload: Overload, excused: set[str], sending: bool | None
 ) -> AdmissionError:
     def fits(candidate: VnLimits) -> bool:
         return all(found.place in excused for found in asked.replaced(candidate).overloads(places))
 
-    def with_limit(limit_bps: int, sending: bool) -> VnLimits:
-        if sending:
+    def with_limit(limit_bps: int, of_sending: bool) -> VnLimits:
+        if of_sending:
             return replace(changed, send_limit_bps=limit_bps)
         return replace(changed, receive_limit_bps=limit_bps)
 
     # To blame is the limit that, made small, lets the rest in; the send limit if it takes both.
-    sending = fits(with_limit(MIN_RATE_BPS, True)) or not fits(with_limit(MIN_RATE_BPS, False))
+    if sending is None:
+        sending = fits(with_limit(MIN_RATE_BPS, True)) or not fits(with_limit(MIN_RATE_BPS, False))
     value_bps = changed.send_limit_bps if sending else changed.receive_limit_bps
     low, high = 0, -(-value_bps // STEP_BPS)  # in steps; ``high`` is known not to fit
     while high - low > 1:

@@ -160,9 +160,12 @@ class CentralController(FabricState):
     ) -> None:
         """Give a VN new limits, in force from the next interval on.
 
-        Raises InvalidValueError, with nothing changed, when the port's capacity does not allow them.
+        Raises InvalidValueError, with nothing changed, when a port or a link could not carry what they allow.
         """
-        self.vns = self.vns.with_limits(row, send_limit_bps=send_limit_bps, receive_limit_bps=receive_limit_bps)
+        vns = self.vns.with_limits(row, send_limit_bps=send_limit_bps, receive_limit_bps=receive_limit_bps)
+        both = send_limit_bps is not None and receive_limit_bps is not None
+        self.admitted.check(vns, row, sending=None if both else send_limit_bps is not None)
+        self.vns = vns
         if send_limit_bps is not None:
             record = self.switches[self.vns.key(row).dpid]
             if record.connected:

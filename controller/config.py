@@ -5,7 +5,7 @@ with all that is wrong, each with file, line and column. Reading the file is thi
 
 Rules between sections: a VN's limit is at most its port's capacity, and so is the sum of a port's send limits and the
 sum of its receive limits; a port is either an access port or a trunk; its VLANs exist and are named once; a dpid
-belongs to one switch.
+belongs to one switch; the links carry every traffic matrix that the limits allow.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from controller.config_file import ConfigError, Document, Path, Problem, read_document, show_path, show_value
+from controller.config_links import CoreLink, check_limits, read_links
 from controller.config_sections import (
     MAX_PORT_NO,
     MAX_VLAN_VID,
@@ -40,6 +41,7 @@ from controller.units import format_rate
 __all__ = [
     "Config",
     "ConfigError",
+    "CoreLink",
     "Endpoint",
     "Port",
     "Problem",
@@ -133,6 +135,7 @@ class Config:
     queue_max_rate: Literal["limit", "capacity"]
     vlans: Mapping[int, Vlan]
     switches: Mapping[str, Switch]
+    links: tuple[CoreLink, ...] = ()
 
     @property
     def interval_s(self) -> float:
@@ -178,7 +181,10 @@ def parse_config(text: str, source_name: str = "<text>") -> Config:
     document = read_document(text)
     if document.data is None and document.problems:
         raise ConfigError(source_name, document.problems)
-    config = _Assembly(document).config(source_name)
+    assembly = _Assembly(document)
+    config = assembly.config(source_name)
+    if config.links and not document.problems:
+        assembly.check_links(config)
     if document.problems:
         raise ConfigError(source_name, document.problems)
     return config
@@ -205,6 +211,7 @@ class _Assembly:
         queues = read_section(QueuesSection, document, ("queues",), root.queues)
         self._check_listeners(openflow, rest)
         vlans = self._read_vlans(root)
+        switches = self._read_switches(root)
         return Config(
             source_name=source_name,
             interval_ms=control.interval_ms,
@@ -217,8 +224,19 @@ class _Assembly:
             rest_listen=Endpoint(*rest.listen),
             queue_max_rate=queues.max_rate,
             vlans=vlans,
-            switches=self._read_switches(root),
+            switches=switches,
+            links=read_links(document, root.links, switches),
         )
+
+    def check_links(self, config: Config) -> None:
+        """Report a limit that the links do not fit; the file must have no other problem."""
+
+        def limit_path(vn: Vn, way: str) -> Path:
+            here = ("switches", vn.switch, "ports", str(vn.port_no))
+            own = (*here, "vns", str(vn.vlan_vid), f"{way}_limit")
+            return own if self._document.has(own) else here
+
+        check_limits(self._document, config, limit_path)
 
     def _check_listeners(self, openflow: OpenFlowSection, rest: RestSection) -> None:
         if openflow.first_meter_id > openflow.last_meter_id:

@@ -92,6 +92,10 @@ class Document:
             path = path[:-1]
         return self._keys.get(path, (1, 1))
 
+    def has(self, path: Path) -> bool:
+        """Tell whether something stands at ``path``."""
+        return path in self._keys
+
     def report(self, path: Path, message: str, at_key: bool = False) -> None:
         """Add a problem at ``path``."""
         line, column = self.locate(path, at_key)

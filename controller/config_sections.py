@@ -169,6 +169,14 @@ class SwitchSection(Section):
     ports: dict[str, Any] = Field(default_factory=dict)
 
 
+class LinkSection(Section):
+    """``links[N]``: a link between two switches, each end written SWITCH:PORT."""
+
+    required = ("between", "capacity")
+    between: list[str] | None = None
+    capacity: Rate | None = None
+
+
 class RootSection(Section):
     """The file as a whole."""
 
@@ -179,6 +187,7 @@ class RootSection(Section):
     queues: dict[str, Any] = Field(default_factory=dict)
     vlans: dict[str, Any] = Field(default_factory=dict)
     switches: dict[str, Any] = Field(default_factory=dict)
+    links: list[Any] = Field(default_factory=list)
 
     @classmethod
     def of(cls, document: Document) -> Self:

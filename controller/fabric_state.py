@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from controller import step
+from controller.admitted_limits import AdmittedLimits
 from controller.columns import FloatArray, IntArray
 from controller.config import Config
 from controller.delivery import Delivery
@@ -30,6 +31,7 @@ class FabricState:
 
     def __init__(self, config: Config, on_event: Callable[[EventKind, str], None] | None = None) -> None:
         self.config = config
+        self.admitted = AdmittedLimits(config)
         self.vns = VnTable.of_config(config)
         self.policies = policies_of(config)
         self.groups = algorithm_groups(self.vns, self.policies)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from controller.columns import FloatArray, IntArray
 from controller.config import Config
 from controller.errors import InvalidValueError
-from controller.units import check_rate_bps, format_rate
+from controller.units import check_rate_bps
 
 
 class VnKey(NamedTuple):
@@ -63,8 +63,8 @@ class VnTable:
     ) -> VnTable:
         """Return the table with new limits for one VN.
 
-        Raises InvalidValueError naming ``send_limit_bps`` or ``receive_limit_bps`` when a meter cannot carry it, or
-        when the limits of the VNs that share the port would together exceed its capacity.
+        Raises InvalidValueError naming ``send_limit_bps`` or ``receive_limit_bps`` when a meter cannot carry it.
+        Whether the fabric can keep them is for ``controller.admitted_limits`` to say.
         """
         table = self
         if send_limit_bps is not None:
@@ -77,16 +77,6 @@ class VnTable:
 
     def _with_limit(self, key: str, limits_bps: FloatArray, row: int, limit_bps: int) -> FloatArray:
         check_rate_bps(limit_bps, key)
-        same_port = (self.dpid == self.dpid[row]) & (self.port_no == self.port_no[row])
-        others_bps = float(limits_bps[same_port].sum() - limits_bps[row])
-        capacity_bps = float(self.capacity_bps[row])
-        free_bps = capacity_bps - others_bps
-        if limit_bps > free_bps:
-            reason = (
-                f"is over {free_bps:.0f} ({format_rate(free_bps)}), what the port's capacity of "
-                f"{format_rate(capacity_bps)} leaves beside the {format_rate(others_bps)} of the other VLANs"
-            )
-            raise InvalidValueError(key, limit_bps, reason)
         changed = limits_bps.copy()
         changed[row] = limit_bps
         return changed

@@ -60,6 +60,21 @@ def test_an_access_port_is_refused_with_what_fits():
     admit(two_switches(), vns, VnLimits(20, "a1", 40 * M, 40 * M))
 
 
+def test_where_the_others_leave_nothing_nothing_fits():
+    with pytest.raises(AdmissionError) as caught:
+        admit(two_switches(), limits(100 * M, 1 * M, 10, ("a1",)), VnLimits(20, "a1", 50 * M, 1 * M))
+    assert caught.value.largest_bps == 0
+    assert str(caught.value).endswith("would have to carry 150M of 100M; nothing fits")
+
+
+def test_the_limit_that_was_changed_is_spoken_of():
+    vns = limits(60 * M, 60 * M, 10, ("a1", "b1"))
+    for sending, key in ((True, "send_limit"), (False, "receive_limit")):
+        with pytest.raises(AdmissionError) as caught:
+            admit(two_switches(50 * M, 100 * M), vns[1:], VnLimits(10, "a1", 60 * M, 60 * M), sending=sending)
+        assert caught.value.key == f"vlans.10.a1.{key}"
+
+
 def test_the_receive_limit_is_blamed_when_only_lowering_it_helps():
     with pytest.raises(AdmissionError) as caught:
         admit(two_switches(), limits(60 * M, 60 * M, 10), VnLimits(20, "a1", 30 * M, 45 * M))

@@ -54,17 +54,6 @@ def test_new_limits_leave_the_old_table_and_the_other_rows_alone():
     assert changed.row_of(10, 1, 1) == row
 
 
-@pytest.mark.parametrize("key", ["send_limit_bps", "receive_limit_bps"])
-def test_the_port_has_to_carry_all_its_limits(key):
-    table = VnTable.of_config(star(2))
-    row = table.row_of(10, 1, 1)
-    assert table.with_limits(row, **{key: 500_000_000}) is not table
-    with pytest.raises(InvalidValueError) as caught:
-        table.with_limits(row, **{key: 500_000_001})
-    assert caught.value.key == key
-    assert "500000000 (500M)" in caught.value.reason
-
-
 @pytest.mark.parametrize("limit_bps", [0, -1, 999, 10**16])
 def test_what_a_meter_cannot_carry_is_refused(limit_bps):
     with pytest.raises(InvalidValueError, match="receive_limit_bps"):

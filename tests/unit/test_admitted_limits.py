@@ -1,0 +1,167 @@
+"""Limits against the fabric: of a configuration, and of a running controller."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from support.configs import star
+
+from controller.admitted_limits import AdmittedLimits, fabric_topology
+from controller.central import CentralController
+from controller.config import ConfigError, parse_config
+from controller.errors import InvalidValueError
+from controller.vns import VnTable
+
+MBIT = 1_000_000
+LINKS = [{"between": ["s1:101", "c1:1"], "capacity": "100M"}, {"between": ["s2:101", "c1:2"], "capacity": "100M"}]
+
+
+def document(limit="20M", links=LINKS, ports=(1, 2, 3), last=None, **overrides):
+    """Two edge switches of three ports around a core switch."""
+    port = {"capacity": "1G", "trunk": [10, 20]}
+    return {
+        "vlans": {vid: {"send_limit": limit, "receive_limit": limit} for vid in (10, 20)},
+        "switches": {
+            "s1": {"dpid": 1, "ports": {number: {**port, **overrides.get(f"p{number}", {})} for number in ports}},
+            "s2": {"dpid": 2, "ports": {number: {**port, **(last or {} if number == 3 else {})} for number in ports}},
+            "c1": {"dpid": 3},
+        },
+        "links": links,
+    }
+
+
+def parsed(*args, **named):
+    return parse_config(json.dumps(document(*args, **named)), "f.yaml")  # YAML as well, and no aliases
+
+
+def problems(*args, **named):
+    with pytest.raises(ConfigError) as caught:
+        parsed(*args, **named)
+    return [(problem.path, problem.message) for problem in caught.value.problems]
+
+
+# -- the configuration
+
+
+def test_limits_that_fit_are_accepted():
+    """Three VNs of 16 Mb/s a switch and VLAN send 96 Mb/s at most, over links of 100."""
+    config = parsed("16M")
+    assert [str(end) for link in config.links for end in link.ends] == ["s1:101", "c1:1", "s2:101", "c1:2"]
+    assert [link.capacity_bps for link in config.links] == [100 * MBIT] * 2
+
+
+def test_without_links_the_core_is_not_looked_at():
+    config = parsed("400M", links=[])
+    assert config.links == ()
+    assert fabric_topology(config).link_capacity_bps == {}
+
+
+def test_the_limit_that_is_one_too_many_for_a_link_is_told_with_what_would_fit():
+    """Of 3 + 3 senders of 20 Mb/s, 100 fit: the last VN of s1 is one too many once those of s2 receive."""
+    ((path, message),) = problems("20M")
+    assert path.startswith("switches.s2.ports.3")
+    assert "20M, does not fit: link " in message
+    assert "would have to carry 120M of 100M; at most" in message
+
+
+def test_the_offer_is_accepted_and_what_is_beyond_is_not():
+    """VLAN 20 at s2:3 is one too many for the links into s2, of which the others leave 100 - 48 - 16 - 16."""
+    own = {"vns": {20: {"receive_limit": "30M"}}}
+    wide = {"vns": {vid: {"send_limit": "100M"} for vid in (10, 20)}}
+    named = {f"p{port}": wide for port in (1, 2, 3)}
+    ((path, message),) = problems("16M", last=own, **named)
+    assert path == "switches.s2.ports.3.vns.20.receive_limit"
+    assert message.startswith("the receive limit of VLAN 20 at s2:3, 30M, does not fit: link s1:101-c1:1")
+    assert "at most 20M fits" in message
+    own["vns"][20]["receive_limit"] = "20M"
+    assert parsed("16M", last=own, **named).switches["s2"].ports[3].vns[1].receive_limit_bps == 20 * MBIT
+
+
+def test_a_limit_of_the_vns_own_is_told_where_it_stands():
+    """VLAN 10 receives 48 Mb/s at most on s2 and VLAN 20 as much, so only the receive side can be too much."""
+    own = {
+        "vns": {10: {"receive_limit": "80M", "send_limit": "16M"}, 20: {"receive_limit": "80M", "send_limit": "16M"}}
+    }
+    config = parsed("16M", p1=own)  # senders on s2 send 96 Mb/s at most, whatever s1 may receive
+    assert config.switches["s1"].ports[1].vns[0].receive_limit_bps == 80 * MBIT
+
+
+@pytest.mark.parametrize(
+    ("links", "path", "words"),
+    [
+        ([{"between": ["s1:101", "c1:1"]}], "links[0].capacity", "is missing"),
+        ([{"capacity": "1G"}], "links[0].between", "is missing"),
+        ([{"between": ["s1:101"], "capacity": "1G"}], "links[0].between", "must name the two ends of the link, not 1"),
+        ([{"between": ["s1:101", "x:1"], "capacity": "1G"}], "links[0].between[1]", "is not a switch of this file"),
+        ([{"between": ["s1:101", "c1"], "capacity": "1G"}], "links[0].between[1]", "is not SWITCH:PORT"),
+        ([{"between": ["s1:101", "c1:0"], "capacity": "1G"}], "links[0].between[1]", "is not SWITCH:PORT"),
+        ([{"between": ["s1:1", "c1:1"], "capacity": "1G"}], "links[0].between[0]", "is an edge port"),
+        ([{"between": ["s1:101", "s1:102"], "capacity": "1G"}], "links[0].between", "both ends are on switch s1"),
+        ([LINKS[0], LINKS[0]], "links[1].between", "is an end of links[0] already"),
+        ([{"between": ["s1:101", "c1:1"], "capacity": "0"}], "links[0].capacity", "is outside"),
+        ([{"between": ["s1:101", "c1:1"], "capacity": "1G", "speed": 1}], "links[0].speed", "is not a known key"),
+        (["s1:101"], "links[0]", "is not a section"),
+        ("s1:101", "links", "is not a list"),
+    ],
+)
+def test_bad_links_are_told_where_they_stand(links, path, words):
+    assert any(where == path and words in message for where, message in problems("1M", links=links))
+
+
+# -- a running controller
+
+
+@pytest.mark.parametrize("sending", [True, False])
+def test_the_port_has_to_carry_all_its_limits(sending):
+    config = star(2)
+    vns = VnTable.of_config(config)
+    row = vns.row_of(10, 1, 1)
+    key = "send_limit_bps" if sending else "receive_limit_bps"
+    admitted = AdmittedLimits(config)
+    admitted.check(vns.with_limits(row, **{key: 500 * MBIT}), row, sending=sending)
+    with pytest.raises(InvalidValueError) as caught:
+        admitted.check(vns.with_limits(row, **{key: 500 * MBIT + 1}), row, sending=sending)
+    assert (caught.value.key, caught.value.value) == (key, 500 * MBIT + 1)
+    assert "port s1:1" in caught.value.reason
+    assert "at most 500000000 (500M) fits" in caught.value.reason
+
+
+@pytest.mark.parametrize(
+    ("key", "links"),
+    [
+        ("send_limit_bps", ("s1:101-c1:1", "c1:2-s2:101")),
+        ("receive_limit_bps", ("s2:101-c1:2", "c1:1-s1:101")),
+    ],
+)
+def test_the_core_has_to_carry_every_matrix(key, links):
+    """Of VLAN 10 two VNs of 16 Mb/s at s1 and of VLAN 20 three leave 20 of the 100 for the third; s2 sets no bound."""
+    central = CentralController(parsed("16M", p1={"vns": {10: {"send_limit": "10M", "receive_limit": "10M"}}}))
+    limits, of_s2 = central.vns, central.vns.dpid == 2
+    before = central.vns = replace(
+        limits,
+        send_limit_bps=np.where(of_s2, 100e6, limits.send_limit_bps),
+        receive_limit_bps=np.where(of_s2, 100e6, limits.receive_limit_bps),
+    )
+    row = central.vns.row_of(10, 1, 1)
+    with pytest.raises(InvalidValueError) as caught:
+        central.set_limits(row, 0.0, **{key: 50 * MBIT})
+    assert caught.value.key == key
+    assert any(f"link {link} would have to carry 130M of 100M" in caught.value.reason for link in links)
+    assert "at most 20000000 (20M) fits" in caught.value.reason
+    assert central.vns is before
+    central.set_limits(row, 0.0, **{key: 20 * MBIT})
+    assert getattr(central.vns, key)[row] == 20 * MBIT
+
+
+def test_a_lower_limit_is_accepted_even_where_others_have_too_much():
+    config = parsed("16M")
+    central = CentralController(config)
+    limits = central.vns
+    central.vns = replace(
+        limits, send_limit_bps=limits.send_limit_bps * 10, receive_limit_bps=limits.receive_limit_bps * 10
+    )
+    central.set_limits(0, 0.0, send_limit_bps=1 * MBIT)
+    assert central.vns.send_limit_bps[0] == 1 * MBIT
