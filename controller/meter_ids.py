@@ -11,6 +11,7 @@ class MeterIds:
 
     def __init__(self, first: int, last: int) -> None:
         self._first, self._last = first, last
+        self._most = last
         self._next = first
         self._free: list[int] = []
         self._used: set[int] = set()
@@ -20,14 +21,23 @@ class MeterIds:
         """Tell whether an id is in the range."""
         return self._first <= meter_id <= self._last
 
+    def limit_to(self, most: int) -> None:
+        """Give out no id above ``most``, the largest that the switch can have; those in use stay. Replaces the last."""
+        self._most = min(self._last, most)
+
+    @property
+    def available(self) -> bool:
+        """Whether an id may be left; ``take`` tells for sure."""
+        return bool(self._free and self._free[0] <= self._most) or self._next <= self._most
+
     def take(self) -> int | None:
         """Return a free id, now in use, or None when there is none left."""
-        while self._free:
+        while self._free and self._free[0] <= self._most:
             meter_id = heapq.heappop(self._free)
             if meter_id not in self._used:
                 self._used.add(meter_id)
                 return meter_id
-        while self._next <= self._last:
+        while self._next <= self._most:
             meter_id, self._next = self._next, self._next + 1
             if meter_id not in self._used:
                 self._used.add(meter_id)

@@ -23,6 +23,7 @@ class PairMeters:
         self._new_pairs: dict[Pair, None] = {}
         self._seen_s = 0.0
         self._old_pairs: set[Pair] = set()
+        self._unmetered: dict[Pair, None] = {}
         self._without_meter: set[int] = set()
 
     def seen(self, pair: Pair, now_s: float) -> None:
@@ -41,6 +42,9 @@ class PairMeters:
         if self._old_pairs:
             self._remove(self._old_pairs)
             self._old_pairs = set()
+        for pair in self._unmetered:
+            if fabric.record_of_sender(pair.sender).meter_ids.available:
+                self._new_pairs[pair] = None
         if self._new_pairs:
             pairs, self._new_pairs = list(self._new_pairs), {}
             self._meter(pairs, self._seen_s)
@@ -53,7 +57,9 @@ class PairMeters:
             meter_id = record.meter_ids.take()
             if meter_id is not None:
                 metered.append((pair, meter_id))
-            else:
+                self._unmetered.pop(pair, None)
+            elif pair not in self._unmetered:
+                self._unmetered[pair] = None
                 # An entry without a meter, or every frame of the pair would come up as one not seen before.
                 fabric.network.add_pair(pair, None)
                 self._out_of_meters(record, now_s)
@@ -117,6 +123,7 @@ class PairMeters:
         ]
         for pair in pairs:
             fabric.network.remove_pair(pair)
+            self._unmetered.pop(pair, None)
         for row in gone:
             pair = Pair(int(entries.sender[row]), int(entries.receiver[row]))
             record = fabric.record_of_sender(pair.sender)

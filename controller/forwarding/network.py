@@ -57,7 +57,7 @@ class Network:
         )
         self._vn_of_host: dict[Host, int] = {}
         self._hosts_of_vn: defaultdict[int, set[Host]] = defaultdict(set)
-        self._meter_of_pair: dict[Pair, int] = {}
+        self._meter_of_pair: dict[Pair, int | None] = {}
         self._senders_to: defaultdict[int, set[int]] = defaultdict(set)
         self._unused_pairs: set[Pair] = set()
         self._paths = Paths(frozenset(), {})
@@ -248,8 +248,8 @@ class Network:
         receiver = self._vn_of_host.get(host)
         return None if sender is None or receiver is None or sender == receiver else Pair(sender, receiver)
 
-    def add_pair(self, pair: Pair, meter_id: int) -> None:
-        """A pair has got its meter: its frames pass it from now on."""
+    def add_pair(self, pair: Pair, meter_id: int | None) -> None:
+        """A pair has got its meter, and its frames pass it from now on; or there is none left for it."""
         self._meter_of_pair[pair] = meter_id
         self._senders_to[pair.receiver].add(pair.sender)
         for host in self._hosts_of_vn[pair.receiver]:

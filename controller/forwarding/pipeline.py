@@ -98,8 +98,8 @@ def known_source(port_no: int, vlan_vid: int, mac: int, ageing_s: int) -> Flow:
     return _flow(Table.LEARN, 100, match, goto_table=Table.RATE_CONTROL, **ageing)
 
 
-def rate_control(port_no: int, vlan_vid: int, mac: int, meter_id: int, ageing_s: int) -> Flow:
-    """A sender VN's frames to an address of a receiver VN pass the entry's meter."""
+def rate_control(port_no: int, vlan_vid: int, mac: int, meter_id: int | None, ageing_s: int) -> Flow:
+    """A sender VN's frames to an address of a receiver VN pass the entry's meter, if there is one left for it."""
     match = Match(in_port=port_no, vlan_vid=vlan_vid, eth_dst=mac)
     ageing: dict[str, int | bool] = {"idle_timeout_s": ageing_s, "send_flow_removed": True}
     return _flow(Table.RATE_CONTROL, 100, match, meter_id=meter_id, goto_table=Table.FORWARD, **ageing)

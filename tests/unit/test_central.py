@@ -156,12 +156,13 @@ def test_out_of_meters():
     # It still gets through, under the send limit, and that is told once.
     assert [port for port, _, _ in delivery.at] == [Port(1, 3)]
     assert delivery.meters == [(1, 100)]
+    assert delivery.reports == 0  # the controller is not asked about every frame
     events = [event.kind for event in net.central.events.after(0)]
     assert events.count(EventKind.OUT_OF_METERS) == 1
     # A meter that comes free is used.
     net.central.entry_removed(1, net.switches[1].age(rate_control_keys(net.switches[1])[0]), net.now_s)
     net.push()
-    net.send(frame, Port(1, 1))
+    net.push()
     assert net.send(frame, Port(1, 1)).meters == [(1, 100), (1, 103)]
 
 

@@ -60,3 +60,12 @@ def test_a_meter_that_went_and_came_is_new():
     told(counting, [(5, 1000, 1.0)], 10.0)
     assert told(counting, [], 10.1) == {}
     assert told(counting, [(5, 1000, 0.1)], 10.2) == {5: (1000, 0.1, 1)}
+
+
+def test_a_modified_meter_counts_from_zero_though_its_flows_do_not():
+    counting = FlowCounting()
+    assert told(counting, [(5, 1000, 1.0), (6, 50, 1.0)], 10.0) == {5: (1000, 1.0, 1), 6: (50, 1.0, 1)}
+    counting.modified([5, 7])
+    assert told(counting, [(5, 1400, 2.0), (6, 60, 2.0)], 11.0) == {5: (400, 2.0, 1), 6: (60, 2.0, 1)}
+    assert told(counting, [(6, 70, 3.0)], 12.0) == {6: (70, 3.0, 1)}
+    assert told(counting, [(5, 30, 0.5)], 13.0) == {5: (30, 0.5, 1)}  # it went, and came back with new flows

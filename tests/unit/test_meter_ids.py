@@ -52,6 +52,18 @@ def test_a_new_reservation_replaces_the_old_one():
     assert [ids.take(), ids.take()] == [1, None]
 
 
+def test_no_id_above_what_the_switch_can_have_is_given_out():
+    ids = MeterIds(3, 9)
+    ids.limit_to(5)
+    assert [ids.take() for _ in range(4)] == [3, 4, 5, None]
+    assert ids.owns(9)  # the range is the controller's all the same
+    ids.release(5)
+    ids.limit_to(4)
+    assert ids.take() is None
+    ids.limit_to(100)
+    assert [ids.take() for _ in range(6)] == [5, 6, 7, 8, 9, None]
+
+
 @given(st.lists(st.tuples(st.sampled_from(["take", "claim", "release", "reserve"]), st.integers(0, 9)), max_size=40))
 @settings(derandomize=True, deadline=None, max_examples=100)
 def test_no_id_has_two_users(happenings):
