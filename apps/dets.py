@@ -26,6 +26,7 @@ from apps.framework import (
 )
 from apps.queue_keeper import QueueKeeper
 from apps.shell import AUDIT_INTERVAL_S, Shell
+from apps.supervisor import Supervisor
 from controller.config import load_config
 from controller.errors import ProtocolError
 from controller.forwarding.topology import HELLO_INTERVAL_S
@@ -45,32 +46,40 @@ class Dets(AppBase):
         listen_on(self.config.openflow_listen.host, self.config.openflow_listen.port)
         self.shell = Shell(self.config, time.monotonic, self._ports_known)
         self.queues = QueueKeeper(self.config, self.shell)
-        self._loops: list[Any] = []
+        self.loops = Supervisor(time.monotonic, hub.spawn, hub.sleep, hub.kill)
         self._connections: dict[int, Connection] = {}
         self._rest = rest.serve(
-            rest.create_app(self.shell.central, time.monotonic, self.shell.health, self._changed),
+            rest.create_app(self.shell.central, time.monotonic, self.health, self._changed),
             self.config.rest_listen.host,
             self.config.rest_listen.port,
         )
 
     def start(self) -> Any:
         """Start the loops; each goes on whatever happens in one of its rounds."""
-        self._loop(self.config.interval_s, self.shell.run_interval)
-        self._loop(HELLO_INTERVAL_S, self.shell.say_hellos)
-        self._loop(AUDIT_INTERVAL_S, lambda: self.shell.run_audits(only_wanted=False))
-        self._loop(WANTED_AUDITS_INTERVAL_S, lambda: self.shell.run_audits(only_wanted=True))
-        self._loops.append(hub.spawn(self.queues.run))
+        self.loops.every("interval", self.config.interval_s, self.shell.run_interval)
+        self.loops.every("hellos", HELLO_INTERVAL_S, self.shell.say_hellos)
+        self.loops.every("audits", AUDIT_INTERVAL_S, lambda: self.shell.run_audits(only_wanted=False))
+        self.loops.every("wanted audits", WANTED_AUDITS_INTERVAL_S, lambda: self.shell.run_audits(only_wanted=True))
+        self.loops.whenever("queues", self.queues.wait, self.queues.run_round)
         return super().start()
 
     def close(self) -> None:
         """Stop: meters, entries and queues stay or go as configured."""
-        for loop in self._loops:
-            hub.kill(loop)
+        self.loops.stop()
         self._rest.stop()
         if self.config.on_stop == "remove":
             self.shell.remove_all()
             self.queues.remove_all()
         self.logger.info("stopped; on_stop: %s", self.config.on_stop)
+
+    def health(self) -> dict[str, Any]:
+        """Return how the switches and the loops are; ``degraded`` unless all of them are well."""
+        health = self.shell.health()
+        ailing = self.loops.ailing()
+        loops = {
+            name: {"failures": loop.failures, "ailment": ailing.get(name)} for name, loop in self.loops.loops.items()
+        }
+        return {**health, "status": "degraded" if ailing else health["status"], "loops": loops}
 
     def _changed(self) -> None:
         self.shell.push()
@@ -78,19 +87,6 @@ class Dets(AppBase):
 
     def _ports_known(self, dpid: int) -> None:
         self.queues.wake()
-
-    def _loop(self, interval_s: float, work: Callable[[], None]) -> None:
-        def rounds() -> None:
-            due_s = time.monotonic()
-            while True:
-                due_s = max(due_s + interval_s, time.monotonic())
-                hub.sleep(max(due_s - time.monotonic(), 0.0))
-                try:
-                    work()
-                except Exception:
-                    self.logger.exception("a round of %s failed; the next one follows", work)
-
-        self._loops.append(hub.spawn(rounds))
 
     @set_ev_cls(ofp_event.EventOFPStateChange, [MAIN_DISPATCHER, DEAD_DISPATCHER])
     def _state_changed(self, event: Any) -> None:

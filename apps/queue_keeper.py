@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 
-from controller.queues import desired_queues
-
 from apps.framework import hub
 from apps.ovsdb import QueueWriter
 from apps.shell import Shell
 from controller.config import Config
 from controller.errors import DetsError
 from controller.events import EventKind
+from controller.queues import desired_queues
 
 LOG = logging.getLogger("dets.queues")
 RETRY_S = 5.0
@@ -31,13 +30,15 @@ class QueueKeeper:
         """Limits or ports have changed: see to the queues soon."""
         self._wake.set()
 
-    def run(self) -> None:
-        """Write queues whenever woken, for ever."""
-        while True:
-            self._wake.wait(RETRY_S if any(self._problems.values()) else None)
-            self._wake.clear()
-            for dpid in list(self._shell.peers):
-                self._apply(dpid)
+    def wait(self) -> None:
+        """Return when there is something to see to: when woken, or soon after something failed."""
+        self._wake.wait(RETRY_S if any(self._problems.values()) else None)
+
+    def run_round(self) -> None:
+        """Bring the queues of all switches that are connected to what the limits want."""
+        self._wake.clear()
+        for dpid in list(self._shell.peers):
+            self._apply(dpid)
 
     def remove_all(self) -> None:
         """Take the queues of ours off all switches."""

@@ -1,0 +1,100 @@
+"""Keeps the application's loops going whatever happens in them, and knows how they are."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+LOG = logging.getLogger("dets.loops")
+RESTART_PAUSE_S = 1.0
+# A loop that has not come round for this long, besides its pause, hangs.
+PATIENCE_S = 60.0
+
+
+@dataclass
+class LoopState:
+    """One loop: how often it failed, why it failed last, and whether its last round did.
+
+    ``due_s`` is when it should have come round, on the supervisor's clock; None while it waits for something to do.
+    """
+
+    failures: int = 0
+    last_error: str | None = None
+    failing: bool = False
+    due_s: float | None = None
+
+
+class Supervisor:
+    """Runs loops in greenlets of their own. An exception ends a round, never a loop; failures are counted.
+
+    ``clock`` is monotonic; ``spawn`` starts a greenlet and returns it, ``sleep`` lets others run, ``kill`` ends one.
+    """
+
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        spawn: Callable[..., Any],
+        sleep: Callable[[float], None],
+        kill: Callable[[Any], None],
+    ) -> None:
+        self.loops: dict[str, LoopState] = {}
+        self._clock, self._spawn, self._sleep, self._kill = clock, spawn, sleep, kill
+        self._greenlets: list[Any] = []
+
+    def every(self, name: str, interval_s: float, work: Callable[[], None]) -> None:
+        """Do ``work`` every ``interval_s``; a round that takes longer is followed by the next one at once."""
+        state = self.loops[name] = LoopState()
+
+        def rounds() -> None:
+            due_s = self._clock()
+            while True:
+                due_s = max(due_s + interval_s, self._clock())
+                state.due_s = due_s
+                self._sleep(max(due_s - self._clock(), 0.0))
+                self._attempt(name, state, work)
+
+        self._greenlets.append(self._spawn(rounds))
+
+    def whenever(self, name: str, wait: Callable[[], None], work: Callable[[], None]) -> None:
+        """Do ``work`` whenever ``wait`` returns; after a failure once more, a little later."""
+        state = self.loops[name] = LoopState()
+
+        def rounds() -> None:
+            while True:
+                state.due_s = None
+                if state.failing:
+                    self._sleep(RESTART_PAUSE_S)
+                else:
+                    wait()
+                state.due_s = self._clock()
+                self._attempt(name, state, work)
+
+        self._greenlets.append(self._spawn(rounds))
+
+    def stop(self) -> None:
+        """End all loops."""
+        for greenlet in self._greenlets:
+            self._kill(greenlet)
+        self._greenlets.clear()
+
+    def ailing(self) -> dict[str, str]:
+        """Return what is wrong with which loop, by name: the last round failed, or it hangs."""
+        now_s = self._clock()
+        said = {name: state.last_error or "" for name, state in self.loops.items() if state.failing}
+        for name, state in self.loops.items():
+            if state.due_s is not None and now_s - state.due_s > PATIENCE_S:
+                said[name] = f"has not come round for {now_s - state.due_s:.0f} s"
+        return said
+
+    def _attempt(self, name: str, state: LoopState, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except Exception as error:
+            state.failures += 1
+            state.failing = True
+            state.last_error = f"{type(error).__name__}: {error}"
+            LOG.exception("a round of the loop %r failed; the next one follows", name)
+        else:
+            state.failing = False
