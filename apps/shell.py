@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -50,8 +51,12 @@ from controller.openflow.stats import (
 LOG = logging.getLogger("dets.shell")
 BRING_UP_TIMEOUT_S = 10.0
 AUDIT_INTERVAL_S = 10.0
-# A switch that answers no barrier for so long is not doing what it is told.
+# What a switch refuses it may refuse again when an audit sends it anew: neither that nor its telling may go on and on.
+REPEAT_S = 10.0
+# A switch that answers no barrier for so long is not doing what it is told. One that has been told nothing for a while
+# is asked all the same: it may have stalled, or a malformed message may have left the rest of the stream unreadable.
 BARRIER_TIMEOUT_S = 5.0
+BARRIER_INTERVAL_S = 2.5
 
 
 class SwitchState(StrEnum):
@@ -68,6 +73,8 @@ class Peer:
     """One connected switch: what it said of itself, and its latest counters.
 
     ``counting`` is there only when its meters do not count, and then turns flow-stats into what they would say.
+    ``early`` are the port-statuses that came while it was brought up. ``complaints`` tells when it was last said of the
+    switch that it refused something for some reason.
     """
 
     connection: Connection
@@ -75,7 +82,11 @@ class Peer:
     ports: dict[int, PortDesc] = field(default_factory=dict)
     counting: FlowCounting | None = None
     unfinished: list[tuple[float, Reply]] = field(default_factory=list)
+    early: list[PortStatus] = field(default_factory=list)
+    complaints: dict[str, float] = field(default_factory=dict)
+    asked_s: float = -math.inf  # when it was last asked for a barrier
     audit_wanted: bool = False
+    hurried_s: float = -math.inf  # when it was last audited because of a refusal
 
 
 class Shell:
@@ -122,7 +133,9 @@ class Shell:
         peer = self.peers[dpid] = Peer(connection)
         try:
             self._bring_up(dpid, peer)
-        except ProtocolError as error:
+        except Exception as error:  # whatever it is, the switch must not stay half brought up: it is to connect anew
+            if not isinstance(error, ProtocolError):
+                LOG.exception("bringing up switch %016x failed", dpid)
             if self.peers.get(dpid) is peer:
                 peer.state = SwitchState.FAILED
                 self._refused(dpid, f"could not be brought up: {error}")
@@ -153,6 +166,8 @@ class Shell:
         deadline_s = self._clock() + BRING_UP_TIMEOUT_S
         ports, features, meters, flows = (self._answer(reply, deadline_s) for reply in asked)
         peer.ports = {port.port_no: port for port in decode_port_desc(ports)}
+        for status in peer.early:  # in order: what is older than the description has something newer behind it
+            self._note_port(peer, status)
         can = decode_meter_features(features)
         if not can.can_drop:
             self._refused(dpid, "has no meters that drop: its senders cannot be limited")
@@ -162,13 +177,16 @@ class Shell:
         absent = sorted(self.central.switches[dpid].switch.ports.keys() - peer.ports.keys())
         if absent:
             self._refused(dpid, f"has no port {', '.join(map(str, absent))}, which the configuration names")
+        self.central.switches[dpid].meter_ids.limit_to(can.max_meter)
         now_s = self._clock()
         self.central.switch_connected(dpid, decode_flow_stats(flows).flows, decode_meter_config(meters)[0], now_s)
         self.push()
         self._answer(connection.barrier(), deadline_s)
+        if self.peers.get(dpid) is not peer:
+            return
         peer.state = SwitchState.READY
         self._on_ports(dpid)
-        for port_no in peer.ports:
+        for port_no in list(peer.ports):
             self._say_hello(dpid, port_no)
 
     def _answer(self, reply: Reply, deadline_s: float) -> bytes:
@@ -180,7 +198,9 @@ class Shell:
     # -- what switches report
 
     def frame_reported(self, dpid: int, packet: PacketIn) -> None:
-        """A packet-in."""
+        """A packet-in; ignored before it is known what the switch holds, for its entries may say more than a frame."""
+        if not self.central.switches[dpid].connected:
+            return
         if packet.table_id == Table.CLASSIFY:
             self._hello_heard(dpid, packet)
         else:
@@ -189,7 +209,8 @@ class Shell:
 
     def entry_removed(self, dpid: int, removed: FlowRemoved) -> None:
         """A flow-removed."""
-        if removed.cookie & OWN_COOKIE_MASK == OWN_COOKIE and removed.reason == ofp.FlowRemovedReason.IDLE_TIMEOUT:
+        ours = removed.cookie & OWN_COOKIE_MASK == OWN_COOKIE
+        if ours and removed.reason == ofp.FlowRemovedReason.IDLE_TIMEOUT and self.central.switches[dpid].connected:
             self.central.entry_removed(dpid, removed, self._clock())
             self.push_soon()
 
@@ -198,11 +219,11 @@ class Shell:
         peer = self.peers.get(dpid)
         if peer is None:
             return
+        if not self.central.switches[dpid].connected:
+            peer.early.append(status)
+            return
+        self._note_port(peer, status)
         port = status.port
-        if status.reason == ofp.PortReason.DELETE:
-            peer.ports.pop(port.port_no, None)
-        else:
-            peer.ports[port.port_no] = port
         if status.reason == ofp.PortReason.DELETE or not port.up:
             self.central.port_down(dpid, port.port_no, self._clock())
         else:
@@ -210,13 +231,27 @@ class Shell:
         self._on_ports(dpid)
         self.push_soon()
 
+    @staticmethod
+    def _note_port(peer: Peer, status: PortStatus) -> None:
+        if status.reason == ofp.PortReason.DELETE:
+            peer.ports.pop(status.port.port_no, None)
+        else:
+            peer.ports[status.port.port_no] = status.port
+
     def error_reported(self, dpid: int, error: ErrorMessage) -> None:
-        """A switch refused something: say so, and compare its tables with what they should hold."""
+        """A switch refused something: say so, and compare its tables with what they should hold.
+
+        Both no more than once in REPEAT_S for the same reason.
+        """
         peer = self.peers.get(dpid)
         if peer is None or peer.connection.fail(error.xid, error.text):
             return
         refused = ofp.MessageType(error.data[1]).name if len(error.data) > 1 else "a message"
-        self._refused(dpid, f"refused {refused}: {error.text}")
+        text = f"refused {refused}: {error.text}"
+        now_s = self._clock()
+        if now_s - peer.complaints.get(text, -math.inf) >= REPEAT_S:
+            peer.complaints[text] = now_s
+            self._refused(dpid, text)
         peer.audit_wanted = True
 
     def _refused(self, dpid: int, text: str) -> None:
@@ -227,14 +262,14 @@ class Shell:
 
     def say_hellos(self) -> None:
         """Send a hello out of every port that may lead to another switch."""
-        for dpid, peer in self.peers.items():
-            for port_no in peer.ports:
+        for dpid, peer in list(self.peers.items()):  # sending may wait, and switches and ports come and go meanwhile
+            for port_no in list(peer.ports):
                 self._say_hello(dpid, port_no)
 
     def _say_hello(self, dpid: int, port_no: int) -> None:
-        peer = self.peers[dpid]
-        port = peer.ports.get(port_no)
-        if port is None or not port.up or port_no > ofp.PORT_MAX:
+        peer = self.peers.get(dpid)
+        port = peer.ports.get(port_no) if peer is not None else None
+        if peer is None or port is None or not port.up or port_no > ofp.PORT_MAX:
             return
         if self.central.network.edge_port(Port(dpid, port_no)) is not None:
             return
@@ -318,7 +353,13 @@ class Shell:
             peer = self.peers.get(dpid)
             if peer is not None:
                 peer.connection.send(update.encode, len(update))
-                peer.unfinished.append((self._clock(), peer.connection.barrier()))
+                if peer.counting is not None:
+                    peer.counting.modified(update.meter_id)
+                self._ask_barrier(peer)
+
+    def _ask_barrier(self, peer: Peer) -> None:
+        peer.asked_s = self._clock()
+        peer.unfinished.append((peer.asked_s, peer.connection.barrier()))
 
     def _check_barriers(self, now_s: float) -> None:
         for dpid, peer in list(self.peers.items()):
@@ -326,11 +367,13 @@ class Shell:
             if peer.unfinished and now_s - peer.unfinished[0][0] > BARRIER_TIMEOUT_S:
                 self._refused(dpid, f"did not confirm its messages for {BARRIER_TIMEOUT_S:g} s; connecting anew")
                 peer.connection.disconnect()
+            elif peer.state == SwitchState.READY and now_s - peer.asked_s >= BARRIER_INTERVAL_S:
+                self._ask_barrier(peer)
 
     def remove_all(self) -> None:
         """Take everything of ours off the switches, and wait until it is done."""
         awaited = []
-        for dpid, peer in self.peers.items():
+        for dpid, peer in list(self.peers.items()):
             meters = sorted(self.central.tables(dpid).meters)
             delete = partial(encode_flow_delete_by_cookie, OWN_COOKIE, OWN_COOKIE_MASK)
             peer.connection.send(delete, 1)
@@ -345,8 +388,11 @@ class Shell:
     def run_audits(self, *, only_wanted: bool) -> None:
         """Compare the tables of the switches with what they should hold, and mend what is ours."""
         for dpid, peer in list(self.peers.items()):
-            if peer.state == SwitchState.READY and (peer.audit_wanted or not only_wanted):
+            wanted = peer.audit_wanted and self._clock() - peer.hurried_s >= REPEAT_S
+            if peer.state == SwitchState.READY and (wanted or not only_wanted):
                 peer.audit_wanted = False
+                if only_wanted:
+                    peer.hurried_s = self._clock()
                 try:
                     self._audit(dpid, peer)
                 except ProtocolError as error:
