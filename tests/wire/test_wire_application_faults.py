@@ -1,0 +1,271 @@
+"""The real application against software switches that refuse, stall, talk nonsense, vanish and come back."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.application import ROOT, Application
+from support.wire import EVERYBODY, WireRun, configuration, frame
+
+from controller.forwarding.pipeline import Table
+from controller.openflow.constants import MessageType, MultipartType
+from experiments.wire import faults
+from experiments.wire.datapath import DatapathOptions
+
+SUPPORT = Path(__file__).parents[1] / "support"
+LINK = [((1, 10), (2, 10))]
+
+
+def health(app: Application) -> dict[str, Any]:
+    return dict(app.get("/v1/health"))
+
+
+def wait_back(run: WireRun, dpid: int, connections: int) -> None:
+    """Wait until a switch has connected so many times, and all are ready."""
+    run.wait(lambda: run.fabric.connections(dpid) >= connections, f"connected {connections} times", 30)
+    run.app.wait_ready()
+
+
+# -- switches that refuse
+
+
+def test_pairs_beyond_the_switchs_meters_do_without_and_are_told_of(tmp_path: Path) -> None:
+    meters = 2 * 3 + 2  # each VN's own, and two more
+    with WireRun(tmp_path, {1: [1, 2, 3]}, options=DatapathOptions(max_meters=meters)) as run:
+        for port in (1, 2, 3):
+            run.introduce(1, port, 0xA0 + port)
+        for sender, receiver in ((1, 2), (2, 3), (3, 1), (1, 3)):
+            run.fabric.inject(1, sender, frame(0xA0 + sender, 0xA0 + receiver, 10))
+        run.app.wait_for(lambda: run.app.events("out-of-meters"), "told")
+        assert len(run.meters(1)) == meters
+        assert len(run.app.get("/v1/entries")["entries"]) == 2
+        assert run.app.events("switch-refused") == []
+        run.fabric.forget_received()
+        run.fabric.inject(1, 1, frame(0xA1, 0xA3, 10))
+        assert len(run.fabric.received(1, 3)) == 1
+
+
+def test_what_a_switch_refuses_is_told_and_mended_by_an_audit(tmp_path: Path) -> None:
+    with WireRun(tmp_path, {1: [1, 2]}) as run:
+        run.introduce(1, 1, 0xA1)
+        run.introduce(1, 2, 0xA2)
+        with run.fabric.locked():
+            run.switch(1).abilities.refuse = True
+        run.fabric.inject(1, 1, frame(0xA1, 0xA2, 10))
+        run.app.wait_for(lambda: run.app.events("switch-refused"), "told")
+        said = [event["text"] for event in run.app.events("switch-refused")]
+        assert any("METER_MOD" in text and "OUT_OF_METERS" in text for text in said), said
+        assert any("FLOW_MOD" in text for text in said), said  # the entry that was to use the meter
+        with run.fabric.locked():
+            run.switch(1).abilities.refuse = False
+
+        def mended() -> bool:
+            return any(flow.meter_id == 5 for flow in run.flows(1, Table.RATE_CONTROL)) and 5 in run.meters(1)
+
+        run.wait(mended, "mended", 30)
+        assert run.app.events("tables-mended")
+
+
+def test_a_full_table_is_told_once_and_does_not_stop_the_rest(tmp_path: Path) -> None:
+    with WireRun(tmp_path, {1: [1, 2]}, options=DatapathOptions(entries_per_table=14)) as run:
+        for number in range(12):
+            run.fabric.inject(1, 1, frame(0xA0 + number, EVERYBODY, 10))
+        run.app.wait_for(lambda: run.app.events("switch-refused"), "told")
+        run.fabric.forget_received()
+        run.fabric.inject(1, 1, frame(0xA1, EVERYBODY, 10))
+        assert len(run.fabric.received(1, 2)) == 1
+        last = run.app.last_event()
+        run.app.wait_for(lambda: run.app.last_event() > last, "audited", 25)
+        full = [event for event in run.app.events("switch-refused") if "TABLE_FULL" in event["text"]]
+        assert 1 <= len(full) <= 3
+        assert health(run.app)["status"] == "ready"
+
+
+# -- switches that come and go
+
+
+def test_a_switch_that_kept_its_tables_is_left_as_it_is(tmp_path: Path) -> None:
+    with WireRun(tmp_path, {1: [1, 2]}) as run:
+        run.introduce(1, 1, 0xA1)
+        run.introduce(1, 2, 0xA2)
+        run.fabric.inject(1, 1, frame(0xA1, 0xA2, 10))
+        run.wait(lambda: 5 in run.meters(1), "a pair")
+        flows, meters = set(run.flows(1)), run.meters(1)
+        before = run.handled(1, MessageType.FLOW_MOD), run.handled(1, MessageType.METER_MOD)
+        run.fabric.disconnect(1, reconnect=False)
+        run.app.wait_for(lambda: health(run.app)["status"] == "degraded", "missed")
+        assert health(run.app)["switches"] == {"s1": "disconnected"}
+        run.fabric.reconnect(1)
+        wait_back(run, 1, 2)
+        assert (run.handled(1, MessageType.FLOW_MOD), run.handled(1, MessageType.METER_MOD)) == before
+        assert (set(run.flows(1)), run.meters(1)) == (flows, meters)
+
+
+def test_a_switch_that_lost_its_tables_gets_them_again(tmp_path: Path) -> None:
+    with WireRun(tmp_path, {1: [1, 2]}) as run:
+        run.introduce(1, 1, 0xA1)
+        run.introduce(1, 2, 0xA2)
+        run.fabric.inject(1, 1, frame(0xA1, 0xA2, 10))
+        run.wait(lambda: 5 in run.meters(1), "a pair")
+        flows, meters = set(run.flows(1)), run.meters(1)
+        run.fabric.disconnect(1, keep_tables=False)
+        wait_back(run, 1, 2)
+        run.wait(lambda: (set(run.flows(1)), run.meters(1)) == (flows, meters), "as before")
+
+
+def test_entries_that_somebody_else_removed_or_changed_come_back(tmp_path: Path) -> None:
+    with WireRun(tmp_path, {1: [1, 2]}) as run:
+        run.introduce(1, 1, 0xA1)
+        flows, meters = set(run.flows(1)), run.meters(1)
+        with run.fabric.locked():
+            tables = run.switch(1).tables
+            for entry in list(tables._entries[Table.FORWARD].values()):
+                tables.remove(entry)
+            run.switch(1).meters.delete(1)
+        run.wait(lambda: (set(run.flows(1)), run.meters(1)) == (flows, meters), "mended", 25)
+        assert run.app.events("tables-mended")
+
+
+def test_a_switch_that_confirms_nothing_is_made_to_connect_anew(tmp_path: Path) -> None:
+    with WireRun(tmp_path, {1: [1, 2], 2: [1, 2]}, LINK) as run:
+        with run.fabric.locked():
+            run.switch(1).faults.lose_barriers = -1
+        run.fabric.inject(1, 1, frame(0xA1, EVERYBODY, 10))
+        run.app.wait_for(lambda: run.app.events("switch-down"), "dropped", 25)
+        assert any("did not confirm" in event["text"] for event in run.app.events("switch-refused"))
+        with run.fabric.locked():
+            run.switch(1).faults.lose_barriers = 0
+        wait_back(run, 1, 2)
+        assert run.fabric.connections(2) == 1
+        run.introduce(1, 1, 0xA2)
+
+
+def test_a_switch_that_stalls_is_noticed_though_nothing_is_to_be_told(tmp_path: Path) -> None:
+    with WireRun(tmp_path, {1: [1, 2]}) as run:
+        run.fabric.set_silent(1, True)
+        run.app.wait_for(lambda: run.app.events("switch-down"), "noticed", 20)
+        assert health(run.app) | {"loops": None} == {
+            "status": "degraded",
+            "switches": {"s1": "disconnected"},
+            "loops": None,
+        }
+        run.fabric.set_silent(1, False)
+        wait_back(run, 1, 2)
+
+
+# -- switches that talk nonsense
+
+
+@pytest.mark.parametrize("mangle", [faults.cut_body, faults.truncated, faults.longer_than_it_is])
+@pytest.mark.parametrize("kind", [MessageType.MULTIPART_REPLY, MessageType.PACKET_IN, MessageType.BARRIER_REPLY])
+def test_a_malformed_message_stops_nothing(tmp_path: Path, kind: MessageType, mangle: faults.Mangle) -> None:
+    with WireRun(tmp_path, {1: [1, 2], 2: [1, 2]}, LINK) as run:
+        with run.fabric.locked():
+            run.switch(1).faults.mangle = faults.once(kind, mangle)
+        run.fabric.inject(1, 1, frame(0xA1, EVERYBODY, 10))
+        asked = run.handled(1, MessageType.MULTIPART_REQUEST)
+        run.wait(lambda: run.handled(1, MessageType.MULTIPART_REQUEST) > asked + 20, "going on", 30)
+        run.app.wait_ready()
+        run.introduce(1, 2, 0xA2)
+        assert run.fabric.connections(2) == 1
+        assert all(loop["failures"] == 0 for loop in health(run.app)["loops"].values())
+
+
+def test_garbage_costs_its_sender_the_connection_at_most(tmp_path: Path) -> None:
+    with WireRun(tmp_path, {1: [1, 2], 2: [1, 2]}, LINK) as run:
+        for seed in range(3):
+            with run.fabric.locked():
+                run.switch(1).send_raw(faults.garbage(seed, 200))
+            run.fabric.refresh()
+            run.introduce(2, 1, 0xB0 + seed)
+        run.fabric.disconnect(1)  # the rest of it may stand for a message that never ends
+        run.app.wait_ready()
+        run.introduce(1, 1, 0xA1)
+        assert run.fabric.connections(2) == 1
+
+
+def test_a_switch_that_does_not_answer_at_first_comes_up_in_the_end(tmp_path: Path) -> None:
+    run = WireRun(tmp_path, {1: [1, 2]})
+    run.switch(1).faults.lose_replies = {int(MultipartType.METER_CONFIG)}
+    run.app.start()
+    run.fabric.start()
+    try:
+        run.app.wait_for(lambda: run.app.events("switch-refused"), "told", 30)
+        assert "no answer within 10 s" in run.app.events("switch-refused")[0]["text"]
+        assert health(run.app)["status"] == "degraded"
+        with run.fabric.locked():
+            run.switch(1).faults.lose_replies = set()
+        run.app.wait_ready()
+        run.introduce(1, 1, 0xA1)
+    finally:
+        run.__exit__(None)
+
+
+# -- the application itself
+
+
+def test_plain_applications_work_beside(tmp_path: Path) -> None:
+    with WireRun(tmp_path, {1: [1, 2]}, beside=(SUPPORT / "plain_app.py",)) as run:
+        run.introduce(1, 1, 0xA1)
+        run.app.wait_for(lambda: "plain app: a frame at port 1" in run.app.log(), "a frame")
+        assert "plain app: ports [1, 2]" in run.app.log()
+        assert "plain app: barrier of 1" in run.app.log()
+
+
+def test_a_loop_that_fails_goes_on_and_shows_in_the_health(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spoiler = tmp_path / "spoiler"
+    monkeypatch.setenv("SABOTAGE", str(spoiler))
+    with WireRun(tmp_path, {1: [1, 2]}, beside=(SUPPORT / "saboteur.py",)) as run:
+        assert health(run.app)["loops"]["queues"] == {"failures": 0, "ailment": None}
+        spoiler.touch()
+        run.app.patch("/v1/vns/10/s1/1", receive_limit_bps=100_000_000)  # that wakes the loop
+        run.app.wait_for(lambda: health(run.app)["loops"]["queues"]["failures"] >= 2, "tried again")
+        ill = health(run.app)
+        assert ill["status"] == "degraded"
+        assert ill["switches"] == {"s1": "ready"}
+        assert ill["loops"]["queues"]["ailment"] == "SabotageError: switch 1 is beyond me"
+        spoiler.unlink()
+        run.app.wait_ready()
+        assert health(run.app)["loops"]["queues"]["failures"] >= 2
+
+
+def test_a_bad_configuration_is_refused_with_file_and_line(tmp_path: Path) -> None:
+    config = configuration({1: [1, 2]})
+    config["switches"]["s1"]["ports"][2]["capacity"] = "800M"
+    config["vlans"][10]["algorithm"] = "best"
+    app = Application(config, tmp_path)
+    for command in (
+        ["apps.cli", "run", "--config"],
+        ["apps.launcher", str(ROOT / "apps" / "dets.py"), "--dets-config"],
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", *command, str(app.config_path)],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 2, done.stderr
+        lines = app.config_path.read_text().splitlines()
+        where = lines.index("    algorithm: best") + 1
+        assert f"{app.config_path}:{where}:" in done.stderr
+        assert "Traceback" not in done.stderr
+        assert "800M is below the sum of the port's send limits" in done.stderr
+
+
+@pytest.mark.parametrize("section", ["openflow", "rest"])
+def test_an_address_in_use_is_refused_at_start(tmp_path: Path, section: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        config = configuration({1: [1, 2]})
+        config[section]["listen"] = f"127.0.0.1:{taken.getsockname()[1]}"
+        app = Application(config, tmp_path)
+        with app:
+            assert app.wait_ended(30) == 2
+        assert f"{section}.listen" in app.log()
+        assert "Traceback" not in app.log()
