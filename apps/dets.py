@@ -49,7 +49,9 @@ class Dets(AppBase):
         self.loops = Supervisor(time.monotonic, hub.spawn, hub.sleep, hub.kill)
         self._connections: dict[int, Connection] = {}
         self._rest = rest.serve(
-            rest.create_app(self.shell.central, time.monotonic, self.health, self._changed),
+            rest.create_app(
+                self.shell.central, time.monotonic, self.health, self._changed, self.shell.times.view
+            ),
             self.config.rest_listen.host,
             self.config.rest_listen.port,
         )

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apps.framework import Connection, Reply, hub
+from apps.loop_times import LoopTimes
 from controller import lldp
 from controller.central import CentralController
 from controller.config import Config
@@ -98,7 +99,7 @@ class Shell:
     def __init__(self, config: Config, clock: Callable[[], float], on_ports: Callable[[int], None]) -> None:
         self.central = CentralController(config, self._log_event)
         self.peers: dict[int, Peer] = {}
-        self.missed_intervals = 0
+        self.times = LoopTimes(config.interval_s)
         self._config = config
         self._clock = clock
         self._on_ports = on_ports
@@ -295,13 +296,13 @@ class Shell:
         ready = {dpid: peer for dpid, peer in self.peers.items() if peer.state == SwitchState.READY}
         asked = {dpid: self._ask_counters(peer) for dpid, peer in ready.items()}
         deadline_s = started_s + self._config.interval_s * 0.8
-        stats, received_s = {}, {}
+        stats, received_s, unanswered = {}, {}, 0
         for dpid, (meters, ports, queues) in asked.items():
             peer = ready[dpid]
             try:
                 body = meters.wait(deadline_s - self._clock())
                 if body is None:
-                    self.missed_intervals += 1
+                    unanswered += 1
                 else:
                     stats[dpid] = self._meter_stats(peer, body, meters.received_s)
                     received_s[dpid] = meters.received_s
@@ -315,9 +316,17 @@ class Shell:
             for reply in (meters, ports, queues):
                 peer.connection.forget(reply)
         now_s = self._clock()
-        self.central.interval(stats, received_s, now_s)
+        result = self.central.interval(stats, received_s, now_s)
         self.central.tick(now_s)
+        decided_s = self._clock()
         self.push()
+        self.times.note(
+            (started_s, now_s, decided_s, self._clock()),
+            entries=len(self.central.state.entries),
+            read=sum(map(len, stats.values())),
+            changed=len(result.changes.rows),
+            unanswered=unanswered,
+        )
         self._check_barriers(now_s)
 
     def _ask_counters(self, peer: Peer) -> tuple[Reply, Reply, Reply]:
