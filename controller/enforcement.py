@@ -28,16 +28,15 @@ UNRESPONSIVE_BURST_S = 0.005
 MIN_BURST_BITS = 3 * 12_176
 
 # A sender of which more than this part was dropped for as many intervals did not respond to the drops; one of which
-# less than the lower part was dropped for as many does. One that offers this much over its limit without being dropped
-# lives on refills: it takes twice as long to tell, since TCP may do so for a round trip.
+# less than the lower part was dropped for as many does.
 UNRESPONSIVE_DROP = 0.30
 UNRESPONSIVE_INTERVALS = 3
-OVERLOAD = 1.30
 RESPONSIVE_DROP = 0.10
 RESPONSIVE_INTERVALS = 20
 
 UNRESPONSIVE_HYSTERESIS = 0.03
-RESPONSIVE_HYSTERESIS = 0.10
+# Wide, because every modify refills a bucket of 200 ms: a sender whose grant swings by less would live on refills.
+RESPONSIVE_HYSTERESIS = 0.30
 GIFT_BUDGET = 0.02
 SETTLE_S = 1.0
 MOST_GIFT = 0.5  # a rate is never lowered by more than this part of it
@@ -105,17 +104,15 @@ def burst_for(rate_bps: FloatArray, unresponsive: BoolArray) -> FloatArray:
 def judge(before: Enforcement, measured: Measurement) -> tuple[BoolArray, IntArray]:
     """Return which senders are unresponsive now, and the evidence so far.
 
-    An interval in which more than UNRESPONSIVE_DROP of the load was dropped speaks against a sender; so does, half as
-    loud, one in which more than OVERLOAD of its limit was offered. One with less than RESPONSIVE_DROP dropped speaks
-    for it. UNRESPONSIVE_INTERVALS, and RESPONSIVE_INTERVALS, in a row decide.
+    An interval in which more than UNRESPONSIVE_DROP of the load was dropped speaks against a sender, one with less
+    than RESPONSIVE_DROP for it; UNRESPONSIVE_INTERVALS, and RESPONSIVE_INTERVALS, in a row decide.
     """
     dropped = measured.dropped_bps / np.maximum(measured.offered_bps, 1.0)
-    against = 2 * (dropped > UNRESPONSIVE_DROP)
-    against = np.maximum(against, (measured.offered_bps > OVERLOAD * before.limit_bps).astype(np.int64))
-    in_favour = (against == 0) & (dropped < RESPONSIVE_DROP)
-    evidence = np.where(against > 0, np.maximum(before.evidence, 0) + against, 0)
+    against = dropped > UNRESPONSIVE_DROP
+    in_favour = dropped < RESPONSIVE_DROP
+    evidence = np.where(against, np.maximum(before.evidence, 0) + 1, 0)
     evidence = np.where(in_favour, np.minimum(before.evidence, 0) - 1, evidence)
-    unresponsive = before.unresponsive | (evidence >= 2 * UNRESPONSIVE_INTERVALS)
+    unresponsive = before.unresponsive | (evidence >= UNRESPONSIVE_INTERVALS)
     return unresponsive & (evidence > -RESPONSIVE_INTERVALS), evidence
 
 
