@@ -19,13 +19,11 @@ REQUIRES = [
     "flask-openapi3>=4.3,<5",
     "Flask>=3",
     "Werkzeug>=3",
-    "ovsdbapp>=2.9",
-    "ovs>=3.1",
     "typer>=0.26",
     "rich>=13",
 ]
 PLOT = ["matplotlib>=3.9"]
-TEST = ["pytest>=8", "hypothesis>=6.100", "scipy>=1.14", "openapi-spec-validator>=0.7"]
+TEST = ["pytest>=8", "hypothesis>=6.100", "scipy>=1.14", "openapi-spec-validator>=0.7", "jsonschema>=4"]
 DEV = ["ruff>=0.8", "mypy>=1.13", "types-PyYAML"]
 
 # Called by ctypes; optional, since numpy does the same more slowly where there is no C compiler. Contracting a multiply
@@ -54,6 +52,7 @@ setup(
     ),
     install_requires=REQUIRES,
     extras_require={"plot": PLOT, "test": TEST, "dev": DEV},
+    package_data={"experiments": ["*.cpp"]},
     ext_modules=[Extension("controller.allocation._kernel", [KERNEL], extra_compile_args=KERNEL_FLAGS, optional=True)],
     # ryu-manager stands in for Ryu's own of the same name, which today's eventlet stops at its first import.
     entry_points={"console_scripts": ["dets=apps.cli:main", "ryu-manager=apps.launcher:ryu_manager"]},

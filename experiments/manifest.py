@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("ryu", "eventlet", "numpy", "matplotlib", "pydantic", "ovsdbapp", "ovs")
+PACKAGES = ("ryu", "eventlet", "numpy", "matplotlib", "pydantic")
 PROGRAMS = {"ovs-vsctl": "--version", "iperf3": "--version", "tc": "-V", "mn": "--version"}
 SETTINGS = (
     "net/core/wmem_default",
