@@ -28,7 +28,10 @@ class Parameter:
 
     def check(self, value: object, key: str) -> float:
         """Return the value as a float; raise InvalidValueError naming ``key``, value and bounds otherwise."""
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise InvalidValueError(key, value, f"must be a number {self.bounds}")
+        # A whole number may have any number of digits, and isfinite fails on one that no float can hold.
+        if isinstance(value, float) and not math.isfinite(value):
             raise InvalidValueError(key, value, f"must be a number {self.bounds}")
         too_low = value <= self.above if self.above is not None else value < (self.minimum or 0.0)
         if too_low or value > self.maximum:

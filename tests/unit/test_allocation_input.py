@@ -118,6 +118,13 @@ def test_parameters_are_checked(name, parameters, message):
     assert str(caught.value).startswith(message)
 
 
+@pytest.mark.parametrize("value", [10**400, -(10**400)])
+def test_a_whole_number_that_no_float_can_hold_is_out_of_bounds(value):
+    with pytest.raises(InvalidValueError, match=r"parameters\.d: -?10+ must be ") as refused:
+        make_algorithm("fp", {"d": value})
+    assert refused.value.value == value
+
+
 @pytest.mark.parametrize("name", ["FP", "", None, 3, ["fp"]])
 def test_an_unknown_algorithm_is_told_the_known_ones(name):
     with pytest.raises(InvalidValueError, match="fs, sp, fp, fe"):
