@@ -65,15 +65,21 @@ class CentralController(FabricState):
     def tables(self, dpid: int) -> Tables:
         """Return what a switch's tables should hold once all that was taken by ``take_updates`` is done."""
         record = self.switches[dpid]
-        return Tables(dict(record.installed), self.wanted_meters(record))
+        return Tables(dict(record.installed), self.wanted_meters(record), record.flows_version)
 
     def audit(
-        self, dpid: int, expected: Tables, flows: Iterable[Flow | UnknownFlow], meters: NDArray[np.void], now_s: float
+        self,
+        dpid: int,
+        expected: Tables,
+        flows: Iterable[Flow | UnknownFlow] | None,
+        meters: NDArray[np.void],
+        now_s: float,
     ) -> int:
         """Compare a switch's tables with what they should hold and mend what is ours; return how much was wrong.
 
         ``expected`` is what ``tables`` returned when the switch was asked for its ``flows`` and ``meters``
-        (METER_CONFIG); what has changed since then is left for the next time.
+        (METER_CONFIG); what has changed since then is left for the next time. ``flows`` is None when they are known to
+        be as ``expected``.
         """
         return reconciliation.audit(self, self.pairs, dpid, expected, flows, meters, now_s)
 
@@ -108,7 +114,7 @@ class CentralController(FabricState):
         match = removed.match
         if match is None or match.in_port is None or match.vlan_vid is None:
             return
-        self.switches[dpid].installed.pop(FlowKey(removed.table_id, removed.priority, match), None)
+        self.switches[dpid].uninstall([FlowKey(removed.table_id, removed.priority, match)])
         port = Port(dpid, match.in_port)
         if removed.table_id == Table.LEARN and match.eth_src is not None:
             self.network.source_aged(Host(match.vlan_vid, match.eth_src), port)
@@ -143,11 +149,7 @@ class CentralController(FabricState):
                 continue
             wanted = self.network.desired.of_switch(dpid)
             record.update.set_flows(plan_flows(wanted, record.installed, keys))
-            for key in keys:
-                if key in wanted:
-                    record.installed[key] = wanted[key]
-                else:
-                    record.installed.pop(key, None)
+            record.hold(keys, wanted)
         due = {dpid: record.update for dpid, record in self.switches.items() if record.connected and len(record.update)}
         for dpid in due:
             self.switches[dpid].take_update()

@@ -16,9 +16,10 @@ from controller.enforcement import whole_rates
 from controller.events import EventKind, EventLog
 from controller.forwarding.network import ForwardingSettings, Host, Network
 from controller.forwarding.topology import Port
+from controller.meter_columns import MeterColumns
 from controller.openflow.frames import format_mac
 from controller.policies import algorithm_groups, policies_of
-from controller.switch_record import NO_ENTRY, MeterSetting, SwitchRecord, meter_settings
+from controller.switch_record import NO_ENTRY, SwitchRecord
 from controller.vns import VnTable
 
 
@@ -81,12 +82,15 @@ class FabricState:
         """Meters of these rows (NO_ENTRY among them) may have been set outside of the interval, or by others."""
         self.state = replace(self.state, counters=self.state.counters.forgotten(rows[rows != NO_ENTRY]))
 
-    def wanted_meters(self, record: SwitchRecord) -> dict[int, MeterSetting]:
-        """Return what all meters of a switch should be set to, by id."""
+    def wanted_meters(self, record: SwitchRecord) -> MeterColumns:
+        """Return what all meters of a switch should be set to."""
         rows = np.array(list(record.send_meter), dtype=np.int64)
         rate_bps = whole_rates(self.vns.send_limit_bps[rows])
-        wanted = meter_settings(list(record.send_meter.values()), rate_bps, step.first_bursts(rate_bps))
+        ids = np.array(list(record.send_meter.values()), dtype=np.int64)
         mine = np.flatnonzero(self.vns.dpid[self.state.entries.sender] == record.switch.dpid)
         enforcement = self.state.enforcement
-        ids = self.state.entries.meter_id[mine].tolist()
-        return wanted | meter_settings(ids, enforcement.rate_bps[mine], enforcement.burst_bits[mine])
+        return MeterColumns.of_rates(
+            np.concatenate([ids, self.state.entries.meter_id[mine]]),
+            np.concatenate([rate_bps, enforcement.rate_bps[mine]]),
+            np.concatenate([step.first_bursts(rate_bps), enforcement.burst_bits[mine]]),
+        )

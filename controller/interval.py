@@ -12,8 +12,8 @@ from controller.counters import MeterReadings
 from controller.enforcement import MeterChanges
 from controller.events import EventKind
 from controller.fabric_state import FabricState
+from controller.meter_columns import kilo
 from controller.openflow.constants import COUNTER_UNAVAILABLE
-from controller.switch_record import kilo
 
 MeterStats = NDArray[np.void]
 

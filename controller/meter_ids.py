@@ -10,7 +10,7 @@ class MeterIds:
     """Gives out the lowest free id of ``first`` to ``last``."""
 
     def __init__(self, first: int, last: int) -> None:
-        self._first, self._last = first, last
+        self.first, self.last = first, last
         self._most = last
         self._next = first
         self._free: list[int] = []
@@ -19,11 +19,11 @@ class MeterIds:
 
     def owns(self, meter_id: int) -> bool:
         """Tell whether an id is in the range."""
-        return self._first <= meter_id <= self._last
+        return self.first <= meter_id <= self.last
 
     def limit_to(self, most: int) -> None:
         """Give out no id above ``most``, the largest that the switch can have; those in use stay. Replaces the last."""
-        self._most = min(self._last, most)
+        self._most = min(self.last, most)
 
     @property
     def available(self) -> bool:

@@ -12,7 +12,8 @@ from controller.enforcement import RATE_STEP_BPS
 from controller.events import EventKind
 from controller.fabric_state import FabricState
 from controller.forwarding.network import Pair
-from controller.switch_record import MeterSetting, SwitchRecord, meter_settings
+from controller.meter_columns import MeterSetting, kilo
+from controller.switch_record import SwitchRecord
 
 
 class PairMeters:
@@ -22,6 +23,7 @@ class PairMeters:
         self._fabric = fabric
         self._new_pairs: dict[Pair, None] = {}
         self._seen_s = 0.0
+        self._metered: set[Pair] = set()
         self._old_pairs: set[Pair] = set()
         self._unmetered: dict[Pair, None] = {}
         self._without_meter: set[int] = set()
@@ -34,6 +36,10 @@ class PairMeters:
     def aged(self, pair: Pair) -> None:
         """A pair talks no longer."""
         self._old_pairs.add(pair)
+
+    def metered(self, pair: Pair) -> bool:
+        """Tell whether a pair has its meter."""
+        return pair in self._metered
 
     def flush(self) -> None:
         """Give the pairs that were seen their meters, and take those of pairs that aged."""
@@ -69,12 +75,11 @@ class PairMeters:
         rate_bps = step.first_rates(fabric.state, fabric.vns, sender, receiver)
         burst_bits = step.first_bursts(rate_bps)
         self._add_entries(sender, receiver, meter_ids, rate_bps, burst_bits, now_s, added_now=True)
-        # By row, not by meter id: ids of different switches may be the same.
-        settings = meter_settings(list(range(len(metered))), rate_bps, burst_bits)
-        for row, (pair, meter_id) in enumerate(metered):
+        settings = map(MeterSetting, kilo(rate_bps).tolist(), kilo(burst_bits).tolist())
+        for (pair, meter_id), setting in zip(metered, settings, strict=True):
             record = fabric.record_of_sender(pair.sender)
             if record.connected:
-                record.update.put_meters({meter_id: settings[row]}, [])
+                record.update.put_meters({meter_id: setting}, [])
             fabric.network.add_pair(pair, meter_id)
 
     def _out_of_meters(self, record: SwitchRecord, now_s: float) -> None:
@@ -108,6 +113,7 @@ class PairMeters:
         added_now: bool,
     ) -> None:
         fabric = self._fabric
+        self._metered.update(map(Pair, sender.tolist(), receiver.tolist()))
         fabric.state = step.add_entries(
             fabric.state, fabric.vns, sender, receiver, meter_id, rate_bps, burst_bits, now_s, added_now=added_now
         )
@@ -116,15 +122,14 @@ class PairMeters:
     def _remove(self, pairs: set[Pair]) -> None:
         fabric = self._fabric
         entries = fabric.state.entries
-        gone = [
-            row
-            for row, ends in enumerate(zip(entries.sender.tolist(), entries.receiver.tolist(), strict=True))
-            if Pair(*ends) in pairs
-        ]
+        vns = len(fabric.vns)
+        leaving = np.array([pair.sender * vns + pair.receiver for pair in pairs], dtype=np.int64)
+        gone = np.flatnonzero(np.isin(entries.sender * vns + entries.receiver, leaving))
+        self._metered -= pairs
         for pair in pairs:
             fabric.network.remove_pair(pair)
             self._unmetered.pop(pair, None)
-        for row in gone:
+        for row in gone.tolist():
             pair = Pair(int(entries.sender[row]), int(entries.receiver[row]))
             record = fabric.record_of_sender(pair.sender)
             meter_id = int(entries.meter_id[row])
@@ -133,7 +138,7 @@ class PairMeters:
                 record.update.meter_deletes.append(meter_id)
             else:
                 record.meter_ids.release(meter_id)
-        fabric.state = step.remove_entries(fabric.state, np.array(gone, dtype=np.int64))
+        fabric.state = step.remove_entries(fabric.state, gone)
         self._map_meters()
 
     def _map_meters(self) -> None:

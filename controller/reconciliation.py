@@ -13,17 +13,19 @@ from controller.events import EventKind
 from controller.fabric_state import FabricState
 from controller.forwarding.network import Pair
 from controller.forwarding.topology import Port
+from controller.meter_columns import MeterColumns, MeterSetting
 from controller.openflow.flows import Flow, UnknownFlow
 from controller.pair_meters import PairMeters
-from controller.switch_record import MeterSetting, SwitchRecord, standing_meters
+from controller.switch_record import SwitchRecord
 from controller.tables import FlowKey, plan_flows
 
 
 class Tables(NamedTuple):
-    """What a switch's tables hold of ours: flow entries by key, meters by id."""
+    """What a switch's tables hold of ours: flow entries by key, meters by id; and the version of the former."""
 
     flows: Mapping[FlowKey, Flow]
-    meters: Mapping[int, MeterSetting]
+    meters: MeterColumns
+    flows_version: int
 
 
 def bring_up(
@@ -37,20 +39,21 @@ def bring_up(
     """Take over what an earlier run left on a switch that has connected, and put right what is missing or different."""
     record = fabric.switches[dpid]
     record.connected = True
-    record.installed, alien = sort_installed(flows)
+    ours, alien = sort_installed(flows)
+    record.installed = {}
+    record.install(ours)
     fabric.forget_counters(record.row_of_meter)
     fabric.network.switch_up(dpid, record.send_meter)
     _adopt(fabric, pairs, record, meters, now_s)
     # Meters whose pairs are not known yet: their receivers' switches may still be on their way.
     record.meter_ids.reserve(meters["meter_id"].tolist())
     pairs.flush()
-    standing, settings = standing_meters(meters), fabric.wanted_meters(record)
-    queued = set(record.update.meter_id)
-    differing = {i: m for i, m in settings.items() if standing.get(i) != m and i not in queued}
-    record.update.put_meters(differing, standing.keys())
+    standing, settings = MeterColumns.standing(meters), fabric.wanted_meters(record)
+    differing = (settings.differing(standing) & settings.keys()) - set(record.update.meter_id)
+    record.update.put_meters({meter_id: settings[meter_id] for meter_id in sorted(differing)}, standing.keys())
     wanted = fabric.network.desired.of_switch(dpid)
     record.update.set_flows(plan_flows(wanted, record.installed, wanted.keys()))
-    record.installed.update(wanted)
+    record.install(wanted)
     foreign = f", {alien} entries of others left alone" if alien else ""
     fabric.note(EventKind.SWITCH_UP, f"switch {record.switch.name} ({dpid:016x}) is up{foreign}", now_s)
 
@@ -60,33 +63,43 @@ def audit(
     pairs: PairMeters,
     dpid: int,
     expected: Tables,
+    flows: Iterable[Flow | UnknownFlow] | None,
+    meters: NDArray[np.void],
+    now_s: float,
+) -> int:
+    """Mend what of a switch's tables is ours and not as expected; return how much was wrong.
+
+    ``flows`` is None when they are known to be as expected and all of use.
+    """
+    record = fabric.switches[dpid]
+    count = 0 if flows is None else _audit_flows(fabric, pairs, record, expected.flows, flows, meters, now_s)
+    count += _mend_meters(fabric, record, expected.meters, meters)
+    if count:
+        fabric.note(EventKind.TABLES_MENDED, f"switch {record.switch.name}: {count} entries and meters mended", now_s)
+    return count
+
+
+def _audit_flows(
+    fabric: FabricState,
+    pairs: PairMeters,
+    record: SwitchRecord,
+    expected: Mapping[FlowKey, Flow],
     flows: Iterable[Flow | UnknownFlow],
     meters: NDArray[np.void],
     now_s: float,
 ) -> int:
-    """Mend what of a switch's tables is ours and not as expected; return how much was wrong."""
-    record = fabric.switches[dpid]
     found, _ = sort_installed(flows)
-    differing = {key for key in found.keys() | expected.flows.keys() if found.get(key) != expected.flows.get(key)}
-    differing = {key for key in differing if record.installed.get(key) == expected.flows.get(key)}
-    for key in differing:
-        record.installed.pop(key, None)
-        if key in found:
-            record.installed[key] = found[key]
+    differing = {key for key in found.keys() | expected.keys() if found.get(key) != expected.get(key)}
+    differing = {key for key in differing if record.installed.get(key) == expected.get(key)}
+    record.hold(differing, found)
     _adopt(fabric, pairs, record, meters, now_s)
     pairs.flush()
-    wanted = fabric.network.desired.of_switch(dpid)
+    wanted = fabric.network.desired.of_switch(record.switch.dpid)
     differing |= record.installed.keys() - wanted.keys()  # left by an earlier run, and of no use
     wrong = plan_flows(wanted, record.installed, differing)
     record.update.set_flows(wrong)
-    for key in differing:
-        record.installed.pop(key, None)
-        if key in wanted:
-            record.installed[key] = wanted[key]
-    count = len(wrong) + _mend_meters(fabric, record, expected.meters, meters)
-    if count:
-        fabric.note(EventKind.TABLES_MENDED, f"switch {record.switch.name}: {count} entries and meters mended", now_s)
-    return count
+    record.hold(differing, wanted)
+    return len(wrong)
 
 
 def _adopt(
@@ -97,29 +110,28 @@ def _adopt(
         host = adopted_host(flow)
         if host is not None and flow.match.in_port is not None and not fabric.network.knows(host):
             fabric.learn(host, Port(record.switch.dpid, flow.match.in_port), now_s)
-    standing = standing_meters(meters)
-    entries = fabric.state.entries
-    known = set(zip(entries.sender.tolist(), entries.receiver.tolist(), strict=True))
+    standing: dict[int, MeterSetting] | None = None
     adopted: dict[Pair, int] = {}
     for flow in record.installed.values():
         pair = adopted_pair(flow, fabric.network, record.switch.dpid)
-        if pair is None or pair in known or pair in adopted or flow.meter_id not in standing:
+        if pair is None or flow.meter_id is None or pairs.metered(pair) or pair in adopted:
             continue
-        if record.meter_ids.claim(flow.meter_id):
+        standing = dict(MeterColumns.standing(meters)) if standing is None else standing
+        if flow.meter_id in standing and record.meter_ids.claim(flow.meter_id):
             adopted[pair] = flow.meter_id
-    pairs.adopt(adopted, standing, now_s)
+    pairs.adopt(adopted, standing or {}, now_s)
 
 
-def _mend_meters(
-    fabric: FabricState, record: SwitchRecord, expected: Mapping[int, MeterSetting], meters: NDArray[np.void]
-) -> int:
+def _mend_meters(fabric: FabricState, record: SwitchRecord, expected: MeterColumns, meters: NDArray[np.void]) -> int:
     """Mend what differs from ``expected`` and has not been changed since; return how many meters that were."""
-    found = standing_meters(meters)
+    found = MeterColumns.standing(meters)
+    owned = found.within(record.meter_ids.first, record.meter_ids.last)
+    differing = owned.differing(expected)
+    if not differing:
+        return 0
     wanted = fabric.wanted_meters(record)
-    owned = {meter_id for meter_id in found if record.meter_ids.owns(meter_id)}
-    differing = {i for i in owned | expected.keys() if found.get(i) != expected.get(i)}
     differing = {i for i in differing if wanted.get(i) == expected.get(i)} - set(record.update.meter_id)
-    record.update.put_meters({i: wanted[i] for i in differing & wanted.keys()}, found.keys())
+    record.update.put_meters({i: wanted[i] for i in sorted(differing & wanted.keys())}, found.keys())
     fabric.forget_counters(record.rows_of(np.array(sorted(differing), dtype=np.int64)))
     record.update.meter_deletes += sorted(differing - wanted.keys())
     return len(differing)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from controller.columns import FloatArray, IntArray
+from controller.columns import IntArray
 from controller.config import Config, Switch
-from controller.enforcement import RATE_STEP_BPS
 from controller.errors import InvalidValueError
+from controller.meter_columns import MeterSetting
 from controller.meter_ids import MeterIds
 from controller.openflow.constants import FlowModCommand, MeterModCommand
 from controller.openflow.flows import Flow, encode_flow_mods
@@ -23,13 +21,6 @@ from controller.vns import VnTable
 NO_ENTRY = -1
 
 
-class MeterSetting(NamedTuple):
-    """Rate and burst of a meter, as a band carries them."""
-
-    rate_kbps: int
-    burst_kbits: int
-
-
 @dataclass
 class SwitchUpdate:
     """Messages for one switch, in the one order in which nothing refers to what is not there.
@@ -38,32 +29,54 @@ class SwitchUpdate:
     """
 
     flow_deletes: list[Flow] = field(default_factory=list)
-    meter_command: list[int] = field(default_factory=list)
-    meter_id: list[int] = field(default_factory=list)
-    rate_kbps: list[int] = field(default_factory=list)
-    burst_kbits: list[int] = field(default_factory=list)
     flow_adds: list[Flow] = field(default_factory=list)
     meter_deletes: list[int] = field(default_factory=list)
+    _meter_mods: list[IntArray] = field(default_factory=list)  # pieces of shape (4, meters): see meter_mods
 
     def __len__(self) -> int:
         """Return the number of messages."""
-        return len(self.flow_deletes) + len(self.meter_id) + len(self.flow_adds) + len(self.meter_deletes)
+        mods = sum(len(piece[0]) for piece in self._meter_mods)
+        return len(self.flow_deletes) + mods + len(self.flow_adds) + len(self.meter_deletes)
+
+    def meter_mods(self) -> IntArray:
+        """Return the meter-mods that add or modify, in order: rows command, meter_id, rate_kbps and burst_kbits."""
+        if len(self._meter_mods) != 1:
+            self._meter_mods = [np.concatenate([np.empty((4, 0), dtype=np.int64), *self._meter_mods], axis=1)]
+        return self._meter_mods[0]
+
+    @property
+    def meter_command(self) -> list[int]:
+        """The commands of the meter-mods."""
+        return list(self.meter_mods()[0].tolist())
+
+    @property
+    def meter_id(self) -> list[int]:
+        """The ids of the meter-mods."""
+        return list(self.meter_mods()[1].tolist())
+
+    @property
+    def rate_kbps(self) -> list[int]:
+        """The rates of the meter-mods."""
+        return list(self.meter_mods()[2].tolist())
+
+    @property
+    def burst_kbits(self) -> list[int]:
+        """The bursts of the meter-mods."""
+        return list(self.meter_mods()[3].tolist())
 
     def modify_meters(self, meter_id: IntArray, rate_kbps: IntArray, burst_kbits: IntArray) -> None:
         """Append a MODIFY per row."""
-        self.meter_command += [int(MeterModCommand.MODIFY)] * len(meter_id)
-        self.meter_id += meter_id.tolist()
-        self.rate_kbps += rate_kbps.tolist()
-        self.burst_kbits += burst_kbits.tolist()
+        command = np.full(len(meter_id), int(MeterModCommand.MODIFY), dtype=np.int64)
+        self._meter_mods.append(np.stack([command, meter_id, rate_kbps, burst_kbits]))
 
     def put_meters(self, settings: Mapping[int, MeterSetting], standing: Container[int]) -> None:
         """Append a meter-mod for each id: MODIFY where a meter is standing, ADD where there is none."""
-        for meter_id, (rate_kbps, burst_kbits) in settings.items():
-            command = MeterModCommand.MODIFY if meter_id in standing else MeterModCommand.ADD
-            self.meter_command.append(int(command))
-            self.meter_id.append(meter_id)
-            self.rate_kbps.append(rate_kbps)
-            self.burst_kbits.append(burst_kbits)
+        rows = [
+            (MeterModCommand.MODIFY if meter_id in standing else MeterModCommand.ADD, meter_id, *setting)
+            for meter_id, setting in settings.items()
+        ]
+        if rows:
+            self._meter_mods.append(np.array(rows, dtype=np.int64).T)
 
     def set_flows(self, mods: FlowMods) -> None:
         """Append planned flow-mods."""
@@ -76,11 +89,10 @@ class SwitchUpdate:
         if self.flow_deletes:
             parts.append(encode_flow_mods([(FlowModCommand.DELETE_STRICT, flow) for flow in self.flow_deletes], xid))
             xid += len(self.flow_deletes)
-        if self.meter_id:
-            parts.append(
-                encode_meter_mods(self.meter_command, self.meter_id, self.rate_kbps, self.burst_kbits, xid_first=xid)
-            )
-            xid += len(self.meter_id)
+        command, meter_id, rate_kbps, burst_kbits = self.meter_mods()
+        if len(meter_id):
+            parts.append(encode_meter_mods(command, meter_id, rate_kbps, burst_kbits, xid_first=xid))
+            xid += len(meter_id)
         if self.flow_adds:
             parts.append(encode_flow_mods([(FlowModCommand.ADD, flow) for flow in self.flow_adds], xid))
             xid += len(self.flow_adds)
@@ -94,7 +106,8 @@ class SwitchRecord:
     """One switch of the configuration.
 
     ``send_meter`` gives the meter of each of its VNs (rows of the VN table). ``installed`` is what its tables hold of
-    ours. ``row_of_meter`` leads from a meter id, less the first of the range, to the row of the entry table.
+    ours, and ``flows_version`` is another one after each change to it. ``row_of_meter`` leads from a meter id, less the
+    first of the range, to the row of the entry table.
     """
 
     switch: Switch
@@ -103,6 +116,7 @@ class SwitchRecord:
     send_meter: dict[int, int]
     connected: bool = False
     installed: dict[FlowKey, Flow] = field(default_factory=dict)
+    flows_version: int = 0
     update: SwitchUpdate = field(default_factory=SwitchUpdate)
     row_of_meter: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
@@ -121,6 +135,24 @@ class SwitchRecord:
                 raise InvalidValueError("openflow.last_meter_id", config.last_meter_id, reason)
             send_meter[row] = meter_id
         return cls(switch, ids, config.first_meter_id, send_meter)
+
+    def install(self, flows: Mapping[FlowKey, Flow]) -> None:
+        """Note entries that the switch is to hold from now on, or holds."""
+        self.installed.update(flows)
+        self.flows_version += 1
+
+    def uninstall(self, keys: Iterable[FlowKey]) -> None:
+        """Note entries that the switch is not to hold any more, or does not hold."""
+        for key in keys:
+            self.installed.pop(key, None)
+        self.flows_version += 1
+
+    def hold(self, keys: Iterable[FlowKey], flows: Mapping[FlowKey, Flow]) -> None:
+        """Note that of the entries of these keys the switch is to hold, or holds, those in ``flows``."""
+        keys = list(keys)
+        if keys:
+            self.uninstall(keys)
+            self.install({key: flows[key] for key in keys if key in flows})
 
     def take_update(self) -> SwitchUpdate:
         """Return the messages that are due, and begin anew.
@@ -145,20 +177,3 @@ class SwitchRecord:
         rows = np.full(len(meter_id), NO_ENTRY, dtype=np.int64)
         rows[inside] = self.row_of_meter[index[inside]]
         return rows
-
-
-def meter_settings(meter_id: list[int], rate_bps: FloatArray, burst_bits: FloatArray) -> dict[int, MeterSetting]:
-    """Return columns as settings by meter id."""
-    rows = zip(meter_id, kilo(rate_bps).tolist(), kilo(burst_bits).tolist(), strict=True)
-    return {meter: MeterSetting(rate, burst) for meter, rate, burst in rows}
-
-
-def standing_meters(meters: NDArray[np.void]) -> dict[int, MeterSetting]:
-    """Return the settings in a METER_CONFIG array by meter id."""
-    rows = zip(*(meters[name].tolist() for name in ("meter_id", "rate_kbps", "burst_kbits")), strict=True)
-    return {meter: MeterSetting(rate, burst) for meter, rate, burst in rows}
-
-
-def kilo(values: Any) -> IntArray:
-    """Return bit/s as kb/s, or bits as kb; they are whole already."""
-    return np.rint(np.asarray(values, dtype=np.float64) / RATE_STEP_BPS).astype(np.int64)

@@ -1,0 +1,80 @@
+"""Settings of a switch's meters as columns that read like a mapping, so that comparing thousands costs little."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.columns import BoolArray, FloatArray, IntArray
+from controller.enforcement import RATE_STEP_BPS
+
+
+class MeterSetting(NamedTuple):
+    """Rate and burst of a meter, as a band carries them."""
+
+    rate_kbps: int
+    burst_kbits: int
+
+
+class MeterColumns(Mapping[int, MeterSetting]):
+    """Meters by ascending id; columns of shape (meters,)."""
+
+    def __init__(self, meter_id: IntArray, rate_kbps: IntArray, burst_kbits: IntArray) -> None:
+        """Take columns in any order; ids are all different."""
+        order = np.argsort(meter_id, kind="stable")
+        self.meter_id = np.asarray(meter_id, dtype=np.int64)[order]
+        self.rate_kbps = np.asarray(rate_kbps, dtype=np.int64)[order]
+        self.burst_kbits = np.asarray(burst_kbits, dtype=np.int64)[order]
+
+    @classmethod
+    def of_rates(cls, meter_id: IntArray, rate_bps: FloatArray, burst_bits: FloatArray) -> MeterColumns:
+        """Return the settings for rates and bursts that are whole kb/s and kb already."""
+        return cls(meter_id, kilo(rate_bps), kilo(burst_bits))
+
+    @classmethod
+    def standing(cls, meters: NDArray[np.void]) -> MeterColumns:
+        """Return what a switch says its meters are set to (METER_CONFIG)."""
+        return cls(meters["meter_id"], meters["rate_kbps"], meters["burst_kbits"])
+
+    def __len__(self) -> int:
+        return len(self.meter_id)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.meter_id.tolist())
+
+    def __getitem__(self, meter_id: int) -> MeterSetting:
+        row = int(np.searchsorted(self.meter_id, meter_id))
+        if row == len(self.meter_id) or self.meter_id[row] != meter_id:
+            raise KeyError(meter_id)
+        return MeterSetting(int(self.rate_kbps[row]), int(self.burst_kbits[row]))
+
+    def within(self, first: int, last: int) -> MeterColumns:
+        """Return the meters whose ids are in a range."""
+        rows = slice(*np.searchsorted(self.meter_id, (first, last + 1)))
+        return MeterColumns(self.meter_id[rows], self.rate_kbps[rows], self.burst_kbits[rows])
+
+    def differing(self, other: MeterColumns) -> set[int]:
+        """Return the ids of the meters that only one of both has, or that are set otherwise."""
+        if len(self) == len(other) and np.array_equal(self.meter_id, other.meter_id):
+            unlike = (self.rate_kbps != other.rate_kbps) | (self.burst_kbits != other.burst_kbits)
+            return set(self.meter_id[unlike].tolist())
+        return set(self.meter_id[~self._same_in(other)].tolist()) | set(other.meter_id[~other._same_in(self)].tolist())
+
+    def _same_in(self, other: MeterColumns) -> BoolArray:
+        if not len(other):
+            return np.zeros(len(self), dtype=np.bool_)
+        row = np.minimum(np.searchsorted(other.meter_id, self.meter_id), len(other) - 1)
+        same: BoolArray = (
+            (other.meter_id[row] == self.meter_id)
+            & (other.rate_kbps[row] == self.rate_kbps)
+            & (other.burst_kbits[row] == self.burst_kbits)
+        )
+        return same
+
+
+def kilo(values: Any) -> IntArray:
+    """Return bit/s as kb/s, or bits as kb; they are whole already."""
+    return np.rint(np.asarray(values, dtype=np.float64) / RATE_STEP_BPS).astype(np.int64)
