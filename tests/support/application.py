@@ -22,6 +22,14 @@ LONGEST_LOOK_S = 1.0
 _Value = TypeVar("_Value")
 
 
+class _Plain(yaml.SafeDumper):
+    """Writes a value that stands in two places twice: no anchors and aliases."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        """Whatever it is."""
+        return True
+
+
 class Application:
     """``dets run`` with a configuration, or ryu-manager with other applications beside; ended with its ``with``.
 
@@ -50,8 +58,12 @@ class Application:
 
     def configure(self, config: Mapping[str, Any]) -> None:
         """Write the configuration that the next start reads."""
-        self.config_path.write_text(yaml.safe_dump(json.loads(json.dumps(config)), sort_keys=False))
+        self.config_path.write_text(yaml.dump(dict(config), Dumper=_Plain, sort_keys=False))
         self.url = f"http://{config['rest']['listen']}"
+
+    def config(self) -> dict[str, Any]:
+        """Return the configuration as it was written last."""
+        return dict(yaml.safe_load(self.config_path.read_text()))
 
     def start(self) -> None:
         """Start the process; it may not listen yet."""
