@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller import interval, reconciliation, step
-from controller.allocation import make_algorithm
+from controller.algorithms import make_any_algorithm
 from controller.config import Config
 from controller.errors import InvalidValueError
 from controller.events import EventKind
@@ -24,7 +24,7 @@ from controller.openflow.flows import Flow, UnknownFlow
 from controller.openflow.frames import parse_frame
 from controller.openflow.messages import FlowRemoved, PacketIn
 from controller.pair_meters import PairMeters
-from controller.policies import Policy, algorithm_groups
+from controller.policies import Policy, algorithm_groups, lending_vlans
 from controller.reconciliation import Tables
 from controller.switch_record import SwitchUpdate
 from controller.tables import FlowKey, plan_flows
@@ -169,13 +169,16 @@ class CentralController(FabricState):
         self.admitted.check(vns, row, sending=None if both else send_limit_bps is not None)
         self.vns = vns
         if send_limit_bps is not None:
-            record = self.switches[self.vns.key(row).dpid]
-            if record.connected:
-                meter_id = record.send_meter[row]
-                record.update.put_meters({meter_id: self.wanted_meters(record)[meter_id]}, [meter_id])
+            self._set_send_meter(row)
         given = (("send", send_limit_bps), ("receive", receive_limit_bps))
         limits = ", ".join(f"{way} limit {limit} bit/s" for way, limit in given if limit is not None)
         self.note(EventKind.LIMIT_CHANGED, f"{self.vn_name(row)}: {limits}", now_s)
+
+    def _set_send_meter(self, row: int) -> None:
+        record = self.record_of_sender(row)
+        if record.connected:
+            meter_id = record.send_meter[row]
+            record.update.put_meters({meter_id: self.wanted_meters(record)[meter_id]}, [meter_id])
 
     def set_algorithm(self, vlan_vid: int, name: str, parameters: Mapping[str, object], now_s: float) -> None:
         """Give a VLAN another allocation algorithm, from the next interval on.
@@ -184,8 +187,12 @@ class CentralController(FabricState):
         """
         if vlan_vid not in self.policies:
             raise InvalidValueError("vlan_vid", vlan_vid, "is not a VLAN of the configuration")
-        make_algorithm(name, parameters)
+        make_any_algorithm(name, parameters)
         self.policies = {**self.policies, vlan_vid: Policy(name, dict(parameters))}
+        most_bps = self.vns.send_most_bps
+        self.vns = self.vns.with_lending(lending_vlans(self.policies))
+        for row in np.flatnonzero(self.vns.send_most_bps != most_bps).tolist():
+            self._set_send_meter(row)
         before, self.groups = self.groups, algorithm_groups(self.vns, self.policies)
         self.state = step.with_groups(self.state, before, self.groups)
         self.note(EventKind.ALGORITHM_CHANGED, f"VLAN {vlan_vid}: {name} {dict(parameters) or ''}".rstrip(), now_s)

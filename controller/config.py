@@ -83,7 +83,7 @@ class Vlan:
 
 @dataclass(frozen=True, slots=True)
 class Vn:
-    """A virtual node: one VLAN on one edge port, and its limits."""
+    """A virtual node: one VLAN on one edge port, its limits, and the ceilings up to which it may borrow, if any."""
 
     vlan_vid: int
     switch: str
@@ -91,6 +91,8 @@ class Vn:
     port_no: int
     send_limit_bps: int
     receive_limit_bps: int
+    send_ceiling_bps: int | None = None
+    receive_ceiling_bps: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,10 +274,10 @@ class _Assembly:
         if section.has_bad("algorithm") or section.has_bad("parameters"):
             return
         # Here, not above: it brings numpy, which a command that reads no configuration should not wait for.
-        from controller.allocation import make_algorithm
+        from controller.algorithms import make_any_algorithm
 
         try:
-            make_algorithm(section.algorithm, section.parameters)
+            make_any_algorithm(section.algorithm, section.parameters)
         except InvalidValueError as error:
             name = error.key.rpartition(".")[2]
             place = (*path, "parameters", name) if name in section.parameters else (*path, "algorithm")
@@ -317,7 +319,11 @@ class _Assembly:
         for vid in self._port_vlans(path, section):
             overrides = self._read_overrides(path, section, vid)
             send_bps, receive_bps = (self._limit(path, section, overrides, vid, way) for way in _DIRECTIONS)
-            vns.append(Vn(vid, switch, dpid, port_no, send_bps, receive_bps))
+            ceilings = [
+                self._ceiling(path, section, overrides, vid, way, limit_bps)
+                for way, limit_bps in zip(_DIRECTIONS, (send_bps, receive_bps), strict=True)
+            ]
+            vns.append(Vn(vid, switch, dpid, port_no, send_bps, receive_bps, *ceilings))
         self._check_stray_overrides(path, section)
         self._check_sums(path, section, vns)
         return Port(
@@ -393,6 +399,22 @@ class _Assembly:
                 self._document.report((*path, "capacity"), f"the {key} of VLAN {vid} here is {origin} above {capacity}")
             return 0
         return limit_bps
+
+    def _ceiling(
+        self, path: Path, section: PortSection, overrides: VnSection, vid: int, way: str, limit_bps: int
+    ) -> int | None:
+        """Return a VN's ceiling in bit/s, None if it has none or one with a problem reported."""
+        key = f"{way}_ceiling"
+        own: int | None = getattr(overrides, key)
+        ceiling_bps: int | None = own if own is not None else getattr(self._vlans[vid], key)
+        if ceiling_bps is None or not limit_bps or section.capacity is None:
+            return None
+        bounds = f"the limit of {format_rate(limit_bps)} to the port's capacity of {format_rate(section.capacity)}"
+        if limit_bps <= ceiling_bps <= section.capacity:
+            return ceiling_bps
+        place = (*path, "vns", str(vid), key) if own is not None else path
+        self._document.report(place, f"the {key} of VLAN {vid}, {format_rate(ceiling_bps)}, is outside {bounds}")
+        return None
 
     def _check_sums(self, path: Path, section: PortSection, vns: Sequence[Vn]) -> None:
         if section.capacity is None:

@@ -139,6 +139,8 @@ class VlanSection(Section):
     parameters: dict[str, Any] = Field(default_factory=dict)
     send_limit: Rate | None = None
     receive_limit: Rate | None = None
+    send_ceiling: Rate | None = None
+    receive_ceiling: Rate | None = None
     weight: Annotated[float, Field(gt=0, le=MAX_WEIGHT)] = 1.0
 
 
@@ -147,6 +149,8 @@ class VnSection(Section):
 
     send_limit: Rate | None = None
     receive_limit: Rate | None = None
+    send_ceiling: Rate | None = None
+    receive_ceiling: Rate | None = None
 
 
 class PortSection(Section):

@@ -6,13 +6,13 @@ its answer is put into the names that operators use.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from controller import step
 from controller.allocation import Requests
-from controller.allocation.explain import Explanation, explain_receiver
+from controller.allocation.explain import DEMAND, Explanation, explain_network, explain_receiver
 from controller.enforcement import RATE_STEP_BPS
 from controller.fabric_state import FabricState
 from controller.send_rate_controller import Control, traffic_reports
@@ -63,12 +63,14 @@ def explain_entry(fabric: FabricState, row: int) -> EntryExplanation:
     sender, receiver = int(state.entries.sender[row]), int(state.entries.receiver[row])
     from_place, to_place = fabric.place_name(sender), fabric.place_name(receiver)
     vlan_vid = int(vns.vlan_vid[sender])
-    if state.machines.control[row] == Control.LIMITED:
+    if state.machines.control[row] == Control.LIMITED and vns.lends[receiver]:
+        found = _explain_network_grant(fabric, row, sender, receiver)
+    elif state.machines.control[row] == Control.LIMITED:
         found = _explain_grant(fabric, row, receiver)
     else:
         found = _explain_limits(fabric, row, sender, receiver)
     elsewhere = ""
-    if state.machines.control[row] == Control.LIMITED:
+    if state.machines.control[row] == Control.LIMITED and not vns.lends[receiver]:
         elsewhere_bps = float(vns.send_limit_bps[sender]) - _available_bps(fabric, row)
         if elsewhere_bps >= RATE_STEP_BPS:
             elsewhere = f", of which it sends {rate_in_words(elsewhere_bps)} elsewhere"
@@ -91,6 +93,35 @@ def explain_entry(fabric: FabricState, row: int) -> EntryExplanation:
     )
 
 
+def _explain_network_grant(fabric: FabricState, row: int, sender: int, receiver: int) -> Explanation:
+    """The allocator of the whole network has granted a rate: explain it by the problem that it solved."""
+    state = fabric.state
+    decision = state.allocators.network
+    if decision is None or decision.entries is not state.entries:  # entries came or went since
+        return _explain_limits(fabric, row, sender, receiver)
+    at = int(np.searchsorted(decision.rows, row))
+    if not state.measured.active[row]:
+        limits = _explain_limits(fabric, row, sender, receiver)
+        return replace(limits, bound=STARTING, next_bound=limits.bound, lifted_bps=limits.grant_bps)
+    found = explain_network(
+        decision.paths,
+        decision.constraints,
+        decision.grants,
+        decision.weight,
+        at,
+        fabric.place_name,
+        decision.links.names.__getitem__,
+    )
+    own, vlan_vid = f"{fabric.place_name(sender)}'s send", int(fabric.vns.vlan_vid[sender])
+
+    def in_words(bound: str) -> str:
+        if bound.startswith(own):
+            return bound.replace(own, "its own send", 1)
+        return bound if bound == DEMAND or bound.startswith("link ") else f"{bound} of VLAN {vlan_vid}"
+
+    return replace(found, bound=in_words(found.bound), next_bound=in_words(found.next_bound))
+
+
 def _available_bps(fabric: FabricState, row: int) -> float:
     state = fabric.state
     report = traffic_reports(state.machines, np.array([row]), state.entries, fabric.vns, state.measured)
@@ -98,8 +129,8 @@ def _available_bps(fabric: FabricState, row: int) -> float:
 
 
 def _explain_limits(fabric: FabricState, row: int, sender: int, receiver: int) -> Explanation:
-    """Nobody holds the entry back: the lower of its two limits binds it, then the other one."""
-    send_bps, receive_bps = float(fabric.vns.send_limit_bps[sender]), float(fabric.vns.receive_limit_bps[receiver])
+    """Nobody holds the entry back: the lower of its two limits (or ceilings) binds it, then the other one."""
+    send_bps, receive_bps = float(fabric.vns.send_most_bps[sender]), float(fabric.vns.receive_most_bps[receiver])
     bounds = [(send_bps, "its own send limit"), (receive_bps, "the receive limit")]
     (limit_bps, bound), (next_bps, next_bound) = sorted(bounds, key=lambda one: one[0])
     return Explanation(row, limit_bps, bound, 0, 0, next_bps, next_bound)

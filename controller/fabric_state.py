@@ -16,9 +16,10 @@ from controller.enforcement import whole_rates
 from controller.events import EventKind, EventLog
 from controller.forwarding.network import ForwardingSettings, Host, Network
 from controller.forwarding.topology import Port
+from controller.links_in_use import LinksInUse
 from controller.meter_columns import MeterColumns
 from controller.openflow.frames import format_mac
-from controller.policies import algorithm_groups, policies_of
+from controller.policies import algorithm_groups, lending_vlans, policies_of
 from controller.switch_record import NO_ENTRY, SwitchRecord
 from controller.vns import VnTable
 
@@ -33,8 +34,9 @@ class FabricState:
     def __init__(self, config: Config, on_event: Callable[[EventKind, str], None] | None = None) -> None:
         self.config = config
         self.admitted = AdmittedLimits(config)
-        self.vns = VnTable.of_config(config)
         self.policies = policies_of(config)
+        self.vns = VnTable.of_config(config).with_lending(lending_vlans(self.policies))
+        self.links = LinksInUse(config)
         self.groups = algorithm_groups(self.vns, self.policies)
         self.state = step.ControlState.start(self.vns, self.groups)
         settings = ForwardingSettings(config.mac_ageing_s, config.max_macs_per_vn)
@@ -85,7 +87,7 @@ class FabricState:
     def wanted_meters(self, record: SwitchRecord) -> MeterColumns:
         """Return what all meters of a switch should be set to."""
         rows = np.array(list(record.send_meter), dtype=np.int64)
-        rate_bps = whole_rates(self.vns.send_limit_bps[rows])
+        rate_bps = whole_rates(self.vns.send_most_bps[rows])
         ids = np.array(list(record.send_meter.values()), dtype=np.int64)
         mine = np.flatnonzero(self.vns.dpid[self.state.entries.sender] == record.switch.dpid)
         enforcement = self.state.enforcement

@@ -23,7 +23,8 @@ def run_interval(
 ) -> step.StepResult:
     """Run the control step on the METER_STATS of the switches, and queue the meter-mods that it decides."""
     readings = _readings(fabric, stats, received_s)
-    fabric.state, result = step.control_step(fabric.state, fabric.vns, fabric.groups, readings, now_s)
+    links = fabric.links.of(fabric.vns, fabric.network.topology) if fabric.vns.lends.any() else None
+    fabric.state, result = step.control_step(fabric.state, fabric.vns, fabric.groups, readings, now_s, links)
     fabric.received_bps = result.received_bps
     _queue_changes(fabric, result.changes)
     _note_events(fabric, result, now_s)

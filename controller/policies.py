@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controller.allocation import make_algorithm
+from controller.algorithms import make_any_algorithm
+from controller.allocation.network import NetworkMaxMin
 from controller.config import Config
 from controller.rate_allocator import AlgorithmGroup
 from controller.vns import VnTable
@@ -36,8 +37,13 @@ def algorithm_groups(vns: VnTable, policies: Mapping[int, Policy]) -> tuple[Algo
         policy_of[name] = policy
     return tuple(
         AlgorithmGroup(
-            make_algorithm(policy_of[name].algorithm, policy_of[name].parameters),
+            make_any_algorithm(policy_of[name].algorithm, policy_of[name].parameters),
             np.flatnonzero(np.isin(vns.vlan_vid, vids)),
         )
         for name, vids in vids_of.items()
     )
+
+
+def lending_vlans(policies: Mapping[int, Policy]) -> list[int]:
+    """Return the VLANs whose VNs lend what they leave idle, and borrow: those that are shared out together."""
+    return [vid for vid, policy in policies.items() if policy.algorithm == NetworkMaxMin.name]

@@ -6,10 +6,12 @@ what the VLAN is sure to get (``min_rate_bps``, the VN's receive limit) and the 
 Choice: by default both are the limit (``queues.max_rate: limit``). Meters chop what senders send, and a shaper makes it
 smooth again; a queue that may borrow the idle rest of the port never fills, so it smooths nothing. DETS lends nothing
 between VLANs either. ``queues.max_rate: capacity`` lends what is idle. docs/adr/0004-queues.md has the figures.
+A VLAN with ``max-min`` may borrow, up to its VNs' receive ceilings, and so may its queues.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from controller.config import Config
@@ -65,20 +67,33 @@ def desired_queues(config: Config, vns: VnTable) -> dict[int, dict[int, PortQueu
     for row in range(len(vns)):
         key = vns.key(row)
         rows.setdefault((key.dpid, key.port_no), []).append(row)
+    receive_most_bps = vns.receive_most_bps
     desired: dict[int, dict[int, PortQueues]] = {}
     for (dpid, port_no), port_rows in rows.items():
         capacity_bps = int(vns.capacity_bps[port_rows[0]])
         limits_bps = {int(vns.vlan_vid[row]): int(vns.receive_limit_bps[row]) for row in port_rows}
+        most_bps = {int(vns.vlan_vid[row]): int(receive_most_bps[row]) for row in port_rows}
         borrows = config.queue_max_rate == "capacity"
-        desired.setdefault(dpid, {})[port_no] = port_queues(port_no, capacity_bps, limits_bps, borrows)
+        desired.setdefault(dpid, {})[port_no] = port_queues(port_no, capacity_bps, limits_bps, borrows, most_bps)
     return desired
 
 
-def port_queues(port_no: int, capacity_bps: int, limits_bps: dict[int, int], borrows: bool) -> PortQueues:
-    """Return the queues of one port whose VLANs have these receive limits; ``borrows`` lets each take the idle rest."""
+def port_queues(
+    port_no: int,
+    capacity_bps: int,
+    limits_bps: dict[int, int],
+    borrows: bool,
+    most_bps: Mapping[int, int] | None = None,
+) -> PortQueues:
+    """Return the queues of one port whose VLANs have these receive limits.
+
+    ``borrows`` lets each take the idle rest of the port; otherwise a VLAN may take what ``most_bps`` says, its limit
+    unless given.
+    """
+    most_bps = limits_bps if most_bps is None else most_bps
     queues = [_queue(DEFAULT_QUEUE_ID, max(round(capacity_bps * DEFAULT_QUEUE_SHARE), LEAST_RATE_BPS), capacity_bps)]
     for vlan_vid, limit_bps in sorted(limits_bps.items()):
-        queues.append(_queue(vlan_vid, limit_bps, capacity_bps if borrows else limit_bps))
+        queues.append(_queue(vlan_vid, limit_bps, capacity_bps if borrows else most_bps[vlan_vid]))
     return PortQueues(port_no, capacity_bps, tuple(queues))
 
 

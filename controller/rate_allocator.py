@@ -11,10 +11,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from controller.allocation import AlgorithmState, AllocationAlgorithm, Requests
+from controller.algorithms import Algorithm
+from controller.allocation import AlgorithmState, Requests
+from controller.allocation.network import NetworkMaxMin
 from controller.columns import NEW_ROW, BoolArray, FloatArray, IntArray
 from controller.entries import EntryTable
+from controller.fabric_links import FabricLinks
 from controller.measurement import Measurement
+from controller.network_allocator import NetworkDecision, decide, load_of_others, standing_rates
 from controller.protocol import DeactivateTrafficControl, InitializeTrafficControl, KeepAlive, SetRate, TrafficReport
 from controller.vns import VnTable
 
@@ -31,10 +35,26 @@ SAME_RATE = 1e-6
 
 @dataclass(frozen=True)
 class AlgorithmGroup:
-    """The VNs that share one algorithm: ``vns`` holds their rows, in ascending order."""
+    """The VNs that share one algorithm: ``vns`` holds their rows, in ascending order.
 
-    algorithm: AllocationAlgorithm
+    All groups with ``max-min`` are shared out together, each with its own parameters.
+    """
+
+    algorithm: Algorithm
     vns: IntArray
+
+
+@dataclass(frozen=True)
+class NetworkView:
+    """What only a central controller sees, for the allocator of the whole network.
+
+    ``links`` are None where only access links count. ``used_bps`` and ``limit_bps``, shape (entries,), are what passes
+    the meters and the limits in force.
+    """
+
+    links: FabricLinks | None
+    used_bps: FloatArray
+    limit_bps: FloatArray
 
 
 @dataclass(frozen=True)
@@ -43,7 +63,7 @@ class RateAllocators:
 
     ``congested`` and ``calm_intervals`` have shape (vns,). ``states`` holds one algorithm state per group, for the
     congested receivers of the group and their controlled entries, whose rows of the VN and the entry table are
-    in ``receivers`` and ``rows``.
+    in ``receivers`` and ``rows``. ``network`` is what the allocator of the whole network decided last.
     """
 
     congested: BoolArray
@@ -51,6 +71,7 @@ class RateAllocators:
     states: tuple[AlgorithmState, ...]
     receivers: tuple[IntArray, ...]
     rows: tuple[IntArray, ...]
+    network: NetworkDecision | None = None
 
     @classmethod
     def calm(cls, vns: int, groups: tuple[AlgorithmGroup, ...]) -> RateAllocators:
@@ -59,7 +80,7 @@ class RateAllocators:
         return cls(
             congested=np.zeros(vns, dtype=np.bool_),
             calm_intervals=np.zeros(vns, dtype=np.int64),
-            states=tuple(group.algorithm.initial_state(0, 0) for group in groups),
+            states=tuple(_initial_state(group) for group in groups),
             receivers=tuple(none for _ in groups),
             rows=tuple(none for _ in groups),
         )
@@ -86,7 +107,7 @@ class RateAllocators:
             inside = rows < len(new_row)
             return np.where(inside, new_row[np.where(inside, rows, 0)], NEW_ROW) if len(new_row) else rows * 0 + NEW_ROW
 
-        return replace(self, rows=tuple(moved(rows) for rows in self.rows))
+        return replace(self, rows=tuple(moved(rows) for rows in self.rows), network=None)
 
 
 def received_rates(entries: EntryTable, passed_bps: FloatArray, vns: int) -> FloatArray:
@@ -104,21 +125,26 @@ def watch_congestion(
     """
     # 1
     received_bps = received_rates(entries, measured.passed_bps, len(vns))
-    exceeded = received_bps > CONGESTED_ABOVE * vns.receive_limit_bps
+    most_bps = vns.receive_most_bps
+    exceeded = received_bps > CONGESTED_ABOVE * most_bps
     # 2
     smoothed_bps = received_rates(entries, measured.smoothed_bps, len(vns))
     held_back = received_rates(entries, measured.dropped_bps, len(vns)) > 0.0
-    calm = ~exceeded & ~held_back & (smoothed_bps < CALM_BELOW * vns.receive_limit_bps)
+    calm = ~exceeded & ~held_back & (smoothed_bps < CALM_BELOW * most_bps)
     calm_intervals = np.where(calm, before.calm_intervals + 1, 0)
     congested = exceeded | (before.congested & (calm_intervals < CALM_INTERVALS))
     return replace(before, congested=congested, calm_intervals=calm_intervals), received_bps
 
 
 def initialize(
-    allocators: RateAllocators, entries: EntryTable, controlled: BoolArray
+    allocators: RateAllocators, entries: EntryTable, controlled: BoolArray, always: BoolArray | None = None
 ) -> tuple[InitializeTrafficControl, DeactivateTrafficControl]:
-    """Return what the allocators say first: initialize at senders not yet controlled, deactivate where it is over."""
-    wanted = allocators.congested[entries.receiver]
+    """Return what the allocators say first: initialize at senders not yet controlled, deactivate where it is over.
+
+    VNs of ``always``, shape (vns,), have their senders under control whether they are congested or not.
+    """
+    under_control = allocators.congested if always is None else allocators.congested | always
+    wanted = under_control[entries.receiver]
     return (
         InitializeTrafficControl(np.flatnonzero(wanted & ~controlled)),
         DeactivateTrafficControl(np.flatnonzero(controlled & ~wanted)),
@@ -132,15 +158,22 @@ def answer(
     vns: VnTable,
     received_bps: FloatArray,
     reports: TrafficReport,
+    network: NetworkView | None = None,
 ) -> tuple[RateAllocators, SetRate, KeepAlive]:
     """Answer the Traffic Reports: run each group's algorithm, Set Rate where the grant changed, Keep Alive elsewhere.
 
+    Groups with ``max-min`` need the view of the ``network``.
     ``reports`` must be in ascending order of ``entry``, which keeps the senders of a receiver together.
     """
     grants_bps = np.empty(len(reports.entry))
     report_receiver = entries.receiver[reports.entry]
     states, all_receivers, all_rows = [], [], []
     for number, group in enumerate(groups):
+        if isinstance(group.algorithm, NetworkMaxMin):
+            states.append(before.states[number])
+            all_receivers.append(before.receivers[number])
+            all_rows.append(before.rows[number])
+            continue
         chosen = _members(report_receiver, group, len(groups), len(vns))
         receivers, counts = np.unique(report_receiver[chosen], return_counts=True)
         rows = reports.entry[chosen]
@@ -161,9 +194,43 @@ def answer(
         states.append(state)
         all_receivers.append(receivers)
         all_rows.append(rows)
+    decision = _share_network(before, groups, entries, vns, reports, network, grants_bps)
     changed = np.abs(grants_bps - reports.limit_bps) > SAME_RATE * np.minimum(grants_bps, reports.limit_bps)
-    after = replace(before, states=tuple(states), receivers=tuple(all_receivers), rows=tuple(all_rows))
+    after = replace(
+        before, states=tuple(states), receivers=tuple(all_receivers), rows=tuple(all_rows), network=decision
+    )
     return after, SetRate(reports.entry[changed], grants_bps[changed]), KeepAlive(reports.entry[~changed])
+
+
+def _share_network(
+    before: RateAllocators,
+    groups: tuple[AlgorithmGroup, ...],
+    entries: EntryTable,
+    vns: VnTable,
+    reports: TrafficReport,
+    network: NetworkView | None,
+    grants_bps: FloatArray,
+) -> NetworkDecision | None:
+    """Put the grants of all ``max-min`` groups into ``grants_bps``, and return how they came about."""
+    together = [(g.algorithm, g.vns) for g in groups if isinstance(g.algorithm, NetworkMaxMin)]
+    if not together or network is None:
+        return None
+    receiver = entries.receiver[reports.entry]
+    chosen = np.flatnonzero(vns.lends[receiver])
+    mine = TrafficReport(*(getattr(reports, name)[chosen] for name in TrafficReport.__slots__))
+    algorithms = [(algorithm, np.isin(receiver[chosen], rows)) for algorithm, rows in together]
+    links = network.links or FabricLinks.of_access(vns)
+    others_bps = load_of_others(entries, vns, links, network.used_bps, network.limit_bps)
+    decision = decide(before.network, algorithms, entries, vns, links, mine, others_bps)
+    standing_bps = standing_rates(entries, vns, mine)
+    grants_bps[chosen] = np.where(mine.active, decision.grants.grant_bps, standing_bps)
+    return decision
+
+
+def _initial_state(group: AlgorithmGroup) -> AlgorithmState:
+    if isinstance(group.algorithm, NetworkMaxMin):
+        return AlgorithmState(0, 0)
+    return group.algorithm.initial_state(0, 0)
 
 
 def _members(report_receiver: IntArray, group: AlgorithmGroup, groups: int, vns: int) -> BoolArray | slice:

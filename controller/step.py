@@ -10,9 +10,10 @@ from controller.columns import FloatArray, IntArray
 from controller.counters import MeterCounters, MeterReadings, meter_rates
 from controller.enforcement import Enforcement, MeterChanges, burst_for, enforce, whole_rates
 from controller.entries import EntryTable
+from controller.fabric_links import FabricLinks
 from controller.measurement import Measurement, measure
 from controller.protocol import InitializeTrafficControl, SetRate
-from controller.rate_allocator import AlgorithmGroup, RateAllocators, answer, initialize, watch_congestion
+from controller.rate_allocator import AlgorithmGroup, NetworkView, RateAllocators, answer, initialize, watch_congestion
 from controller.send_rate_controller import SendRateControllers, traffic_reports
 from controller.vns import VnTable
 
@@ -58,8 +59,11 @@ class StepResult:
 
 
 def ceilings(entries: EntryTable, vns: VnTable) -> FloatArray:
-    """Return what an entry may carry while nothing is congested: the lower of its two limits, shape (entries,)."""
-    return np.minimum(vns.send_limit_bps[entries.sender], vns.receive_limit_bps[entries.receiver])
+    """Return what an entry may carry while nothing is congested, shape (entries,).
+
+    That is the lower of its two limits; in a VLAN that borrows, of its two ceilings.
+    """
+    return np.minimum(vns.send_most_bps[entries.sender], vns.receive_most_bps[entries.receiver])
 
 
 def first_rates(state: ControlState, vns: VnTable, sender: IntArray, receiver: IntArray) -> FloatArray:
@@ -112,7 +116,7 @@ def add_entries(
         return added
     granted = new[rates[new] < whole_rates(ceilings(entries, vns))[new]]
     congested = added.allocators.congested.copy()
-    congested[entries.receiver[granted]] = True
+    congested[entries.receiver[granted]] |= ~vns.lends[entries.receiver[granted]]
     machines = added.machines.on_initialize(InitializeTrafficControl(granted))
     machines = machines.on_set_rate(SetRate(granted, rates[granted]))
     return replace(added, allocators=replace(added.allocators, congested=congested), machines=machines)
@@ -145,8 +149,9 @@ def control_step(
     groups: tuple[AlgorithmGroup, ...],
     readings: MeterReadings,
     now_s: float,
+    links: FabricLinks | None = None,
 ) -> tuple[ControlState, StepResult]:
-    """Run one interval of DETS (sections II-A and III).
+    """Run one interval of DETS (sections II-A and III). ``links`` are for ``max-min``; None: the access links alone.
 
     1) Turn counters into rates, and rates into what each sender sends.
     2) Each rate allocator compares what its VN receives with its limit: congestion begins, goes on or is over.
@@ -163,12 +168,13 @@ def control_step(
     # 2
     allocators, received_bps = watch_congestion(state.allocators, entries, vns, measured)
     # 3
-    begin, end = initialize(allocators, entries, machines.controlled)
+    begin, end = initialize(allocators, entries, machines.controlled, vns.lends)
     machines = machines.on_initialize(begin).on_deactivate(end)
     # 4
     reports = traffic_reports(machines, np.flatnonzero(machines.controlled), entries, vns, measured)
     # 5
-    allocators, set_rate, keep_alive = answer(allocators, groups, entries, vns, received_bps, reports)
+    network = NetworkView(links, measured.measured_bps, np.minimum(machines.limit_bps, ceilings(entries, vns)))
+    allocators, set_rate, keep_alive = answer(allocators, groups, entries, vns, received_bps, reports, network)
     machines = machines.on_set_rate(set_rate).on_keep_alive(keep_alive)
     # 6
     limit_bps = np.minimum(machines.limit_bps, ceilings(entries, vns))

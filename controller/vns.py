@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.columns import FloatArray, IntArray
+from controller.columns import BoolArray, FloatArray, IntArray
 from controller.config import Config
 from controller.errors import InvalidValueError
 from controller.units import check_rate_bps
@@ -37,6 +38,9 @@ class VnTable:
     receive_limit_bps: FloatArray
     weight: FloatArray
     capacity_bps: FloatArray
+    send_ceiling_bps: FloatArray
+    receive_ceiling_bps: FloatArray
+    lends: BoolArray
     _row: dict[VnKey, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -81,6 +85,20 @@ class VnTable:
         changed[row] = limit_bps
         return changed
 
+    @property
+    def send_most_bps(self) -> FloatArray:
+        """What a VN may send at most, shape (vns,): its ceiling if its VLAN lends and borrows, else its limit."""
+        return np.where(self.lends, np.fmax(self.send_limit_bps, self.send_ceiling_bps), self.send_limit_bps)
+
+    @property
+    def receive_most_bps(self) -> FloatArray:
+        """What a VN may receive at most, shape (vns,): its ceiling if its VLAN lends and borrows, else its limit."""
+        return np.where(self.lends, np.fmax(self.receive_limit_bps, self.receive_ceiling_bps), self.receive_limit_bps)
+
+    def with_lending(self, vlan_vids: Iterable[int]) -> VnTable:
+        """Return the table in which these VLANs lend what they leave idle and borrow what others do."""
+        return replace(self, lends=np.isin(self.vlan_vid, list(vlan_vids)))
+
     @classmethod
     def of_config(cls, config: Config) -> VnTable:
         """Return the VNs of a configuration, in the order of the file."""
@@ -94,4 +112,11 @@ class VnTable:
             receive_limit_bps=np.array([vn.receive_limit_bps for vn in vns], dtype=np.float64),
             weight=np.array([config.vlans[vn.vlan_vid].weight for vn in vns], dtype=np.float64),
             capacity_bps=np.array([ports[vn.dpid, vn.port_no].capacity_bps for vn in vns], dtype=np.float64),
+            send_ceiling_bps=_rates_or_nan([vn.send_ceiling_bps for vn in vns]),
+            receive_ceiling_bps=_rates_or_nan([vn.receive_ceiling_bps for vn in vns]),
+            lends=np.zeros(len(vns), dtype=np.bool_),
         )
+
+
+def _rates_or_nan(rates_bps: list[int | None]) -> FloatArray:
+    return np.array([np.nan if rate_bps is None else rate_bps for rate_bps in rates_bps], dtype=np.float64)

@@ -19,7 +19,7 @@ from pydantic import (
     model_validator,
 )
 
-from controller.allocation.registry import algorithms
+from controller.algorithms import parameters_of
 from controller.config_sections import MAX_PORT_NO, MAX_VLAN_VID, MIN_VLAN_VID
 from controller.errors import InvalidValueError
 from controller.units import MAX_RATE_BPS, MIN_RATE_BPS, check_rate_bps
@@ -53,11 +53,12 @@ def _event_number(value: object) -> int:
 
 def _parameters_schema() -> dict[str, Any]:
     known: dict[str, Any] = {}
-    for algorithm in algorithms.values():
-        for one in algorithm.parameters:
+    for parameters in parameters_of.values():
+        for one in parameters:
             low = {"exclusiveMinimum": one.above} if one.above is not None else {"minimum": one.minimum}
             meaning = f"{one.meaning}; {one.bounds}, {one.default:g} unless given"
-            known[one.name] = {"type": "number", **low, "maximum": one.maximum, "description": meaning}
+            # Of two algorithms' parameters of one name the first is described: it has the wider bounds.
+            known.setdefault(one.name, {"type": "number", **low, "maximum": one.maximum, "description": meaning})
     return {
         "type": "object",
         "properties": known,
@@ -174,7 +175,7 @@ class VlanPatch(_Patch):
     """A VLAN's allocation. Another algorithm starts with its default parameters unless ``parameters`` are given."""
 
     algorithm: Annotated[
-        Any, WithJsonSchema({"type": "string", "enum": list(algorithms), "description": "short name"})
+        Any, WithJsonSchema({"type": "string", "enum": list(parameters_of), "description": "short name"})
     ] = ""
     parameters: Annotated[Any, BeforeValidator(_parameters), WithJsonSchema(_parameters_schema())] = None
 
@@ -239,6 +240,8 @@ class VnView(BaseModel):
     port_no: int
     send_limit_bps: int = Field(description="bit/s on the wire")
     receive_limit_bps: int = Field(description="bit/s on the wire")
+    send_ceiling_bps: int | None = Field(description="up to where it may borrow with max-min, bit/s; null: its limit")
+    receive_ceiling_bps: int | None = Field(description="up to where it may borrow with max-min; null: its limit")
     measured_receive_bps: Rate = Field(description="what its senders' meters let through, bit/s; null: unknown")
     measured_send_bps: Rate = Field(description="what the meters let through of what it sends, bit/s; null: unknown")
     delivered_bps: Rate = Field(description="what its receiving queue sent, bit/s; null: unknown, or no such queue")

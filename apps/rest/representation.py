@@ -9,8 +9,8 @@ import numpy as np
 
 from apps.rest.models import EntryView, EventView, ExplanationView, PortView, VlanView, VnView
 from controller import step
+from controller.algorithms import parameters_of
 from controller.allocation.parameters import check_parameters
-from controller.allocation.registry import algorithms
 from controller.central import CentralController
 from controller.columns import BoolArray, FloatArray, IntArray
 from controller.events import Event
@@ -28,7 +28,7 @@ def vlan_views(central: CentralController, vlan_vids: Sequence[int]) -> list[Jso
     views = []
     for vid in vlan_vids:
         vlan, policy = central.config.vlans[vid], central.policies[vid]
-        table = algorithms[policy.algorithm].parameters
+        table = parameters_of[policy.algorithm]
         values = (
             vid,
             vlan.name,
@@ -58,6 +58,8 @@ def vn_views(central: CentralController, rows: IntArray) -> list[Json]:
         *_places(central, rows),
         json_rates(vns.send_limit_bps[rows]),
         json_rates(vns.receive_limit_bps[rows]),
+        json_rates(vns.send_ceiling_bps[rows]),
+        json_rates(vns.receive_ceiling_bps[rows]),
         json_rates(received_bps[rows]),
         json_rates(sent_bps[rows]),
         json_rates(_delivered(central, rows)),

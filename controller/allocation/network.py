@@ -196,11 +196,13 @@ class NetworkMaxMin:
     title: ClassVar[str] = "Network-wide weighted max-min"
     parameters: ClassVar[tuple[Parameter, ...]] = (PROBE, HEADROOM)
 
-    def demands(self, counters: Counters, least_bps: float) -> FloatArray:
+    def demands(self, counters: Counters, least_bps: float, guaranteed_bps: FloatArray | None = None) -> FloatArray:
         """Return what each entry wants, (entries,): 0 when not active, and ``least_bps`` at least when it is.
 
         Whoever drops much at its meter wants what it offers. Whoever fills its grant, or drops a little, wants more
-        than can be seen, and is given the chance to show it. Of the others it is known: they want what they send.
+        than can be seen, and is given the chance to show it; with ``guaranteed_bps`` (entries,) it is taken to want
+        that much at least, so that it has what is its own back in one step. Of the others it is known: they want what
+        they send.
         """
         measured_bps, granted_bps = counters.measured_bps, counters.granted_bps
         offered_bps = measured_bps + counters.dropped_bps
@@ -209,6 +211,8 @@ class NetworkMaxMin:
         in_force_bps = np.where(unlimited, measured_bps, granted_bps)
         exact = (offered_bps >= UNRESPONSIVE * granted_bps) & (counters.dropped_bps > 0)
         probed_bps = np.maximum(offered_bps, in_force_bps * self.probe)
+        if guaranteed_bps is not None:
+            probed_bps = np.maximum(probed_bps, guaranteed_bps)
         wanted_bps = np.where(full, np.where(exact, offered_bps, probed_bps), measured_bps * (1 + self.headroom))
         result: FloatArray = np.where(counters.active, np.maximum(wanted_bps, least_bps), 0.0)
         return result

@@ -389,3 +389,34 @@ def test_any_value_in_any_place_is_accepted_or_refused_in_words(path: tuple[str 
             assert sum(limits) <= port.capacity_bps
         assert all((vn.switch, vn.dpid, vn.port_no) == (switch.name, switch.dpid, port.port_no) for vn in port.vns)
         assert all(vn.vlan_vid in config.vlans for vn in port.vns)
+
+
+CEILINGS = """\
+vlans:
+  10: {algorithm: max-min, send_limit: 40M, receive_limit: 40M, receive_ceiling: 80M}
+switches:
+  s1: {dpid: 1, ports: {1: {capacity: 100M, access: 10}, 2: {capacity: 100M, access: 10, vns: {10: {OWN}}}}}
+"""
+
+
+def test_ceilings_are_the_vlans_or_the_vns_own() -> None:
+    config = parse_config(CEILINGS.replace("OWN", "send_ceiling: 50M, receive_ceiling: 40M"))
+    ceilings = [(vn.send_ceiling_bps, vn.receive_ceiling_bps) for vn in config.vns()]
+    assert ceilings == [(None, 80_000_000), (50_000_000, 40_000_000)]
+    assert config.vlans[10].algorithm == "max-min"
+
+
+@pytest.mark.parametrize(
+    ("own", "path"),
+    [
+        ("receive_ceiling: 39M", "switches.s1.ports.2.vns.10.receive_ceiling"),
+        ("receive_ceiling: 101M", "switches.s1.ports.2.vns.10.receive_ceiling"),
+        ("receive_limit: 90M", "switches.s1.ports.2"),  # above the VLAN's ceiling
+    ],
+)
+def test_a_ceiling_is_between_the_limit_and_the_capacity(own: str, path: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_config(CEILINGS.replace("OWN", own))
+    (problem,) = caught.value.problems
+    assert problem.path == path
+    assert "to the port's capacity of 100M" in problem.message

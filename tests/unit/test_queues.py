@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.configs import star
 
 from controller.config import Config, parse_config
 from controller.errors import InvalidValueError, ProtocolError
@@ -403,3 +404,14 @@ def test_from_any_leftovers_one_transaction_reaches_what_is_wanted(data: st.Data
     for table, rows in foreign.items():
         assert {uuid: database.tables[table].get(uuid) for uuid in rows} == rows
     assert apply(database, desired)[0] == []
+
+
+def test_a_vlan_that_borrows_may_take_up_to_its_ceiling():
+    one = star(1, capacity="100M", limits={10: "40M", 20: "50M"}, vlans={10: {"receive_ceiling": "90M"}})
+    vns = VnTable.of_config(one)
+    assert [queue.max_rate_bps for queue in desired_queues(one, vns)[1][1].queues[1:]] == [40_000_000, 50_000_000]
+    (ports,) = desired_queues(one, vns.with_lending([10])).values()
+    assert [(queue.min_rate_bps, queue.max_rate_bps) for queue in ports[1].queues[1:]] == [
+        (40_000_000, 90_000_000),
+        (50_000_000, 50_000_000),
+    ]

@@ -202,6 +202,8 @@ def test_a_vn_that_is_congested_and_one_that_sends_to_it(busy: Desk) -> None:
         "port_no": 2,
         "send_limit_bps": 40_000_000,
         "receive_limit_bps": 40_000_000,
+        "send_ceiling_bps": None,
+        "receive_ceiling_bps": None,
         "measured_receive_bps": 50_000_000,
         "measured_send_bps": 0,
         "delivered_bps": None,

@@ -58,3 +58,24 @@ def test_new_limits_leave_the_old_table_and_the_other_rows_alone():
 def test_what_a_meter_cannot_carry_is_refused(limit_bps):
     with pytest.raises(InvalidValueError, match="receive_limit_bps"):
         VnTable.of_config(star(2)).with_limits(0, receive_limit_bps=limit_bps)
+
+
+CEILINGS = {10: {"send_ceiling": "450M", "receive_ceiling": "490M"}}
+
+
+def test_ceilings_count_where_the_vlan_lends():
+    table = VnTable.of_config(star(2, vlans=CEILINGS))
+    row, other = table.row_of(10, 1, 1), table.row_of(20, 1, 1)
+    assert table.send_most_bps.tolist() == table.send_limit_bps.tolist()
+    lending = table.with_lending([10])
+    assert (lending.send_most_bps[row], lending.receive_most_bps[row]) == (450e6, 490e6)
+    assert (lending.send_most_bps[other], lending.receive_most_bps[other]) == (500e6, 500e6)
+    assert lending.with_lending([]).send_most_bps[row] == 400e6
+
+
+def test_a_limit_above_the_ceiling_lifts_it_and_none_follows_the_limit():
+    table = VnTable.of_config(star(2, vlans=CEILINGS)).with_lending([10, 20])
+    row, other = table.row_of(10, 1, 1), table.row_of(20, 1, 1)
+    assert table.with_limits(row, send_limit_bps=480_000_000).send_most_bps[row] == 480e6
+    assert table.with_limits(row, send_limit_bps=1_000_000).send_most_bps[row] == 450e6
+    assert table.with_limits(other, send_limit_bps=1_000_000).send_most_bps[other] == 1e6

@@ -1,0 +1,90 @@
+"""The links that entries share, as rows: what an allocation of the whole network has to keep within."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from controller.columns import FloatArray, IntArray
+from controller.entries import EntryTable
+from controller.forwarding.routes import hops
+from controller.forwarding.topology import Link, Paths, Port
+from controller.vns import VnTable
+
+
+@dataclass(frozen=True)
+class FabricLinks:
+    """Every direction of a link is a row: the access ports towards the fabric, the access ports towards the hosts, and
+    the core links of known capacity.
+
+    ``names`` and ``capacity_bps`` have shape (links,). ``up`` and ``down`` (vns,) are the rows of the access link of a
+    VN. The core links from switch ``a`` to ``b``, both as indices of ``switch`` (vns,), are
+    ``way[way_offsets[a * switches + b]:way_offsets[a * switches + b + 1]]``.
+    """
+
+    names: tuple[str, ...]
+    capacity_bps: FloatArray
+    up: IntArray
+    down: IntArray
+    switch: IntArray
+    switches: int
+    way_offsets: IntArray
+    way: IntArray
+
+    @classmethod
+    def of(
+        cls,
+        vns: VnTable,
+        switch_names: Mapping[int, str],
+        core_capacity_bps: Mapping[Port, int],
+        paths: Paths,
+        links: Iterable[Link],
+    ) -> FabricLinks:
+        """Return the links of a fabric: ``core_capacity_bps`` by the port out of which frames enter a link.
+
+        ``paths`` and ``links`` are those in use; links without a capacity bound nothing.
+        """
+        ports, port = np.unique(np.stack([vns.dpid, vns.port_no.astype(np.uint64)]), axis=1, return_inverse=True)
+        port = port.reshape(-1)
+        dpids, switch = np.unique(vns.dpid, return_inverse=True)
+        access_bps = np.zeros(ports.shape[1])
+        access_bps[port] = vns.capacity_bps
+        named = [f"{switch_names.get(dpid, f'{dpid:016x}')}:{port_no}" for dpid, port_no in ports.T.tolist()]
+        core = {end: 2 * len(named) + number for number, end in enumerate(core_capacity_bps)}
+        way_of = hops(paths, links, ((a, b) for a in dpids.tolist() for b in dpids.tolist()))
+        ways = [[core[hop] for hop in way if hop in core] for way in way_of.values()]
+        return cls(
+            (
+                *(f"{name} (sending)" for name in named),
+                *(f"{name} (receiving)" for name in named),
+                *(f"out of {switch_names.get(end.dpid, f'{end.dpid:016x}')}:{end.port_no}" for end in core),
+            ),
+            np.concatenate([access_bps, access_bps, np.array(list(core_capacity_bps.values()), dtype=np.float64)]),
+            port,
+            port + len(named),
+            switch,
+            len(dpids),
+            np.concatenate([[0], np.cumsum([len(way) for way in ways])]).astype(np.int64),
+            np.array([link for way in ways for link in way], dtype=np.int64),
+        )
+
+    @classmethod
+    def of_access(cls, vns: VnTable) -> FabricLinks:
+        """Return the access links alone."""
+        return cls.of(vns, {}, {}, Paths(frozenset(), {}), ())
+
+    def of_entries(self, entries: EntryTable, rows: IntArray) -> tuple[IntArray, IntArray]:
+        """Return the links of some entries in compressed sparse rows: (rows + 1,) offsets and links."""
+        sender, receiver = entries.sender[rows], entries.receiver[rows]
+        pair = self.switch[sender] * self.switches + self.switch[receiver]
+        first, core = self.way_offsets[pair], self.way_offsets[pair + 1] - self.way_offsets[pair]
+        offsets = np.concatenate([[0], np.cumsum(core + 2)]).astype(np.int64)
+        links = np.empty(int(offsets[-1]), dtype=np.int64)
+        is_core = np.ones(len(links), dtype=np.bool_)
+        is_core[offsets[:-1]] = is_core[offsets[:-1] + 1] = False
+        links[offsets[:-1]], links[offsets[:-1] + 1] = self.up[sender], self.down[receiver]
+        within = np.arange(int(core.sum())) - np.repeat(np.cumsum(core) - core, core)
+        links[is_core] = self.way[np.repeat(first, core) + within]
+        return offsets, links
