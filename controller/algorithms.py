@@ -19,7 +19,9 @@ parameters_of: dict[str, tuple[Parameter, ...]] = {
 """The parameters of every algorithm by its name."""
 
 
-def make_any_algorithm(name: object, parameters: Mapping[str, object] | None = None) -> Algorithm:
+def make_any_algorithm(
+    name: object, parameters: Mapping[str, object] | None = None, *, key: str = "algorithm"
+) -> Algorithm:
     """Return the algorithm of that name with these parameters, and defaults for the others.
 
     Raises InvalidValueError as ``make_algorithm`` does.
@@ -28,5 +30,5 @@ def make_any_algorithm(name: object, parameters: Mapping[str, object] | None = N
         return NetworkMaxMin(**check_parameters(NetworkMaxMin.name, NetworkMaxMin.parameters, parameters or {}))
     if not isinstance(name, str) or name not in parameters_of:
         known = ", ".join(parameters_of)
-        raise InvalidValueError("algorithm", name, f"is not an allocation algorithm: write one of {known}")
+        raise InvalidValueError(key, name, f"is not an allocation algorithm: write one of {known}")
     return make_algorithm(name, parameters)

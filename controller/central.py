@@ -26,6 +26,7 @@ from controller.openflow.messages import FlowRemoved, PacketIn
 from controller.pair_meters import PairMeters
 from controller.policies import Policy, algorithm_groups, lending_vlans
 from controller.reconciliation import Tables
+from controller.shadow import Shadow
 from controller.switch_record import SwitchUpdate
 from controller.tables import FlowKey, plan_flows
 
@@ -196,3 +197,14 @@ class CentralController(FabricState):
         before, self.groups = self.groups, algorithm_groups(self.vns, self.policies)
         self.state = step.with_groups(self.state, before, self.groups)
         self.note(EventKind.ALGORITHM_CHANGED, f"VLAN {vlan_vid}: {name} {dict(parameters) or ''}".rstrip(), now_s)
+
+    def set_shadow(self, vlan_vid: int, name: str | None, now_s: float) -> None:
+        """Compute an algorithm beside the one that a VLAN has, or none any more, from the next interval on.
+
+        Raises InvalidValueError, with nothing changed, for an unknown VLAN or algorithm.
+        """
+        if vlan_vid not in self.policies:
+            raise InvalidValueError("vlan_vid", vlan_vid, "is not a VLAN of the configuration")
+        names = {vid: one for vid, one in self.shadow.names.items() if vid != vlan_vid}
+        self.shadow = Shadow.of(self.vns, names if name is None else {**names, vlan_vid: name})
+        self.note(EventKind.ALGORITHM_CHANGED, f"VLAN {vlan_vid}: shadow {name or 'none'}", now_s)

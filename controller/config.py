@@ -70,7 +70,10 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Vlan:
-    """A tenant: its algorithm, and the limits its VNs have by default (None: each VN has its own)."""
+    """A tenant: its algorithm, and the limits its VNs have by default (None: each VN has its own).
+
+    ``shadow`` is an algorithm that is computed beside, and not enforced.
+    """
 
     vlan_vid: int
     name: str
@@ -79,6 +82,7 @@ class Vlan:
     weight: float
     send_limit_bps: int | None
     receive_limit_bps: int | None
+    shadow: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,6 +269,7 @@ class _Assembly:
                 weight=section.weight,
                 send_limit_bps=section.send_limit,
                 receive_limit_bps=section.receive_limit,
+                shadow=section.shadow,
             )
         if not root.vlans and not root.has_bad("vlans"):
             self._document.report(("vlans",), "holds no VLAN: at least one is needed")
@@ -277,11 +282,16 @@ class _Assembly:
         from controller.algorithms import make_any_algorithm
 
         try:
+            if section.shadow is not None:
+                make_any_algorithm(section.shadow, key="shadow")
             make_any_algorithm(section.algorithm, section.parameters)
         except InvalidValueError as error:
             name = error.key.rpartition(".")[2]
+            plain = name in ("algorithm", "shadow")
             place = (*path, "parameters", name) if name in section.parameters else (*path, "algorithm")
-            shown = "" if name in ("algorithm", *section.parameters) else f"{name}: "
+            if name == "shadow":
+                place = (*path, "shadow")
+            shown = "" if plain or name in section.parameters else f"{name}: "
             self._document.report(place, f"{shown}{show_value(error.value)} {error.reason}")
 
     def _read_switches(self, root: RootSection) -> dict[str, Switch]:

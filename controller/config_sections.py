@@ -137,6 +137,7 @@ class VlanSection(Section):
     name: Name | None = None
     algorithm: Word = "fp"
     parameters: dict[str, Any] = Field(default_factory=dict)
+    shadow: Word | None = None
     send_limit: Rate | None = None
     receive_limit: Rate | None = None
     send_ceiling: Rate | None = None

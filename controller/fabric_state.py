@@ -20,6 +20,7 @@ from controller.links_in_use import LinksInUse
 from controller.meter_columns import MeterColumns
 from controller.openflow.frames import format_mac
 from controller.policies import algorithm_groups, lending_vlans, policies_of
+from controller.shadow import Shadow
 from controller.switch_record import NO_ENTRY, SwitchRecord
 from controller.vns import VnTable
 
@@ -38,6 +39,8 @@ class FabricState:
         self.vns = VnTable.of_config(config).with_lending(lending_vlans(self.policies))
         self.links = LinksInUse(config)
         self.groups = algorithm_groups(self.vns, self.policies)
+        shadows = {vid: vlan.shadow for vid, vlan in config.vlans.items() if vlan.shadow is not None}
+        self.shadow = Shadow.of(self.vns, shadows)
         self.state = step.ControlState.start(self.vns, self.groups)
         settings = ForwardingSettings(config.mac_ageing_s, config.max_macs_per_vn)
         self.network = Network(config.switches.values(), self.vns, settings)

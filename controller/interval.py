@@ -14,6 +14,7 @@ from controller.events import EventKind
 from controller.fabric_state import FabricState
 from controller.meter_columns import kilo
 from controller.openflow.constants import COUNTER_UNAVAILABLE
+from controller.shadow import shadow_step
 
 MeterStats = NDArray[np.void]
 
@@ -23,9 +24,13 @@ def run_interval(
 ) -> step.StepResult:
     """Run the control step on the METER_STATS of the switches, and queue the meter-mods that it decides."""
     readings = _readings(fabric, stats, received_s)
-    links = fabric.links.of(fabric.vns, fabric.network.topology) if fabric.vns.lends.any() else None
+    all_links = fabric.vns.lends.any() or fabric.shadow.names
+    links = fabric.links.of(fabric.vns, fabric.network.topology) if all_links else None
+    before = fabric.state
     fabric.state, result = step.control_step(fabric.state, fabric.vns, fabric.groups, readings, now_s, links)
     fabric.received_bps = result.received_bps
+    if fabric.shadow.names:
+        fabric.shadow = shadow_step(fabric.shadow, fabric.vns, before, fabric.state, result.received_bps, links)
     _queue_changes(fabric, result.changes)
     _note_events(fabric, result, now_s)
     return result

@@ -19,6 +19,7 @@ from pydantic import BaseModel, ValidationError
 
 from apps.rest import lookup, models, problems, representation
 from apps.rest.body import MAX_BODY_BYTES, MAX_READ_BYTES, StrictJson, check_body
+from controller.algorithms import make_any_algorithm
 from controller.central import CentralController
 from controller.errors import InvalidValueError
 
@@ -135,15 +136,21 @@ def get_vlan(path: models.VlanPath, query: models.NoQuery) -> Json:
 
 @api.patch("/vlans/<vlan_vid>", responses={200: models.VlanView, **_NOT_FOUND, **_BAD_BODY})
 def change_vlan(path: models.VlanPath, query: models.NoQuery, body: models.VlanPatch) -> Json:
-    """Change a VLAN's algorithm or its parameters, from the next control interval on."""
+    """Change a VLAN's algorithm, its parameters or its shadow, from the next control interval on: all, or none."""
     service = _service()
     vid = lookup.vlan_vid(service.central, path.vlan_vid)
     policy = service.central.policies[vid]
     given = body.given()
+    shadow = given.get("shadow")
     name = given.get("algorithm", policy.algorithm)
     kept = policy.parameters if name == policy.algorithm else {}
     with problems.refusing_bad_values():
-        service.central.set_algorithm(vid, name, given.get("parameters", kept), service.clock())
+        if shadow is not None:
+            make_any_algorithm(shadow, key="shadow")
+        if given.keys() != {"shadow"}:
+            service.central.set_algorithm(vid, name, given.get("parameters", kept), service.clock())
+        if "shadow" in given:
+            service.central.set_shadow(vid, shadow, service.clock())
     view = representation.vlan_views(service.central, [vid])[0]
     service.after_change()
     return view

@@ -178,6 +178,15 @@ class VlanPatch(_Patch):
         Any, WithJsonSchema({"type": "string", "enum": list(parameters_of), "description": "short name"})
     ] = ""
     parameters: Annotated[Any, BeforeValidator(_parameters), WithJsonSchema(_parameters_schema())] = None
+    shadow: Annotated[
+        Any,
+        WithJsonSchema(
+            {
+                "enum": [*parameters_of, None],
+                "description": "short name of an algorithm to compute beside, and not to enforce; null: none",
+            }
+        ),
+    ] = None
 
 
 # -- what answers hold
@@ -229,6 +238,7 @@ class VlanView(BaseModel):
     send_limit_bps: int | None = Field(description="configured default of its VNs, bit/s; null: each has its own")
     receive_limit_bps: int | None = Field(description="configured default of its VNs, bit/s; null: each has its own")
     vns: int = Field(description="number of its VNs")
+    shadow: str | None = Field(description="algorithm that is computed beside and not enforced; null: none")
 
 
 class VnView(BaseModel):
@@ -288,6 +298,7 @@ class EntryView(BaseModel):
     meter_id: int
     control: Literal["idle", "reporting", "limited"] = Field(description="state of the send-rate controller")
     unresponsive: bool = Field(description="whether the sender goes on sending far above its rate")
+    shadow_bps: Rate = Field(description="limit that the VLAN's shadow algorithm would set; null: it has none")
 
 
 class ExplanationView(BaseModel):

@@ -38,6 +38,7 @@ def vlan_views(central: CentralController, vlan_vids: Sequence[int]) -> list[Jso
             vlan.send_limit_bps,
             vlan.receive_limit_bps,
             vns.get(vid, 0),
+            central.shadow.names.get(vid),
         )
         views.append(dict(zip(VlanView.model_fields, values, strict=True)))
     return views
@@ -108,6 +109,7 @@ def entry_views(central: CentralController, rows: IntArray) -> list[Json]:
         state.entries.meter_id[rows].tolist(),
         control,
         state.enforcement.unresponsive[rows].tolist(),
+        json_rates(central.shadow.rates_of(state.entries)[rows]),
     )
     return _objects(EntryView, columns)
 

@@ -161,6 +161,7 @@ def test_vlans(desk: Desk) -> None:
         "send_limit_bps": 40_000_000,
         "receive_limit_bps": 40_000_000,
         "vns": 4,
+        "shadow": None,
     }
     second = {
         "vlan_vid": 20,
@@ -171,6 +172,7 @@ def test_vlans(desk: Desk) -> None:
         "send_limit_bps": 50_000_000,
         "receive_limit_bps": None,
         "vns": 2,
+        "shadow": None,
     }
     assert desk.get("/v1/vlans") == {"vlans": [first, second]}
     assert desk.get("/v1/vlans/20") == second

@@ -1,0 +1,108 @@
+"""Algorithms that are computed beside the ones that enforce, on the same counters, and change nothing.
+
+A shadow sees the Traffic Reports of its VLAN as they are under the algorithm in force, and keeps its own memory. What
+it would grant is therefore what it would set next if it took over now, not what would have come of it over time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from controller import step
+from controller.algorithms import make_any_algorithm
+from controller.columns import NEW_ROW, BoolArray, FloatArray, IntArray
+from controller.entries import EntryTable
+from controller.fabric_links import FabricLinks
+from controller.policies import Policy, algorithm_groups, lending_vlans
+from controller.rate_allocator import AlgorithmGroup, NetworkView, RateAllocators, answer
+from controller.send_rate_controller import traffic_reports
+from controller.vns import VnTable
+
+
+@dataclass(frozen=True)
+class Shadow:
+    """The shadows of all VLANs that have one; ``names`` gives their algorithms by VLAN.
+
+    ``shadowed`` (vns,) marks their VNs. ``rate_bps`` (entries,) are the limits that they would put in force, NaN where
+    there is no shadow, for the rows of ``entries``.
+    """
+
+    names: Mapping[int, str]
+    groups: tuple[AlgorithmGroup, ...]
+    shadowed: BoolArray
+    allocators: RateAllocators
+    entries: EntryTable
+    rate_bps: FloatArray
+
+    @classmethod
+    def of(cls, vns: VnTable, names: Mapping[int, str]) -> Shadow:
+        """Return shadows that have seen nothing yet; raise InvalidValueError, naming ``shadow``, for an unknown one."""
+        for name in names.values():
+            make_any_algorithm(name, key="shadow")
+        groups = algorithm_groups(vns, _policies(names))
+        shadowed = np.isin(vns.vlan_vid, list(names))
+        return cls(
+            dict(names), groups, shadowed, RateAllocators.calm(len(vns), groups), EntryTable.empty(), np.empty(0)
+        )
+
+    def rates_of(self, entries: EntryTable) -> FloatArray:
+        """Return what the shadows would limit these entries to, shape (entries,); NaN where it is not known."""
+        if self.entries is entries:
+            return self.rate_bps
+        old = _old_rows(self.entries, entries)
+        known = old != NEW_ROW
+        rates_bps = np.full(len(entries), np.nan)
+        rates_bps[known] = self.rate_bps[old[known]]
+        return rates_bps
+
+
+def shadow_step(
+    shadow: Shadow,
+    vns: VnTable,
+    before: step.ControlState,
+    after: step.ControlState,
+    received_bps: FloatArray,
+    links: FabricLinks | None,
+) -> Shadow:
+    """Return the shadows after the interval that led from one control state to the next.
+
+    1) ``max-min`` looks at all entries of its VLANs, the others at those under control, as they would in force.
+    2) The reports are those that the algorithm in force had: measured after the step, limited as before it.
+    3) What nobody would hold back is limited by its ceiling.
+    """
+    entries = after.entries
+    allocators = shadow.allocators
+    if shadow.entries is not entries:
+        allocators = allocators.carried(_old_rows(shadow.entries, entries))
+    theirs = vns.with_lending(lending_vlans(_policies(shadow.names)))
+    of_shadow = shadow.shadowed[entries.receiver]
+    chosen = of_shadow & (after.machines.controlled | theirs.lends[entries.receiver])  # 1
+    reports = traffic_reports(before.machines, np.flatnonzero(chosen), entries, vns, after.measured)  # 2
+    network = NetworkView(links, after.measured.measured_bps, step.limits_in_force_bps(before, vns))
+    allocators, set_rate, keep_alive = answer(
+        allocators, shadow.groups, entries, theirs, received_bps, reports, network
+    )
+    ceilings_bps = step.ceilings(entries, theirs)
+    rate_bps = np.where(of_shadow, ceilings_bps, np.nan)  # 3
+    rate_bps[set_rate.entry] = np.minimum(set_rate.rate_bps, ceilings_bps[set_rate.entry])
+    standing_bps = before.machines.limit_bps[keep_alive.entry]
+    rate_bps[keep_alive.entry] = np.minimum(standing_bps, ceilings_bps[keep_alive.entry])
+    return Shadow(shadow.names, shadow.groups, shadow.shadowed, allocators, entries, rate_bps)
+
+
+def _policies(names: Mapping[int, str]) -> dict[int, Policy]:
+    return {vid: Policy(name, {}) for vid, name in names.items()}
+
+
+def _old_rows(old: EntryTable, new: EntryTable) -> IntArray:
+    """Return for each row of the new table its row in the old one, NEW_ROW if it had none."""
+    span = 1 + max(int(table.sender.max(initial=0)) for table in (old, new))
+    old_keys, new_keys = (table.receiver * span + table.sender for table in (old, new))  # both are sorted
+    at = np.searchsorted(old_keys, new_keys)
+    inside = at < len(old_keys)
+    same = np.zeros(len(new_keys), dtype=np.bool_)
+    same[inside] = old_keys[at[inside]] == new_keys[inside]
+    return np.where(same, at, NEW_ROW)

@@ -1,0 +1,108 @@
+"""Algorithms that run beside the one that enforces: they see what it sees and change nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from support.configs import star
+from support.fabrics import ControlLoop, Fabric
+
+from apps.rest import create_app
+from controller import step
+from controller.errors import InvalidValueError
+
+M = 1e6
+HUB = (1, 9)
+RATES = (100, 100, 5)
+
+
+def loop_of(algorithm, shadow=None):
+    vlans = {10: {"algorithm": algorithm, **({"shadow": shadow} if shadow else {})}}
+    net = Fabric(star(9, capacity="100M", limits={10: "40M", 20: "50M"}, vlans=vlans))
+    net.start()
+    loop = ControlLoop(net)
+    for port, rate in enumerate(RATES, start=1):
+        loop.add((1, port), HUB, 10, rate * M)
+    loop.add((1, 4), HUB, 20, 20 * M)
+    return loop
+
+
+def of_vlan_10(loop):
+    central = loop.fabric.central
+    return central.vns.vlan_vid[central.state.entries.receiver] == 10
+
+
+@pytest.mark.parametrize("algorithm", ["fs", "sp", "fp", "fe", "max-min"])
+def test_a_shadow_of_the_same_algorithm_decides_the_same(algorithm):
+    loop = loop_of(algorithm, algorithm)
+    for _ in range(40):
+        loop.run(1)
+        central = loop.fabric.central
+        rates_bps = central.shadow.rates_of(central.state.entries)
+        in_force_bps = step.limits_in_force_bps(central.state, central.vns)
+        mine = of_vlan_10(loop)
+        np.testing.assert_array_equal(rates_bps[mine], in_force_bps[mine])
+        assert np.isnan(rates_bps[~mine]).all()
+
+
+@pytest.mark.parametrize("shadow", ["fs", "sp", "fp", "fe", "max-min"])
+@pytest.mark.parametrize("algorithm", ["fs", "max-min"])
+def test_a_shadow_changes_nothing(algorithm, shadow):
+    with_it, without = loop_of(algorithm, shadow), loop_of(algorithm)
+    for loop in (with_it, without):
+        loop.run(40)
+    assert with_it.received == without.received
+    assert with_it.mods == without.mods
+
+
+def test_a_shadow_would_give_what_the_small_sender_leaves():
+    """fs in force gives thirds of 40 Mb/s; max-min would give the third sender 5 and the others what it leaves."""
+    loop = loop_of("fs", "max-min")
+    loop.run(40)
+    central = loop.fabric.central
+    rates_bps = central.shadow.rates_of(central.state.entries)[of_vlan_10(loop)]
+    assert rates_bps[:2] == pytest.approx([17.25 * M, 17.25 * M], rel=0.02)
+    assert rates_bps[2] == pytest.approx(5.5 * M, rel=0.05)
+
+
+def test_entries_that_come_are_followed():
+    loop = loop_of("fs", "sp")
+    loop.run(10)
+    central = loop.fabric.central
+    known = central.shadow.rates_of(central.state.entries)[of_vlan_10(loop)]
+    loop.add((1, 5), HUB, 10, 100 * M)
+    assert loop.fabric.learn(0x0200_0A00_0106, (1, 6), 10) is not None
+    loop.run(1)
+    rates_bps = central.shadow.rates_of(central.state.entries)
+    assert len(rates_bps) == 5
+    assert np.isfinite(rates_bps[of_vlan_10(loop)]).all()
+    assert len(known) == 3
+
+
+def test_rest_shows_and_changes_it():
+    loop = loop_of("fs")
+    app = create_app(loop.fabric.central, lambda: loop.fabric.now_s, dict, lambda: None)
+    client = app.test_client()
+    assert client.get("/v1/vlans/10").get_json()["shadow"] is None
+    loop.run(20)
+    assert {entry["shadow_bps"] for entry in client.get("/v1/entries").get_json()["entries"]} == {None}
+    answer = client.patch("/v1/vlans/10", json={"shadow": "max-min"})
+    assert (answer.status_code, answer.get_json()["shadow"], answer.get_json()["algorithm"]) == (200, "max-min", "fs")
+    loop.run(5)
+    shown = [entry["shadow_bps"] for entry in client.get("/v1/entries?vlan=10").get_json()["entries"]]
+    assert sum(shown) == pytest.approx(40 * M, rel=0.01)
+    assert {entry["shadow_bps"] for entry in client.get("/v1/entries?vlan=20").get_json()["entries"]} == {None}
+    assert client.patch("/v1/vlans/10", json={"shadow": None}).get_json()["shadow"] is None
+    assert loop.fabric.central.shadow.names == {}
+
+
+def test_a_bad_shadow_changes_nothing():
+    loop = loop_of("fs", "sp")
+    app = create_app(loop.fabric.central, lambda: 0.0, dict, lambda: None)
+    answer = app.test_client().patch("/v1/vlans/10", json={"algorithm": "fp", "shadow": "best"})
+    assert answer.status_code == 422
+    assert "shadow" in answer.text
+    assert loop.fabric.central.policies[10].algorithm == "fs"
+    assert loop.fabric.central.shadow.names == {10: "sp"}
+    with pytest.raises(InvalidValueError, match="is not a VLAN"):
+        loop.fabric.central.set_shadow(30, "fs", 0.0)
