@@ -7,6 +7,7 @@ variable DETS_CONFIG, or ``dets.yaml`` in the current folder.
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -18,6 +19,7 @@ from apps.framework import (
     OFP_VERSION,
     AppBase,
     Connection,
+    check_free,
     configured_file,
     hub,
     listen_on,
@@ -28,7 +30,7 @@ from apps.queue_keeper import QueueKeeper
 from apps.shell import AUDIT_INTERVAL_S, Shell
 from apps.supervisor import Supervisor
 from controller.config import load_config
-from controller.errors import ProtocolError
+from controller.errors import DetsError, ProtocolError
 from controller.forwarding.topology import HELLO_INTERVAL_S
 from controller.openflow.messages import parse_error, parse_flow_removed, parse_packet_in, parse_port_status
 
@@ -42,8 +44,13 @@ class Dets(AppBase):
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
-        self.config = load_config(configured_file() or os.environ.get("DETS_CONFIG", "dets.yaml"))
-        listen_on(self.config.openflow_listen.host, self.config.openflow_listen.port)
+        try:
+            self.config = load_config(configured_file() or os.environ.get("DETS_CONFIG", "dets.yaml"))
+            listen_on(self.config.openflow_listen.host, self.config.openflow_listen.port)
+            check_free("rest.listen", self.config.rest_listen.host, self.config.rest_listen.port)
+        except DetsError as error:  # what its author can mend needs no traceback
+            print(error, file=sys.stderr)
+            raise SystemExit(2) from None
         self.shell = Shell(self.config, time.monotonic, self._ports_known)
         self.queues = QueueKeeper(self.config, self.shell)
         self.loops = Supervisor(time.monotonic, hub.spawn, hub.sleep, hub.kill)
