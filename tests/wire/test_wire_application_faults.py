@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -161,19 +162,32 @@ def test_a_switch_that_stalls_is_noticed_though_nothing_is_to_be_told(tmp_path: 
 # -- switches that talk nonsense
 
 
+@pytest.fixture(scope="module")
+def spoken(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WireRun]:
+    with WireRun(tmp_path_factory.mktemp("spoken"), {1: [1, 2], 2: [1, 2]}, LINK) as run:
+        yield run
+
+
 @pytest.mark.parametrize("mangle", [faults.cut_body, faults.truncated, faults.longer_than_it_is])
 @pytest.mark.parametrize("kind", [MessageType.MULTIPART_REPLY, MessageType.PACKET_IN, MessageType.BARRIER_REPLY])
-def test_a_malformed_message_stops_nothing(tmp_path: Path, kind: MessageType, mangle: faults.Mangle) -> None:
-    with WireRun(tmp_path, {1: [1, 2], 2: [1, 2]}, LINK) as run:
-        with run.fabric.locked():
-            run.switch(1).faults.mangle = faults.once(kind, mangle)
-        run.fabric.inject(1, 1, frame(0xA1, EVERYBODY, 10))
-        asked = run.handled(1, MessageType.MULTIPART_REQUEST)
-        run.wait(lambda: run.handled(1, MessageType.MULTIPART_REQUEST) > asked + 20, "going on", 30)
-        run.app.wait_ready()
-        run.introduce(1, 2, 0xA2)
-        assert run.fabric.connections(2) == 1
-        assert all(loop["failures"] == 0 for loop in health(run.app)["loops"].values())
+def test_a_malformed_message_stops_nothing(spoken: WireRun, kind: MessageType, mangle: faults.Mangle) -> None:
+    spoken.app.wait_ready()
+    number = kind << 8 | list(vars(faults)).index(mangle.__name__)  # hosts that no other of these tests has
+    mangled = [0]
+
+    def mangle_and_count(buf: bytes) -> bytes:
+        mangled[0] += 1
+        return mangle(buf)
+
+    with spoken.fabric.locked():
+        spoken.switch(1).faults.mangle = faults.once(kind, mangle_and_count)
+    spoken.fabric.inject(1, 1, frame(0xA0000 + number, EVERYBODY, 10))
+    spoken.wait(lambda: mangled[0] == 1, "said wrongly")
+    asked = spoken.handled(1, MessageType.MULTIPART_REQUEST)
+    spoken.wait(lambda: spoken.handled(1, MessageType.MULTIPART_REQUEST) > asked + 20, "going on", 30)
+    spoken.introduce(1, 2, 0xB0000 + number)
+    assert spoken.fabric.connections(2) == 1
+    assert all(loop["failures"] == 0 for loop in health(spoken.app)["loops"].values())
 
 
 def test_garbage_costs_its_sender_the_connection_at_most(tmp_path: Path) -> None:
