@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from copy import copy
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -73,10 +74,17 @@ class VnTable:
         table = self
         if send_limit_bps is not None:
             changed = self._with_limit("send_limit_bps", self.send_limit_bps, row, send_limit_bps)
-            table = replace(table, send_limit_bps=changed)
+            table = table._with(send_limit_bps=changed)
         if receive_limit_bps is not None:
             changed = self._with_limit("receive_limit_bps", self.receive_limit_bps, row, receive_limit_bps)
-            table = replace(table, receive_limit_bps=changed)
+            table = table._with(receive_limit_bps=changed)
+        return table
+
+    def _with(self, **columns: FloatArray | BoolArray) -> VnTable:
+        """Return the table with other columns that name no VN: the index of names is slow to make, and shared."""
+        table = copy(self)
+        for name, column in columns.items():
+            object.__setattr__(table, name, column)
         return table
 
     def _with_limit(self, key: str, limits_bps: FloatArray, row: int, limit_bps: int) -> FloatArray:
@@ -97,7 +105,7 @@ class VnTable:
 
     def with_lending(self, vlan_vids: Iterable[int]) -> VnTable:
         """Return the table in which these VLANs lend what they leave idle and borrow what others do."""
-        return replace(self, lends=np.isin(self.vlan_vid, list(vlan_vids)))
+        return self._with(lends=np.isin(self.vlan_vid, list(vlan_vids)))
 
     @classmethod
     def of_config(cls, config: Config) -> VnTable:

@@ -54,6 +54,12 @@ def test_new_limits_leave_the_old_table_and_the_other_rows_alone():
     assert changed.row_of(10, 1, 1) == row
 
 
+def test_a_table_with_other_limits_does_not_number_its_vns_anew():
+    table = VnTable.of_config(star(2))
+    assert table.with_limits(0, send_limit_bps=1_000, receive_limit_bps=1_000)._row is table._row
+    assert table.with_lending([10])._row is table._row
+
+
 @pytest.mark.parametrize("limit_bps", [0, -1, 999, 10**16])
 def test_what_a_meter_cannot_carry_is_refused(limit_bps):
     with pytest.raises(InvalidValueError, match="receive_limit_bps"):
