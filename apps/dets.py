@@ -26,8 +26,9 @@ from apps.framework import (
     ofp_event,
     set_ev_cls,
 )
+from apps.peer import AUDIT_INTERVAL_S
 from apps.queue_keeper import QueueKeeper
-from apps.shell import AUDIT_INTERVAL_S, Shell
+from apps.shell import Shell
 from apps.supervisor import Supervisor
 from controller.config import load_config
 from controller.errors import DetsError, ProtocolError

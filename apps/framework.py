@@ -43,6 +43,7 @@ __all__ = [
 AppBase = app_manager.RyuApp
 OFP_VERSION = ofproto_v1_3.OFP_VERSION
 MAX_XID = 0xFFFF_FFFF
+MOST_UNWANTED = 1000  # answers that may still come though nobody waits for them any more
 
 
 def configured_file() -> str | None:
@@ -79,6 +80,7 @@ def check_free(key: str, host: str, port: int) -> None:
 class Reply:
     """The answer to one request, as it comes in; ``wait`` for it."""
 
+    xid: int = 0
     received_s: float = 0.0
     error: ProtocolError | None = None
     done: bool = False
@@ -111,6 +113,7 @@ class Connection:
         self._datapath = datapath
         self._clock = clock
         self._awaited: dict[int, Reply] = {}
+        self._unwanted: dict[int, None] = {}
         self.dpid: int = datapath.id
         self.address = datapath.address
         Connection._by_datapath[id(datapath)] = self
@@ -132,7 +135,7 @@ class Connection:
     def ask(self, encode: Callable[[int], bytes]) -> Reply:
         """Send a multipart request and return its reply to wait for."""
         xid = self._reserve(1)
-        reply = self._awaited[xid] = Reply()
+        reply = self._awaited[xid] = Reply(xid)
         self._datapath.send(encode(xid))
         return reply
 
@@ -141,14 +144,17 @@ class Connection:
         return self.ask(encode_barrier_request)
 
     def forget(self, reply: Reply) -> None:
-        """Wait for a reply no longer."""
-        self._awaited = {xid: other for xid, other in self._awaited.items() if other is not reply}
+        """Wait for a reply no longer. When it comes after all it is dropped: Ryu would take ages over parsing it."""
+        if self._awaited.pop(reply.xid, None) is not None:
+            self._unwanted[reply.xid] = None
+            if len(self._unwanted) > MOST_UNWANTED:
+                del self._unwanted[next(iter(self._unwanted))]
 
     def fail(self, xid: int, reason: str) -> bool:
         """Note that the request of that xid failed; tell whether it was one of ours."""
         reply = self._awaited.pop(xid, None)
         if reply is None:
-            return False
+            return self._unwanted.pop(xid, False) is None
         reply.error = ProtocolError(reason)
         reply.finish()
         return True
@@ -162,7 +168,7 @@ class Connection:
         """Take one message if it answers a request of ours."""
         reply = self._awaited.get(xid)
         if reply is None:
-            return False
+            return xid in self._unwanted
         try:
             part = multipart_header(message) if message_type == MessageType.MULTIPART_REPLY else None
         except ProtocolError as error:

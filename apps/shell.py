@@ -5,9 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import secrets
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from enum import StrEnum
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -16,6 +14,7 @@ from numpy.typing import NDArray
 
 from apps.framework import Connection, Reply, hub
 from apps.loop_times import LoopTimes
+from apps.peer import METERS_IDLE, POLL_PATIENCE_S, REPEAT_S, Peer, Poll, SwitchState
 from controller import lldp
 from controller.central import CentralController
 from controller.config import Config
@@ -24,10 +23,11 @@ from controller.events import EventKind
 from controller.flow_counting import FlowCounting
 from controller.forwarding.pipeline import OWN_COOKIE, OWN_COOKIE_MASK, Table
 from controller.forwarding.topology import Port
+from controller.meter_watch import MeterWatch
 from controller.openflow import constants as ofp
 from controller.openflow.actions import Output
 from controller.openflow.constants import MeterFlags
-from controller.openflow.flows import FlowStats, decode_flow_stats, digest_flow_stats, encode_flow_delete_by_cookie
+from controller.openflow.flows import decode_flow_stats, digest_flow_stats, encode_flow_delete_by_cookie
 from controller.openflow.messages import ErrorMessage, FlowRemoved, PacketIn, PortStatus, encode_packet_out
 from controller.openflow.meters import (
     decode_meter_config,
@@ -36,7 +36,6 @@ from controller.openflow.meters import (
     encode_meter_deletes,
 )
 from controller.openflow.stats import (
-    PortDesc,
     decode_port_desc,
     decode_port_stats,
     decode_queue_stats,
@@ -51,45 +50,10 @@ from controller.openflow.stats import (
 
 LOG = logging.getLogger("dets.shell")
 BRING_UP_TIMEOUT_S = 10.0
-AUDIT_INTERVAL_S = 10.0
-# What a switch refuses it may refuse again when an audit sends it anew: neither that nor its telling may go on and on.
-REPEAT_S = 10.0
 # A switch that answers no barrier for so long is not doing what it is told. One that has been told nothing for a while
 # is asked all the same: it may have stalled, or a malformed message may have left the rest of the stream unreadable.
 BARRIER_TIMEOUT_S = 5.0
 BARRIER_INTERVAL_S = 2.5
-
-
-class SwitchState(StrEnum):
-    """How far a switch of the configuration is."""
-
-    DISCONNECTED = "disconnected"
-    CONNECTING = "connecting"
-    READY = "ready"
-    FAILED = "failed"
-
-
-@dataclass
-class Peer:
-    """One connected switch: what it said of itself, and its latest counters.
-
-    ``counting`` is there only when its meters do not count, and then turns flow-stats into what they would say.
-    ``early`` are the port-statuses that came while it was brought up. ``complaints`` tells when it was last said of the
-    switch that it refused something for some reason. ``known_flows`` makes reading its flow entries again quick.
-    """
-
-    connection: Connection
-    state: SwitchState = SwitchState.CONNECTING
-    ports: dict[int, PortDesc] = field(default_factory=dict)
-    counting: FlowCounting | None = None
-    unfinished: list[tuple[float, Reply]] = field(default_factory=list)
-    early: list[PortStatus] = field(default_factory=list)
-    complaints: dict[str, float] = field(default_factory=dict)
-    asked_s: float = -math.inf  # when it was last asked for a barrier
-    known_flows: FlowStats = field(default_factory=lambda: decode_flow_stats(b""))
-    found_right: tuple[bytes, int] | None = None  # digest of its flow entries, and the version of what it should hold
-    audit_wanted: bool = False
-    hurried_s: float = -math.inf  # when it was last audited because of a refusal
 
 
 class Shell:
@@ -116,13 +80,17 @@ class Shell:
         return self._clock()
 
     def health(self) -> dict[str, Any]:
-        """Return the state of every switch by name, and whether all are ready."""
+        """Return the state of every switch by name, what is wrong with those that are ready, and if all is well."""
         states = {
             record.switch.name: str(self.peers[dpid].state if dpid in self.peers else SwitchState.DISCONNECTED)
             for dpid, record in self.central.switches.items()
         }
-        ready = all(state == SwitchState.READY for state in states.values())
-        return {"status": "ready" if ready else "degraded", "switches": states}
+        now_s = self._clock()
+        told = {self.central.switches[dpid].switch.name: peer.troubles(now_s) for dpid, peer in self.peers.items()}
+        troubles = {name: texts for name, texts in told.items() if texts}
+        ready = not troubles and all(state == SwitchState.READY for state in states.values())
+        health = {"status": "ready" if ready else "degraded", "switches": states}
+        return {**health, "troubles": troubles} if troubles else health
 
     # -- switches come and go
 
@@ -133,7 +101,8 @@ class Shell:
             LOG.warning("switch %016x from %s is not in the configuration; left alone", dpid, connection.address)
             return
         self.disconnected(dpid)
-        peer = self.peers[dpid] = Peer(connection)
+        edge_ports = np.array(list(self.central.switches[dpid].switch.ports), dtype=np.int64)
+        peer = self.peers[dpid] = Peer(connection, MeterWatch(edge_ports))
         try:
             self._bring_up(dpid, peer)
         except Exception as error:  # whatever it is, the switch must not stay half brought up: it is to connect anew
@@ -189,6 +158,7 @@ class Shell:
         if self.peers.get(dpid) is not peer:
             return
         peer.state = SwitchState.READY
+        peer.counted_s = self._clock()
         self._on_ports(dpid)
         for port_no in list(peer.ports):
             self._say_hello(dpid, port_no)
@@ -253,6 +223,8 @@ class Shell:
         refused = ofp.MessageType(error.data[1]).name if len(error.data) > 1 else "a message"
         text = f"refused {refused}: {error.text}"
         now_s = self._clock()
+        if refused == ofp.MessageType.METER_MOD.name:
+            peer.meters_refused_s = now_s
         if now_s - peer.complaints.get(text, -math.inf) >= REPEAT_S:
             peer.complaints[text] = now_s
             self._refused(dpid, text)
@@ -297,27 +269,38 @@ class Shell:
         """Read the counters, run one control step, send what it decides."""
         started_s = self._clock()
         ready = {dpid: peer for dpid, peer in self.peers.items() if peer.state == SwitchState.READY}
-        asked = {dpid: self._ask_counters(peer) for dpid, peer in ready.items()}
+        for peer in ready.values():
+            if peer.poll is None:  # one that is slow is not asked again, or it would only fall further behind
+                peer.poll = self._ask_counters(peer, started_s)
         deadline_s = started_s + self._config.interval_s * 0.8
         stats, received_s, unanswered = {}, {}, 0
-        for dpid, (meters, ports, queues) in asked.items():
-            peer = ready[dpid]
+        for dpid, peer in ready.items():
+            poll = peer.poll
+            if poll is None:
+                continue
             try:
-                body = meters.wait(deadline_s - self._clock())
+                body = poll.meters.wait(deadline_s - self._clock())
                 if body is None:
                     unanswered += 1
+                    if self._clock() - poll.asked_s < POLL_PATIENCE_S:
+                        continue
                 else:
-                    stats[dpid] = self._meter_stats(peer, body, meters.received_s)
-                    received_s[dpid] = meters.received_s
-                if (body := ports.wait(0.0)) is not None:
-                    self.central.deliveries[dpid].read_ports(decode_port_stats(body))
-                if (body := queues.wait(0.0)) is not None:
+                    stats[dpid] = self._meter_stats(peer, body, poll.meters.received_s)
+                    peer.counted_s = poll.meters.received_s
+                    received_s[dpid] = poll.meters.received_s
+                if (body := poll.ports.wait(0.0)) is not None:
+                    port_stats = decode_port_stats(body)
+                    self.central.deliveries[dpid].read_ports(port_stats)
+                    if dpid in stats and peer.counting is None:
+                        self._watch_meters(dpid, peer, stats[dpid], port_stats)
+                if (body := poll.queues.wait(0.0)) is not None:
                     self.central.deliveries[dpid].read_queues(decode_queue_stats(body))
             except ProtocolError as error:
                 if self.peers.get(dpid) is peer:
                     self._refused(dpid, f"sent counters that cannot be read: {error}")
-            for reply in (meters, ports, queues):
+            for reply in (poll.meters, poll.ports, poll.queues):
                 peer.connection.forget(reply)
+            peer.poll = None
         now_s = self._clock()
         result = self.central.interval(stats, received_s, now_s)
         self.central.tick(now_s)
@@ -332,15 +315,23 @@ class Shell:
         )
         self._check_barriers(now_s)
 
-    def _ask_counters(self, peer: Peer) -> tuple[Reply, Reply, Reply]:
+    def _ask_counters(self, peer: Peer, now_s: float) -> Poll:
         table = Table.RATE_CONTROL
 
         def ask_flows(xid: int) -> bytes:
             return encode_flow_stats_request(xid, OWN_COOKIE, OWN_COOKIE_MASK, table)
 
         connection = peer.connection
+        # Answers come in this order: with the meters, all are there.
+        ports, queues = connection.ask(encode_port_stats_request), connection.ask(encode_queue_stats_request)
         meters = connection.ask(ask_flows if peer.counting is not None else encode_meter_stats_request)
-        return meters, connection.ask(encode_port_stats_request), connection.ask(encode_queue_stats_request)
+        return Poll(now_s, meters, ports, queues)
+
+    def _watch_meters(self, dpid: int, peer: Peer, meters: NDArray[np.void], ports: NDArray[np.void]) -> None:
+        before = peer.meters.idle
+        peer.meters.read(meters, ports, self._clock())
+        if peer.meters.idle and not before:
+            self._refused(dpid, f"{METERS_IDLE}: its senders may not be limited")
 
     def _meter_stats(self, peer: Peer, body: bytes, received_s: float) -> NDArray[np.void]:
         if peer.counting is None:
@@ -383,6 +374,12 @@ class Shell:
             elif peer.state == SwitchState.READY and now_s - peer.asked_s >= BARRIER_INTERVAL_S:
                 self._ask_barrier(peer)
 
+    def settle_all(self) -> None:
+        """Leave the switches with meters at the exact rates of their limits, and wait until it is done."""
+        self.central.settle(self._clock())
+        self.push()
+        self._await_all([peer.connection.barrier() for peer in list(self.peers.values())])
+
     def remove_all(self) -> None:
         """Take everything of ours off the switches, and wait until it is done."""
         awaited = []
@@ -392,8 +389,11 @@ class Shell:
             peer.connection.send(delete, 1)
             peer.connection.send(partial(encode_meter_deletes, meters), len(meters))
             awaited.append(peer.connection.barrier())
+        self._await_all(awaited)
+
+    def _await_all(self, replies: Iterable[Reply]) -> None:
         deadline_s = self._clock() + BARRIER_TIMEOUT_S
-        for reply in awaited:
+        for reply in replies:
             reply.wait(deadline_s - self._clock())
 
     # -- audits

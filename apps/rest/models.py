@@ -209,6 +209,9 @@ class Spread(BaseModel):
     p99: float
     max: float
 
+    troubles: dict[str, list[str]] = Field(
+        default_factory=dict, description="what is wrong with switches that are ready, by name"
+    )
 
 class Loop(BaseModel):
     """The control loop: every interval one round of polling the counters, deciding, and pushing what follows."""

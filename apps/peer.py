@@ -1,0 +1,81 @@
+"""What the shell knows of one connected switch: what it said of itself, what it was asked, what is wrong with it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+from apps.framework import Connection, Reply
+from controller.flow_counting import FlowCounting
+from controller.meter_watch import MeterWatch
+from controller.openflow.flows import FlowStats, decode_flow_stats
+from controller.openflow.messages import PortStatus
+from controller.openflow.stats import PortDesc
+
+AUDIT_INTERVAL_S = 10.0
+# What a switch refuses it may refuse again when an audit sends it anew: neither that nor its telling may go on and on.
+REPEAT_S = 10.0
+# A switch that has not told its counters for so long is asked again.
+POLL_PATIENCE_S = 1.0
+METERS_IDLE = "has meters that count nothing while its ports receive"
+
+
+class SwitchState(StrEnum):
+    """How far a switch of the configuration is."""
+
+    DISCONNECTED = "disconnected"
+    CONNECTING = "connecting"
+    READY = "ready"
+    FAILED = "failed"
+
+
+class Poll(NamedTuple):
+    """What a switch was asked for at ``asked_s`` and has not told yet, or not all."""
+
+    asked_s: float
+    meters: Reply
+    ports: Reply
+    queues: Reply
+
+
+@dataclass
+class Peer:
+    """One connected switch: what it said of itself, and its latest counters.
+
+    ``counting`` is there only when its meters do not count, and then turns flow-stats into what they would say.
+    ``early`` are the port-statuses that came while it was brought up. ``complaints`` tells when it was last said of the
+    switch that it refused something for some reason. ``known_flows`` makes reading its flow entries again quick.
+    """
+
+    connection: Connection
+    meters: MeterWatch
+    state: SwitchState = SwitchState.CONNECTING
+    ports: dict[int, PortDesc] = field(default_factory=dict)
+    counting: FlowCounting | None = None
+    poll: Poll | None = None
+    unfinished: list[tuple[float, Reply]] = field(default_factory=list)
+    early: list[PortStatus] = field(default_factory=list)
+    complaints: dict[str, float] = field(default_factory=dict)
+    asked_s: float = -math.inf  # when it was last asked for a barrier
+    known_flows: FlowStats = field(default_factory=lambda: decode_flow_stats(b""))
+    found_right: tuple[bytes, int] | None = None  # digest of its flow entries, and the version of what it should hold
+    counted_s: float = math.inf  # when its counters came last
+    meters_refused_s: float = -math.inf  # when it refused a meter last
+    audit_wanted: bool = False
+    hurried_s: float = -math.inf  # when it was last audited because of a refusal
+
+    def troubles(self, now_s: float) -> list[str]:
+        """Return what is wrong with the switch, though it is ready."""
+        if self.state != SwitchState.READY:
+            return []
+        told = []
+        if now_s - self.counted_s > POLL_PATIENCE_S:
+            told.append(f"has not told its counters for {now_s - self.counted_s:.0f} s")
+        # An audit sends again what was refused, so that one that still refuses has done so lately.
+        if now_s - self.meters_refused_s < AUDIT_INTERVAL_S + REPEAT_S:
+            told.append("refuses meters")
+        if self.meters.idle:
+            told.append(METERS_IDLE)
+        return told

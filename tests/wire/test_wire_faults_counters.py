@@ -1,0 +1,152 @@
+"""Switches whose counters and meters are not to be trusted: what the running application does about each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.wire import WireRun
+
+from controller.openflow.constants import MessageType, MultipartType
+
+LINK = [((1, 11), (2, 11))]
+LIMIT_BPS = 400e6
+SENDERS = (1, 2, 3)
+RECEIVER, RECEIVER_MAC = 4, 0xB1
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Any:
+    """A switch with three senders that together offer twice what their receiver may get, and another switch."""
+    with WireRun(tmp_path, {1: [*SENDERS, RECEIVER], 2: [1, 2]}, LINK) as made:
+        made.introduce(1, RECEIVER, RECEIVER_MAC)
+        for port in SENDERS:
+            made.introduce(1, port, 0xA0 + port)
+            made.offer((1, port), 0xA0 + port, RECEIVER_MAC, 270e6)
+        yield made
+
+
+def grants(run: WireRun) -> list[int]:
+    entries = [run.app.entry(port, RECEIVER, 10) for port in SENDERS]
+    return [entry["granted_bps"] or 0 for entry in entries if entry is not None]
+
+
+def held(run: WireRun) -> bool:
+    """Whether the three meters let no more than the receiver's limit pass, and not much less."""
+    views = [run.app.entry(port, RECEIVER, 10) for port in SENDERS]
+    meters = run.meters(1)
+    rates = [meters[view["meter_id"]][0] * 1000 for view in views if view is not None and view["meter_id"] in meters]
+    return len(rates) == len(SENDERS) and 0.9 * LIMIT_BPS < sum(rates) <= LIMIT_BPS
+
+
+def wait_held(run: WireRun, what: str) -> None:
+    run.app.wait_for(lambda: held(run), what, 20)
+
+
+def the_rest_works(run: WireRun) -> bool:
+    """Whether the other switch is still controlled: a host there is learned."""
+    run.introduce(2, 1, 0xC1)
+    return run.fabric.connections(2) == 1
+
+
+def jump(run: WireRun, meter_id: int) -> None:
+    run.switch(1).meters.shift(meter_id, "byte_in_count", 10**15)
+
+
+def fall_back(run: WireRun, meter_id: int) -> None:
+    run.switch(1).meters.shift(meter_id, "byte_in_count", -(2**40))
+
+
+def reset(run: WireRun, meter_id: int) -> None:
+    run.switch(1).meters.reset_counters()
+
+
+@pytest.mark.parametrize("fault", [jump, fall_back, reset])
+def test_counters_that_move_as_no_traffic_can_change_no_grant(
+    run: WireRun, fault: Callable[[WireRun, int], None]
+) -> None:
+    wait_held(run, "limited")
+    before = grants(run)
+    view = run.app.entry(1, RECEIVER, 10)
+    assert view is not None
+    with run.fabric.locked():
+        fault(run, view["meter_id"])
+    if fault is not reset:
+        run.app.wait_for(lambda: run.app.events("counters-implausible"), "told")
+        said = run.app.events("counters-implausible")[0]["text"]
+        assert said == "VLAN 10 at s1:1 to VLAN 10 at s1:4: its counters jumped or fell back"
+    asked = run.handled(1, MessageType.MULTIPART_REQUEST)
+    run.wait(lambda: run.handled(1, MessageType.MULTIPART_REQUEST) > asked + 30, "read again")
+    assert held(run)
+    assert grants(run) == pytest.approx(before, rel=0.02)
+    assert the_rest_works(run)
+    assert run.app.get("/v1/health")["status"] == "ready"
+
+
+def test_counters_that_never_come_leave_the_limits_in_force_and_show_in_the_health(run: WireRun) -> None:
+    wait_held(run, "limited")
+    meters = run.meters(1)
+    with run.fabric.locked():
+        run.switch(1).faults.lose_replies = {int(MultipartType.METER)}
+    run.app.wait_for(lambda: run.app.get("/v1/health")["status"] == "degraded", "noticed")
+    assert "has not told its counters" in run.app.get("/v1/health")["troubles"]["s1"][0]
+    assert run.app.get("/v1/loop")["unanswered_polls"] > 0
+    assert held(run)
+    assert run.meters(1).keys() == meters.keys()
+    assert the_rest_works(run)
+    with run.fabric.locked():
+        run.switch(1).faults.lose_replies = set()
+    run.app.wait_ready(10)
+    assert "troubles" not in run.app.get("/v1/health")
+    wait_held(run, "limited again")
+
+
+def test_slow_confirmations_are_waited_for(run: WireRun) -> None:
+    with run.fabric.locked():
+        run.switch(1).faults.barrier_delay_s = 1.0
+    wait_held(run, "limited")
+    assert the_rest_works(run)
+    assert run.fabric.connections(1) == 1
+    assert run.app.events("switch-refused") == []
+    assert run.app.get("/v1/health")["status"] == "ready"
+
+
+def test_a_switch_that_refuses_every_meter_is_not_called_well(run: WireRun) -> None:
+    wait_held(run, "limited")
+    with run.fabric.locked():
+        run.switch(1).abilities.refuse = True
+    run.app.patch("/v1/vns/10/s1/4", receive_limit_bps=200_000_000)
+    run.app.wait_for(lambda: run.app.get("/v1/health")["status"] == "degraded", "noticed")
+    assert run.app.get("/v1/health")["troubles"] == {"s1": ["refuses meters"]}
+    said = [event["text"] for event in run.app.events("switch-refused")]
+    assert len(said) <= 2  # not once for each of the refusals, of which there are some each interval
+    assert all("METER_MOD_FAILED" in text for text in said)
+    assert the_rest_works(run)
+    with run.fabric.locked():
+        run.switch(1).abilities.refuse = False
+
+    def as_wanted() -> bool:
+        views = [run.app.entry(port, RECEIVER, 10) for port in SENDERS]
+        return sum(run.meters(1)[view["meter_id"]][0] for view in views if view is not None) <= 200_000
+
+    run.wait(as_wanted, "as wanted", 30)
+    run.app.wait_for(lambda: run.app.get("/v1/health")["status"] == "ready", "well again", 40)
+
+
+def test_a_switch_that_only_pretends_to_have_meters_is_found_out(run: WireRun) -> None:
+    wait_held(run, "limited")
+    with run.fabric.locked():
+        run.switch(1).abilities.pretend = True
+        run.switch(1).meters.reset_counters()
+    run.app.patch("/v1/vns/10/s1/4", receive_limit_bps=200_000_000)  # modifies zero what stood in the counters
+    run.app.wait_for(lambda: run.app.get("/v1/health")["status"] == "degraded", "found out", 20)
+    assert run.app.get("/v1/health")["troubles"] == {"s1": ["has meters that count nothing while its ports receive"]}
+    told = run.app.events("switch-refused")
+    assert len(told) == 1
+    assert "its senders may not be limited" in told[0]["text"]
+    assert the_rest_works(run)
+    with run.fabric.locked():
+        run.switch(1).abilities.pretend = False
+    run.app.wait_ready(20)
