@@ -57,9 +57,7 @@ class Dets(AppBase):
         self.loops = Supervisor(time.monotonic, hub.spawn, hub.sleep, hub.kill)
         self._connections: dict[int, Connection] = {}
         self._rest = rest.serve(
-            rest.create_app(
-                self.shell.central, time.monotonic, self.health, self._changed, self.shell.times.view
-            ),
+            rest.create_app(self.shell.central, time.monotonic, self.health, self._changed, self.shell.times.view),
             self.config.rest_listen.host,
             self.config.rest_listen.port,
         )
@@ -80,6 +78,8 @@ class Dets(AppBase):
         if self.config.on_stop == "remove":
             self.shell.remove_all()
             self.queues.remove_all()
+        else:
+            self.shell.settle_all()
         self.logger.info("stopped; on_stop: %s", self.config.on_stop)
 
     def health(self) -> dict[str, Any]:

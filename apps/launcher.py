@@ -73,7 +73,7 @@ def main(config: str, apps: list[str]) -> int:
         return 2
     application = os.path.join(os.path.dirname(os.path.abspath(__file__)), "dets.py")
     command = [sys.executable, "-m", "apps.launcher", "--dets-config", config, application, *apps]
-    os.execv(sys.executable, command)
+    return os.execv(sys.executable, command)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ It does no input and output and reads no clock: a fabric calls it with what happ
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from controller import interval, reconciliation, step
 from controller.algorithms import make_any_algorithm
 from controller.config import Config
+from controller.enforcement import settle
 from controller.errors import InvalidValueError
 from controller.events import EventKind
 from controller.fabric_state import FabricState
@@ -140,6 +142,13 @@ class CentralController(FabricState):
         gone = before - self.network.topology.links()
         if gone:
             self.note(EventKind.LINKS_DOWN, f"{len(gone)} links are silent and so are down", now_s)
+
+    def settle(self, now_s: float) -> None:
+        """The controller is about to stop, and its meters stay: set them to the exact rates of their limits."""
+        enforcement, changes = settle(self.state.enforcement, now_s)
+        counters = self.state.counters.modified(changes.rows, now_s)
+        self.state = replace(self.state, enforcement=enforcement, counters=counters)
+        interval.queue_changes(self, changes)
 
     def take_updates(self) -> dict[int, SwitchUpdate]:
         """Return the messages that are due, by dpid, for the switches that are connected."""

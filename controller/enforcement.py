@@ -15,7 +15,7 @@ fill its rate. The rules (docs/adr/0003-enforcement.md has the alternatives):
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -152,6 +152,17 @@ def enforce(
         evidence,
     )
     return after, MeterChanges(rows, rate_bps[rows], burst_bits[rows])
+
+
+def settle(before: Enforcement, now_s: float) -> tuple[Enforcement, MeterChanges]:
+    """Return the meters to modify so that all stand at the exact rates of their limits, for good."""
+    rows = np.flatnonzero(before.rate_bps != before.limit_bps)
+    after = replace(
+        before,
+        rate_bps=before.limit_bps.copy(),
+        modified_s=_put(before.modified_s, rows, np.full(len(before.rate_bps), now_s)),
+    )
+    return after, MeterChanges(rows, after.rate_bps[rows], after.burst_bits[rows])
 
 
 def _put(column: FloatArray, rows: IntArray, values: FloatArray) -> FloatArray:

@@ -14,6 +14,7 @@ from controller.events import EventKind
 from controller.fabric_state import FabricState
 from controller.meter_columns import kilo
 from controller.openflow.constants import COUNTER_UNAVAILABLE
+from controller.recording import Start
 from controller.shadow import shadow_step
 
 MeterStats = NDArray[np.void]
@@ -24,14 +25,17 @@ def run_interval(
 ) -> step.StepResult:
     """Run the control step on the METER_STATS of the switches, and queue the meter-mods that it decides."""
     readings = _readings(fabric, stats, received_s)
-    all_links = fabric.vns.lends.any() or fabric.shadow.names
+    all_links = fabric.vns.lends.any() or fabric.shadow.names or fabric.recorder is not None
     links = fabric.links.of(fabric.vns, fabric.network.topology) if all_links else None
     before = fabric.state
     fabric.state, result = step.control_step(fabric.state, fabric.vns, fabric.groups, readings, now_s, links)
     fabric.received_bps = result.received_bps
     if fabric.shadow.names:
         fabric.shadow = shadow_step(fabric.shadow, fabric.vns, before, fabric.state, result.received_bps, links)
-    _queue_changes(fabric, result.changes)
+    if fabric.recorder is not None:
+        start = Start(before, fabric.vns, fabric.policies, links)
+        fabric.recorder.interval(start, now_s, readings, fabric.state, result.changes)
+    queue_changes(fabric, result.changes)
     _note_events(fabric, result, now_s)
     return result
 
@@ -53,7 +57,8 @@ def _readings(fabric: FabricState, stats: Mapping[int, MeterStats], received_s: 
     return readings
 
 
-def _queue_changes(fabric: FabricState, changes: MeterChanges) -> None:
+def queue_changes(fabric: FabricState, changes: MeterChanges) -> None:
+    """Queue meter-mods for the switches that are connected, in the order of ``changes``."""
     if not len(changes.rows):
         return
     entries = fabric.state.entries

@@ -20,6 +20,7 @@ from controller.enforcement import (
     Enforcement,
     burst_for,
     enforce,
+    settle,
     whole_rates,
 )
 from controller.measurement import Measurement
@@ -211,3 +212,15 @@ def test_what_is_sent_is_what_stands(rows, waited_s):
     # Whatever was left waiting is set right in the end.
     settled, _ = enforce(after, limits, quiet(len(rows)), waited_s + 2 * SETTLE_S)
     assert settled.rate_bps.tolist() == whole_rates(limits).tolist()
+
+
+def test_settling_leaves_exact_rates_and_nothing_to_do():
+    state, generator = standing([50 * MBIT, 20 * MBIT], unresponsive=True), np.random.default_rng(4)
+    for number in range(1, 20):
+        limits = generator.uniform(30, 60, 2) * MBIT
+        state, _ = enforce(state, limits, seen(200 * MBIT, 150 * MBIT, 2), number * 0.055)
+    assert (state.rate_bps < state.limit_bps).any()  # lowered, to make up for refills
+    state, changes = settle(state, 2.0)
+    assert state.rate_bps.tolist() == state.limit_bps.tolist()
+    assert changes.rate_bps.tolist() == state.limit_bps[changes.rows].tolist()
+    assert len(settle(state, 2.1)[1].rows) == 0
