@@ -146,8 +146,46 @@ def explain(
 
 
 @app.command()
+def record(
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="The recording; must not be there yet.")
+    ],
+    duration: Annotated[float | None, typer.Option(metavar="SECONDS", help="How long; else until Ctrl-C.")] = None,
+    url: Annotated[str, typer.Option(help="Where the controller's REST interface is.")] = DEFAULT_URL,
+) -> int:
+    """Record counters, decisions and configuration of a running controller, interval by interval."""
+    from apps.recordings import record as record_to
+
+    if duration is not None and not 0.0 < duration <= 1e6:
+        raise InvalidValueError("duration", duration, "must be above 0 and at most 1000000 seconds")
+    print(f"recorded {_counted(record_to(url, output, duration), 'interval')} in {output}")
+    return 0
+
+
+@app.command()
+def replay(
+    recording: Annotated[Path, typer.Argument(metavar="FILE", help="What dets record has written.")],
+    algorithm: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Decide with this one beside, and show the differences.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+) -> int:
+    """Decide a recorded run again, offline; exit status 1 if any decision is not the recorded one to the last bit."""
+    from apps.recordings import replayed
+
+    result = replayed(recording, algorithm)
+    if as_json:
+        print(json.dumps(result, allow_nan=False))
+    else:
+        from apps.tables import print_replay
+
+        print_replay(result)
+    return 0 if result["same"] else FAILED
+
+
+@app.command()
 def demo() -> int:
-    """See DETS protect a TCP tenant from a UDP blast on Open vSwitch (two minutes, needs root)."""
+    """See DETS protect a TCP tenant from a UDP blast: on Open vSwitch (root, two minutes), else on the model."""
     from experiments.demo import run as run_demo
 
     run_demo()

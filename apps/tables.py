@@ -27,6 +27,26 @@ def print_bench(result: Mapping[str, Any], console: Console | None = None) -> No
     console.print(targets)
 
 
+def print_replay(result: Mapping[str, Any], console: Console | None = None) -> None:
+    """Print whether a replay decided the same, and the differences to another algorithm."""
+    console = console or Console()
+    said = f"{result['intervals']} intervals, {result['seconds']:g} s: "
+    said += "every decision is the recorded one, bit for bit"
+    if not result["same"]:
+        said = f"{result['intervals']} intervals: decided otherwise, first in interval {result['first_other']}"
+    console.print(said)
+    if result["algorithm"] is None:
+        return
+    table = Table(title=f"limits in force and as {result['algorithm']} would set them, Mb/s", title_justify="left")
+    means = ("in force, mean", f"{result['algorithm']}, mean", "largest difference")
+    for column in ("VLAN", "from", "to", "intervals", *means):
+        table.add_column(column, justify="left" if column in ("from", "to") else "right")
+    for row in result["differences"]:
+        rates = (f"{row[name] / 1e6:.3f}" for name in ("mean_bps", "other_mean_bps", "largest_bps"))
+        table.add_row(str(row["vlan"]), row["from"], row["to"], str(row["intervals"]), *rates)
+    console.print(table)
+
+
 def _flat(figures: Any, prefix: str = "") -> list[tuple[str, Any]]:
     pairs = figures.items() if isinstance(figures, Mapping) else enumerate(figures)
     rows: list[tuple[str, Any]] = []

@@ -6,6 +6,7 @@ state of the controller, and a change is made as a whole or not at all.
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
@@ -22,6 +23,7 @@ from apps.rest.body import MAX_BODY_BYTES, MAX_READ_BYTES, StrictJson, check_bod
 from controller.algorithms import make_any_algorithm
 from controller.central import CentralController
 from controller.errors import InvalidValueError
+from controller.recording import Recorder
 
 Json = dict[str, Any]
 Responses = dict[str | int, type[BaseModel] | Json | None]
@@ -35,6 +37,7 @@ _REQUESTS: tuple[type[BaseModel], ...] = (
     models.EventQuery,
     models.VlanPatch,
     models.VnPatch,
+    models.RecordingAction,
 )
 _FIELDS = {model.__name__: tuple(model.model_fields) for model in _REQUESTS}
 
@@ -225,6 +228,30 @@ def list_events(query: models.EventQuery) -> Json:
     return {"events": representation.event_views(newer), "last": events[-1].number if events else 0}
 
 
+@api.get("/recording", responses={200: models.Recording})
+def get_recording(query: models.NoQuery) -> Json:
+    """Tell whether the control intervals are being recorded."""
+    return _recording_view(_service().central.recorder)
+
+
+@api.post("/recording", responses={200: models.Records, **_BAD_BODY})
+def change_recording(query: models.NoQuery, body: models.RecordingAction) -> Json:
+    """Start to record the control intervals, take what was recorded, or stop. The controller keeps no file."""
+    central = _service().central
+    recorder = central.recorder
+    if body.action == "start":
+        if recorder is not None and not recorder.overrun:
+            raise problems.invalid(InvalidValueError("action", "start", "is not possible: a recording is under way"))
+        central.recorder = Recorder()
+        return {**_recording_view(central.recorder), "records": ""}
+    if recorder is None:
+        raise problems.invalid(InvalidValueError("action", body.action, "is not possible: nothing is being recorded"))
+    if body.action == "stop":
+        central.recorder = None
+    shown = {**_recording_view(central.recorder), "overrun": recorder.overrun}
+    return {**shown, "records": base64.b64encode(recorder.take()).decode()}
+
+
 @api.get("/openapi.json", responses={200: {"content": {"application/json": {"schema": {"type": "object"}}}}})
 def get_openapi(query: models.NoQuery) -> Json:
     """Return the description of this interface (OpenAPI 3.1)."""
@@ -232,6 +259,11 @@ def get_openapi(query: models.NoQuery) -> Json:
 
 
 # -- around the resources
+
+
+def _recording_view(recorder: Recorder | None) -> Json:
+    overrun = recorder is not None and recorder.overrun
+    return {"running": recorder is not None and not overrun, "overrun": overrun}
 
 
 def _service() -> Service:

@@ -189,6 +189,15 @@ class VlanPatch(_Patch):
     ] = None
 
 
+class RecordingAction(BaseModel):
+    """What to do about the recording of the control intervals."""
+
+    model_config = ConfigDict(extra="forbid")
+    action: Literal["start", "take", "stop"] = Field(
+        description="start one; take the records so far, which are then forgotten; stop and take the rest"
+    )
+
+
 # -- what answers hold
 
 Rate = Annotated[int | None, Field(description="bit/s on the wire; null while unknown")]
@@ -357,6 +366,19 @@ class Explanations(BaseModel):
 
     explanations: list[ExplanationView]
     entries: int = Field(description="how many entries the VN has; only the first hundred are explained")
+
+
+class Recording(BaseModel):
+    """The recording of the control intervals, of which there is one at a time."""
+
+    running: bool
+    overrun: bool = Field(description="whether it stopped because its records were not taken in time")
+
+
+class Records(Recording):
+    """A part of a recording."""
+
+    records: str = Field(description="the records taken, base64; see controller/recording.py")
 
 
 class Events(BaseModel):

@@ -1,0 +1,95 @@
+"""``dets record`` and ``dets replay``: recordings as files.
+
+A file is a zip of ``format.json`` and of members ``records/NNNNNN``, in order, as they were taken from the controller.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from apps.client import call
+from controller.errors import InvalidValueError, ProtocolError
+from controller.recording import FORMAT, Interval, Start, decode
+from controller.replay import Replayed, differences, replay
+
+TAKE_EVERY_S = 0.5
+
+
+def record(url: str, output: Path, duration_s: float | None) -> int:
+    """Record the controller at ``url`` for a time, or until Ctrl-C; return how many intervals were recorded.
+
+    Raises InvalidValueError when ``output`` is there already, RequestError when the controller cannot be asked,
+    ProtocolError when it was too far ahead of us.
+    """
+    if output.exists():
+        raise InvalidValueError("output", str(output), "is there already")
+    intervals = 0
+    call(url, "/v1/recording", method="POST", body={"action": "start"})
+    end_s = None if duration_s is None else time.monotonic() + duration_s
+    with zipfile.ZipFile(output, "x", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
+        archive.writestr("format.json", json.dumps(FORMAT))
+        for number in range(10**6):
+            stop = False
+            try:
+                left_s = TAKE_EVERY_S if end_s is None else min(TAKE_EVERY_S, end_s - time.monotonic())
+                time.sleep(max(left_s, 0.0))
+                stop = end_s is not None and time.monotonic() >= end_s
+            except KeyboardInterrupt:
+                stop = True
+            taken = call(url, "/v1/recording", method="POST", body={"action": "stop" if stop else "take"})
+            data = base64.b64decode(taken["records"])
+            archive.writestr(f"records/{number:06}", data)
+            intervals += sum(isinstance(one, Interval) for one in decode(data))
+            if taken["overrun"]:
+                raise ProtocolError(f"recording: records were lost; {output} holds what came before them")
+            if stop:
+                break
+    return intervals
+
+
+def read(path: Path) -> Iterator[Start | Interval]:
+    """Yield the records of a file; raise ProtocolError, naming the file, when it is not a recording of this version."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            said = json.loads(archive.read("format.json"))
+            if said != FORMAT:
+                raise ProtocolError(f"{path}: is of format {said}, not {FORMAT}")
+            for name in sorted(name for name in archive.namelist() if name.startswith("records/")):
+                yield from decode(archive.read(name))
+    except (zipfile.BadZipFile, KeyError, ValueError) as error:
+        raise ProtocolError(f"{path}: is not a recording: {error}") from error
+
+
+def replayed(path: Path, algorithm: str | None) -> dict[str, object]:
+    """Return what came of deciding a recording again: whether it was the same, and the differences to ``algorithm``."""
+    again: list[Replayed] = list(replay(read(path), algorithm))
+    other = [n for n, one in enumerate(again) if not one.same]
+    rows = [
+        {
+            "vlan": row.vlan_vid,
+            "from": _place(row.sender),
+            "to": _place(row.receiver),
+            "intervals": row.intervals,
+            "mean_bps": round(row.mean_bps),
+            "other_mean_bps": round(row.other_mean_bps),
+            "largest_bps": round(row.largest_bps),
+        }
+        for row in differences(again)
+    ]
+    return {
+        "intervals": len(again),
+        "seconds": round(again[-1].now_s - again[0].now_s, 3) if again else 0.0,
+        "same": not other,
+        "first_other": other[0] if other else None,
+        "algorithm": algorithm,
+        "differences": rows,
+    }
+
+
+def _place(place: tuple[int, int]) -> str:
+    return f"{place[0]:016x}:{place[1]}"

@@ -1,0 +1,229 @@
+"""What a run was decided on, interval by interval, so that it can be decided again elsewhere.
+
+A recording is a sequence of records. A *start* record holds the whole control state, the VNs, the policies and the
+links; there is one at the beginning, and one whenever any of them was changed from outside of the control step (a pair
+came, a limit was changed). An *interval* record holds what the switches said, the time, and what was decided on it.
+Since the control step is a pure function, an interval can be decided again from what stands before it, bit for bit.
+
+A record is one line of JSON that names its columns, and the bytes of the columns.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller import step
+from controller.allocation import AlgorithmState
+from controller.columns import FloatArray
+from controller.counters import MeterCounters, MeterReadings
+from controller.enforcement import Enforcement, MeterChanges
+from controller.entries import EntryTable
+from controller.errors import ProtocolError
+from controller.fabric_links import FabricLinks
+from controller.measurement import Measurement
+from controller.policies import Policy
+from controller.rate_allocator import RateAllocators
+from controller.send_rate_controller import SendRateControllers
+from controller.vns import VnTable
+
+FORMAT = {"format": "dets-recording", "version": 1}
+# A reader that does not come for its records must not fill the controller's memory.
+MOST_BYTES = 64 * 2**20
+
+_Columns = dict[str, NDArray[Any]]
+_T = TypeVar("_T")
+_TABLES: dict[str, type[Any]] = {
+    "entries": EntryTable,
+    "counters": MeterCounters,
+    "measured": Measurement,
+    "machines": SendRateControllers,
+    "enforcement": Enforcement,
+}
+_DTYPES = frozenset({"<f8", "<i8", "<u8", "|b1"})
+
+
+@dataclass(frozen=True)
+class Start:
+    """All that the control steps that follow start from."""
+
+    state: step.ControlState
+    vns: VnTable
+    policies: Mapping[int, Policy]
+    links: FabricLinks | None
+
+
+@dataclass(frozen=True)
+class Interval:
+    """One control step: what it was given and decided. ``limit_bps`` (entries,) are the limits in force after it."""
+
+    now_s: float
+    readings: MeterReadings
+    changes: MeterChanges
+    limit_bps: FloatArray
+
+
+@dataclass
+class Recorder:
+    """Turns the intervals of a running controller into records; ``take`` gives them away.
+
+    It stops, and says so in ``overrun``, when more than ``most_bytes`` were not taken.
+    """
+
+    most_bytes: int = MOST_BYTES
+    overrun: bool = False
+    _records: list[bytes] = field(default_factory=list)
+    _bytes: int = 0
+    _known: Start | None = None
+
+    def interval(self, before: Start, now_s: float, readings: MeterReadings, after: step.ControlState,
+                 changes: MeterChanges) -> None:  # fmt: skip
+        """Note one interval, which led from ``before`` to ``after``."""
+        if self.overrun:
+            return
+        if self._known is None or not _same(self._known, before):
+            self._add(encode_start(before))
+        limit_bps = step.limits_in_force_bps(after, before.vns)
+        self._add(encode_interval(Interval(now_s, readings, changes, limit_bps)))
+        self._known = dataclasses.replace(before, state=after)
+
+    def take(self) -> bytes:
+        """Return the records since the last time, one after the other."""
+        records, self._records, self._bytes = self._records, [], 0
+        return b"".join(records)
+
+    def _add(self, record: bytes) -> None:
+        self._bytes += len(record)
+        if self._bytes > self.most_bytes:
+            self.overrun = True
+        else:
+            self._records.append(record)
+
+
+def _same(known: Start, now: Start) -> bool:
+    return (
+        known.state is now.state
+        and known.vns is now.vns
+        and known.links is now.links
+        and dict(known.policies) == dict(now.policies)
+    )
+
+
+def encode_start(start: Start) -> bytes:
+    """Return a start record."""
+    columns: _Columns = {}
+    for name in _TABLES:
+        _put(columns, name, getattr(start.state, name))
+    allocators = start.state.allocators
+    columns["congested"], columns["calm_intervals"] = allocators.congested, allocators.calm_intervals
+    sizes = []
+    for number, memory in enumerate(allocators.states):
+        columns[f"receivers.{number}"], columns[f"rows.{number}"] = (
+            allocators.receivers[number],
+            allocators.rows[number],
+        )
+        columns |= {f"by_receiver.{number}.{name}": column for name, column in memory.receiver_columns.items()}
+        columns |= {f"by_entry.{number}.{name}": column for name, column in memory.entry_columns.items()}
+        sizes.append([memory.receivers, memory.entries])
+    _put(columns, "vns", start.vns)
+    values: dict[str, Any] = {
+        "kind": "start",
+        "memories": sizes,
+        "policies": [[vid, policy.algorithm, dict(policy.parameters)] for vid, policy in start.policies.items()],
+    }
+    if start.links is not None:
+        _put(columns, "links", start.links)
+        values["links"] = {"names": start.links.names, "switches": start.links.switches}
+    return _encode(values, columns)
+
+
+def encode_interval(interval: Interval) -> bytes:
+    """Return an interval record."""
+    columns: _Columns = {"limit_bps": interval.limit_bps}
+    _put(columns, "readings", interval.readings)
+    _put(columns, "changes", interval.changes)
+    return _encode({"kind": "interval", "now_s": interval.now_s.hex()}, columns)
+
+
+def decode(data: bytes) -> Iterator[Start | Interval]:
+    """Yield the records in ``data``; raise ProtocolError, naming what is wrong, for bytes that are no records."""
+    at = 0
+    while at < len(data):
+        try:
+            values, columns, at = _decode(data, at)
+            record = _start(values, columns) if values["kind"] == "start" else _interval(values, columns)
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+            raise ProtocolError(f"recording: the record at byte {at} cannot be read: {error}") from error
+        yield record
+
+
+def _encode(values: dict[str, Any], columns: _Columns) -> bytes:
+    arrays = {name: np.ascontiguousarray(column) for name, column in columns.items()}
+    header = {**values, "columns": [[name, array.dtype.str, len(array)] for name, array in arrays.items()]}
+    return b"".join([json.dumps(header).encode(), b"\n", *(array.tobytes() for array in arrays.values())])
+
+
+def _decode(data: bytes, at: int) -> tuple[dict[str, Any], _Columns, int]:
+    end = data.index(b"\n", at)
+    values = json.loads(data[at:end])
+    at = end + 1
+    columns: _Columns = {}
+    for name, dtype, rows in values["columns"]:
+        if dtype not in _DTYPES or not isinstance(rows, int) or rows < 0:
+            raise ValueError(f"column {name} is of {rows} times {dtype}")
+        columns[name] = np.frombuffer(data, dtype, rows, at)
+        at += columns[name].nbytes
+    return values, columns, at
+
+
+def _put(columns: _Columns, prefix: str, table: Any) -> None:
+    for one in dataclasses.fields(table):
+        column = getattr(table, one.name)
+        if one.init and isinstance(column, np.ndarray):
+            columns[f"{prefix}.{one.name}"] = column
+
+
+def _get(columns: _Columns, prefix: str, kind: type[_T], **others: Any) -> _T:
+    names = [one.name for one in dataclasses.fields(kind) if one.init and one.name not in others]  # type: ignore[arg-type]
+    return kind(**{name: columns[f"{prefix}.{name}"] for name in names}, **others)
+
+
+def _start(values: dict[str, Any], columns: _Columns) -> Start:
+    memories = []
+    for number, (receivers, entries) in enumerate(values["memories"]):
+        of = (f"by_receiver.{number}.", f"by_entry.{number}.")
+        kept = [{n.removeprefix(p): column for n, column in columns.items() if n.startswith(p)} for p in of]
+        memories.append(AlgorithmState(receivers, entries, *kept))
+    groups = range(len(memories))
+    allocators = RateAllocators(
+        columns["congested"],
+        columns["calm_intervals"],
+        tuple(memories),
+        tuple(columns[f"receivers.{number}"] for number in groups),
+        tuple(columns[f"rows.{number}"] for number in groups),
+    )
+    tables = {name: _get(columns, name, kind) for name, kind in _TABLES.items()}
+    links = values.get("links")
+    return Start(
+        step.ControlState(allocators=allocators, **tables),
+        _get(columns, "vns", VnTable),
+        {vid: Policy(name, parameters) for vid, name, parameters in values["policies"]},
+        None
+        if links is None
+        else _get(columns, "links", FabricLinks, names=tuple(links["names"]), switches=links["switches"]),
+    )
+
+
+def _interval(values: dict[str, Any], columns: _Columns) -> Interval:
+    return Interval(
+        float.fromhex(values["now_s"]),
+        _get(columns, "readings", MeterReadings),
+        _get(columns, "changes", MeterChanges),
+        columns["limit_bps"],
+    )

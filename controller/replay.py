@@ -1,0 +1,111 @@
+"""A recorded run decided again: by the same algorithms, bit for bit, and by another one beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from controller import step
+from controller.algorithms import make_any_algorithm
+from controller.columns import FloatArray, IntArray
+from controller.errors import ProtocolError
+from controller.policies import algorithm_groups
+from controller.recording import Interval, Start
+from controller.shadow import Shadow, shadow_step
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """One interval decided again.
+
+    ``same`` tells whether every decision is the recorded one to the last bit. ``limit_bps`` (entries,) are the limits
+    that were in force, ``other_bps`` (entries,) what the other algorithm would have set, NaN where there is none.
+    ``sender`` and ``receiver`` (entries,) are rows of the VN table of ``start``.
+    """
+
+    start: Start
+    now_s: float
+    same: bool
+    sender: IntArray
+    receiver: IntArray
+    limit_bps: FloatArray
+    other_bps: FloatArray
+
+
+def replay(records: Iterable[Start | Interval], algorithm: str | None = None) -> Iterator[Replayed]:
+    """Decide each recorded interval again, and with ``algorithm`` (default parameters) beside in all VLANs, if given.
+
+    The other algorithm sees the counters as they were under the one that was in force, as a shadow does; it is not
+    enforced, and so what would have come of it over time is not told.
+
+    Raises InvalidValueError for an unknown algorithm, ProtocolError when an interval has nothing to start from.
+    """
+    if algorithm is not None:
+        make_any_algorithm(algorithm)
+    start, state, shadow = None, None, None
+    for record in records:
+        if isinstance(record, Start):
+            start, state = record, record.state
+            names = dict.fromkeys(record.policies, algorithm) if algorithm is not None else {}
+            if shadow is None or shadow.names != names:
+                shadow = Shadow.of(record.vns, names)
+            groups = algorithm_groups(record.vns, record.policies)
+            continue
+        if start is None or state is None or shadow is None:
+            raise ProtocolError("recording: begins in the middle: an interval stands before the first start record")
+        before = state
+        state, result = step.control_step(before, start.vns, groups, record.readings, record.now_s, start.links)
+        if shadow.names:
+            shadow = shadow_step(shadow, start.vns, before, state, result.received_bps, start.links)
+        limit_bps = step.limits_in_force_bps(state, start.vns)
+        pairs = [(limit_bps, record.limit_bps)]
+        pairs += [(getattr(result.changes, name), getattr(record.changes, name)) for name in _CHANGES]
+        yield Replayed(
+            start,
+            record.now_s,
+            all(again.tobytes() == recorded.tobytes() for again, recorded in pairs),
+            state.entries.sender,
+            state.entries.receiver,
+            limit_bps,
+            shadow.rates_of(state.entries) if shadow.names else np.full(len(limit_bps), np.nan),
+        )
+
+
+_CHANGES = ("rows", "rate_bps", "burst_bits")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One pair of VNs over a whole replay: mean limits in force and as the other algorithm would have set them."""
+
+    vlan_vid: int
+    sender: tuple[int, int]
+    receiver: tuple[int, int]
+    """(dpid, port number)"""
+    intervals: int
+    mean_bps: float
+    other_mean_bps: float
+    largest_bps: float
+    """the largest difference in one interval"""
+
+
+def differences(replayed: Iterable[Replayed]) -> list[Difference]:
+    """Return one row per pair of VNs, the largest difference first."""
+    found: dict[tuple[int, tuple[int, int], tuple[int, int]], list[tuple[float, float]]] = {}
+    for one in replayed:
+        vns = one.start.vns
+        columns = (one.sender.tolist(), one.receiver.tolist(), one.limit_bps.tolist(), one.other_bps.tolist())
+        for sender, receiver, limit_bps, other_bps in zip(*columns, strict=True):
+            if other_bps == other_bps:  # not NaN
+                ends = (vns.key(sender), vns.key(receiver))
+                name = (ends[0].vlan_vid, *((end.dpid, end.port_no) for end in ends))
+                found.setdefault(name, []).append((limit_bps, other_bps))  # type: ignore[arg-type]
+    rows = []
+    for (vid, sender_at, receiver_at), pairs in found.items():
+        limits_bps, others_bps = (np.array(column) for column in zip(*pairs, strict=True))
+        largest_bps = float(np.abs(limits_bps - others_bps).max())
+        means = float(limits_bps.mean()), float(others_bps.mean())
+        rows.append(Difference(vid, sender_at, receiver_at, len(pairs), *means, largest_bps))
+    return sorted(rows, key=lambda row: -row.largest_bps)

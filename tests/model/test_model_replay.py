@@ -1,0 +1,142 @@
+"""Runs are recorded and decided again: bit for bit, and with another algorithm beside."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from support.configs import star
+from support.fabrics import ControlLoop, Fabric
+
+from controller import step
+from controller.errors import InvalidValueError, ProtocolError
+from controller.recording import Interval, Recorder, Start, decode, encode_interval, encode_start
+from controller.replay import differences, replay
+
+M = 1e6
+HUB = (1, 9)
+ALGORITHMS = ("fs", "sp", "fp", "fe", "max-min")
+
+
+def loop_of(algorithm, senders=3):
+    vlan = {"algorithm": algorithm, "receive_ceiling": "60M", "send_ceiling": "60M"}
+    net = Fabric(star(9, capacity="100M", limits={10: "40M", 20: "40M"}, vlans={10: vlan}))
+    net.start()
+    loop = ControlLoop(net)
+    for port in range(1, senders + 1):
+        loop.add((1, port), HUB, 10, 25 * M * port)
+    return loop
+
+
+def eventful(loop):
+    """A run in which everything happens that changes a control state from outside."""
+    central = loop.fabric.central
+    loop.run(10)  # before the recording
+    recorder = central.recorder = Recorder()
+    loop.run(10)
+    loop.add((1, 4), HUB, 10, 30 * M)
+    loop.add((1, 5), HUB, 20, 60 * M)
+    loop.run(10)
+    central.set_limits(central.vns.row_of(10, *HUB), loop.fabric.now_s, receive_limit_bps=30_000_000)
+    loop.run(10)
+    central.set_algorithm(20, "sp", {"inflation": 0.2}, loop.fabric.now_s)
+    loop.senders[0].rate_bps = 0.0
+    loop.run(10)
+    central.set_algorithm(20, "max-min", {}, loop.fabric.now_s)
+    loop.run(10)
+    return recorder.take()
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_run_is_decided_again_bit_for_bit(algorithm):
+    loop = loop_of(algorithm)
+    data = eventful(loop)
+    again = list(replay(decode(data)))
+    assert len(again) == 50
+    assert all(one.same for one in again)
+    central = loop.fabric.central
+    assert again[-1].limit_bps.tobytes() == step.limits_in_force_bps(central.state, central.vns).tobytes()
+    assert np.isnan(again[-1].other_bps).all()
+    starts = [record for record in decode(data) if isinstance(record, Start)]
+    assert 4 <= len(starts) <= 8  # not one per interval
+    changed = sum(len(record.changes.rows) for record in decode(data) if isinstance(record, Interval))
+    assert changed > 10  # there was something to decide
+
+
+def test_the_last_bit_counts():
+    records = list(decode(eventful(loop_of("max-min"))))
+    at = [n for n, record in enumerate(records) if isinstance(record, Interval)][7]
+    limit_bps = records[at].limit_bps.copy()
+    limit_bps[0] = np.nextafter(limit_bps[0], np.inf)
+    records[at] = dataclasses.replace(records[at], limit_bps=limit_bps)
+    assert [one.same for one in replay(records)] == [n != 7 for n in range(50)]
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_the_same_algorithm_beside_makes_no_difference(algorithm):
+    loop = loop_of(algorithm)
+    loop.fabric.central.recorder = recorder = Recorder()
+    loop.run(30)
+    again = list(replay(decode(recorder.take()), algorithm))
+    assert all(one.same for one in again)
+    assert len(differences(again)) == 3
+    assert max(row.largest_bps for row in differences(again)) == 0.0
+
+
+def test_another_algorithm_is_compared():
+    """Of 40 Mb/s fs gives thirds; max-min gives the first sender the 25 it wants if its share were larger."""
+    loop = loop_of("fs")
+    loop.senders[0].rate_bps = 5 * M
+    loop.run(20)
+    loop.fabric.central.recorder = recorder = Recorder()
+    loop.run(20)
+    again = list(replay(decode(recorder.take()), "max-min"))
+    assert all(one.same for one in again)
+    rows = {row.sender: row for row in differences(again)}
+    assert set(rows) == {(1, 1), (1, 2), (1, 3)}
+    assert rows[1, 1].receiver == HUB
+    assert (rows[1, 1].vlan_vid, rows[1, 1].intervals) == (10, 20)
+    assert rows[1, 1].mean_bps == pytest.approx(40 / 3 * M, rel=0.01)
+    assert rows[1, 1].other_mean_bps == pytest.approx(5.5 * M, rel=0.05)
+    assert rows[1, 2].other_mean_bps > rows[1, 2].mean_bps
+
+
+def test_records_are_what_they_were():
+    records = list(decode(eventful(loop_of("fp"))))
+    again = b"".join(encode_start(r) if isinstance(r, Start) else encode_interval(r) for r in records)
+    assert [type(r) for r in decode(again)] == [type(r) for r in records]
+    assert again == b"".join(encode_start(r) if isinstance(r, Start) else encode_interval(r) for r in decode(again))
+
+
+@pytest.mark.parametrize("damage", [lambda d: d[:-1], lambda d: b"x" + d, lambda d: b"{}\n" + d, lambda d: d + b"1\n"])
+def test_damage_is_told(damage):
+    with pytest.raises(ProtocolError, match="recording: the record at byte"):
+        list(decode(damage(eventful(loop_of("fs")))))
+
+
+def test_a_recording_without_its_start_is_told():
+    records = [record for record in decode(eventful(loop_of("fs"))) if isinstance(record, Interval)]
+    with pytest.raises(ProtocolError, match="begins in the middle"):
+        list(replay(records))
+
+
+def test_an_unknown_algorithm_is_told():
+    with pytest.raises(InvalidValueError, match="is not an allocation algorithm"):
+        list(replay(decode(eventful(loop_of("fs"))), "best"))
+
+
+def test_a_recorder_whose_records_nobody_takes_stops():
+    loop = loop_of("fs")
+    loop.fabric.central.recorder = recorder = Recorder(most_bytes=20_000)
+    loop.run(200)
+    assert recorder.overrun
+    assert 0 < len(recorder.take()) <= 20_000
+
+
+def test_recording_changes_nothing():
+    recorded, plain = loop_of("max-min"), loop_of("max-min")
+    recorded.fabric.central.recorder = Recorder()
+    for loop in (recorded, plain):
+        loop.run(40)
+    assert recorded.received == plain.received

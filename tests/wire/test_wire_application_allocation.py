@@ -1,0 +1,87 @@
+"""The real application over the wire: lending with max-min, explanations, admission, recording and replay."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from support.wire import WireRun
+
+from apps import cli
+from apps.recordings import replayed
+
+MBIT = 1e6
+HUB = 4
+MACS = {1: 0xA1, 2: 0xA2, 3: 0xA3, HUB: 0xB1}
+LENDING = {"algorithm": "max-min", "send_ceiling": "900M", "receive_ceiling": "900M"}
+VLANS = {
+    10: {"send_limit": "400M", "receive_limit": "400M", **LENDING},
+    20: {"send_limit": "500M", "receive_limit": "500M", **LENDING, "shadow": "fs"},
+}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("allocation")
+    with WireRun(folder, {1: [1, 2, 3, HUB]}, vlans=VLANS) as started:
+        for vid in (10, 20):
+            for port, mac in MACS.items():
+                started.introduce(1, port, mac, vid)
+        yield started
+
+
+def sending(run: WireRun, rates: dict[int, dict[int, float]]) -> list[int]:
+    """Let ports send to the hub; {VLAN: {port: rate}}."""
+    return [
+        run.offer((1, port), MACS[port], MACS[HUB], rate_bps, vid)
+        for vid, of_vlan in rates.items()
+        for port, rate_bps in of_vlan.items()
+    ]
+
+
+def limit_sum(run: WireRun, vid: int) -> float:
+    entries = run.app.get(f"/v1/entries?vlan={vid}")["entries"]
+    return float(sum(entry["limit_bps"] for entry in entries))
+
+
+def test_idle_capacity_is_lent_taken_back_explained_recorded_and_replayed(run: WireRun, tmp_path: Path, capsys) -> None:
+    flows = sending(run, {10: {1: 600 * MBIT, 2: 600 * MBIT}})
+    run.app.wait_for(lambda: limit_sum(run, 10) > 850 * MBIT, "lent", 20.0)
+    owner = sending(run, {20: {3: 500 * MBIT}})
+    run.app.wait_for(lambda: limit_sum(run, 20) > 495 * MBIT, "the owner's", 20.0)
+    run.app.wait_for(lambda: limit_sum(run, 10) < 510 * MBIT, "taken back", 20.0)
+    vns = run.app.get("/v1/vns/10/s1/4")
+    assert (vns["receive_limit_bps"], vns["receive_ceiling_bps"]) == (400_000_000, 900_000_000)
+    shadows = {entry["shadow_bps"] for entry in run.app.get("/v1/entries?vlan=10")["entries"]}
+    assert shadows == {None}
+    (shown,) = {entry["shadow_bps"] for entry in run.app.get("/v1/entries?vlan=20")["entries"]}
+    assert shown == 500_000_000
+
+    assert cli.main(["explain", "--vlan", "10", "--from", "s1:1", "--to", "s1:4", "--url", run.app.url]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("VLAN 10, s1:1 to s1:4: ")
+    assert "; bound by link s1:4 (receiving), share " in said
+    assert "; next bound: " in said
+
+    path = tmp_path / "run.dets"
+    assert cli.main(["record", "--output", str(path), "--duration", "1", "--url", run.app.url]) == 0
+    result = replayed(path, "fs")
+    assert result["same"]
+    assert result["intervals"] >= 5
+    assert {(row["vlan"], row["from"][-2:]) for row in result["differences"]} == {(10, ":1"), (10, ":2"), (20, ":3")}
+    assert not run.app.get("/v1/recording")["running"]
+    with run.fabric.locked():
+        run.fabric.rates.set_rates([*flows, *owner], 0.0)
+    time.sleep(0.1)
+
+
+def test_a_limit_that_does_not_fit_is_refused_with_what_would(run: WireRun) -> None:
+    status, kind, problem = run.app.request("PATCH", "/v1/vns/10/s1/1", b'{"send_limit_bps": 501000000}')
+    assert (status, kind) == (422, "application/problem+json")
+    (error,) = problem["errors"]
+    assert error["field"] == "send_limit_bps"
+    assert error["reason"] == (
+        "does not fit: port s1:1 (sending) would have to carry 1.001G of 1G; at most 500000000 (500M) fits"
+    )
+    assert run.app.get("/v1/vns/10/s1/1")["send_limit_bps"] == 400_000_000
