@@ -11,7 +11,7 @@ IS_ROOT := $(shell [ "$$(id -u)" -eq 0 ] && echo yes)
 .PHONY: help setup packages ovs demo test check clean
 
 help:
-	@echo "make demo    see DETS protect a TCP tenant from a UDP blast (root, about two minutes)"
+	@echo "make demo    see DETS protect a TCP tenant from a UDP blast (as root on Open vSwitch, else on a model)"
 	@echo "make test    all tests; without root those on real Open vSwitch are skipped"
 	@echo "make check   ruff and mypy"
 	@echo "make setup   what the others need: packages, .venv"

@@ -11,5 +11,5 @@ NAME = "dets-fig2"
 
 
 def run(options: ExperimentOptions) -> dict[str, Any]:
-    """Run it on Open vSwitch and return the summary, which is written to ``options.output`` too."""
+    """Run it on the fabric asked for and return the summary, which is written to ``options.output`` too."""
     return run_and_report(NAME, options, ("none",))

@@ -11,5 +11,5 @@ NAME = "dets-fig5"
 
 
 def run(options: ExperimentOptions) -> dict[str, Any]:
-    """Run it on Open vSwitch, first without control if ``options.baseline``, then with; return the summary."""
+    """Run it, first without control if ``options.baseline``, then with; return the summary."""
     return run_and_report(NAME, options, ("none", "dets") if options.baseline else ("dets",))

@@ -1,6 +1,7 @@
-"""One run on Open vSwitch: TCP from many VNs to one, then UDP of another VLAN joins towards the same PN, then stops.
+"""One run on a fabric: TCP from many VNs to one, then UDP of another VLAN joins towards the same PN, then stops.
 
-Figures 2 and 5 of the DETS paper are this run without and with control.
+Figures 2 and 5 of the DETS paper are this run without and with control. Here it runs on Open vSwitch, or is handed to
+``experiments.model`` where the model was asked for.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class IsolationRun:
     before: Window
     blast: Window
     figures: dict[str, float | int | None]
-    switches: dict[str, dict[str, str]]
+    switches: dict[str, dict[str, Any]]
     warnings: list[str]
     vns: Any = None
 
@@ -63,11 +64,16 @@ def traffic_duration_s(options: ExperimentOptions) -> float:
 def run_isolation(options: ExperimentOptions, control: str, folder: Path, progress: Progress) -> IsolationRun:
     """Build the fabric, run the traffic under ``control`` (none, static or dets), and return what the receiver got.
 
-    Files of the run go to ``folder``: samples.csv, the flows' reports, the controller's configuration and log.
+    Files of the run go to ``folder``: samples.csv, the controller's configuration and, on Open vSwitch, its log and the
+    flows' reports.
     """
     if control not in CONTROLS:
         raise ValueError(f"control: {control!r} is not one of {', '.join(CONTROLS)}")
     folder.mkdir(parents=True, exist_ok=True)
+    if options.fabric == "model":
+        from experiments.model.isolation import run_on_model
+
+        return run_on_model(options, control, folder, progress)
     fabric = build_fabric(options)
     limits_bps = dict(zip(fabric.vlans, (options.victim_limit_bps, options.aggressor_limit_bps), strict=True))
     openflow_port, rest_port = free_ports(2)

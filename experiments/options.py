@@ -10,10 +10,12 @@ from pathlib import Path
 from controller.errors import InvalidValueError
 from controller.units import check_rate_bps, format_rate
 
-CONGESTION_CONTROLS = ("cubic", "reno", "bbr")
+FABRICS = ("ovs", "model")
+CONGESTION_CONTROLS = {"ovs": ("cubic", "reno", "bbr"), "model": ("cubic", "reno", "dctcp")}
 DATAPATHS = ("user", "kernel")
-FABRICS = ("ovs",)
 MAX_SENDERS = 50  # 2 x 50 flows of iperf3 are more than two cores can drive honestly
+MAX_MODEL_RATE_BPS = 100_000_000_000
+LEAST_SLOT_S, MOST_SLOT_S = 1e-5, 0.01
 MIN_WINDOW_S, MAX_WINDOW_S = 1.0, 3600.0
 
 
@@ -22,7 +24,8 @@ class ExperimentOptions:
     """Settings of one run. Rates are wire rates in bit/s; ``udp_rate_bps`` is what each UDP sender offers.
 
     TCP alone runs for ``warmup_s``, then UDP beside it for ``blast_s``, then TCP alone for ``cooldown_s``. ``topology``
-    is a name of ``topologies.builders.fabrics``; ``parameters`` belong to the algorithm.
+    is a name of ``topologies.builders.fabrics``; ``parameters`` belong to the algorithm. ``datapath`` is Open
+    vSwitch's; ``slot_s`` is the grain of the model's time.
     """
 
     algorithm: str = "fp"
@@ -40,6 +43,7 @@ class ExperimentOptions:
     topology: str = "dets-fig5"
     fabric: str = "ovs"
     datapath: str = "user"
+    slot_s: float = 0.001
     output: Path = Path("results/dets-fig5")
     baseline: bool = True
     quiet: bool = False
@@ -49,9 +53,9 @@ class ExperimentOptions:
 
         Keys are the fields' names without unit, as the command line has them.
         """
+        self._check_words()
         self._check_rates()
         self._check_numbers()
-        self._check_words()
         return self
 
     def _check_rates(self) -> None:
@@ -61,9 +65,11 @@ class ExperimentOptions:
         for name in ("link_rate", "victim_limit", "aggressor_limit", "udp_rate"):
             check_rate_bps(getattr(self, f"{name}_bps"), name)
         link = format_rate(self.link_rate_bps)
-        if self.link_rate_bps > MAX_MININET_RATE_BPS:
+        if self.fabric == "ovs" and self.link_rate_bps > MAX_MININET_RATE_BPS:
             most = format_rate(MAX_MININET_RATE_BPS)
             raise InvalidValueError("link_rate", link, f"is above {most}, beyond which Mininet ignores a link's rate")
+        if self.link_rate_bps > MAX_MODEL_RATE_BPS:
+            raise InvalidValueError("link_rate", link, f"is above {format_rate(MAX_MODEL_RATE_BPS)}")
         for name in ("victim_limit", "aggressor_limit", "udp_rate"):
             rate_bps = getattr(self, f"{name}_bps")
             if rate_bps > self.link_rate_bps:
@@ -81,6 +87,9 @@ class ExperimentOptions:
             duration_s = getattr(self, f"{name}_s")
             if not MIN_WINDOW_S <= duration_s <= MAX_WINDOW_S:
                 raise InvalidValueError(name, duration_s, f"is outside {MIN_WINDOW_S:g} to {MAX_WINDOW_S:g} seconds")
+        if not LEAST_SLOT_S <= self.slot_s <= MOST_SLOT_S:
+            reason = f"is outside {LEAST_SLOT_S:g} to {MOST_SLOT_S:g} seconds"
+            raise InvalidValueError("slot", self.slot_s, reason)
         if not 0 <= self.seed < 2**32:
             raise InvalidValueError("seed", self.seed, "is outside 0 to 2^32 - 1")
 
@@ -89,9 +98,9 @@ class ExperimentOptions:
         from topologies.builders import fabrics
 
         choices = {
-            "congestion_control": CONGESTION_CONTROLS,
-            "topology": tuple(fabrics),
             "fabric": FABRICS,
+            "congestion_control": CONGESTION_CONTROLS.get(self.fabric, ()),
+            "topology": tuple(fabrics),
             "datapath": DATAPATHS,
         }
         for name, known in choices.items():

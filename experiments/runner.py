@@ -50,7 +50,8 @@ def _run_with_progress(options: ExperimentOptions, controls: Sequence[str]) -> l
 def _summary(name: str, options: ExperimentOptions, runs: Sequence[IsolationRun]) -> dict[str, Any]:
     by_control = {run.control: run for run in runs}
     last = runs[-1]
-    summary: dict[str, Any] = {"experiment": name, "control": last.control, "topology": options.topology}
+    summary: dict[str, Any] = {"experiment": name, "control": last.control, "fabric": options.fabric}
+    summary["topology"] = options.topology
     if last.control == "dets":
         summary |= {"algorithm": options.algorithm, "parameters": dict(options.parameters)}
     summary |= {"senders": options.senders, "seed": options.seed, **last.figures}

@@ -153,7 +153,15 @@ def test_the_output_folder_has_the_experiments_name(stand_in: types.ModuleType) 
         ("dets-fig5 --seed -1", "--seed: -1 is outside 0 to 2^32 - 1"),
         ("dets-fig5 --congestion-control vegas", "--congestion-control: 'vegas' is not one of cubic, reno, bbr"),
         ("dets-fig5 --topology ring", "--topology: 'ring' is not one of dets-fig1, dets-fig5, dets-fig7"),
-        ("dets-fig5 --fabric air", "--fabric: 'air' is not one of ovs"),
+        ("dets-fig5 --fabric air", "--fabric: 'air' is not one of ovs, model"),
+        ("dets-fig5 --fabric model --link-rate 101G", "--link-rate: '101G' is above 100G"),
+        (
+            "dets-fig5 --fabric model --congestion-control bbr",
+            "--congestion-control: 'bbr' is not one of cubic, reno, dctcp",
+        ),
+        ("dets-fig5 --fabric model --datapath user", "--datapath: 'user' means nothing on the model fabric"),
+        ("dets-fig5 --slot 0.002", "--slot: 0.002 means nothing on the ovs fabric"),
+        ("dets-fig5 --fabric model --slot 0.2", "--slot: 0.2 is outside 1e-05 to 0.01 seconds"),
         ("dets-fig5 --datapath dpdk", "--datapath: 'dpdk' is not one of user, kernel"),
         (
             "dets-fig5 --algorithm nope",

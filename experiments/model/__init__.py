@@ -1,0 +1,1 @@
+"""The model fabric: switches, links, hosts and TCP in virtual time, around the very same central controller."""

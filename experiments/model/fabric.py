@@ -1,0 +1,273 @@
+"""Switches, links and hosts of any fabric of ``topologies`` in virtual time, in slots.
+
+    model = ModelFabric(fig5(link_rate_bps=10**9), ModelOptions())
+    install_plain_forwarding(model)
+    flow = model.connect(UdpSource(500e6, model.slot_s), fabric.vn(1, 1), fabric.vn(1, 11))
+    flow.source.start(0)
+    model.run(1.0)
+
+In each slot every source sends a run of whole packets, which goes from port to port within the slot unless it has to
+wait. Random numbers come from one generator with the options' seed, so that a run is the same every time.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from random import Random
+
+from controller.errors import InvalidValueError
+from controller.forwarding.topology import Port
+from experiments.model.meters import ModelDatapath, whole_ms
+from experiments.model.paths import Hop, Way, find_way, frame_of, in_order
+from experiments.model.queues import OutPort, QueueOptions, Run
+from experiments.model.sources import OnOff, Source
+from experiments.options import LEAST_SLOT_S, MOST_SLOT_S
+from experiments.wire.datapath import DatapathOptions
+from experiments.wire.ports import Port as LinkPort
+from topologies.fabric import Fabric, VirtualNode
+
+FLOW_STATS_STALENESS_S = 0.5  # Open vSwitch's revalidator
+
+
+@dataclass(frozen=True, slots=True)
+class ModelOptions:
+    """``slot_s`` is the grain of time: nothing is told apart within it, and no round trip is shorter."""
+
+    slot_s: float = 0.001
+    seed: int = 1
+    queues: QueueOptions = field(default_factory=QueueOptions)
+    flow_stats_staleness_s: float = FLOW_STATS_STALENESS_S
+
+    def __post_init__(self) -> None:
+        if not LEAST_SLOT_S <= self.slot_s <= MOST_SLOT_S:
+            raise InvalidValueError("slot_s", self.slot_s, f"is outside {LEAST_SLOT_S:g} to {MOST_SLOT_S:g} seconds")
+
+
+@dataclass(slots=True, eq=False)
+class Flow:
+    """A source between two VNs, and its way as the tables stand."""
+
+    source: Source
+    sender: VirtualNode
+    receiver: VirtualNode
+    start: Port
+    target: Port
+    frame: bytes
+    way: Way = field(default_factory=Way)
+    reported: tuple[int, int] = (0, 0)
+    """What of (sent, delivered) has been counted by the entries on its way."""
+
+
+@dataclass(slots=True)
+class Received:
+    """What a VN got: tagged frames and their bytes."""
+
+    packets: int = 0
+    octets: int = 0
+
+
+def mac_of(vn: VirtualNode) -> int:
+    """Return a VN's address as an integer."""
+    return int(vn.mac.replace(":", ""), 16)
+
+
+class ModelFabric:
+    """The realized fabric; ``slot`` is the time, in slots."""
+
+    def __init__(self, fabric: Fabric, options: ModelOptions) -> None:
+        self.fabric, self.options, self.slot_s = fabric, options, options.slot_s
+        self.rng = Random(options.seed)
+        self.slot = 0
+        self.flows: list[Flow] = []
+        self.received: dict[VirtualNode, Received] = {vn: Received() for vn in fabric.vns()}
+        datapath = DatapathOptions(flow_stats_staleness_s=options.flow_stats_staleness_s)
+        self.switches = {s.dpid: ModelDatapath(s.dpid, datapath) for s in fabric.switches}
+        self.ports: dict[Port, OutPort] = {}
+        self.uplinks: dict[int, OutPort] = {}
+        self.links: dict[Port, Port] = {}
+        self._delay_s: dict[OutPort, float] = {}
+        self._receiver_of: dict[Source, Received] = {}
+        self._sending: list[Source] = []
+        self._generators: list[OnOff] = []
+        self._events: list[tuple[int, int, Callable[[], None]]] = []
+        self._event_count = 0
+        self._order: list[OutPort] = []
+        self._versions: list[int] | None = None
+        self._build()
+
+    @property
+    def now_s(self) -> float:
+        """The time."""
+        return self.slot * self.slot_s
+
+    def slot_of(self, at_s: float) -> int:
+        """Return the slot that begins at a time, or the first one after it."""
+        return math.ceil(at_s / self.slot_s - 1e-6)
+
+    def at(self, at_s: float, action: Callable[[], None]) -> None:
+        """Do something at the beginning of a slot; what is set for one time is done in the order it was set."""
+        self._event_count += 1
+        heapq.heappush(self._events, (max(self.slot_of(at_s), self.slot), self._event_count, action))
+
+    def connect(self, source: Source, sender: VirtualNode, receiver: VirtualNode) -> Flow:
+        """Put a source on the sender's host, towards a VN of the same VLAN; it is silent until it is started."""
+        if sender.vlan_vid != receiver.vlan_vid:
+            raise InvalidValueError("receiver", receiver.name, f"is not in VLAN {sender.vlan_vid}, as the sender is")
+        frame = frame_of(mac_of(sender), mac_of(receiver), sender.vlan_vid)
+        flow = Flow(source, sender, receiver, self.edge_port(sender), self.edge_port(receiver), frame)
+        self.flows.append(flow)
+        self._sending.append(source)
+        self._receiver_of[source] = self.received[receiver]
+        self._versions = None
+        return flow
+
+    def generate(self, generator: OnOff) -> None:
+        """Let an on/off generator drive its source from now on."""
+        self._generators.append(generator)
+
+    def edge_port(self, vn: VirtualNode) -> Port:
+        """Return the edge port that a VN is behind."""
+        return Port(self.fabric.switch(vn.pn.switch).dpid, vn.pn.port_no)
+
+    def round_trip_s(self, sender: VirtualNode, receiver: VirtualNode) -> float:
+        """Return what the links' delays add up to, there and back, on the shortest way."""
+        one_way_s = sender.pn.link_delay_s + receiver.pn.link_delay_s
+        return 2 * (one_way_s + self._core_delay_s(sender.pn.switch, receiver.pn.switch))
+
+    def set_queues(self, queues: Mapping[Port, Mapping[int, tuple[int, int]]]) -> None:
+        """Give edge ports classes: (min, max) rates in bit/s by queue id, by port."""
+        for port, classes in queues.items():
+            self.ports[port].configure(dict(classes))
+        self._versions = None
+
+    def run(self, until_s: float) -> None:
+        """Let time pass until then."""
+        end = self.slot_of(until_s)
+        while self.slot < end:
+            events = self._events
+            if events and events[0][0] <= self.slot:
+                while events and events[0][0] <= self.slot:
+                    heapq.heappop(events)[2]()
+                self.follow_tables()
+            elif self._versions is None:
+                self.follow_tables()
+            self._pass_slot()
+            self.slot += 1
+
+    def follow_tables(self) -> None:
+        """Let every source take the way that the flow tables say now, if they have changed."""
+        versions = [datapath.tables.version for datapath in self.switches.values()]
+        if versions == self._versions:
+            return
+        self.count_hits()
+        for flow in self.flows:
+            flow.way = find_way(self.switches, self.ports, self.links.get, flow.frame, flow.start, flow.target)
+            uplink = Hop((), self.uplinks[flow.sender.pn.number], 0)
+            flow.source.take_way([uplink, *flow.way.hops] if flow.way.hops else [])
+        everything = [*self.uplinks.values(), *self.ports.values()]
+        self._order = in_order(everything, (flow.source.hops for flow in self.flows))
+        self._versions = versions
+
+    def count_hits(self) -> None:
+        """Bring the counters of entries, ports and queues up to date.
+
+        Entries of the first switch count what was sent, those after it what was delivered.
+        """
+        hits: dict[int, dict[int, int]] = {}
+        for flow in self.flows:
+            now = (flow.source.sent, flow.source.delivered)
+            sent, delivered = now[0] - flow.reported[0], now[1] - flow.reported[1]
+            flow.reported = now
+            for dpid, row in flow.way.entries:
+                octets = (sent if dpid == flow.start.dpid else delivered) * flow.source.frame_bytes
+                rows = hits.setdefault(dpid, {})
+                rows[row] = rows.get(row, 0) + octets
+        for dpid, rows in hits.items():
+            self.switches[dpid].count(rows, self.now_s)
+        for pn in self.fabric.pns:
+            uplink = self.uplinks[pn.number]
+            self.ports[Port(self.fabric.switch(pn.switch).dpid, pn.port_no)].port.receive(*uplink.take_sent())
+        for port in self.ports.values():
+            port.count()
+
+    # -- inside
+
+    def _build(self) -> None:
+        for pn in self.fabric.pns:
+            at = Port(self.fabric.switch(pn.switch).dpid, pn.port_no)
+            self._add_port(at, pn.link_rate_bps, pn.edge_interface)
+            trunk = LinkPort(1, pn.trunk_interface, 0, pn.link_rate_bps)
+            self.uplinks[pn.number] = OutPort(trunk, self.slot_s, self.options.queues, self.rng)
+        for link in self.fabric.core_links:
+            ends = [
+                Port(self.fabric.switch(name).dpid, port_no)
+                for name, port_no in ((link.switch_a, link.port_a), (link.switch_b, link.port_b))
+            ]
+            for end, interface in zip(ends, link.interfaces, strict=True):
+                self._add_port(end, link.rate_bps, interface)
+            self.links[ends[0]], self.links[ends[1]] = ends[1], ends[0]
+        for datapath in self.switches.values():
+            datapath.take_messages()  # port-status: there is nobody to tell yet
+
+    def _add_port(self, at: Port, rate_bps: int, name: str) -> None:
+        port = self.switches[at.dpid].add_port(at.port_no, rate_bps, self.now_s, name)
+        self.ports[at] = OutPort(port, self.slot_s, self.options.queues, self.rng)
+
+    def _core_delay_s(self, start: str, end: str) -> float:
+        """Return the delay of the way with the fewest links; floods settle on trees, so that there is one only."""
+        seen, waiting = {start}, deque([(start, 0.0)])
+        while waiting:
+            name, delay_s = waiting.popleft()
+            if name == end:
+                return delay_s
+            for link in self.fabric.core_links:
+                for one, other in ((link.switch_a, link.switch_b), (link.switch_b, link.switch_a)):
+                    if one == name and other not in seen:
+                        seen.add(other)
+                        waiting.append((other, delay_s + link.delay_s))
+        raise InvalidValueError("switch", end, f"cannot be reached from {start}")
+
+    def _pass_slot(self) -> None:
+        slot = self.slot
+        for generator in self._generators:
+            generator.step(slot)
+        for source in self._sending:
+            packets = source.offer(slot)
+            if packets:
+                if source.hops:
+                    hop = source.hops[0]
+                    hop.port.arrived.append((hop.queue_id, (source, packets, slot, 0)))
+                else:
+                    source.lose(packets, 0)
+        now_ms = whole_ms(slot * self.slot_s)
+        for port in self._order:
+            if port.arrived or port.waiting:
+                out: list[Run] = []
+                port.serve(out)
+                for run in out:
+                    self._forward(run, port, now_ms)
+
+    def _forward(self, run: Run, port: OutPort, now_ms: int) -> None:
+        source, packets, sent_slot, marked = run
+        hop = source.hop_after(port)
+        if hop is None:
+            if not source.hops or source.hops[-1].port is not port:
+                source.lose(packets, 0)  # its way has changed under it
+                return
+            received = self._receiver_of[source]
+            received.packets += packets
+            received.octets += packets * source.frame_bytes
+            source.arrive(packets, sent_slot, marked, self.slot)
+            return
+        for bucket in hop.meters:
+            passed = bucket.take(packets, source.frame_bits, now_ms)
+            if passed < packets:
+                source.lose(packets - passed, passed + hop.port.beyond(source))
+                packets = passed
+                if not packets:
+                    return
+        hop.port.arrived.append((hop.queue_id, (source, packets, sent_slot, min(marked, packets))))

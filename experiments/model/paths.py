@@ -1,0 +1,127 @@
+"""Where the frames of a source go: its way through the flow tables as they stand now, entry by entry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import NamedTuple
+
+from controller.forwarding.topology import Port
+from controller.openflow.frames import FrameHeader, build_frame
+from experiments.model.meters import Bucket, ModelDatapath
+from experiments.model.queues import OutPort
+from experiments.wire.flow_tables import Entry
+
+ETH_TYPE_IPV4 = 0x0800
+_SMALLEST_FRAME = 60
+_MOST_HOPS = 32
+
+
+class Hop(NamedTuple):
+    """Meters to pass, then a class of a port to wait in."""
+
+    meters: tuple[Bucket, ...]
+    port: OutPort
+    queue_id: int
+
+
+@dataclass(slots=True)
+class Way:
+    """What became of one frame: the hops to the receiver, the entries it hit, what goes up to the controller.
+
+    ``hops`` is empty when it does not reach the receiver. Copies that floods send elsewhere are not followed: in the
+    model they load no port.
+    """
+
+    hops: list[Hop] = field(default_factory=list)
+    entries: list[tuple[int, int]] = field(default_factory=list)
+    """(dpid, row of the entry's counters)."""
+    reports: list[tuple[int, Entry | None, int, bytes, int]] = field(default_factory=list)
+    """(dpid, entry, in_port, frame, max_len), as ``Datapath.packet_in`` takes them."""
+
+
+class _Walk:
+    """The visitor of one walk through one switch's pipeline."""
+
+    def __init__(self, dpid: int, way: Way) -> None:
+        self.meters: list[int] = []
+        self.outputs: list[tuple[int, int | None, bytes, tuple[int, ...]]] = []
+        self._dpid, self._way = dpid, way
+
+    def hit(self, entry: Entry, octets: int) -> None:
+        self._way.entries.append((self._dpid, entry.row))
+
+    def police(self, meter_id: int, octets: int) -> bool:
+        self.meters.append(meter_id)
+        return True
+
+    def output(self, port_no: int, queue_id: int | None, frame: bytes) -> None:
+        self.outputs.append((port_no, queue_id, frame, tuple(self.meters)))
+
+    def to_controller(self, entry: Entry | None, in_port: int, frame: bytes, max_len: int) -> None:
+        self._way.reports.append((self._dpid, entry, in_port, frame, max_len))
+
+
+def frame_of(source_mac: int, target_mac: int, vlan_vid: int | None) -> bytes:
+    """Return a frame from one host to another; ``vlan_vid`` None at an access port."""
+    return build_frame(FrameHeader(target_mac, source_mac, vlan_vid, ETH_TYPE_IPV4), b"").ljust(_SMALLEST_FRAME, b"\0")
+
+
+def find_way(
+    switches: Mapping[int, ModelDatapath],
+    ports: Mapping[Port, OutPort],
+    peer: Callable[[Port], Port | None],
+    frame: bytes,
+    start: Port,
+    target: Port,
+) -> Way:
+    """Follow ``frame`` from the edge port where it enters to the edge port it should leave by."""
+    way = Way()
+    way.hops = _follow(switches, ports, peer, frame, start, target, way, 0) or []
+    return way
+
+
+def _follow(
+    switches: Mapping[int, ModelDatapath],
+    ports: Mapping[Port, OutPort],
+    peer: Callable[[Port], Port | None],
+    frame: bytes,
+    at: Port,
+    target: Port,
+    way: Way,
+    depth: int,
+) -> list[Hop] | None:
+    if depth > _MOST_HOPS:
+        return None
+    walk = _Walk(at.dpid, way)
+    datapath = switches[at.dpid]
+    datapath.pipeline.run(at.port_no, frame, walk)
+    for port_no, queue_id, sent, meters in walk.outputs:
+        out = Port(at.dpid, port_no)
+        if out not in ports:
+            continue
+        known = queue_id is not None and queue_id in ports[out].port.queues
+        hop = Hop(tuple(datapath.meters.buckets[m] for m in meters), ports[out], queue_id if known else 0)
+        if out == target:
+            return [hop]
+        other = peer(out)
+        rest = None if other is None else _follow(switches, ports, peer, sent, other, target, way, depth + 1)
+        if rest is not None:
+            return [hop, *rest]
+    return None
+
+
+def in_order(ports: Iterable[OutPort], ways: Iterable[list[Hop]]) -> list[OutPort]:
+    """Return the ports so that each comes after those whose packets it gets; where ways form a ring, nearly so."""
+    rank = {id(port): 0 for port in ports}
+    chains = [[id(hop.port) for hop in way] for way in ways]
+    for _ in range(_MOST_HOPS):
+        moved = False
+        for chain in chains:
+            for before, after in pairwise(chain):
+                if rank[after] <= rank[before]:
+                    rank[after], moved = rank[before] + 1, True
+        if not moved:
+            break
+    return sorted(ports, key=lambda port: rank[id(port)])

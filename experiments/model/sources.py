@@ -1,0 +1,113 @@
+"""What hosts send: unresponsive traffic at a rate, and the paper's on/off generator that drives any source."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from random import Random
+from typing import TYPE_CHECKING
+
+from controller.errors import InvalidValueError
+from experiments.traffic import UDP_FRAME_BYTES
+
+if TYPE_CHECKING:
+    from experiments.model.paths import Hop
+    from experiments.model.queues import OutPort
+
+
+class Source:
+    """A flow from one host to another; subclasses say what it sends and what it makes of the answers.
+
+    ``hops`` is its way through the fabric. ``sent``, ``delivered`` and ``lost`` count packets of ``frame_bytes``
+    (tagged frames). ``running`` is whether the application has something to say.
+    """
+
+    ecn = False
+
+    def __init__(self, frame_bytes: int) -> None:
+        self.frame_bytes = frame_bytes
+        self.frame_bits = frame_bytes * 8
+        self.running = False
+        self.sent = self.delivered = self.lost = 0
+        self.hops: list[Hop] = []
+        self._next: dict[OutPort, Hop] = {}
+
+    def take_way(self, hops: list[Hop]) -> None:
+        """Send by this way from now on; what is under way at other ports follows it as far as it can."""
+        self.hops = hops
+        self._next = {hop.port: after for hop, after in pairwise(hops)}
+
+    def hop_after(self, port: OutPort) -> Hop | None:
+        """Return what follows a port on its way; None where that is the receiver."""
+        return self._next.get(port)
+
+    def port_after(self, port: OutPort) -> OutPort | None:
+        """Return the port that follows another on its way."""
+        hop = self._next.get(port)
+        return None if hop is None else hop.port
+
+    def start(self, slot: int) -> None:
+        """Have something to say from this slot on."""
+        self.running = True
+
+    def stop(self, slot: int) -> None:
+        """Have no more to say."""
+        self.running = False
+
+    def offer(self, slot: int) -> int:
+        """Return how many packets it sends in this slot; called once in every slot."""
+        raise NotImplementedError
+
+    def lose(self, packets: int, ahead: int) -> None:
+        """Packets of it were dropped while ``ahead`` earlier ones were still under way."""
+        self.lost += packets
+
+    def arrive(self, packets: int, sent_slot: int, marked: int, slot: int) -> None:
+        """Packets of it reached the receiver."""
+        self.delivered += packets
+
+
+class UdpSource(Source):
+    """Sends at ``rate_bps`` (wire rate of tagged frames), whatever becomes of it.
+
+    ``phase``, 0 to 1, is how much of its first packet it has ready at the start.
+    """
+
+    def __init__(self, rate_bps: float, slot_s: float, phase: float = 0.0, frame_bytes: int = UDP_FRAME_BYTES) -> None:
+        super().__init__(frame_bytes)
+        if rate_bps <= 0:
+            raise InvalidValueError("rate_bps", rate_bps, "is not above 0")
+        self.rate_bps = rate_bps
+        self._per_bit = slot_s / self.frame_bits
+        self._ready = phase
+
+    def offer(self, slot: int) -> int:
+        """Return whole packets; the rest is carried on."""
+        if not self.running:
+            return 0
+        self._ready += self.rate_bps * self._per_bit
+        packets = int(self._ready)
+        self._ready -= packets
+        self.sent += packets
+        return packets
+
+
+class OnOff:
+    """The generator of the DETS paper (section IV): bursts and pauses of random length, uniform in [0, ``most_s``]."""
+
+    def __init__(self, source: Source, most_s: float, slot_s: float, rng: Random) -> None:
+        if most_s <= 0:
+            raise InvalidValueError("most_s", most_s, "is not above 0")
+        self.source = source
+        self._most_slots = most_s / slot_s
+        self._rng = rng
+        self._change_slot = 0
+
+    def step(self, slot: int) -> None:
+        """Start or stop the source when it is time to."""
+        if slot < self._change_slot:
+            return
+        if self.source.running:
+            self.source.stop(slot)
+        else:
+            self.source.start(slot)
+        self._change_slot = slot + max(1, round(self._rng.uniform(0.0, self._most_slots)))

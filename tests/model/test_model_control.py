@@ -1,0 +1,181 @@
+"""The central controller on the model fabric, and the isolation experiment there: figures, files, determinism."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from controller.errors import InvalidValueError
+from controller.events import EventKind
+from controller.forwarding.topology import Port
+from experiments import fig2, fig5
+from experiments.model.control import ControlPlane, ControlTiming
+from experiments.model.fabric import ModelFabric, ModelOptions
+from experiments.model.isolation import central_of, run_on_model
+from experiments.model.sources import UdpSource
+from experiments.options import ExperimentOptions
+from topologies.builders import fabrics
+
+SHORT = ExperimentOptions(
+    fabric="model", senders=4, warmup_s=3, blast_s=3, cooldown_s=1, udp_rate_bps=25_000_000, quiet=True
+)
+FAST = replace(
+    SHORT,
+    link_rate_bps=10_000_000_000,
+    victim_limit_bps=4_000_000_000,
+    aggressor_limit_bps=5_000_000_000,
+    udp_rate_bps=2_500_000_000,
+)
+
+
+def controlled(topology="dets-fig5", timing=None, **sizes):
+    fabric = fabrics[topology](pns=5, **sizes)
+    model = ModelFabric(fabric, ModelOptions())
+    central = central_of(fabric, dict(zip(fabric.vlans, (40_000_000, 50_000_000), strict=True)), "fp", {})
+    plane = ControlPlane(model, central, timing)
+    plane.start()
+    return model, plane
+
+
+def blast(model, rate_bps=25e6):
+    *senders, last = model.fabric.pns
+    sources = []
+    for pn in senders:
+        source = UdpSource(rate_bps, model.slot_s)
+        model.connect(source, model.fabric.vn(2, pn.number), model.fabric.vn(2, last.number))
+        source.start(0)
+        sources.append(source)
+    return sources
+
+
+def kinds(plane):
+    return [event.kind for event in plane.events()]
+
+
+@pytest.mark.parametrize("topology", ["dets-fig1", "dets-fig5", "dets-fig7"])
+def test_a_blast_is_held_to_its_limit_on_every_topology(topology):
+    model, plane = controlled(topology)
+    blast(model)
+    model.run(3.0)
+    got = model.received[model.fabric.vn(2, 5)]
+    before = got.octets
+    model.run(6.0)
+    assert (got.octets - before) * 8 / 3 == pytest.approx(50e6, rel=0.02)
+    assert kinds(plane).count(EventKind.CONGESTION_BEGAN) == 1
+    assert len(plane.central.state.entries) == 4
+    assert EventKind.COUNTERS_IMPLAUSIBLE not in kinds(plane)
+
+
+def test_links_between_switches_come_up_and_stay():
+    model, plane = controlled("dets-fig7")
+    model.run(8.0)
+    assert kinds(plane).count(EventKind.LINK_UP) == len(model.fabric.core_links)
+    assert EventKind.LINKS_DOWN not in kinds(plane)
+
+
+def test_each_pair_is_reported_until_it_has_its_entry():
+    model, plane = controlled()
+    learned = plane.counts.packet_ins
+    assert learned == len(model.received)
+    blast(model)
+    model.run(1.0)
+    assert 4 <= plane.counts.packet_ins - learned <= 8
+
+
+@pytest.mark.parametrize("loop_delay_s", [0.0, 0.040])
+def test_a_late_loop_still_holds_the_limit(loop_delay_s):
+    model, plane = controlled(timing=ControlTiming(0.055, loop_delay_s, jitter_s=0.010))
+    blast(model)
+    model.run(3.0)
+    assert plane.counts.intervals == pytest.approx(3.0 / 0.055, abs=1)
+    first = model.received[model.fabric.vn(2, 5)].octets
+    model.run(5.0)
+    assert (model.received[model.fabric.vn(2, 5)].octets - first) * 8 / 2 == pytest.approx(50e6, rel=0.03)
+    assert EventKind.COUNTERS_IMPLAUSIBLE not in kinds(plane)
+
+
+def test_counters_of_ports_and_queues_reach_the_controller():
+    model, plane = controlled()
+    blast(model, 10e6)
+    model.run(2.0)
+    delivery = plane.central.deliveries[1]
+    row = plane.central.vns.row_of(2, 1, 5)
+    port_no, queue_id = plane.central.vns.port_no[[row]], plane.central.vns.vlan_vid[[row]]
+    assert delivery.port_sent_bps(port_no)[0] == pytest.approx(40e6, rel=0.05)
+    assert delivery.queue_bps(port_no, queue_id)[0] == pytest.approx(40e6, rel=0.05)
+
+
+def test_flow_stats_are_as_old_as_the_revalidator_lets_them_be():
+    model, plane = controlled()
+    (source, *_) = blast(model)
+    model.run(3.0)
+    seen = set()
+    for _ in range(8):
+        model.run(model.now_s + 0.11)
+        stats = plane.flow_stats(1)
+        counts = {f.match.in_port: n for f, n in zip(stats.flows, stats.packet_count.tolist()) if f.table_id == 3}
+        count = counts[1]
+        assert 0 <= source.sent - count <= 0.6 * 25e6 / source.frame_bits
+        seen.add(count)
+    assert 2 <= len(seen) <= 4
+
+
+def test_timing_that_makes_no_sense_is_refused():
+    for wrong in ({"interval_s": 0.0}, {"loop_delay_s": 0.06}, {"jitter_s": -0.001}):
+        with pytest.raises(InvalidValueError, match=next(iter(wrong))):
+            ControlTiming(**wrong)
+
+
+@pytest.mark.parametrize("options", [SHORT, FAST], ids=["100M", "10G"])
+def test_figures_2_and_5_of_the_paper(tmp_path: Path, options: ExperimentOptions):
+    starved = fig2.run(replace(options, output=tmp_path / "fig2"))
+    kept = fig5.run(replace(options, output=tmp_path / "fig5"))
+    allowed_bps = kept["victim_goodput_limit_bps"]
+    assert starved["victim_goodput_bps_during"] < 0.35 * allowed_bps
+    assert kept["baseline"]["victim_goodput_bps_during"] < 0.35 * allowed_bps
+    assert kept["victim_goodput_bps_during"] > 0.95 * allowed_bps
+    assert kept["aggressor_received_bps_during"] == pytest.approx(options.aggressor_limit_bps, rel=0.02)
+    assert kept["fabric"] == "model"
+
+
+def test_the_files_are_those_of_open_vswitch(tmp_path: Path):
+    fig5.run(replace(SHORT, output=tmp_path))
+    assert {"summary.json", "series.csv", "manifest.json"} <= {path.name for path in tmp_path.iterdir()}
+    assert (tmp_path / "dets" / "controller.yaml").exists()
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    assert manifest["options"]["fabric"] == "model"
+    assert manifest["runs"]["dets"]["switches"]["s1"]["meters"]
+    with (tmp_path / "series.csv").open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["control"] == "dets"]
+    assert len(rows) == pytest.approx(7.0 / 0.055, abs=2)
+    assert min(float(row["time_s"]) for row in rows) == pytest.approx(-3.0)
+
+
+@pytest.mark.parametrize("control", ["none", "static", "dets"])
+def test_a_seed_gives_the_same_bytes(tmp_path: Path, control: str):
+    options = replace(SHORT, warmup_s=1, blast_s=1)
+    files = []
+    for name, seed in (("a", 7), ("b", 7), ("c", 8)):
+        (tmp_path / name).mkdir()
+        run_on_model(replace(options, seed=seed), control, tmp_path / name, lambda _phase, _passed_s: None)
+        files.append((tmp_path / name / "samples.csv").read_bytes())
+    assert files[0] == files[1]
+    assert files[0] != files[2]
+
+
+def test_limits_changed_at_run_time_reach_the_queues():
+    model, plane = controlled()
+    blast(model)
+    model.run(2.0)
+    central = plane.central
+    central.set_limits(central.vns.row_of(2, 1, 5), model.now_s, receive_limit_bps=30_000_000)
+    plane.write_queues()
+    assert model.ports[Port(1, 5)].port.queues[2].max_rate_bps == 30_000_000
+    model.run(3.0)
+    first = model.received[model.fabric.vn(2, 5)].octets
+    model.run(5.0)
+    assert (model.received[model.fabric.vn(2, 5)].octets - first) * 8 / 2 == pytest.approx(30e6, rel=0.03)
