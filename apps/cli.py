@@ -23,6 +23,7 @@ from experiments.options import ExperimentOptions
 
 FAILED, REFUSED, INTERRUPTED = 1, 2, 130
 DEFAULTS = ExperimentOptions()
+UNUSED_ON = {"ovs": ("slot",), "model": ("datapath",)}
 DEFAULT_URL = "http://127.0.0.1:8080"
 # typer carries click inside itself, or beside itself before 0.26; the base of its own error is click's in both.
 _ClickError: Any = typer.BadParameter.__mro__[2]
@@ -214,20 +215,24 @@ def experiment(
     duration: Annotated[float, typer.Option(help="Seconds of UDP blast.")] = DEFAULTS.blast_s,
     warmup: Annotated[float, typer.Option(help="Seconds of TCP alone before it.")] = DEFAULTS.warmup_s,
     cooldown: Annotated[float, typer.Option(help="Seconds of TCP alone after it.")] = DEFAULTS.cooldown_s,
-    congestion_control: Annotated[str, typer.Option(help="cubic, reno or bbr.")] = DEFAULTS.congestion_control,
+    congestion_control: Annotated[
+        str, typer.Option(help="cubic or reno; bbr on ovs, dctcp on the model.")
+    ] = DEFAULTS.congestion_control,
     topology: Annotated[str, typer.Option(help="dets-fig1, dets-fig5 or dets-fig7.")] = DEFAULTS.topology,
-    fabric: Annotated[str, typer.Option(help="Where to run: ovs.")] = DEFAULTS.fabric,
+    fabric: Annotated[str, typer.Option(help="Where to run: ovs (root) or model (virtual time).")] = DEFAULTS.fabric,
     datapath: Annotated[str, typer.Option(help="Open vSwitch datapath: user or kernel.")] = DEFAULTS.datapath,
-    seed: Annotated[int, typer.Option(help="Order of senders.")] = DEFAULTS.seed,
+    slot: Annotated[float, typer.Option(help="Model: its grain of time, in seconds.")] = DEFAULTS.slot_s,
+    seed: Annotated[int, typer.Option(help="Order of senders; on the model every chance.")] = DEFAULTS.seed,
     output: Annotated[Path | None, typer.Option(help="Output folder; default results/NAME.")] = None,
     baseline: Annotated[bool, typer.Option(help="Run it without control first.")] = DEFAULTS.baseline,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = DEFAULTS.quiet,
 ) -> int:
-    """Run an experiment on an emulated fabric (needs root). A RATE is in bit/s, such as 40M."""
+    """Run an experiment on Open vSwitch (needs root) or on the model. A RATE is in bit/s, such as 40M."""
     if name is None:
         return _list(registry.experiments)
     entry = registry.find("an experiment", registry.experiments, name)
-    _refuse_unused(context, entry, f"means nothing to {name}, which runs without control")
+    _refuse_unused(context, entry.unused, f"means nothing to {name}, which runs without control")
+    _refuse_unused(context, UNUSED_ON.get(fabric, ()), f"means nothing on the {fabric} fabric")
     options = ExperimentOptions(
         algorithm=algorithm,
         parameters=dict(_parse_parameter(text) for text in parameter or []),
@@ -240,6 +245,7 @@ def experiment(
         blast_s=duration,
         cooldown_s=cooldown,
         congestion_control=congestion_control,
+        slot_s=slot,
         seed=seed,
         topology=topology,
         fabric=fabric,
@@ -269,7 +275,7 @@ def bench(
     if name is None:
         return _list(registry.benches)
     entry = registry.find("a benchmark", registry.benches, name)
-    _refuse_unused(context, entry, f"means nothing to {name}")
+    _refuse_unused(context, entry.unused, f"means nothing to {name}")
     given = {
         "switches": switches,
         "entries": entries,
@@ -301,8 +307,8 @@ def _list(entries: Mapping[str, registry.Entry]) -> int:
     return 0
 
 
-def _refuse_unused(context: typer.Context, entry: registry.Entry, reason: str) -> None:
-    for option in entry.unused:
+def _refuse_unused(context: typer.Context, unused: tuple[str, ...], reason: str) -> None:
+    for option in unused:
         source = context.get_parameter_source(option)
         if source is not None and source.name == "COMMANDLINE":
             raise InvalidValueError(option, context.params[option], reason)
