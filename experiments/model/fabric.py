@@ -266,7 +266,7 @@ class ModelFabric:
         for bucket in hop.meters:
             passed = bucket.take(packets, source.frame_bits, now_ms)
             if passed < packets:
-                source.lose(packets - passed, passed + hop.port.beyond(source))
+                source.lose(packets - passed, passed + hop.port.beyond(source) if source.reliable else 0)
                 packets = passed
                 if not packets:
                     return

@@ -240,7 +240,7 @@ class OutPort:
             self.waiting = self.waiting or bool(queue.runs)
 
     def _lose(self, source: Source, lost: int, before: int) -> None:
-        later = source.port_after(self)
+        later = source.port_after(self) if source.reliable else None
         source.lose(lost, before if later is None else before + later.beyond(source))
 
     def _all_fits(self, arrived: list[tuple[int, Run]]) -> bool:

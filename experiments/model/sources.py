@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 class Source:
     """A flow from one host to another; subclasses say what it sends and what it makes of the answers.
 
-    ``hops`` is its way through the fabric. ``sent``, ``delivered`` and ``lost`` count packets of ``frame_bytes``
+    ``reliable`` sources are told how many packets were ahead of lost ones. ``hops`` is its way through the fabric. ``sent``, ``delivered`` and ``lost`` count packets of ``frame_bytes``
     (tagged frames). ``running`` is whether the application has something to say.
     """
 
-    ecn = False
+    ecn = reliable = False
 
     def __init__(self, frame_bytes: int) -> None:
         self.frame_bytes = frame_bytes
@@ -58,7 +58,7 @@ class Source:
         raise NotImplementedError
 
     def lose(self, packets: int, ahead: int) -> None:
-        """Packets of it were dropped while ``ahead`` earlier ones were still under way."""
+        """Packets of it were dropped while ``ahead`` earlier ones were still under way (0 unless it is reliable)."""
         self.lost += packets
 
     def arrive(self, packets: int, sent_slot: int, marked: int, slot: int) -> None:

@@ -45,6 +45,8 @@ class TcpSource(Source):
     delays add to the way there and back.
     """
 
+    reliable = True
+
     def __init__(self, law: str, slot_s: float, *, ecn: bool = False, return_s: float = 0.0) -> None:
         super().__init__(TCP_WIRE_BYTES)
         self.ecn = ecn or law == "dctcp"
