@@ -92,21 +92,21 @@ def check_limits(document: Document, config: Config, default_path: Callable[[Vn,
     ``default_path`` gives the path of a VN's limit (``send`` or ``receive``) in the file.
     """
     # Here, not above: they bring numpy and networkx.
-    from controller.admission import AdmissionError, VnLimits, admit, overloads
-    from controller.admitted_limits import fabric_topology
+    from controller.admission import AdmissionError, VnLimits
+    from controller.admitted_limits import admit_core, core_overloaded, core_topology
 
-    topology = fabric_topology(config)
+    core = core_topology(config)
     vns = list(config.vns())
     asked = [VnLimits(vn.vlan_vid, f"{vn.switch}:{vn.port_no}", vn.send_limit_bps, vn.receive_limit_bps) for vn in vns]
-    if not overloads(topology, asked):
+    if not core_overloaded(core, asked):
         return
     # More VNs never mean less load: find the first that is one too many.
     fit, too_many = 0, len(asked)
     while too_many - fit > 1:
         middle = (fit + too_many) // 2
-        fit, too_many = (fit, middle) if overloads(topology, asked[:middle]) else (middle, too_many)
+        fit, too_many = (fit, middle) if core_overloaded(core, asked[:middle]) else (middle, too_many)
     try:
-        admit(topology, asked[:fit], asked[fit])
+        admit_core(core, asked[:fit], asked[fit])
     except AdmissionError as error:
         way = error.key.rpartition(".")[2].removesuffix("_limit")
         place, offer = asked[fit].port, format_rate(error.largest_bps)

@@ -7,9 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from support.configs import star
 
-from controller.admitted_limits import AdmittedLimits, fabric_topology
+from controller.admission import Topology, VnLimits, overloads
+from controller.admitted_limits import AdmittedLimits, core_overloaded, core_topology, port_topology
 from controller.central import CentralController
 from controller.config import ConfigError, parse_config
 from controller.errors import InvalidValueError
@@ -56,7 +59,7 @@ def test_limits_that_fit_are_accepted():
 def test_without_links_the_core_is_not_looked_at():
     config = parsed("400M", links=[])
     assert config.links == ()
-    assert fabric_topology(config).link_capacity_bps == {}
+    assert core_topology(config).link_capacity_bps == {}
 
 
 def test_the_limit_that_is_one_too_many_for_a_link_is_told_with_what_would_fit():
@@ -165,3 +168,21 @@ def test_a_lower_limit_is_accepted_even_where_others_have_too_much():
     )
     central.set_limits(0, 0.0, send_limit_bps=1 * MBIT)
     assert central.vns.send_limit_bps[0] == 1 * MBIT
+
+
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(st.lists(st.tuples(*[st.integers(1, 60)] * 2), min_size=12, max_size=12), st.integers(20, 200))
+def test_by_switch_is_as_exact_as_port_by_port(limits_mbit, capacity_mbit):
+    """The VNs behind one switch taken together overload the core exactly when they do one by one."""
+    links = [{**link, "capacity": f"{capacity_mbit}M"} for link in LINKS]
+    config = parsed("1k", links=links)
+    limits = [
+        VnLimits(vn.vlan_vid, f"{vn.switch}:{vn.port_no}", send * MBIT, receive * MBIT)
+        for vn, (send, receive) in zip(config.vns(), limits_mbit, strict=True)
+    ]
+    core = core_topology(config)
+    ports = port_topology(config).port_capacity_bps
+    paths = {(a, b): core.paths[a[:2], b[:2]] for a in ports for b in ports if (a[:2], b[:2]) in core.paths}
+    one_by_one = Topology(ports, core.link_capacity_bps, paths)
+    too_much = [found for found in overloads(one_by_one, limits) if found.place.startswith("link")]
+    assert core_overloaded(core, limits) == bool(too_much)
