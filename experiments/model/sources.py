@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 class Source:
     """A flow from one host to another; subclasses say what it sends and what it makes of the answers.
 
-    ``reliable`` sources are told how many packets were ahead of lost ones. ``hops`` is its way through the fabric. ``sent``, ``delivered`` and ``lost`` count packets of ``frame_bytes``
-    (tagged frames). ``running`` is whether the application has something to say.
+    ``reliable`` sources are told how many packets were ahead of lost ones. ``hops`` is its way through the fabric.
+    ``sent``, ``delivered`` and ``lost`` count packets of ``frame_bytes`` (tagged frames). ``running`` is whether the
+    application has something to say.
     """
 
     ecn = reliable = False
