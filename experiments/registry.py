@@ -30,6 +30,8 @@ class Entry:
         return loaded
 
 
+_LOOP_OPTIONS = ("switches", "entries", "interval_ms", "seconds", "output")
+
 experiments: Mapping[str, Entry] = {
     "dets-fig2": Entry(
         "experiments.fig2:run",
@@ -42,7 +44,12 @@ benches: Mapping[str, Entry] = {
     "allocate": Entry(
         "experiments.bench_allocate:run",
         "rate allocation algorithms, entries per second",
-        unused=("switches", "entries", "interval_ms", "seconds", "output"),
+        unused=_LOOP_OPTIONS,
+    ),
+    "fidelity": Entry(
+        "experiments.bench_fidelity:run",
+        "the model fabric against Open vSwitch (root; else the model alone)",
+        unused=_LOOP_OPTIONS,
     ),
     "loop": Entry("experiments.bench_loop:run", "the control loop of the real application, against stock Ryu handlers"),
 }

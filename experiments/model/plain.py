@@ -16,6 +16,7 @@ from controller.openflow.match import Match
 from controller.openflow.meters import encode_meter_mods
 from controller.queues import port_queues
 from experiments.model.fabric import ModelFabric, mac_of
+from topologies.fabric import VirtualNode
 
 FORWARD_PRIORITY, LIMIT_PRIORITY = 10, 100
 
@@ -43,6 +44,18 @@ def install_static_limits(model: ModelFabric, limits_bps: Mapping[int, int], bur
             match = Match(in_port=at.port_no, vlan_vid=vid, eth_dst=mac_of(receiver))
             _add(model, at.dpid, LIMIT_PRIORITY, match, towards[at.dpid], meter_id, vid)
     set_static_queues(model, limits_bps)
+
+
+def install_metered_flow(
+    model: ModelFabric, sender: VirtualNode, receiver: VirtualNode, meter_id: int, rate_kbps: int, burst_kbits: int
+) -> None:
+    """Forward by address, and let what one VN sends to another pass a meter."""
+    install_plain_forwarding(model)
+    at = model.edge_port(sender)
+    set_meter(model, at.dpid, meter_id, rate_kbps, burst_kbits)
+    match = Match(in_port=at.port_no, vlan_vid=sender.vlan_vid, eth_dst=mac_of(receiver))
+    towards = next_ports(model, model.edge_port(receiver))
+    _add(model, at.dpid, LIMIT_PRIORITY, match, towards[at.dpid], meter_id)
 
 
 def set_static_queues(model: ModelFabric, limits_bps: Mapping[int, int]) -> None:

@@ -1,0 +1,196 @@
+"""The same scenarios on the model fabric and on Open vSwitch, side by side: how far the model can be believed.
+
+Steady rates should be within 5 %, convergence within one interval. Where Open vSwitch is not to be had only the model's
+column is filled. docs/model-fabric.md says where they differ, and why.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from experiments.isolation import run_isolation
+from experiments.options import ExperimentOptions
+from experiments.ovs_fabric import OvsFabric, OvsOptions
+from experiments.ovs_vsctl import ofctl
+from experiments.series import TCP_HEADERS_BYTES, VLAN_TAG_BYTES
+from experiments.traffic import FIRST_PORT, Source, Traffic
+from topologies.builders import fig1
+from topologies.fabric import Fabric, VirtualNode
+
+WITHIN = 0.05  # of the larger of the two rates
+WITHIN_INTERVALS = 1
+# Below this share of the link a rate is what a starving flow happens to get: the difference says nothing.
+STARVED_BPS = 5_000_000
+ISOLATION = ExperimentOptions(parameters={"d": 2}, warmup_s=8, blast_s=8, cooldown_s=2, quiet=True)
+RATE_KBPS = 50_000
+BURSTS_S = (0.020, 0.050, 0.100, 0.200, 0.400)
+MODIFY_INTERVAL_S = 0.055
+MODIFIED_BURST_S = 0.020
+UDP_RATE_BPS = 95_000_000
+METER_ID = 1
+WARM_UP_S, MEASURE_S = 2.0, 8.0
+FINE_SLOT_S = 0.0002  # one flow on an empty fabric: its round trip is that short
+
+
+@dataclass(frozen=True, slots=True)
+class Metered:
+    """One flow through one meter of RATE_KBPS: TCP (cubic), or UDP with the meter modified every interval."""
+
+    burst_s: float
+    udp: bool = False
+
+    @property
+    def burst_kbits(self) -> int:
+        """The band's burst size."""
+        return round(RATE_KBPS * self.burst_s)
+
+
+def isolation_rows(fabric: str) -> dict[str, float]:
+    """Return the figures of dets-fig2, of dets-fig5, and of static meters and queues, on one fabric."""
+    names = {"none": "dets-fig2", "dets": "dets-fig5", "static": "queues of 40 and 50 Mb/s, static meters"}
+    rows = {}
+    for control, name in names.items():
+        with tempfile.TemporaryDirectory() as folder:
+            options = replace(ISOLATION, fabric=fabric)
+            figures = run_isolation(options, control, Path(folder), lambda _phase, _passed_s: None).figures
+        rows[f"{name}: TCP before, bit/s"] = figures["victim_goodput_bps_before"]
+        rows[f"{name}: TCP during, bit/s"] = figures["victim_goodput_bps_during"]
+        rows[f"{name}: UDP during, bit/s"] = figures["aggressor_received_bps_during"]
+        if control != "none":
+            rows[f"{name}: below 95 %, intervals"] = figures["victim_intervals_below_95_percent"]
+    return rows
+
+
+def metered_rows(measure: Callable[[Metered], float]) -> dict[str, float]:
+    """Return what a flow gets through a meter, by scenario; ``measure`` does it on one fabric."""
+    rows = {f"TCP, meter of 50 Mb/s, burst {b * 1000:.0f} ms, bit/s": measure(Metered(b)) for b in BURSTS_S}
+    label = f"UDP, meter of 50 Mb/s, burst {MODIFIED_BURST_S * 1000:.0f} ms, modified every 55 ms, bit/s"
+    return {**rows, label: measure(Metered(MODIFIED_BURST_S, udp=True))}
+
+
+def measure_on_model(case: Metered) -> float:
+    """Return the goodput of TCP, or the wire rate of UDP, on the model."""
+    from controller.openflow.constants import MeterModCommand
+    from experiments.model.fabric import ModelFabric, ModelOptions
+    from experiments.model.plain import install_metered_flow, set_meter
+    from experiments.model.sources import UdpSource
+    from experiments.model.tcp import TcpSource
+
+    model = ModelFabric(fig1(pns=2), ModelOptions(slot_s=FINE_SLOT_S))
+    sender, receiver = (model.fabric.vn(1, number) for number in (1, 2))
+    install_metered_flow(model, sender, receiver, METER_ID, RATE_KBPS, case.burst_kbits)
+    source = UdpSource(UDP_RATE_BPS, model.slot_s) if case.udp else TcpSource("cubic", model.slot_s)
+    model.connect(source, sender, receiver)
+    source.start(0)
+
+    def modify() -> None:
+        set_meter(model, 1, METER_ID, RATE_KBPS, case.burst_kbits, MeterModCommand.MODIFY)
+        model.at(model.now_s + MODIFY_INTERVAL_S, modify)
+
+    if case.udp:
+        modify()
+    model.run(WARM_UP_S)
+    got = model.received[receiver]
+    octets, packets = got.octets, got.packets
+    model.run(WARM_UP_S + MEASURE_S)
+    untagged = got.octets - octets - VLAN_TAG_BYTES * (got.packets - packets)
+    return _rate(untagged, got.packets - packets, MEASURE_S, case.udp)
+
+
+def measure_on_ovs(case: Metered) -> float:
+    """Return the same on userspace Open vSwitch."""
+    fabric = fig1(pns=2)
+    sender, receiver = (fabric.vn(1, number) for number in (1, 2))
+    with OvsFabric(fabric, OvsOptions(edge_queues=True, static_arp=True)) as ovs:
+        _install_on_ovs(fabric, sender, receiver, case)
+        assert ovs.classifier is not None
+        ovs.classifier.settle()
+        flow = Source(sender, receiver, FIRST_PORT, None if case.udp else "cubic", UDP_RATE_BPS if case.udp else None)
+        with tempfile.TemporaryDirectory() as folder, Traffic(ovs, Path(folder), 60) as traffic:
+            traffic.serve([flow])
+            traffic.start([flow], WARM_UP_S + MEASURE_S + 2)
+            _wait(WARM_UP_S, case)
+            before, begin_s = _sent(receiver), time.monotonic()
+            _wait(MEASURE_S, case)
+            after, passed_s = _sent(receiver), time.monotonic() - begin_s
+            traffic.check_running([flow])
+    return _rate(after[0] - before[0], after[1] - before[1], passed_s, case.udp)
+
+
+def _install_on_ovs(fabric: Fabric, sender: VirtualNode, receiver: VirtualNode, case: Metered) -> None:
+    ofctl("add-flow", "s1", "priority=1,actions=NORMAL")
+    ofctl("add-meter", "s1", _meter(case))
+    match = f"priority=100,in_port={sender.pn.port_no},dl_vlan={sender.vlan_vid},dl_dst={receiver.mac}"
+    ofctl("add-flow", "s1", f"{match},actions=meter:{METER_ID},NORMAL")
+
+
+def _meter(case: Metered) -> str:
+    return f"meter={METER_ID},kbps,burst,stats,band=type=drop,rate={RATE_KBPS},burst_size={case.burst_kbits}"
+
+
+def _wait(duration_s: float, case: Metered) -> None:
+    """Let time pass; modify the meter every interval if the case is about that."""
+    end_s = time.monotonic() + duration_s
+    due_s = time.monotonic()
+    while (now_s := time.monotonic()) < end_s:
+        if not case.udp:
+            time.sleep(end_s - now_s)
+        elif now_s >= due_s:
+            due_s += MODIFY_INTERVAL_S
+            ofctl("mod-meter", "s1", _meter(case))
+        else:
+            time.sleep(due_s - now_s)
+
+
+def _sent(receiver: VirtualNode) -> tuple[int, int]:
+    """Return (bytes, packets) that the receiver's interface has got, untagged."""
+    folder = Path("/sys/class/net") / receiver.switch_interface / "statistics"
+    return int((folder / "tx_bytes").read_text()), int((folder / "tx_packets").read_text())
+
+
+def _rate(octets: int, packets: int, passed_s: float, udp: bool) -> float:
+    counted = octets + VLAN_TAG_BYTES * packets if udp else octets - TCP_HEADERS_BYTES * packets
+    return counted * 8 / passed_s
+
+
+def why_not_ovs() -> str | None:
+    """Return why Open vSwitch cannot be used; None if it can."""
+    if os.geteuid() != 0:
+        return "not root"
+    return None if shutil.which("ovs-vsctl") else "Open vSwitch is not installed"
+
+
+def compare(model: dict[str, float], ovs: dict[str, float]) -> list[dict[str, Any]]:
+    """Return a target per figure that both fabrics have: the difference, and whether it is small enough."""
+    rows = []
+    for name in model.keys() & ovs.keys():
+        intervals = name.endswith("intervals")
+        if intervals:
+            difference, wanted, unit = abs(model[name] - ovs[name]), float(WITHIN_INTERVALS), "intervals"
+        else:
+            largest = max(model[name], ovs[name])
+            difference, wanted, unit = abs(model[name] - ovs[name]) / max(largest, 1.0), WITHIN, "of the rate"
+            if largest < STARVED_BPS:
+                continue
+        rows.append({"name": name, "value": difference, "unit": unit, "target": wanted, "met": difference <= wanted})
+    return sorted(rows, key=lambda row: list(model).index(row["name"]))
+
+
+def run() -> dict[str, Any]:
+    """Run all scenarios on both fabrics (three minutes, of which the model's part is seconds)."""
+    model = {**isolation_rows("model"), **metered_rows(measure_on_model)}
+    reason = why_not_ovs()
+    ovs = {} if reason else {**isolation_rows("ovs"), **metered_rows(measure_on_ovs)}
+    figures = {name: {"model": value, "ovs": ovs.get(name)} for name, value in model.items()}
+    return {
+        "figures": figures,
+        "settings": {"ovs": reason or "userspace datapath", "slot_s": ISOLATION.slot_s, "fine_slot_s": FINE_SLOT_S},
+        "targets": compare(model, ovs),
+    }
