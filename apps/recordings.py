@@ -72,8 +72,8 @@ def replayed(path: Path, algorithm: str | None) -> dict[str, object]:
     rows = [
         {
             "vlan": row.vlan_vid,
-            "from": _place(row.sender),
-            "to": _place(row.receiver),
+            "from": row.sender,
+            "to": row.receiver,
             "intervals": row.intervals,
             "mean_bps": round(row.mean_bps),
             "other_mean_bps": round(row.other_mean_bps),
@@ -89,7 +89,3 @@ def replayed(path: Path, algorithm: str | None) -> dict[str, object]:
         "algorithm": algorithm,
         "differences": rows,
     }
-
-
-def _place(place: tuple[int, int]) -> str:
-    return f"{place[0]:016x}:{place[1]}"

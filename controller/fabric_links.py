@@ -13,6 +13,8 @@ from controller.forwarding.routes import hops
 from controller.forwarding.topology import Link, Paths, Port
 from controller.vns import VnTable
 
+_SENDING = " (sending)"
+
 
 @dataclass(frozen=True)
 class FabricLinks:
@@ -57,7 +59,7 @@ class FabricLinks:
         ways = [[core[hop] for hop in way if hop in core] for way in way_of.values()]
         return cls(
             (
-                *(f"{name} (sending)" for name in named),
+                *(name + _SENDING for name in named),
                 *(f"{name} (receiving)" for name in named),
                 *(f"out of {switch_names.get(end.dpid, f'{end.dpid:016x}')}:{end.port_no}" for end in core),
             ),
@@ -74,6 +76,10 @@ class FabricLinks:
     def of_access(cls, vns: VnTable) -> FabricLinks:
         """Return the access links alone."""
         return cls.of(vns, {}, {}, Paths(frozenset(), {}), ())
+
+    def place(self, vn: int) -> str:
+        """Return where a VN is, as ``SWITCH:PORT``."""
+        return self.names[self.up[vn]].removesuffix(_SENDING)
 
     def of_entries(self, entries: EntryTable, rows: IntArray) -> tuple[IntArray, IntArray]:
         """Return the links of some entries in compressed sparse rows: (rows + 1,) offsets and links."""

@@ -81,9 +81,9 @@ class Difference:
     """One pair of VNs over a whole replay: mean limits in force and as the other algorithm would have set them."""
 
     vlan_vid: int
-    sender: tuple[int, int]
-    receiver: tuple[int, int]
-    """(dpid, port number)"""
+    sender: str
+    receiver: str
+    """``SWITCH:PORT``"""
     intervals: int
     mean_bps: float
     other_mean_bps: float
@@ -93,15 +93,14 @@ class Difference:
 
 def differences(replayed: Iterable[Replayed]) -> list[Difference]:
     """Return one row per pair of VNs, the largest difference first."""
-    found: dict[tuple[int, tuple[int, int], tuple[int, int]], list[tuple[float, float]]] = {}
+    found: dict[tuple[int, str, str], list[tuple[float, float]]] = {}
     for one in replayed:
         vns = one.start.vns
         columns = (one.sender.tolist(), one.receiver.tolist(), one.limit_bps.tolist(), one.other_bps.tolist())
         for sender, receiver, limit_bps, other_bps in zip(*columns, strict=True):
             if other_bps == other_bps:  # not NaN
-                ends = (vns.key(sender), vns.key(receiver))
-                name = (ends[0].vlan_vid, *((end.dpid, end.port_no) for end in ends))
-                found.setdefault(name, []).append((limit_bps, other_bps))  # type: ignore[arg-type]
+                name = (int(vns.vlan_vid[sender]), _place(one.start, sender), _place(one.start, receiver))
+                found.setdefault(name, []).append((limit_bps, other_bps))
     rows = []
     for (vid, sender_at, receiver_at), pairs in found.items():
         limits_bps, others_bps = (np.array(column) for column in zip(*pairs, strict=True))
@@ -109,3 +108,10 @@ def differences(replayed: Iterable[Replayed]) -> list[Difference]:
         means = float(limits_bps.mean()), float(others_bps.mean())
         rows.append(Difference(vid, sender_at, receiver_at, len(pairs), *means, largest_bps))
     return sorted(rows, key=lambda row: -row.largest_bps)
+
+
+def _place(start: Start, vn: int) -> str:
+    if start.links is not None:
+        return start.links.place(vn)
+    key = start.vns.key(vn)
+    return f"{key.dpid:016x}:{key.port_no}"

@@ -94,12 +94,12 @@ def test_another_algorithm_is_compared():
     again = list(replay(decode(recorder.take()), "max-min"))
     assert all(one.same for one in again)
     rows = {row.sender: row for row in differences(again)}
-    assert set(rows) == {(1, 1), (1, 2), (1, 3)}
-    assert rows[1, 1].receiver == HUB
-    assert (rows[1, 1].vlan_vid, rows[1, 1].intervals) == (10, 20)
-    assert rows[1, 1].mean_bps == pytest.approx(40 / 3 * M, rel=0.01)
-    assert rows[1, 1].other_mean_bps == pytest.approx(5.5 * M, rel=0.05)
-    assert rows[1, 2].other_mean_bps > rows[1, 2].mean_bps
+    assert set(rows) == {"s1:1", "s1:2", "s1:3"}
+    assert rows["s1:1"].receiver == "s1:9"
+    assert (rows["s1:1"].vlan_vid, rows["s1:1"].intervals) == (10, 20)
+    assert rows["s1:1"].mean_bps == pytest.approx(40 / 3 * M, rel=0.01)
+    assert rows["s1:1"].other_mean_bps == pytest.approx(5.5 * M, rel=0.05)
+    assert rows["s1:2"].other_mean_bps > rows["s1:2"].mean_bps
 
 
 def test_records_are_what_they_were():

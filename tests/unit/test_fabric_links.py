@@ -77,6 +77,11 @@ def test_no_entries_use_no_links():
     assert used(links_of(topology())) == []
 
 
+def test_where_a_vn_is():
+    links = links_of(topology())
+    assert [links.place(VNS.row_of(*key)) for key in ((10, 1, 2), (20, 2, 1))] == ["s1:2", "s2:1"]
+
+
 def test_access_links_alone():
     links = FabricLinks.of_access(VNS)
     assert len(links.names) == 6
