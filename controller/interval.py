@@ -45,12 +45,14 @@ def _readings(fabric: FabricState, stats: Mapping[int, MeterStats], received_s: 
     unread = np.full(entries, np.nan)
     readings = MeterReadings(unread.copy(), unread.copy(), unread.copy(), unread, np.zeros(entries, dtype=np.bool_))
     for dpid, meters in stats.items():
-        rows = fabric.switches[dpid].rows_of(meters["meter_id"].astype(np.int64))
-        counted = np.maximum(meters["byte_in_count"], meters["band_byte_count"]) < COUNTER_UNAVAILABLE
-        mine = np.flatnonzero((rows >= 0) & counted)
-        rows = rows[mine]
-        readings.byte_in_count[rows] = meters["byte_in_count"][mine]
-        readings.dropped_byte_count[rows] = meters["band_byte_count"][mine]
+        mine, rows = fabric.switches[dpid].entries_of(meters["meter_id"])
+        byte_in, dropped = meters["byte_in_count"][mine], meters["band_byte_count"][mine]
+        unavailable = (byte_in == COUNTER_UNAVAILABLE) | (dropped == COUNTER_UNAVAILABLE)
+        if unavailable.any():
+            mine, rows = mine[~unavailable], rows[~unavailable]
+            byte_in, dropped = byte_in[~unavailable], dropped[~unavailable]
+        readings.byte_in_count[rows] = byte_in
+        readings.dropped_byte_count[rows] = dropped
         readings.duration_s[rows] = meters["duration_s"][mine]
         readings.received_s[rows] = received_s[dpid]
         readings.present[rows] = True
@@ -62,14 +64,16 @@ def queue_changes(fabric: FabricState, changes: MeterChanges) -> None:
     if not len(changes.rows):
         return
     entries = fabric.state.entries
-    dpid = fabric.vns.dpid[entries.sender[changes.rows]]
-    meter_id = entries.meter_id[changes.rows]
-    rate, burst = kilo(changes.rate_bps), kilo(changes.burst_bits)
-    for one in np.unique(dpid).tolist():
-        record = fabric.switches[one]
-        if record.connected:
-            mine = dpid == one
-            record.update.modify_meters(meter_id[mine], rate[mine], burst[mine])
+    dpids, switch_of_vn = np.unique(fabric.vns.dpid, return_inverse=True)
+    switch = switch_of_vn.astype(np.uint16)[entries.sender[changes.rows]]  # small integers are sorted by radix
+    order = np.argsort(switch, kind="stable")
+    ends = np.cumsum(np.bincount(switch, minlength=len(dpids))).tolist()
+    meter_id = entries.meter_id[changes.rows][order]
+    rate, burst = kilo(changes.rate_bps)[order], kilo(changes.burst_bits)[order]
+    for dpid, start, end in zip(dpids.tolist(), [0, *ends], ends, strict=False):
+        record = fabric.switches[dpid]
+        if record.connected and end > start:
+            record.update.modify_meters(meter_id[start:end], rate[start:end], burst[start:end])
 
 
 def _note_events(fabric: FabricState, result: step.StepResult, now_s: float) -> None:

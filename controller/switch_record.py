@@ -6,6 +6,7 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from controller.columns import IntArray
 from controller.config import Config, Switch
@@ -119,6 +120,7 @@ class SwitchRecord:
     flows_version: int = 0
     update: SwitchUpdate = field(default_factory=SwitchUpdate)
     row_of_meter: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    _last_listed: tuple[IntArray, NDArray[np.uint32], IntArray, IntArray] | None = None
 
     @classmethod
     def of(cls, switch: Switch, vns: VnTable, config: Config) -> SwitchRecord:
@@ -177,3 +179,15 @@ class SwitchRecord:
         rows = np.full(len(meter_id), NO_ENTRY, dtype=np.int64)
         rows[inside] = self.row_of_meter[index[inside]]
         return rows
+
+    def entries_of(self, meter_id: NDArray[np.uint32]) -> tuple[IntArray, IntArray]:
+        """Return which of the meters limit entries, and those entries' rows.
+
+        Most of the time a switch lists the same meters as the last time; then the answer is the last one.
+        """
+        last = self._last_listed
+        if last is None or last[0] is not self.row_of_meter or not np.array_equal(last[1], meter_id):
+            rows = self.rows_of(meter_id.astype(np.int64))
+            mine = np.flatnonzero(rows != NO_ENTRY)
+            last = self._last_listed = (self.row_of_meter, meter_id.copy(), mine, rows[mine])
+        return last[2], last[3]

@@ -2,11 +2,10 @@
 
 ``python -m experiments.loop_fabric PLAN.json`` reads a plan (``LoopPlan``), fills the tables of its switches with what
 the controller itself would have installed, says ``ready`` on stdout and serves until its stdin ends; each line there
-is a new share of receivers that vary. Traffic is made at
-the meters: at every poll each meter has been offered what makes its receiver get 50 % of its limit or, at the next
-poll, 140 %. RAA-FE answers the one with grants a quarter larger and the other with grants a fifth smaller, so that
-every grant changes in every interval and stays where it is in the long run. Receivers outside of the varied share get
-exactly their limit, and their grants stand.
+is a new share of receivers that vary. Traffic is made at the meters. Each receiver that varies is sent a fraction of its
+limit while its senders' meters stand low, and a multiple of it while they stand high. RAA-FE answers the one with
+larger grants and the other with smaller ones, so that every grant changes in every interval and stays where it is in
+the long run. The other receivers get exactly their limit, and their grants stand.
 """
 
 from __future__ import annotations
@@ -29,6 +28,7 @@ from controller.forwarding.network import Host, Pair
 from controller.forwarding.topology import Port
 from controller.openflow.constants import MultipartType
 from controller.openflow.meters import METER_CONFIG
+from experiments.wire import answers
 from experiments.wire.datapath import Datapath, DatapathOptions
 from experiments.wire.fabric import WireFabric
 from experiments.wire.meter_table import MeterTable
@@ -38,7 +38,7 @@ PORTS = 16
 MOST_SENDERS = 100  # of one receiver
 RECEIVE_LIMIT_BPS = 100_000_000
 CAPACITY_BPS = 100_000_000_000
-LEVELS = (0.5, 1.4)  # what the varied receivers get, in turns, as parts of their limit
+LOW, HIGH = 0.4, 2.5  # what the varied receivers get, in turns, as parts of their limit
 DROPPED = 0.4  # of what is offered: such senders do not respond, and their meters follow every change of 3 %
 TICK_S = 1.0
 
@@ -115,26 +115,45 @@ def _mac(row: int) -> int:
 
 
 class BusyMeters(MeterTable):
-    """Meters that are offered traffic whenever all of them are read."""
+    """Meters that are offered traffic whenever all of them are read; quick, so that the controller is what is measured.
+
+    Bytes count, packets do not: the controller does not look at them.
+    """
 
     def prepare(self, passed_bps: npt.NDArray[np.float64], varied: npt.NDArray[np.bool_]) -> None:
-        """``passed_bps`` and ``varied`` are indexed by meter id; meters of id 0 rates carry nothing."""
+        """``passed_bps`` and ``varied`` are indexed by meter id; 0 for meters that carry nothing."""
         self._passed_bps, self._varied = passed_bps, varied
-        self._polls = 0
+        self._bytes_in, self._counted_s = np.zeros(len(passed_bps)), np.zeros(len(passed_bps))
+        self._records = np.zeros(0, answers.METER_STATS)
 
     def stats(
         self, ids: npt.NDArray[np.int64], flow_counts: npt.NDArray[np.int64], now_s: float
     ) -> npt.NDArray[np.void]:
         """Return the records of a meter-stats reply after one more piece of traffic."""
-        level = LEVELS[self._polls % len(LEVELS)]
-        self._polls += 1
-        cols = self._rows
-        elapsed_s = now_s - cols["filled_s"][ids]
-        passed = self._passed_bps[ids] * np.where(self._varied[ids], level, 1.0) * elapsed_s / 8
-        cols["filled_s"][ids] = now_s
-        cols["bytes_in"][ids] += passed / (1.0 - DROPPED)
-        cols["band_bytes"][ids] += passed * (DROPPED / (1.0 - DROPPED))
-        return super().stats(ids, flow_counts, now_s)
+        records = self._records
+        if len(records) != len(ids):
+            records = self._records = np.zeros(len(ids), answers.METER_STATS)
+            records["meter_id"], records["length"] = ids, records.itemsize
+            records["flow_count"] = flow_counts
+        high = self._rows["rate_kbps"][: len(self._passed_bps)] * 1e3 > self._passed_bps
+        level = np.where(self._varied, np.where(high, HIGH, LOW), 1.0)
+        self._bytes_in += self._passed_bps * level * (now_s - self._counted_s) / 8
+        self._counted_s[:] = now_s
+        passed = self._bytes_in[ids]
+        records["byte_in_count"] = passed / (1.0 - DROPPED)
+        records["band_byte_count"] = passed * (DROPPED / (1.0 - DROPPED))
+        age_s = now_s - float(self._rows["created_s"][ids[0]])
+        records["duration_sec"], records["duration_nsec"] = answers.split_duration(age_s)
+        return records
+
+    def _write(self, ids: npt.NDArray[np.int64], rows: npt.NDArray[np.void], now_s: float) -> None:
+        if not hasattr(self, "_counted_s"):  # while the tables are filled
+            return super()._write(ids, rows, now_s)
+        self._rows["rate_kbps"][ids] = rows["rate"]
+        self._rows["burst_kbits"][ids] = rows["burst_size"]
+        self._bytes_in[ids] = 0.0
+        self._counted_s[ids] = now_s
+        return None
 
 
 class PreparedMultipart(Multipart):
@@ -177,6 +196,8 @@ def load(varied_share: float, central: CentralController, datapaths: dict[int, D
         passed_bps, varied = np.zeros(size), np.zeros(size, np.bool_)
         passed_bps[entries.meter_id[mine]] = share_bps[entries.receiver[mine]]
         varied[entries.meter_id[mine]] = varied_receivers[entries.receiver[mine]]
+        # Meters of one age, so that one duration does for all.
+        datapath.meters._rows["created_s"] = datapath.meters._rows["created_s"].max()
         datapath.meters.prepare(passed_bps, varied)
 
 
