@@ -79,7 +79,7 @@ class FabricLinks:
 
     def place(self, vn: int) -> str:
         """Return where a VN is, as ``SWITCH:PORT``."""
-        return self.names[self.up[vn]].removesuffix(_SENDING)
+        return self.names[int(self.up[vn])].removesuffix(_SENDING)
 
     def of_entries(self, entries: EntryTable, rows: IntArray) -> tuple[IntArray, IntArray]:
         """Return the links of some entries in compressed sparse rows: (rows + 1,) offsets and links."""
