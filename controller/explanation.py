@@ -97,9 +97,10 @@ def _explain_network_grant(fabric: FabricState, row: int, sender: int, receiver:
     """The allocator of the whole network has granted a rate: explain it by the problem that it solved."""
     state = fabric.state
     decision = state.allocators.network
-    if decision is None or decision.entries is not state.entries:  # entries came or went since
+    rows = decision.rows if decision is not None and decision.entries is state.entries else np.empty(0, dtype=np.int64)
+    at = int(np.searchsorted(rows, row))
+    if decision is None or at == len(rows) or rows[at] != row:  # it came, or got its algorithm, since the last interval
         return _explain_limits(fabric, row, sender, receiver)
-    at = int(np.searchsorted(decision.rows, row))
     if not state.measured.active[row]:
         limits = _explain_limits(fabric, row, sender, receiver)
         return replace(limits, bound=STARTING, next_bound=limits.bound, lifted_bps=limits.grant_bps)

@@ -16,6 +16,7 @@ from controller.allocation import AlgorithmState, Requests
 from controller.allocation.network import NetworkMaxMin
 from controller.columns import NEW_ROW, BoolArray, FloatArray, IntArray
 from controller.entries import EntryTable
+from controller.errors import InvalidValueError
 from controller.fabric_links import FabricLinks
 from controller.measurement import Measurement
 from controller.network_allocator import NetworkDecision, decide, load_of_others, standing_rates
@@ -213,8 +214,10 @@ def _share_network(
 ) -> NetworkDecision | None:
     """Put the grants of all ``max-min`` groups into ``grants_bps``, and return how they came about."""
     together = [(g.algorithm, g.vns) for g in groups if isinstance(g.algorithm, NetworkMaxMin)]
-    if not together or network is None:
+    if not together:
         return None
+    if network is None:
+        raise InvalidValueError("network", network, f"is needed: {NetworkMaxMin.name} shares out all of it")
     receiver = entries.receiver[reports.entry]
     chosen = np.flatnonzero(vns.lends[receiver])
     mine = TrafficReport(*(getattr(reports, name)[chosen] for name in TrafficReport.__slots__))

@@ -163,3 +163,20 @@ def test_an_entry_is_explained():
     texts = [str(explain_entry(central, row)) for row in range(4)]
     assert "bound by link s1:9 (receiving), share" in texts[0], texts
     assert "next bound: s1:9's receive ceiling of VLAN 10 at" in texts[0], texts
+
+
+def test_what_changed_since_the_last_interval_is_explained_by_its_ceilings():
+    loop = loop_of({10: {"algorithm": "fs"}, 20: {"algorithm": "max-min"}})
+    for port in (1, 2):
+        loop.add((1, port), HUB, 10, 60 * M)
+        loop.add((1, port + 2), HUB, 20, 60 * M)
+    loop.run(10)
+    central = loop.fabric.central
+    central.set_algorithm(10, "max-min", {}, loop.fabric.now_s)
+    texts = [str(explain_entry(central, row)) for row in range(4)]
+    assert "VLAN 10" in texts[0]
+    assert "bound by its own send limit; next bound: s1:9's receive limit of VLAN 10" in texts[0]
+    loop.add((1, 5), HUB, 20, 60 * M)
+    assert all(str(explain_entry(central, row)) for row in range(4))
+    loop.run(2)
+    assert "bound by s1:9's receive limit of VLAN 10, share" in str(explain_entry(central, 0))

@@ -9,6 +9,7 @@ import pytest
 from support.configs import star
 
 from controller.entries import EntryTable
+from controller.errors import InvalidValueError
 from controller.measurement import Measurement
 from controller.policies import Policy, algorithm_groups, policies_of
 from controller.protocol import TrafficReport
@@ -217,3 +218,15 @@ def test_another_vlans_new_algorithm_leaves_a_memory_alone():
     changed, grants, _ = ask(changed, seen(LIMIT / 3), LIMIT / 3 * 0.75, others)
     assert changed.states[number].receiver_columns["rate_bps"].tolist() == pytest.approx(before)
     assert grants == {}
+
+
+def test_max_min_needs_the_whole_network():
+    groups = algorithm_groups(VNS, {10: Policy("max-min", {}), 20: Policy("fs", {})})
+    with pytest.raises(InvalidValueError, match="max-min shares out all of it"):
+        ask(RateAllocators.calm(len(VNS), groups), seen(LIMIT / 2), np.inf, groups)
+
+
+def test_vns_of_max_min_are_under_control_without_congestion():
+    lends = VNS.with_lending([10]).lends
+    begin, end = initialize(calm(), ENTRIES, np.array([True, False, False]), lends)
+    assert (begin.entry.tolist(), end.entry.tolist()) == ([1, 2], [])
