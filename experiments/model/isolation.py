@@ -51,12 +51,11 @@ def run_on_model(options: ExperimentOptions, control: str, folder: Path, progres
     _pass_time(model, "TCP alone again", end_s, progress)
     samples = folder / "samples.csv"
     samples.write_text("\n".join(lines) + "\n")
-    rates = [rates_of(read_samples(samples, vn.switch_interface)) for vn in (victim, aggressor)]
+    victim_rates, aggressor_rates = (rates_of(read_samples(samples, v.switch_interface)) for v in (victim, aggressor))
     before, blast = Window(begin_s + options.warmup_s / 2, blast_s), Window(blast_s, blast_s + options.blast_s)
-    limits = (options.victim_limit_bps, options.aggressor_limit_bps)
-    return IsolationRun(
-        control, *rates, before, blast, isolation_figures(*rates, before, blast, *limits), switches, [], vns
-    )
+    limits = options.victim_limit_bps, options.aggressor_limit_bps
+    figures = isolation_figures(victim_rates, aggressor_rates, before, blast, *limits)
+    return IsolationRun(control, victim_rates, aggressor_rates, before, blast, figures, switches, [], vns)
 
 
 def install_control(

@@ -101,8 +101,8 @@ def _follow(
         out = Port(at.dpid, port_no)
         if out not in ports:
             continue
-        known = queue_id is not None and queue_id in ports[out].port.queues
-        hop = Hop(tuple(datapath.meters.buckets[m] for m in meters), ports[out], queue_id if known else 0)
+        queue = queue_id if queue_id is not None and queue_id in ports[out].port.queues else 0
+        hop = Hop(tuple(datapath.meters.buckets[m] for m in meters), ports[out], queue)
         if out == target:
             return [hop]
         other = peer(out)
