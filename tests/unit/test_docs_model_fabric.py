@@ -1,0 +1,16 @@
+"""The example of docs/model-fabric.md runs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "model-fabric.md"
+
+
+def test_the_example_runs_and_tcp_keeps_its_limit(capsys):
+    (example,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    exec(compile(example, str(PAGE), "exec"), {})
+    packets, octets = map(int, re.findall(r"\d+", capsys.readouterr().out))
+    assert octets == 1518 * packets
+    assert 0.9 * 400e6 < octets * 8 / 10 <= 400e6
