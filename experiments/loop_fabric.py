@@ -2,10 +2,12 @@
 
 ``python -m experiments.loop_fabric PLAN.json`` reads a plan (``LoopPlan``), fills the tables of its switches with what
 the controller itself would have installed, says ``ready`` on stdout and serves until its stdin ends; each line there
-is a new share of receivers that vary. Traffic is made at the meters. Each receiver that varies is sent a fraction of its
-limit while its senders' meters stand low, and a multiple of it while they stand high. RAA-FE answers the one with
-larger grants and the other with smaller ones, so that every grant changes in every interval and stays where it is in
-the long run. The other receivers get exactly their limit, and their grants stand.
+is a new share of receivers that vary.
+
+Traffic is made at the meters. Each receiver that varies is sent a fraction of its limit while its senders' meters stand
+low, and a multiple of it while they stand high. RAA-FE answers the one with larger grants and the other with smaller
+ones, so that every grant changes in every interval and stays where it is in the long run. The other receivers get
+exactly their limit, and their grants stand.
 """
 
 from __future__ import annotations

@@ -1,0 +1,45 @@
+"""Settings of meters as columns, against what dictionaries would say."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from controller.meter_columns import MeterColumns, MeterSetting
+
+TABLES = st.dictionaries(st.integers(1, 12), st.builds(MeterSetting, st.integers(1, 3), st.integers(1, 3)), max_size=10)
+
+
+def columns(meters: dict[int, MeterSetting]) -> MeterColumns:
+    rows = np.array([(i, *setting) for i, setting in meters.items()], dtype=np.int64).reshape(-1, 3)
+    return MeterColumns(*rows.T)
+
+
+@settings(derandomize=True)
+@given(TABLES, TABLES)
+def test_differing_is_what_two_dictionaries_say(one: dict[int, MeterSetting], other: dict[int, MeterSetting]) -> None:
+    wanted = {i for i in one.keys() | other.keys() if one.get(i) != other.get(i)}
+    assert columns(one).differing(columns(other)) == wanted
+    assert columns(one) == one
+    assert list(columns(one)) == sorted(one)
+
+
+def test_one_meter() -> None:
+    meters = columns({7: MeterSetting(1, 2), 3: MeterSetting(4, 5)})
+    assert meters[3] == MeterSetting(4, 5)
+    assert 5 not in meters
+    with pytest.raises(KeyError):
+        meters[8]
+
+
+def test_a_range_of_ids() -> None:
+    meters = columns({i: MeterSetting(i, 1) for i in (1, 5, 9)})
+    assert meters.within(2, 9) == {5: (5, 1), 9: (9, 1)}
+    assert meters.within(6, 8) == {}
+
+
+def test_rates_become_kilobits() -> None:
+    made = MeterColumns.of_rates(np.array([4]), np.array([2_000_000.0]), np.array([36_000.0]))
+    assert made == {4: MeterSetting(2_000, 36)}
