@@ -139,6 +139,14 @@ class Connection:
         self._datapath.send(encode(xid))
         return reply
 
+    def ask_all(self, *encodes: Callable[[int], bytes]) -> tuple[Reply, ...]:
+        """Send several requests at once; their replies come in the same order."""
+        xids = [self._reserve(1) for _ in encodes]
+        replies = tuple(Reply(xid) for xid in xids)
+        self._awaited.update(zip(xids, replies, strict=True))
+        self._datapath.send(b"".join(encode(xid) for encode, xid in zip(encodes, xids, strict=True)))
+        return replies
+
     def barrier(self) -> Reply:
         """Send a barrier request; its reply says that all before it is done."""
         return self.ask(encode_barrier_request)

@@ -321,10 +321,11 @@ class Shell:
         def ask_flows(xid: int) -> bytes:
             return encode_flow_stats_request(xid, OWN_COOKIE, OWN_COOKIE_MASK, table)
 
-        connection = peer.connection
+        ask_meters = ask_flows if peer.counting is not None else encode_meter_stats_request
         # Answers come in this order: with the meters, all are there.
-        ports, queues = connection.ask(encode_port_stats_request), connection.ask(encode_queue_stats_request)
-        meters = connection.ask(ask_flows if peer.counting is not None else encode_meter_stats_request)
+        ports, queues, meters = peer.connection.ask_all(
+            encode_port_stats_request, encode_queue_stats_request, ask_meters
+        )
         return Poll(now_s, meters, ports, queues)
 
     def _watch_meters(self, dpid: int, peer: Peer, meters: NDArray[np.void], ports: NDArray[np.void]) -> None:

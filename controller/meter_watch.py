@@ -26,14 +26,10 @@ class MeterWatch:
     def read(self, meters: NDArray[np.void], ports: NDArray[np.void], now_s: float) -> None:
         """Note METER_STATS and PORT_STATS rows that were read at the same time."""
         self._counted = self._counted or bool(meters["byte_in_count"].any())
+        if self._since is not None and now_s - self._since[0] < WINDOW_S:
+            return
         mine = np.isin(ports["port_no"], self._edge_ports) & (ports["rx_bytes"] != COUNTER_UNAVAILABLE)
         received = int(ports["rx_bytes"][mine].sum())
-        if self._since is None or received < self._since[1]:
-            self._begin(received, now_s)
-        elif now_s - self._since[0] >= WINDOW_S:
-            if received - self._since[1] >= PLENTY_BYTES:
-                self.idle = not self._counted
-            self._begin(received, now_s)
-
-    def _begin(self, received: int, now_s: float) -> None:
+        if self._since is not None and received - self._since[1] >= PLENTY_BYTES:
+            self.idle = not self._counted
         self._since, self._counted = (now_s, received), False
