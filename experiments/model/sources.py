@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from itertools import pairwise
 from random import Random
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from experiments.model.queues import OutPort
 
 
-class Source:
+class Source(ABC):
     """A flow from one host to another; subclasses say what it sends and what it makes of the answers.
 
     ``reliable`` sources are told how many packets were ahead of lost ones. ``hops`` is its way through the fabric.
@@ -54,9 +55,9 @@ class Source:
         """Have no more to say."""
         self.running = False
 
+    @abstractmethod
     def offer(self, slot: int) -> int:
         """Return how many packets it sends in this slot; called once in every slot."""
-        raise NotImplementedError
 
     def lose(self, packets: int, ahead: int) -> None:
         """Packets of it were dropped while ``ahead`` earlier ones were still under way (0 unless it is reliable)."""
