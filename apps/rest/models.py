@@ -209,6 +209,9 @@ class Health(BaseModel):
     model_config = ConfigDict(extra="allow")
     status: str
     switches: dict[str, str] = Field(description="state of each switch by its name: ready, connecting, ...")
+    troubles: dict[str, list[str]] = Field(
+        default_factory=dict, description="what is wrong with switches that are ready, by name"
+    )
 
 
 class Spread(BaseModel):
@@ -218,9 +221,6 @@ class Spread(BaseModel):
     p99: float
     max: float
 
-    troubles: dict[str, list[str]] = Field(
-        default_factory=dict, description="what is wrong with switches that are ready, by name"
-    )
 
 class Loop(BaseModel):
     """The control loop: every interval one round of polling the counters, deciding, and pushing what follows."""
