@@ -28,7 +28,17 @@ WITHIN = 0.05  # of the larger of the two rates
 WITHIN_INTERVALS = 1
 # Below this share of the link a rate is what a starving flow happens to get: the difference says nothing.
 STARVED_BPS = 5_000_000
-ISOLATION = ExperimentOptions(parameters={"d": 2}, warmup_s=8, blast_s=8, cooldown_s=2, quiet=True)
+ISOLATION = ExperimentOptions(
+    parameters={"d": 2},
+    link_rate_bps=100_000_000,
+    victim_limit_bps=40_000_000,
+    aggressor_limit_bps=50_000_000,
+    udp_rate_bps=15_000_000,
+    warmup_s=8,
+    blast_s=8,
+    cooldown_s=2,
+    quiet=True,
+)
 RATE_KBPS = 50_000
 BURSTS_S = (0.020, 0.050, 0.100, 0.200, 0.400)
 MODIFY_INTERVAL_S = 0.055

@@ -137,10 +137,10 @@ def test_the_output_folder_has_the_experiments_name(stand_in: types.ModuleType) 
     [
         ("nope", "NAME: 'nope' is not an experiment: write one of dets-fig2, dets-fig5"),
         (
-            "dets-fig5 --victim-limit 70M",
-            "--aggressor-limit: '50M' and the victim's limit, 70M, are 120M together",
+            "dets-fig5 --victim-limit 35M",
+            "--aggressor-limit: '25M' and the victim's limit, 35M, are 60M together",
         ),
-        ("dets-fig5 --victim-limit 101M", "--victim-limit: '101M' is above the link rate, 100M"),
+        ("dets-fig5 --victim-limit 51M", "--victim-limit: '51M' is above the link rate, 50M"),
         ("dets-fig5 --victim-limit fast", "--victim-limit: 'fast' is not a rate"),
         ("dets-fig5 --victim-limit -5M", "--victim-limit: '-5M' is not a rate"),
         ("dets-fig5 --udp-rate 1", "--udp-rate: '1' is outside 1k to"),
@@ -187,7 +187,7 @@ def test_bad_values_are_one_line_and_status_2(
 
 
 def test_limits_may_fill_the_link(stand_in: types.ModuleType) -> None:
-    assert cli.main(["experiment", "dets-fig5", "--victim-limit", "50M", "--aggressor-limit", "50M"]) == 0
+    assert cli.main(["experiment", "dets-fig5", "--victim-limit", "25M", "--aggressor-limit", "25M"]) == 0
     assert len(stand_in.seen) == 1
 
 
