@@ -1,13 +1,17 @@
-"""What the shell knows of one connected switch: what it said of itself, what it was asked, what is wrong with it."""
+"""What the shell knows of connected switches: what they said of themselves, what they were asked, what is wrong."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
 from apps.framework import Connection, Reply
+from controller.central import CentralController
+from controller.errors import ProtocolError
+from controller.events import EventKind
 from controller.flow_counting import FlowCounting
 from controller.meter_watch import MeterWatch
 from controller.openflow.flows import FlowStats, decode_flow_stats
@@ -19,6 +23,8 @@ AUDIT_INTERVAL_S = 10.0
 REPEAT_S = 10.0
 # A switch that has not told its counters for so long is asked again.
 POLL_PATIENCE_S = 1.0
+# A switch that has not answered a question for so long, when it is brought up or its tables are compared, will not.
+ANSWER_TIMEOUT_S = 10.0
 METERS_IDLE = "has meters that count nothing while its ports receive"
 
 
@@ -79,3 +85,31 @@ class Peer:
         if self.meters.idle:
             told.append(METERS_IDLE)
         return told
+
+
+class Peers(dict[int, Peer]):
+    """The switches that are connected, by dpid. ``clock`` is monotonic."""
+
+    def __init__(self, central: CentralController, clock: Callable[[], float]) -> None:
+        super().__init__()
+        self.central, self.clock = central, clock
+
+    def holds(self, peer: Peer) -> bool:
+        """Whether the switch is still there, and has not connected anew: whoever waited for it must ask."""
+        return self.get(peer.connection.dpid) is peer
+
+    def ready(self) -> dict[int, Peer]:
+        """Return those that are under control."""
+        return {dpid: peer for dpid, peer in self.items() if peer.state == SwitchState.READY}
+
+    def complain(self, dpid: int, text: str) -> None:
+        """Note that something is wrong with a switch of the configuration."""
+        name = self.central.switches[dpid].switch.name
+        self.central.note(EventKind.SWITCH_REFUSED, f"switch {name} ({dpid:016x}) {text}", self.clock())
+
+    def answer(self, reply: Reply, deadline_s: float) -> bytes:
+        """Wait for an answer; raises ProtocolError when it has not come at ``deadline_s`` or was bad."""
+        body = reply.wait(deadline_s - self.clock())
+        if body is None:
+            raise ProtocolError(f"no answer within {ANSWER_TIMEOUT_S:g} s")
+        return body

@@ -10,46 +10,34 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from apps.bring_up import introduce, note_port
 from apps.framework import Connection, Reply, hub
 from apps.loop_times import LoopTimes
-from apps.peer import METERS_IDLE, POLL_PATIENCE_S, REPEAT_S, Peer, Poll, SwitchState
+from apps.peer import ANSWER_TIMEOUT_S, REPEAT_S, Peer, Peers, SwitchState
+from apps.polling import poll
 from controller import lldp
 from controller.central import CentralController
 from controller.config import Config
 from controller.errors import ProtocolError
 from controller.events import EventKind
-from controller.flow_counting import FlowCounting
 from controller.forwarding.pipeline import OWN_COOKIE, OWN_COOKIE_MASK, Table
 from controller.forwarding.topology import Port
 from controller.meter_watch import MeterWatch
 from controller.openflow import constants as ofp
 from controller.openflow.actions import Output
-from controller.openflow.constants import MeterFlags
 from controller.openflow.flows import decode_flow_stats, digest_flow_stats, encode_flow_delete_by_cookie
 from controller.openflow.messages import ErrorMessage, FlowRemoved, PacketIn, PortStatus, encode_packet_out
 from controller.openflow.meters import (
     decode_meter_config,
-    decode_meter_features,
-    decode_meter_stats,
     encode_meter_deletes,
 )
 from controller.openflow.stats import (
-    decode_port_desc,
-    decode_port_stats,
-    decode_queue_stats,
     encode_flow_stats_request,
     encode_meter_config_request,
-    encode_meter_features_request,
-    encode_meter_stats_request,
-    encode_port_desc_request,
-    encode_port_stats_request,
-    encode_queue_stats_request,
 )
 
 LOG = logging.getLogger("dets.shell")
-BRING_UP_TIMEOUT_S = 10.0
 # A switch that answers no barrier for so long is not doing what it is told. One that has been told nothing for a while
 # is asked all the same: it may have stalled, or a malformed message may have left the rest of the stream unreadable.
 BARRIER_TIMEOUT_S = 5.0
@@ -64,7 +52,7 @@ class Shell:
 
     def __init__(self, config: Config, clock: Callable[[], float], on_ports: Callable[[int], None]) -> None:
         self.central = CentralController(config, self._log_event)
-        self.peers: dict[int, Peer] = {}
+        self.peers = Peers(self.central, clock)
         self.times = LoopTimes(config.interval_s)
         self._config = config
         self._clock = clock
@@ -108,9 +96,9 @@ class Shell:
         except Exception as error:  # whatever it is, the switch must not stay half brought up: it is to connect anew
             if not isinstance(error, ProtocolError):
                 LOG.exception("bringing up switch %016x failed", dpid)
-            if self.peers.get(dpid) is peer:
+            if self.peers.holds(peer):
                 peer.state = SwitchState.FAILED
-                self._refused(dpid, f"could not be brought up: {error}")
+                self.peers.complain(dpid, f"could not be brought up: {error}")
                 connection.disconnect()
 
     def disconnected(self, dpid: int, connection: Connection | None = None) -> None:
@@ -125,49 +113,17 @@ class Shell:
             self.push()
 
     def _bring_up(self, dpid: int, peer: Peer) -> None:
-        connection = peer.connection
-        asked = [
-            connection.ask(encode)
-            for encode in (
-                encode_port_desc_request,
-                encode_meter_features_request,
-                encode_meter_config_request,
-                lambda xid: encode_flow_stats_request(xid, OWN_COOKIE, OWN_COOKIE_MASK),
-            )
-        ]
-        deadline_s = self._clock() + BRING_UP_TIMEOUT_S
-        ports, features, meters, flows = (self._answer(reply, deadline_s) for reply in asked)
-        peer.ports = {port.port_no: port for port in decode_port_desc(ports)}
-        for status in peer.early:  # in order: what is older than the description has something newer behind it
-            self._note_port(peer, status)
-        can = decode_meter_features(features)
-        if not can.can_drop:
-            self._refused(dpid, "has no meters that drop: its senders cannot be limited")
-        elif not can.capabilities & MeterFlags.STATS:
-            peer.counting = FlowCounting()
-            self._refused(dpid, "has meters that do not count: flow-stats stand in, up to 500 ms stale")
-        absent = sorted(self.central.switches[dpid].switch.ports.keys() - peer.ports.keys())
-        if absent:
-            self._refused(dpid, f"has no port {', '.join(map(str, absent))}, which the configuration names")
-        self.central.switches[dpid].meter_ids.limit_to(can.max_meter)
-        now_s = self._clock()
-        peer.known_flows = decode_flow_stats(flows)
-        self.central.switch_connected(dpid, peer.known_flows.flows, decode_meter_config(meters)[0], now_s)
+        holds = introduce(self.peers, peer)
+        self.central.switch_connected(dpid, holds.flows, holds.meters, self._clock())
         self.push()
-        self._answer(connection.barrier(), deadline_s)
-        if self.peers.get(dpid) is not peer:
+        self.peers.answer(peer.connection.barrier(), self._clock() + ANSWER_TIMEOUT_S)
+        if not self.peers.holds(peer):
             return
         peer.state = SwitchState.READY
         peer.counted_s = self._clock()
         self._on_ports(dpid)
         for port_no in list(peer.ports):
             self._say_hello(dpid, port_no)
-
-    def _answer(self, reply: Reply, deadline_s: float) -> bytes:
-        body = reply.wait(deadline_s - self._clock())
-        if body is None:
-            raise ProtocolError(f"no answer within {BRING_UP_TIMEOUT_S:g} s")
-        return body
 
     # -- what switches report
 
@@ -196,7 +152,7 @@ class Shell:
         if not self.central.switches[dpid].connected:
             peer.early.append(status)
             return
-        self._note_port(peer, status)
+        note_port(peer, status)
         port = status.port
         if status.reason == ofp.PortReason.DELETE or not port.up:
             self.central.port_down(dpid, port.port_no, self._clock())
@@ -204,13 +160,6 @@ class Shell:
             self._say_hello(dpid, port.port_no)
         self._on_ports(dpid)
         self.push_soon()
-
-    @staticmethod
-    def _note_port(peer: Peer, status: PortStatus) -> None:
-        if status.reason == ofp.PortReason.DELETE:
-            peer.ports.pop(status.port.port_no, None)
-        else:
-            peer.ports[status.port.port_no] = status.port
 
     def error_reported(self, dpid: int, error: ErrorMessage) -> None:
         """A switch refused something: say so, and compare its tables with what they should hold.
@@ -227,12 +176,8 @@ class Shell:
             peer.meters_refused_s = now_s
         if now_s - peer.complaints.get(text, -math.inf) >= REPEAT_S:
             peer.complaints[text] = now_s
-            self._refused(dpid, text)
+            self.peers.complain(dpid, text)
         peer.audit_wanted = True
-
-    def _refused(self, dpid: int, text: str) -> None:
-        name = self.central.switches[dpid].switch.name
-        self.central.note(EventKind.SWITCH_REFUSED, f"switch {name} ({dpid:016x}) {text}", self._clock())
 
     # -- links
 
@@ -268,77 +213,20 @@ class Shell:
     def run_interval(self) -> None:
         """Read the counters, run one control step, send what it decides."""
         started_s = self._clock()
-        ready = {dpid: peer for dpid, peer in self.peers.items() if peer.state == SwitchState.READY}
-        for peer in ready.values():
-            if peer.poll is None:  # one that is slow is not asked again, or it would only fall further behind
-                peer.poll = self._ask_counters(peer, started_s)
-        deadline_s = started_s + self._config.interval_s * 0.8
-        stats, received_s, unanswered = {}, {}, 0
-        for dpid, peer in ready.items():
-            poll = peer.poll
-            if poll is None:
-                continue
-            try:
-                body = poll.meters.wait(deadline_s - self._clock())
-                if body is None:
-                    unanswered += 1
-                    if self._clock() - poll.asked_s < POLL_PATIENCE_S:
-                        continue
-                else:
-                    stats[dpid] = self._meter_stats(peer, body, poll.meters.received_s)
-                    peer.counted_s = poll.meters.received_s
-                    received_s[dpid] = poll.meters.received_s
-                if (body := poll.ports.wait(0.0)) is not None:
-                    port_stats = decode_port_stats(body)
-                    self.central.deliveries[dpid].read_ports(port_stats)
-                    if dpid in stats and peer.counting is None:
-                        self._watch_meters(dpid, peer, stats[dpid], port_stats)
-                if (body := poll.queues.wait(0.0)) is not None:
-                    self.central.deliveries[dpid].read_queues(decode_queue_stats(body))
-            except ProtocolError as error:
-                if self.peers.get(dpid) is peer:
-                    self._refused(dpid, f"sent counters that cannot be read: {error}")
-            for reply in (poll.meters, poll.ports, poll.queues):
-                peer.connection.forget(reply)
-            peer.poll = None
+        counters = poll(self.peers, started_s, started_s + self._config.interval_s * 0.8)
         now_s = self._clock()
-        result = self.central.interval(stats, received_s, now_s)
+        result = self.central.interval(counters.meters, counters.received_s, now_s)
         self.central.tick(now_s)
         decided_s = self._clock()
         self.push()
         self.times.note(
             (started_s, now_s, decided_s, self._clock()),
             entries=len(self.central.state.entries),
-            read=sum(map(len, stats.values())),
+            read=sum(map(len, counters.meters.values())),
             changed=len(result.changes.rows),
-            unanswered=unanswered,
+            unanswered=counters.unanswered,
         )
         self._check_barriers(now_s)
-
-    def _ask_counters(self, peer: Peer, now_s: float) -> Poll:
-        table = Table.RATE_CONTROL
-
-        def ask_flows(xid: int) -> bytes:
-            return encode_flow_stats_request(xid, OWN_COOKIE, OWN_COOKIE_MASK, table)
-
-        ask_meters = ask_flows if peer.counting is not None else encode_meter_stats_request
-        # Answers come in this order: with the meters, all are there.
-        ports, queues, meters = peer.connection.ask_all(
-            encode_port_stats_request, encode_queue_stats_request, ask_meters
-        )
-        return Poll(now_s, meters, ports, queues)
-
-    def _watch_meters(self, dpid: int, peer: Peer, meters: NDArray[np.void], ports: NDArray[np.void]) -> None:
-        before = peer.meters.idle
-        peer.meters.read(meters, ports, self._clock())
-        if peer.meters.idle and not before:
-            self._refused(dpid, f"{METERS_IDLE}: its senders may not be limited")
-
-    def _meter_stats(self, peer: Peer, body: bytes, received_s: float) -> NDArray[np.void]:
-        if peer.counting is None:
-            return decode_meter_stats(body)
-        peer.known_flows = decode_flow_stats(body, peer.known_flows.known)
-        return peer.counting.meter_stats(peer.known_flows, received_s)
 
     # -- sending
 
@@ -370,7 +258,7 @@ class Shell:
         for dpid, peer in list(self.peers.items()):
             peer.unfinished = [(at_s, reply) for at_s, reply in peer.unfinished if not reply.done]
             if peer.unfinished and now_s - peer.unfinished[0][0] > BARRIER_TIMEOUT_S:
-                self._refused(dpid, f"did not confirm its messages for {BARRIER_TIMEOUT_S:g} s; connecting anew")
+                self.peers.complain(dpid, f"did not confirm its messages for {BARRIER_TIMEOUT_S:g} s; connecting anew")
                 peer.connection.disconnect()
             elif peer.state == SwitchState.READY and now_s - peer.asked_s >= BARRIER_INTERVAL_S:
                 self._ask_barrier(peer)
@@ -410,16 +298,16 @@ class Shell:
                 try:
                     self._audit(dpid, peer)
                 except ProtocolError as error:
-                    self._refused(dpid, f"could not be compared with what it should hold: {error}")
+                    self.peers.complain(dpid, f"could not be compared with what it should hold: {error}")
 
     def _audit(self, dpid: int, peer: Peer) -> None:
         self.push()
         expected = self.central.tables(dpid)
         flows = peer.connection.ask(lambda xid: encode_flow_stats_request(xid, OWN_COOKIE, OWN_COOKIE_MASK))
         meters = peer.connection.ask(encode_meter_config_request)
-        deadline_s = self._clock() + BRING_UP_TIMEOUT_S
-        body, config = self._answer(flows, deadline_s), self._answer(meters, deadline_s)
-        if self.peers.get(dpid) is not peer:
+        deadline_s = self._clock() + ANSWER_TIMEOUT_S
+        body, config = self.peers.answer(flows, deadline_s), self.peers.answer(meters, deadline_s)
+        if not self.peers.holds(peer):
             return
         # A switch that holds what the last audit found right, and that nothing was changed on since, needs no reading.
         standing = digest_flow_stats(body), expected.flows_version

@@ -1,0 +1,100 @@
+"""Reads the switches' counters, once in an interval."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apps.peer import METERS_IDLE, POLL_PATIENCE_S, Peer, Peers, Poll
+from controller.errors import ProtocolError
+from controller.forwarding.pipeline import OWN_COOKIE, OWN_COOKIE_MASK, Table
+from controller.openflow.flows import decode_flow_stats
+from controller.openflow.meters import decode_meter_stats
+from controller.openflow.stats import (
+    decode_port_stats,
+    decode_queue_stats,
+    encode_flow_stats_request,
+    encode_meter_stats_request,
+    encode_port_stats_request,
+    encode_queue_stats_request,
+)
+
+
+class Counters(NamedTuple):
+    """What the switches told in time: METER_STATS by dpid, when they came, and how many switches were late."""
+
+    meters: dict[int, NDArray[np.void]]
+    received_s: dict[int, float]
+    unanswered: int
+
+
+def poll(peers: Peers, started_s: float, deadline_s: float) -> Counters:
+    """Ask the switches that are ready for their counters, and wait for them until ``deadline_s``.
+
+    Ports and queues go to the deliveries of the central controller. A switch that is late is not asked again, or it
+    would only fall further behind: its answer serves the next round.
+    """
+    ready = peers.ready()
+    for peer in ready.values():
+        if peer.poll is None:
+            peer.poll = _ask(peer, started_s)
+    counters, unanswered = Counters({}, {}, 0), 0
+    for dpid, peer in ready.items():
+        asked = peer.poll
+        if asked is None:
+            continue
+        try:
+            body = asked.meters.wait(deadline_s - peers.clock())
+            if body is None:
+                unanswered += 1
+                if peers.clock() - asked.asked_s < POLL_PATIENCE_S:
+                    continue
+            _take(peers, peer, asked, body, counters)
+        except ProtocolError as error:
+            if peers.holds(peer):
+                peers.complain(dpid, f"sent counters that cannot be read: {error}")
+        for reply in (asked.meters, asked.ports, asked.queues):
+            peer.connection.forget(reply)
+        peer.poll = None
+    return counters._replace(unanswered=unanswered)
+
+
+def _ask(peer: Peer, now_s: float) -> Poll:
+    def ask_flows(xid: int) -> bytes:
+        return encode_flow_stats_request(xid, OWN_COOKIE, OWN_COOKIE_MASK, Table.RATE_CONTROL)
+
+    ask_meters = ask_flows if peer.counting is not None else encode_meter_stats_request
+    # Answers come in this order: with the meters, all are there.
+    ports, queues, meters = peer.connection.ask_all(encode_port_stats_request, encode_queue_stats_request, ask_meters)
+    return Poll(now_s, meters, ports, queues)
+
+
+def _take(peers: Peers, peer: Peer, asked: Poll, body: bytes | None, counters: Counters) -> None:
+    dpid = peer.connection.dpid
+    if body is not None:
+        counters.meters[dpid] = _meter_stats(peer, body, asked.meters.received_s)
+        counters.received_s[dpid] = peer.counted_s = asked.meters.received_s
+    delivery = peers.central.deliveries[dpid]
+    if (body := asked.ports.wait(0.0)) is not None:
+        port_stats = decode_port_stats(body)
+        delivery.read_ports(port_stats)
+        if dpid in counters.meters and peer.counting is None:
+            _watch_meters(peers, peer, counters.meters[dpid], port_stats)
+    if (body := asked.queues.wait(0.0)) is not None:
+        delivery.read_queues(decode_queue_stats(body))
+
+
+def _meter_stats(peer: Peer, body: bytes, received_s: float) -> NDArray[np.void]:
+    if peer.counting is None:
+        return decode_meter_stats(body)
+    peer.known_flows = decode_flow_stats(body, peer.known_flows.known)
+    return peer.counting.meter_stats(peer.known_flows, received_s)
+
+
+def _watch_meters(peers: Peers, peer: Peer, meters: NDArray[np.void], ports: NDArray[np.void]) -> None:
+    before = peer.meters.idle
+    peer.meters.read(meters, ports, peers.clock())
+    if peer.meters.idle and not before:
+        peers.complain(peer.connection.dpid, f"{METERS_IDLE}: its senders may not be limited")
