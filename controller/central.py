@@ -19,11 +19,12 @@ from controller.enforcement import settle
 from controller.errors import InvalidValueError
 from controller.events import EventKind
 from controller.fabric_state import FabricState
+from controller.forwarding.host_search import HostSearch, Question
 from controller.forwarding.network import Host
 from controller.forwarding.pipeline import Table
 from controller.forwarding.topology import Port
 from controller.openflow.flows import Flow, UnknownFlow
-from controller.openflow.frames import parse_frame
+from controller.openflow.frames import TAGGED_HEADER_BYTES, FrameHeader, parse_frame
 from controller.openflow.messages import FlowRemoved, PacketIn
 from controller.pair_meters import PairMeters
 from controller.policies import Policy, algorithm_groups, lending_vlans
@@ -39,6 +40,7 @@ class CentralController(FabricState):
     def __init__(self, config: Config, on_event: Callable[[EventKind, str], None] | None = None) -> None:
         super().__init__(config, on_event)
         self.pairs = PairMeters(self)
+        self._search = HostSearch()
 
     # -- switches
 
@@ -99,10 +101,23 @@ class CentralController(FabricState):
             return
         if packet.table_id == Table.LEARN:
             self.learn(Host(header.vlan_vid, header.eth_src), port, now_s)
+            self._look_for(header, port, packet.data, now_s)
         elif packet.table_id == Table.RATE_CONTROL:
             pair = self.network.pair_seen(Host(header.vlan_vid, header.eth_dst), port)
             if pair is not None:
                 self.pairs.seen(pair, now_s)
+
+    def _look_for(self, header: FrameHeader, port: Port, frame: bytes, now_s: float) -> None:
+        sought = Host(header.vlan_vid or 0, header.eth_dst)
+        edge = self.network.edge_port(port)
+        if header.is_multicast or edge is None or self.network.knows(sought):
+            return
+        as_sent = header if edge.tagged else header._replace(vlan_vid=None)
+        self._search.look_for(sought, port, as_sent, frame[TAGGED_HEADER_BYTES:], now_s)
+
+    def take_questions(self, now_s: float) -> list[Question]:
+        """Return the frames that ask silent hosts where they are; each is to pass its switch's tables."""
+        return self._search.take_due(self.network.knows, now_s)
 
     def hello_heard(self, sender: Port, receiver: Port, now_s: float) -> bool:
         """A hello of one switch reached another; tell whether that brought a link up."""
