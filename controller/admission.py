@@ -21,6 +21,7 @@ Link = Hashable
 Pair = tuple[Port, Port]
 Place = tuple[str, Hashable]
 """("send", port), ("receive", port) or ("link", link)"""
+WAYS = ("send", "receive")
 
 # A limit that is offered instead of a refused one is a whole number of these: what a meter can be set to.
 STEP_BPS = 1_000
@@ -88,6 +89,24 @@ class AdmissionError(DetsError, ValueError):
         self.largest_bps = largest_bps
         offer = f"at most {format_rate(largest_bps)} fits" if largest_bps else "nothing fits"
         super().__init__(f"{key}: {format_rate(value_bps)} does not fit: {overload}; {offer}")
+
+
+def port_overload(port: Port, way: str, limits_bps: Iterable[int], capacity_bps: int) -> Overload | None:
+    """Return the overload of an access port whose VNs have these limits one way (``send``, ``receive``), if any."""
+    load_bps = sum(limits_bps)
+    words = f"port {port} ({'sending' if way == 'send' else 'receiving'})"
+    return Overload(words, load_bps, capacity_bps) if load_bps > capacity_bps else None
+
+
+def check_ceiling(key: str, ceiling_bps: int, limit_bps: int, capacity_bps: int) -> int:
+    """Return a VN's ceiling if it is from its limit to its port's capacity; raise InvalidValueError otherwise.
+
+    It is no promise: what is lent is what others leave idle, so that nothing needs to be kept free for it.
+    """
+    if not limit_bps <= ceiling_bps <= capacity_bps:
+        most = f"the port's capacity of {format_rate(capacity_bps)}"
+        raise InvalidValueError(key, ceiling_bps, f"is outside the limit of {format_rate(limit_bps)} to {most}")
+    return ceiling_bps
 
 
 def overloads(topology: Topology, vns: Iterable[VnLimits]) -> list[Overload]:
@@ -180,19 +199,17 @@ class _Asked:
         """Return the places that carry something (of this port, if given), in the order in which they are checked."""
         ports = self.at_port if of is None else [of]
         links = [link for link, pairs in self.pairs.items() if of is None or any(of in pair for pair in pairs)]
-        return [*((kind, port) for port in ports for kind in ("send", "receive")), *(("link", link) for link in links)]
+        return [*((kind, port) for port in ports for kind in WAYS), *(("link", link) for link in links)]
 
     def _overload(self, place: Place) -> Overload | None:
         kind, name = place
-        if kind == "link":
-            capacity_bps = self.topology.link_capacity_bps[name]
-            load_bps, words = self._link_load_bps(name, capacity_bps), f"link {name}"
-        else:
-            capacity_bps = self.topology.port_capacity_bps[name]
+        if kind != "link":
             here = self.at_port[name].values()
-            load_bps = sum(vn.send_limit_bps if kind == "send" else vn.receive_limit_bps for vn in here)
-            words = f"port {name} ({'sending' if kind == 'send' else 'receiving'})"
-        return Overload(words, load_bps, capacity_bps) if load_bps > capacity_bps else None
+            limits_bps = (vn.send_limit_bps if kind == "send" else vn.receive_limit_bps for vn in here)
+            return port_overload(name, kind, limits_bps, self.topology.port_capacity_bps[name])
+        capacity_bps = self.topology.link_capacity_bps[name]
+        load_bps = self._link_load_bps(name, capacity_bps)
+        return Overload(f"link {name}", load_bps, capacity_bps) if load_bps > capacity_bps else None
 
     def _link_load_bps(self, link: Link, enough_bps: int) -> int:
         """Return the worst load of a link, or a bound above it that is no more than ``enough_bps``."""

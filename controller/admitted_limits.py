@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from controller.admission import STEP_BPS, AdmissionError, Link, Pair, Port, Topology, VnLimits, admit, overloads
-from controller.config import Config
+from controller.config_values import Config
 from controller.errors import InvalidValueError
 from controller.forwarding import topology as forwarding
 from controller.forwarding.routes import hops

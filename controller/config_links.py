@@ -7,35 +7,13 @@ is not named is taken to carry whatever comes.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from controller.admission import AdmissionError, VnLimits
+from controller.admitted_limits import admit_core, core_overloaded, core_topology
 from controller.config_file import Document, Path, show_value
 from controller.config_sections import MAX_PORT_NO, LinkSection, read_section
+from controller.config_values import Config, CoreLink, LinkEnd, Switch, Vn
 from controller.units import format_rate
-
-if TYPE_CHECKING:
-    from controller.config import Config, Switch, Vn
-
-
-@dataclass(frozen=True, slots=True)
-class LinkEnd:
-    """One end of a core link; prints as ``s1:1001``."""
-
-    switch: str
-    dpid: int
-    port_no: int
-
-    def __str__(self) -> str:
-        return f"{self.switch}:{self.port_no}"
-
-
-@dataclass(frozen=True, slots=True)
-class CoreLink:
-    """A link between two switches, that carries ``capacity_bps`` in either direction."""
-
-    ends: tuple[LinkEnd, LinkEnd]
-    capacity_bps: int
 
 
 def read_links(document: Document, sections: object, switches: Mapping[str, Switch]) -> tuple[CoreLink, ...]:
@@ -91,10 +69,6 @@ def check_limits(document: Document, config: Config, default_path: Callable[[Vn,
 
     ``default_path`` gives the path of a VN's limit (``send`` or ``receive``) in the file.
     """
-    # Here, not above: they bring numpy and networkx.
-    from controller.admission import AdmissionError, VnLimits
-    from controller.admitted_limits import admit_core, core_overloaded, core_topology
-
     core = core_topology(config)
     vns = list(config.vns())
     asked = [VnLimits(vn.vlan_vid, f"{vn.switch}:{vn.port_no}", vn.send_limit_bps, vn.receive_limit_bps) for vn in vns]

@@ -28,6 +28,7 @@ MAX_WEIGHT = 1e6
 NAME_RULE = "must be 1 to 63 letters, digits, '_', '-' or '.', the first a letter or digit"
 _DPID_RULE = 'is not a dpid: write 16 hex digits in quotes ("0000000000000001"), or 0x1, or 1'
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+_KEY_NUMBER = re.compile(r"0|[1-9][0-9]{0,9}")
 _ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9_.-]+)):([0-9]{1,5})")
 _HEX_DPID = re.compile(r"0[xX][0-9A-Fa-f]{1,16}|[0-9A-Fa-f]{16}")
 
@@ -225,6 +226,15 @@ def read_section(model: type[AnySection], document: Document, path: Path, data: 
             bad.add(str(error["loc"][0]))
         section = model.model_validate({key: value for key, value in values.items() if key not in bad})
     return _with_bad(section, frozenset(bad))
+
+
+def read_number(document: Document, path: Path, what: str, least: int, most: int) -> int | None:
+    """Return the number that the key at ``path`` is, or None once reported that it is none."""
+    key = path[-1]
+    if _KEY_NUMBER.fullmatch(key) and least <= int(key) <= most:
+        return int(key)
+    document.report(path, f"{key!r} is not a {what}: it must be a decimal number, {least} to {most}", at_key=True)
+    return None
 
 
 def _with_bad(section: AnySection, bad: frozenset[str]) -> AnySection:

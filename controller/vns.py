@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.columns import BoolArray, FloatArray, IntArray
-from controller.config import Config
+from controller.config_values import Config
 from controller.errors import InvalidValueError
 from controller.units import check_rate_bps
 

@@ -1,0 +1,134 @@
+"""What a configuration is once it has been read and checked: frozen values. ``controller.config`` makes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A TCP endpoint to listen on."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Vlan:
+    """A tenant: its algorithm, and the limits its VNs have by default (None: each VN has its own).
+
+    ``shadow`` is an algorithm that is computed beside, and not enforced.
+    """
+
+    vlan_vid: int
+    name: str
+    algorithm: str
+    parameters: Mapping[str, object]
+    weight: float
+    send_limit_bps: int | None
+    receive_limit_bps: int | None
+    shadow: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Vn:
+    """A virtual node: one VLAN on one edge port, its limits, and the ceilings up to which it may borrow, if any."""
+
+    vlan_vid: int
+    switch: str
+    dpid: int
+    port_no: int
+    send_limit_bps: int
+    receive_limit_bps: int
+    send_ceiling_bps: int | None = None
+    receive_ceiling_bps: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """An edge port. ``tagged`` is True for a trunk; an access port has exactly one VN, whose frames carry no tag."""
+
+    port_no: int
+    name: str
+    capacity_bps: int
+    tagged: bool
+    vns: tuple[Vn, ...]
+
+    @property
+    def vlan_vids(self) -> tuple[int, ...]:
+        """The port's VLANs, in the order of the file."""
+        return tuple(vn.vlan_vid for vn in self.vns)
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """A switch; ``ports`` holds its edge ports by number (a core switch has none). No ``ovsdb`` means no queues."""
+
+    name: str
+    dpid: int
+    ovsdb: str | None
+    ports: Mapping[int, Port]
+
+
+@dataclass(frozen=True, slots=True)
+class LinkEnd:
+    """One end of a core link; prints as ``s1:1001``."""
+
+    switch: str
+    dpid: int
+    port_no: int
+
+    def __str__(self) -> str:
+        return f"{self.switch}:{self.port_no}"
+
+
+@dataclass(frozen=True, slots=True)
+class CoreLink:
+    """A link between two switches, that carries ``capacity_bps`` in either direction."""
+
+    ends: tuple[LinkEnd, LinkEnd]
+    capacity_bps: int
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """A whole configuration. VLANs are held by VLAN id, switches by name; treat the mappings as read-only."""
+
+    source_name: str
+    interval_ms: int
+    on_stop: Literal["keep", "remove"]
+    mac_ageing_s: int
+    max_macs_per_vn: int
+    openflow_listen: Endpoint
+    first_meter_id: int
+    last_meter_id: int
+    rest_listen: Endpoint
+    queue_max_rate: Literal["limit", "capacity"]
+    vlans: Mapping[int, Vlan]
+    switches: Mapping[str, Switch]
+    links: tuple[CoreLink, ...] = ()
+
+    @property
+    def interval_s(self) -> float:
+        """The control interval in seconds."""
+        return self.interval_ms / 1000
+
+    def ports(self) -> Iterator[tuple[Switch, Port]]:
+        """Yield every edge port with its switch, in the order of the file."""
+        for switch in self.switches.values():
+            for port in switch.ports.values():
+                yield switch, port
+
+    def vns(self) -> Iterator[Vn]:
+        """Yield every VN, in the order of the file."""
+        for _, port in self.ports():
+            yield from port.vns
+
+    def switch_of(self, dpid: int) -> Switch | None:
+        """Return the switch with this datapath id, or None if it is not configured."""
+        return next((switch for switch in self.switches.values() if switch.dpid == dpid), None)
