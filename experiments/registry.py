@@ -1,8 +1,7 @@
-"""The experiments and benchmarks by name, and where their code stands; nothing of it is imported before its turn.
+"""The experiments by name, and where their code stands; nothing of it is imported before its turn.
 
 An experiment is a function ``run(options: ExperimentOptions) -> dict`` that writes its output folder, shows its result
-and returns its summary. A benchmark is a function ``run() -> dict`` whose result has ``figures``, ``settings`` and
-``targets``, a list of ``{name, value, unit, target, met}``. To add one: write it, and add a line here.
+and returns its summary. To add one: write it, and add a line here. Benchmarks stand in ``apps/cli/bench.py``.
 """
 
 from __future__ import annotations
@@ -30,8 +29,6 @@ class Entry:
         return loaded
 
 
-_LOOP_OPTIONS = ("switches", "entries", "interval_ms", "seconds", "output")
-
 experiments: Mapping[str, Entry] = {
     "dets-fig2": Entry(
         "experiments.fig2:run",
@@ -39,19 +36,6 @@ experiments: Mapping[str, Entry] = {
         unused=("algorithm", "parameter", "baseline"),
     ),
     "dets-fig5": Entry("experiments.fig5:run", "control: the same TCP tenant keeps its rate"),
-}
-benches: Mapping[str, Entry] = {
-    "allocate": Entry(
-        "experiments.bench_allocate:run",
-        "rate allocation algorithms, entries per second",
-        unused=_LOOP_OPTIONS,
-    ),
-    "fidelity": Entry(
-        "experiments.bench_fidelity:run",
-        "the model fabric against Open vSwitch (root; else the model alone)",
-        unused=_LOOP_OPTIONS,
-    ),
-    "loop": Entry("experiments.bench_loop:run", "the control loop of the real application, against stock Ryu handlers"),
 }
 
 

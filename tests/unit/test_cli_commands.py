@@ -38,7 +38,8 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
     monkeypatch.setitem(sys.modules, module.__name__, module)
     fig2 = Entry("stand_in_experiment:run", "", registry.experiments["dets-fig2"].unused)
     monkeypatch.setattr(registry, "experiments", {"dets-fig2": fig2, "dets-fig5": Entry("stand_in_experiment:run", "")})
-    monkeypatch.setattr(registry, "benches", {"allocate": Entry("stand_in_experiment:bench", "")})
+    monkeypatch.setitem(sys.modules, "experiments.bench_allocate", module)
+    monkeypatch.setitem(sys.modules, "experiments.bench_loop", module)
     return module
 
 
@@ -195,7 +196,10 @@ def test_without_a_name_experiments_and_benchmarks_are_listed(capsys: pytest.Cap
     assert cli.main(["experiment"]) == 0
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(registry.experiments)
     assert cli.main(["bench"]) == 0
-    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(registry.benches)
+    listed = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert {"allocate", "fidelity", "loop"} <= set(listed)
+    for name in listed:
+        assert cli.main(["bench", name, "--help"]) == 0
 
 
 def test_a_failure_is_one_line_and_status_1(stand_in: types.ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
@@ -228,7 +232,7 @@ RESULT = {
 def test_a_benchmark_prints_one_json_object_and_a_missed_target_is_no_failure(
     stand_in: types.ModuleType, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    stand_in.bench = lambda: print("chatter") or RESULT
+    stand_in.run = lambda: print("chatter") or RESULT
     assert cli.main(["bench", "allocate", "--json"]) == 0
     captured = capsys.readouterr()
     assert json.loads(captured.out) == {"name": "allocate", **RESULT}
@@ -236,12 +240,25 @@ def test_a_benchmark_prints_one_json_object_and_a_missed_target_is_no_failure(
 
 
 def test_a_benchmark_as_tables(stand_in: types.ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
-    stand_in.bench = lambda: RESULT
+    stand_in.run = lambda: RESULT
     assert cli.main(["bench", "allocate"]) == 0
     text = capsys.readouterr().out
     assert all(word in text for word in ("fs.entries_per_s", "5.5e+07", "runs.1", "entries/s", "no"))
     print_bench({"name": "empty"})
     assert "empty" in capsys.readouterr().out
+
+
+def test_a_benchmark_gets_the_options_that_were_given(stand_in: types.ModuleType) -> None:
+    seen = []
+    stand_in.run = lambda **options: seen.append(options) or RESULT
+    assert cli.main(["bench", "loop", "--json"]) == 0
+    assert cli.main(["bench", "loop", "--json", "--entries", "32", "--output", "out"]) == 0
+    assert seen == [{}, {"entries": 32, "output": Path("out")}]
+
+
+def test_a_benchmark_takes_its_own_options_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["bench", "allocate", "--entries", "32"]) == 2
+    assert "No such option: --entries" in capsys.readouterr().err
 
 
 def test_options_as_json_hold_every_field() -> None:

@@ -1,0 +1,71 @@
+"""The ``dets`` command.
+
+Its start must be quick: what a sub-command needs is imported inside it, so that no numpy, networkx or controller
+framework is loaded for ``--help``. Exit status: 0 done, 1 failed, 2 what was asked for is not acceptable.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from apps.cli import bench, lab, service
+from apps.cli.common import FAILED, INTERRUPTED, REFUSED, complain
+from controller import __version__
+from controller.errors import DetsError, InvalidValueError
+
+# typer carries click inside itself, or beside itself before 0.26; the base of its own error is click's in both.
+_ClickError: Any = typer.BadParameter.__mro__[2]
+
+app = typer.Typer(
+    name="dets",
+    help="DETS: tenants' rate limits enforced by one OpenFlow 1.3 controller.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(service.app)
+app.add_typer(lab.app)
+app.add_typer(bench.app, name="bench")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line and return its exit status; errors people can mend are one line each on stderr."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if "--traceback" in arguments:
+        return _run([word for word in arguments if word != "--traceback"])
+    try:
+        return _run(arguments)
+    except (DetsError, RuntimeError, OSError, ImportError) as error:
+        complain(f"{type(error).__name__}: {error}" if isinstance(error, ImportError) else str(error))
+        return FAILED
+
+
+def _run(arguments: list[str]) -> int:
+    try:
+        status = app(arguments, prog_name="dets", standalone_mode=False)
+    except InvalidValueError as error:
+        option = error.key if error.key == "NAME" else f"--{error.key.removesuffix('_bps').replace('_', '-')}"
+        complain(f"{option}: {error.value!r} {error.reason}")
+        return REFUSED
+    except _ClickError as error:
+        message = error.format_message()
+        if message:
+            complain(f"{message} (see dets --help)")
+        return REFUSED
+    if status == INTERRUPTED:  # what typer makes of Ctrl-C
+        complain("interrupted")
+    return status if isinstance(status, int) else 0
+
+
+@app.callback(invoke_without_command=True)
+def _top(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+    traceback: Annotated[bool, typer.Option("--traceback", help="Show where an error comes from.")] = False,
+) -> None:
+    if version:
+        print(f"dets {__version__}")
+        raise typer.Exit

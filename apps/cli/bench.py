@@ -1,0 +1,83 @@
+"""``dets bench``: a sub-command per benchmark, which declares the benchmark's options, all in this module.
+
+To add one, write a function here that ends in ``measured``. What it measures with is a function, named ``module:name``,
+of those options that were given, and returns a dictionary with ``figures``, ``settings`` and ``targets``, a list of
+``{name, value, unit, target, met}``. It is not imported before its turn.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from apps.cli.common import AsJson
+
+app = typer.Typer()
+
+
+@app.callback(invoke_without_command=True)
+def bench(context: typer.Context) -> None:
+    """Run a benchmark. A target that is missed is told and does not change the exit status."""
+    if context.invoked_subcommand is None:
+        for command in app.registered_commands:
+            assert command.callback is not None
+            summary = (command.callback.__doc__ or "").partition("\n")[0]
+            print(f"{command.name or command.callback.__name__:12} {summary}")
+
+
+@app.command()
+def allocate(as_json: AsJson = False) -> int:
+    """Rate allocation algorithms, entries per second."""
+    return measured("allocate", "experiments.bench_allocate:run", as_json)
+
+
+@app.command()
+def fidelity(as_json: AsJson = False) -> int:
+    """The model fabric against Open vSwitch (root; else the model alone)."""
+    return measured("fidelity", "experiments.bench_fidelity:run", as_json)
+
+
+@app.command()
+def loop(
+    switches: Annotated[int | None, typer.Option(help="How many switches.")] = None,
+    entries: Annotated[
+        int | None, typer.Option(help="Metered entries of each; left out, 1,000 to 100,000 in all.")
+    ] = None,
+    interval_ms: Annotated[int | None, typer.Option(help="The control interval.")] = None,
+    seconds: Annotated[float | None, typer.Option(help="How long each case is measured.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Folder of table and plot.")] = None,
+    as_json: AsJson = False,
+) -> int:
+    """The control loop of the real application, against stock Ryu handlers."""
+    return measured(
+        "loop",
+        "experiments.bench_loop:run",
+        as_json,
+        switches=switches,
+        entries=entries,
+        interval_ms=interval_ms,
+        seconds=seconds,
+        output=output,
+    )
+
+
+def measured(name: str, target: str, as_json: bool, **options: object) -> int:
+    """Run the benchmark ``target`` with the options that are not None, and show its result."""
+    module, _, function = target.partition(":")
+    measure = getattr(importlib.import_module(module), function)
+    # The result alone belongs on stdout; whatever else a benchmark prints goes to stderr.
+    with contextlib.redirect_stdout(sys.stderr):
+        result = {"name": name, **measure(**{key: value for key, value in options.items() if value is not None})}
+    if as_json:
+        print(json.dumps(result, allow_nan=False))
+    else:
+        from apps.tables import print_bench
+
+        print_bench(result)
+    return 0

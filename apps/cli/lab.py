@@ -1,0 +1,122 @@
+"""``dets demo`` and ``dets experiment``: DETS shown and measured, on Open vSwitch or on the model."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from controller.errors import InvalidValueError
+from controller.units import format_rate, parse_rate
+from experiments import registry
+from experiments.options import ExperimentOptions
+
+DEFAULTS = ExperimentOptions()
+UNUSED_ON = {"ovs": ("slot",), "model": ("datapath",)}
+
+app = typer.Typer()
+
+
+@app.command()
+def demo() -> int:
+    """See DETS protect a TCP tenant from a UDP blast: on Open vSwitch (root, two minutes), else on the model."""
+    from experiments.demo import run as run_demo
+
+    run_demo()
+    return 0
+
+
+@app.command()
+def experiment(
+    context: typer.Context,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Leave it out to list them.")] = None,
+    algorithm: Annotated[str, typer.Option(help="Rate allocation algorithm.")] = DEFAULTS.algorithm,
+    parameter: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A parameter of the algorithm; repeatable.")
+    ] = None,
+    senders: Annotated[int, typer.Option(help="TCP senders, and as many UDP senders.")] = DEFAULTS.senders,
+    link_rate: Annotated[str, typer.Option(metavar="RATE")] = format_rate(DEFAULTS.link_rate_bps),
+    victim_limit: Annotated[str, typer.Option(metavar="RATE", help="The TCP tenant's limit, wire rate.")] = format_rate(
+        DEFAULTS.victim_limit_bps
+    ),
+    aggressor_limit: Annotated[
+        str, typer.Option(metavar="RATE", help="The UDP tenant's limit, wire rate.")
+    ] = format_rate(DEFAULTS.aggressor_limit_bps),
+    udp_rate: Annotated[str, typer.Option(metavar="RATE", help="What each UDP sender offers.")] = format_rate(
+        DEFAULTS.udp_rate_bps
+    ),
+    duration: Annotated[float, typer.Option(help="Seconds of UDP blast.")] = DEFAULTS.blast_s,
+    warmup: Annotated[float, typer.Option(help="Seconds of TCP alone before it.")] = DEFAULTS.warmup_s,
+    cooldown: Annotated[float, typer.Option(help="Seconds of TCP alone after it.")] = DEFAULTS.cooldown_s,
+    congestion_control: Annotated[
+        str, typer.Option(help="cubic or reno; bbr on ovs, dctcp on the model.")
+    ] = DEFAULTS.congestion_control,
+    topology: Annotated[str, typer.Option(help="dets-fig1, dets-fig5 or dets-fig7.")] = DEFAULTS.topology,
+    fabric: Annotated[str, typer.Option(help="Where to run: ovs (root) or model (virtual time).")] = DEFAULTS.fabric,
+    datapath: Annotated[str, typer.Option(help="Open vSwitch datapath: user or kernel.")] = DEFAULTS.datapath,
+    slot: Annotated[float, typer.Option(help="Model: its grain of time, in seconds.")] = DEFAULTS.slot_s,
+    seed: Annotated[int, typer.Option(help="Order of senders; on the model every chance.")] = DEFAULTS.seed,
+    output: Annotated[Path | None, typer.Option(help="Output folder; default results/NAME.")] = None,
+    baseline: Annotated[bool, typer.Option(help="Run it without control first.")] = DEFAULTS.baseline,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = DEFAULTS.quiet,
+) -> int:
+    """Run an experiment on Open vSwitch (needs root) or on the model. A RATE is in bit/s, such as 40M."""
+    if name is None:
+        for known, entry in registry.experiments.items():
+            print(f"{known:12} {entry.summary}")
+        return 0
+    entry = registry.find("an experiment", registry.experiments, name)
+    _refuse_unused(context, entry.unused, f"means nothing to {name}, which runs without control")
+    _refuse_unused(context, UNUSED_ON.get(fabric, ()), f"means nothing on the {fabric} fabric")
+    options = ExperimentOptions(
+        algorithm=algorithm,
+        parameters=dict(_parse_parameter(text) for text in parameter or []),
+        senders=senders,
+        link_rate_bps=parse_rate(link_rate, "link_rate"),
+        victim_limit_bps=parse_rate(victim_limit, "victim_limit"),
+        aggressor_limit_bps=parse_rate(aggressor_limit, "aggressor_limit"),
+        udp_rate_bps=parse_rate(udp_rate, "udp_rate"),
+        warmup_s=warmup,
+        blast_s=duration,
+        cooldown_s=cooldown,
+        congestion_control=congestion_control,
+        slot_s=slot,
+        seed=seed,
+        topology=topology,
+        fabric=fabric,
+        datapath=datapath,
+        output=output or Path("results") / name,
+        baseline=baseline,
+        quiet=quiet,
+    )
+    entry.load()(_checked(options))
+    return 0
+
+
+def _refuse_unused(context: typer.Context, unused: tuple[str, ...], reason: str) -> None:
+    for option in unused:
+        source = context.get_parameter_source(option)
+        if source is not None and source.name == "COMMANDLINE":
+            raise InvalidValueError(option, context.params[option], reason)
+
+
+def _parse_parameter(text: str) -> tuple[str, object]:
+    key, equals, value = text.partition("=")
+    if not (key and equals and value):
+        raise InvalidValueError("parameter", text, "is not KEY=VALUE, such as d=2")
+    for kind in (int, float):
+        with contextlib.suppress(ValueError):
+            return key, kind(value)
+    return key, value
+
+
+def _checked(options: ExperimentOptions) -> ExperimentOptions:
+    try:
+        return options.checked()
+    except InvalidValueError as error:
+        names = {"blast": "duration"}
+        key = "parameter" if error.key.startswith("parameters") else names.get(error.key, error.key)
+        shown = f"{error.key.partition('.')[2]}={error.value}" if key == "parameter" else error.value
+        raise InvalidValueError(key, shown, error.reason) from error

@@ -1,0 +1,115 @@
+"""``dets check``, ``run``, ``explain``, ``record``, ``replay``: the controller, started, asked and recorded."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from apps.cli.common import FAILED, REFUSED, AsJson, counted
+from controller.errors import InvalidValueError
+
+DEFAULT_URL = "http://127.0.0.1:8080"
+
+app = typer.Typer()
+
+
+@app.command()
+def check(config: Annotated[str, typer.Argument(metavar="CONFIG", help="The YAML file.")]) -> int:
+    """Check a configuration file, offline; every problem is told with line and column."""
+    from controller.config import ConfigError, load_config
+
+    try:
+        loaded = load_config(config)
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        return REFUSED
+    ports, vns = sum(1 for _ in loaded.ports()), sum(1 for _ in loaded.vns())
+    counts = [(len(loaded.switches), "switch"), (ports, "edge port"), (len(loaded.vlans), "VLAN"), (vns, "VN")]
+    words = ", ".join(counted(count, noun) for count, noun in counts)
+    print(f"ok: {words}; control every {loaded.interval_ms} ms")
+    return 0
+
+
+@app.command()
+def run(
+    config: Annotated[str, typer.Option("--config", "-c", metavar="FILE", help="The YAML file.")],
+    extra: Annotated[
+        list[str] | None, typer.Option("--app", metavar="MODULE", help="Another Ryu application to load; repeatable.")
+    ] = None,
+) -> int:
+    """Run the controller until SIGINT or SIGTERM."""
+    from apps.launcher import main as launch
+    from controller.config_file import ConfigError
+
+    try:
+        return launch(config, list(extra or []))
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        return REFUSED
+
+
+@app.command()
+def explain(
+    vlan: Annotated[int, typer.Option(metavar="VID", help="The VLAN.")],
+    sender: Annotated[str, typer.Option("--from", metavar="SWITCH:PORT", help="The sending VN's edge port.")],
+    receiver: Annotated[
+        str | None,
+        typer.Option("--to", metavar="SWITCH:PORT", help="The receiving VN's; without it, all pairs of --from."),
+    ] = None,
+    url: Annotated[str, typer.Option(help="Where the controller's REST interface is.")] = DEFAULT_URL,
+    output: Annotated[str, typer.Option("--output", "-o", metavar="text|json")] = "text",
+) -> int:
+    """Tell what binds the limit of a pair of VNs in a running controller, and what would bind it next."""
+    from apps.client import explanations
+
+    if output not in ("text", "json"):
+        raise InvalidValueError("output", output, "must be text or json")
+    found = explanations(url, vlan, sender, receiver)
+    if output == "json":
+        print(json.dumps(found if receiver is None else found[0], indent=2))
+    else:
+        for one in found:
+            print(one["sentence"])
+    return 0
+
+
+@app.command()
+def record(
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="The recording; must not be there yet.")
+    ],
+    duration: Annotated[float | None, typer.Option(metavar="SECONDS", help="How long; else until Ctrl-C.")] = None,
+    url: Annotated[str, typer.Option(help="Where the controller's REST interface is.")] = DEFAULT_URL,
+) -> int:
+    """Record counters, decisions and configuration of a running controller, interval by interval."""
+    from apps.recordings import record as record_to
+
+    if duration is not None and not 0.0 < duration <= 1e6:
+        raise InvalidValueError("duration", duration, "must be above 0 and at most 1000000 seconds")
+    print(f"recorded {counted(record_to(url, output, duration), 'interval')} in {output}")
+    return 0
+
+
+@app.command()
+def replay(
+    recording: Annotated[Path, typer.Argument(metavar="FILE", help="What dets record has written.")],
+    algorithm: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Decide with this one beside, and show the differences.")
+    ] = None,
+    as_json: AsJson = False,
+) -> int:
+    """Decide a recorded run again, offline; exit status 1 if any decision is not the recorded one to the last bit."""
+    from apps.recordings import replayed
+
+    result = replayed(recording, algorithm)
+    if as_json:
+        print(json.dumps(result, allow_nan=False))
+    else:
+        from apps.tables import print_replay
+
+        print_replay(result)
+    return 0 if result["same"] else FAILED
