@@ -1,0 +1,191 @@
+"""Run a command where Open vSwitch has its kernel datapath: here if this kernel has it, else in user-mode-linux.
+
+    python -m experiments.kernel_datapath -- dets bench enforcement --datapath kernel
+
+Debian's user-mode-linux is a kernel, with all the modules of a Debian, that runs as an ordinary process. It is booted on
+this machine's own root file system, which it can read and not write; /run, /tmp, /var/log and /etc/openvswitch are its
+own and vanish with it. It has an Open vSwitch of its own, so that nothing of the host's is seen or touched. Source:
+docs/kernel-datapath.md. Standard library only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+ROOT = Path(__file__).resolve().parent.parent
+INIT = Path(__file__).with_suffix(".sh")
+KERNEL = "linux.uml"
+MODULES = Path("/usr/lib/uml/modules")
+PACKAGE = "user-mode-linux"
+COVERED = ("/run", "/tmp", "/var/log", "/etc/openvswitch")
+NEEDED_PROGRAMS = {"ovs-vswitchd": "openvswitch-switch", "mnexec": "mininet", "modprobe": "kmod"}
+MEMORY_BYTES = 1 << 30
+TIMEOUT_S = 600.0
+TIMED_OUT = 124  # as timeout(1) has it
+NO_STATUS = 125  # it went down without telling how the command ended
+
+
+def is_native() -> bool:
+    """Return whether this kernel has Open vSwitch's module, loaded or to be loaded."""
+    if Path("/sys/module/openvswitch").exists():
+        return True
+    try:
+        done = subprocess.run(["modprobe", "-n", "-q", "openvswitch"], capture_output=True, check=False, timeout=10)
+    except FileNotFoundError:
+        return False
+    return done.returncode == 0
+
+
+def why_not_emulated() -> str | None:
+    """Return what keeps this machine from running user-mode-linux with Open vSwitch; None if nothing does."""
+    if os.geteuid() != 0:
+        return "not root"
+    if shutil.which(KERNEL) is None or not MODULES.is_dir():
+        return f"the kernel has no openvswitch module and Debian's {PACKAGE} is not installed"
+    missing = [package for program, package in NEEDED_PROGRAMS.items() if shutil.which(program) is None]
+    return f"needs Debian's {', '.join(missing)}" if missing else None
+
+
+class UserModeLinux:
+    """A command inside user-mode-linux: started by ``with``, and gone, with all that it started, after it.
+
+    ``folder`` must exist; the command may write there, and nowhere else on the host. It takes the files console.log (the
+    kernel's own messages), ovs-vswitchd.log and status.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        folder: Path,
+        environment: Mapping[str, str] | None = None,
+        output: IO[bytes] | int | None = None,
+    ) -> None:
+        self.folder = folder.resolve()
+        self._command = list(command)
+        self._environment = dict(environment or {})
+        self._output = output
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> UserModeLinux:
+        self.folder.joinpath("order.sh").write_text(order(self._command, self._environment, self.folder))
+        self._sockets = tempfile.mkdtemp(prefix="uml-")
+        memory = choose_memory_folder()
+        with self.folder.joinpath("console.log").open("wb") as console:
+            error = self._output if self._output is not None else 2
+            self._process = subprocess.Popen(
+                [
+                    shutil.which(KERNEL) or KERNEL,
+                    f"mem={MEMORY_BYTES >> 20}M",
+                    *("root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro", "quiet"),
+                    f"uml_dir={self._sockets}",
+                    f"init={INIT}",
+                    f"EXCHANGE={self.folder}",
+                    *("con=null", f"con0=null,fd:{console.fileno()}", "con1=null,fd:1", "con2=null,fd:2"),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=self._output,
+                stderr=error,
+                pass_fds=[console.fileno()],
+                env={"PATH": os.environ.get("PATH", os.defpath), "TMPDIR": memory},
+                start_new_session=True,
+            )
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.stop()
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is down."""
+        assert self._process is not None
+        return self._process.poll() is not None
+
+    def wait(self, timeout_s: float) -> int:
+        """Return the command's exit status; TIMED_OUT after ``timeout_s``, NO_STATUS if it went down without one."""
+        assert self._process is not None
+        try:
+            self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return TIMED_OUT
+        try:
+            return int(self.folder.joinpath("status").read_text())
+        except (OSError, ValueError):
+            return NO_STATUS
+
+    def stop(self) -> None:
+        """End it at once, with every process inside."""
+        if self._process is not None:
+            # The processes inside are children of the kernel's process, in the session that was made for it.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait(10)
+            shutil.rmtree(self._sockets, ignore_errors=True)
+
+
+def order(command: Sequence[str], environment: Mapping[str, str], folder: Path) -> str:
+    """Return what the first process inside reads: the covered folders, what is needed below them, and the command."""
+    needed = {str(ROOT), sys.prefix, sys.base_prefix}
+    hidden = sorted(path for path in needed if _is_covered(path))
+    settings = {"HOME": "/run", "PYTHONDONTWRITEBYTECODE": "1", **environment}
+    exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in settings.items())
+    return (
+        f"COVERED={shlex.quote(' '.join(COVERED))}\nNEEDED={shlex.quote(chr(10).join(hidden))}\n"
+        f"order() {{\ncd {shlex.quote(str(ROOT))} || return 1\n{exports}{shlex.join(command)}\n}}\n"
+    )
+
+
+def _is_covered(path: str) -> bool:
+    return any(Path(path).is_relative_to(folder) for folder in COVERED)
+
+
+def choose_memory_folder() -> str:
+    """Return the folder for the file that is the guest's memory: /dev/shm where it has the room."""
+    with contextlib.suppress(OSError):
+        if shutil.disk_usage("/dev/shm").free >= MEMORY_BYTES:
+            return "/dev/shm"
+    return tempfile.gettempdir()
+
+
+def run(command: Sequence[str], folder: Path | None, timeout_s: float) -> int:
+    """Run a command, natively or in user-mode-linux, and return its exit status; RuntimeError where neither can be."""
+    if is_native():
+        return subprocess.run(command, check=False, timeout=timeout_s).returncode
+    reason = why_not_emulated()
+    if reason is not None:
+        raise RuntimeError(f"no kernel datapath: {reason}")
+    with tempfile.TemporaryDirectory(prefix="dets-kernel-") as own:
+        with UserModeLinux(command, folder or Path(own)) as machine:
+            status = machine.wait(timeout_s)
+        if status in (TIMED_OUT, NO_STATUS):
+            said = machine.folder.joinpath("console.log").read_text(errors="replace")
+            print(f"user-mode-linux: {'out of time' if status == TIMED_OUT else 'went down'}\n{said}", file=sys.stderr)
+        return status
+
+
+def main(arguments: list[str]) -> int:
+    """Parse the command line and run."""
+    parser = argparse.ArgumentParser(prog="python -m experiments.kernel_datapath", description=__doc__.split("\n\n")[0])
+    parser.add_argument("--folder", type=Path, help="where the command may write on the host; without it nowhere")
+    parser.add_argument("--timeout", type=float, default=TIMEOUT_S, help="seconds (default: %(default)g)")
+    parser.add_argument("command", nargs="+", metavar="COMMAND")
+    options = parser.parse_args(arguments)
+    try:
+        return run(options.command, options.folder, options.timeout)
+    except RuntimeError as error:
+        print(error, file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
