@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from typing import Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from controller import interval, reconciliation, step
+from controller.admission import WAYS
 from controller.algorithms import make_any_algorithm
 from controller.config import Config
 from controller.enforcement import settle
@@ -32,6 +34,7 @@ from controller.reconciliation import Tables
 from controller.shadow import Shadow
 from controller.switch_record import SwitchUpdate
 from controller.tables import FlowKey, plan_flows
+from controller.vns import NewLimits
 
 
 class CentralController(FabricState):
@@ -182,22 +185,21 @@ class CentralController(FabricState):
 
     # -- limits and algorithms
 
-    def set_limits(
-        self, row: int, now_s: float, *, send_limit_bps: int | None = None, receive_limit_bps: int | None = None
-    ) -> None:
-        """Give a VN new limits, in force from the next interval on.
+    def set_limits(self, row: int, now_s: float, **limits: Unpack[NewLimits]) -> None:
+        """Give a VN new limits and ceilings, in force from the next interval on; what is not given stays.
 
-        Raises InvalidValueError, with nothing changed, when a port or a link could not carry what they allow.
+        Raises InvalidValueError, with nothing changed, when a port or a link could not carry what the limits allow, or
+        a ceiling is below its limit or above its port's capacity.
         """
-        vns = self.vns.with_limits(row, send_limit_bps=send_limit_bps, receive_limit_bps=receive_limit_bps)
-        both = send_limit_bps is not None and receive_limit_bps is not None
-        self.admitted.check(vns, row, sending=None if both else send_limit_bps is not None)
-        self.vns = vns
-        if send_limit_bps is not None:
+        vns = self.vns.with_limits(row, **limits)
+        promised = [way for way in WAYS if f"{way}_limit_bps" in limits]
+        if promised:
+            self.admitted.check(vns, row, sending=None if len(promised) == 2 else promised == ["send"])
+        before, self.vns = self.vns, vns
+        if "send_limit_bps" in limits or before.send_most_bps[row] != vns.send_most_bps[row]:
             self._set_send_meter(row)
-        given = (("send", send_limit_bps), ("receive", receive_limit_bps))
-        limits = ", ".join(f"{way} limit {limit} bit/s" for way, limit in given if limit is not None)
-        self.note(EventKind.LIMIT_CHANGED, f"{self.vn_name(row)}: {limits}", now_s)
+        words = [f"{key.removesuffix('_bps').replace('_', ' ')} {_shown(rate)}" for key, rate in limits.items()]
+        self.note(EventKind.LIMIT_CHANGED, f"{self.vn_name(row)}: {', '.join(words)}", now_s)
 
     def _set_send_meter(self, row: int) -> None:
         record = self.record_of_sender(row)
@@ -232,3 +234,7 @@ class CentralController(FabricState):
         names = {vid: one for vid, one in self.shadow.names.items() if vid != vlan_vid}
         self.shadow = Shadow.of(self.vns, names if name is None else {**names, vlan_vid: name})
         self.note(EventKind.ALGORITHM_CHANGED, f"VLAN {vlan_vid}: shadow {name or 'none'}", now_s)
+
+
+def _shown(rate_bps: object) -> str:
+    return "none" if rate_bps is None else f"{rate_bps} bit/s"

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from copy import copy
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
+from controller.admission import check_ceiling
 from controller.columns import BoolArray, FloatArray, IntArray
 from controller.config_values import Config
 from controller.errors import InvalidValueError
@@ -24,12 +25,22 @@ class VnKey(NamedTuple):
     port_no: int
 
 
+class NewLimits(TypedDict, total=False):
+    """What can be changed about a VN while it is in use, in bits per second; a ceiling of None is none."""
+
+    send_limit_bps: int
+    receive_limit_bps: int
+    send_ceiling_bps: int | None
+    receive_ceiling_bps: int | None
+
+
 @dataclass(frozen=True)
 class VnTable:
     """All VNs of the fabric, one row each; every column has shape (vns,).
 
     ``capacity_bps`` is the capacity of the VN's edge port, which all VNs of that port share. Limits are rates on the
     wire (layer 2, frame header included, without preamble and inter-frame gap), as meters and queues count them.
+    A ceiling is NaN where the VN has none, and of no effect where ``lends`` is False or the limit is above it.
     """
 
     vlan_vid: IntArray
@@ -63,21 +74,24 @@ class VnTable:
         """Return what names the VN of ``row`` outside the core."""
         return VnKey(int(self.vlan_vid[row]), int(self.dpid[row]), int(self.port_no[row]))
 
-    def with_limits(
-        self, row: int, *, send_limit_bps: int | None = None, receive_limit_bps: int | None = None
-    ) -> VnTable:
-        """Return the table with new limits for one VN.
+    def with_limits(self, row: int, **limits: Unpack[NewLimits]) -> VnTable:
+        """Return the table with new limits and ceilings for one VN; what is not given stays.
 
-        Raises InvalidValueError naming ``send_limit_bps`` or ``receive_limit_bps`` when a meter cannot carry it.
-        Whether the fabric can keep them is for ``controller.admitted_limits`` to say.
+        Raises InvalidValueError, naming what is wrong, for a rate that a meter cannot carry and for a ceiling that is
+        not from the VN's limit to its port's capacity. Whether the fabric can keep the limits is for
+        ``controller.admitted_limits`` to say.
         """
-        table = self
-        if send_limit_bps is not None:
-            changed = self._with_limit("send_limit_bps", self.send_limit_bps, row, send_limit_bps)
-            table = table._with(send_limit_bps=changed)
-        if receive_limit_bps is not None:
-            changed = self._with_limit("receive_limit_bps", self.receive_limit_bps, row, receive_limit_bps)
-            table = table._with(receive_limit_bps=changed)
+        columns: dict[str, FloatArray] = {}
+        for key in ("send_limit_bps", "receive_limit_bps", "send_ceiling_bps", "receive_ceiling_bps"):
+            if key in limits:
+                rate_bps = limits[key]
+                columns[key] = getattr(self, key).copy()
+                columns[key][row] = np.nan if rate_bps is None else check_rate_bps(rate_bps, key)
+        table = self._with(**columns)
+        for key in limits:
+            if key.endswith("_ceiling_bps") and not np.isnan(columns[key][row]):
+                limit_bps = getattr(table, key.replace("ceiling", "limit"))[row]
+                check_ceiling(key, int(columns[key][row]), int(limit_bps), int(self.capacity_bps[row]))
         return table
 
     def _with(self, **columns: FloatArray | BoolArray) -> VnTable:
@@ -86,12 +100,6 @@ class VnTable:
         for name, column in columns.items():
             object.__setattr__(table, name, column)
         return table
-
-    def _with_limit(self, key: str, limits_bps: FloatArray, row: int, limit_bps: int) -> FloatArray:
-        check_rate_bps(limit_bps, key)
-        changed = limits_bps.copy()
-        changed[row] = limit_bps
-        return changed
 
     @property
     def send_most_bps(self) -> FloatArray:

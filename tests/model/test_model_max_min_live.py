@@ -49,6 +49,19 @@ def test_nothing_is_lent_without_a_ceiling():
     assert loop.rate(HUB, 10, -10) == pytest.approx(40 * M, rel=0.03)
 
 
+def test_a_ceiling_can_be_moved_and_taken_away_while_it_is_used():
+    loop = loop_of(lending())
+    central = loop.fabric.central
+    loop.add((1, 1), HUB, 10, 60 * M)
+    loop.add((1, 2), HUB, 10, 60 * M)
+    row = central.vns.row_of(10, *HUB)
+    for ceiling_bps, most_bps in ((95 * M, 95 * M), (60 * M, 60 * M), (None, 40 * M), (80 * M, 80 * M)):
+        given = None if ceiling_bps is None else int(ceiling_bps)
+        central.set_limits(row, loop.fabric.now_s, receive_ceiling_bps=given)
+        loop.run(40)
+        assert loop.rate(HUB, 10, -10) == pytest.approx(most_bps, rel=0.03), ceiling_bps
+
+
 @pytest.mark.parametrize("other", ["max-min", "fs"])
 def test_what_was_lent_is_back_within_one_interval(other):
     """The owner, of the same algorithm or of another, starts after the borrower; its grant is there at once, and one

@@ -432,6 +432,9 @@ def snapshot(central):
         {"send_limit_bps": 0},
         {"receive_limit_bps": 0},
         {"receive_limit_bps": -5},
+        {"send_ceiling_bps": 1_000},
+        {"receive_ceiling_bps": 10**10},
+        {"send_limit_bps": 1_000_000, "receive_ceiling_bps": 1_000},
     ],
 )
 def test_limits_that_do_not_fit_change_nothing(limits):
@@ -472,6 +475,21 @@ def test_a_send_limit_is_in_force_at_once():
     assert meter.setting == MeterSetting(123_456, 24_692)
     kinds = [event.kind for event in net.central.events.after(0)]
     assert kinds[-1] == EventKind.LIMIT_CHANGED
+
+
+def test_a_ceiling_is_in_force_at_once_where_the_vlan_borrows():
+    net = started()
+    row = net.central.vns.row_of(10, 1, 2)
+    net.central.set_limits(row, 1.0, send_ceiling_bps=450_000_000)
+    assert net.push() == 0  # fp lends nothing
+    net.central.set_algorithm(10, "max-min", {}, 1.0)
+    assert net.push() == 1
+    meter = net.switches[1].meters[net.central.switches[1].send_meter[row]]
+    assert meter.setting.rate_kbps == 450_000
+    net.central.set_limits(row, 2.0, send_ceiling_bps=None, receive_ceiling_bps=700_000_000)
+    assert net.push() == 1
+    assert meter.setting.rate_kbps == 400_000
+    assert net.central.events.after(0)[-1].text.endswith("send ceiling none, receive ceiling 700000000 bit/s")
 
 
 def test_limits_set_while_a_switch_is_away_are_there_when_it_is_back():

@@ -85,3 +85,31 @@ def test_a_limit_above_the_ceiling_lifts_it_and_none_follows_the_limit():
     assert table.with_limits(row, send_limit_bps=480_000_000).send_most_bps[row] == 480e6
     assert table.with_limits(row, send_limit_bps=1_000_000).send_most_bps[row] == 450e6
     assert table.with_limits(other, send_limit_bps=1_000_000).send_most_bps[other] == 1e6
+
+
+def test_ceilings_come_and_go_and_leave_the_old_table_alone():
+    table = VnTable.of_config(star(2, vlans=CEILINGS)).with_lending([10])
+    row = table.row_of(10, 1, 1)
+    changed = table.with_limits(row, send_ceiling_bps=None, receive_ceiling_bps=1_000_000_000)
+    assert (changed.send_most_bps[row], changed.receive_most_bps[row]) == (400e6, 1e9)
+    assert (table.send_most_bps[row], table.receive_most_bps[row]) == (450e6, 490e6)
+    others = np.arange(len(table)) != row
+    assert (changed.send_most_bps[others] == table.send_most_bps[others]).all()
+
+
+@pytest.mark.parametrize(
+    ("limits", "key"),
+    [
+        ({"send_ceiling_bps": 399_999_999}, "send_ceiling_bps"),
+        ({"receive_ceiling_bps": 1_000_000_001}, "receive_ceiling_bps"),
+        ({"send_ceiling_bps": 999}, "send_ceiling_bps"),
+        ({"receive_limit_bps": 450_000_000, "receive_ceiling_bps": 449_000_000}, "receive_ceiling_bps"),
+    ],
+)
+def test_a_new_ceiling_is_from_the_new_limit_to_the_capacity(limits, key):
+    table = VnTable.of_config(star(2, vlans=CEILINGS))
+    with pytest.raises(InvalidValueError) as caught:
+        table.with_limits(table.row_of(10, 1, 1), **limits)
+    assert (caught.value.key, caught.value.value) == (key, limits[key])
+    fits = table.with_limits(0, receive_limit_bps=450_000_000, receive_ceiling_bps=450_000_000)
+    assert fits.receive_ceiling_bps[0] == 450_000_000
