@@ -19,7 +19,7 @@ from experiments.options import ExperimentOptions
 from experiments.ovs_fabric import OvsFabric, OvsOptions, describe_switches
 from experiments.sampler import Sampler
 from experiments.series import Rates, Window, isolation_figures, rates_of, read_samples
-from experiments.static_limits import TCP_BURST_S, UDP_BURST_S, install_static_limits
+from experiments.static_limits import TCP_BURST_S, UDP_BURST_S, install_static_limits, star_shares
 from experiments.traffic import GRACE_S, Traffic, tcp_sources, udp_sources
 from topologies.builders import fabrics
 from topologies.fabric import Fabric
@@ -95,7 +95,8 @@ def run_isolation(options: ExperimentOptions, control: str, folder: Path, progre
             progress("waiting for the controller", 0)
             controller.wait_ready({switch.name for switch in fabric.switches})
         elif control == "static":
-            install_static_limits(fabric, limits_bps, dict(zip(fabric.vlans, (TCP_BURST_S, UDP_BURST_S), strict=True)))
+            bursts_s = dict(zip(fabric.vlans, (TCP_BURST_S, UDP_BURST_S), strict=True))
+            install_static_limits(fabric, star_shares(fabric, limits_bps, bursts_s), {fabric.pns[-1]: limits_bps})
         if ovs.classifier is not None:
             ovs.classifier.settle()
         return _measure(options, control, folder, ovs, controller, limits_bps, progress)

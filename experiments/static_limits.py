@@ -1,4 +1,4 @@
-"""Limits without a controller: one fixed meter per sender and a queue per VLAN, set once with ovs-ofctl and ovs-vsctl.
+"""Limits without a controller: one fixed meter per pair and a queue per VLAN, set once with ovs-ofctl and ovs-vsctl.
 
 What an operator can do by hand when senders and receivers are known and never change. It shows what the fabric itself
 is able to hold, and is the baseline that dynamic control has to beat once demands vary.
@@ -6,38 +6,76 @@ is able to hold, and is the baseline that dynamic control has to beat once deman
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from experiments.ovs_vsctl import ofctl, vsctl
-from topologies.fabric import Fabric, PhysicalNode
+from topologies.fabric import Fabric, PhysicalNode, VirtualNode
 
 TCP_BURST_S = 0.200  # TCP through a policer needs about its minimum RTO of burst
 UDP_BURST_S = 0.020
 DEFAULT_QUEUE_MIN_BPS = 1_000_000
 
+Ends = tuple[VirtualNode, VirtualNode]
+QueueRates = Mapping[PhysicalNode, Mapping[int, int]]
+"""By receiving PN, the receive limit of each VLAN (bit/s)."""
 
-def install_static_limits(fabric: Fabric, limits_bps: Mapping[int, int], burst_s: Mapping[int, float]) -> None:
-    """Share each VLAN's limit equally among all PNs but the last, the receiver, by meters at their edge switches.
 
-    ``limits_bps`` and ``burst_s`` are by VLAN id. The receiving port gets a queue per VLAN, min-rate and max-rate its
-    limit. Switches forward by themselves (NORMAL).
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The fixed limit of what one VN sends to another."""
+
+    sender: VirtualNode
+    receiver: VirtualNode
+    rate_kbps: int
+    burst_kbits: int
+
+
+def equal_shares(
+    bursts_s: Mapping[Ends, float],
+    send_limit_bps: Mapping[VirtualNode, int],
+    receive_limit_bps: Mapping[VirtualNode, int],
+) -> list[Share]:
+    """Return a share for each pair of ``bursts_s``, whose value is how much of its rate may come at once.
+
+    A VN's limits are divided equally among those it talks with; a pair gets the lower of its two parts.
     """
-    *senders, receiver = fabric.pns
+    senders, receivers = Counter(r for _, r in bursts_s), Counter(s for s, _ in bursts_s)
+    shares = []
+    for (sender, receiver), burst_s in bursts_s.items():
+        part_bps = min(send_limit_bps[sender] // receivers[sender], receive_limit_bps[receiver] // senders[receiver])
+        rate_kbps = max(part_bps // 1000, 1)
+        shares.append(Share(sender, receiver, rate_kbps, max(round(rate_kbps * burst_s), 1)))
+    return shares
+
+
+def star_shares(fabric: Fabric, limits_bps: Mapping[int, int], burst_s: Mapping[int, float]) -> list[Share]:
+    """Return the shares with which all PNs send to the last one; ``limits_bps`` and ``burst_s`` are by VLAN id."""
+    *senders, last = fabric.pns
+    bursts_s = {(fabric.vn(v, pn.number), fabric.vn(v, last.number)): burst_s[v] for v in limits_bps for pn in senders}
+    limits = {vn: limits_bps[vn.vlan_vid] for vn in fabric.vns() if vn.vlan_vid in limits_bps}
+    return equal_shares(bursts_s, limits, limits)
+
+
+def install_static_limits(fabric: Fabric, shares: Sequence[Share], queues: QueueRates) -> None:
+    """Install the shares as meters at the senders' edge switches, and the queues at the receivers'.
+
+    A queue's min-rate and max-rate are its limit. Switches forward by themselves (NORMAL).
+    """
     for switch in fabric.switches:
         ofctl("add-flow", switch.name, "priority=1,actions=NORMAL")
-    for vid, limit_bps in limits_bps.items():
-        share_kbps = limit_bps // len(senders) // 1000
-        for pn in senders:
-            _add_meter(fabric, pn, vid, share_kbps, round(share_kbps * burst_s[vid]))
-    _add_queues(receiver, limits_bps)
+    for meter_id, share in enumerate(shares, start=1):
+        _add_meter(meter_id, share)
+    for pn, limits_bps in queues.items():
+        _add_queues(pn, limits_bps)
 
 
-def _add_meter(fabric: Fabric, pn: PhysicalNode, vid: int, rate_kbps: int, burst_kbits: int) -> None:
-    meter_id = 1000 * fabric.vlans.index(vid) + pn.number
-    receiver = fabric.vn(vid, fabric.pns[-1].number)
-    band = f"band=type=drop,rate={rate_kbps},burst_size={max(burst_kbits, 1)}"
+def _add_meter(meter_id: int, share: Share) -> None:
+    pn = share.sender.pn
+    band = f"band=type=drop,rate={share.rate_kbps},burst_size={share.burst_kbits}"
     ofctl("add-meter", pn.switch, f"meter={meter_id},kbps,burst,stats,{band}")
-    match = f"priority=100,in_port={pn.port_no},dl_vlan={vid},dl_dst={receiver.mac}"
+    match = f"priority=100,in_port={pn.port_no},dl_vlan={share.sender.vlan_vid},dl_dst={share.receiver.mac}"
     ofctl("add-flow", pn.switch, f"{match},actions=meter:{meter_id},NORMAL")
 
 

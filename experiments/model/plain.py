@@ -6,7 +6,7 @@ The counterpart of what Open vSwitch does by itself (NORMAL) once it has learned
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from controller.forwarding.topology import Port
 from controller.openflow.actions import Output, SetQueue
@@ -16,7 +16,8 @@ from controller.openflow.match import Match
 from controller.openflow.meters import encode_meter_mods
 from controller.queues import port_queues
 from experiments.model.fabric import ModelFabric, mac_of
-from topologies.fabric import VirtualNode
+from experiments.static_limits import QueueRates, Share, star_shares
+from topologies.fabric import PhysicalNode, VirtualNode
 
 FORWARD_PRIORITY, LIMIT_PRIORITY = 10, 100
 
@@ -31,19 +32,21 @@ def install_plain_forwarding(model: ModelFabric) -> None:
 
 def install_static_limits(model: ModelFabric, limits_bps: Mapping[int, int], burst_s: Mapping[int, float]) -> None:
     """Share each VLAN's limit equally among all PNs but the last, the receiver; its port has a queue per VLAN."""
+    shares = star_shares(model.fabric, limits_bps, burst_s)
+    install_shares(model, shares, {model.fabric.pns[-1]: limits_bps})
+
+
+def install_shares(model: ModelFabric, shares: Sequence[Share], queues: QueueRates) -> None:
+    """Install fixed limits as meters at the senders' edge switches, and a queue per VLAN at the receivers'."""
     install_plain_forwarding(model)
-    *senders, last = model.fabric.pns
-    for vid, limit_bps in limits_bps.items():
-        receiver = model.fabric.vn(vid, last.number)
-        towards = next_ports(model, model.edge_port(receiver))
-        share_kbps = limit_bps // len(senders) // 1000
-        for pn in senders:
-            at = model.edge_port(model.fabric.vn(vid, pn.number))
-            meter_id = 1000 * model.fabric.vlans.index(vid) + pn.number
-            set_meter(model, at.dpid, meter_id, share_kbps, max(round(share_kbps * burst_s[vid]), 1))
-            match = Match(in_port=at.port_no, vlan_vid=vid, eth_dst=mac_of(receiver))
-            _add(model, at.dpid, LIMIT_PRIORITY, match, towards[at.dpid], meter_id, vid)
-    set_static_queues(model, limits_bps)
+    for meter_id, share in enumerate(shares, start=1):
+        at, target = model.edge_port(share.sender), model.edge_port(share.receiver)
+        set_meter(model, at.dpid, meter_id, share.rate_kbps, share.burst_kbits)
+        vid = share.sender.vlan_vid
+        match = Match(in_port=at.port_no, vlan_vid=vid, eth_dst=mac_of(share.receiver))
+        _add(model, at.dpid, LIMIT_PRIORITY, match, next_ports(model, target)[at.dpid], meter_id, vid)
+    for pn, limits_bps in queues.items():
+        set_static_queues(model, limits_bps, pn)
 
 
 def install_metered_flow(
@@ -58,11 +61,10 @@ def install_metered_flow(
     _add(model, at.dpid, LIMIT_PRIORITY, match, towards[at.dpid], meter_id)
 
 
-def set_static_queues(model: ModelFabric, limits_bps: Mapping[int, int]) -> None:
-    """Give the last PN's edge port a queue per VLAN, at least and at most its limit."""
-    last = model.fabric.pns[-1]
-    queues = port_queues(last.port_no, last.link_rate_bps, dict(limits_bps), borrows=False).queues
-    port = Port(model.fabric.switch(last.switch).dpid, last.port_no)
+def set_static_queues(model: ModelFabric, limits_bps: Mapping[int, int], pn: PhysicalNode) -> None:
+    """Give a PN's edge port a queue per VLAN, at least and at most its limit."""
+    queues = port_queues(pn.port_no, pn.link_rate_bps, dict(limits_bps), borrows=False).queues
+    port = Port(model.fabric.switch(pn.switch).dpid, pn.port_no)
     model.set_queues({port: {q.queue_id: (q.min_rate_bps, q.max_rate_bps) for q in queues}})
 
 
