@@ -21,6 +21,7 @@ from controller.central import CentralController
 from controller.config import Config
 from controller.errors import ProtocolError
 from controller.events import EventKind
+from controller.forwarding.host_search import Question
 from controller.forwarding.pipeline import OWN_COOKIE, OWN_COOKIE_MASK, Table
 from controller.forwarding.topology import Port
 from controller.meter_watch import MeterWatch
@@ -249,6 +250,15 @@ class Shell:
                 if peer.counting is not None:
                     peer.counting.modified(update.meter_id)
                 self._ask_barrier(peer)
+        for question in self.central.take_questions(self._clock()):
+            self._ask_host(question)
+
+    def _ask_host(self, question: Question) -> None:
+        """Let a switch handle a frame as if it had come in by one of its ports (OpenFlow 1.3.5, section 7.3.7)."""
+        peer = self.peers.get(question.port.dpid)
+        if peer is not None:
+            actions = (Output(ofp.PORT_TABLE),)
+            peer.connection.send(lambda xid: encode_packet_out(xid, question.port.port_no, actions, question.frame), 1)
 
     def _ask_barrier(self, peer: Peer) -> None:
         peer.asked_s = self._clock()

@@ -81,7 +81,8 @@ def sources(fabric: Fabric) -> list[Source]:
 def fabric(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[OvsFabric, Application, Path]]:
     folder = tmp_path_factory.mktemp("limits")
     sections: dict[str, Any] = {"control": {"on_stop": "keep"}, "openflow": {"last_meter_id": LAST_METER}}
-    with controlled(FABRIC, LIMITS_BPS, folder, **sections) as (ovs, app):
+    # Hosts that know each other ask nobody: once the tables were emptied, the receiver is seen when it is asked.
+    with controlled(FABRIC, LIMITS_BPS, folder, static_arp=True, **sections) as (ovs, app):
         yield ovs, app, folder
 
 

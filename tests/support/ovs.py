@@ -28,14 +28,20 @@ _QUIET_S = 0.4  # a frame has arrived by then, or does not
 
 @contextlib.contextmanager
 def controlled(
-    fabric: Fabric, limits_bps: Mapping[int, int], folder: Path, datapath: str = "user", **sections: dict[str, Any]
+    fabric: Fabric,
+    limits_bps: Mapping[int, int],
+    folder: Path,
+    datapath: str = "user",
+    static_arp: bool = False,
+    **sections: dict[str, Any],
 ) -> Iterator[tuple[OvsFabric, Application]]:
     """Realize a fabric with the application in control of it, both ready; the application is yet to be stopped."""
     config = configuration(fabric, limits_bps, "fs", {}, *free_ports(2))
     for name, section in sections.items():
         config[name] = {**config.get(name, {}), **section}
     target = f"tcp:{config['openflow']['listen']}"
-    with Application(config, folder) as app, OvsFabric(fabric, OvsOptions(controller=target, datapath=datapath)) as ovs:
+    options = OvsOptions(controller=target, datapath=datapath, static_arp=static_arp)
+    with Application(config, folder) as app, OvsFabric(fabric, options) as ovs:
         app.wait_ready()
         yield ovs, app
 
