@@ -3,6 +3,9 @@
 A model here knows its own section only; what sections demand of each other stands in ``controller.config``. Every
 field may be absent as far as pydantic is concerned (``required`` names those that may not), so that a section with one
 bad value still yields the others and all the problems of a file can be told at once.
+
+The reference (``docs/configuration.md``) is made from these models: each names its ``path``, and the text below a field
+is what the reference says about it.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, StringConstraints, ValidationError
@@ -81,20 +85,33 @@ def _parse_rate(value: object) -> int:
     return parse_rate(value)  # parse_rate's second parameter is a key, not what pydantic would pass there
 
 
-Rate = Annotated[int, BeforeValidator(_parse_rate)]
-Dpid = Annotated[int, BeforeValidator(parse_dpid)]
-Name = Annotated[str, BeforeValidator(check_name)]
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What the values of a field look like, for the reference; pydantic passes it over."""
+
+    text: str
+
+
+Rate = Annotated[int, BeforeValidator(_parse_rate), Written("a rate")]
+Dpid = Annotated[int, BeforeValidator(parse_dpid), Written("16 hex digits in quotes, or `0x1`, or `1`")]
+Name = Annotated[str, BeforeValidator(check_name), Written("a name")]
 # strict would refuse the tuple that the validator before it has made from text
-Listen = Annotated[Any, BeforeValidator(parse_address)]
-Ovsdb = Annotated[str, BeforeValidator(check_ovsdb)]
-VlanVid = Annotated[int, Field(ge=MIN_VLAN_VID, le=MAX_VLAN_VID)]
-Word = Annotated[str, StringConstraints(min_length=1, max_length=63)]
+Listen = Annotated[Any, BeforeValidator(parse_address), Written("HOST:PORT")]
+Ovsdb = Annotated[str, BeforeValidator(check_ovsdb), Written("`unix:/PATH`, `tcp:HOST:PORT` or `ssl:HOST:PORT`")]
+VlanVid = Annotated[int, Field(ge=MIN_VLAN_VID, le=MAX_VLAN_VID), Written("a VLAN")]
+Algorithm = Annotated[str, StringConstraints(min_length=1, max_length=63), Written("the name of an algorithm")]
+Parameters = Annotated[dict[str, Any], Written("such as `{d: 2}`")]
+SwitchPorts = Annotated[list[str], Written("such as `[s1:1001, c1:1]`")]
 
 
 class Section(BaseModel):
-    """Base of every section. ``bad`` names the fields whose values were refused (and so are None or the default)."""
+    """Base of every section. ``bad`` names the fields whose values were refused (and so are None or the default).
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+    ``path`` is where the section stands in the file: ``vlans.VID`` for each of the VLANs.
+    """
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, use_attribute_docstrings=True)
+    path: ClassVar[str] = ""
     required: ClassVar[tuple[str, ...]] = ()
     _bad: frozenset[str] = PrivateAttr(frozenset())
 
@@ -106,81 +123,124 @@ class Section(BaseModel):
 class ControlSection(Section):
     """``control``: the loop's pace and what a stop leaves behind."""
 
+    path = "control"
     interval_ms: Annotated[int, Field(ge=10, le=10_000)] = 55
+    """The control interval, milliseconds."""
     on_stop: Literal["keep", "remove"] = "keep"
+    """What a stop does with meters, flows and queues."""
     mac_ageing_s: Annotated[int, Field(ge=1, le=MAX_IDLE_TIMEOUT_S)] = 300
+    """A MAC unseen for so many seconds is forgotten."""
     max_macs_per_vn: Annotated[int, Field(ge=1, le=1_000_000)] = 64
+    """How many MACs are learned behind one VN at most."""
 
 
 class OpenFlowSection(Section):
     """``openflow``: where switches connect to, and which meter ids are the controller's."""
 
+    path = "openflow"
     listen: Listen = ("127.0.0.1", 6653)
+    """Where switches connect to."""
     first_meter_id: Annotated[int, Field(ge=1, le=MAX_METER_ID)] = 1
+    """The first of the meters that are the controller's; others are never touched."""
     last_meter_id: Annotated[int, Field(ge=1, le=MAX_METER_ID)] = 65535
+    """The last of the meters that are the controller's."""
 
 
 class RestSection(Section):
     """``rest``: where the REST interface listens."""
 
+    path = "rest"
     listen: Listen = ("127.0.0.1", 8080)
+    """Where the REST interface listens."""
 
 
 class QueuesSection(Section):
     """``queues``: how far a receiving VLAN's queue may go beyond its limit while the port has room."""
 
+    path = "queues"
     max_rate: Literal["limit", "capacity"] = "limit"
+    """How far a receiving VLAN's queue may go while its port has room: its limit, or the port's capacity."""
 
 
 class VlanSection(Section):
     """``vlans.VID``: a tenant, its algorithm and the limits its VNs have unless a port says otherwise."""
 
+    path = "vlans.VID"
     name: Name | None = None
-    algorithm: Word = "fp"
-    parameters: dict[str, Any] = Field(default_factory=dict)
-    shadow: Word | None = None
+    """What people call it; without one it is vlanVID."""
+    algorithm: Algorithm = "fp"
+    """How each receiver's limit is shared out (docs/allocation.md)."""
+    parameters: Parameters = Field(default_factory=dict)
+    """The algorithm's parameters; those not given have its defaults."""
+    shadow: Algorithm | None = None
+    """Computed beside and not enforced; `/v1/entries` shows what it would set."""
+    shadow_parameters: Parameters = Field(default_factory=dict)
+    """The shadow's parameters; those not given have its defaults."""
     send_limit: Rate | None = None
+    """Of each of its VNs; without it every VN needs its own."""
     receive_limit: Rate | None = None
+    """Of each of its VNs; without it every VN needs its own."""
     send_ceiling: Rate | None = None
+    """Up to which its VNs may borrow what others leave idle, the limit to the port's capacity; only with `max-min`."""
     receive_ceiling: Rate | None = None
+    """Up to which its VNs may borrow what others leave idle, the limit to the port's capacity; only with `max-min`."""
     weight: Annotated[float, Field(gt=0, le=MAX_WEIGHT)] = 1.0
+    """Its share among VLANs that compete for what is idle; only with `max-min`."""
 
 
 class VnSection(Section):
     """``switches.NAME.ports.NO.vns.VID``: one VN's own limits."""
 
+    path = "switches.NAME.ports.NO.vns.VID"
     send_limit: Rate | None = None
+    """Instead of the VLAN's."""
     receive_limit: Rate | None = None
+    """Instead of the VLAN's."""
     send_ceiling: Rate | None = None
+    """Instead of the VLAN's."""
     receive_ceiling: Rate | None = None
+    """Instead of the VLAN's."""
 
 
 class PortSection(Section):
     """``switches.NAME.ports.NO``: an edge port."""
 
+    path = "switches.NAME.ports.NO"
     required = ("capacity",)
     name: Name | None = None
+    """What people call it; without one it is NAME-NO."""
     capacity: Rate | None = None
+    """The link's; it is never guessed."""
     access: VlanVid | None = None
+    """One VLAN, frames without a tag."""
     trunk: list[VlanVid] | None = None
+    """Several VLANs, frames with a tag; either this or `access`."""
     vns: dict[str, Any] = Field(default_factory=dict)
+    """What VNs here have of their own."""
 
 
 class SwitchSection(Section):
-    """``switches.NAME``; one without ports is a core switch."""
+    """``switches.NAME``: a switch; one without ports is a core switch."""
 
+    path = "switches.NAME"
     required = ("dpid",)
     dpid: Dpid | None = None
+    """Its datapath id."""
     ovsdb: Ovsdb | None = None
+    """Where its database is; without it the switch gets no queues."""
     ports: dict[str, Any] = Field(default_factory=dict)
+    """Its edge ports by OpenFlow port number, 1 to 4294967040."""
 
 
 class LinkSection(Section):
-    """``links[N]``: a link between two switches, each end written SWITCH:PORT."""
+    """``links[N]``: a link between two switches whose capacity is known; the others are not looked at."""
 
+    path = "links[N]"
     required = ("between", "capacity")
-    between: list[str] | None = None
+    between: SwitchPorts | None = None
+    """The two ends, each SWITCH:PORT."""
     capacity: Rate | None = None
+    """Of each direction; never guessed."""
 
 
 class RootSection(Section):
@@ -188,12 +248,19 @@ class RootSection(Section):
 
     required = ("vlans", "switches")
     control: dict[str, Any] = Field(default_factory=dict)
+    """The control loop."""
     openflow: dict[str, Any] = Field(default_factory=dict)
+    """The switches' side."""
     rest: dict[str, Any] = Field(default_factory=dict)
+    """The REST interface."""
     queues: dict[str, Any] = Field(default_factory=dict)
+    """The queues of receiving VLANs."""
     vlans: dict[str, Any] = Field(default_factory=dict)
+    """The tenants by VLAN id, 1 to 4094."""
     switches: dict[str, Any] = Field(default_factory=dict)
+    """The switches by name."""
     links: list[Any] = Field(default_factory=list)
+    """Core links of known capacity."""
 
     @classmethod
     def of(cls, document: Document) -> Self:
