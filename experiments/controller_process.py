@@ -81,20 +81,38 @@ def free_ports(count: int) -> list[int]:
 
 
 class ControllerProcess:
-    """``dets run`` with a configuration, inside a ``with``; its log and configuration stay in ``folder``."""
+    """``dets run`` with a configuration, inside a ``with``; its log and configuration stay in ``folder``.
 
-    def __init__(self, config: Mapping[str, Any], folder: Path) -> None:
+    Another Ryu ``application`` can run in its place; ``environment`` is added to the process's own.
+    """
+
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        folder: Path,
+        application: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self.config_path = folder / "controller.yaml"
         self.log_path = folder / "controller.log"
         self.config_path.write_text(yaml.safe_dump(dict(config), sort_keys=False))
         self.rest_url = f"http://{config['rest']['listen']}"
         self._command = [sys.executable, "-m", "apps.cli", "run", "--config", str(self.config_path)]
+        if application is not None:
+            launcher = [sys.executable, "-m", "apps.launcher"]
+            self._command = [*launcher, "--dets-config", str(self.config_path), str(application)]
+        self._environment = {**os.environ, **(environment or {})}
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> ControllerProcess:
         with self.log_path.open("wb") as log:
             self._process = subprocess.Popen(
-                self._command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+                self._command,
+                cwd=ROOT,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
             )
         return self
 

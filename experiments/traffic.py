@@ -28,13 +28,14 @@ GRACE_S = 5.0  # iperf3 exchanges results at the end, over a path that may be fu
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A flow from one VN to another of its VLAN. ``wire_rate_bps`` counts tagged frames; None is TCP."""
+    """What one VN sends to another of its VLAN: UDP, whose ``wire_rate_bps`` counts tagged frames, or TCP ``streams``."""
 
     sender: VirtualNode
     receiver: VirtualNode
     tcp_port: int
     congestion_control: str | None = None
     wire_rate_bps: int | None = None
+    streams: int = 1
 
     @property
     def name(self) -> str:
@@ -46,7 +47,7 @@ class Source:
         command = ["iperf3", "-c", self.receiver.ip, "-p", str(self.tcp_port), "-t", f"{duration_s:.0f}", "-J"]
         command += ["--connect-timeout", "5000"]
         if self.wire_rate_bps is None:
-            return [*command, "-C", str(self.congestion_control)]
+            return [*command, "-C", str(self.congestion_control), "-P", str(self.streams)]
         payload_bps = round(self.wire_rate_bps * UDP_PAYLOAD_BYTES / UDP_FRAME_BYTES)
         return [*command, "-u", "-b", str(payload_bps), "-l", str(UDP_PAYLOAD_BYTES)]
 

@@ -1,0 +1,289 @@
+"""``dets bench enforcement``: what is delivered against what is granted, on real Open vSwitch.
+
+The real controller sets the meters of one edge switch over OpenFlow, with grants that follow a schedule
+(``experiments.granting``). Each case has a sender and a receiver of its own; as many cases as the machine carries run
+side by side. Every batch runs three times: with the product's enforcement, and with every meter modified in every
+interval, to a burst of 200 ms and of 20 ms. Rates are wire rates, tagged. No queues but a plain one at each receiver's
+port, at PORT_FACTOR times the grant, which the case shares with the pings of another tenant.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from controller.errors import InvalidValueError
+from experiments.controller_process import ROOT, ControllerProcess, configuration, free_ports
+from experiments.enforcement_cases import (
+    INTERVAL_S,
+    MOST_PPS,
+    PORT_FACTOR,
+    WAYS,
+    Case,
+    chosen_cases,
+    default_cases,
+    full_cases,
+    packed,
+)
+from experiments.enforcement_figures import case_figures, ping_figures, read_grants, targets, tcp_figures
+from experiments.enforcement_report import write_results
+from experiments.grant_schedules import PATTERNS
+from experiments.granting import ENVIRONMENT, GrantPlan, Slot
+from experiments.isolation import idle_cpu_share, read_cpu_ticks
+from experiments.ovs_fabric import OvsFabric, OvsOptions
+from experiments.sampler import Sampler
+from experiments.series import Window, read_samples
+from experiments.traffic import FIRST_PORT, Source, Traffic
+from topologies.fabric import MAX_MININET_RATE_BPS, Fabric, PhysicalNode, Switch
+
+DATAPATHS = {"userspace": "user", "kernel": "kernel"}
+SENDERS_VLAN, PING_VLAN = 1, 2
+SAMPLE_S = 0.011
+WARM_UP_S = 2.5
+MEASURE_S = 8.0
+SETUP_S = 5.0  # of a batch, for the time left: a controller starts and stops
+GRACE_S = 4.0
+PINGS_PER_S = 20
+BUSY_IDLE_SHARE = 0.05
+
+
+def run(
+    datapath: str = "userspace",
+    full: bool = False,
+    grants_bps: Sequence[int] | None = None,
+    traffic: Sequence[str] | None = None,
+    patterns: Sequence[str] | None = None,
+    seconds: float = MEASURE_S,
+    seed: int = 1,
+    output: Path = Path("results/bench-enforcement"),
+) -> dict[str, Any]:
+    """Measure a telling subset (under five minutes), all cases, or those chosen; write JSON, table, CSV and plot.
+
+    Raises InvalidValueError for options that are out of bounds or mean nothing on this machine.
+    """
+    cases = _cases(full, grants_bps, traffic, patterns)
+    _check(datapath, seconds, seed)
+    batches = packed(cases, MOST_PPS[DATAPATHS[datapath]])
+    rows: list[dict[str, Any]] = []
+    warnings: list[str] = []
+    with _progress(len(batches) * len(WAYS) * (WARM_UP_S + seconds + SETUP_S)) as tell:
+        for grant_bps in dict.fromkeys(batch[0].grant_bps for batch in batches):
+            mine = [batch for batch in batches if batch[0].grant_bps == grant_bps]
+            with _fabric(grant_bps, max(map(len, mine)), DATAPATHS[datapath]) as (ovs, ports):
+                for batch in mine:
+                    for way in WAYS:
+                        tell(f"{batch[0].name} and {len(batch) - 1} more: {way}", WARM_UP_S + seconds + SETUP_S)
+                        rows += _measure(ovs, ports, batch, way, seconds, seed)
+                warnings += ovs.warnings
+    busy = sorted({row["case"] for row in rows if row["cpu_idle_share"] < BUSY_IDLE_SHARE})
+    if busy:
+        warnings.append(f"the processors were idle for less than {BUSY_IDLE_SHARE:.0%} in: {', '.join(busy)}")
+    result = {
+        "settings": {
+            "datapath": datapath,
+            "seconds": seconds,
+            "warm_up_s": WARM_UP_S,
+            "interval_ms": round(INTERVAL_S * 1e3),
+            "seed": seed,
+            "cores": os.cpu_count(),
+            "cases": len(cases),
+            "command": "dets " + " ".join(sys.argv[1:]),
+            "warnings": list(dict.fromkeys(warnings)),
+        },
+        "figures": {"rows": rows},
+        "targets": targets(rows),
+    }
+    write_results(output, result)
+    return result
+
+
+def _cases(
+    full: bool,
+    grants_bps: Sequence[int] | None,
+    traffic: Sequence[str] | None,
+    patterns: Sequence[str] | None,
+) -> list[Case]:
+    if not (grants_bps or traffic or patterns):
+        return full_cases() if full else default_cases()
+    base = full_cases() if full else default_cases()
+    return chosen_cases(
+        grants_bps or dict.fromkeys(case.grant_bps for case in base),
+        tuple(traffic or dict.fromkeys(case.traffic.name for case in base)),
+        tuple(patterns or PATTERNS),
+    )
+
+
+def _check(datapath: str, seconds: float, seed: int) -> None:
+    if datapath not in DATAPATHS:
+        raise InvalidValueError("datapath", datapath, f"is not one of {', '.join(DATAPATHS)}")
+    if datapath == "kernel" and not has_kernel_datapath():
+        reason = f"needs the module openvswitch, which this kernel ({os.uname().release}) does not have"
+        raise InvalidValueError("datapath", datapath, reason)
+    if not 1.0 <= seconds <= 600.0:
+        raise InvalidValueError("seconds", seconds, "is outside 1 to 600")
+    if not 0 <= seed < 2**32:
+        raise InvalidValueError("seed", seed, "is outside 0 to 2^32 - 1")
+
+
+def has_kernel_datapath() -> bool:
+    """Return whether this kernel has Open vSwitch's datapath, built in, loaded or to be loaded."""
+    if Path("/sys/module/openvswitch").exists():
+        return True
+    with contextlib.suppress(OSError):
+        return subprocess.run(["modprobe", "-q", "openvswitch"], check=False, timeout=30).returncode == 0
+    return False
+
+
+# -- one fabric, one batch
+
+
+def describe_fabric(grant_bps: int, slots: int) -> Fabric:
+    """Return a star: a sender and a receiver PN for every slot, and a PN that pings the receivers in another VLAN."""
+    sending_bps = min(12 * grant_bps, MAX_MININET_RATE_BPS)
+    nodes = []
+    for slot in range(slots):
+        nodes.append(PhysicalNode(2 * slot + 1, "s1", 2 * slot + 1, (SENDERS_VLAN,), sending_bps))
+        receiving_bps = PORT_FACTOR * grant_bps
+        nodes.append(PhysicalNode(2 * slot + 2, "s1", 2 * slot + 2, (SENDERS_VLAN, PING_VLAN), receiving_bps))
+    nodes.append(PhysicalNode(2 * slots + 1, "s1", 2 * slots + 1, (PING_VLAN,), 100_000_000))
+    return Fabric("dets-enforcement", (Switch("s1", 1),), tuple(nodes), (SENDERS_VLAN, PING_VLAN))
+
+
+def describe_control(fabric: Fabric, grant_bps: int, openflow_port: int, rest_port: int) -> dict[str, Any]:
+    """Return the controller's configuration: limits that let the schedule alone decide, and no queues."""
+    limits_bps = {SENDERS_VLAN: grant_bps, PING_VLAN: grant_bps}
+    config = configuration(fabric, limits_bps, "fs", {}, openflow_port, rest_port)
+    switch = config["switches"]["s1"]
+    del switch["ovsdb"]
+    for pn in fabric.pns:
+        if len(pn.vlans) == 1:
+            limits = {"send_limit": pn.link_rate_bps, "receive_limit": grant_bps}
+            switch["ports"][pn.port_no]["vns"] = {pn.vlans[0]: limits}
+    return config
+
+
+@contextlib.contextmanager
+def _fabric(grant_bps: int, slots: int, datapath: str) -> Iterator[tuple[OvsFabric, tuple[int, int]]]:
+    openflow_port, rest_port = free_ports(2)
+    target = f"tcp:127.0.0.1:{openflow_port}"
+    options = OvsOptions(controller=target, datapath=datapath, edge_queues=True, static_arp=True)
+    with OvsFabric(describe_fabric(grant_bps, slots), options) as ovs:
+        yield ovs, (openflow_port, rest_port)
+
+
+def _measure(
+    ovs: OvsFabric, ports: tuple[int, int], batch: Sequence[Case], way: str, seconds: float, seed: int
+) -> list[dict[str, Any]]:
+    """Run a batch of cases one way, side by side; return a row of figures for each."""
+    fabric = ovs.fabric
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dets-enforcement-")))
+        config = describe_control(fabric, batch[0].grant_bps, *ports)
+        plan = _plan(batch, way, seconds, seed, folder)
+        plan.write(folder / "plan.json")
+        environment = {ENVIRONMENT: str(folder / "plan.json")}
+        application = ROOT / "experiments" / "granting_app.py"
+        controller = stack.enter_context(ControllerProcess(config, folder, application, environment))
+        traffic = stack.enter_context(Traffic(ovs, folder, WARM_UP_S + seconds + 60.0))
+        sources = [_source(fabric, slot, case) for slot, case in enumerate(batch)]
+        traffic.serve(sources)
+        controller.wait_ready({"s1"})
+        receivers = [source.receiver for source in sources]
+        samples = folder / "samples.csv"
+        interfaces = [receiver.switch_interface for receiver in receivers]
+        with Sampler(interfaces, SAMPLE_S, WARM_UP_S + seconds + 30.0, samples):
+            traffic.start(sources, WARM_UP_S + seconds + 1.0)
+            time.sleep(WARM_UP_S)
+            traffic.check_running(sources)
+            pings = _pings(ovs, batch, seconds)
+            cpu, switch_s, start_s = read_cpu_ticks(), vswitchd_cpu_s(), time.monotonic()
+            time.sleep(seconds)
+            window = Window(start_s, time.monotonic())
+            switch_s, idle_share = vswitchd_cpu_s() - switch_s, idle_cpu_share(cpu, read_cpu_ticks())
+            traffic.check_running(sources)
+        outputs = [ping.communicate(timeout=10)[0].decode() for ping in pings]
+        controller.check_alive()
+        traffic.wait([source for source in sources if source.wire_rate_bps is None], GRACE_S)
+        logs = read_grants(Path(plan.log), len(batch))
+        shared = {
+            "way": way,
+            "vswitchd_cpu": switch_s / (window.end_s - window.start_s),
+            "cpu_idle_share": idle_share,
+        }
+        return [
+            {
+                "case": case.name,
+                "grant_bps": case.grant_bps,
+                "traffic": case.traffic.name,
+                "udp": case.traffic.udp,
+                "pattern": case.pattern,
+                "within": case.traffic.within,
+                **shared,
+                **case_figures(case, log, read_samples(samples, interface), window),
+                **({} if case.traffic.udp else tcp_figures(traffic.report(source.name))),
+                **ping_figures(output),
+            }
+            for case, log, interface, source, output in zip(batch, logs, interfaces, sources, outputs, strict=True)
+        ]
+
+
+def _plan(batch: Sequence[Case], way: str, seconds: float, seed: int, folder: Path) -> GrantPlan:
+    slots = [
+        Slot(SENDERS_VLAN, 1, 2 * number + 1, 2 * number + 2, case.grant_bps, case.pattern)
+        for number, case in enumerate(batch)
+    ]
+    intervals = round((WARM_UP_S + seconds + 60.0) / INTERVAL_S)
+    return GrantPlan(tuple(slots), WAYS[way], seed, intervals, str(folder / "grants.csv"))
+
+
+def _source(fabric: Fabric, slot: int, case: Case) -> Source:
+    sender, receiver = (fabric.vn(SENDERS_VLAN, 2 * slot + number) for number in (1, 2))
+    if case.traffic.udp:
+        offered_bps = case.traffic.factor * case.grant_bps
+        return Source(sender, receiver, FIRST_PORT, wire_rate_bps=offered_bps)
+    control = case.traffic.congestion_control
+    return Source(sender, receiver, FIRST_PORT, congestion_control=control, streams=case.traffic.streams)
+
+
+def _pings(ovs: OvsFabric, batch: Sequence[Case], seconds: float) -> list[subprocess.Popen[bytes]]:
+    fabric = ovs.fabric
+    host = ovs.host(fabric.vn(PING_VLAN, fabric.pns[-1].number).name)
+    count = str(round(PINGS_PER_S * seconds))
+    targets = [fabric.vn(PING_VLAN, 2 * slot + 2).ip for slot in range(len(batch))]
+    command = ["ping", "-n", "-i", f"{1 / PINGS_PER_S:g}", "-c", count, "-w", f"{seconds:.0f}", "-W", "1"]
+    return [host.popen([*command, ip], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) for ip in targets]
+
+
+def vswitchd_cpu_s() -> float:
+    """Return the processor time that ovs-vswitchd has used so far, kernel included."""
+    pid = (Path(os.environ.get("OVS_RUNDIR", "/var/run/openvswitch")) / "ovs-vswitchd.pid").read_text().strip()
+    words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@contextlib.contextmanager
+def _progress(total_s: float) -> Iterator[Any]:
+    """Show what runs and the time left; yield a function of what begins and the seconds that it takes."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[left]} left"))
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("building the fabric", total=total_s, left="")
+        left_s = total_s
+
+        def tell(what: str, takes_s: float) -> None:
+            nonlocal left_s
+            minutes, seconds = divmod(round(left_s), 60)
+            bar.update(task, description=what, completed=total_s - left_s, left=f"{minutes}:{seconds:02d}")
+            left_s = max(left_s - takes_s, 0.0)
+
+        yield tell
+        bar.update(task, description="done", completed=total_s, left="0:00")

@@ -1,0 +1,121 @@
+"""What ``dets bench enforcement`` measures: cases, the ways of enforcing, and which cases can run side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from controller.errors import InvalidValueError
+from controller.units import format_rate
+from experiments.grant_schedules import PATTERNS
+
+# The ways of enforcing, and the burst of those that modify every meter in every interval.
+WAYS: dict[str, float | None] = {"dets": None, "naive-200ms": 0.200, "naive-20ms": 0.020}
+GRANTS_BPS = (1_000_000, 5_000_000, 20_000_000, 50_000_000)
+INTERVAL_S = 0.055
+WIRE_BITS = 8 * 1518
+# A receiver's port carries this many times the grant: as much as the largest burst lets through, and not much more.
+PORT_FACTOR = 5
+# Userspace Open vSwitch on two cores, sources beside it: what it forwards without losing frames in front of a switch.
+MOST_PPS = {"user": 40_000, "kernel": 60_000}
+MOST_SLOTS = 8
+UDP_DELIVERED_WITHIN, TCP_DELIVERED_WITHIN = 0.02, 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """UDP at ``factor`` times the grant, or ``streams`` TCP flows with a congestion control."""
+
+    factor: int = 0
+    streams: int = 0
+    congestion_control: str = ""
+
+    @property
+    def udp(self) -> bool:
+        """Whether it is UDP."""
+        return self.factor > 0
+
+    @property
+    def name(self) -> str:
+        """Its name in tables and options."""
+        return f"udp-{self.factor}x" if self.udp else f"tcp-{self.streams}-{self.congestion_control}"
+
+    @property
+    def within(self) -> float:
+        """How far from the grant the delivered rate may be."""
+        return UDP_DELIVERED_WITHIN if self.udp else TCP_DELIVERED_WITHIN
+
+
+TRAFFIC = {
+    traffic.name: traffic
+    for traffic in (
+        Traffic(factor=2),
+        Traffic(factor=10),
+        *(Traffic(streams=n, congestion_control=cc) for cc in ("cubic", "reno", "bbr") for n in (1, 10)),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One sender and one receiver: the largest grant, how it changes, and the traffic."""
+
+    grant_bps: int
+    pattern: str
+    traffic: Traffic
+
+    @property
+    def name(self) -> str:
+        """Its name in tables."""
+        return f"{format_rate(self.grant_bps)} {self.traffic.name} {self.pattern}"
+
+    @property
+    def most_pps(self) -> float:
+        """What the switches forward for it at most, under any way of enforcing: sender's vswitch, edge, receiver's."""
+        passed_bps = PORT_FACTOR * self.grant_bps
+        if not self.traffic.udp:
+            return 3 * passed_bps / WIRE_BITS
+        offered_bps = self.traffic.factor * self.grant_bps
+        return (2 * offered_bps + min(passed_bps, offered_bps)) / WIRE_BITS
+
+
+def default_cases() -> list[Case]:
+    """Return the telling subset: all traffic at 5 Mb/s, and UDP and one TCP flow at 1, 20 and 50 Mb/s."""
+    cases = chosen_cases((5_000_000,), tuple(TRAFFIC), ("constant", "walk-30"))
+    cases += chosen_cases((5_000_000,), ("udp-10x", "tcp-1-cubic"), ("walk-1", "step"))
+    return cases + chosen_cases((20_000_000,), ("udp-2x", "tcp-1-cubic"), ("walk-30", "step"))
+
+
+def full_cases() -> list[Case]:
+    """Return all cases."""
+    return chosen_cases(GRANTS_BPS, tuple(TRAFFIC), tuple(PATTERNS))
+
+
+def chosen_cases(grants_bps: Iterable[int], traffic: Sequence[str], patterns: Sequence[str]) -> list[Case]:
+    """Return the cases with these; raise InvalidValueError for a name that is not there."""
+    for name in traffic:
+        if name not in TRAFFIC:
+            raise InvalidValueError("traffic", name, f"is not one of {', '.join(TRAFFIC)}")
+    for name in patterns:
+        if name not in PATTERNS:
+            raise InvalidValueError("pattern", name, f"is not one of {', '.join(PATTERNS)}")
+    return [
+        Case(grant_bps, pattern, TRAFFIC[name]) for grant_bps in grants_bps for name in traffic for pattern in patterns
+    ]
+
+
+def packed(cases: Iterable[Case], most_pps: float, most_slots: int = MOST_SLOTS) -> list[list[Case]]:
+    """Return the cases in batches of one grant each that run side by side, as few as their load allows.
+
+    The heaviest come first. One that is too heavy for any company, or for the machine, has a batch of its own.
+    """
+    batches: list[list[Case]] = []
+    for case in sorted(cases, key=lambda one: (one.grant_bps, -one.most_pps)):
+        for batch in batches:
+            load_pps = sum(one.most_pps for one in batch) + case.most_pps
+            if batch[0].grant_bps == case.grant_bps and len(batch) < most_slots and load_pps <= most_pps:
+                batch.append(case)
+                break
+        else:
+            batches.append([case])
+    return batches
