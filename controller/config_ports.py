@@ -39,11 +39,11 @@ class PortReader:
         for vid in self._port_vlans(path, section):
             overrides = self._read_overrides(path, section, vid)
             send_bps, receive_bps = (self._limit(path, section, overrides, vid, way) for way in WAYS)
-            ceilings = [
-                self._ceiling(path, section, overrides, vid, way, limit_bps)
-                for way, limit_bps in zip(WAYS, (send_bps, receive_bps), strict=True)
-            ]
-            vns.append(Vn(vid, switch, dpid, port_no, send_bps, receive_bps, *ceilings))
+            send_ceiling_bps = self._ceiling(path, section, overrides, vid, "send", send_bps)
+            receive_ceiling_bps = self._ceiling(path, section, overrides, vid, "receive", receive_bps)
+            own = tuple(way for way in WAYS if getattr(overrides, f"{way}_limit") is not None)
+            ceilings = send_ceiling_bps, receive_ceiling_bps
+            vns.append(Vn(vid, switch, dpid, port_no, send_bps, receive_bps, *ceilings, own))
         self._check_stray_overrides(path, section)
         self._check_sums(path, section, vns)
         return Port(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 
@@ -22,7 +22,7 @@ class Endpoint:
 class Vlan:
     """A tenant: its algorithm, and the limits its VNs have by default (None: each VN has its own).
 
-    ``shadow`` is an algorithm that is computed beside, and not enforced.
+    ``shadow`` is an algorithm that is computed beside, with its own parameters, and not enforced.
     """
 
     vlan_vid: int
@@ -33,11 +33,15 @@ class Vlan:
     send_limit_bps: int | None
     receive_limit_bps: int | None
     shadow: str | None = None
+    shadow_parameters: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Vn:
-    """A virtual node: one VLAN on one edge port, its limits, and the ceilings up to which it may borrow, if any."""
+    """A virtual node: one VLAN on one edge port, its limits, and the ceilings up to which it may borrow, if any.
+
+    ``own_limits`` says which of the limits (``send``, ``receive``) are its own and not its VLAN's.
+    """
 
     vlan_vid: int
     switch: str
@@ -47,6 +51,7 @@ class Vn:
     receive_limit_bps: int
     send_ceiling_bps: int | None = None
     receive_ceiling_bps: int | None = None
+    own_limits: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +70,10 @@ class Port:
         return tuple(vn.vlan_vid for vn in self.vns)
 
 
+Profile = Literal["auto", "full", "no-meters", "no-queues", "no-meter-counters"]
+"""What a switch lacks; ``auto``: what it says and tests tell, ``full``: nothing, whatever the tests at its start say."""
+
+
 @dataclass(frozen=True, slots=True)
 class Switch:
     """A switch; ``ports`` holds its edge ports by number (a core switch has none). No ``ovsdb`` means no queues."""
@@ -73,6 +82,7 @@ class Switch:
     dpid: int
     ovsdb: str | None
     ports: Mapping[int, Port]
+    profile: Profile = "auto"
 
 
 @dataclass(frozen=True, slots=True)

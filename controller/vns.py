@@ -87,14 +87,14 @@ class VnTable:
                 rate_bps = limits[key]
                 columns[key] = getattr(self, key).copy()
                 columns[key][row] = np.nan if rate_bps is None else check_rate_bps(rate_bps, key)
-        table = self._with(**columns)
+        table = self.with_columns(**columns)
         for key in limits:
             if key.endswith("_ceiling_bps") and not np.isnan(columns[key][row]):
                 limit_bps = getattr(table, key.replace("ceiling", "limit"))[row]
                 check_ceiling(key, int(columns[key][row]), int(limit_bps), int(self.capacity_bps[row]))
         return table
 
-    def _with(self, **columns: FloatArray | BoolArray) -> VnTable:
+    def with_columns(self, **columns: FloatArray | BoolArray) -> VnTable:
         """Return the table with other columns that name no VN: the index of names is slow to make, and shared."""
         table = copy(self)
         for name, column in columns.items():
@@ -113,7 +113,7 @@ class VnTable:
 
     def with_lending(self, vlan_vids: Iterable[int]) -> VnTable:
         """Return the table in which these VLANs lend what they leave idle and borrow what others do."""
-        return self._with(lends=np.isin(self.vlan_vid, list(vlan_vids)))
+        return self.with_columns(lends=np.isin(self.vlan_vid, list(vlan_vids)))
 
     @classmethod
     def of_config(cls, config: Config) -> VnTable:

@@ -75,7 +75,7 @@ def test_a_good_file() -> None:
 def test_vns_have_their_own_limits_or_their_vlans() -> None:
     assert list(parse_config(GOOD).vns()) == [
         Vn(10, "s1", 0xA1, 1, 40_000_000, 40_000_000),
-        Vn(10, "s1", 0xA1, 2, 20_000_000, 30_000_000),
+        Vn(10, "s1", 0xA1, 2, 20_000_000, 30_000_000, own_limits=("send", "receive")),
         Vn(20, "s1", 0xA1, 2, 50_000_000, 50_000_000),
     ]
 

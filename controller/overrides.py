@@ -1,0 +1,166 @@
+"""Values that operators set at run time, laid over those of the configuration file.
+
+The value in force of a VN's limit is the first of these that there is: the VN's override; the VN's own limit in the
+file; the VLAN's override; the VLAN's limit in the file. Overrides outlive the file that they were made over.
+``controller.precedence`` lays them over another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from controller.admission import WAYS
+from controller.columns import BoolArray, FloatArray, IntArray
+from controller.config import Config
+from controller.vns import VnTable
+
+VN_FIELDS = ("send_limit_bps", "receive_limit_bps", "send_ceiling_bps", "receive_ceiling_bps")
+VLAN_LIMITS = VN_FIELDS[:2]
+VLAN_FIELDS = ("name", "algorithm", "parameters", "shadow", "weight", *VLAN_LIMITS)
+# In a column: the VN is to have no ceiling, whatever the file says. NaN says that there is no override.
+_NO_CEILING = 0.0
+_VIDS = 4096
+
+
+class VnName(NamedTuple):
+    """What names a VN to operators, and in the store."""
+
+    vlan_vid: int
+    switch: str
+    port_no: int
+
+    def __str__(self) -> str:
+        return f"VLAN {self.vlan_vid} at {self.switch}:{self.port_no}"
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """What was set of a VLAN or of a VN, by field; rates in bits per second, a ceiling of None is none.
+
+    ``revision`` is that of the last change, ``limits_revision`` of the last to a limit. Without ``values`` there was an
+    override, and it was removed.
+    """
+
+    values: Mapping[str, Any]
+    revision: int
+    limits_revision: int = 0
+
+
+class FileValues:
+    """What the configuration file says, as columns: the ground that overrides lie on."""
+
+    def __init__(self, config: Config) -> None:
+        vns = list(config.vns())
+        self.config = config
+        self.vns = VnTable.of_config(config)
+        self.own = {way: np.array([way in vn.own_limits for vn in vns], dtype=np.bool_) for way in WAYS}
+        self.names = [VnName(vn.vlan_vid, vn.switch, vn.port_no) for vn in vns]
+        self.row_of = {name: row for row, name in enumerate(self.names)}
+        ports: dict[tuple[str, int], int] = {}
+        self.port_of = np.array([ports.setdefault(name[1:], len(ports)) for name in self.names], dtype=np.int64)
+        self.capacity_bps = np.zeros(len(ports))
+        self.capacity_bps[self.port_of] = self.vns.capacity_bps
+
+    def port_sums_bps(self, limit_bps: FloatArray) -> FloatArray:
+        """Return the sum of a column of limits at every port, shape (ports,); ``port_of`` leads there."""
+        sums = np.bincount(self.port_of, weights=limit_bps, minlength=len(self.capacity_bps))
+        return sums.astype(np.float64)
+
+
+@dataclass(frozen=True)
+class Overrides:
+    """All overrides: of VLANs by id; of VNs as columns of shape (vns,) in the order of ``file``, and by name those of VNs
+    that the file does not have (``strays``). ``revision`` (vns,) is that of the last change to a VN, 0 if there was none.
+    """
+
+    file: FileValues
+    vlans: Mapping[int, Override] = field(default_factory=dict)
+    strays: Mapping[VnName, Override] = field(default_factory=dict)
+    columns: Mapping[str, FloatArray] = field(default_factory=dict)
+    revision: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+
+    @classmethod
+    def of(cls, file: FileValues, vlans: Mapping[int, Override], vns: Mapping[VnName, Override]) -> Overrides:
+        """Return these overrides over a file."""
+        nothing = {name: np.full(len(file.vns), np.nan) for name in VN_FIELDS}
+        empty = cls(file, {}, {}, nothing, np.zeros(len(file.vns), dtype=np.int64))
+        return empty.with_vlans(vlans).with_vns(vns)
+
+    def with_vlans(self, vlans: Mapping[int, Override]) -> Overrides:
+        """Return the overrides with others for these VLANs."""
+        return replace(self, vlans={**self.vlans, **vlans}) if vlans else self
+
+    def with_vns(self, vns: Mapping[VnName, Override]) -> Overrides:
+        """Return the overrides with others for these VNs."""
+        if not vns:
+            return self
+        columns = {name: column.copy() for name, column in self.columns.items()}
+        revision, strays = self.revision.copy(), dict(self.strays)
+        for name, override in vns.items():
+            row = self.file.row_of.get(name)
+            if row is None:
+                strays[name] = override
+                continue
+            revision[row] = override.revision
+            for one, column in columns.items():
+                value = override.values.get(one, np.nan)
+                column[row] = _NO_CEILING if value is None else value
+        return replace(self, columns=columns, revision=revision, strays=strays)
+
+    def of_vn(self, row: int) -> Override:
+        """Return what was set of the VN of a row."""
+        values = {name: float(column[row]) for name, column in self.columns.items() if not np.isnan(column[row])}
+        known = {name: None if value == _NO_CEILING else int(value) for name, value in values.items()}
+        return Override(known, int(self.revision[row]))
+
+    def standing_vns(self) -> Iterator[tuple[VnName, Override]]:
+        """Yield every VN that has an override, those of the file first."""
+        for row in np.flatnonzero(self.overridden).tolist():
+            yield self.file.names[row], self.of_vn(row)
+        yield from ((name, override) for name, override in self.strays.items() if override.values)
+
+    def standing_vlans(self) -> Iterator[tuple[int, Override]]:
+        """Yield every VLAN that has an override."""
+        yield from ((vid, override) for vid, override in self.vlans.items() if override.values)
+
+    @property
+    def overridden(self) -> BoolArray:
+        """Which VNs of the file have an override, shape (vns,)."""
+        given: BoolArray = np.logical_or.reduce([~np.isnan(column) for column in self.columns.values()])
+        return given
+
+    def without_vns(self, off: BoolArray) -> Overrides:
+        """Return the overrides without those of the VNs marked in ``off``, shape (vns,)."""
+        return replace(self, columns={name: np.where(off, np.nan, one) for name, one in self.columns.items()})
+
+    def without_vlans(self, off: Mapping[int, object]) -> Overrides:
+        """Return the overrides without those of these VLANs."""
+        return replace(self, vlans={vid: one for vid, one in self.vlans.items() if vid not in off})
+
+    def vns(self) -> VnTable:
+        """Return the VNs with the values in force, whether or not they fit; ``lends`` is not looked at."""
+        table, columns = self.file.vns, {}
+        for way in WAYS:
+            name = f"{way}_limit_bps"
+            default = self._of_vlans(name)
+            inherited = np.where(self.file.own[way] | np.isnan(default), getattr(table, name), default)
+            columns[name] = np.where(np.isnan(self.columns[name]), inherited, self.columns[name])
+            name = f"{way}_ceiling_bps"
+            given = self.columns[name]
+            ceiling = np.where(np.isnan(given), getattr(table, name), given)
+            columns[name] = np.where(given == _NO_CEILING, np.nan, ceiling)
+        weight = self._of_vlans("weight")
+        return table.with_columns(**columns, weight=np.where(np.isnan(weight), table.weight, weight))
+
+    def _of_vlans(self, name: str) -> FloatArray:
+        """Return what the override of each VN's VLAN says, shape (vns,); NaN where it says nothing."""
+        of_vid = np.full(_VIDS, np.nan)
+        for vid, override in self.vlans.items():
+            value = override.values.get(name)
+            if value is not None:
+                of_vid[vid] = value
+        return of_vid[self.file.vns.vlan_vid]

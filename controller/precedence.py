@@ -1,0 +1,177 @@
+"""What is in force: overrides laid over the configuration file, and which of them do not fit it.
+
+Of overrides that do not fit together, those made last that raise a limit are inactive first: those that lower one are
+never to blame, and what was promised longest is kept longest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from controller.admission import WAYS, Overload, port_overload
+from controller.algorithms import make_any_algorithm
+from controller.columns import BoolArray, IntArray
+from controller.config import Vlan
+from controller.errors import InvalidValueError
+from controller.overrides import Override, Overrides, VnName
+from controller.units import format_rate
+from controller.vns import VnTable
+
+CoreCheck = Callable[[VnTable], Overload | None]
+
+
+@dataclass(frozen=True)
+class InForce:
+    """The values in force, and why which overrides are inactive; ``vns.lends`` is not set."""
+
+    vns: VnTable
+    vlans: Mapping[int, Vlan]
+    inactive_vns: Mapping[VnName, str]
+    inactive_vlans: Mapping[int, str]
+
+
+def lay(overrides: Overrides, core_overload: CoreCheck) -> InForce:
+    """Return what is in force under these overrides; ``core_overload`` names a core link that limits overload, if any.
+
+    1) Overrides of what the file does not have, or whose values it does not allow, are inactive.
+    2) At each port that is promised more than it can carry, the newest override that raises is, until all ports fit.
+    3) While a core link is overloaded, so is the newest of all that raise.
+    """
+    file = overrides.file
+    inactive_vns = {name: "the configuration has no such VN" for name, one in overrides.strays.items() if one.values}
+    # 1
+    inactive_vlans = {vid: reason for vid, one in overrides.standing_vlans() if (reason := _bad_vlan(overrides, vid, one))}
+    off = np.zeros(len(file.vns), dtype=np.bool_)
+    for way in WAYS:
+        above = overrides.columns[f"{way}_ceiling_bps"] > file.vns.capacity_bps
+        for row in np.flatnonzero(above).tolist():
+            capacity = format_rate(float(file.vns.capacity_bps[row]))
+            inactive_vns[file.names[row]] = f"its {way} ceiling is above the port's capacity of {capacity}"
+        off |= above
+    # 2
+    while True:
+        left = overrides.without_vlans(inactive_vlans).without_vns(off)
+        vns = left.vns()
+        found = _newest_at_overloaded_ports(left, vns)
+        if not found:
+            break
+        for row, reason in found.items():
+            _deactivate(left, row, reason, off, inactive_vns, inactive_vlans)
+    # 3
+    overload = core_overload(vns)
+    if overload is not None:
+        rows = _raising(left, vns)
+        rows = rows[np.argsort(-_revisions(left, vns)[rows], kind="stable")]
+        fewest, enough = 0, len(rows)
+        while enough - fewest > 1:
+            middle = (fewest + enough) // 2
+            trial_off, trial_vlans = off.copy(), dict(inactive_vlans)
+            for row in rows[:middle].tolist():
+                _deactivate(left, row, "", trial_off, {}, trial_vlans)
+            fits = core_overload(overrides.without_vlans(trial_vlans).without_vns(trial_off).vns()) is None
+            fewest, enough = (fewest, middle) if fits else (middle, enough)
+        for row in rows[:enough].tolist():
+            _deactivate(left, row, str(overload), off, inactive_vns, inactive_vlans)
+        left = overrides.without_vlans(inactive_vlans).without_vns(off)
+    return InForce(left.vns(), _vlans(left), inactive_vns, inactive_vlans)
+
+
+def check_fit(overrides: Overrides, vns: VnTable, rows: IntArray, core_overload: CoreCheck) -> None:
+    """Raise InvalidValueError, naming a VN and a limit, unless ports and links carry the limits of these rows."""
+    file = overrides.file
+    for way in WAYS:
+        limit_bps = getattr(vns, f"{way}_limit_bps")
+        over = file.port_sums_bps(limit_bps) > file.capacity_bps
+        for row in rows[over[file.port_of[rows]]][:1].tolist():
+            overload = _port_overload(overrides, vns, row, way)
+            free_bps = int(file.capacity_bps[file.port_of[row]] - overload.load_bps + limit_bps[row])
+            fits = f"at most {free_bps} ({format_rate(free_bps)}) fits" if free_bps > 0 else "nothing fits"
+            key = f"{file.names[row]}: {way}_limit_bps"
+            raise InvalidValueError(key, int(limit_bps[row]), f"does not fit: {overload}; {fits}")
+    beyond = core_overload(vns)
+    if beyond is not None:
+        raise InvalidValueError("limits", len(rows), f"limits do not fit: {beyond}")
+
+
+def _bad_vlan(overrides: Overrides, vid: int, override: Override) -> str:
+    """Return what is wrong with the override of a VLAN, empty if nothing is."""
+    if vid not in overrides.file.config.vlans:
+        return "the configuration has no such VLAN"
+    values = override.values
+    try:
+        if values.get("shadow") is not None:
+            make_any_algorithm(values["shadow"], key="shadow")
+        if "algorithm" in values:
+            make_any_algorithm(values["algorithm"], values.get("parameters", {}))
+    except InvalidValueError as error:
+        return str(error)
+    return ""
+
+
+def _vlans(overrides: Overrides) -> dict[int, Vlan]:
+    vlans = dict(overrides.file.config.vlans)
+    for vid, override in overrides.standing_vlans():
+        vlans[vid] = replace(vlans[vid], **override.values)
+    return vlans
+
+
+def _raised(overrides: Overrides, vns: VnTable, way: str) -> BoolArray:
+    name = f"{way}_limit_bps"
+    raised: BoolArray = getattr(vns, name) > getattr(overrides.file.vns, name)
+    return raised
+
+
+def _raising(overrides: Overrides, vns: VnTable) -> IntArray:
+    return np.flatnonzero(_raised(overrides, vns, "send") | _raised(overrides, vns, "receive"))
+
+
+def _revisions(overrides: Overrides, vns: VnTable) -> IntArray:
+    """Return the revision of what sets each VN's limits, its VLAN's override unless it has its own, shape (vns,)."""
+    of_vid = np.zeros(4096, dtype=np.int64)
+    for vid, override in overrides.vlans.items():
+        of_vid[vid] = override.limits_revision
+    return np.where(overrides.overridden, overrides.revision, of_vid[vns.vlan_vid])
+
+
+def _newest_at_overloaded_ports(overrides: Overrides, vns: VnTable) -> dict[int, str]:
+    """Return, for each port promised too much, the row of the newest raised limit there and what is wrong."""
+    file = overrides.file
+    found: dict[int, str] = {}
+    revisions = _revisions(overrides, vns)
+    for way in WAYS:
+        over = file.port_sums_bps(getattr(vns, f"{way}_limit_bps")) > file.capacity_bps
+        rows = np.flatnonzero(over[file.port_of] & _raised(overrides, vns, way))
+        rows = rows[np.lexsort((-revisions[rows], file.port_of[rows]))]
+        _, first = np.unique(file.port_of[rows], return_index=True)
+        for row in rows[first].tolist():
+            found.setdefault(row, str(_port_overload(overrides, vns, row, way)))
+    return found
+
+
+def _port_overload(overrides: Overrides, vns: VnTable, row: int, way: str) -> Overload:
+    file = overrides.file
+    port, name = file.port_of[row], file.names[row]
+    limits = getattr(vns, f"{way}_limit_bps")[file.port_of == port]
+    overload = port_overload(f"{name.switch}:{name.port_no}", way, map(int, limits), int(file.capacity_bps[port]))
+    assert overload is not None
+    return overload
+
+
+def _deactivate(
+    overrides: Overrides,
+    row: int,
+    reason: str,
+    off: BoolArray,
+    inactive_vns: dict[VnName, str],
+    inactive_vlans: dict[int, str],
+) -> None:
+    """Note that what raises a VN's limit is inactive: its own override or, if it has none, its VLAN's."""
+    name = overrides.file.names[row]
+    if overrides.overridden[row]:
+        off[row] = True
+        inactive_vns[name] = reason
+    else:
+        inactive_vlans[name.vlan_vid] = reason
