@@ -193,7 +193,7 @@ class _Assembly:
             for key, port_data in section.ports.items():
                 port = reader.read((*path, "ports", key), name, section.dpid or 0, port_data)
                 ports[port.port_no] = port
-            switches[name] = Switch(name, section.dpid or 0, section.ovsdb, ports)
+            switches[name] = Switch(name, section.dpid or 0, section.ovsdb, ports, section.profile)
         if not root.switches and not root.has_bad("switches"):
             self._document.report(("switches",), "holds no switch: at least one is needed")
         return switches

@@ -19,6 +19,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, StringConstraints, ValidationError
 
 from controller.config_file import Document, Path, show_value
+from controller.config_values import Profile
 from controller.errors import InvalidValueError
 from controller.units import parse_rate
 
@@ -228,6 +229,8 @@ class SwitchSection(Section):
     """Its datapath id."""
     ovsdb: Ovsdb | None = None
     """Where its database is; without it the switch gets no queues."""
+    profile: Profile = "auto"
+    """What it lacks, which is then not used: ``auto`` goes by what it says and by tests, ``full`` makes no tests."""
     ports: dict[str, Any] = Field(default_factory=dict)
     """Its edge ports by OpenFlow port number, 1 to 4294967040."""
 
