@@ -105,26 +105,31 @@ class ControllerProcess:
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> ControllerProcess:
-        with self.log_path.open("wb") as log:
-            self._process = subprocess.Popen(
-                self._command,
-                cwd=ROOT,
-                env=self._environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            )
+        self.log_path.write_bytes(b"")
+        self.start()
         return self
 
     def __exit__(self, *exception: object) -> None:
+        self.end(signal.SIGTERM)
+
+    def start(self) -> None:
+        """Start the process; it may not listen yet."""
+        with self.log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+            )
+
+    def end(self, number: signal.Signals) -> int:
+        """Send a signal, wait for the process, killing it if it does not end, and return its exit status."""
         assert self._process is not None
         if self._process.poll() is None:
-            self._process.send_signal(signal.SIGTERM)
+            self._process.send_signal(number)
             try:
                 self._process.wait(STOP_TIMEOUT_S)
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait(STOP_TIMEOUT_S)
+        return self._process.returncode
 
     @property
     def pid(self) -> int:
@@ -155,6 +160,13 @@ class ControllerProcess:
     def get(self, path: str) -> Any:
         """Return the JSON of a REST resource."""
         with urllib.request.urlopen(f"{self.rest_url}{path}", timeout=5) as answer:
+            return json.load(answer)
+
+    def patch(self, path: str, **fields: object) -> Any:
+        """Change a REST resource and return it as it is then; urllib's HTTPError, an OSError, if that is refused."""
+        body, headers = json.dumps(fields).encode(), {"Content-Type": "application/json"}
+        request = urllib.request.Request(f"{self.rest_url}{path}", body, headers, method="PATCH")
+        with urllib.request.urlopen(request, timeout=5) as answer:
             return json.load(answer)
 
     def _health(self) -> dict[str, str]:
