@@ -74,10 +74,6 @@ Profile = Literal["auto", "full", "no-meters", "no-queues", "no-meter-counters"]
 """What a switch lacks; ``auto``: what it says and tests tell, ``full``: nothing, whatever the tests at its start say."""
 
 
-Profile = Literal["auto", "full", "no-meters", "no-queues", "no-meter-counters"]
-"""What a switch lacks; ``auto``: what it says and tests tell, ``full``: nothing, whatever the tests at its start say."""
-
-
 @dataclass(frozen=True, slots=True)
 class Switch:
     """A switch; ``ports`` holds its edge ports by number (a core switch has none). No ``ovsdb`` means no queues."""
