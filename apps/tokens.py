@@ -1,0 +1,86 @@
+"""Bearer tokens of the REST interface: made and revoked on the controller's machine, kept as hashes in the store."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+import sqlite3
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from apps.store_file import connect, failing
+from controller.errors import InvalidValueError
+
+SCOPES = ("read", "write")
+_PREFIX = "dets_"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,62}")
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """What is known of a token: never itself. ``created_at`` is RFC 3339, UTC."""
+
+    name: str
+    scope: str
+    created_at: str
+
+
+class Tokens:
+    """The tokens in the store at a path. Raises StoreError when it cannot be opened or written."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        with failing(path):
+            self._db = connect(path)
+        self._version = -1
+        self._known: dict[bytes, Token] = {}
+
+    def close(self) -> None:
+        """Close the store."""
+        self._db.close()
+
+    def create(self, name: str, scope: str) -> str:
+        """Make a token and return it, for the only time there is; raise InvalidValueError for a bad or used name."""
+        if _NAME.fullmatch(name) is None:
+            raise InvalidValueError("name", name, "must be 1 to 63 letters, digits, '_', '-', '.' or '@'")
+        if scope not in SCOPES:
+            raise InvalidValueError("scope", scope, f"must be {' or '.join(SCOPES)}")
+        token = _PREFIX + secrets.token_urlsafe(32)
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        with failing(self._path):
+            try:
+                self._db.execute("INSERT INTO tokens VALUES (?, ?, ?, ?)", (name, scope, _digest(token), now))
+            except sqlite3.IntegrityError as error:
+                raise InvalidValueError("name", name, "is the name of a token already: revoke that first") from error
+        return token
+
+    def all(self) -> list[Token]:
+        """Return the tokens by name."""
+        rows = self._db.execute("SELECT name, scope, created_at FROM tokens ORDER BY name")
+        return [Token(*row) for row in rows]
+
+    def revoke(self, name: str) -> None:
+        """Make a token worthless, also for a controller that runs; raise InvalidValueError when there is none."""
+        with failing(self._path):
+            found = self._db.execute("DELETE FROM tokens WHERE name = ?", (name,)).rowcount
+        if not found:
+            names = ", ".join(token.name for token in self.all()) or "none"
+            raise InvalidValueError("name", name, f"is not the name of a token; there are: {names}")
+
+    def find(self, token: str) -> Token | None:
+        """Return what is known of a token, None if it is none of ours (any more).
+
+        The tokens are read anew only when another connection has changed the store. They are looked up by their hash:
+        how long that takes tells nothing about a token, which has 256 random bits.
+        """
+        (version,) = self._db.execute("PRAGMA data_version").fetchone()
+        if version != self._version:
+            rows = self._db.execute("SELECT digest, name, scope, created_at FROM tokens")
+            self._known = {digest: Token(*rest) for digest, *rest in rows}
+            self._version = version
+        return self._known.get(_digest(token))
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
