@@ -1,7 +1,7 @@
 """One run on a fabric: TCP from many VNs to one, then UDP of another VLAN joins towards the same PN, then stops.
 
 Figures 2 and 5 of the DETS paper are this run without and with control. Here it runs on Open vSwitch, or is handed to
-``experiments.model`` where the model was asked for.
+``experiments.model`` or ``experiments.wire``.
 """
 
 from __future__ import annotations
@@ -74,6 +74,10 @@ def run_isolation(options: ExperimentOptions, control: str, folder: Path, progre
         from experiments.model.isolation import run_on_model
 
         return run_on_model(options, control, folder, progress)
+    if options.fabric == "wire":
+        from experiments.wire.isolation import run_on_wire
+
+        return run_on_wire(options, control, folder, progress)
     fabric = build_fabric(options)
     limits_bps = dict(zip(fabric.vlans, (options.victim_limit_bps, options.aggressor_limit_bps), strict=True))
     openflow_port, rest_port = free_ports(2)

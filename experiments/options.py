@@ -10,8 +10,9 @@ from pathlib import Path
 from controller.errors import InvalidValueError
 from controller.units import check_rate_bps, format_rate
 
-FABRICS = ("ovs", "model")
-CONGESTION_CONTROLS = {"ovs": ("cubic", "reno", "bbr"), "model": ("cubic", "reno", "dctcp")}
+FABRICS = ("ovs", "wire", "model")
+_MODELLED = ("cubic", "reno", "dctcp")
+CONGESTION_CONTROLS = {"ovs": ("cubic", "reno", "bbr"), "wire": _MODELLED, "model": _MODELLED}
 DATAPATHS = ("user", "kernel")
 MAX_SENDERS = 50  # 2 x 50 flows of iperf3 are more than two cores can drive honestly
 MAX_MODEL_RATE_BPS = 100_000_000_000
@@ -25,7 +26,7 @@ class ExperimentOptions:
 
     TCP alone runs for ``warmup_s``, then UDP beside it for ``blast_s``, then TCP alone for ``cooldown_s``. ``topology``
     is a name of ``topologies.builders.fabrics``; ``parameters`` belong to the algorithm. ``datapath`` is Open
-    vSwitch's; ``slot_s`` is the grain of the model's time.
+    vSwitch's; ``slot_s`` is the grain of the model's time, on the model and on the wire.
     """
 
     algorithm: str = "fp"

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from apps.cli.common import Parameters, parse_parameters
 from controller.errors import InvalidValueError
 from controller.units import format_rate, parse_rate
 from experiments import registry
 from experiments.options import ExperimentOptions
 
 DEFAULTS = ExperimentOptions()
-UNUSED_ON = {"ovs": ("slot",), "model": ("datapath",)}
+UNUSED_ON = {"ovs": ("slot",), "wire": ("datapath",), "model": ("datapath",)}
 
 app = typer.Typer()
 
@@ -33,9 +33,7 @@ def experiment(
     context: typer.Context,
     name: Annotated[str | None, typer.Argument(metavar="NAME", help="Leave it out to list them.")] = None,
     algorithm: Annotated[str, typer.Option(help="Rate allocation algorithm.")] = DEFAULTS.algorithm,
-    parameter: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A parameter of the algorithm; repeatable.")
-    ] = None,
+    parameter: Parameters = None,
     senders: Annotated[int, typer.Option(help="TCP senders, and as many UDP senders.")] = DEFAULTS.senders,
     link_rate: Annotated[str, typer.Option(metavar="RATE")] = format_rate(DEFAULTS.link_rate_bps),
     victim_limit: Annotated[str, typer.Option(metavar="RATE", help="The TCP tenant's limit, wire rate.")] = format_rate(
@@ -51,18 +49,18 @@ def experiment(
     warmup: Annotated[float, typer.Option(help="Seconds of TCP alone before it.")] = DEFAULTS.warmup_s,
     cooldown: Annotated[float, typer.Option(help="Seconds of TCP alone after it.")] = DEFAULTS.cooldown_s,
     congestion_control: Annotated[
-        str, typer.Option(help="cubic or reno; bbr on ovs, dctcp on the model.")
+        str, typer.Option(help="cubic or reno; bbr on ovs, dctcp elsewhere.")
     ] = DEFAULTS.congestion_control,
     topology: Annotated[str, typer.Option(help="dets-fig1, dets-fig5 or dets-fig7.")] = DEFAULTS.topology,
-    fabric: Annotated[str, typer.Option(help="Where to run: ovs (root) or model (virtual time).")] = DEFAULTS.fabric,
+    fabric: Annotated[str, typer.Option(help="ovs (root), wire (software switches) or model.")] = DEFAULTS.fabric,
     datapath: Annotated[str, typer.Option(help="Open vSwitch datapath: user or kernel.")] = DEFAULTS.datapath,
-    slot: Annotated[float, typer.Option(help="Model: its grain of time, in seconds.")] = DEFAULTS.slot_s,
+    slot: Annotated[float, typer.Option(help="Wire and model: the grain of time, in seconds.")] = DEFAULTS.slot_s,
     seed: Annotated[int, typer.Option(help="Order of senders; on the model every chance.")] = DEFAULTS.seed,
     output: Annotated[Path | None, typer.Option(help="Output folder; default results/NAME.")] = None,
     baseline: Annotated[bool, typer.Option(help="Run it without control first.")] = DEFAULTS.baseline,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = DEFAULTS.quiet,
 ) -> int:
-    """Run an experiment on Open vSwitch (needs root) or on the model. A RATE is in bit/s, such as 40M."""
+    """Run an experiment on Open vSwitch (needs root), software switches or the model. A RATE is in bit/s, as 40M."""
     if name is None:
         for known, entry in registry.experiments.items():
             print(f"{known:12} {entry.summary}")
@@ -72,7 +70,7 @@ def experiment(
     _refuse_unused(context, UNUSED_ON.get(fabric, ()), f"means nothing on the {fabric} fabric")
     options = ExperimentOptions(
         algorithm=algorithm,
-        parameters=dict(_parse_parameter(text) for text in parameter or []),
+        parameters=parse_parameters(parameter),
         senders=senders,
         link_rate_bps=parse_rate(link_rate, "link_rate"),
         victim_limit_bps=parse_rate(victim_limit, "victim_limit"),
@@ -100,16 +98,6 @@ def _refuse_unused(context: typer.Context, unused: tuple[str, ...], reason: str)
         source = context.get_parameter_source(option)
         if source is not None and source.name == "COMMANDLINE":
             raise InvalidValueError(option, context.params[option], reason)
-
-
-def _parse_parameter(text: str) -> tuple[str, object]:
-    key, equals, value = text.partition("=")
-    if not (key and equals and value):
-        raise InvalidValueError("parameter", text, "is not KEY=VALUE, such as d=2")
-    for kind in (int, float):
-        with contextlib.suppress(ValueError):
-            return key, kind(value)
-    return key, value
 
 
 def _checked(options: ExperimentOptions) -> ExperimentOptions:

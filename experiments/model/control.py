@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.central import CentralController
+from controller.config import Config
 from controller.errors import InvalidValueError, ProtocolError
 from controller.events import Event
 from controller.forwarding.topology import HELLO_INTERVAL_S, Port
@@ -33,6 +34,7 @@ from controller.openflow.stats import (
     encode_queue_stats_request,
 )
 from controller.queues import desired_queues
+from controller.vns import VnTable
 from experiments.model.fabric import ModelFabric, mac_of
 from experiments.model.paths import frame_of
 
@@ -58,6 +60,17 @@ class ControlTiming:
         for name in ("loop_delay_s", "jitter_s"):
             if not 0 <= getattr(self, name) < self.interval_s:
                 raise InvalidValueError(name, getattr(self, name), f"is outside 0 to {self.interval_s:g} seconds")
+
+
+def write_queues(model: ModelFabric, config: Config, vns: VnTable) -> None:
+    """Give the edge ports the queues that a controller would write over OVSDB for these limits."""
+    model.set_queues(
+        {
+            Port(dpid, port_no): {q.queue_id: (q.min_rate_bps, q.max_rate_bps) for q in queues.queues}
+            for dpid, ports in desired_queues(config, vns).items()
+            for port_no, queues in ports.items()
+        }
+    )
 
 
 @dataclass(slots=True)
@@ -102,14 +115,7 @@ class ControlPlane:
 
     def write_queues(self) -> None:
         """Give the edge ports the queues that the limits in force ask for."""
-        wanted = desired_queues(self.central.config, self.central.vns)
-        self.model.set_queues(
-            {
-                Port(dpid, port_no): {q.queue_id: (q.min_rate_bps, q.max_rate_bps) for q in queues.queues}
-                for dpid, ports in wanted.items()
-                for port_no, queues in ports.items()
-            }
-        )
+        write_queues(self.model, self.central.config, self.central.vns)
 
     def flow_stats(self, dpid: int) -> FlowStats:
         """Ask a switch for its flow-stats, which are as old as its revalidator lets them be."""
@@ -137,7 +143,9 @@ class ControlPlane:
             delivery = self.central.deliveries[dpid]
             delivery.read_ports(decode_port_stats(self._ask(dpid, encode_port_stats_request)))
             delivery.read_queues(decode_queue_stats(self._ask(dpid, encode_queue_stats_request)))
-        self._report_frames()
+        model.report_frames()
+        for dpid in model.switches:
+            self._listen(dpid)
         model.at(model.now_s + self.timing.loop_delay_s / 2, lambda: self._step(stats))
         self._schedule()
 
@@ -150,19 +158,6 @@ class ControlPlane:
         self.central.tick(now_s)
         updates = self._take()
         self.model.at(now_s + self.timing.loop_delay_s / 2, lambda: self._push(updates))
-
-    def _report_frames(self) -> None:
-        """Send up the frames that the tables say to.
-
-        A switch reports every frame of a pair without an entry; here it is one an interval, of sources that send.
-        """
-        model = self.model
-        for flow in model.flows:
-            if flow.way.reports and flow.source.running:
-                for dpid, entry, in_port, frame, max_len in flow.way.reports:
-                    model.switches[dpid].packet_in(entry, in_port, frame, max_len)
-        for dpid in model.switches:
-            self._listen(dpid)
 
     def _hello(self) -> None:
         self._hello_s = self.model.now_s

@@ -194,6 +194,17 @@ class ModelFabric:
         for port in self.ports.values():
             port.count()
 
+    def report_frames(self) -> None:
+        """Let the switches send up the frames that their tables say to.
+
+        A switch does so with every frame of a pair without an entry; call this once an interval: here it is one frame,
+        of each source that sends.
+        """
+        for flow in self.flows:
+            if flow.source.running:
+                for dpid, entry, in_port, frame, max_len in flow.way.reports:
+                    self.switches[dpid].packet_in(entry, in_port, frame, max_len)
+
     # -- inside
 
     def _build(self) -> None:

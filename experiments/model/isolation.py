@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,31 +31,62 @@ _OPENFLOW_PORT, _REST_PORT = 6653, 8080  # a configuration names them; nothing l
 def run_on_model(options: ExperimentOptions, control: str, folder: Path, progress: Progress) -> IsolationRun:
     """Do what ``experiments.isolation.run_isolation`` does, in virtual time."""
     fabric = build_fabric(options)
-    limits_bps = dict(zip(fabric.vlans, (options.victim_limit_bps, options.aggressor_limit_bps), strict=True))
     model = ModelFabric(fabric, ModelOptions(slot_s=options.slot_s, seed=options.seed))
-    plane = install_control(model, control, options, limits_bps, folder)
-    tcp, udp = _flows(model, options)
-    begin_s, blast_s = SETTLE_S, SETTLE_S + options.warmup_s
-    end_s = SETTLE_S + traffic_duration_s(options)
-    for flow in tcp:
-        _start(model, flow, begin_s, end_s)
-    for flow in udp:
-        _start(model, flow, blast_s, blast_s + options.blast_s)
-    *_, last = fabric.pns
-    victim, aggressor = (fabric.vn(vid, last.number) for vid in fabric.vlans)
-    lines = _sample(model, (victim, aggressor), begin_s)
-    _pass_time(model, "TCP alone", blast_s, progress)
-    _pass_time(model, "UDP blast", blast_s + options.blast_s, progress)
-    switches = {s.name: model.switches[s.dpid].describe() for s in fabric.switches}
-    vns = vn_figures(plane.central) if plane is not None else None
-    _pass_time(model, "TCP alone again", end_s, progress)
-    samples = folder / "samples.csv"
-    samples.write_text("\n".join(lines) + "\n")
-    victim_rates, aggressor_rates = (rates_of(read_samples(samples, v.switch_interface)) for v in (victim, aggressor))
-    before, blast = Window(begin_s + options.warmup_s / 2, blast_s), Window(blast_s, blast_s + options.blast_s)
-    limits = options.victim_limit_bps, options.aggressor_limit_bps
-    figures = isolation_figures(victim_rates, aggressor_rates, before, blast, *limits)
-    return IsolationRun(control, victim_rates, aggressor_rates, before, blast, figures, switches, [], vns)
+    plane = install_control(model, control, options, limits_of(fabric, options), folder)
+    phases = Phases(model, options)
+    vns = phases.run(model.run, progress, lambda: vn_figures(plane.central) if plane is not None else None)
+    return phases.result(control, folder, vns)
+
+
+def limits_of(fabric: Fabric, options: ExperimentOptions) -> dict[int, int]:
+    """Return the limit of each VLAN."""
+    return dict(zip(fabric.vlans, (options.victim_limit_bps, options.aggressor_limit_bps), strict=True))
+
+
+class Phases:
+    """The traffic of one run, set to begin SETTLE_S from now, and what the receiver got of it."""
+
+    def __init__(self, model: ModelFabric, options: ExperimentOptions) -> None:
+        self.model, self._options = model, options
+        self._begin_s = model.now_s + SETTLE_S
+        self._blast_s = self._begin_s + options.warmup_s
+        self._end_s = self._begin_s + traffic_duration_s(options)
+        tcp, udp = _flows(model, options)
+        for flow in tcp:
+            _start(model, flow, self._begin_s, self._end_s)
+        for flow in udp:
+            _start(model, flow, self._blast_s, self._blast_s + options.blast_s)
+        fabric = model.fabric
+        self._receivers = tuple(fabric.vn(vid, fabric.pns[-1].number) for vid in fabric.vlans)
+        self._lines = _sample(model, self._receivers, self._begin_s)
+        self._switches: dict[str, dict[str, Any]] = {}
+
+    def run(self, run: Callable[[float], None], progress: Progress, look: Callable[[], Any]) -> Any:
+        """Let all of it pass; return what ``look`` gives at the end of the blast. ``run`` lets time pass until then."""
+        self._pass_time(run, "TCP alone", self._blast_s, progress)
+        self._pass_time(run, "UDP blast", self._blast_s + self._options.blast_s, progress)
+        switches = self.model.fabric.switches
+        self._switches = {switch.name: self.model.switches[switch.dpid].describe() for switch in switches}
+        seen = look()
+        self._pass_time(run, "TCP alone again", self._end_s, progress)
+        return seen
+
+    def result(self, control: str, folder: Path, vns: Any, warnings: Sequence[str] = ()) -> IsolationRun:
+        """Write the samples to ``folder``, and return what they say."""
+        options, samples = self._options, folder / "samples.csv"
+        samples.write_text("\n".join(self._lines) + "\n")
+        rates = [rates_of(read_samples(samples, vn.switch_interface)) for vn in self._receivers]
+        before = Window(self._begin_s + options.warmup_s / 2, self._blast_s)
+        blast = Window(self._blast_s, self._blast_s + options.blast_s)
+        figures = isolation_figures(*rates, before, blast, options.victim_limit_bps, options.aggressor_limit_bps)
+        return IsolationRun(control, *rates, before, blast, figures, self._switches, list(warnings), vns)
+
+    def _pass_time(self, run: Callable[[float], None], phase: str, until_s: float, progress: Progress) -> None:
+        model = self.model
+        while model.now_s < until_s - model.slot_s / 2:
+            before_s = model.now_s
+            run(min(before_s + PROGRESS_S, until_s))
+            progress(phase, model.now_s - before_s)
 
 
 def install_control(
@@ -139,10 +170,3 @@ def _sample(model: ModelFabric, vns: tuple[VirtualNode, ...], begin_s: float) ->
 
     model.at(begin_s, sample)
     return lines
-
-
-def _pass_time(model: ModelFabric, phase: str, until_s: float, progress: Progress) -> None:
-    while model.now_s < until_s - model.slot_s / 2:
-        before_s = model.now_s
-        model.run(min(before_s + PROGRESS_S, until_s))
-        progress(phase, model.now_s - before_s)

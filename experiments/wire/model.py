@@ -1,0 +1,111 @@
+"""The model fabric in real time, its switches connected to a running controller over TCP.
+
+    with WireModel(model, ("127.0.0.1", 6653)) as wire:
+        controller.wait_ready({switch.name for switch in model.fabric.switches})
+        wire.introduce_hosts()
+        with wire.locked():
+            flow = model.connect(...)
+        wire.run(wire.now_s + 10.0)
+
+The model is the clock: it is brought up to real time in whole slots before any message is handled, so that counters,
+durations and time-outs are all of one time.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+
+from controller.forwarding.pipeline import Table
+from controller.forwarding.topology import Port
+from controller.openflow.frames import BROADCAST
+from controller.openflow.match import Match
+from experiments.model.fabric import ModelFabric, mac_of
+from experiments.model.paths import frame_of
+from experiments.wire.datapath import Datapath
+from experiments.wire.fabric import WireFabric
+
+REPORT_INTERVAL_S = 0.055
+INTRODUCE_S = 1.0  # hosts say something again after so long, until all switches know the way to them
+TICK_S = 0.005
+
+
+class WireModel(WireFabric):
+    """A model whose time is real and whose switches speak OpenFlow.
+
+    What is done to the model from outside belongs under ``with wire.locked():``. ``longest_step_s`` is the most time
+    that passed in one piece, during which no switch heard or said anything: above an interval, this machine was too
+    busy for the run to mean much.
+    """
+
+    def __init__(self, model: ModelFabric, controller: tuple[str, int]) -> None:
+        super().__init__(controller, clock=lambda: model.now_s, tick_s=TICK_S)
+        self.model = model
+        self.longest_step_s = 0.0
+        self._began_s = time.monotonic() - model.now_s
+        self._reported_s = 0.0
+        self.switches.update(model.switches)
+        for one, other in model.links.items():
+            self.link((one.dpid, one.port_no), (other.dpid, other.port_no))
+
+    @property
+    def now_s(self) -> float:
+        """The model's time."""
+        return self.model.now_s
+
+    def introduce_hosts(self, timeout_s: float = 30.0) -> None:
+        """Let every host broadcast, again and again, until all switches know the way to all of them.
+
+        Raises TimeoutError when they do not learn it.
+        """
+        said_s = -math.inf
+        vns = list(self.model.received)
+
+        def known() -> bool:
+            nonlocal said_s
+            if time.monotonic() - said_s > INTRODUCE_S:
+                said_s = time.monotonic()
+                for vn in vns:
+                    port: Port = self.model.edge_port(vn)
+                    self.inject(port.dpid, port.port_no, frame_of(mac_of(vn), BROADCAST, vn.vlan_vid))
+            wanted = {Match(vlan_vid=vn.vlan_vid, eth_dst=mac_of(vn)) for vn in vns}
+            forwarded = (
+                {flow.match for flow in datapath.tables.flows() if flow.table_id == Table.FORWARD}
+                for datapath in self.switches.values()
+            )
+            return all(wanted <= matches for matches in forwarded)
+
+        self.wait_for(known, timeout_s)
+
+    def run(self, until_s: float) -> None:
+        """Wait until the model has come so far; raises what stopped it if anything did."""
+        while self.model.now_s < until_s - self.model.slot_s / 2:
+            for task in self._tasks:
+                if task.done() and not task.cancelled():
+                    task.result()
+            time.sleep(max(min(until_s - self.model.now_s, 0.25), TICK_S))
+
+    def _follow(self) -> None:
+        """Bring the model up to real time, with the tables as they are."""
+        model = self.model
+        now_s = math.floor((time.monotonic() - self._began_s) / model.slot_s) * model.slot_s
+        self.longest_step_s = max(self.longest_step_s, now_s - model.now_s)
+        model.follow_tables()
+        model.run(now_s)
+        model.count_hits()
+
+    def _handle(self, datapath: Datapath, data: bytes) -> None:
+        with self._lock:
+            self._follow()
+            super()._handle(datapath, data)
+
+    def _pass_time(self) -> None:
+        self._follow()
+        if self.model.now_s - self._reported_s >= REPORT_INTERVAL_S:
+            self._reported_s = self.model.now_s
+            self.model.report_frames()
+        super()._pass_time()
+
+    async def _tick(self) -> None:
+        self._began_s = time.monotonic() - self.model.now_s
+        await super()._tick()

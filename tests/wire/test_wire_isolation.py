@@ -1,0 +1,77 @@
+"""The isolation experiment with the real application on software switches that carry the model's traffic."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from experiments.fig5 import run
+from experiments.isolation import run_isolation
+from experiments.model.fabric import ModelFabric, ModelOptions
+from experiments.options import ExperimentOptions
+from experiments.series import goodput_limit_bps
+from experiments.wire.isolation import _warnings
+from experiments.wire.model import WireModel
+from topologies.builders import fig1
+
+OPTIONS = ExperimentOptions(
+    senders=4,
+    udp_rate_bps=15_000_000,
+    warmup_s=3.0,
+    blast_s=4.0,
+    cooldown_s=1.0,
+    topology="dets-fig7",
+    fabric="wire",
+    quiet=True,
+)
+
+
+def test_the_victim_keeps_its_rate_under_the_real_application(tmp_path: Path) -> None:
+    """Two edge switches and the links between them: hellos, hosts, entries, meters and counters go over TCP."""
+    summary = run(replace(OPTIONS, output=tmp_path))
+    allowed_bps = goodput_limit_bps(OPTIONS.victim_limit_bps)
+    assert summary["fabric"] == "wire"
+    assert summary["victim_goodput_bps_during"] == pytest.approx(allowed_bps, rel=0.05)
+    assert summary["aggressor_received_bps_during"] == pytest.approx(OPTIONS.aggressor_limit_bps, rel=0.05)
+    assert summary["baseline"]["victim_goodput_bps_during"] < 0.5 * allowed_bps
+    assert {"summary.json", "series.csv", "manifest.json", "dets", "none"} <= {path.name for path in tmp_path.iterdir()}
+    runs = json.loads((tmp_path / "manifest.json").read_text())["runs"]
+    meters = [meters for switch in runs["dets"]["switches"].values() for meters in switch["meters"].values()]
+    assert len(meters) > len(runs["dets"]["switches"]), "the application's meters stand on the switches"
+    assert any(vn["congested"] for vn in runs["dets"]["vns"]["vns"]), "the application saw the traffic"
+
+
+def test_without_a_controller_it_is_the_models_run(tmp_path: Path) -> None:
+    wire, model = (
+        run_isolation(
+            ExperimentOptions(
+                senders=2, udp_rate_bps=30_000_000, warmup_s=1.0, blast_s=1.0, cooldown_s=1.0, fabric=fabric
+            ),
+            "none",
+            tmp_path / fabric,
+            lambda _phase, _passed_s: None,
+        )
+        for fabric in ("wire", "model")
+    )
+    assert wire.figures == model.figures
+
+
+def test_a_machine_that_is_too_busy_is_told_of() -> None:
+    wire = WireModel(ModelFabric(fig1(pns=2), ModelOptions()), ("127.0.0.1", 1))
+    assert not _warnings(wire)
+    wire.longest_step_s = 0.2
+    assert "200 ms" in _warnings(wire)[0]
+
+
+def test_what_stops_the_model_is_raised() -> None:
+    model = ModelFabric(fig1(pns=2), ModelOptions())
+    with WireModel(model, ("127.0.0.1", 1)) as wire:
+        wire.run(0.02)
+        with wire.locked():
+            model.at(model.now_s, lambda: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            wire.run(60.0)
+        wire.stop(check=False)
