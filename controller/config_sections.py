@@ -102,7 +102,7 @@ Ovsdb = Annotated[str, BeforeValidator(check_ovsdb), Written("`unix:/PATH`, `tcp
 VlanVid = Annotated[int, Field(ge=MIN_VLAN_VID, le=MAX_VLAN_VID), Written("a VLAN")]
 Algorithm = Annotated[str, StringConstraints(min_length=1, max_length=63), Written("the name of an algorithm")]
 Parameters = Annotated[dict[str, Any], Written("such as `{d: 2}`")]
-SwitchPorts = Annotated[list[str], Written("such as `[s1:1001, c1:1]`")]
+SwitchPort = Annotated[str, Written("SWITCH:PORT")]
 
 
 class Section(BaseModel):
@@ -240,8 +240,8 @@ class LinkSection(Section):
 
     path = "links[N]"
     required = ("between", "capacity")
-    between: SwitchPorts | None = None
-    """The two ends, each SWITCH:PORT."""
+    between: list[SwitchPort] | None = None
+    """The two ends, such as `[s1:1001, c1:1]`."""
     capacity: Rate | None = None
     """Of each direction; never guessed."""
 

@@ -2,14 +2,37 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from typing import Annotated
 
 import typer
 
+from controller.errors import InvalidValueError
+
 FAILED, REFUSED, INTERRUPTED = 1, 2, 130
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+
+
+Parameters = Annotated[
+    list[str] | None, typer.Option("--parameter", metavar="KEY=VALUE", help="A parameter of the algorithm; repeatable.")
+]
+
+
+def parse_parameters(texts: list[str] | None) -> dict[str, object]:
+    """Return the parameters that ``KEY=VALUE`` texts give; raise InvalidValueError for one that is not of that form."""
+    return dict(_parse_parameter(text) for text in texts or [])
+
+
+def _parse_parameter(text: str) -> tuple[str, object]:
+    key, equals, value = text.partition("=")
+    if not (key and equals and value):
+        raise InvalidValueError("parameter", text, "is not KEY=VALUE, such as d=2")
+    for kind in (int, float):
+        with contextlib.suppress(ValueError):
+            return key, kind(value)
+    return key, value
 
 
 def complain(message: str) -> None:

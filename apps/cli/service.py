@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from apps.cli.common import FAILED, REFUSED, AsJson, counted
+from apps.cli.common import FAILED, REFUSED, AsJson, Parameters, counted, parse_parameters
 from controller.errors import InvalidValueError
 
 DEFAULT_URL = "http://127.0.0.1:8080"
@@ -100,12 +100,13 @@ def replay(
     algorithm: Annotated[
         str | None, typer.Option(metavar="NAME", help="Decide with this one beside, and show the differences.")
     ] = None,
+    parameter: Parameters = None,
     as_json: AsJson = False,
 ) -> int:
     """Decide a recorded run again, offline; exit status 1 if any decision is not the recorded one to the last bit."""
     from apps.recordings import replayed
 
-    result = replayed(recording, algorithm)
+    result = replayed(recording, algorithm, parse_parameters(parameter))
     if as_json:
         print(json.dumps(result, allow_nan=False))
     else:

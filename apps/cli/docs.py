@@ -1,0 +1,37 @@
+"""``dets docs``: the parts of the documentation that are made from the code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from apps.cli.common import FAILED, complain
+
+app = typer.Typer()
+
+
+@app.command(hidden=True)
+def docs(
+    folder: Annotated[Path, typer.Argument(help="The pages.")] = Path("docs"),
+    check: Annotated[bool, typer.Option("--check", help="Only tell which are out of date; exit status 1 if any.")] = (
+        False
+    ),
+) -> int:
+    """Write the reference parts of the documentation anew: configuration keys, command line, REST."""
+    from apps.reference import pages, renewed
+
+    status = 0
+    for page in pages(folder):
+        text = page.read_text(encoding="utf-8")
+        new = renewed(text)
+        if new == text:
+            continue
+        if check:
+            complain(f"{page} is out of date: run dets docs")
+            status = FAILED
+        else:
+            page.write_text(new, encoding="utf-8")
+            print(f"wrote {page}")
+    return status

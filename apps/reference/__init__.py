@@ -1,0 +1,41 @@
+"""The parts of ``docs/`` that are made from the code: what the configuration, the command and REST take.
+
+A page holds them between ``<!-- made by dets docs: NAME -->`` and ``<!-- end -->``; what people write stands around.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from controller.errors import InvalidValueError
+
+_PART = re.compile(r"(<!-- made by dets docs: (\S+) -->\n).*?(<!-- end -->\n)", re.DOTALL)
+
+
+def parts() -> Mapping[str, Callable[[], str]]:
+    """Return what makes each part, by name."""
+    from apps.reference import configuration
+
+    return {"configuration": configuration.reference}
+
+
+def renewed(text: str) -> str:
+    """Return a page with all its parts made anew; raise InvalidValueError for one that is not known."""
+    known = parts()
+
+    def replace(match: re.Match[str]) -> str:
+        if match[2] not in known:
+            raise InvalidValueError("part", match[2], f"is not one of {', '.join(known)}")
+        return f"{match[1]}\n{known[match[2]]().strip()}\n\n{match[3]}"
+
+    return _PART.sub(replace, text)
+
+
+def pages(folder: Path) -> list[Path]:
+    """Return the pages under a folder that hold such parts, in order; InvalidValueError when there is none."""
+    found = [path for path in sorted(folder.glob("*.md")) if _PART.search(path.read_text(encoding="utf-8"))]
+    if not found:
+        raise InvalidValueError("folder", str(folder), "has no page with a part made by dets docs")
+    return found

@@ -1,0 +1,89 @@
+"""Every key of a configuration file, from the models that read it."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from typing import Any, Literal, get_args, get_origin
+
+from pydantic.fields import FieldInfo
+
+from controller import config_sections
+from controller.config_sections import RootSection, Section, Written
+
+
+def reference() -> str:
+    """Return a table of keys for each section, in the order of a file."""
+    return "\n".join(_section(section) for section in sections())
+
+
+def sections() -> list[type[Section]]:
+    """Return the sections of a file, the file as a whole left out, outer ones before those within them."""
+    found = [one for one in vars(config_sections).values() if inspect.isclass(one) and issubclass(one, Section)]
+    order = list(RootSection.model_fields)
+    return sorted(
+        (one for one in found if one not in (Section, RootSection)),
+        key=lambda one: (order.index(re.split(r"[.\[]", one.path)[0]), one.path),
+    )
+
+
+def _section(section: type[Section]) -> str:
+    meaning = inspect.getdoc(section) or ""
+    lines = [f"### `{section.path}`", "", _sentence(meaning.partition(": ")[2]), ""]
+    lines += ["| key | default | what it may be | meaning |", "|---|---|---|---|"]
+    for name, field in section.model_fields.items():
+        cells = (
+            f"`{name}`",
+            _default(section, name, field),
+            _bounds(section, name, field),
+            _sentence(field.description or ""),
+        )
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join([*lines, ""])
+
+
+def _sentence(text: str) -> str:
+    text = " ".join(text.split()).replace("``", "`")
+    return text[:1].upper() + text[1:]
+
+
+def _default(section: type[Section], name: str, field: FieldInfo) -> str:
+    if name in section.required:
+        return "required"
+    value: Any = field.get_default(call_default_factory=True)
+    if value is None:
+        return "none"
+    if isinstance(value, tuple):
+        return f"`{value[0]}:{value[1]}`"
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    if isinstance(value, float) and value == int(value):
+        value = int(value)
+    return f"`{value}`"
+
+
+def _bounds(section: type[Section], name: str, field: FieldInfo) -> str:
+    if any(other.path.startswith(f"{section.path}.{name}") for other in sections()):
+        return "a section"
+    kinds = [kind for one in (field.annotation, *field.metadata) for kind in _kinds(one)]
+    words = [one.text for one in kinds if isinstance(one, Written)]
+    if words:
+        return f"a list, each {words[0]}" if any(get_origin(kind) is list for kind in kinds) else words[0]
+    choices = [choice for kind in kinds if get_origin(kind) is Literal for choice in get_args(kind)]
+    if choices:
+        return ", ".join(f"`{choice}`" for choice in choices)
+    low = next((getattr(kind, key) for kind in kinds for key in ("gt", "ge") if hasattr(kind, key)), None)
+    high = next((kind.le for kind in kinds if hasattr(kind, "le")), None)
+    if low is not None and high is not None:
+        above = "above " if any(hasattr(kind, "gt") for kind in kinds) else ""
+        return f"{above}{low:g}{',' if above else ''} to {high:.10g}"
+    return "true or false" if bool in kinds else "text" if str in kinds else ""
+
+
+def _kinds(one: Any) -> Iterator[Any]:
+    """Yield a type, what it is made of and what it is annotated with, however deep."""
+    yield one
+    yield from getattr(one, "metadata", ())
+    for part in get_args(one):
+        yield from _kinds(part)

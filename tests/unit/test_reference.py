@@ -1,0 +1,64 @@
+"""The parts of the documentation that are made from the code: complete, true and up to date."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from apps import cli
+from apps.reference import configuration, pages, renewed
+from controller.config_sections import RootSection, Section
+from controller.errors import InvalidValueError
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+
+@pytest.mark.parametrize("page", pages(DOCS), ids=lambda page: page.name)
+def test_the_pages_are_up_to_date(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert text == renewed(text), "run dets docs"
+
+
+def test_every_section_and_key_is_there_and_says_what_it_means() -> None:
+    def all_of(section: type[Section]) -> set[type[Section]]:
+        return {section}.union(*(all_of(one) for one in section.__subclasses__()))
+
+    assert set(configuration.sections()) == all_of(Section) - {Section, RootSection}
+    rows = re.findall(r"^\| `(\w+)` \| (.+?) \| (.+?) \| (.+?) \|$", configuration.reference(), re.MULTILINE)
+    assert [row[0] for row in rows] == [name for one in configuration.sections() for name in one.model_fields]
+    assert all(cell.strip() for row in rows for cell in row)
+    sections = {one.path.split(".")[0].split("[")[0] for one in configuration.sections()}
+    assert sections == set(RootSection.model_fields)
+
+
+def test_the_configuration_says_defaults_and_bounds() -> None:
+    text = configuration.reference()
+    for row in (
+        "| `interval_ms` | `55` | 10 to 10000 | The control interval, milliseconds. |",
+        "| `on_stop` | `keep` | `keep`, `remove` | What a stop does with meters, flows and queues. |",
+        "| `trunk` | none | a list, each a VLAN | Several VLANs, frames with a tag; either this or `access`. |",
+        "| `capacity` | required | a rate | The link's; it is never guessed. |",
+    ):
+        assert row in text.splitlines()
+    assert "| `weight` | `1` | above 0, to 1000000 |" in text
+
+
+def test_pages_are_written_anew_and_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("before\n<!-- made by dets docs: configuration -->\nold\n<!-- end -->\nafter\n")
+    assert cli.main(["docs", "--check", str(tmp_path)]) == 1
+    assert capsys.readouterr().err == f"dets: {page} is out of date: run dets docs\n"
+    assert cli.main(["docs", str(tmp_path)]) == 0
+    assert cli.main(["docs", "--check", str(tmp_path)]) == 0
+    text = page.read_text()
+    assert text.startswith("before\n")
+    assert text.endswith("<!-- end -->\nafter\n")
+    assert "`interval_ms`" in text
+    assert "old" not in text
+
+
+def test_what_is_no_part_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(InvalidValueError, match="'colours' is not one of configuration"):
+        renewed("<!-- made by dets docs: colours -->\n<!-- end -->\n")
+    assert cli.main(["docs", str(tmp_path)]) == 2
+    assert "has no page with a part made by dets docs" in capsys.readouterr().err
