@@ -48,7 +48,7 @@ class Dets(AppBase):
         try:
             self.config = load_config(configured_file() or os.environ.get("DETS_CONFIG", "dets.yaml"))
             listen_on(self.config.openflow_listen.host, self.config.openflow_listen.port)
-            check_free("rest.listen", self.config.rest_listen.host, self.config.rest_listen.port)
+            check_free("rest.listen", self.config.rest.listen.host, self.config.rest.listen.port)
         except DetsError as error:  # what its author can mend needs no traceback
             print(error, file=sys.stderr)
             raise SystemExit(2) from None
@@ -58,8 +58,8 @@ class Dets(AppBase):
         self._connections: dict[int, Connection] = {}
         self._rest = rest.serve(
             rest.create_app(self.shell.central, time.monotonic, self.health, self._changed, self.shell.times.view),
-            self.config.rest_listen.host,
-            self.config.rest_listen.port,
+            self.config.rest.listen.host,
+            self.config.rest.listen.port,
         )
 
     def start(self) -> Any:

@@ -50,9 +50,9 @@ def connect(path: str) -> sqlite3.Connection:
         (kind,), (version,) = (db.execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version"))
         (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
         if tables and kind != _APPLICATION_ID:
-            raise StoreError(f"store.path: {path!r} is a database, but not a store of this controller's")
+            raise StoreError(f"store.file: {path!r} is a database, but not a store of this controller's")
         if version > _VERSION:
-            raise StoreError(f"store.path: {path!r} was written by a newer version of this controller")
+            raise StoreError(f"store.file: {path!r} was written by a newer version of this controller")
         db.execute("PRAGMA journal_mode = WAL")
         # In WAL mode NORMAL may lose the last commits at a power cut.
         db.execute("PRAGMA synchronous = FULL")
@@ -95,4 +95,4 @@ def failing(path: str) -> Iterator[None]:
         yield
     except (sqlite3.Error, OSError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        raise StoreError(f"store.path: {path!r} cannot be used: {reason}") from error
+        raise StoreError(f"store.file: {path!r} cannot be used: {reason}") from error

@@ -16,6 +16,7 @@ from controller.algorithms import make_any_algorithm
 from controller.config_file import ConfigError, Document, Path, Problem, read_document, show_value
 from controller.config_links import check_limits, read_links
 from controller.config_ports import PortReader
+from controller.config_rest import read_rest
 from controller.config_sections import (
     MAX_VLAN_VID,
     MIN_VLAN_VID,
@@ -23,7 +24,6 @@ from controller.config_sections import (
     ControlSection,
     OpenFlowSection,
     QueuesSection,
-    RestSection,
     RootSection,
     SwitchSection,
     VlanSection,
@@ -100,9 +100,9 @@ class _Assembly:
         root = RootSection.of(document)
         control = read_section(ControlSection, document, ("control",), root.control)
         openflow = read_section(OpenFlowSection, document, ("openflow",), root.openflow)
-        rest = read_section(RestSection, document, ("rest",), root.rest)
         queues = read_section(QueuesSection, document, ("queues",), root.queues)
-        self._check_listeners(openflow, rest)
+        rest = read_rest(document, root, source_name)
+        self._check_listeners(openflow, rest.listen)
         vlans = self._read_vlans(root)
         switches = self._read_switches(root)
         return Config(
@@ -114,7 +114,7 @@ class _Assembly:
             openflow_listen=Endpoint(*openflow.listen),
             first_meter_id=openflow.first_meter_id,
             last_meter_id=openflow.last_meter_id,
-            rest_listen=Endpoint(*rest.listen),
+            rest=rest,
             queue_max_rate=queues.max_rate,
             vlans=vlans,
             switches=switches,
@@ -131,19 +131,20 @@ class _Assembly:
 
         check_limits(self._document, config, limit_path)
 
-    def _check_listeners(self, openflow: OpenFlowSection, rest: RestSection) -> None:
+    def _check_listeners(self, openflow: OpenFlowSection, rest: Endpoint) -> None:
         if openflow.first_meter_id > openflow.last_meter_id:
             message = f"{openflow.last_meter_id} is below first_meter_id, {openflow.first_meter_id}"
             self._document.report(("openflow", "last_meter_id"), message)
-        if openflow.listen == rest.listen and not (openflow.has_bad("listen") or rest.has_bad("listen")):
-            self._document.report(("rest", "listen"), f"{Endpoint(*rest.listen)} is also openflow.listen")
+        if Endpoint(*openflow.listen) == rest and not openflow.has_bad("listen"):
+            self._document.report(("rest", "listen"), f"{rest} is also openflow.listen")
 
     def _read_vlans(self, root: RootSection) -> dict[int, Vlan]:
         vlans: dict[int, Vlan] = {}
         for key, data in root.vlans.items():
             path = ("vlans", key)
             section = read_section(VlanSection, self._document, path, data)
-            self._check_algorithm(path, section)
+            self._check_algorithm(path, section, "algorithm", "parameters")
+            self._check_algorithm(path, section, "shadow", "shadow_parameters")
             vid = read_number(self._document, path, "VLAN id", MIN_VLAN_VID, MAX_VLAN_VID)
             if vid is None:
                 continue
@@ -157,26 +158,24 @@ class _Assembly:
                 send_limit_bps=section.send_limit,
                 receive_limit_bps=section.receive_limit,
                 shadow=section.shadow,
+                shadow_parameters=section.shadow_parameters,
             )
         if not root.vlans and not root.has_bad("vlans"):
             self._document.report(("vlans",), "holds no VLAN: at least one is needed")
         return vlans
 
-    def _check_algorithm(self, path: Path, section: VlanSection) -> None:
-        if section.has_bad("algorithm") or section.has_bad("parameters"):
+    def _check_algorithm(self, path: Path, section: VlanSection, key: str, parameters_key: str) -> None:
+        if section.has_bad(key) or section.has_bad(parameters_key):
+            return
+        name, parameters = getattr(section, key), getattr(section, parameters_key)
+        if name is None:
+            if parameters:
+                self._document.report((*path, parameters_key), f"stands without {key}, whose parameters these are")
             return
         try:
-            if section.shadow is not None:
-                make_any_algorithm(section.shadow, key="shadow")
-            make_any_algorithm(section.algorithm, section.parameters)
+            make_any_algorithm(name, parameters, key=key, parameters_key=parameters_key)
         except InvalidValueError as error:
-            name = error.key.rpartition(".")[2]
-            plain = name in ("algorithm", "shadow")
-            place = (*path, "parameters", name) if name in section.parameters else (*path, "algorithm")
-            if name == "shadow":
-                place = (*path, "shadow")
-            shown = "" if plain or name in section.parameters else f"{name}: "
-            self._document.report(place, f"{shown}{show_value(error.value)} {error.reason}")
+            self._document.report((*path, *error.key.split(".", 1)), f"{show_value(error.value)} {error.reason}")
 
     def _read_switches(self, root: RootSection) -> dict[str, Switch]:
         switches = {}

@@ -103,6 +103,7 @@ VlanVid = Annotated[int, Field(ge=MIN_VLAN_VID, le=MAX_VLAN_VID), Written("a VLA
 Algorithm = Annotated[str, StringConstraints(min_length=1, max_length=63), Written("the name of an algorithm")]
 Parameters = Annotated[dict[str, Any], Written("such as `{d: 2}`")]
 SwitchPort = Annotated[str, Written("SWITCH:PORT")]
+FilePath = Annotated[str, StringConstraints(min_length=1, max_length=4095), Written("a path")]
 
 
 class Section(BaseModel):
@@ -148,11 +149,33 @@ class OpenFlowSection(Section):
 
 
 class RestSection(Section):
-    """``rest``: where the REST interface listens."""
+    """``rest``: where the REST interface listens, and who may use it."""
 
     path = "rest"
     listen: Listen = ("127.0.0.1", 8080)
-    """Where the REST interface listens."""
+    """Where the REST interface listens; other machines can reach it only with authentication or client_ca."""
+    authentication: Literal["none", "token"] = "none"
+    """Whether requests need a token (`dets token`)."""
+    if_match: Literal["optional", "required"] = "optional"
+    """Whether every change has to say by If-Match which revision it is meant for."""
+    requests_per_s: Annotated[int, Field(ge=1, le=1_000_000)] = 200
+    """How many requests per second one address may send for long; for short twice as many."""
+    max_connections: Annotated[int, Field(ge=1, le=10_000)] = 256
+    """How many connections are served at once; half of them may be event streams."""
+    certificate: FilePath | None = None
+    """A file with the server's certificate chain (PEM); with it, HTTPS is served."""
+    key: FilePath | None = None
+    """A file with the certificate's private key (PEM)."""
+    client_ca: FilePath | None = None
+    """A file with the certificates of CAs (PEM), of one of which every client must show a certificate."""
+
+
+class StoreSection(Section):
+    """``store``: where changes made at run time are kept."""
+
+    path = "store"
+    file: FilePath | None = None
+    """The SQLite file with what was changed at run time; without it, beside the configuration file, ending in .db."""
 
 
 class QueuesSection(Section):
@@ -256,6 +279,8 @@ class RootSection(Section):
     """The switches' side."""
     rest: dict[str, Any] = Field(default_factory=dict)
     """The REST interface."""
+    store: dict[str, Any] = Field(default_factory=dict)
+    """Where changes made at run time are kept."""
     queues: dict[str, Any] = Field(default_factory=dict)
     """The queues of receiving VLANs."""
     vlans: dict[str, Any] = Field(default_factory=dict)

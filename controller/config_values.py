@@ -106,6 +106,21 @@ class CoreLink:
 
 
 @dataclass(frozen=True, slots=True)
+class Rest:
+    """How the REST interface is served, and ``store``, the file (``:memory:``: none) in which changes are kept."""
+
+    listen: Endpoint
+    authentication: Literal["none", "token"]
+    if_match: Literal["optional", "required"]
+    requests_per_s: int
+    max_connections: int
+    certificate: str | None
+    key: str | None
+    client_ca: str | None
+    store: str
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """A whole configuration. VLANs are held by VLAN id, switches by name; treat the mappings as read-only."""
 
@@ -117,7 +132,7 @@ class Config:
     openflow_listen: Endpoint
     first_meter_id: int
     last_meter_id: int
-    rest_listen: Endpoint
+    rest: Rest
     queue_max_rate: Literal["limit", "capacity"]
     vlans: Mapping[int, Vlan]
     switches: Mapping[str, Switch]

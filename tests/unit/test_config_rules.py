@@ -58,7 +58,7 @@ def test_a_good_file() -> None:
     assert (config.mac_ageing_s, config.max_macs_per_vn) == (300, 64)
     assert config.openflow_listen == Endpoint("::1", 6653)
     assert str(config.openflow_listen) == "[::1]:6653"
-    assert str(config.rest_listen) == "127.0.0.1:8080"
+    assert str(config.rest.listen) == "127.0.0.1:8080"
     assert (config.first_meter_id, config.last_meter_id) == (100, 200)
     first, second = config.vlans[10], config.vlans[20]
     assert (first.name, first.algorithm, dict(first.parameters), first.weight) == ("tenant-a", "fp", {"d": 2}, 2.0)
@@ -289,6 +289,16 @@ def test_a_bad_parameter_is_located() -> None:
 def test_an_unknown_parameter_is_located() -> None:
     (line,) = refused(SMALL.replace("20: {", "20: {algorithm: fp, parameters: {dd: 0.5}, "))
     assert line.startswith("f:3:40: vlans.20.parameters.dd: ")
+
+
+def test_a_shadow_has_parameters_of_its_own() -> None:
+    given = "20: {algorithm: fp, parameters: {d: 3}, shadow: sp, shadow_parameters: {headroom: 0.1}, "
+    vlan = parse_config(SMALL.replace("20: {", given)).vlans[20]
+    assert (vlan.parameters, vlan.shadow, vlan.shadow_parameters) == ({"d": 3}, "sp", {"headroom": 0.1})
+    (line,) = refused(SMALL.replace("20: {", given.replace("0.1", "11")))
+    assert line.startswith("f:3:87: vlans.20.shadow_parameters.headroom: 11 must be ")
+    (line,) = refused(SMALL.replace("20: {", given.replace("shadow: sp, ", "")))
+    assert "vlans.20.shadow_parameters: stands without shadow" in line
 
 
 def test_all_problems_are_told_at_once_each_once() -> None:
