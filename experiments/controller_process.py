@@ -142,7 +142,7 @@ class ControllerProcess:
         deadline = time.monotonic() + timeout_s
         while True:
             self.check_alive()
-            states = self._health()
+            states = self.health().get("switches", {})
             missing = sorted(name for name in switches if states.get(name) != "ready")
             if not missing:
                 return
@@ -169,13 +169,14 @@ class ControllerProcess:
         with urllib.request.urlopen(request, timeout=5) as answer:
             return json.load(answer)
 
-    def _health(self) -> dict[str, str]:
+    def health(self) -> dict[str, Any]:
+        """Return what the controller says of itself, well or not; {} while it does not answer."""
         try:
-            return dict(self.get("/v1/health").get("switches", {}))
+            return dict(self.get("/v1/health"))
         except urllib.error.HTTPError as error:  # an unhealthy controller may say so by its status as well
             try:
-                return dict(json.load(error).get("switches", {}))
-            except (ValueError, AttributeError):
+                return dict(json.load(error))
+            except (ValueError, TypeError):
                 return {}
         except (OSError, ValueError):
             return {}  # it does not listen yet

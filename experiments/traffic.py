@@ -108,6 +108,10 @@ class Traffic:
             said = self.report(ended[0]).get("error", "nothing")
             raise RuntimeError(f"{len(ended)} iperf3 flows do not run, {ended[0]} first; it said: {said}")
 
+    def is_running(self, source: Source) -> bool:
+        """Whether a flow's client has not ended yet."""
+        return self._clients[source.name].poll() is None
+
     def wait(self, sources: Iterable[Source], timeout_s: float) -> None:
         """Wait until these clients have ended, ``timeout_s`` at most; what has not ended by then is ended."""
         clients = [self._clients[s.name] for s in sources]

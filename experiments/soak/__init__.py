@@ -1,0 +1,1 @@
+"""The long haul: churn on Open vSwitch, and a judgement of everything that must hold meanwhile (docs/soak.md)."""

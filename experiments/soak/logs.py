@@ -1,0 +1,76 @@
+"""Which lines of the logs of a soak need an explanation, and which have one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+OVS_LOGS = ("ovs-vswitchd.log", "ovsdb-server.log")
+# Levels from warning on, as Open vSwitch, Python's logging and structlog write them, and what a crash looks like.
+_LOUD = re.compile(
+    r"\|(WARN|ERR|EMER)\||\b(WARNING|ERROR|CRITICAL)\b|\[(warning|error|critical) *\]|"
+    r'"level": *"(warning|error|critical)"|Traceback|Exception'
+)
+# Events that tell of trouble, whatever their level is.
+_TROUBLE = re.compile(r"\b(tables-mended|switch-refused|queues-failed|counters-implausible|out-of-meters|hosts-full)\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Lines that match ``pattern`` are expected, for this reason."""
+
+    pattern: str
+    reason: str
+
+
+EXPLANATIONS = (
+    Explanation(
+        r"rconn\|WARN\|\w+<->tcp:\S+: connection (failed|dropped) \((Connection refused|Connection reset by peer|"
+        r"Broken pipe)\)",
+        "the controller was away: the run stops and kills it",
+    ),
+    Explanation(
+        r"netdev_linux\|WARN\|(error (receiving|sending) Ethernet packet on \S+: Network is down)",
+        "a link was down: the run takes links down",
+    ),
+    Explanation(
+        r"netdev_linux\|WARN\|Dropped \d+ log messages in last \d+ seconds",
+        "Open vSwitch repeats what is explained above more often than it writes down",
+    ),
+)
+
+
+def needs_explanation(line: str) -> bool:
+    """Return whether a line is a warning or worse, or tells of trouble."""
+    return _LOUD.search(line) is not None or _TROUBLE.search(line) is not None
+
+
+def explanation_of(line: str) -> str | None:
+    """Return why a line is to be expected; None if it is not."""
+    for explanation in EXPLANATIONS:
+        if re.search(explanation.pattern, line):
+            return explanation.reason
+    return None
+
+
+def unexplained(lines: Iterable[str]) -> Iterator[str]:
+    """Return the lines that need an explanation and have none."""
+    return (line for line in lines if needs_explanation(line) and explanation_of(line) is None)
+
+
+class LogTail:
+    """What is written to a file from now on."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._offset = path.stat().st_size if path.exists() else 0
+
+    def lines(self) -> list[str]:
+        """Return the lines since then."""
+        if not self.path.exists():
+            return []
+        with self.path.open("rb") as file:
+            file.seek(self._offset)
+            return file.read().decode(errors="replace").splitlines()
