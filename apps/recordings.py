@@ -9,11 +9,12 @@ import base64
 import json
 import time
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from apps.client import call
 from controller.errors import InvalidValueError, ProtocolError
+from controller.policies import Policy
 from controller.recording import FORMAT, Interval, Start, decode
 from controller.replay import Replayed, differences, replay
 
@@ -65,9 +66,15 @@ def read(path: Path) -> Iterator[Start | Interval]:
         raise ProtocolError(f"{path}: is not a recording: {error}") from error
 
 
-def replayed(path: Path, algorithm: str | None) -> dict[str, object]:
-    """Return what came of deciding a recording again: whether it was the same, and the differences to ``algorithm``."""
-    again: list[Replayed] = list(replay(read(path), algorithm))
+def replayed(path: Path, algorithm: str | None, parameters: Mapping[str, object] | None = None) -> dict[str, object]:
+    """Return what came of deciding a recording again: whether it was the same, and the differences to ``algorithm``.
+
+    Raises InvalidValueError for an unknown algorithm, bad parameters and parameters without an algorithm.
+    """
+    if algorithm is None and parameters:
+        raise InvalidValueError("parameter", ", ".join(parameters), "means nothing without --algorithm")
+    policy = None if algorithm is None else Policy(algorithm, dict(parameters or {}))
+    again: list[Replayed] = list(replay(read(path), policy))
     other = [n for n, one in enumerate(again) if not one.same]
     rows = [
         {
@@ -87,5 +94,6 @@ def replayed(path: Path, algorithm: str | None) -> dict[str, object]:
         "same": not other,
         "first_other": other[0] if other else None,
         "algorithm": algorithm,
+        "parameters": dict(parameters or {}),
         "differences": rows,
     }

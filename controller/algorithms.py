@@ -20,15 +20,20 @@ parameters_of: dict[str, tuple[Parameter, ...]] = {
 
 
 def make_any_algorithm(
-    name: object, parameters: Mapping[str, object] | None = None, *, key: str = "algorithm"
+    name: object,
+    parameters: Mapping[str, object] | None = None,
+    *,
+    key: str = "algorithm",
+    parameters_key: str = "parameters",
 ) -> Algorithm:
     """Return the algorithm of that name with these parameters, and defaults for the others.
 
     Raises InvalidValueError as ``make_algorithm`` does.
     """
     if name == NetworkMaxMin.name:
-        return NetworkMaxMin(**check_parameters(NetworkMaxMin.name, NetworkMaxMin.parameters, parameters or {}))
+        table = NetworkMaxMin.parameters
+        return NetworkMaxMin(**check_parameters(NetworkMaxMin.name, table, parameters or {}, parameters_key))
     if not isinstance(name, str) or name not in parameters_of:
         known = ", ".join(parameters_of)
         raise InvalidValueError(key, name, f"is not an allocation algorithm: write one of {known}")
-    return make_algorithm(name, parameters)
+    return make_algorithm(name, parameters, parameters_key=parameters_key)

@@ -224,16 +224,19 @@ class CentralController(FabricState):
         self.state = step.with_groups(self.state, before, self.groups)
         self.note(EventKind.ALGORITHM_CHANGED, f"VLAN {vlan_vid}: {name} {dict(parameters) or ''}".rstrip(), now_s)
 
-    def set_shadow(self, vlan_vid: int, name: str | None, now_s: float) -> None:
+    def set_shadow(self, vlan_vid: int, shadow: Policy | None, now_s: float) -> None:
         """Compute an algorithm beside the one that a VLAN has, or none any more, from the next interval on.
 
-        Raises InvalidValueError, with nothing changed, for an unknown VLAN or algorithm.
+        Raises InvalidValueError, with nothing changed, for an unknown VLAN or algorithm, or bad parameters.
         """
         if vlan_vid not in self.policies:
             raise InvalidValueError("vlan_vid", vlan_vid, "is not a VLAN of the configuration")
-        names = {vid: one for vid, one in self.shadow.names.items() if vid != vlan_vid}
-        self.shadow = Shadow.of(self.vns, names if name is None else {**names, vlan_vid: name})
-        self.note(EventKind.ALGORITHM_CHANGED, f"VLAN {vlan_vid}: shadow {name or 'none'}", now_s)
+        policies = {vid: policy for vid, policy in self.shadow.policies.items() if vid != vlan_vid}
+        if shadow is not None:
+            policies[vlan_vid] = Policy(shadow.algorithm, dict(shadow.parameters))
+        self.shadow = Shadow.of(self.vns, policies)
+        words = "none" if shadow is None else f"{shadow.algorithm} {dict(shadow.parameters) or ''}".rstrip()
+        self.note(EventKind.ALGORITHM_CHANGED, f"VLAN {vlan_vid}: shadow {words}", now_s)
 
 
 def _shown(rate_bps: object) -> str:

@@ -19,7 +19,7 @@ from controller.forwarding.topology import Port
 from controller.links_in_use import LinksInUse
 from controller.meter_columns import MeterColumns
 from controller.openflow.frames import format_mac
-from controller.policies import algorithm_groups, lending_vlans, policies_of
+from controller.policies import algorithm_groups, lending_vlans, policies_of, shadows_of
 from controller.recording import Recorder
 from controller.shadow import Shadow
 from controller.switch_record import NO_ENTRY, SwitchRecord
@@ -40,8 +40,7 @@ class FabricState:
         self.vns = VnTable.of_config(config).with_lending(lending_vlans(self.policies))
         self.links = LinksInUse(config)
         self.groups = algorithm_groups(self.vns, self.policies)
-        shadows = {vid: vlan.shadow for vid, vlan in config.vlans.items() if vlan.shadow is not None}
-        self.shadow = Shadow.of(self.vns, shadows)
+        self.shadow = Shadow.of(self.vns, shadows_of(config))
         self.recorder: Recorder | None = None
         self.state = step.ControlState.start(self.vns, self.groups)
         settings = ForwardingSettings(config.mac_ageing_s, config.max_macs_per_vn)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -19,12 +19,21 @@ class Policy:
     """A VLAN's algorithm and its parameters, as configured."""
 
     algorithm: str
-    parameters: Mapping[str, object]
+    parameters: Mapping[str, object] = field(default_factory=dict)
 
 
 def policies_of(config: Config) -> dict[int, Policy]:
     """Return the policy of each VLAN by its id."""
     return {vid: Policy(vlan.algorithm, vlan.parameters) for vid, vlan in config.vlans.items()}
+
+
+def shadows_of(config: Config) -> dict[int, Policy]:
+    """Return the policies of the shadows by the VLANs that have one."""
+    return {
+        vid: Policy(vlan.shadow, vlan.shadow_parameters)
+        for vid, vlan in config.vlans.items()
+        if vlan.shadow is not None
+    }
 
 
 def algorithm_groups(vns: VnTable, policies: Mapping[int, Policy]) -> tuple[AlgorithmGroup, ...]:

@@ -11,7 +11,7 @@ from controller import step
 from controller.algorithms import make_any_algorithm
 from controller.columns import FloatArray, IntArray
 from controller.errors import ProtocolError
-from controller.policies import algorithm_groups
+from controller.policies import Policy, algorithm_groups
 from controller.recording import Interval, Start
 from controller.shadow import Shadow, shadow_step
 
@@ -34,30 +34,31 @@ class Replayed:
     other_bps: FloatArray
 
 
-def replay(records: Iterable[Start | Interval], algorithm: str | None = None) -> Iterator[Replayed]:
-    """Decide each recorded interval again, and with ``algorithm`` (default parameters) beside in all VLANs, if given.
+def replay(records: Iterable[Start | Interval], other: Policy | None = None) -> Iterator[Replayed]:
+    """Decide each recorded interval again, and by the ``other`` policy beside in all VLANs, if given.
 
     The other algorithm sees the counters as they were under the one that was in force, as a shadow does; it is not
     enforced, and so what would have come of it over time is not told.
 
-    Raises InvalidValueError for an unknown algorithm, ProtocolError when an interval has nothing to start from.
+    Raises InvalidValueError for an unknown algorithm and bad parameters, ProtocolError when an interval has nothing to
+    start from.
     """
-    if algorithm is not None:
-        make_any_algorithm(algorithm)
+    if other is not None:
+        make_any_algorithm(other.algorithm, other.parameters)
     start, state, shadow = None, None, None
     for record in records:
         if isinstance(record, Start):
             start, state = record, record.state
-            names = dict.fromkeys(record.policies, algorithm) if algorithm is not None else {}
-            if shadow is None or shadow.names != names:
-                shadow = Shadow.of(record.vns, names)
+            others = dict.fromkeys(record.policies, other) if other is not None else {}
+            if shadow is None or shadow.policies != others:
+                shadow = Shadow.of(record.vns, others)
             groups = algorithm_groups(record.vns, record.policies)
             continue
         if start is None or state is None or shadow is None:
             raise ProtocolError("recording: begins in the middle: an interval stands before the first start record")
         before = state
         state, result = step.control_step(before, start.vns, groups, record.readings, record.now_s, start.links)
-        if shadow.names:
+        if shadow.policies:
             shadow = shadow_step(shadow, start.vns, before, state, result.received_bps, start.links)
         limit_bps = step.limits_in_force_bps(state, start.vns)
         pairs = [(limit_bps, record.limit_bps)]
@@ -69,7 +70,7 @@ def replay(records: Iterable[Start | Interval], algorithm: str | None = None) ->
             state.entries.sender,
             state.entries.receiver,
             limit_bps,
-            shadow.rates_of(state.entries) if shadow.names else np.full(len(limit_bps), np.nan),
+            shadow.rates_of(state.entries) if shadow.policies else np.full(len(limit_bps), np.nan),
         )
 
 

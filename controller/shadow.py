@@ -24,13 +24,13 @@ from controller.vns import VnTable
 
 @dataclass(frozen=True)
 class Shadow:
-    """The shadows of all VLANs that have one; ``names`` gives their algorithms by VLAN.
+    """The shadows of all VLANs that have one; ``policies`` gives their algorithms by VLAN.
 
     ``shadowed`` (vns,) marks their VNs. ``rate_bps`` (entries,) are the limits that they would put in force, NaN where
     there is no shadow, for the rows of ``entries``.
     """
 
-    names: Mapping[int, str]
+    policies: Mapping[int, Policy]
     groups: tuple[AlgorithmGroup, ...]
     shadowed: BoolArray
     allocators: RateAllocators
@@ -38,15 +38,23 @@ class Shadow:
     rate_bps: FloatArray
 
     @classmethod
-    def of(cls, vns: VnTable, names: Mapping[int, str]) -> Shadow:
-        """Return shadows that have seen nothing yet; raise InvalidValueError, naming ``shadow``, for an unknown one."""
-        for name in names.values():
-            make_any_algorithm(name, key="shadow")
-        groups = algorithm_groups(vns, _policies(names))
-        shadowed = np.isin(vns.vlan_vid, list(names))
-        return cls(
-            dict(names), groups, shadowed, RateAllocators.calm(len(vns), groups), EntryTable.empty(), np.empty(0)
-        )
+    def of(cls, vns: VnTable, policies: Mapping[int, Policy]) -> Shadow:
+        """Return shadows that have seen nothing yet.
+
+        Raises InvalidValueError, naming ``shadow`` or ``shadow_parameters.NAME``, for an unknown algorithm or parameter
+        and for a value out of bounds.
+        """
+        for policy in policies.values():
+            make_any_algorithm(policy.algorithm, policy.parameters, key="shadow", parameters_key="shadow_parameters")
+        groups = algorithm_groups(vns, policies)
+        shadowed = np.isin(vns.vlan_vid, list(policies))
+        calm = RateAllocators.calm(len(vns), groups)
+        return cls(dict(policies), groups, shadowed, calm, EntryTable.empty(), np.empty(0))
+
+    @property
+    def names(self) -> dict[int, str]:
+        """The algorithms' names by VLAN."""
+        return {vid: policy.algorithm for vid, policy in self.policies.items()}
 
     def rates_of(self, entries: EntryTable) -> FloatArray:
         """Return what the shadows would limit these entries to, shape (entries,); NaN where it is not known."""
@@ -77,7 +85,7 @@ def shadow_step(
     allocators = shadow.allocators
     if shadow.entries is not entries:
         allocators = allocators.carried(_old_rows(shadow.entries, entries))
-    theirs = vns.with_lending(lending_vlans(_policies(shadow.names)))
+    theirs = vns.with_lending(lending_vlans(shadow.policies))
     of_shadow = shadow.shadowed[entries.receiver]
     chosen = of_shadow & (after.machines.controlled | theirs.lends[entries.receiver])  # 1
     reports = traffic_reports(before.machines, np.flatnonzero(chosen), entries, vns, after.measured)  # 2
@@ -90,11 +98,7 @@ def shadow_step(
     rate_bps[set_rate.entry] = np.minimum(set_rate.rate_bps, ceilings_bps[set_rate.entry])
     standing_bps = before.machines.limit_bps[keep_alive.entry]
     rate_bps[keep_alive.entry] = np.minimum(standing_bps, ceilings_bps[keep_alive.entry])
-    return Shadow(shadow.names, shadow.groups, shadow.shadowed, allocators, entries, rate_bps)
-
-
-def _policies(names: Mapping[int, str]) -> dict[int, Policy]:
-    return {vid: Policy(name, {}) for vid, name in names.items()}
+    return Shadow(shadow.policies, shadow.groups, shadow.shadowed, allocators, entries, rate_bps)
 
 
 def _old_rows(old: EntryTable, new: EntryTable) -> IntArray:

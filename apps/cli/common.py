@@ -25,6 +25,12 @@ def parse_parameters(texts: list[str] | None) -> dict[str, object]:
     return dict(_parse_parameter(text) for text in texts or [])
 
 
+def as_option(error: InvalidValueError) -> InvalidValueError:
+    """Return the error with the words of the command line where it is about a parameter."""
+    group, _, name = error.key.partition(".")
+    return InvalidValueError("parameter", f"{name}={error.value}", error.reason) if group == "parameters" else error
+
+
 def _parse_parameter(text: str) -> tuple[str, object]:
     key, equals, value = text.partition("=")
     if not (key and equals and value):

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from apps.cli.common import Parameters, parse_parameters
+from apps.cli.common import Parameters, as_option, parse_parameters
 from controller.errors import InvalidValueError
 from controller.units import format_rate, parse_rate
 from experiments import registry
@@ -104,7 +104,6 @@ def _checked(options: ExperimentOptions) -> ExperimentOptions:
     try:
         return options.checked()
     except InvalidValueError as error:
-        names = {"blast": "duration"}
-        key = "parameter" if error.key.startswith("parameters") else names.get(error.key, error.key)
-        shown = f"{error.key.partition('.')[2]}={error.value}" if key == "parameter" else error.value
-        raise InvalidValueError(key, shown, error.reason) from error
+        shown = as_option(error)
+        key = "duration" if shown.key == "blast" else shown.key
+        raise InvalidValueError(key, shown.value, shown.reason) from error

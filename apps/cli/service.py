@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from apps.cli.common import FAILED, REFUSED, AsJson, Parameters, counted, parse_parameters
+from apps.cli.common import FAILED, REFUSED, AsJson, Parameters, as_option, counted, parse_parameters
 from controller.errors import InvalidValueError
 
 DEFAULT_URL = "http://127.0.0.1:8080"
@@ -106,7 +106,10 @@ def replay(
     """Decide a recorded run again, offline; exit status 1 if any decision is not the recorded one to the last bit."""
     from apps.recordings import replayed
 
-    result = replayed(recording, algorithm, parse_parameters(parameter))
+    try:
+        result = replayed(recording, algorithm, parse_parameters(parameter))
+    except InvalidValueError as error:
+        raise as_option(error) from error
     if as_json:
         print(json.dumps(result, allow_nan=False))
     else:

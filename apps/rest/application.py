@@ -23,6 +23,7 @@ from apps.rest.body import MAX_BODY_BYTES, MAX_READ_BYTES, StrictJson, check_bod
 from controller.algorithms import make_any_algorithm
 from controller.central import CentralController
 from controller.errors import InvalidValueError
+from controller.policies import Policy
 from controller.recording import Recorder
 
 Json = dict[str, Any]
@@ -39,6 +40,7 @@ _REQUESTS: tuple[type[BaseModel], ...] = (
     models.VnPatch,
     models.RecordingAction,
 )
+_SHADOW = {"shadow", "shadow_parameters"}
 _FIELDS = {model.__name__: tuple(model.model_fields) for model in _REQUESTS}
 
 
@@ -144,15 +146,17 @@ def change_vlan(path: models.VlanPath, query: models.NoQuery, body: models.VlanP
     vid = lookup.vlan_vid(service.central, path.vlan_vid)
     policy = service.central.policies[vid]
     given = body.given()
-    shadow = given.get("shadow")
+    shadow = _new_shadow(service.central.shadow.policies.get(vid), given)
     name = given.get("algorithm", policy.algorithm)
     kept = policy.parameters if name == policy.algorithm else {}
     with problems.refusing_bad_values():
         if shadow is not None:
-            make_any_algorithm(shadow, key="shadow")
-        if given.keys() != {"shadow"}:
+            make_any_algorithm(shadow.algorithm, shadow.parameters, key="shadow", parameters_key="shadow_parameters")
+        elif given.get("shadow_parameters"):
+            raise InvalidValueError("shadow_parameters", given["shadow_parameters"], "stands without a shadow")
+        if given.keys() - _SHADOW:
             service.central.set_algorithm(vid, name, given.get("parameters", kept), service.clock())
-        if "shadow" in given:
+        if given.keys() & _SHADOW:
             service.central.set_shadow(vid, shadow, service.clock())
     view = representation.vlan_views(service.central, [vid])[0]
     service.after_change()
@@ -259,6 +263,15 @@ def get_openapi(query: models.NoQuery) -> Json:
 
 
 # -- around the resources
+
+
+def _new_shadow(before: Policy | None, given: Json) -> Policy | None:
+    """Return the shadow that a VLAN is to have; another one starts with its default parameters unless told."""
+    name = given.get("shadow", before.algorithm if before else None)
+    if name is None:
+        return None
+    kept = before.parameters if before is not None and name == before.algorithm else {}
+    return Policy(name, given.get("shadow_parameters", kept))
 
 
 def _recording_view(recorder: Recorder | None) -> Json:

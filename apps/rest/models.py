@@ -36,12 +36,17 @@ def _rate(value: object, info: ValidationInfo) -> int:
     return check_rate_bps(value, key)
 
 
-def _parameters(value: object) -> dict[str, Any]:
+def _ceiling(value: object, info: ValidationInfo) -> int | None:
+    return None if value is None else _rate(value, info)
+
+
+def _parameters(value: object, info: ValidationInfo) -> dict[str, Any]:
+    key = info.field_name or "parameters"
     if not isinstance(value, dict):
-        raise InvalidValueError("parameters", value, 'must be an object of numbers, such as {"d": 2}')
+        raise InvalidValueError(key, value, 'must be an object of numbers, such as {"d": 2}')
     for name, number in value.items():
         if isinstance(number, int) and abs(number) >= 2**63:
-            raise InvalidValueError(f"parameters.{name}", number, "is larger than any parameter may be")
+            raise InvalidValueError(f"{key}.{name}", number, "is larger than any parameter may be")
     return value
 
 
@@ -87,6 +92,17 @@ def _change(schema: dict[str, Any]) -> None:
 VlanVid = Annotated[str, _whole(MIN_VLAN_VID, MAX_VLAN_VID, "VLAN id")]
 PortNo = Annotated[str, _whole(1, MAX_PORT_NO, "OpenFlow port number of an edge port")]
 RateBps = Annotated[int, BeforeValidator(_rate), _whole(MIN_RATE_BPS, MAX_RATE_BPS, "bit/s on the wire (layer 2)")]
+
+CeilingBps = Annotated[
+    int | None,
+    BeforeValidator(_ceiling),
+    WithJsonSchema(
+        {
+            "anyOf": [{"type": "integer", "minimum": MIN_RATE_BPS, "maximum": MAX_RATE_BPS}, {"type": "null"}],
+            "description": "bit/s up to which it may borrow with max-min, its limit to its port's capacity; null: none",
+        }
+    ),
+]
 
 
 class _Query(BaseModel):
@@ -165,10 +181,12 @@ class _Patch(BaseModel):
 
 
 class VnPatch(_Patch):
-    """New limits of a VN; one that is not given stays as it is. Both are set, or none."""
+    """New limits and ceilings of a VN; one that is not given stays as it is. All are set, or none."""
 
     send_limit_bps: RateBps = 0
     receive_limit_bps: RateBps = 0
+    send_ceiling_bps: CeilingBps = None
+    receive_ceiling_bps: CeilingBps = None
 
 
 class VlanPatch(_Patch):
@@ -187,6 +205,7 @@ class VlanPatch(_Patch):
             }
         ),
     ] = None
+    shadow_parameters: Annotated[Any, BeforeValidator(_parameters), WithJsonSchema(_parameters_schema())] = None
 
 
 class RecordingAction(BaseModel):
@@ -251,6 +270,7 @@ class VlanView(BaseModel):
     receive_limit_bps: int | None = Field(description="configured default of its VNs, bit/s; null: each has its own")
     vns: int = Field(description="number of its VNs")
     shadow: str | None = Field(description="algorithm that is computed beside and not enforced; null: none")
+    shadow_parameters: dict[str, float] = Field(description="all that the shadow takes; empty without a shadow")
 
 
 class VnView(BaseModel):

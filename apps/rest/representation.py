@@ -16,6 +16,7 @@ from controller.columns import BoolArray, FloatArray, IntArray
 from controller.events import Event
 from controller.explanation import explain_entry
 from controller.openflow.frames import format_mac
+from controller.policies import Policy
 from controller.send_rate_controller import Control
 
 Json = dict[str, Any]
@@ -28,17 +29,18 @@ def vlan_views(central: CentralController, vlan_vids: Sequence[int]) -> list[Jso
     views = []
     for vid in vlan_vids:
         vlan, policy = central.config.vlans[vid], central.policies[vid]
-        table = parameters_of[policy.algorithm]
+        shadow = central.shadow.policies.get(vid)
         values = (
             vid,
             vlan.name,
             policy.algorithm,
-            check_parameters(policy.algorithm, table, policy.parameters),
+            _all_parameters(policy),
             vlan.weight,
             vlan.send_limit_bps,
             vlan.receive_limit_bps,
             vns.get(vid, 0),
-            central.shadow.names.get(vid),
+            shadow.algorithm if shadow else None,
+            _all_parameters(shadow) if shadow else {},
         )
         views.append(dict(zip(VlanView.model_fields, values, strict=True)))
     return views
@@ -149,6 +151,10 @@ def json_rates(rate_bps: FloatArray) -> list[int | None]:
     values = whole.astype(object)
     values[~known] = None
     return list(values.tolist())
+
+
+def _all_parameters(policy: Policy) -> dict[str, float]:
+    return check_parameters(policy.algorithm, parameters_of[policy.algorithm], policy.parameters)
 
 
 def _online(central: CentralController) -> BoolArray:

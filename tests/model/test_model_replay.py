@@ -11,6 +11,7 @@ from support.fabrics import ControlLoop, Fabric
 
 from controller import step
 from controller.errors import InvalidValueError, ProtocolError
+from controller.policies import Policy
 from controller.recording import Interval, Recorder, Start, decode, encode_interval, encode_start
 from controller.replay import differences, replay
 
@@ -78,7 +79,7 @@ def test_the_same_algorithm_beside_makes_no_difference(algorithm):
     loop = loop_of(algorithm)
     loop.fabric.central.recorder = recorder = Recorder()
     loop.run(30)
-    again = list(replay(decode(recorder.take()), algorithm))
+    again = list(replay(decode(recorder.take()), Policy(algorithm)))
     assert all(one.same for one in again)
     assert len(differences(again)) == 3
     assert max(row.largest_bps for row in differences(again)) == 0.0
@@ -91,7 +92,7 @@ def test_another_algorithm_is_compared():
     loop.run(20)
     loop.fabric.central.recorder = recorder = Recorder()
     loop.run(20)
-    again = list(replay(decode(recorder.take()), "max-min"))
+    again = list(replay(decode(recorder.take()), Policy("max-min")))
     assert all(one.same for one in again)
     rows = {row.sender: row for row in differences(again)}
     assert set(rows) == {"s1:1", "s1:2", "s1:3"}
@@ -123,7 +124,25 @@ def test_a_recording_without_its_start_is_told():
 
 def test_an_unknown_algorithm_is_told():
     with pytest.raises(InvalidValueError, match="is not an allocation algorithm"):
-        list(replay(decode(eventful(loop_of("fs"))), "best"))
+        list(replay(decode(eventful(loop_of("fs"))), Policy("best")))
+
+
+def test_the_other_algorithm_has_its_parameters():
+    """With a headroom of 1, a sender of 2 Mb/s would be left 4; without one it would be squeezed as all."""
+    loop = loop_of("fs")
+    loop.senders[0].rate_bps = 2 * M
+    loop.run(20)
+    loop.fabric.central.recorder = recorder = Recorder()
+    loop.run(20)
+    data = recorder.take()
+    as_default, with_headroom = (
+        {row.sender: row.other_mean_bps for row in differences(replay(decode(data), Policy("sp", parameters)))}
+        for parameters in ({}, {"headroom": 1.0})
+    )
+    assert with_headroom["s1:1"] == pytest.approx(4 * M, rel=0.01)
+    assert as_default["s1:1"] < 3 * M
+    with pytest.raises(InvalidValueError, match=r"parameters\.headroom: 11 must be at least 0 and at most 10"):
+        list(replay(decode(data), Policy("sp", {"headroom": 11})))
 
 
 def test_a_recorder_whose_records_nobody_takes_stops():

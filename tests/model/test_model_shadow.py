@@ -96,6 +96,30 @@ def test_rest_shows_and_changes_it():
     assert loop.fabric.central.shadow.names == {}
 
 
+def test_a_shadow_has_parameters_of_its_own():
+    """With a headroom of a half, the sender of 5 Mb/s would be left what it sends and half more."""
+    loop = loop_of("fs", "sp")
+    client = create_app(loop.fabric.central, lambda: loop.fabric.now_s, lambda: {"status": "ok"}, lambda: None)
+    client = client.test_client()
+    assert client.get("/v1/vlans/10").get_json()["shadow_parameters"]["headroom"] == 0.0
+    answer = client.patch("/v1/vlans/10", json={"shadow_parameters": {"headroom": 0.5}})
+    assert (answer.status_code, answer.get_json()["shadow"]) == (200, "sp")
+    assert answer.get_json()["shadow_parameters"]["headroom"] == 0.5
+    assert answer.get_json()["parameters"] == {}
+    loop.run(40)
+    central = loop.fabric.central
+    small = of_vlan_10(loop) & (central.state.entries.sender == central.vns.row_of(10, 1, 3))
+    (rate_bps,) = central.shadow.rates_of(central.state.entries)[small]
+    assert rate_bps == pytest.approx(7.5 * M, rel=0.01)
+    for refused in ({"headroom": 11}, {"k": 1}):
+        answer = client.patch("/v1/vlans/10", json={"shadow_parameters": refused})
+        assert answer.status_code == 422
+        assert "shadow_parameters." in answer.text
+    answer = client.patch("/v1/vlans/20", json={"shadow_parameters": {"headroom": 1}})
+    assert answer.status_code == 422
+    assert central.shadow.policies[10].parameters == {"headroom": 0.5}
+
+
 def test_a_bad_shadow_changes_nothing():
     loop = loop_of("fs", "sp")
     app = create_app(loop.fabric.central, lambda: 0.0, dict, lambda: None)

@@ -296,7 +296,7 @@ def test_a_shadow_has_parameters_of_its_own() -> None:
     vlan = parse_config(SMALL.replace("20: {", given)).vlans[20]
     assert (vlan.parameters, vlan.shadow, vlan.shadow_parameters) == ({"d": 3}, "sp", {"headroom": 0.1})
     (line,) = refused(SMALL.replace("20: {", given.replace("0.1", "11")))
-    assert line.startswith("f:3:87: vlans.20.shadow_parameters.headroom: 11 must be ")
+    assert line.startswith("f:3:85: vlans.20.shadow_parameters.headroom: 11 must be ")
     (line,) = refused(SMALL.replace("20: {", given.replace("shadow: sp, ", "")))
     assert "vlans.20.shadow_parameters: stands without shadow" in line
 

@@ -113,6 +113,12 @@ def test_another_algorithm_makes_a_table(file, capsys):
     assert {row["to"] for row in result["differences"]} == {"s1:9"}
     assert cli.main(["replay", str(file), "--algorithm", "max-min"]) == 0
     assert "as max-min would set them" in capsys.readouterr().out
+    assert cli.main(["replay", str(file), "--algorithm", "max-min", "--parameter", "probe=4", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["parameters"] == {"probe": 4}
+    assert cli.main(["replay", str(file), "--algorithm", "max-min", "--parameter", "probe=1"]) == 2
+    assert "--parameter: 'probe=1' must be above 1" in capsys.readouterr().err
+    assert cli.main(["replay", str(file), "--parameter", "probe=4"]) == 2
+    assert "--parameter: 'probe' means nothing without --algorithm" in capsys.readouterr().err
     assert cli.main(["replay", str(file), "--algorithm", "best"]) == 2
     assert "--algorithm: 'best' is not an allocation algorithm" in capsys.readouterr().err
 

@@ -162,6 +162,7 @@ def test_vlans(desk: Desk) -> None:
         "receive_limit_bps": 40_000_000,
         "vns": 4,
         "shadow": None,
+        "shadow_parameters": {},
     }
     second = {
         "vlan_vid": 20,
@@ -173,6 +174,7 @@ def test_vlans(desk: Desk) -> None:
         "receive_limit_bps": None,
         "vns": 2,
         "shadow": None,
+        "shadow_parameters": {},
     }
     assert desk.get("/v1/vlans") == {"vlans": [first, second]}
     assert desk.get("/v1/vlans/20") == second
@@ -433,6 +435,32 @@ def test_a_limit_may_fill_the_port_and_no_more(desk: Desk, way: str) -> None:
     assert "50000000 (50M)" in problem["errors"][0]["reason"]
     assert "100M" in problem["detail"]
     assert desk.patch(VN, {key: free_bps}).get_json()[key] == free_bps
+
+
+def test_ceilings_are_set_and_taken_away(desk: Desk) -> None:
+    before = desk.get(VN)
+    answer = desk.patch(VN, {"send_ceiling_bps": 90_000_000, "receive_ceiling_bps": 50_000_000})
+    assert answer.get_json() == {**before, "send_ceiling_bps": 90_000_000, "receive_ceiling_bps": 50_000_000}
+    assert desk.patch(VN, {"send_ceiling_bps": None}).get_json() == {**before, "receive_ceiling_bps": 50_000_000}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"send_ceiling_bps": 39_999_999},
+        {"receive_ceiling_bps": 100_000_001},
+        {"receive_ceiling_bps": 0},
+        {"receive_ceiling_bps": 1.5},
+        {"receive_limit_bps": 45_000_000, "receive_ceiling_bps": 44_000_000},
+        {"send_ceiling_bps": None, "receive_ceiling_bps": "50M"},
+    ],
+)
+def test_a_ceiling_that_is_not_between_limit_and_capacity_changes_nothing(desk: Desk, body: dict[str, Any]) -> None:
+    before = desk.get(VN)
+    answer = desk.patch(VN, body)
+    assert answer.status_code == 422
+    assert "_ceiling_bps" in answer.text
+    assert desk.get(VN) == before
 
 
 @pytest.mark.parametrize("bad", ["send_limit_bps", "receive_limit_bps"])
