@@ -95,7 +95,7 @@ class ExperimentOptions:
             raise InvalidValueError("seed", self.seed, "is outside 0 to 2^32 - 1")
 
     def _check_words(self) -> None:
-        from controller.allocation import make_algorithm
+        from controller.algorithms import make_any_algorithm
         from topologies.builders import fabrics
 
         choices = {
@@ -107,7 +107,7 @@ class ExperimentOptions:
         for name, known in choices.items():
             if getattr(self, name) not in known:
                 raise InvalidValueError(name, getattr(self, name), f"is not one of {', '.join(known)}")
-        make_algorithm(self.algorithm, self.parameters)
+        make_any_algorithm(self.algorithm, self.parameters)
 
     def to_json(self) -> dict[str, object]:
         """Return the options as JSON can hold them, for a manifest."""
