@@ -116,7 +116,12 @@ class ControllerProcess:
         """Start the process; it may not listen yet."""
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
-                self._command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+                self._command,
+                cwd=ROOT,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
             )
 
     def end(self, number: signal.Signals) -> int:
