@@ -100,7 +100,7 @@ class Store:
         items = zlib.compress(json.dumps([_packed(item) for item in change.items], ensure_ascii=False).encode(), 1)
         about = (change.revision, change.at, change.who, change.address, change.action, change.changed, items)
         with failing(self.path), transaction(self._writer) as db:
-            db.execute("INSERT INTO changes VALUES (?, ?, ?, ?, ?, ?, ?)", about)
+            db.execute("INSERT OR REPLACE INTO changes VALUES (?, ?, ?, ?, ?, ?, ?)", about)
             db.execute("DELETE FROM changes WHERE revision <= ?", (change.revision - KEPT_CHANGES,))
             db.executemany(
                 "INSERT OR REPLACE INTO vlan_overrides VALUES (?, ?, ?, ?)",

@@ -8,7 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from controller.admission import STEP_BPS, AdmissionError, Link, Pair, Port, Topology, VnLimits, admit, overloads
+import numpy as np
+
+from controller.admission import (
+    STEP_BPS,
+    AdmissionError,
+    Link,
+    Overload,
+    Pair,
+    Port,
+    Topology,
+    VnLimits,
+    admit,
+    overloads,
+)
 from controller.config_values import Config
 from controller.errors import InvalidValueError
 from controller.forwarding import topology as forwarding
@@ -113,6 +126,26 @@ class AdmittedLimits:
             largest = f"at most {error.largest_bps} ({format_rate(error.largest_bps)}) fits"
             reason = f"does not fit: {error.overload}; {largest if error.largest_bps else 'nothing fits'}"
             raise InvalidValueError(key, error.value_bps, reason) from error
+
+    def core_overload(self, vns: VnTable) -> Overload | None:
+        """Return a core link that some traffic matrix within the limits overloads, None if there is none.
+
+        As in ``admit_core``, the VNs of a VLAN behind one switch are one.
+        """
+        if not self._core.link_capacity_bps:
+            return None
+        dpids, switch = np.unique(vns.dpid, return_inverse=True)
+        groups, group = np.unique(vns.vlan_vid * len(dpids) + switch, return_inverse=True)
+        send_bps, receive_bps = (
+            np.minimum(np.bincount(group, weights=column), MAX_RATE_BPS).astype(np.int64).tolist()
+            for column in (vns.send_limit_bps, vns.receive_limit_bps)
+        )
+        names = [self._names[dpid] for dpid in dpids.tolist()]
+        together = (
+            VnLimits(one // len(dpids), names[one % len(dpids)], send, receive)
+            for one, send, receive in zip(groups.tolist(), send_bps, receive_bps, strict=True)
+        )
+        return next(iter(overloads(self._core, together)), None)
 
     def _limits(self, vns: VnTable, row: int) -> VnLimits:
         key = vns.key(row)

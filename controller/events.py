@@ -18,6 +18,7 @@ class EventKind(StrEnum):
     CONGESTION_ENDED = "congestion-ended"
     LIMIT_CHANGED = "limit-changed"
     ALGORITHM_CHANGED = "algorithm-changed"
+    OVERRIDE_INACTIVE = "override-inactive"
     HOSTS_FULL = "hosts-full"
     OUT_OF_METERS = "out-of-meters"
     COUNTERS_IMPLAUSIBLE = "counters-implausible"

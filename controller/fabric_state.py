@@ -49,6 +49,7 @@ class FabricState:
         self.deliveries = {dpid: Delivery() for dpid in self.switches}
         self.events = EventLog()
         self.received_bps: FloatArray = np.zeros(len(self.vns))
+        self.congested_since_s: FloatArray = np.full(len(self.vns), np.nan)  # NaN: is not, or was at the start
         self._on_event = on_event
 
     def note(self, kind: EventKind, text: str, now_s: float) -> None:
@@ -89,7 +90,10 @@ class FabricState:
         self.state = replace(self.state, counters=self.state.counters.forgotten(rows[rows != NO_ENTRY]))
 
     def wanted_meters(self, record: SwitchRecord) -> MeterColumns:
-        """Return what all meters of a switch should be set to."""
+        """Return what all meters of a switch should be set to; none where its meters are of no use."""
+        if not record.can.uses_meters:
+            nothing = np.empty(0, dtype=np.int64)
+            return MeterColumns(nothing, nothing, nothing)
         rows = np.array(list(record.send_meter), dtype=np.int64)
         rate_bps = whole_rates(self.vns.send_most_bps[rows])
         ids = np.array(list(record.send_meter.values()), dtype=np.int64)

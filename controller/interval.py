@@ -30,6 +30,8 @@ def run_interval(
     before = fabric.state
     fabric.state, result = step.control_step(fabric.state, fabric.vns, fabric.groups, readings, now_s, links)
     fabric.received_bps = result.received_bps
+    fabric.congested_since_s[result.congestion_began] = now_s
+    fabric.congested_since_s[result.congestion_ended] = np.nan
     if fabric.shadow.names:
         fabric.shadow = shadow_step(fabric.shadow, fabric.vns, before, fabric.state, result.received_bps, links)
     if fabric.recorder is not None:

@@ -15,12 +15,12 @@ import numpy as np
 
 from controller.admission import WAYS
 from controller.columns import BoolArray, FloatArray, IntArray
-from controller.config import Config
+from controller.config_values import Config, Vlan
 from controller.vns import VnTable
 
 VN_FIELDS = ("send_limit_bps", "receive_limit_bps", "send_ceiling_bps", "receive_ceiling_bps")
 VLAN_LIMITS = VN_FIELDS[:2]
-VLAN_FIELDS = ("name", "algorithm", "parameters", "shadow", "weight", *VLAN_LIMITS)
+VLAN_FIELDS = ("name", "algorithm", "parameters", "shadow", "shadow_parameters", "weight", *VLAN_LIMITS)
 # In a column: the VN is to have no ceiling, whatever the file says. NaN says that there is no override.
 _NO_CEILING = 0.0
 _VIDS = 4096
@@ -73,8 +73,10 @@ class FileValues:
 
 @dataclass(frozen=True)
 class Overrides:
-    """All overrides: of VLANs by id; of VNs as columns of shape (vns,) in the order of ``file``, and by name those of VNs
-    that the file does not have (``strays``). ``revision`` (vns,) is that of the last change to a VN, 0 if there was none.
+    """All overrides: of VLANs by id, of VNs as columns of shape (vns,) in the order of ``file``.
+
+    ``strays`` are those of VNs that the file does not have, by name. ``revision`` (vns,) is that of the last change to
+    a VN, 0 if there was none.
     """
 
     file: FileValues
@@ -155,6 +157,14 @@ class Overrides:
             columns[name] = np.where(given == _NO_CEILING, np.nan, ceiling)
         weight = self._of_vlans("weight")
         return table.with_columns(**columns, weight=np.where(np.isnan(weight), table.weight, weight))
+
+    def vlans_in_force(self) -> dict[int, Vlan]:
+        """Return the VLANs of the file with what was set of them, whether or not it is acceptable."""
+        vlans = dict(self.file.config.vlans)
+        for vid, override in self.standing_vlans():
+            if vid in vlans:
+                vlans[vid] = replace(vlans[vid], **override.values)
+        return vlans
 
     def _of_vlans(self, name: str) -> FloatArray:
         """Return what the override of each VN's VLAN says, shape (vns,); NaN where it says nothing."""

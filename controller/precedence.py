@@ -7,14 +7,15 @@ never to blame, and what was promised longest is kept longest.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from controller.admission import WAYS, Overload, port_overload
+from controller.admission import STEP_BPS, WAYS, Overload, port_overload
+from controller.admitted_limits import AdmittedLimits
 from controller.algorithms import make_any_algorithm
 from controller.columns import BoolArray, IntArray
-from controller.config import Vlan
+from controller.config_values import Vlan
 from controller.errors import InvalidValueError
 from controller.overrides import Override, Overrides, VnName
 from controller.units import format_rate
@@ -43,7 +44,9 @@ def lay(overrides: Overrides, core_overload: CoreCheck) -> InForce:
     file = overrides.file
     inactive_vns = {name: "the configuration has no such VN" for name, one in overrides.strays.items() if one.values}
     # 1
-    inactive_vlans = {vid: reason for vid, one in overrides.standing_vlans() if (reason := _bad_vlan(overrides, vid, one))}
+    inactive_vlans = {
+        vid: reason for vid, one in overrides.standing_vlans() if (reason := _bad_vlan(overrides, vid, one))
+    }
     off = np.zeros(len(file.vns), dtype=np.bool_)
     for way in WAYS:
         above = overrides.columns[f"{way}_ceiling_bps"] > file.vns.capacity_bps
@@ -76,24 +79,45 @@ def lay(overrides: Overrides, core_overload: CoreCheck) -> InForce:
         for row in rows[:enough].tolist():
             _deactivate(left, row, str(overload), off, inactive_vns, inactive_vlans)
         left = overrides.without_vlans(inactive_vlans).without_vns(off)
-    return InForce(left.vns(), _vlans(left), inactive_vns, inactive_vlans)
+    return InForce(left.vns(), left.vlans_in_force(), inactive_vns, inactive_vlans)
 
 
-def check_fit(overrides: Overrides, vns: VnTable, rows: IntArray, core_overload: CoreCheck) -> None:
-    """Raise InvalidValueError, naming a VN and a limit, unless ports and links carry the limits of these rows."""
-    file = overrides.file
+class UnfitError(InvalidValueError):
+    """A limit does not fit the fabric: that of the VN of ``row``."""
+
+    def __init__(self, row: int, key: str, value: int, reason: str) -> None:
+        self.row = row
+        super().__init__(key, value, reason)
+
+
+def check_fit(overrides: Overrides, before: VnTable, after: VnTable, admitted: AdmittedLimits) -> None:
+    """Raise UnfitError unless ports and links carry the limits that ``after`` has and ``before`` had not.
+
+    Places where nothing is raised are not looked at.
+    """
+    file, raised_rows = overrides.file, np.zeros(len(after), dtype=np.bool_)
     for way in WAYS:
-        limit_bps = getattr(vns, f"{way}_limit_bps")
+        limit_bps = getattr(after, f"{way}_limit_bps")
+        raised = limit_bps > getattr(before, f"{way}_limit_bps")
+        raised_rows |= raised
         over = file.port_sums_bps(limit_bps) > file.capacity_bps
-        for row in rows[over[file.port_of[rows]]][:1].tolist():
-            overload = _port_overload(overrides, vns, row, way)
-            free_bps = int(file.capacity_bps[file.port_of[row]] - overload.load_bps + limit_bps[row])
+        for row in np.flatnonzero(raised & over[file.port_of])[:1].tolist():
+            overload = _port_overload(overrides, after, row, way)
+            free_bps = int(overload.capacity_bps - overload.load_bps + limit_bps[row]) // STEP_BPS * STEP_BPS
             fits = f"at most {free_bps} ({format_rate(free_bps)}) fits" if free_bps > 0 else "nothing fits"
-            key = f"{file.names[row]}: {way}_limit_bps"
-            raise InvalidValueError(key, int(limit_bps[row]), f"does not fit: {overload}; {fits}")
-    beyond = core_overload(vns)
-    if beyond is not None:
-        raise InvalidValueError("limits", len(rows), f"limits do not fit: {beyond}")
+            reason = f"does not fit: {overload}; {fits}"
+            raise UnfitError(row, f"{way}_limit_bps", int(limit_bps[row]), reason)
+    rows = np.flatnonzero(raised_rows)
+    beyond = admitted.core_overload(after) if len(rows) else None
+    if beyond is None:
+        return
+    row = int(rows[0])
+    sending = bool(after.send_limit_bps[row] > before.send_limit_bps[row])
+    if len(rows) == 1:
+        both = sending and after.receive_limit_bps[row] > before.receive_limit_bps[row]
+        admitted.check(after, row, sending=None if both else sending)  # names the largest limit that fits
+    key = f"{'send' if sending else 'receive'}_limit_bps"
+    raise UnfitError(row, key, int(getattr(after, key)[row]), f"does not fit: {beyond}, with the others that change")
 
 
 def _bad_vlan(overrides: Overrides, vid: int, override: Override) -> str:
@@ -109,13 +133,6 @@ def _bad_vlan(overrides: Overrides, vid: int, override: Override) -> str:
     except InvalidValueError as error:
         return str(error)
     return ""
-
-
-def _vlans(overrides: Overrides) -> dict[int, Vlan]:
-    vlans = dict(overrides.file.config.vlans)
-    for vid, override in overrides.standing_vlans():
-        vlans[vid] = replace(vlans[vid], **override.values)
-    return vlans
 
 
 def _raised(overrides: Overrides, vns: VnTable, way: str) -> BoolArray:

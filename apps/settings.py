@@ -1,0 +1,277 @@
+"""What operators set while the controller runs: checked, kept, then put in force; one change at a time."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import numpy as np
+
+from apps.store import Change, Item, Store
+from controller.central import CentralController
+from controller.config import Config
+from controller.events import EventKind
+from controller.overrides import VLAN_FIELDS, VLAN_LIMITS, VN_FIELDS, FileValues, Override, Overrides, VnName
+from controller.precedence import InForce, check_fit, lay
+from controller.put_in_force import put_in_force
+
+Value = TypeVar("Value")
+Run = Callable[..., Any]
+_FILE, _FILE_REVISION = "file", "file_revision"
+# So many VNs of one change are written down before others in the process get their turn.
+_AT_ONCE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks for a change, and from where."""
+
+    who: str
+    address: str
+
+
+SYSTEM = Caller("controller", "")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a change did, or would do: its revision, the values in force, how many values of it are others now."""
+
+    revision: int
+    values: InForce
+    overrides: Overrides
+    changed: int
+
+
+@dataclass(frozen=True)
+class _Proposal:
+    action: str
+    vlans: Mapping[int, Override]
+    vns: Mapping[VnName, Override]
+
+
+class Settings:
+    """The overrides of one controller, and its store.
+
+    ``run`` calls a function that blocks and returns what it returns; ``breathe`` lets others in the process run.
+    Raises StoreError when the store cannot be read or written. What was kept is in force when this returns.
+    """
+
+    def __init__(
+        self,
+        central: CentralController,
+        store: Store,
+        clock: Callable[[], float],
+        run: Run = lambda function, *arguments: function(*arguments),
+        breathe: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.central, self.store = central, store
+        self._clock, self._run, self._breathe = clock, run, breathe
+        self._lock = threading.Lock()
+        standing = store.load()
+        self.revision = standing.revision
+        self._facts = standing.facts
+        self.file = FileValues(central.config)
+        self.overrides = Overrides.of(self.file, standing.vlans, standing.vns)
+        self._note_file()
+        self._adopt(lay(self.overrides, central.admitted.core_overload))
+
+    # -- what there is
+
+    def vn_revision(self, row: int) -> int:
+        """Return the revision of the last change to a VN's limits."""
+        of_vlan = self.overrides.vlans.get(int(self.file.vns.vlan_vid[row]))
+        limits = of_vlan.limits_revision if of_vlan is not None else 0
+        return max(int(self.overrides.revision[row]), limits, self._file_revision)
+
+    def vlan_revision(self, vlan_vid: int) -> int:
+        """Return the revision of the last change to a VLAN."""
+        override = self.overrides.vlans.get(vlan_vid)
+        return max(override.revision if override is not None else 0, self._file_revision)
+
+    # -- changes; ``expect`` is called under the lock, before anything else, to refuse what is not meant for this state
+
+    def change_vns(
+        self,
+        changes: Mapping[VnName, Mapping[str, int | None]],
+        caller: Caller,
+        action: str = "vn",
+        *,
+        expect: Callable[[], None],
+        dry_run: bool,
+    ) -> Outcome:
+        """Give VNs of the configuration other limits and ceilings: all, or none.
+
+        Raises UnfitError when ports or links cannot carry them, StoreError when they cannot be kept.
+        """
+
+        def propose(revision: int) -> _Proposal:
+            vns = {}
+            for count, (name, values) in enumerate(changes.items(), 1):
+                before = self.overrides.of_vn(self.file.row_of[name]).values
+                vns[name] = Override({**before, **values}, revision)
+                self._rest_after(count)
+            return _Proposal(action, {}, vns)
+
+        return self._change(propose, caller, expect, dry_run)
+
+    def change_vlan(
+        self, vlan_vid: int, values: Mapping[str, Any], caller: Caller, *, expect: Callable[[], None], dry_run: bool
+    ) -> Outcome:
+        """Give a VLAN of the configuration other values, which must be acceptable. Raises as ``change_vns`` does."""
+
+        def propose(revision: int) -> _Proposal:
+            before = self.overrides.vlans.get(vlan_vid, Override({}, 0))
+            limits = revision if any(name in values for name in VLAN_LIMITS) else before.limits_revision
+            return _Proposal("vlan", {vlan_vid: Override({**before.values, **values}, revision, limits)}, {})
+
+        return self._change(propose, caller, expect, dry_run)
+
+    def reset(
+        self,
+        vlan_vids: Iterable[int],
+        names: Iterable[VnName],
+        caller: Caller,
+        *,
+        expect: Callable[[], None],
+        dry_run: bool,
+    ) -> Outcome:
+        """Remove the overrides of these VLANs and VNs. Raises as ``change_vns`` does."""
+
+        def propose(revision: int) -> _Proposal:
+            nothing = Override({}, revision)
+            return _Proposal(
+                "reset", {vid: Override({}, revision, revision) for vid in vlan_vids}, dict.fromkeys(names, nothing)
+            )
+
+        return self._change(propose, caller, expect, dry_run)
+
+    def replace_all(
+        self,
+        action: str,
+        vlans: Mapping[int, Mapping[str, Any]],
+        vns: Mapping[VnName, Mapping[str, int | None]],
+        caller: Caller,
+        *,
+        expect: Callable[[], None],
+        dry_run: bool,
+    ) -> Outcome:
+        """Let these be all the overrides there are; those that do not fit are inactive. Raises StoreError."""
+
+        def propose(revision: int) -> _Proposal:
+            new_vlans = {vid: Override({}, revision, revision) for vid, _ in self.overrides.standing_vlans()}
+            new_vns = {name: Override({}, revision) for name, _ in self.overrides.standing_vns()}
+            new_vlans |= {vid: Override(values, revision, revision) for vid, values in vlans.items()}
+            return _Proposal(action, new_vlans, new_vns | {name: Override(one, revision) for name, one in vns.items()})
+
+        return self._change(propose, caller, expect, dry_run, may_be_inactive=True)
+
+    def adopt_file(self, config: Config) -> None:
+        """The configuration file was read anew and is in force: lay the overrides over it. Raises StoreError."""
+        with self._lock:
+            vns = {**dict(self.overrides.standing_vns())}
+            self.file = FileValues(config)
+            self.overrides = Overrides.of(self.file, self.overrides.vlans, vns)
+            self._note_file()
+            self._adopt(lay(self.overrides, self.central.admitted.core_overload))
+
+    # -- how a change is made
+
+    def _change(
+        self,
+        propose: Callable[[int], _Proposal],
+        caller: Caller,
+        expect: Callable[[], None],
+        dry_run: bool,
+        *,
+        may_be_inactive: bool = False,
+    ) -> Outcome:
+        """Check a change, keep it, put it in force, in that order: what was answered is kept, and what is kept fits."""
+        with self._lock:
+            expect()
+            revision = self.revision + 1
+            proposal = propose(revision)
+            overrides = self.overrides.with_vlans(proposal.vlans).with_vns(proposal.vns)
+            if may_be_inactive:
+                values = lay(overrides, self.central.admitted.core_overload)
+            else:
+                values = self._strictly(overrides, proposal)
+            items = self._items(proposal, values)
+            if not dry_run:
+                about = (revision, _utc_now(), caller.who, caller.address, proposal.action, len(items), items)
+                self._run(self.store.commit, Change(*about), proposal.vlans, proposal.vns)
+                self.revision, self.overrides = revision, overrides
+                self._adopt(values)
+            return Outcome(revision if not dry_run else self.revision, values, overrides, len(items))
+
+    def _strictly(self, overrides: Overrides, proposal: _Proposal) -> InForce:
+        """Return the values in force under ``overrides``; those inactive that are not changed stay so."""
+        inactive_vns = {name: why for name, why in self.values.inactive_vns.items() if name not in proposal.vns}
+        inactive_vlans = {vid: why for vid, why in self.values.inactive_vlans.items() if vid not in proposal.vlans}
+        off = np.zeros(len(self.file.vns), dtype=np.bool_)
+        off[[self.file.row_of[name] for name in inactive_vns if name in self.file.row_of]] = True
+        active = overrides.without_vlans(inactive_vlans).without_vns(off)
+        vns = active.vns()
+        check_fit(overrides, self.values.vns, vns, self.central.admitted)
+        return InForce(vns, active.vlans_in_force(), inactive_vns, inactive_vlans)
+
+    def _adopt(self, values: InForce) -> None:
+        known = {**getattr(self, "values", InForce(self.file.vns, {}, {}, {})).inactive_vns}
+        now_s = self._clock()
+        put_in_force(self.central, values, now_s)
+        for name, reason in values.inactive_vns.items():
+            if known.get(name) != reason:
+                self.central.note(EventKind.OVERRIDE_INACTIVE, f"override of {name} is not in force: {reason}", now_s)
+        for vid, reason in values.inactive_vlans.items():
+            self.central.note(EventKind.OVERRIDE_INACTIVE, f"override of VLAN {vid} is not in force: {reason}", now_s)
+        self.values = values
+
+    def _items(self, proposal: _Proposal, values: InForce) -> list[Item]:
+        """Return every value that a proposal changes, as it was and will be in force."""
+        items = []
+        for vid in proposal.vlans.keys() & values.vlans.keys():
+            before, after = self.central.config.vlans[vid], values.vlans[vid]
+            for name in VLAN_FIELDS:
+                old, new = getattr(before, name), getattr(after, name)
+                if old != new:
+                    items.append(Item(vid, None, None, name, old, new))
+        columns = [(name, getattr(self.central.vns, name), getattr(values.vns, name)) for name in VN_FIELDS]
+        for count, vn in enumerate(proposal.vns, 1):
+            row = self.file.row_of.get(vn)
+            if row is not None:
+                for name, before_bps, after_bps in columns:
+                    old_bps, new_bps = _rate(before_bps[row]), _rate(after_bps[row])
+                    if old_bps != new_bps:
+                        items.append(Item(*vn, name, old_bps, new_bps))
+            self._rest_after(count)
+        return items
+
+    def _rest_after(self, count: int) -> None:
+        if count % _AT_ONCE == 0:
+            self._breathe()
+
+    def _note_file(self) -> None:
+        """Give the values of the file a revision of their own, if they are others than those known."""
+        table, config = self.file.vns, self.file.config
+        digest = hashlib.sha256(repr(sorted(config.vlans.items())).encode())
+        digest.update(repr(self.file.names).encode())
+        for name in VN_FIELDS:
+            digest.update(getattr(table, name).tobytes())
+        if self._facts.get(_FILE) != digest.hexdigest():
+            self.revision += 1
+            self._facts = {_FILE: digest.hexdigest(), _FILE_REVISION: str(self.revision)}
+            about = (self.revision, _utc_now(), SYSTEM.who, SYSTEM.address, "configuration", 0)
+            self._run(self.store.commit, Change(*about), {}, {}, self._facts)
+        self._file_revision = int(self._facts[_FILE_REVISION])
+
+
+def _rate(rate_bps: float) -> int | None:
+    return None if np.isnan(rate_bps) else int(rate_bps)
+
+
+def _utc_now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
