@@ -1,4 +1,4 @@
-"""The paper's four algorithms as its pseudo-code has them: plain Python, one receiver at a time, one number at a time.
+"""The paper's four algorithms as its pseudo-code has them, and Fair Level: plain Python, one receiver at a time.
 
 It is what the vectorised algorithms of ``controller.allocation`` are tested and timed against. It shares no code with
 them, only the choices that their docstrings state.
@@ -133,3 +133,20 @@ def forward_explicit(
     for node in active:
         node.grant = min(rate, node.available)
     return rate
+
+
+def fair_level(limit: float, nodes: list[Node]) -> None:
+    """Set every node's grant by Fair Level, which is not the paper's."""
+    for node in nodes:
+        node.grant = 0.0
+    active = [node for node in nodes if node.active]
+    if not active:
+        return
+    wants = [node.available if node.full else min(node.measured, node.available) for node in active]
+    copies = [Node(0, 0, want, 0, node.weight, True) for want, node in zip(wants, active, strict=True)]
+    level = distribute(limit, copies)
+    if sum(wants) <= limit:
+        highest = max(want / node.weight for want, node in zip(wants, active, strict=True))
+        level = highest + (limit - sum(wants)) / sum(node.weight for node in active)
+    for node in active:
+        node.grant = min(level * node.weight, node.available)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from controller.allocation.fair_level import FairLevel
 from controller.allocation.fair_share import FairShare
 from controller.allocation.fast_probe import FastProbe
 from controller.allocation.forward_explicit import ForwardExplicit
@@ -13,7 +14,7 @@ from controller.allocation.slow_probe import SlowProbe
 from controller.errors import InvalidValueError
 
 algorithms: dict[str, type[AllocationAlgorithm]] = {
-    algorithm.name: algorithm for algorithm in (FairShare, SlowProbe, FastProbe, ForwardExplicit)
+    algorithm.name: algorithm for algorithm in (FairShare, SlowProbe, FastProbe, ForwardExplicit, FairLevel)
 }
 
 

@@ -108,6 +108,24 @@ def test_fair_share_is_the_papers(table):
 
 
 @EXACT
+@given(tables)
+def test_fair_level_is_as_written_down(table):
+    expected = []
+    for limit, _, rows in table:
+        nodes = nodes_of(rows)
+        plain.fair_level(limit, nodes)
+        expected += [node.grant for node in nodes]
+    np.testing.assert_allclose(allocate("level", requests_of(table)), expected, rtol=CLOSE, atol=1e-6)
+
+
+def test_fair_level_grants_those_who_want_little_the_same_as_the_others():
+    requests = one_receiver(100e6, [50e6, 50e6, 50e6], measured=[50e6, 50e6, 4e6])
+    np.testing.assert_allclose(allocate("level", requests), [48e6] * 3)
+    few = one_receiver(100e6, [50e6, 50e6, 50e6], measured=[30e6, 10e6, 0.0])
+    np.testing.assert_allclose(allocate("level", few), [50e6] * 3)
+
+
+@EXACT
 @given(tables, st.sampled_from([0.0, 0.1, 0.5]), st.sampled_from([1e-6, 0.01, 1.0]))
 def test_slow_probe_is_the_papers(table, inflation, floor):
     expected = []

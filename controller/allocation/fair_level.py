@@ -1,0 +1,54 @@
+"""Fair Level: everybody may send up to the level at which those that want more than they get share the limit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from controller.allocation.groups import Groups, divided, fill_level
+from controller.allocation.interface import AlgorithmState, FloatArray, Requests, check_state, fully_uses
+from controller.allocation.parameters import Parameter
+
+
+@dataclass(frozen=True, slots=True)
+class FairLevel:
+    """Fair Level, which is not one of the paper's.
+
+    1. A sender that fully uses its rate wants as much as it can send; any other wants what it sends.
+    2. The level is where those wants fill the receive limit, max-min fairly, by weight.
+    3. Every active sender is granted the level, or its sending capacity if that is less, wanted or not.
+    4. Where all wants fit into the limit there is no such level: it is the highest want, and a fair part of the rest
+       above it.
+
+    With step 3 nobody has to be probed: whoever wants more has it in the same interval, up to what is fair. And what
+    somebody leaves goes to the others with the next measurement, which RAA-FS never does and RAA-SP and FP do in turns.
+    The grants of a receiver sum to more than its limit while some senders do not use theirs, as RAA-FE's do. If those
+    begin to send all at once, more than the limit comes for an interval; where queues hold receive limits, other VLANs
+    do not notice.
+    """
+
+    name: ClassVar[str] = "level"
+    title: ClassVar[str] = "Fair Level"
+    parameters: ClassVar[tuple[Parameter, ...]] = ()
+    sums_within_limit: ClassVar[bool] = False
+
+    def initial_state(self, receivers: int, entries: int) -> AlgorithmState:
+        """Return the state to start with: there is none to keep."""
+        return AlgorithmState(receivers, entries)
+
+    def allocate(self, requests: Requests, state: AlgorithmState) -> tuple[FloatArray, AlgorithmState]:
+        """Return grants (entries,) in bits per second and the next state."""
+        check_state(requests, state)
+        groups = Groups(requests.offsets)
+        room_bps = np.where(requests.active, requests.available_bps, 0.0)
+        wanted_bps = np.where(fully_uses(requests), room_bps, np.minimum(requests.measured_bps, room_bps))  # 1
+        level_bps = fill_level(groups, requests.limit_bps, requests.weight, wanted_bps)  # 2
+        weight = groups.sum(np.where(requests.active, requests.weight, 0.0))
+        rest_bps = np.maximum(requests.limit_bps - groups.sum(wanted_bps), 0.0)
+        highest_bps = np.zeros(len(groups))
+        np.maximum.at(highest_bps, groups.index(), wanted_bps / requests.weight)
+        fitting_bps = highest_bps + divided(rest_bps, weight, 0.0)
+        level_bps = np.where(np.isinf(level_bps), fitting_bps, level_bps)  # 4
+        return np.minimum(groups.spread(level_bps) * requests.weight, room_bps), state  # 3
