@@ -145,6 +145,13 @@ def test_figures_2_and_5_of_the_paper(tmp_path: Path, options: ExperimentOptions
     assert kept["fabric"] == "model"
 
 
+def test_figure_5_under_max_min(tmp_path: Path):
+    kept = fig5.run(replace(SHORT, algorithm="max-min", parameters={"probe": 3}, baseline=False, output=tmp_path))
+    assert (kept["algorithm"], kept["parameters"]) == ("max-min", {"probe": 3})
+    assert kept["victim_goodput_bps_during"] > 0.95 * kept["victim_goodput_limit_bps"]
+    assert kept["aggressor_received_bps_during"] == pytest.approx(SHORT.aggressor_limit_bps, rel=0.02)
+
+
 def test_the_files_are_those_of_open_vswitch(tmp_path: Path):
     fig5.run(replace(SHORT, output=tmp_path))
     assert {"summary.json", "series.csv", "manifest.json"} <= {path.name for path in tmp_path.iterdir()}
