@@ -21,6 +21,7 @@ REQUIRES = [
     "Werkzeug>=3",
     "typer>=0.26",
     "rich>=13",
+    "cryptography>=43",
 ]
 PLOT = ["matplotlib>=3.9"]
 TEST = ["pytest>=8", "hypothesis>=6.100", "scipy>=1.14", "openapi-spec-validator>=0.7", "jsonschema>=4"]

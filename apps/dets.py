@@ -30,6 +30,7 @@ from apps.peer import AUDIT_INTERVAL_S
 from apps.queue_keeper import QueueKeeper
 from apps.shell import Shell
 from apps.supervisor import Supervisor
+from apps.tls import server_context
 from controller.config import load_config
 from controller.errors import DetsError, ProtocolError
 from controller.forwarding.topology import HELLO_INTERVAL_S
@@ -47,7 +48,9 @@ class Dets(AppBase):
         super().__init__(*arguments, **named)
         try:
             self.config = load_config(configured_file() or os.environ.get("DETS_CONFIG", "dets.yaml"))
-            listen_on(self.config.openflow_listen.host, self.config.openflow_listen.port)
+            tls = self.config.openflow_tls
+            context = server_context("openflow.tls", tls) if tls is not None else None
+            listen_on(self.config.openflow_listen.host, self.config.openflow_listen.port, context)
             check_free("rest.listen", self.config.rest.listen.host, self.config.rest.listen.port)
         except DetsError as error:  # what its author can mend needs no traceback
             print(error, file=sys.stderr)

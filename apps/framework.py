@@ -7,19 +7,23 @@ off before Ryu parses them, 2.6 us an entry. Other Ryu apps beside this one see 
 
 from __future__ import annotations
 
+import logging
 import socket
+import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from ryu import cfg
 from ryu.base import app_manager
-from ryu.controller import ofp_event
+from ryu.controller import controller, ofp_event
 from ryu.controller.handler import CONFIG_DISPATCHER, DEAD_DISPATCHER, MAIN_DISPATCHER, set_ev_cls
 from ryu.lib import hub
 from ryu.ofproto import ofproto_v1_3, ofproto_v1_3_parser
 
 from controller.errors import InvalidValueError, ProtocolError
+from controller.openflow.buffers import HEADER
 from controller.openflow.constants import MessageType
 from controller.openflow.messages import encode_barrier_request
 from controller.openflow.stats import multipart_header
@@ -40,6 +44,8 @@ __all__ = [
     "set_ev_cls",
 ]
 
+LOG = logging.getLogger("dets.framework")
+HANDSHAKE_TIMEOUT_S = 10.0
 AppBase = app_manager.RyuApp
 OFP_VERSION = ofproto_v1_3.OFP_VERSION
 MAX_XID = 0xFFFF_FFFF
@@ -52,16 +58,39 @@ def configured_file() -> str | None:
     return name
 
 
-def listen_on(host: str, port: int) -> None:
-    """Make the framework listen for switches there, unless its own command line says otherwise.
+def listen_on(host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
+    """Make the framework listen for switches there, over TLS if there is a context for it.
 
-    Raises InvalidValueError when nobody can listen there: the framework itself would go on, and be deaf.
+    Where and in what manner its own command line says stays. Raises InvalidValueError when nobody can listen there: the
+    framework itself would go on, and be deaf.
     """
     for name, value in (("ofp_listen_host", host), ("ofp_tcp_listen_port", port)):
         place = cfg.CONF.get_location(name)
         if place is None or not place.location.is_user_controlled:
             cfg.CONF.set_override(name, value)
     check_free("openflow.listen", cfg.CONF.ofp_listen_host, cfg.CONF.ofp_tcp_listen_port)
+    if tls is not None:
+        controller.StreamServer = partial(_TlsServer, tls)
+
+
+class _TlsServer(hub.StreamServer):
+    """Takes switches over TLS, any number of them: Ryu's own uses its certificates up on the first."""
+
+    def __init__(self, context: ssl.SSLContext, address: tuple[str, int], handle: Callable[..., None]) -> None:
+        super().__init__(address, self._welcome)
+        self._context = context
+        self._serve = handle
+
+    def _welcome(self, plain: Any, address: Any) -> None:
+        plain.settimeout(HANDSHAKE_TIMEOUT_S)
+        try:
+            connection = self._context.wrap_socket(plain, server_side=True)
+        except OSError as error:  # ssl.SSLError and time-outs among them
+            LOG.warning("TLS handshake with %s failed: %s", address, error)
+            plain.close()
+            return
+        connection.settimeout(None)
+        self._serve(connection, address)
 
 
 def check_free(key: str, host: str, port: int) -> None:
@@ -184,6 +213,8 @@ class Connection:
             part = None
         if part is not None:
             reply._parts.append(bytes(part.body))
+        elif message_type == MessageType.ROLE_REPLY:
+            reply._parts.append(message[HEADER.size :])
         if part is None or not part.more:
             del self._awaited[xid]
             reply.received_s = self._clock()
@@ -206,3 +237,4 @@ def _hook(message_type: int) -> None:
 
 _hook(MessageType.MULTIPART_REPLY)
 _hook(MessageType.BARRIER_REPLY)
+_hook(MessageType.ROLE_REPLY)

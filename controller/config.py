@@ -31,7 +31,8 @@ from controller.config_sections import (
     read_number,
     read_section,
 )
-from controller.config_values import Config, CoreLink, Endpoint, Port, Switch, Vlan, Vn
+from controller.config_tls import read_tls
+from controller.config_values import Config, CoreLink, Endpoint, Port, Switch, Tls, Vlan, Vn
 from controller.errors import InvalidValueError
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "Port",
     "Problem",
     "Switch",
+    "Tls",
     "Vlan",
     "Vn",
     "load_config",
@@ -119,6 +121,7 @@ class _Assembly:
             vlans=vlans,
             switches=switches,
             links=read_links(document, root.links, switches),
+            openflow_tls=read_tls(document, openflow, source_name),
         )
 
     def check_links(self, config: Config) -> None:

@@ -7,6 +7,7 @@ import os
 
 from controller.config_file import Document
 from controller.config_sections import RestSection, RootSection, StoreSection, read_section
+from controller.config_tls import beside_file, read_tls
 from controller.config_values import Endpoint, Rest
 
 _STORE_SUFFIX = ".db"
@@ -22,18 +23,10 @@ def read_rest(document: Document, root: RootSection, source_name: str) -> Rest:
     section = read_section(RestSection, document, ("rest",), root.rest)
     store = read_section(StoreSection, document, ("store",), root.store)
     listen = Endpoint(*section.listen)
-    if (section.certificate is None) != (section.key is None):
-        there, missing = ("certificate", "key") if section.key is None else ("key", "certificate")
-        document.report(("rest", there), f"stands without rest.{missing}: TLS needs both", at_key=True)
-    if section.client_ca is not None and section.certificate is None:
-        document.report(("rest", "client_ca"), "stands without rest.certificate: it is for TLS", at_key=True)
     guarded = section.authentication == "token" or section.client_ca is not None
     if not (guarded or section.has_bad("listen") or section.has_bad("authentication") or _is_loopback(listen.host)):
         message = f"{listen} can be reached from other machines: set rest.authentication to token, or rest.client_ca"
         document.report(("rest", "listen"), message)
-
-    def resolved(path: str | None) -> str | None:
-        return path if path in (None, _IN_MEMORY) else os.path.join(os.path.dirname(source_name), str(path))
 
     beside = os.path.splitext(source_name)[0] + _STORE_SUFFIX if os.path.isfile(source_name) else _IN_MEMORY
     return Rest(
@@ -42,10 +35,8 @@ def read_rest(document: Document, root: RootSection, source_name: str) -> Rest:
         if_match=section.if_match,
         requests_per_s=section.requests_per_s,
         max_connections=section.max_connections,
-        certificate=resolved(section.certificate),
-        key=resolved(section.key),
-        client_ca=resolved(section.client_ca),
-        store=resolved(store.file) or beside,
+        tls=read_tls(document, section, source_name),
+        store=beside if store.file is None else beside_file(source_name, store.file),
     )
 
 

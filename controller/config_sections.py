@@ -136,7 +136,18 @@ class ControlSection(Section):
     """How many MACs are learned behind one VN at most."""
 
 
-class OpenFlowSection(Section):
+class ListenerSection(Section):
+    """Base of the sections of what is listened on, over TLS or in the clear; files are in PEM form."""
+
+    certificate: FilePath | None = None
+    """A file with the server's certificate chain (PEM); with it, TLS is spoken."""
+    key: FilePath | None = None
+    """A file with the certificate's private key (PEM), without a password."""
+    client_ca: FilePath | None = None
+    """A file with the certificates of CAs (PEM), of one of which whoever connects must show a certificate."""
+
+
+class OpenFlowSection(ListenerSection):
     """``openflow``: where switches connect to, and which meter ids are the controller's."""
 
     path = "openflow"
@@ -148,7 +159,7 @@ class OpenFlowSection(Section):
     """The last of the meters that are the controller's."""
 
 
-class RestSection(Section):
+class RestSection(ListenerSection):
     """``rest``: where the REST interface listens, and who may use it."""
 
     path = "rest"
@@ -162,12 +173,6 @@ class RestSection(Section):
     """How many requests per second one address may send for long; for short twice as many."""
     max_connections: Annotated[int, Field(ge=1, le=10_000)] = 256
     """How many connections are served at once; half of them may be event streams."""
-    certificate: FilePath | None = None
-    """A file with the server's certificate chain (PEM); with it, HTTPS is served."""
-    key: FilePath | None = None
-    """A file with the certificate's private key (PEM)."""
-    client_ca: FilePath | None = None
-    """A file with the certificates of CAs (PEM), of one of which every client must show a certificate."""
 
 
 class StoreSection(Section):

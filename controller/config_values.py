@@ -106,6 +106,15 @@ class CoreLink:
 
 
 @dataclass(frozen=True, slots=True)
+class Tls:
+    """Files in PEM form: the server's certificate (with its chain) and key, and the CA that clients' must be of."""
+
+    certificate: str
+    key: str
+    client_ca: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Rest:
     """How the REST interface is served, and ``store``, the file (``:memory:``: none) in which changes are kept."""
 
@@ -114,9 +123,7 @@ class Rest:
     if_match: Literal["optional", "required"]
     requests_per_s: int
     max_connections: int
-    certificate: str | None
-    key: str | None
-    client_ca: str | None
+    tls: Tls | None
     store: str
 
 
@@ -137,6 +144,7 @@ class Config:
     vlans: Mapping[int, Vlan]
     switches: Mapping[str, Switch]
     links: tuple[CoreLink, ...] = ()
+    openflow_tls: Tls | None = None
 
     @property
     def interval_s(self) -> float:

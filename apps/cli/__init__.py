@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from apps.cli import bench, docs, lab, service
+from apps.cli import bench, cert, docs, lab, service
 from apps.cli.common import FAILED, INTERRUPTED, REFUSED, complain
 from controller import __version__
 from controller.errors import DetsError, InvalidValueError
@@ -31,6 +31,7 @@ app.add_typer(service.app)
 app.add_typer(lab.app)
 app.add_typer(bench.app, name="bench")
 app.add_typer(docs.app)
+app.add_typer(cert.app, name="cert")
 
 
 def main(arguments: list[str] | None = None) -> int:

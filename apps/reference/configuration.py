@@ -23,7 +23,7 @@ def sections() -> list[type[Section]]:
     found = [one for one in vars(config_sections).values() if inspect.isclass(one) and issubclass(one, Section)]
     order = list(RootSection.model_fields)
     return sorted(
-        (one for one in found if one not in (Section, RootSection)),
+        (one for one in found if one.path and one is not RootSection),
         key=lambda one: (order.index(re.split(r"[.\[]", one.path)[0]), one.path),
     )
 

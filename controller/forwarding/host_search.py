@@ -108,7 +108,7 @@ def neighbor_solicitation(header: FrameHeader, payload: bytes) -> bytes | None:
 
 def _internet_checksum(data: bytes) -> int:
     """RFC 1071, of an even number of bytes."""
-    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
+    total: int = sum(struct.unpack(f"!{len(data) // 2}H", data))
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)
     return ~total & 0xFFFF

@@ -1,0 +1,56 @@
+"""``dets cert``: a certificate authority for a lab."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(help="Certificates for a lab: a CA, the controller, its switches and clients.", no_args_is_help=True)
+
+Folder = Annotated[Path, typer.Option(metavar="FOLDER", help="Where certificates and keys are kept.")]
+Days = Annotated[int, typer.Option(help="How long the certificate is valid.")]
+Name = Annotated[str, typer.Argument(help="Its name, and that of its files: NAME.pem and NAME.key.")]
+PKI = Path("pki")
+
+
+@app.command()
+def ca(
+    folder: Folder = PKI,
+    name: Annotated[str, typer.Option(help="The CA's name.")] = "DETS lab CA",
+    days: Days = 3650,
+) -> int:
+    """Make a certificate authority: ca.pem to hand out, ca.key to keep."""
+    from apps.certificates import create_authority
+
+    return _told(create_authority(folder, name, days))
+
+
+@app.command()
+def server(
+    name: Name,
+    host: Annotated[
+        list[str], typer.Option(metavar="HOST", help="A name or address under which it is reached; repeatable.")
+    ],
+    folder: Folder = PKI,
+    days: Days = 825,
+) -> int:
+    """Make a server's certificate, for openflow.certificate and rest.certificate."""
+    from apps.certificates import issue
+
+    return _told(issue(folder, name, days, host))
+
+
+@app.command()
+def client(name: Name, folder: Folder = PKI, days: Days = 825) -> int:
+    """Make the certificate of a switch or of a client of REST."""
+    from apps.certificates import issue
+
+    return _told(issue(folder, name, days, None))
+
+
+def _told(paths: list[Path]) -> int:
+    for path in paths:
+        print(path)
+    return 0

@@ -1,0 +1,162 @@
+"""``dets cert`` and TLS contexts: who is let in by which certificate, and what is said of files that are unusable."""
+
+from __future__ import annotations
+
+import ssl
+import stat
+
+import pytest
+
+from apps.certificates import create_authority, issue
+from apps.cli import main
+from apps.tls import server_context
+from controller.config import ConfigError, Tls, parse_config
+from controller.errors import InvalidValueError
+
+
+@pytest.fixture(scope="module")
+def pki(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pki")
+    create_authority(folder, "test CA", 30)
+    issue(folder, "controller", 30, ["controller.lab", "127.0.0.1", "::1"])
+    issue(folder, "s1", 30, None)
+    return folder
+
+
+def tls(pki, name="controller", client_ca="ca.pem"):
+    return Tls(str(pki / f"{name}.pem"), str(pki / f"{name}.key"), str(pki / client_ca) if client_ca else None)
+
+
+def client_context(pki, name=None):
+    context = ssl.create_default_context(cafile=pki / "ca.pem")
+    if name is not None:
+        context.load_cert_chain(pki / f"{name}.pem", pki / f"{name}.key")
+    return context
+
+
+def handshake(server, client, host="controller.lab"):
+    """Let two ends of a connection in memory shake hands; the error of the one that refuses."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client_end = client.wrap_bio(to_client, to_server, server_hostname=host)
+    ends = [client_end, server.wrap_bio(to_server, to_client, server_side=True)]
+    for _ in range(10):
+        for end in list(ends):
+            try:
+                end.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+            ends.remove(end)
+        if not ends:
+            return client_end.version()
+    raise AssertionError("no end of the handshake")
+
+
+@pytest.mark.parametrize("host", ["controller.lab", "127.0.0.1", "::1"])
+def test_the_controller_and_its_switch_know_each_other(pki, host):
+    assert handshake(server_context("openflow", tls(pki)), client_context(pki, "s1"), host) == "TLSv1.3"
+
+
+def test_a_switch_without_a_certificate_is_refused(pki):
+    with pytest.raises(ssl.SSLError, match="PEER_DID_NOT_RETURN_A_CERTIFICATE"):
+        handshake(server_context("openflow", tls(pki)), client_context(pki))
+
+
+def test_without_a_ca_anybody_may_connect(pki):
+    assert handshake(server_context("openflow", tls(pki, client_ca=None)), client_context(pki)) == "TLSv1.3"
+
+
+def test_a_certificate_of_another_ca_is_refused(pki, tmp_path):
+    create_authority(tmp_path, "another CA", 30)
+    issue(tmp_path, "s1", 30, None)
+    stranger = client_context(pki)
+    stranger.load_cert_chain(tmp_path / "s1.pem", tmp_path / "s1.key")
+    with pytest.raises(ssl.SSLError, match="CERTIFICATE_VERIFY_FAILED"):
+        handshake(server_context("openflow", tls(pki)), stranger)
+
+
+def test_a_servers_certificate_is_no_clients(pki):
+    with pytest.raises(ssl.SSLError, match=r"CERTIFICATE_VERIFY_FAILED.*purpose"):
+        handshake(server_context("openflow", tls(pki)), client_context(pki, "controller"))
+
+
+def test_the_server_is_known_by_the_names_it_was_given(pki):
+    with pytest.raises(ssl.SSLCertVerificationError, match="Hostname mismatch"):
+        handshake(server_context("openflow", tls(pki)), client_context(pki, "s1"), "elsewhere.lab")
+
+
+@pytest.mark.parametrize(
+    ("files", "key", "reason"),
+    [
+        (("absent.pem", "controller.key", None), "openflow.certificate", "No such file"),
+        (("controller.pem", "absent.key", None), "openflow.key", "No such file"),
+        (("controller.pem", "controller.key", "absent.pem"), "openflow.client_ca", "No such file"),
+        (("controller.pem", "s1.key", None), "openflow", "KEY_VALUES_MISMATCH"),
+        (("controller.pem", "controller.key", "s1.key"), "openflow.client_ca", "holds no certificate"),
+    ],
+)
+def test_unusable_files_are_named(pki, files, key, reason):
+    with pytest.raises(InvalidValueError, match=reason) as refusal:
+        server_context("openflow", Tls(*(str(pki / name) if name else None for name in files)))
+    assert refusal.value.key == key
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"certificate": "c.pem"}, "openflow.certificate: stands without openflow.key: TLS needs both"),
+        ({"key": "c.key"}, "openflow.key: stands without openflow.certificate: TLS needs both"),
+        ({"client_ca": "ca.pem"}, "openflow.client_ca: stands without openflow.certificate: it is for TLS"),
+    ],
+)
+def test_half_a_tls_configuration_is_refused(keys, said):
+    text = "vlans: {10: {send_limit: 10M, receive_limit: 10M}}\n"
+    text += "switches: {s1: {dpid: 1, ports: {1: {capacity: 1G, access: 10}}}}\n"
+    lines = "".join(f"  {key}: {value}\n" for key, value in keys.items())
+    with pytest.raises(ConfigError, match=said):
+        parse_config(f"{text}openflow:\n{lines}")
+
+
+def test_files_are_relative_to_the_configuration():
+    text = """
+vlans: {10: {send_limit: 10M, receive_limit: 10M}}
+switches: {s1: {dpid: 1, ports: {1: {capacity: 1G, access: 10}}}}
+openflow: {certificate: pki/c.pem, key: /etc/pki/c.key, client_ca: pki/ca.pem}
+"""
+    assert parse_config(text, "/etc/dets/dets.yaml").openflow_tls == Tls(
+        "/etc/dets/pki/c.pem", "/etc/pki/c.key", "/etc/dets/pki/ca.pem"
+    )
+
+
+def test_the_command_makes_files_that_fit_and_keeps_what_is_there(tmp_path, capsys):
+    folder = tmp_path / "pki"
+    at = ["--folder", str(folder)]
+    assert main(["cert", "server", "c1", "--host", "127.0.0.1", *at]) == 2
+    assert "make one with dets cert ca" in capsys.readouterr().err
+    assert main(["cert", "ca", *at]) == 0
+    assert main(["cert", "server", "c1", "--host", "127.0.0.1", *at]) == 0
+    assert main(["cert", "client", "s1", *at]) == 0
+    assert capsys.readouterr().out.split() == [
+        str(folder / f"{name}.{kind}") for name in ("ca", "c1", "s1") for kind in ("pem", "key")
+    ]
+    assert stat.S_IMODE((folder / "c1.key").stat().st_mode) == 0o600
+    before = (folder / "ca.key").read_bytes()
+    assert main(["cert", "ca", *at]) == 2
+    assert "holds ca.pem already" in capsys.readouterr().err
+    assert (folder / "ca.key").read_bytes() == before
+    assert handshake(server_context("rest", tls(folder, "c1")), client_context(folder, "s1"), "127.0.0.1") == "TLSv1.3"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["server", "../c1", "--host", "127.0.0.1"],
+        ["client", "c1", "--days", "0"],
+        ["client", "x" * 65],
+        ["server", "c1", "--host", "ö.lab"],
+    ],
+)
+def test_bad_words_are_refused_and_leave_nothing(pki, words, capsys):
+    before = sorted(pki.iterdir())
+    assert main(["cert", *words, "--folder", str(pki)]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+    assert sorted(pki.iterdir()) == before
