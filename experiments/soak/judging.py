@@ -21,7 +21,7 @@ from experiments.series import Rates, Window, goodput_limit_bps
 WINDOW_S = 2.0
 FLOOR = 0.95  # of the goodput that the limit allows
 CEILING = 1.05  # of the limit
-BUSY_IDLE_SHARE = 0.05  # of the processors' time: emulated switches lose frames below it
+BUSY_IDLE_SHARE = 0.10  # of the processors' time: emulated switches lose frames below it
 MOST_BUSY_SHARE = 0.25  # of the windows: with more of them not judged a run proves nothing
 
 

@@ -13,8 +13,6 @@ _LOUD = re.compile(
     r"\|(WARN|ERR|EMER)\||\b(WARNING|ERROR|CRITICAL)\b|\[(warning|error|critical) *\]|"
     r'"level": *"(warning|error|critical)"|Traceback|Exception'
 )
-# Events that tell of trouble, whatever their level is.
-_TROUBLE = re.compile(r"\b(tables-mended|switch-refused|queues-failed|counters-implausible|out-of-meters|hosts-full)\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,19 +30,20 @@ EXPLANATIONS = (
         "the controller was away: the run stops and kills it",
     ),
     Explanation(
-        r"netdev_linux\|WARN\|(error (receiving|sending) Ethernet packet on \S+: Network is down)",
+        r"netdev_linux\|WARN\|error (receiving|sending) Ethernet packet on \S+: Network is down|"
+        r"dpif_netdev\|ERR\|error receiving data from \S+: Network is down",
         "a link was down: the run takes links down",
     ),
     Explanation(
-        r"netdev_linux\|WARN\|Dropped \d+ log messages in last \d+ seconds",
+        r"(netdev_linux\|WARN|dpif_netdev\|ERR)\|Dropped \d+ log messages in last \d+ seconds",
         "Open vSwitch repeats what is explained above more often than it writes down",
     ),
 )
 
 
 def needs_explanation(line: str) -> bool:
-    """Return whether a line is a warning or worse, or tells of trouble."""
-    return _LOUD.search(line) is not None or _TROUBLE.search(line) is not None
+    """Return whether a line is a warning or worse."""
+    return _LOUD.search(line) is not None
 
 
 def explanation_of(line: str) -> str | None:

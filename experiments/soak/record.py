@@ -31,6 +31,7 @@ class Record:
     end_s: float = 0.0
     looks: list[Look] = field(default_factory=list)
     ailments: list[tuple[float, str]] = field(default_factory=list)
+    troubles: list[tuple[float, str]] = field(default_factory=list)
     broken_flows: int = 0
     quiet: tuple[Look | None, Look | None] = (None, None)
     rows_before: dict[str, int] = field(default_factory=dict)

@@ -18,6 +18,7 @@ from experiments.ovs_fabric import OvsFabric, OvsOptions
 from experiments.sampler import Sampler
 from experiments.series import rates_of, read_samples
 from experiments.soak.churn import CONGESTION_CONTROL, Churn
+from experiments.soak.events import troubles
 from experiments.soak.logs import OVS_LOGS, LogTail, unexplained
 from experiments.soak.record import Look, Record
 from experiments.soak.resources import count_rows, holdings, pid_of, process_use
@@ -115,6 +116,7 @@ class Soak:
         self._churn = Churn(ovs, controller, options.output)
         self._ticks = read_cpu_ticks()
         self._looked_s = self._counted_s = 0.0
+        self._life = self._last_event = 0
 
     def run(self, schedule: list[Action]) -> None:
         """Do it all."""
@@ -174,12 +176,17 @@ class Soak:
         return look
 
     def _ask_health(self) -> None:
-        """Note what the controller says is wrong, outside of transients."""
+        """Note what the controller says is wrong: with its health, outside of transients, and in its events."""
         self._controller.check_alive()
         health = self._controller.health()
         now_s = time.monotonic()
         if health.get("status") != "ready" and not self._record.diary.in_transient(now_s):
             self._record.ailments.append((now_s, json.dumps(health)))
+        if self._life != self._controller.pid:
+            self._life, self._last_event = self._controller.pid, 0
+        answer = self._controller.get(f"/v1/events?after={self._last_event}")
+        self._last_event = answer["last"]
+        self._record.troubles += troubles(answer["events"], self._record.diary.lives[-1][0])
 
     def _wait_quiet(self, start: Look) -> Look:
         """Wait until the switches hold what they held before the first frame; return the last look, so or otherwise."""

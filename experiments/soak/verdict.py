@@ -31,6 +31,7 @@ MOST_MIB_PER_MINUTE = 0.5
 MOST_MIB_MORE = 48.0
 MOST_HANDLES_MORE = 4
 LINES_SHOWN = 20
+ENOUGH_TIME = "windows in which the machine had time"
 
 
 def judgements(record: Record) -> list[Judgement]:
@@ -89,12 +90,13 @@ def verdict(record: Record) -> dict[str, Any]:
         "ovs-vswitchd, MiB": _mib(record.looks, "vswitchd"),
     }
     targets = [
-        _at_least("windows judged of those outside transients", 1 - float(busy.mean()), 1 - MOST_BUSY_SHARE, "share"),
+        _at_least(ENOUGH_TIME, 1 - float(busy.mean()), 1 - MOST_BUSY_SHARE, "share"),
         _at_least("kinds of churn that took place", len({a.kind for _, a in diary.done}), len(Kind), ""),
         _at_most("floor missed", int(floor.missed.sum()), 0, "windows of 2 s"),
         _at_most("ceilings missed", int(sum(j.missed.sum() for j in ceilings)), 0, "windows of 2 s"),
         _at_most("judged flows broken off", record.broken_flows, 0, ""),
         _at_most("ailments told outside transients", len(record.ailments), 0, "looks"),
+        _at_most("events of trouble without explanation", len(record.troubles), 0, "events"),
         *_held_targets(start, quiet),
         _at_most("rows in OVSDB after the fabric's end", _more(record.rows_after, record.rows_before), 0, ""),
         *_process_targets(record, start, quiet),
@@ -104,7 +106,8 @@ def verdict(record: Record) -> dict[str, Any]:
         "figures": figures,
         "targets": targets,
         "misses": [_miss(record, j, row) for j in judged for row in np.flatnonzero(j.missed)],
-        "ailments": [text for _, text in record.ailments[:LINES_SHOWN]],
+        "ailments": [f"{at_s - record.begin_s:.1f} {text}" for at_s, text in record.ailments[:LINES_SHOWN]],
+        "troubles": [f"{at_s - record.begin_s:.1f} {text}" for at_s, text in record.troubles[:LINES_SHOWN]],
         "unexplained": record.log_lines[:LINES_SHOWN],
     }
 
