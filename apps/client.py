@@ -1,66 +1,221 @@
-"""A client of the controller's REST interface, for the command line."""
+"""A client of the controller's REST interface, for the command line; its start is quick, so imports wait for a use."""
 
 from __future__ import annotations
 
 import json
-import urllib.error
-import urllib.parse
-import urllib.request
-from typing import Any
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from controller.errors import DetsError, InvalidValueError
 
-TIMEOUT_S = 10.0
+if TYPE_CHECKING:
+    import http.client
+    import ssl
+    import urllib.error
+
+DEFAULT_URL = "http://127.0.0.1:8080"
+TIMEOUT_S = 30.0
+LOOK_EVERY_S = 0.1
+
+Query = Mapping[str, "str | int | None"]
 
 
 class RequestError(DetsError):
-    """The controller could not be asked, or refused."""
+    """The controller could not be asked (``status`` is None), or refused: ``status`` is that of HTTP."""
+
+    def __init__(self, text: str, status: int | None = None, problem: Mapping[str, Any] | None = None) -> None:
+        super().__init__(text)
+        self.status = status
+        self.problem = problem or {}
 
 
-def call(url: str, path: str, *, method: str = "GET", body: object = None) -> Any:
-    """Return what the controller at ``url`` answers to a request for ``path``.
+@dataclass(frozen=True, slots=True)
+class StreamEvent:
+    """One of Server-Sent Events; ``number`` is the last event id so far, "" if there was none."""
 
-    Raises InvalidValueError when ``url`` is none; RequestError, with the controller's own words if it has any, when
-    there is no controller or it refuses.
+    name: str
+    number: str
+    data: Any
+
+
+@dataclass(frozen=True)
+class Client:
+    """A controller at ``url``, asked with a bearer token and TLS if they are given.
+
+    Every method raises RequestError, with the controller's own words if it has any, when there is no controller or it
+    refuses.
     """
-    if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
-        raise InvalidValueError("url", url, "is not an address such as http://127.0.0.1:8080")
-    data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(
-        url.rstrip("/") + path, data, {"Content-Type": "application/json"} if data else {}, method=method
-    )
+
+    url: str = DEFAULT_URL
+    token: str | None = None
+    tls: ssl.SSLContext | None = None
+
+    def __post_init__(self) -> None:
+        if not self.url.startswith(("http://", "https://")):
+            raise InvalidValueError("url", self.url, f"is not an address such as {DEFAULT_URL}")
+
+    def call(
+        self,
+        path: str,
+        *,
+        method: str = "GET",
+        body: object = None,
+        query: Query | None = None,
+        if_match: str | None = None,
+    ) -> Any:
+        """Return the JSON of what the controller answers."""
+        headers = {"If-Match": if_match} if if_match else {}
+        with self._open(path, method, body, query, headers, TIMEOUT_S) as answer:
+            try:
+                return json.load(answer)
+            except (OSError, ValueError) as error:
+                raise self._unreachable(error) from error
+
+    def pages(self, path: str, key: str, query: Query | None = None) -> list[dict[str, Any]]:
+        """Return the list ``key`` of a collection, all pages of it."""
+        rows: list[dict[str, Any]] = []
+        cursor: str | None = None
+        while True:
+            answer = self.call(path, query={**(query or {}), "cursor": cursor})
+            rows += answer[key]
+            cursor = answer.get("next")
+            if cursor is None:
+                return rows
+
+    def wait_in_force(self, revision: int, timeout_s: float) -> None:
+        """Return when a change is in force on the switches; RequestError, naming those that lag, when it is not."""
+        end_s = time.monotonic() + timeout_s
+        while True:
+            now = self.call("/v1/revision")
+            if now["installed_revision"] is not None and now["installed_revision"] >= revision:
+                return
+            if time.monotonic() >= end_s:
+                break
+            time.sleep(LOOK_EVERY_S)
+        lagging = [f"{name} has not confirmed it" for name in now.get("waiting", ())]
+        lagging += [f"{name} is not connected" for name in now.get("missing", ())]
+        why = ", ".join(lagging) or "the controller has not sent it"
+        raise RequestError(f"revision {revision} is kept, but not in force after {timeout_s:g} s: {why}")
+
+    def stream(
+        self, path: str, query: Query | None = None, last: str = "", timeout_s: float = 60
+    ) -> Iterator[StreamEvent]:
+        """Yield Server-Sent Events until the controller ends the stream or is silent for ``timeout_s``."""
+        headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": last} if last else {})
+        with self._open(path, "GET", None, query, headers, timeout_s) as answer:
+            try:
+                yield from _events(answer, last)
+            except OSError as error:
+                raise self._unreachable(error) from error
+
+    def _open(
+        self, path: str, method: str, body: object, query: Query | None, headers: Mapping[str, str], timeout_s: float
+    ) -> http.client.HTTPResponse:
+        import http.client
+        import urllib.error
+        import urllib.parse
+        import urllib.request
+
+        words = urllib.parse.urlencode({key: value for key, value in (query or {}).items() if value is not None})
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(
+            self.url.rstrip("/") + path + (f"?{words}" if words else ""), data, dict(headers), method=method
+        )
+        if data is not None:
+            request.add_header("Content-Type", "application/json")
+        if self.token is not None:
+            request.add_header("Authorization", f"Bearer {self.token}")
+        try:
+            answer: http.client.HTTPResponse = urllib.request.urlopen(request, timeout=timeout_s, context=self.tls)
+        except urllib.error.HTTPError as error:
+            with error:
+                raise _refusal(error) from error
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            raise self._unreachable(error) from error
+        return answer
+
+    def _unreachable(self, error: Exception) -> RequestError:
+        reason = str(getattr(error, "reason", error)) or type(error).__name__
+        hint = "; --cacert names the CA of its certificate" if "CERTIFICATE_VERIFY_FAILED" in reason else ""
+        return RequestError(f"no controller answers at {self.url}: {reason}{hint}")
+
+
+def tls_context(cacert: Path | None, cert: Path | None, key: Path | None) -> ssl.SSLContext | None:
+    """Return what checks the controller's certificate and shows ours; None if nothing of it is given."""
+    if cacert is None and cert is None and key is None:
+        return None
+    import ssl
+
+    for name, path in (("cacert", cacert), ("cert", cert), ("key", key)):
+        if path is not None and not path.is_file():
+            raise InvalidValueError(name, str(path), "is not a file")
+    if key is not None and cert is None:
+        raise InvalidValueError("key", str(key), "stands alone: --cert names the certificate that it is of")
     try:
-        with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
-            return json.load(answer)
-    except urllib.error.HTTPError as error:
-        with error:
-            raise RequestError(_detail(error)) from error
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "reason", error)
-        raise RequestError(f"no controller answers at {url}: {reason}") from error
+        context = ssl.create_default_context(cafile=cacert)
+    except ssl.SSLError as error:
+        raise InvalidValueError("cacert", str(cacert), "holds no certificate in PEM form") from error
+    if cert is not None:
+        try:
+            context.load_cert_chain(cert, key)
+        except ssl.SSLError as error:
+            raise InvalidValueError(
+                "cert", str(cert), "and --key are no certificate and key that belong together"
+            ) from error
+    return context
 
 
-def explanations(url: str, vlan_vid: int, sender: str, receiver: str | None) -> list[dict[str, Any]]:
-    """Return why the entries from ``sender`` (to ``receiver``, both SWITCH:PORT, or to all) have their limits."""
-    switch, port_no = _place("from", sender)
-    if receiver is not None:
-        to_switch, to_port_no = _place("to", receiver)
-        path = f"/v1/entries/{vlan_vid}/{switch}/{port_no}/{to_switch}/{to_port_no}/explanation"
-        return [call(url, path)]
-    all_of_it = call(url, f"/v1/vns/{vlan_vid}/{switch}/{port_no}/explanations")["explanations"]
-    return [one for one in all_of_it if (one["sender"]["switch"], str(one["sender"]["port_no"])) == (switch, port_no)]
-
-
-def _place(key: str, text: str) -> tuple[str, str]:
+def place(key: str, text: str) -> tuple[str, int]:
+    """Return (switch, port_no) of an edge port written SWITCH:PORT; raise InvalidValueError, naming ``key``."""
     switch, colon, port_no = text.rpartition(":")
-    if not (switch and colon and port_no.isdecimal()):
+    if not (switch and colon and port_no.isascii() and port_no.isdecimal()):
         raise InvalidValueError(key, text, "is not SWITCH:PORT, such as s1:3")
-    return urllib.parse.quote(switch, safe=""), port_no
+    return switch, int(port_no)
 
 
-def _detail(error: urllib.error.HTTPError) -> str:
+def vn_path(vlan_vid: int, switch: str, port_no: int) -> str:
+    """Return the path of a VN's resource."""
+    from urllib.parse import quote
+
+    return f"/v1/vns/{vlan_vid}/{quote(switch, safe='')}/{port_no}"
+
+
+def explanations(client: Client, vlan_vid: int, sender: str, receiver: str | None) -> list[dict[str, Any]]:
+    """Return why the entries from ``sender`` (to ``receiver``, both SWITCH:PORT, or to all) have their limits."""
+    from urllib.parse import quote
+
+    here = place("from", sender)
+    if receiver is not None:
+        switch, port_no = place("to", receiver)
+        path = f"/v1/entries/{vlan_vid}/{quote(here[0], safe='')}/{here[1]}/{quote(switch, safe='')}/{port_no}"
+        return [client.call(f"{path}/explanation")]
+    all_of_it = client.call(f"{vn_path(vlan_vid, *here)}/explanations")["explanations"]
+    return [one for one in all_of_it if (one["sender"]["switch"], one["sender"]["port_no"]) == here]
+
+
+def _refusal(error: urllib.error.HTTPError) -> RequestError:
     try:
         problem = json.load(error)
-        return str(problem["detail"])
-    except (ValueError, KeyError, TypeError):
-        return f"{error.url} answers {error.code} {error.reason}"
+        text = str(problem["detail"])
+    except (OSError, ValueError, KeyError, TypeError):
+        problem, text = {}, f"{error.url} answers {error.code} {error.reason}"
+    return RequestError(text, error.code, problem)
+
+
+def _events(lines: Iterator[bytes], number: str) -> Iterator[StreamEvent]:
+    name, data = "message", []
+    for raw in lines:
+        field, _, value = raw.decode().rstrip("\r\n").partition(":")
+        value = value.removeprefix(" ")
+        if field == "event":
+            name = value
+        elif field == "id":
+            number = value
+        elif field == "data":
+            data.append(value)
+        elif not field and not value and data:
+            yield StreamEvent(name, number, json.loads("\n".join(data)))
+            name, data = "message", []

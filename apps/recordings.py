@@ -12,7 +12,7 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from apps.client import call
+from apps.client import Client
 from controller.errors import InvalidValueError, ProtocolError
 from controller.policies import Policy
 from controller.recording import FORMAT, Interval, Start, decode
@@ -21,8 +21,8 @@ from controller.replay import Replayed, differences, replay
 TAKE_EVERY_S = 0.5
 
 
-def record(url: str, output: Path, duration_s: float | None) -> int:
-    """Record the controller at ``url`` for a time, or until Ctrl-C; return how many intervals were recorded.
+def record(client: Client, output: Path, duration_s: float | None) -> int:
+    """Record a controller for a time, or until Ctrl-C; return how many intervals were recorded.
 
     Raises InvalidValueError when ``output`` is there already, RequestError when the controller cannot be asked,
     ProtocolError when it was too far ahead of us.
@@ -30,7 +30,7 @@ def record(url: str, output: Path, duration_s: float | None) -> int:
     if output.exists():
         raise InvalidValueError("output", str(output), "is there already")
     intervals = 0
-    call(url, "/v1/recording", method="POST", body={"action": "start"})
+    client.call("/v1/recording", method="POST", body={"action": "start"})
     end_s = None if duration_s is None else time.monotonic() + duration_s
     with zipfile.ZipFile(output, "x", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
         archive.writestr("format.json", json.dumps(FORMAT))
@@ -42,7 +42,7 @@ def record(url: str, output: Path, duration_s: float | None) -> int:
                 stop = end_s is not None and time.monotonic() >= end_s
             except KeyboardInterrupt:
                 stop = True
-            taken = call(url, "/v1/recording", method="POST", body={"action": "stop" if stop else "take"})
+            taken = client.call("/v1/recording", method="POST", body={"action": "stop" if stop else "take"})
             data = base64.b64decode(taken["records"])
             archive.writestr(f"records/{number:06}", data)
             intervals += sum(isinstance(one, Interval) for one in decode(data))

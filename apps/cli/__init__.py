@@ -11,8 +11,9 @@ from typing import Annotated, Any
 
 import typer
 
-from apps.cli import bench, cert, docs, lab, service
+from apps.cli import bench, cert, docs, inventory, lab, service, watching
 from apps.cli.common import FAILED, INTERRUPTED, REFUSED, complain
+from apps.client import RequestError
 from controller import __version__
 from controller.errors import DetsError, InvalidValueError
 
@@ -28,6 +29,12 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(service.app)
+app.add_typer(inventory.vlans, name="vlan")
+app.add_typer(inventory.vns, name="vn")
+app.add_typer(inventory.limits, name="limit")
+app.add_typer(inventory.ports, name="port")
+app.add_typer(inventory.entries, name="entry")
+app.add_typer(watching.app)
 app.add_typer(lab.app)
 app.add_typer(bench.app, name="bench")
 app.add_typer(docs.app)
@@ -50,9 +57,13 @@ def _run(arguments: list[str]) -> int:
     try:
         status = app(arguments, prog_name="dets", standalone_mode=False)
     except InvalidValueError as error:
-        option = error.key if error.key == "NAME" else f"--{error.key.removesuffix('_bps').replace('_', '-')}"
+        plain = error.key.isidentifier() and not error.key.isupper()
+        option = f"--{error.key.removesuffix('_bps').replace('_', '-')}" if plain else error.key
         complain(f"{option}: {error.value!r} {error.reason}")
         return REFUSED
+    except RequestError as error:
+        complain(str(error))
+        return REFUSED if error.status is not None and 400 <= error.status < 500 else FAILED
     except _ClickError as error:
         message = error.format_message()
         if message:

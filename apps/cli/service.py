@@ -1,4 +1,4 @@
-"""``dets check``, ``run``, ``explain``, ``record``, ``replay``: the controller, started, asked and recorded."""
+"""``dets check``, ``run``, ``record`` and ``replay``: the controller, started and recorded."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Annotated
 import typer
 
 from apps.cli.common import FAILED, REFUSED, AsJson, Parameters, as_option, counted, parse_parameters
+from apps.cli.connection import asking
+from apps.client import Client
 from controller.errors import InvalidValueError
-
-DEFAULT_URL = "http://127.0.0.1:8080"
 
 app = typer.Typer()
 
@@ -53,44 +53,20 @@ def run(
 
 
 @app.command()
-def explain(
-    vlan: Annotated[int, typer.Option(metavar="VID", help="The VLAN.")],
-    sender: Annotated[str, typer.Option("--from", metavar="SWITCH:PORT", help="The sending VN's edge port.")],
-    receiver: Annotated[
-        str | None,
-        typer.Option("--to", metavar="SWITCH:PORT", help="The receiving VN's; without it, all pairs of --from."),
-    ] = None,
-    url: Annotated[str, typer.Option(help="Where the controller's REST interface is.")] = DEFAULT_URL,
-    output: Annotated[str, typer.Option("--output", "-o", metavar="text|json")] = "text",
-) -> int:
-    """Tell what binds the limit of a pair of VNs in a running controller, and what would bind it next."""
-    from apps.client import explanations
-
-    if output not in ("text", "json"):
-        raise InvalidValueError("output", output, "must be text or json")
-    found = explanations(url, vlan, sender, receiver)
-    if output == "json":
-        print(json.dumps(found if receiver is None else found[0], indent=2))
-    else:
-        for one in found:
-            print(one["sentence"])
-    return 0
-
-
-@app.command()
+@asking
 def record(
+    client: Client,
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FILE", help="The recording; must not be there yet.")
     ],
     duration: Annotated[float | None, typer.Option(metavar="SECONDS", help="How long; else until Ctrl-C.")] = None,
-    url: Annotated[str, typer.Option(help="Where the controller's REST interface is.")] = DEFAULT_URL,
 ) -> int:
     """Record counters, decisions and configuration of a running controller, interval by interval."""
     from apps.recordings import record as record_to
 
     if duration is not None and not 0.0 < duration <= 1e6:
         raise InvalidValueError("duration", duration, "must be above 0 and at most 1000000 seconds")
-    print(f"recorded {counted(record_to(url, output, duration), 'interval')} in {output}")
+    print(f"recorded {counted(record_to(client, output, duration), 'interval')} in {output}")
     return 0
 
 

@@ -11,7 +11,7 @@ from support.configs import star
 from support.fabrics import ControlLoop, Fabric
 
 from apps import cli, recordings
-from apps.client import RequestError
+from apps.client import Client, RequestError
 from apps.rest import create_app
 from controller.errors import InvalidValueError, ProtocolError
 from controller.recording import Interval, Recorder, decode
@@ -38,7 +38,7 @@ class Desk:
         assert answer.status_code == status, answer.text
         return json.loads(answer.text)
 
-    def call(self, url, path, *, method, body):
+    def call(self, path, *, method, body):
         self.actions.append(body["action"])
         if body["action"] != "start":
             self.loop.run(7)
@@ -52,12 +52,11 @@ def desk():
 
 @pytest.fixture
 def file(desk, tmp_path, monkeypatch):
-    monkeypatch.setattr(recordings, "call", desk.call)
     monkeypatch.setattr(recordings.time, "sleep", lambda _: None)
     clock = iter(range(1000))
     monkeypatch.setattr(recordings.time, "monotonic", lambda: next(clock) * 0.25)
     path = tmp_path / "run.dets"
-    assert recordings.record("http://x", path, 2.0) > 7
+    assert recordings.record(desk, path, 2.0) > 7
     return path
 
 
@@ -135,7 +134,7 @@ def test_what_was_decided_otherwise_is_told(file, tmp_path, capsys, monkeypatch)
 def test_a_file_that_is_there_is_not_overwritten(desk, file, monkeypatch):
     desk.actions.clear()
     with pytest.raises(InvalidValueError, match="is there already"):
-        recordings.record("http://x", file, 1.0)
+        recordings.record(desk, file, 1.0)
     assert desk.actions == []
 
 
@@ -151,24 +150,24 @@ def test_a_file_that_is_none_is_told(tmp_path):
 
 
 def test_records_that_were_lost_are_told(desk, tmp_path, monkeypatch):
-    def call(url, path, *, method, body):
-        answer = desk.call(url, path, method=method, body=body)
+    def call(path, *, method, body):
+        answer = Desk.call(desk, path, method=method, body=body)
         return {**answer, "overrun": body["action"] != "start"}
 
-    monkeypatch.setattr(recordings, "call", call)
+    monkeypatch.setattr(desk, "call", call)
     monkeypatch.setattr(recordings.time, "sleep", lambda _: None)
     with pytest.raises(ProtocolError, match="records were lost"):
-        recordings.record("http://x", tmp_path / "run", 5.0)
+        recordings.record(desk, tmp_path / "run", 5.0)
 
 
 def test_no_controller_leaves_no_file(tmp_path):
     with pytest.raises(RequestError, match="no controller answers"):
-        recordings.record("http://127.0.0.1:1", tmp_path / "run", 1.0)
+        recordings.record(Client("http://127.0.0.1:1"), tmp_path / "run", 1.0)
     assert not (tmp_path / "run").exists()
 
 
 def test_the_command_records(desk, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(recordings, "call", desk.call)
+    monkeypatch.setattr(Client, "call", lambda self, path, **request: desk.call(path, **request))
     assert cli.main(["record", "-o", str(tmp_path / "run"), "--duration", "0.01"]) == 0
     assert "recorded 7 intervals in" in capsys.readouterr().out
     assert cli.main(["record", "-o", str(tmp_path / "other"), "--duration", "0"]) == 2

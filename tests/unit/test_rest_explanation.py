@@ -13,7 +13,7 @@ import pytest
 from support.configs import star
 from support.fabrics import ControlLoop, Fabric
 
-from apps import cli, client
+from apps import cli
 from apps.rest import create_app
 
 SENTENCE = (
@@ -41,7 +41,7 @@ def command(rest, monkeypatch):
     """``dets`` whose requests go to that controller."""
 
     @contextmanager
-    def urlopen(request, timeout):
+    def urlopen(request, timeout, context):
         parts = urllib.parse.urlsplit(request.full_url)
         answer = rest.open(parts.path, query_string=parts.query, method=request.method, data=request.data)
         stream = io.BytesIO(answer.data)
@@ -49,7 +49,7 @@ def command(rest, monkeypatch):
             raise urllib.error.HTTPError(request.full_url, answer.status_code, answer.status, {}, stream)
         yield stream
 
-    monkeypatch.setattr(client.urllib.request, "urlopen", urlopen)
+    monkeypatch.setattr(urllib.request, "urlopen", urlopen)
     return cli.main
 
 
@@ -106,10 +106,10 @@ def test_without_a_receiver_all_entries_of_the_sender_are_explained(command, cap
 @pytest.mark.parametrize(
     ("arguments", "status", "words"),
     [
-        (["--from", "s1:1", "--to", "s1:8"], 1, "is not a pair that talks in VLAN 10"),
+        (["--from", "s1:1", "--to", "s1:8"], 2, "is not a pair that talks in VLAN 10"),
         (["--from", "s1"], 2, "--from: 's1' is not SWITCH:PORT"),
         (["--from", "s1:1", "--to", "s1:x"], 2, "--to: 's1:x' is not SWITCH:PORT"),
-        (["--from", "s1:1", "-o", "xml"], 2, "--output: 'xml' must be text or json"),
+        (["--from", "s1:1", "-o", "xml"], 2, "'xml' is not one of 'table', 'json', 'yaml'"),
         (["--from", "s1:1", "--url", "ftp://host"], 2, "--url"),
     ],
 )

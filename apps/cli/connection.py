@@ -1,0 +1,173 @@
+"""Options that many sub-commands have, each written once: which controller to ask, and how to make a change.
+
+A decorated command takes a ``Client`` or a ``Change`` as its first argument; on the command line it has the options
+that this is made of instead.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from apps.client import DEFAULT_URL, Client, Query, tls_context
+from controller.errors import InvalidValueError
+
+DEFAULT_WAIT_S = 30.0
+MOST_WAIT_S = 86400.0
+
+_Path = Path | None
+_ASKING: dict[str, tuple[Any, Any]] = {
+    "url": (str | None, typer.Option(envvar="DETS_URL", help=f"The controller; {DEFAULT_URL} if nothing says else.")),
+    "token_file": (
+        _Path,
+        typer.Option(envvar="DETS_TOKEN_FILE", help="Holds the token; DETS_TOKEN is the token itself."),
+    ),
+    "cacert": (_Path, typer.Option(envvar="DETS_CACERT", help="CA of the controller's certificate.")),
+    "cert": (_Path, typer.Option(envvar="DETS_CERT", help="Our certificate, if the controller asks for one.")),
+    "key": (_Path, typer.Option(envvar="DETS_KEY", help="The key of our certificate.")),
+}
+_CHANGING: dict[str, tuple[Any, Any, Any]] = {
+    "dry_run": (bool, typer.Option("--dry-run", help="Check and show it, and change nothing."), False),
+    "wait": (bool, typer.Option("--wait", help="Return when it is in force on the switches."), False),
+    "timeout": (
+        float,
+        typer.Option(metavar="SECONDS", help="How long --wait waits; then exit status 1."),
+        DEFAULT_WAIT_S,
+    ),
+    "if_revision": (
+        int | None,
+        typer.Option(metavar="N", min=0, help="Only if it has not been changed since this revision."),
+        None,
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Change:
+    """How to make a change, and where."""
+
+    client: Client
+    dry_run: bool
+    wait: bool
+    timeout_s: float
+    if_revision: int | None
+
+    def make(self, method: str, path: str, body: object = None, if_match: str | None = None) -> Any:
+        """Make the change, or ask what it would do, and return the answer; with ``--wait``, when it is in force.
+
+        ``if_match`` holds where no ``--if-revision`` is given.
+        """
+        if self.if_revision is not None:
+            if_match = f'"{self.if_revision}"'
+        query: Query = {"dry_run": "true"} if self.dry_run else {}
+        answer = self.client.call(path, method=method, body=body, query=query, if_match=if_match)
+        if self.wait and not self.dry_run:
+            self.client.wait_in_force(answer["revision"], self.timeout_s)
+        return answer
+
+    def outcome(self, revision: int) -> str:
+        """Return how far the change has come, for the end of a sentence."""
+        if self.dry_run:
+            return "nothing is changed: --dry-run"
+        return f"revision {revision}{', in force' if self.wait else ''}"
+
+
+def asking(command: Callable[..., int]) -> Callable[..., int]:
+    """Give a command the options that say which controller to ask, as a ``Client``."""
+    return _with_options(command, _asking_options(), _client)
+
+
+def changing(command: Callable[..., int]) -> Callable[..., int]:
+    """Give a command the options of a change and those of ``asking``, as a ``Change``."""
+
+    def change(dry_run: bool, wait: bool, timeout: float, if_revision: int | None, **asked: Any) -> Change:
+        if not 0 < timeout <= MOST_WAIT_S:
+            raise InvalidValueError("timeout", timeout, f"must be above 0 and at most {MOST_WAIT_S:g} seconds")
+        return Change(_client(**asked), dry_run, wait, timeout, if_revision)
+
+    options = [_option(name, kind, option, default) for name, (kind, option, default) in _CHANGING.items()]
+    return _with_options(command, [*options, *_asking_options()], change)
+
+
+def _asking_options() -> list[inspect.Parameter]:
+    for _, option in _ASKING.values():
+        option.rich_help_panel = "Controller"
+    return [_option(name, kind, option, None) for name, (kind, option) in _ASKING.items()]
+
+
+def _option(name: str, kind: Any, option: Any, default: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option])
+
+
+def _with_options(
+    command: Callable[..., int], options: list[inspect.Parameter], make: Callable[..., Any]
+) -> Callable[..., int]:
+    signature = inspect.signature(command, eval_str=True)
+    own = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in list(signature.parameters.values())[1:]]
+    names = [one.name for one in options]
+
+    @functools.wraps(command)
+    def wrapped(**given: Any) -> int:
+        return command(make(**{name: given.pop(name) for name in names}), **given)
+
+    parameters = [*own, *options]
+    wrapped.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    wrapped.__annotations__ = {one.name: one.annotation for one in parameters} | {"return": int}
+    return wrapped
+
+
+def _client(**given: Any) -> Client:
+    """Return the client that options, environment and file, in this order, describe."""
+    settings = {**_settings(), **{name: value for name, value in given.items() if value is not None}}
+    files = [None if settings.get(name) is None else Path(settings[name]) for name in ("cacert", "cert", "key")]
+    return Client(settings.get("url", DEFAULT_URL), _token(settings.get("token_file"), given), tls_context(*files))
+
+
+def _token(token_file: str | Path | None, given: Mapping[str, Any]) -> str | None:
+    named = os.environ.get("DETS_TOKEN")
+    if named is not None and given["token_file"] is None:
+        return _checked_token("DETS_TOKEN", named)
+    if token_file is None:
+        return None
+    try:
+        return _checked_token("token_file", Path(token_file).read_text(encoding="utf-8").strip(), str(token_file))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not text"
+        raise InvalidValueError("token_file", str(token_file), f"cannot be read: {reason}") from error
+
+
+def _checked_token(key: str, token: str, shown: str = "(hidden)") -> str:
+    if not (token.isascii() and token.isprintable() and token) or " " in token:
+        raise InvalidValueError(key, shown, "holds no token: it is one word, as dets token create prints it")
+    return token
+
+
+def settings_file() -> Path:
+    """Return where the settings of the command line are looked for: ``~/.config/dets/client.toml``."""
+    folder = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    return Path(folder) / "dets" / "client.toml"
+
+
+def _settings() -> dict[str, str]:
+    path = settings_file()
+    if not path.is_file():
+        return {}
+    import tomllib
+
+    try:
+        settings = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InvalidValueError(str(path), "", f"cannot be read: {error}") from error
+    for name, value in settings.items():
+        if name not in _ASKING:
+            raise InvalidValueError(str(path), name, f"is not one of {', '.join(_ASKING)}")
+        if not isinstance(value, str):
+            raise InvalidValueError(f"{path}: {name}", value, "is not text: put it in quotes")
+    return settings

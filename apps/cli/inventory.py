@@ -1,0 +1,308 @@
+"""``dets vlan``, ``vn``, ``limit``, ``port`` and ``entry``: what there is, what it may use, and changes of that."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from apps.cli.common import REFUSED, Parameters, counted, parse_parameters
+from apps.cli.connection import Change, asking, changing
+from apps.cli.output import AnyForm, Column, Form, number, rate, show
+from apps.client import Client, place, vn_path
+from controller.units import format_rate, parse_rate
+
+LIMITS = ("send", "receive", "send_ceiling", "receive_ceiling")
+
+vlans = typer.Typer(no_args_is_help=True, help="Tenants: their algorithms and what their VNs have by default.")
+vns = typer.Typer(no_args_is_help=True, help="Virtual nodes, each one VLAN behind one edge port.")
+limits = typer.Typer(no_args_is_help=True, help="What VNs may send and receive.")
+ports = typer.Typer(no_args_is_help=True, help="Edge ports: what they carry, and what is promised of it.")
+entries = typer.Typer(no_args_is_help=True, help="Pairs of VNs that talk, and what meters each of them.")
+
+Vid = Annotated[int, typer.Argument(metavar="VID", min=1, max=4094, help="The VLAN.")]
+OfVlan = Annotated[int, typer.Option("--vlan", metavar="VID", min=1, max=4094, help="The VLAN.")]
+OfPort = Annotated[str, typer.Option("--port", metavar="SWITCH:PORT", help="The edge port.")]
+OfPorts = Annotated[list[str], typer.Option("--port", metavar="SWITCH:PORT", help="The edge port; repeatable.")]
+OnlyVlan = Annotated[int | None, typer.Option("--vlan", metavar="VID", help="Only those of this VLAN.")]
+OnlySwitch = Annotated[str | None, typer.Option("--switch", metavar="NAME", help="Only those on this switch.")]
+Send = Annotated[str | None, typer.Option(metavar="RATE", help="Send limit.")]
+Receive = Annotated[str | None, typer.Option(metavar="RATE", help="Receive limit.")]
+SendCeiling = Annotated[str | None, typer.Option(metavar="RATE", help="Up to which it may borrow; none: its limit.")]
+ReceiveCeiling = Annotated[str | None, typer.Option(metavar="RATE", help="Up to which it may borrow; none: its limit.")]
+
+VLAN_COLUMNS = (
+    number("VLAN", "vlan_vid"),
+    Column("name", "name"),
+    Column("algorithm", "algorithm"),
+    Column("parameters", lambda row: [f"{name}={value:g}" for name, value in row["parameters"].items()]),
+    number("weight", "weight"),
+    number("VNs", "vns"),
+    rate("send", "send_limit_bps"),
+    rate("receive", "receive_limit_bps"),
+    Column("shadow", "shadow"),
+    number("revision", "revision"),
+)
+VN_COLUMNS = (
+    number("VLAN", "vlan_vid"),
+    Column("port", lambda row: f"{row['switch']}:{row['port_no']}"),
+    rate("send", "send_limit_bps"),
+    rate("receive", "receive_limit_bps"),
+    rate("sends", "measured_send_bps"),
+    rate("receives", "measured_receive_bps"),
+    rate("granted", "granted_bps"),
+    Column("congested", "congested"),
+    number("revision", "revision"),
+)
+VN_DETAILS = (
+    *VN_COLUMNS[:4],
+    rate("send ceiling", "send_ceiling_bps"),
+    rate("receive ceiling", "receive_ceiling_bps"),
+    *VN_COLUMNS[4:6],
+    rate("delivered", "delivered_bps"),
+    *VN_COLUMNS[6:],
+    Column("hosts", "hosts"),
+)
+PORT_COLUMNS = (
+    Column("port", lambda row: f"{row['switch']}:{row['port_no']}"),
+    Column("name", "name"),
+    rate("capacity", "capacity_bps"),
+    Column("VLANs", "vlan_vids"),
+    rate("send limits", "send_limits_bps"),
+    rate("receive limits", "receive_limits_bps"),
+    rate("received", "received_bps"),
+    rate("sent", "sent_bps"),
+)
+ENTRY_COLUMNS = (
+    number("VLAN", "vlan_vid"),
+    Column("from", lambda row: f"{row['sender']['switch']}:{row['sender']['port_no']}"),
+    Column("to", lambda row: f"{row['receiver']['switch']}:{row['receiver']['port_no']}"),
+    rate("offered", "offered_bps"),
+    rate("dropped", "dropped_bps"),
+    rate("granted", "granted_bps"),
+    rate("limit", "limit_bps"),
+    rate("meter", "meter_rate_bps"),
+    Column("control", "control"),
+)
+
+
+@vlans.command("list")
+@asking
+def list_vlans(client: Client, output: AnyForm = Form.table) -> int:
+    """List the VLANs."""
+    show(client.pages("/v1/vlans", "vlans"), output, VLAN_COLUMNS)
+    return 0
+
+
+@vlans.command("show")
+@asking
+def show_vlan(client: Client, vid: Vid, output: AnyForm = Form.table) -> int:
+    """Show a VLAN."""
+    show(client.call(f"/v1/vlans/{vid}"), output, VLAN_COLUMNS)
+    return 0
+
+
+@vlans.command("set")
+@changing
+def set_vlan(
+    change: Change,
+    vid: Vid,
+    name: Annotated[str | None, typer.Option(help="What people call it.")] = None,
+    algorithm: Annotated[str | None, typer.Option(metavar="NAME", help="How receivers' limits are shared out.")] = None,
+    parameter: Parameters = None,
+    shadow: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Computed beside, and not enforced; none: no such.")
+    ] = None,
+    weight: Annotated[float | None, typer.Option(help="Its share of what is idle, with max-min.")] = None,
+    send: Annotated[str | None, typer.Option(metavar="RATE", help="Send limit of VNs without their own.")] = None,
+    receive: Annotated[str | None, typer.Option(metavar="RATE", help="Receive limit of VNs without their own.")] = None,
+    output: AnyForm = Form.table,
+) -> int:
+    """Change what a VLAN has; what is not given stays."""
+    body: dict[str, Any] = {"name": name, "algorithm": algorithm, "weight": weight}
+    body |= {f"{way}_limit_bps": _rate(way, text) for way, text in (("send", send), ("receive", receive))}
+    body = {key: value for key, value in body.items() if value is not None}
+    if parameter:
+        body["parameters"] = parse_parameters(parameter)
+    if shadow is not None:
+        body["shadow"] = None if shadow == "none" else shadow
+    _check_some(body, "--name, --algorithm, --parameter, --shadow, --weight, --send or --receive")
+    answer = change.make("PATCH", f"/v1/vlans/{vid}", body)
+    _tell_one(change, answer, output, f"VLAN {vid}: {_shown(body)}", VLAN_COLUMNS)
+    return 0
+
+
+@vlans.command("reset")
+@changing
+def reset_vlan(change: Change, vid: Vid) -> int:
+    """Take back what was changed of a VLAN while the controller ran: the configuration file holds again."""
+    _tell_removed(change, change.make("DELETE", f"/v1/vlans/{vid}/overrides"))
+    return 0
+
+
+@vns.command("list")
+@asking
+def list_vns(client: Client, vlan: OnlyVlan = None, switch: OnlySwitch = None, output: AnyForm = Form.table) -> int:
+    """List VNs with their limits and what they do."""
+    show(client.pages("/v1/vns", "vns", {"vlan": vlan, "switch": switch}), output, VN_COLUMNS)
+    return 0
+
+
+@vns.command("show")
+@asking
+def show_vn(client: Client, vlan: OfVlan, port: OfPort, output: AnyForm = Form.table) -> int:
+    """Show a VN."""
+    show(client.call(vn_path(vlan, *place("port", port))), output, VN_DETAILS)
+    return 0
+
+
+@limits.command("set")
+@vns.command("set")
+@changing
+def set_limits(
+    change: Change,
+    vlan: OfVlan,
+    port: OfPorts,
+    send: Send = None,
+    receive: Receive = None,
+    send_ceiling: SendCeiling = None,
+    receive_ceiling: ReceiveCeiling = None,
+    output: AnyForm = Form.table,
+) -> int:
+    """Set limits of a VN, or of those at several ports at once: all of them, or none. A RATE is such as 400M."""
+    given = zip(LIMITS, (send, receive, send_ceiling, receive_ceiling), strict=True)
+    body = _limits({name: text for name, text in given if text is not None})
+    _check_some(body, "--send, --receive, --send-ceiling or --receive-ceiling")
+    if len(port) == 1:
+        answer = change.make("PATCH", vn_path(vlan, *place("port", port[0])), body)
+        _tell_one(change, answer, output, f"VLAN {vlan}, {port[0]}: {_shown(body)}", VN_DETAILS)
+        return 0
+    rows = [_vn(vlan, one) | body for one in port]
+    _tell_many(change, change.make("POST", "/v1/limits", {"limits": rows}), output)
+    return 0
+
+
+@limits.command("apply")
+@changing
+def apply_limits(
+    change: Change,
+    file: Annotated[Path, typer.Argument(help="A list of {vlan, port, send, receive, ...}, as YAML or JSON.")],
+    output: AnyForm = Form.table,
+) -> int:
+    """Set the limits of many VNs at once: all of them, or none."""
+    from apps.cli.limits_file import read_limits
+    from controller.config_file import ConfigError
+
+    try:
+        rows = [_vn(row["vlan"], row["port"]) | _limits(row) for row in read_limits(file)]
+    except ConfigError as error:
+        typer.echo(error, err=True)
+        return REFUSED
+    _tell_many(change, change.make("POST", "/v1/limits", {"limits": rows}), output)
+    return 0
+
+
+@limits.command("reset")
+@changing
+def reset_limits(
+    change: Change,
+    vlan: Annotated[int | None, typer.Option(metavar="VID", help="The VLAN.")] = None,
+    port: Annotated[str | None, typer.Option(metavar="SWITCH:PORT", help="The edge port.")] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="All that was changed while the controller ran, of VLANs too.")
+    ] = False,
+) -> int:
+    """Take back limits set while the controller ran: those of the configuration file hold again."""
+    if everything and vlan is None and port is None:
+        answer = change.make("DELETE", "/v1/overrides", if_match="*")
+    elif not everything and vlan is not None and port is not None:
+        answer = change.make("DELETE", f"{vn_path(vlan, *place('port', port))}/overrides")
+    else:
+        raise typer.BadParameter("Write --vlan VID --port SWITCH:PORT, or --all.")
+    _tell_removed(change, answer)
+    return 0
+
+
+@ports.command("list")
+@asking
+def list_ports(client: Client, switch: OnlySwitch = None, output: AnyForm = Form.table) -> int:
+    """List the edge ports."""
+    show(client.pages("/v1/ports", "ports", {"switch": switch}), output, PORT_COLUMNS)
+    return 0
+
+
+@ports.command("show")
+@asking
+def show_port(
+    client: Client,
+    port: Annotated[str, typer.Argument(metavar="SWITCH:PORT", help="The edge port.")],
+    output: AnyForm = Form.table,
+) -> int:
+    """Show an edge port."""
+    switch, port_no = place("port", port)
+    show(client.call(f"/v1/ports/{switch}/{port_no}"), output, PORT_COLUMNS)
+    return 0
+
+
+@entries.command("list")
+@asking
+def list_entries(client: Client, vlan: OnlyVlan = None, switch: OnlySwitch = None, output: AnyForm = Form.table) -> int:
+    """List the pairs of VNs that talk; --switch is the sender's."""
+    show(client.pages("/v1/entries", "entries", {"vlan": vlan, "switch": switch}), output, ENTRY_COLUMNS)
+    return 0
+
+
+def _rate(key: str, text: str | int | None) -> int | None:
+    return None if text is None else parse_rate(text, key)
+
+
+def _limits(given: dict[str, Any]) -> dict[str, int | None]:
+    """Return the members of a request for limits as people write them; a ceiling may be ``none``."""
+    body: dict[str, int | None] = {}
+    for name in LIMITS:
+        if name in given:
+            ceiling = name.endswith("_ceiling")
+            key = f"{name}_bps" if ceiling else f"{name}_limit_bps"
+            body[key] = None if ceiling and given[name] == "none" else _rate(name, given[name])
+    return body
+
+
+def _vn(vlan_vid: int, port: str) -> dict[str, Any]:
+    switch, port_no = place("port", port)
+    return {"vlan_vid": vlan_vid, "switch": switch, "port_no": port_no}
+
+
+def _check_some(body: dict[str, Any], options: str) -> None:
+    if not body:
+        raise typer.BadParameter(f"Nothing to set: write {options}.")
+
+
+def _shown(body: dict[str, Any]) -> str:
+    """Return what a request sets, for people."""
+    return ", ".join(_shown_value(key, value) for key, value in body.items())
+
+
+def _shown_value(key: str, value: Any) -> str:
+    name = key.removesuffix("_bps").removesuffix("_limit").replace("_", " ")
+    if isinstance(value, dict):
+        value = " ".join(f"{one}={number}" for one, number in value.items())
+    return f"{name} {'none' if value is None else format_rate(value) if key.endswith('_bps') else value}"
+
+
+def _tell_one(change: Change, answer: Any, form: Form, sentence: str, columns: Any) -> None:
+    if form is Form.table:
+        print(f"{sentence} ({change.outcome(answer['revision'])})")
+    else:
+        show(answer, form, columns)
+
+
+def _tell_many(change: Change, answer: Any, form: Form) -> None:
+    if form is Form.table:
+        print(f"{counted(answer['changed'], 'VN')} changed ({change.outcome(answer['revision'])})")
+    else:
+        show(answer, form, ())
+
+
+def _tell_removed(change: Change, answer: Any) -> None:
+    print(f"{counted(answer['removed'], 'override')} removed ({change.outcome(answer['revision'])})")

@@ -1,0 +1,53 @@
+"""The file of ``dets limit apply``: a list of VNs with limits, in YAML or JSON; its problems are told by line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from apps.cli.inventory import LIMITS
+from controller.config_file import ConfigError, Document, Problem, read_document, show_value
+from controller.errors import InvalidValueError
+from controller.units import parse_rate
+
+_KEYS = ("vlan", "port", *LIMITS)
+
+
+def read_limits(path: Path) -> list[dict[str, Any]]:
+    """Return the rows of a file, each with ``vlan``, ``port`` and limits as they are written.
+
+    Raises ConfigError with all that is wrong with it.
+    """
+    try:
+        document = read_document(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(str(path), [Problem(0, 0, "", f"cannot be read: {error.strerror}")]) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(str(path), [Problem(0, 0, "", "is not UTF-8 text")]) from error
+    rows = document.data
+    if not document.problems and not isinstance(rows, list):
+        document.report((), "is not a list: write - {vlan: 10, port: s1:3, receive: 400M}")
+    for index, row in enumerate(rows if isinstance(rows, list) else ()):
+        _check(document, f"[{index}]", row)
+    if document.problems:
+        raise ConfigError(str(path), document.problems)
+    return list(rows) if isinstance(rows, list) else []
+
+
+def _check(document: Document, place: str, row: object) -> None:
+    if not isinstance(row, dict):
+        document.report((place,), f"{show_value(row)} is not of the form {{vlan: 10, port: s1:3, receive: 400M}}")
+        return
+    for key, value in row.items():
+        if key not in _KEYS:
+            document.report((place, key), f"is not a known key; known are {', '.join(_KEYS)}", at_key=True)
+        elif key in LIMITS and not (key.endswith("_ceiling") and value == "none"):
+            try:
+                parse_rate(value)
+            except InvalidValueError as error:
+                document.report((place, key), f"{show_value(error.value)} {error.reason}")
+    for key, kind, words in (("vlan", int, "a VLAN id, such as 10"), ("port", str, "SWITCH:PORT, such as s1:3")):
+        if not isinstance(row.get(key), kind) or isinstance(row[key], bool):
+            document.report((place, key), f"{show_value(row.get(key))} is not {words}")
+    if not set(LIMITS) & row.keys():
+        document.report((place,), f"sets nothing: give {', '.join(LIMITS)}")
