@@ -3,59 +3,83 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from apps.framework import Reply
 from apps.peer import ANSWER_TIMEOUT_S, Peer, Peers
-from controller.flow_counting import FlowCounting
-from controller.forwarding.pipeline import OWN_COOKIE, OWN_COOKIE_MASK
+from controller.capabilities import Capabilities
+from controller.errors import RefusedError
+from controller.forwarding.pipeline import OWN_COOKIE, OWN_COOKIE_MASK, Table
 from controller.openflow import constants as ofp
 from controller.openflow.constants import MeterFlags
 from controller.openflow.flows import Flow, UnknownFlow, decode_flow_stats
-from controller.openflow.messages import PortStatus
-from controller.openflow.meters import MeterFeatures, decode_meter_config, decode_meter_features
+from controller.openflow.messages import PortStatus, decode_role, encode_role_request
+from controller.openflow.meters import METER_CONFIG, MeterFeatures, decode_meter_config, decode_meter_features
 from controller.openflow.stats import (
+    decode_desc,
     decode_port_desc,
+    decode_table_ids,
+    encode_desc_request,
     encode_flow_stats_request,
     encode_meter_config_request,
     encode_meter_features_request,
     encode_port_desc_request,
+    encode_table_stats_request,
 )
+
+NO_METERS = MeterFeatures(0, 0, MeterFlags(0), 0, 0)
 
 
 @dataclass(frozen=True)
 class Holdings:
-    """What a switch has in its tables: flow entries of ours, and meters (METER_CONFIG)."""
+    """What a switch has in its tables: flow entries of ours, meters of one drop band (METER_CONFIG), and all ids."""
 
     flows: Iterable[Flow | UnknownFlow]
     meters: NDArray[np.void]
+    meter_ids: set[int] = field(default_factory=set)
 
 
 def introduce(peers: Peers, peer: Peer) -> Holdings:
-    """Ask a switch for its ports, abilities and tables; note them in ``peer``, and say what it cannot do.
+    """Ask a switch for its ports, abilities and tables; note them in ``peer`` and its record, and say what is missing.
 
-    Raises ProtocolError when it refuses, does not answer in time, or answers what cannot be read.
+    A switch may refuse to speak of meters (then it has none), of its role, its tables and what it is. Raises
+    ProtocolError when it refuses anything else, does not answer in time, or answers what cannot be read.
     """
     asked = [
         peer.connection.ask(encode)
         for encode in (
             encode_port_desc_request,
+            lambda xid: encode_flow_stats_request(xid, OWN_COOKIE, OWN_COOKIE_MASK),
             encode_meter_features_request,
             encode_meter_config_request,
-            lambda xid: encode_flow_stats_request(xid, OWN_COOKIE, OWN_COOKIE_MASK),
+            encode_desc_request,
+            encode_table_stats_request,
+            encode_role_request,
         )
     ]
     deadline_s = peers.clock() + ANSWER_TIMEOUT_S
-    ports, features, meters, flows = (peers.answer(reply, deadline_s) for reply in asked)
+    ports, flows = (peers.answer(reply, deadline_s) for reply in asked[:2])
+    features, meters, desc, tables, role = (_answer_or_refusal(peers, reply, deadline_s) for reply in asked[2:])
     peer.ports = {port.port_no: port for port in decode_port_desc(ports)}
     for status in peer.early:  # in order: what is older than the description has something newer behind it
         note_port(peer, status)
-    _judge_meters(peers, peer, decode_meter_features(features))
-    _judge_ports(peers, peer)
+    can = peers.central.switches[peer.connection.dpid].can
+    before = (can.features, can.description)
+    can.description = decode_desc(desc) if desc is not None else None
+    can.features = decode_meter_features(features) if features is not None else NO_METERS
+    if before != (can.features, can.description):
+        can.forget_tests()  # another switch than was tested, or another release of it
+    can.note_features(can.features)
+    can.tables = decode_table_ids(tables) if tables is not None else frozenset()
+    can.role = decode_role(role) if role is not None else None
+    can.queues_set = {}
+    _judge_ports(peers, peer, can)
     peer.known_flows = decode_flow_stats(flows)
-    return Holdings(peer.known_flows.flows, decode_meter_config(meters)[0])
+    config, others = decode_meter_config(meters) if meters is not None else (np.empty(0, METER_CONFIG), np.empty(0))
+    return Holdings(peer.known_flows.flows, config, {*config["meter_id"].tolist(), *others.tolist()})
 
 
 def note_port(peer: Peer, status: PortStatus) -> None:
@@ -66,18 +90,18 @@ def note_port(peer: Peer, status: PortStatus) -> None:
         peer.ports[status.port.port_no] = status.port
 
 
-def _judge_meters(peers: Peers, peer: Peer, can: MeterFeatures) -> None:
-    dpid = peer.connection.dpid
-    if not can.can_drop:
-        peers.complain(dpid, "has no meters that drop: its senders cannot be limited")
-    elif not can.capabilities & MeterFlags.STATS:
-        peer.counting = FlowCounting()
-        peers.complain(dpid, "has meters that do not count: flow-stats stand in, up to 500 ms stale")
-    peers.central.switches[dpid].meter_ids.limit_to(can.max_meter)
+def _answer_or_refusal(peers: Peers, reply: Reply, deadline_s: float) -> bytes | None:
+    try:
+        return peers.answer(reply, deadline_s)
+    except RefusedError:
+        return None
 
 
-def _judge_ports(peers: Peers, peer: Peer) -> None:
+def _judge_ports(peers: Peers, peer: Peer, can: Capabilities) -> None:
     dpid = peer.connection.dpid
     absent = sorted(peers.central.switches[dpid].switch.ports.keys() - peer.ports.keys())
     if absent:
         peers.complain(dpid, f"has no port {', '.join(map(str, absent))}, which the configuration names")
+    missing = sorted(set(Table) - can.tables) if can.tables else []
+    if missing:
+        peers.complain(dpid, f"has no table {', '.join(map(str, missing))}: forwarding needs {len(Table)}")

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from apps import rest
+from apps import probing, rest
 from apps.framework import (
     DEAD_DISPATCHER,
     MAIN_DISPATCHER,
@@ -37,6 +37,7 @@ from controller.forwarding.topology import HELLO_INTERVAL_S
 from controller.openflow.messages import parse_error, parse_flow_removed, parse_packet_in, parse_port_status
 
 WANTED_AUDITS_INTERVAL_S = 1.0
+TESTS_INTERVAL_S = 0.5
 
 
 class Dets(AppBase):
@@ -68,6 +69,7 @@ class Dets(AppBase):
     def start(self) -> Any:
         """Start the loops; each goes on whatever happens in one of its rounds."""
         self.loops.every("interval", self.config.interval_s, self.shell.run_interval)
+        self.loops.every("tests", TESTS_INTERVAL_S, lambda: probing.run_round(self.shell.peers))
         self.loops.every("hellos", HELLO_INTERVAL_S, self.shell.say_hellos)
         self.loops.every("audits", AUDIT_INTERVAL_S, lambda: self.shell.run_audits(only_wanted=False))
         self.loops.every("wanted audits", WANTED_AUDITS_INTERVAL_S, lambda: self.shell.run_audits(only_wanted=True))

@@ -151,7 +151,7 @@ class Connection:
         """Forget the connection; what is still awaited fails."""
         Connection._by_datapath.pop(id(self._datapath), None)
         for xid in list(self._awaited):
-            self.fail(xid, "the switch disconnected")
+            self.fail(xid, ProtocolError("the switch disconnected"))
 
     def disconnect(self) -> None:
         """Close the connection, so that the switch connects anew."""
@@ -187,12 +187,12 @@ class Connection:
             if len(self._unwanted) > MOST_UNWANTED:
                 del self._unwanted[next(iter(self._unwanted))]
 
-    def fail(self, xid: int, reason: str) -> bool:
-        """Note that the request of that xid failed; tell whether it was one of ours."""
+    def fail(self, xid: int, error: ProtocolError) -> bool:
+        """Note that the request of that xid failed, and why; tell whether it was one of ours."""
         reply = self._awaited.pop(xid, None)
         if reply is None:
             return self._unwanted.pop(xid, False) is None
-        reply.error = ProtocolError(reason)
+        reply.error = error
         reply.finish()
         return True
 

@@ -17,6 +17,8 @@ from controller.meter_watch import MeterWatch
 from controller.openflow.flows import FlowStats, decode_flow_stats
 from controller.openflow.messages import PortStatus
 from controller.openflow.stats import PortDesc
+from controller.probe import MeterProbe
+from controller.queue_watch import QueueWatch
 
 AUDIT_INTERVAL_S = 10.0
 # What a switch refuses it may refuse again when an audit sends it anew: neither that nor its telling may go on and on.
@@ -25,7 +27,6 @@ REPEAT_S = 10.0
 POLL_PATIENCE_S = 1.0
 # A switch that has not answered a question for so long, when it is brought up or its tables are compared, will not.
 ANSWER_TIMEOUT_S = 10.0
-METERS_IDLE = "has meters that count nothing while its ports receive"
 
 
 class SwitchState(StrEnum):
@@ -57,10 +58,12 @@ class Peer:
 
     connection: Connection
     meters: MeterWatch
+    queues: QueueWatch
     state: SwitchState = SwitchState.CONNECTING
     ports: dict[int, PortDesc] = field(default_factory=dict)
     counting: FlowCounting | None = None
     poll: Poll | None = None
+    probe: MeterProbe | None = None  # the test of its meters that is going on
     unfinished: list[tuple[float, Reply]] = field(default_factory=list)
     early: list[PortStatus] = field(default_factory=list)
     complaints: dict[str, float] = field(default_factory=dict)
@@ -82,9 +85,11 @@ class Peer:
         # An audit sends again what was refused, so that one that still refuses has done so lately.
         if now_s - self.meters_refused_s < AUDIT_INTERVAL_S + REPEAT_S:
             told.append("refuses meters")
-        if self.meters.idle:
-            told.append(METERS_IDLE)
         return told
+
+    def count_by_flows(self, wanted: bool) -> None:
+        """Read rates from flow-stats, or not."""
+        self.counting = FlowCounting() if wanted else None
 
 
 class Peers(dict[int, Peer]):

@@ -7,10 +7,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from apps.peer import METERS_IDLE, POLL_PATIENCE_S, Peer, Peers, Poll
+from apps.peer import POLL_PATIENCE_S, Peer, Peers, Poll
 from controller.errors import ProtocolError
 from controller.forwarding.pipeline import OWN_COOKIE, OWN_COOKIE_MASK, Table
 from controller.openflow.flows import decode_flow_stats
+from controller.openflow.messages import encode_barrier_request
 from controller.openflow.meters import decode_meter_stats
 from controller.openflow.stats import (
     decode_port_stats,
@@ -39,7 +40,7 @@ def poll(peers: Peers, started_s: float, deadline_s: float) -> Counters:
     ready = peers.ready()
     for peer in ready.values():
         if peer.poll is None:
-            peer.poll = _ask(peer, started_s)
+            peer.poll = _ask(peers, peer, started_s)
     counters, unanswered = Counters({}, {}, 0), 0
     for dpid, peer in ready.items():
         asked = peer.poll
@@ -61,11 +62,13 @@ def poll(peers: Peers, started_s: float, deadline_s: float) -> Counters:
     return counters._replace(unanswered=unanswered)
 
 
-def _ask(peer: Peer, now_s: float) -> Poll:
+def _ask(peers: Peers, peer: Peer, now_s: float) -> Poll:
     def ask_flows(xid: int) -> bytes:
         return encode_flow_stats_request(xid, OWN_COOKIE, OWN_COOKIE_MASK, Table.RATE_CONTROL)
 
     ask_meters = ask_flows if peer.counting is not None else encode_meter_stats_request
+    if not peers.central.switches[peer.connection.dpid].can.uses_meters:
+        ask_meters = encode_barrier_request  # nothing to read: its answer, which has no body, says that all is there
     # Answers come in this order: with the meters, all are there.
     ports, queues, meters = peer.connection.ask_all(encode_port_stats_request, encode_queue_stats_request, ask_meters)
     return Poll(now_s, meters, ports, queues)
@@ -77,13 +80,17 @@ def _take(peers: Peers, peer: Peer, asked: Poll, body: bytes | None, counters: C
         counters.meters[dpid] = _meter_stats(peer, body, asked.meters.received_s)
         counters.received_s[dpid] = peer.counted_s = asked.meters.received_s
     delivery = peers.central.deliveries[dpid]
+    port_stats = None
     if (body := asked.ports.wait(0.0)) is not None:
         port_stats = decode_port_stats(body)
         delivery.read_ports(port_stats)
-        if dpid in counters.meters and peer.counting is None:
-            _watch_meters(peers, peer, counters.meters[dpid], port_stats)
+        if dpid in counters.meters and peer.counting is None and peers.central.switches[dpid].can.uses_meters:
+            peer.meters.read(counters.meters[dpid], port_stats, peers.clock())
     if (body := asked.queues.wait(0.0)) is not None:
-        delivery.read_queues(decode_queue_stats(body))
+        queue_stats = decode_queue_stats(body)
+        delivery.read_queues(queue_stats)
+        if port_stats is not None:
+            peer.queues.read(queue_stats, port_stats, peers.clock())
 
 
 def _meter_stats(peer: Peer, body: bytes, received_s: float) -> NDArray[np.void]:
@@ -91,10 +98,3 @@ def _meter_stats(peer: Peer, body: bytes, received_s: float) -> NDArray[np.void]
         return decode_meter_stats(body)
     peer.known_flows = decode_flow_stats(body, peer.known_flows.known)
     return peer.counting.meter_stats(peer.known_flows, received_s)
-
-
-def _watch_meters(peers: Peers, peer: Peer, meters: NDArray[np.void], ports: NDArray[np.void]) -> None:
-    before = peer.meters.idle
-    peer.meters.read(meters, ports, peers.clock())
-    if peer.meters.idle and not before:
-        peers.complain(peer.connection.dpid, f"{METERS_IDLE}: its senders may not be limited")

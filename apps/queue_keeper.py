@@ -55,11 +55,19 @@ class QueueKeeper:
         if record.switch.ovsdb is None or peer is None or not peer.ports:
             return
         desired = desired_queues(self._config, self._shell.central.vns).get(dpid, {})
-        wanted = {peer.ports[port_no].name: queues for port_no, queues in desired.items() if port_no in peer.ports}
+        if not record.can.uses_queues:
+            desired = {}
+        names = {peer.ports[port_no].name: port_no for port_no in desired if port_no in peer.ports}
+        wanted = {name: desired[port_no] for name, port_no in names.items()}
         try:
             problems = self._writer(record.switch.ovsdb).apply(dpid, wanted)
         except DetsError as error:
             problems = [str(error)]
+            record.can.queues_set = dict.fromkeys(names.values(), str(error))
+        else:
+            told = [(problem.partition(":")[0], problem.partition(": ")[2]) for problem in problems]
+            record.can.queues_set = dict.fromkeys(names.values(), None)
+            record.can.queues_set |= {names[name]: text for name, text in told if name in names}
         for problem in problems:
             if problem not in self._problems.get(dpid, []):
                 text = f"switch {record.switch.name} ({dpid:016x}): {problem}"

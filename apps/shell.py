@@ -16,10 +16,11 @@ from apps.framework import Connection, Reply, hub
 from apps.loop_times import LoopTimes
 from apps.peer import ANSWER_TIMEOUT_S, REPEAT_S, Peer, Peers, SwitchState
 from apps.polling import poll
-from controller import lldp
+from apps.probing import test_meters
+from controller import capabilities, enforceable, lldp
 from controller.central import CentralController
 from controller.config import Config
-from controller.errors import ProtocolError
+from controller.errors import ProtocolError, RefusedError
 from controller.events import EventKind
 from controller.forwarding.host_search import Question
 from controller.forwarding.pipeline import OWN_COOKIE, OWN_COOKIE_MASK, Table
@@ -37,6 +38,7 @@ from controller.openflow.stats import (
     encode_flow_stats_request,
     encode_meter_config_request,
 )
+from controller.queue_watch import QueueWatch
 
 LOG = logging.getLogger("dets.shell")
 # A switch that answers no barrier for so long is not doing what it is told. One that has been told nothing for a while
@@ -76,9 +78,13 @@ class Shell:
         }
         now_s = self._clock()
         told = {self.central.switches[dpid].switch.name: peer.troubles(now_s) for dpid, peer in self.peers.items()}
+        for dpid in self.peers.ready():
+            record = self.central.switches[dpid]
+            told[record.switch.name] += capabilities.troubles(record.can, record.switch.ports)
         troubles = {name: texts for name, texts in told.items() if texts}
         ready = not troubles and all(state == SwitchState.READY for state in states.values())
-        health = {"status": "ready" if ready else "degraded", "switches": states}
+        status = "ready" if ready else "degraded"
+        health = {"status": status, "switches": states, "enforceable": enforceable.counts(self.central)}
         return {**health, "troubles": troubles} if troubles else health
 
     # -- switches come and go
@@ -90,8 +96,7 @@ class Shell:
             LOG.warning("switch %016x from %s is not in the configuration; left alone", dpid, connection.address)
             return
         self.disconnected(dpid)
-        edge_ports = np.array(list(self.central.switches[dpid].switch.ports), dtype=np.int64)
-        peer = self.peers[dpid] = Peer(connection, MeterWatch(edge_ports))
+        peer = self.peers[dpid] = self._new_peer(connection)
         try:
             self._bring_up(dpid, peer)
         except Exception as error:  # whatever it is, the switch must not stay half brought up: it is to connect anew
@@ -101,6 +106,12 @@ class Shell:
                 peer.state = SwitchState.FAILED
                 self.peers.complain(dpid, f"could not be brought up: {error}")
                 connection.disconnect()
+
+    def _new_peer(self, connection: Connection) -> Peer:
+        dpid = connection.dpid
+        ports = self.central.switches[dpid].switch.ports
+        meters = MeterWatch(np.array(list(ports), dtype=np.int64), partial(self.central.meter_settings, dpid))
+        return Peer(connection, meters, QueueWatch({port.port_no: port.vlan_vids for port in ports.values()}))
 
     def disconnected(self, dpid: int, connection: Connection | None = None) -> None:
         """A connection has gone (unless the switch has a newer one by now)."""
@@ -115,6 +126,8 @@ class Shell:
 
     def _bring_up(self, dpid: int, peer: Peer) -> None:
         holds = introduce(self.peers, peer)
+        test_meters(self.peers, peer, holds.meter_ids)
+        peer.count_by_flows(not self.central.switches[dpid].can.counts_meters)
         self.central.switch_connected(dpid, holds.flows, holds.meters, self._clock())
         self.push()
         self.peers.answer(peer.connection.barrier(), self._clock() + ANSWER_TIMEOUT_S)
@@ -130,7 +143,10 @@ class Shell:
 
     def frame_reported(self, dpid: int, packet: PacketIn) -> None:
         """A packet-in; ignored before it is known what the switch holds, for its entries may say more than a frame."""
-        if not self.central.switches[dpid].connected:
+        peer = self.peers.get(dpid)
+        if peer is not None and peer.probe is not None and peer.probe.heard(packet):
+            return
+        if not self.central.switches[dpid].connected or packet.in_port > ofp.PORT_MAX:
             return
         if packet.table_id == Table.CLASSIFY:
             self._hello_heard(dpid, packet)
@@ -168,7 +184,9 @@ class Shell:
         Both no more than once in REPEAT_S for the same reason.
         """
         peer = self.peers.get(dpid)
-        if peer is None or peer.connection.fail(error.xid, error.text):
+        if peer is None or peer.connection.fail(error.xid, RefusedError(error.text)):
+            return
+        if peer.probe is not None and peer.probe.failed(error):
             return
         refused = ofp.MessageType(error.data[1]).name if len(error.data) > 1 else "a message"
         text = f"refused {refused}: {error.text}"

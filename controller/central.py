@@ -203,7 +203,7 @@ class CentralController(FabricState):
 
     def _set_send_meter(self, row: int) -> None:
         record = self.record_of_sender(row)
-        if record.connected:
+        if record.connected and record.can.uses_meters:
             meter_id = record.send_meter[row]
             record.update.put_meters({meter_id: self.wanted_meters(record)[meter_id]}, [meter_id])
 

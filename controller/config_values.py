@@ -71,7 +71,7 @@ class Port:
 
 
 Profile = Literal["auto", "full", "no-meters", "no-queues", "no-meter-counters"]
-"""What a switch lacks; ``auto``: what it says and tests tell, ``full``: nothing, whatever the tests at its start say."""
+"""What a switch lacks; ``auto``: what it says and tests show, ``full``: nothing, and no test is made."""
 
 
 @dataclass(frozen=True, slots=True)

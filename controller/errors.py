@@ -32,3 +32,7 @@ class ColumnError(InvalidValueError):
 
 class ProtocolError(DetsError):
     """A message from a switch is malformed: names the message, the field and what was expected."""
+
+
+class RefusedError(ProtocolError):
+    """A switch answered a request with an error, whose type and code are the text."""

@@ -24,6 +24,7 @@ class EventKind(StrEnum):
     COUNTERS_IMPLAUSIBLE = "counters-implausible"
     TABLES_MENDED = "tables-mended"
     SWITCH_REFUSED = "switch-refused"
+    ENFORCEABLE = "enforceable"
     QUEUES_FAILED = "queues-failed"
 
 

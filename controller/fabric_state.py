@@ -13,6 +13,7 @@ from controller.columns import FloatArray, IntArray
 from controller.config import Config
 from controller.delivery import Delivery
 from controller.enforcement import whole_rates
+from controller.enforceable import ToldVerdicts
 from controller.events import EventKind, EventLog
 from controller.forwarding.network import ForwardingSettings, Host, Network
 from controller.forwarding.topology import Port
@@ -48,6 +49,7 @@ class FabricState:
         self.switches = {s.dpid: SwitchRecord.of(s, self.vns, config) for s in config.switches.values()}
         self.deliveries = {dpid: Delivery() for dpid in self.switches}
         self.events = EventLog()
+        self.verdicts = ToldVerdicts()
         self.received_bps: FloatArray = np.zeros(len(self.vns))
         self.congested_since_s: FloatArray = np.full(len(self.vns), np.nan)  # NaN: is not, or was at the start
         self._on_event = on_event
@@ -88,6 +90,15 @@ class FabricState:
     def forget_counters(self, rows: IntArray) -> None:
         """Meters of these rows (NO_ENTRY among them) may have been set outside of the interval, or by others."""
         self.state = replace(self.state, counters=self.state.counters.forgotten(rows[rows != NO_ENTRY]))
+
+    def meter_settings(self, dpid: int, meter_id: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Return the rates (bit/s) and bursts (bits) of meters of a switch that limit entries; infinite for others."""
+        rows = self.switches[dpid].rows_of(meter_id)
+        known = rows != NO_ENTRY
+        rate_bps, burst_bits = np.full(len(rows), np.inf), np.full(len(rows), np.inf)
+        rate_bps[known] = self.state.enforcement.rate_bps[rows[known]]
+        burst_bits[known] = self.state.enforcement.burst_bits[rows[known]]
+        return rate_bps, burst_bits
 
     def wanted_meters(self, record: SwitchRecord) -> MeterColumns:
         """Return what all meters of a switch should be set to; none where its meters are of no use."""

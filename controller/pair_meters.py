@@ -41,6 +41,20 @@ class PairMeters:
         """Tell whether a pair has its meter."""
         return pair in self._metered
 
+    @property
+    def unmetered(self) -> list[Pair]:
+        """The pairs that talk and have no meter: nobody limits them, and what they send is not known."""
+        return list(self._unmetered)
+
+    def take_meters(self, dpid: int) -> None:
+        """A switch's meters are of no use (any more): pairs that send there go on without."""
+        fabric = self._fabric
+        pairs = {pair for pair in self._metered if fabric.vns.key(pair.sender).dpid == dpid}
+        self._remove(pairs, standing=False)
+        for pair in sorted(pairs):
+            self._unmetered[pair] = None
+            fabric.network.add_pair(pair, None)
+
     def flush(self) -> None:
         """Give the pairs that were seen their meters, and take those of pairs that aged."""
         fabric = self._fabric
@@ -68,7 +82,8 @@ class PairMeters:
                 self._unmetered[pair] = None
                 # An entry without a meter, or every frame of the pair would come up as one not seen before.
                 fabric.network.add_pair(pair, None)
-                self._out_of_meters(record, now_s)
+                if record.can.uses_meters:
+                    self._out_of_meters(record, now_s)
         if not metered:
             return
         sender, receiver, meter_ids = _columns(dict(metered))
@@ -86,6 +101,7 @@ class PairMeters:
         if record.switch.dpid in self._without_meter:
             return
         self._without_meter.add(record.switch.dpid)
+        record.can.short_of_meters = True
         text = f"switch {record.switch.name}: all meter ids to {self._fabric.config.last_meter_id} are in use"
         text += "; further pairs have only the send limit and their queue"
         self._fabric.note(EventKind.OUT_OF_METERS, text, now_s)
@@ -119,7 +135,8 @@ class PairMeters:
         )
         self._map_meters()
 
-    def _remove(self, pairs: set[Pair]) -> None:
+    def _remove(self, pairs: set[Pair], *, standing: bool = True) -> None:
+        """Remove pairs; their meters too where they may be ``standing`` on their switch."""
         fabric = self._fabric
         entries = fabric.state.entries
         vns = len(fabric.vns)
@@ -134,7 +151,8 @@ class PairMeters:
             record = fabric.record_of_sender(pair.sender)
             meter_id = int(entries.meter_id[row])
             self._without_meter.discard(record.switch.dpid)
-            if record.connected:
+            record.can.short_of_meters = False
+            if record.connected and standing:
                 record.update.meter_deletes.append(meter_id)
             else:
                 record.meter_ids.release(meter_id)

@@ -39,11 +39,14 @@ def bring_up(
     """Take over what an earlier run left on a switch that has connected, and put right what is missing or different."""
     record = fabric.switches[dpid]
     record.connected = True
+    record.limit_meter_ids()
     ours, alien = sort_installed(flows)
     record.installed = {}
     record.install(ours)
     fabric.forget_counters(record.row_of_meter)
-    fabric.network.switch_up(dpid, record.send_meter)
+    fabric.network.switch_up(dpid, record.meters_of_senders(), set_queue=record.can.uses_queues)
+    if not record.can.uses_meters:
+        pairs.take_meters(dpid)
     _adopt(fabric, pairs, record, meters, now_s)
     # Meters whose pairs are not known yet: their receivers' switches may still be on their way.
     record.meter_ids.reserve(meters["meter_id"].tolist())
@@ -110,6 +113,8 @@ def _adopt(
         host = adopted_host(flow)
         if host is not None and flow.match.in_port is not None and not fabric.network.knows(host):
             fabric.learn(host, Port(record.switch.dpid, flow.match.in_port), now_s)
+    if not record.can.uses_meters:
+        return
     standing: dict[int, MeterSetting] | None = None
     adopted: dict[Pair, int] = {}
     for flow in record.installed.values():

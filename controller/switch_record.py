@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from controller.capabilities import Capabilities
 from controller.columns import IntArray
 from controller.config import Config, Switch
 from controller.errors import InvalidValueError
@@ -108,13 +109,14 @@ class SwitchRecord:
 
     ``send_meter`` gives the meter of each of its VNs (rows of the VN table). ``installed`` is what its tables hold of
     ours, and ``flows_version`` is another one after each change to it. ``row_of_meter`` leads from a meter id, less the
-    first of the range, to the row of the entry table.
+    first of the range, to the row of the entry table. ``can`` is what the switch can do, as far as it is known.
     """
 
     switch: Switch
     meter_ids: MeterIds
     first_meter_id: int
     send_meter: dict[int, int]
+    can: Capabilities
     connected: bool = False
     installed: dict[FlowKey, Flow] = field(default_factory=dict)
     flows_version: int = 0
@@ -136,7 +138,17 @@ class SwitchRecord:
                 reason = f"leaves switch {switch.name} fewer meter ids than it has VNs"
                 raise InvalidValueError("openflow.last_meter_id", config.last_meter_id, reason)
             send_meter[row] = meter_id
-        return cls(switch, ids, config.first_meter_id, send_meter)
+        return cls(switch, ids, config.first_meter_id, send_meter, Capabilities(switch.profile))
+
+    def meters_of_senders(self) -> dict[int, int | None]:
+        """Return the meter of each of its VNs' send limits, None where the switch's meters are of no use."""
+        return {row: meter_id if self.can.uses_meters else None for row, meter_id in self.send_meter.items()}
+
+    def limit_meter_ids(self) -> None:
+        """Give out only ids that the switch can have: none where its meters are of no use."""
+        features = self.can.features
+        most = self.meter_ids.last if features is None else features.max_meter
+        self.meter_ids.limit_to(most if self.can.uses_meters else 0)
 
     def install(self, flows: Mapping[FlowKey, Flow]) -> None:
         """Note entries that the switch is to hold from now on, or holds."""

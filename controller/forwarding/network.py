@@ -57,6 +57,7 @@ class Network:
         )
         self._vn_of_host: dict[Host, int] = {}
         self._hosts_of_vn: defaultdict[int, set[Host]] = defaultdict(set)
+        self._queueless: set[int] = set()  # dpids of switches whose entries name no queue
         self._meter_of_pair: dict[Pair, int | None] = {}
         self._senders_to: defaultdict[int, set[int]] = defaultdict(set)
         self._unused_pairs: set[Pair] = set()
@@ -66,8 +67,15 @@ class Network:
 
     # -- switches and links
 
-    def switch_up(self, dpid: int, send_meter: Mapping[int, int]) -> None:
-        """A switch is connected; ``send_meter`` gives the meter of each of its VNs (rows) that has one."""
+    def switch_up(self, dpid: int, send_meter: Mapping[int, int | None], *, set_queue: bool = True) -> None:
+        """A switch is connected; ``send_meter`` gives the meter of each of its VNs (rows), None where it has none.
+
+        ``set_queue`` tells whether its entries name queues.
+        """
+        if (dpid in self._queueless) == set_queue:
+            (self._queueless.discard if set_queue else self._queueless.add)(dpid)
+            for host in self._vn_of_host:
+                self._put_forward(host)
         self.topology.add_switch(dpid)
         flows = [pipeline.link_discovery(), pipeline.drop_link_local(), pipeline.no_rate_control()]
         for port in self._switches[dpid].ports.values():
@@ -134,7 +142,12 @@ class Network:
         tree_ports = {p.port_no for link in self._flood_tree for p in link if p.dpid == dpid}
         edges = self._switches[dpid].ports.values()
         floods = [
-            pipeline.flood(vid, tree_ports, [port for port in edges if vid in port.vlan_vids])
+            pipeline.flood(
+                vid,
+                tree_ports,
+                [port for port in edges if vid in port.vlan_vids],
+                set_queue=dpid not in self._queueless,
+            )
             for vid in self._vlan_vids
         ]
         self.desired.put(("flood", dpid), {dpid: floods})
@@ -220,7 +233,8 @@ class Network:
         own = self._vns.key(self._vn_of_host[host])
         port = self.edge_port(Port(own.dpid, own.port_no))
         assert port is not None, "a VN lives behind an edge port of the configuration"
-        flows = {own.dpid: [pipeline.forward_to_edge(port, host.vlan_vid, host.mac)]}
+        set_queue = own.dpid not in self._queueless
+        flows = {own.dpid: [pipeline.forward_to_edge(port, host.vlan_vid, host.mac, set_queue=set_queue)]}
         for dpid in self.topology.switches - {own.dpid}:
             towards = self._paths.next_port.get((dpid, own.dpid))
             if towards is not None:

@@ -78,8 +78,8 @@ def admit_from_fabric(port_no: int, vlan_vid: int) -> Flow:
     return _flow(Table.CLASSIFY, 100, Match(in_port=port_no, vlan_vid=vlan_vid), goto_table=Table.FORWARD)
 
 
-def limit_sender(port_no: int, vlan_vid: int, meter_id: int) -> Flow:
-    """A VN's frames pass the meter of its send limit."""
+def limit_sender(port_no: int, vlan_vid: int, meter_id: int | None) -> Flow:
+    """A VN's frames pass the meter of its send limit, if the switch has meters of use."""
     match = Match(in_port=port_no, vlan_vid=vlan_vid)
     return _flow(Table.SEND_LIMIT, 100, match, meter_id=meter_id, goto_table=Table.LEARN)
 
@@ -121,15 +121,16 @@ def no_rate_control() -> Flow:
     return _flow(Table.RATE_CONTROL, 0, Match(), goto_table=Table.FORWARD)
 
 
-def _to_edge(port: EdgePort, vlan_vid: int) -> tuple[Action, ...]:
-    # The queue of a VLAN has the VLAN's number; switches without queues take set_queue and ignore it.
+def _to_edge(port: EdgePort, vlan_vid: int, set_queue: bool) -> tuple[Action, ...]:
+    # The queue of a VLAN has the VLAN's number. Most switches without queues take set_queue and ignore it.
+    queue = (SetQueue(vlan_vid),) if set_queue else ()
     untag = () if port.tagged else (PopVlan(),)
-    return (SetQueue(vlan_vid), *untag, Output(port.port_no))
+    return (*queue, *untag, Output(port.port_no))
 
 
-def forward_to_edge(port: EdgePort, vlan_vid: int, mac: int) -> Flow:
-    """An address behind one of the switch's own edge ports."""
-    return _flow(Table.FORWARD, 100, Match(vlan_vid=vlan_vid, eth_dst=mac), *_to_edge(port, vlan_vid))
+def forward_to_edge(port: EdgePort, vlan_vid: int, mac: int, *, set_queue: bool = True) -> Flow:
+    """An address behind one of the switch's own edge ports; ``set_queue`` unless it has no queues."""
+    return _flow(Table.FORWARD, 100, Match(vlan_vid=vlan_vid, eth_dst=mac), *_to_edge(port, vlan_vid, set_queue))
 
 
 def forward_to_switch(port_no: int, vlan_vid: int, mac: int) -> Flow:
@@ -137,7 +138,9 @@ def forward_to_switch(port_no: int, vlan_vid: int, mac: int) -> Flow:
     return _flow(Table.FORWARD, 100, Match(vlan_vid=vlan_vid, eth_dst=mac), Output(port_no))
 
 
-def flood(vlan_vid: int, fabric_ports: Iterable[int], edge_ports: Iterable[EdgePort]) -> Flow:
+def flood(
+    vlan_vid: int, fabric_ports: Iterable[int], edge_ports: Iterable[EdgePort], *, set_queue: bool = True
+) -> Flow:
     """Broadcast, multicast and the unknown: along the tree, and out of every edge port of the VLAN.
 
     A frame never goes back out of the port it came in by (OpenFlow 1.3.5, section 7.2.5, Output). Tagged copies go
@@ -147,7 +150,7 @@ def flood(vlan_vid: int, fabric_ports: Iterable[int], edge_ports: Iterable[EdgeP
     actions: list[Action] = [Output(port_no) for port_no in sorted(fabric_ports)]
     untagged = False
     for port in edges:
-        for action in _to_edge(port, vlan_vid):
+        for action in _to_edge(port, vlan_vid, set_queue):
             if isinstance(action, PopVlan):
                 if untagged:
                     continue

@@ -8,7 +8,7 @@ from struct import Struct
 from controller.openflow import constants as ofp
 from controller.openflow.actions import Action, encode_actions
 from controller.openflow.buffers import HEADER, Buffer, check_range, malformed, open_message, read, take
-from controller.openflow.constants import ErrorType, MessageType
+from controller.openflow.constants import ControllerRole, ErrorType, MessageType
 from controller.openflow.match import Match, UnknownMatchError, match_from_oxms, read_oxms
 from controller.openflow.stats import PortDesc, decode_port_desc
 
@@ -17,6 +17,7 @@ _PACKET_IN = Struct("!IHBBQ")
 _FLOW_REMOVED = Struct("!QHBBIIHHQQ")
 _ERROR = Struct("!HH")
 _PORT_STATUS = Struct("!B7x")
+_ROLE = Struct("!I4xQ")
 _ERROR_TYPES = {int(error_type): error_type.name for error_type in ErrorType}
 
 
@@ -74,6 +75,21 @@ def encode_barrier_request(xid: int) -> bytes:
     """Return the request that is answered when everything before it has been done (7.3.8)."""
     check_range("xid", xid, 0, 2**32 - 1)
     return HEADER.pack(ofp.VERSION, MessageType.BARRIER_REQUEST, HEADER.size, xid)
+
+
+def encode_role_request(xid: int) -> bytes:
+    """Return the request that asks for the controller's role and changes nothing (7.3.9)."""
+    check_range("xid", xid, 0, 2**32 - 1)
+    body = _ROLE.pack(ControllerRole.NOCHANGE, 0)
+    return HEADER.pack(ofp.VERSION, MessageType.ROLE_REQUEST, HEADER.size + len(body), xid) + body
+
+
+def decode_role(body: Buffer) -> ControllerRole:
+    """Return the role in the body of a role reply (7.3.9); raises ProtocolError when malformed."""
+    role, _generation = read(_ROLE, memoryview(body), 0, "ROLE_REPLY", "body")
+    if role not in set(ControllerRole) - {ControllerRole.NOCHANGE}:
+        raise malformed("ROLE_REPLY", "role", role, "1 to 3")
+    return ControllerRole(role)
 
 
 def encode_packet_out(xid: int, in_port: int, actions: tuple[Action, ...], data: bytes) -> bytes:

@@ -24,6 +24,9 @@ _QUEUE_REQUEST = Struct("!II")
 _FLOW_REQUEST = Struct("!B3xII4xQQ")
 _PORT = Struct("!I4x6s2x16sIIIIIIII")
 
+_DESC = Struct("!256s256s256s32s256s")
+_TABLE_RECORD = np.dtype([("table_id", "u1"), ("pad", "V3"), ("active", ">u4"), ("lookups", ">u8"), ("matched", ">u8")])
+
 _PORT_COUNTERS = (
     "rx_packets",
     "tx_packets",
@@ -65,6 +68,16 @@ class MultipartPart(NamedTuple):
     type: int
     more: bool
     body: memoryview
+
+
+class SwitchDesc(NamedTuple):
+    """What a switch says it is (7.3.5.1)."""
+
+    manufacturer: str
+    hardware: str
+    software: str
+    serial_number: str
+    datapath: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +128,16 @@ def encode_port_desc_request(xid: int) -> bytes:
     return _request(MultipartType.PORT_DESC, xid)
 
 
+def encode_desc_request(xid: int) -> bytes:
+    """Return the request for what the switch is."""
+    return _request(MultipartType.DESC, xid)
+
+
+def encode_table_stats_request(xid: int) -> bytes:
+    """Return the request for the tables there are."""
+    return _request(MultipartType.TABLE, xid)
+
+
 def encode_flow_stats_request(xid: int, cookie: int = 0, cookie_mask: int = 0, table_id: int = ofp.TABLE_ALL) -> bytes:
     """Return the request for the entries, in one table or all, whose cookie equals ``cookie`` under ``cookie_mask``."""
     check_range("table_id", table_id, 0, ofp.TABLE_ALL)
@@ -147,6 +170,20 @@ def decode_port_desc(body: Buffer, message: str = "PORT_DESC reply") -> list[Por
     return [_port(_PORT.unpack_from(view, offset)) for offset in range(0, len(view), _PORT.size)]
 
 
+def decode_desc(body: Buffer) -> SwitchDesc:
+    """Return the body of a description reply; raises ProtocolError when malformed."""
+    return SwitchDesc(*map(_text, read(_DESC, memoryview(body), 0, "DESC reply", "body")))
+
+
+def decode_table_ids(body: Buffer) -> frozenset[int]:
+    """Return the tables in the body of a table-stats reply; raises ProtocolError when malformed."""
+    return frozenset(rows(memoryview(body), _TABLE_RECORD, "TABLE stats reply")["table_id"].tolist())
+
+
+def _text(octets: bytes) -> str:
+    return octets.split(b"\0", 1)[0].decode("utf-8", "backslashreplace")
+
+
 def _request(part_type: MultipartType, xid: int, body: bytes = b"") -> bytes:
     check_range("xid", xid, 0, 2**32 - 1)
     length = HEADER.size + _MULTIPART.size + len(body)
@@ -165,5 +202,4 @@ def _counters(
 
 def _port(values: tuple[int, bytes, bytes, int, int, int, int, int, int, int, int]) -> PortDesc:
     port_no, hw_addr, name, config, state, _curr, _advertised, _supported, _peer, curr_speed, max_speed = values
-    text = name.split(b"\0", 1)[0].decode("utf-8", "backslashreplace")
-    return PortDesc(port_no, text, int.from_bytes(hw_addr), config, state, curr_speed, max_speed)
+    return PortDesc(port_no, _text(name), int.from_bytes(hw_addr), config, state, curr_speed, max_speed)

@@ -1,41 +1,83 @@
-"""Meters that count nothing while ports receive."""
+"""Meters that count nothing while ports receive, or count and limit nothing."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from controller.meter_watch import PLENTY_BYTES, WINDOW_S, MeterWatch
+from controller.capabilities import Ability, Finding
+from controller.meter_watch import IDLE, LET_THROUGH, PLENTY_BYTES, WINDOW_S, MeterWatch
 from controller.openflow.meters import METER_STATS
 from controller.openflow.stats import PORT_STATS
 
+RATE_BPS = 1e6
+BURST_BITS = 2e5
+PERMITTED_BYTES = int((RATE_BPS * WINDOW_S + BURST_BITS) / 8)
 
-def read(watch: MeterWatch, now_s: float, counted: int, received: int, elsewhere: int = 0) -> bool:
-    meters, ports = np.zeros(2, METER_STATS), np.zeros(2, PORT_STATS)
-    meters["byte_in_count"][1] = counted
+
+def watch_of(*edge_ports: int, rate_bps: float = RATE_BPS) -> MeterWatch:
+    def settings(meter_id: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return np.full(len(meter_id), rate_bps), np.full(len(meter_id), BURST_BITS)
+
+    return MeterWatch(np.array(edge_ports), settings)
+
+
+def read(
+    watch: MeterWatch, now_s: float, counted: int, received: int, elsewhere: int = 0, dropped: int = 0, more: int = 0
+) -> Ability:
+    meters, ports = np.zeros(2 + more, METER_STATS), np.zeros(2, PORT_STATS)
+    meters["meter_id"] = np.arange(1, len(meters) + 1)
+    meters["byte_in_count"][1], meters["band_byte_count"][1] = counted, dropped
     ports["port_no"], ports["rx_bytes"] = (1, 9), (received, elsewhere)
     watch.read(meters, ports, now_s)
-    return watch.idle
+    return watch.ability
 
 
-def test_only_a_window_with_traffic_and_no_count_tells():
-    watch = MeterWatch(np.array([1]))
-    assert not read(watch, 0.0, 0, 0)
-    assert not read(watch, WINDOW_S / 2, 0, PLENTY_BYTES)
-    assert read(watch, WINDOW_S, 0, PLENTY_BYTES)
-    assert read(watch, 2 * WINDOW_S, 7, PLENTY_BYTES)  # no traffic to speak of: still what it was
-    assert read(watch, 2.5 * WINDOW_S, 7, 2 * PLENTY_BYTES)
-    assert not read(watch, 3 * WINDOW_S, 0, 2 * PLENTY_BYTES)
+def is_idle(*arguments: object, **named: object) -> bool:
+    return read(*arguments, **named) == IDLE  # type: ignore[arg-type]
 
 
-def test_ports_to_other_switches_do_not_matter():
-    watch = MeterWatch(np.array([1]))
+def test_only_a_window_with_traffic_and_no_count_tells() -> None:
+    watch = watch_of(1)
+    assert not is_idle(watch, 0.0, 0, 0)
+    assert not is_idle(watch, WINDOW_S / 2, 0, PLENTY_BYTES)
+    assert is_idle(watch, WINDOW_S, 0, PLENTY_BYTES)
+    assert is_idle(watch, 2 * WINDOW_S, 7, PLENTY_BYTES)  # no traffic to speak of: still what it was
+    assert is_idle(watch, 2.5 * WINDOW_S, 7, 2 * PLENTY_BYTES)
+    assert not is_idle(watch, 3 * WINDOW_S, 0, 2 * PLENTY_BYTES)
+
+
+def test_ports_to_other_switches_do_not_matter() -> None:
+    watch = watch_of(1)
     read(watch, 0.0, 0, 0)
-    assert not read(watch, WINDOW_S, 0, PLENTY_BYTES - 1, elsewhere=10 * PLENTY_BYTES)
+    assert not is_idle(watch, WINDOW_S, 0, PLENTY_BYTES - 1, elsewhere=10 * PLENTY_BYTES)
 
 
-def test_ports_that_count_anew_begin_a_new_window():
-    watch = MeterWatch(np.array([1]))
+def test_ports_that_count_anew_begin_a_new_window() -> None:
+    watch = watch_of(1)
     read(watch, 0.0, 0, 5 * PLENTY_BYTES)
-    assert not read(watch, WINDOW_S, 0, 0)
-    assert not read(watch, 1.5 * WINDOW_S, 0, 3 * PLENTY_BYTES)
-    assert read(watch, 2 * WINDOW_S, 0, 3 * PLENTY_BYTES)
+    assert not is_idle(watch, WINDOW_S, 0, 0)
+    assert not is_idle(watch, 1.5 * WINDOW_S, 0, 3 * PLENTY_BYTES)
+
+
+def test_a_meter_that_lets_twice_its_rate_through_in_two_windows_does_not_limit() -> None:
+    watch, excess = watch_of(1), max(2 * PERMITTED_BYTES, PLENTY_BYTES) + 1
+    read(watch, 0.0, 0, 0)
+    assert read(watch, WINDOW_S, excess, excess).finding is Finding.UNKNOWN
+    assert read(watch, 2 * WINDOW_S, 2 * excess, 2 * excess) == LET_THROUGH
+    # A drop says that it limits after all.
+    assert read(watch, 3 * WINDOW_S, 3 * excess, 3 * excess, dropped=1).works
+
+
+def test_what_a_meter_may_let_through_is_no_reason_to_doubt_it() -> None:
+    watch, allowed = watch_of(1, rate_bps=8e6), int(2 * (8e6 * WINDOW_S + BURST_BITS) / 8)
+    for window in range(4):
+        ability = read(watch, window * WINDOW_S, window * allowed, window * allowed)
+        assert ability.finding is Finding.UNKNOWN
+
+
+def test_windows_in_which_meters_came_or_were_modified_say_nothing() -> None:
+    watch, plenty = watch_of(1), 50 * PLENTY_BYTES
+    counts = [0, plenty, 5, plenty, 5]  # a modify sets the counter back
+    for window, counted in enumerate(counts):
+        read(watch, window * WINDOW_S, counted, window * plenty, more=window % 2)
+    assert watch.ability.finding is Finding.UNKNOWN

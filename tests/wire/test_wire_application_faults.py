@@ -153,6 +153,7 @@ def test_a_switch_that_stalls_is_noticed_though_nothing_is_to_be_told(tmp_path: 
         assert health(run.app) | {"loops": None} == {
             "status": "degraded",
             "switches": {"s1": "disconnected"},
+            "enforceable": {"yes": 0, "partly": 0, "no": 2},
             "loops": None,
         }
         run.fabric.set_silent(1, False)

@@ -1,0 +1,75 @@
+"""Tests what switches can do: their meters when they connect, their queues while they run (``controller.probe``)."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from apps.framework import hub
+from apps.peer import ANSWER_TIMEOUT_S, Peer, Peers
+from controller import enforceable, probe
+from controller.errors import RefusedError
+from controller.openflow.stats import encode_meter_stats_request
+
+# Frames that go through a switch's tables come up within milliseconds; one that lets none through is waited for in
+# vain, and those that its meter may hold back are waited for in any case.
+FRAMES_TIMEOUT_S = 1.0
+LATE_FRAMES_S = 0.05
+LOOK_S = 0.005
+
+
+def test_meters(peers: Peers, peer: Peer, standing: set[int]) -> None:
+    """Test a switch's meters, of which ``standing`` are in use; note in its capabilities what that showed.
+
+    Raises ProtocolError when the switch goes silent meanwhile.
+    """
+    record = peers.central.switches[peer.connection.dpid]
+    most = min(record.meter_ids.last, record.can.features.max_meter if record.can.features else 0)
+    meter_id = probe.free_meter_id(record.meter_ids.first, most, standing)
+    queue_id = next((vid for port in record.switch.ports.values() for vid in port.vlan_vids), None)
+    if record.can.tested or record.can.meters_unused or meter_id is None or queue_id is None:
+        return
+    test = peer.probe = probe.MeterProbe(meter_id, queue_id)
+    deadline_s = peers.clock() + ANSWER_TIMEOUT_S
+    try:
+        peer.connection.send(test.setup, test.setup_messages)
+        peers.answer(peer.connection.barrier(), deadline_s)
+        if not test.refused.keys() - {probe.Kind.QUEUED.name}:
+            peer.connection.send(test.frames, test.frame_messages)
+            peers.answer(peer.connection.barrier(), deadline_s)
+            _await_frames(peers, test)
+        stats = _meter_stats(peers, peer, meter_id, deadline_s)
+        peer.connection.send(test.cleanup, test.cleanup_messages)
+        peers.answer(peer.connection.barrier(), deadline_s)
+    finally:
+        peer.probe = None
+    test.judge(record.can, stats)
+
+
+def _await_frames(peers: Peers, test: probe.MeterProbe) -> None:
+    deadline_s = peers.clock() + FRAMES_TIMEOUT_S
+    while not test.all_seen and peers.clock() < deadline_s:
+        hub.sleep(LOOK_S)
+    hub.sleep(LATE_FRAMES_S)
+
+
+def _meter_stats(peers: Peers, peer: Peer, meter_id: int, deadline_s: float) -> bytes | None:
+    """Return the body of the meter-stats reply, None where the switch refuses to tell."""
+    reply = peer.connection.ask(lambda xid: encode_meter_stats_request(xid, meter_id))
+    try:
+        return peers.answer(reply, deadline_s)
+    except RefusedError:
+        return None
+
+
+def run_round(peers: Peers) -> None:
+    """Send test frames into queues of which nothing is known yet, and tell what has changed of what can be enforced."""
+    for dpid, peer in peers.ready().items():
+        record = peers.central.switches[dpid]
+        record.can.passive = peer.meters.ability
+        record.can.queues = peer.queues.findings()
+        if record.can.uses_queues:
+            up = {port.port_no for port in peer.ports.values() if port.up}
+            for port_no in peer.queues.due(up, peers.clock()):
+                port = record.switch.ports[port_no]
+                peer.connection.send(partial(probe.queue_frames, port), probe.QUEUE_FRAMES)
+    enforceable.note_changes(peers.central, peers.clock())

@@ -1,0 +1,229 @@
+"""What a switch can do, as it says and as tests have shown, and what can therefore be enforced at its edge ports.
+
+A switch may lack meters, their counters or queues, or have them in name only. ``profile`` in the configuration names
+what a switch lacks; ``auto`` goes by what the switch says and by the tests of ``controller.probe`` (made when it
+connects) and of ``controller.meter_watch`` and ``controller.queue_watch`` (made all the time, on its counters).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from controller.config_values import Profile
+from controller.openflow.constants import ControllerRole, MeterFlags
+from controller.openflow.meters import MeterFeatures
+from controller.openflow.stats import SwitchDesc
+
+
+class Finding(StrEnum):
+    """What is known of something that a switch may be able to do."""
+
+    UNKNOWN = "unknown"
+    ABSENT = "absent"
+    WORKS = "works"
+    FAILS = "fails"
+
+
+HOPELESS = frozenset({Finding.ABSENT, Finding.FAILS})
+
+
+class Verdict(StrEnum):
+    """Whether the limits of an edge port's VNs can be enforced."""
+
+    YES = "yes"
+    PARTLY = "partly"
+    NO = "no"
+
+
+@dataclass(frozen=True, slots=True)
+class Ability:
+    """One ability: what is known of it, and why it is not there or does not work."""
+
+    finding: Finding = Finding.UNKNOWN
+    why: str = ""
+
+    @property
+    def works(self) -> bool:
+        """Whether it was seen to work."""
+        return self.finding is Finding.WORKS
+
+
+UNKNOWN = Ability()
+
+
+@dataclass(frozen=True, slots=True)
+class Enforceability:
+    """The verdict on an edge port, and the reasons why it is not ``yes``."""
+
+    verdict: Verdict
+    why: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.verdict} ({'; '.join(self.why)})" if self.why else str(self.verdict)
+
+
+@dataclass
+class Capabilities:
+    """What is known of one switch.
+
+    ``meters`` tells whether meters limit, ``counters`` whether they count, ``set_queue`` whether entries may have that
+    action at all, and ``queues`` whether the queues of an edge port, by its number, take effect. ``queues_set`` tells
+    which edge ports have the queues that the limits want: None, or what stands in the way; a port that is not there is
+    one that nobody sets queues on. ``meters_unused`` says why no entry is given a meter, if none is. ``passive`` is
+    what the counters of ordinary traffic show of meters.
+    """
+
+    profile: Profile = "auto"
+    features: MeterFeatures | None = None
+    description: SwitchDesc | None = None
+    role: ControllerRole | None = None
+    tables: frozenset[int] = frozenset()
+    meters: Ability = UNKNOWN
+    counters: Ability = UNKNOWN
+    set_queue: Ability = UNKNOWN
+    queues: dict[int, Ability] = field(default_factory=dict)
+    queues_set: dict[int, str | None] = field(default_factory=dict)
+    meters_unused: str = ""
+    passive: Ability = UNKNOWN
+    short_of_meters: bool = False
+
+    @property
+    def uses_meters(self) -> bool:
+        """Whether entries are given meters: not where there are none, nor where they would stop or do nothing."""
+        return self.profile != "no-meters" and not self.meters_unused
+
+    @property
+    def counts_meters(self) -> bool:
+        """Whether rates are read from meters; else from flow entries."""
+        return self.profile != "no-meter-counters" and self.counters.finding not in (Finding.ABSENT, Finding.FAILS)
+
+    @property
+    def uses_queues(self) -> bool:
+        """Whether queues are set, and entries name them."""
+        return self.profile != "no-queues" and self.set_queue.finding is not Finding.FAILS
+
+    @property
+    def tested(self) -> bool:
+        """Whether meters need no further test: they limit and count, or the profile speaks for them."""
+        return self.profile in ("full", "no-meters") or (self.meters.works and self.counters.works)
+
+    def forget_tests(self) -> None:
+        """Know nothing but what the switch says: it is not what was tested."""
+        self.meters = self.counters = self.set_queue = UNKNOWN
+        self.meters_unused = ""
+
+    def note_features(self, features: MeterFeatures) -> None:
+        """Note what the switch says of its meters."""
+        self.features = features
+        self.passive = UNKNOWN
+        if not features.can_drop:
+            self.lack_meters("the switch has no meters that drop")
+        elif not features.capabilities & MeterFlags.STATS:
+            self.counters = Ability(Finding.ABSENT, "the switch says that its meters do not count")
+
+    def lack_meters(self, why: str) -> None:
+        """Note that meters are of no use, whatever the reason: entries go without."""
+        self.meters = Ability(Finding.ABSENT, why)
+        self.counters = Ability(Finding.ABSENT, why)
+        if self.profile != "full":
+            self.meters_unused = why
+
+    @property
+    def limits(self) -> Ability:
+        """Whether meters limit senders, all evidence considered."""
+        if self.profile == "no-meters":
+            return Ability(Finding.ABSENT, "its profile is no-meters")
+        if self.meters_unused:
+            return Ability(Finding.ABSENT, self.meters_unused)
+        # What traffic shows now is more than what a test has shown once.
+        return self.passive if self.passive.finding is not Finding.UNKNOWN else self.meters
+
+    def queue(self, port_no: int) -> Ability:
+        """Tell whether the receivers behind a port have queues that hold them to their limits."""
+        if self.profile == "no-queues":
+            return Ability(Finding.ABSENT, "its profile is no-queues")
+        if not self.uses_queues:
+            return self.set_queue
+        effect = self.queues.get(port_no, UNKNOWN)
+        if port_no not in self.queues_set:
+            if effect.works:
+                return Ability(Finding.UNKNOWN, "its queues were not set by the controller (no ovsdb address)")
+            return Ability(Finding.ABSENT, "the switch has no ovsdb address to set queues with")
+        problem = self.queues_set[port_no]
+        return effect if problem is None else Ability(Finding.ABSENT, problem)
+
+
+NOT_CONNECTED = Enforceability(Verdict.NO, ("the switch is not connected; what it was told last stands",))
+NOT_PROVEN = "has not been tested"
+
+
+def enforceability(can: Capabilities, port_no: int, unlimited: Iterable[str] = ()) -> Enforceability:
+    """Return what can be enforced at an edge port of a connected switch.
+
+    ``unlimited`` names other switches with VNs of the port's VLANs whose senders cannot be limited.
+
+    1) Senders behind the port are limited by its switch's meters.
+    2) Receivers behind the port are protected by its queues at once, and by the senders' meters an interval later.
+    3) Rates are known in time where meters count.
+    """
+    if can.role is ControllerRole.SLAVE:
+        return Enforceability(Verdict.NO, ("the controller's role is slave: it may change nothing",))
+    limits, queue = can.limits, can.queue(port_no)
+    why = []
+    # 1
+    if limits.finding is Finding.UNKNOWN:
+        why.append(f"that meters limit senders {NOT_PROVEN}" + (f": {limits.why}" if limits.why else ""))
+    elif not limits.works:
+        why.append(f"senders are not limited: {limits.why}")
+    elif can.short_of_meters:
+        why.append("some senders are not limited: all meters are in use")
+    # 2
+    if queue.finding is Finding.UNKNOWN:
+        why.append(queue.why or f"that queues take effect {NOT_PROVEN}")
+    elif not queue.works:
+        why.append(f"receivers have no queue: {queue.why}")
+    others = sorted(unlimited)
+    if others and not queue.works:
+        why.append(f"senders at {', '.join(others)} are not limited, and no queue keeps them off")
+    # 3
+    if can.uses_meters and not can.counts_meters:
+        said = can.counters.why or "its profile is no-meter-counters"
+        why.append(f"rates are up to 500 ms stale: {said}")
+    if limits.finding in HOPELESS and queue.finding in HOPELESS:
+        return Enforceability(Verdict.NO, tuple(why))
+    return Enforceability(Verdict.PARTLY if why else Verdict.YES, tuple(why))
+
+
+def told_apart(verdicts: Mapping[int, Enforceability]) -> list[tuple[Enforceability, list[int]]]:
+    """Return the verdicts of a switch's ports, each once, with the ports that have it in ascending order."""
+    ports: dict[Enforceability, list[int]] = {}
+    for port_no in sorted(verdicts):
+        ports.setdefault(verdicts[port_no], []).append(port_no)
+    return list(ports.items())
+
+
+def shown_ports(port_nos: Iterable[int]) -> str:
+    """Return ascending port numbers as people write them: ``1-4, 7``."""
+    runs: list[list[int]] = []
+    for port_no in port_nos:
+        if runs and runs[-1][1] == port_no - 1:
+            runs[-1][1] = port_no
+        else:
+            runs.append([port_no, port_no])
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+
+
+def troubles(can: Capabilities, port_nos: Iterable[int]) -> list[str]:
+    """Return what was to work and does not; what a profile or the configuration leaves out is no trouble."""
+    told = []
+    if can.profile != "no-meters" and can.limits.finding in HOPELESS:
+        told.append(f"senders are not limited: {can.limits.why}")
+    failing: dict[str, list[int]] = {}
+    for port_no in sorted(port_nos):
+        ability = can.queue(port_no)
+        if can.profile != "no-queues" and port_no in can.queues_set and ability.finding is Finding.FAILS:
+            failing.setdefault(ability.why, []).append(port_no)
+    told += [f"receivers at port {shown_ports(ports)} have no queue: {why}" for why, ports in failing.items()]
+    return told
