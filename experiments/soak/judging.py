@@ -67,9 +67,10 @@ def windows_of(start_s: float, end_s: float) -> NDArray[np.float64]:
 
 
 def means_by_window(rates: Rates, values: NDArray[np.float64], starts: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the time-weighted mean of a column in each window, by the samples that end in it; nan where none does."""
-    row = np.searchsorted(starts, rates.end_s, side="right") - 1
-    inside = (row >= 0) & (rates.end_s <= starts[row] + WINDOW_S) if len(starts) else np.zeros(len(row), bool)
+    """Return the time-weighted mean of a column in each window, by the rows whose middle is in it; nan without any."""
+    edges = np.append(starts, starts[-1:] + WINDOW_S)
+    row = np.searchsorted(edges, (rates.start_s + rates.end_s) / 2, side="right") - 1
+    inside = (row >= 0) & (row < len(starts))
     passed_s = rates.end_s - rates.start_s
     weight = np.bincount(row[inside], passed_s[inside], minlength=len(starts))
     total = np.bincount(row[inside], (values * passed_s)[inside], minlength=len(starts))
@@ -96,15 +97,10 @@ def touched(transients: Sequence[Transient], starts: NDArray[np.float64]) -> NDA
 def busy_windows(
     time_s: NDArray[np.float64], idle_share: NDArray[np.float64], starts: NDArray[np.float64]
 ) -> NDArray[np.bool_]:
-    """Return the windows in which the machine was busy at some look; ``idle_share`` is up to each ``time_s``."""
-    busy_s = time_s[idle_share < BUSY_IDLE_SHARE]
-    row = np.searchsorted(starts, busy_s, side="right") - 1
-    found = np.zeros(len(starts), dtype=bool)
-    for shift in (0, -1):  # a look tells of the time before it
-        rows = row + shift
-        rows = rows[(rows >= 0) & (rows < len(starts))]
-        found[rows] = True
-    return found
+    """Return the windows in which the machine was busy; ``idle_share`` is that of the time up to each ``time_s``."""
+    busy = np.flatnonzero(idle_share < BUSY_IDLE_SHARE)
+    spans = [Window(float(time_s[max(i - 1, 0)]), float(time_s[i])) for i in busy]
+    return touched([Transient(span, "busy") for span in spans], starts)
 
 
 def judge_floor(

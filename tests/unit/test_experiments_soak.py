@@ -1,0 +1,226 @@
+"""The soak's pure parts: the schedule, the judgement of rates, events and logs, the verdict on leaks."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from controller.errors import InvalidValueError
+from experiments.series import Rates, Window
+from experiments.soak.churn import Diary
+from experiments.soak.events import MENDS_AFTER_START_S, troubles
+from experiments.soak.judging import (
+    LimitChange,
+    Transient,
+    busy_windows,
+    judge_ceiling,
+    judge_floor,
+    limits_by_window,
+    windows_of,
+)
+from experiments.soak.logs import LogTail, unexplained
+from experiments.soak.record import Look, Record
+from experiments.soak.resources import Holdings, ProcessUse, growth_per_minute
+from experiments.soak.run import SoakOptions, soak_fabric
+from experiments.soak.schedule import LONG_S, RESTARTS_SHARE, Action, Kind, make_schedule
+from experiments.soak.verdict import MIB, verdict
+
+FABRIC = soak_fabric()
+JUDGED = FABRIC.vn(1, 5)
+
+
+def test_a_seed_makes_one_schedule_and_another_seed_another() -> None:
+    assert make_schedule(FABRIC, 120, 7) == make_schedule(FABRIC, 120, 7)
+    assert make_schedule(FABRIC, 120, 7) != make_schedule(FABRIC, 120, 8)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_two_minutes_hold_every_kind_in_order_and_spare_the_judged_link(seed: int) -> None:
+    actions = make_schedule(FABRIC, 120, seed)
+    assert {action.kind for action in actions} == set(Kind)
+    assert [action.at_s for action in actions] == sorted(action.at_s for action in actions)
+    assert all(8 <= action.at_s < 114 for action in actions)
+    links = {action.what for action in actions if action.kind == Kind.LINK}
+    assert links
+    assert links.isdisjoint({"p5-eth1", "s3-eth1"})
+    assert {a.what for a in actions if a.kind == Kind.CONTROLLER} == {"SIGTERM", "SIGKILL"}
+
+
+def test_the_last_third_of_a_long_run_has_no_restarts() -> None:
+    actions = make_schedule(FABRIC, LONG_S, 1)
+    restarts = [action.at_s for action in actions if action.kind == Kind.CONTROLLER]
+    assert 0.5 * LONG_S < max(restarts) < RESTARTS_SHARE * LONG_S
+    assert max(action.at_s for action in actions) > 0.95 * LONG_S
+
+
+def test_no_flow_is_from_a_vn_to_itself_and_limits_always_fit_their_ports() -> None:
+    actions = make_schedule(FABRIC, 3600, 3)
+    assert all(a.sender != a.receiver for a in actions if a.kind == Kind.FLOW)
+    most_bps = max(a.rate_bps or 0 for a in actions if a.kind == Kind.LIMIT)
+    assert most_bps + 25_000_000 <= FABRIC.pns[0].link_rate_bps
+
+
+@pytest.mark.parametrize(("field", "value"), [("minutes", 0.5), ("minutes", 2000), ("seed", -1)])
+def test_what_cannot_be_run_is_refused_by_name(field: str, value: float) -> None:
+    with pytest.raises(InvalidValueError) as caught:
+        dataclasses.replace(SoakOptions(), **{field: value}).checked()
+    assert caught.value.key == field
+
+
+def rates(bps: list[float]) -> Rates:
+    """One sample a second from 0 on, all of it goodput."""
+    time_s = np.arange(len(bps) + 1.0)
+    return Rates(time_s[:-1], time_s[1:], np.array(bps), np.array(bps))
+
+
+def test_the_floor_is_missed_below_95_percent_of_the_goodput_allowed_and_nowhere_else() -> None:
+    allowed_bps = 10e6 * 1448 / 1518
+    received = [allowed_bps] * 2 + [0.9 * allowed_bps] * 2 + [0.96 * allowed_bps] * 2
+    starts = windows_of(0, 6)
+    judgement = judge_floor("v", rates(received), [LimitChange(0, 10e6)], starts, [], np.zeros(3, bool))
+    assert judgement.missed.tolist() == [False, True, False]
+    excuse = Transient(Window(3.5, 3.6), "link")
+    judgement = judge_floor("v", rates(received), [LimitChange(0, 10e6)], starts, [excuse], np.zeros(3, bool))
+    assert (judgement.missed.tolist(), judgement.judged) == ([False, False, False], 2)
+    judgement = judge_floor("v", rates(received), [LimitChange(0, 10e6)], starts, [], np.array([0, 1, 0], bool))
+    assert judgement.judged == 2
+
+
+def test_a_ceiling_is_not_excused_by_what_excuses_a_floor() -> None:
+    received = [9e6, 9e6, 11e6, 11e6]
+    link, change = Transient(Window(2, 3), "link"), Transient(Window(2, 3), "limit", ceiling=True)
+    changes = [LimitChange(0, 10e6)]
+    assert judge_ceiling("v", rates(received), changes, windows_of(0, 4), [link]).missed.tolist() == [False, True]
+    assert not judge_ceiling("v", rates(received), changes, windows_of(0, 4), [change]).missed.any()
+
+
+def test_a_window_has_the_largest_limit_that_was_in_force_in_it() -> None:
+    changes = [LimitChange(-5, 20e6), LimitChange(3, 8e6), LimitChange(6, 12e6)]
+    assert limits_by_window(changes, windows_of(0, 8)).tolist() == [20e6, 20e6, 8e6, 12e6]
+
+
+def test_a_busy_look_tells_of_all_windows_since_the_look_before() -> None:
+    busy = busy_windows(np.array([1.0, 3.0, 5.5, 7.0]), np.array([0.5, 0.5, 0.01, 0.5]), windows_of(0, 10))
+    assert busy.tolist() == [False, True, True, False, False]
+
+
+def test_only_mending_soon_after_a_start_is_explained() -> None:
+    def event(kind: str, at_s: float) -> dict[str, object]:
+        return {"kind": kind, "at_s": at_s, "text": "x"}
+
+    soon, late = 100 + MENDS_AFTER_START_S - 1, 100 + MENDS_AFTER_START_S + 1
+    assert troubles([event("tables-mended", soon), event("link-up", late)], 100) == []
+    assert troubles([event("tables-mended", late)], 100) == [(late, "tables-mended: x")]
+    assert len(troubles([event("queues-failed", soon)], 100)) == 1
+
+
+EXPLAINED = (
+    "2026-11-21T11:08:47Z|02028|rconn|WARN|s1<->tcp:127.0.0.1:6653: connection failed (Connection refused)",
+    "2026-11-21T11:08:47Z|02029|netdev_linux|WARN|error receiving Ethernet packet on p1-eth1: Network is down",
+)
+NOT_EXPLAINED = (
+    "2026-11-21T11:08:47Z|02030|ofproto_dpif|WARN|something else",
+    "2026-11-21T11:08:47Z|02031|ovs_rcu|ERR|blocked",
+    "Traceback (most recent call last):",
+    '{"level": "error", "event": "x"}',
+    "2026-11-21 11:08:47 [warning  ] something",
+)
+
+
+@pytest.mark.parametrize("line", [*EXPLAINED, "2026-11-21T11:08:47Z|1|bridge|INFO|fine", "switch-up: s1 is up"])
+def test_lines_that_need_no_word_or_have_one(line: str) -> None:
+    assert list(unexplained([line])) == []
+
+
+@pytest.mark.parametrize("line", NOT_EXPLAINED)
+def test_lines_that_nobody_has_explained(line: str) -> None:
+    assert list(unexplained([line])) == [line]
+
+
+def test_a_tail_is_what_was_written_since(tmp_path) -> None:
+    path = tmp_path / "log"
+    path.write_text("before\n")
+    tail = LogTail(path)
+    with path.open("a") as file:
+        file.write("after\n")
+    assert tail.lines() == ["after"]
+    assert LogTail(tmp_path / "none").lines() == []
+
+
+def test_growth_is_a_slope_per_minute() -> None:
+    assert growth_per_minute([10, 40, 70], [5.0, 6.0, 7.0]) == pytest.approx(2.0)
+    assert growth_per_minute([1], [5.0]) == 0.0
+
+
+HELD = Holdings(10, 80, {"QoS": 3, "Queue": 9})
+
+
+def record(minutes: float = 12.0, mib_per_minute: float = 0.0) -> Record:
+    """A run in which everything held, of a controller that never was restarted."""
+    end_s = minutes * 60
+    record = Record(FABRIC, JUDGED, 0.0, end_s)
+    for at_s in range(0, int(end_s) + 1, 10):
+        use = ProcessUse(int((100 + at_s / 60 * mib_per_minute) * MIB), 12)
+        record.looks.append(Look(float(at_s), 0.5, use, ProcessUse(20 * MIB, 100), HELD))
+    record.quiet = record.looks[0], record.looks[-1]
+    record.rates = {vn.name: rates([19.5e6] * int(end_s)) for vn in FABRIC.vns()}
+    record.diary = Diary(limits={vn.name: [LimitChange(0, 20_000_000)] for vn in FABRIC.vns()}, lives=[(0.0, 1)])
+    record.diary.done = [(float(n), Action(n, kind)) for n, kind in enumerate(Kind)]
+    return record
+
+
+def missed(record: Record) -> list[str]:
+    return [row["name"] for row in verdict(record)["targets"] if not row["met"]]
+
+
+def test_a_run_in_which_everything_held_misses_nothing() -> None:
+    assert missed(record()) == []
+
+
+def test_a_slow_leak_of_memory_is_found_once_a_life_is_long() -> None:
+    assert missed(record(mib_per_minute=1.0)) == ["memory of controller, once settled"]
+    assert missed(record(minutes=2, mib_per_minute=1.0)) == []
+
+
+def test_what_is_left_over_is_told() -> None:
+    leaking = record()
+    start = leaking.quiet[0]
+    assert start is not None
+    more = Holdings(11, 82, {"QoS": 4, "Queue": 9})
+    use = ProcessUse(100 * MIB, 20)
+    leaking.quiet = start, Look(720.0, 0.5, use, ProcessUse(90 * MIB, 100), more)
+    leaking.rows_before, leaking.rows_after = {"Queue": 1}, {"Queue": 2}
+    assert missed(leaking) == [
+        "meters left over",
+        "flow entries left over",
+        "rows in OVSDB left over",
+        "rows in OVSDB after the fabric's end",
+        "file handles of controller left open",
+        "memory of ovs-vswitchd, end less begin",
+    ]
+
+
+def test_a_guarantee_that_was_missed_is_told_with_what_was_done_last() -> None:
+    bad = record(minutes=2)
+    bad.rates[JUDGED.name].tcp_goodput_bps[60:62] = 1e6
+    bad.rates["v2_1"].wire_bps[80:82] = 30e6
+    assert missed(bad) == ["floor missed", "ceilings missed"]
+    floor, ceiling = verdict(bad)["misses"]
+    assert (floor["vn"], floor["at_s"], ceiling["vn"], ceiling["at_s"]) == (JUDGED.name, 60.0, "v2_1", 80.0)
+    assert len(floor["last_actions"]) == 3
+
+
+def test_a_machine_without_time_proves_nothing() -> None:
+    busy = record(minutes=2)
+    for look in busy.looks:
+        look.idle_share = 0.01
+    busy.rates[JUDGED.name].tcp_goodput_bps[60:62] = 1e6
+    assert missed(busy) == ["windows in which the machine had time"]
+
+
+def test_a_kind_of_churn_that_never_took_place_proves_nothing() -> None:
+    idle = record()
+    idle.diary.done = idle.diary.done[1:]
+    assert missed(idle) == ["kinds of churn that took place"]
