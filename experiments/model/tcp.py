@@ -19,6 +19,7 @@ INITIAL_WINDOW = 10  # RFC 6928
 MIN_RTO_S = 0.200  # Linux, TCP_RTO_MIN; RFC 6298 has 1 s
 MAX_RTO_S = 120.0
 MIN_PROBE_S = 0.008  # two ticks of a kernel at 250 Hz
+SEND_BUFFER = 90  # segments in the 128 KB that an application's writes find at first
 MAX_WINDOW = 4_000  # what 6 MB of receive buffer (tcp_rmem) hold
 PROBE_RTTS = 2.0
 
@@ -42,13 +43,20 @@ class TcpSource(Source):
     """One TCP flow; greedy while it runs, unless ``transfer`` gave it an end.
 
     ``law`` is reno, cubic or dctcp; ``ecn`` lets the first two answer marks as well. ``return_s`` is what the links'
-    delays add to the way there and back.
+    delays add to the way there and back. ``rate_bps`` is how fast its application writes (wire rate; None: as fast as
+    TCP takes it); what it could not hand over waits, up to SEND_BUFFER segments.
     """
 
     reliable = True
 
-    def __init__(self, law: str, slot_s: float, *, ecn: bool = False, return_s: float = 0.0) -> None:
+    def __init__(
+        self, law: str, slot_s: float, *, ecn: bool = False, return_s: float = 0.0, rate_bps: float | None = None
+    ) -> None:
         super().__init__(TCP_WIRE_BYTES)
+        if rate_bps is not None and rate_bps <= 0:
+            raise InvalidValueError("rate_bps", rate_bps, "is not above 0")
+        self._written_per_slot = None if rate_bps is None else rate_bps * slot_s / self.frame_bits
+        self._written = 0.0
         self.ecn = ecn or law == "dctcp"
         self.law = make_law(law)
         self._slot_s = slot_s
@@ -116,6 +124,8 @@ class TcpSource(Source):
             self._acknowledge(acks.popleft(), slot)
         if self._timer_s is not None and slot * self._slot_s >= self._timer_s:
             self._time_out(slot)
+        if self._written_per_slot is not None and self.running:
+            self._written = min(self._written + self._written_per_slot, float(SEND_BUFFER))
         room = int(self.window + 1e-9) - self.in_flight
         if room <= 0 or not (self._again or (self.running and self._left != 0)):
             return 0
@@ -126,6 +136,9 @@ class TcpSource(Source):
     def _send(self, room: int, slot: int) -> int:
         again = min(room, self._again)
         new = room - again if self.running else 0
+        if self._written_per_slot is not None:
+            new = min(new, int(self._written))
+            self._written -= new
         if self._left is not None:
             new = min(new, self._left)
             self._left -= new

@@ -1,0 +1,48 @@
+"""What controllers and static limits are told about a scenario: the same on every fabric."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from experiments.controller_process import configuration
+from experiments.evaluation.scenario import Limits, Scenario, parse_control
+from experiments.static_limits import TCP_BURST_S, UDP_BURST_S, QueueRates, Share, equal_shares
+from topologies.fabric import Fabric, VirtualNode
+
+
+def controller_configuration(
+    scenario: Scenario, fabric: Fabric, control: str, openflow_port: int, rest_port: int
+) -> dict[str, Any]:
+    """Return the controller's configuration under an algorithm."""
+    algorithm, parameters = parse_control(control)
+    receive_bps = {vid: limits.receive_bps for vid, limits in scenario.limits.items()}
+    document = configuration(fabric, receive_bps, algorithm, parameters, openflow_port, rest_port)
+    for vid, limits in scenario.limits.items():
+        document["vlans"][vid] |= _as_keys(limits)
+    for (vid, number), limits in scenario.vn_limits.items():
+        pn = fabric.pn(number)
+        port = document["switches"][pn.switch]["ports"][pn.port_no]
+        port.setdefault("vns", {})[vid] = _as_keys(limits)
+    return document
+
+
+def static_limits(scenario: Scenario, fabric: Fabric) -> tuple[list[Share], QueueRates]:
+    """Return the equal shares of all pairs, and the queues of the receiving PNs.
+
+    A pair that TCP uses has the burst TCP needs.
+    """
+    bursts_s: dict[tuple[VirtualNode, VirtualNode], float] = {}
+    for source in scenario.sources:
+        ends = fabric.vn(source.vlan_vid, source.sender), fabric.vn(source.vlan_vid, source.receiver)
+        burst_s = TCP_BURST_S if source.protocol == "tcp" else UDP_BURST_S
+        bursts_s[ends] = max(bursts_s.get(ends, 0.0), burst_s)
+    limits = {vn: scenario.limits_of(vn) for vn in fabric.vns()}
+    send = {vn: limit.send_bps for vn, limit in limits.items()}
+    receive = {vn: limit.receive_bps for vn, limit in limits.items()}
+    receiving = dict.fromkeys(receiver.pn for _, receiver in bursts_s)
+    queues = {pn: {vid: receive[fabric.vn(vid, pn.number)] for vid in pn.vlans} for pn in receiving}
+    return equal_shares(bursts_s, send, receive), queues
+
+
+def _as_keys(limits: Limits) -> dict[str, int]:
+    return {"send_limit": limits.send_bps, "receive_limit": limits.receive_bps}

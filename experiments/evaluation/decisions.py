@@ -1,0 +1,102 @@
+"""What a running controller decided during a run, taken from its own recording over REST."""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+import urllib.request
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from controller.recording import Start, decode
+from experiments.controller_process import ControllerProcess
+from experiments.evaluation.run import FloatArray
+from experiments.evaluation.scenario import BASELINES, AlgorithmChange, Event, Pair, Scenario, parse_control
+from topologies.fabric import Fabric
+
+TAKE_EVERY_S = 0.5
+
+
+class Decisions:
+    """Records a controller; ``take`` has to be called now and then, ``stop`` at the end."""
+
+    def __init__(self, controller: ControllerProcess) -> None:
+        self._controller = controller
+        self._records: list[bytes] = []
+        self._taken_s = time.monotonic()
+        self._ask("start")
+
+    def take(self) -> None:
+        """Take what was recorded, if it is time to."""
+        if time.monotonic() - self._taken_s >= TAKE_EVERY_S:
+            self._taken_s = time.monotonic()
+            self._ask("take")
+
+    def stop(self) -> None:
+        """End the recording."""
+        self._ask("stop")
+
+    def granted_bps(self, scenario: Scenario, fabric: Fabric, begun_s: float, time_s: FloatArray) -> FloatArray:
+        """Return the limits in force at the end of each interval, (intervals, pairs).
+
+        ``begun_s`` is when the traffic began, in the time of CLOCK_MONOTONIC, which the controller counts in too.
+        """
+        wanted = {ends: n for n, ends in enumerate(_places(fabric, scenario.pairs))}
+        rows: list[FloatArray] = [np.full(len(wanted), np.inf)]
+        times = [-np.inf]
+        columns: list[int | None] = []
+        for record in (one for data in self._records for one in decode(data)):
+            if isinstance(record, Start):
+                columns = [wanted.get(ends) for ends in _ends(record)]
+                continue
+            row = np.full(len(wanted), np.inf)
+            for column, limit_bps in zip(columns, record.limit_bps.tolist(), strict=True):
+                if column is not None:
+                    row[column] = limit_bps
+            rows.append(row)
+            times.append(record.now_s - begun_s)
+        found = np.searchsorted(np.array(times), time_s[1:], side="right") - 1
+        return np.array(rows)[found]
+
+    def _ask(self, action: str) -> None:
+        answer = request(self._controller, "/v1/recording", "POST", {"action": action})
+        self._records.append(base64.b64decode(answer["records"]))
+
+
+def request(controller: ControllerProcess, path: str, method: str, body: object) -> Any:
+    """Return what the controller answers to a change."""
+    asked = urllib.request.Request(
+        f"{controller.rest_url}{path}", json.dumps(body).encode(), {"Content-Type": "application/json"}, method=method
+    )
+    with urllib.request.urlopen(asked, timeout=10) as answer:
+        return json.load(answer)
+
+
+def tell(controller: ControllerProcess, fabric: Fabric, event: Event) -> None:
+    """Let a running controller know of an event."""
+    if isinstance(event, AlgorithmChange):
+        name, parameters = parse_control(event.control)
+        if name not in BASELINES:
+            body = {"algorithm": name, "parameters": parameters}
+            request(controller, f"/v1/vlans/{event.vlan_vid}", "PATCH", body)
+        return
+    pn = fabric.pn(event.pn)
+    limits = {"send_limit_bps": event.send_bps, "receive_limit_bps": event.receive_bps}
+    body = {key: limit_bps for key, limit_bps in limits.items() if limit_bps is not None}
+    request(controller, f"/v1/vns/{event.vlan_vid}/{pn.switch}/{pn.port_no}", "PATCH", body)
+
+
+def _places(fabric: Fabric, pairs: Sequence[Pair]) -> list[tuple[tuple[int, int, int], ...]]:
+    """Return both ends of each pair as (VLAN, dpid, port_no)."""
+    places = {pn.number: (fabric.switch(pn.switch).dpid, pn.port_no) for pn in fabric.pns}
+    return [tuple((vid, *places[number]) for number in ends) for vid, *ends in pairs]
+
+
+def _ends(start: Start) -> list[tuple[tuple[int, int, int], ...]]:
+    vns, entries = start.vns, start.state.entries
+    keys = [(int(vns.vlan_vid[n]), int(vns.dpid[n]), int(vns.port_no[n])) for n in range(len(vns))]
+    pairs = zip(entries.sender.tolist(), entries.receiver.tolist(), strict=True)
+    return [(keys[sender], keys[receiver]) for sender, receiver in pairs]

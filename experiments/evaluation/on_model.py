@@ -1,0 +1,222 @@
+"""A scenario on the model fabric, in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import yaml
+
+from controller.central import CentralController
+from controller.config import parse_config
+from controller.step import limits_in_force_bps
+from experiments.evaluation.configuration import controller_configuration, static_limits
+from experiments.evaluation.run import FloatArray, ScenarioRun, receivers_of, transfer_rows
+from experiments.evaluation.scenario import (
+    BASELINES,
+    INTERVAL_S,
+    AlgorithmChange,
+    Event,
+    Scenario,
+    Source,
+    Span,
+    parse_control,
+)
+from experiments.model.control import ControlPlane
+from experiments.model.fabric import Flow, ModelFabric, ModelOptions
+from experiments.model.plain import install_plain_forwarding, install_shares
+from experiments.model.sources import UdpSource
+from experiments.model.tcp import TcpSource
+from topologies.fabric import VirtualNode
+
+SETTLE_S = 0.5
+START_SPREAD_S = 0.030  # the processes of one span do not start in the same instant
+_OPENFLOW_PORT, _REST_PORT = 6653, 8080  # a configuration names them; nothing listens
+
+Progress = Callable[[float], None]
+"""Called with the seconds of traffic that have passed since the last call."""
+
+
+def run_on_model(
+    scenario: Scenario, control: str, seed: int, progress: Progress, *, slot_s: float = 0.001, law: str = "cubic"
+) -> ScenarioRun:
+    """Run a scenario under a control; ``law`` is TCP's congestion control."""
+    model = ModelFabric(scenario.fabric(), ModelOptions(slot_s=slot_s, seed=seed))
+    plane = _install(model, scenario, control)
+    if plane is not None:
+        for event in scenario.events:
+            model.at(SETTLE_S + event.at_s, _change(plane, event))
+        grants = _Grants(plane, scenario).in_force_bps
+    else:
+        standing = standing_bps(scenario, control)
+        grants = standing.copy
+    traffic = ModelTraffic(model, scenario, seed, law, SETTLE_S, grants)
+    for interval in range(intervals_of(scenario) + 1):
+        model.run(SETTLE_S + interval * INTERVAL_S + slot_s)
+        progress(INTERVAL_S)
+    notes: dict[str, Any] = {"warnings": []}
+    if plane is not None:
+        notes["meter_mods"] = plane.counts.meter_mods
+    return traffic.run(control, "model", notes)
+
+
+def intervals_of(scenario: Scenario) -> int:
+    """Return how many whole intervals a scenario lasts."""
+    return int(scenario.duration_s / INTERVAL_S + 1e-6)
+
+
+def _install(model: ModelFabric, scenario: Scenario, control: str) -> ControlPlane | None:
+    if control == "none":
+        install_plain_forwarding(model)
+        return None
+    if control == "static":
+        install_shares(model, *static_limits(scenario, model.fabric))
+        return None
+    document = controller_configuration(scenario, model.fabric, control, _OPENFLOW_PORT, _REST_PORT)
+    central = CentralController(parse_config(yaml.safe_dump(document), "scenario"))
+    plane = ControlPlane(model, central)
+    plane.start()
+    return plane
+
+
+def standing_bps(scenario: Scenario, control: str) -> FloatArray:
+    """Return what a baseline allows each pair, for good."""
+    if control == "none":
+        return np.full(len(scenario.pairs), np.nan)
+    shares, _ = static_limits(scenario, scenario.fabric())
+    rates = {(s.sender.vlan_vid, s.sender.pn.number, s.receiver.pn.number): s.rate_kbps * 1e3 for s in shares}
+    return np.array([rates[pair] for pair in scenario.pairs])
+
+
+def _change(plane: ControlPlane, event: Event) -> Callable[[], None]:
+    central, model = plane.central, plane.model
+
+    def change() -> None:
+        if isinstance(event, AlgorithmChange):
+            name, parameters = parse_control(event.control)
+            if name not in BASELINES:
+                central.set_algorithm(event.vlan_vid, name, parameters, model.now_s)
+            return
+        row = vn_row(central, model, model.fabric.vn(event.vlan_vid, event.pn))
+        limits = {"send_limit_bps": event.send_bps, "receive_limit_bps": event.receive_bps}
+        central.set_limits(row, model.now_s, **limits)
+        plane.write_queues()
+
+    return change
+
+
+def vn_row(central: CentralController, model: ModelFabric, vn: VirtualNode) -> int:
+    """Return the row of a VN in the controller's table."""
+    port = model.edge_port(vn)
+    row = central.vns.row_of(vn.vlan_vid, port.dpid, port.port_no)
+    assert row is not None
+    return row
+
+
+class _Grants:
+    """Reads the limits in force of a scenario's pairs from a controller on the model."""
+
+    def __init__(self, plane: ControlPlane, scenario: Scenario) -> None:
+        self._central, self._pairs = plane.central, len(scenario.pairs)
+        self._number: dict[tuple[int, int], int] = {}
+        for number, (vid, sender, receiver) in enumerate(scenario.pairs):
+            ends = (plane.model.fabric.vn(vid, one) for one in (sender, receiver))
+            sender_row, receiver_row = (vn_row(plane.central, plane.model, vn) for vn in ends)
+            self._number[sender_row, receiver_row] = number
+
+    def in_force_bps(self) -> FloatArray:
+        """Return the limits, (pairs,); inf for a pair that has no entry."""
+        granted_bps = np.full(self._pairs, np.inf)
+        state = self._central.state
+        ends = zip(state.entries.sender.tolist(), state.entries.receiver.tolist(), strict=True)
+        for pair, limit_bps in zip(ends, limits_in_force_bps(state, self._central.vns).tolist(), strict=True):
+            if pair in self._number:
+                granted_bps[self._number[pair]] = limit_bps
+        return granted_bps
+
+
+class ModelTraffic:
+    """The sources of a scenario on a model, from ``begin_s`` of its time on, and what came of them.
+
+    ``grants`` is asked at the end of each interval what the pairs are limited to, (pairs,).
+    """
+
+    def __init__(
+        self,
+        model: ModelFabric,
+        scenario: Scenario,
+        seed: int,
+        law: str,
+        begin_s: float,
+        grants: Callable[[], FloatArray],
+    ) -> None:
+        self._model, self._scenario, self._seed, self._begin_s, self._grants = model, scenario, seed, begin_s, grants
+        self._flows = [self._connect(source, law) for source in scenario.sources]
+        self._receivers = [model.fabric.vn(vid, pn) for vid, pn in receivers_of(scenario)]
+        for flow, source, spans in zip(self._flows, scenario.sources, scenario.timeline(seed), strict=True):
+            self._schedule(flow, source, spans)
+        self._time_s: list[float] = []
+        self._delivered: list[list[int]] = []
+        self._received: list[list[int]] = []
+        self._granted: list[FloatArray] = []
+        for interval in range(intervals_of(scenario) + 1):
+            model.at(begin_s + interval * INTERVAL_S, self._sample)
+
+    def run(self, control: str, fabric: str, notes: dict[str, Any]) -> ScenarioRun:
+        """Return the run."""
+        sources = [flow.source for flow in self._flows]
+        return ScenarioRun(
+            self._scenario,
+            control,
+            fabric,
+            self._seed,
+            np.array(self._time_s),
+            np.diff(np.array(self._delivered, dtype=np.float64), axis=0),
+            np.diff(np.array(self._received, dtype=np.float64), axis=0),
+            np.array(self._granted)[1:],
+            np.array([source.sent for source in sources], dtype=np.float64),
+            np.array([source.lost for source in sources], dtype=np.float64),
+            transfer_rows(self._transfers()),
+            notes,
+        )
+
+    def _connect(self, source: Source, law: str) -> Flow:
+        model = self._model
+        ends = model.fabric.vn(source.vlan_vid, source.sender), model.fabric.vn(source.vlan_vid, source.receiver)
+        if source.protocol == "udp":
+            assert source.rate_bps is not None
+            return model.connect(UdpSource(source.rate_bps, model.slot_s, model.rng.random()), *ends)
+        return_s = model.round_trip_s(*ends)
+        return model.connect(TcpSource(law, model.slot_s, return_s=return_s, rate_bps=source.rate_bps), *ends)
+
+    def _schedule(self, flow: Flow, source: Source, spans: tuple[Span, ...]) -> None:
+        model = self._model
+        late_s = model.rng.uniform(0.0, START_SPREAD_S)
+        for begin_s, end_s in spans:
+            begin_s = self._begin_s + min(begin_s + late_s, end_s)
+            if source.octets is not None:
+                sender = flow.source
+                assert isinstance(sender, TcpSource)
+                model.at(begin_s, lambda s=sender, n=source.octets: s.transfer(n, model.slot))
+                continue
+            model.at(begin_s, lambda: flow.source.start(model.slot))
+            model.at(self._begin_s + end_s, lambda: flow.source.stop(model.slot))
+
+    def _sample(self) -> None:
+        model = self._model
+        self._time_s.append(model.now_s - self._begin_s)
+        self._delivered.append([flow.source.delivered * flow.source.frame_bits for flow in self._flows])
+        self._received.append([model.received[vn].octets * 8 for vn in self._receivers])
+        self._granted.append(self._grants())
+
+    def _transfers(self) -> list[tuple[int, float, float | None]]:
+        """Return (source, begun, ended) of every transfer."""
+        rows: list[tuple[int, float, float | None]] = []
+        timeline = self._scenario.timeline(self._seed)
+        for number, (flow, spans) in enumerate(zip(self._flows, timeline, strict=True)):
+            if self._scenario.sources[number].octets is not None and isinstance(flow.source, TcpSource):
+                ended = [one.ended_s - self._begin_s for one in flow.source.transfers if one.ended_s is not None]
+                ends: list[float | None] = [*ended, *[None] * (len(spans) - len(ended))]
+                rows += [(number, span[0], end_s) for span, end_s in zip(spans, ends, strict=True)]
+        return rows

@@ -1,0 +1,267 @@
+"""A scenario on Open vSwitch with Mininet, in real time, with the real controller (root)."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments.controller_process import ControllerProcess, free_ports
+from experiments.evaluation import endpoint
+from experiments.evaluation.configuration import controller_configuration, static_limits
+from experiments.evaluation.decisions import Decisions, tell
+from experiments.evaluation.on_model import Progress, standing_bps
+from experiments.evaluation.run import FloatArray, ScenarioRun, receivers_of, transfer_rows
+from experiments.evaluation.scenario import BASELINES, INTERVAL_S, Scenario, Source
+from experiments.isolation import BUSY_IDLE_SHARE, idle_cpu_share, read_cpu_ticks
+from experiments.ovs_fabric import OvsFabric, OvsOptions
+from experiments.series import TCP_WIRE_BYTES
+from experiments.static_limits import install_static_limits
+from experiments.traffic import UDP_FRAME_BYTES
+from topologies.fabric import Fabric, VirtualNode
+
+FIRST_PORT = 6000
+BEGIN_IN_S = 0.5
+END_TIMEOUT_S = 30.0
+FRAME_BYTES = {"udp": UDP_FRAME_BYTES, "tcp": TCP_WIRE_BYTES}
+
+
+def run_on_ovs(
+    scenario: Scenario,
+    control: str,
+    seed: int,
+    progress: Progress,
+    folder: Path,
+    *,
+    datapath: str = "user",
+    law: str = "cubic",
+) -> ScenarioRun:
+    """Run a scenario under a control; files of the run go to ``folder``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    fabric = scenario.fabric()
+    openflow_port, rest_port = free_ports(2)
+    controlled = control not in BASELINES
+    options = OvsOptions(
+        controller=f"tcp:127.0.0.1:{openflow_port}" if controlled else None,
+        datapath=datapath,
+        edge_queues=control == "none",
+        congestion_control=law,
+    )
+    with contextlib.ExitStack() as stack:
+        controller = None
+        if controlled:
+            document = controller_configuration(scenario, fabric, control, openflow_port, rest_port)
+            controller = stack.enter_context(ControllerProcess(document, folder))
+        ovs = stack.enter_context(OvsFabric(fabric, options))
+        if controller is not None:
+            controller.wait_ready({switch.name for switch in fabric.switches})
+        elif control == "static":
+            install_static_limits(fabric, *static_limits(scenario, fabric))
+        if ovs.classifier is not None:
+            ovs.classifier.settle()
+        endpoints = stack.enter_context(_Endpoints(ovs, scenario, seed, law, folder))
+        return _measure(scenario, control, seed, progress, fabric, controller, endpoints, list(ovs.warnings))
+
+
+def _measure(
+    scenario: Scenario,
+    control: str,
+    seed: int,
+    progress: Progress,
+    fabric: Fabric,
+    controller: ControllerProcess | None,
+    endpoints: _Endpoints,
+    warnings: list[str],
+) -> ScenarioRun:
+    decisions = Decisions(controller) if controller is not None else None
+    begun_s = endpoints.begin()
+    before = read_cpu_ticks()
+    events = sorted(scenario.events, key=lambda event: event.at_s)
+    told_s = 0.0
+    while (now_s := time.monotonic() - begun_s) < scenario.duration_s:
+        while events and events[0].at_s <= now_s:
+            if controller is not None:
+                tell(controller, fabric, events[0])
+            events.pop(0)
+        if decisions is not None:
+            decisions.take()
+        progress(max(now_s, 0.0) - told_s)
+        told_s = max(now_s, 0.0)
+        next_s = events[0].at_s if events else scenario.duration_s
+        time.sleep(max(0.0, min(0.25, next_s - now_s)))
+    idle_share = idle_cpu_share(before, read_cpu_ticks())
+    progress(scenario.duration_s - told_s)
+    if decisions is not None:
+        decisions.stop()
+    endpoints.wait()
+    if idle_share < BUSY_IDLE_SHARE:
+        warnings.append(
+            f"the processors were idle for only {idle_share:.0%} of the run: the emulated switch may have lost frames "
+            "that no queue or meter dropped"
+        )
+    columns = endpoints.columns()
+    if decisions is not None:
+        granted_bps = decisions.granted_bps(scenario, fabric, begun_s, columns["time_s"])
+    else:
+        granted_bps = np.tile(standing_bps(scenario, control), (len(columns["time_s"]) - 1, 1))
+    notes = {"warnings": warnings, "cpu_idle_share": round(idle_share, 3)}
+    return ScenarioRun(scenario, control, "ovs", seed, granted_bps=granted_bps, notes=notes, **columns)
+
+
+class _Endpoints:
+    """The processes at both ends of all sources; a context manager that ends them."""
+
+    def __init__(self, ovs: OvsFabric, scenario: Scenario, seed: int, law: str, folder: Path) -> None:
+        self._ovs, self._scenario, self._folder = ovs, scenario, folder
+        self._spans, self._law = scenario.timeline(seed), law
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._senders: dict[str, list[int]] = {}
+        self._receivers: dict[str, list[int]] = {}
+
+    def __enter__(self) -> _Endpoints:
+        for number, source in enumerate(self._scenario.sources):
+            sender, receiver = self._ends(source)
+            self._senders.setdefault(sender.name, []).append(number)
+            self._receivers.setdefault(receiver.name, []).append(number)
+        try:
+            self._start("receive", self._receivers)
+            self._start("send", self._senders)
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._end()
+
+    def begin(self) -> float:
+        """Let the traffic begin; return when, in seconds of CLOCK_MONOTONIC."""
+        begin_ns = time.monotonic_ns() + round(BEGIN_IN_S * 1e9)
+        for process in self._processes.values():
+            assert process.stdin is not None
+            process.stdin.write(f"{begin_ns}\n".encode())
+            process.stdin.flush()
+        return begin_ns / 1e9
+
+    def wait(self) -> None:
+        """Wait until all have written their reports; RuntimeError naming one that failed."""
+        for name, process in self._processes.items():
+            status = process.wait(END_TIMEOUT_S)
+            if status != 0:
+                said = (self._folder / f"{name}.log").read_text().strip().splitlines()[-1:]
+                raise RuntimeError(f"{name}: ended with status {status}: {' '.join(said)}")
+
+    def columns(self) -> dict[str, FloatArray]:
+        """Return the columns of a run, but for the grants."""
+        sources = self._scenario.sources
+        intervals = self._intervals()
+        delivered = np.zeros((intervals, len(sources)))
+        sent, lost = np.zeros(len(sources)), np.zeros(len(sources))
+        got_packets = np.zeros(len(sources))
+        received, time_s, transfers = [], np.zeros(intervals + 1), []
+        for vid, pn in receivers_of(self._scenario):
+            name = self._ovs.fabric.vn(vid, pn).name
+            report = self._report("receive", name)
+            rows = np.array(report["rows"], dtype=np.float64)
+            time_s = rows[:, 0] / 1e9
+            received.append(np.diff(rows[:, 1]) * 8)
+            for column, number in enumerate(self._receivers[name]):
+                frames = FRAME_BYTES[sources[number].protocol] / endpoint.PAYLOAD_BYTES
+                delivered[:, number] = np.diff(rows[:, 2 + column]) * 8 * frames
+                got_packets[number] = report["total"][column] / endpoint.PAYLOAD_BYTES
+        for name, numbers in self._senders.items():
+            for number, one in zip(numbers, self._report("send", name)["sources"], strict=True):
+                sent[number] = one["sent"]
+                lost[number] = one.get("lost", max(one["sent"] - got_packets[number], 0.0))
+                transfers += [(number, begun_s, ended_s) for begun_s, ended_s in one.get("transfers", [])]
+        return {
+            "time_s": time_s,
+            "delivered_bits": delivered,
+            "received_bits": np.stack(received, axis=1),
+            "sent_packets": sent,
+            "lost_packets": lost,
+            "transfers": transfer_rows(transfers),
+        }
+
+    def _intervals(self) -> int:
+        return int(self._scenario.duration_s / INTERVAL_S + 1e-6)
+
+    def _ends(self, source: Source) -> tuple[VirtualNode, VirtualNode]:
+        fabric = self._ovs.fabric
+        return fabric.vn(source.vlan_vid, source.sender), fabric.vn(source.vlan_vid, source.receiver)
+
+    def _start(self, role: str, hosts: dict[str, list[int]]) -> None:
+        """Start the processes of one role, and wait until each is ready."""
+        for name, numbers in hosts.items():
+            vn = next(vn for vn in self._ovs.fabric.vns() if vn.name == name)
+            job = {
+                "address": vn.ip,
+                "interface": vn.host_interface,
+                "duration_s": self._scenario.duration_s,
+                "intervals": self._intervals(),
+                "interval_s": INTERVAL_S,
+                "sources": [self._job(number) for number in numbers],
+            }
+            path = self._folder / f"{role}-{name}.json"
+            path.write_text(json.dumps(job))
+            command = [sys.executable, endpoint.__file__, role, str(path)]
+            with (self._folder / f"{role}-{name}.log").open("wb") as log:
+                self._processes[f"{role}-{name}"] = self._ovs.host(name).popen(
+                    command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
+                )
+        for name in hosts:
+            self._wait_ready(f"{role}-{name}")
+
+    def _wait_ready(self, name: str) -> None:
+        process = self._processes[name]
+        assert process.stdout is not None
+        if process.stdout.readline() != endpoint.READY:  # a process that cannot get ready ends by itself
+            said = (self._folder / f"{name}.log").read_text().strip().splitlines()[-1:]
+            raise RuntimeError(f"{name}: did not get ready: {' '.join(said)}")
+
+    def _job(self, number: int) -> dict[str, Any]:
+        source = self._scenario.sources[number]
+        payload = endpoint.PAYLOAD_BYTES / FRAME_BYTES[source.protocol]
+        return {
+            "protocol": source.protocol,
+            "address": self._ends(source)[1].ip,
+            "port": FIRST_PORT + number,
+            "payload_bps": None if source.rate_bps is None else source.rate_bps * payload,
+            "spans": [list(span) for span in self._spans[number]],
+            "octets": source.octets,
+            "congestion_control": self._law,
+        }
+
+    def _report(self, role: str, name: str) -> dict[str, Any]:
+        return dict(json.loads((self._folder / f"{role}-{name}.report.json").read_text()))
+
+    def _end(self) -> None:
+        _end(list(self._processes.values()))
+
+
+def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    """End processes, each with the group it leads (mnexec starts a session for them), and close their files."""
+    for process in processes:
+        if process.poll() is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGTERM)
+    for process in processes:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=3)
+        if process.poll() is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait(timeout=3)
+        for file in (process.stdin, process.stdout):
+            if file is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    file.close()

@@ -1,0 +1,92 @@
+"""A scenario with the real application and software switches: the model's traffic in real time, OpenFlow over TCP."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from pathlib import Path
+
+import numpy as np
+import yaml
+
+from controller.config import parse_config
+from controller.vns import VnTable
+from experiments.controller_process import ControllerProcess, free_ports
+from experiments.evaluation.configuration import controller_configuration
+from experiments.evaluation.decisions import Decisions, tell
+from experiments.evaluation.on_model import ModelTraffic, Progress, run_on_model
+from experiments.evaluation.run import ScenarioRun
+from experiments.evaluation.scenario import BASELINES, INTERVAL_S, LimitChange, Scenario
+from experiments.model.control import write_queues
+from experiments.model.fabric import ModelFabric, ModelOptions
+from experiments.wire.model import WireModel
+
+BEGIN_IN_S = 0.5
+PROGRESS_S = 0.25
+
+
+def run_on_wire(
+    scenario: Scenario,
+    control: str,
+    seed: int,
+    progress: Progress,
+    folder: Path,
+    *,
+    slot_s: float = 0.001,
+    law: str = "cubic",
+) -> ScenarioRun:
+    """Run a scenario under a control; files of the run go to ``folder``.
+
+    Choice: without a controller nobody speaks OpenFlow, and real time would only be waiting: that is left to the model.
+    Choice: there is no OVSDB, so the ports have from the start the queues that the controller would write; they do not
+    follow changes of limits.
+    """
+    if control in BASELINES:
+        run = run_on_model(scenario, control, seed, progress, slot_s=slot_s, law=law)
+        return dataclasses.replace(run, fabric="wire")
+    folder.mkdir(parents=True, exist_ok=True)
+    fabric = scenario.fabric()
+    openflow_port, rest_port = free_ports(2)
+    document = controller_configuration(scenario, fabric, control, openflow_port, rest_port)
+    for switch in document["switches"].values():
+        del switch["ovsdb"]
+    model = ModelFabric(fabric, ModelOptions(slot_s=slot_s, seed=seed))
+    parsed = parse_config(yaml.safe_dump(document), "wire")
+    write_queues(model, parsed, VnTable.of_config(parsed))
+    with ControllerProcess(document, folder) as controller, WireModel(model, ("127.0.0.1", openflow_port)) as wire:
+        controller.wait_ready({switch.name for switch in fabric.switches})
+        wire.introduce_hosts()
+        wire.longest_step_s = 0.0
+        unknown = np.full(len(scenario.pairs), np.inf)
+        with wire.locked():
+            begin_s = wire.now_s + BEGIN_IN_S
+            begun_s = time.monotonic() + BEGIN_IN_S
+            traffic = ModelTraffic(model, scenario, seed, law, begin_s, unknown.copy)
+        decisions = Decisions(controller)
+        marks = {PROGRESS_S * n for n in range(1, int(scenario.duration_s / PROGRESS_S) + 1)} | {scenario.duration_s}
+        events = {event: event.at_s for event in scenario.events}
+        passed_s = 0.0
+        for mark_s in sorted(marks | set(events.values())):
+            wire.run(begin_s + mark_s + (slot_s if mark_s == scenario.duration_s else 0.0))
+            for event in [event for event, at_s in events.items() if at_s == mark_s]:
+                tell(controller, fabric, event)
+            decisions.take()
+            progress(mark_s - passed_s)
+            passed_s = mark_s
+        decisions.stop()
+        controller.check_alive()
+        warnings = _warnings(wire)
+        if any(isinstance(event, LimitChange) for event in scenario.events):
+            warnings.append("queues do not follow changes of limits on this fabric")
+        with wire.locked():
+            run = traffic.run(control, "wire", {"warnings": warnings})
+    return dataclasses.replace(run, granted_bps=decisions.granted_bps(scenario, fabric, begun_s, run.time_s))
+
+
+def _warnings(wire: WireModel) -> list[str]:
+    if wire.longest_step_s <= INTERVAL_S:
+        return []
+    stood_ms = wire.longest_step_s * 1000
+    return [
+        f"this machine was busy: the software switches stood still for up to {stood_ms:.0f} ms, more than an interval"
+    ]

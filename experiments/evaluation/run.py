@@ -1,0 +1,77 @@
+"""What one run of a scenario gave, on whatever fabric: columns by interval, and how to keep them in a file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from experiments.evaluation.scenario import Scenario
+
+FloatArray = NDArray[np.float64]
+_ARRAYS = ("time_s", "delivered_bits", "received_bits", "granted_bps", "sent_packets", "lost_packets", "transfers")
+
+
+@dataclass(frozen=True, slots=True)
+class ScenarioRun:
+    """The columns of one run; row i is the time from ``time_s[i]`` to ``time_s[i + 1]`` since the traffic began.
+
+    Bits are those of tagged frames. ``granted_bps`` is what a pair was limited to at the end of the interval: inf
+    before it was known, NaN where there is no control. What was lost includes what meters and queues dropped.
+    """
+
+    scenario: Scenario
+    control: str
+    fabric: str
+    seed: int
+    time_s: FloatArray
+    """(intervals + 1,)"""
+    delivered_bits: FloatArray
+    """(intervals, sources)"""
+    received_bits: FloatArray
+    """(intervals, receivers): all that the VN's link brought it"""
+    granted_bps: FloatArray
+    """(intervals, pairs)"""
+    sent_packets: FloatArray
+    """(sources,)"""
+    lost_packets: FloatArray
+    """(sources,); of TCP, the segments that it sent again"""
+    transfers: FloatArray
+    """(transfers, 3): source, begun, ended (NaN: not)"""
+    notes: dict[str, Any]
+
+    @property
+    def receivers(self) -> list[tuple[int, int]]:
+        """Who receives, as (VLAN, PN), in the order of the columns."""
+        return receivers_of(self.scenario)
+
+    def save(self, folder: Path) -> None:
+        """Write ``run.npz`` and ``notes.json``."""
+        folder.mkdir(parents=True, exist_ok=True)
+        np.savez_compressed(folder / "run.npz", **{name: getattr(self, name) for name in _ARRAYS})
+        (folder / "notes.json").write_text(json.dumps(self.notes, indent=1, default=str) + "\n")
+
+
+def receivers_of(scenario: Scenario) -> list[tuple[int, int]]:
+    """Return the (VLAN, PN) that somebody sends to."""
+    return list(dict.fromkeys((source.vlan_vid, source.receiver) for source in scenario.sources))
+
+
+def load_run(folder: Path, scenario: Scenario, control: str, fabric: str, seed: int) -> ScenarioRun:
+    """Return what ``save`` wrote."""
+    with np.load(folder / "run.npz") as arrays:
+        columns = {name: arrays[name] for name in _ARRAYS}
+    return ScenarioRun(
+        scenario, control, fabric, seed, **columns, notes=json.loads((folder / "notes.json").read_text())
+    )
+
+
+def transfer_rows(rows: Sequence[tuple[int, float, float | None]]) -> FloatArray:
+    """Return transfers as a column; None, for one that did not end, becomes NaN."""
+    table = [(float(source), began_s, np.nan if ended_s is None else ended_s) for source, began_s, ended_s in rows]
+    return np.array(table, dtype=np.float64).reshape(len(table), 3)

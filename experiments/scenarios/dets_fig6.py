@@ -1,0 +1,29 @@
+"""Figure 6 (section IV): ten senders of bursts, TCP and UDP, three of them with little to send, 1,500 intervals."""
+
+from experiments.evaluation.scenario import INTERVAL_S, Limits, Scenario, Source
+
+RECEIVER = 11
+# Choice: the paper does not say which senders are held to 20 Mb/s, nor which speak TCP. Every other one speaks TCP; the
+# three are of both kinds, with short, middling and long bursts. What holds them is their hosts, so that no allocator
+# knows it beforehand.
+HELD = (2, 5, 8)
+HELD_BPS = 20_000_000
+UDP_BPS = 150_000_000
+
+
+def _source(number: int) -> Source:
+    protocol = "tcp" if number % 2 else "udp"
+    rate_bps = HELD_BPS if number in HELD else UDP_BPS if protocol == "udp" else None
+    most_burst_s = 0.5 * 20 ** ((number - 1) / 9)  # 0.5 s for the first to 10 s for the last
+    return Source(1, number, RECEIVER, protocol, rate_bps, most_burst_s=most_burst_s)
+
+
+scenario = Scenario(
+    name="dets-fig6",
+    title="ten senders of TCP and UDP bursts to one receiver, by algorithm",
+    limits={1: Limits(send_bps=400_000_000, receive_bps=400_000_000)},
+    sources=tuple(_source(number) for number in range(1, RECEIVER)),
+    duration_s=1500 * INTERVAL_S,
+    emulated_s=545 * INTERVAL_S,
+    model_controls=("fp d=1.1", "fp d=1.5", "fp d=4", "fp d=10", "fp headroom=0.1"),
+)

@@ -1,0 +1,28 @@
+"""Finite transfers beside a flood: how long ten senders' files take while another VLAN sends UDP to the same PN."""
+
+from experiments.evaluation.scenario import Limits, Scenario, Source
+
+RECEIVER = 11
+SENDERS = range(1, RECEIVER)
+END_S = 20.0
+FILE_OCTETS = 20_000_000  # 4 s of a tenth of the limit, and what is left of it once others have finished
+
+
+def _file(number: int) -> Source:
+    begin_s = 1.0 + 0.4 * (number - 1)
+    return Source(1, number, RECEIVER, "tcp", spans=((begin_s, END_S),), octets=FILE_OCTETS)
+
+
+scenario = Scenario(
+    name="transfers",
+    title="ten files of 20 MB beside another VLAN's flood: completion times",
+    limits={1: Limits(400_000_000, 400_000_000), 2: Limits(500_000_000, 500_000_000)},
+    sources=(
+        *(_file(number) for number in SENDERS),
+        *(Source(2, number, RECEIVER, "udp", 200_000_000) for number in SENDERS),
+    ),
+    duration_s=END_S,
+    controls=("none", "static", "fp", "max-min"),
+    model_controls=("fs", "sp", "fe"),
+    seeds=3,
+)
