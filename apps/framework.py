@@ -22,6 +22,7 @@ from ryu.controller.handler import CONFIG_DISPATCHER, DEAD_DISPATCHER, MAIN_DISP
 from ryu.lib import hub
 from ryu.ofproto import ofproto_v1_3, ofproto_v1_3_parser
 
+from apps.tls import TlsConnection
 from controller.errors import InvalidValueError, ProtocolError
 from controller.openflow.buffers import HEADER
 from controller.openflow.constants import MessageType
@@ -90,7 +91,7 @@ class _TlsServer(hub.StreamServer):
             plain.close()
             return
         connection.settimeout(None)
-        self._serve(connection, address)
+        self._serve(TlsConnection(connection), address)
 
 
 def check_free(key: str, host: str, port: int) -> None:

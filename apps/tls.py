@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from typing import Any
 
 from controller.config import Tls
 from controller.errors import InvalidValueError
@@ -30,6 +31,38 @@ def server_context(key: str, tls: Tls) -> ssl.SSLContext:
             raise InvalidValueError(f"{key}.client_ca", tls.client_ca, f"holds no certificate: {error}") from error
         context.verify_mode = ssl.CERT_REQUIRED
     return context
+
+
+class TlsConnection:
+    """A TLS connection whose end looks like that of a plain one.
+
+    Readers of plain sockets take ssl.SSLError for a time-out and try again for ever; and what is read after
+    ``shutdown`` is no longer deciphered.
+    """
+
+    def __init__(self, connection: ssl.SSLSocket) -> None:
+        self._connection = connection
+        self._ended = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+    def recv(self, size: int) -> bytes:
+        """Return what has come, ``b""`` after the end; TimeoutError as a plain socket."""
+        try:
+            data = b"" if self._ended else self._connection.recv(size)
+        except (ssl.SSLError, ValueError):
+            return b""
+        return b"" if self._ended else data
+
+    def sendall(self, data: bytes) -> None:
+        """Send all; a TLS record takes 16 KiB at most, and the rest is not copied for each."""
+        self._connection.sendall(memoryview(data))
+
+    def shutdown(self, how: int) -> None:
+        """End the connection in the given direction, for reading in any case."""
+        self._ended = True
+        self._connection.shutdown(how)
 
 
 class _EncryptedKeyError(Exception):

@@ -9,7 +9,7 @@ import pytest
 
 from apps.certificates import create_authority, issue
 from apps.cli import main
-from apps.tls import server_context
+from apps.tls import TlsConnection, server_context
 from controller.config import ConfigError, Tls, parse_config
 from controller.errors import InvalidValueError
 
@@ -160,3 +160,41 @@ def test_bad_words_are_refused_and_leave_nothing(pki, words, capsys):
     assert main(["cert", *words, "--folder", str(pki)]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
     assert sorted(pki.iterdir()) == before
+
+
+class Ended:
+    """A TLS socket that has ended in one of the ways they do."""
+
+    def __init__(self, error):
+        self.error = error
+        self.sent = []
+
+    def recv(self, size):
+        raise self.error
+
+    def shutdown(self, how):
+        self.how = how
+
+    def sendall(self, data):
+        self.sent.append(data)
+
+    def fileno(self):
+        return 7
+
+
+@pytest.mark.parametrize("error", [ssl.SSLEOFError(), ssl.SSLZeroReturnError(), ValueError("closed")])
+def test_the_end_of_a_tls_connection_looks_like_that_of_a_plain_one(error):
+    assert TlsConnection(Ended(error)).recv(8) == b""
+
+
+def test_a_time_out_is_no_end():
+    with pytest.raises(TimeoutError):
+        TlsConnection(Ended(TimeoutError())).recv(8)
+
+
+def test_nothing_is_read_after_a_shutdown():
+    plain = Ended(AssertionError("read"))
+    connection = TlsConnection(plain)
+    connection.sendall(b"bytes")
+    connection.shutdown(1)
+    assert (connection.recv(8), plain.how, bytes(plain.sent[0]), connection.fileno()) == (b"", 1, b"bytes", 7)
