@@ -60,7 +60,8 @@ class QueueWatch:
         self._looked_s = now_s
         listed, queued = self._queue_packets(queues)
         appeared = listed & ~self._listed
-        moved = listed & (queued > np.where(appeared | (queued < self._queued), 0.0, self._queued))
+        counted_before = np.where(queued < self._queued, 0.0, self._queued)  # a queue that was made anew counts anew
+        moved = listed & ~appeared & (queued > counted_before)
         self._listed, self._queued = listed, queued
         for column in (self._works, self._ignored):
             column[~listed] = False

@@ -44,13 +44,14 @@ class Faults:
 
 @dataclass(frozen=True, slots=True)
 class DatapathOptions:
-    """How large the switch is and what it is like."""
+    """How large the switch is and what it is like. ``ignores_set_queue``: all frames go to the default queue."""
 
     tables: int = 64
     entries_per_table: int = 1_000_000
     part_bytes: int = 0xFFFF
     flow_stats_staleness_s: float = 0.0
     max_meters: int = 65_535
+    ignores_set_queue: bool = False
 
 
 class Datapath:
@@ -78,7 +79,7 @@ class Datapath:
         """Forget all flows and meters, as a restart does."""
         self.tables = FlowTables(self.options.tables, self.options.entries_per_table)
         self.meters = MeterTable(self.abilities)
-        self.pipeline = Pipeline(self.tables, self.ports)
+        self.pipeline = Pipeline(self.tables, self.ports, self.options.ignores_set_queue)
         self.multipart = Multipart(self.options, self.tables, self.meters, self.ports)
 
     def start_connection(self) -> None:

@@ -35,11 +35,16 @@ _BITS_PER_BYTE = 8
 
 @dataclass(slots=True)
 class MeterAbilities:
-    """What the switch has of meters. ``pretend``: everything is accepted and reported, and nothing is ever limited."""
+    """What the switch has of meters. ``refuse``: it accepts none; ``limit`` and ``count``: what those it accepted do.
+
+    ``tells_counts`` is what the switch says of itself (OFPMF_STATS).
+    """
 
     max_meters: int = 65_535
     refuse: bool = False
-    pretend: bool = False
+    limit: bool = True
+    count: bool = True
+    tells_counts: bool = True
 
 
 class MeterTable:
@@ -97,16 +102,15 @@ class MeterTable:
         ids = np.array([meter_id])
         self._refill(ids, now_s)
         row = self._rows[meter_id]
-        if self.abilities.pretend:
-            return True
-        row["packets_in"] += 1
-        row["bytes_in"] += octets
-        if row["bucket_bits"] >= octets * _BITS_PER_BYTE:
+        passes = not self.abilities.limit or row["bucket_bits"] >= octets * _BITS_PER_BYTE
+        if self.abilities.limit and passes:
             row["bucket_bits"] -= octets * _BITS_PER_BYTE
-            return True
-        row["band_packets"] += 1
-        row["band_bytes"] += octets
-        return False
+        if self.abilities.count:
+            row["packets_in"] += 1
+            row["bytes_in"] += octets
+            row["band_packets"] += not passes
+            row["band_bytes"] += 0 if passes else octets
+        return bool(passes)
 
     def police_rates(
         self, ids: npt.NDArray[np.int64], offered_bytes: npt.NDArray[np.float64], packet_bytes: float, now_s: float
@@ -116,20 +120,20 @@ class MeterTable:
         ``ids`` are all different. A meter that is gone lets nothing pass.
         """
         self._grow(int(ids.max(initial=0)))
-        if self.abilities.pretend:
-            return self._rows["exists"][ids].astype(np.float64)
         cols = self._rows
         offered_bits = offered_bytes * _BITS_PER_BYTE
         elapsed_s = now_s - cols["filled_s"][ids]
         room_bits = cols["bucket_bits"][ids] + cols["rate_kbps"][ids] * 1000.0 * elapsed_s
-        passed_bits = np.minimum(offered_bits, room_bits)
-        cols["bucket_bits"][ids] = np.minimum(room_bits - passed_bits, self._depth_bits(ids))
+        passed_bits = np.minimum(offered_bits, room_bits if self.abilities.limit else np.inf)
+        left_bits = np.maximum(room_bits - passed_bits, 0.0)
+        cols["bucket_bits"][ids] = np.minimum(left_bits, self._depth_bits(ids))
         cols["filled_s"][ids] = now_s
-        dropped = (offered_bits - passed_bits) / _BITS_PER_BYTE
-        cols["bytes_in"][ids] += offered_bytes
-        cols["packets_in"][ids] += offered_bytes / packet_bytes
-        cols["band_bytes"][ids] += dropped
-        cols["band_packets"][ids] += dropped / packet_bytes
+        if self.abilities.count:
+            dropped = (offered_bits - passed_bits) / _BITS_PER_BYTE
+            cols["bytes_in"][ids] += offered_bytes
+            cols["packets_in"][ids] += offered_bytes / packet_bytes
+            cols["band_bytes"][ids] += dropped
+            cols["band_packets"][ids] += dropped / packet_bytes
         share = np.divide(passed_bits, offered_bits, out=np.ones(len(ids)), where=offered_bits > 0)
         return np.where(cols["exists"][ids], share, 0.0)
 

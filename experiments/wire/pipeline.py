@@ -36,9 +36,13 @@ class Visitor(Protocol):
 
 
 class Pipeline:
-    """The walk through the tables of one switch, whose ports are ``ports``."""
+    """The walk through the tables of one switch, whose ports are ``ports``.
 
-    def __init__(self, tables: FlowTables, ports: dict[int, object]) -> None:
+    With ``ignores_set_queue`` every frame goes to the default queue, as on Open vSwitch's userspace datapath.
+    """
+
+    def __init__(self, tables: FlowTables, ports: dict[int, object], ignores_set_queue: bool = False) -> None:
+        self._ignores_set_queue = ignores_set_queue
         self._tables = tables
         self._ports = ports
 
@@ -79,7 +83,7 @@ class Pipeline:
                 case Output(port_no, max_len):
                     self._output(port_no, max_len, in_port, frame, queue_id, entry, visitor)
                 case SetQueue(number):
-                    queue_id = number
+                    queue_id = None if self._ignores_set_queue else number
                 case PushVlan():
                     frame = frame[:_ADDRESSES] + _TAG_TYPE + b"\0\0" + frame[_ADDRESSES:]
                 case SetVlanVid(vlan_vid) if frame[_ADDRESSES : _ADDRESSES + 2] == _TAG_TYPE:

@@ -561,7 +561,7 @@ def test_meters_may_be_refused_pretended_or_lacking() -> None:
     assert error.code == ofp.OFPMMFC_OUT_OF_METERS
     (features,) = tell(without, ryu.OFPMeterFeaturesStatsRequest(RYU))
     assert (features.body[0].max_meter, features.body[0].band_types) == (0, 0)
-    pretending.meters.abilities.pretend = True
+    pretending.meters.abilities.limit = pretending.meters.abilities.count = False
     instructions = [ryu.OFPInstructionMeter(1), apply_actions(ryu.OFPActionOutput(2))]
     assert tell(pretending, meter_mod(1, 1, 1), flow_mod(match=ryu.OFPMatch(), instructions=instructions)) == []
     for _ in range(100):

@@ -138,7 +138,7 @@ def test_a_switch_that_refuses_every_meter_is_not_called_well(run: WireRun) -> N
 def test_a_switch_that_only_pretends_to_have_meters_is_found_out(run: WireRun) -> None:
     wait_held(run, "limited")
     with run.fabric.locked():
-        run.switch(1).abilities.pretend = True
+        run.switch(1).abilities.limit = run.switch(1).abilities.count = False
         run.switch(1).meters.reset_counters()
     run.app.patch("/v1/vns/10/s1/4", receive_limit_bps=200_000_000)  # modifies zero what stood in the counters
     run.app.wait_for(lambda: run.app.get("/v1/health")["status"] == "degraded", "found out", 20)
@@ -147,5 +147,5 @@ def test_a_switch_that_only_pretends_to_have_meters_is_found_out(run: WireRun) -
     run.app.wait_for(lambda: any(said in event["text"] for event in run.app.events("enforceable")), "told")
     assert the_rest_works(run)
     with run.fabric.locked():
-        run.switch(1).abilities.pretend = False
+        run.switch(1).abilities.limit = run.switch(1).abilities.count = True
     run.app.wait_ready(20)

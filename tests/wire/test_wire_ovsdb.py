@@ -10,21 +10,18 @@ import ssl
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from support.ovsdb import Server, needs_ovsdb
 
 from apps.ovsdb import OvsdbError, QueueWriter
 from controller.errors import InvalidValueError
 from controller.queues import PortQueues, port_queues
 
 DPID = 0xA1
-SCHEMA = Path("/usr/share/openvswitch/vswitch.ovsschema")
-needs_ovsdb = pytest.mark.skipif(
-    shutil.which("ovsdb-server") is None or not SCHEMA.exists(), reason="needs Debian's openvswitch-switch"
-)
+PORTS = ("p1", "p2")
 
 
 def queues(**limits_bps: int) -> dict[str, PortQueues]:
@@ -32,59 +29,9 @@ def queues(**limits_bps: int) -> dict[str, PortQueues]:
     return {name: port_queues(int(name[1:]), 100_000_000, {10: limit}, False) for name, limit in limits_bps.items()}
 
 
-class Server:
-    """An ovsdb-server with one bridge of two ports, on a socket in ``folder``."""
-
-    def __init__(self, folder: Path, *options: str) -> None:
-        self.address = f"unix:{folder / 'db.sock'}"
-        self._folder = folder
-        self._options = options
-        database = str(folder / "conf.db")
-        subprocess.run(["ovsdb-tool", "create", database, str(SCHEMA)], check=True, timeout=20)
-        self.start()
-        self.vsctl("init")
-        self.vsctl("add-br", "b", "--", "add-port", "b", "p1", "--", "add-port", "b", "p2")
-        self.be_vswitchd()
-
-    def start(self) -> None:
-        remotes = [f"--remote=p{self.address}", f"--unixctl={self._folder / 'ctl'}", "--no-chdir", *self._options]
-        command = ["ovsdb-server", *remotes, "-vconsole:off", str(self._folder / "conf.db")]
-        self.process = subprocess.Popen(command, cwd=self._folder)
-        deadline_s = time.monotonic() + 20
-        while True:
-            with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as probe:
-                probe.connect(str(self._folder / "db.sock"))
-                return
-            if time.monotonic() > deadline_s or self.process.poll() is not None:
-                raise TimeoutError("ovsdb-server did not start")
-            time.sleep(0.02)
-
-    def be_vswitchd(self) -> None:
-        """Write the dpid, as ovs-vswitchd does after every start of ovsdb-server: the column is ephemeral."""
-        self.vsctl("set", "bridge", "b", f'datapath_id="{DPID:016x}"')
-
-    def stop(self) -> None:
-        self.process.terminate()
-        self.process.wait(timeout=20)
-
-    def vsctl(self, *arguments: str) -> str:
-        command = ["ovs-vsctl", f"--db={self.address}", "--no-wait", "--timeout=10", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout
-
-    def versions(self) -> dict[str, str]:
-        """Return each row's ``_version``, which every write to it changes."""
-        selects = [
-            {"op": "select", "table": t, "where": [], "columns": ["_uuid", "_version"]}
-            for t in ("Port", "QoS", "Queue")
-        ]
-        command = ["ovsdb-client", "transact", self.address, json.dumps(["Open_vSwitch", *selects])]
-        text = subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout
-        return {row["_uuid"][1]: row["_version"][1] for table in json.loads(text) for row in table["rows"]}
-
-
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
-    server = Server(tmp_path)
+    server = Server(tmp_path, DPID, PORTS)
     yield server
     server.stop()
 
@@ -170,7 +117,7 @@ def test_tls_with_certificates_of_both_sides(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     files = [f"--private-key={key}", f"--certificate={certificate}", f"--ca-cert={certificate}"]
-    server = Server(tmp_path, f"--remote=pssl:{port}:127.0.0.1", *files)
+    server = Server(tmp_path, DPID, PORTS, f"--remote=pssl:{port}:127.0.0.1", *files)
     try:
         tls = ssl.create_default_context(cafile=certificate)
         tls.load_cert_chain(certificate, key)
