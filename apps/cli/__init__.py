@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from apps.cli import bench, cert, docs, inventory, lab, service, watching
+from apps.cli import bench, cert, docs, inventory, keeping, lab, service, watching
 from apps.cli.common import FAILED, INTERRUPTED, REFUSED, complain
 from apps.client import RequestError
 from controller import __version__
@@ -24,7 +24,6 @@ app = typer.Typer(
     name="dets",
     help="DETS: tenants' rate limits enforced by one OpenFlow 1.3 controller.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -35,6 +34,8 @@ app.add_typer(inventory.limits, name="limit")
 app.add_typer(inventory.ports, name="port")
 app.add_typer(inventory.entries, name="entry")
 app.add_typer(watching.app)
+app.add_typer(keeping.app)
+app.add_typer(keeping.tokens, name="token")
 app.add_typer(lab.app)
 app.add_typer(bench.app, name="bench")
 app.add_typer(docs.app)

@@ -135,9 +135,9 @@ def set_vlan(
 
 @vlans.command("reset")
 @changing
-def reset_vlan(change: Change, vid: Vid) -> int:
+def reset_vlan(change: Change, vid: Vid, output: AnyForm = Form.table) -> int:
     """Take back what was changed of a VLAN while the controller ran: the configuration file holds again."""
-    _tell_removed(change, change.make("DELETE", f"/v1/vlans/{vid}/overrides"))
+    _tell_many(change, change.make("DELETE", f"/v1/vlans/{vid}/overrides"), output)
     return 0
 
 
@@ -212,6 +212,7 @@ def reset_limits(
     everything: Annotated[
         bool, typer.Option("--all", help="All that was changed while the controller ran, of VLANs too.")
     ] = False,
+    output: AnyForm = Form.table,
 ) -> int:
     """Take back limits set while the controller ran: those of the configuration file hold again."""
     if everything and vlan is None and port is None:
@@ -220,7 +221,7 @@ def reset_limits(
         answer = change.make("DELETE", f"{vn_path(vlan, *place('port', port))}/overrides")
     else:
         raise typer.BadParameter("Write --vlan VID --port SWITCH:PORT, or --all.")
-    _tell_removed(change, answer)
+    _tell_many(change, answer, output)
     return 0
 
 
@@ -299,10 +300,6 @@ def _tell_one(change: Change, answer: Any, form: Form, sentence: str, columns: A
 
 def _tell_many(change: Change, answer: Any, form: Form) -> None:
     if form is Form.table:
-        print(f"{counted(answer['changed'], 'VN')} changed ({change.outcome(answer['revision'])})")
+        print(f"{counted(answer['changed'], 'value')} changed ({change.outcome(answer['revision'])})")
     else:
         show(answer, form, ())
-
-
-def _tell_removed(change: Change, answer: Any) -> None:
-    print(f"{counted(answer['removed'], 'override')} removed ({change.outcome(answer['revision'])})")

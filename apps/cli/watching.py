@@ -2,15 +2,48 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Any
 
 import typer
 
+from apps.cli.common import FAILED, complain
 from apps.cli.connection import asking
-from apps.cli.output import AnyForm, Column, Form, show
-from apps.client import Client, explanations
+from apps.cli.output import AnyForm, Column, Form, console, number, rate, show, table, text_of
+from apps.client import Client, RequestError, explanations
+from controller.errors import InvalidValueError
 
 app = typer.Typer()
+
+LOOK_EVERY_S = 1.0
+LIVE = (
+    rate("wanted", "demand_receive_bps"),
+    rate("received", "measured_receive_bps"),
+    rate("dropped", "dropped_receive_bps"),
+    rate("granted", "granted_bps"),
+)
+VLAN_COLUMNS = (
+    number("VLAN", "vlan_vid"),
+    Column("name", "name"),
+    Column("algorithm", "algorithm"),
+    number("VNs", "vns"),
+    number("congested", "congested_vns"),
+    *LIVE,
+)
+VN_COLUMNS = (
+    number("VLAN", "vlan_vid"),
+    Column("port", lambda row: f"{row['switch']}:{row['port_no']}"),
+    rate("send limit", "send_limit_bps"),
+    rate("sent", "measured_send_bps"),
+    rate("receive limit", "receive_limit_bps"),
+    *LIVE,
+    Column("congested", "congested"),
+)
+EVENT_COLUMNS = (number("number", "number"), Column("at", "at"), Column("kind", "kind"), Column("what", "text"))
 
 
 @app.command()
@@ -50,4 +83,105 @@ def status(client: Client, output: AnyForm = Form.table) -> int:
         ]
         print(health["status"])
         show(rows, output, [Column(name, name) for name in ("switch", "state", "troubles")])
-    return 0 if health["status"] == "ready" else 1
+    return 0 if health["status"] == "ready" else FAILED
+
+
+@app.command()
+@asking
+def top(
+    client: Client,
+    vlan: Annotated[int | None, typer.Option(metavar="VID", help="The VNs of this VLAN.")] = None,
+    switch: Annotated[str | None, typer.Option(metavar="NAME", help="The VNs on this switch.")] = None,
+    interval: Annotated[float, typer.Option(metavar="SECONDS", help="How often to look, 0.25 to 60.")] = 1.0,
+    count: Annotated[int | None, typer.Option(min=1, help="Look so many times; else until Ctrl-C.")] = None,
+    output: AnyForm = Form.table,
+) -> int:
+    """Show what VLANs receive, or VNs, the busiest first: one table in a terminal, else one after another."""
+    if not 0.25 <= interval <= 60.0:
+        raise InvalidValueError("interval", interval, "is outside 0.25 to 60 seconds")
+    of_vlans = vlan is None and switch is None
+    picked = {"vlan": vlan, "switch": switch}
+    states = _states(client, "vlans" if of_vlans else "vns", picked, interval, count)
+    with _screen(output, VLAN_COLUMNS if of_vlans else VN_COLUMNS) as show_rows:
+        for rows in states:
+            show_rows(rows)
+    if count is None:
+        raise RequestError("the controller has ended the stream")
+    return 0
+
+
+@app.command()
+@asking
+def events(
+    client: Client,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what happens, until Ctrl-C.")] = False,
+    after: Annotated[int, typer.Option(metavar="NUMBER", min=0, help="Only those with a higher number.")] = 0,
+    output: AnyForm = Form.table,
+) -> int:
+    """Tell what happened: limits changed, congestion begun and ended, switches come and gone."""
+    found = client.call("/v1/events", query={"after": after})
+    if not follow:
+        show(found["events"], output, EVENT_COLUMNS)
+        return 0
+    for batch in _following(client, found):
+        for event in batch:
+            if output is Form.json:
+                print(json.dumps(event, ensure_ascii=False))
+            else:
+                print(
+                    text_of([event], output)
+                    if output is Form.yaml
+                    else f"{event['at']}  {event['kind']}: {event['text']}"
+                )
+        sys.stdout.flush()
+    return 0
+
+
+def _states(
+    client: Client, name: str, picked: dict[str, Any], interval_s: float, count: int | None
+) -> Iterator[list[dict[str, Any]]]:
+    """Yield the live state of VLANs or VNs, and with it what was set of them, asked for anew when that has changed."""
+    path, keys = f"/v1/{name}", ("vlan_vid", "switch", "port_no")
+    query = {**picked, "interval_ms": round(interval_s * 1000), "states": count}
+    revision, set_of = None, {}
+    for one in client.stream("/v1/stream", query, timeout_s=interval_s + 30.0):
+        if one.name != name:
+            continue
+        if one.data["revision"] != revision:
+            revision = one.data["revision"]
+            set_of = {tuple(row.get(key) for key in keys): row for row in client.pages(path, name, picked)}
+        rows = [{**set_of.get(tuple(row.get(key) for key in keys), {}), **row} for row in one.data[name]]
+        yield sorted(rows, key=lambda row: row["measured_receive_bps"] or 0, reverse=True)
+
+
+@contextlib.contextmanager
+def _screen(form: Form, columns: Sequence[Column]) -> Iterator[Callable[[list[dict[str, Any]]], None]]:
+    """Give what shows rows: in a terminal in place of those before, as many as fit."""
+    where = console()
+    if form is not Form.table or not where.is_terminal:
+        yield lambda rows: show(rows, form, columns)
+        return
+    from rich.live import Live
+
+    with Live(console=where, screen=True, auto_refresh=False) as live:
+        yield lambda rows: live.update(table(rows[: max(where.height - 1, 1)], columns), refresh=True)
+
+
+def _following(client: Client, found: Any) -> Iterator[list[dict[str, Any]]]:
+    """Yield the events of an answer, and those that come after it, over restarts of the controller too."""
+    gone = False
+    while True:
+        yield found["events"]
+        last = found["last"]
+        time.sleep(LOOK_EVERY_S)
+        try:
+            found = client.call("/v1/events", query={"after": last})
+            if found["last"] < last:  # the controller has started anew, and counts anew
+                found = client.call("/v1/events")
+            gone = False
+        except RequestError as error:
+            if error.status is not None:
+                raise
+            if not gone:
+                complain(f"{error}; waiting for it")
+            gone, found = True, {"events": [], "last": last}
