@@ -33,13 +33,14 @@ def controlled(
     folder: Path,
     datapath: str = "user",
     static_arp: bool = False,
+    scheme: str = "tcp",
     **sections: dict[str, Any],
 ) -> Iterator[tuple[OvsFabric, Application]]:
     """Realize a fabric with the application in control of it, both ready; the application is yet to be stopped."""
     config = configuration(fabric, limits_bps, "fs", {}, *free_ports(2))
     for name, section in sections.items():
         config[name] = {**config.get(name, {}), **section}
-    target = f"tcp:{config['openflow']['listen']}"
+    target = f"{scheme}:{config['openflow']['listen']}"
     options = OvsOptions(controller=target, datapath=datapath, static_arp=static_arp)
     with Application(config, folder) as app, OvsFabric(fabric, options) as ovs:
         app.wait_ready()
