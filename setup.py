@@ -22,6 +22,8 @@ REQUIRES = [
     "typer>=0.26",
     "rich>=13",
     "cryptography>=43",
+    "prometheus_client>=0.21",
+    "structlog>=25",
 ]
 PLOT = ["matplotlib>=3.9"]
 TEST = ["pytest>=8", "hypothesis>=6.100", "scipy>=1.14", "openapi-spec-validator>=0.7", "jsonschema>=4"]

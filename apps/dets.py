@@ -25,6 +25,7 @@ from apps.framework import (
     listen_on,
     ofp_event,
     set_ev_cls,
+    set_log,
 )
 from apps.peer import AUDIT_INTERVAL_S
 from apps.queue_keeper import QueueKeeper
@@ -49,6 +50,7 @@ class Dets(AppBase):
         super().__init__(*arguments, **named)
         try:
             self.config = load_config(configured_file() or os.environ.get("DETS_CONFIG", "dets.yaml"))
+            set_log(self.config.log_format, self.config.log_level)
             tls = self.config.openflow_tls
             context = server_context("openflow.tls", tls) if tls is not None else None
             listen_on(self.config.openflow_listen.host, self.config.openflow_listen.port, context)

@@ -22,6 +22,7 @@ from ryu.controller.handler import CONFIG_DISPATCHER, DEAD_DISPATCHER, MAIN_DISP
 from ryu.lib import hub
 from ryu.ofproto import ofproto_v1_3, ofproto_v1_3_parser
 
+from apps.logs import LogFormat, set_format, set_level
 from apps.tls import TlsConnection
 from controller.errors import InvalidValueError, ProtocolError
 from controller.openflow.buffers import HEADER
@@ -43,6 +44,7 @@ __all__ = [
     "listen_on",
     "ofp_event",
     "set_ev_cls",
+    "set_log",
 ]
 
 LOG = logging.getLogger("dets.framework")
@@ -57,6 +59,15 @@ def configured_file() -> str | None:
     """Return the configuration file that the command line names, if it does."""
     name: str | None = getattr(cfg.CONF, "dets_config", None)
     return name
+
+
+def set_log(log_format: LogFormat, level: str) -> None:
+    """Log in this format from this level on, as far as the framework's own command line does not say otherwise."""
+    conf = cfg.CONF
+    if conf.log_config_file is None:
+        set_format(log_format)
+    if conf.log_config_file is None and conf.default_log_level is None and not conf.verbose:
+        set_level(level)
 
 
 def listen_on(host: str, port: int, tls: ssl.SSLContext | None = None) -> None:

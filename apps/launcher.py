@@ -43,11 +43,25 @@ def manager(arguments: list[str]) -> int:
     """Run ryu-manager with these arguments."""
     from ryu import cfg
 
+    from apps.logs import FORMATS, set_format
+
     cfg.CONF.register_cli_opts(
-        [cfg.StrOpt("dets-config", help="configuration file of apps/dets.py (default: dets.yaml)")]
+        [
+            cfg.StrOpt("dets-config", help="configuration file of apps/dets.py (default: dets.yaml)"),
+            cfg.StrOpt("dets-log-format", choices=FORMATS, help="log format until that file is read"),
+        ]
     )
+    from ryu import log
     from ryu.cmd.manager import main as ryu_main
 
+    init_log = log.init_log
+
+    def init_log_in_format() -> None:
+        init_log()
+        if cfg.CONF.log_config_file is None:
+            set_format(cfg.CONF.dets_log_format or FORMATS[0])
+
+    log.init_log = init_log_in_format
     _stop_cleanly()
     ryu_main(args=arguments, prog="ryu-manager")
     return 0
@@ -67,13 +81,13 @@ def main(config: str, apps: list[str]) -> int:
     from controller.config import ConfigError, load_config
 
     try:
-        load_config(config)
+        log_format = load_config(config).log_format
     except ConfigError as error:
         print(error, file=sys.stderr)
         return 2
     application = os.path.join(os.path.dirname(os.path.abspath(__file__)), "dets.py")
-    command = [sys.executable, "-m", "apps.launcher", "--dets-config", config, application, *apps]
-    return os.execv(sys.executable, command)
+    options = ["--dets-config", config, "--dets-log-format", log_format]
+    return os.execv(sys.executable, [sys.executable, "-m", "apps.launcher", *options, application, *apps])
 
 
 if __name__ == "__main__":

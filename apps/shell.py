@@ -64,7 +64,7 @@ class Shell:
         self._push_due = False
 
     def _log_event(self, kind: EventKind, text: str) -> None:
-        LOG.info("%s: %s", kind, text)
+        LOG.info("%s: %s", kind, text, extra={"kind": str(kind)})
 
     def now_s(self) -> float:
         """Return the time on the shell's clock."""

@@ -22,6 +22,7 @@ from controller.config_sections import (
     MIN_VLAN_VID,
     NAME_RULE,
     ControlSection,
+    LoggingSection,
     OpenFlowSection,
     QueuesSection,
     RootSection,
@@ -102,6 +103,7 @@ class _Assembly:
         root = RootSection.of(document)
         control = read_section(ControlSection, document, ("control",), root.control)
         openflow = read_section(OpenFlowSection, document, ("openflow",), root.openflow)
+        logging = read_section(LoggingSection, document, ("logging",), root.logging)
         queues = read_section(QueuesSection, document, ("queues",), root.queues)
         rest = read_rest(document, root, source_name)
         self._check_listeners(openflow, rest.listen)
@@ -122,6 +124,8 @@ class _Assembly:
             switches=switches,
             links=read_links(document, root.links, switches),
             openflow_tls=read_tls(document, openflow, source_name),
+            log_format=logging.format,
+            log_level=logging.level,
         )
 
     def check_links(self, config: Config) -> None:

@@ -183,6 +183,16 @@ class StoreSection(Section):
     """The SQLite file with what was changed at run time; without it, beside the configuration file, ending in .db."""
 
 
+class LoggingSection(Section):
+    """``logging``: what the log looks like; where it goes is for ryu-manager's options to say."""
+
+    path = "logging"
+    format: Literal["console", "json"] = "console"
+    """Lines for people, or a JSON object a line."""
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    """What is less important than this is left out."""
+
+
 class QueuesSection(Section):
     """``queues``: how far a receiving VLAN's queue may go beyond its limit while the port has room."""
 
@@ -286,6 +296,8 @@ class RootSection(Section):
     """The REST interface."""
     store: dict[str, Any] = Field(default_factory=dict)
     """Where changes made at run time are kept."""
+    logging: dict[str, Any] = Field(default_factory=dict)
+    """The log."""
     queues: dict[str, Any] = Field(default_factory=dict)
     """The queues of receiving VLANs."""
     vlans: dict[str, Any] = Field(default_factory=dict)

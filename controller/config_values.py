@@ -145,6 +145,8 @@ class Config:
     switches: Mapping[str, Switch]
     links: tuple[CoreLink, ...] = ()
     openflow_tls: Tls | None = None
+    log_format: Literal["console", "json"] = "console"
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
 
     @property
     def interval_s(self) -> float:
