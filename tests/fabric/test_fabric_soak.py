@@ -16,4 +16,4 @@ def test_two_minutes_of_churn_leave_nothing_and_miss_nothing(tmp_path: Path) -> 
     told = {key: result[key] for key in ("misses", "ailments", "troubles", "unexplained")}
     assert missed == {}, told
     assert (tmp_path / "soak.json").exists()
-    assert (tmp_path / "series.csv").read_text().count("\n") > 100
+    assert (tmp_path / "series.csv").read_text().count("\n") > 30
