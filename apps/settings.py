@@ -93,6 +93,15 @@ class Settings:
         override = self.overrides.vlans.get(vlan_vid)
         return max(override.revision if override is not None else 0, self._file_revision)
 
+    def history(self, before: int, limit: int) -> list[Change]:
+        """Return changes without their items, newest first, from the one before revision ``before`` on."""
+        return list(self._run(self.store.history, before, limit))
+
+    def change_of(self, revision: int) -> Change | None:
+        """Return a change with its items, None if it is not kept."""
+        found: Change | None = self._run(self.store.change, revision)
+        return found
+
     # -- changes; ``expect`` is called under the lock, before anything else, to refuse what is not meant for this state
 
     def change_vns(

@@ -14,8 +14,8 @@ from apps.rest.problems import RefusedError, invalid
 from controller.errors import InvalidValueError
 
 MAX_BODY_BYTES = 64 * 1024
-# A body of unknown length is cut off, not refused, where Werkzeug's limit is; so that lies one byte further.
-MAX_READ_BYTES = MAX_BODY_BYTES + 1
+# Bodies of many values; reading one of this size takes as long as the controller can spare at once.
+MAX_LONG_BODY_BYTES = 4 * 2**20
 MIME_TYPE = "application/json"
 # More than any number here needs, and fewer than Python's limit for conversions to and from text.
 _MAX_DIGITS = 1000
@@ -39,7 +39,8 @@ class StrictJson(DefaultJSONProvider):
         text = s.decode("utf-8") if isinstance(s, bytes) else s
         try:
             value = json.loads(text, object_pairs_hook=_object, parse_int=_integer)
-            json.dumps(value, ensure_ascii=False).encode("utf-8")
+            if "\\u" in text:  # half a pair can only have come from an escape
+                json.dumps(value, ensure_ascii=False).encode("utf-8")
         except UnicodeEncodeError as error:
             raise ValueError("holds half a surrogate pair, which is no character") from error
         except RecursionError as error:
@@ -47,7 +48,17 @@ class StrictJson(DefaultJSONProvider):
         return value
 
 
-def check_body(request: Request) -> None:
+class JsonRequest(Request):
+    """A request whose JSON body has been read and checked before anything else."""
+
+    body: Any = None
+
+    def get_json(self, *arguments: Any, **options: Any) -> Any:
+        """Return the body as ``check_body`` has read it."""
+        return self.body
+
+
+def check_body(request: JsonRequest, most_bytes: int) -> None:
     """Read the body of a request that changes something; raise RefusedError unless it is a JSON object.
 
     The body is read before anything is looked up, so that nothing else runs between the look-up and the change.
@@ -56,8 +67,10 @@ def check_body(request: Request) -> None:
         given = request.mimetype or "nothing"
         detail = f"the body must be {MIME_TYPE}; its Content-Type says {given[:100]}"
         raise RefusedError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "unsupported-media-type", detail)
+    # A body of unknown length is cut off, not refused, where Werkzeug's limit is; so that lies one byte further.
+    request.max_content_length = most_bytes + 1
     body = request.get_data()
-    if len(body) > MAX_BODY_BYTES:
+    if len(body) > most_bytes:
         raise RequestEntityTooLarge
     try:
         value = request.json_module.loads(body)
@@ -68,6 +81,7 @@ def check_body(request: Request) -> None:
         ) from error
     if not isinstance(value, dict):
         raise invalid(InvalidValueError("body", value, "must be a JSON object, such as {}"))
+    request.body = value
 
 
 def _integer(digits: str) -> int:

@@ -6,11 +6,13 @@ import re
 
 import numpy as np
 
-from apps.rest.models import EntryPath, VnPath
 from apps.rest.problems import listed, not_found
+from apps.rest.requests import EntryPath, VnPath
+from apps.settings import Settings
 from controller.central import CentralController
 from controller.columns import IntArray
-from controller.config import Switch
+from controller.config_values import Port, Switch
+from controller.overrides import VnName
 
 _NUMBER = re.compile(r"[1-9][0-9]{0,9}")
 
@@ -26,16 +28,46 @@ def vlan_vid(central: CentralController, text: str, field: str = "vlan_vid") -> 
 def vn_row(central: CentralController, path: VnPath) -> IntArray:
     """Return the row of a VN, shape (1,); raise RefusedError (404) naming the part of the path that leads nowhere."""
     vid = vlan_vid(central, path.vlan_vid)
-    switch = _switch(central, path.switch)
-    port = switch.ports.get(_number(path.port_no))
-    if port is None:
-        reason = f"is not an edge port of switch {switch.name}; its edge ports are {listed(switch.ports)}"
-        raise not_found("port_no", path.port_no, reason)
+    switch, port = port_of(central, path.switch, path.port_no)
     row = central.vns.row_of(vid, switch.dpid, port.port_no)
     if row is None:
         reason = f"is not on port {port.port_no} of switch {switch.name}; its VLANs are {listed(port.vlan_vids)}"
         raise not_found("vlan_vid", path.vlan_vid, reason)
     return np.array([row], dtype=np.int64)
+
+
+def port_of(central: CentralController, name: str, port_no: str) -> tuple[Switch, Port]:
+    """Return an edge port; raise RefusedError (404) naming the part of the path that leads nowhere."""
+    switch = _switch(central, name)
+    port = switch.ports.get(_number(port_no))
+    if port is None:
+        reason = f"is not an edge port of switch {switch.name}; its edge ports are {listed(switch.ports)}"
+        raise not_found("port_no", port_no, reason)
+    return switch, port
+
+
+def ports(central: CentralController, switch: str | None) -> list[tuple[Switch, Port]]:
+    """Return the edge ports of a switch, or all, in the order of the configuration. Raises RefusedError (404)."""
+    if switch is None:
+        return list(central.config.ports())
+    found = _switch(central, switch)
+    return [(found, port) for port in found.ports.values()]
+
+
+def override_vlan(settings: Settings, text: str) -> int:
+    """Return the id of a VLAN that is configured or has an override; raise RefusedError (404) if there is none."""
+    vid = _number(text)
+    standing = settings.overrides.vlans.get(vid)
+    return vid if standing is not None and standing.values else vlan_vid(settings.central, text)
+
+
+def override_vn(settings: Settings, central: CentralController, path: VnPath) -> VnName:
+    """Return the name of a VN that is configured or has an override; raise RefusedError (404) if there is none."""
+    name = VnName(_number(path.vlan_vid), path.switch, _number(path.port_no))
+    stray = settings.overrides.strays.get(name)
+    if stray is None or not stray.values:
+        vn_row(central, path)
+    return name
 
 
 def vn_rows(central: CentralController, vlan: str | None, switch: str | None) -> IntArray:

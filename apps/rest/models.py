@@ -1,223 +1,10 @@
-"""What requests may hold and what answers hold. The models are also what ``/v1/openapi.json`` says.
-
-Field descriptions end up in the reference, so they state units. A body's fields are checked by the core's own rules;
-the models only add their JSON types, so that no value is ever converted into an acceptable one.
-"""
+"""What answers hold. The models are also what ``/v1/openapi.json`` says; descriptions state units."""
 
 from __future__ import annotations
 
-import re
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationInfo,
-    WithJsonSchema,
-    model_validator,
-)
-
-from controller.algorithms import parameters_of
-from controller.config_sections import MAX_PORT_NO, MAX_VLAN_VID, MIN_VLAN_VID
-from controller.errors import InvalidValueError
-from controller.units import MAX_RATE_BPS, MIN_RATE_BPS, check_rate_bps
-
-_WHOLE_RATE = "must be a whole number of bits per second, such as 40000000: no quotes, fraction or exponent"
-_EVENT_NUMBER = re.compile(r"0|[1-9][0-9]{0,17}")
-_MAX_EVENT_NUMBER = 10**18 - 1
-
-
-def _rate(value: object, info: ValidationInfo) -> int:
-    key = info.field_name or "rate"
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidValueError(key, value, _WHOLE_RATE)
-    return check_rate_bps(value, key)
-
-
-def _ceiling(value: object, info: ValidationInfo) -> int | None:
-    return None if value is None else _rate(value, info)
-
-
-def _parameters(value: object, info: ValidationInfo) -> dict[str, Any]:
-    key = info.field_name or "parameters"
-    if not isinstance(value, dict):
-        raise InvalidValueError(key, value, 'must be an object of numbers, such as {"d": 2}')
-    for name, number in value.items():
-        if isinstance(number, int) and abs(number) >= 2**63:
-            raise InvalidValueError(f"{key}.{name}", number, "is larger than any parameter may be")
-    return value
-
-
-def _event_number(value: object) -> int:
-    if _EVENT_NUMBER.fullmatch(str(value)) is None:
-        raise InvalidValueError("after", value, "is not the number of an event: write 0 or more, in decimal digits")
-    return int(str(value))
-
-
-def _parameters_schema() -> dict[str, Any]:
-    known: dict[str, Any] = {}
-    for parameters in parameters_of.values():
-        for one in parameters:
-            low = {"exclusiveMinimum": one.above} if one.above is not None else {"minimum": one.minimum}
-            meaning = f"{one.meaning}; {one.bounds}, {one.default:g} unless given"
-            # Of two algorithms' parameters of one name the first is described: it has the wider bounds.
-            known.setdefault(one.name, {"type": "number", **low, "maximum": one.maximum, "description": meaning})
-    return {
-        "type": "object",
-        "properties": known,
-        "additionalProperties": False,
-        "description": "all parameters; those not given take their defaults; each algorithm has its own",
-    }
-
-
-def _whole(least: int, most: int, meaning: str) -> WithJsonSchema:
-    return WithJsonSchema({"type": "integer", "minimum": least, "maximum": most, "description": meaning})
-
-
-def _absent_not_null(schema: dict[str, Any]) -> None:
-    """A field that may be left out has no default and may not be null."""
-    for field in schema["properties"].values():
-        field.pop("default", None)
-
-
-def _change(schema: dict[str, Any]) -> None:
-    _absent_not_null(schema)
-    schema["minProperties"] = 1
-
-
-# -- what requests hold. A path's parts stay text: what they name is looked up, and told when there is no such thing.
-
-VlanVid = Annotated[str, _whole(MIN_VLAN_VID, MAX_VLAN_VID, "VLAN id")]
-PortNo = Annotated[str, _whole(1, MAX_PORT_NO, "OpenFlow port number of an edge port")]
-RateBps = Annotated[int, BeforeValidator(_rate), _whole(MIN_RATE_BPS, MAX_RATE_BPS, "bit/s on the wire (layer 2)")]
-
-CeilingBps = Annotated[
-    int | None,
-    BeforeValidator(_ceiling),
-    WithJsonSchema(
-        {
-            "anyOf": [{"type": "integer", "minimum": MIN_RATE_BPS, "maximum": MAX_RATE_BPS}, {"type": "null"}],
-            "description": "bit/s up to which it may borrow with max-min, its limit to its port's capacity; null: none",
-        }
-    ),
-]
-
-
-class _Query(BaseModel):
-    model_config = ConfigDict(extra="forbid", json_schema_extra=_absent_not_null)
-
-
-class NoQuery(_Query):
-    """The query of resources that have none."""
-
-
-class VnQuery(_Query):
-    """Which VNs, or whose entries, to list: all, or those of a VLAN, of a switch, or of both."""
-
-    vlan: VlanVid = Field(default="", description="only those of this VLAN id")
-    switch: Annotated[str, WithJsonSchema({"type": "string", "minLength": 1})] = Field(
-        default="", description="only those on this switch, by its name"
-    )
-
-    def given(self, name: str) -> str | None:
-        """Return a part of the query, None if it is absent; empty text is a name, of nothing."""
-        return getattr(self, name) if name in self.model_fields_set else None
-
-
-class EventQuery(_Query):
-    """From where on to list events."""
-
-    after: Annotated[int, BeforeValidator(_event_number)] = Field(
-        default=0, description="only events with a higher number", ge=0, le=_MAX_EVENT_NUMBER
-    )
-
-
-class LoopQuery(_Query):
-    """From where on to look at rounds."""
-
-    after: Annotated[int, BeforeValidator(_event_number)] = Field(
-        default=0, description="only rounds with a higher number", ge=0, le=_MAX_EVENT_NUMBER
-    )
-
-
-class VlanPath(BaseModel):
-    """Names a VLAN."""
-
-    vlan_vid: VlanVid
-
-
-class VnPath(BaseModel):
-    """Names a VN: its VLAN, and the edge port behind which it lives."""
-
-    vlan_vid: VlanVid
-    switch: str = Field(description="name of the switch")
-    port_no: PortNo
-
-
-class EntryPath(BaseModel):
-    """Names an entry: its VLAN, and the edge ports of its sender and its receiver."""
-
-    vlan_vid: VlanVid
-    sender_switch: str = Field(description="name of the sender's switch")
-    sender_port_no: PortNo
-    receiver_switch: str = Field(description="name of the receiver's switch")
-    receiver_port_no: PortNo
-
-
-class _Patch(BaseModel):
-    model_config = ConfigDict(extra="forbid", json_schema_extra=_change)
-
-    @model_validator(mode="after")
-    def _changes_something(self) -> Self:
-        if not self.model_fields_set:
-            raise InvalidValueError("body", {}, f"changes nothing: give {' or '.join(type(self).model_fields)}")
-        return self
-
-    def given(self) -> dict[str, Any]:
-        """Return the fields that were given."""
-        return {name: getattr(self, name) for name in type(self).model_fields if name in self.model_fields_set}
-
-
-class VnPatch(_Patch):
-    """New limits and ceilings of a VN; one that is not given stays as it is. All are set, or none."""
-
-    send_limit_bps: RateBps = 0
-    receive_limit_bps: RateBps = 0
-    send_ceiling_bps: CeilingBps = None
-    receive_ceiling_bps: CeilingBps = None
-
-
-class VlanPatch(_Patch):
-    """A VLAN's allocation. Another algorithm starts with its default parameters unless ``parameters`` are given."""
-
-    algorithm: Annotated[
-        Any, WithJsonSchema({"type": "string", "enum": list(parameters_of), "description": "short name"})
-    ] = ""
-    parameters: Annotated[Any, BeforeValidator(_parameters), WithJsonSchema(_parameters_schema())] = None
-    shadow: Annotated[
-        Any,
-        WithJsonSchema(
-            {
-                "enum": [*parameters_of, None],
-                "description": "short name of an algorithm to compute beside, and not to enforce; null: none",
-            }
-        ),
-    ] = None
-    shadow_parameters: Annotated[Any, BeforeValidator(_parameters), WithJsonSchema(_parameters_schema())] = None
-
-
-class RecordingAction(BaseModel):
-    """What to do about the recording of the control intervals."""
-
-    model_config = ConfigDict(extra="forbid")
-    action: Literal["start", "take", "stop"] = Field(
-        description="start one; take the records so far, which are then forgotten; stop and take the rest"
-    )
-
-
-# -- what answers hold
+from pydantic import BaseModel, ConfigDict, Field
 
 Rate = Annotated[int | None, Field(description="bit/s on the wire; null while unknown")]
 
@@ -271,6 +58,8 @@ class VlanView(BaseModel):
     vns: int = Field(description="number of its VNs")
     shadow: str | None = Field(description="algorithm that is computed beside and not enforced; null: none")
     shadow_parameters: dict[str, float] = Field(description="all that the shadow takes; empty without a shadow")
+    overridden: list[str] = Field(description="which of these were set at run time and are not the file's")
+    revision: int = Field(description="of the last change to it; its ETag")
 
 
 class VnView(BaseModel):
@@ -286,10 +75,17 @@ class VnView(BaseModel):
     receive_ceiling_bps: int | None = Field(description="up to where it may borrow with max-min; null: its limit")
     measured_receive_bps: Rate = Field(description="what its senders' meters let through, bit/s; null: unknown")
     measured_send_bps: Rate = Field(description="what the meters let through of what it sends, bit/s; null: unknown")
+    demand_receive_bps: Rate = Field(description="what came to its senders' meters, before the drop; null: unknown")
+    demand_send_bps: Rate = Field(description="what came to the meters of what it sends; null: unknown")
+    dropped_receive_bps: Rate = Field(description="what its senders' meters dropped; null: unknown")
+    dropped_send_bps: Rate = Field(description="what the meters of what it sends dropped; null: unknown")
     delivered_bps: Rate = Field(description="what its receiving queue sent, bit/s; null: unknown, or no such queue")
     granted_bps: Rate = Field(description="sum of the grants of its active senders, bit/s; null: not congested")
     congested: bool
+    congested_since: str | None = Field(description="RFC 3339, UTC; null: is not, or was when the controller started")
     hosts: list[str] = Field(description="MAC addresses learned behind the port in this VLAN")
+    overridden: list[str] = Field(description="which limits and ceilings were set at run time and are not the file's")
+    revision: int = Field(description="of the last change to its limits; its ETag")
 
 
 class PortView(BaseModel):
@@ -353,29 +149,36 @@ class EventView(BaseModel):
 
     number: int = Field(description="grows by one with each event")
     at_s: float = Field(description="the controller's clock, seconds")
+    at: str = Field(description="RFC 3339, UTC")
     kind: str
     text: str
 
 
-class Vlans(BaseModel):
-    """All VLANs."""
+class _Page(BaseModel):
+    next: str | None = Field(description="cursor of the next page; null: this is the last one")
+
+
+class Vlans(_Page):
+    """VLANs by id."""
 
     vlans: list[VlanView]
+    revision: int = Field(description="of the last change to anything")
 
 
-class Vns(BaseModel):
-    """The VNs that were asked for."""
+class Vns(_Page):
+    """The VNs that were asked for, in the order of the configuration."""
 
     vns: list[VnView]
+    revision: int = Field(description="of the last change to anything")
 
 
-class Ports(BaseModel):
-    """All edge ports."""
+class Ports(_Page):
+    """Edge ports, in the order of the configuration."""
 
     ports: list[PortView]
 
 
-class Entries(BaseModel):
+class Entries(_Page):
     """The pairs that were asked for; pairs that are silent age and vanish."""
 
     entries: list[EntryView]
@@ -406,3 +209,103 @@ class Events(BaseModel):
 
     events: list[EventView]
     last: int = Field(description="number of the newest event there is; below `after` if the controller restarted")
+
+
+class Revision(BaseModel):
+    """How far the switches are with what was changed."""
+
+    revision: int = Field(description="of the last change to anything")
+    installed_revision: int = Field(description="the last change that all connected switches have confirmed")
+    waiting: list[str] = Field(description="switches that have still to confirm")
+    missing: list[str] = Field(description="switches that are not connected: they get what is due when they are")
+
+
+class Done(BaseModel):
+    """What a change did, or with ``dry_run`` would do."""
+
+    revision: int = Field(description="its number; with dry_run that of the last change")
+    changed: int = Field(description="how many values in force are others than before")
+
+
+class OverrideView(BaseModel):
+    """What was set at run time of a VLAN, or of a VN if ``switch`` and ``port_no`` are given."""
+
+    vlan_vid: int
+    switch: str | None
+    port_no: int | None
+    values: dict[str, Any] = Field(description="what was set, by field; rates in bit/s")
+    file: dict[str, Any] = Field(description="what the configuration says of these fields; empty: it has no such thing")
+    revision: int
+    active: bool = Field(description="whether it is in force")
+    reason: str | None = Field(description="why it is not in force")
+
+
+class Replaced(Done):
+    """What replacing all overrides did, or with ``dry_run`` would do."""
+
+    inactive: list[OverrideView] = Field(description="those that do not fit the configuration, a thousand at most")
+
+
+class OverrideList(_Page):
+    """Overrides: of VLANs first, by id, then of VNs in the order of the configuration."""
+
+    overrides: list[OverrideView]
+    revision: int = Field(description="of the last change to anything")
+
+
+class ChangeView(BaseModel):
+    """Who changed what and when."""
+
+    revision: int
+    at: str = Field(description="RFC 3339, UTC")
+    who: str = Field(description="the name of the token or certificate; anonymous: neither was needed")
+    address: str = Field(description="where the request came from")
+    action: str = Field(description="vn, vlan, limits, reset, import, or configuration: the file was another one")
+    changed: int = Field(description="how many values")
+
+
+class ItemView(BaseModel):
+    """A value that was changed: of a VLAN, or of a VN if ``switch`` and ``port_no`` are given."""
+
+    vlan_vid: int
+    switch: str | None
+    port_no: int | None
+    field: str
+    before: Any
+    after: Any
+
+
+class ChangeDetail(ChangeView):
+    """A change with all that it changed."""
+
+    items: list[ItemView]
+
+
+class History(_Page):
+    """Changes, newest first; the last ten thousand are kept."""
+
+    changes: list[ChangeView]
+
+
+class VlanValues(BaseModel):
+    """What was set of a VLAN."""
+
+    vlan_vid: int
+    values: dict[str, Any]
+
+
+class VnValues(BaseModel):
+    """What was set of a VN; values that were not set are absent."""
+
+    model_config = ConfigDict(extra="allow")
+    vlan_vid: int
+    switch: str
+    port_no: int
+
+
+class Export(BaseModel):
+    """All overrides, for ``/v1/import``."""
+
+    format: Literal["dets-overrides-1"]
+    vlans: list[VlanValues]
+    vns: list[VnValues]

@@ -14,6 +14,7 @@ from flask import json as flask_json
 from pydantic import BaseModel, Field, JsonValue, ValidationError
 from werkzeug.exceptions import HTTPException
 
+from apps.store_file import StoreError
 from controller.errors import InvalidValueError
 
 MIME_TYPE = "application/problem+json"
@@ -47,11 +48,17 @@ class RefusedError(Exception):
     """A request is refused: ``errors`` are those that have field, value and reason."""
 
     def __init__(
-        self, status: HTTPStatus, kind: str, detail: str = "", errors: Iterable[InvalidValueError] = ()
+        self,
+        status: HTTPStatus,
+        kind: str,
+        detail: str = "",
+        errors: Iterable[InvalidValueError] = (),
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         self.status = status
         self.kind = kind
         self.errors = list(errors)
+        self.headers = dict(headers or {})
         self.detail = detail or "; ".join(f"{e.key}: {_quoted(e.value)} {e.reason}" for e in self.errors[:3])
         super().__init__(self.detail)
 
@@ -60,7 +67,9 @@ class RefusedError(Exception):
         errors = [
             {"field": e.key, "value": shown_value(e.value), "reason": e.reason} for e in self.errors[:_SHOWN_ERRORS]
         ]
-        return _response(self.status, self.kind, self.detail, errors)
+        response = _response(self.status, self.kind, self.detail, errors)
+        response.headers.extend(self.headers)
+        return response
 
 
 def not_found(field: str, value: str, reason: str) -> RefusedError:
@@ -108,6 +117,7 @@ def of_validation(error: ValidationError, fields: Mapping[str, Iterable[str]]) -
 def install(app: Flask) -> None:
     """Let every error of an application leave it as a problem; what nobody expected is logged and told as 500."""
     app.register_error_handler(RefusedError, lambda refusal: refusal.response())
+    app.register_error_handler(StoreError, _of_store)
     app.register_error_handler(HTTPException, _of_http)
     app.register_error_handler(Exception, _of_anything)
 
@@ -129,11 +139,16 @@ def _of_http(error: HTTPException) -> Response:
         HTTPStatus.BAD_REQUEST: "the request broke off, or its body is not what its headers say",
         HTTPStatus.NOT_FOUND: f"there is nothing at {_cut(request.path)}; /v1/openapi.json lists what there is",
         HTTPStatus.METHOD_NOT_ALLOWED: f"{_cut(request.method)} is not possible here; Allow lists what is",
-        HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "the body is too long; 64 KiB are allowed",
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "the body is too long; 64 KiB are allowed, 4 MiB for many values at once",
     }.get(status, error.description or status.phrase)
     response = _response(status, status.phrase.lower().replace(" ", "-"), detail)
     response.headers.extend([(name, value) for name, value in error.get_headers() if name in ("Allow", "Retry-After")])
     return response
+
+
+def _of_store(error: StoreError) -> Response:
+    log.error("REST: %s", error)
+    return _response(HTTPStatus.SERVICE_UNAVAILABLE, "store", f"{error}; nothing has changed")
 
 
 def _of_anything(error: Exception) -> Response:

@@ -2,60 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 
-from apps.rest.models import EntryView, EventView, ExplanationView, PortView, VlanView, VnView
+from apps.rest.models import EntryView, EventView, ExplanationView, OverrideView, PortView, VlanView, VnView
+from apps.rest.service import Service
+from apps.settings import Outcome, Settings
 from controller import step
 from controller.algorithms import parameters_of
 from controller.allocation.parameters import check_parameters
 from controller.central import CentralController
 from controller.columns import BoolArray, FloatArray, IntArray
+from controller.config_values import Port, Switch
 from controller.events import Event
 from controller.explanation import explain_entry
 from controller.openflow.frames import format_mac
-from controller.policies import Policy
+from controller.overrides import Overrides, VnName
 from controller.send_rate_controller import Control
 
 Json = dict[str, Any]
 
 
-def vlan_views(central: CentralController, vlan_vids: Sequence[int]) -> list[Json]:
-    """Return VLANs as ``VlanView`` has them."""
+def vlan_views(service: Service, vlan_vids: Sequence[int], outcome: Outcome | None = None) -> list[Json]:
+    """Return VLANs as ``VlanView`` has them, as they are or as they would be after ``outcome``."""
+    central, settings = service.central, service.settings
+    vlans = outcome.values.vlans if outcome else central.config.vlans
+    overrides = (outcome.overrides if outcome else settings.overrides).vlans
     vids, counts = np.unique(central.vns.vlan_vid, return_counts=True)
     vns = dict(zip(vids.tolist(), counts.tolist(), strict=True))
     views = []
     for vid in vlan_vids:
-        vlan, policy = central.config.vlans[vid], central.policies[vid]
-        shadow = central.shadow.policies.get(vid)
+        vlan, override = vlans[vid], overrides.get(vid)
         values = (
             vid,
             vlan.name,
-            policy.algorithm,
-            _all_parameters(policy),
+            vlan.algorithm,
+            _all_parameters(vlan.algorithm, vlan.parameters),
             vlan.weight,
             vlan.send_limit_bps,
             vlan.receive_limit_bps,
             vns.get(vid, 0),
-            shadow.algorithm if shadow else None,
-            _all_parameters(shadow) if shadow else {},
+            vlan.shadow,
+            _all_parameters(vlan.shadow, vlan.shadow_parameters) if vlan.shadow else {},
+            [] if override is None else sorted(override.values),
+            settings.vlan_revision(vid),
         )
         views.append(dict(zip(VlanView.model_fields, values, strict=True)))
     return views
 
 
-def vn_views(central: CentralController, rows: IntArray) -> list[Json]:
-    """Return the VNs of these rows of the VN table as ``VnView`` has them."""
-    vns, state = central.vns, central.state
-    entries, congested = state.entries, state.allocators.congested
-    online = _online(central)
-    passed_bps = np.where(online[entries.sender], state.measured.passed_bps, np.nan)
-    received_bps = np.where(online, _sums(entries.receiver, passed_bps, len(vns)), np.nan)
-    sent_bps = np.where(online, _sums(entries.sender, passed_bps, len(vns)), np.nan)
-    counted = (state.machines.control == Control.LIMITED) & state.measured.active
-    granted_bps = _sums(entries.receiver[counted], state.machines.limit_bps[counted], len(vns))
+def vn_views(service: Service, rows: IntArray, outcome: Outcome | None = None) -> list[Json]:
+    """Return the VNs of these rows as ``VnView`` has them, as they are or as they would be after ``outcome``."""
+    central, settings = service.central, service.settings
+    vns = outcome.values.vns if outcome else central.vns
+    overrides = outcome.overrides if outcome else settings.overrides
+    congested = central.state.allocators.congested
     columns = (
         vns.vlan_vid[rows].tolist(),
         *_places(central, rows),
@@ -63,31 +67,59 @@ def vn_views(central: CentralController, rows: IntArray) -> list[Json]:
         json_rates(vns.receive_limit_bps[rows]),
         json_rates(vns.send_ceiling_bps[rows]),
         json_rates(vns.receive_ceiling_bps[rows]),
-        json_rates(received_bps[rows]),
-        json_rates(sent_bps[rows]),
+        *(json_rates(column[rows]) for column in live_rates(central)),
         json_rates(_delivered(central, rows)),
-        json_rates(np.where(congested, granted_bps, np.nan)[rows]),
+        json_rates(granted_bps(central)[rows]),
         congested[rows].tolist(),
+        [utc(service, since_s) for since_s in central.congested_since_s[rows].tolist()],
         _hosts(central, rows),
+        _overridden(overrides, rows),
+        [settings.vn_revision(row) for row in rows.tolist()],
     )
     return _objects(VnView, columns)
 
 
-def port_views(central: CentralController) -> list[Json]:
-    """Return the edge ports as ``PortView`` has them, in the order of the configuration."""
+def live_rates(central: CentralController) -> tuple[FloatArray, ...]:
+    """Return what VNs receive and send, what was offered to it and by it, what was dropped: six columns (vns,), bit/s.
+
+    NaN is unknown: where the switch that counts it is not connected, and for a receiver with a sender there.
+    """
+    state, vns = central.state, len(central.vns)
+    entries, measured, online = state.entries, state.measured, _online(central)
+    columns = []
+    for rate_bps in (measured.passed_bps, measured.offered_bps, measured.dropped_bps):
+        known_bps = np.where(online[entries.sender], rate_bps, np.nan)
+        columns += [np.where(online, _sums(end, known_bps, vns), np.nan) for end in (entries.receiver, entries.sender)]
+    return tuple(columns)
+
+
+def granted_bps(central: CentralController) -> FloatArray:
+    """Return the sum of the grants of each VN's active senders, shape (vns,); NaN: it is not congested."""
+    state, entries = central.state, central.state.entries
+    counted = (state.machines.control == Control.LIMITED) & state.measured.active
+    sums_bps = _sums(entries.receiver[counted], state.machines.limit_bps[counted], len(central.vns))
+    return np.where(state.allocators.congested, sums_bps, np.nan)
+
+
+def port_rows(central: CentralController) -> list[tuple[Switch, Port]]:
+    """Return the edge ports in the order of the configuration."""
+    return list(central.config.ports())
+
+
+def port_views(central: CentralController, ports: Sequence[tuple[Switch, Port]]) -> list[Json]:
+    """Return these edge ports as ``PortView`` has them."""
     vns, views = central.vns, []
-    for switch in central.config.switches.values():
+    for switch, port in ports:
         record, delivery = central.switches[switch.dpid], central.deliveries[switch.dpid]
-        port_no = np.array(list(switch.ports), dtype=np.int64)
-        unknown = np.full(len(port_no), np.nan)
-        received = json_rates(delivery.port_received_bps(port_no) if record.connected else unknown)
-        sent = json_rates(delivery.port_sent_bps(port_no) if record.connected else unknown)
-        for port, received_bps, sent_bps in zip(switch.ports.values(), received, sent, strict=True):
-            rows = [vns.row_of(vid, switch.dpid, port.port_no) for vid in port.vlan_vids]
-            limits = [int(column[rows].sum()) for column in (vns.send_limit_bps, vns.receive_limit_bps)]
-            place = (switch.name, f"{switch.dpid:016x}", port.port_no, port.name, port.capacity_bps)
-            values = (*place, list(port.vlan_vids), *limits, received_bps, sent_bps)
-            views.append(dict(zip(PortView.model_fields, values, strict=True)))
+        port_no = np.array([port.port_no], dtype=np.int64)
+        unknown = np.full(1, np.nan)
+        (received_bps,) = json_rates(delivery.port_received_bps(port_no) if record.connected else unknown)
+        (sent_bps,) = json_rates(delivery.port_sent_bps(port_no) if record.connected else unknown)
+        rows = [vns.row_of(vid, switch.dpid, port.port_no) for vid in port.vlan_vids]
+        limits = [int(column[rows].sum()) for column in (vns.send_limit_bps, vns.receive_limit_bps)]
+        place = (switch.name, f"{switch.dpid:016x}", port.port_no, port.name, port.capacity_bps)
+        values = (*place, list(port.vlan_vids), *limits, received_bps, sent_bps)
+        views.append(dict(zip(PortView.model_fields, values, strict=True)))
     return views
 
 
@@ -137,9 +169,39 @@ def explanation_views(central: CentralController, rows: IntArray) -> list[Json]:
     return _objects(ExplanationView, columns)
 
 
-def event_views(events: Sequence[Event]) -> list[Json]:
+def event_views(service: Service, events: Sequence[Event]) -> list[Json]:
     """Return events as ``EventView`` has them."""
-    return _objects(EventView, [[getattr(event, name) for event in events] for name in EventView.model_fields])
+    rows = ((event.number, event.at_s, utc(service, event.at_s), event.kind, event.text) for event in events)
+    return [dict(zip(EventView.model_fields, row, strict=True)) for row in rows]
+
+
+def override_views(settings: Settings, names: Iterable[int | VnName], outcome: Outcome | None = None) -> list[Json]:
+    """Return the overrides of these VLANs (ids) and VNs as ``OverrideView`` has them."""
+    overrides = outcome.overrides if outcome else settings.overrides
+    values = outcome.values if outcome else settings.values
+    file, views = settings.file, []
+    for name in names:
+        if isinstance(name, VnName):
+            row = file.row_of.get(name)
+            override = overrides.strays[name] if row is None else overrides.of_vn(row)
+            columns = {} if row is None else {one: getattr(file.vns, one)[row] for one in override.values}
+            said = {one: None if np.isnan(rate_bps) else int(rate_bps) for one, rate_bps in columns.items()}
+            place, reason = name, values.inactive_vns.get(name)
+        else:
+            override, vlan = overrides.vlans[name], file.config.vlans.get(name)
+            said = {one: getattr(vlan, one) for one in override.values} if vlan else {}
+            place, reason = (name, None, None), values.inactive_vlans.get(name)
+        row_values = (*place, dict(override.values), said, override.revision, reason is None, reason)
+        views.append(dict(zip(OverrideView.model_fields, row_values, strict=True)))
+    return views
+
+
+def utc(service: Service, at_s: float) -> str | None:
+    """Return a time on the controller's clock as RFC 3339 in UTC, None for NaN."""
+    if np.isnan(at_s):
+        return None
+    at = datetime.fromtimestamp(service.epoch_s + at_s, UTC)
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def json_rates(rate_bps: FloatArray) -> list[int | None]:
@@ -153,8 +215,15 @@ def json_rates(rate_bps: FloatArray) -> list[int | None]:
     return list(values.tolist())
 
 
-def _all_parameters(policy: Policy) -> dict[str, float]:
-    return check_parameters(policy.algorithm, parameters_of[policy.algorithm], policy.parameters)
+def _all_parameters(algorithm: str, parameters: Mapping[str, object]) -> dict[str, float]:
+    return check_parameters(algorithm, parameters_of[algorithm], parameters)
+
+
+def _overridden(overrides: Overrides, rows: IntArray) -> list[list[str]]:
+    given = {name: ~np.isnan(column[rows]) for name, column in overrides.columns.items()}
+    if not any(column.any() for column in given.values()):
+        return [[] for _ in rows]
+    return [[name for name, column in given.items() if column[at]] for at in range(len(rows))]
 
 
 def _online(central: CentralController) -> BoolArray:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -163,6 +164,8 @@ def test_vlans(desk: Desk) -> None:
         "vns": 4,
         "shadow": None,
         "shadow_parameters": {},
+        "overridden": [],
+        "revision": 1,
     }
     second = {
         "vlan_vid": 20,
@@ -175,8 +178,10 @@ def test_vlans(desk: Desk) -> None:
         "vns": 2,
         "shadow": None,
         "shadow_parameters": {},
+        "overridden": [],
+        "revision": 1,
     }
-    assert desk.get("/v1/vlans") == {"vlans": [first, second]}
+    assert desk.get("/v1/vlans") == {"next": None, "vlans": [first, second], "revision": 1}
     assert desk.get("/v1/vlans/20") == second
 
 
@@ -199,7 +204,10 @@ def test_vns_are_listed_and_filtered(desk: Desk, query: str, expected: list[str]
 def test_a_vn_that_is_congested_and_one_that_sends_to_it(busy: Desk) -> None:
     granted_bps = busy.central.state.machines.limit_bps
     assert np.isfinite(granted_bps).all()
-    assert busy.get("/v1/vns/10/s1/2") == {
+    shown = busy.get("/v1/vns/10/s1/2")
+    began_s = datetime.fromisoformat(shown.pop("congested_since")).timestamp()
+    assert began_s == pytest.approx(busy.app.extensions["dets"].epoch_s + busy.now_s, abs=0.001)
+    assert shown == {
         "vlan_vid": 10,
         "switch": "s1",
         "dpid": "00000000000000a1",
@@ -210,10 +218,16 @@ def test_a_vn_that_is_congested_and_one_that_sends_to_it(busy: Desk) -> None:
         "receive_ceiling_bps": None,
         "measured_receive_bps": 50_000_000,
         "measured_send_bps": 0,
+        "demand_receive_bps": 50_000_000,
+        "demand_send_bps": 0,
+        "dropped_receive_bps": 0,
+        "dropped_send_bps": 0,
         "delivered_bps": None,
         "granted_bps": round(float(granted_bps.sum())),
         "congested": True,
         "hosts": ["00:00:00:00:00:02"],
+        "overridden": [],
+        "revision": 1,
     }
     sender = busy.get("/v1/vns/10/s1/1")
     assert (sender["measured_send_bps"], sender["measured_receive_bps"]) == (30_000_000, 0)
@@ -296,6 +310,8 @@ def test_events(desk: Desk) -> None:
         desk.central.note(EventKind.LINK_UP, f"link {number}", 10.0 * number)
     answer = desk.get("/v1/events?after=1")
     assert answer["last"] == 3
+    times = [datetime.fromisoformat(event.pop("at")).timestamp() for event in answer["events"]]
+    assert times[1] - times[0] == pytest.approx(10.0, abs=0.002)
     assert answer["events"] == [
         {"number": 2, "at_s": 20.0, "kind": "link-up", "text": "link 2"},
         {"number": 3, "at_s": 30.0, "kind": "link-up", "text": "link 3"},
@@ -384,7 +400,7 @@ def test_bodies_are_described_as_strictly_as_they_are_read(
 
 
 def test_the_greatest_event_number_is_the_described_one(desk: Desk) -> None:
-    (after,) = desk.get("/v1/openapi.json")["paths"]["/v1/events"]["get"]["parameters"]
+    after, _ = desk.get("/v1/openapi.json")["paths"]["/v1/events"]["get"]["parameters"]
     assert desk.get(f"/v1/events?after={after['schema']['maximum']}")["events"] == []
     problem_of(desk.client.get(f"/v1/events?after={after['schema']['maximum'] + 1}"), 422)
 
@@ -397,7 +413,8 @@ def test_a_limit_is_changed_and_the_rest_stays(desk: Desk) -> None:
     desk.now_s = 123.0
     answer = desk.patch(VN, {"receive_limit_bps": 35_000_000})
     assert answer.status_code == 200
-    assert answer.get_json() == {**before[0], "receive_limit_bps": 35_000_000}
+    told = {"receive_limit_bps": 35_000_000, "overridden": ["receive_limit_bps"], "revision": 2}
+    assert answer.get_json() == {**before[0], **told}
     assert desk.get("/v1/vns")["vns"] == [answer.get_json(), *before[1:]]
     assert desk.changes == 1
     (event,) = desk.get("/v1/events")["events"]
@@ -439,9 +456,11 @@ def test_a_limit_may_fill_the_port_and_no_more(desk: Desk, way: str) -> None:
 
 def test_ceilings_are_set_and_taken_away(desk: Desk) -> None:
     before = desk.get(VN)
-    answer = desk.patch(VN, {"send_ceiling_bps": 90_000_000, "receive_ceiling_bps": 50_000_000})
-    assert answer.get_json() == {**before, "send_ceiling_bps": 90_000_000, "receive_ceiling_bps": 50_000_000}
-    assert desk.patch(VN, {"send_ceiling_bps": None}).get_json() == {**before, "receive_ceiling_bps": 50_000_000}
+    both = {"send_ceiling_bps": 90_000_000, "receive_ceiling_bps": 50_000_000}
+    told = {"overridden": list(both), "revision": 2}
+    assert desk.patch(VN, both).get_json() == {**before, **both, **told}
+    both["send_ceiling_bps"] = None
+    assert desk.patch(VN, {"send_ceiling_bps": None}).get_json() == {**before, **both, **told, "revision": 3}
 
 
 @pytest.mark.parametrize(
@@ -586,7 +605,12 @@ def test_an_unknown_field_is_told_the_known_ones(desk: Desk) -> None:
         ('{"parameters": {"d": %s}}' % ("9" * 400), "parameters.d", "larger"),
         ('{"parameters": null}', "parameters", "object"),
         ('{"parameters": [2]}', "parameters", "object"),
-        ('{"weight": 2}', "weight", "algorithm, parameters"),
+        ('{"weight": 0}', "weight", "above 0"),
+        ('{"weight": 1e9}', "weight", "1000000"),
+        ('{"weight": "2"}', "weight", "number"),
+        ('{"name": "a b"}', "name", "letters"),
+        ('{"send_limit_bps": 1.5}', "send_limit_bps", "whole number"),
+        ('{"priority": 2}', "priority", "algorithm, parameters"),
         ("{}", "body", "algorithm or parameters"),
     ],
 )
@@ -784,7 +808,10 @@ def test_a_change_is_made_exactly_when_all_of_it_is_acceptable(shared: Desk, bod
     answer = shared.send(VN, json.dumps(body).encode())
     if acceptable:
         assert answer.status_code == 200
-        assert answer.get_json() == {**before, **body}
+        shown = answer.get_json()
+        assert shown["revision"] == before["revision"] + 1
+        assert shown["overridden"] == sorted({*before["overridden"], *body}, reverse=True)
+        assert shown == {**before, **body, "revision": shown["revision"], "overridden": shown["overridden"]}
     else:
         problem_of(answer, 422)
         assert shared.fingerprint() == print_before

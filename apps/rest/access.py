@@ -1,0 +1,101 @@
+"""Who may use the interface, and how often."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from http import HTTPStatus
+from typing import Any
+
+from flask import request
+
+from apps.rest.problems import MIME_TYPE, RefusedError
+from apps.settings import Caller
+from apps.tokens import Tokens
+
+# Where the common name of a client's certificate stands in the environment of a request.
+CERTIFICATE_NAME = "dets.certificate_name"
+OPEN = frozenset({"/v1/openapi.json", "/docs"})
+_READING = frozenset({"GET", "HEAD", "OPTIONS"})
+_CHALLENGE = {"WWW-Authenticate": 'Bearer realm="dets"'}
+_MOST_ADDRESSES = 4096
+# So many requests more than at a steady pace may come at once.
+BURST_S = 2.0
+
+WsgiApp = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+
+
+def identify(tokens: Tokens | None) -> Caller:
+    """Return who sends the request; raise RefusedError (401, 403) when they may not. None: everybody may do all."""
+    address = request.remote_addr or ""
+    certificate = request.environ.get(CERTIFICATE_NAME)
+    if tokens is None or request.path in OPEN:
+        return Caller(f"certificate {certificate}" if certificate else "anonymous", address)
+    scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+    if scheme.lower() != "bearer" or not given:
+        detail = "send a token: Authorization: Bearer TOKEN; dets token on the controller's machine makes one"
+        raise RefusedError(HTTPStatus.UNAUTHORIZED, "token-needed", detail, headers=_CHALLENGE)
+    token = tokens.find(given.strip())
+    if token is None:
+        headers = {"WWW-Authenticate": _CHALLENGE["WWW-Authenticate"] + ', error="invalid_token"'}
+        detail = "the token is not known (any more): dets token on the controller's machine makes another"
+        raise RefusedError(HTTPStatus.UNAUTHORIZED, "token-unknown", detail, headers=headers)
+    if token.scope != "write" and request.method not in _READING:
+        detail = f"the token {token.name} may only read: changes need one of scope write"
+        headers = {"WWW-Authenticate": _CHALLENGE["WWW-Authenticate"] + ', error="insufficient_scope", scope="write"'}
+        raise RefusedError(HTTPStatus.FORBIDDEN, "scope", detail, headers=headers)
+    return Caller(f"token {token.name}", address)
+
+
+class Pace:
+    """Lets each address send so many requests per second, and ``BURST_S`` seconds' worth at once (a token bucket).
+
+    An IPv6 address counts by its /64: whoever has one address of it has all.
+    """
+
+    def __init__(self, requests_per_s: float, clock: Callable[[], float]) -> None:
+        self._rate, self._clock = requests_per_s, clock
+        self._level: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def wait_s(self, address: str) -> float:
+        """Count a request; return 0 if it may be served, else after how many seconds there is room for one."""
+        now_s, most = self._clock(), max(self._rate * BURST_S, 1.0)
+        key = _subnet(address)
+        left, at_s = self._level.pop(key, (most, now_s))
+        left = min(left + (now_s - at_s) * self._rate, most)
+        served = left >= 1.0
+        self._level[key] = (left - 1.0 if served else left), now_s
+        if len(self._level) > _MOST_ADDRESSES:
+            self._level.popitem(last=False)
+        return 0.0 if served else (1.0 - left) / self._rate
+
+
+def paced(app: WsgiApp, pace: Pace) -> WsgiApp:
+    """Return the application behind a pace: what comes too soon costs next to nothing and is told when to come."""
+
+    def gate(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        wait_s = pace.wait_s(environ.get("REMOTE_ADDR", ""))
+        if not wait_s:
+            return app(environ, start_response)
+        problem = {
+            "type": "urn:dets:problem:too-many-requests",
+            "title": "Too Many Requests",
+            "status": 429,
+            "detail": f"too many requests: the next is served in {wait_s:.3f} s",
+        }
+        headers = [("Content-Type", MIME_TYPE), ("Retry-After", str(int(wait_s) + 1)), ("Connection", "close")]
+        start_response("429 Too Many Requests", headers)
+        return [json.dumps(problem).encode()]
+
+    return gate
+
+
+def _subnet(address: str) -> str:
+    if ":" not in address:
+        return address
+    try:
+        return str(ipaddress.ip_network((address.partition("%")[0], 64), strict=False))
+    except ValueError:
+        return address

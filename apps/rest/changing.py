@@ -1,0 +1,174 @@
+"""The resources' changes: checked, kept, put in force, and only then answered."""
+
+from __future__ import annotations
+
+from flask import Response
+
+from apps.rest import lookup, many, models, problems, representation, requests
+from apps.rest.conditions import expecting, tagged
+from apps.rest.service import BAD_BODY, CHANGE, NOT_FOUND, Json, Service, api, caller, service
+from apps.settings import Outcome
+from controller.admission import check_ceiling
+from controller.algorithms import make_any_algorithm
+from controller.config_values import Vlan
+from controller.errors import InvalidValueError
+from controller.overrides import VnName
+from controller.precedence import UnfitError
+
+
+@api.patch("/vlans/<vlan_vid>", responses={200: models.VlanView, **NOT_FOUND, **BAD_BODY, **CHANGE})
+def change_vlan(
+    path: requests.VlanPath, query: requests.ChangeQuery, header: requests.IfMatch, body: requests.VlanPatch
+) -> Response:
+    """Change values of a VLAN, from the next control interval on: all that are given, or none."""
+    here = service()
+    vid = lookup.vlan_vid(here.central, path.vlan_vid)
+    expect = expecting(lambda: here.settings.vlan_revision(vid))
+    with problems.refusing_bad_values():
+        values = complete_vlan(here.central.config.vlans[vid], body.given())
+        outcome = here.settings.change_vlan(vid, values, caller(), expect=expect, dry_run=query.dry_run)
+    view = representation.vlan_views(here, [vid], outcome)[0]
+    return _answer(here, outcome, query.dry_run, tagged(view, here.settings.vlan_revision(vid)))
+
+
+@api.patch("/vns/<vlan_vid>/<switch>/<port_no>", responses={200: models.VnView, **NOT_FOUND, **BAD_BODY, **CHANGE})
+def change_vn(
+    path: requests.VnPath, query: requests.ChangeQuery, header: requests.IfMatch, body: requests.VnPatch
+) -> Response:
+    """Change a VN's limits and ceilings, from the next control interval on: all that are given, or none."""
+    here = service()
+    rows = lookup.vn_row(here.central, path)
+    row = int(rows[0])
+    name, given = here.settings.file.names[row], body.given()
+    expect = expecting(lambda: here.settings.vn_revision(row))
+    with problems.refusing_bad_values():
+        check_ceilings(here, row, given)
+        outcome = here.settings.change_vns({name: given}, caller(), expect=expect, dry_run=query.dry_run)
+    view = representation.vn_views(here, rows, outcome)[0]
+    return _answer(here, outcome, query.dry_run, tagged(view, here.settings.vn_revision(row)))
+
+
+@api.post("/limits", responses={200: models.Done, **BAD_BODY, **CHANGE})
+def change_limits(query: requests.ChangeQuery, header: requests.IfMatch, body: requests.ManyLimits) -> Response:
+    """Change limits and ceilings of many VNs in one transaction: all, or none."""
+    here = service()
+    settings = here.settings
+    if body.limits == []:
+        raise problems.invalid(InvalidValueError("limits", [], "changes nothing: give at least one"))
+
+    def known(key: str, name: VnName) -> None:
+        if name not in settings.file.row_of:
+            raise InvalidValueError(key, str(name), "is not a VN of the configuration: /v1/vns lists those")
+
+    changes = many.read_vns("limits", body.limits, known, lambda: here.sleep(0.0))
+    places = {settings.file.row_of[name]: f"limits.{at}" for at, name in enumerate(changes)}
+    expect = expecting(lambda: settings.revision)
+    with problems.refusing_bad_values():
+        for at, (name, given) in enumerate(changes.items()):
+            if any(field.endswith("ceiling_bps") for field in given):
+                check_ceilings(here, settings.file.row_of[name], given, f"limits.{at}.")
+        try:
+            outcome = settings.change_vns(changes, caller(), "limits", expect=expect, dry_run=query.dry_run)
+        except UnfitError as error:
+            key = f"{places.get(error.row, 'limits')}.{error.key}"
+            raise InvalidValueError(key, error.value, error.reason) from error
+    return _done(here, outcome, query.dry_run)
+
+
+@api.delete("/vlans/<vlan_vid>/overrides", responses={200: models.Done, **NOT_FOUND, **CHANGE})
+def reset_vlan(path: requests.VlanPath, query: requests.ChangeQuery, header: requests.IfMatch) -> Response:
+    """Remove what was set of a VLAN at run time: the file's values are in force again."""
+    here = service()
+    vid = lookup.override_vlan(here.settings, path.vlan_vid)
+    expect = expecting(lambda: here.settings.vlan_revision(vid))
+    with problems.refusing_bad_values():
+        outcome = here.settings.reset([vid], [], caller(), expect=expect, dry_run=query.dry_run)
+    return _done(here, outcome, query.dry_run)
+
+
+@api.delete("/vns/<vlan_vid>/<switch>/<port_no>/overrides", responses={200: models.Done, **NOT_FOUND, **CHANGE})
+def reset_vn(path: requests.VnPath, query: requests.ChangeQuery, header: requests.IfMatch) -> Response:
+    """Remove what was set of a VN at run time: the values of the file or of its VLAN are in force again."""
+    here = service()
+    name = lookup.override_vn(here.settings, here.central, path)
+    row = here.settings.file.row_of.get(name)
+    expect = expecting(lambda: here.settings.revision if row is None else here.settings.vn_revision(row))
+    with problems.refusing_bad_values():
+        outcome = here.settings.reset([], [name], caller(), expect=expect, dry_run=query.dry_run)
+    return _done(here, outcome, query.dry_run)
+
+
+@api.delete("/overrides", responses={200: models.Done, **CHANGE})
+def reset_all(query: requests.ChangeQuery, header: requests.IfMatch) -> Response:
+    """Remove all that was set at run time: the file alone is in force again. Needs If-Match."""
+    here = service()
+    expect = expecting(lambda: here.settings.revision, always=True)
+    outcome = here.settings.replace_all("reset", {}, {}, caller(), expect=expect, dry_run=query.dry_run)
+    return _done(here, outcome, query.dry_run)
+
+
+@api.post("/import", responses={200: models.Replaced, **BAD_BODY, **CHANGE})
+def import_overrides(query: requests.ChangeQuery, header: requests.IfMatch, body: requests.Import) -> Response:
+    """Let what ``/v1/export`` has answered be all the overrides there are. Needs If-Match.
+
+    What does not fit the configuration is kept and not in force.
+    """
+    here = service()
+    config = here.central.config
+    vns = many.read_vns("vns", body.vns, lambda key, name: None, lambda: here.sleep(0.0))
+    nobody = Vlan(0, "", "fp", {}, 1.0, None, None)
+    vlans = many.read_vlans("vlans", body.vlans, lambda vid, given: complete_vlan(config.vlans.get(vid, nobody), given))
+    expect = expecting(lambda: here.settings.revision, always=True)
+    outcome = here.settings.replace_all("import", vlans, vns, caller(), expect=expect, dry_run=query.dry_run)
+    inactive = [*outcome.values.inactive_vlans, *outcome.values.inactive_vns][: requests.MAX_PAGE]
+    told = {"inactive": representation.override_views(here.settings, inactive, outcome)}
+    return _done(here, outcome, query.dry_run, told)
+
+
+def complete_vlan(before: Vlan, given: Json) -> Json:
+    """Return new values of a VLAN with those that follow: parameters go with their algorithm.
+
+    Another algorithm starts with its default parameters unless told. Raises InvalidValueError for what is unknown.
+    """
+    values = dict(given)
+    for key, parameters_key in (("algorithm", "parameters"), ("shadow", "shadow_parameters")):
+        if not given.keys() & {key, parameters_key}:
+            continue
+        standing = getattr(before, key)
+        name = given.get(key, standing)
+        kept = getattr(before, parameters_key) if name == standing else {}
+        values[key] = name
+        values[parameters_key] = dict(given.get(parameters_key, kept))
+        if key == "algorithm" or name is not None:
+            make_any_algorithm(name, values[parameters_key], key=key, parameters_key=parameters_key)
+        elif values[parameters_key]:
+            raise InvalidValueError(parameters_key, values[parameters_key], f"stands without a {key}")
+    return values
+
+
+def check_ceilings(here: Service, row: int, given: Json, prefix: str = "") -> None:
+    """Raise InvalidValueError for a ceiling that is not from the VN's limit to its port's capacity."""
+    vns = here.central.vns
+    for way in ("send", "receive"):
+        ceiling_bps = given.get(f"{way}_ceiling_bps")
+        if ceiling_bps is not None:
+            limit_bps = given.get(f"{way}_limit_bps", int(getattr(vns, f"{way}_limit_bps")[row]))
+            check_ceiling(f"{prefix}{way}_ceiling_bps", ceiling_bps, limit_bps, int(vns.capacity_bps[row]))
+
+
+def _done(here: Service, outcome: Outcome, dry_run: bool, more: Json | None = None) -> Response:
+    return _answer(
+        here,
+        outcome,
+        dry_run,
+        tagged({"revision": outcome.revision, "changed": outcome.changed, **(more or {})}, outcome.revision),
+    )
+
+
+def _answer(here: Service, outcome: Outcome, dry_run: bool, response: Response) -> Response:
+    if dry_run:
+        response.headers["Dry-Run"] = "true"
+    else:
+        here.in_force.changed(outcome.revision)
+        here.after_change()
+    return response

@@ -1,0 +1,38 @@
+"""ETag and If-Match: a change may say which revision it is meant for (RFC 9110, section 13.1.1).
+
+An ETag here names what is *set* of a resource, not the live state that stands beside it; nothing is ever cached by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from http import HTTPStatus
+
+from flask import Response, jsonify, request
+
+from apps.rest.problems import RefusedError
+from apps.rest.service import Json, service
+
+
+def tagged(view: Json, revision: int) -> Response:
+    """Return the answer that shows a resource, with its ETag."""
+    response = jsonify(view)
+    response.set_etag(str(revision))
+    return response
+
+
+def expecting(revision: Callable[[], int], *, always: bool = False) -> Callable[[], None]:
+    """Return what refuses the request unless its If-Match names the revision; 428 where it needs one and has none."""
+
+    def check() -> None:
+        if "If-Match" not in request.headers:
+            if always or service().needs_if_match:
+                detail = f'say by If-Match which revision this is for: now it is "{revision()}"; * is for any'
+                raise RefusedError(HTTPStatus.PRECONDITION_REQUIRED, "if-match-needed", detail)
+            return
+        now = str(revision())
+        if not request.if_match.contains(now):
+            detail = f'it was changed since: its revision is "{now}" and not {request.headers["If-Match"][:100]}'
+            raise RefusedError(HTTPStatus.PRECONDITION_FAILED, "changed-since", detail)
+
+    return check

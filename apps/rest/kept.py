@@ -1,0 +1,76 @@
+"""What was set at run time, by whom and when."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from apps.rest import models, problems, representation, requests
+from apps.rest.conditions import tagged
+from apps.rest.pages import make_cursor, read_cursor
+from apps.rest.service import NOT_FOUND, Json, api, service
+from controller.overrides import VnName
+
+_FORMAT = "dets-overrides-1"
+_END = 2**62
+
+
+@api.get("/overrides", responses={200: models.OverrideList})
+def list_overrides(query: requests.OverrideQuery) -> Json:
+    """List what was set at run time, whether it is in force, and what the file says."""
+    settings = service().settings
+    key = read_cursor(query.cursor, int)
+    names: list[int | VnName] = [vid for vid, _ in sorted(settings.overrides.standing_vlans())]
+    names += [name for name, _ in settings.overrides.standing_vns()]
+    if query.active is not None:
+        inactive = {*settings.values.inactive_vlans, *settings.values.inactive_vns}
+        names = [name for name in names if (name in inactive) != query.active]
+    first = key[0] if key is not None else 0
+    shown = names[first : first + query.limit]
+    more = len(names) > first + query.limit
+    return {
+        "next": make_cursor(first + query.limit) if more else None,
+        "overrides": representation.override_views(settings, shown),
+        "revision": settings.revision,
+    }
+
+
+@api.get("/history", responses={200: models.History})
+def list_history(query: requests.PageQuery) -> Json:
+    """List who changed what and when, newest first."""
+    settings = service().settings
+    key = read_cursor(query.cursor, int)
+    before = min(max(key[0], 0), _END) if key is not None else _END
+    found = settings.history(before, query.limit + 1)
+    shown = found[: query.limit]
+    cursor = make_cursor(shown[-1].revision) if len(found) > query.limit else None
+    return {"next": cursor, "changes": [_without_items(asdict(change)) for change in shown]}
+
+
+@api.get("/history/<revision>", responses={200: models.ChangeDetail, **NOT_FOUND})
+def get_change(path: requests.ChangePath, query: requests.NoQuery) -> Json:
+    """Show a change with every value as it was before and after."""
+    revision = int(path.revision) if path.revision.isascii() and path.revision.isdecimal() else 0
+    change = service().settings.change_of(min(revision, _END)) if len(path.revision) < 20 else None
+    if change is None:
+        raise problems.not_found(
+            "revision", path.revision, "is not the number of a change that is kept: see /v1/history"
+        )
+    return asdict(change)
+
+
+@api.get("/export", responses={200: models.Export})
+def export_overrides(query: requests.NoQuery) -> Any:
+    """Return all that was set at run time as one document, which ``/v1/import`` takes."""
+    settings = service().settings
+    document = {
+        "format": _FORMAT,
+        "vlans": [{"vlan_vid": vid, "values": dict(one.values)} for vid, one in settings.overrides.standing_vlans()],
+        "vns": [{**name._asdict(), **one.values} for name, one in settings.overrides.standing_vns()],
+    }
+    return tagged(document, settings.revision)
+
+
+def _without_items(change: Json) -> Json:
+    change.pop("items")
+    return change

@@ -1,0 +1,119 @@
+"""Values of thousands of VNs in one body, read a few hundred at a time so that nobody waits for it long."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pydantic import ValidationError
+
+from apps.rest import problems
+from apps.rest.requests import MOST_LIMITS, VlanPatch
+from controller.config_sections import MAX_PORT_NO, MAX_VLAN_VID, MIN_VLAN_VID
+from controller.errors import InvalidValueError
+from controller.overrides import VN_FIELDS, VnName
+from controller.units import check_rate_bps
+
+_PLACE = ("vlan_vid", "switch", "port_no")
+_KEYS = frozenset({*_PLACE, *VN_FIELDS})
+_AT_ONCE = 250
+_MOST_ERRORS = 20
+
+VnValues = dict[VnName, dict[str, int | None]]
+
+
+def read_vns(
+    key: str, items: object, check_name: Callable[[str, VnName], None], breathe: Callable[[], None]
+) -> VnValues:
+    """Return what a list of VNs with values says.
+
+    ``check_name`` raises InvalidValueError, naming the field that it is given, for a VN that must not be there. Raises
+    RefusedError (422) with all that is wrong, twenty errors at most.
+    """
+    values: VnValues = {}
+    errors: list[InvalidValueError] = []
+    for at, item in enumerate(_list(key, items, MOST_LIMITS)):
+        try:
+            name, given = _vn(f"{key}.{at}", item)
+            check_name(f"{key}.{at}", name)
+            if name in values:
+                raise InvalidValueError(f"{key}.{at}", str(name), "stands there twice")
+            values[name] = given
+        except InvalidValueError as error:
+            errors.append(error)
+            if len(errors) == _MOST_ERRORS:
+                break
+        if at % _AT_ONCE == _AT_ONCE - 1:
+            breathe()
+    if errors:
+        raise problems.invalid(*errors)
+    return values
+
+
+def read_vlans(
+    key: str, items: object, complete: Callable[[int, dict[str, Any]], dict[str, Any]]
+) -> dict[int, dict[str, Any]]:
+    """Return what a list of ``{vlan_vid, values}`` says. Raises RefusedError (422).
+
+    ``complete`` returns the values of a VLAN with those that follow from them; it raises InvalidValueError.
+    """
+    found: dict[int, dict[str, Any]] = {}
+    for at, item in enumerate(_list(key, items, MAX_VLAN_VID)):
+        here = f"{key}.{at}"
+        try:
+            if not isinstance(item, dict) or item.keys() != {"vlan_vid", "values"}:
+                raise InvalidValueError(here, item, "must be an object with vlan_vid and values")
+            vid = _whole(f"{here}.vlan_vid", item["vlan_vid"], MIN_VLAN_VID, MAX_VLAN_VID)
+            if vid in found:
+                raise InvalidValueError(f"{here}.vlan_vid", vid, "stands there twice")
+            found[vid] = complete(vid, VlanPatch.model_validate(item["values"]).given())
+        except ValidationError as error:
+            raise problems.of_validation(error, {"VlanPatch": tuple(VlanPatch.model_fields)}) from error
+        except InvalidValueError as error:
+            raise problems.invalid(error) from error
+    return found
+
+
+def _vn(key: str, item: object) -> tuple[VnName, dict[str, int | None]]:
+    if not isinstance(item, dict):
+        raise InvalidValueError(key, item, f"must be an object with {', '.join(_PLACE)} and values")
+    unknown = item.keys() - _KEYS
+    if unknown:
+        name = sorted(unknown)[0]
+        raise InvalidValueError(
+            f"{key}.{name}", item[name], f"is not known here; there are: {', '.join(sorted(_KEYS))}"
+        )
+    missing = [name for name in _PLACE if name not in item]
+    if missing or len(item) == len(_PLACE):
+        what = f"lacks {', '.join(missing)}" if missing else f"changes nothing: give {' or '.join(VN_FIELDS)}"
+        raise InvalidValueError(key, item, what)
+    vid = _whole(f"{key}.vlan_vid", item["vlan_vid"], MIN_VLAN_VID, MAX_VLAN_VID)
+    port_no = _whole(f"{key}.port_no", item["port_no"], 1, MAX_PORT_NO)
+    if not isinstance(item["switch"], str) or not 0 < len(item["switch"]) <= 63:
+        raise InvalidValueError(f"{key}.switch", item["switch"], "must be the name of a switch")
+    given: dict[str, int | None] = {}
+    for field in VN_FIELDS:
+        if field in item:
+            rate_bps = item[field]
+            if rate_bps is None and field.endswith("ceiling_bps"):
+                given[field] = None
+            elif type(rate_bps) is not int:
+                reason = "must be a whole number of bits per second, such as 40000000: no quotes, fraction or exponent"
+                raise InvalidValueError(f"{key}.{field}", rate_bps, reason)
+            else:
+                given[field] = check_rate_bps(rate_bps, f"{key}.{field}")
+    return VnName(vid, item["switch"], port_no), given
+
+
+def _list(key: str, items: object, most: int) -> list[Any]:
+    if not isinstance(items, list):
+        raise problems.invalid(InvalidValueError(key, items, "must be a list"))
+    if len(items) > most:
+        raise problems.invalid(InvalidValueError(key, len(items), f"is longer than {most}, the most at once"))
+    return items
+
+
+def _whole(key: str, value: object, least: int, most: int) -> int:
+    if type(value) is not int or not least <= value <= most:
+        raise InvalidValueError(key, value, f"must be a whole number, {least} to {most}")
+    return value

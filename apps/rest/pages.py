@@ -1,0 +1,36 @@
+"""Lists by pages: a cursor names the last item of the page before, so that pages do not shift under their reader."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from typing import Any
+
+from apps.rest.problems import invalid
+from controller.errors import InvalidValueError
+
+
+def make_cursor(*key: str | int) -> str:
+    """Return the cursor behind the item of this key."""
+    return base64.urlsafe_b64encode(json.dumps(key).encode()).decode()
+
+
+def read_cursor(cursor: str, *types: type) -> tuple[Any, ...] | None:
+    """Return the key in a cursor, None if it is empty; raise RefusedError (422) unless it is one with these types."""
+    if not cursor:
+        return None
+    try:
+        key = json.loads(base64.b64decode(cursor.encode("ascii"), altchars=b"-_", validate=True))
+    except (ValueError, binascii.Error, RecursionError):
+        key = None
+    if isinstance(key, list) and [type(part) for part in key] == list(types):
+        return tuple(key)
+    raise stale(cursor)
+
+
+def stale(cursor: str) -> Exception:
+    """Return the refusal of a cursor that leads nowhere."""
+    return invalid(
+        InvalidValueError("cursor", cursor, "is not the cursor of a page here (any more): list anew without")
+    )

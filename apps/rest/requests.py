@@ -1,0 +1,398 @@
+"""What requests may hold. The models are also what ``/v1/openapi.json`` says.
+
+Field descriptions end up in the reference, so they state units. A body's fields are checked by the core's own rules;
+the models only add their JSON types, so that no value is ever converted into an acceptable one.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    WithJsonSchema,
+    model_validator,
+)
+
+from controller.algorithms import parameters_of
+from controller.config_sections import MAX_PORT_NO, MAX_VLAN_VID, MAX_WEIGHT, MIN_VLAN_VID, check_name
+from controller.errors import InvalidValueError
+from controller.units import MAX_RATE_BPS, MIN_RATE_BPS, check_rate_bps
+
+_WHOLE_RATE = "must be a whole number of bits per second, such as 40000000: no quotes, fraction or exponent"
+_MAX_EVENT_NUMBER = 10**18 - 1
+_WHOLE_NUMBER = re.compile(r"0|[1-9][0-9]{0,17}")
+# A page of VNs of this many takes about as long as the controller can spare at once.
+MAX_PAGE = 1000
+MOST_LIMITS = 20_000
+MIN_STREAM_MS, MAX_STREAM_MS = 250, 60_000
+
+
+def _rate(value: object, info: ValidationInfo) -> int:
+    key = info.field_name or "rate"
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidValueError(key, value, _WHOLE_RATE)
+    return check_rate_bps(value, key)
+
+
+def _ceiling(value: object, info: ValidationInfo) -> int | None:
+    return None if value is None else _rate(value, info)
+
+
+def _parameters(value: object, info: ValidationInfo) -> dict[str, Any]:
+    key = info.field_name or "parameters"
+    if not isinstance(value, dict):
+        raise InvalidValueError(key, value, 'must be an object of numbers, such as {"d": 2}')
+    for name, number in value.items():
+        if isinstance(number, int) and abs(number) >= 2**63:
+            raise InvalidValueError(f"{key}.{name}", number, "is larger than any parameter may be")
+    return value
+
+
+def _event_number(value: object) -> int:
+    if _WHOLE_NUMBER.fullmatch(str(value)) is None:
+        raise InvalidValueError("after", value, "is not the number of an event: write 0 or more, in decimal digits")
+    return int(str(value))
+
+
+def _number_in(least: int, most: int) -> BeforeValidator:
+    def number(value: object, info: ValidationInfo) -> int:
+        text, key = str(value), info.field_name or "number"
+        if _WHOLE_NUMBER.fullmatch(text) is None or not least <= int(text) <= most:
+            raise InvalidValueError(key, value, f"must be a whole number in decimal digits, {least} to {most}")
+        return int(text)
+
+    return BeforeValidator(number)
+
+
+def _flag(value: object, info: ValidationInfo) -> bool:
+    if value not in ("true", "false", True, False):
+        raise InvalidValueError(info.field_name or "flag", value, "must be true or false")
+    return value in ("true", True)
+
+
+def _name(value: object) -> str:
+    return check_name(value)
+
+
+def _weight(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= MAX_WEIGHT:
+        raise InvalidValueError("weight", value, f"must be a number above 0, to {MAX_WEIGHT:.0f}")
+    return float(value)
+
+
+def _parameters_schema() -> dict[str, Any]:
+    known: dict[str, Any] = {}
+    for parameters in parameters_of.values():
+        for one in parameters:
+            low = {"exclusiveMinimum": one.above} if one.above is not None else {"minimum": one.minimum}
+            meaning = f"{one.meaning}; {one.bounds}, {one.default:g} unless given"
+            # Of two algorithms' parameters of one name the first is described: it has the wider bounds.
+            known.setdefault(one.name, {"type": "number", **low, "maximum": one.maximum, "description": meaning})
+    return {
+        "type": "object",
+        "properties": known,
+        "additionalProperties": False,
+        "description": "all parameters; those not given take their defaults; each algorithm has its own",
+    }
+
+
+def _whole(least: int, most: int, meaning: str) -> WithJsonSchema:
+    return WithJsonSchema({"type": "integer", "minimum": least, "maximum": most, "description": meaning})
+
+
+def _absent_not_null(schema: dict[str, Any]) -> None:
+    """A field that may be left out has no default and may not be null."""
+    for field in schema["properties"].values():
+        field.pop("default", None)
+
+
+def _change(schema: dict[str, Any]) -> None:
+    _absent_not_null(schema)
+    schema["minProperties"] = 1
+
+
+# -- what requests hold. A path's parts stay text: what they name is looked up, and told when there is no such thing.
+
+VlanVid = Annotated[str, _whole(MIN_VLAN_VID, MAX_VLAN_VID, "VLAN id")]
+PortNo = Annotated[str, _whole(1, MAX_PORT_NO, "OpenFlow port number of an edge port")]
+RateBps = Annotated[int, BeforeValidator(_rate), _whole(MIN_RATE_BPS, MAX_RATE_BPS, "bit/s on the wire (layer 2)")]
+
+CeilingBps = Annotated[
+    int | None,
+    BeforeValidator(_ceiling),
+    WithJsonSchema(
+        {
+            "anyOf": [{"type": "integer", "minimum": MIN_RATE_BPS, "maximum": MAX_RATE_BPS}, {"type": "null"}],
+            "description": "bit/s up to which it may borrow with max-min, its limit to its port's capacity; null: none",
+        }
+    ),
+]
+
+
+class _Query(BaseModel):
+    model_config = ConfigDict(extra="forbid", json_schema_extra=_absent_not_null)
+
+
+PageSize = Annotated[
+    int, _number_in(1, MAX_PAGE), WithJsonSchema({"type": "integer", "minimum": 1, "maximum": MAX_PAGE})
+]
+Flag = Annotated[bool, BeforeValidator(_flag), WithJsonSchema({"type": "boolean"})]
+
+
+class NoQuery(_Query):
+    """The query of resources that have none."""
+
+
+class ChangeQuery(_Query):
+    """How a change is to be made."""
+
+    dry_run: Flag = Field(default=False, description="check and answer as the change would, and change nothing")
+
+
+class IfMatch(BaseModel):
+    """What a change is meant for."""
+
+    if_match: str = Field(
+        default="", alias="If-Match", description='the ETag of what is to be changed, such as "17"; * for any'
+    )
+
+
+class PageQuery(_Query):
+    """Which page of a list."""
+
+    limit: PageSize = Field(default=MAX_PAGE, description="how many at most; the most unless given")
+    cursor: Annotated[str, WithJsonSchema({"type": "string", "maxLength": 500})] = Field(
+        default="", description="`next` of the page before; the first page without it"
+    )
+
+
+class VnQuery(PageQuery):
+    """Which VNs, or whose entries, to list: all, or those of a VLAN, of a switch, or of both."""
+
+    vlan: VlanVid = Field(default="", description="only those of this VLAN id")
+    switch: Annotated[str, WithJsonSchema({"type": "string", "minLength": 1})] = Field(
+        default="", description="only those on this switch, by its name"
+    )
+
+    def given(self, name: str) -> str | None:
+        """Return a part of the query, None if it is absent; empty text is a name, of nothing."""
+        return getattr(self, name) if name in self.model_fields_set else None
+
+
+class PortQuery(PageQuery):
+    """Which edge ports to list."""
+
+    switch: Annotated[str, WithJsonSchema({"type": "string", "minLength": 1})] = Field(
+        default="", description="only those of this switch, by its name"
+    )
+
+    def given(self, name: str) -> str | None:
+        """Return a part of the query, None if it is absent."""
+        return getattr(self, name) if name in self.model_fields_set else None
+
+
+class OverrideQuery(PageQuery):
+    """Which overrides to list."""
+
+    active: Flag | None = Field(default=None, description="only those that are in force, or only those that are not")
+
+
+class StreamQuery(_Query):
+    """Of what the stream tells, and how often."""
+
+    vlan: VlanVid = Field(default="", description="the state of the VNs of this VLAN")
+    switch: Annotated[str, WithJsonSchema({"type": "string", "minLength": 1})] = Field(
+        default="", description="the state of the VNs on this switch, by its name"
+    )
+    interval_ms: Annotated[
+        int,
+        _number_in(MIN_STREAM_MS, MAX_STREAM_MS),
+        WithJsonSchema({"type": "integer", "minimum": MIN_STREAM_MS, "maximum": MAX_STREAM_MS}),
+    ] = Field(default=1000, description="milliseconds between two states; 1000 unless given")
+    states: Annotated[
+        int, _number_in(1, 1_000_000), WithJsonSchema({"type": "integer", "minimum": 1, "maximum": 1_000_000})
+    ] = Field(default=1_000_000, description="end after so many states")
+
+    def given(self, name: str) -> str | None:
+        """Return a part of the query, None if it is absent."""
+        return getattr(self, name) if name in self.model_fields_set else None
+
+
+class EventQuery(_Query):
+    """From where on to list events."""
+
+    after: Annotated[int, BeforeValidator(_event_number)] = Field(
+        default=0, description="only events with a higher number", ge=0, le=_MAX_EVENT_NUMBER
+    )
+    limit: PageSize = Field(default=MAX_PAGE, description="how many at most; the most unless given")
+
+
+class LoopQuery(_Query):
+    """From where on to look at rounds."""
+
+    after: Annotated[int, BeforeValidator(_event_number)] = Field(
+        default=0, description="only rounds with a higher number", ge=0, le=_MAX_EVENT_NUMBER
+    )
+
+
+class PortPath(BaseModel):
+    """Names an edge port."""
+
+    switch: str = Field(description="name of the switch")
+    port_no: PortNo
+
+
+class ChangePath(BaseModel):
+    """Names a change of the history."""
+
+    revision: Annotated[str, _whole(1, 2**62, "the number of the change")]
+
+
+class VlanPath(BaseModel):
+    """Names a VLAN."""
+
+    vlan_vid: VlanVid
+
+
+class VnPath(BaseModel):
+    """Names a VN: its VLAN, and the edge port behind which it lives."""
+
+    vlan_vid: VlanVid
+    switch: str = Field(description="name of the switch")
+    port_no: PortNo
+
+
+class EntryPath(BaseModel):
+    """Names an entry: its VLAN, and the edge ports of its sender and its receiver."""
+
+    vlan_vid: VlanVid
+    sender_switch: str = Field(description="name of the sender's switch")
+    sender_port_no: PortNo
+    receiver_switch: str = Field(description="name of the receiver's switch")
+    receiver_port_no: PortNo
+
+
+class _Patch(BaseModel):
+    model_config = ConfigDict(extra="forbid", json_schema_extra=_change)
+
+    @model_validator(mode="after")
+    def _changes_something(self) -> Self:
+        if not self.model_fields_set:
+            raise InvalidValueError("body", {}, f"changes nothing: give {' or '.join(type(self).model_fields)}")
+        return self
+
+    def given(self) -> dict[str, Any]:
+        """Return the fields that were given."""
+        return {name: getattr(self, name) for name in type(self).model_fields if name in self.model_fields_set}
+
+
+class VnPatch(_Patch):
+    """New limits and ceilings of a VN; one that is not given stays as it is. All are set, or none."""
+
+    send_limit_bps: RateBps = 0
+    receive_limit_bps: RateBps = 0
+    send_ceiling_bps: CeilingBps = None
+    receive_ceiling_bps: CeilingBps = None
+
+
+class VlanPatch(_Patch):
+    """Values of a VLAN. Another algorithm starts with its default parameters unless ``parameters`` are given."""
+
+    name: Annotated[
+        str,
+        BeforeValidator(_name),
+        WithJsonSchema({"type": "string", "pattern": r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$", "maxLength": 63}),
+    ] = ""
+    algorithm: Annotated[
+        Any, WithJsonSchema({"type": "string", "enum": list(parameters_of), "description": "short name"})
+    ] = ""
+    parameters: Annotated[Any, BeforeValidator(_parameters), WithJsonSchema(_parameters_schema())] = None
+    shadow: Annotated[
+        Any,
+        WithJsonSchema(
+            {
+                "enum": [*parameters_of, None],
+                "description": "short name of an algorithm to compute beside, and not to enforce; null: none",
+            }
+        ),
+    ] = None
+    shadow_parameters: Annotated[Any, BeforeValidator(_parameters), WithJsonSchema(_parameters_schema())] = None
+    weight: Annotated[
+        float,
+        BeforeValidator(_weight),
+        WithJsonSchema({"type": "number", "exclusiveMinimum": 0, "maximum": MAX_WEIGHT, "description": "its share"}),
+    ] = 0.0
+    send_limit_bps: RateBps = 0
+    receive_limit_bps: RateBps = 0
+
+
+def _vn_item() -> dict[str, Any]:
+    """Return the schema of one VN's values in a list of many: the place and at least one of the values."""
+    ceiling = {"anyOf": [{"type": "integer", "minimum": MIN_RATE_BPS, "maximum": MAX_RATE_BPS}, {"type": "null"}]}
+    limit = {"type": "integer", "minimum": MIN_RATE_BPS, "maximum": MAX_RATE_BPS}
+    return {
+        "type": "object",
+        "properties": {
+            "vlan_vid": {"type": "integer", "minimum": MIN_VLAN_VID, "maximum": MAX_VLAN_VID},
+            "switch": {"type": "string", "minLength": 1, "maxLength": 63},
+            "port_no": {"type": "integer", "minimum": 1, "maximum": MAX_PORT_NO},
+            "send_limit_bps": limit,
+            "receive_limit_bps": limit,
+            "send_ceiling_bps": ceiling,
+            "receive_ceiling_bps": ceiling,
+        },
+        "required": ["vlan_vid", "switch", "port_no"],
+        "minProperties": 4,
+        "additionalProperties": False,
+    }
+
+
+class ManyLimits(BaseModel):
+    """New limits and ceilings of many VNs: all are set, or none. What is not given of a VN stays as it is."""
+
+    model_config = ConfigDict(extra="forbid")
+    # Read by apps.rest.many: a model for each of thousands would take too long at once.
+    limits: Annotated[
+        Any, WithJsonSchema({"type": "array", "items": _vn_item(), "minItems": 1, "maxItems": MOST_LIMITS})
+    ]
+
+
+class Import(BaseModel):
+    """What ``/v1/export`` has answered: from now on all the overrides there are."""
+
+    model_config = ConfigDict(extra="forbid")
+    format: Literal["dets-overrides-1"]
+    vlans: Annotated[
+        Any,
+        WithJsonSchema(
+            {
+                "type": "array",
+                "maxItems": MAX_VLAN_VID,
+                "items": {
+                    "type": "object",
+                    "properties": {
+                        "vlan_vid": {"type": "integer", "minimum": MIN_VLAN_VID, "maximum": MAX_VLAN_VID},
+                        "values": VlanPatch.model_json_schema(),
+                    },
+                    "required": ["vlan_vid", "values"],
+                    "additionalProperties": False,
+                },
+            }
+        ),
+    ]
+    vns: Annotated[Any, WithJsonSchema({"type": "array", "items": _vn_item(), "maxItems": MOST_LIMITS})]
+
+
+class RecordingAction(BaseModel):
+    """What to do about the recording of the control intervals."""
+
+    model_config = ConfigDict(extra="forbid")
+    action: Literal["start", "take", "stop"] = Field(
+        description="start one; take the records so far, which are then forgotten; stop and take the rest"
+    )

@@ -1,0 +1,140 @@
+"""Live state and events as Server-Sent Events.
+
+However many clients watch, a state is made and written as text once for all that watch the same. A client that reads
+slowly gets the state of the time when it is ready for the next, and nothing piles up.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from http import HTTPStatus
+
+import numpy as np
+from flask import Response, json, request
+
+from apps.rest import lookup, representation, requests
+from apps.rest.problems import RefusedError, invalid
+from apps.rest.representation import json_rates
+from apps.rest.service import NOT_FOUND, Json, Service, api, service
+from controller.errors import InvalidValueError
+
+_MOST_VNS = 1000
+# A state is shown again to whoever asks for the same within so long.
+_FRESH_S = 0.2
+_LIVE = (
+    "measured_receive_bps",
+    "measured_send_bps",
+    "demand_receive_bps",
+    "demand_send_bps",
+    "dropped_receive_bps",
+    "dropped_send_bps",
+)
+_STREAM = {
+    "description": "events `vlans` or `vns` (live state) and `event` (as in /v1/events, its number as id)",
+    "content": {"text/event-stream": {"schema": {"type": "string"}}},
+}
+
+
+@api.get("/stream", responses={200: _STREAM, **NOT_FOUND})
+def stream(query: requests.StreamQuery) -> Response:
+    """Follow the live state and what happens, as Server-Sent Events.
+
+    Without a filter the state is one object per VLAN with sums over its VNs, else one per VN. ``Last-Event-ID`` resumes
+    the events behind that number.
+    """
+    here = service()
+    vlan, switch = query.given("vlan"), query.given("switch")
+    rows = None if vlan is None and switch is None else lookup.vn_rows(here.central, vlan, switch)
+    if rows is not None and len(rows) > _MOST_VNS:
+        reason = f"picks {len(rows)} VNs, and a stream shows at most {_MOST_VNS}: give vlan and switch"
+        raise invalid(InvalidValueError("vlan" if vlan is not None else "switch", vlan or switch, reason))
+    if here.streams >= here.most_streams:
+        detail = f"{here.streams} streams are open already, the most there may be"
+        raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, "too-many-streams", detail, headers={"Retry-After": "10"})
+    last = request.headers.get("Last-Event-ID", "")
+    after = int(last) if last.isascii() and last.isdecimal() and len(last) < 19 else None
+    follower = _Follower(here, (vlan, switch), query.interval_ms / 1e3, query.states, after)
+    return Response(follower, mimetype="text/event-stream", headers={"X-Accel-Buffering": "no"})
+
+
+class _Follower:
+    """What one client is told; it counts as open until it is closed, which the server does whatever happens."""
+
+    def __init__(
+        self, here: Service, picked: tuple[str | None, str | None], interval_s: float, states: int, after: int | None
+    ) -> None:
+        self._here, self._picked, self._interval_s, self._left = here, picked, interval_s, states
+        events = here.central.events.after(0)
+        self._after = after if after is not None else (events[-1].number if events else 0)
+        self._due_s = here.clock()
+        self._open = True
+        here.streams += 1
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        here = self._here
+        if not self._left:
+            raise StopIteration
+        wait_s = self._due_s - here.clock()
+        if wait_s > 0.0:
+            here.sleep(wait_s)
+        self._due_s = max(self._due_s + self._interval_s, here.clock())
+        self._left -= 1
+        return self._events() + _state(here, self._picked)
+
+    def close(self) -> None:
+        """The client has gone."""
+        if self._open:
+            self._open = False
+            self._here.streams -= 1
+
+    def _events(self) -> bytes:
+        events = self._here.central.events.after(self._after)
+        if not events:
+            return b""
+        self._after = events[-1].number
+        views = representation.event_views(self._here, events)
+        return b"".join(f"id: {one['number']}\nevent: event\ndata: {json.dumps(one)}\n\n".encode() for one in views)
+
+
+def _state(here: Service, picked: tuple[str | None, str | None]) -> bytes:
+    """Return the state as an event, from a moment ago if somebody else has just asked for it."""
+    now_s = here.clock()
+    made_s, frame = here.frames.get(picked, (-math.inf, b""))
+    if now_s - made_s < _FRESH_S:
+        return bytes(frame)
+    vlan, switch = picked
+    name, objects = ("vlans", _vlans(here)) if picked == (None, None) else ("vns", _vns(here, vlan, switch))
+    text = json.dumps({"at": representation.utc(here, now_s), "revision": here.settings.revision, name: objects})
+    frame = f"event: {name}\ndata: {text}\n\n".encode()
+    for old in [key for key, (at_s, _) in here.frames.items() if now_s - at_s >= _FRESH_S]:
+        del here.frames[old]
+    here.frames[picked] = now_s, frame
+    return frame
+
+
+def _vlans(here: Service) -> list[Json]:
+    """Return one object per VLAN: how many of its VNs are congested, and sums of what is known."""
+    central = here.central
+    vids, of_vn = np.unique(central.vns.vlan_vid, return_inverse=True)
+    congested = np.bincount(of_vn[central.state.allocators.congested], minlength=len(vids)).tolist()
+    columns = [*representation.live_rates(central), representation.granted_bps(central)]
+    sums = [json_rates(np.bincount(of_vn, np.nan_to_num(column), len(vids))) for column in columns]
+    names = ("vlan_vid", "congested_vns", *_LIVE, "granted_bps")
+    return [dict(zip(names, row, strict=True)) for row in zip(vids.tolist(), congested, *sums, strict=True)]
+
+
+def _vns(here: Service, vlan: str | None, switch: str | None) -> list[Json]:
+    """Return one object per VN."""
+    central, names = here.central, here.settings.file.names
+    rows = lookup.vn_rows(central, vlan, switch)
+    columns = [*representation.live_rates(central), representation.granted_bps(central)]
+    rates = [json_rates(column[rows]) for column in columns]
+    congested = central.state.allocators.congested[rows].tolist()
+    keys = ("vlan_vid", "switch", "port_no", "congested", *_LIVE, "granted_bps")
+    places = (names[row] for row in rows.tolist())
+    lines = zip(places, congested, *rates, strict=True)
+    return [dict(zip(keys, (*place, *values), strict=True)) for place, *values in lines]
