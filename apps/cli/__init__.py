@@ -7,18 +7,15 @@ framework is loaded for ``--help``. Exit status: 0 done, 1 failed, 2 what was as
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from apps.cli import bench, cert, docs, inventory, keeping, lab, service, watching
-from apps.cli.common import FAILED, INTERRUPTED, REFUSED, complain
+from apps.cli.common import FAILED, INTERRUPTED, REFUSED, ClickError, complain
 from apps.client import RequestError
 from controller import __version__
 from controller.errors import DetsError, InvalidValueError
-
-# typer carries click inside itself, or beside itself before 0.26; the base of its own error is click's in both.
-_ClickError: Any = typer.BadParameter.__mro__[2]
 
 app = typer.Typer(
     name="dets",
@@ -65,7 +62,7 @@ def _run(arguments: list[str]) -> int:
     except RequestError as error:
         complain(str(error))
         return REFUSED if error.status is not None and 400 <= error.status < 500 else FAILED
-    except _ClickError as error:
+    except ClickError as error:
         message = error.format_message()
         if message:
             complain(f"{message} (see dets --help)")

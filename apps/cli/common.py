@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from controller.errors import InvalidValueError
 
 FAILED, REFUSED, INTERRUPTED = 1, 2, 130
+# typer carries click inside itself, or beside itself before 0.26; the bases of its own error are click's in both.
+UsageError: Any = typer.BadParameter.__mro__[1]
+ClickError: Any = typer.BadParameter.__mro__[2]
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from apps.cli.common import REFUSED, Parameters, counted, parse_parameters
+from apps.cli.common import REFUSED, Parameters, UsageError, counted, parse_parameters
 from apps.cli.connection import Change, asking, changing
 from apps.cli.output import AnyForm, Column, Form, number, rate, show
 from apps.client import Client, place, vn_path
@@ -220,7 +220,7 @@ def reset_limits(
     elif not everything and vlan is not None and port is not None:
         answer = change.make("DELETE", f"{vn_path(vlan, *place('port', port))}/overrides")
     else:
-        raise typer.BadParameter("Write --vlan VID --port SWITCH:PORT, or --all.")
+        raise UsageError("Write --vlan VID --port SWITCH:PORT, or --all")
     _tell_many(change, answer, output)
     return 0
 
@@ -276,7 +276,7 @@ def _vn(vlan_vid: int, port: str) -> dict[str, Any]:
 
 def _check_some(body: dict[str, Any], options: str) -> None:
     if not body:
-        raise typer.BadParameter(f"Nothing to set: write {options}.")
+        raise UsageError(f"Nothing to set: write {options}")
 
 
 def _shown(body: dict[str, Any]) -> str:

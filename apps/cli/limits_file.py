@@ -47,7 +47,9 @@ def _check(document: Document, place: str, row: object) -> None:
             except InvalidValueError as error:
                 document.report((place, key), f"{show_value(error.value)} {error.reason}")
     for key, kind, words in (("vlan", int, "a VLAN id, such as 10"), ("port", str, "SWITCH:PORT, such as s1:3")):
-        if not isinstance(row.get(key), kind) or isinstance(row[key], bool):
-            document.report((place, key), f"{show_value(row.get(key))} is not {words}")
+        if key not in row:
+            document.report((place,), f"lacks {key}: {words}")
+        elif not isinstance(row[key], kind) or isinstance(row[key], bool):
+            document.report((place, key), f"{show_value(row[key])} is not {words}")
     if not set(LIMITS) & row.keys():
         document.report((place,), f"sets nothing: give {', '.join(LIMITS)}")

@@ -1,0 +1,95 @@
+"""A stand-in for the controller's REST interface: answers as told, and remembers what it was asked."""
+
+from __future__ import annotations
+
+import json
+import threading
+import urllib.parse
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request."""
+
+    method: str
+    path: str
+    query: dict[str, str]
+    headers: dict[str, str]
+    body: Any
+
+
+@dataclass
+class Answer:
+    """What to answer: JSON, or ``raw`` bytes as they are."""
+
+    json: Any = None
+    status: int = 200
+    content_type: str = "application/json"
+    raw: bytes | None = None
+
+
+@dataclass
+class RestDesk:
+    """Listens on a free port of the loopback. A path's answers are given one after another, the last ever again."""
+
+    answers: dict[tuple[str, str], list[Answer]] = field(default_factory=dict)
+    asked: list[Asked] = field(default_factory=list)
+
+    def __enter__(self) -> RestDesk:
+        desk = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def answer(self) -> None:
+                desk._answer(self)
+
+            do_GET = do_PATCH = do_POST = do_DELETE = answer  # noqa: N815
+
+            def log_message(self, format: str, *args: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def on(self, method: str, path: str, *answers: Any, **more: Any) -> None:
+        """Let a request be answered by these: JSON values, or Answers."""
+        self.answers[method, path] = [one if isinstance(one, Answer) else Answer(one, **more) for one in answers]
+
+    def refuse(self, method: str, path: str, status: int, detail: str) -> None:
+        """Let a request be refused by a problem document."""
+        problem = {"type": "urn:x", "title": "x", "status": status, "detail": detail}
+        self.on(method, path, problem, status=status, content_type="application/problem+json")
+
+    def last(self) -> Asked:
+        """Return the request that came last."""
+        return self.asked[-1]
+
+    def _answer(self, handler: BaseHTTPRequestHandler) -> None:
+        parts = urllib.parse.urlsplit(handler.path)
+        body = handler.rfile.read(int(handler.headers.get("Content-Length", 0)))
+        query = dict(urllib.parse.parse_qsl(parts.query))
+        asked = Asked(
+            handler.command, parts.path, query, dict(handler.headers.items()), json.loads(body) if body else None
+        )
+        self.asked.append(asked)
+        answers = self.answers.get((asked.method, asked.path))
+        if answers is None:
+            answer = Answer({"detail": f"there is nothing at {asked.method} {asked.path}"}, 404)
+        else:
+            answer = answers.pop(0) if len(answers) > 1 else answers[0]
+        data = answer.raw if answer.raw is not None else json.dumps(answer.json).encode()
+        handler.send_response(answer.status)
+        handler.send_header("Content-Type", answer.content_type)
+        handler.send_header("Content-Length", str(len(data)))
+        handler.end_headers()
+        handler.wfile.write(data)

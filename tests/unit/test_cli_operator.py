@@ -1,0 +1,590 @@
+"""The operator's commands against a stand-in for the controller: what they ask, print and refuse."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from support.rest_desk import Answer, RestDesk
+
+from apps import cli
+from apps.cli import connection, watching
+from apps.client import Client, RequestError
+
+VN: dict[str, Any] = {
+    "vlan_vid": 10,
+    "switch": "sw1",
+    "dpid": "0000000000000001",
+    "port_no": 3,
+    "send_limit_bps": 400_000_000,
+    "receive_limit_bps": 1_500_000_000,
+    "send_ceiling_bps": None,
+    "receive_ceiling_bps": None,
+    "measured_receive_bps": 64_000,
+    "measured_send_bps": None,
+    "delivered_bps": None,
+    "granted_bps": None,
+    "congested": True,
+    "hosts": ["02:00:00:00:00:01"],
+    "revision": 17,
+}
+VLAN: dict[str, Any] = {
+    "vlan_vid": 10,
+    "name": "tenant-a",
+    "algorithm": "fp",
+    "parameters": {"d": 2.0},
+    "weight": 1.0,
+    "send_limit_bps": None,
+    "receive_limit_bps": 40_000_000,
+    "vns": 3,
+    "shadow": None,
+    "revision": 3,
+}
+VN_PATH = "/v1/vns/10/sw1/3"
+HERE = ["--vlan", "10", "--port", "sw1:3"]
+EVENT = {"number": 7, "at_s": 1.5, "at": "2026-01-01T00:00:00Z", "kind": "limit-changed", "text": "VLAN 10 at sw1:3"}
+
+
+@pytest.fixture
+def desk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[RestDesk]:
+    for name in ("DETS_TOKEN", "DETS_TOKEN_FILE", "DETS_CACERT", "DETS_CERT", "DETS_KEY", "DETS_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "settings"))
+    monkeypatch.setenv("COLUMNS", "300")
+    with RestDesk() as desk:
+        monkeypatch.setenv("DETS_URL", desk.url)
+        yield desk
+
+
+@pytest.fixture
+def dets(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    def run(*words: str) -> tuple[int, str, str]:
+        status = cli.main(list(words))
+        said = capsys.readouterr()
+        return status, said.out, said.err
+
+    return run
+
+
+def lines(text: str) -> list[list[str]]:
+    return [line.split() for line in text.splitlines()]
+
+
+# -- lists and objects
+
+
+def test_a_list_is_a_table_of_all_pages(desk: RestDesk, dets: Any) -> None:
+    other = {**VN, "port_no": 4, "congested": False, "measured_receive_bps": None}
+    desk.on("GET", "/v1/vns", {"vns": [VN], "next": "abc"}, {"vns": [other], "next": None})
+    status, out, err = dets("vn", "list", "--vlan", "10")
+    assert (status, err) == (0, "")
+    assert lines(out) == [
+        ["VLAN", "port", "send", "receive", "sends", "receives", "granted", "congested", "revision"],
+        ["10", "sw1:3", "400M", "1.5G", "-", "64k", "-", "yes", "17"],
+        ["10", "sw1:4", "400M", "1.5G", "-", "-", "-", "no", "17"],
+    ]
+    assert [one.query for one in desk.asked] == [{"vlan": "10"}, {"vlan": "10", "cursor": "abc"}]
+
+
+def test_a_list_is_all_there_is_as_json_and_yaml(desk: RestDesk, dets: Any) -> None:
+    desk.on("GET", "/v1/vlans", {"vlans": [VLAN], "next": None})
+    assert json.loads(dets("vlan", "list", "-o", "json")[1]) == [VLAN]
+    assert yaml.safe_load(dets("vlan", "list", "--output", "yaml")[1]) == [VLAN]
+    assert lines(dets("vlan", "list")[1])[1] == ["10", "tenant-a", "fp", "d=2", "1.0", "3", "-", "40M", "-", "3"]
+
+
+def test_a_long_table_is_not_folded_where_no_terminal_is(desk: RestDesk, dets: Any, monkeypatch: Any) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    desk.on("GET", "/v1/vns", {"vns": [VN], "next": None})
+    assert len(dets("vn", "list")[1].splitlines()) == 2
+
+
+def test_one_object_is_shown_line_by_line(desk: RestDesk, dets: Any) -> None:
+    desk.on("GET", VN_PATH, VN)
+    assert lines(dets("vn", "show", *HERE)[1])[:4] == [
+        ["VLAN", "10"],
+        ["port", "sw1:3"],
+        ["send", "400M"],
+        ["receive", "1.5G"],
+    ]
+    assert json.loads(dets("vn", "show", *HERE, "-o", "json")[1]) == VN
+    desk.on("GET", "/v1/vlans/10", VLAN)
+    assert ["name", "tenant-a"] in lines(dets("vlan", "show", "10")[1])
+
+
+def test_ports_and_entries_are_listed(desk: RestDesk, dets: Any) -> None:
+    port = {"switch": "sw1", "port_no": 3, "name": "pn3", "capacity_bps": 10**9, "vlan_vids": [10, 20]}
+    port |= {"send_limits_bps": 5 * 10**8, "receive_limits_bps": 5 * 10**8, "received_bps": 1000, "sent_bps": None}
+    desk.on("GET", "/v1/ports", {"ports": [port], "next": None})
+    assert lines(dets("port", "list", "--switch", "sw1")[1])[1] == [
+        "sw1:3",
+        "pn3",
+        "1G",
+        "10,",
+        "20",
+        "500M",
+        "500M",
+        "1k",
+        "-",
+    ]
+    assert desk.last().query == {"switch": "sw1"}
+    desk.on("GET", "/v1/ports/sw1/3", port)
+    assert ["capacity", "1G"] in lines(dets("port", "show", "sw1:3")[1])
+    entry = {"vlan_vid": 10, "sender": {"switch": "sw1", "port_no": 1}, "receiver": {"switch": "sw2", "port_no": 3}}
+    entry |= {"offered_bps": 2, "dropped_bps": 1, "granted_bps": None, "limit_bps": 1000, "meter_rate_bps": 1000}
+    desk.on("GET", "/v1/entries", {"entries": [entry | {"control": "idle"}], "next": None})
+    assert lines(dets("entry", "list")[1])[1] == ["10", "sw1:1", "sw2:3", "2", "1", "-", "1k", "1k", "idle"]
+
+
+def test_the_status_tells_troubles_and_fails_with_them(desk: RestDesk, dets: Any) -> None:
+    desk.on("GET", "/v1/health", {"status": "ready", "switches": {"s1": "ready"}})
+    assert dets("status")[:2] == (0, "ready\nswitch  state  troubles\ns1      ready  -       \n")
+    desk.on("GET", "/v1/health", {"status": "degraded", "switches": {"s1": "ready"}, "troubles": {"s1": ["no meters"]}})
+    status, out, _ = dets("status")
+    assert (status, lines(out)[2]) == (1, ["s1", "ready", "no", "meters"])
+
+
+# -- changes
+
+
+def test_a_limit_is_set_in_the_units_of_people(desk: RestDesk, dets: Any) -> None:
+    desk.on("PATCH", VN_PATH, VN)
+    status, out, err = dets("limit", "set", *HERE, "--receive", "400M", "--send", "1.5G")
+    assert (status, out, err) == (0, "VLAN 10, sw1:3: send 1.5G, receive 400M (revision 17)\n", "")
+    asked = desk.last()
+    assert asked.body == {"send_limit_bps": 1_500_000_000, "receive_limit_bps": 400_000_000}
+    assert (asked.query, asked.headers.get("If-Match")) == ({}, None)
+    assert json.loads(dets("vn", "set", *HERE, "--send", "64k", "-o", "json")[1]) == VN
+    assert desk.last().body == {"send_limit_bps": 64_000}
+
+
+def test_ceilings_are_set_and_taken_away(desk: RestDesk, dets: Any) -> None:
+    desk.on("PATCH", VN_PATH, VN)
+    out = dets("limit", "set", *HERE, "--receive-ceiling", "1G", "--send-ceiling", "none")[1]
+    assert out == "VLAN 10, sw1:3: send ceiling none, receive ceiling 1G (revision 17)\n"
+    assert desk.last().body == {"send_ceiling_bps": None, "receive_ceiling_bps": 10**9}
+
+
+def test_several_ports_are_one_transaction(desk: RestDesk, dets: Any) -> None:
+    desk.on("POST", "/v1/limits", {"revision": 18, "changed": 2})
+    status, out, _ = dets("limit", "set", *HERE, "--port", "sw2:1", "--receive", "4M")
+    assert (status, out) == (0, "2 values changed (revision 18)\n")
+    assert desk.last().body == {
+        "limits": [
+            {"vlan_vid": 10, "switch": "sw1", "port_no": 3, "receive_limit_bps": 4_000_000},
+            {"vlan_vid": 10, "switch": "sw2", "port_no": 1, "receive_limit_bps": 4_000_000},
+        ]
+    }
+
+
+def test_a_dry_run_is_asked_for_and_told(desk: RestDesk, dets: Any) -> None:
+    desk.on("PATCH", VN_PATH, VN)
+    out = dets("limit", "set", *HERE, "--send", "1M", "--dry-run", "--wait")[1]
+    assert out == "VLAN 10, sw1:3: send 1M (nothing is changed: --dry-run)\n"
+    assert [one.query for one in desk.asked] == [{"dry_run": "true"}]
+
+
+def test_a_change_can_be_bound_to_a_revision(desk: RestDesk, dets: Any) -> None:
+    desk.refuse("PATCH", VN_PATH, 412, 'it was changed since: its revision is "18"')
+    status, out, err = dets("limit", "set", *HERE, "--send", "1M", "--if-revision", "17")
+    assert (status, out, err) == (2, "", 'dets: it was changed since: its revision is "18"\n')
+    assert desk.last().headers["If-Match"] == '"17"'
+
+
+def test_wait_returns_when_the_change_is_in_force(desk: RestDesk, dets: Any) -> None:
+    desk.on("PATCH", VN_PATH, VN)
+    late = {"revision": 17, "installed_revision": 16, "waiting": ["sw1"], "missing": []}
+    desk.on("GET", "/v1/revision", late, late, {**late, "installed_revision": 17})
+    assert dets("limit", "set", *HERE, "--send", "1M", "--wait")[:2] == (
+        0,
+        "VLAN 10, sw1:3: send 1M (revision 17, in force)\n",
+    )
+    assert [one.path for one in desk.asked] == [VN_PATH, *["/v1/revision"] * 3]
+
+
+def test_wait_tells_which_switches_lag(desk: RestDesk, dets: Any) -> None:
+    desk.on("PATCH", VN_PATH, VN)
+    desk.on("GET", "/v1/revision", {"installed_revision": 16, "waiting": ["sw1"], "missing": ["sw2"]})
+    status, out, err = dets("limit", "set", *HERE, "--send", "1M", "--wait", "--timeout", "0.01")
+    assert (status, out) == (1, "")
+    lagging = "sw1 has not confirmed it, sw2 is not connected"
+    assert err == f"dets: revision 17 is kept, but not in force after 0.01 s: {lagging}\n"
+
+
+def test_a_vlan_is_changed(desk: RestDesk, dets: Any) -> None:
+    desk.on("PATCH", "/v1/vlans/10", VLAN)
+    words = "vlan set 10 --name blue --algorithm sp --parameter inflation=0.2 --shadow none --weight 2 --receive 40M"
+    set_values = "name blue, algorithm sp, weight 2.0, receive 40M, parameters inflation=0.2, shadow none"
+    assert dets(*words.split())[:2] == (0, f"VLAN 10: {set_values} (revision 3)\n")
+    assert desk.last().body == {
+        "name": "blue",
+        "algorithm": "sp",
+        "weight": 2.0,
+        "receive_limit_bps": 40_000_000,
+        "parameters": {"inflation": 0.2},
+        "shadow": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "path", "if_match"),
+    [
+        (["vlan", "reset", "10"], "/v1/vlans/10/overrides", None),
+        (["limit", "reset", *HERE], f"{VN_PATH}/overrides", None),
+        (["limit", "reset", "--all"], "/v1/overrides", "*"),
+        (["limit", "reset", "--all", "--if-revision", "4"], "/v1/overrides", '"4"'),
+    ],
+)
+def test_what_was_set_is_taken_back(
+    desk: RestDesk, dets: Any, words: list[str], path: str, if_match: str | None
+) -> None:
+    desk.on("DELETE", path, {"revision": 5, "changed": 1})
+    assert dets(*words) == (0, "1 value changed (revision 5)\n", "")
+    assert desk.last().headers.get("If-Match") == if_match
+
+
+def test_many_limits_come_from_a_file(desk: RestDesk, dets: Any, tmp_path: Path) -> None:
+    desk.on("POST", "/v1/limits", {"revision": 18, "changed": 3})
+    file = tmp_path / "limits.yaml"
+    file.write_text(
+        "- {vlan: 10, port: 'sw1:3', receive: 400M}\n- {vlan: 20, port: sw1:4, send: 64000, send_ceiling: none}\n"
+    )
+    assert dets("limit", "apply", str(file)) == (0, "3 values changed (revision 18)\n", "")
+    assert desk.last().body["limits"] == [
+        {"vlan_vid": 10, "switch": "sw1", "port_no": 3, "receive_limit_bps": 400_000_000},
+        {"vlan_vid": 20, "switch": "sw1", "port_no": 4, "send_limit_bps": 64_000, "send_ceiling_bps": None},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("- {vlan: 10, port: sw1:3, receive: 4x}", "1:36: [0].receive: '4x' is not a rate"),
+        ("- {vlan: 10, port: sw1:3}", "1:3: [0]: sets nothing"),
+        ("- {vlan: ten, port: sw1:3, send: 1M}", "1:10: [0].vlan: 'ten' is not a VLAN id"),
+        ("- {vlan: 10, send: 1M}", "1:3: [0]: lacks port: SWITCH:PORT"),
+        ("- {vlan: 10, port: sw1:3, sned: 1M}", "[0].sned: is not a known key; known are vlan, port"),
+        ("- 5", "[0]: 5 is not of the form"),
+        ("a: 1", "is not a list"),
+        ("- {", "not YAML"),
+    ],
+)
+def test_a_bad_file_is_told_with_line_and_column(
+    desk: RestDesk, dets: Any, tmp_path: Path, text: str, problem: str
+) -> None:
+    file = tmp_path / "limits.yaml"
+    file.write_text(text + "\n")
+    status, out, err = dets("limit", "apply", str(file))
+    assert (status, out) == (2, "")
+    assert err.startswith(str(file))
+    assert problem in err
+    assert desk.asked == []
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["limit", "set", *HERE, "--send", "4x"], "--send: '4x' is not a rate: write bits per second, such as 400M"),
+        (["limit", "set", *HERE, "--send", "1"], "--send: '1' is outside 1k to 4.295T"),
+        (["limit", "set", *HERE], "Nothing to set: write --send, --receive"),
+        (
+            ["limit", "set", "--vlan", "10", "--port", "sw1", "--send", "1M"],
+            "--port: 'sw1' is not SWITCH:PORT, such as s1:3",
+        ),
+        (["limit", "set", "--vlan", "0", "--port", "s:1", "--send", "1M"], "Invalid value for '--vlan'"),
+        (["limit", "set", *HERE, "--send", "1M", "--timeout", "0"], "--timeout: 0.0 must be above 0"),
+        (["limit", "reset", "--vlan", "10"], "Write --vlan VID --port SWITCH:PORT, or --all"),
+        (["limit", "reset", "--vlan", "10", "--all"], "Write --vlan VID --port SWITCH:PORT, or --all"),
+        (["vlan", "set", "10"], "Nothing to set: write --name"),
+        (["vlan", "set", "10", "--parameter", "d"], "--parameter: 'd' is not KEY=VALUE"),
+        (["vn", "list", "-o", "xml"], "Invalid value for '--output' / '-o': "),
+        (["vn", "list", "--url", "ftp://x"], "--url: 'ftp://x' is not an address such as http://127.0.0.1:8080"),
+        (["vn", "list", "--token-file", "/none"], "--token-file: '/none' cannot be read: No such file"),
+        (["vn", "list", "--cacert", "/none"], "--cacert: '/none' is not a file"),
+        (["vn", "list", "--key", __file__], f"--key: {__file__!r} stands alone"),
+        (["vn", "list", "--cacert", __file__], f"--cacert: {__file__!r} holds no certificate in PEM form"),
+        (["top", "--interval", "0.1"], "--interval: 0.1 is outside 0.25 to 60 seconds"),
+    ],
+)
+def test_bad_words_are_refused_in_one_line_before_anybody_is_asked(
+    desk: RestDesk, dets: Any, words: list[str], line: str
+) -> None:
+    status, out, err = dets(*words)
+    assert (status, out) == (2, "")
+    assert err.startswith(f"dets: {line}")
+    assert len(err.splitlines()) == 1
+    assert desk.asked == []
+
+
+def test_refusals_are_the_controllers_own_words(desk: RestDesk, dets: Any) -> None:
+    desk.refuse("PATCH", VN_PATH, 422, "receive_limit_bps: 2000000000 is above the port's capacity of 1G")
+    status, _, err = dets("limit", "set", *HERE, "--receive", "2G")
+    assert (status, err) == (2, "dets: receive_limit_bps: 2000000000 is above the port's capacity of 1G\n")
+    desk.refuse("PATCH", VN_PATH, 503, "the store cannot write")
+    assert dets("limit", "set", *HERE, "--receive", "2G")[::2] == (1, "dets: the store cannot write\n")
+    desk.on("PATCH", VN_PATH, Answer(raw=b"<html>", status=502))
+    status, _, err = dets("limit", "set", *HERE, "--receive", "2G")
+    assert (status, err) == (1, f"dets: {desk.url}{VN_PATH} answers 502 Bad Gateway\n")
+
+
+def test_an_answer_that_is_no_json_is_told(desk: RestDesk, dets: Any) -> None:
+    desk.on("GET", "/v1/health", Answer(raw=b"<html>"))
+    status, _, err = dets("status")
+    assert status == 1
+    assert err.startswith(f"dets: no controller answers at {desk.url}: ")
+
+
+# -- who asks
+
+
+def test_the_token_comes_from_option_environment_or_settings(
+    desk: RestDesk, dets: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.on("GET", "/v1/health", {"status": "ready", "switches": {}})
+
+    def shown() -> str | None:
+        assert dets("status")[0] == 0
+        return desk.last().headers.get("Authorization")
+
+    assert shown() is None
+    for name in ("settings", "environment", "option"):
+        (tmp_path / name).mkdir(exist_ok=True)
+        (tmp_path / name / "token").write_text(f"of-{name}\n")
+    file = connection.settings_file()
+    file.parent.mkdir(parents=True)
+    file.write_text(f'token_file = "{tmp_path}/settings/token"\n')
+    assert shown() == "Bearer of-settings"
+    monkeypatch.setenv("DETS_TOKEN_FILE", str(tmp_path / "environment" / "token"))
+    assert shown() == "Bearer of-environment"
+    assert dets("status", "--token-file", str(tmp_path / "option" / "token"))[0] == 0
+    assert desk.last().headers["Authorization"] == "Bearer of-option"
+    monkeypatch.delenv("DETS_TOKEN_FILE")
+    monkeypatch.setenv("DETS_TOKEN", "of-the-word")
+    assert shown() == "Bearer of-the-word"
+    monkeypatch.setenv("DETS_TOKEN", "two words")
+    status, _, err = dets("status")
+    assert (status, err) == (
+        2,
+        "dets: DETS_TOKEN: '(hidden)' holds no token: it is one word, as dets token create prints it\n",
+    )
+
+
+def test_the_address_may_stand_in_the_settings(desk: RestDesk, dets: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DETS_URL")
+    file = connection.settings_file()
+    file.parent.mkdir(parents=True)
+    file.write_text(f'url = "{desk.url}"\n')
+    desk.on("GET", "/v1/health", {"status": "ready", "switches": {}})
+    assert dets("status")[0] == 0
+    for text, line in (
+        ("colour = 'red'", f"{file}: 'colour' is not one of url, token_file, cacert, cert, key"),
+        ("url = 5", f"{file}: url: 5 is not text: put it in quotes"),
+        ("url", f"{file}: '' cannot be read: "),
+    ):
+        file.write_text(text)
+        status, _, err = dets("status")
+        assert status == 2
+        assert err.startswith(f"dets: {line}")
+        assert len(err.splitlines()) == 1
+
+
+# -- what is kept
+
+
+CHANGE = {
+    "revision": 9,
+    "at": "2026-01-01T00:00:00Z",
+    "who": "anna",
+    "address": "127.0.0.1",
+    "action": "vn",
+    "changed": 1,
+}
+
+
+def test_the_history_tells_who_changed_what(desk: RestDesk, dets: Any) -> None:
+    desk.on("GET", "/v1/history", {"changes": [CHANGE], "next": "x"})
+    assert lines(dets("history", "--limit", "1")[1])[1] == ["9", "2026-01-01T00:00:00Z", "anna", "127.0.0.1", "vn", "1"]
+    assert desk.last().query == {"limit": "1"}
+    item = {
+        "vlan_vid": 10,
+        "switch": "sw1",
+        "port_no": 3,
+        "field": "send_limit_bps",
+        "before": 10**6,
+        "after": 2 * 10**6,
+    }
+    desk.on(
+        "GET", "/v1/history/9", {**CHANGE, "items": [item, {**item, "switch": None, "field": "name", "after": "b"}]}
+    )
+    out = dets("history", "9")[1]
+    assert lines(out)[4:] == [
+        ["VLAN", "10,", "sw1:3", "send_limit_bps", "1M", "2M"],
+        ["VLAN", "10", "name", "1000000", '"b"'],
+    ]
+    assert json.loads(dets("history", "9", "-o", "json")[1])["items"][0] == item
+
+
+OVERRIDE = {
+    "vlan_vid": 10,
+    "switch": "sw1",
+    "port_no": 3,
+    "values": {"send_limit_bps": 10**6},
+    "file": {},
+    "revision": 9,
+}
+
+
+def test_overrides_are_listed_with_what_holds_them_back(desk: RestDesk, dets: Any) -> None:
+    inactive = {**OVERRIDE, "active": False, "reason": "no such VN"}
+    desk.on(
+        "GET", "/v1/overrides", {"overrides": [{**OVERRIDE, "active": True, "reason": None}, inactive], "next": None}
+    )
+    out = lines(dets("overrides")[1])
+    assert out[1] == ["VLAN", "10,", "sw1:3", "send_limit_bps", "1M", "-", "9", "yes"]
+    assert out[2][-4:] == ["no:", "no", "such", "VN"]
+
+
+def test_what_is_exported_is_imported(desk: RestDesk, dets: Any, tmp_path: Path) -> None:
+    document = {"format": "dets-overrides-1", "vlans": [], "vns": []}
+    desk.on("GET", "/v1/export", document)
+    assert json.loads(dets("export")[1]) == document
+    file = tmp_path / "overrides.json"
+    assert dets("export", str(file))[1] == f"wrote {file}\n"
+    inactive = {**OVERRIDE, "active": False, "reason": "no such VN"}
+    desk.on("POST", "/v1/import", {"revision": 4, "changed": 2, "inactive": [inactive]})
+    status, out, _ = dets("import", str(file))
+    assert status == 0
+    assert out.splitlines()[:2] == ["2 values changed (revision 4)", "1 override kept, and not in force:"]
+    assert (desk.last().body, desk.last().headers["If-Match"]) == (document, "*")
+    file.write_text("{")
+    assert "is not JSON as dets export writes it" in dets("import", str(file))[2]
+
+
+def test_tokens_are_made_listed_and_revoked(dets: Any, tmp_path: Path) -> None:
+    store = ["--store", str(tmp_path / "dets.db")]
+    status, token, _ = dets("token", "create", "anna", "--scope", "write", *store)
+    assert status == 0
+    assert token.startswith("dets_")
+    assert [row[:2] for row in lines(dets("token", "list", *store)[1])] == [["name", "scope"], ["anna", "write"]]
+    assert token.strip().encode() not in b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    assert dets("token", "create", "anna", *store)[::2] == (
+        2,
+        "dets: --name: 'anna' is the name of a token already: revoke that first\n",
+    )
+    assert dets("token", "revoke", "anna", *store)[:2] == (0, "revoked anna\n")
+    assert dets("token", "revoke", "anna", *store)[0] == 2
+
+
+# -- what happens
+
+
+def stream(*states: tuple[str, Any]) -> Answer:
+    text = "".join(f"event: {name}\ndata: {json.dumps(data)}\n\n" for name, data in states)
+    return Answer(raw=(": hello\n\n" + text).encode(), content_type="text/event-stream")
+
+
+def test_top_shows_the_busiest_first_with_what_was_set_of_them(desk: RestDesk, dets: Any) -> None:
+    live = {"vlan_vid": 10, "switch": "sw1", "port_no": 3, "congested": False, "granted_bps": None}
+    live |= {"demand_receive_bps": 2 * 10**6, "dropped_receive_bps": 10**6, "measured_send_bps": 0}
+    busy = {**live, "port_no": 4, "measured_receive_bps": 2 * 10**6}
+    live["measured_receive_bps"] = 10**6
+    first, second = ({"revision": number, "vns": [live, busy]} for number in (1, 2))
+    desk.on("GET", "/v1/stream", stream(("vns", first), ("event", EVENT), ("vns", first), ("vns", second)))
+    rows = [VN, {**VN, "port_no": 4}]
+    desk.on(
+        "GET",
+        "/v1/vns",
+        {"vns": rows, "next": None},
+        {"vns": [{**row, "send_limit_bps": 10**6} for row in rows], "next": None},
+    )
+    status, out, _ = dets("top", "--vlan", "10", "--count", "3", "--interval", "0.5")
+    assert status == 0
+    assert desk.asked[0].query == {"vlan": "10", "interval_ms": "500", "states": "3"}
+    table = lines(out)
+    assert len(table) == 9
+    assert table[1] == ["10", "sw1:4", "400M", "0", "1.5G", "2M", "2M", "1M", "-", "no"]
+    assert table[2] == ["10", "sw1:3", "400M", "0", "1.5G", "2M", "1M", "1M", "-", "no"]
+    assert table[7][2] == "1M"
+    assert len([one for one in desk.asked if one.path == "/v1/vns"]) == 2
+
+
+def test_top_shows_vlans(desk: RestDesk, dets: Any) -> None:
+    live = {"vlan_vid": 10, "congested_vns": 1, "measured_receive_bps": 5, "demand_receive_bps": 5, "granted_bps": 6}
+    desk.on("GET", "/v1/stream", stream(("vlans", {"revision": 0, "vlans": [live | {"dropped_receive_bps": 0}]})))
+    desk.on("GET", "/v1/vlans", {"vlans": [VLAN], "next": None})
+    status, out, err = dets("top")
+    assert lines(out)[1] == ["10", "tenant-a", "fp", "3", "1", "5", "5", "0", "6"]
+    assert (status, err) == (1, "dets: the controller has ended the stream\n")
+
+
+def test_events_are_told(desk: RestDesk, dets: Any) -> None:
+    desk.on("GET", "/v1/events", {"events": [EVENT], "last": 7})
+    out = dets("events", "--after", "3")[1]
+    assert lines(out)[1] == ["7", "2026-01-01T00:00:00Z", "limit-changed", "VLAN", "10", "at", "sw1:3"]
+    assert desk.last().query == {"after": "3"}
+
+
+def test_events_are_followed_over_a_restart_of_the_controller(
+    desk: RestDesk, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(watching, "LOOK_EVERY_S", 0.0)
+    first, second, anew = ({**EVENT, "number": number} for number in (7, 8, 1))
+    answers = iter(
+        [
+            {"events": [first], "last": 7},
+            {"events": [second], "last": 8},
+            RequestError("no controller answers"),
+            RequestError("no controller answers"),
+            {"events": [], "last": 1},
+            {"events": [anew], "last": 1},
+            RequestError("the token is worthless", 401),
+        ]
+    )
+    seen = []
+
+    def call(self: Client, path: str, *, query: Any = None) -> Any:
+        seen.append((query or {}).get("after"))
+        answer = next(answers)
+        if isinstance(answer, RequestError):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(Client, "call", call)
+    assert cli.main(["events", "--follow", "-o", "json"]) == 2
+    said = capsys.readouterr()
+    assert [json.loads(line)["number"] for line in said.out.splitlines()] == [7, 8, 1]
+    assert seen == [0, 7, 8, 8, 8, None, 1]
+    assert said.err == "dets: no controller answers; waiting for it\ndets: the token is worthless\n"
+
+
+# -- how quick it is, and how it completes
+
+
+def test_asking_loads_nothing_heavy(desk: RestDesk) -> None:
+    desk.on("GET", "/v1/vns", {"vns": [VN], "next": None})
+    code = (
+        "import sys; from apps.cli import main; status = main(['vn', 'list']);"
+        "heavy = {'numpy', 'networkx', 'ryu', 'eventlet', 'matplotlib', 'yaml'} & set(sys.modules);"
+        "sys.exit(f'loaded {heavy}' if heavy else status)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "sw1:3" in done.stdout
+
+
+@pytest.mark.parametrize(("words", "found"), [("dets v", "vlan\nvn"), ("dets limit set --dry", "--dry-run")])
+def test_the_shell_completes_commands_and_options(words: str, found: str) -> None:
+    environment = {
+        "_DETS_COMPLETE": "complete_bash",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(len(words.split()) - 1),
+        "PATH": "/usr/bin:/bin",
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "apps.cli"], env=environment, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.stdout.strip() == found
