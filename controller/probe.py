@@ -146,7 +146,7 @@ class MeterProbe:
         return self.seen[Kind.PLAIN] >= FRAMES
 
     def judge(self, can: Capabilities, meter_stats: bytes | None) -> None:
-        """Note in ``can`` what the test has shown; ``meter_stats`` is the body of the reply, None if it was refused."""
+        """Note in ``can`` what the test has shown; ``meter_stats`` is the body of the reply, None if there is none."""
         if Kind.QUEUED.name in self.refused:
             can.set_queue = Ability(Finding.FAILS, f"the switch refuses set_queue: {self.refused[Kind.QUEUED.name]}")
         elif Kind.PLAIN.name not in self.refused:
@@ -159,32 +159,24 @@ class MeterProbe:
         plain, passed = self.seen[Kind.PLAIN], self.seen[Kind.METERED]
         if not (plain or passed or counted):
             can.meters = Ability(why="it takes no frames from the controller through its tables")
-            can.counters = UNSEEN if can.counters.finding is Finding.UNKNOWN else can.counters
             return
-        if can.counters.finding is not Finding.ABSENT:
+        if can.counters.finding is not Finding.ABSENT and meter_stats is not None:
             silent = Ability(Finding.FAILS, "its meters count nothing")
             can.counters = Ability(Finding.WORKS) if counted else silent
-        self._judge_limits(can, plain, passed, counted, dropped)
-
-    def _judge_limits(self, can: Capabilities, plain: int, passed: int, counted: int, dropped: int) -> None:
         if not passed and not dropped:
             can.lack_meters("frames that are to pass a meter are lost")
-        elif passed > max(plain, passed) // 2:
-            if counted:  # they measure at least, and frames on ports may fare otherwise than the controller's
-                can.meters = Ability(Finding.FAILS, "meters let everything through")
-            else:
-                can.lack_meters("meters neither limit nor count")
-        else:
+        elif passed <= max(plain, passed) // 2:
             can.meters = Ability(Finding.WORKS)
+        elif counted or meter_stats is None:  # at least they measure, and hosts' frames may fare otherwise than these
+            can.meters = Ability(Finding.FAILS, "meters let everything through")
+        else:
+            can.lack_meters("meters neither limit nor count")
 
     def _counts(self, meter_stats: bytes | None) -> tuple[int, int]:
         """Return how many frames the meter says it was offered and has dropped; unknown is none."""
         rows = decode_meter_stats(meter_stats) if meter_stats is not None else decode_meter_stats(b"")
         mine = rows[rows["meter_id"] == self.meter_id]
         return _known(mine["packet_in_count"]), _known(mine["band_packet_count"])
-
-
-UNSEEN = Ability(why="no frame could be sent through a meter")
 
 
 def _known(counts: list[int]) -> int:

@@ -1,0 +1,255 @@
+"""Switches that lack or only pretend: what the running application finds out, uses, and says can be enforced."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.ovsdb import Server, needs_ovsdb
+from support.wire import WireRun, frame
+
+from controller import probe
+from controller.forwarding.pipeline import Table
+from controller.openflow.actions import SetQueue
+from controller.openflow.constants import MessageType, MultipartType
+from experiments.wire.datapath import DatapathOptions
+
+PORTS = (1, 2, 3)
+NO_QUEUES = "receivers have no queue: the switch has no ovsdb address to set queues with"
+
+
+def wire_run(folder: Path, options: DatapathOptions | None = None, **switch: object) -> WireRun:
+    """Return a run of one switch; ``switch`` are keys of its configuration."""
+    run = WireRun(folder, {1: PORTS}, options=options)
+    run.config["switches"]["s1"] |= switch
+    run.app.configure(run.config)
+    return run
+
+
+@contextlib.contextmanager
+def up(run: WireRun) -> Iterator[WireRun]:
+    """Start a run whose switch comes up, though it need not be well."""
+    run.app.start()
+    run.fabric.start()
+    try:
+        run.app.wait_for(lambda: health(run)["switches"] == {"s1": "ready"}, "up", 30)
+        yield run
+    except BaseException:
+        run.__exit__(BaseException)
+        raise
+    run.__exit__(None)
+
+
+def health(run: WireRun) -> dict[str, Any]:
+    return dict(run.app.get("/v1/health"))
+
+
+def told(run: WireRun) -> list[str]:
+    """What was told of what can be enforced, without the switch's name, once it has been."""
+    run.app.wait_for(lambda: run.app.events("enforceable"), "told")
+    return [event["text"].removeprefix("switch s1 (0000000000000001), ") for event in run.app.events("enforceable")]
+
+
+def talk(run: WireRun) -> None:
+    """Let three hosts talk, and check that a frame of one reaches another."""
+    for port in PORTS:
+        run.introduce(1, port, 0xA0 + port)
+    run.fabric.inject(1, 1, frame(0xA1, 0xA2, 10))
+    run.wait(lambda: any(flow.match.in_port == 1 for flow in run.flows(1, Table.RATE_CONTROL)), "a pair")
+    run.fabric.forget_received()
+    run.fabric.inject(1, 1, frame(0xA1, 0xA2, 10))
+    assert len(run.fabric.received(1, 2)) == 1
+
+
+def meters_of_flows(run: WireRun) -> set[int | None]:
+    return {flow.meter_id for flow in run.flows(1) if flow.table_id in (Table.SEND_LIMIT, Table.RATE_CONTROL)}
+
+
+# -- meters
+
+
+def test_a_test_leaves_nothing_behind_and_meets_nobody(tmp_path: Path) -> None:
+    run = wire_run(tmp_path)
+    with up(run):
+        assert told(run) == [f"port 1-3: enforceable: partly ({NO_QUEUES})"]
+        assert not any(flow.cookie & probe.COOKIE_MASK == probe.COOKIE for flow in run.flows(1))
+        assert set(run.meters(1)) == set(range(1, 2 * len(PORTS) + 1))
+        assert all(run.fabric.received(1, port) == [] for port in PORTS)
+        assert run.handled(1, MessageType.PACKET_OUT) == 2 * probe.FRAMES
+        assert health(run) | {"loops": 0} == {
+            "status": "ready",
+            "switches": {"s1": "ready"},
+            "enforceable": {"yes": 0, "partly": 3, "no": 0},
+            "loops": 0,
+        }
+        talk(run)
+        assert run.app.events("switch-refused") == []
+
+
+@pytest.mark.parametrize(
+    ("abilities", "why"),
+    [
+        ({"refuse": True}, "the switch refuses meters: METER_MOD_FAILED / OUT_OF_METERS"),
+        ({"limit": False, "count": False}, "meters neither limit nor count"),
+        ({"max_meters": 0}, "the switch has no meters that drop"),
+    ],
+)
+def test_meters_of_no_use_are_not_used(tmp_path: Path, abilities: dict[str, Any], why: str) -> None:
+    run = wire_run(tmp_path)
+    for name, value in abilities.items():
+        setattr(run.switch(1).abilities, name, value)
+    with up(run):
+        assert told(run) == [f"port 1-3: enforceable: no (senders are not limited: {why}; {NO_QUEUES})"]
+        assert health(run)["status"] == "degraded"
+        assert health(run)["troubles"] == {"s1": [f"senders are not limited: {why}"]}
+        talk(run)
+        assert meters_of_flows(run) == {None}
+        assert run.meters(1) == {}
+
+
+def test_meters_that_only_count_are_used_and_not_relied_on(tmp_path: Path) -> None:
+    run = wire_run(tmp_path)
+    run.switch(1).abilities.limit = False
+    with up(run):
+        why = "senders are not limited: meters let everything through"
+        assert told(run) == [f"port 1-3: enforceable: no ({why}; {NO_QUEUES})"]
+        talk(run)
+        assert None not in meters_of_flows(run) - {None}
+        run.offer((1, 1), 0xA1, 0xA2, 100e6)
+        run.app.wait_for(lambda: (run.app.entry(1, 2, 10) or {}).get("offered_bps"), "measured")
+
+
+def test_meters_that_stop_limiting_are_found_out_by_their_counters(tmp_path: Path) -> None:
+    run = wire_run(tmp_path)
+    with up(run):
+        talk(run)
+        with run.fabric.locked():
+            run.switch(1).abilities.limit = False
+        run.app.patch("/v1/vns/10/s1/2", receive_limit_bps=50_000_000)
+        run.offer((1, 1), 0xA1, 0xA2, 300e6)
+        why = "senders are not limited: meters count, and let through more than their rates"
+        run.app.wait_for(lambda: health(run).get("troubles") == {"s1": [why]}, "found out", 30)
+        run.app.wait_for(lambda: why in told(run)[-1], "told")
+        with run.fabric.locked():
+            run.switch(1).abilities.limit = True
+        run.app.wait_ready()
+
+
+@pytest.mark.parametrize(
+    ("abilities", "why"),
+    [
+        ({"count": False}, "its meters count nothing"),
+        ({"tells_counts": False, "count": False}, "the switch says that its meters do not count"),
+    ],
+)
+def test_meters_that_do_not_count_limit_by_flow_counters(tmp_path: Path, abilities: dict[str, Any], why: str) -> None:
+    run = wire_run(tmp_path)
+    for name, value in abilities.items():
+        setattr(run.switch(1).abilities, name, value)
+    with up(run):
+        assert told(run) == [f"port 1-3: enforceable: partly ({NO_QUEUES}; rates are up to 500 ms stale: {why})"]
+        measures_and_limits(run)
+
+
+def measures_and_limits(run: WireRun) -> None:
+    """Let two senders offer twice what their receiver may get, and wait for their meters to hold it."""
+    talk(run)
+    for port in (1, 3):
+        run.offer((1, port), 0xA0 + port, 0xA2, 400e6)
+
+    def held() -> bool:
+        views = [run.app.entry(port, 2, 10) for port in (1, 3)]
+        meters = run.meters(1)
+        rates = [meters[view["meter_id"]][0] for view in views if view is not None]
+        return len(rates) == 2 and 300_000 < sum(rates) <= 400_000
+
+    run.wait(held, "held to the limit", 20)
+
+
+# -- profiles
+
+
+def test_a_profile_without_meters_sends_none_and_is_no_trouble(tmp_path: Path) -> None:
+    run = wire_run(tmp_path, DatapathOptions(max_meters=0), profile="no-meters")
+    with up(run):
+        why = "senders are not limited: its profile is no-meters"
+        assert told(run) == [f"port 1-3: enforceable: no ({why}; {NO_QUEUES})"]
+        talk(run)
+        assert meters_of_flows(run) == {None}
+        assert run.handled(1, MessageType.METER_MOD) == 0
+        assert health(run)["status"] == "ready"
+        run.app.patch("/v1/vns/10/s1/2", send_limit_bps=50_000_000)
+        talk(run)
+        assert run.handled(1, MessageType.METER_MOD) == 0
+        assert run.app.events("switch-refused") + run.app.events("out-of-meters") == []
+
+
+def test_a_profile_without_queues_names_none(tmp_path: Path) -> None:
+    run = wire_run(tmp_path, profile="no-queues")
+    with up(run):
+        why = "receivers have no queue: its profile is no-queues"
+        assert told(run) == [f"port 1-3: enforceable: partly ({why})"]
+        measures_and_limits(run)
+        actions = {action for flow in run.flows(1, Table.FORWARD) for action in flow.actions}
+        assert not any(isinstance(action, SetQueue) for action in actions)
+        assert health(run)["status"] == "ready"
+
+
+def test_a_profile_without_meter_counters_never_asks_for_them(tmp_path: Path) -> None:
+    run = wire_run(tmp_path, profile="no-meter-counters")
+    run.switch(1).faults.lose_replies = {int(MultipartType.METER)}
+    with up(run):
+        assert "its profile is no-meter-counters" in told(run)[0]
+        measures_and_limits(run)
+        assert health(run)["status"] == "ready"
+
+
+def test_a_profile_that_vouches_for_a_switch_makes_no_tests(tmp_path: Path) -> None:
+    run = wire_run(tmp_path, profile="full")
+    with up(run):
+        assert told(run) == [
+            f"port 1-3: enforceable: partly (that meters limit senders has not been tested; {NO_QUEUES})"
+        ]
+        assert run.handled(1, MessageType.PACKET_OUT) == 0
+        run.app.patch("/v1/vns/10/s1/2", receive_limit_bps=50_000_000)
+        talk(run)
+        run.offer((1, 1), 0xA1, 0xA2, 300e6)
+        run.app.wait_for(lambda: told(run)[-1] == f"port 1-3: enforceable: partly ({NO_QUEUES})", "seen to drop", 20)
+
+
+# -- queues
+
+
+@needs_ovsdb
+@pytest.mark.parametrize("ignores", [False, True])
+def test_whether_queues_take_effect_is_found_out(tmp_path: Path, ignores: bool) -> None:
+    server = Server(tmp_path, 1, [f"eth{port}" for port in PORTS])
+    try:
+        foreign = ["set", "port", "eth3", "qos=@q", "--", "--id=@q", "create", "QoS", "type=linux-htb"]
+        server.vsctl(*foreign)
+        run = wire_run(tmp_path, DatapathOptions(ignores_set_queue=ignores), ovsdb=server.address)
+        for port in PORTS:
+            for vid, rate_bps in ((10, 400e6), (20, 500e6)):
+                run.switch(1).ports[port].set_queue(vid, rate_bps, rate_bps)
+        with up(run):
+            left = "receivers have no queue: has a QoS row (linux-htb) of others; left alone"
+            run.app.wait_for(lambda: any(left in text for text in told(run)), "told of the third port", 20)
+            ignored = "frames do not reach the queues that they are sent to (set_queue has no effect)"
+            if ignores:
+                run.app.wait_for(lambda: health(run).get("troubles"), "found out", 30)
+                assert health(run)["troubles"] == {"s1": [f"receivers at port 1-2 have no queue: {ignored}"]}
+                run.app.wait_for(
+                    lambda: f"port 1-2: enforceable: partly (receivers have no queue: {ignored})" in told(run), "told"
+                )
+            else:
+                run.app.wait_for(lambda: "port 1-2: enforceable: yes" in told(run), "told", 20)
+                assert health(run)["enforceable"] == {"yes": 2, "partly": 1, "no": 0}
+            # Few, short, and to an address that no bridge forwards and no host takes.
+            got = run.fabric.received(1, 1)
+            assert 0 < len(got) <= 4 * probe.QUEUE_FRAMES
+            assert all(len(one) == 60 and one[:6].hex() == "0180c200000e" for one in got)
+    finally:
+        server.stop()
