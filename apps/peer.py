@@ -68,6 +68,7 @@ class Peer:
     early: list[PortStatus] = field(default_factory=list)
     complaints: dict[str, float] = field(default_factory=dict)
     asked_s: float = -math.inf  # when it was last asked for a barrier
+    meters_set: Reply | None = None  # the barrier behind the meters that it was told to set last
     known_flows: FlowStats = field(default_factory=lambda: decode_flow_stats(b""))
     found_right: tuple[bytes, int] | None = None  # digest of its flow entries, and the version of what it should hold
     counted_s: float = math.inf  # when its counters came last

@@ -24,10 +24,14 @@ from controller.openflow.stats import (
 
 
 class Counters(NamedTuple):
-    """What the switches told in time: METER_STATS by dpid, when they came, and how many switches were late."""
+    """What the switches told in time, by dpid: METER_STATS, when they came, and when meters were set as last told.
+
+    ``unanswered`` is how many switches were late.
+    """
 
     meters: dict[int, NDArray[np.void]]
     received_s: dict[int, float]
+    confirmed_s: dict[int, float]
     unanswered: int
 
 
@@ -41,7 +45,7 @@ def poll(peers: Peers, started_s: float, deadline_s: float) -> Counters:
     for peer in ready.values():
         if peer.poll is None:
             peer.poll = _ask(peers, peer, started_s)
-    counters, unanswered = Counters({}, {}, 0), 0
+    counters, unanswered = Counters({}, {}, {}, 0), 0
     for dpid, peer in ready.items():
         asked = peer.poll
         if asked is None:
@@ -79,6 +83,8 @@ def _take(peers: Peers, peer: Peer, asked: Poll, body: bytes | None, counters: C
     if body is not None:
         counters.meters[dpid] = _meter_stats(peer, body, asked.meters.received_s)
         counters.received_s[dpid] = peer.counted_s = asked.meters.received_s
+        if peer.meters_set is not None and peer.meters_set.done:
+            counters.confirmed_s[dpid] = peer.meters_set.received_s
     delivery = peers.central.deliveries[dpid]
     port_stats = None
     if (body := asked.ports.wait(0.0)) is not None:

@@ -234,7 +234,7 @@ class Shell:
         started_s = self._clock()
         counters = poll(self.peers, started_s, started_s + self._config.interval_s * 0.8)
         now_s = self._clock()
-        result = self.central.interval(counters.meters, counters.received_s, now_s)
+        result = self.central.interval(counters.meters, counters.received_s, now_s, counters.confirmed_s)
         self.central.tick(now_s)
         decided_s = self._clock()
         self.push()
@@ -267,7 +267,9 @@ class Shell:
                 peer.connection.send(update.encode, len(update))
                 if peer.counting is not None:
                     peer.counting.modified(update.meter_id)
-                self._ask_barrier(peer)
+                done = self._ask_barrier(peer)
+                if len(update.meter_mods()[0]):
+                    peer.meters_set = done
         for question in self.central.take_questions(self._clock()):
             self._ask_host(question)
 
@@ -278,9 +280,11 @@ class Shell:
             actions = (Output(ofp.PORT_TABLE),)
             peer.connection.send(lambda xid: encode_packet_out(xid, question.port.port_no, actions, question.frame), 1)
 
-    def _ask_barrier(self, peer: Peer) -> None:
+    def _ask_barrier(self, peer: Peer) -> Reply:
         peer.asked_s = self._clock()
-        peer.unfinished.append((peer.asked_s, peer.connection.barrier()))
+        reply = peer.connection.barrier()
+        peer.unfinished.append((peer.asked_s, reply))
+        return reply
 
     def _check_barriers(self, now_s: float) -> None:
         for dpid, peer in list(self.peers.items()):

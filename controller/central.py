@@ -147,11 +147,18 @@ class CentralController(FabricState):
     # -- the interval
 
     def interval(
-        self, stats: Mapping[int, interval.MeterStats], received_s: Mapping[int, float], now_s: float
+        self,
+        stats: Mapping[int, interval.MeterStats],
+        received_s: Mapping[int, float],
+        now_s: float,
+        confirmed_s: Mapping[int, float] | None = None,
     ) -> step.StepResult:
-        """Run one control interval on the meter-stats (METER_STATS) of the switches, which came at ``received_s``."""
+        """Run one control interval on the meter-stats (METER_STATS) of the switches, which came at ``received_s``.
+
+        ``confirmed_s`` is when switches had set the meters that they were last told to set, where that is known.
+        """
         self.pairs.flush()
-        return interval.run_interval(self, stats, received_s, now_s)
+        return interval.run_interval(self, stats, received_s, now_s, confirmed_s or {})
 
     def tick(self, now_s: float) -> None:
         """Let links expire and the tree settle; call it every interval."""

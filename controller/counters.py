@@ -22,6 +22,7 @@ class MeterReadings:
     ``byte_in_count`` counts what arrived at the meter, before the drop; ``dropped_byte_count`` what its band dropped.
     ``duration_s`` is the switch's own clock, the time since the meter was added: a better clock than the controller's.
     ``received_s`` is the controller's clock when the reply came. A meter that no reply mentioned has ``present`` false.
+    ``confirmed_s`` is the controller's clock when the switch had done what it was last told; NaN where that is unknown.
     """
 
     byte_in_count: FloatArray
@@ -29,6 +30,7 @@ class MeterReadings:
     duration_s: FloatArray
     received_s: FloatArray
     present: BoolArray
+    confirmed_s: FloatArray
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,15 @@ class MeterCounters:
         dropped[rows] = 0.0
         epoch[rows] = self.duration_s[rows] + np.maximum(sent_s - self.received_s[rows], 0.0)
         return replace(self, byte_in_count=byte_in, dropped_byte_count=dropped, epoch_s=epoch)
+
+    def confirmed(self, confirmed_s: FloatArray) -> MeterCounters:
+        """Return the state once it is known when switches had done what they were told, shape (entries,); else NaN.
+
+        A meter that was modified counts from then on, which is later than the modify was sent where a switch is busy.
+        """
+        done_s = self.duration_s + (confirmed_s - self.received_s)
+        late = (self.epoch_s > self.duration_s) & (done_s > self.epoch_s)
+        return replace(self, epoch_s=np.where(late, done_s, self.epoch_s)) if late.any() else self
 
 
 @dataclass(frozen=True)

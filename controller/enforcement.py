@@ -2,15 +2,19 @@
 
 A policer is not a shaper, and Open vSwitch refills a meter's bucket at every modify: a gift of one burst. So a burst of
 B bits re-sent every T seconds lets B/T through on top of the rate, while a TCP sender needs about 200 ms of burst to
-fill its rate. The rules (docs/adr/0003-enforcement.md has the alternatives):
+fill its rate. Here the true bucket is kept in the controller, and the switch's is made to follow it with as few
+modifies as it takes (docs/enforcement.md; docs/adr/0030 has the alternatives):
 
-1) A sender that goes on sending far above its rate does not respond to drops and needs hardly any burst. Any other
-   sender gets RESPONSIVE_BURST_S of burst.
-2) A change larger than a hysteresis is made at once; for responsive senders once in RESPONSIVE_BURST_S at most, unless
-   a decrease saves more over the rest of that time than the gift. A smaller change waits until the gift is no more than
-   GIFT_BUDGET of what the rate lets through in the time waited.
-3) A meter of an unresponsive sender that was modified lately will be again: its rate is lowered by the gift, spread
-   over the time since its last modify. Once it has stood for SETTLE_S, it is set to the exact rate and burst.
+1) The *credit* of an entry is a bucket filled at the granted rate, whatever that is from one interval to the next, and
+   emptied by what passed the meter. Its depth is RESPONSIVE_BURST_S of the grant, or UNRESPONSIVE_BURST_S for a sender
+   that goes on sending far above its rate.
+2) The *level* is what the switch's bucket must hold by now: filled at the meter's rate, emptied by the same traffic.
+   Where the meter has dropped, it was empty.
+3) What the level is above the credit would be let through beyond the grants, what it is below withheld. A meter is
+   modified when that difference, one interval ahead, is above its budget.
+4) A modify fills the bucket to the brim, so that the burst is what sets the level: it is set to the credit, and there
+   is no gift. A bucket of less than MIN_BURST_BITS would pass no frames; what it gives too much is taken back through
+   a rate below the grant.
 """
 
 from __future__ import annotations
@@ -22,40 +26,45 @@ import numpy as np
 from controller.columns import BoolArray, FloatArray, IntArray, carry
 from controller.measurement import Measurement
 
-RESPONSIVE_BURST_S = 0.200  # the minimum retransmission time-out of TCP
+RESPONSIVE_BURST_S = 0.300  # the minimum retransmission time-out of TCP
 UNRESPONSIVE_BURST_S = 0.005
 # Three frames of 1,522 bytes: what a sender's pacing and the switch's batches bring at once.
-MIN_BURST_BITS = 3 * 12_176
+FRAME_BITS = 12_176
+MIN_BURST_BITS = 3 * FRAME_BITS
 
 # A sender of which more than this part was dropped for as many intervals did not respond to the drops; one of which
 # less than the lower part was dropped for as many does.
 UNRESPONSIVE_DROP = 0.30
-UNRESPONSIVE_INTERVALS = 3
+UNRESPONSIVE_INTERVALS = 20
 RESPONSIVE_DROP = 0.10
 RESPONSIVE_INTERVALS = 20
 
-UNRESPONSIVE_HYSTERESIS = 0.03
-# Wide, because every modify refills a bucket of 200 ms: a sender whose grant swings by less would live on refills.
-RESPONSIVE_HYSTERESIS = 0.30
-GIFT_BUDGET = 0.02
-SETTLE_S = 1.0
-MOST_GIFT = 0.5  # a rate is never lowered by more than this part of it
+# What a meter may let through beyond the grants, or withhold, before it is modified: so much time of the grant, and at
+# least MIN_BURST_BITS. Wider for those that respond, to whom every modify may cost the depth of their bucket.
+RESPONSIVE_BUDGET_S = 0.040
+UNRESPONSIVE_BUDGET_S = 0.010
+REPAY_S = 0.220  # what was given too much is taken back in this time
+MOST_REPAID = 0.5  # ... but a rate is never lowered by more than this part of it
 
 RATE_STEP_BPS = 1_000.0  # a band's rate and burst are whole kb/s and kb (OpenFlow 1.3.5, section 7.3.4.4)
 
 
 @dataclass(frozen=True)
 class Enforcement:
-    """What the entries' meters are set to; columns of shape (entries,).
+    """What the entries' meters are set to, and the accounts of their senders; columns of shape (entries,).
 
-    ``rate_bps`` and ``burst_bits`` stand on the switch; ``limit_bps`` is the limit they were set for. ``evidence``
-    counts intervals of unresponsiveness up, and of responsiveness down. ``modified_s`` is when the meter was last set.
+    ``rate_bps`` and ``burst_bits`` stand on the switch since ``modified_s``; ``limit_bps`` is the limit granted last.
+    ``level_bits`` and ``credit_bits`` are those of ``updated_s``; a credit may be negative. ``evidence`` counts
+    intervals of unresponsiveness up, and of responsiveness down.
     """
 
     limit_bps: FloatArray
     rate_bps: FloatArray
     burst_bits: FloatArray
     modified_s: FloatArray
+    level_bits: FloatArray
+    credit_bits: FloatArray
+    updated_s: FloatArray
     unresponsive: BoolArray
     evidence: IntArray
 
@@ -63,20 +72,20 @@ class Enforcement:
     def none(cls) -> Enforcement:
         """Return the state without meters."""
         nothing = np.empty(0)
-        return cls(nothing, nothing, nothing, nothing, np.empty(0, dtype=np.bool_), np.empty(0, dtype=np.int64))
+        columns = (nothing, nothing, nothing, nothing, nothing, nothing, nothing)
+        return cls(*columns, np.empty(0, dtype=np.bool_), np.empty(0, dtype=np.int64))
 
     def carried(self, old_row: IntArray, rate_bps: FloatArray, burst_bits: FloatArray, now_s: float) -> Enforcement:
-        """Return the state for a re-arranged entry table; new entries' meters stand at the given rate and burst.
-
-        A meter that was found with a small burst had been given it for an unresponsive sender.
-        """
-        small_burst = burst_bits < burst_for(rate_bps, np.zeros(len(rate_bps), dtype=np.bool_))
+        """Return the state for a re-arranged entry table; new entries' meters stand at the given rate and burst."""
         return Enforcement(
             carry(self.limit_bps, old_row, rate_bps),
             carry(self.rate_bps, old_row, rate_bps),
             carry(self.burst_bits, old_row, burst_bits),
             carry(self.modified_s, old_row, now_s),
-            carry(self.unresponsive, old_row, small_burst),
+            carry(self.level_bits, old_row, burst_bits),
+            carry(self.credit_bits, old_row, burst_bits),
+            carry(self.updated_s, old_row, now_s),
+            carry(self.unresponsive, old_row, False),
             carry(self.evidence, old_row, 0),
         )
 
@@ -98,7 +107,11 @@ def whole_rates(rate_bps: FloatArray) -> FloatArray:
 def burst_for(rate_bps: FloatArray, unresponsive: BoolArray) -> FloatArray:
     """Return the burst sizes in whole kb for senders that respond to drops or do not."""
     burst_s = np.where(unresponsive, UNRESPONSIVE_BURST_S, RESPONSIVE_BURST_S)
-    return np.ceil(np.maximum(rate_bps * burst_s, MIN_BURST_BITS) / RATE_STEP_BPS) * RATE_STEP_BPS
+    return _whole_bursts(np.maximum(rate_bps * burst_s, MIN_BURST_BITS))
+
+
+def _whole_bursts(burst_bits: FloatArray) -> FloatArray:
+    return np.ceil(burst_bits / RATE_STEP_BPS) * RATE_STEP_BPS
 
 
 def judge(before: Enforcement, measured: Measurement) -> tuple[BoolArray, IntArray]:
@@ -116,56 +129,77 @@ def judge(before: Enforcement, measured: Measurement) -> tuple[BoolArray, IntArr
     return unresponsive & (evidence > -RESPONSIVE_INTERVALS), evidence
 
 
+def account(
+    before: Enforcement, measured: Measurement, known: BoolArray, elapsed_s: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return level and credit after ``elapsed_s`` more seconds, (entries,) each; the credit may exceed its depth.
+
+    Where the meter dropped, its bucket was empty at that time and holds no more than it was filled with since: if
+    counters say otherwise, more has passed than they saw, since a modify hides what passes in front of it. Where
+    nothing is ``known``, all that could pass is taken to have passed.
+    """
+    filled_bits = before.rate_bps * elapsed_s
+    passed_bits = np.where(known, measured.passed_bps * elapsed_s, before.level_bits + filled_bits)
+    left_bits = np.minimum(before.level_bits + filled_bits - passed_bits, before.burst_bits)
+    most_bits = np.where(measured.dropped_bps > 0.0, filled_bits + FRAME_BITS, np.inf)
+    level_bits = np.clip(left_bits, 0.0, most_bits)
+    unseen_bits = left_bits - level_bits
+    return level_bits, before.credit_bits + before.limit_bps * elapsed_s - passed_bits - unseen_bits
+
+
 def enforce(
-    before: Enforcement, limit_bps: FloatArray, measured: Measurement, now_s: float
+    before: Enforcement, limit_bps: FloatArray, measured: Measurement, known: BoolArray, now_s: float
 ) -> tuple[Enforcement, MeterChanges]:
-    """Return which meters to modify so that the limits hold, and the state in which they stand afterwards."""
-    # 1
+    """Return which meters to modify so that the limits hold, and the state in which they stand afterwards.
+
+    ``known`` (entries,) tells of which entries the last interval was measured.
+    """
     unresponsive, evidence = judge(before, measured)
     exact_bps = whole_rates(limit_bps)
-    burst_bits = burst_for(exact_bps, unresponsive)
-    # 2
-    waited_s = np.maximum(now_s - before.modified_s, 1e-3)
-    change = exact_bps / before.limit_bps - 1.0
-    gift = burst_bits / (exact_bps * waited_s)
-    saving_bits = (before.limit_bps - exact_bps) * (RESPONSIVE_BURST_S - waited_s)
-    due = (waited_s >= RESPONSIVE_BURST_S) | (saving_bits > burst_bits)
-    large = np.where(
-        unresponsive,
-        np.abs(change) > UNRESPONSIVE_HYSTERESIS,
-        (np.abs(change) > RESPONSIVE_HYSTERESIS) & due,
-    )
-    small = (change != 0.0) & (gift <= GIFT_BUDGET)
-    other_kind = unresponsive & (before.burst_bits > burst_for(before.limit_bps, unresponsive))
+    limit_bps = np.maximum(limit_bps, RATE_STEP_BPS)
+    elapsed_s = np.maximum(now_s - before.updated_s, 0.0)
+    # 1, 2
+    level_bits, credit_bits = account(before, measured, known, elapsed_s)
+    credit_bits = np.minimum(credit_bits, burst_for(exact_bps, unresponsive))
     # 3
-    settle = ((before.rate_bps != exact_bps) | (before.burst_bits != burst_bits)) & (waited_s >= SETTLE_S)
-    lower = np.where(unresponsive & (waited_s < SETTLE_S), np.minimum(gift, MOST_GIFT), 0.0)
-    rate_bps = whole_rates(exact_bps * (1.0 - lower))
-    rows = np.flatnonzero(large | small | other_kind | settle)
-    rows = rows[np.argsort(change[rows] > 0.0, kind="stable")]
+    excess_bits = level_bits - credit_bits + (before.rate_bps - limit_bps) * elapsed_s
+    budget_s = np.where(unresponsive, UNRESPONSIVE_BUDGET_S, RESPONSIVE_BUDGET_S)
+    rows = np.flatnonzero(np.abs(excess_bits) > np.maximum(budget_s * limit_bps, MIN_BURST_BITS))
+    rows = rows[np.argsort(excess_bits[rows] < 0.0, kind="stable")]
+    # 4
+    burst_bits = _whole_bursts(np.maximum(credit_bits[rows], MIN_BURST_BITS))
+    repaid_bps = np.minimum((burst_bits - credit_bits[rows]) / REPAY_S, MOST_REPAID * exact_bps[rows])
+    rate_bps = whole_rates(exact_bps[rows] - np.where(burst_bits > credit_bits[rows] + RATE_STEP_BPS, repaid_bps, 0.0))
     after = Enforcement(
-        _put(before.limit_bps, rows, exact_bps),
+        limit_bps,
         _put(before.rate_bps, rows, rate_bps),
         _put(before.burst_bits, rows, burst_bits),
-        _put(before.modified_s, rows, np.full(len(waited_s), now_s)),
+        _put(before.modified_s, rows, now_s),
+        _put(level_bits, rows, burst_bits),
+        credit_bits,
+        np.full(len(limit_bps), now_s),
         unresponsive,
         evidence,
+    )
+    return after, MeterChanges(rows, rate_bps, burst_bits)
+
+
+def settle(before: Enforcement, now_s: float) -> tuple[Enforcement, MeterChanges]:
+    """Return the meters to modify so that all stand at the rates and bursts of their limits, for good."""
+    rate_bps = whole_rates(before.limit_bps)
+    burst_bits = burst_for(rate_bps, before.unresponsive)
+    rows = np.flatnonzero((before.rate_bps != rate_bps) | (before.burst_bits < burst_bits))
+    after = replace(
+        before,
+        rate_bps=rate_bps,
+        burst_bits=_put(before.burst_bits, rows, burst_bits[rows]),
+        modified_s=_put(before.modified_s, rows, now_s),
+        level_bits=_put(before.level_bits, rows, burst_bits[rows]),
     )
     return after, MeterChanges(rows, rate_bps[rows], burst_bits[rows])
 
 
-def settle(before: Enforcement, now_s: float) -> tuple[Enforcement, MeterChanges]:
-    """Return the meters to modify so that all stand at the exact rates of their limits, for good."""
-    rows = np.flatnonzero(before.rate_bps != before.limit_bps)
-    after = replace(
-        before,
-        rate_bps=before.limit_bps.copy(),
-        modified_s=_put(before.modified_s, rows, np.full(len(before.rate_bps), now_s)),
-    )
-    return after, MeterChanges(rows, after.rate_bps[rows], after.burst_bits[rows])
-
-
-def _put(column: FloatArray, rows: IntArray, values: FloatArray) -> FloatArray:
+def _put(column: FloatArray, rows: IntArray, values: FloatArray | float) -> FloatArray:
     changed = column.copy()
-    changed[rows] = values[rows]
+    changed[rows] = values
     return changed

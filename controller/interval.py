@@ -21,10 +21,14 @@ MeterStats = NDArray[np.void]
 
 
 def run_interval(
-    fabric: FabricState, stats: Mapping[int, MeterStats], received_s: Mapping[int, float], now_s: float
+    fabric: FabricState,
+    stats: Mapping[int, MeterStats],
+    received_s: Mapping[int, float],
+    now_s: float,
+    confirmed_s: Mapping[int, float],
 ) -> step.StepResult:
     """Run the control step on the METER_STATS of the switches, and queue the meter-mods that it decides."""
-    readings = _readings(fabric, stats, received_s)
+    readings = _readings(fabric, stats, received_s, confirmed_s)
     all_links = fabric.vns.lends.any() or fabric.shadow.names or fabric.recorder is not None
     links = fabric.links.of(fabric.vns, fabric.network.topology) if all_links else None
     before = fabric.state
@@ -42,12 +46,20 @@ def run_interval(
     return result
 
 
-def _readings(fabric: FabricState, stats: Mapping[int, MeterStats], received_s: Mapping[int, float]) -> MeterReadings:
+def _readings(
+    fabric: FabricState,
+    stats: Mapping[int, MeterStats],
+    received_s: Mapping[int, float],
+    confirmed_s: Mapping[int, float],
+) -> MeterReadings:
     entries = len(fabric.state.entries)
     unread = np.full(entries, np.nan)
-    readings = MeterReadings(unread.copy(), unread.copy(), unread.copy(), unread, np.zeros(entries, dtype=np.bool_))
+    readings = MeterReadings(
+        unread.copy(), unread.copy(), unread.copy(), unread.copy(), np.zeros(entries, dtype=np.bool_), unread
+    )
     for dpid, meters in stats.items():
         mine, rows = fabric.switches[dpid].entries_of(meters["meter_id"])
+        readings.confirmed_s[rows] = confirmed_s.get(dpid, np.nan)
         byte_in, dropped = meters["byte_in_count"][mine], meters["band_byte_count"][mine]
         unavailable = (byte_in == COUNTER_UNAVAILABLE) | (dropped == COUNTER_UNAVAILABLE)
         if unavailable.any():

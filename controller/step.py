@@ -162,7 +162,8 @@ def control_step(
     """
     entries = state.entries
     # 1
-    rates, counters = meter_rates(state.counters, readings, vns.capacity_bps[entries.sender])
+    counters = state.counters.confirmed(readings.confirmed_s)
+    rates, counters = meter_rates(counters, readings, vns.capacity_bps[entries.sender])
     measured = measure(state.measured, rates)
     machines = state.machines.on_interval()
     # 2
@@ -178,7 +179,8 @@ def control_step(
     machines = machines.on_set_rate(set_rate).on_keep_alive(keep_alive)
     # 6
     limit_bps = np.minimum(machines.limit_bps, ceilings(entries, vns))
-    enforcement, changes = enforce(state.enforcement, limit_bps, measured, now_s)
+    known = ~np.isnan(rates.offered_bps)
+    enforcement, changes = enforce(state.enforcement, limit_bps, measured, known, now_s)
     counters = counters.modified(changes.rows, now_s)
     was = state.allocators.congested
     result = StepResult(

@@ -68,7 +68,7 @@ def test_a_pair_gets_one_meter_at_the_lower_of_its_limits():
     delivery = net.send(frame, Port(1, 1))
     send, pair = (net.switches[1].meters[meter_id].setting for _, meter_id in delivery.meters)
     assert (send.rate_kbps, pair.rate_kbps) == (80_000, 50_000)
-    assert pair.burst_kbits == 10_000
+    assert pair.burst_kbits == 15_000
     assert [(port, queue) for port, _, queue in delivery.at] == [(Port(1, 2), 10)]
 
 

@@ -16,7 +16,7 @@ NEW = np.array([-1])
 def reading(bits, dropped_bits=0.0, *, at_s, received_s=None, present=True):
     received_s = at_s if received_s is None else received_s
     columns = (np.array([float(value)]) for value in (bits / 8, dropped_bits / 8, at_s, received_s))
-    return MeterReadings(*columns, np.array([present]))
+    return MeterReadings(*columns, np.array([present]), np.array([np.nan]))
 
 
 def read(before, *args, **kwargs):

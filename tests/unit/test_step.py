@@ -70,7 +70,12 @@ class Bench:
             self.counts[meter] = (count + rate * INTERVAL_S / 8, gone + drop * INTERVAL_S / 8, added_s)
         now = np.array([self.counts[meter] for meter in self.state.entries.meter_id.tolist()]).reshape(rows, 3)
         readings = MeterReadings(
-            now[:, 0], now[:, 1], self.now_s - now[:, 2], np.full(rows, self.now_s), np.full(rows, present)
+            now[:, 0],
+            now[:, 1],
+            self.now_s - now[:, 2],
+            np.full(rows, self.now_s),
+            np.full(rows, present),
+            np.full(rows, np.nan),
         )
         self.state, result = step.control_step(self.state, self.vns, self.groups, readings, self.now_s)
         for meter in self.state.entries.meter_id[result.changes.rows].tolist():
