@@ -16,6 +16,8 @@ class EventKind(StrEnum):
     LINKS_DOWN = "links-down"
     CONGESTION_BEGAN = "congestion-began"
     CONGESTION_ENDED = "congestion-ended"
+    GUARANTEE_MISSED = "guarantee-missed"
+    GUARANTEE_MET = "guarantee-met"
     LIMIT_CHANGED = "limit-changed"
     ALGORITHM_CHANGED = "algorithm-changed"
     OVERRIDE_INACTIVE = "override-inactive"

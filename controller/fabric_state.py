@@ -12,11 +12,12 @@ from controller.admitted_limits import AdmittedLimits
 from controller.columns import FloatArray, IntArray
 from controller.config import Config
 from controller.delivery import Delivery
-from controller.enforcement import whole_rates
 from controller.enforceable import ToldVerdicts
+from controller.enforcement import whole_rates
 from controller.events import EventKind, EventLog
 from controller.forwarding.network import ForwardingSettings, Host, Network
 from controller.forwarding.topology import Port
+from controller.guarantees import Guarantees
 from controller.links_in_use import LinksInUse
 from controller.meter_columns import MeterColumns
 from controller.openflow.frames import format_mac
@@ -51,6 +52,7 @@ class FabricState:
         self.events = EventLog()
         self.verdicts = ToldVerdicts()
         self.received_bps: FloatArray = np.zeros(len(self.vns))
+        self.guarantees = Guarantees.unused(len(self.vns))
         self.congested_since_s: FloatArray = np.full(len(self.vns), np.nan)  # NaN: is not, or was at the start
         self._on_event = on_event
 

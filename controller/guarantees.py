@@ -1,0 +1,47 @@
+"""Which receiving VNs get less than they were promised although their senders have more for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from controller.columns import BoolArray, FloatArray, IntArray
+
+# Over an interval TCP gets more or less than its rate by chance, and a raised limit is followed by an interval or two.
+MEAN_S = 3.0
+MISSED_BELOW = 0.95  # of what was promised and wanted
+MET_ABOVE = 0.97
+LEAST_OWED_BPS = 1000.0  # a mean that fades away is no traffic
+
+
+@dataclass(frozen=True)
+class Guarantees:
+    """How receiving VNs fare, each column of shape (vns,).
+
+    ``owed_bps`` is what their senders offer, as far as it is within the receiver's limit, and ``received_bps`` what
+    passes the senders' meters, both as exponential means over MEAN_S. A VN that gets less than it is owed is ``missing``
+    it; ``missed_intervals`` counts for how long in all.
+    """
+
+    owed_bps: FloatArray
+    received_bps: FloatArray
+    missing: BoolArray
+    missed_intervals: IntArray
+
+    @classmethod
+    def unused(cls, vns: int) -> Guarantees:
+        """Return the state before anything was sent."""
+        nothing = np.zeros(vns)
+        return cls(nothing, nothing, np.zeros(vns, dtype=np.bool_), np.zeros(vns, dtype=np.int64))
+
+    def after(
+        self, offered_bps: FloatArray, received_bps: FloatArray, limit_bps: FloatArray, interval_s: float
+    ) -> Guarantees:
+        """Return the state after one more interval, in which each VN was offered and received so much."""
+        share = min(interval_s / MEAN_S, 1.0)
+        owed = self.owed_bps + share * (np.minimum(offered_bps, limit_bps) - self.owed_bps)
+        received = self.received_bps + share * (received_bps - self.received_bps)
+        least = np.where(self.missing, MET_ABOVE, MISSED_BELOW) * owed
+        missing = (received < least) & (owed >= LEAST_OWED_BPS)
+        return Guarantees(owed, received, missing, self.missed_intervals + missing)

@@ -1,0 +1,66 @@
+"""Guarantees: a VN that is kept below its limit is told apart from one that wants less."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.guarantees import Guarantees
+
+INTERVAL_S = 0.055
+LIMIT_BPS = np.array([20e6])
+RATES = st.floats(0.0, 1e11)
+
+
+def run(offered_bps, received_bps, intervals, state=None):
+    state = state or Guarantees.unused(1)
+    for _ in range(intervals):
+        state = state.after(np.array([offered_bps]), np.array([received_bps]), LIMIT_BPS, INTERVAL_S)
+    return state
+
+
+@pytest.mark.parametrize(
+    ("offered_bps", "received_bps", "missing"),
+    [
+        (50e6, 20e6, False),  # backlogged, and it gets its limit
+        (50e6, 18e6, True),  # backlogged, and kept below
+        (5e6, 5e6, False),  # wants less
+        (5e6, 4e6, True),  # wants less, and does not get that
+        (20e6, 19.2e6, False),  # what any meter drops of TCP
+        (0.0, 0.0, False),
+    ],
+)
+def test_who_misses_something(offered_bps, received_bps, missing):
+    assert bool(run(offered_bps, received_bps, 400).missing[0]) is missing
+
+
+def test_a_bad_interval_is_no_miss_but_a_bad_second_is():
+    good = run(50e6, 20e6, 400)
+    assert not run(50e6, 10e6, 1, good).missing[0]
+    bad = run(50e6, 10e6, 18, good)
+    assert bad.missing[0]
+    assert bad.missed_intervals[0] == 13
+    met = run(50e6, 20e6, 200, bad)
+    assert not met.missing[0]
+    assert run(50e6, 20e6, 60, met).missed_intervals[0] == met.missed_intervals[0]
+
+
+def test_a_limit_that_is_raised_is_owed_little_by_little():
+    state = run(50e6, 20e6, 400)
+    for received_bps in [20e6] * 2 + [40e6] * 60:
+        state = state.after(np.array([50e6]), np.array([received_bps]), 2 * LIMIT_BPS, INTERVAL_S)
+    assert state.missed_intervals[0] == 0
+    for _ in range(30):
+        state = state.after(np.array([50e6]), np.array([20e6]), 2 * LIMIT_BPS, INTERVAL_S)
+    assert state.missing[0]
+
+
+@given(st.lists(st.tuples(RATES, RATES), min_size=1, max_size=30))
+def test_who_gets_all_that_is_offered_never_misses_anything(rates):
+    state = Guarantees.unused(1)
+    for offered_bps, more_bps in rates:
+        state = state.after(np.array([offered_bps]), np.array([offered_bps + more_bps]), LIMIT_BPS, INTERVAL_S)
+    assert not state.missing[0]
+    assert state.missed_intervals[0] == 0
