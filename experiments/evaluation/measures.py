@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from controller.allocation.max_min import Paths, max_min
 from experiments.evaluation.run import FloatArray, ScenarioRun
-from experiments.evaluation.scenario import INTERVAL_S, LimitChange, Scenario, Span
+from experiments.evaluation.scenario import LimitChange, Scenario, Span
 from experiments.series import ENOUGH, longest_run
 
 JAIN_WINDOW = 18  # intervals, one second: rates of shorter time are those of TCP's sawtooth
@@ -22,6 +23,8 @@ SETTLED_WITHIN = 0.05
 SETTLED_FOR = 5  # intervals in a row
 
 BoolArray = NDArray[np.bool_]
+Figures = dict[str, Any]
+"""Measures by name; None where a run does not have what is measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +81,7 @@ def oracle_of(run: ScenarioRun) -> Oracle:
     return Oracle(rate_bps, demand_bps, on)
 
 
-def measures(run: ScenarioRun, oracle: Oracle | None = None) -> dict[str, float | int | None]:
+def measures(run: ScenarioRun, oracle: Oracle | None = None) -> Figures:
     """Return all measures of a run."""
     oracle = oracle or oracle_of(run)
     figures = _measures(run, oracle)
@@ -93,7 +96,7 @@ def measures(run: ScenarioRun, oracle: Oracle | None = None) -> dict[str, float 
     return figures
 
 
-def phase_measures(run: ScenarioRun, oracle: Oracle | None = None) -> dict[str, dict[str, float | int | None]]:
+def phase_measures(run: ScenarioRun, oracle: Oracle | None = None) -> dict[str, Figures]:
     """Return the measures of each phase of the scenario by its name."""
     oracle = oracle or oracle_of(run)
     return {name: _measures(*within(run, oracle, span)) for name, span in run.scenario.phases.items()}
@@ -110,7 +113,7 @@ def within(run: ScenarioRun, oracle: Oracle, span: Span) -> tuple[ScenarioRun, O
     return cut, Oracle(oracle.rate_bps[rows], oracle.demand_bps[rows], oracle.on[rows])
 
 
-def _measures(run: ScenarioRun, oracle: Oracle) -> dict[str, float | int | None]:
+def _measures(run: ScenarioRun, oracle: Oracle) -> Figures:
     passed_s = np.diff(run.time_s)[:, None]
     by_receiver = _sums_by_receiver(run)
     limit_bps = _receive_limits(run)
@@ -128,6 +131,7 @@ def _measures(run: ScenarioRun, oracle: Oracle) -> dict[str, float | int | None]
     return {
         "use_of_oracle": float(useful_bits.sum() / oracle_bits.sum()) if oracle_bits.sum() else None,
         "received_bps": float(run.received_bits.sum() / passed_s.sum()),
+        "received_bps_by_receiver": (run.received_bits.sum(axis=0) / passed_s.sum()).tolist(),
         "above_limit_share": float(np.mean(run.received_bits > 1.05 * limit_bps * passed_s)),
         "jain_backlogged": _jain(delivered_bps, backlogged, run),
         "missed_intervals": int(missed.sum()),
@@ -163,15 +167,18 @@ def grant_statistics(run: ScenarioRun, active: BoolArray) -> tuple[FloatArray, F
 
 
 def settled_after(run: ScenarioRun, oracle: Oracle) -> int | None:
-    """Return after how many intervals every backlogged sender is within 5 % of its fair rate, for 5 in a row.
+    """Return after how many intervals every backlogged sender's grant is within 5 % of where it ends, for 5 in a row.
 
-    That is by grants, so that TCP's sawtooth does not count; None where it does not happen, or nobody grants.
+    It ends at its mean over the last quarter. By grants, so that TCP's sawtooth does not count; None where it does not
+    happen, or nobody grants.
     """
     backlogged = oracle.on & (oracle.demand_bps > oracle.rate_bps * (1 + 1e-9))
-    if np.isnan(run.granted_bps).all() or not backlogged.any():
+    throughout = backlogged.mean(axis=0) > 1 - SETTLED_WITHIN
+    granted_bps = run.granted_bps[:, throughout]
+    if not granted_bps.size or not np.isfinite(granted_bps).all():
         return None
-    off = np.abs(run.granted_bps - oracle.rate_bps) > SETTLED_WITHIN * oracle.rate_bps
-    good = ~(off & backlogged).any(axis=1)
+    ends_bps = granted_bps[-max(len(granted_bps) // 4, 1) :].mean(axis=0)
+    good = (np.abs(granted_bps - ends_bps) <= SETTLED_WITHIN * ends_bps).all(axis=1)
     for row in range(len(good) - SETTLED_FOR + 1):
         if good[row : row + SETTLED_FOR].all():
             return row
@@ -257,4 +264,3 @@ def confidence(values: list[float]) -> tuple[float, float]:
 
 # Student's t, two-sided 95 %, for 1, 2, ... degrees of freedom.
 _T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131)
-__all__ = ["INTERVAL_S", "Oracle", "confidence", "measures", "oracle_of", "phase_measures"]

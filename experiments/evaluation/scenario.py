@@ -88,8 +88,9 @@ class Scenario:
     """An experiment, whatever fabric it runs on. ``limits`` are by VLAN, ``vn_limits`` by (VLAN, PN) where they differ.
 
     ``phases`` are spans that are measured by themselves. ``controls`` says what it runs under: ``none``, ``static``
-    (equal limits set once), or an algorithm with parameters, such as ``fp d=4``; those of ``model_controls`` run on the
-    model only. ``emulated_s`` is how long it lasts on fabrics in real time. Raises InvalidValueError naming the field.
+    (equal limits set once), or an algorithm with parameters, such as ``fp d=4``. Fabrics in real time run
+    ``emulated_controls`` alone, if given, for ``emulated_s``, with ``emulated_seeds``. Raises InvalidValueError naming
+    the field.
     """
 
     name: str
@@ -104,7 +105,7 @@ class Scenario:
     events: tuple[Event, ...] = ()
     phases: Mapping[str, Span] = field(default_factory=dict)
     controls: tuple[str, ...] = CONTROLS
-    model_controls: tuple[str, ...] = ()
+    emulated_controls: tuple[str, ...] | None = None
     emulated_s: float | None = None
     seeds: int = 5
     emulated_seeds: int = 1
@@ -123,7 +124,7 @@ class Scenario:
             key = f"events[{number}]"
             _require(0 <= event.at_s <= self.duration_s, f"{key}.at_s", event.at_s, f"is after {self.duration_s:g} s")
             _require(event.vlan_vid in self.limits, f"{key}.vlan_vid", event.vlan_vid, "is not a VLAN of limits")
-        for control in (*self.controls, *self.model_controls):
+        for control in (*self.controls, *(self.emulated_controls or ())):
             parse_control(control)
 
     def _check_source(self, key: str, source: Source) -> None:
@@ -149,6 +150,15 @@ class Scenario:
     def _check_span(self, key: str, span: Span) -> None:
         begin_s, end_s = span
         _require(0 <= begin_s < end_s <= self.duration_s, key, span, f"is not within 0 to {self.duration_s:g} seconds")
+
+    def controls_on(self, fabric: str) -> tuple[str, ...]:
+        """Return what it runs under on a fabric."""
+        return self.controls if fabric == "model" or self.emulated_controls is None else self.emulated_controls
+
+    def on(self, fabric: str, scale: float = 1.0) -> Scenario:
+        """Return it as it runs on a fabric: scaled, and shortened in real time."""
+        scenario = self if scale == 1.0 else self.scaled(scale)
+        return scenario if fabric == "model" or self.emulated_s is None else scenario.lasting(self.emulated_s)
 
     @property
     def pairs(self) -> tuple[Pair, ...]:

@@ -2,7 +2,7 @@
 
 from experiments.evaluation.scenario import Limits, Scenario, Source
 
-STOP_S, MORE_S, END_S = 6.0, 12.0, 20.0
+STOP_S, MORE_S, END_S = 4.0, 8.0, 13.0
 
 
 def _greedy(number: int, *span: float) -> Source:
@@ -29,5 +29,6 @@ scenario = Scenario(
     ),
     duration_s=END_S,
     phases={"four send": (0.0, STOP_S), "first stopped": (STOP_S, MORE_S), "others want more": (MORE_S, END_S)},
+    emulated_controls=("static", "fs", "sp", "fp", "level"),
     seeds=3,
 )

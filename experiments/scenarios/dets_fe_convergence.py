@@ -1,9 +1,9 @@
 """Section III.A: how many intervals until everybody has the fair rate, once five of ten greedy senders stop."""
 
-from experiments.evaluation.scenario import Limits, Scenario, Source
+from experiments.evaluation.scenario import CONTROLS, Limits, Scenario, Source
 
 RECEIVER = 11
-STOP_S, END_S = 6.0, 18.0
+STOP_S, END_S = 4.0, 12.0
 
 
 def _source(number: int) -> Source:
@@ -17,6 +17,7 @@ scenario = Scenario(
     sources=tuple(_source(number) for number in range(1, RECEIVER)),
     duration_s=END_S,
     phases={"ten send": (0.0, STOP_S), "five send": (STOP_S, END_S)},
-    model_controls=("fe k=0.2", "fe k=0.1", "fe k=0.05"),
+    controls=(*CONTROLS, "fe k=0.2", "fe k=0.1", "fe k=0.05"),
+    emulated_controls=("static", "fp", "fe", "level"),
     seeds=3,
 )

@@ -23,7 +23,6 @@ scenario = Scenario(
     sources=tuple(make(s, r) for make in (_tcp, _udp) for s in PNS for r in PNS if s != r),
     duration_s=END_S,
     phases={"TCP alone": (2.0, ONE_S), "one flooded": (ONE_S, ALL_S), "all flooded": (ALL_S, END_S)},
-    controls=("none", "static", "fp", "max-min"),
-    model_controls=("fs", "sp", "fe"),
+    emulated_controls=("none", "fp", "level"),
     seeds=3,
 )

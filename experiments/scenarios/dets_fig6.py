@@ -1,6 +1,6 @@
 """Figure 6 (section IV): ten senders of bursts, TCP and UDP, three of them with little to send, 1,500 intervals."""
 
-from experiments.evaluation.scenario import INTERVAL_S, Limits, Scenario, Source
+from experiments.evaluation.scenario import CONTROLS, INTERVAL_S, Limits, Scenario, Source
 
 RECEIVER = 11
 # Choice: the paper does not say which senders are held to 20 Mb/s, nor which speak TCP. Every other one speaks TCP; the
@@ -25,5 +25,6 @@ scenario = Scenario(
     sources=tuple(_source(number) for number in range(1, RECEIVER)),
     duration_s=1500 * INTERVAL_S,
     emulated_s=545 * INTERVAL_S,
-    model_controls=("fp d=1.1", "fp d=1.5", "fp d=4", "fp d=10", "fp headroom=0.1"),
+    controls=(*CONTROLS, "fp d=1.1", "fp d=1.5", "fp d=4", "fp d=10"),
+    emulated_controls=("static", "fs", "sp", "fp", "fe", "max-min", "level"),
 )

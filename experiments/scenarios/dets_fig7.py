@@ -17,7 +17,6 @@ scenario = Scenario(
     ),
     duration_s=END_S,
     phases={"TCP alone": (3.0, UDP_S), "with UDP": (UDP_S, STOP_S), "TCP again": (STOP_S, END_S)},
-    controls=("none", "static", "fp", "max-min"),
-    model_controls=("fs", "sp", "fe"),
+    emulated_controls=("none", "fp", "level"),
     seeds=3,
 )

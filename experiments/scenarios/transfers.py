@@ -22,7 +22,6 @@ scenario = Scenario(
         *(Source(2, number, RECEIVER, "udp", 200_000_000) for number in SENDERS),
     ),
     duration_s=END_S,
-    controls=("none", "static", "fp", "max-min"),
-    model_controls=("fs", "sp", "fe"),
+    emulated_controls=("static", "fp", "level"),
     seeds=3,
 )

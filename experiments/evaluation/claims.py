@@ -1,0 +1,279 @@
+"""What the paper claims, and how each claim is judged from the runs of one fabric.
+
+A verdict's ``holds`` is None where the fabric's runs do not tell. Means are over seeds; "+-" is half the width of the
+95 % confidence interval. Two controls are compared seed by seed, since a seed means the same bursts for both: one is
+better if the whole confidence interval of the difference is on its side (with one seed: if the difference is).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from experiments.evaluation.measures import confidence
+from experiments.series import ENOUGH
+
+BEST = "level"
+NEARLY_NOTHING = 0.05
+WITHIN_LIMIT = 1.02
+PROMPT_INTERVALS = 2
+SEEDS_OF_TEN = 0.9
+ORACLE_TARGET = 0.97
+SLOW = (20, 60)  # intervals that still are "about 40"
+UNDISTURBED = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What one fabric gave, what our best algorithm gave there, and whether the claim holds."""
+
+    found: str
+    holds: bool | None
+    best: str = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One claim; ``section`` is where it stands, "-" where it is an aim of this project."""
+
+    key: str
+    section: str
+    says: str
+    judge: Callable[[Measured], Verdict]
+
+
+class Measured:
+    """The measures of one fabric's runs."""
+
+    def __init__(self, summaries: Sequence[dict[str, Any]]) -> None:
+        self._summaries = summaries
+
+    def values(self, experiment: str, control: str, name: str, phase: str | None = None) -> dict[int, Any]:
+        """Return a measure by seed, where it is known."""
+        found = {}
+        for summary in self._summaries:
+            if (summary["experiment"], summary["control"]) == (experiment, control):
+                figures = summary["figures"] if phase is None else summary["phases"].get(phase, {})
+                if figures.get(name) is not None:
+                    found[summary["seed"]] = figures[name]
+        return found
+
+    def runs(self, experiment: str, control: str) -> list[dict[str, Any]]:
+        """Return the figures of all runs."""
+        wanted = (experiment, control)
+        return [one["figures"] for one in self._summaries if (one["experiment"], one["control"]) == wanted]
+
+    def mean(self, experiment: str, control: str, name: str, phase: str | None = None) -> float | None:
+        """Return the mean over seeds; None where there are none."""
+        values = list(self.values(experiment, control, name, phase).values())
+        return confidence(values)[0] if values else None
+
+    def shown(self, experiment: str, control: str, name: str, phase: str | None = None, form: str = "percent") -> str:
+        """Return mean and confidence interval as text."""
+        return show(list(self.values(experiment, control, name, phase).values()), form)
+
+    def more(self, experiment: str, one: str, other: str, name: str, phase: str | None = None) -> bool | None:
+        """Whether a measure is higher under one control than under another, seed by seed; None if not known."""
+        of_one, of_other = (self.values(experiment, control, name, phase) for control in (one, other))
+        differences = [of_one[seed] - of_other[seed] for seed in of_one if seed in of_other]
+        if not differences:
+            return None
+        mean, half = confidence(differences)
+        return mean - (0.0 if half != half else half) > 0
+
+
+def show(values: Sequence[float], form: str = "percent") -> str:
+    """Return mean and 95 % confidence interval as text; "-" for no values."""
+    if not values:
+        return "-"
+    scale, digits, unit = {"percent": (100.0, 1, " %"), "plain": (1.0, 3, ""), "count": (1.0, 1, "")}[form]
+    mean, half = confidence(list(values))
+    more = "" if half != half else f" +- {half * scale:.{digits}f}"
+    return f"{mean * scale:.{digits}f}{more}{unit}"
+
+
+def all_of(*conditions: bool | None) -> bool | None:
+    """Return whether all hold; None if one of them is not known."""
+    return None if any(one is None for one in conditions) else all(conditions)
+
+
+def _starving(measured: Measured) -> Verdict:
+    runs = measured.runs("dets-fig2", "none")
+    shares = [run["victim_goodput_bps_during"] / run["victim_goodput_bps_before"] for run in runs]
+    if not shares:
+        return Verdict("-", None)
+    ours = [_kept(run) for run in measured.runs("dets-fig5", BEST)]
+    best = f"{show(ours)} of what its limit allows" if ours else "-"
+    return Verdict(f"{show(shares)} of what it had before", max(shares) < NEARLY_NOTHING, best)
+
+
+def _kept(run: dict[str, Any]) -> float:
+    return float(run["victim_goodput_bps_during"] / run["victim_goodput_limit_bps"])
+
+
+def _isolation(measured: Measured) -> Verdict:
+    def told(control: str) -> tuple[str, bool | None]:
+        runs = measured.runs("dets-fig5", control)
+        if not runs:
+            return "-", None
+        kept = [_kept(run) for run in runs]
+        others = [run["aggressor_received_bps_during"] / run["aggressor_limit_bps"] for run in runs]
+        good = min(kept) >= ENOUGH and all(ENOUGH <= other <= WITHIN_LIMIT for other in others)
+        return f"TCP {show(kept)}, UDP {show(others)} of their limits", good
+
+    found, holds = told("fp")
+    return Verdict(found, holds, told(BEST)[0])
+
+
+def _recovery(most_intervals: int, least_share: float) -> Callable[[Measured], Verdict]:
+    def judge(measured: Measured) -> Verdict:
+        def told(control: str) -> tuple[str, bool | None]:
+            runs = measured.runs("dets-fig5", control)
+            if not runs:
+                return "-", None
+            took = [run["victim_recovery_intervals"] for run in runs]
+            good = sum(one is not None and one <= most_intervals for one in took)
+            worst = "never" if None in took else str(max(took))
+            return f"{good} of {len(runs)} seeds, worst {worst}", good >= least_share * len(runs)
+
+        found, holds = told("fp")
+        return Verdict(found, holds, told(BEST)[0])
+
+    return judge
+
+
+def _use_against_fair_share(measured: Measured) -> Verdict:
+    uses = {control: measured.shown("dets-fig6", control, "use_of_oracle") for control in ("sp", "fp", "fs", BEST)}
+    holds = all_of(*(measured.more("dets-fig6", one, "fs", "use_of_oracle") for one in ("sp", "fp")))
+    return Verdict(f"SP {uses['sp']}, FP {uses['fp']}, FS {uses['fs']} of the oracle's", holds, uses[BEST])
+
+
+def _slow_over_fast(measured: Measured) -> Verdict:
+    uses = [measured.shown("dets-fig6", control, "use_of_oracle") for control in ("sp", "fp", BEST)]
+    return Verdict(f"SP {uses[0]}, FP {uses[1]}", measured.more("dets-fig6", "sp", "fp", "use_of_oracle"), uses[2])
+
+
+def _spread(measured: Measured) -> Verdict:
+    spreads = [measured.shown("dets-fig6", control, "grant_spread") for control in ("fp", "sp", BEST)]
+    holds = measured.more("dets-fig6", "sp", "fp", "grant_spread")
+    return Verdict(f"FP {spreads[0]}, SP {spreads[1]} of the mean grant", holds, spreads[2])
+
+
+def _explicit_is_slow(measured: Measured) -> Verdict:
+    took = {
+        control: list(measured.values("dets-fe-convergence", control, "settled_after", "five send").values())
+        for control in ("fe", "fe k=0.2", "fe k=0.1", "fe k=0.05", "fp", BEST)
+    }
+    if not took["fe"]:
+        return Verdict("did not settle" if measured.runs("dets-fe-convergence", "fe") else "-", None)
+    slower = "".join(f", {show(took[c], 'count')} with {c[3:]}" for c in took if c.startswith("fe ") and took[c])
+    found = f"{show(took['fe'], 'count')} intervals with k=0.5{slower}; FP {show(took['fp'], 'count')}"
+    holds = SLOW[0] <= confidence(took["fe"])[0] <= SLOW[1]
+    return Verdict(found, holds, f"{show(took[BEST], 'count')} intervals")
+
+
+def _explicit_is_poor(measured: Measured) -> Verdict:
+    names = ("fe", "sp", "fp", "fs")
+    uses = {control: measured.shown("dets-fig6", control, "use_of_oracle") for control in (*names, BEST)}
+    swings = {control: measured.shown("dets-fig6", control, "received_swing") for control in ("fe", "fp", BEST)}
+    holds = all_of(
+        *(measured.more("dets-fig6", other, "fe", "use_of_oracle") for other in names[1:]),
+        measured.more("dets-fig6", "fe", "fp", "received_swing"),
+    )
+    found = f"use: FE {uses['fe']}, SP {uses['sp']}, FP {uses['fp']}, FS {uses['fs']}; "
+    found += f"swing of the received rate: FE {swings['fe']}, FP {swings['fp']}"
+    return Verdict(found, holds, f"use {uses[BEST]}, swing {swings[BEST]}")
+
+
+def _trade_off(measured: Measured) -> Verdict:
+    names = ("fp d=1.1", "fp d=1.5", "fp", "fp d=4", "fp d=10")
+    uses = [measured.mean("dets-fig6", control, "use_of_oracle") for control in names]
+    fair = [measured.mean("dets-fig6", control, "jain_backlogged") for control in names]
+    if None in uses or None in fair:
+        return Verdict("-", None)
+    holds = all_of(
+        measured.more("dets-fig6", names[0], names[-1], "use_of_oracle"),
+        measured.more("dets-fig6", names[-1], names[0], "jain_backlogged"),
+    )
+    rows = zip(("1.1", "1.5", "2", "4", "10"), uses, fair, strict=True)
+    found = "; ".join(f"d={d}: use {use:.1%}, Jain {jain:.3f}" for d, use, jain in rows if use and jain)
+    use, jain = (measured.mean("dets-fig6", BEST, name) for name in ("use_of_oracle", "jain_backlogged"))
+    return Verdict(found, holds, f"use {use:.1%}, Jain {jain:.3f}" if use and jain else "-")
+
+
+def _independent(measured: Measured) -> Verdict:
+    def told(control: str) -> tuple[str, bool | None]:
+        alone = measured.values("dets-fig1", control, "received_bps_by_receiver", "TCP alone")
+        worst = []
+        for phase in ("one flooded", "all flooded"):
+            during = measured.values("dets-fig1", control, "received_bps_by_receiver", phase)
+            worst.append([min(during[s][n] / alone[s][n] for n in range(5)) for s in alone if s in during])
+        if not all(worst):
+            return "-", None
+        found = f"least of five TCP VNs keeps {show(worst[0])}, then {show(worst[1])} of its rate"
+        return found, min(map(min, worst)) >= UNDISTURBED
+
+    found, holds = told("fp")
+    return Verdict(found, holds, told(BEST)[0])
+
+
+def _behind_edges(measured: Measured) -> Verdict:
+    def told(control: str) -> tuple[str, bool | None]:
+        alone = measured.values("dets-fig7", control, "received_bps_by_receiver", "TCP alone")
+        during = measured.values("dets-fig7", control, "received_bps_by_receiver", "with UDP")
+        kept = [during[seed][0] / alone[seed][0] for seed in alone if seed in during]
+        return (f"TCP keeps {show(kept)} of its rate", min(kept) >= UNDISTURBED) if kept else ("-", None)
+
+    found, holds = told("fp")
+    return Verdict(found, holds, told(BEST)[0])
+
+
+def _wasted(measured: Measured) -> Verdict:
+    phase, controls = "first stopped", ("static", "fs", "sp", "fp", BEST)
+    uses = {c: measured.shown("dets-example", c, "use_of_oracle", phase) for c in controls}
+    holds = all_of(*(measured.more("dets-example", one, "fs", "use_of_oracle", phase) for one in ("sp", "fp")))
+    found = f"FS {uses['fs']}, SP {uses['sp']}, FP {uses['fp']} of the oracle's (static limits {uses['static']})"
+    return Verdict(found, holds, uses[BEST])
+
+
+def _fairness(measured: Measured) -> Verdict:
+    phase = "others want more"
+    jain = [measured.shown("dets-example", c, "jain_backlogged", phase, "plain") for c in ("sp", "fp", BEST)]
+    holds = measured.more("dets-example", "fp", "sp", "jain_backlogged", phase)
+    return Verdict(f"Jain's index: SP {jain[0]}, FP {jain[1]}", holds, jain[2])
+
+
+def _oracle(measured: Measured) -> Verdict:
+    values = list(measured.values("dets-fig6", BEST, "use_of_oracle").values())
+    if not values:
+        return Verdict("-", None)
+    paper = max(measured.mean("dets-fig6", c, "use_of_oracle") or 0.0 for c in ("fs", "sp", "fp", "fe"))
+    return Verdict(
+        f"{show(values)} (best of the paper's {paper:.1%})", confidence(values)[0] >= ORACLE_TARGET, show(values)
+    )
+
+
+CLAIMS = (
+    Claim("starving", "I, fig. 2", "without control, UDP of another VLAN takes TCP to almost zero", _starving),
+    Claim("isolation", "IV, fig. 5", "each VLAN keeps its limit, 400 and 500 Mb/s (FP, d = 2)", _isolation),
+    Claim("recovery", "IV, fig. 5", "TCP is back at its limit within two intervals", _recovery(PROMPT_INTERVALS, 1.0)),
+    Claim("prompt", "-", "aim: within one interval, in 9 of 10 seeds", _recovery(1, SEEDS_OF_TEN)),
+    Claim("use", "IV, fig. 6", "SP and FP use the receive limit better than FS", _use_against_fair_share),
+    Claim("slow-over-fast", "IV, fig. 6", "SP uses it better than FP", _slow_over_fast),
+    Claim("spread", "IV, fig. 6", "FP's grants differ less between senders than SP's", _spread),
+    Claim("explicit-slow", "III.A", "FE takes about 40 intervals to the fair rate", _explicit_is_slow),
+    Claim("explicit-poor", "IV, fig. 6", "FE does worse than the others, and does not get stable", _explicit_is_poor),
+    Claim("trade-off", "III.A", "small d: better use, larger d: fairer", _trade_off),
+    Claim("wasted", "III.A", "example: without probing, what somebody leaves is wasted", _wasted),
+    Claim("fairness", "III.A", "example: SP keeps unfair shares, FP evens them out", _fairness),
+    Claim("independent", "I, II", "VNs are watched and controlled independently of each other (FP)", _independent),
+    Claim("edges", "V, fig. 7", "the same at the ports of several edge switches (FP)", _behind_edges),
+    Claim("oracle", "-", "aim: 97 % of what one who knows all demands would get", _oracle),
+)
+
+
+def judge(summaries: Sequence[dict[str, Any]]) -> dict[str, Verdict]:
+    """Return the verdict on every claim by its key."""
+    measured = Measured(summaries)
+    return {claim.key: claim.judge(measured) for claim in CLAIMS}

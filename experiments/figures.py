@@ -1,0 +1,181 @@
+"""``dets figures``: every figure and claim of the paper on one fabric; what is done already is not run again."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from controller.errors import InvalidValueError
+from experiments.evaluation.cells import Cell, by_experiment, cells, run_cell
+from experiments.manifest import ROOT
+
+FABRICS = ("model", "ovs", "wire")
+MOST_SEEDS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class FigureOptions:
+    """What to make: ``experiments`` by name (none: all), ``seeds`` of each (None: what the experiment says).
+
+    ``again`` runs what is done already. The pages are written to ``results`` and ``docs``.
+    """
+
+    fabric: str = "model"
+    experiments: tuple[str, ...] = ()
+    controls: tuple[str, ...] = ()
+    seeds: int | None = None
+    again: bool = False
+    results: Path = ROOT / "results"
+    docs: Path = ROOT / "docs"
+    workers: int | None = None
+    quiet: bool = False
+
+    def chosen(self) -> list[Cell]:
+        """Return the cells asked for; raise InvalidValueError for a name that there is none of."""
+        if self.fabric not in FABRICS:
+            raise InvalidValueError("fabric", self.fabric, f"is not one of {', '.join(FABRICS)}")
+        if self.seeds is not None and not 1 <= self.seeds <= MOST_SEEDS:
+            raise InvalidValueError("seeds", self.seeds, f"is outside 1 to {MOST_SEEDS}")
+        every = cells(self.fabric, self.seeds)
+        for key, given, known in (
+            ("only", self.experiments, {cell.experiment for cell in every}),
+            ("control", self.controls, {cell.control for cell in every}),
+        ):
+            for name in given:
+                if name not in known:
+                    raise InvalidValueError(key, name, f"is not one of {', '.join(sorted(known))}")
+        return [
+            cell
+            for cell in every
+            if (not self.experiments or cell.experiment in self.experiments)
+            and (not self.controls or cell.control in self.controls)
+        ]
+
+    @property
+    def cell_folder(self) -> Path:
+        """Where the cells of the fabric stand."""
+        return self.results / "figures" / self.fabric
+
+    @property
+    def command(self) -> str:
+        """The command that makes the same."""
+        return "make figures" if self.fabric == "model" else f"make figures FABRIC={self.fabric}"
+
+
+def make_figures(options: FigureOptions) -> dict[str, Any]:
+    """Run what is not done yet, then write pages and pictures; return what the fabric's runs came to.
+
+    What was done stays when it is interrupted. A cell that fails is told at the end, as RuntimeError, after the others.
+    """
+    chosen = options.chosen()
+    todo = [cell for cell in chosen if options.again or cell.summary(options.cell_folder) is None]
+    failures = _run(todo, options) if todo else []
+    digest = write_pages(options)
+    if failures:
+        raise RuntimeError(f"{len(failures)} of {len(todo)} runs failed, {failures[0]}")
+    return digest
+
+
+def write_pages(options: FigureOptions) -> dict[str, Any]:
+    """Write pictures and pages from all the cells that are done."""
+    from experiments.evaluation.page import digest_of, index_page, read_digests, results_page
+
+    every = cells(options.fabric, options.seeds)
+    done = [(cell, summary) for cell in every if (summary := cell.summary(options.cell_folder)) is not None]
+    digest = digest_of(options.fabric, [summary for _, summary in done], options.command)
+    folder = options.docs / "results"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{options.fabric}.json").write_text(json.dumps(digest, indent=1, default=str) + "\n")
+    digests = read_digests(folder)
+    (options.docs / "results.md").write_text(results_page(digests))
+    _draw(options, done)
+    manifests = _manifests(options.results)
+    (options.results / "index.html").write_text(index_page(digests, _pictures(options.results), manifests))
+    return digest
+
+
+def _draw(options: FigureOptions, done: Sequence[tuple[Cell, dict[str, Any]]]) -> None:
+    """Draw the pictures of each experiment into the fabric's folder."""
+    from experiments.evaluation.pictures import draw_isolation, draw_scenario, draw_trade_off
+
+    summaries = by_experiment([summary for _, summary in done])
+    for name, rows in summaries.items():
+        mine = [cell for cell, _ in done if cell.experiment == name]
+        draw = draw_scenario if mine[0].scenario is not None else draw_isolation
+        draw(mine, options.cell_folder, options.cell_folder / f"{name}.png")
+        draw_trade_off(rows, options.cell_folder / f"{name}-use-and-fairness.png")
+
+
+def _pictures(results: Path) -> dict[str, list[tuple[str, str, Path]]]:
+    found: dict[str, list[tuple[str, str, Path]]] = {}
+    for fabric in FABRICS:
+        for path in sorted((results / "figures" / fabric).glob("*.png")):
+            name = path.stem.removesuffix("-use-and-fairness")
+            caption = "use of the limit and fairness" if path.stem != name else "rates"
+            found.setdefault(name, []).append((fabric, caption, path))
+    return dict(sorted(found.items()))
+
+
+def _manifests(results: Path) -> dict[str, dict[str, Any]]:
+    root = results / "figures"
+    paths = sorted(root.glob("*/*/*/*/summary.json"))
+    return {str(path.parent.relative_to(root)): json.loads(path.read_text())["manifest"] for path in paths}
+
+
+def _run(todo: Sequence[Cell], options: FigureOptions) -> list[str]:
+    """Run cells, on the model several at a time; return what failed."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[runs]}"), TimeRemainingColumn())
+    failures: list[str] = []
+    with Progress(*columns, console=Console(stderr=True), disable=options.quiet) as bar:
+        task = bar.add_task(options.fabric, total=sum(cell.expected_s for cell in todo), runs=f"0/{len(todo)}")
+
+        def finished(number: int, cell: Cell, error: BaseException | None) -> None:
+            name = f"{cell.experiment} {cell.control} seed {cell.seed}"
+            bar.update(task, description=f"{options.fabric}: {name}", runs=f"{number}/{len(todo)}")
+            if error is not None:
+                failures.append(f"{name}: {type(error).__name__}: {error}")
+
+        if options.fabric == "model":
+            _run_side_by_side(todo, options, lambda number, cell, error: (
+                finished(number, cell, error), bar.advance(task, cell.expected_s)))  # fmt: skip
+        else:
+            for number, cell in enumerate(todo, start=1):
+                bar.update(task, description=f"{options.fabric}: {cell.experiment} {cell.control} seed {cell.seed}")
+                error = _run_one(cell, options.cell_folder, lambda passed_s: bar.advance(task, passed_s))
+                bar.advance(task, cell.expected_s - cell.traffic_s)
+                finished(number, cell, error)
+    return failures
+
+
+def _run_one(cell: Cell, folder: Path, progress: Callable[[float], None]) -> BaseException | None:
+    try:
+        run_cell(cell, folder, progress)
+    except Exception as error:  # told at the end, by name; the other cells are run
+        return error
+    return None
+
+
+def _run_side_by_side(
+    todo: Sequence[Cell], options: FigureOptions, finished: Callable[[int, Cell, BaseException | None], object]
+) -> None:
+    workers = min(options.workers or os.cpu_count() or 1, len(todo))
+    longest_first = sorted(
+        todo, key=lambda cell: -cell.expected_s * (len(cell.scenario.sources) if cell.scenario else 20)
+    )
+    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
+        cell_of = {pool.submit(run_cell, cell, options.cell_folder): cell for cell in longest_first}
+        try:
+            for number, future in enumerate(as_completed(cell_of), start=1):
+                finished(number, cell_of[future], future.exception())
+        except BaseException:
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
