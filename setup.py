@@ -31,7 +31,10 @@ DEV = ["ruff>=0.8", "mypy>=1.13", "types-PyYAML"]
 
 # Called by ctypes; optional, since numpy does the same more slowly where there is no C compiler. Contracting a multiply
 # and an add into one instruction would make results differ from numpy's.
-KERNEL = "controller/allocation/_kernel.c"
+KERNELS = {
+    "controller.allocation._kernel": "controller/allocation/_kernel.c",
+    "controller._measure": "controller/_measure.c",
+}
 KERNEL_FLAGS = ["-O3", "-ffp-contract=off"]
 
 setup(
@@ -56,7 +59,9 @@ setup(
     install_requires=REQUIRES,
     extras_require={"plot": PLOT, "test": TEST, "dev": DEV},
     package_data={"experiments": ["*.cpp"]},
-    ext_modules=[Extension("controller.allocation._kernel", [KERNEL], extra_compile_args=KERNEL_FLAGS, optional=True)],
+    ext_modules=[
+        Extension(name, [source], extra_compile_args=KERNEL_FLAGS, optional=True) for name, source in KERNELS.items()
+    ],
     # ryu-manager stands in for Ryu's own of the same name, which today's eventlet stops at its first import.
     entry_points={"console_scripts": ["dets=apps.cli:main", "ryu-manager=apps.launcher:ryu_manager"]},
 )

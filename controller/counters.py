@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from controller import measure_kernel
 from controller.columns import BoolArray, FloatArray, IntArray, carry
 from controller.units import BITS_PER_BYTE
 
@@ -123,6 +124,14 @@ def meter_rates(
     2) Elapsed time is the switch's own; a reading that is hardly newer than the last one says nothing.
     3) A count below the last one, or one that jumped over PLAUSIBLE_LOAD times the capacity, makes the rate unknown.
     """
+    if measure_kernel.library is not None:
+        settings = (MIN_ELAPSED_S, PLAUSIBLE_LOAD, float(BITS_PER_BYTE))
+        last = (before.byte_in_count, before.dropped_byte_count, before.duration_s, before.epoch_s, before.received_s)
+        new = (now.byte_in_count, now.dropped_byte_count, now.duration_s, now.received_s, now.present, capacity_bps)
+        (offered, dropped, passed), implausible, after = measure_kernel.meter_rates(settings, last, new)
+        byte_in, dropped_bytes, duration, epoch, received = after
+        counters = MeterCounters(byte_in, dropped_bytes, duration, epoch, received)
+        return MeterRates(offered, dropped, passed, implausible), counters
     # 1
     added_anew = now.duration_s < before.duration_s
     start_s = np.where(added_anew, 0.0, before.epoch_s)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from controller import step
+from controller import measure_kernel, step
 from controller.counters import MeterReadings
 from controller.enforcement import MeterChanges
 from controller.events import EventKind
@@ -59,6 +59,10 @@ def _readings(
     )
     for dpid, meters in stats.items():
         mine, rows = fabric.switches[dpid].entries_of(meters["meter_id"])
+        if measure_kernel.library is not None:
+            columns = (readings.byte_in_count, readings.dropped_byte_count, readings.duration_s, readings.received_s)
+            measure_kernel.spread(mine, rows, meters, received_s[dpid], columns, readings.present)
+            continue
         readings.confirmed_s[rows] = confirmed_s.get(dpid, np.nan)
         byte_in, dropped = meters["byte_in_count"][mine], meters["band_byte_count"][mine]
         unavailable = (byte_in == COUNTER_UNAVAILABLE) | (dropped == COUNTER_UNAVAILABLE)

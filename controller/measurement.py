@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from controller import measure_kernel
 from controller.columns import BoolArray, FloatArray, IntArray, carry
 from controller.counters import MeterRates
 
@@ -64,6 +65,11 @@ class Measurement:
 
 def measure(before: Measurement, rates: MeterRates) -> Measurement:
     """Return the measurement after one more interval. Where the rates are unknown, the last known ones stand."""
+    if measure_kernel.library is not None:
+        last = (before.offered_bps, before.dropped_bps, before.passed_bps, before.smoothed_bps, before.silent_intervals)
+        new = (rates.offered_bps, rates.dropped_bps, rates.passed_bps)
+        (offered, dropped, passed, smoothed), silent = measure_kernel.measure(MEMORY_INTERVALS, last, new)
+        return Measurement(offered, dropped, passed, smoothed, silent)
     known = ~np.isnan(rates.offered_bps)
     offered_bps = np.where(known, rates.offered_bps, before.offered_bps)
     dropped_bps = np.where(known, rates.dropped_bps, before.dropped_bps)

@@ -1,19 +1,19 @@
 """The compiled form of the algorithms, where it was built; without it, numpy does the same more slowly.
 
-``setup.py`` builds ``_kernel.c`` when the machine has a C compiler. It is loaded by ctypes, which lets go of Python's
-lock during a call. RAA-FS, SP, FP and FE give the same bits either way; max-min the same but for rounding.
+It is ``_kernel.c``, loaded by ``controller.compiled``. RAA-FS, SP, FP and FE give the same bits either way; max-min the
+same but for rounding.
 """
 
 from __future__ import annotations
 
 import ctypes
-import importlib.machinery
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from controller.allocation.interface import FloatArray, IntArray, Requests
+from controller.compiled import call, load
 
 _FUNCTIONS = {
     "dets_fair_share": (ctypes.c_int, "i******"),
@@ -21,53 +21,12 @@ _FUNCTIONS = {
     "dets_forward_explicit": (ctypes.c_int, "i******dd**"),
     "dets_max_min": (ctypes.c_int64, "ii*******"),
 }
-_TYPES = {"i": ctypes.c_int64, "d": ctypes.c_double, "*": ctypes.c_void_p}
-
-
-def _load(folder: Path) -> ctypes.CDLL | None:
-    for suffix in importlib.machinery.EXTENSION_SUFFIXES:
-        path = folder / f"_kernel{suffix}"
-        if path.exists():
-            library = ctypes.CDLL(str(path))
-            for name, (result, arguments) in _FUNCTIONS.items():
-                function = getattr(library, name)
-                function.restype, function.argtypes = result, [_TYPES[letter] for letter in arguments]
-            return library
-    return None
-
-
-library = _load(Path(__file__).parent)
+library = load(Path(__file__).parent, "_kernel", _FUNCTIONS)
 """The loaded kernel; None when it was not built, and then every function here returns None."""
 
 
-def _data_field() -> int:
-    """Return how far into an array object its data pointer lies, or 0 if it is not where numpy documents it.
-
-    ``column.ctypes.data`` takes 1 to 4 us a column, as long as the allocation of hundreds of entries. The pointer is
-    the first field of PyArrayObject after the object header (numpy C API, "Python types and C-structures").
-    """
-    probe = np.zeros(1)
-    field = object.__basicsize__
-    return field if ctypes.c_void_p.from_address(id(probe) + field).value == probe.ctypes.data else 0
-
-
-_DATA = _data_field()
-
-
-def _address(column: NDArray[np.generic], kept: list[NDArray[np.generic]]) -> int:
-    """Return where the column's data starts, keeping a copy alive in ``kept`` when its rows are not side by side."""
-    if not column.flags.c_contiguous:
-        column = np.ascontiguousarray(column)
-        kept.append(column)
-    address = ctypes.c_void_p.from_address(id(column) + _DATA).value if _DATA else None
-    return column.ctypes.data if address is None else address
-
-
 def _call(name: str, *arguments: NDArray[np.generic] | float | int) -> int:
-    kept: list[NDArray[np.generic]] = []
-    plain = [_address(value, kept) if isinstance(value, np.ndarray) else value for value in arguments]
-    result: int = getattr(library, name)(*plain)
-    return result
+    return call(library, name, *arguments)
 
 
 def _check(status: int) -> None:

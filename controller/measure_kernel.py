@@ -1,0 +1,60 @@
+"""The compiled form of measuring (``_measure.c``): the same bits in one pass.
+
+``library`` is None when it was not built; callers look before they call.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.columns import BoolArray, FloatArray, IntArray
+from controller.compiled import call, load
+
+library = load(
+    Path(__file__).parent,
+    "_measure",
+    {
+        "dets_spread": (ctypes.c_int, "i***d*****"),
+        "dets_meter_rates": (ctypes.c_int, "iddd" + "*" * 14),
+        "dets_measure": (ctypes.c_int, "id" + "*" * 10),
+    },
+)
+
+
+def spread(
+    mine: IntArray,
+    rows: IntArray,
+    stats: NDArray[np.void],
+    received_s: float,
+    columns: tuple[FloatArray, FloatArray, FloatArray, FloatArray],
+    present: BoolArray,
+) -> None:
+    """Write the METER_STATS ``mine`` of one switch to ``rows`` of bytes in, bytes dropped, duration and arrival."""
+    call(library, "dets_spread", len(mine), mine, rows, stats, received_s, *columns, present)
+
+
+def meter_rates(
+    settings: tuple[float, float, float], before: tuple[FloatArray, ...], now: tuple[NDArray[np.generic], ...]
+) -> tuple[FloatArray, BoolArray, FloatArray]:
+    """Return the rates (3, entries), what is implausible (entries,) and the readings for the next time (5, entries).
+
+    ``settings`` are the least time between readings, what is plausible in capacities, and bits per byte.
+    """
+    entries = len(before[0])
+    rates, implausible, after = np.empty((3, entries)), np.empty(entries, np.bool_), np.empty((5, entries))
+    call(library, "dets_meter_rates", entries, *settings, *before, *now, rates, implausible, after)
+    return rates, implausible, after
+
+
+def measure(
+    memory: float, before: tuple[NDArray[np.generic], ...], rates: tuple[FloatArray, FloatArray, FloatArray]
+) -> tuple[FloatArray, IntArray]:
+    """Return offered, dropped, passed and smoothed rates (4, entries), and the silent intervals (entries,)."""
+    entries = len(rates[0])
+    after, silent = np.empty((4, entries)), np.empty(entries, np.int64)
+    call(library, "dets_measure", entries, memory, *before, *rates, after, silent)
+    return after, silent

@@ -1,0 +1,79 @@
+"""The compiled form of measuring gives the same bits as the numpy form, whatever the counters say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller import measure_kernel
+from controller.counters import MeterCounters, MeterReadings, meter_rates
+from controller.measurement import Measurement, measure
+from controller.openflow.constants import COUNTER_UNAVAILABLE
+from controller.openflow.meters import METER_STATS
+
+pytestmark = pytest.mark.skipif(measure_kernel.library is None, reason="no C compiler was there when it was installed")
+
+
+@contextmanager
+def numpy_alone() -> Iterator[None]:
+    """Do without the compiled form."""
+    library, measure_kernel.library = measure_kernel.library, None
+    try:
+        yield
+    finally:
+        measure_kernel.library = library
+
+
+def same(one: Any, other: Any) -> None:
+    """Compare two dataclasses of columns bit for bit, NaN for NaN."""
+    for field in fields(one):
+        np.testing.assert_array_equal(getattr(one, field.name), getattr(other, field.name), err_msg=field.name)
+
+
+def counts(rng: np.random.Generator, entries: int) -> np.ndarray:
+    """Counters, one in ten of them unknown."""
+    return np.where(rng.random(entries) < 0.1, np.nan, rng.integers(0, 10**9, entries).astype(np.float64))
+
+
+def times(rng: np.random.Generator, entries: int) -> np.ndarray:
+    """Durations that are often hardly apart or in the wrong order, one in ten of them unknown."""
+    return np.where(rng.random(entries) < 0.1, np.nan, np.round(rng.random(entries) * 0.1, 3))
+
+
+@given(seed=st.integers(0, 2**32 - 1), entries=st.integers(0, 200))
+def test_rates_and_measurement_are_the_same(seed: int, entries: int) -> None:
+    rng = np.random.default_rng(seed)
+    before = MeterCounters(*(make(rng, entries) for make in (counts, counts, times, times, times)))
+    columns = {field.name: times(rng, entries) for field in fields(MeterReadings)}
+    counted = {name: counts(rng, entries) for name in ("byte_in_count", "dropped_byte_count")}
+    now = MeterReadings(**{**columns, **counted, "present": rng.random(entries) < 0.9})
+    capacity_bps = rng.random(entries) * 1e10
+    last = Measurement(*(rng.random(entries) * 1e8 for _ in range(4)), rng.integers(0, 20, entries))
+    rates, counters = meter_rates(before, now, capacity_bps)
+    measured = measure(last, rates)
+    with numpy_alone():
+        plain_rates, plain_counters = meter_rates(before, now, capacity_bps)
+        same(measured, measure(last, plain_rates))
+    same(rates, plain_rates)
+    same(counters, plain_counters)
+
+
+def test_what_a_switch_says_goes_to_its_entries() -> None:
+    """Meters that are not asked for, and those whose counters are unavailable, leave no trace."""
+    stats = np.zeros(4, METER_STATS)
+    stats["byte_in_count"] = [5000, 1, COUNTER_UNAVAILABLE, 9]
+    stats["band_byte_count"] = [2000, 1, 7, COUNTER_UNAVAILABLE]
+    stats["duration_s"] = [1.5, 1.0, 2.5, 3.5]
+    columns = tuple(np.full(5, np.nan) for _ in range(4))
+    present = np.zeros(5, np.bool_)
+    measure_kernel.spread(np.array([0, 2, 3]), np.array([4, 0, 1]), stats, 3.25, columns, present)
+    assert present.tolist() == [False] * 4 + [True]
+    assert [column[4] for column in columns] == [5000.0, 2000.0, 1.5, 3.25]
+    assert all(np.isnan(column[:4]).all() for column in columns)
