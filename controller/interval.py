@@ -14,6 +14,7 @@ from controller.events import EventKind
 from controller.fabric_state import FabricState
 from controller.meter_columns import kilo
 from controller.openflow.constants import COUNTER_UNAVAILABLE
+from controller.rate_allocator import received_rates
 from controller.recording import Start
 from controller.shadow import shadow_step
 
@@ -43,6 +44,7 @@ def run_interval(
         fabric.recorder.interval(start, now_s, readings, fabric.state, result.changes)
     queue_changes(fabric, result.changes)
     _note_events(fabric, result, now_s)
+    _watch_guarantees(fabric, now_s)
     return result
 
 
@@ -59,11 +61,11 @@ def _readings(
     )
     for dpid, meters in stats.items():
         mine, rows = fabric.switches[dpid].entries_of(meters["meter_id"])
+        readings.confirmed_s[rows] = confirmed_s.get(dpid, np.nan)
         if measure_kernel.library is not None:
             columns = (readings.byte_in_count, readings.dropped_byte_count, readings.duration_s, readings.received_s)
             measure_kernel.spread(mine, rows, meters, received_s[dpid], columns, readings.present)
             continue
-        readings.confirmed_s[rows] = confirmed_s.get(dpid, np.nan)
         byte_in, dropped = meters["byte_in_count"][mine], meters["band_byte_count"][mine]
         unavailable = (byte_in == COUNTER_UNAVAILABLE) | (dropped == COUNTER_UNAVAILABLE)
         if unavailable.any():
@@ -92,6 +94,20 @@ def queue_changes(fabric: FabricState, changes: MeterChanges) -> None:
         record = fabric.switches[dpid]
         if record.connected and end > start:
             record.update.modify_meters(meter_id[start:end], rate[start:end], burst[start:end])
+
+
+def _watch_guarantees(fabric: FabricState, now_s: float) -> None:
+    before, vns = fabric.guarantees, fabric.vns
+    offered_bps = received_rates(fabric.state.entries, fabric.state.measured.offered_bps, len(vns))
+    interval_s = fabric.config.interval_s
+    after = before.after(offered_bps, fabric.received_bps, vns.receive_limit_bps, interval_s)
+    fabric.guarantees = after
+    for row in np.flatnonzero(after.missing & ~before.missing).tolist():
+        got, owed = after.received_bps[row] / 1e6, after.owed_bps[row] / 1e6
+        text = f"{fabric.vn_name(row)}: gets {got:.3g} of {owed:.3g} Mbit/s that it is sent within its limit"
+        fabric.note(EventKind.GUARANTEE_MISSED, text, now_s)
+    for row in np.flatnonzero(before.missing & ~after.missing).tolist():
+        fabric.note(EventKind.GUARANTEE_MET, f"{fabric.vn_name(row)}: gets what it was promised again", now_s)
 
 
 def _note_events(fabric: FabricState, result: step.StepResult, now_s: float) -> None:
