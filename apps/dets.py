@@ -7,6 +7,7 @@ variable DETS_CONFIG, or ``dets.yaml`` in the current folder.
 from __future__ import annotations
 
 import os
+import ssl
 import sys
 import time
 from collections.abc import Callable
@@ -24,20 +25,27 @@ from apps.framework import (
     hub,
     listen_on,
     ofp_event,
+    run_in_thread,
     set_ev_cls,
     set_log,
 )
+from apps.in_force import InForce
+from apps.metrics import Metrics
 from apps.peer import AUDIT_INTERVAL_S
 from apps.queue_keeper import QueueKeeper
+from apps.settings import Settings
 from apps.shell import Shell
+from apps.store import Store
 from apps.supervisor import Supervisor
 from apps.tls import server_context
+from apps.tokens import Tokens
 from controller.config import load_config
 from controller.errors import DetsError, ProtocolError
 from controller.forwarding.topology import HELLO_INTERVAL_S
 from controller.openflow.messages import parse_error, parse_flow_removed, parse_packet_in, parse_port_status
 
 WANTED_AUDITS_INTERVAL_S = 1.0
+LAG_INTERVAL_S, LAG_SLEEP_S = 0.1, 0.01
 TESTS_INTERVAL_S = 0.5
 
 
@@ -55,6 +63,9 @@ class Dets(AppBase):
             context = server_context("openflow.tls", tls) if tls is not None else None
             listen_on(self.config.openflow_listen.host, self.config.openflow_listen.port, context)
             check_free("rest.listen", self.config.rest.listen.host, self.config.rest.listen.port)
+            rest_tls = None if self.config.rest.tls is None else server_context("rest.tls", self.config.rest.tls)
+            store = Store(self.config.rest.store)
+            tokens = Tokens(self.config.rest.store) if self.config.rest.authentication == "token" else None
         except DetsError as error:  # what its author can mend needs no traceback
             print(error, file=sys.stderr)
             raise SystemExit(2) from None
@@ -62,15 +73,23 @@ class Dets(AppBase):
         self.queues = QueueKeeper(self.config, self.shell)
         self.loops = Supervisor(time.monotonic, hub.spawn, hub.sleep, hub.kill)
         self._connections: dict[int, Connection] = {}
-        self._rest = rest.serve(
-            rest.create_app(self.shell.central, time.monotonic, self.health, self._changed, self.shell.times.view),
-            self.config.rest.listen.host,
-            self.config.rest.listen.port,
+        self.settings = Settings(
+            self.shell.central, store, time.monotonic, run=run_in_thread, breathe=lambda: hub.sleep(0)
         )
+        self.metrics = Metrics(
+            self.shell.central,
+            self.shell.times,
+            Connection.counts,
+            self.shell.is_ready,
+            lambda: {name: loop.failures for name, loop in self.loops.loops.items()},
+            lambda: (self.queues.applied, self.queues.failed),
+        )
+        self._rest = self._serve_rest(tokens, rest_tls)
 
     def start(self) -> Any:
         """Start the loops; each goes on whatever happens in one of its rounds."""
-        self.loops.every("interval", self.config.interval_s, self.shell.run_interval)
+        self.loops.every("interval", self.config.interval_s, self._run_interval)
+        self.loops.every("hub lag", LAG_INTERVAL_S, self._measure_lag)
         self.loops.every("tests", TESTS_INTERVAL_S, lambda: probing.run_round(self.shell.peers))
         self.loops.every("hellos", HELLO_INTERVAL_S, self.shell.say_hellos)
         self.loops.every("audits", AUDIT_INTERVAL_S, lambda: self.shell.run_audits(only_wanted=False))
@@ -89,6 +108,16 @@ class Dets(AppBase):
             self.shell.settle_all()
         self.logger.info("stopped; on_stop: %s", self.config.on_stop)
 
+    def _run_interval(self) -> None:
+        self.shell.run_interval()
+        if self.shell.times.last is not None:
+            self.metrics.round_s.observe(self.shell.times.last.total_ms / 1e3)
+
+    def _measure_lag(self) -> None:
+        due_s = time.monotonic() + LAG_SLEEP_S
+        hub.sleep(LAG_SLEEP_S)
+        self.metrics.hub_lag_s.observe(max(time.monotonic() - due_s, 0.0))
+
     def health(self) -> dict[str, Any]:
         """Return how the switches and the loops are; ``degraded`` unless all of them are well."""
         health = self.shell.health()
@@ -97,6 +126,26 @@ class Dets(AppBase):
             name: {"failures": loop.failures, "ailment": ailing.get(name)} for name, loop in self.loops.loops.items()
         }
         return {**health, "status": "degraded" if ailing else health["status"], "loops": loops}
+
+    def _serve_rest(self, tokens: Tokens | None, tls: ssl.SSLContext | None) -> rest.RestServer:
+        settings = self.config.rest
+        app = rest.create_app(
+            self.shell.central,
+            time.monotonic,
+            self.health,
+            self._changed,
+            self.shell.times.view,
+            settings=self.settings,
+            tokens=tokens,
+            in_force=InForce(self.shell, self.queues, self.settings.revision),
+            sleep=hub.sleep,
+            metrics=self.metrics.page,
+            needs_if_match=settings.if_match == "required",
+            most_streams=max(settings.max_connections // 2, 1),
+        )
+        pace = rest.Pace(settings.requests_per_s, time.monotonic)
+        gate = rest.paced(app, pace, hub.sleep)
+        return rest.serve(gate, settings.listen.host, settings.listen.port, tls, settings.max_connections)
 
     def _changed(self) -> None:
         self.shell.push()
@@ -135,6 +184,9 @@ class Dets(AppBase):
 
     def _handle(self, event: Any, parse: Callable[[bytes], Any], handle: Callable[[int, Any], None]) -> None:
         datapath = event.msg.datapath
+        connection = self._connections.get(id(datapath))
+        if connection is not None:
+            connection.count_received(error=handle == self.shell.error_reported)
         if datapath.id not in self.shell.peers:
             return
         try:

@@ -10,11 +10,13 @@ from __future__ import annotations
 import logging
 import socket
 import ssl
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from eventlet import tpool
 from ryu import cfg
 from ryu.base import app_manager
 from ryu.controller import controller, ofp_event
@@ -23,6 +25,7 @@ from ryu.lib import hub
 from ryu.ofproto import ofproto_v1_3, ofproto_v1_3_parser
 
 from apps.logs import LogFormat, set_format, set_level
+from apps.message_counts import MessageCounts
 from apps.tls import TlsConnection
 from controller.errors import InvalidValueError, ProtocolError
 from controller.openflow.buffers import HEADER
@@ -43,12 +46,15 @@ __all__ = [
     "hub",
     "listen_on",
     "ofp_event",
+    "run_in_thread",
     "set_ev_cls",
     "set_log",
 ]
 
 LOG = logging.getLogger("dets.framework")
 HANDSHAKE_TIMEOUT_S = 10.0
+# Calls a function that blocks, and lets the hub go on meanwhile.
+run_in_thread = tpool.execute
 AppBase = app_manager.RyuApp
 OFP_VERSION = ofproto_v1_3.OFP_VERSION
 MAX_XID = 0xFFFF_FFFF
@@ -148,6 +154,7 @@ class Reply:
 class Connection:
     """One switch's connection: bytes out, and replies to what was asked in."""
 
+    counts: defaultdict[int, MessageCounts] = defaultdict(MessageCounts)  # by dpid
     _by_datapath: dict[int, Connection] = {}  # noqa: RUF012  (one table for the one hook in Ryu's parser)
 
     def __init__(self, datapath: Any, clock: Callable[[], float]) -> None:
@@ -156,6 +163,7 @@ class Connection:
         self._awaited: dict[int, Reply] = {}
         self._unwanted: dict[int, None] = {}
         self.dpid: int = datapath.id
+        self._count = Connection.counts[self.dpid]
         self.address = datapath.address
         Connection._by_datapath[id(datapath)] = self
 
@@ -171,12 +179,14 @@ class Connection:
 
     def send(self, encode: Callable[[int], bytes], messages: int) -> None:
         """Send messages; ``encode`` is given the first of as many xids."""
+        self._count.sent += messages
         self._datapath.send(encode(self._reserve(messages)))
 
     def ask(self, encode: Callable[[int], bytes]) -> Reply:
         """Send a multipart request and return its reply to wait for."""
         xid = self._reserve(1)
         reply = self._awaited[xid] = Reply(xid)
+        self._count.sent += 1
         self._datapath.send(encode(xid))
         return reply
 
@@ -185,12 +195,18 @@ class Connection:
         xids = [self._reserve(1) for _ in encodes]
         replies = tuple(Reply(xid) for xid in xids)
         self._awaited.update(zip(xids, replies, strict=True))
+        self._count.sent += len(xids)
         self._datapath.send(b"".join(encode(xid) for encode, xid in zip(encodes, xids, strict=True)))
         return replies
 
     def barrier(self) -> Reply:
         """Send a barrier request; its reply says that all before it is done."""
         return self.ask(encode_barrier_request)
+
+    def count_received(self, *, error: bool = False) -> None:
+        """Count a message that the framework has delivered."""
+        self._count.received += 1
+        self._count.errors += error
 
     def forget(self, reply: Reply) -> None:
         """Wait for a reply no longer. When it comes after all it is dropped: Ryu would take ages over parsing it."""
@@ -218,6 +234,7 @@ class Connection:
         reply = self._awaited.get(xid)
         if reply is None:
             return xid in self._unwanted
+        self._count.received += 1
         try:
             part = multipart_header(message) if message_type == MessageType.MULTIPART_REPLY else None
         except ProtocolError as error:

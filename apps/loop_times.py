@@ -66,6 +66,15 @@ class LoopTimes:
             Round(self._number, started_s, poll_ms, step_ms, push_ms, entries, read, changed, unanswered, skipped)
         )
 
+    def sent_after(self, at_s: float) -> float | None:
+        """Return when the first round that started at ``at_s`` or later had sent what it decided; None: not yet."""
+        return next((one.started_s + one.total_ms / 1e3 for one in self._rounds if one.started_s >= at_s), None)
+
+    @property
+    def last(self) -> Round | None:
+        """The last round, None before the first."""
+        return self._rounds[-1] if self._rounds else None
+
     def view(self, after: int = 0) -> dict[str, Any]:
         """Return the figures of the rounds with a higher number than ``after`` that are still kept."""
         rounds = [one for one in self._rounds if one.number > after]

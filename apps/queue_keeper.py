@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 
 from apps.framework import hub
 from apps.ovsdb import QueueWriter
@@ -25,6 +26,8 @@ class QueueKeeper:
         self._wake = hub.Event()
         self._writers: dict[str, QueueWriter] = {}
         self._problems: dict[int, list[str]] = {}
+        self.applied = self.failed = 0
+        self.seen_to_s = -math.inf  # what limits and ports wanted then is written
 
     def wake(self) -> None:
         """Limits or ports have changed: see to the queues soon."""
@@ -37,8 +40,15 @@ class QueueKeeper:
     def run_round(self) -> None:
         """Bring the queues of all switches that are connected to what the limits want."""
         self._wake.clear()
+        started_s = self._shell.now_s()
         for dpid in list(self._shell.peers):
             self._apply(dpid)
+        if not self.failing():
+            self.seen_to_s = started_s
+
+    def failing(self) -> list[int]:
+        """Return the switches whose queues could not be written."""
+        return [dpid for dpid, problems in self._problems.items() if problems]
 
     def remove_all(self) -> None:
         """Take the queues of ours off all switches."""
@@ -59,9 +69,11 @@ class QueueKeeper:
             desired = {}
         names = {peer.ports[port_no].name: port_no for port_no in desired if port_no in peer.ports}
         wanted = {name: desired[port_no] for name, port_no in names.items()}
+        self.applied += 1
         try:
             problems = self._writer(record.switch.ovsdb).apply(dpid, wanted)
         except DetsError as error:
+            self.failed += 1
             problems = [str(error)]
             record.can.queues_set = dict.fromkeys(names.values(), str(error))
         else:

@@ -1,8 +1,9 @@
-"""The REST interface, version 1: VLANs, virtual nodes and their limits, entries and events (docs/adr/0005-rest.md)."""
+"""The REST interface, version 1 (docs/rest-api.md, docs/adr/0005-rest.md)."""
 
 from __future__ import annotations
 
+from apps.rest.access import Pace, paced
 from apps.rest.application import create_app
 from apps.rest.server import RestServer, serve
 
-__all__ = ["RestServer", "create_app", "serve"]
+__all__ = ["Pace", "RestServer", "create_app", "paced", "serve"]

@@ -23,6 +23,7 @@ _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="dets"'}
 _MOST_ADDRESSES = 4096
 # So many requests more than at a steady pace may come at once.
 BURST_S = 2.0
+_BRAKE_S = 0.02
 
 WsgiApp = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
@@ -72,20 +73,24 @@ class Pace:
         return 0.0 if served else (1.0 - left) / self._rate
 
 
-def paced(app: WsgiApp, pace: Pace) -> WsgiApp:
-    """Return the application behind a pace: what comes too soon costs next to nothing and is told when to come."""
+def paced(app: WsgiApp, pace: Pace, sleep: Callable[[float], None]) -> WsgiApp:
+    """Return the application behind a pace: what comes too soon costs next to nothing and is told when to come.
+
+    It is told so a little later, so that a connection that goes on cannot do so fast.
+    """
 
     def gate(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         wait_s = pace.wait_s(environ.get("REMOTE_ADDR", ""))
         if not wait_s:
             return app(environ, start_response)
+        sleep(_BRAKE_S)
         problem = {
             "type": "urn:dets:problem:too-many-requests",
             "title": "Too Many Requests",
             "status": 429,
             "detail": f"too many requests: the next is served in {wait_s:.3f} s",
         }
-        headers = [("Content-Type", MIME_TYPE), ("Retry-After", str(int(wait_s) + 1)), ("Connection", "close")]
+        headers = [("Content-Type", MIME_TYPE), ("Retry-After", str(int(wait_s) + 1))]
         start_response("429 Too Many Requests", headers)
         return [json.dumps(problem).encode()]
 

@@ -47,6 +47,7 @@ def create_app(
     tokens: Tokens | None = None,
     in_force: InForce | None = None,
     sleep: Callable[[float], None] = time.sleep,
+    metrics: Callable[[], Iterator[bytes]] | None = None,
     needs_if_match: bool = False,
     most_streams: int = 128,
 ) -> OpenAPI:
@@ -97,6 +98,10 @@ def create_app(
     app.after_request(_add_headers)
     app.register_api(api)
     app.get("/docs", summary="This interface as a page.", responses={200: page.RESPONSE, **ANY})(show_docs)
+    if metrics is not None:
+        about = "Metrics in Prometheus' text format, version 0.0.4."
+        app.get("/metrics", summary=about, responses={200: METRICS, **ANY})(show_metrics)
+        app.extensions["dets.metrics"] = metrics
     app.extensions["dets.guarded"] = tokens is not None
     return app
 
@@ -105,6 +110,18 @@ def create_app(
 def get_openapi(query: requests.NoQuery) -> Json:
     """Return the description of this interface (OpenAPI 3.1)."""
     return _document()
+
+
+def show_metrics(query: requests.NoQuery) -> Response:
+    """Return the metrics, a piece at a time."""
+    sleep = service().sleep
+
+    def pieces() -> Iterator[bytes]:
+        for piece in current_app.extensions["dets.metrics"]():
+            yield piece
+            sleep(0.0)
+
+    return Response(stream_with_context(pieces()), mimetype=None, content_type=CONTENT_TYPE)
 
 
 def show_docs(query: requests.NoQuery) -> Response:

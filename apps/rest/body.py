@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from http import HTTPStatus
 from typing import Any
 
@@ -17,6 +18,8 @@ MAX_BODY_BYTES = 64 * 1024
 # Bodies of many values; reading one of this size takes as long as the controller can spare at once.
 MAX_LONG_BODY_BYTES = 4 * 2**20
 MIME_TYPE = "application/json"
+# Where the server says how long a body may take: a function that returns a context manager.
+BODY_DEADLINE = "dets.body_deadline"
 # More than any number here needs, and fewer than Python's limit for conversions to and from text.
 _MAX_DIGITS = 1000
 
@@ -69,7 +72,8 @@ def check_body(request: JsonRequest, most_bytes: int) -> None:
         raise RefusedError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "unsupported-media-type", detail)
     # A body of unknown length is cut off, not refused, where Werkzeug's limit is; so that lies one byte further.
     request.max_content_length = most_bytes + 1
-    body = request.get_data()
+    with request.environ.get(BODY_DEADLINE, nullcontext)():
+        body = request.get_data()
     if len(body) > most_bytes:
         raise RequestEntityTooLarge
     try:

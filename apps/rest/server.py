@@ -1,22 +1,45 @@
-"""The HTTP server: eventlet's, so that requests are served by the hub that also serves the switches."""
+"""The HTTP server: eventlet's, so that requests are served by the hub that also serves the switches.
+
+Whoever sends slowly, or much, or opens many connections, is cut off in time and told so; nobody else waits for them.
+"""
 
 from __future__ import annotations
 
+import errno
 import logging
 import socket
+import ssl
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
 
-from apps.rest.problems import MIME_TYPE
+from apps.rest.access import CERTIFICATE_NAME
+from apps.rest.body import BODY_DEADLINE
+from apps.rest.problems import MIME_TYPE, RefusedError
 
+# How long a client may take nothing of an answer, or an event stream may be silent.
 SOCKET_TIMEOUT_S = 60
+MAX_CONNECTIONS = 256
+# Connections beyond the most are told so by these many at a time; further ones wait in the listener's queue.
+_TURNED_AWAY_AT_ONCE = 64
+_HANDSHAKE_S = 10.0
+# From the end of one request to the end of the next one's head, to the end of its body.
+HEAD_S = 20.0
+BODY_S = 20.0
 # A refused body up to this size is read to its end, so that its sender reads the answer; a larger one is cut off.
 _MAX_DISCARDED_BYTES = 2**20
+_DISCARD_S = 5.0
 
 _NOT_HTTP = (
     '{"type": "urn:dets:problem:not-http", "title": "Bad Request", "status": %(code)d, '
     '"detail": "this is not a request of HTTP/1.1 or HTTP/1.0"}'
+)
+_TOO_MANY = b'{"type": "urn:dets:problem:too-many-connections", "title": "Service Unavailable", "status": 503, ' + (
+    b'"detail": "there are too many connections; come again later"}'
+)
+_TOO_SLOW = b'{"type": "urn:dets:problem:too-slow", "title": "Request Timeout", "status": 408, ' + (
+    b'"detail": "the request did not come in time"}'
 )
 
 log = logging.getLogger(__name__)
@@ -38,17 +61,23 @@ class RestServer:
         self._listener.close()
 
 
-def serve(app: WsgiApp, host: str, port: int) -> RestServer:
+def serve(
+    app: WsgiApp,
+    host: str,
+    port: int,
+    tls: ssl.SSLContext | None = None,
+    max_connections: int = MAX_CONNECTIONS,
+) -> RestServer:
     """Serve a WSGI application at an address, in a greenlet of its own; port 0 takes any free one.
 
     Raises OSError when the address cannot be listened on. Requests run in the caller's hub, one at a time between their
-    waits for the socket.
+    waits for the socket. With ``tls`` HTTPS is served.
     """
     import eventlet
     import eventlet.wsgi
 
     class Protocol(eventlet.wsgi.HttpProtocol):  # type: ignore[misc]
-        """Ends a connection on which the next request may stand behind an endless unread body.
+        """Ends a connection that is slow, or on which the next request may stand behind an endless unread body.
 
         What is not HTTP at all is answered with a problem document as well, and does not write to stderr.
         """
@@ -61,11 +90,85 @@ def serve(app: WsgiApp, host: str, port: int) -> RestServer:
         def log_message(self, format: str, *args: Any) -> None:
             log.debug(format, *args)
 
+        def handle_one_request(self) -> None:
+            eventlet.sleep(0)  # requests that came in one piece give others their turn in between
+            self.raw_requestline = b""
+            self.head_timer = eventlet.Timeout(HEAD_S)
+            try:
+                super().handle_one_request()
+            except eventlet.Timeout as timeout:
+                if timeout is not self.head_timer:
+                    raise
+                self.close_connection = True
+                if self.raw_requestline:  # it has begun: who has sent nothing has asked for nothing
+                    self.wfile.write(_raw(HTTPStatus.REQUEST_TIMEOUT, _TOO_SLOW))
+            except (OSError, ValueError) as error:  # of TLS, or of a socket that has gone
+                log.debug("REST: %s: %s", self.client_address, error)
+                self.close_connection = True
+            finally:
+                self.head_timer.cancel()
+
         def handle_one_response(self) -> None:
+            self.head_timer.cancel()
             chunked = self.headers.get("transfer-encoding") is not None
             if chunked or int(self.headers.get("content-length", 0)) > _MAX_DISCARDED_BYTES:
                 self.close_connection = True
             super().handle_one_response()
+
+        def get_environ(self) -> dict[str, Any]:
+            environ: dict[str, Any] = super().get_environ()
+            body = environ["eventlet.input"]
+            read_rest = body.discard
+
+            def discard() -> None:
+                with eventlet.Timeout(_DISCARD_S, OSError(errno.ETIMEDOUT, "the rest of the body does not come")):
+                    read_rest()
+
+            body.discard = discard
+            environ[BODY_DEADLINE] = _body_deadline
+            name = _common_name(self.connection)
+            if name is not None:
+                environ[CERTIFICATE_NAME] = name
+            return environ
+
+    def _body_deadline() -> Any:
+        detail = f"the body did not come within {BODY_S:g} s"
+        return eventlet.Timeout(BODY_S, RefusedError(HTTPStatus.REQUEST_TIMEOUT, "too-slow", detail))
+
+    class Pool(eventlet.GreenPool):  # type: ignore[misc]
+        """Serves ``max_connections`` at once, and tells the next ones that they are too many."""
+
+        def spawn(self, function: Callable[..., Any], connection: list[Any]) -> Any:
+            if self.running() >= max_connections:
+                return super().spawn(_turn_away, connection)
+            return super().spawn(_welcome, function, connection)
+
+    def _turn_away(connection: list[Any]) -> None:
+        connection[1].settimeout(1.0)
+        try:
+            if tls is None:
+                connection[1].sendall(_raw(HTTPStatus.SERVICE_UNAVAILABLE, _TOO_MANY))
+                connection[1].shutdown(socket.SHUT_WR)
+                connection[1].recv(65536)  # unread bytes would make the kernel throw the answer away
+        except OSError as error:
+            log.debug("REST: %s: %s", connection[0], error)
+
+    def _welcome(serve_it: Callable[..., Any], connection: list[Any]) -> None:
+        if tls is not None:
+            plain = connection[1]
+            plain.settimeout(_HANDSHAKE_S)
+            try:
+                with eventlet.Timeout(_HANDSHAKE_S, TimeoutError("the handshake takes too long")):
+                    connection[1] = tls.wrap_socket(plain, server_side=True)
+            except (OSError, ValueError) as error:  # ssl.SSLError among them: no certificate, or not TLS at all
+                log.info("REST: no TLS with %s: %s", connection[0], error)
+                plain.close()
+                return
+            connection[1].settimeout(SOCKET_TIMEOUT_S)
+        try:
+            serve_it(connection)
+        except OSError as error:
+            log.debug("REST: %s: %s", connection[0], error)
 
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = eventlet.listen((host, port), family)
@@ -75,10 +178,26 @@ def serve(app: WsgiApp, host: str, port: int) -> RestServer:
         app,
         protocol=Protocol,
         # The server's own reader knows where a chunked body ends, so the application may read to the end.
-        environ={"wsgi.input_terminated": True},
+        environ={"wsgi.input_terminated": True, "wsgi.url_scheme": "http" if tls is None else "https"},
         minimum_chunk_size=1,
         debug=False,
+        custom_pool=Pool(max_connections + _TURNED_AWAY_AT_ONCE),
         socket_timeout=SOCKET_TIMEOUT_S,
         log_output=False,
     )
     return RestServer(listener.getsockname()[1], listener, greenlet)
+
+
+def _raw(status: HTTPStatus, problem: bytes) -> bytes:
+    head = f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: {MIME_TYPE}\r\nContent-Length: {len(problem)}\r\n"
+    return head.encode() + b"Retry-After: 1\r\nConnection: close\r\n\r\n" + problem
+
+
+def _common_name(connection: Any) -> str | None:
+    """Return the common name in the certificate that the client has shown, None if it has shown none."""
+    certificate = connection.getpeercert() if hasattr(connection, "getpeercert") else None
+    for parts in (certificate or {}).get("subject", ()):
+        for name, value in parts:
+            if name == "commonName":
+                return str(value)
+    return None
