@@ -19,6 +19,7 @@ import typer
 from apps.client import DEFAULT_URL, Client, Query, tls_context
 from controller.errors import InvalidValueError
 
+CONTROLLER_PANEL, CHANGE_PANEL = "Controller", "Change"
 DEFAULT_WAIT_S = 30.0
 MOST_WAIT_S = 86400.0
 
@@ -92,17 +93,18 @@ def changing(command: Callable[..., int]) -> Callable[..., int]:
             raise InvalidValueError("timeout", timeout, f"must be above 0 and at most {MOST_WAIT_S:g} seconds")
         return Change(_client(**asked), dry_run, wait, timeout, if_revision)
 
-    options = [_option(name, kind, option, default) for name, (kind, option, default) in _CHANGING.items()]
+    options = [
+        _option(CHANGE_PANEL, name, kind, option, default) for name, (kind, option, default) in _CHANGING.items()
+    ]
     return _with_options(command, [*options, *_asking_options()], change)
 
 
 def _asking_options() -> list[inspect.Parameter]:
-    for _, option in _ASKING.values():
-        option.rich_help_panel = "Controller"
-    return [_option(name, kind, option, None) for name, (kind, option) in _ASKING.items()]
+    return [_option(CONTROLLER_PANEL, name, kind, option, None) for name, (kind, option) in _ASKING.items()]
 
 
-def _option(name: str, kind: Any, option: Any, default: Any) -> inspect.Parameter:
+def _option(panel: str, name: str, kind: Any, option: Any, default: Any) -> inspect.Parameter:
+    option.rich_help_panel = panel
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option])
 
 

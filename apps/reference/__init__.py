@@ -16,9 +16,9 @@ _PART = re.compile(r"(<!-- made by dets docs: (\S+) -->\n).*?(<!-- end -->\n)", 
 
 def parts() -> Mapping[str, Callable[[], str]]:
     """Return what makes each part, by name."""
-    from apps.reference import configuration
+    from apps.reference import commands, configuration, rest
 
-    return {"configuration": configuration.reference}
+    return {"commands": commands.reference, "configuration": configuration.reference, "rest": rest.reference}
 
 
 def renewed(text: str) -> str:

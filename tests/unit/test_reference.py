@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from apps import cli
-from apps.reference import configuration, pages, renewed
+from apps.reference import commands, configuration, pages, renewed, rest
 from controller.config_sections import ListenerSection, RootSection, Section
 from controller.errors import InvalidValueError
 
@@ -43,6 +43,34 @@ def test_the_configuration_says_defaults_and_bounds() -> None:
     assert "| `weight` | `1` | above 0, to 1000000 |" in text
 
 
+def test_every_command_is_there_and_hidden_ones_are_not() -> None:
+    text = commands.reference()
+    named = re.findall(r"^### `dets ([\w -]+)`$", text, re.MULTILINE)
+    assert {"check", "run", "vlan list", "vn show", "limit set", "limit reset", "token create", "bench loop"} <= set(
+        named
+    )
+    assert "docs" not in named
+    assert "    dets limit set --vlan VID --port SWITCH:PORT [OPTIONS]\n" in text
+    assert "| `--output`, `-o` table\\|json\\|yaml | `table` | What to print. |" in text
+    for shared in ("--dry-run", "--wait", "--url", "--token-file"):
+        assert text.count(f"| `{shared}`") == 1
+
+
+def test_every_request_and_object_is_there_and_says_what_it_is() -> None:
+    text = rest.reference()
+    document = rest.description()
+    for path, methods in document["paths"].items():
+        for method in methods:
+            assert f"| `{method.upper()} {path}` | " in text
+    links = set(re.findall(r"\]\(#(\w+)\)", text))
+    headings = {name.lower() for name in re.findall(r"^#### (\w+)$", text, re.MULTILINE)}
+    assert links <= headings
+    assert (
+        "| `send_limit_bps` | integer from 1000 to 4294967295000, may be left out | bit/s on the wire (layer 2) |"
+        in text
+    )
+
+
 def test_pages_are_written_anew_and_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = tmp_path / "page.md"
     page.write_text("before\n<!-- made by dets docs: configuration -->\nold\n<!-- end -->\nafter\n")
@@ -58,7 +86,7 @@ def test_pages_are_written_anew_and_checked(tmp_path: Path, capsys: pytest.Captu
 
 
 def test_what_is_no_part_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(InvalidValueError, match="'colours' is not one of configuration"):
+    with pytest.raises(InvalidValueError, match="'colours' is not one of commands, configuration, rest"):
         renewed("<!-- made by dets docs: colours -->\n<!-- end -->\n")
     assert cli.main(["docs", str(tmp_path)]) == 2
     assert "has no page with a part made by dets docs" in capsys.readouterr().err
