@@ -1,0 +1,151 @@
+"""What a test of meters sends, and what it makes of the answers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from controller import probe
+from controller.capabilities import Capabilities, Finding
+from controller.config_values import Port, Vn
+from controller.forwarding.pipeline import OWN_COOKIE_MASK
+from controller.openflow import constants as ofp
+from controller.openflow.constants import MeterFlags
+from controller.openflow.messages import ErrorMessage, PacketIn
+from controller.openflow.meters import MeterFeatures
+from experiments.wire import answers
+from experiments.wire.datapath import Datapath, DatapathOptions
+
+FEATURES = MeterFeatures(1000, 1 << 1, MeterFlags.KBPS | MeterFlags.BURST | MeterFlags.STATS, 1, 0)
+METER_ID, QUEUE_ID = 77, 10
+
+
+def switch(**options: object) -> Datapath:
+    datapath = Datapath(1, DatapathOptions(**options))  # type: ignore[arg-type]
+    for port_no in (1, 2):
+        datapath.add_port(port_no, 1e9, 0.0)
+    datapath.take_messages()
+    return datapath
+
+
+def stats_body(count: int, dropped: int) -> bytes:
+    row = np.zeros(1, answers.METER_STATS)
+    row["meter_id"], row["length"] = METER_ID, row.dtype.itemsize
+    row["packet_in_count"], row["band_packet_count"] = count, dropped
+    return row.tobytes()
+
+
+def judged(plain: int, passed: int, stats: bytes | None, **refused: str) -> Capabilities:
+    can, test = Capabilities(), probe.MeterProbe(METER_ID, QUEUE_ID)
+    can.note_features(FEATURES)
+    test.seen |= {probe.Kind.PLAIN: plain, probe.Kind.METERED: passed}
+    test.refused = refused
+    test.judge(can, stats)
+    return can
+
+
+def test_a_switch_takes_all_of_it_and_is_left_as_it_was() -> None:
+    datapath, test = switch(), probe.MeterProbe(METER_ID, QUEUE_ID)
+    datapath.receive(test.setup(100), 0.0)
+    assert [flow.cookie & OWN_COOKIE_MASK for flow in datapath.tables.flows()] == [probe.COOKIE] * 3
+    assert datapath.meters.setting(METER_ID) == (probe.RATE_KBPS, probe.BURST_KBITS)
+    datapath.receive(test.frames(200), 0.0)
+    assert datapath.take_frames() == []  # no port sees any of it
+    passed = probe.BURST_KBITS * 1000 // (probe.FRAME_BYTES * 8)
+    assert datapath.take_messages().count(probe.DESTINATION.to_bytes(6)) == probe.FRAMES + passed
+    datapath.receive(test.cleanup(300), 0.0)
+    assert list(datapath.tables.flows()) == []
+    assert not datapath.meters.exists(METER_ID)
+    assert datapath.refused == []
+
+
+def test_its_entries_match_nothing_that_comes_in_by_a_port() -> None:
+    datapath, test = switch(), probe.MeterProbe(METER_ID, QUEUE_ID)
+    datapath.receive(test.setup(1), 0.0)
+    for frame in {test.frames(1)[-probe.FRAME_BYTES :], probe.queue_frames(port(), 1)[-60:]}:
+        datapath.inject(1, frame, 0.0)
+    assert datapath.take_messages() == b""
+    assert datapath.take_frames() == []
+
+
+def port(*, tagged: bool = True) -> Port:
+    vn = Vn(QUEUE_ID, "s1", 1, 2, 10**6, 10**6)
+    return Port(2, "p2", 10**8, tagged, (vn,))
+
+
+@pytest.mark.parametrize("tagged", [True, False])
+def test_queue_frames_leave_as_the_vlans_own_do(tagged: bool) -> None:
+    datapath = switch()
+    datapath.ports[2].set_queue(QUEUE_ID, 1e6, 1e6)
+    datapath.receive(probe.queue_frames(port(tagged=tagged), 1), 0.0)
+    frames = datapath.take_frames()
+    assert [port_no for port_no, _ in frames] == [2] * probe.QUEUE_FRAMES
+    assert all(len(frame) == 60 and (frame[12:16].hex() == "8100000a") is tagged for _, frame in frames)
+    assert datapath.ports[2].queue_counters[QUEUE_ID]["tx_packets"] == probe.QUEUE_FRAMES
+
+
+ALL = probe.FRAMES
+
+
+@pytest.mark.parametrize(
+    ("plain", "passed", "stats", "meters", "counters", "why"),
+    [
+        (ALL, 2, stats_body(ALL, ALL - 2), Finding.WORKS, Finding.WORKS, ""),
+        (ALL, 2, stats_body(0, 0), Finding.WORKS, Finding.FAILS, ""),
+        (ALL, 2, None, Finding.WORKS, Finding.UNKNOWN, ""),
+        (ALL, 0, stats_body(ALL, ALL), Finding.WORKS, Finding.WORKS, ""),
+        (ALL // 2, 2, stats_body(ALL, ALL - 2), Finding.WORKS, Finding.WORKS, ""),  # frames to the controller get lost
+        (ALL, ALL, stats_body(ALL, 0), Finding.FAILS, Finding.WORKS, "let everything through"),
+        (ALL, ALL, stats_body(ALL, ALL), Finding.FAILS, Finding.WORKS, "let everything through"),  # it only says so
+        (ALL, ALL, None, Finding.FAILS, Finding.UNKNOWN, "let everything through"),
+        (ALL, ALL, stats_body(0, 0), Finding.ABSENT, Finding.ABSENT, "neither limit nor count"),
+        (ALL, 0, stats_body(0, 0), Finding.ABSENT, Finding.ABSENT, "are lost"),
+        (0, 0, stats_body(0, 0), Finding.UNKNOWN, Finding.UNKNOWN, "no frames from the controller"),
+        (0, 0, b"", Finding.UNKNOWN, Finding.UNKNOWN, "no frames from the controller"),
+    ],
+)
+def test_the_verdict(
+    plain: int, passed: int, stats: bytes | None, meters: Finding, counters: Finding, why: str
+) -> None:
+    can = judged(plain, passed, stats)
+    assert (can.meters.finding, can.counters.finding) == (meters, counters)
+    assert why in can.meters.why
+    assert can.uses_meters is (meters is not Finding.ABSENT)
+
+
+def test_a_count_that_is_not_kept_is_unknown_and_not_large() -> None:
+    can = judged(ALL, 2, stats_body(ofp.COUNTER_UNAVAILABLE, ofp.COUNTER_UNAVAILABLE))
+    assert can.counters.finding is Finding.FAILS
+
+
+@pytest.mark.parametrize(("part", "what"), [("meter", "meters"), ("METERED", "entries with a meter")])
+def test_refused_meters_are_not_used(part: str, what: str) -> None:
+    can = judged(0, 0, None, **{part: "METER_MOD_FAILED / OUT_OF_METERS"})
+    assert not can.uses_meters
+    assert can.limits.why == f"the switch refuses {what}: METER_MOD_FAILED / OUT_OF_METERS"
+    assert can.uses_queues
+
+
+def test_a_refused_set_queue_is_not_sent_again() -> None:
+    can = judged(ALL, 2, stats_body(ALL, ALL - 2), QUEUED="BAD_ACTION / BAD_QUEUE")
+    assert not can.uses_queues
+    assert can.limits.works
+
+
+def test_errors_and_frames_are_told_from_those_of_others() -> None:
+    test = probe.MeterProbe(METER_ID, QUEUE_ID)
+    test.setup(100)
+    assert not test.failed(ErrorMessage(1, 1, b"", 99))
+    assert not test.failed(ErrorMessage(1, 1, b"", 100 + test.setup_messages + test.frame_messages))
+    assert test.failed(ErrorMessage(12, 1, b"", 101))
+    assert list(test.refused) == ["meter"]
+    frame = test.frames(1)[-probe.FRAME_BYTES :]
+    assert test.heard(PacketIn(1, 0, probe.COOKIE, ofp.PORT_CONTROLLER, frame[:64]))
+    for in_port, data in ((1, frame), (ofp.PORT_CONTROLLER, frame[:10]), (ofp.PORT_CONTROLLER, bytes(64))):
+        assert not test.heard(PacketIn(1, 0, probe.COOKIE, in_port, data))
+    assert test.seen[probe.Kind.PLAIN] == 1
+
+
+def test_the_test_takes_an_id_that_nobody_has() -> None:
+    assert probe.free_meter_id(1, 5, {5, 3}) == 4
+    assert probe.free_meter_id(1, 2, {1, 2}) is None
