@@ -8,10 +8,11 @@ KERNEL := $(wildcard controller/*.c controller/allocation/*.c)
 STAMP := $(VENV)/installed
 IS_ROOT := $(shell [ "$$(id -u)" -eq 0 ] && echo yes)
 
-.PHONY: help setup packages ovs demo test check clean
+.PHONY: help setup packages ovs demo figures test check clean
 
 help:
 	@echo "make demo    see DETS protect a TCP tenant from a UDP blast (as root on Open vSwitch, else on a model)"
+	@echo "make figures the paper's figures and claims, on the model; FABRIC=ovs: on Open vSwitch (root)"
 	@echo "make test    all tests; without root those on real Open vSwitch are skipped"
 	@echo "make check   ruff and mypy"
 	@echo "make setup   what the others need: packages, .venv"
@@ -34,6 +35,10 @@ endif
 
 demo: setup ovs
 	@$(BIN)/dets demo
+
+FABRIC ?= model
+figures: setup $(if $(filter ovs,$(FABRIC)),ovs)
+	@$(BIN)/dets figures --fabric $(FABRIC) $(FIGURES_ARGS)
 
 test: setup ovs
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)

@@ -1,4 +1,4 @@
-"""``dets demo`` and ``dets experiment``: DETS shown and measured, on Open vSwitch or on the model."""
+"""``dets demo``, ``experiment`` and ``figures``: DETS shown and measured, on Open vSwitch or on the model."""
 
 from __future__ import annotations
 
@@ -15,6 +15,20 @@ from experiments.options import ExperimentOptions
 
 DEFAULTS = ExperimentOptions()
 UNUSED_ON = {"ovs": ("slot",), "wire": ("datapath",), "model": ("datapath",)}
+OF_ISOLATION = (
+    "senders",
+    "link_rate",
+    "victim_limit",
+    "aggressor_limit",
+    "udp_rate",
+    "duration",
+    "warmup",
+    "cooldown",
+    "congestion_control",
+    "topology",
+    "datapath",
+    "slot",
+)
 
 app = typer.Typer()
 
@@ -62,9 +76,15 @@ def experiment(
 ) -> int:
     """Run an experiment on Open vSwitch (needs root), software switches or the model. A RATE is in bit/s, as 40M."""
     if name is None:
-        for known, entry in registry.experiments.items():
-            print(f"{known:12} {entry.summary}")
+        for known, summary in {**{n: e.summary for n, e in registry.experiments.items()}, **_scenarios()}.items():
+            print(f"{known:20} {summary}")
         return 0
+    if name in _scenarios():
+        _refuse_unused(context, OF_ISOLATION, f"means nothing to {name}, whose file in experiments/scenarios says it")
+        given = context.get_parameter_source("algorithm")
+        control = " ".join([algorithm, *(parameter or [])])
+        controls = (control,) if given is not None and given.name == "COMMANDLINE" else ()
+        return _run_scenario(name, fabric, controls, baseline, seed, output or Path("results") / name, quiet)
     entry = registry.find("an experiment", registry.experiments, name)
     _refuse_unused(context, entry.unused, f"means nothing to {name}, which runs without control")
     _refuse_unused(context, UNUSED_ON.get(fabric, ()), f"means nothing on the {fabric} fabric")
@@ -90,6 +110,58 @@ def experiment(
         quiet=quiet,
     )
     entry.load()(_checked(options))
+    return 0
+
+
+@app.command()
+def figures(
+    fabric: Annotated[str, typer.Option(help="model (minutes), ovs (root, a quarter of an hour) or wire.")] = "model",
+    only: Annotated[
+        list[str] | None, typer.Option(metavar="EXPERIMENT", help="This experiment alone; repeatable.")
+    ] = None,
+    control: Annotated[
+        list[str] | None, typer.Option(help="This control alone, as fp or 'fp d=4'; repeatable.")
+    ] = None,
+    seeds: Annotated[int | None, typer.Option(help="How many seeds of each; default: what each says.")] = None,
+    again: Annotated[bool, typer.Option("--again", help="Also run what is done already.")] = False,
+    output: Annotated[Path, typer.Option(help="Where runs, pictures and index.html go.")] = Path("results"),
+    docs: Annotated[Path, typer.Option(help="Where results.md goes.")] = Path("docs"),
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+) -> int:
+    """Make every figure and claim of the paper again; what is done already is kept, so it can be interrupted."""
+    from experiments.figures import FigureOptions, make_figures
+
+    options = FigureOptions(
+        fabric=fabric,
+        experiments=tuple(only or ()),
+        controls=tuple(control or ()),
+        seeds=seeds,
+        again=again,
+        results=output,
+        docs=docs,
+        quiet=quiet,
+    )
+    made = make_figures(options)
+    for key, verdict in made["claims"].items():
+        held = {True: "holds", False: "does not hold", None: "not known"}[verdict["holds"]]
+        print(f"{key:15} {held:14} {verdict['found']}")
+    print(f"{output / 'index.html'}, {docs / 'results.md'}")
+    return 0
+
+
+def _scenarios() -> dict[str, str]:
+    """Return the titles of the scenarios by name."""
+    from experiments.scenarios import scenarios
+
+    return {name: scenario.title for name, scenario in scenarios().items()}
+
+
+def _run_scenario(
+    name: str, fabric: str, controls: tuple[str, ...], baseline: bool, seed: int, output: Path, quiet: bool
+) -> int:
+    from experiments.evaluation.single import ScenarioOptions, run
+
+    run(name, ScenarioOptions(fabric, controls, baseline, seed, output, quiet))
     return 0
 
 

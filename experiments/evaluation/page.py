@@ -46,7 +46,7 @@ def digest_of(fabric: str, summaries: Sequence[dict[str, Any]], command: str) ->
     """Return what a fabric's runs came to, as JSON can hold it."""
     measured = Measured(summaries)
     tables = {
-        name: _table(measured, name, list(dict.fromkeys(one["control"] for one in rows)))
+        name: table_of(measured, name, list(dict.fromkeys(one["control"] for one in rows)))
         for name, rows in by_experiment(summaries).items()
     }
     warnings = sum(bool(one["notes"].get("warnings")) for one in summaries)
@@ -64,7 +64,7 @@ def digest_of(fabric: str, summaries: Sequence[dict[str, Any]], command: str) ->
     }
 
 
-def _table(measured: Measured, name: str, controls: list[str]) -> list[list[str]]:
+def table_of(measured: Measured, name: str, controls: list[str]) -> list[list[str]]:
     """Return a table of measures: a heading, then a row per control; columns that nobody has are left out."""
     if name in TITLES:
         columns = [(label, [_figure_5(measured, name, control, key, form) for control in controls])

@@ -45,7 +45,7 @@ def in_order(cells: Sequence[Cell]) -> list[Cell]:
 
 def draw_scenario(cells: Sequence[Cell], results: Path, path: Path) -> None:
     """Draw a row per control: received rates by receiver, and mean and standard deviation of the grants."""
-    shown = [cell for cell in in_order(cells) if " " not in cell.control]
+    shown = [cell for cell in in_order(cells) if " " not in cell.control] or in_order(cells)
     figure, axes = _figure(len(shown), 2)
     for row, cell in enumerate(shown):
         assert cell.scenario is not None
