@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from eventlet import tpool
 from ryu import cfg
@@ -154,7 +154,7 @@ class Reply:
 class Connection:
     """One switch's connection: bytes out, and replies to what was asked in."""
 
-    counts: defaultdict[int, MessageCounts] = defaultdict(MessageCounts)  # by dpid
+    counts: ClassVar[defaultdict[int, MessageCounts]] = defaultdict(MessageCounts)  # by dpid
     _by_datapath: dict[int, Connection] = {}  # noqa: RUF012  (one table for the one hook in Ryu's parser)
 
     def __init__(self, datapath: Any, clock: Callable[[], float]) -> None:

@@ -70,6 +70,11 @@ class Shell:
         """Return the time on the shell's clock."""
         return self._clock()
 
+    def is_ready(self, dpid: int) -> bool:
+        """Whether a switch is under control."""
+        peer = self.peers.get(dpid)
+        return peer is not None and peer.state == SwitchState.READY
+
     def health(self) -> dict[str, Any]:
         """Return the state of every switch by name, what is wrong with those that are ready, and if all is well."""
         states = {

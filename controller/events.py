@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -42,15 +42,17 @@ class Event:
 
 @dataclass
 class EventLog:
-    """The last ``keep`` events."""
+    """The last ``keep`` events, and ``counts``, how many there were of each kind."""
 
     keep: int = 1000
+    counts: Counter[EventKind] = field(default_factory=Counter)
     _events: deque[Event] = field(default_factory=deque)
     _number: int = 0
 
     def add(self, kind: EventKind, text: str, at_s: float) -> Event:
         """Note an event."""
         self._number += 1
+        self.counts[kind] += 1
         event = Event(self._number, at_s, kind, text)
         self._events.append(event)
         if len(self._events) > self.keep:

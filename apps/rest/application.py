@@ -7,23 +7,26 @@ state of the controller. Only a change gives way, while it is kept on the disk; 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, cast
 
-from flask import Response, current_app, g, request
+from flask import Response, current_app, g, request, stream_with_context
 from flask_openapi3.models.info import Info
 from flask_openapi3.openapi import OpenAPI
 from pydantic import BaseModel, ValidationError
 
 from apps.rest import access, changing, kept, page, problems, reading, requests, stream
 from apps.rest.body import MAX_BODY_BYTES, MAX_LONG_BODY_BYTES, JsonRequest, StrictJson, check_body
-from apps.rest.service import ANY, AtOnce, InForce, Json, Service, api
+from apps.rest.service import ANY, AtOnce, InForce, Json, Service, api, service
 from apps.settings import Settings
 from apps.store import Store
 from apps.store_file import MEMORY
 from apps.tokens import Tokens
 from controller.central import CentralController
 from controller.errors import InvalidValueError
+
+_METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_METRICS: Json = {"description": "text", "content": {_METRICS_TYPE: {"schema": {"type": "string"}}}}
 
 __all__ = ["changing", "create_app", "kept", "reading", "stream"]
 
@@ -100,7 +103,7 @@ def create_app(
     app.get("/docs", summary="This interface as a page.", responses={200: page.RESPONSE, **ANY})(show_docs)
     if metrics is not None:
         about = "Metrics in Prometheus' text format, version 0.0.4."
-        app.get("/metrics", summary=about, responses={200: METRICS, **ANY})(show_metrics)
+        app.get("/metrics", summary=about, responses={200: _METRICS, **ANY})(show_metrics)
         app.extensions["dets.metrics"] = metrics
     app.extensions["dets.guarded"] = tokens is not None
     return app
@@ -121,7 +124,7 @@ def show_metrics(query: requests.NoQuery) -> Response:
             yield piece
             sleep(0.0)
 
-    return Response(stream_with_context(pieces()), mimetype=None, content_type=CONTENT_TYPE)
+    return Response(stream_with_context(pieces()), mimetype=None, content_type=_METRICS_TYPE)
 
 
 def show_docs(query: requests.NoQuery) -> Response:

@@ -1,0 +1,221 @@
+"""``/metrics``: the controller's state in Prometheus' text format, version 0.0.4.
+
+What there is one of for each VN is written here, a column at a time, for there may be tens of thousands of them; the
+rest is prometheus_client's. The number of series follows from the configuration alone: nothing is labelled with what
+hosts or clients send. What is unknown has no sample.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from prometheus_client import CollectorRegistry, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from apps.loop_times import LoopTimes
+from apps.message_counts import MessageCounts
+from apps.rest.representation import granted_bps, live_rates
+from controller import __version__, enforceable
+from controller.capabilities import Verdict
+from controller.central import CentralController
+from controller.columns import FloatArray, IntArray
+
+# So many samples are written before others in the process get their turn, about a millisecond's worth.
+AT_ONCE = 2000
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.04, 0.055, 0.08, 0.11, 0.25, 0.5, 1.0, 2.5)
+_ENFORCEABLE = {Verdict.YES: 1.0, Verdict.PARTLY: 0.5, Verdict.NO: 0.0}
+
+
+class Column(NamedTuple):
+    """One metric of all VNs: its name, what it is, its type, and a value each, NaN where it is unknown."""
+
+    name: str
+    about: str
+    kind: str
+    values: FloatArray
+
+
+class Metrics:
+    """What is measured of the controller itself, and the page of it all.
+
+    ``messages`` counts by dpid, ``ready`` tells whether a switch is under control; ``failures`` counts by task, and
+    ``ovsdb`` are the transactions so far and those of them that failed.
+    """
+
+    def __init__(
+        self,
+        central: CentralController,
+        times: LoopTimes,
+        messages: Mapping[int, MessageCounts],
+        ready: Callable[[int], bool],
+        failures: Callable[[], Mapping[str, int]],
+        ovsdb: Callable[[], tuple[int, int]],
+    ) -> None:
+        self.central, self.times, self.messages = central, times, messages
+        self.ready, self.failures, self.ovsdb = ready, failures, ovsdb
+        self._registry = CollectorRegistry()
+        self._registry.register(_Controller(self))
+        self.round_s = Histogram(
+            "dets_loop_seconds",
+            "Rounds of the control loop, the wait for the switches' counters included.",
+            buckets=_SECONDS,
+            registry=self._registry,
+        )
+        self.hub_lag_s = Histogram(
+            "dets_hub_lag_seconds",
+            "How much later than asked for a sleeper was woken: what everybody waits for somebody.",
+            buckets=_SECONDS,
+            registry=self._registry,
+        )
+
+    def page(self) -> Iterator[bytes]:
+        """Yield the page piece by piece, so that others can run in between; VNs are all as they were at the start."""
+        columns, vn_labels, vlan_labels = vn_columns(self.central), _vn_labels(self.central), _vlan_labels(self.central)
+        vlan_vid = self.central.vns.vlan_vid
+        yield generate_latest(self._registry)
+        yield from samples(vn_labels, columns)
+        yield from samples(vlan_labels, vlan_columns(vlan_vid, columns))
+
+
+def vn_columns(central: CentralController) -> list[Column]:
+    """Return the metrics of all VNs."""
+    vns, guarantees = central.vns, central.guarantees
+    received, sent, offered, _, dropped, _ = live_rates(central)
+
+    def gauge(name: str, about: str, values: Any) -> Column:
+        return Column(f"dets_vn_{name}", about, "gauge", np.asarray(values, dtype=np.float64))
+
+    bps = "bits_per_second"
+    return [
+        gauge(f"send_limit_{bps}", "Send limit.", vns.send_limit_bps),
+        gauge(f"receive_limit_{bps}", "Receive limit.", vns.receive_limit_bps),
+        gauge(f"received_{bps}", "Sent to the VN, behind the meters of its senders.", received),
+        gauge(f"sent_{bps}", "Sent by the VN, behind its meters.", sent),
+        gauge(f"offered_{bps}", "Sent to the VN, before the meters of its senders.", offered),
+        gauge(f"dropped_{bps}", "Dropped by the meters of its senders.", dropped),
+        gauge(
+            f"granted_{bps}", "Sum of the grants of its active senders, while it is congested.", granted_bps(central)
+        ),
+        gauge(
+            "congested", "1 while more is sent to the VN than its receive limit.", central.state.allocators.congested
+        ),
+        gauge("guarantee_missing", "1 while it gets less than it is sent within its limit.", guarantees.missing),
+        Column(
+            "dets_vn_guarantee_missed_intervals_total",
+            "Control intervals in which guarantee_missing was 1.",
+            "counter",
+            guarantees.missed_intervals.astype(np.float64),
+        ),
+    ]
+
+
+def samples(labels: list[str], columns: Iterable[Column]) -> Iterator[bytes]:
+    """Yield the samples of these columns, whose rows have these labels."""
+    for column in columns:
+        yield _head(column)
+        known = np.flatnonzero(~np.isnan(column.values))
+        for start in range(0, len(known), AT_ONCE):
+            rows = known[start : start + AT_ONCE]
+            values = np.rint(column.values[rows]).astype(np.int64).tolist()
+            name = column.name
+            lines = [f"{name}{labels[row]} {value}\n" for row, value in zip(rows.tolist(), values, strict=True)]
+            yield "".join(lines).encode()
+
+
+def vlan_columns(vlan_vid: IntArray, columns: Iterable[Column]) -> Iterator[Column]:
+    """Yield the sums of the VNs' columns over each VLAN, in ascending order of their ids."""
+    vids, vlan = np.unique(vlan_vid, return_inverse=True)
+    for column in columns:
+        sums = np.bincount(vlan, weights=np.nan_to_num(column.values), minlength=len(vids))
+        name = column.name.replace("dets_vn_", "dets_vlan_")
+        yield Column(name, f"Over all VNs of the VLAN: {column.about}", column.kind, sums)
+
+
+def _vn_labels(central: CentralController) -> list[str]:
+    vns, names = central.vns, {dpid: _label_value(record.switch.name) for dpid, record in central.switches.items()}
+    keys = zip(vns.vlan_vid.tolist(), vns.dpid.tolist(), vns.port_no.tolist(), strict=True)
+    return [f'{{vlan="{vid}",switch="{names[dpid]}",port="{port_no}"}}' for vid, dpid, port_no in keys]
+
+
+def _vlan_labels(central: CentralController) -> list[str]:
+    vids, vlans = np.unique(central.vns.vlan_vid).tolist(), central.config.vlans
+    return [f'{{vlan="{vid}",name="{_label_value(vlans[vid].name)}"}}' for vid in vids]
+
+
+def _label_value(text: str) -> str:
+    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+
+
+def _head(column: Column) -> bytes:
+    return f"# HELP {column.name} {column.about}\n# TYPE {column.name} {column.kind}\n".encode()
+
+
+class _Controller(Collector):
+    """What is known elsewhere, as metrics."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterator[Metric]:
+        yield InfoMetricFamily(
+            "dets_build", "What runs here.", value={"version": __version__, "python": platform.python_version()}
+        )
+        yield from self._loop()
+        yield from self._switches()
+        yield from self._ports()
+        events = CounterMetricFamily("dets_events", "Events by kind.", labels=["kind"])
+        for kind, count in sorted(self._metrics.central.events.counts.items()):
+            events.add_metric([str(kind)], count)
+        yield events
+        failures = CounterMetricFamily("dets_task_failures", "Rounds of background tasks that failed.", labels=["task"])
+        for task, count in self._metrics.failures().items():
+            failures.add_metric([task], count)
+        yield failures
+
+    def _loop(self) -> Iterator[Metric]:
+        times = self._metrics.times
+        for name, about, value in (
+            (
+                "skipped_intervals",
+                "Control intervals that passed while a round was still at work.",
+                times.skipped_intervals,
+            ),
+            ("unanswered_polls", "Switches that did not tell their counters in time.", times.unanswered_polls),
+            ("read_meters", "Meters whose counters were read.", times.read_meters),
+            ("set_meters", "Meters that were modified.", times.set_meters),
+        ):
+            yield CounterMetricFamily(f"dets_loop_{name}", about, value=value)
+        interval_s = self._metrics.central.config.interval_s
+        yield GaugeMetricFamily("dets_loop_interval_seconds", "The control interval.", value=interval_s)
+        entries = len(self._metrics.central.state.entries)
+        yield GaugeMetricFamily("dets_entries", "Pairs of VNs that have a meter.", value=entries)
+        made, failed = self._metrics.ovsdb()
+        yield CounterMetricFamily("dets_ovsdb_transactions", "Transactions with switches' databases.", value=made)
+        yield CounterMetricFamily("dets_ovsdb_failures", "Of these, those that failed.", value=failed)
+
+    def _switches(self) -> Iterator[Metric]:
+        ready = GaugeMetricFamily("dets_switch_ready", "1 while the switch is under control.", labels=["switch"])
+        messages = CounterMetricFamily(
+            "dets_openflow_messages", "OpenFlow messages but for echoes.", labels=["switch", "direction"]
+        )
+        errors = CounterMetricFamily("dets_openflow_errors", "OpenFlow errors that came.", labels=["switch"])
+        for dpid, record in self._metrics.central.switches.items():
+            name, counts = record.switch.name, self._metrics.messages.get(dpid, MessageCounts())
+            ready.add_metric([name], float(self._metrics.ready(dpid)))
+            messages.add_metric([name, "sent"], counts.sent)
+            messages.add_metric([name, "received"], counts.received)
+            errors.add_metric([name], counts.errors)
+        yield from (ready, messages, errors)
+
+    def _ports(self) -> Iterator[Metric]:
+        about = "Whether limits can be enforced at an edge port: 1 yes, 0.5 partly, 0 no."
+        metric = GaugeMetricFamily("dets_port_enforceable", about, labels=["switch", "port"])
+        central = self._metrics.central
+        for dpid, record in central.switches.items():
+            for port_no, found in enforceable.of_switch(central, dpid).items():
+                metric.add_metric([record.switch.name, str(port_no)], _ENFORCEABLE[found.verdict])
+        yield metric

@@ -1,0 +1,102 @@
+"""``/metrics``: what it says of VNs and VLANs, and that Prometheus can read it whatever names people give."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from support.configs import star
+from support.fabrics import ControlLoop, Fabric
+
+from apps.loop_times import LoopTimes
+from apps.message_counts import MessageCounts
+from apps.metrics import AT_ONCE, Column, Metrics, samples, vlan_columns
+
+LIMIT_BPS = 10_000_000
+
+
+def metrics_of(central):
+    counts = {1: MessageCounts(sent=5, received=4, errors=1)}
+    return Metrics(central, LoopTimes(0.055), counts, lambda dpid: True, lambda: {"audits": 2}, lambda: (3, 1))
+
+
+def values(page):
+    """Every sample by name and labels."""
+    families = text_string_to_metric_families(b"".join(page).decode())
+    return {(one.name, tuple(sorted(one.labels.items()))): one.value for family in families for one in family.samples}
+
+
+def vn(name, port, vlan=10):
+    return f"dets_vn_{name}", (("port", str(port)), ("switch", "s1"), ("vlan", str(vlan)))
+
+
+@pytest.fixture
+def blast():
+    net = Fabric(star(3, vlans={10: {"receive_limit": "10M", "send_limit": "10M", "algorithm": "fs"}}))
+    net.start()
+    loop = ControlLoop(net)
+    for port in (1, 2):
+        loop.add((1, port), (1, 3), 10, 8e6)
+    loop.run(60)
+    return net.central
+
+
+def test_a_blast_as_prometheus_sees_it(blast):
+    page = values(metrics_of(blast).page())
+    assert page[vn("receive_limit_bits_per_second", 3)] == LIMIT_BPS
+    assert page[vn("received_bits_per_second", 3)] == pytest.approx(LIMIT_BPS, rel=0.02)
+    assert page[vn("offered_bits_per_second", 3)] == pytest.approx(16e6, rel=0.02)
+    assert page[vn("dropped_bits_per_second", 3)] == pytest.approx(6e6, rel=0.05)
+    assert page[vn("granted_bits_per_second", 3)] == pytest.approx(LIMIT_BPS, rel=0.02)
+    assert (page[vn("congested", 3)], page[vn("congested", 1)]) == (1, 0)
+    assert page[vn("guarantee_missed_intervals_total", 3)] == 0
+    assert vn("granted_bits_per_second", 1) not in page  # it is not congested: there is no grant
+    vlan = (("name", "vlan10"), ("vlan", "10"))
+    assert page["dets_vlan_sent_bits_per_second", vlan] == pytest.approx(LIMIT_BPS, rel=0.02)
+    assert page["dets_vlan_receive_limit_bits_per_second", vlan] == 3 * LIMIT_BPS
+    assert page["dets_entries", ()] == len(blast.state.entries)
+    assert page["dets_events_total", (("kind", "congestion-began"),)] == 1
+    assert page["dets_openflow_messages_total", (("direction", "sent"), ("switch", "s1"))] == 5
+    assert page["dets_openflow_errors_total", (("switch", "s1"),)] == 1
+    assert page["dets_task_failures_total", (("task", "audits"),)] == 2
+    assert (page["dets_ovsdb_transactions_total", ()], page["dets_ovsdb_failures_total", ()]) == (3, 1)
+    assert page["dets_switch_ready", (("switch", "s1"),)] == 1
+    assert 0 <= page["dets_port_enforceable", (("port", "1"), ("switch", "s1"))] <= 1
+
+
+def test_who_is_kept_below_its_limit_is_shown(blast):
+    entries = blast.state.entries
+    starved = np.full(len(blast.vns), 1e6)
+    for _ in range(60):
+        blast.guarantees = blast.guarantees.after(
+            np.full(len(blast.vns), 16e6), starved, blast.vns.receive_limit_bps, 0.055
+        )
+    assert len(entries)
+    page = values(metrics_of(blast).page())
+    assert page[vn("guarantee_missing", 3)] == 1
+    assert page[vn("guarantee_missed_intervals_total", 3)] > 40
+
+
+def test_names_people_give_do_not_break_the_page(blast):
+    config = blast.config
+    object.__setattr__(config.vlans[10], "name", 'a "name" \\ of\ntwo lines')
+    names = {dict(labels).get("name") for name, labels in values(metrics_of(blast).page())}
+    assert 'a "name" \\ of\ntwo lines' in names
+
+
+def test_samples_come_in_pieces_and_unknown_ones_not_at_all():
+    column = np.arange(2.5 * AT_ONCE)
+    column[::2] = np.nan
+    labels = [f'{{port="{port}"}}' for port in range(len(column))]
+    pieces = list(samples(labels, [Column("dets_x", "An x.", "gauge", column)]))
+    assert pieces[0] == b"# HELP dets_x An x.\n# TYPE dets_x gauge\n"
+    assert max(piece.count(b"\n") for piece in pieces) <= AT_ONCE
+    lines = b"".join(pieces[1:]).decode().splitlines()
+    assert lines[:2] == ['dets_x{port="1"} 1', 'dets_x{port="3"} 3']
+    assert len(lines) == len(column) // 2
+
+
+def test_vlans_are_the_sums_of_their_vns():
+    vids = np.array([20, 10, 20])
+    (summed,) = vlan_columns(vids, [Column("dets_vn_x", "An x.", "gauge", np.array([1.0, 2.0, np.nan]))])
+    assert (summed.name, summed.values.tolist()) == ("dets_vlan_x", [2.0, 1.0])
