@@ -2,7 +2,7 @@
 
     python -m experiments.kernel_datapath -- dets bench enforcement --datapath kernel
 
-Debian's user-mode-linux is a kernel, with all the modules of a Debian, that runs as an ordinary process. It is booted on
+Debian's user-mode-linux is a kernel, with all the modules of a Debian, that runs as a process. It is booted on
 this machine's own root file system, which it can read and not write; /run, /tmp, /var/log and /etc/openvswitch are its
 own and vanish with it. It has an Open vSwitch of its own, so that nothing of the host's is seen or touched. Source:
 docs/kernel-datapath.md. Standard library only.
@@ -60,7 +60,7 @@ def why_not_emulated() -> str | None:
 class UserModeLinux:
     """A command inside user-mode-linux: started by ``with``, and gone, with all that it started, after it.
 
-    ``folder`` must exist; the command may write there, and nowhere else on the host. It takes the files console.log (the
+    ``folder`` must exist; the command may write there, nowhere else on the host. It takes the files console.log (the
     kernel's own messages), ovs-vswitchd.log and status.
     """
 
