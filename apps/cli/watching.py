@@ -12,14 +12,14 @@ from typing import Annotated, Any
 import typer
 
 from apps.cli.common import FAILED, complain
-from apps.cli.connection import asking
+from apps.cli.connection import DEFAULT_WAIT_S, asking
 from apps.cli.output import AnyForm, Column, Form, console, number, rate, show, table, text_of
 from apps.client import Client, RequestError, explanations
 from controller.errors import InvalidValueError
 
 app = typer.Typer()
 
-LOOK_EVERY_S = 1.0
+LOOK_EVERY_S, LOOK_SOON_S = 1.0, 0.2
 LIVE = (
     rate("wanted", "demand_receive_bps"),
     rate("received", "measured_receive_bps"),
@@ -70,9 +70,16 @@ def explain(
 
 @app.command()
 @asking
-def status(client: Client, output: AnyForm = Form.table) -> int:
+def status(
+    client: Client,
+    wait: Annotated[bool, typer.Option("--wait", help="Return when all is well.")] = False,
+    timeout: Annotated[
+        float, typer.Option(metavar="SECONDS", help="How long --wait waits; then exit status 1.")
+    ] = DEFAULT_WAIT_S,
+    output: AnyForm = Form.table,
+) -> int:
     """Tell whether the controller works and which switches are ready; exit status 1 if anything ails."""
-    health: dict[str, Any] = client.call("/v1/health")
+    health = _health(client, timeout if wait else 0.0)
     if output is not Form.table:
         show(health, output, ())
     else:
@@ -84,6 +91,21 @@ def status(client: Client, output: AnyForm = Form.table) -> int:
         print(health["status"])
         show(rows, output, [Column(name, name) for name in ("switch", "state", "troubles")])
     return 0 if health["status"] == "ready" else FAILED
+
+
+def _health(client: Client, wait_s: float) -> dict[str, Any]:
+    """Return the health as soon as it is good, or as it is when the time is over."""
+    end_s = time.monotonic() + wait_s
+    while True:
+        late = time.monotonic() >= end_s
+        try:
+            health: dict[str, Any] = client.call("/v1/health")
+            if late or health["status"] == "ready":
+                return health
+        except RequestError as error:
+            if late or error.status is not None:
+                raise
+        time.sleep(LOOK_SOON_S)
 
 
 @app.command()

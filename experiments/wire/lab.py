@@ -1,0 +1,114 @@
+"""Software switches with the ports and links of a configuration, a host behind each VN, and traffic: to try things out.
+
+No root is needed. The switches connect to the controller of that configuration whenever there is one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from controller.config import Config, Vn
+from controller.errors import InvalidValueError
+from controller.openflow.frames import FrameHeader, build_frame
+from controller.units import parse_rate
+from experiments.wire.fabric import WireFabric
+
+SPEAK_EVERY_S = 2.0
+LOOK_EVERY_S = 0.1
+_ETH_TYPE = 0x88B5
+_EVERYBODY = 2**48 - 1
+_FIRST_MAC = 0x02_00_00_00_00_01
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What one host sends to another one of its VLAN, at the wire."""
+
+    sender: Vn
+    receiver: Vn
+    rate_bps: int
+
+
+def parse_offer(text: str, config: Config) -> Offer:
+    """Return what ``VID/SWITCH:PORT/SWITCH:PORT/RATE`` says; raise InvalidValueError for what is no pair of VNs."""
+    words = text.split("/")
+    if len(words) != 4:
+        raise InvalidValueError("offer", text, "is not VID/SWITCH:PORT/SWITCH:PORT/RATE, such as 10/s1:1/s1:3/300M")
+    vns = {(str(vn.vlan_vid), f"{vn.switch}:{vn.port_no}"): vn for vn in config.vns()}
+    found = [vns.get((words[0], place)) for place in words[1:3]]
+    if found[0] is None or found[1] is None:
+        place = words[1 + (found[0] is not None)]
+        raise InvalidValueError(
+            "offer", text, f"names {place}, which is no port of VLAN {words[0]} in the configuration"
+        )
+    return Offer(found[0], found[1], parse_rate(words[3], "offer"))
+
+
+class Lab:
+    """The switches, hosts and traffic, for one ``with``; InvalidValueError where switches have to use TLS."""
+
+    def __init__(self, config: Config, offers: Sequence[Offer]) -> None:
+        if config.openflow_tls is not None:
+            reason = "is for switches that speak TLS; these do not"
+            raise InvalidValueError("openflow.certificate", config.openflow_tls.certificate, reason)
+        self._config = config
+        listen = config.openflow_listen
+        self.fabric = WireFabric((listen.host, listen.port), retry_s=0.5)
+        ends = {(end.dpid, end.port_no): link.capacity_bps for link in config.links for end in link.ends}
+        for switch in config.switches.values():
+            ports = {port_no: float(port.capacity_bps) for port_no, port in switch.ports.items()}
+            ports |= {port_no: float(bps) for (dpid, port_no), bps in ends.items() if dpid == switch.dpid}
+            self.fabric.add_switch(switch.dpid, ports)
+        for link in config.links:
+            one, other = link.ends
+            self.fabric.link((one.dpid, one.port_no), (other.dpid, other.port_no))
+        macs = {vn: _FIRST_MAC + index for index, vn in enumerate(config.vns())}
+        for offer in offers:
+            here = offer.sender
+            self.fabric.rates.offer(
+                here.dpid,
+                here.port_no,
+                float(offer.rate_bps),
+                eth_src=macs[here],
+                eth_dst=macs[offer.receiver],
+                vlan_vid=self._tag(here),
+            )
+        self._frames = [
+            (
+                vn.dpid,
+                vn.port_no,
+                build_frame(FrameHeader(_EVERYBODY, mac, self._tag(vn), _ETH_TYPE), b"").ljust(60, b"\0"),
+            )
+            for vn, mac in macs.items()
+        ]
+
+    def __enter__(self) -> Lab:
+        self.fabric.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.fabric.stop(check=False)
+
+    def run(self, tell: Callable[[str], None], duration_s: float | None = None) -> None:
+        """Let the hosts speak now and then, so that the controller knows them, for a time or until Ctrl-C.
+
+        ``tell`` is told which switches connect and which are cut off.
+        """
+        end_s = None if duration_s is None else time.monotonic() + duration_s
+        connected: set[str] = set()
+        speak_s = 0.0
+        while end_s is None or time.monotonic() < end_s:
+            now = {name for name, switch in self._config.switches.items() if self.fabric.connected(switch.dpid)}
+            for name in sorted(now ^ connected):
+                tell(f"{name} {'is connected' if name in now else 'is cut off'}")
+            if time.monotonic() >= speak_s or now > connected:
+                speak_s = time.monotonic() + SPEAK_EVERY_S
+                for dpid, port_no, frame in self._frames:
+                    self.fabric.inject(dpid, port_no, frame)
+            connected = now
+            time.sleep(LOOK_EVERY_S)
+
+    def _tag(self, vn: Vn) -> int | None:
+        return vn.vlan_vid if self._config.switches[vn.switch].ports[vn.port_no].tagged else None
