@@ -8,12 +8,13 @@ KERNEL := $(wildcard controller/*.c controller/allocation/*.c)
 STAMP := $(VENV)/installed
 IS_ROOT := $(shell [ "$$(id -u)" -eq 0 ] && echo yes)
 
-.PHONY: help setup packages ovs demo figures test check clean
+.PHONY: help setup packages ovs demo figures test test-kernel check clean
 
 help:
 	@echo "make demo    see DETS protect a TCP tenant from a UDP blast (as root on Open vSwitch, else on a model)"
 	@echo "make figures the paper's figures and claims, on the model; FABRIC=ovs: on Open vSwitch (root)"
 	@echo "make test    all tests; without root those on real Open vSwitch are skipped"
+	@echo "make test-kernel   those on the kernel datapath alone: native, or in user-mode-linux"
 	@echo "make check   ruff and mypy"
 	@echo "make setup   what the others need: packages, .venv"
 	@echo "make clean   remove what setup and tests made, results/ excepted"
@@ -42,6 +43,9 @@ figures: setup $(if $(filter ovs,$(FABRIC)),ovs)
 
 test: setup ovs
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+test-kernel: setup ovs
+	@$(BIN)/python -m pytest tests/kernel $(PYTEST_ARGS)
 
 check: setup
 	$(BIN)/ruff check .

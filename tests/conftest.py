@@ -37,14 +37,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Shout if the fabric tier, or a part of it, did not run."""
-    skipped = [report for report in terminalreporter.stats.get("skipped", []) if "fabric" in report.keywords]
-    if not skipped:
-        return
-    reasons = sorted({report.longrepr[2] for report in skipped})
-    terminalreporter.write_sep("!", "FABRIC TIER SKIPPED", red=True, bold=True)
-    terminalreporter.write_line(
-        f"{len(skipped)} tests on real Open vSwitch did NOT run: {'; '.join(reasons)}", red=True
-    )
-    terminalreporter.write_line("Nothing here shows that traffic is really limited. Run as root: make test", red=True)
-    terminalreporter.write_sep("!", red=True, bold=True)
+    """Shout if the fabric or the kernel tier, or a part of it, did not run."""
+    for tier, what in (("fabric", "real Open vSwitch"), ("kernel", "Open vSwitch's kernel datapath")):
+        skipped = [report for report in terminalreporter.stats.get("skipped", []) if tier in report.keywords]
+        if not skipped:
+            continue
+        reasons = sorted({report.longrepr[2] for report in skipped})
+        terminalreporter.write_sep("!", f"{tier.upper()} TIER SKIPPED", red=True, bold=True)
+        terminalreporter.write_line(f"{len(skipped)} tests on {what} did NOT run: {'; '.join(reasons)}", red=True)
+        terminalreporter.write_line(
+            "Nothing here shows that traffic is really limited. Run as root: make test", red=True
+        )
+        terminalreporter.write_sep("!", red=True, bold=True)

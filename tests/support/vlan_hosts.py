@@ -129,7 +129,7 @@ class VlanHosts:
         return subprocess.Popen(self.inside(number, *command), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
 
     def sink(self, number: int) -> subprocess.Popen[bytes]:
-        """Take UDP datagrams at a host for a quarter of an hour, so that it does not answer each with an ICMP message."""
+        """Take UDP datagrams at a host for 15 minutes, so that it does not answer each with an ICMP message."""
         process = self.start(number, sys.executable, "-c", f"{SINK}; time.sleep(900)")
         assert process.stdout is not None
         assert process.stdout.readline() == b"1\n"
