@@ -228,11 +228,9 @@ def _jain(delivered_bps: FloatArray, backlogged: BoolArray, run: ScenarioRun) ->
 
 def _unrest(granted_bps: FloatArray, active: BoolArray) -> float | None:
     """Return by how much a grant changes from interval to interval, as a part of it, on average."""
-    both = active[1:] & active[:-1] & np.isfinite(granted_bps[1:]) & np.isfinite(granted_bps[:-1])
-    if not both.any():
-        return None
-    changes = np.abs(np.diff(granted_bps, axis=0)[both]) / granted_bps[:-1][both]
-    return float(changes.mean())
+    known_bps = np.where(active & np.isfinite(granted_bps), granted_bps, np.nan)
+    changes = np.abs(np.diff(known_bps, axis=0)) / known_bps[:-1]
+    return _mean(changes)
 
 
 def _mean(values: FloatArray) -> float | None:

@@ -16,6 +16,7 @@ from controller.units import format_rate
 from experiments import registry
 from experiments.options import ExperimentOptions
 from experiments.registry import Entry
+from experiments.scenarios import scenarios
 
 CONFIG = """\
 vlans:
@@ -194,7 +195,8 @@ def test_limits_may_fill_the_link(stand_in: types.ModuleType) -> None:
 
 def test_without_a_name_experiments_and_benchmarks_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["experiment"]) == 0
-    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(registry.experiments)
+    listed = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert listed == [*registry.experiments, *scenarios()]
     assert cli.main(["bench"]) == 0
     listed = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
     assert {"allocate", "fidelity", "loop"} <= set(listed)

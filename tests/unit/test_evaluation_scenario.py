@@ -1,0 +1,150 @@
+"""Scenarios: what is refused and how it is named, scaling, timelines, discovery."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from controller.errors import InvalidValueError
+from experiments import scenarios as package
+from experiments.evaluation.scenario import (
+    AlgorithmChange,
+    LimitChange,
+    Limits,
+    Scenario,
+    Source,
+    parse_control,
+)
+
+LIMITS = {1: Limits(400_000_000, 300_000_000)}
+SOURCE = Source(1, 1, 3, "udp", 100_000_000)
+
+
+def make(**changes):
+    return Scenario(
+        **{"name": "x", "title": "x", "limits": LIMITS, "sources": (SOURCE,), "duration_s": 10.0, **changes}
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [
+        ({"topology": "ring"}, "topology"),
+        ({"pns": 1}, "pns"),
+        ({"duration_s": 0.5}, "duration_s"),
+        ({"sources": ()}, "sources"),
+        ({"sources": (Source(2, 1, 3, "tcp"),)}, "sources[0].vlan_vid"),
+        ({"sources": (SOURCE, Source(1, 1, 1, "tcp"))}, "sources[1].receiver"),
+        ({"sources": (Source(1, 12, 3, "tcp"),)}, "sources[0].sender"),
+        ({"sources": (Source(1, 1, 3, "sctp"),)}, "sources[0].protocol"),
+        ({"sources": (Source(1, 1, 3, "udp"),)}, "sources[0].rate_bps"),
+        ({"sources": (Source(1, 1, 3, "udp", 10_000, octets=5),)}, "sources[0].octets"),
+        ({"sources": (Source(1, 1, 3, "tcp", spans=((5.0, 11.0),)),)}, "sources[0].spans"),
+        ({"sources": (Source(1, 1, 3, "tcp", spans=((0.0, 1.0),), most_burst_s=1.0),)}, "sources[0].spans"),
+        ({"phases": {"late": (9.0, 12.0)}}, "phases.late"),
+        ({"events": (LimitChange(11.0, 1, 3, receive_bps=1),)}, "events[0].at_s"),
+        ({"events": (AlgorithmChange(1.0, 7, "fp"),)}, "events[0].vlan_vid"),
+        ({"controls": ("fair",)}, "control"),
+        ({"controls": ("fp d",)}, "control"),
+        ({"controls": ("none d=1",)}, "control"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_by_name(changes, key):
+    with pytest.raises(InvalidValueError) as caught:
+        make(**changes)
+    assert caught.value.key == key
+
+
+def test_controls_have_parameters():
+    assert parse_control("fp d=4 floor=0.1") == ("fp", {"d": 4.0, "floor": 0.1})
+    assert parse_control("static") == ("static", {})
+
+
+def test_scaling_changes_every_rate_and_size_and_no_time():
+    scenario = make(
+        sources=(SOURCE, Source(1, 2, 3, "tcp", octets=20_000_000)),
+        vn_limits={(1, 3): Limits(100_000_000, 200_000_000)},
+        events=(LimitChange(5.0, 1, 3, receive_bps=100_000_000),),
+        phases={"first": (0.0, 5.0)},
+    )
+    small = scenario.scaled(0.05)
+    assert small.link_rate_bps == 50_000_000
+    assert small.limits[1] == Limits(20_000_000, 15_000_000)
+    assert small.vn_limits[1, 3] == Limits(5_000_000, 10_000_000)
+    assert [source.rate_bps for source in small.sources] == [5_000_000, None]
+    assert small.sources[1].octets == 1_000_000
+    assert small.events[0].receive_bps == 5_000_000
+    assert small.events[0].send_bps is None
+    assert (small.phases, small.duration_s) == (scenario.phases, scenario.duration_s)
+
+
+@settings(derandomize=True, deadline=None, max_examples=50)
+@given(st.integers(0, 2**32 - 1), st.floats(0.05, 20.0))
+def test_bursts_are_in_order_within_the_run_and_the_same_for_a_seed(seed, most_burst_s):
+    scenario = make(sources=(Source(1, 1, 3, "tcp", most_burst_s=most_burst_s),))
+    (spans,) = scenario.timeline(seed)
+    times = list(itertools.chain.from_iterable(spans))
+    assert times == sorted(times)
+    assert times[0] == 0.0
+    assert times[-1] <= scenario.duration_s
+    assert all(end_s - begin_s <= most_burst_s for begin_s, end_s in spans)
+    assert scenario.timeline(seed) == (spans,)
+
+
+def test_each_seed_and_source_has_bursts_of_its_own():
+    scenario = make(sources=(Source(1, 1, 3, "tcp", most_burst_s=1.0), Source(1, 2, 3, "tcp", most_burst_s=1.0)))
+    one, two = scenario.timeline(1)
+    assert one != two
+    assert scenario.timeline(2)[0] != one
+
+
+def test_a_fabric_in_real_time_runs_a_part():
+    scenario = make(duration_s=10.0, emulated_s=4.0, controls=("none", "fp"), emulated_controls=("fp",))
+    assert scenario.on("model").duration_s == 10.0
+    assert scenario.on("ovs", 0.1).duration_s == 4.0
+    assert scenario.on("ovs", 0.1).link_rate_bps == 100_000_000
+    assert (scenario.controls_on("model"), scenario.controls_on("ovs")) == (("none", "fp"), ("fp",))
+
+
+NEW = """
+from experiments.evaluation.scenario import Limits, Scenario, Source
+
+scenario = Scenario(
+    name="{name}",
+    title="two senders",
+    topology="dets-fig1",
+    pns=3,
+    limits={{1: Limits(send_bps=400_000_000, receive_bps=200_000_000)}},
+    sources=(Source(1, 1, 3, "udp", 300_000_000), Source(1, 2, 3, "tcp")),
+    duration_s=2.0,
+    controls=("none", "level"),
+    seeds=1,
+)
+"""
+
+
+def test_a_new_file_is_found_by_itself(tmp_path, monkeypatch):
+    (tmp_path / "two_senders_found.py").write_text(NEW.format(name="two-senders-found"))
+    monkeypatch.setattr(package, "__path__", [*package.__path__, str(tmp_path)])
+    assert package.scenarios()["two-senders-found"].pairs == ((1, 1, 3), (1, 2, 3))
+
+
+def test_a_file_whose_scenario_has_another_name_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "two_senders_misnamed.py").write_text(NEW.format(name="three"))
+    monkeypatch.setattr(package, "__path__", [*package.__path__, str(tmp_path)])
+    with pytest.raises(InvalidValueError, match="must be two-senders-misnamed"):
+        package.scenarios()
+
+
+def test_the_papers_scenarios_are_there():
+    found = package.scenarios()
+    assert {"dets-fig1", "dets-fig6", "dets-fig7", "dets-example", "dets-fe-convergence"} <= set(found)
+    fig6 = found["dets-fig6"]
+    assert round(fig6.duration_s / 0.055) == 1500
+    assert sorted({source.most_burst_s for source in fig6.sources})[0] == 0.5
+    assert max(source.most_burst_s for source in fig6.sources) == pytest.approx(10.0)
+    assert [source.sender for source in fig6.sources if source.rate_bps == 20_000_000] == [2, 5, 8]
+    assert {source.protocol for source in fig6.sources} == {"udp", "tcp"}
