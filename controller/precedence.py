@@ -61,23 +61,22 @@ def lay(overrides: Overrides, core_overload: CoreCheck) -> InForce:
         found = _newest_at_overloaded_ports(left, vns)
         if not found:
             break
-        for row, reason in found.items():
-            _deactivate(left, row, reason, off, inactive_vns, inactive_vlans)
+        for (row, way), reason in found.items():
+            _deactivate(left, row, way, reason, off, inactive_vns, inactive_vlans)
     # 3
     overload = core_overload(vns)
     if overload is not None:
-        rows = _raising(left, vns)
-        rows = rows[np.argsort(-_revisions(left, vns)[rows], kind="stable")]
-        fewest, enough = 0, len(rows)
+        raising = _raising(left, vns)
+        fewest, enough = 0, len(raising)
         while enough - fewest > 1:
             middle = (fewest + enough) // 2
             trial_off, trial_vlans = off.copy(), dict(inactive_vlans)
-            for row in rows[:middle].tolist():
-                _deactivate(left, row, "", trial_off, {}, trial_vlans)
+            for row, way in raising[:middle]:
+                _deactivate(left, row, way, "", trial_off, {}, trial_vlans)
             fits = core_overload(overrides.without_vlans(trial_vlans).without_vns(trial_off).vns()) is None
             fewest, enough = (fewest, middle) if fits else (middle, enough)
-        for row in rows[:enough].tolist():
-            _deactivate(left, row, str(overload), off, inactive_vns, inactive_vlans)
+        for row, way in raising[:enough]:
+            _deactivate(left, row, way, str(overload), off, inactive_vns, inactive_vlans)
         left = overrides.without_vlans(inactive_vlans).without_vns(off)
     return InForce(left.vns(), left.vlans_in_force(), inactive_vns, inactive_vlans)
 
@@ -115,7 +114,10 @@ def check_fit(overrides: Overrides, before: VnTable, after: VnTable, admitted: A
     sending = bool(after.send_limit_bps[row] > before.send_limit_bps[row])
     if len(rows) == 1:
         both = sending and after.receive_limit_bps[row] > before.receive_limit_bps[row]
-        admitted.check(after, row, sending=None if both else sending)  # names the largest limit that fits
+        try:
+            admitted.check(after, row, sending=None if both else sending)  # names the largest limit that fits
+        except InvalidValueError as error:
+            raise UnfitError(row, error.key, int(getattr(after, error.key)[row]), error.reason) from error
     key = f"{'send' if sending else 'receive'}_limit_bps"
     raise UnfitError(row, key, int(getattr(after, key)[row]), f"does not fit: {beyond}, with the others that change")
 
@@ -141,30 +143,43 @@ def _raised(overrides: Overrides, vns: VnTable, way: str) -> BoolArray:
     return raised
 
 
-def _raising(overrides: Overrides, vns: VnTable) -> IntArray:
-    return np.flatnonzero(_raised(overrides, vns, "send") | _raised(overrides, vns, "receive"))
+def _raising(overrides: Overrides, vns: VnTable) -> list[tuple[int, str]]:
+    """Return the rows whose limits are above the file's, and which way, the newest first."""
+    found = [
+        (int(revisions[row]), row, way)
+        for way in WAYS
+        for revisions in (_revisions(overrides, vns, way),)
+        for row in np.flatnonzero(_raised(overrides, vns, way)).tolist()
+    ]
+    return [(row, way) for _, row, way in sorted(found, key=lambda one: -one[0])]
 
 
-def _revisions(overrides: Overrides, vns: VnTable) -> IntArray:
-    """Return the revision of what sets each VN's limits, its VLAN's override unless it has its own, shape (vns,)."""
+def _own(overrides: Overrides, way: str) -> BoolArray:
+    """Return which VNs have an override of their own of their limits one way, shape (vns,)."""
+    own: BoolArray = ~np.isnan(overrides.columns[f"{way}_limit_bps"])
+    return own
+
+
+def _revisions(overrides: Overrides, vns: VnTable, way: str) -> IntArray:
+    """Return the revision of what sets each VN's limit one way: its own override, else its VLAN's; shape (vns,)."""
     of_vid = np.zeros(4096, dtype=np.int64)
     for vid, override in overrides.vlans.items():
         of_vid[vid] = override.limits_revision
-    return np.where(overrides.overridden, overrides.revision, of_vid[vns.vlan_vid])
+    return np.where(_own(overrides, way), overrides.revision, of_vid[vns.vlan_vid])
 
 
-def _newest_at_overloaded_ports(overrides: Overrides, vns: VnTable) -> dict[int, str]:
-    """Return, for each port promised too much, the row of the newest raised limit there and what is wrong."""
+def _newest_at_overloaded_ports(overrides: Overrides, vns: VnTable) -> dict[tuple[int, str], str]:
+    """Return, for each port promised too much, the row and the way of the newest raised limit, and what is wrong."""
     file = overrides.file
-    found: dict[int, str] = {}
-    revisions = _revisions(overrides, vns)
+    found: dict[tuple[int, str], str] = {}
     for way in WAYS:
+        revisions = _revisions(overrides, vns, way)
         over = file.port_sums_bps(getattr(vns, f"{way}_limit_bps")) > file.capacity_bps
         rows = np.flatnonzero(over[file.port_of] & _raised(overrides, vns, way))
         rows = rows[np.lexsort((-revisions[rows], file.port_of[rows]))]
         _, first = np.unique(file.port_of[rows], return_index=True)
         for row in rows[first].tolist():
-            found.setdefault(row, str(_port_overload(overrides, vns, row, way)))
+            found[row, way] = str(_port_overload(overrides, vns, row, way))
     return found
 
 
@@ -180,6 +195,7 @@ def _port_overload(overrides: Overrides, vns: VnTable, row: int, way: str) -> Ov
 def _deactivate(
     overrides: Overrides,
     row: int,
+    way: str,
     reason: str,
     off: BoolArray,
     inactive_vns: dict[VnName, str],
@@ -187,7 +203,7 @@ def _deactivate(
 ) -> None:
     """Note that what raises a VN's limit is inactive: its own override or, if it has none, its VLAN's."""
     name = overrides.file.names[row]
-    if overrides.overridden[row]:
+    if _own(overrides, way)[row]:
         off[row] = True
         inactive_vns[name] = reason
     else:

@@ -105,6 +105,8 @@ class ControllerProcess:
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> ControllerProcess:
+        for kept in self.config_path.parent.glob(f"{self.config_path.stem}.db*"):
+            kept.unlink()  # what an earlier run has set is not to be in force in this one
         self.log_path.write_bytes(b"")
         self.start()
         return self

@@ -1,0 +1,323 @@
+"""Overrides: what wins over what, what does not fit, what is kept, and what a restart makes of it."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from apps.settings import Caller, Settings
+from apps.store import Change, Store
+from apps.store_file import MEMORY, StoreError
+from apps.tokens import Tokens
+from controller.central import CentralController
+from controller.config import parse_config
+from controller.errors import InvalidValueError
+from controller.events import EventKind
+from controller.openflow.meters import METER_CONFIG
+from controller.overrides import FileValues, Override, Overrides, VnName
+from controller.precedence import UnfitError, lay
+
+CONFIG = """\
+vlans:
+  10: {send_limit: 40M, receive_limit: 40M}
+  20: {send_limit: 50M, receive_limit: 50M, weight: 2}
+switches:
+  s1:
+    dpid: "00000000000000a1"
+    ports:
+      1: {capacity: 100M, trunk: [10, 20]}
+      2: {capacity: 100M, trunk: [10, 20], vns: {10: {send_limit: 30M}}}
+      3: {capacity: 100M, access: 10}
+"""
+LINKED = (
+    CONFIG
+    + """\
+  s2: {dpid: 2, ports: {1: {capacity: 100M, access: 10}, 2: {capacity: 100M, access: 10}}}
+links: [{between: ["s1:9", "s2:9"], capacity: 90M}]
+"""
+)
+ONE, TWO, THREE = VnName(10, "s1", 1), VnName(10, "s1", 2), VnName(10, "s1", 3)
+ME = Caller("me", "::1")
+
+
+def anything() -> None:
+    """No expectation."""
+
+
+class Place:
+    """Settings on a store, which may be opened again by another controller."""
+
+    def __init__(self, path: Path | str = MEMORY, text: str = CONFIG) -> None:
+        self.central = CentralController(parse_config(text))
+        self.settings = Settings(self.central, Store(str(path)), lambda: 5.0)
+
+    def vns(self, changes: dict[VnName, dict[str, int | None]], *, dry_run: bool = False) -> Any:
+        return self.settings.change_vns(changes, ME, expect=anything, dry_run=dry_run)
+
+    def vlan(self, vid: int, **values: Any) -> Any:
+        return self.settings.change_vlan(vid, values, ME, expect=anything, dry_run=False)
+
+    def reset(self, *names: VnName, vids: tuple[int, ...] = ()) -> Any:
+        return self.settings.reset(vids, names, ME, expect=anything, dry_run=False)
+
+    def send_bps(self, name: VnName) -> int:
+        return int(self.central.vns.send_limit_bps[self.settings.file.row_of[name]])
+
+    def inactive(self) -> list[str]:
+        return [one.text for one in self.central.events.after(0) if one.kind == EventKind.OVERRIDE_INACTIVE]
+
+
+def test_the_vn_wins_over_its_own_in_the_file_over_the_vlan_over_the_vlans_in_the_file() -> None:
+    place = Place()
+    assert [place.send_bps(name) for name in (ONE, TWO, THREE)] == [40_000_000, 30_000_000, 40_000_000]
+    place.vlan(10, send_limit_bps=45_000_000)
+    assert [place.send_bps(name) for name in (ONE, TWO, THREE)] == [45_000_000, 30_000_000, 45_000_000]
+    place.vns({THREE: {"send_limit_bps": 20_000_000}, TWO: {"send_limit_bps": 25_000_000}})
+    assert [place.send_bps(name) for name in (ONE, TWO, THREE)] == [45_000_000, 25_000_000, 20_000_000]
+    place.reset(TWO, THREE)
+    assert [place.send_bps(name) for name in (ONE, TWO, THREE)] == [45_000_000, 30_000_000, 45_000_000]
+    place.reset(vids=(10,))
+    assert [place.send_bps(name) for name in (ONE, TWO, THREE)] == [40_000_000, 30_000_000, 40_000_000]
+
+
+def test_revisions_are_those_of_what_was_changed() -> None:
+    place = Place()
+    settings = place.settings
+    rows = [settings.file.row_of[name] for name in (ONE, TWO)]
+    assert [settings.vn_revision(row) for row in rows] == [1, 1]  # 1: the file was read for the first time
+    place.vns({ONE: {"send_limit_bps": 1_000_000}})
+    assert [settings.vn_revision(row) for row in rows] == [2, 1]
+    place.vlan(10, weight=3.0)
+    assert (settings.vlan_revision(10), settings.vlan_revision(20)) == (3, 1)
+    assert [settings.vn_revision(row) for row in rows] == [2, 1]  # a weight is no limit
+    place.vlan(10, receive_limit_bps=30_000_000)
+    assert [settings.vn_revision(row) for row in rows] == [4, 4]
+    place.reset(ONE)
+    assert [settings.vn_revision(row) for row in rows] == [5, 4]  # not 1 again: it is not what it was
+
+
+def test_what_does_not_fit_names_the_vn_and_changes_nothing() -> None:
+    place = Place()
+    before = place.central.vns
+    with pytest.raises(UnfitError, match=r"port s1:1 \(sending\).*at most 50000000") as refusal:
+        place.vns({THREE: {"send_limit_bps": 1_000_000}, ONE: {"send_limit_bps": 50_001_000}})
+    assert refusal.value.row == place.settings.file.row_of[ONE]
+    assert place.central.vns is before
+    assert place.settings.revision == 1
+    assert place.settings.store.history(99, 9) == place.settings.history(99, 9)
+    assert [one.action for one in place.settings.history(99, 9)] == ["configuration"]
+
+
+def test_many_limits_may_trade_places_though_one_after_the_other_would_not_fit() -> None:
+    place = Place()
+    trade: dict[VnName, dict[str, int | None]] = {
+        VnName(20, "s1", 1): {"send_limit_bps": 80_000_000},
+        ONE: {"send_limit_bps": 20_000_000},
+    }
+    with pytest.raises(UnfitError):
+        place.vns(dict([next(iter(trade.items()))]))
+    assert place.vns(trade).changed == 2
+    assert (place.send_bps(ONE), place.send_bps(VnName(20, "s1", 1))) == (20_000_000, 80_000_000)
+
+
+def test_a_dry_run_tells_all_and_does_nothing() -> None:
+    place = Place()
+    outcome = place.vns({ONE: {"send_limit_bps": 1_000_000}}, dry_run=True)
+    assert int(outcome.values.vns.send_limit_bps[place.settings.file.row_of[ONE]]) == 1_000_000
+    assert (place.send_bps(ONE), place.settings.revision, outcome.revision) == (40_000_000, 1, 1)
+    with pytest.raises(UnfitError):
+        place.vns({ONE: {"send_limit_bps": 60_000_000}}, dry_run=True)
+
+
+def test_only_what_a_vn_may_send_reaches_its_switch() -> None:
+    place = Place()
+    place.central.switch_connected(0xA1, (), np.empty(0, METER_CONFIG), 1.0)
+    place.central.take_updates()
+    place.vns({ONE: {"send_limit_bps": 12_000_000}, TWO: {"receive_limit_bps": 9_000_000}})
+    update = place.central.take_updates()[0xA1]
+    assert (update.rate_kbps, len(update)) == ([12_000], 1)
+    place.vlan(10, weight=4.0)
+    assert place.central.take_updates() == {}
+    assert place.central.vns.weight[place.settings.file.row_of[ONE]] == 4.0
+
+
+def test_all_is_there_after_a_restart(tmp_path: Path) -> None:
+    place = Place(tmp_path / "x.db")
+    place.vns({ONE: {"send_limit_bps": 1_000_000, "send_ceiling_bps": 90_000_000}})
+    place.vns({ONE: {"send_ceiling_bps": None}})
+    place.vlan(20, algorithm="sp", parameters={"inflation": 0.2}, name="b")
+    again = Place(tmp_path / "x.db")
+    assert again.send_bps(ONE) == 1_000_000
+    assert again.settings.overrides.of_vn(again.settings.file.row_of[ONE]).values["send_ceiling_bps"] is None
+    assert (again.central.policies[20].algorithm, again.central.config.vlans[20].name) == ("sp", "b")
+    assert again.settings.revision == 4
+    change = again.settings.change_of(2)
+    assert change is not None
+    assert (change.who, change.address, change.action) == ("me", "::1", "vn")
+    assert [(item.field, item.before, item.after) for item in change.items] == [
+        ("send_limit_bps", 40_000_000, 1_000_000),
+        ("send_ceiling_bps", None, 90_000_000),
+    ]
+
+
+def test_another_file_has_a_revision_of_its_own(tmp_path: Path) -> None:
+    Place(tmp_path / "x.db")
+    assert Place(tmp_path / "x.db").settings.revision == 1
+    other = Place(tmp_path / "x.db", CONFIG.replace("40M", "41M"))
+    assert (other.settings.revision, other.settings.vn_revision(0)) == (2, 2)
+
+
+def test_overrides_that_no_longer_fit_are_kept_and_named(tmp_path: Path) -> None:
+    place = Place(tmp_path / "x.db")
+    place.vns({VnName(20, "s1", 2): {"send_limit_bps": 60_000_000}})
+    place.vns({ONE: {"send_limit_bps": 10_000_000}})
+    place.vns({TWO: {"send_limit_bps": 40_000_000}})
+    place.vlan(20, weight=5.0)
+    smaller = CONFIG.replace("2: {capacity: 100M", "2: {capacity: 90M").replace(
+        "trunk: [10, 20]}\n", "access: 10}\n", 1
+    )
+    again = Place(tmp_path / "x.db", smaller)
+    # Of the two at port 2 that raise, 60 + 40 of 90, the later one is off; the lower limit at port 1 never is.
+    assert again.inactive() == ["override of VLAN 10 at s1:2 is not in force: port s1:2 (sending) would have to carry "
+                                "100M of 90M"]  # fmt: skip
+    assert (again.send_bps(VnName(20, "s1", 2)), again.send_bps(TWO), again.send_bps(ONE)) == (
+        60_000_000,
+        30_000_000,
+        10_000_000,
+    )
+    gone = Place(tmp_path / "x.db", smaller.replace("  20: {send_limit: 50M, receive_limit: 50M, weight: 2}\n", "")
+                 .replace("trunk: [10, 20]", "access: 10"))  # fmt: skip
+    assert {*gone.settings.values.inactive_vns} == {VnName(20, "s1", 2)}
+    assert {*gone.settings.values.inactive_vlans} == {20}
+    assert gone.send_bps(TWO) == 40_000_000  # there is room again
+    back = Place(tmp_path / "x.db")
+    assert back.settings.values.inactive_vns == {}
+    assert (back.send_bps(TWO), back.central.config.vlans[20].weight) == (40_000_000, 5.0)
+
+
+def test_a_core_link_turns_off_the_newest_that_raise(tmp_path: Path) -> None:
+    place = Place(tmp_path / "x.db", LINKED)
+    place.vns({VnName(10, "s2", 1): {"send_limit_bps": 45_000_000}})
+    with pytest.raises(UnfitError, match=r"link s2:9-s1:9.*at most 45000000 \(45M\) fits"):
+        place.vns({VnName(10, "s2", 2): {"send_limit_bps": 46_000_000}})
+    place.vns({VnName(10, "s2", 2): {"send_limit_bps": 45_000_000}})
+    again = Place(tmp_path / "x.db", LINKED.replace("capacity: 90M}]", "capacity: 86M}]"))
+    assert {*again.settings.values.inactive_vns} == {VnName(10, "s2", 2)}
+    assert again.send_bps(VnName(10, "s2", 1)) == 45_000_000
+
+
+@settings(derandomize=True, max_examples=60, deadline=None)
+@given(
+    limits=st.lists(
+        st.tuples(st.integers(0, 4), st.sampled_from(["send", "receive"]), st.integers(1, 150)), max_size=8
+    ),
+    vlan=st.none() | st.tuples(st.sampled_from([10, 20]), st.integers(1, 150)),
+)
+def test_whatever_is_kept_what_is_in_force_fits(
+    limits: list[tuple[int, str, int]], vlan: tuple[int, int] | None
+) -> None:
+    central = CentralController(parse_config(CONFIG))
+    file = FileValues(central.config)
+    vns: dict[VnName, Override] = {}
+    for revision, (row, way, rate) in enumerate(limits, 2):
+        before = vns.get(file.names[row], Override({}, 0)).values
+        vns[file.names[row]] = Override({**before, f"{way}_limit_bps": rate * 1_000_000}, revision)
+    vlans = {vlan[0]: Override({"send_limit_bps": vlan[1] * 1_000_000}, 20, 20)} if vlan else {}
+    values = lay(Overrides.of(file, vlans, vns), central.admitted.core_overload)
+    for column in (values.vns.send_limit_bps, values.vns.receive_limit_bps):
+        assert (file.port_sums_bps(column) <= file.capacity_bps).all()
+    for name, override in vns.items():  # what is in force is what was set, and what only lowers always is
+        row = file.row_of[name]
+        if name not in values.inactive_vns:
+            assert all(getattr(values.vns, field)[row] == value for field, value in override.values.items())
+        assert name not in values.inactive_vns or any(
+            value > getattr(file.vns, field)[row] for field, value in override.values.items()
+        )
+
+
+def test_replacing_all(tmp_path: Path) -> None:
+    place = Place(tmp_path / "x.db")
+    place.vns({ONE: {"send_limit_bps": 1_000_000}})
+    place.vlan(20, weight=7.0)
+    new = {TWO: {"receive_limit_bps": 2_000_000}, VnName(10, "s9", 1): {"send_limit_bps": 1_000}}
+    outcome = place.settings.replace_all("import", {10: {"weight": 3.0}}, new, ME, expect=anything, dry_run=False)
+    assert {*outcome.values.inactive_vns} == {VnName(10, "s9", 1)}
+    assert place.send_bps(ONE) == 40_000_000
+    for one in (place, Place(tmp_path / "x.db")):
+        assert dict(one.settings.overrides.standing_vns()).keys() == new.keys()
+        assert [vid for vid, _ in one.settings.overrides.standing_vlans()] == [10]
+        assert (one.central.config.vlans[10].weight, one.central.config.vlans[20].weight) == (3.0, 2.0)
+
+
+def test_what_cannot_be_kept_is_not_in_force(monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Place()
+
+    def full(*arguments: Any) -> None:
+        raise StoreError("the disk is full")
+
+    monkeypatch.setattr(place.settings.store, "commit", full)
+    with pytest.raises(StoreError):
+        place.vns({ONE: {"send_limit_bps": 1_000_000}})
+    assert (place.send_bps(ONE), place.settings.revision) == (40_000_000, 1)
+    monkeypatch.undo()
+    assert place.vns({ONE: {"send_limit_bps": 1_000_000}}).revision == 2
+
+
+@pytest.mark.parametrize("statement", ["INSERT OR REPLACE INTO vn_overrides", "INSERT OR REPLACE INTO facts"])
+def test_a_commit_that_fails_half_way_leaves_nothing(tmp_path: Path, statement: str) -> None:
+    store = Store(str(tmp_path / "x.db"))
+    table = statement.rpartition(" ")[2]
+    with sqlite3.connect(tmp_path / "x.db") as db:
+        db.execute(f"CREATE TRIGGER t BEFORE INSERT ON {table} BEGIN SELECT RAISE(ABORT, 'no'); END")
+    change = Change(1, "now", "me", "", "vn", 0)
+    vns = {ONE: Override({"send_limit_bps": 5_000}, 1)}
+    with pytest.raises(StoreError, match="no"):
+        store.commit(change, {10: Override({"weight": 2.0}, 1)}, vns, {"a": "b"})
+    standing = store.load()
+    assert (standing.revision, standing.vlans, standing.vns, standing.facts) == (0, {}, {}, {})
+    with sqlite3.connect(tmp_path / "x.db") as db:
+        db.execute("DROP TRIGGER t")
+    store.commit(change, {}, vns, {})
+    assert store.load().vns == vns
+
+
+def test_a_file_that_is_no_store_is_refused(tmp_path: Path) -> None:
+    text, other, newer = tmp_path / "text.db", tmp_path / "other.db", tmp_path / "newer.db"
+    text.write_text("vlans: {}\n" * 100)
+    with sqlite3.connect(other) as db:
+        db.execute("CREATE TABLE t (a)")
+    Store(str(newer)).close()
+    with sqlite3.connect(newer) as db:
+        db.execute("PRAGMA user_version = 99")
+    for path, words in ((text, "not a database"), (other, "not a store"), (newer, "newer version")):
+        with pytest.raises(StoreError, match=words):
+            Store(str(path))
+    with pytest.raises(StoreError, match="No such file"):
+        Store(str(tmp_path / "none" / "x.db"))
+
+
+def test_tokens(tmp_path: Path) -> None:
+    path = str(tmp_path / "x.db")
+    making, using = Tokens(path), Tokens(path)
+    reading, writing = making.create("portal", "read"), making.create("ops", "write")
+    assert reading not in Path(path).read_text(errors="replace")
+    for token, name, scope in ((reading, "portal", "read"), (writing, "ops", "write")):
+        found = using.find(token)
+        assert found is not None
+        assert (found.name, found.scope) == (name, scope)
+    assert using.find(reading[:-1]) is None
+    with pytest.raises(InvalidValueError, match="already"):
+        making.create("ops", "read")
+    with pytest.raises(InvalidValueError, match="read or write"):
+        making.create("x", "admin")
+    making.revoke("ops")
+    assert using.find(writing) is None
+    with pytest.raises(InvalidValueError, match="there are: portal"):
+        making.revoke("ops")
+    assert Path(path).stat().st_mode & 0o077 == 0
