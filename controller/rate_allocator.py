@@ -19,7 +19,7 @@ from controller.entries import EntryTable
 from controller.errors import InvalidValueError
 from controller.fabric_links import FabricLinks
 from controller.measurement import Measurement
-from controller.network_allocator import NetworkDecision, decide, load_of_others, standing_rates
+from controller.network_allocator import NetworkDecision, decide, load_of_others
 from controller.protocol import DeactivateTrafficControl, InitializeTrafficControl, KeepAlive, SetRate, TrafficReport
 from controller.vns import VnTable
 
@@ -225,8 +225,7 @@ def _share_network(
     links = network.links or FabricLinks.of_access(vns)
     others_bps = load_of_others(entries, vns, links, network.used_bps, network.limit_bps)
     decision = decide(before.network, algorithms, entries, vns, links, mine, others_bps)
-    standing_bps = standing_rates(entries, vns, mine)
-    grants_bps[chosen] = np.where(mine.active, decision.grants.grant_bps, standing_bps)
+    grants_bps[chosen] = decision.grants.grant_bps
     return decision
 
 

@@ -1,27 +1,30 @@
-"""``max-min`` on real Open vSwitch: while the other VLAN is idle, one gets more than its limit, up to its ceiling."""
+"""``max-min`` on real Open vSwitch: what a VLAN leaves idle is lent, and is its own again when it wants it."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from support.application import Application
-from support.ovs import controlled
+from support.ovs import controlled, wait_until
 
 from experiments.ovs_fabric import OvsFabric
 from experiments.ovs_vsctl import find_rows, vsctl
 from experiments.sampler import Sampler
-from experiments.series import rates_of, read_samples
-from experiments.traffic import Traffic, udp_sources
+from experiments.series import Rates, Window, first_above, goodput_limit_bps, rates_of, read_samples, recovery_intervals
+from experiments.traffic import Traffic, tcp_sources, udp_sources
 from topologies.builders import fig1
 
 LIMITS_BPS = {1: 20_000_000, 2: 30_000_000}
 CEILING_BPS = 45_000_000
 UDP_BPS = 25_000_000  # of each of two senders: more than the ceiling together
-FABRIC = fig1(pns=3)
+OWNER_BPS = 15_000_000  # of each of two: more than the owner's limit together
+INTERVAL_S = 0.055
+FABRIC = fig1(pns=3, link_rate_bps=50_000_000)
 PORT = "s1-eth3"
 
 
@@ -42,27 +45,78 @@ def queue_rates_bps(vlan_vid: int) -> tuple[int, int]:
     return int(row["other_config"]["min-rate"]), int(row["other_config"]["max-rate"])
 
 
-def received_bps(ovs: OvsFabric, folder: Path, vlan_vid: int, seconds: float) -> float:
-    interface = ovs.fabric.vn(vlan_vid, 3).switch_interface
-    samples = folder / f"samples-{vlan_vid}-{time.monotonic_ns()}.csv"
-    with Sampler([interface], 0.055, seconds + 30, samples):
+def rates(ovs: OvsFabric, folder: Path, seconds: float, then: Callable[[], None] = lambda: None) -> dict[int, Rates]:
+    """What each VLAN gets at PN 3, by interval, for so long after ``then`` was called half a second on."""
+    interfaces = {vid: ovs.fabric.vn(vid, 3).switch_interface for vid in LIMITS_BPS}
+    samples = folder / f"samples-{time.monotonic_ns()}.csv"
+    with Sampler(list(interfaces.values()), INTERVAL_S, seconds + 30, samples):
+        time.sleep(0.5)
+        then()
         time.sleep(seconds)
-    return float(np.average(rates_of(read_samples(samples, interface)).wire_bps))
+    return {vid: rates_of(read_samples(samples, interface)) for vid, interface in interfaces.items()}
 
 
 def limits_bps(app: Application, vlan_vid: int) -> int:
     return sum(entry["limit_bps"] for entry in app.get(f"/v1/entries?vlan={vlan_vid}")["entries"])
 
 
-def test_a_vlan_gets_more_than_its_limit_while_the_other_is_idle(
-    fabric: tuple[OvsFabric, Application, Path],
-) -> None:
+@pytest.fixture(scope="module")
+def blast(fabric: tuple[OvsFabric, Application, Path]) -> Iterator[Traffic]:
+    """VLAN 2 sends more than it may borrow, all the time, and has borrowed all that it may."""
     ovs, app, folder = fabric
-    assert queue_rates_bps(1) == (LIMITS_BPS[1], CEILING_BPS)
     with Traffic(ovs, folder, 200) as traffic:
-        flows = udp_sources([ovs.fabric.vn(1, 1), ovs.fabric.vn(1, 2)], ovs.fabric.vn(1, 3), UDP_BPS)
+        flows = udp_sources([ovs.fabric.vn(2, 1), ovs.fabric.vn(2, 2)], ovs.fabric.vn(2, 3), UDP_BPS)
         traffic.serve(flows)
-        traffic.start(flows, 30)
-        app.wait_for(lambda: limits_bps(app, 1) >= 0.99 * CEILING_BPS, "lent")
-        time.sleep(1.0)
-        assert received_bps(ovs, folder, 1, 2.0) == pytest.approx(CEILING_BPS, rel=0.05)
+        traffic.start(flows, 150)
+        app.wait_for(lambda: limits_bps(app, 2) >= 0.99 * CEILING_BPS, "lent")
+        yield traffic
+        traffic.check_running(flows)
+
+
+def test_a_vlan_gets_more_than_its_limit_while_the_other_is_idle(
+    fabric: tuple[OvsFabric, Application, Path], blast: Traffic
+) -> None:
+    ovs, _, folder = fabric
+    assert queue_rates_bps(1) == (LIMITS_BPS[1], CEILING_BPS)
+    got = rates(ovs, folder, 3.0)[2]
+    assert float(np.average(got.wire_bps[-40:])) == pytest.approx(CEILING_BPS, rel=0.05)
+
+
+def test_what_was_lent_is_taken_back_when_its_owner_wants_it(
+    fabric: tuple[OvsFabric, Application, Path], blast: Traffic
+) -> None:
+    """The owner asks for more than its limit, all at once. Of 50 Mb/s the borrower had 45, and is left 30."""
+    ovs, app, folder = fabric
+    flows = udp_sources([ovs.fabric.vn(1, 1), ovs.fabric.vn(1, 2)], ovs.fabric.vn(1, 3), OWNER_BPS)
+    blast.serve(flows)
+    got = rates(ovs, folder, 4.0, lambda: blast.start(flows, 6))
+    blast.wait(flows, 15)
+    began_s = first_above(got[1], got[1].wire_bps, 0.05 * LIMITS_BPS[1], Window(0.0, np.inf))
+    owner_bps, borrower_bps = (got[vid].wire_bps[got[vid].start_s >= began_s] for vid in (1, 2))
+    late = recovery_intervals(owner_bps < 0.95 * LIMITS_BPS[1])
+    given_back = recovery_intervals(borrower_bps > 1.05 * LIMITS_BPS[2])
+    print(f"owner at 95 % of its limit after {late} intervals, borrower down to its own after {given_back}")
+    # A busy machine loses frames, and so delays the owner; nothing gives the borrower more.
+    assert given_back is not None
+    assert given_back <= 2
+    assert float(np.median(owner_bps)) == pytest.approx(LIMITS_BPS[1], rel=0.1)
+    app.wait_for(lambda: limits_bps(app, 2) >= 0.99 * CEILING_BPS, "lent again")
+
+
+def test_a_tcp_tenant_keeps_its_guarantee_against_a_borrowing_blast(
+    fabric: tuple[OvsFabric, Application, Path], blast: Traffic
+) -> None:
+    ovs, _, folder = fabric
+    flows = tcp_sources([ovs.fabric.vn(1, 1), ovs.fabric.vn(1, 2)], ovs.fabric.vn(1, 3), "cubic")
+    flows = [replace(flow, tcp_port=flow.tcp_port + len(flows)) for flow in flows]  # the owner's servers have the first
+    blast.serve(flows)
+    blast.start(flows, 60)
+    goodput_bps: list[float] = []
+
+    def kept() -> bool:
+        goodput_bps.append(float(np.average(rates(ovs, folder, 3.0)[1].tcp_goodput_bps)))
+        return goodput_bps[-1] >= 0.95 * goodput_limit_bps(LIMITS_BPS[1])
+
+    wait_until(kept, "its guarantee kept", 40)
+    print("TCP goodput, Mb/s, 3 s each:", [round(one / 1e6, 2) for one in goodput_bps])
+    blast.check_running(flows)

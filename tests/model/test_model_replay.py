@@ -86,7 +86,7 @@ def test_the_same_algorithm_beside_makes_no_difference(algorithm):
 
 
 def test_another_algorithm_is_compared():
-    """Of 40 Mb/s fs gives thirds; max-min gives the first sender the 25 it wants if its share were larger."""
+    """Of 40 Mb/s fs gives thirds; max-min lends the others what the first, of 5 Mb/s, leaves, up to 60."""
     loop = loop_of("fs")
     loop.senders[0].rate_bps = 5 * M
     loop.run(20)
@@ -99,8 +99,8 @@ def test_another_algorithm_is_compared():
     assert rows["s1:1"].receiver == "s1:9"
     assert (rows["s1:1"].vlan_vid, rows["s1:1"].intervals) == (10, 20)
     assert rows["s1:1"].mean_bps == pytest.approx(40 / 3 * M, rel=0.01)
-    assert rows["s1:1"].other_mean_bps == pytest.approx(5.5 * M, rel=0.05)
-    assert rows["s1:2"].other_mean_bps > rows["s1:2"].mean_bps
+    assert rows["s1:1"].other_mean_bps == pytest.approx(40 / 3 * M, rel=0.01)
+    assert rows["s1:2"].other_mean_bps == pytest.approx((60 - 5.5) / 2 * M, rel=0.02)
 
 
 def test_records_are_what_they_were():
