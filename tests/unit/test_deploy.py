@@ -1,0 +1,134 @@
+"""``deploy/``: alert rules, dashboard and service unit, checked by the tools that read them."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+from support.configs import star
+from support.fabrics import Fabric
+
+from apps.loop_times import LoopTimes
+from apps.metrics import Metrics
+
+ROOT = Path(__file__).resolve().parents[2]
+DEPLOY = ROOT / "deploy"
+METRIC = re.compile(r"\b(dets_\w+|up)\b")
+NOT_THERE = 127
+
+
+@pytest.fixture(scope="module")
+def promtool():
+    """Run promtool on a file in deploy/ or elsewhere; what it said, and if it was content."""
+
+    def run(*words):
+        return subprocess.run(
+            [ROOT / "scripts" / "promtool", *words],
+            cwd=DEPLOY,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+
+    if run("--version").returncode == NOT_THERE:
+        pytest.skip("PROMTOOL CANNOT BE HAD: alert rules and dashboard are not checked by it")
+    return run
+
+
+@pytest.fixture(scope="module")
+def exported():
+    """The names of all samples that /metrics may have."""
+    net = Fabric(star(2))
+    net.start()
+    metrics = Metrics(net.central, LoopTimes(0.055), {}, lambda dpid: True, lambda: {"x": 0}, lambda: (0, 0))
+    families = text_string_to_metric_families(b"".join(metrics.page()).decode())
+    names = {"up"}
+    for family in families:
+        names |= {sample.name for sample in family.samples}
+        names |= {f"{family.name}_total"} if family.type == "counter" else {family.name}
+    return names
+
+
+def expressions():
+    rules = yaml.safe_load((DEPLOY / "prometheus-alerts.yml").read_text())
+    found = [rule["expr"] for group in rules["groups"] for rule in group["rules"]]
+    dashboard = json.loads((DEPLOY / "grafana-dashboard.json").read_text())
+    return found + [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+
+
+@pytest.mark.parametrize("expression", expressions())
+def test_only_metrics_are_asked_for_that_there_are(exported, expression):
+    names = {name for name in METRIC.findall(expression) if name != "dets"}
+    assert names
+    assert names <= exported
+
+
+def test_variables_ask_for_metrics_that_there_are(exported):
+    variables = json.loads((DEPLOY / "grafana-dashboard.json").read_text())["templating"]["list"]
+    names = {METRIC.search(one["query"])[1] for one in variables if one["type"] == "query"}
+    assert len(names) == 2
+    assert names <= exported
+
+
+def test_alert_rules_are_rules(promtool):
+    done = promtool("check", "rules", "prometheus-alerts.yml")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_alerts_fire_when_they_should_and_only_then(promtool):
+    done = promtool("test", "rules", "prometheus-alerts-test.yml")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_wrong_rule_would_be_found(promtool, tmp_path):
+    wrong = tmp_path / "wrong.yml"
+    wrong.write_text("groups: [{name: x, rules: [{alert: A, expr: 'rate(dets_entries[)'}]}]")
+    assert promtool("check", "rules", str(wrong)).returncode != 0
+
+
+def test_the_dashboards_queries_are_queries(promtool, tmp_path):
+    dashboard = json.loads((DEPLOY / "grafana-dashboard.json").read_text())
+    plain = [
+        re.sub(r"\$\w+", "x", target["expr"].replace("$__rate_interval", "1m"))
+        for panel in dashboard["panels"]
+        for target in panel["targets"]
+    ]
+    rules = [{"record": f"dets:panel{number}", "expr": expression} for number, expression in enumerate(plain)]
+    file = tmp_path / "panels.yml"
+    file.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": rules}]}))
+    done = promtool("check", "rules", str(file))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_panels_have_numbers_of_their_own_and_do_not_overlap():
+    panels = json.loads((DEPLOY / "grafana-dashboard.json").read_text())["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    cells = [
+        (x, y)
+        for at in (panel["gridPos"] for panel in panels)
+        for x in range(at["x"], at["x"] + at["w"])
+        for y in range(at["y"], at["y"] + at["h"])
+    ]
+    assert len(set(cells)) == len(cells)
+    assert max(x for x, _ in cells) < 24
+
+
+def test_the_unit_is_one_that_systemd_understands(tmp_path):
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("SYSTEMD-ANALYZE IS NOT THERE: deploy/dets.service is not checked by it")
+    text = (DEPLOY / "dets.service").read_text()
+    unit = tmp_path / "dets.service"
+    # The program and the user exist only where it is installed.
+    unit.write_text(text.replace("/opt/dets/bin/dets", "/bin/true").replace("=dets\n", "=root\n"))
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", str(unit)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "dets.service" not in done.stderr
