@@ -33,6 +33,7 @@ from apps.in_force import InForce
 from apps.metrics import Metrics
 from apps.peer import AUDIT_INTERVAL_S
 from apps.queue_keeper import QueueKeeper
+from apps.service_manager import ServiceManager
 from apps.settings import Settings
 from apps.shell import Shell
 from apps.store import Store
@@ -76,6 +77,7 @@ class Dets(AppBase):
         self.settings = Settings(
             self.shell.central, store, time.monotonic, run=run_in_thread, breathe=lambda: hub.sleep(0)
         )
+        self.manager = ServiceManager()
         self.metrics = Metrics(
             self.shell.central,
             self.shell.times,
@@ -95,10 +97,12 @@ class Dets(AppBase):
         self.loops.every("audits", AUDIT_INTERVAL_S, lambda: self.shell.run_audits(only_wanted=False))
         self.loops.every("wanted audits", WANTED_AUDITS_INTERVAL_S, lambda: self.shell.run_audits(only_wanted=True))
         self.loops.whenever("queues", self.queues.wait, self.queues.run_round)
+        self.manager.ready()
         return super().start()
 
     def close(self) -> None:
         """Stop: meters, entries and queues stay or go as configured."""
+        self.manager.stopping()
         self.loops.stop()
         self._rest.stop()
         if self.config.on_stop == "remove":
@@ -110,6 +114,7 @@ class Dets(AppBase):
 
     def _run_interval(self) -> None:
         self.shell.run_interval()
+        self.manager.alive(time.monotonic())
         if self.shell.times.last is not None:
             self.metrics.round_s.observe(self.shell.times.last.total_ms / 1e3)
 

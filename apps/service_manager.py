@@ -1,0 +1,48 @@
+"""Tells a service manager how the controller is, by systemd's protocol (sd_notify(3)); without one it says nothing."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import time
+
+LOG = logging.getLogger("dets.service")
+WATCHDOG_INTERVAL_S = 1.0
+
+
+class ServiceManager:
+    """The service manager that started this process, if one did."""
+
+    def __init__(self) -> None:
+        # Children, such as a shell that somebody starts from here, are not the service.
+        name = os.environ.pop("NOTIFY_SOCKET", "")
+        self._address = "\0" + name[1:] if name.startswith("@") else name
+        self._fed_s = 0.0
+
+    def ready(self) -> None:
+        """All is served that is to be served, from the start or after a reload."""
+        self._say("READY=1")
+
+    def reloading(self) -> None:
+        """A new configuration is being put in force."""
+        self._say(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
+
+    def stopping(self) -> None:
+        """The end has begun."""
+        self._say("STOPPING=1")
+
+    def alive(self, now_s: float) -> None:
+        """The control loop has come round at ``now_s``; it is said once in WATCHDOG_INTERVAL_S."""
+        if now_s - self._fed_s >= WATCHDOG_INTERVAL_S:
+            self._fed_s = now_s
+            self._say("WATCHDOG=1")
+
+    def _say(self, text: str) -> None:
+        if not self._address:
+            return
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as plain:
+                plain.sendto(text.encode(), self._address)
+        except OSError as error:  # the manager was restarted, and its socket is another now: the controller works on
+            LOG.debug("the service manager cannot be told %r: %s", text, error)
