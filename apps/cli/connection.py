@@ -16,13 +16,20 @@ from typing import Annotated, Any
 
 import typer
 
-from apps.client import DEFAULT_URL, Client, Query, tls_context
+from apps.client import DEFAULT_URL, Client, Query, RequestError, tls_context
 from controller.errors import InvalidValueError
+from controller.units import format_rate
 
 CONTROLLER_PANEL, CHANGE_PANEL = "Controller", "Change"
 DEFAULT_WAIT_S = 30.0
 MOST_WAIT_S = 86400.0
 
+_OPTION_OF = {
+    "send_limit_bps": "--send",
+    "receive_limit_bps": "--receive",
+    "send_ceiling_bps": "--send-ceiling",
+    "receive_ceiling_bps": "--receive-ceiling",
+}
 _Path = Path | None
 _ASKING: dict[str, tuple[Any, Any]] = {
     "url": (str | None, typer.Option(envvar="DETS_URL", help=f"The controller; {DEFAULT_URL} if nothing says else.")),
@@ -68,7 +75,10 @@ class Change:
         if self.if_revision is not None:
             if_match = f'"{self.if_revision}"'
         query: Query = {"dry_run": "true"} if self.dry_run else {}
-        answer = self.client.call(path, method=method, body=body, query=query, if_match=if_match)
+        try:
+            answer = self.client.call(path, method=method, body=body, query=query, if_match=if_match)
+        except RequestError as error:
+            raise _in_options(error) from error
         if self.wait and not self.dry_run:
             self.client.wait_in_force(answer["revision"], self.timeout_s)
         return answer
@@ -78,6 +88,20 @@ class Change:
         if self.dry_run:
             return "nothing is changed: --dry-run"
         return f"revision {revision}{', in force' if self.wait else ''}"
+
+
+def _in_options(error: RequestError) -> RequestError:
+    """Return a refusal of values with their options' names and rates as people write them, where it is all of such."""
+    problems = error.problem.get("errors") or []
+    if not problems or any(one["field"] not in _OPTION_OF for one in problems):
+        return error
+    shown = []
+    for one in problems:
+        whole = isinstance(one["value"], int) and one["field"].endswith("_bps")
+        shown.append(
+            f"{_OPTION_OF[one['field']]}: {format_rate(one['value']) if whole else one['value']} {one['reason']}"
+        )
+    return RequestError("; ".join(shown), error.status, error.problem)
 
 
 def asking(command: Callable[..., int]) -> Callable[..., int]:

@@ -324,6 +324,9 @@ def test_refusals_are_the_controllers_own_words(desk: RestDesk, dets: Any) -> No
     desk.refuse("PATCH", VN_PATH, 422, "receive_limit_bps: 2000000000 is above the port's capacity of 1G")
     status, _, err = dets("limit", "set", *HERE, "--receive", "2G")
     assert (status, err) == (2, "dets: receive_limit_bps: 2000000000 is above the port's capacity of 1G\n")
+    error = {"field": "receive_limit_bps", "value": 2 * 10**9, "reason": "does not fit: at most 1G does"}
+    desk.on("PATCH", VN_PATH, {"detail": "...", "errors": [error]}, status=422)
+    assert dets("limit", "set", *HERE, "--receive", "2G")[2] == "dets: --receive: 2G does not fit: at most 1G does\n"
     desk.refuse("PATCH", VN_PATH, 503, "the store cannot write")
     assert dets("limit", "set", *HERE, "--receive", "2G")[::2] == (1, "dets: the store cannot write\n")
     desk.on("PATCH", VN_PATH, Answer(raw=b"<html>", status=502))
