@@ -27,7 +27,7 @@ from controller.columns import BoolArray, FloatArray, IntArray, carry
 from controller.measurement import Measurement
 
 RESPONSIVE_BURST_S = 0.300  # the minimum retransmission time-out of TCP
-UNRESPONSIVE_BURST_S = 0.005
+UNRESPONSIVE_BURST_S = 0.050
 # Three frames of 1,522 bytes: what a sender's pacing and the switch's batches bring at once.
 FRAME_BITS = 12_176
 MIN_BURST_BITS = 3 * FRAME_BITS
@@ -107,7 +107,7 @@ def whole_rates(rate_bps: FloatArray) -> FloatArray:
 def burst_for(rate_bps: FloatArray, unresponsive: BoolArray) -> FloatArray:
     """Return the burst sizes in whole kb for senders that respond to drops or do not."""
     burst_s = np.where(unresponsive, UNRESPONSIVE_BURST_S, RESPONSIVE_BURST_S)
-    return _whole_bursts(np.maximum(rate_bps * burst_s, MIN_BURST_BITS))
+    return _whole_bursts(np.maximum(rate_bps * burst_s, 2 * MIN_BURST_BITS))
 
 
 def _whole_bursts(burst_bits: FloatArray) -> FloatArray:
@@ -130,18 +130,19 @@ def judge(before: Enforcement, measured: Measurement) -> tuple[BoolArray, IntArr
 
 
 def account(
-    before: Enforcement, measured: Measurement, known: BoolArray, elapsed_s: FloatArray
+    before: Enforcement, measured: Measurement, known: BoolArray, unresponsive: BoolArray, elapsed_s: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Return level and credit after ``elapsed_s`` more seconds, (entries,) each; the credit may exceed its depth.
 
-    Where the meter dropped, its bucket was empty at that time and holds no more than it was filled with since: if
-    counters say otherwise, more has passed than they saw, since a modify hides what passes in front of it. Where
-    nothing is ``known``, all that could pass is taken to have passed.
+    Where the meter dropped, its bucket was empty at that time and holds no more than it was filled with since, which is
+    nothing for a sender that does not stop: if counters say otherwise, more has passed than they saw, since a modify
+    hides what passes in front of it. Where nothing is ``known``, all that could pass is taken to have passed.
     """
     filled_bits = before.rate_bps * elapsed_s
     passed_bits = np.where(known, measured.passed_bps * elapsed_s, before.level_bits + filled_bits)
     left_bits = np.minimum(before.level_bits + filled_bits - passed_bits, before.burst_bits)
-    most_bits = np.where(measured.dropped_bps > 0.0, filled_bits + FRAME_BITS, np.inf)
+    since_bits = np.where(unresponsive, 0.0, filled_bits) + FRAME_BITS
+    most_bits = np.where(measured.dropped_bps > 0.0, since_bits, np.inf)
     level_bits = np.clip(left_bits, 0.0, most_bits)
     unseen_bits = left_bits - level_bits
     return level_bits, before.credit_bits + before.limit_bps * elapsed_s - passed_bits - unseen_bits
@@ -159,17 +160,20 @@ def enforce(
     limit_bps = np.maximum(limit_bps, RATE_STEP_BPS)
     elapsed_s = np.maximum(now_s - before.updated_s, 0.0)
     # 1, 2
-    level_bits, credit_bits = account(before, measured, known, elapsed_s)
+    level_bits, credit_bits = account(before, measured, known, unresponsive, elapsed_s)
     credit_bits = np.minimum(credit_bits, burst_for(exact_bps, unresponsive))
     # 3
-    excess_bits = level_bits - credit_bits + (before.rate_bps - limit_bps) * elapsed_s
+    burst_bits = _whole_bursts(np.maximum(credit_bits, MIN_BURST_BITS))
+    given_bits = np.maximum(burst_bits - credit_bits - RATE_STEP_BPS, 0.0)
+    rate_bps = whole_rates(exact_bps - np.minimum(given_bits / REPAY_S, MOST_REPAID * exact_bps))
+    excess_bits = level_bits - credit_bits
+    ahead_bits = excess_bits + (before.rate_bps - limit_bps) * elapsed_s
     budget_s = np.where(unresponsive, UNRESPONSIVE_BUDGET_S, RESPONSIVE_BUDGET_S)
-    rows = np.flatnonzero(np.abs(excess_bits) > np.maximum(budget_s * limit_bps, MIN_BURST_BITS))
-    rows = rows[np.argsort(excess_bits[rows] < 0.0, kind="stable")]
-    # 4
-    burst_bits = _whole_bursts(np.maximum(credit_bits[rows], MIN_BURST_BITS))
-    repaid_bps = np.minimum((burst_bits - credit_bits[rows]) / REPAY_S, MOST_REPAID * exact_bps[rows])
-    rate_bps = whole_rates(exact_bps[rows] - np.where(burst_bits > credit_bits[rows] + RATE_STEP_BPS, repaid_bps, 0.0))
+    budget_bits = np.maximum(budget_s * limit_bps, MIN_BURST_BITS)
+    saves = (before.rate_bps - rate_bps) * REPAY_S > burst_bits - level_bits
+    rows = np.flatnonzero(((ahead_bits > budget_bits) & saves) | (excess_bits < -budget_bits))
+    rows = rows[np.argsort(rate_bps[rows] > before.rate_bps[rows], kind="stable")]
+    rate_bps, burst_bits = rate_bps[rows], burst_bits[rows]
     after = Enforcement(
         limit_bps,
         _put(before.rate_bps, rows, rate_bps),

@@ -90,7 +90,8 @@ class ControlPlane:
         self.timing = timing or ControlTiming(central.config.interval_s)
         self.counts = Counts()
         self._xid = 0
-        self._began_s = 0.0
+        self._began_s = self._read_s = 0.0
+        self._confirmed_s: dict[int, float] = {}
         self._hello_s = -HELLO_INTERVAL_S
 
     def start(self) -> None:
@@ -137,6 +138,7 @@ class ControlPlane:
         self.counts.intervals += 1
         model.count_hits()
         stats = {}
+        self._read_s = model.now_s
         for dpid, datapath in model.switches.items():
             datapath.advance(model.now_s)
             stats[dpid] = decode_meter_stats(self._ask(dpid, encode_meter_stats_request))
@@ -152,7 +154,7 @@ class ControlPlane:
     def _step(self, stats: dict[int, NDArray[np.void]]) -> None:
         """Run the control step; the switches get the messages after the other half."""
         now_s = self.model.now_s
-        self.central.interval(stats, dict.fromkeys(stats, now_s), now_s)
+        self.central.interval(stats, dict.fromkeys(stats, self._read_s), now_s, self._confirmed_s)
         if now_s - self._hello_s >= HELLO_INTERVAL_S:
             self._hello()
         self.central.tick(now_s)
@@ -179,6 +181,7 @@ class ControlPlane:
         before = self._meter_mods()
         for dpid, messages in updates.items():
             self.model.switches[dpid].receive(messages, self.model.now_s)
+            self._confirmed_s[dpid] = self.model.now_s
             self._listen(dpid)
         self.counts.meter_mods += self._meter_mods() - before
 
