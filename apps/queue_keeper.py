@@ -78,8 +78,8 @@ class QueueKeeper:
             record.can.queues_set = dict.fromkeys(names.values(), str(error))
         else:
             told = [(problem.partition(":")[0], problem.partition(": ")[2]) for problem in problems]
-            record.can.queues_set = dict.fromkeys(names.values(), None)
-            record.can.queues_set |= {names[name]: text for name, text in told if name in names}
+            in_the_way = {names[name]: text for name, text in told if name in names}
+            record.can.queues_set = {port_no: in_the_way.get(port_no) for port_no in names.values()}
         for problem in problems:
             if problem not in self._problems.get(dpid, []):
                 text = f"switch {record.switch.name} ({dpid:016x}): {problem}"

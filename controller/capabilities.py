@@ -131,6 +131,12 @@ class Capabilities:
             self.meters_unused = why
 
     @property
+    def evidence(self) -> tuple[object, ...]:
+        """All that a verdict on its ports follows from. ``queues`` and ``queues_set`` are replaced, never changed."""
+        known = (self.limits, self.counters, self.set_queue, self.role, self.short_of_meters, self.meters_unused)
+        return (*known, self.queues, self.queues_set)
+
+    @property
     def limits(self) -> Ability:
         """Whether meters limit senders, all evidence considered."""
         if self.profile == "no-meters":

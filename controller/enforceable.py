@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -22,31 +21,28 @@ from controller.events import EventKind
 if TYPE_CHECKING:
     from controller.fabric_state import FabricState
 
+PortVerdicts = dict[int, Enforceability]
+Unlimited = tuple[tuple[int, str, frozenset[int]], ...]
+
 # What is found out of a switch comes piece by piece: told is what has stood for so long.
 STANDS_S = 1.5
 
 
 @dataclass
-class ToldVerdicts:
-    """What was last told of each switch's ports, and what was last seen of them and since when."""
+class Verdicts:
+    """What was last told of each switch's ports, what was last seen and since when, and what that followed from."""
 
-    told: dict[int, Mapping[int, Enforceability]] = field(default_factory=dict)
-    seen: dict[int, tuple[Mapping[int, Enforceability], float]] = field(default_factory=dict)
+    told: dict[int, PortVerdicts] = field(default_factory=dict)
+    seen: dict[int, tuple[PortVerdicts, float]] = field(default_factory=dict)
+    made: dict[int, tuple[tuple[object, ...], PortVerdicts]] = field(default_factory=dict)
 
 
-def of_switch(fabric: FabricState, dpid: int) -> dict[int, Enforceability]:
-    """Return what can be enforced at each edge port of a switch of the configuration, by port number."""
-    record = fabric.switches[dpid]
-    ports = record.switch.ports
-    if not record.connected:
-        return dict.fromkeys(ports, NOT_CONNECTED)
-    unlimited = _unlimited_vlans(fabric, dpid)
-    return {
-        port_no: enforceability(
-            record.can, port_no, (name for name, vids in unlimited.items() if vids & set(port.vlan_vids))
-        )
-        for port_no, port in ports.items()
-    }
+def of_switch(fabric: FabricState, dpid: int) -> PortVerdicts:
+    """Return what can be enforced at each edge port of a switch of the configuration, by port number.
+
+    It is the same object until something has changed.
+    """
+    return _of_switch(fabric, dpid, _unlimited(fabric))
 
 
 def of_port(fabric: FabricState, dpid: int, port_no: int) -> Enforceability:
@@ -57,35 +53,60 @@ def of_port(fabric: FabricState, dpid: int, port_no: int) -> Enforceability:
     return of_switch(fabric, dpid)[port_no]
 
 
+def of_all(fabric: FabricState) -> dict[int, PortVerdicts]:
+    """Return what can be enforced at all edge ports, by dpid and port number."""
+    unlimited = _unlimited(fabric)
+    return {dpid: _of_switch(fabric, dpid, unlimited) for dpid in fabric.switches}
+
+
 def counts(fabric: FabricState) -> dict[str, int]:
     """Return how many edge ports have each verdict."""
-    verdicts = Counter(one.verdict for dpid in fabric.switches for one in of_switch(fabric, dpid).values())
-    return {str(verdict): verdicts[verdict] for verdict in Verdict}
+    found = Counter(one.verdict for verdicts in of_all(fabric).values() for one in verdicts.values())
+    return {str(verdict): found[verdict] for verdict in Verdict}
 
 
 def note_changes(fabric: FabricState, now_s: float) -> None:
     """Note an event for each switch of which other things can be enforced than was told last."""
     verdicts = fabric.verdicts
-    for dpid, record in fabric.switches.items():
+    for dpid, now in of_all(fabric).items():
+        record = fabric.switches[dpid]
         if not record.connected:
             verdicts.seen.pop(dpid, None)  # switch-down says it; when it is back, what is told is told anew
             verdicts.told.pop(dpid, None)
             continue
-        now = of_switch(fabric, dpid)
         last, since_s = verdicts.seen.get(dpid, (None, now_s))
-        if now != last:
+        if now is not last and now != last:
             verdicts.seen[dpid] = (now, now_s)
-        elif now != verdicts.told.get(dpid) and now_s - since_s >= STANDS_S:
+        elif now_s - since_s >= STANDS_S and now != verdicts.told.get(dpid):
             verdicts.told[dpid] = now
             for verdict, ports in told_apart(now):
                 text = f"switch {record.switch.name} ({dpid:016x}), port {shown_ports(ports)}: enforceable: {verdict}"
                 fabric.note(EventKind.ENFORCEABLE, text, now_s)
 
 
-def _unlimited_vlans(fabric: FabricState, dpid: int) -> dict[str, set[int]]:
-    """Return the VLANs at other switches whose senders are known not to be limited, by the switch's name."""
-    return {
-        record.switch.name: {vid for port in record.switch.ports.values() for vid in port.vlan_vids}
-        for other, record in fabric.switches.items()
-        if other != dpid and record.connected and record.can.limits.finding in HOPELESS
+def _of_switch(fabric: FabricState, dpid: int, unlimited: Unlimited) -> PortVerdicts:
+    record = fabric.switches[dpid]
+    can = record.can
+    given = (record.switch, record.connected, *can.evidence, unlimited)
+    before, made = fabric.verdicts.made.get(dpid, (None, {}))
+    if before is not None and all(one is other or one == other for one, other in zip(given, before, strict=True)):
+        return made
+    made = {
+        port_no: enforceability(
+            can, port_no, (name for other, name, vids in unlimited if other != dpid and vids & set(port.vlan_vids))
+        )
+        if record.connected
+        else NOT_CONNECTED
+        for port_no, port in record.switch.ports.items()
     }
+    fabric.verdicts.made[dpid] = (given, made)
+    return made
+
+
+def _unlimited(fabric: FabricState) -> Unlimited:
+    """Return the switches whose senders are known not to be limited: dpid, name, and the VLANs of their VNs."""
+    return tuple(
+        (dpid, record.switch.name, frozenset(vid for port in record.switch.ports.values() for vid in port.vlan_vids))
+        for dpid, record in fabric.switches.items()
+        if record.connected and record.can.limits.finding in HOPELESS
+    )

@@ -12,7 +12,7 @@ from controller.admitted_limits import AdmittedLimits
 from controller.columns import FloatArray, IntArray
 from controller.config import Config
 from controller.delivery import Delivery
-from controller.enforceable import ToldVerdicts
+from controller.enforceable import Verdicts
 from controller.enforcement import whole_rates
 from controller.events import EventKind, EventLog
 from controller.forwarding.network import ForwardingSettings, Host, Network
@@ -50,7 +50,7 @@ class FabricState:
         self.switches = {s.dpid: SwitchRecord.of(s, self.vns, config) for s in config.switches.values()}
         self.deliveries = {dpid: Delivery() for dpid in self.switches}
         self.events = EventLog()
-        self.verdicts = ToldVerdicts()
+        self.verdicts = Verdicts()
         self.received_bps: FloatArray = np.zeros(len(self.vns))
         self.guarantees = Guarantees.unused(len(self.vns))
         self.congested_since_s: FloatArray = np.full(len(self.vns), np.nan)  # NaN: is not, or was at the start

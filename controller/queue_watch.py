@@ -50,6 +50,7 @@ class QueueWatch:
         self._queued = np.zeros(size)  # packets that the VLANs' queues sent
         self._sent_bytes = np.full(size, np.nan)  # by the port, when the window began
         self._since_s = np.full(size, np.nan)
+        self._found: tuple[tuple[object, ...], dict[int, Ability]] = ((), {})
         self._tries = np.zeros(size, dtype=np.int64)
         self._try_at_s = np.full(size, np.inf)
 
@@ -87,9 +88,14 @@ class QueueWatch:
         return list(self._port_no[rows].tolist())
 
     def findings(self) -> dict[int, Ability]:
-        """Return what is known of each port's queues."""
+        """Return what is known of each port's queues; the same object until something has changed."""
+        state = (np.isfinite(self._looked_s), *(row.tobytes() for row in (self._listed, self._works, self._ignored)))
+        if state != self._found[0]:
+            self._found = (state, self._findings(bool(state[0])))
+        return self._found[1]
+
+    def _findings(self, seen: bool) -> dict[int, Ability]:
         found = {}
-        seen = np.isfinite(self._looked_s)
         for row, port_no in enumerate(self._port_no.tolist()):
             if self._works[row]:
                 found[port_no] = Ability(Finding.WORKS)

@@ -62,6 +62,12 @@ class VlanView(BaseModel):
     revision: int = Field(description="of the last change to it; its ETag")
 
 
+Enforceable = Annotated[
+    Literal["yes", "partly", "no"],
+    Field(description="whether the limits of VNs at the port can be enforced, as tests of its switch have shown"),
+]
+
+
 class VnView(BaseModel):
     """A virtual node, one VLAN behind one edge port, with its limits and its state in the last interval."""
 
@@ -84,6 +90,8 @@ class VnView(BaseModel):
     congested: bool
     congested_since: str | None = Field(description="RFC 3339, UTC; null: is not, or was when the controller started")
     hosts: list[str] = Field(description="MAC addresses learned behind the port in this VLAN")
+    enforceable: Enforceable
+    enforceable_why: list[str] = Field(description="why it is not yes")
     overridden: list[str] = Field(description="which limits and ceilings were set at run time and are not the file's")
     revision: int = Field(description="of the last change to its limits; its ETag")
 
@@ -101,6 +109,8 @@ class PortView(BaseModel):
     receive_limits_bps: int = Field(description="sum of its VNs' receive limits")
     received_bps: Rate = Field(description="what came in from its hosts, bit/s; null: unknown")
     sent_bps: Rate = Field(description="what went out to its hosts, bit/s; null: unknown")
+    enforceable: Enforceable
+    enforceable_why: list[str] = Field(description="why it is not yes")
 
 
 class Place(BaseModel):
@@ -125,8 +135,17 @@ class EntryView(BaseModel):
     meter_rate_bps: int = Field(description="what the meter is set to; it follows the limit with a hysteresis, bit/s")
     meter_id: int
     control: Literal["idle", "reporting", "limited"] = Field(description="state of the send-rate controller")
+    enforced: bool = Field(description="whether meters of the sender's switch limit, as tests have shown")
     unresponsive: bool = Field(description="whether the sender goes on sending far above its rate")
     shadow_bps: Rate = Field(description="limit that the VLAN's shadow algorithm would set; null: it has none")
+
+
+class PairView(BaseModel):
+    """A pair of VNs that talk, in one direction."""
+
+    vlan_vid: int
+    sender: Place
+    receiver: Place
 
 
 class ExplanationView(BaseModel):
@@ -182,6 +201,9 @@ class Entries(_Page):
     """The pairs that were asked for; pairs that are silent age and vanish."""
 
     entries: list[EntryView]
+    unmetered: list[PairView] = Field(
+        description="all pairs that talk and have no meter: nobody limits them, and what they send is not known"
+    )
 
 
 class Explanations(BaseModel):

@@ -124,7 +124,9 @@ def list_entries(query: requests.VnQuery) -> Json:
     if more:
         sender, receiver = names[entries.sender[rows[-1]]], names[entries.receiver[rows[-1]]]
         cursor = make_cursor(*sender, *receiver[1:])
-    return {"next": cursor, "entries": representation.entry_views(central, rows)}
+    senders = lookup.vn_rows(central, query.given("vlan"), query.given("switch"))
+    unmetered = representation.unmetered_views(central, senders)
+    return {"next": cursor, "entries": representation.entry_views(central, rows), "unmetered": unmetered}
 
 
 @api.get(

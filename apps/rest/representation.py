@@ -8,7 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from apps.rest.models import EntryView, EventView, ExplanationView, OverrideView, PortView, VlanView, VnView
+from apps.rest.models import (
+    EntryView,
+    EventView,
+    ExplanationView,
+    OverrideView,
+    PairView,
+    PortView,
+    VlanView,
+    VnView,
+)
 from apps.rest.service import Service
 from apps.settings import Outcome, Settings
 from controller import step
@@ -17,6 +26,7 @@ from controller.allocation.parameters import check_parameters
 from controller.central import CentralController
 from controller.columns import BoolArray, FloatArray, IntArray
 from controller.config_values import Port, Switch
+from controller.enforceable import of_switch
 from controller.events import Event
 from controller.explanation import explain_entry
 from controller.openflow.frames import format_mac
@@ -73,6 +83,7 @@ def vn_views(service: Service, rows: IntArray, outcome: Outcome | None = None) -
         congested[rows].tolist(),
         [utc(service, since_s) for since_s in central.congested_since_s[rows].tolist()],
         _hosts(central, rows),
+        *_enforceable(central, rows),
         _overridden(overrides, rows),
         [settings.vn_revision(row) for row in rows.tolist()],
     )
@@ -82,14 +93,19 @@ def vn_views(service: Service, rows: IntArray, outcome: Outcome | None = None) -
 def live_rates(central: CentralController) -> tuple[FloatArray, ...]:
     """Return what VNs receive and send, what was offered to it and by it, what was dropped: six columns (vns,), bit/s.
 
-    NaN is unknown: where the switch that counts it is not connected, and for a receiver with a sender there.
+    NaN is unknown: where the switch that counts it is not connected, for a receiver with a sender there, and for both
+    ends of a pair without a meter.
     """
     state, vns = central.state, len(central.vns)
     entries, measured, online = state.entries, state.measured, _online(central)
+    known = [online.copy(), online.copy()]
+    for pair in central.pairs.unmetered:
+        known[0][pair.receiver] = known[1][pair.sender] = False
     columns = []
     for rate_bps in (measured.passed_bps, measured.offered_bps, measured.dropped_bps):
-        known_bps = np.where(online[entries.sender], rate_bps, np.nan)
-        columns += [np.where(online, _sums(end, known_bps, vns), np.nan) for end in (entries.receiver, entries.sender)]
+        told_bps = np.where(online[entries.sender], rate_bps, np.nan)
+        sums = (_sums(end, told_bps, vns) for end in (entries.receiver, entries.sender))
+        columns += [np.where(ends, sum_bps, np.nan) for ends, sum_bps in zip(known, sums, strict=True)]
     return tuple(columns)
 
 
@@ -109,6 +125,7 @@ def port_rows(central: CentralController) -> list[tuple[Switch, Port]]:
 def port_views(central: CentralController, ports: Sequence[tuple[Switch, Port]]) -> list[Json]:
     """Return these edge ports as ``PortView`` has them."""
     vns, views = central.vns, []
+    verdicts = {dpid: of_switch(central, dpid) for dpid in {switch.dpid for switch, _ in ports}}
     for switch, port in ports:
         record, delivery = central.switches[switch.dpid], central.deliveries[switch.dpid]
         port_no = np.array([port.port_no], dtype=np.int64)
@@ -118,7 +135,8 @@ def port_views(central: CentralController, ports: Sequence[tuple[Switch, Port]])
         rows = [vns.row_of(vid, switch.dpid, port.port_no) for vid in port.vlan_vids]
         limits = [int(column[rows].sum()) for column in (vns.send_limit_bps, vns.receive_limit_bps)]
         place = (switch.name, f"{switch.dpid:016x}", port.port_no, port.name, port.capacity_bps)
-        values = (*place, list(port.vlan_vids), *limits, received_bps, sent_bps)
+        can = verdicts[switch.dpid][port.port_no]
+        values = (*place, list(port.vlan_vids), *limits, received_bps, sent_bps, str(can.verdict), list(can.why))
         views.append(dict(zip(PortView.model_fields, values, strict=True)))
     return views
 
@@ -142,10 +160,19 @@ def entry_views(central: CentralController, rows: IntArray) -> list[Json]:
         json_rates(state.enforcement.rate_bps[rows]),
         state.entries.meter_id[rows].tolist(),
         control,
+        [central.record_of_sender(row).can.limits.works for row in sender.tolist()],
         state.enforcement.unresponsive[rows].tolist(),
         json_rates(central.shadow.rates_of(state.entries)[rows]),
     )
     return _objects(EntryView, columns)
+
+
+def unmetered_views(central: CentralController, senders: IntArray) -> list[Json]:
+    """Return the pairs of these senders (rows) that talk without a meter as ``PairView`` has them."""
+    pairs = np.array(central.pairs.unmetered, dtype=np.int64).reshape(-1, 2)
+    pairs = pairs[np.isin(pairs[:, 0], senders)]
+    ends = [_objects(("switch", "dpid", "port_no"), _places(central, pairs[:, end])) for end in (0, 1)]
+    return _objects(PairView, (central.vns.vlan_vid[pairs[:, 0]].tolist(), *ends))
 
 
 def explanation_views(central: CentralController, rows: IntArray) -> list[Json]:
@@ -246,6 +273,14 @@ def _delivered(central: CentralController, rows: IntArray) -> FloatArray:
 
 def _sums(rows: IntArray, rate_bps: FloatArray, vns: int) -> FloatArray:
     return np.bincount(rows, weights=rate_bps, minlength=vns).astype(np.float64)
+
+
+def _enforceable(central: CentralController, rows: IntArray) -> tuple[list[str], list[list[str]]]:
+    """Return what can be enforced at the ports of the VNs of these rows: verdicts, and why each is not yes."""
+    ends = list(zip(central.vns.dpid[rows].tolist(), central.vns.port_no[rows].tolist(), strict=True))
+    verdicts = {dpid: of_switch(central, dpid) for dpid in {dpid for dpid, _ in ends}}
+    found = [verdicts[dpid][port_no] for dpid, port_no in ends]
+    return [str(one.verdict) for one in found], [list(one.why) for one in found]
 
 
 def _places(central: CentralController, rows: IntArray) -> tuple[list[str], list[str], list[int]]:

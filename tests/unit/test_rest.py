@@ -226,6 +226,11 @@ def test_a_vn_that_is_congested_and_one_that_sends_to_it(busy: Desk) -> None:
         "granted_bps": round(float(granted_bps.sum())),
         "congested": True,
         "hosts": ["00:00:00:00:00:02"],
+        "enforceable": "partly",
+        "enforceable_why": [
+            "that meters limit senders has not been tested",
+            "receivers have no queue: the switch has no ovsdb address to set queues with",
+        ],
         "overridden": [],
         "revision": 1,
     }

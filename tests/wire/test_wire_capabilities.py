@@ -86,6 +86,8 @@ def test_a_test_leaves_nothing_behind_and_meets_nobody(tmp_path: Path) -> None:
             "loops": 0,
         }
         talk(run)
+        assert (run.app.entry(1, 2, 10) or {})["enforced"] is True
+        assert {port["enforceable"] for port in run.app.get("/v1/ports")["ports"]} == {"partly"}
         assert run.app.events("switch-refused") == []
 
 
@@ -108,6 +110,13 @@ def test_meters_of_no_use_are_not_used(tmp_path: Path, abilities: dict[str, Any]
         talk(run)
         assert meters_of_flows(run) == {None}
         assert run.meters(1) == {}
+        shown = run.app.get("/v1/entries")
+        assert shown["entries"] == []
+        assert [(pair["sender"]["port_no"], pair["receiver"]["port_no"]) for pair in shown["unmetered"]] == [(1, 2)]
+        assert run.app.get("/v1/entries?vlan=20")["unmetered"] == []
+        vn = run.app.get("/v1/vns/10/s1/2")
+        assert vn["measured_receive_bps"] is None  # not zero: nobody counts what its sender sends
+        assert (vn["enforceable"], vn["enforceable_why"][0]) == ("no", f"senders are not limited: {why}")
 
 
 def test_meters_that_only_count_are_used_and_not_relied_on(tmp_path: Path) -> None:
@@ -120,6 +129,7 @@ def test_meters_that_only_count_are_used_and_not_relied_on(tmp_path: Path) -> No
         assert None not in meters_of_flows(run) - {None}
         run.offer((1, 1), 0xA1, 0xA2, 100e6)
         run.app.wait_for(lambda: (run.app.entry(1, 2, 10) or {}).get("offered_bps"), "measured")
+        assert (run.app.entry(1, 2, 10) or {})["enforced"] is False
 
 
 def test_meters_that_stop_limiting_are_found_out_by_their_counters(tmp_path: Path) -> None:
