@@ -100,7 +100,8 @@ def _change(plane: ControlPlane, event: Event) -> Callable[[], None]:
             return
         row = vn_row(central, model, model.fabric.vn(event.vlan_vid, event.pn))
         limits = {"send_limit_bps": event.send_bps, "receive_limit_bps": event.receive_bps}
-        central.set_limits(row, model.now_s, **limits)
+        given = {key: limit_bps for key, limit_bps in limits.items() if limit_bps is not None}
+        central.set_limits(row, model.now_s, **given)
         plane.write_queues()
 
     return change

@@ -1,0 +1,213 @@
+"""Scenarios on the model: the controls do what they are for, runs repeat, and the figures are made and resumed."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from experiments import figures
+from experiments import scenarios as package
+from experiments.evaluation import cells as cells_module
+from experiments.evaluation.measures import measures, oracle_of, phase_measures
+from experiments.evaluation.on_model import run_on_model
+from experiments.evaluation.scenario import AlgorithmChange, LimitChange, Limits, Scenario, Source
+from experiments.figures import FigureOptions, make_figures
+
+M = 1_000_000
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "experiments.md"
+SCENARIO = Scenario(
+    name="four",
+    title="three to one",
+    topology="dets-fig1",
+    pns=4,
+    limits={1: Limits(400 * M, 300 * M)},
+    sources=(
+        Source(1, 1, 4, "udp", 250 * M),
+        Source(1, 2, 4, "tcp"),
+        Source(1, 3, 4, "tcp", 20 * M, most_burst_s=1.0),
+    ),
+    duration_s=3.3,
+    phases={"settled": (1.1, 3.3)},
+    controls=("none", "static", "fs", "level"),
+    seeds=2,
+)
+
+
+def run(scenario=SCENARIO, control="level", seed=1):
+    return run_on_model(scenario, control, seed, lambda _passed_s: None)
+
+
+@pytest.mark.parametrize("control", ["static", "fs", "fp", "max-min", "level"])
+def test_no_control_of_limits_lets_more_through(control):
+    found = run(control=control)
+    assert found.received_bits.sum(axis=1).max() <= 1.02 * 300 * M * 0.055
+    assert len(found.delivered_bits) == 60
+    np.testing.assert_allclose(found.delivered_bits.sum(), found.received_bits.sum())
+
+
+def test_without_control_the_limit_is_passed():
+    found = run(control="none")
+    assert found.received_bits.sum() / 3.3 > 500 * M
+    assert np.isnan(found.granted_bps).all()
+
+
+def test_fair_level_uses_what_fair_share_wastes():
+    uses = {control: measures(run(control=control))["use_of_oracle"] for control in ("static", "fs", "level")}
+    assert uses["static"] < uses["level"] - 0.15
+    assert uses["fs"] < uses["level"] - 0.05
+    assert uses["level"] > 0.95
+
+
+def test_the_same_seed_is_the_same_run_and_another_is_not():
+    one, again, other = run(), run(), run(seed=2)
+    np.testing.assert_array_equal(one.delivered_bits, again.delivered_bits)
+    np.testing.assert_array_equal(one.granted_bps, again.granted_bps)
+    assert (one.delivered_bits != other.delivered_bits).any()
+
+
+def test_an_application_with_little_to_say_does_not_send_more():
+    scenario = Scenario(
+        name="slow",
+        title="",
+        topology="dets-fig1",
+        pns=2,
+        limits={1: Limits(400 * M, 300 * M)},
+        sources=(Source(1, 1, 2, "tcp", 20 * M),),
+        duration_s=2.2,
+    )
+    found = run(scenario)
+    assert found.delivered_bits.sum() / 2.2 == pytest.approx(20 * M, rel=0.02)
+
+
+def test_events_change_limits_and_algorithms():
+    scenario = Scenario(
+        name="events",
+        title="",
+        topology="dets-fig1",
+        pns=3,
+        limits={1: Limits(400 * M, 300 * M)},
+        sources=(Source(1, 1, 3, "udp", 290 * M), Source(1, 2, 3, "udp", 290 * M)),
+        events=(LimitChange(1.1, 1, 3, receive_bps=100 * M), AlgorithmChange(1.1, 1, "fs")),
+        duration_s=3.3,
+        phases={"before": (0.55, 1.1), "after": (1.65, 3.3)},
+    )
+    phases = phase_measures(run(scenario))
+    assert phases["before"]["received_bps"] == pytest.approx(300 * M, rel=0.02)
+    assert phases["after"]["received_bps"] == pytest.approx(100 * M, rel=0.02)
+    assert phases["after"]["use_of_oracle"] == pytest.approx(1.0, abs=0.02)
+
+
+def test_a_transfer_is_timed():
+    scenario = Scenario(
+        name="file",
+        title="",
+        topology="dets-fig1",
+        pns=2,
+        limits={1: Limits(200 * M, 100 * M)},
+        sources=(Source(1, 1, 2, "tcp", spans=((0.5, 3.3),), octets=10_000_000),),
+        duration_s=3.3,
+    )
+    found = run(scenario)
+    figures_of_it = measures(found)
+    assert figures_of_it["transfers_done"] == 1
+    assert figures_of_it["completion_mean_s"] == pytest.approx(0.84, rel=0.25)  # 10 MB at 100 Mb/s of wire rate
+    assert oracle_of(found).on[-1, 0] == False  # noqa: E712 - a numpy value
+
+
+def test_the_example_of_the_page_runs(tmp_path):
+    (example,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    names: dict[str, Scenario] = {}
+    exec(compile(example, str(PAGE), "exec"), names)
+    scenario = names["scenario"]
+    assert len(example.splitlines()) <= 32
+    phases = phase_measures(run(scenario, "fp d=4"))
+    assert phases["after"]["received_bps"] <= 1.02 * 200 * M
+
+
+@pytest.fixture
+def only_four(monkeypatch):
+    """As if the folder of scenarios held one file, and figures 2 and 5 were short."""
+    monkeypatch.setattr(cells_module, "scenarios", lambda: {"four": SCENARIO})
+    isolation = cells_module._isolation_cells
+
+    def short(fabric, seeds):
+        kept = [cell for cell in isolation(fabric, seeds) if cell.control == "none"]
+        brief = {"senders": 3, "udp_rate_bps": 300 * M, "warmup_s": 1.0, "blast_s": 1.0, "cooldown_s": 1.0}
+        return [cells_module.replace(cell, isolation=cells_module.replace(cell.isolation, **brief)) for cell in kept]
+
+    monkeypatch.setattr(cells_module, "_isolation_cells", short)
+    monkeypatch.setattr("experiments.evaluation.page.scenarios", lambda: {"four": SCENARIO})
+    monkeypatch.setattr(figures, "_run_side_by_side", _one_after_the_other)
+
+
+def _one_after_the_other(todo, options, finished):
+    for number, cell in enumerate(todo, start=1):
+        finished(number, cell, figures._run_one(cell, options.cell_folder, lambda _passed_s: None))
+
+
+def test_figures_are_made_written_down_and_resumed(only_four, tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+    options = FigureOptions(seeds=1, results=tmp_path / "results", docs=tmp_path / "docs", quiet=True)
+    made = make_figures(options)
+    assert made["runs"] == 5
+    assert made["claims"]["starving"]["found"].endswith("of what it had before")
+    assert made["claims"]["trade-off"]["holds"] is None
+    page = (tmp_path / "docs" / "results.md").read_text()
+    assert "| I, fig. 2 | without control, UDP of another VLAN takes TCP to almost zero |" in page
+    assert "three to one" in page
+    html = (tmp_path / "results" / "index.html").read_text()
+    assert html.count("data:image/png;base64,") == 3  # four and its trade-off, figure 2
+    assert 'src="http' not in html
+    assert html.count("<details>") == 5
+
+    (tmp_path / "results" / "figures" / "model" / "four" / "level" / "seed-1" / "summary.json").unlink()
+    ran = []
+    monkeypatch.setattr(figures, "run_cell", lambda cell, *_: ran.append(cell.control) or {})
+    make_figures(options)
+    assert ran == ["level"]
+
+
+def test_a_fabric_keeps_its_results_when_another_is_run(only_four, tmp_path):
+    pytest.importorskip("matplotlib")
+    folder = tmp_path / "docs" / "results"
+    folder.mkdir(parents=True)
+    kept = {"fabric": "ovs", "command": "make figures FABRIC=ovs", "runs": 3, "runs_with_warnings": 0, "commits": []}
+    verdict = {"found": "seen on Open vSwitch", "holds": False, "best": "-"}
+    (folder / "ovs.json").write_text(json.dumps({**kept, "machine": {}, "claims": {"starving": verdict}, "tables": {}}))
+    only = ("dets-fig2",)
+    make_figures(FigureOptions(experiments=only, seeds=1, results=tmp_path, docs=tmp_path / "docs", quiet=True))
+    page = (tmp_path / "docs" / "results.md").read_text()
+    assert "seen on Open vSwitch" in page
+    assert "ovs **no**" in page
+
+
+def test_a_failed_run_is_told_after_the_others(only_four, tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+    real = figures.run_cell
+
+    def some(cell, folder, progress):
+        if cell.control == "fs":
+            raise OSError("no room")
+        return real(cell, folder, progress)
+
+    monkeypatch.setattr(figures, "run_cell", some)
+    options = FigureOptions(
+        experiments=("four",), controls=("fs", "static"), seeds=1, results=tmp_path, docs=tmp_path / "docs", quiet=True
+    )
+    with pytest.raises(RuntimeError, match="1 of 2 runs failed, four fs seed 1: OSError: no room"):
+        make_figures(options)
+    assert (tmp_path / "figures" / "model" / "four" / "static" / "seed-1" / "summary.json").exists()
+
+
+def test_names_that_do_not_exist_are_refused():
+    from controller.errors import InvalidValueError
+
+    for wrong, key in (({"fabric": "air"}, "fabric"), ({"experiments": ("x",)}, "only"), ({"seeds": 0}, "seeds")):
+        with pytest.raises(InvalidValueError) as caught:
+            FigureOptions(**wrong).chosen()
+        assert caught.value.key == key
+    assert package.scenarios()
