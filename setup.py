@@ -35,7 +35,7 @@ KERNELS = {
     "controller.allocation._kernel": "controller/allocation/_kernel.c",
     "controller._measure": "controller/_measure.c",
 }
-KERNEL_FLAGS = ["-O3", "-ffp-contract=off"]
+KERNEL_FLAGS = ["-O3", "-ffp-contract=off", "-Wno-psabi"]
 
 setup(
     name="dets-controller",
@@ -58,7 +58,7 @@ setup(
     ),
     install_requires=REQUIRES,
     extras_require={"plot": PLOT, "test": TEST, "dev": DEV},
-    package_data={"experiments": ["*.cpp"]},
+    package_data={"experiments": ["*.cpp", "*.sh"]},
     ext_modules=[
         Extension(name, [source], extra_compile_args=KERNEL_FLAGS, optional=True) for name, source in KERNELS.items()
     ],

@@ -61,7 +61,7 @@ class UserModeLinux:
     """A command inside user-mode-linux: started by ``with``, and gone, with all that it started, after it.
 
     ``folder`` must exist; the command may write there, nowhere else on the host. It takes the files console.log (the
-    kernel's own messages), ovs-vswitchd.log and status.
+    kernel's own messages) and ovs-vswitchd.log.
     """
 
     def __init__(
@@ -76,10 +76,13 @@ class UserModeLinux:
         self._environment = dict(environment or {})
         self._output = output
         self._process: subprocess.Popen[bytes] | None = None
+        self._exchange = Path()
 
     def __enter__(self) -> UserModeLinux:
-        self.folder.joinpath("order.sh").write_text(order(self._command, self._environment, self.folder))
-        self._sockets = tempfile.mkdtemp(prefix="uml-")
+        # A folder of our own making: the kernel's command line takes no blanks, which other paths may have.
+        self._exchange = Path(tempfile.mkdtemp(prefix="uml-"))
+        shutil.copy(INIT, self._exchange / "init")
+        self._exchange.joinpath("order.sh").write_text(order(self._command, self._environment, self.folder))
         memory = choose_memory_folder()
         with self.folder.joinpath("console.log").open("wb") as console:
             error = self._output if self._output is not None else 2
@@ -88,9 +91,9 @@ class UserModeLinux:
                     shutil.which(KERNEL) or KERNEL,
                     f"mem={MEMORY_BYTES >> 20}M",
                     *("root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro", "quiet"),
-                    f"uml_dir={self._sockets}",
-                    f"init={INIT}",
-                    f"EXCHANGE={self.folder}",
+                    f"uml_dir={self._exchange}",
+                    f"init={self._exchange / 'init'}",
+                    f"EXCHANGE={self._exchange}",
                     *("con=null", f"con0=null,fd:{console.fileno()}", "con1=null,fd:1", "con2=null,fd:2"),
                 ],
                 stdin=subprocess.DEVNULL,
@@ -106,6 +109,12 @@ class UserModeLinux:
         self.stop()
 
     @property
+    def pid(self) -> int:
+        """The kernel's process, and the process group of all inside."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
     def ended(self) -> bool:
         """Whether it is down."""
         assert self._process is not None
@@ -119,7 +128,7 @@ class UserModeLinux:
         except subprocess.TimeoutExpired:
             return TIMED_OUT
         try:
-            return int(self.folder.joinpath("status").read_text())
+            return int(self._exchange.joinpath("status").read_text())
         except (OSError, ValueError):
             return NO_STATUS
 
@@ -130,17 +139,21 @@ class UserModeLinux:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait(10)
-            shutil.rmtree(self._sockets, ignore_errors=True)
+            shutil.rmtree(self._exchange, ignore_errors=True)
 
 
 def order(command: Sequence[str], environment: Mapping[str, str], folder: Path) -> str:
-    """Return what the first process inside reads: the covered folders, what is needed below them, and the command."""
+    """Return what the first process inside reads: what is covered, what is needed below that, the command.
+
+    ``folder`` is the one that can be written.
+    """
     needed = {str(ROOT), sys.prefix, sys.base_prefix}
     hidden = sorted(path for path in needed if _is_covered(path))
     settings = {"HOME": "/run", "PYTHONDONTWRITEBYTECODE": "1", **environment}
     exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in settings.items())
     return (
         f"COVERED={shlex.quote(' '.join(COVERED))}\nNEEDED={shlex.quote(chr(10).join(hidden))}\n"
+        f"FOLDER={shlex.quote(str(folder))}\n"
         f"order() {{\ncd {shlex.quote(str(ROOT))} || return 1\n{exports}{shlex.join(command)}\n}}\n"
     )
 

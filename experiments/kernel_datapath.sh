@@ -2,8 +2,8 @@
 # The first process inside user-mode-linux: makes a small Debian of its own out of the host's root file system, which it
 # can only read, starts Open vSwitch, and runs a command.
 #
-# EXCHANGE is the one folder of the host that can be written: it holds this script's orders (order.sh: COVERED, NEEDED
-# and a function order) and takes the exit status. console 1 and 2 are the command's output and its errors.
+# EXCHANGE, a folder of the host, holds what it is to do (order.sh: COVERED, NEEDED, FOLDER and a function order) and
+# takes the exit status. FOLDER is the command's to write. Consoles 1 and 2 are the command's output and its errors.
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 fail() { echo "user-mode-linux: $*" >/dev/tty2; halt -f; }
 
@@ -26,6 +26,7 @@ echo "$NEEDED" | while read -r folder; do
     [ -z "$folder" ] || show ro "$folder"
 done
 show rw "$EXCHANGE"
+show rw "$FOLDER"
 mkdir -p /run/openvswitch /run/netns /run/lock /run/modules/lib
 ln -s /usr/lib/uml/modules /run/modules/lib/modules
 for module in openvswitch veth sch_htb sch_netem cls_bpf 8021q tcp_bbr; do
@@ -39,6 +40,6 @@ echo "33554432" >/proc/sys/net/core/wmem_default 2>/dev/null
 } >/run/openvswitch/start.log 2>&1 || fail "Open vSwitch does not start: $(cat /run/openvswitch/start.log)"
 order </dev/null >/dev/tty1 2>/dev/tty2
 echo $? >"$EXCHANGE/status"
-cp /var/log/openvswitch/ovs-vswitchd.log "$EXCHANGE/" 2>/dev/null
+cp /var/log/openvswitch/ovs-vswitchd.log "$FOLDER/" 2>/dev/null
 sync
 halt -f
