@@ -70,6 +70,8 @@ def check_body(request: JsonRequest, most_bytes: int) -> None:
         given = request.mimetype or "nothing"
         detail = f"the body must be {MIME_TYPE}; its Content-Type says {given[:100]}"
         raise RefusedError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "unsupported-media-type", detail)
+    if (request.content_length or 0) > most_bytes:
+        raise RequestEntityTooLarge
     # A body of unknown length is cut off, not refused, where Werkzeug's limit is; so that lies one byte further.
     request.max_content_length = most_bytes + 1
     with request.environ.get(BODY_DEADLINE, nullcontext)():

@@ -117,11 +117,6 @@ def granted_bps(central: CentralController) -> FloatArray:
     return np.where(state.allocators.congested, sums_bps, np.nan)
 
 
-def port_rows(central: CentralController) -> list[tuple[Switch, Port]]:
-    """Return the edge ports in the order of the configuration."""
-    return list(central.config.ports())
-
-
 def port_views(central: CentralController, ports: Sequence[tuple[Switch, Port]]) -> list[Json]:
     """Return these edge ports as ``PortView`` has them."""
     vns, views = central.vns, []

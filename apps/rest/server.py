@@ -23,13 +23,8 @@ SOCKET_TIMEOUT_S = 60
 MAX_CONNECTIONS = 256
 # Connections beyond the most are told so by these many at a time; further ones wait in the listener's queue.
 _TURNED_AWAY_AT_ONCE = 64
-_HANDSHAKE_S = 10.0
-# From the end of one request to the end of the next one's head, to the end of its body.
-HEAD_S = 20.0
-BODY_S = 20.0
 # A refused body up to this size is read to its end, so that its sender reads the answer; a larger one is cut off.
 _MAX_DISCARDED_BYTES = 2**20
-_DISCARD_S = 5.0
 
 _NOT_HTTP = (
     '{"type": "urn:dets:problem:not-http", "title": "Bad Request", "status": %(code)d, '
@@ -45,6 +40,23 @@ _TOO_SLOW = b'{"type": "urn:dets:problem:too-slow", "title": "Request Timeout", 
 log = logging.getLogger(__name__)
 
 WsgiApp = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How many seconds a client may take.
+
+    ``head_s``: from the end of one request to the end of the next one's head; ``body_s``: to the end of its body;
+    ``discard_s``: to the end of a body that was refused unread.
+    """
+
+    handshake_s: float = 10.0
+    head_s: float = 20.0
+    body_s: float = 20.0
+    discard_s: float = 5.0
+
+
+PATIENT = Patience()
 
 
 @dataclass
@@ -67,6 +79,7 @@ def serve(
     port: int,
     tls: ssl.SSLContext | None = None,
     max_connections: int = MAX_CONNECTIONS,
+    patience: Patience = PATIENT,
 ) -> RestServer:
     """Serve a WSGI application at an address, in a greenlet of its own; port 0 takes any free one.
 
@@ -93,7 +106,7 @@ def serve(
         def handle_one_request(self) -> None:
             eventlet.sleep(0)  # requests that came in one piece give others their turn in between
             self.raw_requestline = b""
-            self.head_timer = eventlet.Timeout(HEAD_S)
+            self.head_timer = eventlet.Timeout(patience.head_s)
             try:
                 super().handle_one_request()
             except eventlet.Timeout as timeout:
@@ -121,7 +134,9 @@ def serve(
             read_rest = body.discard
 
             def discard() -> None:
-                with eventlet.Timeout(_DISCARD_S, OSError(errno.ETIMEDOUT, "the rest of the body does not come")):
+                with eventlet.Timeout(
+                    patience.discard_s, OSError(errno.ETIMEDOUT, "the rest of the body does not come")
+                ):
                     read_rest()
 
             body.discard = discard
@@ -132,8 +147,8 @@ def serve(
             return environ
 
     def _body_deadline() -> Any:
-        detail = f"the body did not come within {BODY_S:g} s"
-        return eventlet.Timeout(BODY_S, RefusedError(HTTPStatus.REQUEST_TIMEOUT, "too-slow", detail))
+        detail = f"the body did not come within {patience.body_s:g} s"
+        return eventlet.Timeout(patience.body_s, RefusedError(HTTPStatus.REQUEST_TIMEOUT, "too-slow", detail))
 
     class Pool(eventlet.GreenPool):  # type: ignore[misc]
         """Serves ``max_connections`` at once, and tells the next ones that they are too many."""
@@ -156,9 +171,9 @@ def serve(
     def _welcome(serve_it: Callable[..., Any], connection: list[Any]) -> None:
         if tls is not None:
             plain = connection[1]
-            plain.settimeout(_HANDSHAKE_S)
+            plain.settimeout(patience.handshake_s)
             try:
-                with eventlet.Timeout(_HANDSHAKE_S, TimeoutError("the handshake takes too long")):
+                with eventlet.Timeout(patience.handshake_s, TimeoutError("the handshake takes too long")):
                     connection[1] = tls.wrap_socket(plain, server_side=True)
             except (OSError, ValueError) as error:  # ssl.SSLError among them: no certificate, or not TLS at all
                 log.info("REST: no TLS with %s: %s", connection[0], error)

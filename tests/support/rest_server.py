@@ -1,0 +1,119 @@
+"""The REST interface in a process of its own, on a controller without switches, with whatever guards it has."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+PROBLEM = "application/problem+json"
+_SCRIPT = """\
+import eventlet
+eventlet.monkey_patch()
+import json, sys, time
+from eventlet import tpool
+from apps.rest import Pace, create_app, paced, serve
+from apps.rest.server import Patience
+from apps.settings import Settings
+from apps.store import Store
+from apps.tls import server_context
+from apps.tokens import Tokens
+from controller.central import CentralController
+from controller.config import parse_config
+from controller.config_values import Tls
+told = json.loads(sys.argv[1])
+central = CentralController(parse_config(told["config"]))
+store = Store(told["store"])
+settings = Settings(central, store, time.monotonic, run=tpool.execute, breathe=lambda: eventlet.sleep(0))
+tokens = Tokens(told["store"]) if told["tokens"] else None
+app = create_app(central, time.monotonic, lambda: {"status": "ready", "switches": {}}, lambda: None,
+                 settings=settings, tokens=tokens, sleep=eventlet.sleep, needs_if_match=told["needs_if_match"],
+                 most_streams=told["most_streams"])
+gate = paced(app, Pace(told["requests_per_s"], time.monotonic), eventlet.sleep)
+tls = server_context("rest.tls", Tls(**told["tls"])) if told["tls"] else None
+server = serve(gate, "127.0.0.1", 0, tls, told["max_connections"], Patience(**told["patience"]))
+print(server.port, flush=True)
+tpool.execute(sys.stdin.readline)
+"""
+
+
+class RestProcess:
+    """A server inside a ``with``; ``kill`` ends it as ``kill -9`` does."""
+
+    def __init__(self, config: str, store: Path | str = ":memory:", **told: Any) -> None:
+        defaults: dict[str, Any] = {
+            "tokens": False,
+            "needs_if_match": False,
+            "most_streams": 8,
+            "requests_per_s": 1e6,
+            "tls": None,
+            "max_connections": 64,
+            "patience": {},
+        }
+        self._told = {**defaults, "config": config, "store": str(store), **told}
+
+    def __enter__(self) -> RestProcess:
+        pipe = subprocess.PIPE
+        command = [sys.executable, "-W", "ignore", "-c", _SCRIPT, json.dumps(self._told)]
+        self._process = subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise AssertionError(self._process.communicate()[1])
+        self.port = int(line)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.kill()
+        assert self._process.stderr is not None
+        self.errors = self._process.stderr.read()
+        self._process.communicate()
+
+    def kill(self) -> None:
+        """End the process at once."""
+        self._process.kill()
+        self._process.wait()
+
+    def request(
+        self, method: str, path: str, body: object = None, headers: Mapping[str, str] | None = None
+    ) -> tuple[int, http.client.HTTPMessage, Any]:
+        """Return status, headers and JSON (or text) of an answer."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        return ask(connection, method, path, body, headers)
+
+    def connect(self, source: str = "127.0.0.1") -> socket.socket:
+        """Return a connection from an address."""
+        return socket.create_connection(("127.0.0.1", self.port), timeout=30, source_address=(source, 0))
+
+
+def ask(
+    connection: http.client.HTTPConnection,
+    method: str,
+    path: str,
+    body: object = None,
+    headers: Mapping[str, str] | None = None,
+) -> tuple[int, http.client.HTTPMessage, Any]:
+    """Send one request on a connection of its own; return status, headers and JSON (or text) of the answer."""
+    data = None if body is None else json.dumps(body).encode()
+    sent = {"Content-Type": "application/json"} if data is not None else {}
+    try:
+        connection.request(method, path, data, {**sent, **(headers or {})})
+        answer = connection.getresponse()
+        text = answer.read().decode()
+        is_json = "json" in (answer.headers["Content-Type"] or "")
+        return answer.status, answer.headers, json.loads(text) if is_json else text
+    finally:
+        connection.close()
+
+
+def read_answer(sock: socket.socket) -> tuple[int, str, Any]:
+    """Return status, content type and JSON of the answer that comes on a socket."""
+    answer = http.client.HTTPResponse(sock)
+    answer.begin()
+    return answer.status, answer.headers.get_content_type(), json.loads(answer.read())
