@@ -38,10 +38,11 @@ from experiments.wire.multipart import Multipart
 
 PORTS = 16
 MOST_SENDERS = 100  # of one receiver
-RECEIVE_LIMIT_BPS = 100_000_000
+# 10 Mb/s or more for each of 100 senders: three frames, the least that a meter is modified for, are little of that.
+RECEIVE_LIMIT_BPS = 1_000_000_000
 CAPACITY_BPS = 100_000_000_000
 LOW, HIGH = 0.4, 2.5  # what the varied receivers get, in turns, as parts of their limit
-DROPPED = 0.4  # of what is offered: such senders do not respond, and their meters follow every change of 3 %
+DROPPED = 0.4  # of what is offered: such senders do not respond, and their meters follow every change of a fifth
 TICK_S = 1.0
 
 
@@ -122,16 +123,24 @@ class BusyMeters(MeterTable):
     Bytes count, packets do not: the controller does not look at them.
     """
 
+    _counted_s: npt.NDArray[np.float64] = np.zeros(0)  # nothing is prepared while the tables are filled
+
     def prepare(self, passed_bps: npt.NDArray[np.float64], varied: npt.NDArray[np.bool_]) -> None:
         """``passed_bps`` and ``varied`` are indexed by meter id; 0 for meters that carry nothing."""
         self._passed_bps, self._varied = passed_bps, varied
         self._bytes_in, self._counted_s = np.zeros(len(passed_bps)), np.zeros(len(passed_bps))
         self._records = np.zeros(0, answers.METER_STATS)
+        self._loaded = self._rows["exists"][: len(passed_bps)].copy()
 
     def stats(
         self, ids: npt.NDArray[np.int64], flow_counts: npt.NDArray[np.int64], now_s: float
     ) -> npt.NDArray[np.void]:
-        """Return the records of a meter-stats reply after one more piece of traffic."""
+        """Return the records of a meter-stats reply after one more piece of traffic.
+
+        Meters that are not prepared are those that the controller tests when a switch connects: they have none.
+        """
+        if not self._prepared(ids):
+            return super().stats(ids, flow_counts, now_s)
         records = self._records
         if len(records) != len(ids):
             records = self._records = np.zeros(len(ids), answers.METER_STATS)
@@ -148,8 +157,11 @@ class BusyMeters(MeterTable):
         records["duration_sec"], records["duration_nsec"] = answers.split_duration(age_s)
         return records
 
+    def _prepared(self, ids: npt.NDArray[np.int64]) -> bool:
+        return len(ids) > 0 and int(ids.max()) < len(self._counted_s) and bool(self._loaded[ids].all())
+
     def _write(self, ids: npt.NDArray[np.int64], rows: npt.NDArray[np.void], now_s: float) -> None:
-        if not hasattr(self, "_counted_s"):  # while the tables are filled
+        if not self._prepared(ids):
             return super()._write(ids, rows, now_s)
         self._rows["rate_kbps"][ids] = rows["rate"]
         self._rows["burst_kbits"][ids] = rows["burst_size"]
