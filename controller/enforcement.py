@@ -31,6 +31,7 @@ UNRESPONSIVE_BURST_S = 0.050
 # Three frames of 1,522 bytes: what a sender's pacing and the switch's batches bring at once.
 FRAME_BITS = 12_176
 MIN_BURST_BITS = 3 * FRAME_BITS
+MIN_BURST_S = 0.005  # Open vSwitch fills buckets once in a millisecond, and what does not fit is lost
 
 # A sender of which more than this part was dropped for as many intervals did not respond to the drops; one of which
 # less than the lower part was dropped for as many does.
@@ -75,15 +76,22 @@ class Enforcement:
         columns = (nothing, nothing, nothing, nothing, nothing, nothing, nothing)
         return cls(*columns, np.empty(0, dtype=np.bool_), np.empty(0, dtype=np.int64))
 
-    def carried(self, old_row: IntArray, rate_bps: FloatArray, burst_bits: FloatArray, now_s: float) -> Enforcement:
-        """Return the state for a re-arranged entry table; new entries' meters stand at the given rate and burst."""
+    def carried(
+        self, old_row: IntArray, rate_bps: FloatArray, burst_bits: FloatArray, now_s: float, *, full: bool = True
+    ) -> Enforcement:
+        """Return the state for a re-arranged entry table; new entries' meters stand at the given rate and burst.
+
+        Their buckets are ``full`` if they have just been added. What is left in one that was found is not known, and
+        not given again.
+        """
+        saved_bits = burst_bits if full else 0.0
         return Enforcement(
             carry(self.limit_bps, old_row, rate_bps),
             carry(self.rate_bps, old_row, rate_bps),
             carry(self.burst_bits, old_row, burst_bits),
             carry(self.modified_s, old_row, now_s),
-            carry(self.level_bits, old_row, burst_bits),
-            carry(self.credit_bits, old_row, burst_bits),
+            carry(self.level_bits, old_row, saved_bits),
+            carry(self.credit_bits, old_row, saved_bits),
             carry(self.updated_s, old_row, now_s),
             carry(self.unresponsive, old_row, False),
             carry(self.evidence, old_row, 0),
@@ -161,9 +169,10 @@ def enforce(
     elapsed_s = np.maximum(now_s - before.updated_s, 0.0)
     # 1, 2
     level_bits, credit_bits = account(before, measured, known, unresponsive, elapsed_s)
-    credit_bits = np.minimum(credit_bits, burst_for(exact_bps, unresponsive))
     # 3
-    burst_bits = _whole_bursts(np.maximum(credit_bits, MIN_BURST_BITS))
+    depth_bits = burst_for(exact_bps, unresponsive)
+    credit_bits = np.minimum(credit_bits, depth_bits)
+    burst_bits = _whole_bursts(np.maximum(credit_bits, np.maximum(MIN_BURST_S * exact_bps, MIN_BURST_BITS)))
     given_bits = np.maximum(burst_bits - credit_bits - RATE_STEP_BPS, 0.0)
     rate_bps = whole_rates(exact_bps - np.minimum(given_bits / REPAY_S, MOST_REPAID * exact_bps))
     excess_bits = level_bits - credit_bits
@@ -171,7 +180,9 @@ def enforce(
     budget_s = np.where(unresponsive, UNRESPONSIVE_BUDGET_S, RESPONSIVE_BUDGET_S)
     budget_bits = np.maximum(budget_s * limit_bps, MIN_BURST_BITS)
     saves = (before.rate_bps - rate_bps) * REPAY_S > burst_bits - level_bits
-    rows = np.flatnonzero(((ahead_bits > budget_bits) & saves) | (excess_bits < -budget_bits))
+    behind_bits = np.where(given_bits > 0.0, excess_bits, ahead_bits)  # a raise waits until it gives nothing
+    too_deep = unresponsive & (before.burst_bits > 2.0 * depth_bits)  # whoever pauses would have that much at once
+    rows = np.flatnonzero(((ahead_bits > budget_bits) & saves) | (behind_bits < -budget_bits) | too_deep)
     rows = rows[np.argsort(rate_bps[rows] > before.rate_bps[rows], kind="stable")]
     rate_bps, burst_bits = rate_bps[rows], burst_bits[rows]
     after = Enforcement(

@@ -110,7 +110,7 @@ def add_entries(
         state.measured.carried(old_row),
         state.machines.carried(old_row),
         state.allocators.carried(old_row),
-        state.enforcement.carried(old_row, rates, bursts, now_s),
+        state.enforcement.carried(old_row, rates, bursts, now_s, full=added_now),
     )
     if added_now:
         return added

@@ -12,6 +12,7 @@ from support.switches import Frame, meter_config
 
 from controller.central import CentralController
 from controller.config import parse_config
+from controller.enforcement import MIN_BURST_S
 from controller.errors import InvalidValueError
 from controller.events import EventKind
 from controller.forwarding.pipeline import Table, admit
@@ -246,14 +247,15 @@ def test_a_restart_in_the_midst_of_congestion_lets_no_blast_through():
     loop = ControlLoop(net)
     for source in (1, 2, 3):
         loop.add((1, source), (1, 4), 10, 350e6)
-    loop.run(30)
+    loop.run(60)
     again = restarted(net)
     again.start()
     after = ControlLoop(again)
     after.senders = loop.senders
     after.run(40)
     assert loop.rate((1, 4), 10, -10) == pytest.approx(400e6, rel=0.01)
-    assert max(got[Port(1, 4), 10] for got in after.received) < 1.02 * 400e6
+    # The pause between the two has filled the buckets of those who do not respond: they hold hardly anything.
+    assert max(got[Port(1, 4), 10] for got in after.received) < (1.02 + MIN_BURST_S / 0.055) * 400e6
     assert sum(after.mods) == 0
 
 
@@ -472,7 +474,7 @@ def test_a_send_limit_is_in_force_at_once():
     net.central.set_limits(row, 1.0, send_limit_bps=123_456_789, receive_limit_bps=1_000_000)
     assert net.push() == 1
     meter = net.switches[1].meters[net.central.switches[1].send_meter[row]]
-    assert meter.setting == MeterSetting(123_456, 24_692)
+    assert meter.setting == MeterSetting(123_456, 37_037)
     kinds = [event.kind for event in net.central.events.after(0)]
     assert kinds[-1] == EventKind.LIMIT_CHANGED
 
@@ -503,7 +505,8 @@ def test_limits_set_while_a_switch_is_away_are_there_when_it_is_back():
     net.connect(1)
     settings = {i: meter.setting.rate_kbps for i, meter in net.switches[1].meters.items()}
     assert settings == {i: setting.rate_kbps for i, setting in net.central.tables(1).meters.items()}
-    assert sorted(settings.values())[:2] == [10_000, 10_000]
+    send, pair = sorted(settings.values(), reverse=True)[-2:]  # of one that told nothing, no burst is given on top
+    assert (send, pair) == (10_000, pytest.approx(10_000, rel=0.03))
 
 
 def test_names_are_those_people_use():

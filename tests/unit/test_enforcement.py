@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from controller.enforcement import (
     FRAME_BITS,
     MIN_BURST_BITS,
+    MIN_BURST_S,
     MOST_REPAID,
     RESPONSIVE_BUDGET_S,
     RESPONSIVE_BURST_S,
@@ -179,8 +180,9 @@ def test_never_more_than_grants_and_one_depth(seed, pattern):
 
 
 def test_nothing_is_sent_in_a_steady_state():
-    for measured in (seen(8 * MBIT, 1.5 * MBIT, 2), seen(0, 0, 2), seen(90 * MBIT, 70 * MBIT, 2)):
-        state = standing([20 * MBIT, 7_001_000.0])
+    blast = seen(90 * MBIT, 70 * MBIT, 2)
+    for unresponsive, measured in ((False, seen(8 * MBIT, 1.5 * MBIT, 2)), (False, seen(0, 0, 2)), (True, blast)):
+        state = standing([20 * MBIT, 7_001_000.0], unresponsive=unresponsive)
         for now_s in np.arange(1, 200) * INTERVAL_S:
             # Below one kb/s, a meter cannot tell the difference; what it adds up to is far below the budget.
             state, changes = step(state, [20 * MBIT + 900, 7_001_999.0], measured, now_s)
@@ -192,19 +194,16 @@ def test_decreases_come_first():
     limits = [40 * MBIT, 10 * MBIT, 30 * MBIT, 20 * MBIT]
     quiet = seen(0, 0, 4)
     after, changes = step(state, limits, quiet, INTERVAL_S)
-    assert changes.rows.tolist() == [1, 3]  # what was granted before is what the buckets of the others hold
-    after, more = step(after, limits, quiet, 2 * INTERVAL_S)
-    assert more.rows.tolist() == [0, 2]
-    both, changes = step(state, limits, quiet, 3 * INTERVAL_S)
-    both, changes = step(state, [10 * MBIT, 10 * MBIT, 10 * MBIT, 20 * MBIT], quiet, INTERVAL_S)
-    assert (np.diff((both.rate_bps > state.rate_bps)[changes.rows].astype(int)) >= 0).all()
+    assert changes.rows.tolist() == [1, 3, 0, 2]
+    assert changes.rate_bps.tolist() == [limits[row] for row in (1, 3, 0, 2)]
+    assert after.modified_s.tolist() == [INTERVAL_S] * 4
 
 
 @pytest.mark.parametrize("unresponsive", [False, True])
 def test_a_large_decrease_is_made_at_once_with_the_credit_for_its_burst(unresponsive):
     state = standing([100 * MBIT], unresponsive=unresponsive, level_bits=0.0, credit_bits=0.0)
     after, changes = step(state, 10 * MBIT, seen(300 * MBIT, 200 * MBIT), INTERVAL_S)
-    assert changes.burst_bits.tolist() == [np.ceil(MIN_BURST_BITS / 1000) * 1000]
+    assert changes.burst_bits.tolist() == [max(np.ceil(MIN_BURST_BITS / 1000) * 1000, MIN_BURST_S * 10 * MBIT)]
     assert (1 - MOST_REPAID) * 10 * MBIT <= changes.rate_bps[0] < 10 * MBIT  # three frames are taken back
     assert after.level_bits.tolist() == changes.burst_bits.tolist()
 
@@ -262,6 +261,19 @@ def test_who_does_not_respond_is_found_out():
     for number in range(1, UNRESPONSIVE_INTERVALS + 1):
         state, _ = step(state, 100 * MBIT, seen(300 * MBIT, 200 * MBIT), number * INTERVAL_S)
         assert state.unresponsive[0] == (number == UNRESPONSIVE_INTERVALS)
+
+
+def test_a_deep_bucket_is_taken_from_who_does_not_respond():
+    """Or it could send a whole burst whenever it has paused for so long."""
+    state, sent = standing([50 * MBIT]), []
+    for number in range(1, 2 * UNRESPONSIVE_INTERVALS):
+        state, changes = step(state, 50 * MBIT, seen(100 * MBIT, 50 * MBIT), number * INTERVAL_S)
+        sent += changes.burst_bits.tolist()
+        if number < UNRESPONSIVE_INTERVALS:
+            assert sent == []
+    assert sent[0] == MIN_BURST_S * 50 * MBIT
+    assert max(sent) <= UNRESPONSIVE_BURST_S * 50 * MBIT
+    assert len(sent) <= 2
 
 
 def test_one_interval_without_evidence_starts_the_count_anew():
