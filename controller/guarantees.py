@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controller.columns import BoolArray, FloatArray, IntArray
+from controller.columns import BoolArray, FloatArray, IntArray, carry
 
 # Over an interval TCP gets more or less than its rate by chance, and a raised limit is followed by an interval or two.
 MEAN_S = 3.0
@@ -20,8 +20,8 @@ class Guarantees:
     """How receiving VNs fare, each column of shape (vns,).
 
     ``owed_bps`` is what their senders offer, as far as it is within the receiver's limit, and ``received_bps`` what
-    passes the senders' meters, both as exponential means over MEAN_S. A VN that gets less than it is owed is ``missing``
-    it; ``missed_intervals`` counts for how long in all.
+    passes the senders' meters, both as exponential means over MEAN_S. A VN that gets less than it is owed is
+    ``missing`` it; ``missed_intervals`` counts for how long in all.
     """
 
     owed_bps: FloatArray
@@ -34,6 +34,15 @@ class Guarantees:
         """Return the state before anything was sent."""
         nothing = np.zeros(vns)
         return cls(nothing, nothing, np.zeros(vns, dtype=np.bool_), np.zeros(vns, dtype=np.int64))
+
+    def carried(self, old_row: IntArray) -> Guarantees:
+        """Return the state for a re-arranged VN table."""
+        return Guarantees(
+            carry(self.owed_bps, old_row, 0.0),
+            carry(self.received_bps, old_row, 0.0),
+            carry(self.missing, old_row, False),
+            carry(self.missed_intervals, old_row, 0),
+        )
 
     def after(
         self, offered_bps: FloatArray, received_bps: FloatArray, limit_bps: FloatArray, interval_s: float

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
 from controller import step
 from controller.columns import FloatArray, IntArray
 from controller.enforcement import RATE_STEP_BPS
+from controller.entries import EntryTable
 from controller.events import EventKind
 from controller.fabric_state import FabricState
 from controller.forwarding.network import Pair
@@ -36,6 +37,14 @@ class PairMeters:
     def aged(self, pair: Pair) -> None:
         """A pair talks no longer."""
         self._old_pairs.add(pair)
+
+    def carry(self, entries: EntryTable, unmetered: Iterable[Pair]) -> None:
+        """Know the pairs of these entries, which have their meters, and those that talk and have none."""
+        self._metered = set(map(Pair, entries.sender.tolist(), entries.receiver.tolist()))
+        self._unmetered = dict.fromkeys(unmetered)
+        for pair in self._unmetered:
+            self._fabric.network.add_pair(pair, None)
+        self._map_meters()
 
     def metered(self, pair: Pair) -> bool:
         """Tell whether a pair has its meter."""

@@ -65,6 +65,27 @@ class Network:
         self._flood_tree: frozenset[Link] = frozenset()
         self._retiring = False
 
+    # -- taking over from a network of another configuration
+
+    def carry_links(self, before: Network, dpids: Iterable[int]) -> None:
+        """Know the links that ``before`` knows between these switches, and flood along its tree."""
+        self.topology = before.topology.carried(dpids, lambda port: self.edge_port(port) is not None)
+        links = self.topology.links()
+        self._flood_tree = frozenset(link for link in before._flood_tree if link in links)
+        self._retiring = before._retiring
+        self._links_changed()
+
+    def hosts_of_pair(self, pair: Pair) -> list[Host]:
+        """Return the hosts of the pair's receiver to which its sender has an entry."""
+        return [host for host in self._hosts_of_vn[pair.receiver] if ("pair", pair, host) in self.desired]
+
+    def carry_pair(self, pair: Pair, meter_id: int | None, hosts: Iterable[Host]) -> None:
+        """Know a pair with its meter, and the entries to these hosts."""
+        self._meter_of_pair[pair] = meter_id
+        self._senders_to[pair.receiver].add(pair.sender)
+        for host in hosts:
+            self._put_pair(pair, host)
+
     # -- switches and links
 
     def switch_up(self, dpid: int, send_meter: Mapping[int, int | None], *, set_queue: bool = True) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -45,6 +45,17 @@ class Topology:
     def __init__(self) -> None:
         self._switches: set[int] = set()
         self._heard_s: dict[tuple[Port, Port], float] = {}
+
+    def carried(self, switches: Iterable[int], is_edge: Callable[[Port], bool]) -> Topology:
+        """Return what is known of the links between some switches, those at edge ports left out."""
+        carried = Topology()
+        carried._switches = self._switches & set(switches)
+        carried._heard_s = {
+            ends: at_s
+            for ends, at_s in self._heard_s.items()
+            if {end.dpid for end in ends} <= carried._switches and not any(map(is_edge, ends))
+        }
+        return carried
 
     @property
     def switches(self) -> frozenset[int]:

@@ -1,0 +1,187 @@
+"""Another configuration for a running controller: what did not change goes on as if nothing had happened.
+
+A controller is made for the new configuration, and takes over from the running one what it knows of VNs, hosts, pairs
+and links that both have: entries keep their meters, meters their counters, algorithms what they remember. What the
+switches should then hold is compared with what they hold, so that only differences are sent.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from controller import step
+from controller.central import CentralController
+from controller.columns import NEW_ROW, IntArray, carry
+from controller.config import Config
+from controller.entries import EntryTable
+from controller.errors import InvalidValueError
+from controller.fabric_state import FabricState
+from controller.forwarding.network import Pair
+from controller.forwarding.topology import Port
+from controller.meter_columns import MeterColumns
+from controller.rate_allocator import AlgorithmGroup, RateAllocators
+from controller.switch_record import SwitchRecord, SwitchUpdate
+from controller.tables import plan_flows
+
+
+@dataclass(frozen=True)
+class Reconfiguration:
+    """A change that is half made: ``finish`` makes the rest, ``undo`` takes it back.
+
+    ``gone`` are the switches that the new configuration does not have (any more, or not with the same profile);
+    ``standing`` is what the meters of the others were set to.
+    """
+
+    gone: frozenset[int]
+    _before: Mapping[str, object]
+    _standing: Mapping[int, MeterColumns]
+    _groups: tuple[AlgorithmGroup, ...]
+    _allocators: RateAllocators
+
+    def undo(self, central: CentralController) -> None:
+        """Let the controller be as before."""
+        vars(central).clear()
+        vars(central).update(self._before)
+
+    def finish(self, central: CentralController) -> None:
+        """Queue what the switches are to be told, once all limits and algorithms are as they shall be."""
+        allocators = self._allocators.with_groups(self._groups, central.groups)
+        central.state = replace(central.state, allocators=allocators)
+        for dpid, standing in self._standing.items():
+            record = central.switches[dpid]
+            if record.connected:
+                _plan(central, record, standing)
+
+
+def reconfigure(central: CentralController, config: Config, now_s: float) -> Reconfiguration:
+    """Let a controller have another configuration; whoever refers to it need not know.
+
+    All updates must have been taken. Raises InvalidValueError, with nothing changed, when a switch has fewer meter ids
+    than it needs.
+    """
+    fresh = CentralController(config)
+    row_of = _rows_of(central, fresh)
+    kept = {
+        dpid
+        for dpid, record in fresh.switches.items()
+        if dpid in central.switches and central.switches[dpid].switch.profile == record.switch.profile
+    }
+    standing = {dpid: central.wanted_meters(central.switches[dpid]) for dpid in sorted(kept)}
+    for dpid in kept:
+        _carry_record(central.switches[dpid], fresh.switches[dpid], row_of, config)
+    _carry_network(central, fresh, row_of, kept)
+    allocators = _carry_state(central, fresh, row_of, kept, now_s)
+    _carry_views(central, fresh, row_of, kept)
+    groups, old_pairs = central.groups, central.pairs
+    before = dict(vars(central))
+    done = Reconfiguration(frozenset(central.switches.keys() - kept), before, standing, groups, allocators)
+    central.take_over(fresh)
+    unmetered = [pair for pair in map(row_of.pair, old_pairs.unmetered) if pair is not None]
+    central.pairs.carry(central.state.entries, unmetered)
+    return done
+
+
+class _Rows:
+    """Which row of the VN table each VN had (``old``), and has (``new``); NEW_ROW for none."""
+
+    def __init__(self, old: IntArray, new: IntArray) -> None:
+        self.old, self.new = old, new
+
+    def pair(self, pair: Pair) -> Pair | None:
+        """Return a pair by its new rows, None if one of its VNs is no more."""
+        sender, receiver = int(self.new[pair.sender]), int(self.new[pair.receiver])
+        return None if NEW_ROW in (sender, receiver) else Pair(sender, receiver)
+
+
+def _rows_of(before: FabricState, after: FabricState) -> _Rows:
+    old = {before.vns.key(row): row for row in range(len(before.vns))}
+    old_of_new = np.array([old.get(after.vns.key(row), NEW_ROW) for row in range(len(after.vns))], dtype=np.int64)
+    new_of_old = np.full(len(before.vns), NEW_ROW, dtype=np.int64)
+    both = np.flatnonzero(old_of_new != NEW_ROW)
+    new_of_old[old_of_new[both]] = both
+    return _Rows(old_of_new, new_of_old)
+
+
+def _carry_record(before: SwitchRecord, after: SwitchRecord, row_of: _Rows, config: Config) -> None:
+    """Let a switch have the meters, the tables and the abilities that it has; new VNs get meters of their own."""
+    after.meter_ids = copy.deepcopy(before.meter_ids)
+    meters = {row: before.send_meter[old] for row in after.send_meter if (old := int(row_of.old[row])) != NEW_ROW}
+    for row in after.send_meter.keys() - meters.keys():
+        meter_id = after.meter_ids.take()
+        if meter_id is None:
+            reason = f"leaves switch {after.switch.name} no meter for a new VN: remove others first, or restart"
+            raise InvalidValueError("openflow.last_meter_id", config.last_meter_id, reason)
+        meters[row] = meter_id
+    after.send_meter = dict(sorted(meters.items()))
+    after.can, after.connected = before.can, before.connected
+    after.install(before.installed)
+
+
+def _carry_network(before: CentralController, after: CentralController, row_of: _Rows, kept: set[int]) -> None:
+    """Let the network know the links and the hosts that are still there."""
+    after.network.carry_links(before.network, kept)
+    for dpid in kept:
+        record = after.switches[dpid]
+        if record.connected:
+            after.network.switch_up(dpid, record.meters_of_senders(), set_queue=record.can.uses_queues)
+    for host, row in before.network.hosts().items():
+        if row_of.new[row] != NEW_ROW:
+            after.network.learn(host, Port(*after.vns.key(int(row_of.new[row]))[1:]))
+
+
+def _carry_state(
+    before: CentralController, after: CentralController, row_of: _Rows, kept: set[int], now_s: float
+) -> RateAllocators:
+    """Give ``after`` the entries that stay, and all that is known of them; return the allocators, yet to be grouped."""
+    old = before.state
+    sender, receiver = row_of.new[old.entries.sender], row_of.new[old.entries.receiver]
+    at_home = np.isin(before.vns.dpid[old.entries.sender], np.array(sorted(kept), dtype=np.uint64))
+    stays = np.flatnonzero((sender != NEW_ROW) & (receiver != NEW_ROW) & at_home)
+    old_row = stays[np.lexsort((sender[stays], receiver[stays]))]
+    entries = EntryTable(sender[old_row], receiver[old_row], old.entries.meter_id[old_row])
+    nothing = np.zeros(len(entries))
+    after.state = step.ControlState(
+        entries,
+        old.counters.carried(old_row),
+        old.measured.carried(old_row),
+        old.machines.carried(old_row),
+        after.state.allocators,
+        old.enforcement.carried(old_row, nothing, nothing, now_s),
+    )
+    for row in range(len(entries)):
+        pair = Pair(int(entries.sender[row]), int(entries.receiver[row]))
+        was = Pair(int(row_of.old[pair.sender]), int(row_of.old[pair.receiver]))
+        after.network.carry_pair(pair, int(entries.meter_id[row]), before.network.hosts_of_pair(was))
+    carried = old.allocators.carried(old_row)
+    return replace(
+        carried,
+        congested=carry(carried.congested, row_of.old, False),
+        calm_intervals=carry(carried.calm_intervals, row_of.old, 0),
+        receivers=tuple(row_of.new[receivers] for receivers in carried.receivers),
+    )
+
+
+def _carry_views(before: CentralController, after: CentralController, row_of: _Rows, kept: set[int]) -> None:
+    """Let be seen what was seen: events, rates, guarantees."""
+    after.events, after.recorder = before.events, before.recorder
+    after.received_bps = carry(before.received_bps, row_of.old, 0.0)
+    after.congested_since_s = carry(before.congested_since_s, row_of.old, np.nan)
+    after.guarantees = before.guarantees.carried(row_of.old)
+    after.deliveries |= {dpid: before.deliveries[dpid] for dpid in kept}
+
+
+def _plan(central: CentralController, record: SwitchRecord, standing: MeterColumns) -> None:
+    """Queue the differences between what a switch holds and what it should hold."""
+    record.update = SwitchUpdate()
+    wanted = central.network.desired.of_switch(record.switch.dpid)
+    keys = record.installed.keys() | wanted.keys()
+    record.update.set_flows(plan_flows(wanted, record.installed, keys))
+    record.hold([key for key in keys if record.installed.get(key) != wanted.get(key)], wanted)
+    settings = central.wanted_meters(record)
+    differing = settings.differing(standing) & settings.keys()
+    record.update.put_meters({meter_id: settings[meter_id] for meter_id in sorted(differing)}, standing.keys())
+    record.update.meter_deletes += sorted(standing.keys() - settings.keys())

@@ -1,0 +1,259 @@
+"""Another configuration for a running controller: only what differs is sent, and the rest goes on as it was."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.configs import fabric, star
+from support.fabrics import ControlLoop, Fabric, mac_of
+from support.switches import Frame
+
+from controller.config import Tls
+from controller.config_changes import check_changeable, config_changes
+from controller.config_values import Endpoint
+from controller.errors import InvalidValueError
+from controller.forwarding.topology import Port
+from controller.reconfiguration import reconfigure
+
+LEFT, RIGHT = Port(1, 9), Port(2, 9)
+VLANS = {10: "40M", 20: "50M"}
+TWO = {1: {1: [10, 20], 2: [10]}, 2: {1: [10, 20], 2: 20}}
+
+
+def reload(net, config):
+    """Give the fabric's controller another configuration; return how many messages that took."""
+    net.push()
+    change = reconfigure(net.central, config, net.now_s)
+    change.finish(net.central)
+    net.config = config
+    return net.push()
+
+
+def running(config, senders, links=(), intervals=40):
+    net = Fabric(config, links)
+    net.start()
+    loop = ControlLoop(net)
+    for source, target, vlan_vid, rate_bps in senders:
+        loop.add(source, target, vlan_vid, rate_bps)
+    loop.run(intervals)
+    return loop
+
+
+BLAST = [((1, port), (1, 4), 10, 30e6) for port in (1, 2, 3)] + [((1, 2), (1, 4), 20, 20e6)]
+
+
+def settings_of(net):
+    return {dpid: {i: meter.setting for i, meter in switch.meters.items()} for dpid, switch in net.switches.items()}
+
+
+def consistent(net):
+    """Tables and meters are what they should be, and an audit finds nothing to mend."""
+    for dpid, switch in net.switches.items():
+        assert switch.flows == dict(net.central.network.desired.of_switch(dpid))
+        assert switch.meters.keys() == net.central.wanted_meters(net.central.switches[dpid]).keys()
+        assert net.audit(dpid) == 0
+
+
+@pytest.mark.parametrize("algorithm", ["fs", "sp", "fp", "fe"])
+def test_the_same_configuration_changes_nothing(algorithm):
+    config = star(4, limits=VLANS, algorithm=algorithm)
+    loop, twin = running(config, BLAST), running(config, BLAST)
+    assert reload(loop.fabric, copy.deepcopy(config)) == 0
+    loop.run(30)
+    twin.run(30)
+    assert loop.received == twin.received
+    assert loop.mods == twin.mods
+    assert settings_of(loop.fabric) == settings_of(twin.fabric)
+    consistent(loop.fabric)
+
+
+def test_new_ports_and_vlans_disturb_nobody():
+    """Rows of all tables move: a VLAN comes in before the others, a port before and one behind them."""
+    ports = {port: [10, 20] for port in (2, 3, 4, 5)}
+    senders = [((1, port), (1, 5), 10, 30e6) for port in (2, 3, 4)] + [((1, 3), (1, 5), 20, 20e6)]
+    loop = running(fabric({1: ports}, limits=VLANS), senders)
+    twin = running(fabric({1: ports}, limits=VLANS), senders)
+    net = loop.fabric
+    before = settings_of(net)[1]
+    kept = dict(net.switches[1].flows)
+    more = {1: [5, 10, 20], 2: [5, 10, 20], **{port: [5, 10, 20] for port in (3, 4, 5)}, 6: 10}
+    assert reload(net, fabric({1: more}, limits={5: "10M", **VLANS})) > 0
+    after = settings_of(net)[1]
+    assert {i: after[i] for i in before} == before
+    assert len(after) == len(before) + 5 + 2 + 1  # VLAN 5 at five ports, port 1 in both others, port 6
+    floods = {key for key in kept if "eth_dst" not in repr(key) or key.priority == 10}
+    assert {key: net.switches[1].flows[key] for key in kept.keys() - floods} == {
+        key: kept[key] for key in kept.keys() - floods
+    }
+    loop.run(30)
+    twin.run(30)
+    assert loop.received == twin.received
+    assert loop.mods[-29:] == twin.mods[-29:]
+    consistent(net)
+    net.learn(mac_of(Port(1, 6), 10), Port(1, 6), 10)
+    assert net.send(Frame(mac_of(Port(1, 5), 10), mac_of(Port(1, 6), 10), None), Port(1, 6)).at
+
+
+def test_what_is_removed_goes_with_its_meters_and_nothing_else():
+    config = star(4, limits=VLANS)
+    loop, twin = running(config, BLAST), running(config, BLAST)
+    net = loop.fabric
+    reload(net, star(4, limits={10: "40M"}))
+    assert all("20" not in str(key.match.vlan_vid) for key in net.switches[1].flows)
+    assert len(net.switches[1].meters) == 4 + 3
+    loop.senders, twin.senders = loop.senders[:3], twin.senders[:3]
+    loop.run(30)
+    twin.run(30)
+    assert [got[Port(1, 4), 10] for got in loop.received] == [got[Port(1, 4), 10] for got in twin.received]
+    consistent(net)
+    reload(net, config)
+    consistent(net)
+
+
+def test_a_limit_of_the_file_is_in_force_at_once():
+    loop = running(star(4, limits=VLANS), BLAST)
+    net = loop.fabric
+    before = settings_of(net)[1]
+    reload(net, star(4, limits={**VLANS, 10: "20M"}))
+    after = settings_of(net)[1]
+    changed = {i for i in before if after[i] != before[i]}
+    assert {after[i].rate_kbps for i in changed} == {20_000}
+    assert len(changed) == 4  # the send limits of the VLAN's VNs; grants follow in the next interval
+    loop.run(20)
+    assert loop.rate((1, 4), 10, -10) == pytest.approx(20e6, rel=0.03)
+    consistent(net)
+
+
+def test_links_and_paths_stand():
+    config = fabric(TWO, limits=VLANS)
+    links = [(LEFT, RIGHT)]
+    senders = [((1, 1), (2, 1), 10, 60e6), ((1, 2), (2, 1), 10, 60e6), ((2, 2), (1, 1), 20, 70e6)]
+    loop, twin = running(config, senders, links), running(config, senders, links)
+    assert reload(loop.fabric, copy.deepcopy(config)) == 0
+    more = fabric({**TWO, 2: {**TWO[2], 3: 10}}, limits=VLANS)
+    reload(loop.fabric, more)
+    loop.run(20)
+    twin.run(20)
+    assert loop.received == twin.received
+    consistent(loop.fabric)
+
+
+def test_a_switch_that_is_removed_is_told_of_and_no_path_leads_there():
+    net = running(fabric(TWO, limits=VLANS), [((1, 1), (2, 1), 10, 60e6)], [(LEFT, RIGHT)]).fabric
+    net.push()
+    change = reconfigure(net.central, fabric({1: TWO[1]}, limits=VLANS), net.now_s)
+    assert change.gone == {2}
+    change.finish(net.central)
+    net.push()
+    assert not len(net.central.state.entries)
+    assert not [key for key, flow in net.switches[1].flows.items() if key.match.in_port == LEFT.port_no]
+    assert len(net.switches[1].meters) == 3
+
+
+def test_without_enough_meter_ids_everything_is_as_before():
+    tight = {"openflow": {"first_meter_id": 1, "last_meter_id": 12}}
+    loop, twin = (running(star(4, limits=VLANS, **tight), BLAST) for _ in range(2))
+    net = loop.fabric
+    net.push()
+    with pytest.raises(InvalidValueError, match=r"openflow.last_meter_id: 12 leaves switch s1"):
+        reconfigure(net.central, star(5, limits=VLANS, **tight), net.now_s)
+    loop.run(10)
+    twin.run(10)
+    assert loop.received == twin.received
+    consistent(net)
+
+
+def test_a_change_that_is_undone_has_never_been():
+    config = star(4, limits=VLANS, algorithm="fe")
+    loop, twin = running(config, BLAST), running(config, BLAST)
+    net = loop.fabric
+    net.push()
+    change = reconfigure(net.central, star(6, limits={5: "1M", **VLANS}), net.now_s)
+    change.undo(net.central)
+    loop.run(20)
+    twin.run(20)
+    assert loop.received == twin.received
+    consistent(net)
+
+
+def test_events_and_what_was_measured_stay():
+    loop = running(star(4, limits=VLANS), BLAST)
+    central = loop.fabric.central
+    events, received = central.events.after(0), central.received_bps[central.vns.row_of(10, 1, 4)]
+    owed = central.guarantees.owed_bps.sum()
+    reload(loop.fabric, star(6, limits={5: "1M", **VLANS}))
+    assert central.events.after(0) == events
+    assert central.received_bps[central.vns.row_of(10, 1, 4)] == received > 0
+    assert central.guarantees.owed_bps.sum() == owed > 0
+
+
+PORTS = st.dictionaries(
+    st.integers(1, 4), st.lists(st.sampled_from([10, 20, 30]), min_size=1, max_size=3, unique=True), min_size=1
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    before=PORTS,
+    after=st.lists(PORTS, min_size=1, max_size=3),
+    talks=st.lists(st.tuples(st.integers(1, 4), st.integers(1, 4), st.sampled_from([10, 20, 30])), max_size=8),
+)
+def test_whatever_changes_switches_come_to_what_they_should_hold(before, after, talks):
+    limits = {10: "10M", 20: "20M", 30: "30M"}
+    net = Fabric(fabric({1: before}, limits=limits))
+    net.start()
+    for ports in [*after, before]:
+        now = net.config.switches["s1"].ports
+        for source, target, vid in talks:
+            if source in now and target in now and vid in now[source].vlan_vids and vid in now[target].vlan_vids:
+                for end in (source, target):
+                    net.learn(mac_of(Port(1, end), vid), Port(1, end), vid)
+                if source != target:
+                    tag = net.tag(Port(1, source), vid)
+                    net.send(Frame(mac_of(Port(1, target), vid), mac_of(Port(1, source), vid), tag), Port(1, source))
+        reload(net, fabric({1: ports}, limits=limits))
+        consistent(net)
+        central = net.central
+        assert len(np.unique(central.state.entries.meter_id)) == len(central.state.entries)
+
+
+# -- what differs
+
+
+def test_differences_are_told_by_path():
+    before = star(2, limits=VLANS)
+    after = star(3, limits={10: "30M", 20: "50M"}, queues={"max_rate": "capacity"})
+    found = {change.path: (change.before, change.after) for change in config_changes(before, after)}
+    assert found["vlans.10.receive_limit_bps"] == (40_000_000, 30_000_000)
+    assert found["switches.s1.ports.1.vns.10.receive_limit_bps"] == (40_000_000, 30_000_000)
+    assert found["switches.s1.ports.3.capacity_bps"] == (None, 10**9)
+    assert found["queue_max_rate"] == ("limit", "capacity")
+    assert not [path for path in found if ".20." in path and "ports.3" not in path]
+    assert config_changes(before, copy.deepcopy(before)) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"interval_ms": 100}, r"control.interval_ms: 100 can only be changed by a restart \(dets runs with 55\)"),
+        ({"openflow_listen": Endpoint("0.0.0.0", 6653)}, r"openflow.listen: '0.0.0.0:6653' can only .* 127.0.0.1:6653"),
+        ({"openflow_tls": Tls("a.pem", "a.key")}, r"openflow.certificate: 'a.pem' can only"),
+        ({"last_meter_id": 9}, r"openflow.last_meter_id: 9 can only"),
+    ],
+)
+def test_what_only_a_restart_can_change_is_refused(change, said):
+    before = star(2)
+    with pytest.raises(InvalidValueError, match=said):
+        check_changeable(before, replace(before, **change))
+    check_changeable(before, star(3, limits=VLANS))
+
+
+def test_rest_is_served_where_it_was():
+    before = star(2)
+    with pytest.raises(InvalidValueError, match=r"rest.requests_per_s: 7 can only"):
+        check_changeable(before, replace(before, rest=replace(before.rest, requests_per_s=7)))
