@@ -32,9 +32,10 @@ DEV = ["ruff>=0.8", "mypy>=1.13", "types-PyYAML"]
 # Called by ctypes; optional, since numpy does the same more slowly where there is no C compiler. Contracting a multiply
 # and an add into one instruction would make results differ from numpy's.
 KERNELS = {
-    "controller.allocation._kernel": "controller/allocation/_kernel.c",
-    "controller._measure": "controller/_measure.c",
+    "controller.allocation._kernel": ["controller/allocation/_kernel.c", "controller/allocation/_max_min.c"],
+    "controller._measure": ["controller/_measure.c"],
 }
+KERNEL_HEADERS = [f"controller/allocation/_{name}.h" for name in ("kernel", "rows", "lanes")]
 KERNEL_FLAGS = ["-O3", "-ffp-contract=off", "-Wno-psabi"]
 
 setup(
@@ -60,7 +61,8 @@ setup(
     extras_require={"plot": PLOT, "test": TEST, "dev": DEV},
     package_data={"experiments": ["*.cpp", "*.sh"]},
     ext_modules=[
-        Extension(name, [source], extra_compile_args=KERNEL_FLAGS, optional=True) for name, source in KERNELS.items()
+        Extension(name, sources, depends=KERNEL_HEADERS, extra_compile_args=KERNEL_FLAGS, optional=True)
+        for name, sources in KERNELS.items()
     ],
     # ryu-manager stands in for Ryu's own of the same name, which today's eventlet stops at its first import.
     entry_points={"console_scripts": ["dets=apps.cli:main", "ryu-manager=apps.launcher:ryu_manager"]},

@@ -326,6 +326,32 @@ def test_both_forms_give_the_same_bits_for_many_senders(name, spread):
     np.testing.assert_array_equal(compiled, plain_form)
 
 
+@pytest.mark.parametrize("name", sorted(algorithms))
+@pytest.mark.parametrize("seed", range(4))
+def test_both_forms_give_the_same_bits_for_many_receivers(name, seed):
+    """Those with equally few senders are worked on side by side, whatever stands between them; the rest one by one."""
+    rng = np.random.default_rng(seed)
+    table = []
+    for count in rng.permutation([0, 1, 2, 3, 7, 8, 9, 10, 16, 17, 31, 32, 33, 34] * 9 + [32] * 7).tolist():
+        granted = np.round(rng.lognormal(16.0, 1.0, count), -6 if seed % 2 else 0) + 1e3  # rounded: many are equal
+        rows = zip(
+            granted * rng.choice([0.0, 0.4, 0.95, 0.97, 1.1], count),
+            np.where(rng.random(count) < 0.05, np.inf, granted),
+            granted * rng.uniform(0.8, 3.0, count),
+            (rng.random(count) < 0.1) * 1e3,
+            rng.choice([0.5, 1.0, 1.0, 3.0], count),
+            rng.random(count) < rng.choice([0.0, 0.5, 1.0]),
+            strict=True,
+        )
+        table.append(
+            (float(granted.sum() + 1e3) * rng.choice([0.5, 1.0, 1.5, 10.0]), 1e6, [tuple(row) for row in rows])
+        )
+    for headroom in (0.0, 0.1):
+        parameters = {"headroom": headroom} if name in ("sp", "fp") else {}
+        compiled, plain_form = both_forms(name, requests_of(table), **parameters)
+        np.testing.assert_array_equal(compiled, plain_form)
+
+
 def test_columns_whose_rows_are_apart_in_memory():
     table = [(1e8, 0.0, [(g * 1e6, g * 1e6, 9e7, 0.0, 1.0, True) for g in (5.0, 20.0, 40.0)])]
     requests = requests_of(table)
