@@ -22,6 +22,7 @@ from topologies.fabric import Fabric
 OVSDB = f"unix:{os.environ.get('OVS_RUNDIR', '/var/run/openvswitch')}/db.sock"  # as ovs-vsctl looks for it
 STOP_TIMEOUT_S = 15.0
 ROOT = Path(__file__).resolve().parent.parent
+APPLICATION = ROOT / "apps" / "dets.py"
 
 
 class ControllerError(RuntimeError):
@@ -83,7 +84,8 @@ def free_ports(count: int) -> list[int]:
 class ControllerProcess:
     """``dets run`` with a configuration, inside a ``with``; its log and configuration stay in ``folder``.
 
-    Another Ryu ``application`` can run in its place; ``environment`` is added to the process's own.
+    Another Ryu ``application`` can run in its place; ``environment`` is added to the process's own; ``profile`` is a
+    file for where its processor time goes (``experiments.profiled``).
     """
 
     def __init__(
@@ -92,15 +94,17 @@ class ControllerProcess:
         folder: Path,
         application: Path | None = None,
         environment: Mapping[str, str] | None = None,
+        profile: Path | None = None,
     ) -> None:
         self.config_path = folder / "controller.yaml"
         self.log_path = folder / "controller.log"
         self.config_path.write_text(yaml.safe_dump(dict(config), sort_keys=False))
         self.rest_url = f"http://{config['rest']['listen']}"
         self._command = [sys.executable, "-m", "apps.cli", "run", "--config", str(self.config_path)]
-        if application is not None:
-            launcher = [sys.executable, "-m", "apps.launcher"]
-            self._command = [*launcher, "--dets-config", str(self.config_path), str(application)]
+        if application is not None or profile is not None:
+            launcher = ["apps.launcher", "--dets-config", str(self.config_path), str(application or APPLICATION)]
+            runner = [] if profile is None else ["experiments.profiled", str(profile.resolve())]
+            self._command = [sys.executable, "-m", *runner, *launcher]
         self._environment = {**os.environ, **(environment or {})}
         self._process: subprocess.Popen[bytes] | None = None
 

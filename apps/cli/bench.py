@@ -47,11 +47,12 @@ def fidelity(as_json: AsJson = False) -> int:
 def loop(
     switches: Annotated[int | None, typer.Option(help="How many switches.")] = None,
     entries: Annotated[
-        int | None, typer.Option(help="Metered entries of each; left out, 1,000 to 100,000 in all.")
+        int | None, typer.Option(help="Metered entries of each; left out, 1,000 to a million in all.")
     ] = None,
     interval_ms: Annotated[int | None, typer.Option(help="The control interval.")] = None,
     seconds: Annotated[float | None, typer.Option(help="How long each case is measured.")] = None,
     output: Annotated[Path | None, typer.Option(help="Folder of table and plot.")] = None,
+    profile: Annotated[bool | None, typer.Option("--profile", help="Tell where processor time goes instead.")] = None,
     as_json: AsJson = False,
 ) -> int:
     """The control loop of the real application, against stock Ryu handlers."""
@@ -64,6 +65,7 @@ def loop(
         interval_ms=interval_ms,
         seconds=seconds,
         output=output,
+        profile=profile,
     )
 
 

@@ -33,6 +33,7 @@ def row(who: str, entries: int, cost_us: float, round_ms: float = 40.0) -> dict[
         **figures,
         "who": who,
         "entries": entries,
+        "switches": 10,
         "varied": 1.0,
         "cpu_us_per_entry": cost_us,
         "bytes_per_entry": None if who == "baseline" else 2000.0,
@@ -60,11 +61,26 @@ def test_targets_are_judged_by_the_figures() -> None:
     }
 
 
+def test_the_cost_of_one_more_entry_leaves_out_what_a_round_costs_anyway() -> None:
+    """A round of 10 ms and 1 us an entry: far from flat by entry, flat by the entry more."""
+    rows = [row("dets", size, 1.0 + 10_000 / size) for size in (1_000, 10_000, 100_000, 1_000_000)]
+    found = {target["name"]: (target["value"], target["met"]) for target in bench_loop.targets(rows, 55)}
+    assert found["CPU per entry, dearest size over cheapest"] == (pytest.approx(11.0 / 1.01), False)
+    assert found["CPU of one more entry, dearest size over cheapest"] == (pytest.approx(1.0), True)
+
+
+def test_the_sweep_ends_with_a_million_entries() -> None:
+    sizes = bench_loop.sizes_of(10, None, 55)
+    assert [size.switches * size.entries for size in sizes] == [1_000, 10_000, 100_000, 1_000_000]
+    assert all(size.entries <= bench_loop.MOST_PER_SWITCH for size in sizes)
+    assert bench_loop.sizes_of(3, 500, 100) == [bench_loop.Size(3, 500, 100)]
+
+
 def test_the_table_has_a_line_for_each_row() -> None:
     lines = bench_loop.table(ROWS).splitlines()
     assert len(lines) == 2 + len(ROWS)
-    assert {line.count("|") for line in lines} == {15}
-    assert lines[2].startswith("| 1,000 | dets | 100% | 1.0 | 40.0 / 40.0 / 40.0 |")
+    assert {line.count("|") for line in lines} == {16}
+    assert lines[2].startswith("| 1,000 | 10 | dets | 100% | 1.0 | 40.0 / 40.0 / 40.0 |")
 
 
 @pytest.mark.parametrize(
