@@ -63,6 +63,8 @@ VN_DETAILS = (
     rate("delivered", "delivered_bps"),
     *VN_COLUMNS[6:],
     Column("hosts", "hosts"),
+    Column("enforceable", "enforceable"),
+    Column("why not", "enforceable_why"),
 )
 PORT_COLUMNS = (
     Column("port", lambda row: f"{row['switch']}:{row['port_no']}"),
@@ -73,7 +75,9 @@ PORT_COLUMNS = (
     rate("receive limits", "receive_limits_bps"),
     rate("received", "received_bps"),
     rate("sent", "sent_bps"),
+    Column("enforceable", "enforceable"),
 )
+PORT_DETAILS = (*PORT_COLUMNS, Column("why not", "enforceable_why"))
 ENTRY_COLUMNS = (
     number("VLAN", "vlan_vid"),
     Column("from", lambda row: f"{row['sender']['switch']}:{row['sender']['port_no']}"),
@@ -242,7 +246,7 @@ def show_port(
 ) -> int:
     """Show an edge port."""
     switch, port_no = place("port", port)
-    show(client.call(f"/v1/ports/{switch}/{port_no}"), output, PORT_COLUMNS)
+    show(client.call(f"/v1/ports/{switch}/{port_no}"), output, PORT_DETAILS)
     return 0
 
 

@@ -119,21 +119,15 @@ def test_one_object_is_shown_line_by_line(desk: RestDesk, dets: Any) -> None:
 def test_ports_and_entries_are_listed(desk: RestDesk, dets: Any) -> None:
     port = {"switch": "sw1", "port_no": 3, "name": "pn3", "capacity_bps": 10**9, "vlan_vids": [10, 20]}
     port |= {"send_limits_bps": 5 * 10**8, "receive_limits_bps": 5 * 10**8, "received_bps": 1000, "sent_bps": None}
+    port |= {"enforceable": "partly", "enforceable_why": ["no queues"]}
     desk.on("GET", "/v1/ports", {"ports": [port], "next": None})
-    assert lines(dets("port", "list", "--switch", "sw1")[1])[1] == [
-        "sw1:3",
-        "pn3",
-        "1G",
-        "10,",
-        "20",
-        "500M",
-        "500M",
-        "1k",
-        "-",
-    ]
+    row = lines(dets("port", "list", "--switch", "sw1")[1])[1]
+    assert row == ["sw1:3", "pn3", "1G", "10,", "20", "500M", "500M", "1k", "-", "partly"]
     assert desk.last().query == {"switch": "sw1"}
     desk.on("GET", "/v1/ports/sw1/3", port)
-    assert ["capacity", "1G"] in lines(dets("port", "show", "sw1:3")[1])
+    shown = lines(dets("port", "show", "sw1:3")[1])
+    assert ["capacity", "1G"] in shown
+    assert ["why", "not", "no", "queues"] in shown
     entry = {"vlan_vid": 10, "sender": {"switch": "sw1", "port_no": 1}, "receiver": {"switch": "sw2", "port_no": 3}}
     entry |= {"offered_bps": 2, "dropped_bps": 1, "granted_bps": None, "limit_bps": 1000, "meter_rate_bps": 1000}
     desk.on("GET", "/v1/entries", {"entries": [entry | {"control": "idle"}], "next": None})

@@ -1,0 +1,104 @@
+"""What the pages say of the ``dets`` command, of files and of messages: it is there, and reads as they say."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import typer.main
+import yaml
+
+from apps.cli import app
+from apps.cli.limits_file import read_limits
+from controller.config import parse_config
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
+TREE = typer.main.get_command(app)
+_SAID = re.compile(r"`dets ([^`\n]+)`|^(?: {4})?(?:\S*/bin/)?dets (.+)$", re.MULTILINE)
+
+
+def commands(text: str) -> list[str]:
+    """Return what follows ``dets`` in inline code and on lines of their own, comments and redirections cut off."""
+    found = [one or other for one, other in _SAID.findall(text)]
+    return [re.split(r"\s#|\s>|\s\|\||\s&", words)[0] for words in found]
+
+
+def unknown(words: str) -> str | None:
+    """Return what in a command line ``dets`` does not know, None if it knows all of it."""
+    command, options = TREE, []
+    for word in shlex.split(words.replace("'s", "").replace("|", " ")):
+        children = getattr(command, "commands", {})
+        if word.startswith("-"):
+            options.append(word.split("=")[0].rstrip(",."))
+        elif children and not options:
+            if word.isupper() or word == "...":
+                break
+            if word not in children:
+                return word
+            command = children[word]
+    here = {name for one in [*command.params, *TREE.params] for name in (*one.opts, *one.secondary_opts)}
+    return next((option for option in options if option not in {*here, "-h", "--help"}), None)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_command_that_a_page_names_exists(page: Path) -> None:
+    text = re.sub(
+        r"<!-- made by dets docs: \w+ -->.*?<!-- end -->", "", page.read_text(encoding="utf-8"), flags=re.DOTALL
+    )
+    assert [(words, unknown(words)) for words in commands(text) if unknown(words)] == []
+
+
+def test_what_does_not_exist_is_found() -> None:
+    assert unknown("frobnicate") == "frobnicate"
+    assert unknown("limit set --vlan 10 --speed 3") == "--speed"
+    assert unknown("limit set --vlan 10 --receive 3M --wait") is None
+    assert commands("x `dets vn list` y\n    dets top   # z\n") == ["vn list", "top  "]
+
+
+def test_the_guides_files_are_read() -> None:
+    text = (ROOT / "docs" / "operator-guide.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```yaml\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    config = parse_config(blocks[0])
+    assert len(list(config.vns())) == 3
+    assert len(yaml.safe_load(blocks[1])) == 2
+    assert "authentication" in yaml.safe_load(blocks[2])["rest"]
+    assert parse_config(blocks[0] + blocks[2].replace("/etc/dets", "/tmp")).rest.authentication == "token"
+
+
+def test_the_guides_limits_are_read(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "operator-guide.md").read_text(encoding="utf-8")
+    block = next(
+        one for one in re.findall(r"^```yaml\n(.*?)^```$", text, re.DOTALL | re.MULTILINE) if "send: 10M" in one
+    )
+    file = tmp_path / "limits.yaml"
+    file.write_text(block)
+    assert [row["port"] for row in read_limits(file)] == ["s1:1", "s1:2"]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "is below the sum of the port's",
+        "cannot be listened on",
+        "cannot be used",
+        "was written by a newer version",
+        "no controller answers at",
+        "send a token",
+        "may only read",
+        "does not fit",
+        "it was changed since",
+        "is kept, but not in force after",
+        "is not in the configuration; left alone",
+        "refuses meters",
+        "has not told its counters for",
+        "guarantee-missed",
+        "skipped_intervals",
+        "unanswered_polls",
+        "dets_hub_lag_seconds",
+    ],
+)
+def test_messages_in_troubleshooting_are_those_of_the_code(message: str) -> None:
+    assert message in (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+    sources = [*(ROOT / "apps").rglob("*.py"), *(ROOT / "controller").rglob("*.py")]
+    assert any(message in source.read_text(encoding="utf-8") for source in sources)
