@@ -5,6 +5,7 @@ Rates are told from port- and queue-stats, which Open vSwitch renews at every re
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -65,37 +66,65 @@ class CounterRates:
         return found
 
 
+class LatestCounters:
+    """The last two readings of some counters; their rates are worked out when somebody asks, not in every interval.
+
+    ``key_of`` gives each row its key; ``names`` are the counters.
+    """
+
+    def __init__(self, key_of: Callable[[NDArray[np.void]], IntArray], names: tuple[str, ...]) -> None:
+        self._key_of, self._names = key_of, names
+        self._readings: tuple[NDArray[np.void], ...] = ()
+        self._rates: CounterRates | None = CounterRates.unread()
+
+    def note(self, counters: NDArray[np.void]) -> None:
+        """Note a reading."""
+        self._readings, self._rates = (*self._readings[-1:], counters), None
+
+    @property
+    def rates(self) -> CounterRates:
+        """What they say."""
+        if self._rates is None:
+            self._rates = CounterRates.unread()
+            for counters in self._readings:
+                self._rates = self._rates.read(self._key_of(counters), counters, self._names)
+        return self._rates
+
+
 class Delivery:
     """The rates of one switch's queues and ports."""
 
     def __init__(self) -> None:
-        self._queues = CounterRates.unread()
-        self._ports = CounterRates.unread()
+        self._queues = LatestCounters(_queue_key_of, ("tx_bytes", "tx_errors"))
+        self._ports = LatestCounters(lambda rows: rows["port_no"].astype(np.int64), ("tx_bytes", "rx_bytes"))
 
     def read_queues(self, queue_stats: NDArray[np.void]) -> None:
         """Note QUEUE_STATS rows."""
-        key = _queue_key(queue_stats["port_no"].astype(np.int64), queue_stats["queue_id"].astype(np.int64))
-        self._queues = self._queues.read(key, queue_stats, ("tx_bytes", "tx_errors"))
+        self._queues.note(queue_stats)
 
     def read_ports(self, port_stats: NDArray[np.void]) -> None:
         """Note PORT_STATS rows."""
-        self._ports = self._ports.read(port_stats["port_no"].astype(np.int64), port_stats, ("tx_bytes", "rx_bytes"))
+        self._ports.note(port_stats)
 
     def queue_bps(self, port_no: IntArray, queue_id: IntArray) -> FloatArray:
         """Return what queues sent, in bit/s."""
-        return self._queues.at("tx_bytes", _queue_key(port_no, queue_id)) * BITS_PER_BYTE
+        return self._queues.rates.at("tx_bytes", _queue_key(port_no, queue_id)) * BITS_PER_BYTE
 
     def queue_drops_pps(self, port_no: IntArray, queue_id: IntArray) -> FloatArray:
         """Return what queues dropped, in packets per second."""
-        return self._queues.at("tx_errors", _queue_key(port_no, queue_id))
+        return self._queues.rates.at("tx_errors", _queue_key(port_no, queue_id))
 
     def port_sent_bps(self, port_no: IntArray) -> FloatArray:
         """Return what ports sent towards their hosts, in bit/s."""
-        return self._ports.at("tx_bytes", port_no) * BITS_PER_BYTE
+        return self._ports.rates.at("tx_bytes", port_no) * BITS_PER_BYTE
 
     def port_received_bps(self, port_no: IntArray) -> FloatArray:
         """Return what ports received from their hosts, in bit/s."""
-        return self._ports.at("rx_bytes", port_no) * BITS_PER_BYTE
+        return self._ports.rates.at("rx_bytes", port_no) * BITS_PER_BYTE
+
+
+def _queue_key_of(rows: NDArray[np.void]) -> IntArray:
+    return _queue_key(rows["port_no"].astype(np.int64), rows["queue_id"].astype(np.int64))
 
 
 def _queue_key(port_no: IntArray, queue_id: IntArray) -> IntArray:
