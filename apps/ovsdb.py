@@ -60,6 +60,8 @@ class QueueWriter:
         self._timeout_s = timeout_s
         self._lock = threading.Lock()
         self._closed = False
+        self.writes = 0
+        """How many transactions have changed rows."""
 
     def apply(self, dpid: int, desired: Mapping[str, PortQueues]) -> list[str]:
         """Make the queues of a switch those desired, by interface name, in one transaction, and nothing if they are.
@@ -100,6 +102,7 @@ class QueueWriter:
             results = session.transact(plan.operations)
             error = next((result for result in results if result and result.get("error")), None)
             if error is None:
+                self.writes += 1
                 return plan.problems
             if error["error"] != _OUTRUN:
                 raise ProtocolError(f"transact: {error['error']}: {error.get('details', '')}")

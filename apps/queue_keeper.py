@@ -11,10 +11,12 @@ from apps.shell import Shell
 from controller.config import Config
 from controller.errors import DetsError
 from controller.events import EventKind
-from controller.queues import desired_queues
+from controller.queues import PortQueues, desired_queues
 
 LOG = logging.getLogger("dets.queues")
 RETRY_S = 5.0
+# Rows may be changed by others, and nothing tells: they are compared so often. Reading them takes milliseconds.
+AUDIT_S = 30.0
 
 
 class QueueKeeper:
@@ -26,6 +28,7 @@ class QueueKeeper:
         self._wake = hub.Event()
         self._writers: dict[str, QueueWriter] = {}
         self._problems: dict[int, list[str]] = {}
+        self._wanted: dict[int, dict[str, PortQueues]] = {}  # what each switch's rows were last brought to
         self.applied = self.failed = 0
         self.seen_to_s = -math.inf  # what limits and ports wanted then is written
 
@@ -34,8 +37,8 @@ class QueueKeeper:
         self._wake.set()
 
     def wait(self) -> None:
-        """Return when there is something to see to: when woken, or soon after something failed."""
-        self._wake.wait(RETRY_S if any(self._problems.values()) else None)
+        """Return when there is something to see to: when woken, soon after something failed, and now and then."""
+        self._wake.wait(RETRY_S if any(self._problems.values()) else AUDIT_S)
 
     def run_round(self) -> None:
         """Bring the queues of all switches that are connected to what the limits want."""
@@ -70,8 +73,10 @@ class QueueKeeper:
         names = {peer.ports[port_no].name: port_no for port_no in desired if port_no in peer.ports}
         wanted = {name: desired[port_no] for name, port_no in names.items()}
         self.applied += 1
+        writer = self._writer(record.switch.ovsdb)
+        writes = writer.writes
         try:
-            problems = self._writer(record.switch.ovsdb).apply(dpid, wanted)
+            problems = writer.apply(dpid, wanted)
         except DetsError as error:
             self.failed += 1
             problems = [str(error)]
@@ -80,6 +85,10 @@ class QueueKeeper:
             told = [(problem.partition(":")[0], problem.partition(": ")[2]) for problem in problems]
             in_the_way = {names[name]: text for name, text in told if name in names}
             record.can.queues_set = {port_no: in_the_way.get(port_no) for port_no in names.values()}
+            if writer.writes > writes and self._wanted.get(dpid) == wanted:
+                text = f"switch {record.switch.name}: queues mended that others had changed"
+                self._shell.central.note(EventKind.TABLES_MENDED, text, self._shell.now_s())
+            self._wanted[dpid] = wanted
         for problem in problems:
             if problem not in self._problems.get(dpid, []):
                 text = f"switch {record.switch.name} ({dpid:016x}): {problem}"

@@ -110,7 +110,7 @@ def test_meters_of_no_use_are_not_used(tmp_path: Path, abilities: dict[str, Any]
         talk(run)
         assert meters_of_flows(run) == {None}
         assert run.meters(1) == {}
-        shown = run.app.get("/v1/entries")
+        shown = run.app.wait_for(lambda: (got := run.app.get("/v1/entries"))["unmetered"] and got, "a pair")
         assert shown["entries"] == []
         assert [(pair["sender"]["port_no"], pair["receiver"]["port_no"]) for pair in shown["unmetered"]] == [(1, 2)]
         assert run.app.get("/v1/entries?vlan=20")["unmetered"] == []
@@ -231,6 +231,22 @@ def test_a_profile_that_vouches_for_a_switch_makes_no_tests(tmp_path: Path) -> N
 
 
 # -- queues
+
+
+@needs_ovsdb
+def test_queues_that_others_took_away_come_back(tmp_path: Path) -> None:
+    server = Server(tmp_path, 1, [f"eth{port}" for port in PORTS])
+    try:
+        run = wire_run(tmp_path, ovsdb=server.address)
+        with up(run):
+            run.app.wait_for(lambda: server.vsctl("get", "port", "eth3", "qos").strip() != "[]", "set")
+            server.vsctl("clear", "port", "eth1", "qos")
+            run.fabric.set_link_up((1, 2), False)  # an occasion to look; there is one every 30 s
+            run.app.wait_for(lambda: server.vsctl("get", "port", "eth1", "qos").strip() != "[]", "set again")
+            run.app.wait_for(lambda: run.app.events("tables-mended"), "told")
+            assert run.app.events("tables-mended")[0]["text"] == "switch s1: queues mended that others had changed"
+    finally:
+        server.stop()
 
 
 @needs_ovsdb
