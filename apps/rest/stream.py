@@ -32,7 +32,16 @@ _LIVE = (
 )
 _STREAM = {
     "description": "events `vlans` or `vns` (live state) and `event` (as in /v1/events, its number as id)",
-    "content": {"text/event-stream": {"schema": {"type": "string"}}},
+    "content": {
+        "text/event-stream": {
+            "schema": {
+                "type": "object",
+                "description": "one event",
+                "properties": {"event": {"type": "string"}, "data": {"type": "string"}, "id": {"type": "string"}},
+                "required": ["event", "data"],
+            }
+        }
+    },
 }
 
 

@@ -37,7 +37,7 @@ def configuration(edges: Mapping[int, Sequence[int]], **sections: dict[str, Any]
     openflow = {"listen": f"127.0.0.1:{openflow_port}", **sections.pop("openflow", {})}
     return {
         "openflow": openflow,
-        "rest": {"listen": f"127.0.0.1:{rest_port}"},
+        "rest": {"listen": f"127.0.0.1:{rest_port}", **sections.pop("rest", {})},
         "vlans": {
             vid: {"send_limit": limit, "receive_limit": limit, "algorithm": "fs"} for vid, limit in LIMITS.items()
         },

@@ -230,7 +230,8 @@ def one() -> Iterator[RestProcess]:
 def test_a_body_that_is_too_long_is_refused_before_it_is_read(one: RestProcess, path: str, most: int) -> None:
     method = "PATCH" if path == VN else "POST"
     with one.connect() as sock:
-        head = f"{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {most + 1}\r\n\r\n"
+        kind = "Content-Type: application/json"
+        head = f"{method} {path} HTTP/1.1\r\nHost: x\r\n{kind}\r\nContent-Length: {most + 1}\r\n\r\n"
         sock.sendall(head.encode())
         assert read_answer(sock)[:2] == (413, PROBLEM)
     assert one.request(method, path, {"x" * 100: 1})[0] == 422
