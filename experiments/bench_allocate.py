@@ -143,7 +143,7 @@ def _plain_call(name: str, table: Requests) -> Callable[[], object]:
             elif name == "fp":
                 plain_allocation.fast_probe(limit, its, 2.0, 0.1, 0.01)
             elif name == "level":
-                plain_allocation.fair_level(limit, its)
+                plain_allocation.fair_level(limit, received, its, 1.0, 0.05)
             else:
                 plain_allocation.forward_explicit(limit, received, its, limit / len(its), 0.5, 0.01)
 

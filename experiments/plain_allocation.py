@@ -135,13 +135,16 @@ def forward_explicit(
     return rate
 
 
-def fair_level(limit: float, nodes: list[Node]) -> None:
-    """Set every node's grant by Fair Level, which is not the paper's."""
+def fair_level(limit: float, received: float, nodes: list[Node], booked: float | None, booking: float) -> float:
+    """Set every node's grant by Fair Level, which is not the paper's; return ``booked`` for the next time."""
+    booked = 1.0 if booked is None else booked * max(1 - 0.5 * (received - limit) / limit, 0.5)
+    booked = min(max(booked, 1.0), 1.0 + booking)
+    limit *= booked
     for node in nodes:
         node.grant = 0.0
     active = [node for node in nodes if node.active]
     if not active:
-        return
+        return booked
     wants = [node.available if node.full else min(node.measured, node.available) for node in active]
     copies = [Node(0, 0, want, 0, node.weight, True) for want, node in zip(wants, active, strict=True)]
     level = distribute(limit, copies)
@@ -150,3 +153,4 @@ def fair_level(limit: float, nodes: list[Node]) -> None:
         level = highest + (limit - sum(wants)) / sum(node.weight for node in active)
     for node in active:
         node.grant = min(level * node.weight, node.available)
+    return booked

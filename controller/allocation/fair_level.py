@@ -11,32 +11,47 @@ from controller.allocation.groups import Groups, divided, fill_level
 from controller.allocation.interface import AlgorithmState, FloatArray, Requests, check_state, fully_uses
 from controller.allocation.parameters import Parameter
 
+BOOKED = "booked"
+# How quickly the booked part follows what is received, as RAA-FE's k.
+GAIN = 0.5
+
+BOOKING = Parameter(
+    "booking",
+    0.05,
+    "how much more than the limit is shared out at most while less than the limit is received, as a part of it",
+    minimum=0.0,
+    maximum=1.0,
+)
+
 
 @dataclass(frozen=True, slots=True)
 class FairLevel:
     """Fair Level, which is not one of the paper's.
 
     1. A sender that fully uses its rate wants as much as it can send; any other wants what it sends.
-    2. The level is where those wants fill the receive limit, max-min fairly, by weight.
-    3. Every active sender is granted the level, or its sending capacity if that is less, wanted or not.
-    4. Where all wants fit into the limit there is no such level: it is the highest want, and a fair part of the rest
-       above it.
+    2. What is shared out is the receive limit, and up to ``booking`` more, steered as RAA-FE steers its rate: more
+       while less than the limit is received, and ever less while it is passed, down to the limit.
+    3. The level is where the wants fill that, max-min fairly, by weight.
+    4. Every active sender is granted the level, or its sending capacity if that is less, wanted or not.
+    5. Where all wants fit there is no such level: it is the highest want, and a fair part of the rest above it.
 
-    With step 3 nobody has to be probed: whoever wants more has it in the same interval, up to what is fair. And what
+    With step 4 nobody has to be probed: whoever wants more has it in the same interval, up to what is fair. And what
     somebody leaves goes to the others with the next measurement, which RAA-FS never does and RAA-SP and FP do in turns.
     The grants of a receiver sum to more than its limit while some senders do not use theirs, as RAA-FE's do. If those
     begin to send all at once, more than the limit comes for an interval; where queues hold receive limits, other VLANs
     do not notice.
     """
 
+    booking: float = BOOKING.default
+
     name: ClassVar[str] = "level"
     title: ClassVar[str] = "Fair Level"
-    parameters: ClassVar[tuple[Parameter, ...]] = ()
+    parameters: ClassVar[tuple[Parameter, ...]] = (BOOKING,)
     sums_within_limit: ClassVar[bool] = False
 
     def initial_state(self, receivers: int, entries: int) -> AlgorithmState:
-        """Return the state to start with: there is none to keep."""
-        return AlgorithmState(receivers, entries)
+        """Return the state to start with: nothing is booked above the limits."""
+        return AlgorithmState(receivers, entries, {BOOKED: np.full(receivers, np.nan)})
 
     def allocate(self, requests: Requests, state: AlgorithmState) -> tuple[FloatArray, AlgorithmState]:
         """Return grants (entries,) in bits per second and the next state."""
@@ -44,11 +59,21 @@ class FairLevel:
         groups = Groups(requests.offsets)
         room_bps = np.where(requests.active, requests.available_bps, 0.0)
         wanted_bps = np.where(fully_uses(requests), room_bps, np.minimum(requests.measured_bps, room_bps))  # 1
-        level_bps = fill_level(groups, requests.limit_bps, requests.weight, wanted_bps)  # 2
+        booked = _booked(requests, state.receiver_columns[BOOKED], self.booking)
+        shared_bps = requests.limit_bps * booked  # 2
+        level_bps = fill_level(groups, shared_bps, requests.weight, wanted_bps)  # 3
         weight = groups.sum(np.where(requests.active, requests.weight, 0.0))
-        rest_bps = np.maximum(requests.limit_bps - groups.sum(wanted_bps), 0.0)
+        rest_bps = np.maximum(shared_bps - groups.sum(wanted_bps), 0.0)
         highest_bps = np.zeros(len(groups))
         np.maximum.at(highest_bps, groups.index(), wanted_bps / requests.weight)
         fitting_bps = highest_bps + divided(rest_bps, weight, 0.0)
-        level_bps = np.where(np.isinf(level_bps), fitting_bps, level_bps)  # 4
-        return np.minimum(groups.spread(level_bps) * requests.weight, room_bps), state  # 3
+        level_bps = np.where(np.isinf(level_bps), fitting_bps, level_bps)  # 5
+        grants_bps: FloatArray = np.minimum(groups.spread(level_bps) * requests.weight, room_bps)  # 4
+        return grants_bps, AlgorithmState(state.receivers, state.entries, {BOOKED: booked}, state.entry_columns)
+
+
+def _booked(requests: Requests, before: FloatArray, most: float) -> FloatArray:
+    """Return how many times its limit each receiver shares out, (receivers,); once if nothing is known yet."""
+    factor = np.maximum(1.0 - GAIN * (requests.received_bps - requests.limit_bps) / requests.limit_bps, 0.5)
+    stepped = np.clip(before * factor, 1.0, 1.0 + most)
+    return np.where(np.isnan(before), 1.0, stepped)

@@ -108,14 +108,28 @@ def test_fair_share_is_the_papers(table):
 
 
 @EXACT
-@given(tables)
-def test_fair_level_is_as_written_down(table):
-    expected = []
-    for limit, _, rows in table:
-        nodes = nodes_of(rows)
-        plain.fair_level(limit, nodes)
-        expected += [node.grant for node in nodes]
-    np.testing.assert_allclose(allocate("level", requests_of(table)), expected, rtol=CLOSE, atol=1e-6)
+@given(tables, st.sampled_from([0.0, 0.05, 1.0]))
+def test_fair_level_is_as_written_down(table, booking):
+    requests, algorithm = requests_of(table), make_algorithm("level", {"booking": booking})
+    state = algorithm.initial_state(requests.receivers, requests.entries)
+    booked = [None] * len(table)
+    for _ in range(3):
+        grants, state = algorithm.allocate(requests, state)
+        expected = []
+        for number, (limit, received, rows) in enumerate(table):
+            nodes = nodes_of(rows)
+            booked[number] = plain.fair_level(limit, received, nodes, booked[number], booking)
+            expected += [node.grant for node in nodes]
+        np.testing.assert_allclose(grants, expected, rtol=CLOSE, atol=1e-6)
+
+
+def test_fair_level_shares_out_more_only_while_less_than_the_limit_is_received():
+    algorithm = make_algorithm("level", {"booking": 0.05})
+    state, sums = algorithm.initial_state(1, 2), []
+    for received in (50e6, 50e6, 50e6, 110e6, 110e6, 100e6):
+        grants, state = algorithm.allocate(one_receiver(100e6, [50e6, 50e6], received=received), state)
+        sums.append(grants.sum())
+    np.testing.assert_allclose(sums, [100e6, 105e6, 105e6, 100e6, 100e6, 100e6])
 
 
 def test_fair_level_grants_those_who_want_little_the_same_as_the_others():
