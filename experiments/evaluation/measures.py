@@ -228,7 +228,7 @@ def _jain(delivered_bps: FloatArray, backlogged: BoolArray, run: ScenarioRun) ->
 
 def _unrest(granted_bps: FloatArray, active: BoolArray) -> float | None:
     """Return by how much a grant changes from interval to interval, as a part of it, on average."""
-    known_bps = np.where(active & np.isfinite(granted_bps), granted_bps, np.nan)
+    known_bps = np.where(active & np.isfinite(granted_bps) & (granted_bps > 0), granted_bps, np.nan)
     changes = np.abs(np.diff(known_bps, axis=0)) / known_bps[:-1]
     return _mean(changes)
 
