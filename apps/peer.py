@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from apps.framework import Connection, Reply
 from controller.central import CentralController
 from controller.errors import ProtocolError
@@ -63,6 +66,7 @@ class Peer:
     ports: dict[int, PortDesc] = field(default_factory=dict)
     counting: FlowCounting | None = None
     poll: Poll | None = None
+    overtaken: list[NDArray[np.int64]] = field(default_factory=list)  # ids of meters that were set since that was asked
     probe: MeterProbe | None = None  # the test of its meters that is going on
     unfinished: list[tuple[float, Reply]] = field(default_factory=list)
     early: list[PortStatus] = field(default_factory=list)

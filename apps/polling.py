@@ -44,6 +44,7 @@ def poll(peers: Peers, started_s: float, deadline_s: float) -> Counters:
     ready = peers.ready()
     for peer in ready.values():
         if peer.poll is None:
+            peer.overtaken.clear()
             peer.poll = _ask(peers, peer, started_s)
     counters, unanswered = Counters({}, {}, {}, 0), 0
     for dpid, peer in ready.items():
@@ -56,6 +57,8 @@ def poll(peers: Peers, started_s: float, deadline_s: float) -> Counters:
                 unanswered += 1
                 if peers.clock() - asked.asked_s < POLL_PATIENCE_S:
                     continue
+            if not peers.holds(peer):
+                continue
             _take(peers, peer, asked, body, counters)
         except ProtocolError as error:
             if peers.holds(peer):
@@ -100,7 +103,13 @@ def _take(peers: Peers, peer: Peer, asked: Poll, body: bytes | None, counters: C
 
 
 def _meter_stats(peer: Peer, body: bytes, received_s: float) -> NDArray[np.void]:
+    """Return the counters, without those of meters that were set while the switch was asked.
+
+    It has answered before it set them, maybe long after that was sent, so that they are counts from before the setting
+    that would be taken for counts since then.
+    """
     if peer.counting is None:
-        return decode_meter_stats(body)
+        meters = decode_meter_stats(body)
+        return meters[~np.isin(meters["meter_id"], np.concatenate(peer.overtaken))] if peer.overtaken else meters
     peer.known_flows = decode_flow_stats(body, peer.known_flows.known)
     return peer.counting.meter_stats(peer.known_flows, received_s)

@@ -275,6 +275,8 @@ class Shell:
                 done = self._ask_barrier(peer)
                 if len(update.meter_mods()[0]):
                     peer.meters_set = done
+                    if peer.poll is not None:
+                        peer.overtaken.append(update.meter_mods()[1])
         for question in self.central.take_questions(self._clock()):
             self._ask_host(question)
 
@@ -306,16 +308,30 @@ class Shell:
         self.push()
         self._await_all([peer.connection.barrier() for peer in list(self.peers.values())])
 
+    def renew_peers(self) -> None:
+        """The configuration is another: look at the ports that it names, and at none that it does not."""
+        for dpid, peer in self.peers.items():
+            if dpid in self.central.switches:
+                fresh = self._new_peer(peer.connection)
+                peer.meters, peer.queues = fresh.meters, fresh.queues
+
+    def let_go(self, peer: Peer, meters: list[int] | None) -> None:
+        """Let a switch connect anew; before, take all of ours off it if these are its meters, and no longer ours."""
+        if meters is not None:
+            self._await_all([self._remove_ours(peer, meters)])
+        peer.connection.close()
+        peer.connection.disconnect()
+
+    def _remove_ours(self, peer: Peer, meters: list[int]) -> Reply:
+        delete = partial(encode_flow_delete_by_cookie, OWN_COOKIE, OWN_COOKIE_MASK)
+        peer.connection.send(delete, 1)
+        peer.connection.send(partial(encode_meter_deletes, meters), len(meters))
+        return peer.connection.barrier()
+
     def remove_all(self) -> None:
         """Take everything of ours off the switches, and wait until it is done."""
-        awaited = []
-        for dpid, peer in list(self.peers.items()):
-            meters = sorted(self.central.tables(dpid).meters)
-            delete = partial(encode_flow_delete_by_cookie, OWN_COOKIE, OWN_COOKIE_MASK)
-            peer.connection.send(delete, 1)
-            peer.connection.send(partial(encode_meter_deletes, meters), len(meters))
-            awaited.append(peer.connection.barrier())
-        self._await_all(awaited)
+        peers = list(self.peers.items())
+        self._await_all([self._remove_ours(peer, sorted(self.central.tables(dpid).meters)) for dpid, peer in peers])
 
     def _await_all(self, replies: Iterable[Reply]) -> None:
         deadline_s = self._clock() + BARRIER_TIMEOUT_S

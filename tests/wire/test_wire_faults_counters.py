@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -149,3 +150,18 @@ def test_a_switch_that_only_pretends_to_have_meters_is_found_out(run: WireRun) -
     with run.fabric.locked():
         run.switch(1).abilities.limit = run.switch(1).abilities.count = True
     run.app.wait_ready(20)
+
+
+def test_counters_from_before_a_change_are_not_taken_for_those_after_it(run: WireRun) -> None:
+    """A switch that was asked, then told to change a meter, and only then finds the time to answer."""
+    wait_held(run, "limited")
+    asked = run.app.last_event()
+    for limit_bps in (200_000_000, 400_000_000) * 4:
+        run.fabric.set_silent(1, True)
+        time.sleep(0.12)  # more than an interval: a question is on its way
+        run.app.patch("/v1/vns/10/s1/4", receive_limit_bps=limit_bps)
+        time.sleep(0.12)
+        run.fabric.set_silent(1, False)
+        time.sleep(0.12)
+    wait_held(run, "limited again")
+    assert run.app.events("counters-implausible", asked) == []
