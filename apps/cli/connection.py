@@ -23,6 +23,7 @@ from controller.units import format_rate
 CONTROLLER_PANEL, CHANGE_PANEL = "Controller", "Change"
 DEFAULT_WAIT_S = 30.0
 MOST_WAIT_S = 86400.0
+PRECONDITION_REQUIRED = 428
 
 _OPTION_OF = {
     "send_limit_bps": "--send",
@@ -92,6 +93,8 @@ class Change:
 
 def _in_options(error: RequestError) -> RequestError:
     """Return a refusal of values with their options' names and rates as people write them, where it is all of such."""
+    if error.status == PRECONDITION_REQUIRED:
+        return RequestError(f"{error} (here: --if-revision N)", error.status, error.problem)
     problems = error.problem.get("errors") or []
     if not problems or any(one["field"] not in _OPTION_OF for one in problems):
         return error

@@ -1,0 +1,89 @@
+"""The operator's commands against a REST interface that asks who is there: tokens, TLS, certificates of clients."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.rest_server import RestProcess
+
+from apps import cli
+
+CONFIG = """\
+vlans: {10: {send_limit: 40M, receive_limit: 40M}}
+switches: {s1: {dpid: 1, ports: {1: {capacity: 100M, access: 10}, 2: {capacity: 100M, access: 10}}}}
+"""
+SET = ["limit", "set", "--vlan", "10", "--port", "s1:1", "--send", "30M"]
+
+
+@pytest.fixture
+def dets(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Any:
+    for name in ("DETS_URL", "DETS_TOKEN", "DETS_TOKEN_FILE", "DETS_CACERT", "DETS_CERT", "DETS_KEY", "DETS_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+
+    def run(*words: str) -> tuple[int, str, str]:
+        status = cli.main(list(words))
+        said = capsys.readouterr()
+        return status, said.out, said.err
+
+    return run
+
+
+def test_tokens_made_by_the_command_let_it_in(dets: Any, tmp_path: Path) -> None:
+    store = tmp_path / "dets.db"
+    files = {}
+    for name, scope in (("portal", "read"), ("ops", "write")):
+        status, token, _ = dets("token", "create", name, "--scope", scope, "--store", str(store))
+        assert status == 0
+        files[name] = tmp_path / name
+        files[name].write_text(token)
+    with RestProcess(CONFIG, store, tokens=True) as server:
+        here = ["--url", f"http://127.0.0.1:{server.port}"]
+        status, _, err = dets("vn", "list", *here)
+        assert status == 2
+        assert "dets token" in err
+        assert len(err.splitlines()) == 1
+        portal, ops = ([*here, "--token-file", str(files[name])] for name in ("portal", "ops"))
+        assert dets("vn", "list", *portal)[0] == 0
+        assert "portal may only read" in dets(*SET, *portal)[2]
+        assert dets(*SET, "--wait", *ops)[:2] == (0, "VLAN 10, s1:1: send 30M (revision 2, in force)\n")
+        assert json.loads(dets("history", "-o", "json", *portal)[1])[0]["who"] == "token ops"
+        assert dets("token", "revoke", "ops", "--store", str(store))[0] == 0
+        assert dets("vn", "list", *ops)[0] == 2
+
+
+def test_certificates_made_by_the_command_let_it_in(dets: Any, tmp_path: Path) -> None:
+    pki = tmp_path / "pki"
+    assert dets("cert", "ca", "--folder", str(pki))[0] == 0
+    assert dets("cert", "server", "server", "--host", "127.0.0.1", "--folder", str(pki))[0] == 0
+    assert dets("cert", "client", "anna", "--folder", str(pki))[0] == 0
+    ca, cert, key = (["--cacert", str(pki / "ca.pem")], str(pki / "anna.pem"), str(pki / "anna.key"))
+    tls = {"certificate": str(pki / "server.pem"), "key": str(pki / "server.key"), "client_ca": str(pki / "ca.pem")}
+    with RestProcess(CONFIG, tls=tls) as server:
+        here = ["--url", f"https://127.0.0.1:{server.port}"]
+        status, _, err = dets("vn", "list", *here)
+        assert status == 1
+        assert "CERTIFICATE_VERIFY_FAILED" in err
+        assert "--cacert names the CA" in err
+        status, _, err = dets("vn", "list", *here, *ca)
+        assert (status, len(err.splitlines())) == (1, 1)
+        assert dets(*SET, *here, *ca, "--cert", cert, "--key", key)[0] == 0
+        assert json.loads(dets("history", "-o", "json", *here, *ca, "--cert", cert, "--key", key)[1])[0]["who"] == (
+            "certificate anna"
+        )
+        status, _, err = dets("vn", "list", *here, *ca, "--cert", cert, "--key", str(pki / "server.key"))
+        assert status == 2
+        assert "no certificate and key that belong together" in err
+
+
+def test_a_controller_that_asks_for_a_revision_is_told_one(dets: Any) -> None:
+    with RestProcess(CONFIG, needs_if_match=True) as server:
+        here = ["--url", f"http://127.0.0.1:{server.port}"]
+        status, _, err = dets(*SET, *here)
+        assert status == 2
+        assert "If-Match" in err
+        assert "--if-revision" in err
+        assert dets(*SET, "--if-revision", "1", *here)[0] == 0
