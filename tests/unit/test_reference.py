@@ -52,7 +52,7 @@ def test_every_command_is_there_and_hidden_ones_are_not() -> None:
     assert "docs" not in named
     assert "    dets limit set --vlan VID --port SWITCH:PORT [OPTIONS]\n" in text
     assert "| `--output`, `-o` table\\|json\\|yaml | `table` | What to print. |" in text
-    for shared in ("--dry-run", "--wait", "--url", "--token-file"):
+    for shared in ("--dry-run", "--if-revision", "--url", "--token-file"):
         assert text.count(f"| `{shared}`") == 1
 
 
