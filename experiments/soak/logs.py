@@ -35,6 +35,10 @@ EXPLANATIONS = (
         "a link was down: the run takes links down",
     ),
     Explanation(
+        r"\|(jsonrpc|reconnect)\|WARN\|unix#\d+: (send error: Broken pipe|connection dropped \(Broken pipe\))",
+        "a controller that is stopped or killed while it writes queues does not hear the database's answer",
+    ),
+    Explanation(
         r"(netdev_linux\|WARN|dpif_netdev\|ERR)\|Dropped \d+ log messages in last \d+ seconds",
         "Open vSwitch repeats what is explained above more often than it writes down",
     ),

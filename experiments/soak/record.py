@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 from experiments.series import Rates
@@ -31,6 +32,7 @@ class Record:
     end_s: float = 0.0
     looks: list[Look] = field(default_factory=list)
     ailments: list[tuple[float, str]] = field(default_factory=list)
+    events: Counter[str] = field(default_factory=Counter)
     troubles: list[tuple[float, str]] = field(default_factory=list)
     broken_flows: int = 0
     quiet: tuple[Look | None, Look | None] = (None, None)

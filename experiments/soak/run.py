@@ -186,6 +186,7 @@ class Soak:
             self._life, self._last_event = self._controller.pid, 0
         answer = self._controller.get(f"/v1/events?after={self._last_event}")
         self._last_event = answer["last"]
+        self._record.events.update(event["kind"] for event in answer["events"])
         self._record.troubles += troubles(answer["events"], self._record.diary.lives[-1][0])
 
     def _wait_quiet(self, start: Look) -> Look:

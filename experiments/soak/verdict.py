@@ -80,6 +80,7 @@ def verdict(record: Record) -> dict[str, Any]:
     figures = {
         "actions": dict(Counter(str(action.kind) for _, action in diary.done)),
         "left out": len(diary.left_out),
+        "events": dict(sorted(record.events.items())),
         "windows judged (floor)": floor.judged,
         "windows judged (ceilings)": sum(j.judged for j in ceilings),
         "windows in transients (floor)": int(touched(_concerning(diary.transients, floor.vn), floor.start_s).sum()),

@@ -120,6 +120,11 @@ EXPLAINED = (
     "2026-11-21T11:08:47Z|02028|rconn|WARN|s1<->tcp:127.0.0.1:6653: connection failed (Connection refused)",
     "2026-11-21T11:08:47Z|02029|netdev_linux|WARN|error receiving Ethernet packet on p1-eth1: Network is down",
 )
+EXPLAINED += (
+    "2026-11-21T11:58:18.717Z|00005|jsonrpc|WARN|unix#2634: send error: Broken pipe",
+    "2026-11-21T11:58:18.720Z|00006|reconnect|WARN|unix#2634: connection dropped (Broken pipe)",
+    "2026-11-21T11:19:02.087Z|03678|dpif_netdev|ERR|Dropped 44 log messages in last 32 seconds",
+)
 NOT_EXPLAINED = (
     "2026-11-21T11:08:47Z|02030|ofproto_dpif|WARN|something else",
     "2026-11-21T11:08:47Z|02031|ovs_rcu|ERR|blocked",
