@@ -48,7 +48,10 @@ TICK_S = 1.0
 
 @dataclass(frozen=True)
 class LoopPlan:
-    """``switches`` switches with ``entries`` metered pairs each; ``varied`` is the part of receivers that varies."""
+    """``switches`` switches with ``entries`` metered pairs each; ``varied`` is the part of receivers that varies.
+
+    Without ``vlan_count`` there are as many VLANs as the pairs need. All of them are on each of ``ports`` edge ports.
+    """
 
     switches: int
     entries: int
@@ -56,18 +59,23 @@ class LoopPlan:
     varied: float
     openflow_port: int
     rest_port: int
+    ports: int = PORTS
+    receive_limit_bps: int = RECEIVE_LIMIT_BPS
+    vlan_count: int | None = None
 
     @property
     def vlans(self) -> int:
         """How many VLANs it takes so that no receiver has more than MOST_SENDERS senders."""
-        others = min(MOST_SENDERS, self.switches * PORTS - 1)
-        return -(-self.entries // (PORTS * others))
+        if self.vlan_count is not None:
+            return self.vlan_count
+        others = min(MOST_SENDERS, self.switches * self.ports - 1)
+        return -(-self.entries // (self.ports * others))
 
     def configuration(self) -> dict[str, Any]:
         """Return the controller's configuration as YAML would hold it."""
         vids = list(range(1, self.vlans + 1))
-        vlan = {"send_limit": CAPACITY_BPS // len(vids), "receive_limit": RECEIVE_LIMIT_BPS, "algorithm": "fe"}
-        ports = {number: {"capacity": CAPACITY_BPS, "trunk": vids} for number in range(1, PORTS + 1)}
+        vlan = {"send_limit": CAPACITY_BPS // len(vids), "receive_limit": self.receive_limit_bps, "algorithm": "fe"}
+        ports = {number: {"capacity": CAPACITY_BPS, "trunk": vids} for number in range(1, self.ports + 1)}
         made = {
             "control": {"interval_ms": self.interval_ms, "mac_ageing_s": 3600},
             "openflow": {"listen": f"127.0.0.1:{self.openflow_port}"},
@@ -198,11 +206,11 @@ class BusyDatapath(Datapath):
         """Nothing expires."""
 
 
-def load(varied_share: float, central: CentralController, datapaths: dict[int, Datapath]) -> None:
+def load(plan: LoopPlan, varied_share: float, central: CentralController, datapaths: dict[int, Datapath]) -> None:
     """Set the traffic: each receiver gets its limit, that share of them more and less in turns."""
     entries = central.state.entries
     senders = np.bincount(entries.receiver, minlength=len(central.vns))
-    share_bps = RECEIVE_LIMIT_BPS / np.maximum(senders, 1)
+    share_bps = plan.receive_limit_bps / np.maximum(senders, 1)
     varied_receivers = np.arange(len(central.vns)) % 10 < varied_share * 10
     for dpid, datapath in datapaths.items():
         mine = np.flatnonzero(central.vns.dpid[entries.sender] == dpid)
@@ -215,7 +223,7 @@ def load(varied_share: float, central: CentralController, datapaths: dict[int, D
         datapath.meters.prepare(passed_bps, varied)
 
 
-def entry_list(central: CentralController) -> dict[str, Any]:
+def entry_list(plan: LoopPlan, central: CentralController) -> dict[str, Any]:
     """Return what the baseline has to be told: by dpid, columns of meter ids and receivers."""
     entries = central.state.entries
     dpid = central.vns.dpid[entries.sender]
@@ -223,7 +231,7 @@ def entry_list(central: CentralController) -> dict[str, Any]:
     for one in np.unique(dpid).tolist():
         mine = dpid == one
         by_dpid[one] = {"meter_id": entries.meter_id[mine].tolist(), "receiver": entries.receiver[mine].tolist()}
-    return {"limit_bps": RECEIVE_LIMIT_BPS, "entries": by_dpid}
+    return {"limit_bps": plan.receive_limit_bps, "entries": by_dpid}
 
 
 def serve(plan: LoopPlan, folder: Path) -> None:
@@ -234,17 +242,17 @@ def serve(plan: LoopPlan, folder: Path) -> None:
     datapaths: dict[int, Datapath] = {}
     for dpid in range(1, plan.switches + 1):
         datapath = BusyDatapath(dpid, options)
-        for port_no in range(1, PORTS + 1):
+        for port_no in range(1, plan.ports + 1):
             datapath.add_port(port_no, CAPACITY_BPS, time.monotonic())
         datapaths[dpid] = fabric.switches[dpid] = datapath
     fill(plan, central, datapaths)
-    load(plan.varied, central, datapaths)
-    (folder / "entries.json").write_text(json.dumps(entry_list(central)))
+    load(plan, plan.varied, central, datapaths)
+    (folder / "entries.json").write_text(json.dumps(entry_list(plan, central)))
     fabric.start()
     print("ready", flush=True)
     for line in sys.stdin:
         with fabric.locked():
-            load(float(line), central, datapaths)
+            load(plan, float(line), central, datapaths)
     fabric.stop(check=False)
 
 
