@@ -70,6 +70,20 @@ def loop(
 
 
 @app.command()
+def rest(
+    vlans: Annotated[int | None, typer.Option(help="How many VLANs, of 20 VNs each; 1,000 when left out.")] = None,
+    entries: Annotated[int | None, typer.Option(help="How many pairs talk.")] = None,
+    changes: Annotated[int | None, typer.Option(help="How many VNs get other limits in one transaction.")] = None,
+    streams: Annotated[int | None, typer.Option(help="How many event streams are followed.")] = None,
+    seconds: Annotated[float | None, typer.Option(help="How long the loop is watched in each phase.")] = None,
+    as_json: AsJson = False,
+) -> int:
+    """What listing, changing, scraping and following by REST cost the control loop."""
+    options = {"vlans": vlans, "entries": entries, "changes": changes, "streams": streams, "seconds": seconds}
+    return measured("rest", "experiments.bench_rest:run", as_json, **options)
+
+
+@app.command()
 def soak(
     minutes: Annotated[float | None, typer.Option(help="How long, from 1; 30 when left out.")] = None,
     seed: Annotated[int | None, typer.Option(help="What happens when.")] = None,

@@ -1,0 +1,272 @@
+"""``dets bench rest``: what REST costs the control loop of a controller with many VNs.
+
+The real application controls software switches that carry traffic (``experiments.loop_fabric``), in processes of their
+own. Then operators come: all VNs are listed by pages, half of them get other limits in one transaction, metrics are
+scraped, event streams are followed; first one after the other, then all at once.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import selectors
+import socket
+import sys
+import threading
+import time
+import urllib.parse
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from controller.errors import InvalidValueError
+from experiments.bench_loop import fabric_process
+from experiments.controller_process import ControllerProcess, free_ports
+from experiments.loop_fabric import LoopPlan
+
+SWITCHES, PORTS = 4, 5
+VLANS, ENTRIES, CHANGES, STREAMS = 1_000, 10_000, 10_000, 50
+INTERVAL_MS = 55
+SECONDS = 20.0
+SETTLE_S = 3.0
+READY_TIMEOUT_S = 300.0
+_LIMIT_BPS = 50_000_000
+_TIMEOUT_S = 60.0
+
+
+def run(
+    vlans: int = VLANS,
+    entries: int = ENTRIES,
+    changes: int = CHANGES,
+    streams: int = STREAMS,
+    seconds: float = SECONDS,
+) -> dict[str, Any]:
+    """Measure with ``vlans`` VLANs of 20 VNs and ``entries`` pairs that talk; change ``changes`` VNs at once.
+
+    ``seconds`` is how long the loop is watched at rest, under streams, and under everything. Raises InvalidValueError
+    for numbers that no fabric can have.
+    """
+    for name, value, most in (
+        ("vlans", vlans, 4094),
+        ("entries", entries, 200_000),
+        ("changes", changes, 20 * vlans),
+        ("streams", streams, 120),
+    ):
+        if not 1 <= value <= most:
+            raise InvalidValueError(name, value, f"is outside 1 to {most}")
+    openflow_port, rest_port = free_ports(2)
+    plan = LoopPlan(SWITCHES, entries // SWITCHES, INTERVAL_MS, 0.1, openflow_port, rest_port, PORTS, _LIMIT_BPS, vlans)
+    with TemporaryDirectory(prefix="dets-rest-") as name, fabric_process(plan, Path(name)):
+        config = plan.configuration()
+        config["rest"]["requests_per_s"] = 1_000
+        with ControllerProcess(config, Path(name)) as controller:
+            operator = Operator(controller.rest_url)
+            operator.wait_ready()
+            time.sleep(SETTLE_S)
+            figures = measure(operator, changes, streams, seconds)
+    missed = {name: figures[name]["missed_intervals"] for name in ("at rest", "streams", "everything")}
+    return {
+        "settings": {
+            "switches": SWITCHES,
+            "vlans": vlans,
+            "vns": 20 * vlans,
+            "entries": entries,
+            "changes": changes,
+            "streams": streams,
+            "seconds": seconds,
+            "interval_ms": INTERVAL_MS,
+            "cores": os.cpu_count(),
+            "load_average": os.getloadavg()[0],
+            "command": "dets bench " + " ".join(["rest", *sys.argv[3:]]),
+        },
+        "figures": figures,
+        "targets": [
+            {"name": f"intervals missed, {name}", "value": value, "unit": "", "target": 0, "met": value == 0}
+            for name, value in missed.items()
+        ],
+    }
+
+
+class Operator:
+    """A client that measures what it asks for."""
+
+    def __init__(self, url: str) -> None:
+        self._host = urllib.parse.urlsplit(url).netloc
+
+    def call(self, method: str, path: str, body: object = None) -> bytes:
+        """Return the body of an answer; raise RuntimeError unless it is 200."""
+        connection = http.client.HTTPConnection(self._host, timeout=_TIMEOUT_S)
+        try:
+            data = None if body is None else json.dumps(body).encode()
+            connection.request(method, path, data, {"Content-Type": "application/json"} if data else {})
+            answer = connection.getresponse()
+            text = answer.read()
+            if answer.status != 200:
+                raise RuntimeError(f"{method} {path}: {answer.status} {text[:500].decode()}")
+            return text
+        finally:
+            connection.close()
+
+    def get(self, path: str) -> Any:
+        """Return the JSON of a resource."""
+        return json.loads(self.call("GET", path))
+
+    def wait_ready(self) -> None:
+        """Wait until every switch is; raise TimeoutError."""
+        deadline_s = time.monotonic() + READY_TIMEOUT_S
+        while time.monotonic() < deadline_s:
+            try:
+                if set(self.get("/v1/health")["switches"].values()) == {"ready"}:
+                    return
+            except OSError:
+                pass  # it does not listen yet
+            time.sleep(0.5)
+        raise TimeoutError(f"the controller was not ready within {READY_TIMEOUT_S:g} s")
+
+    def list_vns(self) -> list[dict[str, Any]]:
+        """Return all VNs, page by page."""
+        vns, cursor = [], ""
+        while cursor is not None:
+            page = self.get("/v1/vns" + (f"?cursor={urllib.parse.quote(cursor)}" if cursor else ""))
+            vns += page["vns"]
+            cursor = page["next"]
+        return vns
+
+    def change(self, vns: list[dict[str, Any]], limit_bps: int) -> int:
+        """Give these VNs a limit either way, in one transaction; return the revision."""
+        limits = [
+            {key: vn[key] for key in ("vlan_vid", "switch", "port_no")}
+            | {"send_limit_bps": limit_bps, "receive_limit_bps": limit_bps}
+            for vn in vns
+        ]
+        return int(json.loads(self.call("POST", "/v1/limits", {"limits": limits}))["revision"])
+
+    def wait_in_force(self, revision: int) -> None:
+        """Wait until the switches have confirmed a change."""
+        deadline_s = time.monotonic() + _TIMEOUT_S
+        while self.get("/v1/revision")["installed_revision"] < revision:
+            if time.monotonic() > deadline_s:
+                raise TimeoutError(f"revision {revision} was not in force within {_TIMEOUT_S:g} s")
+            time.sleep(0.05)
+
+
+def measure(operator: Operator, changes: int, streams: int, seconds: float) -> dict[str, Any]:
+    """Return the figures of all phases."""
+    figures: dict[str, Any] = {"at rest": watched(operator, lambda: time.sleep(seconds))}
+    vns: list[dict[str, Any]] = []
+    figures["full listing"] = watched(operator, lambda: vns.extend(operator.list_vns()))
+    figures["vns listed"] = len(vns)
+    some = vns[:: max(len(vns) // changes, 1)][:changes]
+    revision = [0]
+
+    def change(limit_bps: int) -> Callable[[], None]:
+        def work() -> None:
+            revision[0] = operator.change(some, limit_bps)
+
+        return work
+
+    figures[f"change of {len(some)} VNs, until kept"] = watched(operator, change(_LIMIT_BPS // 2))
+    figures["the same, until in force"] = watched(
+        operator, lambda: (change(_LIMIT_BPS)(), operator.wait_in_force(revision[0]))
+    )
+    scraped: list[bytes] = []
+    figures["scrape"] = watched(operator, lambda: scraped.append(operator.call("GET", "/metrics")))
+    figures["scraped bytes"] = len(scraped[0])
+    with Streams(operator, streams) as follower:
+        figures["streams"] = watched(operator, lambda: time.sleep(seconds))
+        figures["streams"]["states"] = follower.states
+        figures["everything"] = watched(operator, lambda: everything(operator, some, seconds))
+        figures["everything"]["states"] = follower.states - figures["streams"]["states"]
+        figures["streams open at the end"] = follower.open
+    return figures
+
+
+def everything(operator: Operator, some: list[dict[str, Any]], seconds: float) -> None:
+    """List, change and scrape again and again, each in a thread of its own; raise what any of them raises."""
+    deadline_s = time.monotonic() + seconds
+    failed: list[BaseException] = []
+    works = (
+        operator.list_vns,
+        lambda: operator.change(some, _LIMIT_BPS // 2),
+        lambda: operator.change(some, _LIMIT_BPS),
+        lambda: operator.call("GET", "/metrics"),
+    )
+
+    def again(work: Callable[[], object]) -> None:
+        try:
+            work()
+            while time.monotonic() < deadline_s:
+                time.sleep(1.0)
+                work()
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=again, args=(work,)) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failed:
+        raise failed[0]
+
+
+def watched(operator: Operator, work: Callable[[], object]) -> dict[str, Any]:
+    """Do the work; return how long it took, and what the control loop did meanwhile.
+
+    An interval is missed if no round began in it: the rounds that there should have been, less those there were.
+    """
+    before, began_s = operator.get("/v1/loop"), time.monotonic()
+    work()
+    took_s = time.monotonic() - began_s
+    after = operator.get(f"/v1/loop?after={before['rounds']}")
+    watched_s = time.monotonic() - began_s
+    rounds = after["rounds"] - before["rounds"]
+    total = after["total_ms"] or {}
+    return {
+        "seconds": round(took_s, 3),
+        "rounds": rounds,
+        "missed_intervals": max(int(watched_s * 1e3 / after["interval_ms"]) - 1 - rounds, 0),
+        "skipped_in_rounds": after["skipped_intervals"] - before["skipped_intervals"],
+        "late_answers": after["unanswered_polls"] - before["unanswered_polls"],
+        "round_ms_p50": total.get("p50"),
+        "round_ms_p99": total.get("p99"),
+        "round_ms_max": total.get("max"),
+    }
+
+
+class Streams:
+    """Event streams that are read as fast as they come, in one thread, inside a ``with``; ``states`` counts."""
+
+    def __init__(self, operator: Operator, count: int) -> None:
+        self.states, self.open = 0, count
+        host, _, port = operator._host.partition(":")
+        self._selector = selectors.DefaultSelector()
+        for number in range(count):
+            sock = socket.create_connection((host, int(port)), timeout=_TIMEOUT_S)
+            query = f"?vlan={number + 1}" if number % 2 else ""  # half of them watch all VLANs, half one VLAN's VNs
+            sock.sendall(f"GET /v1/stream{query} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            self._selector.register(sock, selectors.EVENT_READ)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._read)
+
+    def __enter__(self) -> Streams:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        for key in list(self._selector.get_map().values()):
+            key.fileobj.close()  # type: ignore[union-attr]
+        self._selector.close()
+
+    def _read(self) -> None:
+        while not self._stop.is_set():
+            for key, _ in self._selector.select(0.2):
+                data = key.fileobj.recv(2**18)  # type: ignore[union-attr]
+                self.states += data.count(b"event: v")
+                if not data:
+                    self.open -= 1
+                    self._selector.unregister(key.fileobj)

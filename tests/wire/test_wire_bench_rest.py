@@ -1,0 +1,16 @@
+"""``dets bench rest`` in its smallest: the phases do what they say, on the real application."""
+
+from __future__ import annotations
+
+from experiments.bench_rest import run
+
+
+def test_the_smallest_run() -> None:
+    result = run(vlans=2, entries=16, changes=20, streams=2, seconds=0.5)
+    figures = result["figures"]
+    assert figures["vns listed"] == 40
+    assert figures["scraped bytes"] > 1000
+    assert figures["streams open at the end"] == 2
+    assert figures["streams"]["states"] + figures["everything"]["states"] >= 2
+    assert figures["at rest"]["rounds"] > 0
+    assert [row["target"] for row in result["targets"]] == [0, 0, 0]
