@@ -19,7 +19,12 @@ app = typer.Typer()
 
 @app.command()
 def check(config: Annotated[str, typer.Argument(metavar="CONFIG", help="The YAML file.")]) -> int:
-    """Check a configuration file, offline; every problem is told with line and column."""
+    """Check a configuration file, offline; every problem is told with line and column.
+
+    What was set at run time and is kept in its store counts before it, and is told: how much of it there is, and what
+    of it would not fit. That is no error.
+    """
+    from apps.overridden import overridden
     from controller.config import ConfigError, load_config
 
     try:
@@ -31,6 +36,11 @@ def check(config: Annotated[str, typer.Argument(metavar="CONFIG", help="The YAML
     counts = [(len(loaded.switches), "switch"), (ports, "edge port"), (len(loaded.vlans), "VLAN"), (vns, "VN")]
     words = ", ".join(counted(count, noun) for count, noun in counts)
     print(f"ok: {words}; control every {loaded.interval_ms} ms")
+    overrides, inactive = overridden(loaded)
+    if overrides:
+        print(f"{counted(overrides, 'override')} in {loaded.rest.store}, {len(inactive)} not in force")
+    for name, reason in inactive.items():
+        print(f"not in force: {name}: {reason}")
     return 0
 
 

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from apps import cli
+from apps.store import Change, Store
 from apps.tables import print_bench
 from controller import __version__
 from controller.config_file import ConfigError, Problem
+from controller.overrides import Override, VnName
 from controller.units import format_rate
 from experiments import registry
 from experiments.options import ExperimentOptions
@@ -75,6 +77,20 @@ def test_check_tells_every_problem_on_stderr(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (2, "")
     lines = done.stderr.splitlines()
     assert [line.split(": ")[0] for line in lines] == [f"{path}:5:11", f"{path}:7:21", f"{path}:7:21"]
+
+
+def test_check_tells_what_was_set_at_run_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "dets.yaml"
+    path.write_text(CONFIG)
+    store = Store(str(tmp_path / "dets.db"))
+    vns = {VnName(10, "s1", port_no): Override({"send_limit_bps": 50_000_000}, 1) for port_no in (1, 3)}
+    store.commit(Change(1, "2026-01-01T00:00:00Z", "anna", "::1", "limits", 2), {}, vns)
+    store.close()
+    assert cli.main(["check", str(path)]) == 0
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        f"2 overrides in {tmp_path}/dets.db, 1 not in force",
+        "not in force: VLAN 10 at s1:3: the configuration has no such VN",
+    ]
 
 
 def test_run_hands_over_to_the_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
