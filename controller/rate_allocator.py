@@ -176,11 +176,12 @@ def answer(
             all_rows.append(before.rows[number])
             continue
         chosen = _members(report_receiver, group, len(groups), len(vns))
-        receivers, counts = np.unique(report_receiver[chosen], return_counts=True)
+        senders = np.bincount(report_receiver[chosen], minlength=len(vns))
+        receivers = np.flatnonzero(senders)
         rows = reports.entry[chosen]
         state = _follow(before, number, group, receivers, rows)
         requests = Requests(
-            offsets=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+            offsets=np.concatenate([[0], np.cumsum(senders[receivers])]).astype(np.int64),
             limit_bps=vns.receive_limit_bps[receivers],
             received_bps=received_bps[receivers],
             measured_bps=reports.measured_bps[chosen],

@@ -71,6 +71,8 @@ class SendRateControllers:
 
     def on_keep_alive(self, message: KeepAlive) -> SendRateControllers:
         """Stay as you are."""
+        if not len(message.entry):
+            return self
         unheard = self.unheard_intervals.copy()
         unheard[message.entry] = 0
         return replace(self, unheard_intervals=unheard)
@@ -86,6 +88,8 @@ class SendRateControllers:
         return replace(self, unheard_intervals=unheard).on_deactivate(DeactivateTrafficControl(lost))
 
     def _heard(self, rows: IntArray, control: Control, limit_bps: FloatArray | float | None) -> SendRateControllers:
+        if not len(rows):
+            return self
         states, limits_bps, unheard = self.control.copy(), self.limit_bps.copy(), self.unheard_intervals.copy()
         states[rows] = control
         unheard[rows] = 0
@@ -107,13 +111,14 @@ def traffic_reports(
     """
     measured_bps = measured.measured_bps
     sent_bps = np.bincount(entries.sender, weights=measured.smoothed_bps, minlength=len(vns))
-    sender = entries.sender[rows]
-    elsewhere_bps = np.maximum(sent_bps[sender] - measured.smoothed_bps[rows], 0.0)
+    chosen = rows if len(rows) < len(entries) else slice(None)  # all of them need no picking
+    sender, limit_bps = entries.sender[chosen], machines.limit_bps[chosen]
+    elsewhere_bps = np.maximum(sent_bps[sender] - measured.smoothed_bps[chosen], 0.0)
     return TrafficReport(
         entry=rows,
-        measured_bps=np.minimum(measured_bps[rows], machines.limit_bps[rows]),
-        dropped_bps=measured.dropped_bps[rows],
-        limit_bps=machines.limit_bps[rows],
+        measured_bps=np.minimum(measured_bps[chosen], limit_bps),
+        dropped_bps=measured.dropped_bps[chosen],
+        limit_bps=limit_bps,
         available_bps=np.maximum(vns.send_limit_bps[sender] - elsewhere_bps, 0.0),
-        active=measured.active[rows],
+        active=measured.active[chosen],
     )

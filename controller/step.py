@@ -174,7 +174,9 @@ def control_step(
     # 4
     reports = traffic_reports(machines, np.flatnonzero(machines.controlled), entries, vns, measured)
     # 5
-    network = NetworkView(links, measured.measured_bps, np.minimum(machines.limit_bps, ceilings(entries, vns)))
+    ceiling_bps, network = ceilings(entries, vns), None
+    if vns.lends.any():
+        network = NetworkView(links, measured.measured_bps, np.minimum(machines.limit_bps, ceiling_bps))
     allocators, set_rate, keep_alive = answer(allocators, groups, entries, vns, received_bps, reports, network)
     machines = machines.on_set_rate(set_rate).on_keep_alive(keep_alive)
     # 6
