@@ -1,5 +1,6 @@
 """The operator's commands against a stand-in for the controller: what they ask, print and refuse."""
 
+import io
 import json
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from rich.console import Console
 from support.rest_desk import Answer, RestDesk
 
 from apps import cli
@@ -516,6 +518,18 @@ def test_top_shows_vlans(desk: RestDesk, dets: Any) -> None:
     status, out, err = dets("top")
     assert lines(out)[1] == ["10", "tenant-a", "fp", "3", "1", "5", "5", "0", "6"]
     assert (status, err) == (1, "dets: the controller has ended the stream\n")
+
+
+def test_top_keeps_to_the_height_of_a_terminal(desk: RestDesk, dets: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = io.StringIO()
+    terminal = Console(file=screen, force_terminal=True, width=120, height=3, color_system=None)
+    monkeypatch.setattr(watching, "console", lambda: terminal)
+    live = [{"vlan_vid": vid, "congested_vns": 0, "measured_receive_bps": vid} for vid in (10, 30, 20)]
+    desk.on("GET", "/v1/stream", stream(("vlans", {"revision": 0, "vlans": live})))
+    desk.on("GET", "/v1/vlans", {"vlans": [], "next": None})
+    assert dets("top", "--count", "1")[:2] == (0, "")
+    shown = screen.getvalue()
+    assert [word for word in ("10", "20", "30") if f" {word} " in shown] == ["20", "30"]
 
 
 def test_events_are_told(desk: RestDesk, dets: Any) -> None:
