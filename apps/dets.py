@@ -25,6 +25,7 @@ from apps.framework import (
     hub,
     listen_on,
     ofp_event,
+    on_hangup,
     run_in_thread,
     set_ev_cls,
     set_log,
@@ -33,6 +34,7 @@ from apps.in_force import InForce
 from apps.metrics import Metrics
 from apps.peer import AUDIT_INTERVAL_S
 from apps.queue_keeper import QueueKeeper
+from apps.reload import Reloader
 from apps.service_manager import ServiceManager
 from apps.settings import Settings
 from apps.shell import Shell
@@ -40,7 +42,7 @@ from apps.store import Store
 from apps.supervisor import Supervisor
 from apps.tls import server_context
 from apps.tokens import Tokens
-from controller.config import load_config
+from controller.config import Config, load_config
 from controller.errors import DetsError, ProtocolError
 from controller.forwarding.topology import HELLO_INTERVAL_S
 from controller.openflow.messages import parse_error, parse_flow_removed, parse_packet_in, parse_port_status
@@ -71,7 +73,7 @@ class Dets(AppBase):
             print(error, file=sys.stderr)
             raise SystemExit(2) from None
         self.shell = Shell(self.config, time.monotonic, self._ports_known)
-        self.queues = QueueKeeper(self.config, self.shell)
+        self.queues = QueueKeeper(self.shell)
         self.loops = Supervisor(time.monotonic, hub.spawn, hub.sleep, hub.kill)
         self._connections: dict[int, Connection] = {}
         self.settings = Settings(
@@ -86,6 +88,17 @@ class Dets(AppBase):
             lambda: {name: loop.failures for name, loop in self.loops.loops.items()},
             lambda: (self.queues.applied, self.queues.failed),
         )
+        self.reloader = Reloader(
+            self.config.source_name,
+            self.shell,
+            self.queues,
+            self.settings,
+            self.manager,
+            run_in_thread,
+            lambda: list(self._connections.values()),
+            self._adopt_config,
+        )
+        on_hangup(self.reloader.on_signal)
         self._rest = self._serve_rest(tokens, rest_tls)
 
     def start(self) -> Any:
@@ -145,12 +158,17 @@ class Dets(AppBase):
             in_force=InForce(self.shell, self.queues, self.settings.revision),
             sleep=hub.sleep,
             metrics=self.metrics.page,
+            reload=self.reloader.reload,
             needs_if_match=settings.if_match == "required",
             most_streams=max(settings.max_connections // 2, 1),
         )
         pace = rest.Pace(settings.requests_per_s, time.monotonic)
         gate = rest.paced(app, pace, hub.sleep)
         return rest.serve(gate, settings.listen.host, settings.listen.port, tls, settings.max_connections)
+
+    def _adopt_config(self, config: Config) -> None:
+        self.config = config
+        set_log(config.log_format, config.log_level)
 
     def _changed(self) -> None:
         self.shell.push()

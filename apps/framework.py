@@ -8,6 +8,7 @@ off before Ryu parses them, 2.6 us an entry. Other Ryu apps beside this one see 
 from __future__ import annotations
 
 import logging
+import signal
 import socket
 import ssl
 from collections import defaultdict
@@ -16,6 +17,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
 
+import eventlet
 from eventlet import tpool
 from ryu import cfg
 from ryu.base import app_manager
@@ -46,6 +48,7 @@ __all__ = [
     "hub",
     "listen_on",
     "ofp_event",
+    "on_hangup",
     "run_in_thread",
     "set_ev_cls",
     "set_log",
@@ -74,6 +77,11 @@ def set_log(log_format: LogFormat, level: str) -> None:
         set_format(log_format)
     if conf.log_config_file is None and conf.default_log_level is None and not conf.verbose:
         set_level(level)
+
+
+def on_hangup(work: Callable[[], None]) -> None:
+    """Do ``work``, in a greenlet of its own, whenever the process gets SIGHUP."""
+    signal.signal(signal.SIGHUP, lambda _number, _frame: eventlet.spawn_n(work))
 
 
 def listen_on(host: str, port: int, tls: ssl.SSLContext | None = None) -> None:

@@ -8,7 +8,7 @@ import math
 from apps.framework import hub
 from apps.ovsdb import QueueWriter
 from apps.shell import Shell
-from controller.config import Config
+from controller.config import Switch
 from controller.errors import DetsError
 from controller.events import EventKind
 from controller.queues import PortQueues, desired_queues
@@ -22,8 +22,7 @@ AUDIT_S = 30.0
 class QueueKeeper:
     """Writes queues over OVSDB whenever it is woken, one transaction per switch; what fails is tried again."""
 
-    def __init__(self, config: Config, shell: Shell) -> None:
-        self._config = config
+    def __init__(self, shell: Shell) -> None:
         self._shell = shell
         self._wake = hub.Event()
         self._writers: dict[str, QueueWriter] = {}
@@ -56,18 +55,26 @@ class QueueKeeper:
     def remove_all(self) -> None:
         """Take the queues of ours off all switches."""
         for record in self._shell.central.switches.values():
-            if record.switch.ovsdb is not None:
-                try:
-                    self._writer(record.switch.ovsdb).remove(record.switch.dpid)
-                except DetsError as error:
-                    LOG.warning("queues of switch %s stay: %s", record.switch.name, error)
+            self.remove(record.switch)
+
+    def remove(self, switch: Switch) -> None:
+        """Take the queues of ours off a switch, and forget it."""
+        self._problems.pop(switch.dpid, None)
+        self._wanted.pop(switch.dpid, None)
+        if switch.ovsdb is not None:
+            try:
+                self._writer(switch.ovsdb).remove(switch.dpid)
+            except DetsError as error:
+                LOG.warning("queues of switch %s stay: %s", switch.name, error)
 
     def _apply(self, dpid: int) -> None:
-        record = self._shell.central.switches[dpid]
+        record = self._shell.central.switches.get(dpid)
+        if record is None:  # a reload has taken it out meanwhile
+            return
         peer = self._shell.peers.get(dpid)
         if record.switch.ovsdb is None or peer is None or not peer.ports:
             return
-        desired = desired_queues(self._config, self._shell.central.vns).get(dpid, {})
+        desired = desired_queues(self._shell.central.config, self._shell.central.vns).get(dpid, {})
         if not record.can.uses_queues:
             desired = {}
         names = {peer.ports[port_no].name: port_no for port_no in desired if port_no in peer.ports}

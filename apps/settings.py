@@ -7,11 +7,13 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any, TypeVar
 
 import numpy as np
 
 from apps.store import Change, Item, Store
+from controller.admitted_limits import AdmittedLimits
 from controller.central import CentralController
 from controller.config import Config
 from controller.events import EventKind
@@ -120,9 +122,10 @@ class Settings:
 
         def propose(revision: int) -> _Proposal:
             vns = {}
-            for count, (name, values) in enumerate(changes.items(), 1):
-                before = self.overrides.of_vn(self.file.row_of[name]).values
-                vns[name] = Override({**before, **values}, revision)
+            rows = np.array([self.file.row_of[name] for name in changes], dtype=np.int64)
+            standing = self.overrides.of_vns(rows)
+            for count, (name, before) in enumerate(zip(changes, standing, strict=True), 1):
+                vns[name] = Override({**before.values, **changes[name]}, revision)
                 self._rest_after(count)
             return _Proposal(action, {}, vns)
 
@@ -179,14 +182,25 @@ class Settings:
 
         return self._change(propose, caller, expect, dry_run, may_be_inactive=True)
 
-    def adopt_file(self, config: Config) -> None:
-        """The configuration file was read anew and is in force: lay the overrides over it. Raises StoreError."""
+    def adopt_file(self, config: Config, switch_over: Callable[[Callable[[], None]], None]) -> None:
+        """The configuration file was read anew: lay the overrides over it, and put both in force.
+
+        ``switch_over`` lets the central controller have the configuration, and calls what it is given to lay the
+        overrides over it; neither waits for anything. Raises StoreError, or what ``switch_over`` raises: then all is as
+        before.
+        """
         with self._lock:
-            vns = {**dict(self.overrides.standing_vns())}
-            self.file = FileValues(config)
-            self.overrides = Overrides.of(self.file, self.overrides.vlans, vns)
-            self._note_file()
-            self._adopt(lay(self.overrides, self.central.admitted.core_overload))
+            before = self.file, self.overrides, self.values
+            overrides = Overrides.of(FileValues(config), self.overrides.vlans, dict(self.overrides.standing_vns()))
+            values = lay(overrides, AdmittedLimits(config).core_overload)
+            self.file = overrides.file
+            try:
+                self._note_file()
+                self.overrides = overrides
+                switch_over(lambda: self._adopt(values))
+            except BaseException:
+                self.file, self.overrides, self.values = before
+                raise
 
     # -- how a change is made
 
@@ -204,7 +218,7 @@ class Settings:
             expect()
             revision = self.revision + 1
             proposal = propose(revision)
-            overrides = self.overrides.with_vlans(proposal.vlans).with_vns(proposal.vns)
+            overrides = self._with(proposal)
             if may_be_inactive:
                 values = lay(overrides, self.central.admitted.core_overload)
             else:
@@ -216,6 +230,13 @@ class Settings:
                 self.revision, self.overrides = revision, overrides
                 self._adopt(values)
             return Outcome(revision if not dry_run else self.revision, values, overrides, len(items))
+
+    def _with(self, proposal: _Proposal) -> Overrides:
+        overrides, vns = self.overrides.with_vlans(proposal.vlans), iter(proposal.vns.items())
+        while some := dict(islice(vns, _AT_ONCE)):
+            overrides = overrides.with_vns(some)
+            self._rest_after(len(some))
+        return overrides
 
     def _strictly(self, overrides: Overrides, proposal: _Proposal) -> InForce:
         """Return the values in force under ``overrides``; those inactive that are not changed stay so."""
@@ -248,15 +269,14 @@ class Settings:
                 old, new = getattr(before, name), getattr(after, name)
                 if old != new:
                     items.append(Item(vid, None, None, name, old, new))
-        columns = [(name, getattr(self.central.vns, name), getattr(values.vns, name)) for name in VN_FIELDS]
-        for count, vn in enumerate(proposal.vns, 1):
-            row = self.file.row_of.get(vn)
-            if row is not None:
-                for name, before_bps, after_bps in columns:
-                    old_bps, new_bps = _rate(before_bps[row]), _rate(after_bps[row])
-                    if old_bps != new_bps:
-                        items.append(Item(*vn, name, old_bps, new_bps))
-            self._rest_after(count)
+        rows = np.array([row for vn in proposal.vns if (row := self.file.row_of.get(vn)) is not None], dtype=np.int64)
+        for name in VN_FIELDS:
+            before_bps, after_bps = (getattr(vns, name)[rows] for vns in (self.central.vns, values.vns))
+            changed = np.flatnonzero((before_bps != after_bps) & ~(np.isnan(before_bps) & np.isnan(after_bps)))
+            rates = zip(before_bps[changed].tolist(), after_bps[changed].tolist(), strict=True)
+            for count, (row, (old, new)) in enumerate(zip(rows[changed].tolist(), rates, strict=True), 1):
+                items.append(Item(*self.file.names[row], name, _rate(old), _rate(new)))
+                self._rest_after(count)
         return items
 
     def _rest_after(self, count: int) -> None:
@@ -279,7 +299,7 @@ class Settings:
 
 
 def _rate(rate_bps: float) -> int | None:
-    return None if np.isnan(rate_bps) else int(rate_bps)
+    return None if rate_bps != rate_bps else int(rate_bps)  # NaN
 
 
 def _utc_now() -> str:

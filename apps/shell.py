@@ -28,7 +28,7 @@ from controller.forwarding.topology import Port
 from controller.meter_watch import MeterWatch
 from controller.openflow import constants as ofp
 from controller.openflow.actions import Output
-from controller.openflow.flows import decode_flow_stats, digest_flow_stats, encode_flow_delete_by_cookie
+from controller.openflow.flows import encode_flow_delete_by_cookie
 from controller.openflow.messages import ErrorMessage, FlowRemoved, PacketIn, PortStatus, encode_packet_out
 from controller.openflow.meters import (
     decode_meter_config,
@@ -355,20 +355,24 @@ class Shell:
 
     def _audit(self, dpid: int, peer: Peer) -> None:
         self.push()
-        expected = self.central.tables(dpid)
+        record = self.central.switches[dpid]
+        expected, touched, record.touched = self.central.tables(dpid), record.touched, set()
         flows = peer.connection.ask(lambda xid: encode_flow_stats_request(xid, OWN_COOKIE, OWN_COOKIE_MASK))
         meters = peer.connection.ask(encode_meter_config_request)
         deadline_s = self._clock() + ANSWER_TIMEOUT_S
-        body, config = self.peers.answer(flows, deadline_s), self.peers.answer(meters, deadline_s)
-        if not self.peers.holds(peer):
-            return
-        # A switch that holds what the last audit found right, and that nothing was changed on since, needs no reading.
-        standing = digest_flow_stats(body), expected.flows_version
-        same = standing == peer.found_right
-        if not same:
-            peer.known_flows = decode_flow_stats(body, peer.known_flows.known)
-        found = None if same else peer.known_flows.flows
-        wrong = self.central.audit(dpid, expected, found, decode_meter_config(config)[0], self._clock())
-        if not same:
-            peer.found_right = standing if not wrong else None
+        try:
+            body, config = self.peers.answer(flows, deadline_s), self.peers.answer_or_refusal(meters, deadline_s)
+            if not self.peers.holds(peer):
+                return
+            changed = peer.listing.read(body)
+        except ProtocolError:
+            record.touched |= touched
+            raise
+        # Of what the last comparison has put right only what has changed since, here or there, is looked at again.
+        own, only = peer.listing.own, changed | touched if peer.compared else None
+        found = own if only is None else {key: own[key] for key in only if key in own}
+        peer.compared = False  # unless this comparison comes to its end
+        standing = decode_meter_config(config or b"")[0]
+        self.central.audit(dpid, expected, found.values(), standing, self._clock(), only)
+        peer.compared = True
         self.push()

@@ -60,6 +60,8 @@ def _readings(
         unread.copy(), unread.copy(), unread.copy(), unread.copy(), np.zeros(entries, dtype=np.bool_), unread
     )
     for dpid, meters in stats.items():
+        if dpid not in fabric.switches:  # another configuration came in between
+            continue
         mine, rows = fabric.switches[dpid].entries_of(meters["meter_id"])
         readings.confirmed_s[rows] = confirmed_s.get(dpid, np.nan)
         if measure_kernel.library is not None:

@@ -118,7 +118,7 @@ def _carry_record(before: SwitchRecord, after: SwitchRecord, row_of: _Rows, conf
         meters[row] = meter_id
     after.send_meter = dict(sorted(meters.items()))
     after.can, after.connected = before.can, before.connected
-    after.install(before.installed)
+    after.installed, after.touched = dict(before.installed), set(before.touched)
 
 
 def _carry_network(before: CentralController, after: CentralController, row_of: _Rows, kept: set[int]) -> None:

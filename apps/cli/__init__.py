@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from apps.cli import bench, cert, docs, inventory, keeping, lab, pretend, service, watching
+from apps.cli import bench, cert, docs, inventory, keeping, lab, pretend, reloading, service, watching
 from apps.cli.common import FAILED, INTERRUPTED, REFUSED, ClickError, complain
 from apps.client import RequestError
 from controller import __version__
@@ -33,6 +33,7 @@ app.add_typer(inventory.entries, name="entry")
 app.add_typer(watching.app)
 app.add_typer(keeping.app)
 app.add_typer(keeping.tokens, name="token")
+app.add_typer(reloading.app)
 app.add_typer(pretend.app)
 app.add_typer(lab.app)
 app.add_typer(bench.app, name="bench")

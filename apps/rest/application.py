@@ -15,7 +15,7 @@ from flask_openapi3.models.info import Info
 from flask_openapi3.openapi import OpenAPI
 from pydantic import BaseModel, ValidationError
 
-from apps.rest import access, changing, kept, page, problems, reading, requests, stream
+from apps.rest import access, changing, kept, page, problems, reading, reloading, requests, stream
 from apps.rest.body import MAX_BODY_BYTES, MAX_LONG_BODY_BYTES, JsonRequest, StrictJson, check_body
 from apps.rest.service import ANY, AtOnce, InForce, Json, Service, api, service
 from apps.settings import Settings
@@ -23,14 +23,16 @@ from apps.store import Store
 from apps.store_file import MEMORY
 from apps.tokens import Tokens
 from controller.central import CentralController
+from controller.config_changes import ConfigChange
 from controller.errors import InvalidValueError
 
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _METRICS: Json = {"description": "text", "content": {_METRICS_TYPE: {"schema": {"type": "string"}}}}
 
-__all__ = ["changing", "create_app", "kept", "reading", "stream"]
+__all__ = ["changing", "create_app", "kept", "reading", "reloading", "stream"]
 
 _WITH_BODY = frozenset({"PATCH", "POST", "PUT"})
+_WITHOUT_BODY = frozenset({"/v1/reload"})
 _LONG_BODIES = frozenset({"/v1/limits", "/v1/import"})
 _FIELDS = {
     model.__name__: tuple(field.alias or name for name, field in model.model_fields.items())
@@ -51,6 +53,7 @@ def create_app(
     in_force: InForce | None = None,
     sleep: Callable[[float], None] = time.sleep,
     metrics: Callable[[], Iterator[bytes]] | None = None,
+    reload: Callable[..., list[ConfigChange]] | None = None,
     needs_if_match: bool = False,
     most_streams: int = 128,
 ) -> OpenAPI:
@@ -87,6 +90,7 @@ def create_app(
         after_change=after_change,
         loop=loop,
         in_force=in_force or AtOnce(),
+        reload=reload,
         sleep=sleep,
         needs_if_match=needs_if_match,
         most_streams=most_streams,
@@ -151,7 +155,7 @@ def _check_request() -> None:
     for name, values in request.args.lists():
         if len(values) > 1:
             raise problems.invalid(InvalidValueError(name, values, "is given more than once"))
-    if request.method in _WITH_BODY:
+    if request.method in _WITH_BODY and request.path not in _WITHOUT_BODY:
         most_bytes = MAX_LONG_BODY_BYTES if request.path in _LONG_BODIES else MAX_BODY_BYTES
         check_body(cast(JsonRequest, request), most_bytes)
 

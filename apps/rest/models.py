@@ -249,6 +249,21 @@ class Done(BaseModel):
     changed: int = Field(description="how many values in force are others than before")
 
 
+class ConfigChangeView(BaseModel):
+    """One value of the configuration that differs; null where there is none."""
+
+    path: str = Field(description="where it stands; rates in bit/s")
+    before: bool | int | float | str | None
+    after: bool | int | float | str | None
+
+
+class Reloaded(BaseModel):
+    """What a reload did, or with ``dry_run`` would do."""
+
+    revision: int = Field(description="the last change to anything")
+    changes: list[ConfigChangeView]
+
+
 class OverrideView(BaseModel):
     """What was set at run time of a VLAN, or of a VN if ``switch`` and ``port_no`` are given."""
 

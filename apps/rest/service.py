@@ -14,6 +14,7 @@ from apps.rest import problems
 from apps.rest.body import MAX_BODY_BYTES
 from apps.settings import Caller, Settings
 from controller.central import CentralController
+from controller.config_changes import ConfigChange
 
 Json = dict[str, Any]
 Responses = dict[str | int, type[BaseModel] | Json | None]
@@ -52,6 +53,7 @@ class Service:
     after_change: Callable[[], None]
     loop: Callable[[int], Json] | None
     in_force: InForce
+    reload: Callable[..., list[ConfigChange]] | None
     sleep: Callable[[float], None]
     needs_if_match: bool
     most_streams: int

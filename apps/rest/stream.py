@@ -92,7 +92,10 @@ class _Follower:
             here.sleep(wait_s)
         self._due_s = max(self._due_s + self._interval_s, here.clock())
         self._left -= 1
-        return self._events() + _state(here, self._picked)
+        try:
+            return self._events() + _state(here, self._picked)
+        except RefusedError:  # another configuration, which does not have what was picked
+            raise StopIteration from None
 
     def close(self) -> None:
         """The client has gone."""

@@ -83,6 +83,11 @@ class Application:
         self._process.send_signal(number)
         return self._process.wait(STOP_TIMEOUT_S)
 
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to the process."""
+        assert self._process is not None
+        self._process.send_signal(number)
+
     def wait_ended(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
         """Return the exit status of a process that ends by itself."""
         assert self._process is not None
