@@ -115,15 +115,26 @@ class Overrides:
 
     def of_vn(self, row: int) -> Override:
         """Return what was set of the VN of a row."""
-        values = {name: float(column[row]) for name, column in self.columns.items() if not np.isnan(column[row])}
-        known = {name: None if value == _NO_CEILING else int(value) for name, value in values.items()}
-        return Override(known, int(self.revision[row]))
+        return next(self.of_vns(np.array([row])))
+
+    def of_vns(self, rows: IntArray) -> Iterator[Override]:
+        """Yield what was set of the VNs of these rows."""
+        columns = zip(*(column[rows].tolist() for column in self.columns.values()), strict=True)
+        names = tuple(self.columns)
+        for values_bps, revision in zip(columns, self.revision[rows].tolist(), strict=True):
+            given = {name: value for name, value in zip(names, values_bps, strict=True) if value == value}  # not NaN
+            yield Override({name: int(value) if value else None for name, value in given.items()}, revision)
 
     def standing_vns(self) -> Iterator[tuple[VnName, Override]]:
         """Yield every VN that has an override, those of the file first."""
-        for row in np.flatnonzero(self.overridden).tolist():
-            yield self.file.names[row], self.of_vn(row)
+        rows = np.flatnonzero(self.overridden)
+        yield from zip(map(self.file.names.__getitem__, rows.tolist()), self.of_vns(rows), strict=True)
         yield from ((name, override) for name, override in self.strays.items() if override.values)
+
+    def standing_names(self) -> list[VnName]:
+        """Return the names of the VNs that have an override, those of the file first."""
+        mine = [self.file.names[row] for row in np.flatnonzero(self.overridden).tolist()]
+        return [*mine, *(name for name, override in self.strays.items() if override.values)]
 
     def standing_vlans(self) -> Iterator[tuple[int, Override]]:
         """Yield every VLAN that has an override."""

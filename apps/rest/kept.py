@@ -13,6 +13,7 @@ from controller.overrides import VnName
 
 _FORMAT = "dets-overrides-1"
 _END = 2**62
+_AT_ONCE = 500
 
 
 @api.get("/overrides", responses={200: models.OverrideList})
@@ -21,7 +22,7 @@ def list_overrides(query: requests.OverrideQuery) -> Json:
     settings = service().settings
     key = read_cursor(query.cursor, int)
     names: list[int | VnName] = [vid for vid, _ in sorted(settings.overrides.standing_vlans())]
-    names += [name for name, _ in settings.overrides.standing_vns()]
+    names += settings.overrides.standing_names()
     if query.active is not None:
         inactive = {*settings.values.inactive_vlans, *settings.values.inactive_vns}
         names = [name for name in names if (name in inactive) != query.active]
@@ -62,13 +63,15 @@ def get_change(path: requests.ChangePath, query: requests.NoQuery) -> Json:
 @api.get("/export", responses={200: models.Export})
 def export_overrides(query: requests.NoQuery) -> Any:
     """Return all that was set at run time as one document, which ``/v1/import`` takes."""
-    settings = service().settings
-    document = {
-        "format": _FORMAT,
-        "vlans": [{"vlan_vid": vid, "values": dict(one.values)} for vid, one in settings.overrides.standing_vlans()],
-        "vns": [{**name._asdict(), **one.values} for name, one in settings.overrides.standing_vns()],
-    }
-    return tagged(document, settings.revision)
+    here = service()
+    overrides, revision = here.settings.overrides, here.settings.revision
+    vns = []
+    for count, (name, one) in enumerate(overrides.standing_vns(), 1):
+        vns.append({**name._asdict(), **one.values})
+        if count % _AT_ONCE == 0:
+            here.sleep(0.0)  # the overrides at hand are those of the revision at hand, whatever happens meanwhile
+    vlans = [{"vlan_vid": vid, "values": dict(one.values)} for vid, one in overrides.standing_vlans()]
+    return tagged({"format": _FORMAT, "vlans": vlans, "vns": vns}, revision)
 
 
 def _without_items(change: Json) -> Json:

@@ -286,11 +286,8 @@ def _places(central: CentralController, rows: IntArray) -> tuple[list[str], list
 
 
 def _hosts(central: CentralController, rows: IntArray) -> list[list[str]]:
-    hosts: dict[int, list[str]] = {row: [] for row in rows.tolist()}
-    for host, row in central.network.hosts().items():
-        if row in hosts:
-            hosts[row].append(format_mac(host.mac))
-    return [sorted(macs) for macs in hosts.values()]
+    hosts_of_vn = central.network.hosts_of_vn
+    return [sorted(format_mac(host.mac) for host in hosts_of_vn(row)) for row in rows.tolist()]
 
 
 def _objects(names: Any, columns: Sequence[Sequence[Any]]) -> list[Json]:

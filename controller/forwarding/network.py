@@ -222,6 +222,10 @@ class Network:
         """Return the known hosts and the row of the VN each belongs to."""
         return dict(self._vn_of_host)
 
+    def hosts_of_vn(self, row: int) -> list[Host]:
+        """Return the known hosts of a VN."""
+        return list(self._hosts_of_vn.get(row, ()))
+
     def full(self, row: int) -> bool:
         """Tell whether a VN has as many hosts as it may have."""
         return len(self._hosts_of_vn[row]) >= self._settings.max_macs_per_vn
