@@ -27,7 +27,7 @@ from controller.columns import BoolArray, FloatArray, IntArray, carry
 from controller.measurement import Measurement
 
 RESPONSIVE_BURST_S = 0.300  # the minimum retransmission time-out of TCP
-UNRESPONSIVE_BURST_S = 0.050
+UNRESPONSIVE_BURST_S = 0.030
 # Three frames of 1,522 bytes: what a sender's pacing and the switch's batches bring at once.
 FRAME_BITS = 12_176
 MIN_BURST_BITS = 3 * FRAME_BITS
@@ -41,9 +41,8 @@ RESPONSIVE_DROP = 0.10
 RESPONSIVE_INTERVALS = 20
 
 # What a meter may let through beyond the grants, or withhold, before it is modified: so much time of the grant, and at
-# least MIN_BURST_BITS. Wider for those that respond, to whom every modify may cost the depth of their bucket.
-RESPONSIVE_BUDGET_S = 0.040
-UNRESPONSIVE_BUDGET_S = 0.010
+# least MIN_BURST_BITS. An algorithm that looks at what its grants bring, as RAA-FE does, swings if it has to wait.
+BUDGET_S = 0.010
 REPAY_S = 0.220  # what was given too much is taken back in this time
 MOST_REPAID = 0.5  # ... but a rate is never lowered by more than this part of it
 
@@ -175,14 +174,11 @@ def enforce(
     burst_bits = _whole_bursts(np.maximum(credit_bits, np.maximum(MIN_BURST_S * exact_bps, MIN_BURST_BITS)))
     given_bits = np.maximum(burst_bits - credit_bits - RATE_STEP_BPS, 0.0)
     rate_bps = whole_rates(exact_bps - np.minimum(given_bits / REPAY_S, MOST_REPAID * exact_bps))
-    excess_bits = level_bits - credit_bits
-    ahead_bits = excess_bits + (before.rate_bps - limit_bps) * elapsed_s
-    budget_s = np.where(unresponsive, UNRESPONSIVE_BUDGET_S, RESPONSIVE_BUDGET_S)
-    budget_bits = np.maximum(budget_s * limit_bps, MIN_BURST_BITS)
+    ahead_bits = level_bits - credit_bits + (before.rate_bps - limit_bps) * elapsed_s
+    budget_bits = np.maximum(BUDGET_S * limit_bps, MIN_BURST_BITS)
     saves = (before.rate_bps - rate_bps) * REPAY_S > burst_bits - level_bits
-    behind_bits = np.where(given_bits > 0.0, excess_bits, ahead_bits)  # a raise waits until it gives nothing
     too_deep = unresponsive & (before.burst_bits > 2.0 * depth_bits)  # whoever pauses would have that much at once
-    rows = np.flatnonzero(((ahead_bits > budget_bits) & saves) | (behind_bits < -budget_bits) | too_deep)
+    rows = np.flatnonzero(((ahead_bits > budget_bits) & saves) | (ahead_bits < -budget_bits) | too_deep)
     rows = rows[np.argsort(rate_bps[rows] > before.rate_bps[rows], kind="stable")]
     rate_bps, burst_bits = rate_bps[rows], burst_bits[rows]
     after = Enforcement(

@@ -10,14 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.enforcement import (
+    BUDGET_S,
     FRAME_BITS,
     MIN_BURST_BITS,
     MIN_BURST_S,
     MOST_REPAID,
-    RESPONSIVE_BUDGET_S,
     RESPONSIVE_BURST_S,
     RESPONSIVE_INTERVALS,
-    UNRESPONSIVE_BUDGET_S,
     UNRESPONSIVE_BURST_S,
     UNRESPONSIVE_INTERVALS,
     Enforcement,
@@ -163,7 +162,7 @@ def test_a_sender_that_pauses_after_drops_gets_what_is_granted(pattern):
 
     ratio, _, beyond_bits = delivered_over_granted(5_000_000, pattern, offers)
     assert 0.93 < ratio < 1.02
-    assert beyond_bits <= RESPONSIVE_BURST_S * 5e6 + RESPONSIVE_BUDGET_S * 5e6 + MIN_BURST_BITS
+    assert beyond_bits <= RESPONSIVE_BURST_S * 5e6 + BUDGET_S * 5e6 + MIN_BURST_BITS
 
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from(["walk-1", "walk-30", "step"]))
@@ -175,7 +174,7 @@ def test_never_more_than_grants_and_one_depth(seed, pattern):
     ratio, _, beyond_bits = delivered_over_granted(
         5_000_000, pattern, lambda now_s: loads[int(now_s * 4) % 100], intervals=250, seed=seed
     )
-    assert beyond_bits <= (RESPONSIVE_BURST_S + 2 * RESPONSIVE_BUDGET_S) * 5e6 + 2 * MIN_BURST_BITS
+    assert beyond_bits <= (RESPONSIVE_BURST_S + 2 * BUDGET_S) * 5e6 + 2 * MIN_BURST_BITS
     assert ratio < 1.1
 
 
@@ -215,15 +214,15 @@ def test_a_saved_up_credit_is_at_most_a_burst_of_the_new_grant():
     assert changes.rate_bps.tolist() == [10 * MBIT]
 
 
-@pytest.mark.parametrize(("unresponsive", "budget_s"), [(False, RESPONSIVE_BUDGET_S), (True, UNRESPONSIVE_BUDGET_S)])
-def test_small_changes_wait_until_they_add_up(unresponsive, budget_s):
+@pytest.mark.parametrize("unresponsive", [False, True])
+def test_small_changes_wait_until_they_add_up(unresponsive):
     state = standing([50 * MBIT], unresponsive=unresponsive, level_bits=0.0, credit_bits=0.0)
     limit_bps, sent_s = 49 * MBIT, []
     for number in range(1, 80):
         state, changes = step(state, limit_bps, seen(60 * MBIT, 10 * MBIT), number * INTERVAL_S)
         if len(changes.rows):
             sent_s.append(number * INTERVAL_S)
-    due_s = budget_s * limit_bps / 1e6
+    due_s = BUDGET_S * limit_bps / 1e6
     assert sent_s[0] == pytest.approx(due_s, abs=1.5 * INTERVAL_S)
     assert len(sent_s) <= 2  # the second takes back the lower rate that made up for the wait
 
@@ -294,7 +293,7 @@ def test_who_responds_gets_its_burst_back():
     wanted_bits = RESPONSIVE_BURST_S * 100 * MBIT
     for number in range(RESPONSIVE_INTERVALS + 10, RESPONSIVE_INTERVALS + 100):
         state, _ = step(state, 100 * MBIT, seen(90 * MBIT, 0), number * INTERVAL_S)
-    assert wanted_bits - RESPONSIVE_BUDGET_S * 100 * MBIT <= state.burst_bits[0] <= wanted_bits
+    assert wanted_bits - BUDGET_S * 100 * MBIT <= state.burst_bits[0] <= wanted_bits
 
 
 def test_a_meter_that_was_found_is_left_as_it_stands():
