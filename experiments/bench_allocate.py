@@ -74,7 +74,7 @@ def allocation_call(algorithm: AllocationAlgorithm, table: Requests) -> Callable
     return lambda: algorithm.allocate(table, state)
 
 
-def bench_four(sizes: Sequence[int], senders: Sequence[int], budget_s: float) -> list[dict[str, Any]]:
+def bench_receivers(sizes: Sequence[int], senders: Sequence[int], budget_s: float) -> list[dict[str, Any]]:
     """Return a row per algorithm, number of entries and number of senders a receiver."""
     rows = []
     for entries in sizes:
@@ -97,7 +97,7 @@ def bench_four(sizes: Sequence[int], senders: Sequence[int], budget_s: float) ->
 
 
 def bench_forms(entries: int, budget_s: float) -> dict[str, dict[str, float]]:
-    """Return, per algorithm, ns per entry of each form: as used, by numpy alone, and the paper's pseudo-code."""
+    """Return, per algorithm, ns per entry of each form: as used, by numpy alone, and as plain pseudo-code."""
     table = requests(entries, NOMINAL_SENDERS)
     rows = {}
     for name in algorithms:
@@ -144,6 +144,8 @@ def _plain_call(name: str, table: Requests) -> Callable[[], object]:
                 plain_allocation.fast_probe(limit, its, 2.0, 0.1, 0.01)
             elif name == "level":
                 plain_allocation.fair_level(limit, received, its, 1.0, 0.05)
+            elif name == "level":
+                plain_allocation.fair_level(limit, received, its, 1.0, 0.05)
             else:
                 plain_allocation.forward_explicit(limit, received, its, limit / len(its), 0.5, 0.01)
 
@@ -151,7 +153,7 @@ def _plain_call(name: str, table: Requests) -> Callable[[], object]:
 
 
 def bytes_per_entry(entries: int) -> float | None:
-    """Return the peak of memory that a table and all four algorithms on it take, by the kernel's own account."""
+    """Return the peak of memory that a table and all algorithms of a receiver on it take, by the kernel's own account."""
     status, reset = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
     def resident(field: str) -> int:
@@ -244,11 +246,13 @@ def _target(name: str, value: float, unit: str, target: float, *, most: bool) ->
     }
 
 
-def targets(four: list[dict[str, Any]], fabrics: list[dict[str, Any]], memory: float | None) -> list[dict[str, Any]]:
+def targets(
+    receivers: list[dict[str, Any]], fabrics: list[dict[str, Any]], memory: float | None
+) -> list[dict[str, Any]]:
     """Return what was aimed at, and whether it was reached."""
     rows = []
     for name in algorithms:
-        its = [row for row in four if row["algorithm"] == name]
+        its = [row for row in receivers if row["algorithm"] == name]
         usual = [row for row in its if row["senders_per_receiver"] == NOMINAL_SENDERS]
         slowest_usual = min(row["entries_per_s"] for row in usual)
         slowest = min(its, key=lambda row: row["entries_per_s"])
@@ -280,11 +284,11 @@ def run(options: Sequence[str] = ()) -> dict[str, Any]:
     sizes, senders = (SIZES[:2], (10, NOMINAL_SENDERS)) if quick else (SIZES, SENDERS)
     budget_s = 0.02 if quick else 0.15
     memory = bytes_per_entry(sizes[-1])
-    four = bench_four(sizes, senders, budget_s)
+    receivers = bench_receivers(sizes, senders, budget_s)
     fabrics = bench_max_min(budget_s * 4, quick)
     return {
         "figures": {
-            "four": four,
+            "receivers": receivers,
             "forms": bench_forms(10_000, budget_s),
             "bytes_per_entry": memory,
             "max_min": fabrics,
@@ -300,7 +304,7 @@ def run(options: Sequence[str] = ()) -> dict[str, Any]:
             "load_average": os.getloadavg()[0],
             "quick": quick,
         },
-        "targets": targets(four, fabrics, memory),
+        "targets": targets(receivers, fabrics, memory),
     }
 
 

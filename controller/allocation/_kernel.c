@@ -103,6 +103,30 @@ int dets_probe(i64 receivers, const i64 *offsets, const double *limit, const dou
     return 0;
 }
 
+/* ---- Fair Level: ``shared`` is its step 2 ---- */
+
+FOR_EACH_CPU
+int dets_fair_level(i64 receivers, const i64 *offsets, const double *shared, const double *measured,
+                    const double *granted, const double *available, const double *dropped, const double *weight,
+                    const uint8_t *active, double *grants)
+{
+    Columns c = {measured, granted, available, dropped, weight, active, grants};
+    Work work;
+    if (get_work(&work, offsets, receivers))
+        return OUT_OF_MEMORY;
+    for (i64 k = 0; k < work.batches; k++) {
+        const i64 *of = work.receiver + k * LANES, at[LANES] = FOUR(offsets, of, 0);
+        lanes_fair_level(offsets[of[0] + 1] - offsets[of[0]], at, LOADED(shared, of, 0), &c, &work.batch);
+    }
+    for (i64 k = work.batches * LANES; k < receivers; k++) {
+        i64 r = work.receiver[k], f = offsets[r];
+        Columns own = {measured + f, granted + f, available + f, dropped + f, weight + f, active + f, grants + f};
+        fair_level(offsets[r + 1] - f, shared[r], &own, &work.scratch);
+    }
+    free_work(&work);
+    return 0;
+}
+
 /* ---- RAA-FE ---- */
 
 FOR_EACH_CPU

@@ -1,4 +1,4 @@
-/* RAA-FS, SP and FP for several receivers of equally many rows at once: a lane each.
+/* RAA-FS, SP, FP and Fair Level for several receivers of equally many rows at once: a lane each.
  *
  * A receiver with few rows costs more for its sums, divisions and loop ends than for its rows. Four of them, side by side
  * in vectors, share that. Row i of column c of the four is one vector, so that each lane does what the scalar code does,
@@ -66,6 +66,32 @@ INLINE void lanes_fair_share(i64 n, const i64 *at, Lanes limit, const double *av
         Lanes share = level * b->weight[i], grant = LESSER(share, b->room[i]);
         for (int l = 0; l < LANES; l++)
             grants[at[l] + i] = grant[l];
+    }
+}
+
+INLINE void lanes_fair_level(i64 n, const i64 *at, Lanes shared, const Columns *c, Batch *b)
+{
+    Lanes highest = EVERY(0.0);
+    for (i64 i = 0; i < n; i++) {
+        Lanes measured = LOADED(c->measured, at, i), granted = LOADED(c->granted, at, i);
+        Lanes dropped = LOADED(c->dropped, at, i);
+        Mask active = ACTIVE(c->active, at, i);
+        Mask full = (measured >= FULL_USE * granted) | (dropped > 0) | (granted == EVERY(INFINITY));
+        b->weight[i] = LOADED(c->weight, at, i);
+        b->in_force[i] = AND(active, b->weight[i]);
+        b->room[i] = AND(active, LOADED(c->available, at, i));
+        b->rest[i] = CHOSEN(full | (measured > b->room[i]), b->room[i], measured); /* 1 */
+        Lanes rate = b->rest[i] / b->weight[i];
+        highest = GREATER(highest, rate);
+    }
+    Lanes level = lanes_fill_level(n, shared, b->weight, b->rest, b); /* 3 */
+    Lanes over = shared - lanes_sum(b->rest, n);
+    Lanes fitting = highest + lanes_quotient(AND(over > 0, over), lanes_sum(b->in_force, n));
+    level = CHOSEN(level == EVERY(INFINITY), fitting, level); /* 5 */
+    for (i64 i = 0; i < n; i++) {
+        Lanes share = level * b->weight[i], grant = LESSER(share, b->room[i]); /* 4 */
+        for (int l = 0; l < LANES; l++)
+            c->grants[at[l] + i] = grant[l];
     }
 }
 

@@ -1,4 +1,4 @@
-/* RAA-FS, SP and FP for one receiver, row by row. */
+/* RAA-FS, SP, FP and Fair Level for one receiver, row by row. */
 #include "_kernel.h"
 
 #define SMALL 24
@@ -150,6 +150,31 @@ INLINE void fair_share(i64 n, double limit, const double *available, const doubl
     for (i64 i = 0; i < n; i++) {
         double share = level * weight[i];
         grants[i] = share < s->room[i] ? share : s->room[i];
+    }
+}
+
+/* ---- Fair Level ---- */
+
+INLINE void fair_level(i64 n, double shared, const Columns *v, Scratch *s)
+{
+    double highest = 0.0;
+    for (i64 i = 0; i < n; i++) {
+        int full = (v->measured[i] >= FULL_USE * v->granted[i]) | (v->dropped[i] > 0) | (v->granted[i] == INFINITY);
+        double room = v->active[i] ? v->available[i] : 0.0, sent = v->measured[i] < room ? v->measured[i] : room;
+        s->room[i] = room;
+        s->rest[i] = full ? room : sent; /* 1 */
+        s->work[i] = v->active[i] ? v->weight[i] : 0.0;
+        double rate = s->rest[i] / v->weight[i];
+        highest = rate > highest ? rate : highest;
+    }
+    double level = fill_level(n, shared, v->weight, s->rest); /* 3 */
+    if (level == INFINITY) {
+        double over = shared - sum_of(s->rest, n), weight = sum_of(s->work, n);
+        level = highest + (weight > 0 ? (over > 0 ? over : 0.0) / weight : 0.0); /* 5 */
+    }
+    for (i64 i = 0; i < n; i++) {
+        double share = level * v->weight[i];
+        v->grants[i] = share < s->room[i] ? share : s->room[i]; /* 4 */
     }
 }
 

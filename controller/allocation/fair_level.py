@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from controller.allocation import kernel
 from controller.allocation.groups import Groups, divided, fill_level
 from controller.allocation.interface import AlgorithmState, FloatArray, Requests, check_state, fully_uses
 from controller.allocation.parameters import Parameter
@@ -56,11 +57,15 @@ class FairLevel:
     def allocate(self, requests: Requests, state: AlgorithmState) -> tuple[FloatArray, AlgorithmState]:
         """Return grants (entries,) in bits per second and the next state."""
         check_state(requests, state)
+        booked = _booked(requests, state.receiver_columns[BOOKED], self.booking)
+        after = AlgorithmState(state.receivers, state.entries, {BOOKED: booked}, state.entry_columns)
+        shared_bps = requests.limit_bps * booked  # 2
+        compiled = kernel.fair_level(requests, shared_bps)
+        if compiled is not None:
+            return compiled, after
         groups = Groups(requests.offsets)
         room_bps = np.where(requests.active, requests.available_bps, 0.0)
         wanted_bps = np.where(fully_uses(requests), room_bps, np.minimum(requests.measured_bps, room_bps))  # 1
-        booked = _booked(requests, state.receiver_columns[BOOKED], self.booking)
-        shared_bps = requests.limit_bps * booked  # 2
         level_bps = fill_level(groups, shared_bps, requests.weight, wanted_bps)  # 3
         weight = groups.sum(np.where(requests.active, requests.weight, 0.0))
         rest_bps = np.maximum(shared_bps - groups.sum(wanted_bps), 0.0)
@@ -69,7 +74,7 @@ class FairLevel:
         fitting_bps = highest_bps + divided(rest_bps, weight, 0.0)
         level_bps = np.where(np.isinf(level_bps), fitting_bps, level_bps)  # 5
         grants_bps: FloatArray = np.minimum(groups.spread(level_bps) * requests.weight, room_bps)  # 4
-        return grants_bps, AlgorithmState(state.receivers, state.entries, {BOOKED: booked}, state.entry_columns)
+        return grants_bps, after
 
 
 def _booked(requests: Requests, before: FloatArray, most: float) -> FloatArray:

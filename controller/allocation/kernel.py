@@ -1,6 +1,6 @@
 """The compiled form of the algorithms, where it was built; without it, numpy does the same more slowly.
 
-It is ``_kernel.c``, loaded by ``controller.compiled``. RAA-FS, SP, FP and FE give the same bits either way; max-min the
+It is ``_kernel.c``, loaded by ``controller.compiled``. RAA-FS, SP, FP, FE and Fair Level give the same bits either way; max-min the
 same but for rounding.
 """
 
@@ -18,6 +18,7 @@ from controller.compiled import call, load
 _FUNCTIONS = {
     "dets_fair_share": (ctypes.c_int, "i******"),
     "dets_probe": (ctypes.c_int, "i********dddd*"),
+    "dets_fair_level": (ctypes.c_int, "i*********"),
     "dets_forward_explicit": (ctypes.c_int, "i******dd**"),
     "dets_max_min": (ctypes.c_int64, "ii*******"),
 }
@@ -60,6 +61,24 @@ def probe(requests: Requests, inflation: float, floor: float, headroom: float, d
     )
     parameters = (inflation, floor, headroom, d)
     _check(_call("dets_probe", requests.receivers, requests.offsets, *columns, *parameters, grants_bps))
+    return grants_bps
+
+
+def fair_level(requests: Requests, shared_bps: FloatArray) -> FloatArray | None:
+    """Return the grants of Fair Level (entries,); ``shared_bps`` (receivers,) is what each receiver shares out."""
+    if library is None:
+        return None
+    grants_bps = np.empty(requests.entries)
+    columns = (
+        shared_bps,
+        requests.measured_bps,
+        requests.granted_bps,
+        requests.available_bps,
+        requests.dropped_bps,
+        requests.weight,
+        requests.active,
+    )
+    _check(_call("dets_fair_level", requests.receivers, requests.offsets, *columns, grants_bps))
     return grants_bps
 
 
