@@ -1,0 +1,41 @@
+"""A scenario with the real application and software switches, in real time."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from experiments.evaluation.measures import measures
+from experiments.evaluation.on_wire import run_on_wire
+from experiments.evaluation.scenario import AlgorithmChange, Limits, Scenario, Source
+
+M = 1_000_000
+SCENARIO = Scenario(
+    name="wired",
+    title="two to one",
+    topology="dets-fig1",
+    pns=3,
+    link_rate_bps=50 * M,
+    limits={1: Limits(20 * M, 15 * M)},
+    sources=(Source(1, 1, 3, "udp", 18 * M), Source(1, 2, 3, "tcp")),
+    events=(AlgorithmChange(1.1, 1, "fs"),),
+    duration_s=2.2,
+)
+
+
+def test_a_scenario_runs_on_software_switches(tmp_path):
+    passed = []
+    run = run_on_wire(SCENARIO, "level", 1, passed.append, tmp_path)
+    assert sum(passed) == SCENARIO.duration_s
+    assert len(run.delivered_bits) == 40
+    assert run.fabric == "wire"
+    assert run.received_bits.sum() <= 1.05 * 15 * M * 2.2
+    assert (run.delivered_bits.sum(axis=0) > 0).all()
+    last = run.granted_bps[-1]
+    np.testing.assert_allclose(last, [7.5 * M, 7.5 * M], rtol=0.01)  # fair share, since half way
+    assert measures(run)["use_of_oracle"] > 0
+
+
+def test_a_baseline_is_left_to_the_model(tmp_path):
+    run = run_on_wire(SCENARIO, "none", 1, lambda _passed_s: None, tmp_path)
+    assert run.fabric == "wire"
+    assert np.isnan(run.granted_bps).all()
