@@ -144,8 +144,6 @@ def _plain_call(name: str, table: Requests) -> Callable[[], object]:
                 plain_allocation.fast_probe(limit, its, 2.0, 0.1, 0.01)
             elif name == "level":
                 plain_allocation.fair_level(limit, received, its, 1.0, 0.05)
-            elif name == "level":
-                plain_allocation.fair_level(limit, received, its, 1.0, 0.05)
             else:
                 plain_allocation.forward_explicit(limit, received, its, limit / len(its), 0.5, 0.01)
 
@@ -153,7 +151,7 @@ def _plain_call(name: str, table: Requests) -> Callable[[], object]:
 
 
 def bytes_per_entry(entries: int) -> float | None:
-    """Return the peak of memory that a table and all algorithms of a receiver on it take, by the kernel's own account."""
+    """Return the peak of memory that a table and all of ``algorithms`` on it take, by the kernel's own account."""
     status, reset = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
     def resident(field: str) -> int:

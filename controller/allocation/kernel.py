@@ -1,7 +1,7 @@
 """The compiled form of the algorithms, where it was built; without it, numpy does the same more slowly.
 
-It is ``_kernel.c``, loaded by ``controller.compiled``. RAA-FS, SP, FP, FE and Fair Level give the same bits either way; max-min the
-same but for rounding.
+It is ``_kernel.c``, loaded by ``controller.compiled``. RAA-FS, SP, FP, FE and Fair Level give the same bits either way;
+max-min the same but for rounding.
 """
 
 from __future__ import annotations
