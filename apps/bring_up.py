@@ -8,14 +8,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from apps.framework import Reply
 from apps.peer import ANSWER_TIMEOUT_S, Peer, Peers
 from controller.capabilities import Capabilities
-from controller.errors import RefusedError
 from controller.forwarding.pipeline import OWN_COOKIE, OWN_COOKIE_MASK, Table
 from controller.openflow import constants as ofp
 from controller.openflow.constants import MeterFlags
-from controller.openflow.flows import Flow, UnknownFlow, decode_flow_stats
+from controller.openflow.flows import Flow, UnknownFlow
 from controller.openflow.messages import PortStatus, decode_role, encode_role_request
 from controller.openflow.meters import METER_CONFIG, MeterFeatures, decode_meter_config, decode_meter_features
 from controller.openflow.stats import (
@@ -62,7 +60,7 @@ def introduce(peers: Peers, peer: Peer) -> Holdings:
     ]
     deadline_s = peers.clock() + ANSWER_TIMEOUT_S
     ports, flows = (peers.answer(reply, deadline_s) for reply in asked[:2])
-    features, meters, desc, tables, role = (_answer_or_refusal(peers, reply, deadline_s) for reply in asked[2:])
+    features, meters, desc, tables, role = (peers.answer_or_refusal(reply, deadline_s) for reply in asked[2:])
     peer.ports = {port.port_no: port for port in decode_port_desc(ports)}
     for status in peer.early:  # in order: what is older than the description has something newer behind it
         note_port(peer, status)
@@ -77,9 +75,9 @@ def introduce(peers: Peers, peer: Peer) -> Holdings:
     can.role = decode_role(role) if role is not None else None
     can.queues_set = {}
     _judge_ports(peers, peer, can)
-    peer.known_flows = decode_flow_stats(flows)
+    peer.listing.read(flows)
     config, others = decode_meter_config(meters) if meters is not None else (np.empty(0, METER_CONFIG), np.empty(0))
-    return Holdings(peer.known_flows.flows, config, {*config["meter_id"].tolist(), *others.tolist()})
+    return Holdings(peer.listing.flows, config, {*config["meter_id"].tolist(), *others.tolist()})
 
 
 def note_port(peer: Peer, status: PortStatus) -> None:
@@ -88,13 +86,6 @@ def note_port(peer: Peer, status: PortStatus) -> None:
         peer.ports.pop(status.port.port_no, None)
     else:
         peer.ports[status.port.port_no] = status.port
-
-
-def _answer_or_refusal(peers: Peers, reply: Reply, deadline_s: float) -> bytes | None:
-    try:
-        return peers.answer(reply, deadline_s)
-    except RefusedError:
-        return None
 
 
 def _judge_ports(peers: Peers, peer: Peer, can: Capabilities) -> None:

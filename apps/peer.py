@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from apps.framework import Connection, Reply
 from controller.central import CentralController
-from controller.errors import ProtocolError
+from controller.errors import ProtocolError, RefusedError
 from controller.events import EventKind
 from controller.flow_counting import FlowCounting
+from controller.flow_listing import FlowListing
 from controller.meter_watch import MeterWatch
 from controller.openflow.flows import FlowStats, decode_flow_stats
 from controller.openflow.messages import PortStatus
@@ -74,7 +75,8 @@ class Peer:
     asked_s: float = -math.inf  # when it was last asked for a barrier
     meters_set: Reply | None = None  # the barrier behind the meters that it was told to set last
     known_flows: FlowStats = field(default_factory=lambda: decode_flow_stats(b""))
-    found_right: tuple[bytes, int] | None = None  # digest of its flow entries, and the version of what it should hold
+    listing: FlowListing = field(default_factory=FlowListing)  # its flow entries when it was last asked for them
+    compared: bool = False  # whether they have been compared with what they should be, all of them
     counted_s: float = math.inf  # when its counters came last
     meters_refused_s: float = -math.inf  # when it refused a meter last
     audit_wanted: bool = False
@@ -123,3 +125,10 @@ class Peers(dict[int, Peer]):
         if body is None:
             raise ProtocolError(f"no answer within {ANSWER_TIMEOUT_S:g} s")
         return body
+
+    def answer_or_refusal(self, reply: Reply, deadline_s: float) -> bytes | None:
+        """Wait for an answer; None when the switch refuses to give one. Else as ``answer``."""
+        try:
+            return self.answer(reply, deadline_s)
+        except RefusedError:
+            return None

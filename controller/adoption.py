@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TypeGuard
 
 from controller.forwarding.network import Host, Network, Pair
 from controller.forwarding.pipeline import OWN_COOKIE, OWN_COOKIE_MASK, Table
@@ -11,12 +12,17 @@ from controller.openflow.flows import Flow, UnknownFlow
 from controller.tables import FlowKey, flow_key
 
 
+def is_own(flow: Flow | UnknownFlow) -> TypeGuard[Flow]:
+    """Tell whether an entry is the controller's; anybody else's is never touched."""
+    return flow.cookie & OWN_COOKIE_MASK == OWN_COOKIE and isinstance(flow, Flow)
+
+
 def sort_installed(flows: Iterable[Flow | UnknownFlow]) -> tuple[dict[FlowKey, Flow], int]:
     """Return the entries that are ours, by key, and how many belong to others (which are never touched)."""
     ours: dict[FlowKey, Flow] = {}
     alien = 0
     for flow in flows:
-        if flow.cookie & OWN_COOKIE_MASK == OWN_COOKIE and isinstance(flow, Flow):
+        if is_own(flow):
             ours[flow_key(flow)] = flow
         else:
             alien += 1

@@ -6,7 +6,7 @@ It does no input and output and reads no clock: a fabric calls it with what happ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Unpack
 
@@ -80,23 +80,24 @@ class CentralController(FabricState):
     def tables(self, dpid: int) -> Tables:
         """Return what a switch's tables should hold once all that was taken by ``take_updates`` is done."""
         record = self.switches[dpid]
-        return Tables(dict(record.installed), self.wanted_meters(record), record.flows_version)
+        return Tables(dict(record.installed), self.wanted_meters(record))
 
     def audit(
         self,
         dpid: int,
         expected: Tables,
-        flows: Iterable[Flow | UnknownFlow] | None,
+        flows: Iterable[Flow | UnknownFlow],
         meters: NDArray[np.void],
         now_s: float,
+        only: Collection[FlowKey] | None = None,
     ) -> int:
         """Compare a switch's tables with what they should hold and mend what is ours; return how much was wrong.
 
         ``expected`` is what ``tables`` returned when the switch was asked for its ``flows`` and ``meters``
-        (METER_CONFIG); what has changed since then is left for the next time. ``flows`` is None when they are known to
-        be as ``expected``.
+        (METER_CONFIG); what has changed since then is left for the next time. ``flows`` are all its entries, or those
+        with keys in ``only`` when all others are known to be as they should be.
         """
-        return reconciliation.audit(self, self.pairs, dpid, expected, flows, meters, now_s)
+        return reconciliation.audit(self, self.pairs, dpid, expected, flows, meters, now_s, only)
 
     # -- what switches report
 

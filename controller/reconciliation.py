@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -21,11 +21,10 @@ from controller.tables import FlowKey, plan_flows
 
 
 class Tables(NamedTuple):
-    """What a switch's tables hold of ours: flow entries by key, meters by id; and the version of the former."""
+    """What a switch's tables hold of ours: flow entries by key, meters by id."""
 
     flows: Mapping[FlowKey, Flow]
     meters: MeterColumns
-    flows_version: int
 
 
 def bring_up(
@@ -47,7 +46,7 @@ def bring_up(
     fabric.network.switch_up(dpid, record.meters_of_senders(), set_queue=record.can.uses_queues)
     if not record.can.uses_meters:
         pairs.take_meters(dpid)
-    _adopt(fabric, pairs, record, meters, now_s)
+    _adopt(fabric, pairs, record, ours.values(), meters, now_s)
     # Meters whose pairs are not known yet: their receivers' switches may still be on their way.
     record.meter_ids.reserve(meters["meter_id"].tolist())
     pairs.flush()
@@ -66,16 +65,17 @@ def audit(
     pairs: PairMeters,
     dpid: int,
     expected: Tables,
-    flows: Iterable[Flow | UnknownFlow] | None,
+    flows: Iterable[Flow | UnknownFlow],
     meters: NDArray[np.void],
     now_s: float,
+    only: Collection[FlowKey] | None = None,
 ) -> int:
     """Mend what of a switch's tables is ours and not as expected; return how much was wrong.
 
-    ``flows`` is None when they are known to be as expected and all of use.
+    ``flows`` are all its entries, or those with keys in ``only`` when all others are known to be as they should be.
     """
     record = fabric.switches[dpid]
-    count = 0 if flows is None else _audit_flows(fabric, pairs, record, expected.flows, flows, meters, now_s)
+    count = _audit_flows(fabric, pairs, record, expected.flows, flows, meters, now_s, only)
     count += _mend_meters(fabric, record, expected.meters, meters)
     if count:
         fabric.note(EventKind.TABLES_MENDED, f"switch {record.switch.name}: {count} entries and meters mended", now_s)
@@ -90,15 +90,19 @@ def _audit_flows(
     flows: Iterable[Flow | UnknownFlow],
     meters: NDArray[np.void],
     now_s: float,
+    only: Collection[FlowKey] | None,
 ) -> int:
     found, _ = sort_installed(flows)
-    differing = {key for key in found.keys() | expected.keys() if found.get(key) != expected.get(key)}
+    keys = found.keys() | expected.keys() if only is None else only
+    differing = {key for key in keys if found.get(key) != expected.get(key)}
     differing = {key for key in differing if record.installed.get(key) == expected.get(key)}
     record.hold(differing, found)
-    _adopt(fabric, pairs, record, meters, now_s)
+    news = record.installed.values() if only is None else [found[key] for key in differing if key in found]
+    _adopt(fabric, pairs, record, news, meters, now_s)
     pairs.flush()
     wanted = fabric.network.desired.of_switch(record.switch.dpid)
-    differing |= record.installed.keys() - wanted.keys()  # left by an earlier run, and of no use
+    if only is None:
+        differing |= record.installed.keys() - wanted.keys()  # left by an earlier run, and of no use
     wrong = plan_flows(wanted, record.installed, differing)
     record.update.set_flows(wrong)
     record.hold(differing, wanted)
@@ -106,10 +110,15 @@ def _audit_flows(
 
 
 def _adopt(
-    fabric: FabricState, pairs: PairMeters, record: SwitchRecord, meters: NDArray[np.void], now_s: float
+    fabric: FabricState,
+    pairs: PairMeters,
+    record: SwitchRecord,
+    flows: Collection[Flow],
+    meters: NDArray[np.void],
+    now_s: float,
 ) -> None:
-    """Take over hosts and pairs that stand in a switch's tables and are not known here."""
-    for flow in record.installed.values():
+    """Take over hosts and pairs that entries in a switch's tables stand for and that are not known here."""
+    for flow in flows:
         host = adopted_host(flow)
         if host is not None and flow.match.in_port is not None and not fabric.network.knows(host):
             fabric.learn(host, Port(record.switch.dpid, flow.match.in_port), now_s)
@@ -117,7 +126,7 @@ def _adopt(
         return
     standing: dict[int, MeterSetting] | None = None
     adopted: dict[Pair, int] = {}
-    for flow in record.installed.values():
+    for flow in flows:
         pair = adopted_pair(flow, fabric.network, record.switch.dpid)
         if pair is None or flow.meter_id is None or pairs.metered(pair) or pair in adopted:
             continue

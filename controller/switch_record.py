@@ -108,8 +108,8 @@ class SwitchRecord:
     """One switch of the configuration.
 
     ``send_meter`` gives the meter of each of its VNs (rows of the VN table). ``installed`` is what its tables hold of
-    ours, and ``flows_version`` is another one after each change to it. ``row_of_meter`` leads from a meter id, less the
-    first of the range, to the row of the entry table. ``can`` is what the switch can do, as far as it is known.
+    ours; ``touched`` gathers the keys of entries of which that has changed. ``row_of_meter`` leads from a meter id,
+    less the first of the range, to the row of the entry table. ``can`` is what the switch can do, as far as is known.
     """
 
     switch: Switch
@@ -119,7 +119,7 @@ class SwitchRecord:
     can: Capabilities
     connected: bool = False
     installed: dict[FlowKey, Flow] = field(default_factory=dict)
-    flows_version: int = 0
+    touched: set[FlowKey] = field(default_factory=set)
     update: SwitchUpdate = field(default_factory=SwitchUpdate)
     row_of_meter: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     _last_listed: tuple[IntArray, NDArray[np.uint32], IntArray, IntArray] | None = None
@@ -153,13 +153,13 @@ class SwitchRecord:
     def install(self, flows: Mapping[FlowKey, Flow]) -> None:
         """Note entries that the switch is to hold from now on, or holds."""
         self.installed.update(flows)
-        self.flows_version += 1
+        self.touched.update(flows)
 
     def uninstall(self, keys: Iterable[FlowKey]) -> None:
         """Note entries that the switch is not to hold any more, or does not hold."""
         for key in keys:
             self.installed.pop(key, None)
-        self.flows_version += 1
+            self.touched.add(key)
 
     def hold(self, keys: Iterable[FlowKey], flows: Mapping[FlowKey, Flow]) -> None:
         """Note that of the entries of these keys the switch is to hold, or holds, those in ``flows``."""

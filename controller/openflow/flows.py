@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from itertools import pairwise
 from struct import Struct
 
@@ -160,7 +159,7 @@ def decode_flow_stats(body: Buffer, known: Mapping[bytes, Flow] | None = None) -
     for start, end in pairwise(offsets.tolist()):
         raw = bytes(view[start:end])
         key = raw[2:4] + raw[12:32] + raw[_STATS.size :]  # all but length, age and counters
-        flow = known.get(key) or _decode_entry(raw)
+        flow = known.get(key) or decode_entry(raw)
         if isinstance(flow, Flow):
             decoded[key] = flow
         flows.append(flow)
@@ -173,17 +172,21 @@ def decode_flow_stats(body: Buffer, known: Mapping[bytes, Flow] | None = None) -
     )
 
 
-def digest_flow_stats(body: Buffer) -> bytes:
-    """Return a digest of the body of a flow-stats reply without ages and counters: equal for equal entries, in order.
+def list_entries(body: Buffer) -> list[bytes]:
+    """Return the entries in the body of a flow-stats reply, each as bytes without age and counters, in order.
 
     Takes a hundredth of the time of decoding them. Raises ProtocolError when a length is wrong.
     """
     octets = bytearray(body)
-    for run in equal_runs(memoryview(octets), 0, _SMALLEST_STATS, _NAME):
+    runs = equal_runs(memoryview(octets), 0, _SMALLEST_STATS, _NAME)
+    for run in runs:
         records = strided(memoryview(octets), _STATS_RECORD, run)
         for name in ("duration_sec", "duration_nsec", "packet_count", "byte_count"):
             records[name] = 0
-    return blake2b(octets, digest_size=16).digest()
+    plain = bytes(octets)
+    return [
+        plain[at : at + length] for start, length, count in runs for at in range(start, start + length * count, length)
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,7 +302,8 @@ def _pack_flow_mod(
     return HEADER.pack(ofp.VERSION, ofp.MessageType.FLOW_MOD, HEADER.size + len(body), xid) + body
 
 
-def _decode_entry(raw: bytes) -> Flow | UnknownFlow:
+def decode_entry(raw: bytes) -> Flow | UnknownFlow:
+    """Return what one entry of a flow-stats reply means; raises ProtocolError when malformed."""
     view = memoryview(raw)
     values = _STATS.unpack_from(view)
     _length, table_id, _sec, _nsec, priority, idle_timeout_s, hard_timeout_s, flags, cookie, _packets, _bytes = values

@@ -518,3 +518,32 @@ def test_names_are_those_people_use():
     central = CentralController(config)
     assert central.vn_name(0) == "VLAN 10 at edge-a:3"
     assert np.uint64(0xA1) in central.vns.dpid
+
+
+# -- comparing only what has changed
+
+
+def test_an_audit_of_some_entries_mends_those_and_looks_at_no_other(talking):
+    switch, central = talking.switches[1], talking.central
+    gone, altered, unseen = list(switch.flows)[:3]
+    del switch.flows[gone]
+    switch.flows[altered] = replace(switch.flows[altered], idle_timeout_s=77)
+    del switch.flows[unseen]
+    expected = central.tables(1)
+    some = [switch.flows[altered]]
+    assert central.audit(1, expected, some, switch.meter_config(), 2.0, [gone, altered]) == 2
+    talking.push()
+    assert gone in switch.flows
+    assert switch.flows[altered].idle_timeout_s != 77
+    assert unseen not in switch.flows
+    assert talking.audit(1) == 1
+
+
+def test_what_has_changed_since_the_last_comparison_is_remembered(talking):
+    record = talking.central.switches[1]
+    record.touched = set()
+    talking.learn(0xC1, Port(1, 1), 10)
+    changed = {key for key, flow in record.installed.items() if 0xC1 in (flow.match.eth_src, flow.match.eth_dst)}
+    assert changed
+    assert changed <= record.touched
+    assert len(record.touched) < len(record.installed)

@@ -1,0 +1,46 @@
+"""The flow entries that a switch lists, kept so that listing them again costs only what has changed."""
+
+from __future__ import annotations
+
+from controller.adoption import is_own
+from controller.openflow.buffers import Buffer
+from controller.openflow.flows import Flow, UnknownFlow, decode_entry, list_entries
+from controller.tables import FlowKey, flow_key
+
+
+class FlowListing:
+    """What a switch said last of its entries; ``own`` are those of the controller, by key.
+
+    Thousands of entries are compared as bytes, in a set, and only what came or went is decoded.
+    """
+
+    def __init__(self) -> None:
+        self.own: dict[FlowKey, Flow] = {}
+        self._entries: dict[bytes, Flow | UnknownFlow] = {}
+
+    @property
+    def flows(self) -> list[Flow | UnknownFlow]:
+        """All entries, those of others too."""
+        return list(self._entries.values())
+
+    def read(self, body: Buffer) -> set[FlowKey]:
+        """Take the body of a flow-stats reply; return the keys of own entries that came, went or are others now.
+
+        Raises ProtocolError when malformed, with nothing taken.
+        """
+        listed = dict.fromkeys(list_entries(body))
+        came = {raw: decode_entry(raw) for raw in listed if raw not in self._entries}
+        changed = set()
+        for raw in self._entries.keys() - listed.keys():
+            flow = self._entries.pop(raw)
+            if is_own(flow):
+                changed.add(flow_key(flow))
+        for key in changed:
+            self.own.pop(key, None)
+        for raw, flow in came.items():
+            self._entries[raw] = flow
+            if is_own(flow):
+                key = flow_key(flow)
+                self.own[key] = flow
+                changed.add(key)
+        return changed
