@@ -11,6 +11,7 @@ import logging
 import signal
 import socket
 import ssl
+import sys
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -56,8 +57,10 @@ __all__ = [
 
 LOG = logging.getLogger("dets.framework")
 HANDSHAKE_TIMEOUT_S = 10.0
-# Calls a function that blocks, and lets the hub go on meanwhile.
+# Calls a function that blocks, and lets the hub go on meanwhile. The hub makes dozens of system calls in a round, and
+# after each it has to wait for this long if a thread is at work in Python: of 5 ms, the default, a round has no room.
 run_in_thread = tpool.execute
+sys.setswitchinterval(0.0005)
 AppBase = app_manager.RyuApp
 OFP_VERSION = ofproto_v1_3.OFP_VERSION
 MAX_XID = 0xFFFF_FFFF

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -108,7 +108,7 @@ class Store:
             )
             db.executemany(
                 "INSERT OR REPLACE INTO vn_overrides VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                [(*name, *map(_column, _missing_or_given(one)), one.revision) for name, one in vns.items()],
+                [(*name, *_columns(one.values), one.revision) for name, one in vns.items()],
             )
             db.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", (facts or {}).items())
 
@@ -136,13 +136,9 @@ def _packed(item: Item) -> tuple[Any, ...]:
     return item.vlan_vid, item.switch, item.port_no, item.field, item.before, item.after
 
 
-def _missing_or_given(override: Override) -> Iterable[Any]:
-    return (override.values.get(name, "") for name in VN_FIELDS)
-
-
-def _column(value: Any) -> int | None:
-    """Return what stands in a column for a value; empty text is one that was not given."""
-    return None if value == "" else _NO_CEILING if value is None else int(value)
+def _columns(values: Mapping[str, int | None]) -> list[int | None]:
+    """Return what stands in the columns of a VN's values."""
+    return [(values[name] or _NO_CEILING) if name in values else None for name in VN_FIELDS]
 
 
 def _vn_override(row: tuple[Any, ...]) -> tuple[VnName, Override]:

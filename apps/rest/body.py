@@ -20,8 +20,6 @@ MAX_LONG_BODY_BYTES = 4 * 2**20
 MIME_TYPE = "application/json"
 # Where the server says how long a body may take: a function that returns a context manager.
 BODY_DEADLINE = "dets.body_deadline"
-# More than any number here needs, and fewer than Python's limit for conversions to and from text.
-_MAX_DIGITS = 1000
 
 
 class StrictJson(DefaultJSONProvider):
@@ -41,7 +39,7 @@ class StrictJson(DefaultJSONProvider):
         """
         text = s.decode("utf-8") if isinstance(s, bytes) else s
         try:
-            value = json.loads(text, object_pairs_hook=_object, parse_int=_integer)
+            value = json.loads(text, object_pairs_hook=_object)
             if "\\u" in text:  # half a pair can only have come from an escape
                 json.dumps(value, ensure_ascii=False).encode("utf-8")
         except UnicodeEncodeError as error:
@@ -88,12 +86,6 @@ def check_body(request: JsonRequest, most_bytes: int) -> None:
     if not isinstance(value, dict):
         raise invalid(InvalidValueError("body", value, "must be a JSON object, such as {}"))
     request.body = value
-
-
-def _integer(digits: str) -> int:
-    if len(digits) > _MAX_DIGITS:
-        raise ValueError(f"holds a number of {len(digits)} digits")
-    return int(digits)
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

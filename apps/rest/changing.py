@@ -56,22 +56,20 @@ def change_limits(query: requests.ChangeQuery, header: requests.IfMatch, body: r
     if body.limits == []:
         raise problems.invalid(InvalidValueError("limits", [], "changes nothing: give at least one"))
 
-    def known(key: str, name: VnName) -> None:
-        if name not in settings.file.row_of:
+    def check(key: str, name: VnName, given: many.Values) -> None:
+        row = settings.file.row_of.get(name)
+        if row is None:
             raise InvalidValueError(key, str(name), "is not a VN of the configuration: /v1/vns lists those")
+        check_ceilings(here, row, given, f"{key}.")
 
-    changes = many.read_vns("limits", body.limits, known, lambda: here.sleep(0.0))
-    places = {settings.file.row_of[name]: f"limits.{at}" for at, name in enumerate(changes)}
+    changes = many.read_vns("limits", body.limits, check, lambda: here.sleep(0.0))
     expect = expecting(lambda: settings.revision)
     with problems.refusing_bad_values():
-        for at, (name, given) in enumerate(changes.items()):
-            if any(field.endswith("ceiling_bps") for field in given):
-                check_ceilings(here, settings.file.row_of[name], given, f"limits.{at}.")
         try:
             outcome = settings.change_vns(changes, caller(), "limits", expect=expect, dry_run=query.dry_run)
         except UnfitError as error:
-            key = f"{places.get(error.row, 'limits')}.{error.key}"
-            raise InvalidValueError(key, error.value, error.reason) from error
+            at = list(changes).index(settings.file.names[error.row])
+            raise InvalidValueError(f"limits.{at}.{error.key}", error.value, error.reason) from error
     return _done(here, outcome, query.dry_run)
 
 
@@ -115,7 +113,7 @@ def import_overrides(query: requests.ChangeQuery, header: requests.IfMatch, body
     """
     here = service()
     config = here.central.config
-    vns = many.read_vns("vns", body.vns, lambda key, name: None, lambda: here.sleep(0.0))
+    vns = many.read_vns("vns", body.vns, lambda key, name, given: None, lambda: here.sleep(0.0))
     nobody = Vlan(0, "", "fp", {}, 1.0, None, None)
     vlans = many.read_vlans("vlans", body.vlans, lambda vid, given: complete_vlan(config.vlans.get(vid, nobody), given))
     expect = expecting(lambda: here.settings.revision, always=True)

@@ -19,23 +19,24 @@ _KEYS = frozenset({*_PLACE, *VN_FIELDS})
 _AT_ONCE = 250
 _MOST_ERRORS = 20
 
-VnValues = dict[VnName, dict[str, int | None]]
+Values = dict[str, int | None]
+VnValues = dict[VnName, Values]
 
 
 def read_vns(
-    key: str, items: object, check_name: Callable[[str, VnName], None], breathe: Callable[[], None]
+    key: str, items: object, check: Callable[[str, VnName, Values], None], breathe: Callable[[], None]
 ) -> VnValues:
     """Return what a list of VNs with values says.
 
-    ``check_name`` raises InvalidValueError, naming the field that it is given, for a VN that must not be there. Raises
-    RefusedError (422) with all that is wrong, twenty errors at most.
+    ``check`` is given field, VN and values of each, and raises InvalidValueError for those that must not be.
+    Raises RefusedError (422) with all that is wrong, twenty errors at most.
     """
     values: VnValues = {}
     errors: list[InvalidValueError] = []
     for at, item in enumerate(_list(key, items, MOST_LIMITS)):
         try:
             name, given = _vn(f"{key}.{at}", item)
-            check_name(f"{key}.{at}", name)
+            check(f"{key}.{at}", name, given)
             if name in values:
                 raise InvalidValueError(f"{key}.{at}", str(name), "stands there twice")
             values[name] = given
@@ -74,7 +75,7 @@ def read_vlans(
     return found
 
 
-def _vn(key: str, item: object) -> tuple[VnName, dict[str, int | None]]:
+def _vn(key: str, item: object) -> tuple[VnName, Values]:
     if not isinstance(item, dict):
         raise InvalidValueError(key, item, f"must be an object with {', '.join(_PLACE)} and values")
     unknown = item.keys() - _KEYS
@@ -91,7 +92,7 @@ def _vn(key: str, item: object) -> tuple[VnName, dict[str, int | None]]:
     port_no = _whole(f"{key}.port_no", item["port_no"], 1, MAX_PORT_NO)
     if not isinstance(item["switch"], str) or not 0 < len(item["switch"]) <= 63:
         raise InvalidValueError(f"{key}.switch", item["switch"], "must be the name of a switch")
-    given: dict[str, int | None] = {}
+    given: Values = {}
     for field in VN_FIELDS:
         if field in item:
             rate_bps = item[field]
