@@ -64,7 +64,11 @@ class FigureOptions:
 
     @property
     def command(self) -> str:
-        """The command that makes the same."""
+        """The command that was given."""
+        given = [f"--only {name}" for name in self.experiments] + [f"--control '{name}'" for name in self.controls]
+        given += [] if self.seeds is None else [f"--seeds {self.seeds}"]
+        if given:
+            return " ".join(["dets figures", f"--fabric {self.fabric}", *given])
         return "make figures" if self.fabric == "model" else f"make figures FABRIC={self.fabric}"
 
 
