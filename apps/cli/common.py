@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
@@ -42,6 +43,18 @@ def _parse_parameter(text: str) -> tuple[str, object]:
         with contextlib.suppress(ValueError):
             return key, kind(value)
     return key, value
+
+
+@contextlib.contextmanager
+def refusing_bad_files() -> Iterator[None]:
+    """Tell all that is wrong with a file, a line each, and end the command, when ConfigError is raised within."""
+    from controller.config_file import ConfigError
+
+    try:
+        yield
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        raise typer.Exit(REFUSED) from error
 
 
 def complain(message: str) -> None:

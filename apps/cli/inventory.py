@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from apps.cli.common import REFUSED, Parameters, UsageError, counted, parse_parameters
+from apps.cli.common import Parameters, UsageError, counted, parse_parameters, refusing_bad_files
 from apps.cli.connection import Change, asking, changing
 from apps.cli.output import AnyForm, Column, Form, number, rate, show
 from apps.client import Client, place, vn_path
@@ -196,13 +196,9 @@ def apply_limits(
 ) -> int:
     """Set the limits of many VNs at once: all of them, or none."""
     from apps.cli.limits_file import read_limits
-    from controller.config_file import ConfigError
 
-    try:
+    with refusing_bad_files():
         rows = [_vn(row["vlan"], row["port"]) | _limits(row) for row in read_limits(file)]
-    except ConfigError as error:
-        typer.echo(error, err=True)
-        return REFUSED
     _tell_many(change, change.make("POST", "/v1/limits", {"limits": rows}), output)
     return 0
 

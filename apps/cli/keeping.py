@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from apps.cli.common import counted
+from apps.cli.common import counted, refusing_bad_files
 from apps.cli.connection import Change, asking, changing
 from apps.cli.output import AnyForm, Column, Form, Row, number, show
 from apps.client import Client
@@ -177,7 +177,8 @@ def _tokens(config: Path, store: Path | None) -> Iterator[Tokens]:
     if store is None:
         from controller.config import load_config
 
-        store = Path(load_config(config).rest.store)
+        with refusing_bad_files():
+            store = Path(load_config(config).rest.store)
         if str(store) == ":memory:":
             raise InvalidValueError("config", str(config), "keeps its store in memory, which holds no tokens")
     all_tokens = Tokens(os.fspath(store))

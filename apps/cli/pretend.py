@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from apps.cli.common import REFUSED
+from apps.cli.common import refusing_bad_files
 from controller.errors import InvalidValueError
 
 app = typer.Typer()
@@ -24,16 +24,13 @@ def lab(
     duration: Annotated[float | None, typer.Option(metavar="SECONDS", help="How long; else until Ctrl-C.")] = None,
 ) -> int:
     """Run software switches with the ports of a configuration, a host behind each VN, and traffic; without root."""
-    from controller.config import ConfigError, load_config
+    from controller.config import load_config
     from experiments.wire.lab import Lab, parse_offer
 
     if duration is not None and not 0.0 < duration <= 1e6:
         raise InvalidValueError("duration", duration, "must be above 0 and at most 1000000 seconds")
-    try:
+    with refusing_bad_files():
         loaded = load_config(config)
-    except ConfigError as error:
-        typer.echo(error, err=True)
-        return REFUSED
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with Lab(loaded, [parse_offer(text, loaded) for text in offer or []]) as running:
         try:

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from apps.cli.common import FAILED, REFUSED, AsJson, Parameters, as_option, counted, parse_parameters
+from apps.cli.common import (
+    FAILED,
+    AsJson,
+    Parameters,
+    as_option,
+    counted,
+    parse_parameters,
+    refusing_bad_files,
+)
 from apps.cli.connection import asking
 from apps.client import Client
 from controller.errors import InvalidValueError
@@ -25,13 +32,10 @@ def check(config: Annotated[str, typer.Argument(metavar="CONFIG", help="The YAML
     of it would not fit. That is no error.
     """
     from apps.overridden import overridden
-    from controller.config import ConfigError, load_config
+    from controller.config import load_config
 
-    try:
+    with refusing_bad_files():
         loaded = load_config(config)
-    except ConfigError as error:
-        print(error, file=sys.stderr)
-        return REFUSED
     ports, vns = sum(1 for _ in loaded.ports()), sum(1 for _ in loaded.vns())
     counts = [(len(loaded.switches), "switch"), (ports, "edge port"), (len(loaded.vlans), "VLAN"), (vns, "VN")]
     words = ", ".join(counted(count, noun) for count, noun in counts)
@@ -53,13 +57,9 @@ def run(
 ) -> int:
     """Run the controller until SIGINT or SIGTERM."""
     from apps.launcher import main as launch
-    from controller.config_file import ConfigError
 
-    try:
+    with refusing_bad_files():
         return launch(config, list(extra or []))
-    except ConfigError as error:
-        print(error, file=sys.stderr)
-        return REFUSED
 
 
 @app.command()

@@ -87,3 +87,16 @@ def test_a_controller_that_asks_for_a_revision_is_told_one(dets: Any) -> None:
         assert "If-Match" in err
         assert "--if-revision" in err
         assert dets(*SET, "--if-revision", "1", *here)[0] == 0
+
+
+def test_the_store_is_the_one_of_the_configuration(dets: Any, tmp_path: Path) -> None:
+    config = tmp_path / "lab.yaml"
+    config.write_text(CONFIG)
+    assert dets("token", "create", "ops", "--config", str(config))[0] == 0
+    assert (tmp_path / "lab.db").stat().st_mode & 0o777 == 0o600
+    assert "ops" in dets("token", "list", "--store", str(tmp_path / "lab.db"))[1]
+    config.write_text(CONFIG.replace("40M", "400M"))
+    status, out, err = dets("token", "list", "--config", str(config))
+    assert (status, out) == (2, "")
+    assert str(config) in err
+    assert dets("token", "create", "ops", "--config", str(tmp_path / "absent.yaml"))[0] == 2

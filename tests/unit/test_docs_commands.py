@@ -13,7 +13,7 @@ from apps.cli.limits_file import read_limits
 from controller.config import parse_config
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
 TREE = typer.main.get_command(app)
 _SAID = re.compile(r"`dets ([^`\n]+)`|^(?: {4})?(?:\S*/bin/)?dets (.+)$", re.MULTILINE)
 
