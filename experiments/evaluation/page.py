@@ -185,7 +185,8 @@ def _made_with(digest: Mapping[str, Any]) -> str:
     machine, commits = digest["machine"], ", ".join(digest["commits"])
     busy = digest["runs_with_warnings"]
     return (
-        f"Last command: `{digest['command']}`; in all {digest['runs']} runs, {busy} of them with warnings; commit {commits}; "
+        f"Last command: `{digest['command']}`; in all {digest['runs']} runs, {busy} of them with warnings; "
+        f"commit {commits}; "
         f"{machine.get('cpus')} processors, Linux {machine.get('kernel')}, Python {machine.get('python')}"
     )
 
