@@ -32,6 +32,7 @@ COVERED = ("/run", "/tmp", "/var/log", "/etc/openvswitch")
 NEEDED_PROGRAMS = {"ovs-vswitchd": "openvswitch-switch", "mnexec": "mininet", "modprobe": "kmod"}
 MEMORY_BYTES = 1 << 30
 TIMEOUT_S = 600.0
+LONGEST_LIFE_S = 3600  # it ends by itself then
 TIMED_OUT = 124  # as timeout(1) has it
 NO_STATUS = 125  # it went down without telling how the command ended
 
@@ -88,6 +89,7 @@ class UserModeLinux:
             error = self._output if self._output is not None else 2
             self._process = subprocess.Popen(
                 [
+                    *("timeout", "--signal=KILL", f"{LONGEST_LIFE_S}"),  # should we be killed ourselves
                     shutil.which(KERNEL) or KERNEL,
                     f"mem={MEMORY_BYTES >> 20}M",
                     *("root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro", "quiet"),
@@ -110,7 +112,7 @@ class UserModeLinux:
 
     @property
     def pid(self) -> int:
-        """The kernel's process, and the process group of all inside."""
+        """The process group of all inside."""
         assert self._process is not None
         return self._process.pid
 

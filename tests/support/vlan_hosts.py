@@ -107,7 +107,7 @@ class VlanHosts:
             number: {"capacity": self.link_rate_bps, "trunk": list(self.vlans)} for number in range(1, self.count + 1)
         }
         return {
-            "control": {"interval_ms": INTERVAL_MS},
+            "control": {"interval_ms": INTERVAL_MS, "mac_ageing_s": 3600},
             "openflow": {"listen": f"127.0.0.1:{openflow_port}"},
             "rest": {"listen": f"127.0.0.1:{rest_port}"},
             "vlans": {vid: {"send_limit": bps, "receive_limit": bps} for vid, bps in limits_bps.items()},
