@@ -89,10 +89,10 @@ def fabric(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[OvsFabric
 @pytest.fixture(scope="module")
 def blast(fabric: tuple[OvsFabric, Application, Path]) -> Iterator[Blast]:
     ovs, app, folder = fabric
-    with Traffic(ovs, folder, 200) as traffic:
+    with Traffic(ovs, folder, 620) as traffic:
         flows = sources(ovs.fabric)
         traffic.serve(flows)
-        traffic.start(flows, 180)
+        traffic.start(flows, 600)
         blast = Blast(ovs, app, folder)
         app.wait_for(lambda: app.get(RECEIVER)["congested"], "congested")
         yield blast
@@ -239,6 +239,33 @@ def test_traffic_flows_on_through_a_stop_and_a_start(blast: Blast, foreign: str,
     # Meters that stand alone let the rate through that they were set to last, which may be that of a moment.
     assert 0.90 < np.average(rates.wire_bps) / LIMITS_BPS[1] < 1.03
     assert rates.wire_bps.min() > 0.0
+
+
+def test_a_reload_touches_only_what_it_changes(blast: Blast) -> None:
+    app = blast.app
+    config = app.config()
+    blast.wait_received(LIMITS_BPS[1])
+    begin_s = time.monotonic()
+    flows, meters, rates_kbps = flow_durations("s1"), meter_durations("s1"), meter_rates("s1")
+    changed = 25_000_000
+    vlans = {**config["vlans"], 2: {**config["vlans"][2], "receive_limit": changed, "send_limit": changed}}
+    try:
+        app.configure({**config, "vlans": vlans})
+        status, _, answer = app.request("POST", "/v1/reload")
+        assert status == 200, answer
+        assert {change["after"] for change in answer["changes"]} == {changed}
+        wait_until(lambda: queue_max_bps(2) == changed, "queued", 5.0)
+        wait_until(lambda: list(meter_rates("s1").values()).count(changed // 1000) == 3, "send limits set", 5.0)
+        blast.wait_received(LIMITS_BPS[1])
+        passed_s = time.monotonic() - begin_s
+        later = flow_durations("s1")
+        assert [flow for flow in flows if later.get(flow, 0.0) < flows[flow] + 0.5 * passed_s] == []
+        lasting = meter_durations("s1")
+        assert [i for i in meters if lasting.get(i, 0.0) < meters[i] + 0.5 * passed_s] == []
+        assert set(rates_kbps) == set(meter_rates("s1"))
+    finally:
+        app.configure(config)
+        assert app.request("POST", "/v1/reload")[0] == 200
 
 
 def test_a_stop_that_removes_leaves_only_what_is_not_ours(blast: Blast, foreign: str) -> None:
