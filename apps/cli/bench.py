@@ -17,6 +17,7 @@ from typing import Annotated
 import typer
 
 from apps.cli.common import FAILED, AsJson
+from controller.units import parse_rate
 
 app = typer.Typer()
 
@@ -35,6 +36,34 @@ def bench(context: typer.Context) -> None:
 def allocate(as_json: AsJson = False) -> int:
     """Rate allocation algorithms, entries per second."""
     return measured("allocate", "experiments.bench_allocate:run", as_json)
+
+
+@app.command()
+def enforcement(
+    datapath: Annotated[str | None, typer.Option(help="userspace (unless told otherwise) or kernel.")] = None,
+    full: Annotated[bool | None, typer.Option("--full", help="All cases; else a telling subset.")] = None,
+    grant: Annotated[list[str] | None, typer.Option(metavar="RATE", help="Only this grant; repeatable.")] = None,
+    traffic: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this traffic; repeatable.")] = None,
+    pattern: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this schedule; repeatable.")] = None,
+    seconds: Annotated[float | None, typer.Option(help="How long each batch is measured.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Of schedules that are drawn.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Folder of table and plot.")] = None,
+    as_json: AsJson = False,
+) -> int:
+    """What is delivered against what is granted, on real Open vSwitch (root)."""
+    return measured(
+        "enforcement",
+        "experiments.bench_enforcement:run",
+        as_json,
+        datapath=datapath,
+        full=full,
+        grants_bps=[parse_rate(text, "grant") for text in grant] if grant else None,
+        traffic=traffic or None,
+        patterns=pattern or None,
+        seconds=seconds,
+        seed=seed,
+        output=output,
+    )
 
 
 @app.command()

@@ -21,7 +21,7 @@ from controller.errors import InvalidValueError
 from controller.units import format_rate
 
 CONTROLLER_PANEL, CHANGE_PANEL = "Controller", "Change"
-DEFAULT_WAIT_S = 30.0
+DEFAULT_WAIT_S = 60.0
 MOST_WAIT_S = 86400.0
 PRECONDITION_REQUIRED = 428
 

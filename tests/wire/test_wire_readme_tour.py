@@ -14,7 +14,7 @@ import pytest
 from experiments.controller_process import free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
-TIMEOUT_S = 150
+TIMEOUT_S = 400
 _BLOCK = re.compile(r"^```(sh|text)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _HERE = re.compile(r"^[^\n]*<<'(\w+)'\n.*?^\1$", re.DOTALL | re.MULTILINE)
 _OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
