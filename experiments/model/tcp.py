@@ -8,6 +8,7 @@ RACK, as Linux does it). What is modelled and what is not: docs/model-fabric.md.
 from __future__ import annotations
 
 from collections import deque
+from random import Random
 from typing import NamedTuple
 
 from controller.errors import InvalidValueError
@@ -44,13 +45,22 @@ class TcpSource(Source):
 
     ``law`` is reno, cubic or dctcp; ``ecn`` lets the first two answer marks as well. ``return_s`` is what the links'
     delays add to the way there and back. ``rate_bps`` is how fast its application writes (wire rate; None: as fast as
-    TCP takes it); what it could not hand over waits, up to SEND_BUFFER segments.
+    TCP takes it); what it could not hand over waits, up to SEND_BUFFER segments. Acknowledgements are late by up to
+    ``jitter_s`` more, uniformly by ``rng``, in order: hosts and switches that are programs are not always at work.
     """
 
     reliable = True
 
     def __init__(
-        self, law: str, slot_s: float, *, ecn: bool = False, return_s: float = 0.0, rate_bps: float | None = None
+        self,
+        law: str,
+        slot_s: float,
+        *,
+        ecn: bool = False,
+        return_s: float = 0.0,
+        rate_bps: float | None = None,
+        jitter_s: float = 0.0,
+        rng: Random | None = None,
     ) -> None:
         super().__init__(TCP_WIRE_BYTES)
         if rate_bps is not None and rate_bps <= 0:
@@ -61,6 +71,8 @@ class TcpSource(Source):
         self.law = make_law(law)
         self._slot_s = slot_s
         self._return_slots = max(1, round(return_s / slot_s))
+        self._jitter_slots, self._rng = jitter_s / slot_s, rng or Random(0)
+        self._last_due_slot = 0
         self.window = float(INITIAL_WINDOW)
         self.threshold = float("inf")
         self.in_flight = 0
@@ -105,7 +117,11 @@ class TcpSource(Source):
     def arrive(self, packets: int, sent_slot: int, marked: int, slot: int) -> None:
         """Segments arrived: they are acknowledged."""
         self.delivered += packets
-        self._acks.append(_Ack(slot + self._return_slots, packets, sent_slot, marked))
+        due_slot = slot + self._return_slots
+        if self._jitter_slots:
+            due_slot = max(due_slot + round(self._rng.uniform(0.0, self._jitter_slots)), self._last_due_slot)
+            self._last_due_slot = due_slot
+        self._acks.append(_Ack(due_slot, packets, sent_slot, marked))
 
     def lose(self, packets: int, ahead: int) -> None:
         """Segments were dropped: the sender will know once something sent later has arrived."""
