@@ -142,22 +142,24 @@ def _run(todo: Sequence[Cell], options: FigureOptions) -> list[str]:
     with Progress(*columns, console=Console(stderr=True), disable=options.quiet) as bar:
         task = bar.add_task(options.fabric, total=sum(cell.expected_s for cell in todo), runs=f"0/{len(todo)}")
 
-        def finished(number: int, cell: Cell, error: BaseException | None) -> None:
-            name = f"{cell.experiment} {cell.control} seed {cell.seed}"
-            bar.update(task, description=f"{options.fabric}: {name}", runs=f"{number}/{len(todo)}")
+        def finished(number: int, cell: Cell, error: BaseException | None, left_s: float) -> None:
+            bar.update(task, description=f"{options.fabric}: {_name(cell)}", runs=f"{number}/{len(todo)}")
+            bar.advance(task, left_s)
             if error is not None:
-                failures.append(f"{name}: {type(error).__name__}: {error}")
+                failures.append(f"{_name(cell)}: {type(error).__name__}: {error}")
 
         if options.fabric == "model":
-            _run_side_by_side(todo, options, lambda number, cell, error: (
-                finished(number, cell, error), bar.advance(task, cell.expected_s)))  # fmt: skip
+            _run_side_by_side(todo, options, finished)
         else:
             for number, cell in enumerate(todo, start=1):
-                bar.update(task, description=f"{options.fabric}: {cell.experiment} {cell.control} seed {cell.seed}")
+                bar.update(task, description=f"{options.fabric}: {_name(cell)}")
                 error = _run_one(cell, options.cell_folder, lambda passed_s: bar.advance(task, passed_s))
-                bar.advance(task, cell.expected_s - cell.traffic_s)
-                finished(number, cell, error)
+                finished(number, cell, error, cell.expected_s - cell.traffic_s)
     return failures
+
+
+def _name(cell: Cell) -> str:
+    return f"{cell.experiment} {cell.control} seed {cell.seed}"
 
 
 def _run_one(cell: Cell, folder: Path, progress: Callable[[float], None]) -> BaseException | None:
@@ -169,7 +171,7 @@ def _run_one(cell: Cell, folder: Path, progress: Callable[[float], None]) -> Bas
 
 
 def _run_side_by_side(
-    todo: Sequence[Cell], options: FigureOptions, finished: Callable[[int, Cell, BaseException | None], object]
+    todo: Sequence[Cell], options: FigureOptions, finished: Callable[[int, Cell, BaseException | None, float], None]
 ) -> None:
     workers = min(options.workers or os.cpu_count() or 1, len(todo))
     longest_first = sorted(
@@ -179,7 +181,8 @@ def _run_side_by_side(
         cell_of = {pool.submit(run_cell, cell, options.cell_folder): cell for cell in longest_first}
         try:
             for number, future in enumerate(as_completed(cell_of), start=1):
-                finished(number, cell_of[future], future.exception())
+                cell = cell_of[future]
+                finished(number, cell, future.exception(), cell.expected_s)
         except BaseException:
             pool.shutdown(wait=True, cancel_futures=True)
             raise

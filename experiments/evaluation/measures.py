@@ -7,6 +7,7 @@ receivers' and senders' limits max-min fairly among those. It has no delay and w
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -185,7 +186,8 @@ def settled_after(run: ScenarioRun, oracle: Oracle) -> int | None:
     return None
 
 
-def _sums_by_receiver(run: ScenarioRun):  # type: ignore[no-untyped-def]
+def _sums_by_receiver(run: ScenarioRun) -> Callable[[FloatArray], FloatArray]:
+    """Return a function that adds up the columns of pairs, (intervals, pairs), by receiver."""
     receivers = run.receivers
     column = np.array([receivers.index((vid, receiver)) for vid, _, receiver in run.scenario.pairs])
 
@@ -203,7 +205,13 @@ def _receive_limits(run: ScenarioRun) -> FloatArray:
     return receive_bps[:, [vns.index(receiver) for receiver in run.receivers]]
 
 
-def _probing(run, oracle, delivered_bps, by_receiver, limit_bps):  # type: ignore[no-untyped-def]
+def _probing(
+    run: ScenarioRun,
+    oracle: Oracle,
+    delivered_bps: FloatArray,
+    by_receiver: Callable[[FloatArray], FloatArray],
+    limit_bps: FloatArray,
+) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return, by interval and receiver: rate granted and not used, rate wanted and not had, limit not used."""
     granted = np.where(np.isfinite(run.granted_bps), run.granted_bps, 0.0)
     unused = by_receiver(np.maximum(granted - delivered_bps, 0.0))

@@ -146,7 +146,8 @@ def only_four(monkeypatch):
 
 def _one_after_the_other(todo, options, finished):
     for number, cell in enumerate(todo, start=1):
-        finished(number, cell, figures._run_one(cell, options.cell_folder, lambda _passed_s: None))
+        error = figures._run_one(cell, options.cell_folder, lambda _passed_s: None)
+        finished(number, cell, error, cell.expected_s)
 
 
 def test_figures_are_made_written_down_and_resumed(only_four, tmp_path, monkeypatch):
