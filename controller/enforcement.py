@@ -45,6 +45,7 @@ RESPONSIVE_INTERVALS = 20
 BUDGET_S = 0.010
 REPAY_S = 0.220  # what was given too much is taken back in this time
 MOST_REPAID = 0.5  # ... but a rate is never lowered by more than this part of it
+MOST_OWED = 1.0  # and no more than so many depths: what was let through before a switch did as told is not all held up
 
 RATE_STEP_BPS = 1_000.0  # a band's rate and burst are whole kb/s and kb (OpenFlow 1.3.5, section 7.3.4.4)
 
@@ -139,20 +140,21 @@ def judge(before: Enforcement, measured: Measurement) -> tuple[BoolArray, IntArr
 def account(
     before: Enforcement, measured: Measurement, known: BoolArray, unresponsive: BoolArray, elapsed_s: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return level and credit after ``elapsed_s`` more seconds, (entries,) each; the credit may exceed its depth.
+    """Return level and credit after ``elapsed_s`` more seconds, (entries,) each.
 
     Where the meter dropped, its bucket was empty at that time and holds no more than it was filled with since, which is
     nothing for a sender that does not stop: if counters say otherwise, more has passed than they saw, since a modify
-    hides what passes in front of it. Where nothing is ``known``, all that could pass is taken to have passed.
+    hides what passes in front of it. Where nothing is ``known``, what was granted is taken to have passed.
     """
     filled_bits = before.rate_bps * elapsed_s
-    passed_bits = np.where(known, measured.passed_bps * elapsed_s, before.level_bits + filled_bits)
+    passed_bits = np.where(known, measured.passed_bps, before.limit_bps) * elapsed_s
     left_bits = np.minimum(before.level_bits + filled_bits - passed_bits, before.burst_bits)
     since_bits = np.where(unresponsive, 0.0, filled_bits) + FRAME_BITS
-    most_bits = np.where(measured.dropped_bps > 0.0, since_bits, np.inf)
+    most_bits = np.where(known & (measured.dropped_bps > 0.0), since_bits, np.inf)
     level_bits = np.clip(left_bits, 0.0, most_bits)
     unseen_bits = left_bits - level_bits
-    return level_bits, before.credit_bits + before.limit_bps * elapsed_s - passed_bits - unseen_bits
+    credit_bits = before.credit_bits + before.limit_bps * elapsed_s - passed_bits
+    return level_bits, np.minimum(credit_bits, burst_for(before.limit_bps, unresponsive)) - unseen_bits
 
 
 def enforce(
@@ -170,15 +172,18 @@ def enforce(
     level_bits, credit_bits = account(before, measured, known, unresponsive, elapsed_s)
     # 3
     depth_bits = burst_for(exact_bps, unresponsive)
-    credit_bits = np.minimum(credit_bits, depth_bits)
-    burst_bits = _whole_bursts(np.maximum(credit_bits, np.maximum(MIN_BURST_S * exact_bps, MIN_BURST_BITS)))
-    given_bits = np.maximum(burst_bits - credit_bits - RATE_STEP_BPS, 0.0)
+    spent_bits = credit_bits - np.where(known, 0.0, level_bits)  # of whom nothing is known, no bucket is filled again
+    credit_bits = np.clip(credit_bits, -MOST_OWED * depth_bits, depth_bits)
+    spent_bits = np.clip(spent_bits, -MOST_OWED * depth_bits, depth_bits)
+    burst_bits = _whole_bursts(np.maximum(spent_bits, np.maximum(MIN_BURST_S * exact_bps, MIN_BURST_BITS)))
+    given_bits = np.maximum(burst_bits - spent_bits - RATE_STEP_BPS, 0.0)
     rate_bps = whole_rates(exact_bps - np.minimum(given_bits / REPAY_S, MOST_REPAID * exact_bps))
     ahead_bits = level_bits - credit_bits + (before.rate_bps - limit_bps) * elapsed_s
     budget_bits = np.maximum(BUDGET_S * limit_bps, MIN_BURST_BITS)
-    saves = (before.rate_bps - rate_bps) * REPAY_S > burst_bits - level_bits
+    stands_s = np.maximum(now_s - before.modified_s, REPAY_S)
+    saves = (before.rate_bps - rate_bps) * stands_s > burst_bits - level_bits
     too_deep = unresponsive & (before.burst_bits > 2.0 * depth_bits)  # whoever pauses would have that much at once
-    rows = np.flatnonzero(((ahead_bits > budget_bits) & saves) | (ahead_bits < -budget_bits) | too_deep)
+    rows = np.flatnonzero(((ahead_bits > budget_bits) & saves) | (known & (ahead_bits < -budget_bits)) | too_deep)
     rows = rows[np.argsort(rate_bps[rows] > before.rate_bps[rows], kind="stable")]
     rate_bps, burst_bits = rate_bps[rows], burst_bits[rows]
     after = Enforcement(
@@ -187,7 +192,7 @@ def enforce(
         _put(before.burst_bits, rows, burst_bits),
         _put(before.modified_s, rows, now_s),
         _put(level_bits, rows, burst_bits),
-        credit_bits,
+        _put(credit_bits, rows, spent_bits[rows]),
         np.full(len(limit_bps), now_s),
         unresponsive,
         evidence,

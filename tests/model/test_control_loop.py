@@ -8,6 +8,8 @@ from support.configs import fabric, star
 from support.fabrics import ControlLoop, Fabric
 from support.switches import Switch
 
+from controller import step
+from controller.enforcement import MIN_BURST_S, RESPONSIVE_BURST_S
 from controller.forwarding.topology import Port
 
 MBIT = 1e6
@@ -28,17 +30,20 @@ def loop_of(algorithm="fs", senders=5, rate_bps=300 * MBIT, **config) -> Control
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("senders", [2, 5, 8])
 def test_a_blast_is_at_the_limit_soon(algorithm, senders):
-    """Congestion is seen after one interval. The meters then set let their burst of 200 ms through once, which these
-    senders use up in fewer than three intervals."""
+    """Congestion is seen after one interval. The meters then set let their burst of 300 ms through once.
+
+    Later, what a modify had to give is taken back, and what that withheld too long is given at once: a least burst.
+    """
     loop = loop_of(algorithm, senders)
     loop.run(70)
     assert loop.received[0][Port(*HUB), 10] > 1.4 * 400 * MBIT
-    gift = 0.2 * 400 * MBIT
+    gift = RESPONSIVE_BURST_S * 400 * MBIT
     beyond = sum(max(got[Port(*HUB), 10] - 1.02 * 400 * MBIT, 0.0) for got in loop.received[1:]) * 0.055
     assert beyond <= 1.5 * gift
     settled = [got[Port(*HUB), 10] for got in loop.received[40:]]
-    allowed = 1.02 if algorithm in SHARING else 1.05
-    assert max(settled) <= allowed * 400 * MBIT
+    allowed = 1.02 if algorithm in SHARING else 1.20  # RAA-FE goes by what it sees, which swings with it
+    assert max(settled) <= (allowed + MIN_BURST_S / 0.055) * 400 * MBIT
+    assert sum(settled) / len(settled) <= 1.02 * 400 * MBIT
     assert sum(settled) / len(settled) >= 0.97 * 400 * MBIT
 
 
@@ -69,7 +74,10 @@ def test_equal_senders_come_to_equal_shares(algorithm):
     shares = list(loop.limits(10).values())
     assert len(shares) == 5
     assert max(shares) <= 1.05 * min(shares)
-    assert sum(shares) == pytest.approx(400 * MBIT, rel=0.03 if algorithm in SHARING else 0.08)
+    # Meters make up for earlier ones that differed: what was granted and what came are what counts.
+    granted = step.limits_in_force_bps(loop.fabric.central.state, loop.fabric.central.vns)
+    assert granted.sum() == pytest.approx(400 * MBIT, rel=0.03 if algorithm in SHARING else 0.15)
+    assert loop.rate(HUB, 10, -40) == pytest.approx(400 * MBIT, rel=0.03)
 
 
 @pytest.mark.parametrize(("algorithm", "probing"), [("fs", 0.0), ("fp", 0.15), ("fe", 0.0)])
@@ -174,7 +182,8 @@ def test_a_receive_limit_changed_at_run_time_is_in_force_after_two_intervals(alg
     central.set_limits(central.vns.row_of(10, *HUB), loop.fabric.now_s, receive_limit_bps=limit_bps)
     loop.run(40)
     got = [interval[Port(*HUB), 10] for interval in loop.received[changed + 2 :]]
-    assert max(got) <= 1.02 * limit_bps
+    assert max(got) <= (1.02 + MIN_BURST_S / 0.055) * limit_bps  # once, and made up for
+    assert sum(got) / len(got) <= 1.02 * limit_bps
     assert min(got) >= 0.90 * limit_bps
     assert loop.rate(HUB, 10, -10) == pytest.approx(limit_bps, rel=0.02)
 
@@ -245,12 +254,15 @@ def test_replies_that_do_not_come_do_not_disturb():
 
 
 def test_many_small_vns_do_not_run_out_of_rate():
-    """Shares far below what a meter can be set to: every sender keeps 1 kb/s, and nothing fails."""
+    """Shares far below what a meter can be set to: every sender comes to 1 kb/s, and nothing fails.
+
+    Not before its meter has let three frames too much through: a modify would let through as many.
+    """
     net = Fabric(star(9, limits={10: "4k"}, capacity="1M"))
     net.start()
     loop = ControlLoop(net)
     for port in range(1, 9):
         loop.add((1, port), HUB, 10, 100e3)
-    loop.run(80)
+    loop.run(400)
     assert set(loop.limits(10).values()) == {1000.0}
     assert isinstance(net.switches[1], Switch)

@@ -236,23 +236,31 @@ def test_a_modify_that_gives_more_than_it_saves_is_not_made():
     assert len(step(state, 1 * MBIT, seen(2 * MBIT, 1 * MBIT), INTERVAL_S)[1].rows) == 1
 
 
-def test_where_nothing_is_known_all_that_could_pass_has():
+def test_where_nothing_is_known_no_bucket_is_filled_again():
+    """A switch that is too busy to tell its counters is too busy for any more of them."""
     state = standing([10 * MBIT])
-    level, credit = account(state, seen(0, 0), np.array([False]), np.array([False]), np.array([1.0]))
-    assert (level.tolist(), credit.tolist()) == ([0.0], [0.0])
-    level, credit = account(state, seen(0, 0), np.array([True]), np.array([False]), np.array([1.0]))
-    assert level.tolist() == state.burst_bits.tolist()
-    assert credit[0] == state.burst_bits[0] + 10 * MBIT
+    for number in range(1, 10):
+        state, changes = step(state, (5 if number % 2 else 10) * MBIT, seen(0, 0), number * INTERVAL_S, known=False)
+        assert (changes.burst_bits <= np.ceil(max(MIN_BURST_BITS, MIN_BURST_S * 10 * MBIT) / 1000) * 1000).all()
+    assert state.modified_s[0] > 0.0
+
+
+def test_a_new_meter_is_lowered_before_anything_is_known_of_it():
+    state = standing([25 * MBIT])
+    after, changes = step(state, 1 * MBIT, seen(0, 0), INTERVAL_S, known=False)
+    assert len(changes.rows) == 1
+    assert after.credit_bits[0] == pytest.approx(0.0, abs=INTERVAL_S * 25 * MBIT)  # it owes nothing for that
 
 
 def test_drops_say_that_the_bucket_was_empty():
-    state = standing([10 * MBIT], level_bits=1e6, credit_bits=1e6)
     for unresponsive, most_bits in ((False, INTERVAL_S * 10 * MBIT + FRAME_BITS), (True, FRAME_BITS)):
+        saved = 5e4 if unresponsive else 1e6
+        state = standing([10 * MBIT], level_bits=saved, credit_bits=saved)
         level, credit = account(
-            state, seen(5 * MBIT, 1 * MBIT), np.array([True]), np.array([unresponsive]), np.array([INTERVAL_S])
+            state, seen(9 * MBIT, 1 * MBIT), np.array([True]), np.array([unresponsive]), np.array([INTERVAL_S])
         )
         assert level.tolist() == [most_bits]
-        assert level - credit == pytest.approx(0.0)  # what no counter has seen is taken off both
+        assert level - credit == pytest.approx(0.0, abs=1e-6)  # what no counter has seen is taken off both
 
 
 def test_who_does_not_respond_is_found_out():
