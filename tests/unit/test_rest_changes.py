@@ -1,0 +1,311 @@
+"""REST: revisions, dry runs, many at once, what was set and by whom, pages, export and import, the page for people."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+from flask.testing import FlaskClient
+from support.configs import star
+from werkzeug.test import TestResponse
+
+from apps.rest import create_app
+from controller.central import CentralController
+
+VN, VLAN = "/v1/vns/10/s1/1", "/v1/vlans/10"
+CHANGES = [
+    ("PATCH", VN, {"send_limit_bps": 300_000_000}),
+    ("PATCH", VLAN, {"weight": 2}),
+    ("POST", "/v1/limits", {"limits": [{"vlan_vid": 10, "switch": "s1", "port_no": 1, "send_limit_bps": 300_000_000}]}),
+    ("DELETE", f"{VN}/overrides", None),
+    ("DELETE", f"{VLAN}/overrides", None),
+    ("DELETE", "/v1/overrides", None),
+    ("POST", "/v1/import", {"format": "dets-overrides-1", "vlans": [], "vns": []}),
+]
+ALWAYS = {"/v1/import", "/v1/overrides"}
+
+
+class Rest:
+    """A client of a controller without switches: 5 ports of 1 Gb/s with VLAN 10 (400 Mb/s) and 20 (500 Mb/s)."""
+
+    def __init__(self, **options: Any) -> None:
+        self.central = CentralController(star())
+        self.pushes = 0
+        app = create_app(self.central, lambda: 5.0, lambda: {"status": "ready", "switches": {}}, self._push, **options)
+        self.client: FlaskClient = app.test_client()
+
+    def _push(self) -> None:
+        self.pushes += 1
+
+    def get(self, path: str) -> Any:
+        answer = self.client.get(path)
+        assert answer.status_code == 200, answer.text
+        return answer.get_json()
+
+    def send(self, method: str, path: str, body: object = None, if_match: str | None = None) -> TestResponse:
+        headers = {} if if_match is None else {"If-Match": if_match}
+        return self.client.open(path, method=method, json=body, headers=headers)
+
+    def state(self) -> Any:
+        """All that a change could change."""
+        return self.get("/v1/vns"), self.get("/v1/vlans"), self.get("/v1/overrides"), self.get("/v1/history")
+
+
+@pytest.fixture
+def rest() -> Rest:
+    return Rest()
+
+
+# -- revisions
+
+
+def test_an_etag_is_the_revision_and_guards_against_lost_updates(rest: Rest) -> None:
+    assert rest.client.get(VN).headers["ETag"] == '"1"'
+    first = rest.send("PATCH", VN, {"send_limit_bps": 300_000_000}, '"1"')
+    assert (first.status_code, first.headers["ETag"], first.get_json()["revision"]) == (200, '"2"', 2)
+    late = rest.send("PATCH", VN, {"send_limit_bps": 200_000_000}, '"1"')
+    assert late.status_code == 412
+    assert '"2"' in late.get_json()["detail"]
+    assert rest.get(VN)["send_limit_bps"] == 300_000_000
+    assert rest.client.get("/v1/vns/10/s1/2").headers["ETag"] == '"1"'  # another VN is as it was
+    for tag, status in (('"7", "1"', 200), ("*", 200), ('"3"', 412)):  # the second has made it revision 4
+        assert rest.send("PATCH", "/v1/vns/10/s1/2", {"send_limit_bps": 1_000_000}, tag).status_code == status
+
+
+@pytest.mark.parametrize(("method", "path", "body"), CHANGES)
+@pytest.mark.parametrize("tag", ['"99"', 'W/"1"', "1x", ""])
+def test_a_change_for_another_revision_is_refused_and_changes_nothing(
+    rest: Rest, method: str, path: str, body: object, tag: str
+) -> None:
+    before = rest.state()
+    answer = rest.send(method, path, body, tag)
+    assert (answer.status_code, answer.mimetype) == (412, "application/problem+json")
+    assert rest.state() == before
+    assert rest.pushes == 0
+
+
+@pytest.mark.parametrize("required", [False, True])
+@pytest.mark.parametrize(("method", "path", "body"), CHANGES)
+def test_where_a_revision_is_needed(method: str, path: str, body: object, required: bool) -> None:
+    rest = Rest(needs_if_match=required)
+    answer = rest.send(method, path, body)
+    assert answer.status_code == (428 if required or path in ALWAYS else 200)
+    assert rest.send(method, path, body, "*").status_code == 200
+
+
+@pytest.mark.parametrize(("method", "path", "body"), CHANGES)
+def test_a_dry_run_answers_as_the_change_and_changes_nothing(rest: Rest, method: str, path: str, body: object) -> None:
+    rest.send("PATCH", VN, {"send_limit_bps": 250_000_000})
+    rest.send("PATCH", VLAN, {"weight": 3})
+    before, pushes = rest.state(), rest.pushes
+    dry = rest.send(method, f"{path}?dry_run=true", body, "*")
+    assert (dry.status_code, dry.headers["Dry-Run"]) == (200, "true")
+    assert rest.state() == before
+    assert rest.pushes == pushes
+    real = rest.send(method, path, body, "*")
+    assert (real.status_code, "Dry-Run" in real.headers) == (200, False)
+    same = [{key: value for key, value in one.get_json().items() if key != "revision"} for one in (dry, real)]
+    assert same[0] == same[1]
+    assert rest.pushes == pushes + 1
+
+
+def test_a_dry_run_refuses_what_the_change_would(rest: Rest) -> None:
+    for path, body in ((VN, {"send_limit_bps": 500_001_000}), (VLAN, {"algorithm": "xx"})):
+        answers = [rest.send("PATCH", f"{path}{query}", body) for query in ("?dry_run=true", "")]
+        assert [answer.status_code for answer in answers] == [422, 422]
+        assert answers[0].get_json() == answers[1].get_json()
+
+
+# -- many at once
+
+
+def item(port_no: int, vlan_vid: int = 10, **values: object) -> dict[str, object]:
+    return {"vlan_vid": vlan_vid, "switch": "s1", "port_no": port_no, **values}
+
+
+@pytest.mark.parametrize(
+    ("limits", "field", "reason"),
+    [
+        ([item(1, send_limit_bps=600_000_000), item(2, send_limit_bps=1)], "limits.1.send_limit_bps", "outside"),
+        (
+            [item(2, send_limit_bps=1_000_000), item(1, send_limit_bps=500_001_000)],
+            "limits.1.send_limit_bps",
+            "500000000",
+        ),
+        ([item(1, send_limit_bps=1e6)], "limits.0.send_limit_bps", "whole number"),
+        ([item(1, send_limit_bps="1M")], "limits.0.send_limit_bps", "whole number"),
+        ([item(1, send_limit_bps=True)], "limits.0.send_limit_bps", "whole number"),
+        ([item(1, send_limit_bps=None)], "limits.0.send_limit_bps", "whole number"),
+        ([item(1, send_ceiling_bps=399_999_999)], "limits.0.send_ceiling_bps", "outside the limit"),
+        ([item(1)], "limits.0", "changes nothing"),
+        ([{"vlan_vid": 10, "switch": "s1", "send_limit_bps": 1_000_000}], "limits.0", "lacks port_no"),
+        ([item(1, speed=5)], "limits.0.speed", "not known"),
+        ([item(9, send_limit_bps=1_000_000)], "limits.0", "not a VN"),
+        ([item(1, send_limit_bps=1_000_000), item(1, receive_limit_bps=1_000_000)], "limits.1", "twice"),
+        (["x"], "limits.0", "object"),
+        ([], "limits", "at least one"),
+        ({}, "limits", "list"),
+        ([item(1, send_limit_bps=1_000_000)] * 20_001, "limits", "longer than 20000"),
+    ],
+)
+def test_many_limits_are_set_together_or_not_at_all(rest: Rest, limits: object, field: str, reason: str) -> None:
+    before = rest.state()
+    answer = rest.send("POST", "/v1/limits", {"limits": limits})
+    assert answer.status_code == 422
+    error = answer.get_json()["errors"][0]
+    assert error["field"] == field
+    assert reason in error["reason"]
+    assert rest.state() == before
+
+
+def test_many_limits_are_one_change(rest: Rest) -> None:
+    limits = [item(port, send_limit_bps=100_000_000 + port, send_ceiling_bps=None) for port in range(1, 6)]
+    answer = rest.send("POST", "/v1/limits", {"limits": limits})
+    assert answer.get_json() == {"revision": 2, "changed": 5}
+    assert [vn["send_limit_bps"] for vn in rest.get("/v1/vns?vlan=10")["vns"]] == [100_000_000 + n for n in range(1, 6)]
+    change = rest.get("/v1/history/2")
+    assert (change["action"], change["changed"], change["who"]) == ("limits", 5, "anonymous")
+    assert change["items"][0] == {
+        "vlan_vid": 10,
+        "switch": "s1",
+        "port_no": 1,
+        "field": "send_limit_bps",
+        "before": 400_000_000,
+        "after": 100_000_001,
+    }
+
+
+# -- what was set
+
+
+def test_overrides_say_what_the_file_says(rest: Rest) -> None:
+    rest.send("PATCH", VN, {"send_limit_bps": 300_000_000})
+    rest.send("PATCH", VLAN, {"algorithm": "sp", "name": "new"})
+    vlan, vn = rest.get("/v1/overrides")["overrides"]
+    assert vlan["values"] == {"algorithm": "sp", "parameters": {}, "name": "new"}
+    assert vlan["file"] == {"algorithm": "fs", "parameters": {}, "name": "vlan10"}
+    assert (vn["values"], vn["file"]) == ({"send_limit_bps": 300_000_000}, {"send_limit_bps": 400_000_000})
+    assert (vn["active"], vn["reason"], vn["revision"]) == (True, None, 2)
+    assert rest.send("DELETE", f"{VN}/overrides").get_json() == {"revision": 4, "changed": 1}
+    assert [one["switch"] for one in rest.get("/v1/overrides")["overrides"]] == [None]
+    assert rest.get(VN)["overridden"] == []
+    assert rest.send("DELETE", f"{VLAN}/overrides").status_code == 200
+    assert (rest.get(VLAN)["algorithm"], rest.get(VLAN)["name"]) == ("fs", "vlan10")
+    assert rest.get("/v1/overrides")["overrides"] == []
+
+
+def test_what_was_exported_can_be_imported_elsewhere(rest: Rest) -> None:
+    rest.send("PATCH", VN, {"send_limit_bps": 300_000_000, "send_ceiling_bps": 900_000_000})
+    rest.send("PATCH", VN, {"send_ceiling_bps": None})
+    rest.send("PATCH", VLAN, {"weight": 2, "receive_limit_bps": 350_000_000})
+    document = rest.get("/v1/export")
+    other = Rest()
+    other.send("PATCH", "/v1/vns/20/s1/3", {"send_limit_bps": 1_000_000})
+    document["vns"].append(item(77, send_limit_bps=5_000_000))
+    answer = other.send("POST", "/v1/import", document, "*").get_json()
+    assert [(one["port_no"], one["active"], one["file"]) for one in answer["inactive"]] == [(77, False, {})]
+    assert other.get("/v1/export") == document
+    places = [(one["switch"], one["port_no"]) for one in other.get("/v1/overrides?active=true")["overrides"]]
+    assert places == [(None, None), ("s1", 1)]
+    assert [one["port_no"] for one in other.get("/v1/overrides?active=false")["overrides"]] == [77]
+    unlike = {"revision", "hosts"}
+    views = [
+        [{key: value for key, value in vn.items() if key not in unlike} for vn in one.get("/v1/vns")["vns"]]
+        for one in (rest, other)
+    ]
+    assert views[0] == views[1]
+    # What names nothing (any more) can be removed as well.
+    assert other.send("DELETE", "/v1/vns/10/s1/77/overrides").status_code == 200
+    assert other.send("DELETE", "/v1/vns/10/s1/77/overrides").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("document", "field"),
+    [
+        ({"format": "other", "vlans": [], "vns": []}, "format"),
+        ({"format": "dets-overrides-1", "vlans": []}, "vns"),
+        ({"format": "dets-overrides-1", "vlans": [{"vlan_vid": 10}], "vns": []}, "vlans.0"),
+        ({"format": "dets-overrides-1", "vlans": [{"vlan_vid": 10, "values": {"x": 1}}], "vns": []}, "x"),
+        ({"format": "dets-overrides-1", "vlans": [], "vns": [item(1, send_limit_bps=5)]}, "vns.0.send_limit_bps"),
+    ],
+)
+def test_a_bad_import_is_named_and_changes_nothing(rest: Rest, document: object, field: str) -> None:
+    before = rest.state()
+    answer = rest.send("POST", "/v1/import", document, "*")
+    assert answer.status_code == 422
+    assert [error["field"] for error in answer.get_json()["errors"]] == [field]
+    assert rest.state() == before
+
+
+# -- pages
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "count"), [("/v1/vns", "vns", 10), ("/v1/vlans", "vlans", 2), ("/v1/ports", "ports", 5)]
+)
+@pytest.mark.parametrize("limit", [1, 3, 5, 10])
+def test_pages_put_together_are_the_list(rest: Rest, path: str, name: str, count: int, limit: int) -> None:
+    whole, pages, cursor = rest.get(path)[name], [], ""
+    assert len(whole) == count
+    while cursor is not None:
+        page = rest.get(f"{path}?limit={limit}{f'&cursor={cursor}' if cursor else ''}")
+        assert 0 < len(page[name]) <= limit
+        pages += page[name]
+        cursor = page["next"]
+    assert pages == whole
+
+
+def test_history_and_overrides_have_pages_too(rest: Rest) -> None:
+    for port_no in range(1, 6):
+        rest.send("PATCH", f"/v1/vns/10/s1/{port_no}", {"send_limit_bps": 1_000_000})
+    for path, name, wanted in (
+        ("/v1/history", "changes", [6, 5, 4, 3, 2, 1]),
+        ("/v1/overrides", "overrides", [2, 3, 4, 5, 6]),
+    ):
+        seen, cursor = [], ""
+        while cursor is not None:
+            page = rest.get(f"{path}?limit=2{f'&cursor={cursor}' if cursor else ''}")
+            seen += [one["revision"] for one in page[name]]
+            cursor = page["next"]
+        assert seen == wanted
+
+
+@pytest.mark.parametrize("cursor", ["x", "WzFd", "bnVsbA==", "%FF", "W1tdXQ==", "Wzk5LCAiczkiLCA5XQ=="])
+@pytest.mark.parametrize("path", ["/v1/vns", "/v1/vlans", "/v1/ports", "/v1/entries", "/v1/history", "/v1/overrides"])
+def test_a_cursor_from_elsewhere_is_refused_or_harmless(rest: Rest, path: str, cursor: str) -> None:
+    answer = rest.client.get(f"{path}?cursor={cursor}")
+    if answer.status_code != 200:
+        assert answer.status_code == 422
+        assert "list anew" in answer.get_json()["detail"]
+
+
+@pytest.mark.parametrize("limit", ["0", "1001", "1.0", "-1", "x", ""])
+def test_a_page_has_bounds(rest: Rest, limit: str) -> None:
+    answer = rest.client.get(f"/v1/vns?limit={limit}")
+    assert answer.status_code == 422
+    assert "1 to 1000" in answer.get_json()["detail"]
+
+
+# -- for people
+
+
+def test_the_page_shows_everything_and_needs_nothing_from_elsewhere(rest: Rest) -> None:
+    answer = rest.client.get("/docs")
+    assert answer.mimetype == "text/html"
+    assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
+    assert re.findall(r"<(?:script|img|link|iframe)|(?:src|href)=['\"]?(?:https?:)?//", answer.text) == []
+    document = rest.get("/v1/openapi.json")
+    for path, operations in document["paths"].items():
+        assert path in answer.text
+        assert len(operations) <= answer.text.count(f"<code>{path}</code>")
+    links = set(re.findall(r'href="#(\w+)"', answer.text))
+    assert links <= set(re.findall(r'id="(\w+)"', answer.text))
+    assert "VnPatch" in links
+
+
+def test_revision_says_what_is_in_force(rest: Rest) -> None:
+    rest.send("PATCH", VN, {"send_limit_bps": 300_000_000})
+    assert rest.get("/v1/revision") == {"revision": 2, "installed_revision": 2, "waiting": [], "missing": []}
+    assert json.loads(rest.client.get("/v1/history/9").text)["status"] == 404
