@@ -68,8 +68,8 @@ def introduce(peers: Peers, peer: Peer) -> Holdings:
     before = (can.features, can.description)
     can.description = decode_desc(desc) if desc is not None else None
     can.features = decode_meter_features(features) if features is not None else NO_METERS
-    if before != (can.features, can.description):
-        can.forget_tests()  # another switch than was tested, or another release of it
+    if before != (can.features, can.description) or not can.tested:
+        can.forget_tests()  # another switch than was tested, or another release of it; or a test that did not end well
     can.note_features(can.features)
     can.tables = decode_table_ids(tables) if tables is not None else frozenset()
     can.role = decode_role(role) if role is not None else None

@@ -68,7 +68,7 @@ def run_round(peers: Peers) -> None:
         record = peers.central.switches[dpid]
         record.can.passive = peer.meters.ability
         record.can.queues = peer.queues.findings()
-        if record.can.uses_queues:
+        if record.can.uses_queues and peer.queues.pending:
             up = {port.port_no for port in peer.ports.values() if port.up}
             for port_no in peer.queues.due(up, peers.clock()):
                 port = record.switch.ports[port_no]

@@ -72,6 +72,11 @@ class QueueWatch:
         self._ignored &= ~moved
         self._suspect(moved, self._port_bytes(ports), now_s)
 
+    @property
+    def pending(self) -> bool:
+        """Whether there are queues of which nothing is known yet."""
+        return bool((self._listed & ~self._works & ~self._ignored).any())
+
     def due(self, up: Container[int], now_s: float) -> list[int]:
         """Return the ports, of those that are ``up``, that test frames are to be sent out of now.
 

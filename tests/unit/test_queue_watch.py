@@ -70,6 +70,7 @@ def test_queues_that_count_no_test_frame_have_no_effect_and_tries_end() -> None:
         counters.read()
         sent += counters.watch.due(UP, counters.now_s).count(1)
     assert sent == len(TRY_AFTER_S)
+    assert not counters.watch.pending
     assert counters.watch.findings()[1] == IGNORED
     counters.packets[1, 10] += 1  # somebody makes them real
     counters.read()
@@ -79,6 +80,7 @@ def test_queues_that_count_no_test_frame_have_no_effect_and_tries_end() -> None:
 def test_nothing_is_sent_out_of_ports_that_are_down_nor_into_queues_that_work() -> None:
     counters = Counters()
     counters.read()
+    assert counters.watch.pending
     assert counters.watch.due([], counters.now_s) == []
     assert counters.watch.due([2], counters.now_s) == [2]
     counters.packets[1, 10] += 3

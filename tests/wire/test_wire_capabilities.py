@@ -119,6 +119,24 @@ def test_meters_of_no_use_are_not_used(tmp_path: Path, abilities: dict[str, Any]
         assert (vn["enforceable"], vn["enforceable_why"][0]) == ("no", f"senders are not limited: {why}")
 
 
+def test_meters_that_come_to_be_of_use_are_used_from_the_next_connection_on(tmp_path: Path) -> None:
+    run = wire_run(tmp_path)
+    run.switch(1).abilities.refuse = True
+    with up(run):
+        talk(run)
+        run.app.wait_for(lambda: run.app.get("/v1/entries")["unmetered"], "a pair without a meter")
+        for refuse, metered in ((False, 1), (True, 0)):
+            with run.fabric.locked():
+                run.switch(1).abilities.refuse = refuse
+            run.fabric.disconnect(1, keep_tables=not refuse)
+            run.app.wait_for(lambda: len(run.app.get("/v1/entries")["entries"]) == metered, "judged anew")  # noqa: B023
+            assert len(run.app.get("/v1/entries")["unmetered"]) == 1 - metered
+            run.wait(lambda: (None in meters_of_flows(run)) is refuse, "as judged")  # noqa: B023
+            run.fabric.forget_received()
+            run.fabric.inject(1, 1, frame(0xA1, 0xA2, 10))
+            assert len(run.fabric.received(1, 2)) == 1
+
+
 def test_meters_that_only_count_are_used_and_not_relied_on(tmp_path: Path) -> None:
     run = wire_run(tmp_path)
     run.switch(1).abilities.limit = False
