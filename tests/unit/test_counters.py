@@ -154,3 +154,18 @@ def test_rates_are_exact_or_unknown(happenings):
             last_duration_s, anew = clock_s - added_s, False
         else:
             assert np.isnan(rates.offered_bps[0])
+
+
+def test_a_modify_that_a_slow_switch_confirms_late_counts_from_the_confirmation():
+    """Read at 10.0, modified at 10.01, confirmed at 10.04: at 10.1 the counters are 60 ms old, and not 90."""
+    modified = known(8e6, at_s=10.0).modified(np.array([0]), 10.01)
+    assert read(modified, 3e6, at_s=10.1)[0] == pytest.approx(3e6 / 0.09)
+    confirmed = modified.confirmed(np.array([10.04]))
+    assert read(confirmed, 3e6, at_s=10.1)[0] == pytest.approx(3e6 / 0.06)
+    unknown = modified.confirmed(np.array([np.nan]))
+    assert read(unknown, 3e6, at_s=10.1)[0] == pytest.approx(3e6 / 0.09)
+
+
+def test_a_confirmation_moves_no_meter_that_was_not_modified():
+    counters = known(8e6, at_s=10.0)
+    assert read(counters.confirmed(np.array([10.04])), 9e6, at_s=10.1)[0] == pytest.approx(10e6)
