@@ -332,6 +332,7 @@ def fabric_process(plan: LoopPlan, folder: Path) -> Iterator[Callable[[float], N
     finally:
         process.stdin.close()
         _end(process)
+        process.stdout.close()
 
 
 def _end(process: subprocess.Popen[Any]) -> None:
