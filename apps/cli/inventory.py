@@ -118,6 +118,9 @@ def set_vlan(
     shadow: Annotated[
         str | None, typer.Option(metavar="NAME", help="Computed beside, and not enforced; none: no such.")
     ] = None,
+    shadow_parameter: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A parameter of the shadow; repeatable.")
+    ] = None,
     weight: Annotated[float | None, typer.Option(help="Its share of what is idle, with max-min.")] = None,
     send: Annotated[str | None, typer.Option(metavar="RATE", help="Send limit of VNs without their own.")] = None,
     receive: Annotated[str | None, typer.Option(metavar="RATE", help="Receive limit of VNs without their own.")] = None,
@@ -129,9 +132,11 @@ def set_vlan(
     body = {key: value for key, value in body.items() if value is not None}
     if parameter:
         body["parameters"] = parse_parameters(parameter)
+    if shadow_parameter:
+        body["shadow_parameters"] = parse_parameters(shadow_parameter)
     if shadow is not None:
         body["shadow"] = None if shadow == "none" else shadow
-    _check_some(body, "--name, --algorithm, --parameter, --shadow, --weight, --send or --receive")
+    _check_some(body, "--name, --algorithm, --parameter, --shadow, --shadow-parameter, --weight, --send or --receive")
     answer = change.make("PATCH", f"/v1/vlans/{vid}", body)
     _tell_one(change, answer, output, f"VLAN {vid}: {_shown(body)}", VLAN_COLUMNS)
     return 0

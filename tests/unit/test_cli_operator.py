@@ -214,7 +214,10 @@ def test_wait_tells_which_switches_lag(desk: RestDesk, dets: Any) -> None:
 def test_a_vlan_is_changed(desk: RestDesk, dets: Any) -> None:
     desk.on("PATCH", "/v1/vlans/10", VLAN)
     words = "vlan set 10 --name blue --algorithm sp --parameter inflation=0.2 --shadow none --weight 2 --receive 40M"
-    set_values = "name blue, algorithm sp, weight 2.0, receive 40M, parameters inflation=0.2, shadow none"
+    words += " --shadow-parameter d=2"
+    set_values = (
+        "name blue, algorithm sp, weight 2.0, receive 40M, parameters inflation=0.2, shadow parameters d=2, shadow none"
+    )
     assert dets(*words.split())[:2] == (0, f"VLAN 10: {set_values} (revision 3)\n")
     assert desk.last().body == {
         "name": "blue",
@@ -222,6 +225,7 @@ def test_a_vlan_is_changed(desk: RestDesk, dets: Any) -> None:
         "weight": 2.0,
         "receive_limit_bps": 40_000_000,
         "parameters": {"inflation": 0.2},
+        "shadow_parameters": {"d": 2},
         "shadow": None,
     }
 
