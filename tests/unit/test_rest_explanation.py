@@ -7,7 +7,6 @@ import json
 import urllib.error
 import urllib.parse
 import urllib.request
-from contextlib import contextmanager
 
 import pytest
 from support.configs import star
@@ -40,14 +39,13 @@ def rest():
 def command(rest, monkeypatch):
     """``dets`` whose requests go to that controller."""
 
-    @contextmanager
     def urlopen(request, timeout, context):
         parts = urllib.parse.urlsplit(request.full_url)
         answer = rest.open(parts.path, query_string=parts.query, method=request.method, data=request.data)
         stream = io.BytesIO(answer.data)
         if answer.status_code >= 400:
             raise urllib.error.HTTPError(request.full_url, answer.status_code, answer.status, {}, stream)
-        yield stream
+        return stream
 
     monkeypatch.setattr(urllib.request, "urlopen", urlopen)
     return cli.main
