@@ -11,5 +11,9 @@ NAME = "dets-fig5"
 
 
 def run(options: ExperimentOptions) -> dict[str, Any]:
-    """Run it, first without control if ``options.baseline``, then with; return the summary."""
-    return run_and_report(NAME, options, ("none", "dets") if options.baseline else ("dets",))
+    """Run it, first without control if ``options.baseline``, under static limits if ``options.static``, then with DETS.
+
+    Return the summary.
+    """
+    before = (("none", options.baseline), ("static", options.static))
+    return run_and_report(NAME, options, (*(control for control, wanted in before if wanted), "dets"))

@@ -47,6 +47,7 @@ class ExperimentOptions:
     slot_s: float = 0.001
     output: Path = Path("results/dets-fig5")
     baseline: bool = True
+    static: bool = False
     quiet: bool = False
 
     def checked(self) -> ExperimentOptions:

@@ -33,7 +33,7 @@ experiments: Mapping[str, Entry] = {
     "dets-fig2": Entry(
         "experiments.fig2:run",
         "no control: a TCP tenant starves once another tenant sends UDP",
-        unused=("algorithm", "parameter", "baseline"),
+        unused=("algorithm", "parameter", "baseline", "static"),
     ),
     "dets-fig5": Entry("experiments.fig5:run", "control: the same TCP tenant keeps its rate"),
 }

@@ -28,6 +28,7 @@ OF_ISOLATION = (
     "topology",
     "datapath",
     "slot",
+    "static",
 )
 
 app = typer.Typer()
@@ -72,6 +73,7 @@ def experiment(
     seed: Annotated[int, typer.Option(help="Order of senders; on the model every chance.")] = DEFAULTS.seed,
     output: Annotated[Path | None, typer.Option(help="Output folder; default results/NAME.")] = None,
     baseline: Annotated[bool, typer.Option(help="Run it without control first.")] = DEFAULTS.baseline,
+    static: Annotated[bool, typer.Option("--static", help="Run it under static equal limits too.")] = DEFAULTS.static,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = DEFAULTS.quiet,
 ) -> int:
     """Run an experiment on Open vSwitch (needs root), software switches or the model. A RATE is in bit/s, as 40M."""
@@ -107,6 +109,7 @@ def experiment(
         datapath=datapath,
         output=output or Path("results") / name,
         baseline=baseline,
+        static=static,
         quiet=quiet,
     )
     entry.load()(_checked(options))
