@@ -16,6 +16,7 @@ from apps.store import Change, Item, Store
 from controller.admitted_limits import AdmittedLimits
 from controller.central import CentralController
 from controller.config import Config
+from controller.errors import InvalidValueError
 from controller.events import EventKind
 from controller.overrides import VLAN_FIELDS, VLAN_LIMITS, VN_FIELDS, FileValues, Override, Overrides, VnName
 from controller.precedence import InForce, check_fit, lay
@@ -79,7 +80,7 @@ class Settings:
         self._facts = standing.facts
         self.file = FileValues(central.config)
         self.overrides = Overrides.of(self.file, standing.vlans, standing.vns)
-        self._note_file()
+        self._note_file(self.file)
         self._adopt(lay(self.overrides, central.admitted.core_overload))
 
     # -- what there is
@@ -89,6 +90,11 @@ class Settings:
         of_vlan = self.overrides.vlans.get(int(self.file.vns.vlan_vid[row]))
         limits = of_vlan.limits_revision if of_vlan is not None else 0
         return max(int(self.overrides.revision[row]), limits, self._file_revision)
+
+    def revision_of(self, name: VnName) -> int:
+        """Return the revision of the last change to a VN's limits; of any change if the file has no such VN."""
+        row = self.file.row_of.get(name)
+        return self.revision if row is None else self.vn_revision(row)
 
     def vlan_revision(self, vlan_vid: int) -> int:
         """Return the revision of the last change to a VLAN."""
@@ -122,6 +128,8 @@ class Settings:
 
         def propose(revision: int) -> _Proposal:
             vns = {}
+            for name in changes.keys() - self.file.row_of.keys():
+                raise InvalidValueError("vn", str(name), "is not a VN of the configuration any more")
             rows = np.array([self.file.row_of[name] for name in changes], dtype=np.int64)
             standing = self.overrides.of_vns(rows)
             for count, (name, before) in enumerate(zip(changes, standing, strict=True), 1):
@@ -137,6 +145,8 @@ class Settings:
         """Give a VLAN of the configuration other values, which must be acceptable. Raises as ``change_vns`` does."""
 
         def propose(revision: int) -> _Proposal:
+            if vlan_vid not in self.file.config.vlans:
+                raise InvalidValueError("vlan_vid", vlan_vid, "is not a VLAN of the configuration any more")
             before = self.overrides.vlans.get(vlan_vid, Override({}, 0))
             limits = revision if any(name in values for name in VLAN_LIMITS) else before.limits_revision
             return _Proposal("vlan", {vlan_vid: Override({**before.values, **values}, revision, limits)}, {})
@@ -193,9 +203,9 @@ class Settings:
             before = self.file, self.overrides, self.values
             overrides = Overrides.of(FileValues(config), self.overrides.vlans, dict(self.overrides.standing_vns()))
             values = lay(overrides, AdmittedLimits(config).core_overload)
+            self._note_file(overrides.file)  # gives others their turn: nothing may have changed yet
             self.file = overrides.file
             try:
-                self._note_file()
                 self.overrides = overrides
                 switch_over(lambda: self._adopt(values))
             except BaseException:
@@ -283,18 +293,19 @@ class Settings:
         if count % _AT_ONCE == 0:
             self._breathe()
 
-    def _note_file(self) -> None:
+    def _note_file(self, file: FileValues) -> None:
         """Give the values of the file a revision of their own, if they are others than those known."""
-        table, config = self.file.vns, self.file.config
+        table, config = file.vns, file.config
         digest = hashlib.sha256(repr(sorted(config.vlans.items())).encode())
-        digest.update(repr(self.file.names).encode())
+        digest.update(repr(file.names).encode())
         for name in VN_FIELDS:
             digest.update(getattr(table, name).tobytes())
         if self._facts.get(_FILE) != digest.hexdigest():
-            self.revision += 1
-            self._facts = {_FILE: digest.hexdigest(), _FILE_REVISION: str(self.revision)}
-            about = (self.revision, _utc_now(), SYSTEM.who, SYSTEM.address, "configuration", 0)
-            self._run(self.store.commit, Change(*about), {}, {}, self._facts)
+            revision = self.revision + 1
+            facts = {_FILE: digest.hexdigest(), _FILE_REVISION: str(revision)}
+            about = (revision, _utc_now(), SYSTEM.who, SYSTEM.address, "configuration", 0)
+            self._run(self.store.commit, Change(*about), {}, {}, facts)
+            self.revision, self._facts = revision, facts
         self._file_revision = int(self._facts[_FILE_REVISION])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 from flask import Response
 
 from apps.rest import lookup, many, models, problems, representation, requests
@@ -37,15 +38,16 @@ def change_vn(
 ) -> Response:
     """Change a VN's limits and ceilings, from the next control interval on: all that are given, or none."""
     here = service()
-    rows = lookup.vn_row(here.central, path)
-    row = int(rows[0])
+    row = int(lookup.vn_row(here.central, path)[0])
     name, given = here.settings.file.names[row], body.given()
-    expect = expecting(lambda: here.settings.vn_revision(row))
+    # By name from here on: while this change waits for others to be kept, the configuration may be read anew.
+    expect = expecting(lambda: here.settings.revision_of(name))
     with problems.refusing_bad_values():
         check_ceilings(here, row, given)
         outcome = here.settings.change_vns({name: given}, caller(), expect=expect, dry_run=query.dry_run)
+    rows = np.array([here.settings.file.row_of[name]], dtype=np.int64)
     view = representation.vn_views(here, rows, outcome)[0]
-    return _answer(here, outcome, query.dry_run, tagged(view, here.settings.vn_revision(row)))
+    return _answer(here, outcome, query.dry_run, tagged(view, here.settings.revision_of(name)))
 
 
 @api.post("/limits", responses={200: models.Done, **BAD_BODY, **CHANGE})
@@ -89,8 +91,7 @@ def reset_vn(path: requests.VnPath, query: requests.ChangeQuery, header: request
     """Remove what was set of a VN at run time: the values of the file or of its VLAN are in force again."""
     here = service()
     name = lookup.override_vn(here.settings, here.central, path)
-    row = here.settings.file.row_of.get(name)
-    expect = expecting(lambda: here.settings.revision if row is None else here.settings.vn_revision(row))
+    expect = expecting(lambda: here.settings.revision_of(name))
     with problems.refusing_bad_values():
         outcome = here.settings.reset([], [name], caller(), expect=expect, dry_run=query.dry_run)
     return _done(here, outcome, query.dry_run)
