@@ -5,6 +5,7 @@ OpenFlow 1.3.5, sections 6 and 7. It does what Open vSwitch 3.1 was seen to do w
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from struct import Struct
@@ -34,6 +35,8 @@ _GROUP_ADD, _GROUP_MODIFY = 0, 1
 class Faults:
     """What goes wrong from now on. ``lose_barriers``: so many more barriers are never answered (-1: none ever is)."""
 
+    lag_s: float = 0.0
+    """The switch does everything so much after it was told, as one whose processor is busy."""
     barrier_delay_s: float = 0.0
     lose_barriers: int = 0
     lose_replies: set[int] = field(default_factory=set)
@@ -90,6 +93,7 @@ class Datapath:
         self._miss_send_len = 128
         self.broken = False
         self._late.clear()
+        self._lagging: deque[tuple[float, bytes]] = deque()
         self._messages = [answers.message(MessageType.HELLO, 0)]
 
     def add_port(self, port_no: int, rate_bps: float, now_s: float, name: str = "") -> Port:
@@ -132,6 +136,12 @@ class Datapath:
 
     def receive(self, data: bytes, now_s: float) -> None:
         """Take bytes from the controller: handle every whole message in order, keep the rest for the next call."""
+        if self.faults.lag_s or self._lagging:
+            self._lagging.append((now_s + self.faults.lag_s, data))
+        else:
+            self._do(data, now_s)
+
+    def _do(self, data: bytes, now_s: float) -> None:
         buf = self._rest + data
         view = memoryview(buf)
         offset = 0
@@ -161,7 +171,9 @@ class Datapath:
         self.pipeline.run(port_no, frame, _Packet(self, now_s))
 
     def advance(self, now_s: float) -> None:
-        """Let time pass: entries expire, late answers become due."""
+        """Let time pass: entries expire, late answers become due, and so does what the switch lags behind with."""
+        while self._lagging and self._lagging[0][0] <= now_s:
+            self._do(self._lagging.popleft()[1], now_s)
         for entry, reason in self.tables.expired(now_s):
             self._flow_removed(entry, reason, now_s)
         self.multipart.revalidate(now_s)

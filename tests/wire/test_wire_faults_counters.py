@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -112,6 +113,23 @@ def test_slow_confirmations_are_waited_for(run: WireRun) -> None:
     assert run.fabric.connections(1) == 1
     assert run.app.events("switch-refused") == []
     assert run.app.get("/v1/health")["status"] == "ready"
+
+
+def test_a_switch_that_lags_is_measured_rightly(run: WireRun) -> None:
+    """Meters that are modified all the time count from when the lagging switch did it, not from when it was told."""
+    with run.fabric.locked():
+        run.switch(1).faults.lag_s = 0.030
+    wait_held(run, "limited")
+    offered_bps, limits = [], (200_000_000, 390_000_000)
+    before = run.handled(1, MessageType.METER_MOD)
+    for number in range(40):
+        run.app.patch(f"/v1/vns/10/s1/{RECEIVER}", receive_limit_bps=limits[number % 2])
+        time.sleep(0.05)
+        views = [run.app.entry(port, RECEIVER, 10) for port in SENDERS]
+        offered_bps += [view["offered_bps"] for view in views if view is not None]
+    assert run.handled(1, MessageType.METER_MOD) - before > 40, "the meters were modified all the time"
+    assert statistics.median(offered_bps) == pytest.approx(270e6, rel=0.15)
+    assert the_rest_works(run)
 
 
 def test_a_switch_that_refuses_every_meter_is_not_called_well(run: WireRun) -> None:
