@@ -12,7 +12,7 @@ import numpy as np
 
 from controller import step
 from controller.allocation import Requests
-from controller.allocation.explain import DEMAND, Explanation, explain_network, explain_receiver
+from controller.allocation.explain import DEMAND, STANDING, Explanation, explain_network, explain_receiver
 from controller.enforcement import RATE_STEP_BPS
 from controller.fabric_state import FabricState
 from controller.send_rate_controller import Control, traffic_reports
@@ -118,7 +118,7 @@ def _explain_network_grant(fabric: FabricState, row: int, sender: int, receiver:
     def in_words(bound: str) -> str:
         if bound.startswith(own):
             return bound.replace(own, "its own send", 1)
-        return bound if bound == DEMAND or bound.startswith("link ") else f"{bound} of VLAN {vlan_vid}"
+        return bound if bound in (DEMAND, STANDING) or bound.startswith("link ") else f"{bound} of VLAN {vlan_vid}"
 
     return replace(found, bound=in_words(found.bound), next_bound=in_words(found.next_bound))
 

@@ -17,6 +17,8 @@ from controller.units import format_rate
 _AT = 1e-9
 
 DEMAND = "what it demands"
+# Who wants little may have more than that all the same (see network_allocator.standing_rates).
+STANDING = "an equal share of the guarantee, which is more than it demands"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +90,10 @@ def explain_network(
     return Explanation(
         entry,
         float(grants.grant_bps[entry]),
-        name(bound),
+        STANDING if bound == BY_DEMAND and grants.grant_bps[entry] > grants.demand_bps[entry] else name(bound),
         place,
         sharers,
-        float(rate_bps[entry]),
+        float(max(rate_bps[entry], grants.grant_bps[entry])),
         name(int(next_bounds[entry])),
     )
 

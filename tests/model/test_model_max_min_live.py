@@ -178,6 +178,17 @@ def test_an_entry_is_explained():
     assert "next bound: s1:9's receive ceiling of VLAN 10 at" in texts[0], texts
 
 
+def test_a_standing_rate_is_explained_as_what_it_is():
+    loop = loop_of(lending())
+    loop.add((1, 1), HUB, 10, 60 * M)
+    loop.add((1, 2), HUB, 10, 3 * M)
+    loop.run(40)
+    central = loop.fabric.central
+    texts = [str(explain_entry(central, row)) for row in range(2)]
+    assert texts[0].startswith("VLAN 10, s1:1 to s1:9: 66.0 Mb/s; bound by what it demands; next bound: "), texts
+    assert texts[1].startswith("VLAN 10, s1:2 to s1:9: 20.0 Mb/s; bound by an equal share of the guarantee, "), texts
+
+
 def test_what_changed_since_the_last_interval_is_explained_by_its_ceilings():
     loop = loop_of({10: {"algorithm": "fs"}, 20: {"algorithm": "max-min"}})
     for port in (1, 2):
