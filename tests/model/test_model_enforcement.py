@@ -1,0 +1,75 @@
+"""What is delivered of what is granted, on the model: the real loop, meters that refill at a modify, UDP and TCP."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import yaml
+
+from controller.central import CentralController
+from controller.config import parse_config
+from experiments.bench_enforcement import SENDERS_VLAN, describe_control, describe_fabric
+from experiments.grant_schedules import grants_bps
+from experiments.model.control import ControlPlane
+from experiments.model.fabric import ModelFabric, ModelOptions
+from experiments.model.sources import UdpSource
+from experiments.model.tcp import TcpSource
+
+WARM_UP_S, MEASURED_S = 2.5, 8.0
+SLOT_S = 0.0005
+
+
+def delivered_over_granted(nominal_bps, pattern, sources):
+    """Return the ratio, and how many times a second meters were modified."""
+    fabric = describe_fabric(nominal_bps, 1)
+    model = ModelFabric(fabric, ModelOptions(slot_s=SLOT_S))
+    config = describe_control(fabric, nominal_bps, 1, 2)
+    config["queues"]["max_rate"] = "capacity"  # meters alone are to hold the grants
+    central = CentralController(parse_config(yaml.safe_dump(config), "model"))
+    plane = ControlPlane(model, central)
+    grants = grants_bps(pattern, nominal_bps, 300, 1)
+    row = central.vns.row_of(SENDERS_VLAN, 1, 2)
+    granted, changed = [], []
+    interval = central.interval
+
+    def follow(stats, received_s, now_s, *others):
+        limit_bps = int(grants[len(granted)])
+        if central.vns.receive_limit_bps[row] != limit_bps:
+            central.set_limits(row, now_s, receive_limit_bps=limit_bps)
+        result = interval(stats, received_s, now_s, *others)
+        granted.append((now_s, limit_bps))
+        changed.append((now_s, len(result.changes.rows)))
+        return result
+
+    central.interval = follow
+    plane.start()
+    sender, receiver = (fabric.vn(SENDERS_VLAN, number) for number in (1, 2))
+    for source in sources:
+        model.connect(source, sender, receiver)
+        source.start(0)
+    begin_s = model.now_s + WARM_UP_S
+    model.run(begin_s)
+    before = model.received[receiver].octets
+    model.run(begin_s + MEASURED_S)
+    times, limits = np.array(granted, dtype=float).T
+    granted_bits = (limits * np.diff(np.clip(np.append(times, np.inf), begin_s, model.now_s))).sum()
+    modifies = sum(count for now_s, count in changed if now_s >= begin_s)
+    return (model.received[receiver].octets - before) * 8 / granted_bits, modifies / MEASURED_S
+
+
+@pytest.mark.parametrize("nominal_bps", [1_000_000, 20_000_000])
+@pytest.mark.parametrize("pattern", ["constant", "walk-1", "walk-30", "step"])
+def test_udp_gets_what_is_granted_within_two_percent(nominal_bps, pattern):
+    ratio, modifies = delivered_over_granted(nominal_bps, pattern, [UdpSource(2 * nominal_bps, SLOT_S)])
+    assert ratio == pytest.approx(1.0, abs=0.02)
+    if pattern == "constant":
+        assert modifies <= 0.1 / 0.055  # of what one in every interval would be
+    if pattern == "walk-1":
+        assert modifies < 0.2 / 0.055
+
+
+@pytest.mark.parametrize("flows", [1, 10])
+@pytest.mark.parametrize("pattern", ["constant", "walk-1", "walk-30", "step"])
+def test_tcp_gets_what_is_granted_within_five_percent(flows, pattern):
+    ratio, _ = delivered_over_granted(5_000_000, pattern, [TcpSource("cubic", SLOT_S) for _ in range(flows)])
+    assert ratio == pytest.approx(1.0, abs=0.05)
