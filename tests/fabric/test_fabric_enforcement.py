@@ -1,0 +1,22 @@
+"""The smallest case of the enforcement bench on Open vSwitch: it runs, and tells the naive way from the product's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from experiments import bench_enforcement
+from experiments.enforcement_cases import WAYS
+
+
+def test_the_smallest_case_of_the_bench(tmp_path: Path) -> None:
+    result = bench_enforcement.run(
+        grants_bps=[2_000_000], traffic=["udp-2x"], patterns=["constant"], seconds=3.0, output=tmp_path
+    )
+    rows = {row["way"]: row for row in result["figures"]["rows"]}
+    assert set(rows) == set(WAYS)
+    # What a machine that is busy with other tests loses in front of the meters is lost for all three.
+    assert rows["dets"]["ratio"] < 1.05
+    assert rows["naive-200ms"]["ratio"] > rows["dets"]["ratio"] + 0.3
+    assert rows["dets"]["meter_mods_per_s"] < 0.1 * rows["naive-200ms"]["meter_mods_per_s"]
+    assert rows["dets"]["ping_lost"] < 1.0
+    assert (tmp_path / "enforcement.csv").read_text().count("\n") == 1 + len(WAYS)
