@@ -68,7 +68,7 @@ def introduce(peers: Peers, peer: Peer) -> Holdings:
     before = (can.features, can.description)
     can.description = decode_desc(desc) if desc is not None else None
     can.features = decode_meter_features(features) if features is not None else NO_METERS
-    if before != (can.features, can.description) or not can.tested:
+    if before != (can.features, can.description) or not can.tested or can.refuses_meters:
         can.forget_tests()  # another switch than was tested, or another release of it; or a test that did not end well
     can.note_features(can.features)
     can.tables = decode_table_ids(tables) if tables is not None else frozenset()

@@ -89,10 +89,13 @@ class Peer:
         told = []
         if now_s - self.counted_s > POLL_PATIENCE_S:
             told.append(f"has not told its counters for {now_s - self.counted_s:.0f} s")
-        # An audit sends again what was refused, so that one that still refuses has done so lately.
-        if now_s - self.meters_refused_s < AUDIT_INTERVAL_S + REPEAT_S:
+        if self.refuses_meters(now_s):
             told.append("refuses meters")
         return told
+
+    def refuses_meters(self, now_s: float) -> bool:
+        """Tell whether it has refused a meter lately: an audit sends again what was refused."""
+        return now_s - self.meters_refused_s < AUDIT_INTERVAL_S + REPEAT_S
 
     def count_by_flows(self, wanted: bool) -> None:
         """Read rates from flow-stats, or not."""

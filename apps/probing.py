@@ -67,6 +67,7 @@ def run_round(peers: Peers) -> None:
     for dpid, peer in peers.ready().items():
         record = peers.central.switches[dpid]
         record.can.passive = peer.meters.ability
+        record.can.refuses_meters = peer.refuses_meters(peers.clock())
         record.can.queues = peer.queues.findings()
         if record.can.uses_queues and peer.queues.pending:
             up = {port.port_no for port in peer.ports.values() if port.up}

@@ -88,6 +88,7 @@ class Capabilities:
     meters_unused: str = ""
     passive: Ability = UNKNOWN
     short_of_meters: bool = False
+    refuses_meters: bool = False  # it did lately, though the test went well
 
     @property
     def uses_meters(self) -> bool:
@@ -134,7 +135,7 @@ class Capabilities:
     def evidence(self) -> tuple[object, ...]:
         """All that a verdict on its ports follows from. ``queues`` and ``queues_set`` are replaced, never changed."""
         known = (self.limits, self.counters, self.set_queue, self.role, self.short_of_meters, self.meters_unused)
-        return (*known, self.queues, self.queues_set)
+        return (*known, self.refuses_meters, self.queues, self.queues_set)
 
     @property
     def limits(self) -> Ability:
@@ -183,6 +184,8 @@ def enforceability(can: Capabilities, port_no: int, unlimited: Iterable[str] = (
         why.append(f"that meters limit senders {NOT_PROVEN}" + (f": {limits.why}" if limits.why else ""))
     elif not limits.works:
         why.append(f"senders are not limited: {limits.why}")
+    elif can.refuses_meters:
+        why.append("some senders are not limited: the switch refuses meters")
     elif can.short_of_meters:
         why.append("some senders are not limited: all meters are in use")
     # 2

@@ -60,6 +60,7 @@ def test_what_works_is_enforceable() -> None:
         ({"meters": Ability()}, Verdict.PARTLY, "that meters limit senders has not been tested"),
         ({"passive": Ability(Finding.FAILS, "so")}, Verdict.PARTLY, "senders are not limited: so"),
         ({"short_of_meters": True}, Verdict.PARTLY, "all meters are in use"),
+        ({"refuses_meters": True}, Verdict.PARTLY, "the switch refuses meters"),
         ({"counters": Ability(Finding.FAILS, "none")}, Verdict.PARTLY, "up to 500 ms stale: none"),
         ({"role": ControllerRole.SLAVE}, Verdict.NO, "role is slave"),
         (
