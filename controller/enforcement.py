@@ -1,7 +1,7 @@
 """From granted rates to meters: which meters to modify now, to which rate and burst.
 
 A policer is not a shaper, and Open vSwitch refills a meter's bucket at every modify: a gift of one burst. So a burst of
-B bits re-sent every T seconds lets B/T through on top of the rate, while a TCP sender needs about 200 ms of burst to
+B bits re-sent every T seconds lets B/T through on top of the rate, while a TCP sender needs 200 to 300 ms of burst to
 fill its rate. Here the true bucket is kept in the controller, and the switch's is made to follow it with as few
 modifies as it takes (docs/enforcement.md; docs/adr/0030 has the alternatives):
 
@@ -26,7 +26,7 @@ import numpy as np
 from controller.columns import BoolArray, FloatArray, IntArray, carry
 from controller.measurement import Measurement
 
-RESPONSIVE_BURST_S = 0.300  # the minimum retransmission time-out of TCP
+RESPONSIVE_BURST_S = 0.300  # the minimum retransmission time-out of TCP, 200 ms, and the recovery after it
 UNRESPONSIVE_BURST_S = 0.030
 # Three frames of 1,522 bytes: what a sender's pacing and the switch's batches bring at once.
 FRAME_BITS = 12_176
@@ -170,14 +170,15 @@ def enforce(
     elapsed_s = np.maximum(now_s - before.updated_s, 0.0)
     # 1, 2
     level_bits, credit_bits = account(before, measured, known, unresponsive, elapsed_s)
-    # 3
     depth_bits = burst_for(exact_bps, unresponsive)
     spent_bits = credit_bits - np.where(known, 0.0, level_bits)  # of whom nothing is known, no bucket is filled again
     credit_bits = np.clip(credit_bits, -MOST_OWED * depth_bits, depth_bits)
     spent_bits = np.clip(spent_bits, -MOST_OWED * depth_bits, depth_bits)
+    # 4, for all; step 3 tells whose meters are modified
     burst_bits = _whole_bursts(np.maximum(spent_bits, np.maximum(MIN_BURST_S * exact_bps, MIN_BURST_BITS)))
     given_bits = np.maximum(burst_bits - spent_bits - RATE_STEP_BPS, 0.0)
     rate_bps = whole_rates(exact_bps - np.minimum(given_bits / REPAY_S, MOST_REPAID * exact_bps))
+    # 3
     ahead_bits = level_bits - credit_bits + (before.rate_bps - limit_bps) * elapsed_s
     budget_bits = np.maximum(BUDGET_S * limit_bps, MIN_BURST_BITS)
     stands_s = np.maximum(now_s - before.modified_s, REPAY_S)
