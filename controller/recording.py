@@ -33,7 +33,7 @@ from controller.rate_allocator import RateAllocators
 from controller.send_rate_controller import SendRateControllers
 from controller.vns import VnTable
 
-FORMAT = {"format": "dets-recording", "version": 1}
+FORMAT = {"format": "dets-recording", "version": 2}
 # A reader that does not come for its records must not fill the controller's memory.
 MOST_BYTES = 64 * 2**20
 

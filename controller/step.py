@@ -196,7 +196,7 @@ def control_step(
 
 
 def limits_in_force_bps(state: ControlState, vns: VnTable) -> FloatArray:
-    """Return the rate each entry is limited to, shape (entries,); its meter follows within the hysteresis."""
+    """Return the rate each entry is limited to, shape (entries,); its meter follows within its budget."""
     return np.minimum(state.machines.limit_bps, ceilings(state.entries, vns))
 
 
