@@ -151,7 +151,9 @@ def order(command: Sequence[str], environment: Mapping[str, str], folder: Path) 
     """
     needed = {str(ROOT), sys.prefix, sys.base_prefix}
     hidden = sorted(path for path in needed if _is_covered(path))
-    settings = {"HOME": "/run", "PYTHONDONTWRITEBYTECODE": "1", **environment}
+    # Consoles are terminals, but nobody looks at them.
+    quiet = {"TERM": "dumb", "NO_COLOR": "1"}
+    settings = {"HOME": "/run", "PYTHONDONTWRITEBYTECODE": "1", **quiet, **environment}
     exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in settings.items())
     return (
         f"COVERED={shlex.quote(' '.join(COVERED))}\nNEEDED={shlex.quote(chr(10).join(hidden))}\n"
