@@ -90,7 +90,8 @@ def write_pages(options: FigureOptions) -> dict[str, Any]:
     """Write pictures and pages from all the cells that are done."""
     from experiments.evaluation.page import digest_of, index_page, read_digests, results_page
 
-    every = cells(options.fabric, options.seeds)
+    wanted = [*cells(options.fabric), *cells(options.fabric, options.seeds)]
+    every = {cell.folder: cell for cell in wanted}.values()
     done = [(cell, summary) for cell in every if (summary := cell.summary(options.cell_folder)) is not None]
     digest = digest_of(options.fabric, [summary for _, summary in done], options.command)
     folder = options.docs / "results"

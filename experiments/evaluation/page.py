@@ -56,7 +56,7 @@ def digest_of(fabric: str, summaries: Sequence[dict[str, Any]], command: str) ->
         "command": command,
         "runs": len(summaries),
         "runs_with_warnings": warnings,
-        "commits": sorted({str(one["commit"]["id"])[:12] for one in manifests}),
+        "commits": sorted({one["commit"]["id"][:12] for one in manifests if one["commit"]["id"]}),
         "machine": manifests[-1]["machine"] if manifests else {},
         "programs": manifests[-1]["programs"] if manifests else {},
         "claims": {key: dataclasses.asdict(verdict) for key, verdict in judge(summaries).items()},
