@@ -52,6 +52,7 @@ SETUP_S = 5.0  # of a batch, for the time left: a controller starts and stops
 GRACE_S = 4.0
 PINGS_PER_S = 20
 BUSY_IDLE_SHARE = 0.05
+NOTHING = 0.01
 
 
 def run(
@@ -82,6 +83,9 @@ def run(
                         tell(f"{batch[0].name} and {len(batch) - 1} more: {way}", WARM_UP_S + seconds + SETUP_S)
                         rows += _measure(ovs, ports, batch, way, seconds, seed)
                 warnings += ovs.warnings
+    silent = [f"{row['case']} ({row['way']})" for row in rows if row["ratio"] < NOTHING]
+    if silent:
+        warnings.append(f"nothing came, as when a source could not begin, in: {', '.join(silent)}")
     busy = sorted({row["case"] for row in rows if row["cpu_idle_share"] < BUSY_IDLE_SHARE})
     if busy:
         warnings.append(f"the processors were idle for less than {BUSY_IDLE_SHARE:.0%} in: {', '.join(busy)}")
