@@ -32,7 +32,6 @@ COVERED = ("/run", "/tmp", "/var/log", "/etc/openvswitch")
 NEEDED_PROGRAMS = {"ovs-vswitchd": "openvswitch-switch", "mnexec": "mininet", "modprobe": "kmod"}
 MEMORY_BYTES = 1 << 30
 TIMEOUT_S = 600.0
-LONGEST_LIFE_S = 3600  # it ends by itself then
 TIMED_OUT = 124  # as timeout(1) has it
 NO_STATUS = 125  # it went down without telling how the command ended
 
@@ -62,7 +61,7 @@ class UserModeLinux:
     """A command inside user-mode-linux: started by ``with``, and gone, with all that it started, after it.
 
     ``folder`` must exist; the command may write there, nowhere else on the host. It takes the files console.log (the
-    kernel's own messages) and ovs-vswitchd.log.
+    kernel's own messages) and ovs-vswitchd.log. ``exchange`` is a folder that it has for as long as it runs.
     """
 
     def __init__(
@@ -77,25 +76,24 @@ class UserModeLinux:
         self._environment = dict(environment or {})
         self._output = output
         self._process: subprocess.Popen[bytes] | None = None
-        self._exchange = Path()
+        self.exchange = Path()
 
     def __enter__(self) -> UserModeLinux:
         # A folder of our own making: the kernel's command line takes no blanks, which other paths may have.
-        self._exchange = Path(tempfile.mkdtemp(prefix="uml-"))
-        shutil.copy(INIT, self._exchange / "init")
-        self._exchange.joinpath("order.sh").write_text(order(self._command, self._environment, self.folder))
+        self.exchange = Path(tempfile.mkdtemp(prefix="uml-"))
+        shutil.copy(INIT, self.exchange / "init")
+        self.exchange.joinpath("order.sh").write_text(order(self._command, self._environment, self.folder))
         memory = choose_memory_folder()
         with self.folder.joinpath("console.log").open("wb") as console:
             error = self._output if self._output is not None else 2
             self._process = subprocess.Popen(
                 [
-                    *("timeout", "--signal=KILL", f"{LONGEST_LIFE_S}"),  # should we be killed ourselves
                     shutil.which(KERNEL) or KERNEL,
                     f"mem={MEMORY_BYTES >> 20}M",
                     *("root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro", "quiet"),
-                    f"uml_dir={self._exchange}",
-                    f"init={self._exchange / 'init'}",
-                    f"EXCHANGE={self._exchange}",
+                    f"uml_dir={self.exchange}",
+                    f"init={self.exchange / 'init'}",
+                    f"EXCHANGE={self.exchange}",
                     *("con=null", f"con0=null,fd:{console.fileno()}", "con1=null,fd:1", "con2=null,fd:2"),
                 ],
                 stdin=subprocess.DEVNULL,
@@ -111,12 +109,6 @@ class UserModeLinux:
         self.stop()
 
     @property
-    def pid(self) -> int:
-        """The process group of all inside."""
-        assert self._process is not None
-        return self._process.pid
-
-    @property
     def ended(self) -> bool:
         """Whether it is down."""
         assert self._process is not None
@@ -130,7 +122,7 @@ class UserModeLinux:
         except subprocess.TimeoutExpired:
             return TIMED_OUT
         try:
-            return int(self._exchange.joinpath("status").read_text())
+            return int(self.exchange.joinpath("status").read_text())
         except (OSError, ValueError):
             return NO_STATUS
 
@@ -141,7 +133,7 @@ class UserModeLinux:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait(10)
-            shutil.rmtree(self._exchange, ignore_errors=True)
+            shutil.rmtree(self.exchange, ignore_errors=True)
 
 
 def order(command: Sequence[str], environment: Mapping[str, str], folder: Path) -> str:

@@ -38,6 +38,7 @@ echo "33554432" >/proc/sys/net/core/wmem_default 2>/dev/null
     ovsdb-tool create /etc/openvswitch/conf.db /usr/share/openvswitch/vswitch.ovsschema \
         && /usr/share/openvswitch/scripts/ovs-ctl start --system-id=random --no-record-hostname
 } >/run/openvswitch/start.log 2>&1 || fail "Open vSwitch does not start: $(cat /run/openvswitch/start.log)"
+(sleep 3600 && halt -f) & # should nobody be left to end it
 order </dev/null >/dev/tty1 2>/dev/tty2
 echo $? >"$EXCHANGE/status"
 cp /var/log/openvswitch/ovs-vswitchd.log "$FOLDER/" 2>/dev/null
