@@ -34,8 +34,8 @@ def test_the_victim_keeps_its_rate_under_the_real_application(tmp_path: Path) ->
     summary = run(replace(OPTIONS, output=tmp_path))
     allowed_bps = goodput_limit_bps(OPTIONS.victim_limit_bps)
     assert summary["fabric"] == "wire"
-    # Time is real: how near TCP comes to its limit hangs on how busy the machine is, and is for the model to judge. That it
-    # is protected, and the aggressor held, does not.
+    # Time is real: how near TCP comes to its limit hangs on how busy the machine is, and is for the model to judge.
+    # That it is protected, and the aggressor held, does not.
     baseline_bps = summary["baseline"]["victim_goodput_bps_during"]
     assert 3 * baseline_bps < summary["victim_goodput_bps_during"] < 1.05 * allowed_bps
     assert summary["aggressor_received_bps_during"] == pytest.approx(OPTIONS.aggressor_limit_bps, rel=0.05)
