@@ -28,7 +28,7 @@ GRACE_S = 5.0  # iperf3 exchanges results at the end, over a path that may be fu
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What one VN sends to another of its VLAN: UDP, whose ``wire_rate_bps`` counts tagged frames, or TCP ``streams``."""
+    """What one VN sends to another of its VLAN: TCP ``streams``, or UDP; its ``wire_rate_bps`` counts tagged frames."""
 
     sender: VirtualNode
     receiver: VirtualNode
