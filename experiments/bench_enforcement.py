@@ -36,8 +36,8 @@ from experiments.enforcement_figures import case_figures, ping_figures, read_gra
 from experiments.enforcement_report import write_results
 from experiments.grant_schedules import PATTERNS
 from experiments.granting import ENVIRONMENT, GrantPlan, Slot
-from experiments.isolation import idle_cpu_share, read_cpu_ticks
 from experiments.ovs_fabric import OvsFabric, OvsOptions
+from experiments.processors import idle_cpu_share, read_cpu_ticks
 from experiments.sampler import Sampler
 from experiments.series import Window, read_samples
 from experiments.traffic import FIRST_PORT, Source, Traffic

@@ -17,6 +17,7 @@ from typing import Any
 from experiments.controller_process import ControllerProcess, configuration, free_ports
 from experiments.options import ExperimentOptions
 from experiments.ovs_fabric import OvsFabric, OvsOptions, describe_switches
+from experiments.processors import idle_cpu_share, read_cpu_ticks
 from experiments.sampler import Sampler
 from experiments.series import Rates, Window, isolation_figures, rates_of, read_samples
 from experiments.static_limits import TCP_BURST_S, UDP_BURST_S, install_static_limits, star_shares
@@ -157,17 +158,6 @@ def _measure(
             "have lost frames that no queue or meter dropped, and the figures then show this machine's limit"
         )
     return IsolationRun(control, *rates, before, blast, figures, switches, warnings, vns)
-
-
-def read_cpu_ticks() -> tuple[int, int]:
-    """Return (idle, all) ticks of all processors since boot, from /proc/stat; waiting for disks counts as idle."""
-    ticks = [int(word) for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
-    return ticks[3] + ticks[4], sum(ticks)
-
-
-def idle_cpu_share(before: tuple[int, int], after: tuple[int, int]) -> float:
-    """Return the share of processor time between two readings that nobody used."""
-    return (after[0] - before[0]) / max(1, after[1] - before[1])
 
 
 def _pass_time(phase: str, begin_s: float, duration_s: float, progress: Progress) -> None:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.ovs_vsctl import OvsError, find_rows, ofctl, vsctl
+from experiments.processors import kept_awake
 from experiments.queue_classifier import QueueClassifier
 from experiments.socket_buffers import complaints_about_vswitchd, large_receive_buffers
 from topologies.fabric import Fabric
@@ -63,11 +64,13 @@ class OvsFabric:
         self.classifier: QueueClassifier | None = None
         self.warnings: list[str] = []
         self._net: Any = None
+        self._awake = contextlib.ExitStack()
 
     def __enter__(self) -> OvsFabric:
         self.warnings = check_machine(self.options)
         remove_leftovers()
         try:
+            self._awake.enter_context(kept_awake())
             self._build()
         except BaseException:
             self.close()
@@ -102,6 +105,7 @@ class OvsFabric:
             net.stop()
             _bury(shells)
             _destroy_qos(qos_rows)
+        self._awake.close()
 
     def _build(self) -> None:
         from topologies.mn import FabricTopo, quiet_mininet

@@ -132,7 +132,9 @@ class EntryView(BaseModel):
     dropped_bps: Rate = Field(description="what the meter dropped in the last interval")
     granted_bps: Rate = Field(description="rate granted by the receiver's allocator; null: none")
     limit_bps: int = Field(description="limit in force: the least of the grant and both VNs' limits, bit/s")
-    meter_rate_bps: int = Field(description="what the meter is set to, bit/s; its mean follows the limit (docs/enforcement.md)")
+    meter_rate_bps: int = Field(
+        description="what the meter is set to, bit/s; its mean follows the limit (docs/enforcement.md)"
+    )
     meter_id: int
     control: Literal["idle", "reporting", "limited"] = Field(description="state of the send-rate controller")
     enforced: bool = Field(description="whether meters of the sender's switch limit, as tests have shown")

@@ -22,8 +22,9 @@ from experiments.evaluation.decisions import Decisions, tell
 from experiments.evaluation.on_model import Progress, standing_bps
 from experiments.evaluation.run import FloatArray, ScenarioRun, receivers_of, transfer_rows
 from experiments.evaluation.scenario import BASELINES, INTERVAL_S, Scenario, Source
-from experiments.isolation import BUSY_IDLE_SHARE, idle_cpu_share, read_cpu_ticks
+from experiments.isolation import BUSY_IDLE_SHARE
 from experiments.ovs_fabric import OvsFabric, OvsOptions
+from experiments.processors import idle_cpu_share, read_cpu_ticks
 from experiments.series import TCP_WIRE_BYTES
 from experiments.static_limits import install_static_limits
 from experiments.traffic import UDP_FRAME_BYTES

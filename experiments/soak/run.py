@@ -12,9 +12,9 @@ from typing import Any
 
 from controller.errors import InvalidValueError
 from experiments.controller_process import ControllerProcess, configuration, free_ports
-from experiments.isolation import idle_cpu_share, read_cpu_ticks
 from experiments.manifest import manifest
 from experiments.ovs_fabric import OvsFabric, OvsOptions
+from experiments.processors import idle_cpu_share, read_cpu_ticks
 from experiments.sampler import Sampler
 from experiments.series import rates_of, read_samples
 from experiments.soak.churn import CONGESTION_CONTROL, Churn

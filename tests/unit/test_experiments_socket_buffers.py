@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from experiments import socket_buffers
-from experiments.isolation import idle_cpu_share
 from experiments.socket_buffers import RECEIVE_BUFFER_BYTES, complaints_about_vswitchd, large_receive_buffers
 
 
@@ -46,8 +45,3 @@ def test_a_small_send_buffer_and_an_ordinary_priority_are_told(core: Path) -> No
     told = complaints_about_vswitchd()
     assert len(told) == len(expected)
     assert all(word in line for word, line in zip(expected, told, strict=True))
-
-
-def test_idle_share_is_of_the_time_between() -> None:
-    assert idle_cpu_share((100, 1000), (150, 1200)) == 0.25
-    assert idle_cpu_share((100, 1000), (100, 1000)) == 0

@@ -86,7 +86,7 @@ def test_a_test_leaves_nothing_behind_and_meets_nobody(tmp_path: Path) -> None:
             "loops": 0,
         }
         talk(run)
-        assert (run.app.entry(1, 2, 10) or {})["enforced"] is True
+        assert run.app.wait_for(lambda: run.app.entry(1, 2, 10), "an entry")["enforced"] is True
         assert {port["enforceable"] for port in run.app.get("/v1/ports")["ports"]} == {"partly"}
         assert run.app.events("switch-refused") == []
 
