@@ -103,14 +103,16 @@ class MeterCounters:
 class MeterRates:
     """What the meters saw since they were last read, shape (entries,), NaN where unknown.
 
-    ``offered_bps`` arrived, ``dropped_bps`` was dropped, ``passed_bps`` is the difference. ``implausible`` marks
-    counters that moved in a way no traffic can move them.
+    ``offered_bps`` arrived, ``dropped_bps`` was dropped, ``passed_bps`` is the difference, all over ``seen_s``, which
+    begins at the last modify if there was one. ``implausible`` marks counters that moved in a way no traffic can move
+    them.
     """
 
     offered_bps: FloatArray
     dropped_bps: FloatArray
     passed_bps: FloatArray
     implausible: BoolArray
+    seen_s: FloatArray
 
 
 def meter_rates(
@@ -131,7 +133,9 @@ def meter_rates(
         (offered, dropped, passed), implausible, after = measure_kernel.meter_rates(settings, last, new)
         byte_in, dropped_bytes, duration, epoch, received = after
         counters = MeterCounters(byte_in, dropped_bytes, duration, epoch, received)
-        return MeterRates(offered, dropped, passed, implausible), counters
+        seen_s = now.duration_s - np.where(now.duration_s < before.duration_s, 0.0, before.epoch_s)
+        seen_s[np.isnan(offered)] = np.nan
+        return MeterRates(offered, dropped, passed, implausible, seen_s), counters
     # 1
     added_anew = now.duration_s < before.duration_s
     start_s = np.where(added_anew, 0.0, before.epoch_s)
@@ -148,7 +152,9 @@ def meter_rates(
         implausible = (offered_bps < 0.0) | (dropped_bps < 0.0) | (offered_bps > PLAUSIBLE_LOAD * capacity_bps)
     offered_bps[implausible] = np.nan
     dropped_bps[implausible] = np.nan
-    rates = MeterRates(offered_bps, dropped_bps, np.maximum(offered_bps - dropped_bps, 0.0), implausible)
+    passed_bps = np.maximum(offered_bps - dropped_bps, 0.0)
+    seen_s = np.where(np.isnan(offered_bps), np.nan, elapsed_s)
+    rates = MeterRates(offered_bps, dropped_bps, passed_bps, implausible, seen_s)
     read = newer | (now.present & np.isnan(elapsed_s))
     counters = MeterCounters(
         byte_in_count=np.where(read, now.byte_in_count, before.byte_in_count),

@@ -55,8 +55,8 @@ class Enforcement:
     """What the entries' meters are set to, and the accounts of their senders; columns of shape (entries,).
 
     ``rate_bps`` and ``burst_bits`` stand on the switch since ``modified_s``; ``limit_bps`` is the limit granted last.
-    ``level_bits`` and ``credit_bits`` are those of ``updated_s``; a credit may be negative. ``evidence`` counts
-    intervals of unresponsiveness up, and of responsiveness down.
+    ``level_bits`` and ``credit_bits`` are those of ``updated_s``, the last reading; a credit may be negative.
+    ``evidence`` counts intervals of unresponsiveness up, and of responsiveness down.
     """
 
     limit_bps: FloatArray
@@ -138,38 +138,48 @@ def judge(before: Enforcement, measured: Measurement) -> tuple[BoolArray, IntArr
 
 
 def account(
-    before: Enforcement, measured: Measurement, known: BoolArray, unresponsive: BoolArray, elapsed_s: FloatArray
+    before: Enforcement, measured: Measurement, seen_s: FloatArray, unresponsive: BoolArray, elapsed_s: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Return level and credit after ``elapsed_s`` more seconds, (entries,) each.
 
+    Counters begin anew at a modify, so that what passed between the last reading and the modify is in none; it is taken
+    to be as much as afterwards, of a sender that is held back no more than its rate. The bucket was set after it.
     Where the meter dropped, its bucket was empty at that time and holds no more than it was filled with since, which is
-    nothing for a sender that does not stop: if counters say otherwise, more has passed than they saw, since a modify
-    hides what passes in front of it. Where nothing is ``known``, what was granted is taken to have passed.
+    nothing for a sender that does not stop. What else it should hold such a sender's shallow bucket lost, for a bucket
+    that is full takes no more; out of a deep one it passed where no counter saw it, and is taken off the credit.
+    Where nothing is known (NaN), what was granted is taken to have passed; the next reading covers that time as well.
     """
-    filled_bits = before.rate_bps * elapsed_s
-    passed_bits = np.where(known, measured.passed_bps, before.limit_bps) * elapsed_s
-    left_bits = np.minimum(before.level_bits + filled_bits - passed_bits, before.burst_bits)
+    known = ~np.isnan(seen_s)
+    dropping = known & (measured.dropped_bps > 0.0)
+    seen_s = np.where(known, seen_s, elapsed_s)
+    modified = before.modified_s >= before.updated_s
+    unseen_s = np.where(modified, np.maximum(elapsed_s - seen_s, 0.0), 0.0)
+    passed_bps = np.where(known, measured.passed_bps, before.limit_bps)
+    unseen_bps = np.where(dropping, np.minimum(passed_bps, before.rate_bps), passed_bps)
+    passed_bits = passed_bps * seen_s
+    filled_bits = before.rate_bps * (elapsed_s - unseen_s)
     since_bits = np.where(unresponsive, 0.0, filled_bits) + FRAME_BITS
-    most_bits = np.where(known & (measured.dropped_bps > 0.0), since_bits, np.inf)
-    level_bits = np.clip(left_bits, 0.0, most_bits)
-    unseen_bits = left_bits - level_bits
-    credit_bits = before.credit_bits + before.limit_bps * elapsed_s - passed_bits
-    return level_bits, np.minimum(credit_bits, burst_for(before.limit_bps, unresponsive)) - unseen_bits
+    left_bits = np.minimum(before.level_bits + filled_bits - passed_bits, before.burst_bits)
+    level_bits = np.clip(left_bits, 0.0, np.where(dropping, since_bits, np.inf))
+    missing_bits = np.where(unresponsive, 0.0, left_bits - level_bits)
+    credit_bits = before.credit_bits + before.limit_bps * elapsed_s - passed_bits - unseen_bps * unseen_s
+    return level_bits, np.minimum(credit_bits, burst_for(before.limit_bps, unresponsive)) - missing_bits
 
 
 def enforce(
-    before: Enforcement, limit_bps: FloatArray, measured: Measurement, known: BoolArray, now_s: float
+    before: Enforcement, limit_bps: FloatArray, measured: Measurement, seen_s: FloatArray, now_s: float
 ) -> tuple[Enforcement, MeterChanges]:
     """Return which meters to modify so that the limits hold, and the state in which they stand afterwards.
 
-    ``known`` (entries,) tells of which entries the last interval was measured.
+    ``seen_s`` (entries,) tells over how much of the last interval each entry was measured; NaN: nothing is known.
     """
+    known = ~np.isnan(seen_s)
     unresponsive, evidence = judge(before, measured)
     exact_bps = whole_rates(limit_bps)
     limit_bps = np.maximum(limit_bps, RATE_STEP_BPS)
     elapsed_s = np.maximum(now_s - before.updated_s, 0.0)
     # 1, 2
-    level_bits, credit_bits = account(before, measured, known, unresponsive, elapsed_s)
+    level_bits, credit_bits = account(before, measured, seen_s, unresponsive, elapsed_s)
     depth_bits = burst_for(exact_bps, unresponsive)
     spent_bits = credit_bits - np.where(known, 0.0, level_bits)  # of whom nothing is known, no bucket is filled again
     credit_bits = np.clip(credit_bits, -MOST_OWED * depth_bits, depth_bits)
@@ -192,9 +202,9 @@ def enforce(
         _put(before.rate_bps, rows, rate_bps),
         _put(before.burst_bits, rows, burst_bits),
         _put(before.modified_s, rows, now_s),
-        _put(level_bits, rows, burst_bits),
-        _put(credit_bits, rows, spent_bits[rows]),
-        np.full(len(limit_bps), now_s),
+        _put(np.where(known, level_bits, before.level_bits), rows, burst_bits),
+        _put(np.where(known, credit_bits, before.credit_bits), rows, spent_bits[rows]),
+        _put(np.where(known, now_s, before.updated_s), rows, now_s),
         unresponsive,
         evidence,
     )

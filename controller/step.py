@@ -181,8 +181,7 @@ def control_step(
     machines = machines.on_set_rate(set_rate).on_keep_alive(keep_alive)
     # 6
     limit_bps = np.minimum(machines.limit_bps, ceilings(entries, vns))
-    known = ~np.isnan(rates.offered_bps)
-    enforcement, changes = enforce(state.enforcement, limit_bps, measured, known, now_s)
+    enforcement, changes = enforce(state.enforcement, limit_bps, measured, rates.seen_s, now_s)
     counters = counters.modified(changes.rows, now_s)
     was = state.allocators.congested
     result = StepResult(

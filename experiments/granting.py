@@ -20,7 +20,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from controller.columns import BoolArray, FloatArray
+from controller.columns import FloatArray
 from controller.enforcement import RATE_STEP_BPS, Enforcement, MeterChanges, whole_rates
 from controller.measurement import Measurement
 from experiments.grant_schedules import grants_bps
@@ -67,9 +67,9 @@ def naive_enforcement(burst_s: float) -> Callable[..., tuple[Enforcement, MeterC
     """Return what takes the place of ``controller.enforcement.enforce``: every meter set anew in every interval."""
 
     def enforce(
-        before: Enforcement, limit_bps: FloatArray, measured: Measurement, known: BoolArray, now_s: float
+        before: Enforcement, limit_bps: FloatArray, measured: Measurement, seen_s: FloatArray, now_s: float
     ) -> tuple[Enforcement, MeterChanges]:
-        del measured, known
+        del measured, seen_s
         rate_bps = whole_rates(limit_bps)
         burst_bits = np.ceil(np.maximum(rate_bps * burst_s, NAIVE_LEAST_BITS) / RATE_STEP_BPS) * RATE_STEP_BPS
         now_column_s = np.full(len(rate_bps), now_s)

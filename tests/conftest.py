@@ -6,23 +6,13 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from experiments.processors import kept_awake
-
 FABRIC_FOLDER = Path(__file__).parent / "fabric"
 # Shared builders are imported as ``support.x`` (tests/support).
 sys.path.insert(0, str(Path(__file__).parent))
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _processors_kept_awake() -> Iterator[None]:
-    """Tests on switches, real or in software, sleep and wake all the time, which a virtual machine is slow at."""
-    with kept_awake():
-        yield
 
 
 def _missing_for_fabric() -> str | None:

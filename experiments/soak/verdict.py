@@ -10,10 +10,13 @@ from typing import Any
 import numpy as np
 
 from experiments.soak.judging import (
+    FLOOR,
     MOST_BUSY_SHARE,
+    WINDOW_FLOOR,
     Judgement,
     Transient,
     busy_windows,
+    floor_share,
     judge_ceiling,
     judge_floor,
     touched,
@@ -31,6 +34,7 @@ MOST_MIB_PER_MINUTE = 0.5
 MOST_MIB_MORE = 48.0
 MOST_HANDLES_MORE = 4
 LINES_SHOWN = 20
+FLOOR_SHARE = "floor over all windows, of what the limits allow"
 ENOUGH_TIME = "windows in which the machine had time"
 
 
@@ -63,6 +67,11 @@ def _first_seconds(record: Record) -> Any:
     return Window(record.begin_s, record.begin_s + 3.0)
 
 
+def _short_of_floor(floor: Judgement) -> int:
+    short = floor.received_bps < floor.wanted_bps * FLOOR / WINDOW_FLOOR
+    return int((~floor.excused & short).sum())
+
+
 def _concerning(transients: Sequence[Transient], vn: str) -> list[Transient]:
     """Return the transients of everybody and those of this VN alone: "limit v1_2"."""
     return [t for t in transients if " " not in t.kind or t.kind.split()[1] == vn]
@@ -82,6 +91,7 @@ def verdict(record: Record) -> dict[str, Any]:
         "left out": len(diary.left_out),
         "events": dict(sorted(record.events.items())),
         "windows judged (floor)": floor.judged,
+        f"windows below {FLOOR:.0%} (floor)": _short_of_floor(floor),
         "windows judged (ceilings)": sum(j.judged for j in ceilings),
         "windows in transients (floor)": int(touched(_concerning(diary.transients, floor.vn), floor.start_s).sum()),
         "share of windows in which the machine was busy": round(float(busy.mean()), 3),
@@ -93,6 +103,7 @@ def verdict(record: Record) -> dict[str, Any]:
     targets = [
         _at_least(ENOUGH_TIME, 1 - float(busy.mean()), 1 - MOST_BUSY_SHARE, "share"),
         _at_least("kinds of churn that took place", len({a.kind for _, a in diary.done}), len(Kind), ""),
+        *([_at_least(FLOOR_SHARE, round(floor_share(floor), 4), FLOOR, "share")] if floor.judged else []),
         _at_most("floor missed", int(floor.missed.sum()), 0, "windows of 2 s"),
         _at_most("ceilings missed", int(sum(j.missed.sum() for j in ceilings)), 0, "windows of 2 s"),
         _at_most("judged flows broken off", record.broken_flows, 0, ""),

@@ -59,7 +59,7 @@ def seen(offered_bps, dropped_bps, rows=1):
 
 def step(state, limits, measured, now_s, known=True):
     limits = np.atleast_1d(np.array(limits, dtype=np.float64))
-    return enforce(state, limits, measured, np.full(len(limits), known), now_s)
+    return enforce(state, limits, measured, np.where(known, now_s - state.updated_s, np.nan), now_s)
 
 
 class Switch:
@@ -100,20 +100,21 @@ def delivered_over_granted(nominal_bps, pattern, offers, *, intervals=400, hidde
     state = Enforcement.none().carried(np.array([-1]), start, burst_for(start, np.array([False])), 0.0)
     switch = Switch(grants[0], state.burst_bits[0], offers)
     passed, beyond, modifies = [], 0.0, 0
-    counted = [0.0, 0.0]
+    counted, counted_s = [0.0, 0.0], INTERVAL_S
     for number in range(1, intervals):
         now_s = number * INTERVAL_S
         offered, dropped = switch.run(now_s, INTERVAL_S - hidden / 1000)
         counted[0] += offered
         counted[1] += dropped
-        rates = [bits / (INTERVAL_S - hidden / 1000) for bits in counted]
-        state, changes = step(state, grants[number], seen(*rates), now_s)
+        rates = [bits / counted_s for bits in counted]
+        seen_s = np.array([counted_s])
+        state, changes = enforce(state, grants[number : number + 1], seen(*rates), seen_s, now_s)
         later = switch.run(now_s, hidden / 1000)
         passed.append(offered - dropped + later[0] - later[1])
-        counted = list(later)
+        counted, counted_s = list(later), INTERVAL_S
         if len(changes.rows):
             switch.modify(changes.rate_bps[0], changes.burst_bits[0])
-            counted = [0.0, 0.0]
+            counted, counted_s = [0.0, 0.0], INTERVAL_S - hidden / 1000
             modifies += number >= 40
         beyond = max(beyond + passed[-1] - grants[number - 1] * INTERVAL_S, 0.0)
     ratio = sum(passed[40:]) / (grants[40 : intervals - 1].sum() * INTERVAL_S)
@@ -143,8 +144,8 @@ def test_bursts_by_kind():
 def test_a_sender_that_does_not_stop_gets_what_is_granted(nominal_bps, pattern, factor):
     ratio, modifies, _ = delivered_over_granted(nominal_bps, pattern, lambda _now_s: factor * nominal_bps)
     assert ratio == pytest.approx(1.0, abs=0.02)
-    if pattern == "constant":
-        assert modifies == 0.0
+    if pattern == "constant":  # what a full bucket did not take is made up for, which is seldom worth a modify
+        assert modifies <= 0.1
 
 
 @pytest.mark.parametrize("pattern", list(PATTERNS))
@@ -182,6 +183,9 @@ def test_nothing_is_sent_in_a_steady_state():
     blast = seen(90 * MBIT, 70 * MBIT, 2)
     for unresponsive, measured in ((False, seen(8 * MBIT, 1.5 * MBIT, 2)), (False, seen(0, 0, 2)), (True, blast)):
         state = standing([20 * MBIT, 7_001_000.0], unresponsive=unresponsive)
+        if measured.dropped_bps.any():  # whose buckets are empty
+            state = replace(state, level_bits=np.zeros(2), credit_bits=np.zeros(2))
+            measured = replace(measured, passed_bps=state.rate_bps)
         for now_s in np.arange(1, 200) * INTERVAL_S:
             # Below one kb/s, a meter cannot tell the difference; what it adds up to is far below the budget.
             state, changes = step(state, [20 * MBIT + 900, 7_001_999.0], measured, now_s)
@@ -219,7 +223,8 @@ def test_small_changes_wait_until_they_add_up(unresponsive):
     state = standing([50 * MBIT], unresponsive=unresponsive, level_bits=0.0, credit_bits=0.0)
     limit_bps, sent_s = 49 * MBIT, []
     for number in range(1, 80):
-        state, changes = step(state, limit_bps, seen(60 * MBIT, 10 * MBIT), number * INTERVAL_S)
+        passing = seen(60 * MBIT, 60 * MBIT - state.rate_bps[0])
+        state, changes = step(state, limit_bps, passing, number * INTERVAL_S)
         if len(changes.rows):
             sent_s.append(number * INTERVAL_S)
     due_s = BUDGET_S * limit_bps / 1e6
@@ -253,14 +258,36 @@ def test_a_new_meter_is_lowered_before_anything_is_known_of_it():
 
 
 def test_drops_say_that_the_bucket_was_empty():
+    """What it should hold beyond that, a shallow one lost, which it gets back; from a deep one it passed unseen."""
     for unresponsive, most_bits in ((False, INTERVAL_S * 10 * MBIT + FRAME_BITS), (True, FRAME_BITS)):
         saved = 5e4 if unresponsive else 1e6
-        state = standing([10 * MBIT], level_bits=saved, credit_bits=saved)
-        level, credit = account(
-            state, seen(9 * MBIT, 1 * MBIT), np.array([True]), np.array([unresponsive]), np.array([INTERVAL_S])
-        )
+        state = replace(standing([10 * MBIT], level_bits=saved, credit_bits=saved), modified_s=np.array([-1.0]))
+        elapsed_s = np.array([INTERVAL_S])
+        level, credit = account(state, seen(9 * MBIT, 1 * MBIT), elapsed_s, np.array([unresponsive]), elapsed_s)
         assert level.tolist() == [most_bits]
-        assert level - credit == pytest.approx(0.0, abs=1e-6)  # what no counter has seen is taken off both
+        missing = 0.0 if unresponsive else saved + 2 * MBIT * INTERVAL_S - most_bits
+        assert credit == pytest.approx(saved + 2 * MBIT * INTERVAL_S - missing)
+
+
+@pytest.mark.parametrize(("dropped", "unseen_bps"), [(0, 30 * MBIT), (1 * MBIT, 10 * MBIT)])
+def test_what_passed_in_front_of_a_modify_was_as_much_as_behind_it(dropped, unseen_bps):
+    """... of a sender that the meter holds back no more than its rate; and not out of the bucket that was set then."""
+    state = standing([10 * MBIT], level_bits=1.1e6, credit_bits=1e6)
+    seen_s, unseen_s, elapsed_s = np.array([0.045]), 0.010, np.array([0.055])
+    measured = seen(30 * MBIT + dropped, dropped)
+    level, credit = account(state, measured, seen_s, np.array([False]), elapsed_s)
+    assert credit == pytest.approx(1e6 + 10 * MBIT * 0.055 - 30 * MBIT * 0.045 - unseen_bps * unseen_s)
+    assert level == pytest.approx(1.1e6 + (10 - 30) * MBIT * 0.045)
+
+
+def test_a_reading_after_one_that_was_missed_covers_both():
+    state = replace(standing([10 * MBIT], level_bits=0.0, credit_bits=0.0), modified_s=np.array([-1.0]))
+    limits, passing = np.array([10 * MBIT]), seen(10 * MBIT, 0)
+    state, changes = enforce(state, limits, passing, np.array([np.nan]), INTERVAL_S)
+    assert (state.updated_s.tolist(), len(changes.rows)) == ([0.0], 0)
+    state, changes = enforce(state, limits, passing, np.array([2 * INTERVAL_S]), 2 * INTERVAL_S)
+    assert state.credit_bits == pytest.approx(0.0, abs=1e-6)
+    assert (state.updated_s.tolist(), len(changes.rows)) == ([2 * INTERVAL_S], 0)
 
 
 def test_who_does_not_respond_is_found_out():
@@ -272,7 +299,7 @@ def test_who_does_not_respond_is_found_out():
 
 def test_a_deep_bucket_is_taken_from_who_does_not_respond():
     """Or it could send a whole burst whenever it has paused for so long."""
-    state, sent = standing([50 * MBIT]), []
+    state, sent = standing([50 * MBIT], level_bits=0.0, credit_bits=0.0), []
     for number in range(1, 2 * UNRESPONSIVE_INTERVALS):
         state, changes = step(state, 50 * MBIT, seen(100 * MBIT, 50 * MBIT), number * INTERVAL_S)
         sent += changes.burst_bits.tolist()
@@ -307,7 +334,7 @@ def test_who_responds_gets_its_burst_back():
 def test_a_meter_that_was_found_is_left_as_it_stands():
     rates = np.array([50 * MBIT, 50 * MBIT])
     bursts = burst_for(rates, np.array([True, False]))
-    state = Enforcement.none().carried(np.array([-1, -1]), rates, bursts, 3.0)
+    state = Enforcement.none().carried(np.array([-1, -1]), rates, bursts, 3.0, full=False)
     assert len(step(state, rates, seen(99 * MBIT, 49 * MBIT, 2), 3.0 + INTERVAL_S)[1].rows) == 0
 
 

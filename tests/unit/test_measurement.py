@@ -11,7 +11,8 @@ from controller.measurement import IDLE_INTERVALS, MEMORY_INTERVALS, Measurement
 
 def rates(offered, dropped=0.0):
     offered, dropped = np.array([float(offered)]), np.array([float(dropped)])
-    return MeterRates(offered, dropped, offered - dropped, np.array([False]))
+    seen_s = np.where(np.isnan(offered), np.nan, 0.055)
+    return MeterRates(offered, dropped, offered - dropped, np.array([False]), seen_s)
 
 
 UNKNOWN = rates(np.nan, np.nan)
