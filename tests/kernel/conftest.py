@@ -1,8 +1,7 @@
 """The kernel tier: Open vSwitch's kernel datapath, here where this kernel has it, else inside user-mode-linux.
 
-Inside means: it is booted once, and a pytest is started there with all of these tests. Its reports are written down
-one by one, and told here as if the tests had run here. It keeps one processor busy, so it runs beside the tests that
-measure nothing (tests/model, tests/unit), and its reports are read after those.
+Inside means: the first of these tests boots it and starts a pytest there with all of them. Its reports are written down
+one by one, and told here as if the tests had run here.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ from experiments.kernel_datapath import UserModeLinux, is_native, why_not_emulat
 from experiments.ovs_vsctl import OvsError, vsctl
 
 HERE = Path(__file__).parent
-BESIDE = (HERE.parent / "model", HERE.parent / "unit")
 REPORTS = "DETS_KERNEL_REPORTS"  # the environment variable that names the file of reports, inside
 RUN_TIMEOUT_S = 1200.0  # seen: 196 s on two processors that seven processes wanted
 # What is tested of user-mode-linux from outside is of no use where it is not needed.
@@ -40,30 +38,17 @@ def _why_not() -> str | None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    kernel = [item for item in items if HERE in item.path.parents]
-    reason = _why_not() if kernel else None
-    for item in kernel:
+    items = [item for item in items if HERE in item.path.parents]
+    reason = _why_not() if items else None
+    for item in items:
         item.add_marker(pytest.mark.kernel)
         if reason is not None:
             item.add_marker(pytest.mark.skip(reason=f"kernel: {reason}"))
-    if any(_is_for_inside(item) for item in kernel):
-        _move_behind(items, BESIDE)
-
-
-def _move_behind(items: list[pytest.Item], folders: tuple[Path, ...]) -> None:
-    """Move the tests for inside behind the last test of those folders, in place."""
-    inside = [item for item in items if _is_for_inside(item)]
-    others = [item for item in items if not _is_for_inside(item)]
-    beside = [row for row, item in enumerate(others) if any(folder in item.path.parents for folder in folders)]
-    after = beside[-1] + 1 if beside else next(row for row, item in enumerate(items) if item is inside[0])
-    items[:] = [*others[:after], *inside, *others[after:]]
 
 
 def pytest_configure(config: pytest.Config) -> None:
     if REPORTS in os.environ:
         config.pluginmanager.register(_Writer(config, Path(os.environ[REPORTS])))
-    else:
-        config.pluginmanager.register(_Starter())
 
 
 class _Writer:
@@ -77,15 +62,6 @@ class _Writer:
         data = self._config.hook.pytest_report_to_serializable(config=self._config, report=report)
         with self._path.open("a") as file:
             file.write(json.dumps(data, default=str) + "\n")
-
-
-class _Starter:
-    """Outside: boots the machine when the first of the tests starts that it may run beside."""
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> None:
-        if any(folder in item.path.parents for folder in BESIDE):
-            _reader(item.session)
 
 
 class _Reader:
@@ -146,20 +122,7 @@ def _is_for_inside(item: pytest.Item) -> bool:
     return item.path.parent == HERE and REPORTS not in os.environ and not is_native()
 
 
-_READER = pytest.StashKey[_Reader | None]()
-
-
-def _reader(session: pytest.Session) -> _Reader | None:
-    """Return the reader of the tests for inside, started if it was not; None if there are none to run."""
-    config = session.config
-    if _READER not in config.stash:
-        items = [item for item in session.items if _is_for_inside(item) and item.get_closest_marker("skip") is None]
-        config.stash[_READER] = None
-        if items:
-            folder = config._tmp_path_factory.mktemp("kernel")  # type: ignore[attr-defined]
-            config.stash[_READER] = reader = _Reader(config, items, folder)
-            config.add_cleanup(reader.close)
-    return config.stash[_READER]
+_READER = pytest.StashKey[_Reader]()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -167,10 +130,14 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     """Let the test run inside, and tell its reports; natively, inside, and when it is skipped: as any test."""
     if not _is_for_inside(item) or item.get_closest_marker("skip") is not None:
         return None
-    reader = _reader(item.session)
-    assert reader is not None
+    config = item.config
+    if _READER not in config.stash:
+        items = [other for other in item.session.items if _is_for_inside(other)]
+        folder = config._tmp_path_factory.mktemp("kernel")  # type: ignore[attr-defined]
+        config.stash[_READER] = _Reader(config, items, folder)
+        config.add_cleanup(config.stash[_READER].close)
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-    for report in reader.reports_of(item):
+    for report in config.stash[_READER].reports_of(item):
         report.keywords["kernel"] = 1
         item.ihook.pytest_runtest_logreport(report=report)
     item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
