@@ -70,7 +70,8 @@ class OvsFabric:
         self.warnings = check_machine(self.options)
         remove_leftovers()
         try:
-            self._awake.enter_context(kept_awake())
+            if self.options.datapath == "user":
+                self._awake.enter_context(kept_awake())
             self._build()
         except BaseException:
             self.close()
