@@ -10,7 +10,12 @@ from pathlib import Path
 
 import pytest
 
-FABRIC_FOLDER = Path(__file__).parent / "fabric"
+HERE = Path(__file__).parent
+FABRIC_FOLDER = HERE / "fabric"
+# Here time is real, and a machine that is taken away from them for a moment (a virtual one, by its host) makes them fail.
+# A test that fails is repeated, twice at most; "-ra" tells which were.
+REAL_TIME = (FABRIC_FOLDER, HERE / "kernel", HERE / "wire")
+REPEATS = 2
 # Shared builders are imported as ``support.x`` (tests/support).
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -27,7 +32,10 @@ def _missing_for_fabric() -> str | None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what stands in tests/fabric, and skip it where it cannot run."""
+    """Mark what stands in tests/fabric, and skip it where it cannot run; repeat what fails in real time."""
+    for item in items:
+        if any(folder in item.path.parents for folder in REAL_TIME):
+            item.add_marker(pytest.mark.flaky(reruns=REPEATS, reruns_delay=1))
     fabric = [item for item in items if FABRIC_FOLDER in item.path.parents or item.get_closest_marker("fabric")]
     missing = _missing_for_fabric() if fabric else None
     for item in fabric:

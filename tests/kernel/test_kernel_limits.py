@@ -22,8 +22,8 @@ from support.vlan_hosts import BRIDGE, VlanHosts, end
 from experiments.controller_process import free_ports
 from experiments.ovs_vsctl import ofctl, vsctl
 
-LIMITS_BPS = {1: 3_000_000, 2: 4_000_000}
-UDP_BPS = 2_800_000  # of each of two senders: less than the limit alone, more together
+LIMITS_BPS = {1: 1_200_000, 2: 4_000_000}
+UDP_BPS = 1_100_000  # of each of two senders: less than the limit alone, more together
 LINK_BPS = 10_000_000
 PORT = f"{BRIDGE}-eth3"
 IPERF3_S = 120
