@@ -26,8 +26,8 @@ REQUIRES = [
     "structlog>=25",
 ]
 PLOT = ["matplotlib>=3.9"]
-TEST = ["pytest>=8", "pytest-rerunfailures>=15", "hypothesis>=6.100", "scipy>=1.14", "openapi-spec-validator>=0.7", "jsonschema>=4"]
-TEST += ["schemathesis>=4.30"]
+TEST = ["pytest>=8", "hypothesis>=6.100", "scipy>=1.14", "openapi-spec-validator>=0.7", "jsonschema>=4"]
+TEST += ["schemathesis>=4.30", "pytest-rerunfailures>=15"]
 DEV = ["ruff>=0.8", "mypy>=1.13", "types-PyYAML"]
 
 # Called by ctypes; optional, since numpy does the same more slowly where there is no C compiler. Contracting a multiply

@@ -12,8 +12,8 @@ import pytest
 
 HERE = Path(__file__).parent
 FABRIC_FOLDER = HERE / "fabric"
-# Here time is real, and a machine that is taken away from them for a moment (a virtual one, by its host) makes them fail.
-# A test that fails is repeated, twice at most; "-ra" tells which were.
+# Here time is real, and a machine that is taken away from them for a moment (a virtual one, by its host) makes them
+# fail. A test that fails is repeated, twice at most; "-ra" tells which were.
 REAL_TIME = (FABRIC_FOLDER, HERE / "kernel", HERE / "wire")
 REPEATS = 2
 # Shared builders are imported as ``support.x`` (tests/support).
