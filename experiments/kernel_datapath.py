@@ -23,6 +23,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
+from experiments.processors import kept_awake
+
 ROOT = Path(__file__).resolve().parent.parent
 INIT = Path(__file__).with_suffix(".sh")
 KERNEL = "linux.uml"
@@ -76,6 +78,7 @@ class UserModeLinux:
         self._environment = dict(environment or {})
         self._output = output
         self._process: subprocess.Popen[bytes] | None = None
+        self._awake = contextlib.ExitStack()
         self.exchange = Path()
 
     def __enter__(self) -> UserModeLinux:
@@ -103,6 +106,7 @@ class UserModeLinux:
                 env={"PATH": os.environ.get("PATH", os.defpath), "TMPDIR": memory},
                 start_new_session=True,
             )
+        self._awake.enter_context(kept_awake())
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -128,6 +132,7 @@ class UserModeLinux:
 
     def stop(self) -> None:
         """End it at once, with every process inside."""
+        self._awake.close()
         if self._process is not None:
             # The processes inside are children of the kernel's process, in the session that was made for it.
             with contextlib.suppress(ProcessLookupError):
