@@ -89,7 +89,7 @@ class Enforcement:
             carry(self.limit_bps, old_row, rate_bps),
             carry(self.rate_bps, old_row, rate_bps),
             carry(self.burst_bits, old_row, burst_bits),
-            carry(self.modified_s, old_row, now_s),
+            carry(self.modified_s, old_row, now_s - REPAY_S),  # its counters did not begin anew just now
             carry(self.level_bits, old_row, saved_bits),
             carry(self.credit_bits, old_row, saved_bits),
             carry(self.updated_s, old_row, now_s),
@@ -153,6 +153,7 @@ def account(
     dropping = known & (measured.dropped_bps > 0.0)
     seen_s = np.where(known, seen_s, elapsed_s)
     modified = before.modified_s >= before.updated_s
+    elapsed_s = np.where(modified, elapsed_s, seen_s)
     unseen_s = np.where(modified, np.maximum(elapsed_s - seen_s, 0.0), 0.0)
     passed_bps = np.where(known, measured.passed_bps, before.limit_bps)
     unseen_bps = np.where(dropping, np.minimum(passed_bps, before.rate_bps), passed_bps)
