@@ -43,23 +43,28 @@ def manager(arguments: list[str]) -> int:
     """Run ryu-manager with these arguments."""
     from ryu import cfg
 
-    from apps.logs import FORMATS, set_format
-
-    cfg.CONF.register_cli_opts(
-        [
-            cfg.StrOpt("dets-config", help="configuration file of apps/dets.py (default: dets.yaml)"),
-            cfg.StrOpt("dets-log-format", choices=FORMATS, help="log format until that file is read"),
-        ]
-    )
+    help_config = "configuration file of apps/dets.py (default: dets.yaml)"
+    cfg.CONF.register_cli_opt(cfg.StrOpt("dets-config", help=help_config))
     from ryu import log
     from ryu.cmd.manager import main as ryu_main
+
+    from apps.logs import FORMATS, set_format
+    from controller.config import ConfigError, load_config
 
     init_log = log.init_log
 
     def init_log_in_format() -> None:
+        # The first lines come before any application, and are to be read by what reads the others.
+        log_format = FORMATS[0]
+        if cfg.CONF.dets_config is not None:
+            try:
+                log_format = load_config(cfg.CONF.dets_config).log_format
+            except ConfigError as error:
+                print(error, file=sys.stderr)
+                sys.exit(2)
         init_log()
         if cfg.CONF.log_config_file is None:
-            set_format(cfg.CONF.dets_log_format or FORMATS[0])
+            set_format(log_format)
 
     log.init_log = init_log_in_format
     _stop_cleanly()
@@ -76,18 +81,12 @@ def ryu_manager() -> int:
 def main(config: str, apps: list[str]) -> int:
     """Entry point of ``dets run``: run the DETS application, and other Ryu applications beside it.
 
-    The process becomes ``python -m apps.launcher``, because greening must come before any other import.
+    The process becomes ``python -m apps.launcher``, because greening must come before any other import. That is also
+    why reading the configuration is left to that process: all that takes would be imported twice.
     """
-    from controller.config import ConfigError, load_config
-
-    try:
-        log_format = load_config(config).log_format
-    except ConfigError as error:
-        print(error, file=sys.stderr)
-        return 2
     application = os.path.join(os.path.dirname(os.path.abspath(__file__)), "dets.py")
-    options = ["--dets-config", config, "--dets-log-format", log_format]
-    return os.execv(sys.executable, [sys.executable, "-m", "apps.launcher", *options, application, *apps])
+    arguments = ["-m", "apps.launcher", "--dets-config", config, application, *apps]
+    return os.execv(sys.executable, [sys.executable, *arguments])
 
 
 if __name__ == "__main__":
