@@ -42,7 +42,7 @@ figures: setup $(if $(filter ovs,$(FABRIC)),ovs)
 	@$(BIN)/dets figures --fabric $(FABRIC) $(FIGURES_ARGS)
 
 test: setup ovs
-	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+	@scripts/run-tests $(BIN)/python $(PYTEST_ARGS)
 
 test-kernel: setup ovs
 	@$(BIN)/python -m pytest tests/kernel $(PYTEST_ARGS)

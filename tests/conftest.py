@@ -12,10 +12,12 @@ import pytest
 
 HERE = Path(__file__).parent
 FABRIC_FOLDER = HERE / "fabric"
-# Here time is real, and a machine that is taken away from them for a moment (a virtual one, by its host) makes them
-# fail. A test that fails is repeated, twice at most; "-ra" tells which were.
+# Here time is real. A machine that is taken away from them for a moment (a virtual one, by its host) makes them fail:
+# what fails is repeated, twice at most; "-ra" tells which.
 REAL_TIME = (FABRIC_FOLDER, HERE / "kernel", HERE / "wire")
 REPEATS = 2
+# These carry real traffic, and no other test runs beside them (scripts/run-tests).
+ALONE = (FABRIC_FOLDER, HERE / "kernel")
 # Shared builders are imported as ``support.x`` (tests/support).
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -31,11 +33,14 @@ def _missing_for_fabric() -> str | None:
     return None
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what stands in tests/fabric, and skip it where it cannot run; repeat what fails in real time."""
     for item in items:
         if any(folder in item.path.parents for folder in REAL_TIME):
             item.add_marker(pytest.mark.flaky(reruns=REPEATS, reruns_delay=1))
+        if item.path.parent in ALONE:
+            item.add_marker(pytest.mark.alone)
     fabric = [item for item in items if FABRIC_FOLDER in item.path.parents or item.get_closest_marker("fabric")]
     missing = _missing_for_fabric() if fabric else None
     for item in fabric:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from experiments.evaluation.measures import measures
 from experiments.evaluation.on_wire import run_on_wire
 from experiments.evaluation.scenario import AlgorithmChange, Limits, Scenario, Source
 
+pytestmark = pytest.mark.alone
 M = 1_000_000
 SCENARIO = Scenario(
     name="wired",

@@ -13,6 +13,7 @@ import pytest
 
 from experiments.controller_process import free_ports
 
+pytestmark = pytest.mark.alone
 ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT_S = 400
 _BLOCK = re.compile(r"^```(sh|text)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
