@@ -147,6 +147,8 @@ def account(
     Where the meter dropped, its bucket was empty at that time and holds no more than it was filled with since, which is
     nothing for a sender that does not stop. What else it should hold such a sender's shallow bucket lost, for a bucket
     that is full takes no more; out of a deep one it passed where no counter saw it, and is taken off the credit.
+    Where meters do not count, flow entries do, ahead of the meters: more than a bucket could let pass, and no drops.
+    Of that, what could pass has passed.
     Where nothing is known (NaN), what was granted is taken to have passed; the next reading covers that time as well.
     """
     known = ~np.isnan(seen_s)
@@ -156,11 +158,12 @@ def account(
     elapsed_s = np.where(modified, elapsed_s, seen_s)
     unseen_s = np.where(modified, np.maximum(elapsed_s - seen_s, 0.0), 0.0)
     passed_bps = np.where(known, measured.passed_bps, before.limit_bps)
-    unseen_bps = np.where(dropping, np.minimum(passed_bps, before.rate_bps), passed_bps)
     passed_bits = passed_bps * seen_s
     filled_bits = before.rate_bps * (elapsed_s - unseen_s)
-    since_bits = np.where(unresponsive, 0.0, filled_bits) + FRAME_BITS
     left_bits = np.minimum(before.level_bits + filled_bits - passed_bits, before.burst_bits)
+    held_back = dropping | (known & (left_bits < -MIN_BURST_BITS))
+    unseen_bps = np.where(held_back, np.minimum(passed_bps, before.rate_bps), passed_bps)
+    since_bits = np.where(unresponsive, 0.0, filled_bits) + FRAME_BITS
     level_bits = np.clip(left_bits, 0.0, np.where(dropping, since_bits, np.inf))
     missing_bits = np.where(unresponsive, 0.0, left_bits - level_bits)
     credit_bits = before.credit_bits + before.limit_bps * elapsed_s - passed_bits - unseen_bps * unseen_s

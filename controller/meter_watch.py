@@ -19,8 +19,8 @@ from controller.units import BITS_PER_BYTE
 WINDOW_S = 2.0
 # Less than this may be frames that no meter is meant to see: hosts' own LLDP, foreign VLANs.
 PLENTY_BYTES = 1_000_000
-# A meter lets through what its rate and bucket allow; twice that, without one drop and in two windows running (a rate
-# that was lowered in one of them explains one only), cannot be.
+# A meter lets through what its rate and bucket allow; twice that, at the highest rate that it had in a window and with
+# the bucket of every modify, without one drop and in two windows running, cannot be.
 EXCESS = 2.0
 EXCESS_WINDOWS = 2
 
@@ -31,14 +31,23 @@ Settings = Callable[[IntArray], tuple[FloatArray, FloatArray]]
 """Meter ids to what those meters are set to: rates in bit/s (infinite where that is not known) and bursts in bits."""
 
 
+class _Counts(NamedTuple):
+    """What the meters counted at a reading."""
+
+    meter_id: NDArray[np.uint32]
+    in_bytes: FloatArray
+    dropped_bytes: FloatArray
+
+
 class _Window(NamedTuple):
-    """What the counters were when a window began."""
+    """What the ports had received when a window began; since then, by meter, what was counted and what is allowed."""
 
     at_s: float
     received_bytes: int
-    meter_id: NDArray[np.uint32]
-    in_bytes: NDArray[np.uint64]
-    dropped_bytes: NDArray[np.uint64]
+    in_bytes: FloatArray
+    dropped_bytes: FloatArray
+    rate_bps: FloatArray
+    burst_bits: FloatArray
 
 
 class MeterWatch:
@@ -48,6 +57,7 @@ class MeterWatch:
         self._edge_ports = edge_ports
         self._settings = settings
         self._window: _Window | None = None
+        self._last: _Counts | None = None
         self._counted = False
         self._idle = False
         self._drops = False
@@ -65,32 +75,49 @@ class MeterWatch:
     def read(self, meters: NDArray[np.void], ports: NDArray[np.void], now_s: float) -> None:
         """Note METER_STATS and PORT_STATS rows that were read at the same time."""
         self._counted = self._counted or bool(meters["byte_in_count"].any())
-        before = self._window
-        if before is not None and now_s - before.at_s < WINDOW_S:
+        now = _Counts(meters["meter_id"].copy(), _known(meters["byte_in_count"]), _known(meters["band_byte_count"]))
+        before, self._last = self._last, now
+        if self._window is not None and before is not None and np.array_equal(before.meter_id, now.meter_id):
+            self._add(self._window, before, now)
+        else:  # meters came or went: of what they count the window tells nothing any more
+            self._window = self._begin(now, self._window.at_s, self._window.received_bytes) if self._window else None
+        if self._window is not None and now_s - self._window.at_s < WINDOW_S:
             return
         mine = np.isin(ports["port_no"], self._edge_ports) & (ports["rx_bytes"] != COUNTER_UNAVAILABLE)
         received_bytes = int(ports["rx_bytes"][mine].sum())
-        counts = (meters["meter_id"].copy(), meters["byte_in_count"].copy(), meters["band_byte_count"].copy())
-        now = self._window = _Window(now_s, received_bytes, *counts)
-        if before is not None:
-            if received_bytes - before.received_bytes >= PLENTY_BYTES:
+        if self._window is not None:
+            if received_bytes - self._window.received_bytes >= PLENTY_BYTES:
                 self._idle = not self._counted
-            self._look_for_excess(before, now)
+            self._look_for_excess(self._window, now.meter_id, now_s)
+        self._window = self._begin(now, now_s, received_bytes)
         self._counted = False
 
-    def _look_for_excess(self, before: _Window, now: _Window) -> None:
-        if not np.array_equal(before.meter_id, now.meter_id):
-            return
-        # A meter that was modified in between counts from zero since then: too little, and so no reason to doubt it.
-        drops = now.dropped_bytes > before.dropped_bytes
-        in_bytes = now.in_bytes.astype(np.float64) - before.in_bytes.astype(np.float64)
-        doubtful = np.flatnonzero(~drops & (in_bytes >= PLENTY_BYTES) & (now.in_bytes != COUNTER_UNAVAILABLE))
-        if len(doubtful):
-            rate_bps, burst_bits = self._settings(now.meter_id[doubtful].astype(np.int64))
-            most_bits = EXCESS * (rate_bps * (now.at_s - before.at_s) + burst_bits)
-            if (in_bytes[doubtful] * BITS_PER_BYTE > most_bits).any():
-                self._excesses += 1
-                return
-        if drops.any():
+    def _begin(self, now: _Counts, at_s: float, received_bytes: int) -> _Window:
+        rate_bps, burst_bits = self._settings(now.meter_id.astype(np.int64))
+        nothing = np.zeros(len(rate_bps))
+        return _Window(at_s, received_bytes, nothing, nothing.copy(), rate_bps.copy(), burst_bits.copy())
+
+    def _add(self, window: _Window, before: _Counts, now: _Counts) -> None:
+        """Add what was counted since the last reading; a meter that was modified in between began again at zero."""
+        modified = (now.in_bytes < before.in_bytes) | (now.dropped_bytes < before.dropped_bytes)
+        window.in_bytes[:] += now.in_bytes - np.where(modified, 0.0, before.in_bytes)
+        window.dropped_bytes[:] += now.dropped_bytes - np.where(modified, 0.0, before.dropped_bytes)
+        if modified.any():
+            rate_bps, burst_bits = self._settings(now.meter_id[modified].astype(np.int64))
+            window.rate_bps[modified] = np.maximum(window.rate_bps[modified], rate_bps)
+            window.burst_bits[modified] += burst_bits
+
+    def _look_for_excess(self, window: _Window, meter_id: NDArray[np.uint32], now_s: float) -> None:
+        drops = window.dropped_bytes > 0.0
+        rate_bps, _ = self._settings(meter_id.astype(np.int64))  # of a modify after so little that its count went on
+        most_bits = EXCESS * (np.maximum(window.rate_bps, rate_bps) * (now_s - window.at_s) + window.burst_bits)
+        plenty = window.in_bytes >= PLENTY_BYTES
+        if (~drops & plenty & (window.in_bytes * BITS_PER_BYTE > most_bits)).any():
+            self._excesses += 1
+        elif drops.any():
             self._drops = True
             self._excesses = 0
+
+
+def _known(count: NDArray[np.uint64]) -> FloatArray:
+    return np.where(count == COUNTER_UNAVAILABLE, 0.0, count.astype(np.float64))

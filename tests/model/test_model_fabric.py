@@ -178,6 +178,16 @@ def meter_row(model, meter_id):
     return rows[rows["meter_id"] == meter_id][0]
 
 
+def test_a_meter_polices_and_counts_frames_of_the_controller_like_others():
+    """What is sent by packet-out meets the pipeline frame by frame: that is how a controller tests a switch."""
+    model = star()
+    set_meter(model, 1, 1, rate_kbps=100_000, burst_kbits=10)
+    assert [model.switches[1].meters.police(1, 500, model.now_s) for _ in range(3)] == [True, True, False]
+    row = meter_row(model, 1)
+    assert (row["byte_in_count"], row["band_packet_count"]) == (1500, 1)
+    assert not model.switches[1].meters.police(2, 500, model.now_s), "there is no such meter"
+
+
 def test_a_meter_lets_its_rate_and_one_burst_through_and_counts_before_the_drop():
     model, source = limited(10_000, 2_000, lambda model: UdpSource(50e6, model.slot_s))
     model.set_queues({Port(1, 3): {}})

@@ -280,6 +280,18 @@ def test_what_passed_in_front_of_a_modify_was_as_much_as_behind_it(dropped, unse
     assert level == pytest.approx(1.1e6 + (10 - 30) * MBIT * 0.045)
 
 
+def test_what_counts_ahead_of_a_meter_does_not_say_what_passed_it():
+    """Flow entries, where meters do not count: 0.5 s old, and without drops."""
+    state = replace(standing([10 * MBIT], level_bits=0.0, credit_bits=1e5), modified_s=np.array([-1.0]))
+    span_s = np.array([0.5])
+    level, credit = account(state, seen(60 * MBIT, 0), span_s, np.array([False]), span_s)
+    assert level.tolist() == [0.0]
+    assert credit == pytest.approx(1e5)  # granted, filled and passed 10 Mb/s
+    state = replace(state, modified_s=np.array([0.1]))
+    _, credit = account(state, seen(60 * MBIT, 0), np.array([0.4]), np.array([False]), span_s)
+    assert credit == pytest.approx(1e5)
+
+
 def test_a_reading_after_one_that_was_missed_covers_both():
     state = replace(standing([10 * MBIT], level_bits=0.0, credit_bits=0.0), modified_s=np.array([-1.0]))
     limits, passing = np.array([10 * MBIT]), seen(10 * MBIT, 0)

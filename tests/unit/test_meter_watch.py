@@ -81,3 +81,21 @@ def test_windows_in_which_meters_came_or_were_modified_say_nothing() -> None:
     for window, counted in enumerate(counts):
         read(watch, window * WINDOW_S, counted, window * plenty, more=window % 2)
     assert watch.ability.finding is Finding.UNKNOWN
+
+
+def test_a_meter_that_is_modified_all_the_time_is_found_out_too() -> None:
+    watch, excess = watch_of(1), max(4 * PERMITTED_BYTES, PLENTY_BYTES)
+    read(watch, 0.0, 0, 0)
+    for window in range(1, 3):  # four modifies in each: a bucket more every time
+        for quarter in range(1, 5):
+            assert not watch.ability.works
+            read(watch, (window - 1 + quarter / 4) * WINDOW_S, excess + quarter % 2, excess)
+    assert watch.ability == LET_THROUGH
+
+
+def test_a_meter_is_held_against_the_highest_rate_that_it_had() -> None:
+    rates_bps = iter([RATE_BPS, 100 * RATE_BPS] * 20)
+    watch = MeterWatch(np.array([1]), lambda ids: (np.full(len(ids), next(rates_bps)), np.full(len(ids), BURST_BITS)))
+    most = int(2 * 100 * RATE_BPS * WINDOW_S / 8)
+    for window in range(6):
+        assert read(watch, window * WINDOW_S, window * most, window * most).finding is Finding.UNKNOWN

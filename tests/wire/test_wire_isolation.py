@@ -35,17 +35,15 @@ def test_the_victim_keeps_its_rate_under_the_real_application(tmp_path: Path) ->
     summary = run(replace(OPTIONS, output=tmp_path))
     allowed_bps = goodput_limit_bps(OPTIONS.victim_limit_bps)
     assert summary["fabric"] == "wire"
-    # Time is real: how near they come to their limits hangs on how busy the machine is, and is for the model to judge.
-    # That the victim is protected, and the aggressor held, does not; nor that the aggressor is not choked.
     baseline_bps = summary["baseline"]["victim_goodput_bps_during"]
-    assert 3 * baseline_bps < summary["victim_goodput_bps_during"] < 1.05 * allowed_bps
-    aggressor_bps = summary["aggressor_received_bps_during"]
-    assert 0.5 * OPTIONS.aggressor_limit_bps < aggressor_bps < 1.05 * OPTIONS.aggressor_limit_bps
+    assert 3 * baseline_bps < 0.9 * allowed_bps < summary["victim_goodput_bps_during"] < 1.05 * allowed_bps
+    assert summary["aggressor_received_bps_during"] == pytest.approx(OPTIONS.aggressor_limit_bps, rel=0.05)
     assert {"summary.json", "series.csv", "manifest.json", "dets", "none"} <= {path.name for path in tmp_path.iterdir()}
     runs = json.loads((tmp_path / "manifest.json").read_text())["runs"]
     meters = [meters for switch in runs["dets"]["switches"].values() for meters in switch["meters"].values()]
     assert len(meters) > len(runs["dets"]["switches"]), "the application's meters stand on the switches"
     assert any(vn["congested"] for vn in runs["dets"]["vns"]["vns"]), "the application saw the traffic"
+    assert "stale" not in (tmp_path / "dets" / "controller.log").read_text(), "the switches' meters were found to count"
 
 
 def test_without_a_controller_it_is_the_models_run(tmp_path: Path) -> None:
