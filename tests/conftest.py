@@ -13,7 +13,7 @@ import pytest
 HERE = Path(__file__).parent
 FABRIC_FOLDER = HERE / "fabric"
 # Here time is real. A machine that is taken away from them for a moment (a virtual one, by its host) makes them fail:
-# what fails is repeated, twice at most; "-ra" tells which.
+# what fails is repeated, twice at most; "-rR" tells which.
 REAL_TIME = (FABRIC_FOLDER, HERE / "kernel", HERE / "wire")
 REPEATS = 2
 # These carry real traffic, and no other test runs beside them (scripts/run-tests).
