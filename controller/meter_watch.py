@@ -28,7 +28,7 @@ IDLE = Ability(Finding.FAILS, "meters count nothing while its ports receive")
 LET_THROUGH = Ability(Finding.FAILS, "meters count, and let through more than their rates")
 
 Settings = Callable[[IntArray], tuple[FloatArray, FloatArray]]
-"""Meter ids to what those meters are set to: rates in bit/s (infinite where that is not known) and bursts in bits."""
+"""Meter ids to what those meters are set to, in new arrays: rates in bit/s (infinite where not known), bursts in bits."""
 
 
 class _Counts(NamedTuple):
@@ -95,7 +95,7 @@ class MeterWatch:
     def _begin(self, now: _Counts, at_s: float, received_bytes: int) -> _Window:
         rate_bps, burst_bits = self._settings(now.meter_id.astype(np.int64))
         nothing = np.zeros(len(rate_bps))
-        return _Window(at_s, received_bytes, nothing, nothing.copy(), rate_bps.copy(), burst_bits.copy())
+        return _Window(at_s, received_bytes, nothing, nothing.copy(), rate_bps, burst_bits)
 
     def _add(self, window: _Window, before: _Counts, now: _Counts) -> None:
         """Add what was counted since the last reading; a meter that was modified in between began again at zero."""
