@@ -28,7 +28,7 @@ IDLE = Ability(Finding.FAILS, "meters count nothing while its ports receive")
 LET_THROUGH = Ability(Finding.FAILS, "meters count, and let through more than their rates")
 
 Settings = Callable[[IntArray], tuple[FloatArray, FloatArray]]
-"""Meter ids to what those meters are set to, in new arrays: rates in bit/s (infinite where not known), bursts in bits."""
+"""Meter ids to what those meters are set to, in new arrays: rates in bit/s (infinite: not known) and bursts in bits."""
 
 
 class _Counts(NamedTuple):
