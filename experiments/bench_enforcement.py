@@ -37,7 +37,7 @@ from experiments.enforcement_report import write_results
 from experiments.grant_schedules import PATTERNS
 from experiments.granting import ENVIRONMENT, GrantPlan, Slot
 from experiments.ovs_fabric import OvsFabric, OvsOptions
-from experiments.processors import idle_cpu_share, read_cpu_ticks
+from experiments.processors import BUSY_IDLE_SHARE, cpu_shares, read_cpu_ticks
 from experiments.sampler import Sampler
 from experiments.series import Window, read_samples
 from experiments.traffic import FIRST_PORT, Source, Traffic
@@ -51,7 +51,6 @@ MEASURE_S = 8.0
 SETUP_S = 5.0  # of a batch, for the time left: a controller starts and stops
 GRACE_S = 4.0
 PINGS_PER_S = 20
-BUSY_IDLE_SHARE = 0.05
 NOTHING = 0.01
 
 
@@ -210,7 +209,7 @@ def _measure(
             cpu, switch_s, start_s = read_cpu_ticks(), vswitchd_cpu_s(), time.monotonic()
             time.sleep(seconds)
             window = Window(start_s, time.monotonic())
-            switch_s, idle_share = vswitchd_cpu_s() - switch_s, idle_cpu_share(cpu, read_cpu_ticks())
+            switch_s, idle_share = vswitchd_cpu_s() - switch_s, cpu_shares(cpu, read_cpu_ticks()).idle
             traffic.check_running(sources)
         outputs = [ping.communicate(timeout=10)[0].decode() for ping in pings]
         controller.check_alive()

@@ -17,7 +17,7 @@ from typing import Any
 from experiments.controller_process import ControllerProcess, configuration, free_ports
 from experiments.options import ExperimentOptions
 from experiments.ovs_fabric import OvsFabric, OvsOptions, describe_switches
-from experiments.processors import idle_cpu_share, read_cpu_ticks
+from experiments.processors import busy_warning, cpu_shares, read_cpu_ticks
 from experiments.sampler import Sampler
 from experiments.series import Rates, Window, isolation_figures, rates_of, read_samples
 from experiments.static_limits import TCP_BURST_S, UDP_BURST_S, install_static_limits, star_shares
@@ -28,7 +28,6 @@ from topologies.fabric import Fabric
 INTERVAL_S = 0.055  # DETS's timer, and the time unit of the paper's figures
 CONTROLS = ("none", "static", "dets")
 SETTLE_S = 0.5  # between the fabric's readiness and the first flow
-BUSY_IDLE_SHARE = 0.10  # seen: below it frames are lost in front of the switch
 MARGIN_S = 30.0  # what a run may take beyond its traffic before its processes end by themselves
 
 Progress = Callable[[str, float], None]
@@ -138,7 +137,7 @@ def _measure(
             cpu_before = read_cpu_ticks()
             traffic.start(udp, options.blast_s)
             _pass_time("UDP blast", blast_s, options.blast_s, progress)
-            idle_share = idle_cpu_share(cpu_before, read_cpu_ticks())
+            shares = cpu_shares(cpu_before, read_cpu_ticks())
             traffic.check_running(tcp)
             switches = describe_switches(fabric)
             vns = controller.get("/v1/vns") if controller is not None else None
@@ -150,13 +149,9 @@ def _measure(
     before = Window(begin_s + options.warmup_s / 2, blast_s)
     blast = Window(blast_s, blast_s + options.blast_s)
     figures = isolation_figures(*rates, before, blast, limits_bps[victim_vid], limits_bps[aggressor_vid])
-    figures["cpu_idle_share_during"] = round(idle_share, 3)
-    warnings = list(ovs.warnings)
-    if idle_share < BUSY_IDLE_SHARE:
-        warnings.append(
-            f"the processors were idle for only {idle_share:.0%} of the blast ({control}): the emulated switch may "
-            "have lost frames that no queue or meter dropped, and the figures then show this machine's limit"
-        )
+    figures["cpu_idle_share_during"] = round(shares.idle, 3)
+    figures["cpu_stolen_share_during"] = round(shares.stolen, 3)
+    warnings = [*ovs.warnings, *busy_warning(shares, f"the blast ({control})")]
     return IsolationRun(control, *rates, before, blast, figures, switches, warnings, vns)
 
 

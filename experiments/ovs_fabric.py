@@ -3,13 +3,14 @@
     with OvsFabric(fig5(), OvsOptions(controller="tcp:127.0.0.1:6653")) as fabric:
         fabric.host("v1_1").cmd("ping -c 1 10.1.0.11")
 
-Bridges and rows carry ``external_ids:dets-fabric``, so that what a killed run has left is found and removed at the next
-start, and nothing else ever is.
+Bridges and rows carry ``external_ids:dets-fabric``, and interfaces outside of bridges that alias, so that what a killed
+run has left is found and removed at the next start, and nothing else ever is.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import subprocess
 import time
@@ -20,7 +21,7 @@ from typing import Any
 
 from experiments.ovs_vsctl import OvsError, find_rows, ofctl, vsctl
 from experiments.processors import kept_awake
-from experiments.queue_classifier import QueueClassifier
+from experiments.queue_classifier import QueueClassifier, leaf_packets
 from experiments.socket_buffers import complaints_about_vswitchd, large_receive_buffers
 from topologies.fabric import Fabric
 
@@ -64,6 +65,7 @@ class OvsFabric:
         self.classifier: QueueClassifier | None = None
         self.warnings: list[str] = []
         self._net: Any = None
+        self._pn_bridges = False
         self._awake = contextlib.ExitStack()
 
     def __enter__(self) -> OvsFabric:
@@ -92,7 +94,8 @@ class OvsFabric:
     def shaped_interfaces(self) -> list[str]:
         """Return every interface that may have a QoS row, the controller's or the fabric's."""
         core = [interface for link in self.fabric.core_links for interface in link.interfaces]
-        return [*self.edge_interfaces(), *(pn.trunk_interface for pn in self.fabric.pns), *core]
+        trunks = [pn.trunk_interface for pn in self.fabric.pns] if self._pn_bridges else []
+        return [*self.edge_interfaces(), *trunks, *core]
 
     def close(self) -> None:
         """Take everything away that this object made. Safe to call twice."""
@@ -115,11 +118,17 @@ class OvsFabric:
         from mininet.net import Mininet
 
         topo = FabricTopo(self.fabric, self.options.datapath)
+        self._pn_bridges = topo.pn_bridges
+        if topo.programs_refused:
+            self.warnings.append(
+                f"the kernel takes no programs ({topo.programs_refused}): PNs' vswitches are bridges of Open vSwitch, "
+                "which carries less with them"
+            )
         self._net = Mininet(topo=topo, controller=None, build=False)
         self._net.build()
         with large_receive_buffers():
             self._net.start()
-            self._mark_bridges()
+            self._mark()
             self._check_ports()
         defaults = {_prepare_host(host, self.options.congestion_control) for host in self._net.hosts}
         if defaults != {self.options.congestion_control}:
@@ -135,9 +144,15 @@ class OvsFabric:
             self.classifier.start()
             self.classifier.settle()
 
-    def _mark_bridges(self) -> None:
+    def _mark(self) -> None:
+        bridges = [switch.name for switch in self.fabric.switches]
+        if self._pn_bridges:
+            bridges += [pn.name for pn in self.fabric.pns]
+        else:
+            own = [pn.trunk_interface for pn in self.fabric.pns] + [vn.switch_interface for vn in self.fabric.vns()]
+            _batch("ip", [f"link set dev {name} alias {OWNER_KEY}" for name in own])
         commands: list[str] = []
-        for name in [*(s.name for s in self.fabric.switches), *(pn.name for pn in self.fabric.pns)]:
+        for name in bridges:
             owner = f"external_ids:{OWNER_KEY}={self.fabric.name}"
             commands += ["--", "set", "Bridge", name, owner, f"external_ids:{OWNER_PID_KEY}={_process_id(os.getpid())}"]
         for switch in self.fabric.switches:
@@ -177,6 +192,9 @@ class OvsFabric:
         one that holds OVS's queues.
         """
         rates = {pn.trunk_interface: pn.link_rate_bps for pn in self.fabric.pns}
+        if not self._pn_bridges:
+            _batch("tc", [line for name, rate_bps in rates.items() for line in _one_class(name, rate_bps)])
+            rates = {}
         if self.options.edge_queues:
             rates |= {pn.edge_interface: pn.link_rate_bps for pn in self.fabric.pns}
         for link in self.fabric.core_links:
@@ -220,7 +238,7 @@ def remove_leftovers() -> None:
     qos_rows = _qos_rows_of(interfaces)
     for row in rows:
         vsctl("--if-exists", "del-br", row["name"])
-    for interface in interfaces:
+    for interface in [*interfaces, *_marked_interfaces()]:
         with contextlib.suppress(subprocess.CalledProcessError):
             subprocess.run(["ip", "link", "del", interface], capture_output=True, check=True, timeout=10)
     own = [row["_uuid"] for row in find_rows("QoS", "_uuid,external_ids") if OWNER_KEY in row["external_ids"]]
@@ -244,6 +262,27 @@ def describe_switches(fabric: Fabric) -> dict[str, dict[str, str]]:
     """Return, per edge and core switch, what it says of itself: meter features, meters, queues, ports."""
     commands = ("meter-features", "dump-meters", "queue-get-config", "dump-ports-desc", "dump-desc")
     return {switch.name: dict(_answers(switch.name, commands)) for switch in fabric.switches}
+
+
+def _one_class(interface: str, rate_bps: int) -> list[str]:
+    """Return the lines for tc that give an interface a rate, with a queue like those of the bridges' ports."""
+    leaf = f"qdisc add dev {interface} parent 1:1 pfifo_head_drop limit {leaf_packets(rate_bps)}"
+    root = f"qdisc add dev {interface} root handle 1: htb default 1"
+    return [root, f"class add dev {interface} parent 1: classid 1:1 htb rate {rate_bps}bit", leaf]
+
+
+def _batch(tool: str, lines: list[str]) -> None:
+    """Give lines to ip or tc; raise OvsError with what it says against one of them."""
+    done = subprocess.run(
+        [tool, "-batch", "-"], input="\n".join(lines), capture_output=True, text=True, timeout=20, check=False
+    )
+    if done.returncode:
+        raise OvsError(f"{tool} -batch: {done.stderr.strip()}")
+
+
+def _marked_interfaces() -> list[str]:
+    links = json.loads(subprocess.run(["ip", "-json", "link"], capture_output=True, check=True, timeout=10).stdout)
+    return [link["ifname"] for link in links if link.get("ifalias") == OWNER_KEY]
 
 
 def _answers(bridge: str, commands: tuple[str, ...]) -> Iterator[tuple[str, str]]:

@@ -11,10 +11,13 @@ import contextlib
 import struct
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 # The kernel's quality of service for latencies: what is written stands for as long as the file is open (Linux,
 # Documentation/power/pm_qos_interface.rst). Of no latency at all, the idle loop polls.
 LATENCY_REQUEST = Path("/dev/cpu_dma_latency")
+BUSY_IDLE_SHARE = 0.10  # seen: below it frames are lost in front of the switch,
+STOLEN_SHARE = 0.05  # and so they are where the host takes more than this
 
 
 @contextlib.contextmanager
@@ -30,15 +33,39 @@ def kept_awake() -> Iterator[bool]:
         yield True
 
 
-def read_cpu_ticks() -> tuple[int, int]:
-    """Return (idle, all) ticks of all processors since boot, from /proc/stat.
+class CpuTicks(NamedTuple):
+    """Ticks of all processors since boot: unused (or waiting for disks), taken by a virtual machine's host, all."""
 
-    Waiting for disks counts as idle.
-    """
+    idle: int
+    stolen: int
+    total: int
+
+
+class CpuShares(NamedTuple):
+    """Shares of the processors' time between two readings."""
+
+    idle: float
+    stolen: float
+
+
+def read_cpu_ticks() -> CpuTicks:
+    """Read /proc/stat."""
     ticks = [int(word) for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
-    return ticks[3] + ticks[4], sum(ticks)
+    return CpuTicks(ticks[3] + ticks[4], ticks[7], sum(ticks))
 
 
-def idle_cpu_share(before: tuple[int, int], after: tuple[int, int]) -> float:
-    """Return the share of processor time between two readings that nobody used."""
-    return (after[0] - before[0]) / max(1, after[1] - before[1])
+def cpu_shares(before: CpuTicks, after: CpuTicks) -> CpuShares:
+    """Return what share of the time between two readings nobody used, and what share the host took."""
+    total = max(1, after.total - before.total)
+    return CpuShares((after.idle - before.idle) / total, (after.stolen - before.stolen) / total)
+
+
+def busy_warning(shares: CpuShares, when: str) -> list[str]:
+    """Return what to tell where processors had so little to spare that an emulated switch may have lost frames."""
+    if shares.idle >= BUSY_IDLE_SHARE and shares.stolen <= STOLEN_SHARE:
+        return []
+    return [
+        f"the processors were idle for only {shares.idle:.0%} of {when}, and the host took {shares.stolen:.0%}: the "
+        "emulated switch may have lost frames that no queue or meter dropped, and the figures then show this "
+        "machine's limit"
+    ]

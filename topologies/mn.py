@@ -1,7 +1,9 @@
 """A Mininet Topo made from a fabric's description.
 
-Every switch is an Open vSwitch bridge. Edge and core switches wait for the controller (fail_mode secure, OpenFlow 1.3).
-A PN's vswitch is a bridge that learns by itself (fail_mode standalone, no controller), with an access port per VN.
+Edge and core switches are Open vSwitch bridges that wait for the controller (fail_mode secure, OpenFlow 1.3). A PN's
+vswitch has an access port per VN. Beside bridges of the userspace datapath, which one thread forwards for, it is two
+programs in the kernel (vlan_switch.py), so that this thread is left to the switches under control; otherwise, and where
+such programs may not be loaded, it is a bridge that learns by itself (fail_mode standalone, no controller).
 """
 
 from __future__ import annotations
@@ -11,12 +13,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from topologies import vlan_switch
 from topologies._mininet import ensure_mininet
 from topologies.fabric import TRUNK_PORT_NO, Fabric
 
 ensure_mininet()
 
-from mininet.node import OVSSwitch  # noqa: E402
+from mininet.node import OVSSwitch, Switch  # noqa: E402
 from mininet.topo import Topo  # noqa: E402
 
 PN_DPID_BASE = 0x10000
@@ -54,8 +57,27 @@ class FabricSwitch(_Bridge):
         super().stop(*arguments, **options)
 
 
-class PnSwitch(_Bridge):
-    """A PN's vswitch; ``tags`` maps its access ports to their VLAN."""
+class PnPrograms(Switch):  # type: ignore[misc]
+    """A PN's vswitch in the kernel; ``tags`` maps its access ports to their VLAN."""
+
+    def __init__(self, name: str, tags: dict[int, int], **params: Any) -> None:
+        super().__init__(name, **params)
+        self.tags = tags
+
+    def start(self, controllers: list[Any]) -> None:
+        """Let the programs switch frames between the PN's interfaces; raise OSError where the kernel refuses them."""
+        del controllers
+        names = {port_no: str(intf) for intf, port_no in self.ports.items() if port_no}
+        access = {names[port_no]: vid for port_no, vid in self.tags.items()}
+        for name in names.values():
+            off = Path(f"/proc/sys/net/ipv6/conf/{name}/disable_ipv6")
+            if off.exists():
+                off.write_text("1")  # the machine has nothing to say on these
+        vlan_switch.attach(names[TRUNK_PORT_NO], access)
+
+
+class PnBridge(_Bridge):
+    """A PN's vswitch as a bridge; ``tags`` maps its access ports to their VLAN."""
 
     def __init__(self, name: str, tags: dict[int, int], datapath: str = "user", **params: Any) -> None:
         super().__init__(name, datapath=datapath, failMode="standalone", protocols="OpenFlow13", **params)
@@ -75,7 +97,10 @@ class PnSwitch(_Bridge):
 
 
 class FabricTopo(Topo):  # type: ignore[misc]
-    """The Topo of a fabric. ``datapath`` is Mininet's word: user or kernel; ``follow_queues`` as in FabricSwitch."""
+    """The Topo of a fabric. ``datapath`` is Mininet's word: user or kernel; ``follow_queues`` as in FabricSwitch.
+
+    ``pn_bridges`` tells whether PNs' vswitches are bridges, and ``programs_refused`` why, where they could be programs.
+    """
 
     def __init__(self, fabric: Fabric, datapath: str = "user", follow_queues: bool = False) -> None:
         if datapath not in ("user", "kernel"):
@@ -84,6 +109,8 @@ class FabricTopo(Topo):  # type: ignore[misc]
         self.fabric = fabric
         self.datapath = datapath
         self.follow_queues = follow_queues
+        self.programs_refused = vlan_switch.why_not() if datapath == "user" else ""
+        self.pn_bridges = datapath == "kernel" or bool(self.programs_refused)
         super().__init__()
 
     def build(self) -> None:
@@ -95,7 +122,10 @@ class FabricTopo(Topo):  # type: ignore[misc]
             vns = [self.fabric.vn(vid, pn.number) for vid in pn.vlans]
             tags = {vn.pn_port_no: vn.vlan_vid for vn in vns}
             dpid = f"{PN_DPID_BASE + pn.number:016x}"
-            self.addSwitch(pn.name, cls=PnSwitch, dpid=dpid, datapath=self.datapath, tags=tags)
+            if self.pn_bridges:
+                self.addSwitch(pn.name, cls=PnBridge, dpid=dpid, datapath=self.datapath, tags=tags)
+            else:
+                self.addSwitch(pn.name, cls=PnPrograms, dpid=dpid, tags=tags)
             self.addLink(pn.name, pn.switch, port1=TRUNK_PORT_NO, port2=pn.port_no)
             for vn in vns:
                 self.addHost(vn.name, ip=f"{vn.ip}/16", mac=vn.mac)

@@ -22,9 +22,8 @@ from experiments.evaluation.decisions import Decisions, tell
 from experiments.evaluation.on_model import Progress, standing_bps
 from experiments.evaluation.run import FloatArray, ScenarioRun, receivers_of, transfer_rows
 from experiments.evaluation.scenario import BASELINES, INTERVAL_S, Scenario, Source
-from experiments.isolation import BUSY_IDLE_SHARE
 from experiments.ovs_fabric import OvsFabric, OvsOptions
-from experiments.processors import idle_cpu_share, read_cpu_ticks
+from experiments.processors import busy_warning, cpu_shares, read_cpu_ticks
 from experiments.series import TCP_WIRE_BYTES
 from experiments.static_limits import install_static_limits
 from experiments.traffic import UDP_FRAME_BYTES
@@ -99,22 +98,18 @@ def _measure(
         told_s = max(now_s, 0.0)
         next_s = events[0].at_s if events else scenario.duration_s
         time.sleep(max(0.0, min(0.25, next_s - now_s)))
-    idle_share = idle_cpu_share(before, read_cpu_ticks())
+    shares = cpu_shares(before, read_cpu_ticks())
     progress(scenario.duration_s - told_s)
     if decisions is not None:
         decisions.stop()
     endpoints.wait()
-    if idle_share < BUSY_IDLE_SHARE:
-        warnings.append(
-            f"the processors were idle for only {idle_share:.0%} of the run: the emulated switch may have lost frames "
-            "that no queue or meter dropped"
-        )
+    warnings += busy_warning(shares, "the run")
     columns = endpoints.columns()
     if decisions is not None:
         granted_bps = decisions.granted_bps(scenario, fabric, begun_s, columns["time_s"])
     else:
         granted_bps = np.tile(standing_bps(scenario, control), (len(columns["time_s"]) - 1, 1))
-    notes = {"warnings": warnings, "cpu_idle_share": round(idle_share, 3)}
+    notes = {"warnings": warnings, "cpu_idle_share": round(shares.idle, 3), "cpu_stolen_share": round(shares.stolen, 3)}
     return ScenarioRun(scenario, control, "ovs", seed, granted_bps=granted_bps, notes=notes, **columns)
 
 

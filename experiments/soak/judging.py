@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments.processors import BUSY_IDLE_SHARE
 from experiments.series import Rates, Window, goodput_limit_bps
 
 WINDOW_S = 2.0
@@ -24,7 +25,6 @@ FLOOR = 0.95  # of the goodput that the limits allow, over all windows that are 
 # ... and in each: TCP flows that wait out one retransmission time-out at once (250 ms) leave 0.87 of a window's.
 WINDOW_FLOOR = 0.80
 CEILING = 1.05  # of the limit
-BUSY_IDLE_SHARE = 0.10  # of the processors' time: emulated switches lose frames below it
 MOST_BUSY_SHARE = 0.25  # of the windows: with more of them not judged a run proves nothing
 
 

@@ -14,7 +14,7 @@ from controller.errors import InvalidValueError
 from experiments.controller_process import ControllerProcess, configuration, free_ports
 from experiments.manifest import manifest
 from experiments.ovs_fabric import OvsFabric, OvsOptions
-from experiments.processors import idle_cpu_share, read_cpu_ticks
+from experiments.processors import cpu_shares, read_cpu_ticks
 from experiments.sampler import Sampler
 from experiments.series import rates_of, read_samples
 from experiments.soak.churn import CONGESTION_CONTROL, Churn
@@ -165,7 +165,7 @@ class Soak:
 
     def _look(self, *, count: bool) -> Look:
         ticks = read_cpu_ticks()
-        look = Look(time.monotonic(), idle_cpu_share(self._ticks, ticks))
+        look = Look(time.monotonic(), cpu_shares(self._ticks, ticks).idle)
         self._ticks, self._looked_s = ticks, look.at_s
         look.controller = process_use(self._controller.pid)
         look.vswitchd = process_use(pid_of("ovs-vswitchd"))

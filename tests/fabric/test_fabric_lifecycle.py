@@ -11,6 +11,7 @@ import pytest
 
 from experiments.ovs_fabric import OvsFabric, OvsOptions, wait_connected
 from experiments.ovs_vsctl import OvsError, find_rows, vsctl
+from topologies import vlan_switch
 from topologies.builders import fig1, fig7
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,7 +38,18 @@ def test_traffic_crosses_the_core_and_nothing_is_left_afterwards(can_connect) ->
     before = traces()
     with OvsFabric(fig7(pns=3, edges=3), OvsOptions(edge_queues=True)) as fabric:
         assert can_connect(fabric, "v1_1", "v1_3")
-        assert len(traces()["bridges"]) == len(before["bridges"]) + 7  # type: ignore[arg-type]
+        assert len(traces()["bridges"]) == len(before["bridges"]) + 4  # type: ignore[arg-type]
+    assert traces() == before
+
+
+def test_where_the_kernel_takes_no_programs_pns_have_bridges(monkeypatch: pytest.MonkeyPatch, can_connect) -> None:
+    monkeypatch.setattr(vlan_switch, "why_not", lambda: "Operation not permitted")
+    before = traces()
+    with OvsFabric(fig1(pns=2), OvsOptions(edge_queues=True)) as fabric:
+        assert any("Operation not permitted" in text for text in fabric.warnings)
+        assert {"p1", "p2"} < set(traces()["bridges"])  # type: ignore[call-overload]
+        assert can_connect(fabric, "v1_1", "v1_2")
+        assert not can_connect(fabric, "v1_1", "v2_2", timeout_s=1)
     assert traces() == before
 
 

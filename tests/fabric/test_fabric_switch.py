@@ -16,8 +16,6 @@ def test_ports_have_their_described_numbers_and_vlans(three_pns: OvsFabric) -> N
     for pn in three_pns.fabric.pns:
         assert vsctl("get", "Interface", pn.edge_interface, "ofport").strip() == str(pn.port_no)
         assert vsctl("port-to-br", pn.edge_interface).strip() == pn.switch
-    for vn in three_pns.fabric.vns():
-        assert vsctl("get", "Port", vn.switch_interface, "tag").strip() == str(vn.vlan_vid)
 
 
 def test_vns_of_a_vlan_reach_each_other_and_nobody_else(three_pns: OvsFabric, can_connect) -> None:

@@ -9,7 +9,15 @@ from pathlib import Path
 import pytest
 
 from experiments import processors
-from experiments.processors import LATENCY_REQUEST, idle_cpu_share, kept_awake, read_cpu_ticks
+from experiments.processors import (
+    LATENCY_REQUEST,
+    CpuShares,
+    CpuTicks,
+    busy_warning,
+    cpu_shares,
+    kept_awake,
+    read_cpu_ticks,
+)
 
 
 def open_requests() -> int:
@@ -48,8 +56,20 @@ def test_where_it_cannot_be_asked_for_all_goes_on(tmp_path: Path, monkeypatch: p
         assert not done
 
 
-def test_idle_share_is_of_the_time_between() -> None:
-    assert idle_cpu_share((100, 1000), (150, 1200)) == 0.25
-    assert idle_cpu_share((100, 1000), (100, 1000)) == 0
-    idle, everything = read_cpu_ticks()
-    assert 0 < idle < everything
+def test_shares_are_of_the_time_between() -> None:
+    before = CpuTicks(idle=100, stolen=10, total=1000)
+    assert cpu_shares(before, CpuTicks(150, 30, 1200)) == (0.25, 0.1)
+    assert cpu_shares(before, before) == (0, 0)
+    ticks = read_cpu_ticks()
+    assert 0 < ticks.idle < ticks.total
+    assert 0 <= ticks.stolen < ticks.total
+
+
+@pytest.mark.parametrize(
+    ("shares", "warned"),
+    [(CpuShares(0.5, 0.0), False), (CpuShares(0.09, 0.0), True), (CpuShares(0.5, 0.06), True)],
+)
+def test_a_machine_without_time_to_spare_is_told_of(shares: CpuShares, warned: bool) -> None:
+    said = busy_warning(shares, "the blast")
+    assert bool(said) == warned
+    assert all(f"{shares.stolen:.0%}" in text and "the blast" in text for text in said)
