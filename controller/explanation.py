@@ -147,7 +147,7 @@ def _explain_grant(fabric: FabricState, row: int, receiver: int) -> Explanation:
     requests = Requests(
         offsets=np.array([0, len(rows)], dtype=np.int64),
         limit_bps=vns.receive_limit_bps[[receiver]],
-        received_bps=fabric.received_bps[[receiver]],
+        received_bps=np.array([reports.measured_bps.sum()]),
         measured_bps=reports.measured_bps,
         granted_bps=reports.limit_bps,
         available_bps=reports.available_bps,

@@ -38,7 +38,7 @@ def run_interval(
     fabric.congested_since_s[result.congestion_began] = now_s
     fabric.congested_since_s[result.congestion_ended] = np.nan
     if fabric.shadow.names:
-        fabric.shadow = shadow_step(fabric.shadow, fabric.vns, before, fabric.state, result.received_bps, links)
+        fabric.shadow = shadow_step(fabric.shadow, fabric.vns, before, fabric.state, links)
     if fabric.recorder is not None:
         start = Start(before, fabric.vns, fabric.policies, links)
         fabric.recorder.interval(start, now_s, readings, fabric.state, result.changes)

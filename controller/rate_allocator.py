@@ -157,17 +157,19 @@ def answer(
     groups: tuple[AlgorithmGroup, ...],
     entries: EntryTable,
     vns: VnTable,
-    received_bps: FloatArray,
     reports: TrafficReport,
     network: NetworkView | None = None,
 ) -> tuple[RateAllocators, SetRate, KeepAlive]:
     """Answer the Traffic Reports: run each group's algorithm, Set Rate where the grant changed, Keep Alive elsewhere.
 
+    A receiver's rate is the sum of what its senders report, which are means over some intervals: what passed in one of
+    them shows how meters follow the grants (docs/enforcement.md), and an algorithm that steers by it swings with them.
     Groups with ``max-min`` need the view of the ``network``.
     ``reports`` must be in ascending order of ``entry``, which keeps the senders of a receiver together.
     """
     grants_bps = np.empty(len(reports.entry))
     report_receiver = entries.receiver[reports.entry]
+    received_bps = np.bincount(report_receiver, weights=reports.measured_bps, minlength=len(vns)).astype(np.float64)
     states, all_receivers, all_rows = [], [], []
     for number, group in enumerate(groups):
         if isinstance(group.algorithm, NetworkMaxMin):

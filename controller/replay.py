@@ -59,7 +59,7 @@ def replay(records: Iterable[Start | Interval], other: Policy | None = None) -> 
         before = state
         state, result = step.control_step(before, start.vns, groups, record.readings, record.now_s, start.links)
         if shadow.policies:
-            shadow = shadow_step(shadow, start.vns, before, state, result.received_bps, start.links)
+            shadow = shadow_step(shadow, start.vns, before, state, start.links)
         limit_bps = step.limits_in_force_bps(state, start.vns)
         pairs = [(limit_bps, record.limit_bps)]
         pairs += [(getattr(result.changes, name), getattr(record.changes, name)) for name in _CHANGES]

@@ -72,7 +72,6 @@ def shadow_step(
     vns: VnTable,
     before: step.ControlState,
     after: step.ControlState,
-    received_bps: FloatArray,
     links: FabricLinks | None,
 ) -> Shadow:
     """Return the shadows after the interval that led from one control state to the next.
@@ -90,9 +89,7 @@ def shadow_step(
     chosen = of_shadow & (after.machines.controlled | theirs.lends[entries.receiver])  # 1
     reports = traffic_reports(before.machines, np.flatnonzero(chosen), entries, vns, after.measured)  # 2
     network = NetworkView(links, after.measured.measured_bps, step.limits_in_force_bps(before, vns))
-    allocators, set_rate, keep_alive = answer(
-        allocators, shadow.groups, entries, theirs, received_bps, reports, network
-    )
+    allocators, set_rate, keep_alive = answer(allocators, shadow.groups, entries, theirs, reports, network)
     ceilings_bps = step.ceilings(entries, theirs)
     rate_bps = np.where(of_shadow, ceilings_bps, np.nan)  # 3
     rate_bps[set_rate.entry] = np.minimum(set_rate.rate_bps, ceilings_bps[set_rate.entry])

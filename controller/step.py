@@ -177,7 +177,7 @@ def control_step(
     ceiling_bps, network = ceilings(entries, vns), None
     if vns.lends.any():
         network = NetworkView(links, measured.measured_bps, np.minimum(machines.limit_bps, ceiling_bps))
-    allocators, set_rate, keep_alive = answer(allocators, groups, entries, vns, received_bps, reports, network)
+    allocators, set_rate, keep_alive = answer(allocators, groups, entries, vns, reports, network)
     machines = machines.on_set_rate(set_rate).on_keep_alive(keep_alive)
     # 6
     limit_bps = np.minimum(machines.limit_bps, ceilings(entries, vns))

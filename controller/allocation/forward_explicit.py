@@ -39,6 +39,7 @@ class ForwardExplicit:
     limit while some senders do not use theirs: this is how the algorithm finds out that they do not.
 
     Choice: the target is the receive limit, and the first r is RAA-FS's: the limit over the number of active senders.
+    Choice: the receiving rate is what the Traffic Reports of the receiver's senders add up to.
     Choice: r stays between ``floor`` of that fair share and the limit, and does not fall by more than half in one
     interval; it keeps its value while nobody is active. No sender is granted more than its sending capacity.
     """

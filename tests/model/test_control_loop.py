@@ -3,6 +3,7 @@ through the produced flow entries."""
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from support.configs import fabric, star
 from support.fabrics import ControlLoop, Fabric
@@ -70,11 +71,16 @@ def test_equal_senders_come_to_equal_shares(algorithm):
     loop.run(20)
     for port in (4, 5):
         loop.add((1, port), HUB, 10, 300 * MBIT)
-    loop.run(120)
-    shares = list(loop.limits(10).values())
+    loop.run(100)
+    meters = []
+    for _ in range(40):
+        loop.run(1)
+        meters.append(list(loop.limits(10).values()))
+    # Meters make up for earlier ones that differed, each in its own time: what counts is their means, what was granted,
+    # and what came.
+    shares = np.mean(meters, axis=0)
     assert len(shares) == 5
-    assert max(shares) <= 1.05 * min(shares)
-    # Meters make up for earlier ones that differed: what was granted and what came are what counts.
+    assert max(shares) <= 1.02 * min(shares)
     granted = step.limits_in_force_bps(loop.fabric.central.state, loop.fabric.central.vns)
     assert granted.sum() == pytest.approx(400 * MBIT, rel=0.03 if algorithm in SHARING else 0.15)
     assert loop.rate(HUB, 10, -40) == pytest.approx(400 * MBIT, rel=0.03)

@@ -20,7 +20,6 @@ from controller.rate_allocator import (
     RateAllocators,
     answer,
     initialize,
-    received_rates,
     watch_congestion,
 )
 from controller.vns import VnTable
@@ -63,8 +62,7 @@ def reports(measured, limit_bps, rows=(0, 1, 2), available_bps=LIMIT):
 
 
 def ask(state, measured, limit_bps, groups=GROUPS, **kwargs):
-    received = received_rates(ENTRIES, measured.passed_bps, len(VNS))
-    state, set_rate, keep_alive = answer(state, groups, ENTRIES, VNS, received, reports(measured, limit_bps, **kwargs))
+    state, set_rate, keep_alive = answer(state, groups, ENTRIES, VNS, reports(measured, limit_bps, **kwargs))
     return state, dict(zip(set_rate.entry.tolist(), set_rate.rate_bps.tolist(), strict=True)), keep_alive.entry.tolist()
 
 
@@ -147,10 +145,9 @@ def test_receivers_are_shared_out_each_by_its_own_algorithm():
     report = TrafficReport(
         np.arange(5), passed, np.zeros(5), np.full(5, np.inf), np.full(5, LIMIT), np.ones(5, dtype=bool)
     )
-    received = received_rates(entries, passed, len(VNS))
     state = RateAllocators.calm(len(VNS), groups)
     for _ in range(2):
-        state, set_rate, _ = answer(state, groups, entries, VNS, received, report)
+        state, set_rate, _ = answer(state, groups, entries, VNS, report)
     granted = np.full(5, np.nan)
     granted[set_rate.entry] = set_rate.rate_bps
     assert granted[entries.receiver == HUB] == pytest.approx([LIMIT / 3] * 3)
@@ -176,22 +173,19 @@ def test_an_algorithms_memory_follows_its_receiver_and_its_entries():
         np.array([VNS.row_of(10, 1, 2), VNS.row_of(20, 1, 1)]), np.array([lower, upper]), np.array([31, 32])
     )
     state = state.carried(old_row)
-    passed = np.full(5, LIMIT / 3)
+    passed = np.where(entries.receiver == HUB, LIMIT / 3, LIMIT)
     report = TrafficReport(
         np.arange(5), passed, np.zeros(5), np.full(5, np.inf), np.full(5, LIMIT), np.ones(5, dtype=bool)
     )
-    received = received_rates(entries, np.where(entries.receiver == HUB, LIMIT / 3, LIMIT), len(VNS))
-    state, _, _ = answer(state, FE, entries, VNS, received, report)
+    state, _, _ = answer(state, FE, entries, VNS, report)
     after = dict(zip(state.receivers[0].tolist(), fe_state(state), strict=True))
     assert after == pytest.approx({lower: LIMIT, HUB: before[0], upper: LIMIT})
     # And an entry of it goes.
     entries, old_row = entries.keep(np.array([False, True, True, False, True]))
     state = state.carried(old_row)
-    report = TrafficReport(
-        *(column[:3] for column in (np.arange(3), passed, passed * 0, passed, passed * 9)), report.active[:3]
-    )
-    received = received_rates(entries, np.where(entries.receiver == HUB, LIMIT / 2, LIMIT), len(VNS))
-    state, _, _ = answer(state, FE, entries, VNS, received, report)
+    passed = np.where(entries.receiver == HUB, LIMIT / 2, LIMIT)
+    report = TrafficReport(np.arange(3), passed, passed * 0, passed, passed * 9, report.active[:3])
+    state, _, _ = answer(state, FE, entries, VNS, report)
     after = dict(zip(state.receivers[0].tolist(), fe_state(state), strict=True))
     assert after == pytest.approx({HUB: before[0], upper: LIMIT})
 
