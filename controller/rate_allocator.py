@@ -162,8 +162,8 @@ def answer(
 ) -> tuple[RateAllocators, SetRate, KeepAlive]:
     """Answer the Traffic Reports: run each group's algorithm, Set Rate where the grant changed, Keep Alive elsewhere.
 
-    A receiver's rate is the sum of what its senders report, which are means over some intervals: what passed in one of
-    them shows how meters follow the grants (docs/enforcement.md), and an algorithm that steers by it swings with them.
+    A receiver's rate is the sum of what its senders report, each at most its limit: what passed in one interval shows
+    how meters follow the grants (docs/enforcement.md), and an algorithm that steers by it swings with them.
     Groups with ``max-min`` need the view of the ``network``.
     ``reports`` must be in ascending order of ``entry``, which keeps the senders of a receiver together.
     """
