@@ -83,8 +83,8 @@ def test_rows_become_classes_with_the_rates_that_were_set(writer: QueueWriter) -
     assert writer.apply(DPID, wanted({10: 40_000_000, 20: 50_000_000})) == []
     expected = {
         "1:1": "rate 100Kbit ceil 100Mbit burst 1564b",  # queue 0; a full frame of burst is ovs-vswitchd's least
-        "1:b": "rate 40Mbit ceil 40Mbit burst 5000b",
-        "1:15": "rate 50Mbit ceil 50Mbit burst 6250b",
+        "1:b": "rate 40Mbit ceil 40Mbit burst 150000b",
+        "1:15": "rate 50Mbit ceil 50Mbit burst 187500b",
     }
     wait_until(lambda: classes(INTERFACES[0]) == expected)
     assert classes(INTERFACES[1]) == {}
@@ -101,7 +101,7 @@ def test_a_new_limit_changes_the_class_in_place(writer: QueueWriter) -> None:
         # Only frames that went through the class are in its counters, and only the same class still has them later.
         wait_until(lambda: " pkts=5," in ofctl("queue-stats", BRIDGE, "1", "10"))
         assert writer.apply(DPID, wanted({10: 30_000_000, 20: 50_000_000})) == []
-        wait_until(lambda: classes(INTERFACES[0])["1:b"] == "rate 30Mbit ceil 30Mbit burst 3750b")
+        wait_until(lambda: classes(INTERFACES[0])["1:b"] == "rate 30Mbit ceil 30Mbit burst 112500b")
         assert " pkts=5," in ofctl("queue-stats", BRIDGE, "1", "10")
     assert {row["_uuid"] for row in find_rows("Queue", "_uuid", OWN)} == rows
 

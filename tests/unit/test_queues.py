@@ -51,8 +51,11 @@ def test_each_vlan_has_a_queue_of_its_number_at_its_receive_limit() -> None:
     assert {dpid: set(ports) for dpid, ports in desired.items()} == {DPID: {1, 2}, OTHER_DPID: {1}}
     trunk = desired[DPID][1]
     assert (trunk.port_no, trunk.max_rate_bps) == (1, 100_000_000)
-    assert trunk.queues[1:] == (Queue(10, 40_000_000, 40_000_000, 40_000), Queue(20, 50_000_000, 50_000_000, 50_000))
-    assert desired[DPID][2].queues[1:] == (Queue(10, 30_000_000, 30_000_000, 30_000),)
+    assert trunk.queues[1:] == (
+        Queue(10, 40_000_000, 40_000_000, 1_200_000),
+        Queue(20, 50_000_000, 50_000_000, 1_500_000),
+    )
+    assert desired[DPID][2].queues[1:] == (Queue(10, 30_000_000, 30_000_000, 900_000),)
 
 
 def test_with_max_rate_capacity_a_vlan_may_take_the_idle_rest() -> None:
@@ -219,7 +222,7 @@ def database() -> Database:
 def test_queues_are_made_with_rates_as_whole_numbers_and_our_ids(database: Database) -> None:
     _, problems = apply(database, wanted(p1={10: 40_000_000, 20: 50_000_000}))
     assert problems == []
-    assert database.queues_of("p1")[10] == {"min-rate": "40000000", "max-rate": "40000000", "burst": "40000"}
+    assert database.queues_of("p1")[10] == {"min-rate": "40000000", "max-rate": "40000000", "burst": "1200000"}
     qos = database.tables["QoS"][database.qos_of("p1") or ""]
     assert qos["type"] == "linux-htb"
     assert dict(qos["other_config"][1]) == {"max-rate": "100000000"}
