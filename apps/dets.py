@@ -38,6 +38,7 @@ from apps.reload import Reloader
 from apps.service_manager import ServiceManager
 from apps.settings import Settings
 from apps.shell import Shell
+from apps.spare_time import SpareTime
 from apps.store import Store
 from apps.supervisor import Supervisor
 from apps.tls import server_context
@@ -76,8 +77,9 @@ class Dets(AppBase):
         self.queues = QueueKeeper(self.shell)
         self.loops = Supervisor(time.monotonic, hub.spawn, hub.sleep, hub.kill)
         self._connections: dict[int, Connection] = {}
+        self.spare = SpareTime(self.config.interval_s, time.monotonic, hub.sleep, hub.Event())
         self.settings = Settings(
-            self.shell.central, store, time.monotonic, run=run_in_thread, breathe=lambda: hub.sleep(0)
+            self.shell.central, store, time.monotonic, run=run_in_thread, breathe=lambda: self.spare.sleep(0.0)
         )
         self.manager = ServiceManager()
         self.metrics = Metrics(
@@ -126,7 +128,8 @@ class Dets(AppBase):
         self.logger.info("stopped; on_stop: %s", self.config.on_stop)
 
     def _run_interval(self) -> None:
-        self.shell.run_interval()
+        with self.spare.round():
+            self.shell.run_interval()
         self.manager.alive(time.monotonic())
         if self.shell.times.last is not None:
             self.metrics.round_s.observe(self.shell.times.last.total_ms / 1e3)
@@ -156,14 +159,14 @@ class Dets(AppBase):
             settings=self.settings,
             tokens=tokens,
             in_force=InForce(self.shell, self.queues, self.settings.revision),
-            sleep=hub.sleep,
+            sleep=self.spare.sleep,
             metrics=self.metrics.page,
             reload=self.reloader.reload,
             needs_if_match=settings.if_match == "required",
             most_streams=max(settings.max_connections // 2, 1),
         )
         pace = rest.Pace(settings.requests_per_s, time.monotonic)
-        gate = rest.paced(app, pace, hub.sleep)
+        gate = rest.paced(app, pace, self.spare.sleep)
         return rest.serve(gate, settings.listen.host, settings.listen.port, tls, settings.max_connections)
 
     def _adopt_config(self, config: Config) -> None:

@@ -76,12 +76,14 @@ class Pace:
 def paced(app: WsgiApp, pace: Pace, sleep: Callable[[float], None]) -> WsgiApp:
     """Return the application behind a pace: what comes too soon costs next to nothing and is told when to come.
 
-    It is told so a little later, so that a connection that goes on cannot do so fast.
+    It is told so a little later, so that a connection that goes on cannot do so fast. ``sleep`` is called before a
+    request is served, too: it lets others run first.
     """
 
     def gate(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         wait_s = pace.wait_s(environ.get("REMOTE_ADDR", ""))
         if not wait_s:
+            sleep(0.0)
             return app(environ, start_response)
         sleep(_BRAKE_S)
         problem = {

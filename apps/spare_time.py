@@ -1,0 +1,50 @@
+"""Whose turn it is in the controller's one thread: what can wait runs while the control loop has nothing to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+# A piece of work is not begun so shortly before a round is due: it might not have ended by then.
+RESERVE_S = 0.005
+LEAST_SLEEP_S = 0.0005
+
+
+class SpareTime:
+    """The time between the rounds of a control loop, for work that comes in pieces.
+
+    ``clock`` is monotonic, ``sleep`` lets others in the process run; ``idle`` is an event that can be set, cleared and
+    waited for. Nobody waits for longer than an interval at a time: where the rounds leave nothing, all go on by turns.
+    """
+
+    def __init__(
+        self, interval_s: float, clock: Callable[[], float], sleep: Callable[[float], None], idle: Any
+    ) -> None:
+        self.interval_s = interval_s
+        self._clock, self._sleep, self._idle = clock, sleep, idle
+        self._due_s = clock()
+        idle.set()
+
+    @contextmanager
+    def round(self) -> Iterator[None]:
+        """The control loop is at work inside; its next round is due an interval after the beginning of this one."""
+        self._due_s = self._clock() + self.interval_s
+        self._idle.clear()
+        try:
+            yield
+        finally:
+            self._idle.set()
+
+    def sleep(self, seconds: float) -> None:
+        """Let others run for so long, and then until there is time to spare."""
+        self._sleep(seconds)
+        deadline_s = self._clock() + self.interval_s
+        while (left_s := deadline_s - self._clock()) > 0.0:
+            due_in_s = self._due_s - self._clock()
+            if not self._idle.is_set():
+                self._idle.wait(left_s)
+            elif 0.0 <= due_in_s < RESERVE_S:
+                self._sleep(max(due_in_s, LEAST_SLEEP_S))
+            else:
+                return

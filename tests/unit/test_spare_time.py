@@ -1,0 +1,85 @@
+"""Work that can wait and the control loop share one thread: whose turn it is when, on a clock of our own."""
+
+from __future__ import annotations
+
+import pytest
+
+from apps.spare_time import RESERVE_S, SpareTime
+
+INTERVAL_S = 0.055
+
+
+class Process:
+    """A clock, and an event; whoever waits for either lets the time pass. ``round_ends_s`` is when the round does."""
+
+    def __init__(self) -> None:
+        self.now_s, self.round_ends_s, self.idle = 0.0, float("inf"), True
+        self.spare = SpareTime(INTERVAL_S, lambda: self.now_s, self.sleep, self)
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+
+    def set(self) -> None:
+        self.idle = True
+
+    def clear(self) -> None:
+        self.idle = False
+
+    def is_set(self) -> bool:
+        return self.idle
+
+    def wait(self, timeout_s: float) -> None:
+        self.now_s = min(self.now_s + timeout_s, max(self.round_ends_s, self.now_s))
+        self.idle = self.now_s >= self.round_ends_s
+
+
+def test_between_rounds_nobody_waits() -> None:
+    process = Process()
+    with process.spare.round():
+        process.now_s = 0.020
+    process.spare.sleep(0.0)
+    assert process.now_s == 0.020
+    process.spare.sleep(0.010)
+    assert process.now_s == pytest.approx(0.030)
+
+
+def test_during_a_round_work_waits_for_its_end() -> None:
+    process = Process()
+    process.round_ends_s = 0.030
+    with process.spare.round():
+        process.now_s = 0.002
+        process.spare.sleep(0.0)
+        assert process.now_s == 0.030
+
+
+def test_shortly_before_a_round_work_waits_for_that_round_too() -> None:
+    process = Process()
+    with process.spare.round():
+        process.now_s = 0.010
+    process.now_s = INTERVAL_S - RESERVE_S / 2
+    process.spare.sleep(0.0)
+    assert INTERVAL_S <= process.now_s < INTERVAL_S + RESERVE_S
+
+
+def test_nobody_waits_longer_than_an_interval_when_rounds_leave_nothing() -> None:
+    process = Process()
+    with process.spare.round():
+        process.now_s = 0.001
+        process.spare.sleep(0.0)
+        assert process.now_s == pytest.approx(0.001 + INTERVAL_S)
+
+
+def test_a_late_round_stops_nobody() -> None:
+    process = Process()
+    with process.spare.round():
+        pass
+    process.now_s = 10 * INTERVAL_S
+    process.spare.sleep(0.0)
+    assert process.now_s == 10 * INTERVAL_S
+
+
+def test_a_round_that_fails_has_ended_as_well() -> None:
+    process = Process()
+    with pytest.raises(ZeroDivisionError), process.spare.round():
+        raise ZeroDivisionError
+    assert process.is_set()
