@@ -50,16 +50,24 @@ BARRIER_INTERVAL_S = 2.5
 class Shell:
     """Drives a central controller with the switches of one framework.
 
-    ``clock`` is monotonic; ``on_ports`` is called with a dpid when a switch's ports are known or have changed.
+    ``clock`` is monotonic; ``on_ports`` is called with a dpid when a switch's ports are known or have changed;
+    ``breathe`` lets others run, and returns when the interval has time to spare.
     """
 
-    def __init__(self, config: Config, clock: Callable[[], float], on_ports: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        config: Config,
+        clock: Callable[[], float],
+        on_ports: Callable[[int], None],
+        breathe: Callable[[], None] = lambda: None,
+    ) -> None:
         self.central = CentralController(config, self._log_event)
         self.peers = Peers(self.central, clock)
         self.times = LoopTimes(config.interval_s)
         self._config = config
         self._clock = clock
         self._on_ports = on_ports
+        self._breathe = breathe
         self._key = secrets.token_bytes(32)
         self._push_due = False
 
@@ -354,6 +362,9 @@ class Shell:
                     self.peers.complain(dpid, f"could not be compared with what it should hold: {error}")
 
     def _audit(self, dpid: int, peer: Peer) -> None:
+        self._breathe()
+        if not self.peers.holds(peer):
+            return
         self.push()
         record = self.central.switches[dpid]
         expected, touched, record.touched = self.central.tables(dpid), record.touched, set()
@@ -362,9 +373,12 @@ class Shell:
         deadline_s = self._clock() + ANSWER_TIMEOUT_S
         try:
             body, config = self.peers.answer(flows, deadline_s), self.peers.answer_or_refusal(meters, deadline_s)
+            self._breathe()
             if not self.peers.holds(peer):
                 return
-            changed = peer.listing.read(body)
+            changed = peer.listing.read(body, self._breathe)
+            if not self.peers.holds(peer):
+                return
         except ProtocolError:
             record.touched |= touched
             raise

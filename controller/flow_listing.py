@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from controller.adoption import is_own
 from controller.openflow.buffers import Buffer
 from controller.openflow.flows import Flow, UnknownFlow, decode_entry, list_entries
 from controller.tables import FlowKey, flow_key
+
+# So many entries are decoded before others in the process get their turn.
+_AT_ONCE = 250
 
 
 class FlowListing:
@@ -23,13 +28,19 @@ class FlowListing:
         """All entries, those of others too."""
         return list(self._entries.values())
 
-    def read(self, body: Buffer) -> set[FlowKey]:
+    def read(self, body: Buffer, breathe: Callable[[], None] = lambda: None) -> set[FlowKey]:
         """Take the body of a flow-stats reply; return the keys of own entries that came, went or are others now.
 
-        Raises ProtocolError when malformed, with nothing taken.
+        ``breathe`` lets others in the process run, before anything is taken. Raises ProtocolError when malformed, with
+        nothing taken.
         """
         listed = dict.fromkeys(list_entries(body))
-        came = {raw: decode_entry(raw) for raw in listed if raw not in self._entries}
+        breathe()
+        came = {}
+        for raw in [raw for raw in listed if raw not in self._entries]:
+            came[raw] = decode_entry(raw)
+            if len(came) % _AT_ONCE == 0:
+                breathe()
         changed = set()
         for raw in self._entries.keys() - listed.keys():
             flow = self._entries.pop(raw)

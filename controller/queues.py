@@ -26,8 +26,8 @@ DEFAULT_QUEUE_ID = 0
 DEFAULT_QUEUE_SHARE = 0.001
 LEAST_RATE_BPS = 12_000
 
-# Tokens that a class may save: what its rate brings in this time. A VLAN whose grants add up to its rate never gets back
-# what a late timer or a busy switch lost; its TCP senders save that up in their meters and overrun the queue later.
+# Tokens that a class may save: what its rate brings in this time. A VLAN whose grants add up to its rate never gets
+# back what a late timer or a busy switch lost; its TCP senders save it up in their meters and overrun the queue.
 # ovs-vswitchd makes it at least one full frame.
 BURST_S = 0.030
 

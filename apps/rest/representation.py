@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -220,10 +221,12 @@ def override_views(settings: Settings, names: Iterable[int | VnName], outcome: O
 
 def utc(service: Service, at_s: float) -> str | None:
     """Return a time on the controller's clock as RFC 3339 in UTC, None for NaN."""
-    if np.isnan(at_s):
-        return None
-    at = datetime.fromtimestamp(service.epoch_s + at_s, UTC)
-    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return None if at_s != at_s else _rfc_3339(service.epoch_s + at_s)
+
+
+@lru_cache(maxsize=4096)  # many VNs have been congested since the same interval
+def _rfc_3339(epoch_s: float) -> str:
+    return datetime.fromtimestamp(epoch_s, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def json_rates(rate_bps: FloatArray) -> list[int | None]:

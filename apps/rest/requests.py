@@ -28,7 +28,7 @@ _WHOLE_RATE = "must be a whole number of bits per second, such as 40000000: no q
 _MAX_EVENT_NUMBER = 10**18 - 1
 _WHOLE_NUMBER = re.compile(r"0|[1-9][0-9]{0,17}")
 # A page of VNs of this many takes about as long as the controller can spare at once.
-MAX_PAGE = 1000
+MAX_PAGE = 250
 MOST_LIMITS = 20_000
 MIN_STREAM_MS, MAX_STREAM_MS = 250, 60_000
 

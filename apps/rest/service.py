@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
@@ -14,6 +15,7 @@ from apps.rest import problems
 from apps.rest.body import MAX_BODY_BYTES
 from apps.settings import Caller, Settings
 from controller.central import CentralController
+from controller.columns import FloatArray
 from controller.config_changes import ConfigChange
 
 Json = dict[str, Any]
@@ -59,6 +61,8 @@ class Service:
     most_streams: int
     streams: int = 0
     frames: dict[Any, Any] = field(default_factory=dict)
+    columns: tuple[float, Any, list[FloatArray]] = (-math.inf, None, [])
+    event_frames: dict[int, bytes] = field(default_factory=dict)
 
 
 def service() -> Service:

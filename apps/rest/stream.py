@@ -17,11 +17,14 @@ from apps.rest import lookup, representation, requests
 from apps.rest.problems import RefusedError, invalid
 from apps.rest.representation import json_rates
 from apps.rest.service import NOT_FOUND, Json, Service, api, service
+from controller.columns import FloatArray
 from controller.errors import InvalidValueError
+from controller.events import Event
 
 _MOST_VNS = 1000
 # A state is shown again to whoever asks for the same within so long.
 _FRESH_S = 0.2
+_MOST_EVENT_FRAMES = 1000
 _LIVE = (
     "measured_receive_bps",
     "measured_send_bps",
@@ -108,8 +111,18 @@ class _Follower:
         if not events:
             return b""
         self._after = events[-1].number
-        views = representation.event_views(self._here, events)
-        return b"".join(f"id: {one['number']}\nevent: event\ndata: {json.dumps(one)}\n\n".encode() for one in views)
+        return b"".join(_event(self._here, event) for event in events)
+
+
+def _event(here: Service, event: Event) -> bytes:
+    """Return an event of the controller as one of the stream, made once for all who follow it."""
+    frame = here.event_frames.get(event.number)
+    if frame is None:
+        if len(here.event_frames) >= _MOST_EVENT_FRAMES:
+            here.event_frames.clear()
+        text = json.dumps(representation.event_views(here, [event])[0])
+        frame = here.event_frames[event.number] = f"id: {event.number}\nevent: event\ndata: {text}\n\n".encode()
+    return frame
 
 
 def _state(here: Service, picked: tuple[str | None, str | None]) -> bytes:
@@ -128,12 +141,22 @@ def _state(here: Service, picked: tuple[str | None, str | None]) -> bytes:
     return frame
 
 
+def _columns(here: Service) -> list[FloatArray]:
+    """Return the live rates and grants of all VNs, from a moment ago if a state of others has just been made."""
+    central, now_s = here.central, here.clock()
+    made_s, vns, columns = here.columns
+    if vns is not central.vns or now_s - made_s >= _FRESH_S:
+        columns = [*representation.live_rates(central), representation.granted_bps(central)]
+        here.columns = now_s, central.vns, columns
+    return columns
+
+
 def _vlans(here: Service) -> list[Json]:
     """Return one object per VLAN: how many of its VNs are congested, and sums of what is known."""
     central = here.central
     vids, of_vn = np.unique(central.vns.vlan_vid, return_inverse=True)
     congested = np.bincount(of_vn[central.state.allocators.congested], minlength=len(vids)).tolist()
-    columns = [*representation.live_rates(central), representation.granted_bps(central)]
+    columns = _columns(here)
     sums = [json_rates(np.bincount(of_vn, np.nan_to_num(column), len(vids))) for column in columns]
     names = ("vlan_vid", "congested_vns", *_LIVE, "granted_bps")
     return [dict(zip(names, row, strict=True)) for row in zip(vids.tolist(), congested, *sums, strict=True)]
@@ -143,7 +166,7 @@ def _vns(here: Service, vlan: str | None, switch: str | None) -> list[Json]:
     """Return one object per VN."""
     central, names = here.central, here.settings.file.names
     rows = lookup.vn_rows(central, vlan, switch)
-    columns = [*representation.live_rates(central), representation.granted_bps(central)]
+    columns = _columns(here)
     rates = [json_rates(column[rows]) for column in columns]
     congested = central.state.allocators.congested[rows].tolist()
     keys = ("vlan_vid", "switch", "port_no", "congested", *_LIVE, "granted_bps")

@@ -97,6 +97,9 @@ def record_offsets(view: memoryview, length_at: int, smallest: int, message: str
 def _run(view: memoryview, length_at: int, length: int) -> int:
     """Return how many whole records of that length ``view`` begins with, looking ever further while all have it."""
     most, window = len(view) // length, _FIRST_WINDOW
+    for count in range(1, min(most, window)):  # an array costs more than a few numbers
+        if _LENGTH.unpack_from(view, count * length + length_at)[0] != length:
+            return count
     while True:
         window = min(window, most)
         fits = np.ndarray((window,), ">u2", view, length_at, (length,)) == length

@@ -22,12 +22,10 @@ from controller.openflow.buffers import (
     Buffer,
     check_range,
     duration_s,
-    equal_runs,
     gather,
     malformed,
     read,
     record_offsets,
-    strided,
     take,
     xids,
 )
@@ -55,6 +53,13 @@ _STATS_RECORD = np.dtype(
         ("cookie", ">u8"),
         ("packet_count", ">u8"),
         ("byte_count", ">u8"),
+    ]
+)
+# Where an entry tells its age and its counters.
+_VARYING_OCTETS = np.concatenate(
+    [
+        np.arange(_STATS_RECORD[name].itemsize) + _STATS_RECORD.fields[name][1]  # type: ignore[index]
+        for name in ("duration_sec", "duration_nsec", "packet_count", "byte_count")
     ]
 )
 _SMALLEST_STATS = _STATS.size + 8
@@ -177,16 +182,11 @@ def list_entries(body: Buffer) -> list[bytes]:
 
     Takes a hundredth of the time of decoding them. Raises ProtocolError when a length is wrong.
     """
-    octets = bytearray(body)
-    runs = equal_runs(memoryview(octets), 0, _SMALLEST_STATS, _NAME)
-    for run in runs:
-        records = strided(memoryview(octets), _STATS_RECORD, run)
-        for name in ("duration_sec", "duration_nsec", "packet_count", "byte_count"):
-            records[name] = 0
-    plain = bytes(octets)
-    return [
-        plain[at : at + length] for start, length, count in runs for at in range(start, start + length * count, length)
-    ]
+    offsets = record_offsets(memoryview(body), 0, _SMALLEST_STATS, _NAME)
+    octets = np.frombuffer(body, np.uint8).copy()
+    octets[offsets[:-1, None] + _VARYING_OCTETS] = 0
+    plain = octets.tobytes()
+    return [plain[start:end] for start, end in pairwise(offsets.tolist())]
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ def parse_frame(frame: Buffer) -> FrameHeader:
 
 def format_mac(address: int) -> str:
     """Return an address as people write it: ``00:16:3e:00:00:01``."""
-    return ":".join(f"{octet:02x}" for octet in address.to_bytes(6))
+    return address.to_bytes(6).hex(":")
 
 
 def build_frame(header: FrameHeader, payload: bytes) -> bytes:

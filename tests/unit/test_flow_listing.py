@@ -88,3 +88,13 @@ def test_a_wrong_length_is_refused_and_nothing_taken() -> None:
             listing.read(body)
     assert list(listing.own.values()) == FLOWS
     assert list_entries(b"") == []
+
+
+def test_others_run_while_thousands_of_entries_are_read_and_nothing_is_taken_before() -> None:
+    listing = FlowListing()
+    seen: list[int] = []
+    many = [flow(number) for number in range(1, 601)]
+    listing.read(stats(many), lambda: seen.append(len(listing.own)))
+    assert len(seen) >= 3
+    assert set(seen) == {0}
+    assert len(listing.own) == 600
