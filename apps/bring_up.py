@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from apps.peer import ANSWER_TIMEOUT_S, Peer, Peers
+from apps.peer import Peer, Peers
 from controller.capabilities import Capabilities
 from controller.forwarding.pipeline import OWN_COOKIE, OWN_COOKIE_MASK, Table
 from controller.openflow import constants as ofp
@@ -40,11 +40,12 @@ class Holdings:
     meter_ids: set[int] = field(default_factory=set)
 
 
-def introduce(peers: Peers, peer: Peer) -> Holdings:
+def introduce(peers: Peers, peer: Peer, breathe: Callable[[], None]) -> Holdings:
     """Ask a switch for its ports, abilities and tables; note them in ``peer`` and its record, and say what is missing.
 
     A switch may refuse to speak of meters (then it has none), of its role, its tables and what it is. Raises
     ProtocolError when it refuses anything else, does not answer in time, or answers what cannot be read.
+    ``breathe`` lets others in the process run.
     """
     asked = [
         peer.connection.ask(encode)
@@ -58,9 +59,8 @@ def introduce(peers: Peers, peer: Peer) -> Holdings:
             encode_role_request,
         )
     ]
-    deadline_s = peers.clock() + ANSWER_TIMEOUT_S
-    ports, flows = (peers.answer(reply, deadline_s) for reply in asked[:2])
-    features, meters, desc, tables, role = (peers.answer_or_refusal(reply, deadline_s) for reply in asked[2:])
+    ports, flows = (peers.answer(reply) for reply in asked[:2])
+    features, meters, desc, tables, role = (peers.answer_or_refusal(reply) for reply in asked[2:])
     peer.ports = {port.port_no: port for port in decode_port_desc(ports)}
     for status in peer.early:  # in order: what is older than the description has something newer behind it
         note_port(peer, status)
@@ -75,7 +75,7 @@ def introduce(peers: Peers, peer: Peer) -> Holdings:
     can.role = decode_role(role) if role is not None else None
     can.queues_set = {}
     _judge_ports(peers, peer, can)
-    peer.listing.read(flows)
+    peer.listing.read(flows, breathe)
     config, others = decode_meter_config(meters) if meters is not None else (np.empty(0, METER_CONFIG), np.empty(0))
     return Holdings(peer.listing.flows, config, {*config["meter_id"].tolist(), *others.tolist()})
 

@@ -8,6 +8,7 @@ off before Ryu parses them, 2.6 us an entry. Other Ryu apps beside this one see 
 from __future__ import annotations
 
 import logging
+import math
 import signal
 import socket
 import ssl
@@ -136,10 +137,11 @@ def check_free(key: str, host: str, port: int) -> None:
 
 @dataclass
 class Reply:
-    """The answer to one request, as it comes in; ``wait`` for it."""
+    """The answer to one request, as it comes in; ``wait`` for it. ``heard_s`` is when its last part so far came."""
 
     xid: int = 0
     received_s: float = 0.0
+    heard_s: float = -math.inf
     error: ProtocolError | None = None
     done: bool = False
     _parts: list[bytes] = field(default_factory=list)
@@ -246,6 +248,7 @@ class Connection:
         if reply is None:
             return xid in self._unwanted
         self._count.received += 1
+        reply.heard_s = self._clock()
         try:
             part = multipart_header(message) if message_type == MessageType.MULTIPART_REPLY else None
         except ProtocolError as error:
@@ -257,7 +260,7 @@ class Connection:
             reply._parts.append(message[HEADER.size :])
         if part is None or not part.more:
             del self._awaited[xid]
-            reply.received_s = self._clock()
+            reply.received_s = reply.heard_s
             reply.finish()
         return True
 

@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apps.framework import Connection, Reply
+from apps.patience import await_answer
 from controller.central import CentralController
-from controller.errors import ProtocolError, RefusedError
+from controller.errors import RefusedError
 from controller.events import EventKind
 from controller.flow_counting import FlowCounting
 from controller.flow_listing import FlowListing
@@ -29,8 +30,6 @@ AUDIT_INTERVAL_S = 10.0
 REPEAT_S = 10.0
 # A switch that has not told its counters for so long is asked again.
 POLL_PATIENCE_S = 1.0
-# A switch that has not answered a question for so long, when it is brought up or its tables are compared, will not.
-ANSWER_TIMEOUT_S = 10.0
 
 
 class SwitchState(StrEnum):
@@ -122,16 +121,13 @@ class Peers(dict[int, Peer]):
         name = self.central.switches[dpid].switch.name
         self.central.note(EventKind.SWITCH_REFUSED, f"switch {name} ({dpid:016x}) {text}", self.clock())
 
-    def answer(self, reply: Reply, deadline_s: float) -> bytes:
-        """Wait for an answer; raises ProtocolError when it has not come at ``deadline_s`` or was bad."""
-        body = reply.wait(deadline_s - self.clock())
-        if body is None:
-            raise ProtocolError(f"no answer within {ANSWER_TIMEOUT_S:g} s")
-        return body
+    def answer(self, reply: Reply) -> bytes:
+        """Wait for an answer; raises ProtocolError when it stays away or is bad (``await_answer``)."""
+        return await_answer(reply, self.clock)
 
-    def answer_or_refusal(self, reply: Reply, deadline_s: float) -> bytes | None:
+    def answer_or_refusal(self, reply: Reply) -> bytes | None:
         """Wait for an answer; None when the switch refuses to give one. Else as ``answer``."""
         try:
-            return self.answer(reply, deadline_s)
+            return self.answer(reply)
         except RefusedError:
             return None

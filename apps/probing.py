@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from apps.framework import hub
-from apps.peer import ANSWER_TIMEOUT_S, Peer, Peers
+from apps.peer import Peer, Peers
 from controller import enforceable, probe
 from controller.errors import RefusedError
 from controller.openflow.stats import encode_meter_stats_request
@@ -29,18 +29,17 @@ def test_meters(peers: Peers, peer: Peer, standing: set[int]) -> None:
     if record.can.tested or record.can.meters_unused or meter_id is None or queue_id is None:
         return
     test = peer.probe = probe.MeterProbe(meter_id, queue_id)
-    deadline_s = peers.clock() + ANSWER_TIMEOUT_S
     try:
         peer.connection.send(test.setup, test.setup_messages)
-        peers.answer(peer.connection.barrier(), deadline_s)
+        peers.answer(peer.connection.barrier())
         if not test.refused.keys() - {probe.Kind.QUEUED.name}:
             peer.connection.send(test.frames, test.frame_messages)
-            peers.answer(peer.connection.barrier(), deadline_s)
+            peers.answer(peer.connection.barrier())
             _await_frames(peers, test)
         asks = record.can.profile != "no-meter-counters"
-        stats = _meter_stats(peers, peer, meter_id, deadline_s) if asks else None
+        stats = _meter_stats(peers, peer, meter_id) if asks else None
         peer.connection.send(test.cleanup, test.cleanup_messages)
-        peers.answer(peer.connection.barrier(), deadline_s)
+        peers.answer(peer.connection.barrier())
     finally:
         peer.probe = None
     test.judge(record.can, stats)
@@ -53,11 +52,11 @@ def _await_frames(peers: Peers, test: probe.MeterProbe) -> None:
     hub.sleep(LATE_FRAMES_S)
 
 
-def _meter_stats(peers: Peers, peer: Peer, meter_id: int, deadline_s: float) -> bytes | None:
+def _meter_stats(peers: Peers, peer: Peer, meter_id: int) -> bytes | None:
     """Return the body of the meter-stats reply, None where the switch refuses to tell."""
     reply = peer.connection.ask(lambda xid: encode_meter_stats_request(xid, meter_id))
     try:
-        return peers.answer(reply, deadline_s)
+        return peers.answer(reply)
     except RefusedError:
         return None
 

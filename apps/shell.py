@@ -14,7 +14,7 @@ import numpy as np
 from apps.bring_up import introduce, note_port
 from apps.framework import Connection, Reply, hub
 from apps.loop_times import LoopTimes
-from apps.peer import ANSWER_TIMEOUT_S, REPEAT_S, Peer, Peers, SwitchState
+from apps.peer import REPEAT_S, Peer, Peers, SwitchState
 from apps.polling import poll
 from apps.probing import test_meters
 from controller import capabilities, enforceable, lldp
@@ -138,12 +138,12 @@ class Shell:
             self.push()
 
     def _bring_up(self, dpid: int, peer: Peer) -> None:
-        holds = introduce(self.peers, peer)
+        holds = introduce(self.peers, peer, self._breathe)
         test_meters(self.peers, peer, holds.meter_ids)
         peer.count_by_flows(not self.central.switches[dpid].can.counts_meters)
         self.central.switch_connected(dpid, holds.flows, holds.meters, self._clock())
         self.push()
-        self.peers.answer(peer.connection.barrier(), self._clock() + ANSWER_TIMEOUT_S)
+        self.peers.answer(peer.connection.barrier())
         if not self.peers.holds(peer):
             return
         peer.state = SwitchState.READY
@@ -370,9 +370,8 @@ class Shell:
         expected, touched, record.touched = self.central.tables(dpid), record.touched, set()
         flows = peer.connection.ask(lambda xid: encode_flow_stats_request(xid, OWN_COOKIE, OWN_COOKIE_MASK))
         meters = peer.connection.ask(encode_meter_config_request)
-        deadline_s = self._clock() + ANSWER_TIMEOUT_S
         try:
-            body, config = self.peers.answer(flows, deadline_s), self.peers.answer_or_refusal(meters, deadline_s)
+            body, config = self.peers.answer(flows), self.peers.answer_or_refusal(meters)
             self._breathe()
             if not self.peers.holds(peer):
                 return

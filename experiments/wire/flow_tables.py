@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from bisect import insort
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from struct import Struct
 from typing import NamedTuple
@@ -183,17 +183,22 @@ class FlowTables:
         self.counters["packets"][rows] += octets / packet_bytes
         self.counters["used_s"][rows[octets > 0]] = now_s
 
-    def stats(self, entry: Entry, reported: npt.NDArray[np.void], now_s: float) -> bytes:
-        """Return the ofp_flow_stats of one entry with the counters in ``reported``."""
-        flow = entry.flow
-        duration = answers.split_duration(now_s - float(self.counters["created_s"][entry.row]))
-        packets, octets = (0, 0)
-        if entry.row < len(reported):
-            packets, octets = int(reported["packets"][entry.row]), int(reported["bytes"][entry.row])
-        length = _STATS.size + len(entry.tail)
-        timeouts = (flow.idle_timeout_s, entry.hard_timeout_s)
-        fixed = (length, flow.table_id, *duration, flow.priority, *timeouts, entry.flags)
-        return _STATS.pack(*fixed, flow.cookie, packets, octets) + entry.tail
+    def stats(self, entries: Sequence[Entry], reported: npt.NDArray[np.void], now_s: float) -> list[bytes]:
+        """Return the ofp_flow_stats of these entries with the counters in ``reported``, zero where it has none."""
+        row = np.array([entry.row for entry in entries], dtype=np.int64)
+        age_s = (now_s - self.counters["created_s"][row]).tolist()
+        counted = np.zeros((2, len(row)), dtype=np.int64)
+        known = row < len(reported)
+        for line, name in zip(counted, ("packets", "bytes"), strict=True):
+            line[known] = reported[name][row[known]]
+        made = []
+        for entry, entry_s, packets, octets in zip(entries, age_s, *counted.tolist(), strict=True):
+            flow = entry.flow
+            length = _STATS.size + len(entry.tail)
+            timeouts = (flow.idle_timeout_s, entry.hard_timeout_s)
+            fixed = (length, flow.table_id, *answers.split_duration(entry_s), flow.priority, *timeouts, entry.flags)
+            made.append(_STATS.pack(*fixed, flow.cookie, packets, octets) + entry.tail)
+        return made
 
     def _add(self, mod: FlowMod, now_s: float) -> None:
         table = self._entries[mod.table_id]

@@ -68,8 +68,7 @@ class Multipart:
         return [_DESC.pack(b"DETS", b"software switch", b"wire fabric", b"0", b"")]
 
     def _flow(self, body: memoryview, now_s: float) -> Iterable[bytes]:
-        reported = self._counters()
-        return [self._tables.stats(entry, reported, now_s) for entry in self._tables.select(self._filter(body))]
+        return self._tables.stats(list(self._tables.select(self._filter(body))), self._counters(), now_s)
 
     def _aggregate(self, body: memoryview, now_s: float) -> Iterable[bytes]:
         reported = self._counters()

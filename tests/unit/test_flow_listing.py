@@ -31,7 +31,7 @@ def stats(flows: list[Flow], *, age_s: float = 0.0, hits: int = 0) -> bytes:
         for _ in range(hits):
             datapath.tables.hit(entry, 100, 0.0)
     reported = datapath.tables.counters
-    return b"".join(datapath.tables.stats(entry, reported, age_s) for entry in datapath.tables._entries[0].values())
+    return b"".join(datapath.tables.stats(list(datapath.tables._entries[0].values()), reported, age_s))
 
 
 def test_ages_and_counters_do_not_matter() -> None:

@@ -1,0 +1,39 @@
+"""How long an answer of a switch is waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from controller.errors import ProtocolError
+
+# A switch that has not answered a question for so long, when it is brought up or its tables are compared, will not.
+ANSWER_TIMEOUT_S = 10.0
+BUSY_S = 0.2  # a wait that ends so much later than asked
+
+
+class Awaited(Protocol):
+    """An answer on its way; ``heard_s`` is when the last part of it so far came."""
+
+    heard_s: float
+
+    def wait(self, timeout_s: float) -> bytes | None:
+        """Return the answer, or None when it has not come in time."""
+
+
+def await_answer(reply: Awaited, clock: Callable[[], float]) -> bytes:
+    """Wait for an answer; raises ProtocolError when nothing of it comes for ANSWER_TIMEOUT_S, or when it is bad.
+
+    A long one comes in parts. A wait that ended late did so because the process was busy, and heard nothing then.
+    """
+    since_s = clock()
+    while True:
+        since_s = max(since_s, reply.heard_s)
+        due_s = since_s + ANSWER_TIMEOUT_S
+        body = reply.wait(due_s - clock())
+        if body is not None:
+            return body
+        if clock() - due_s > BUSY_S:
+            since_s = clock()
+        elif reply.heard_s <= since_s:
+            raise ProtocolError(f"no answer within {ANSWER_TIMEOUT_S:g} s")
