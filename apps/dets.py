@@ -166,7 +166,7 @@ class Dets(AppBase):
             most_streams=max(settings.max_connections // 2, 1),
         )
         pace = rest.Pace(settings.requests_per_s, time.monotonic)
-        gate = rest.paced(app, pace, self.spare.sleep)
+        gate = rest.paced(app, pace, hub.sleep, self.spare.wait)
         return rest.serve(gate, settings.listen.host, settings.listen.port, tls, settings.max_connections)
 
     def _adopt_config(self, config: Config) -> None:

@@ -15,7 +15,7 @@ class SpareTime:
     """The time between the rounds of a control loop, for work that comes in pieces.
 
     ``clock`` is monotonic, ``sleep`` lets others in the process run; ``idle`` is an event that can be set, cleared and
-    waited for. Nobody waits for longer than an interval at a time: where the rounds leave nothing, all go on by turns.
+    waited for. Nobody waits for longer than an interval at a time, and where rounds take longer than that, nobody waits.
     """
 
     def __init__(
@@ -24,21 +24,30 @@ class SpareTime:
         self.interval_s = interval_s
         self._clock, self._sleep, self._idle = clock, sleep, idle
         self._due_s = clock()
+        self._overloaded = False
         idle.set()
 
     @contextmanager
     def round(self) -> Iterator[None]:
         """The control loop is at work inside; its next round is due an interval after the beginning of this one."""
-        self._due_s = self._clock() + self.interval_s
+        began_s = self._clock()
+        self._due_s = began_s + self.interval_s
         self._idle.clear()
         try:
             yield
         finally:
+            self._overloaded = self._clock() - began_s > self.interval_s
             self._idle.set()
 
     def sleep(self, seconds: float) -> None:
         """Let others run for so long, and then until there is time to spare."""
         self._sleep(seconds)
+        self.wait()
+
+    def wait(self) -> None:
+        """Let others run until there is time to spare, which may be now."""
+        if self._overloaded:
+            return
         deadline_s = self._clock() + self.interval_s
         while (left_s := deadline_s - self._clock()) > 0.0:
             due_in_s = self._due_s - self._clock()

@@ -73,17 +73,17 @@ class Pace:
         return 0.0 if served else (1.0 - left) / self._rate
 
 
-def paced(app: WsgiApp, pace: Pace, sleep: Callable[[float], None]) -> WsgiApp:
+def paced(app: WsgiApp, pace: Pace, sleep: Callable[[float], None], wait: Callable[[], None] = lambda: None) -> WsgiApp:
     """Return the application behind a pace: what comes too soon costs next to nothing and is told when to come.
 
-    It is told so a little later, so that a connection that goes on cannot do so fast. ``sleep`` is called before a
-    request is served, too: it lets others run first.
+    It is told so a little later, so that a connection that goes on cannot do so fast. ``wait`` returns
+    when a request may be served.
     """
 
     def gate(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         wait_s = pace.wait_s(environ.get("REMOTE_ADDR", ""))
         if not wait_s:
-            sleep(0.0)
+            wait()
             return app(environ, start_response)
         sleep(_BRAKE_S)
         problem = {

@@ -69,6 +69,17 @@ def test_nobody_waits_longer_than_an_interval_when_rounds_leave_nothing() -> Non
         assert process.now_s == pytest.approx(0.001 + INTERVAL_S)
 
 
+def test_nobody_waits_where_rounds_take_longer_than_their_interval() -> None:
+    process = Process()
+    with process.spare.round():
+        process.now_s = 2 * INTERVAL_S
+    with process.spare.round():
+        process.spare.wait()
+        assert process.now_s == 2 * INTERVAL_S
+    process.spare.wait()
+    assert not process.spare._overloaded
+
+
 def test_a_late_round_stops_nobody() -> None:
     process = Process()
     with process.spare.round():
