@@ -15,7 +15,7 @@ class SpareTime:
     """The time between the rounds of a control loop, for work that comes in pieces.
 
     ``clock`` is monotonic, ``sleep`` lets others in the process run; ``idle`` is an event that can be set, cleared and
-    waited for. Nobody waits for longer than an interval at a time, and where rounds take longer than that, nobody waits.
+    waited for. Nobody waits for longer than an interval at a time, nor at all where rounds take longer than that.
     """
 
     def __init__(
