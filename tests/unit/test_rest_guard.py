@@ -333,13 +333,23 @@ def test_what_was_acknowledged_survives_a_kill_amid_a_thousand_writes(tmp_path: 
             writer.join()
     assert killed_after <= len(acknowledged) < 1000
     with RestProcess(MANY, tmp_path / "x.db") as server:
-        shown = server.request("GET", "/v1/vns")[2]["vns"]
+        shown = _all_vns(server)
     limits = {(vn["vlan_vid"], vn["port_no"]): (vn["send_limit_bps"], vn["receive_limit_bps"]) for vn in shown}
     new = {place: (rate_bps, rate_bps) for place, rate_bps in rate_of.items()}
     assert {place: limits[place] for place in acknowledged} == {place: new[place] for place in acknowledged}
     for places in jobs:  # of what was not acknowledged: all of it, or nothing
         assert {limits[place] == new[place] for place in places} in ({True}, {False})
         assert all(limits[place] in (new[place], (1_000_000, 1_000_000)) for place in places)
+
+
+def _all_vns(server: RestProcess) -> list[dict[str, Any]]:
+    vns: list[dict[str, Any]] = []
+    cursor: str | None = ""
+    while cursor is not None:
+        page = server.request("GET", "/v1/vns" + (f"?cursor={cursor}" if cursor else ""))[2]
+        vns += page["vns"]
+        cursor = page["next"]
+    return vns
 
 
 def _write(server: RestProcess, places: list[tuple[int, int]], rate_of: dict[tuple[int, int], int]) -> int:

@@ -53,7 +53,7 @@ def test_only_rows_that_differ_are_written(server: Server) -> None:
     )
     assert found.split() == [
         *(f"dets={DPID:016x}", "dets-port=1", "dets-vlan=10"),
-        *("burst=30000", "max-rate=30000000", "min-rate=30000000"),
+        *("burst=900000", "max-rate=30000000", "min-rate=30000000"),
     ]
 
 
