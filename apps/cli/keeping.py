@@ -70,7 +70,7 @@ TOKEN_COLUMNS = tuple(
 def history(
     client: Client,
     revision: Annotated[int | None, typer.Argument(metavar="REVISION", help="Show all that this change did.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many changes to list.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, max=250, help="How many changes to list.")] = 20,
     output: AnyForm = Form.table,
 ) -> int:
     """Tell who changed what and when, newest first."""

@@ -29,6 +29,7 @@ _MAX_EVENT_NUMBER = 10**18 - 1
 _WHOLE_NUMBER = re.compile(r"0|[1-9][0-9]{0,17}")
 # A page of VNs of this many takes about as long as the controller can spare at once.
 MAX_PAGE = 250
+MAX_EVENTS = 1000
 MOST_LIMITS = 20_000
 MIN_STREAM_MS, MAX_STREAM_MS = 250, 60_000
 
@@ -230,7 +231,11 @@ class EventQuery(_Query):
     after: Annotated[int, BeforeValidator(_event_number)] = Field(
         default=0, description="only events with a higher number", ge=0, le=_MAX_EVENT_NUMBER
     )
-    limit: PageSize = Field(default=MAX_PAGE, description="how many at most; the most unless given")
+    limit: Annotated[
+        int,
+        _number_in(1, MAX_EVENTS),
+        WithJsonSchema({"type": "integer", "minimum": 1, "maximum": MAX_EVENTS}),
+    ] = Field(default=MAX_EVENTS, description="how many at most; the most unless given")
 
 
 class LoopQuery(_Query):
