@@ -139,6 +139,8 @@ class Shell:
 
     def _bring_up(self, dpid: int, peer: Peer) -> None:
         holds = introduce(self.peers, peer, self._breathe)
+        if not self.peers.holds(peer):
+            return
         test_meters(self.peers, peer, holds.meter_ids)
         peer.count_by_flows(not self.central.switches[dpid].can.counts_meters)
         self.central.switch_connected(dpid, holds.flows, holds.meters, self._clock())
