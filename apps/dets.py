@@ -74,12 +74,12 @@ class Dets(AppBase):
             print(error, file=sys.stderr)
             raise SystemExit(2) from None
         self.spare = SpareTime(self.config.interval_s, time.monotonic, hub.sleep, hub.Event())
-        self.shell = Shell(self.config, time.monotonic, self._ports_known, lambda: self.spare.sleep(0.0))
+        self.shell = Shell(self.config, time.monotonic, self._ports_known, self.spare.breathe)
         self.queues = QueueKeeper(self.shell)
         self.loops = Supervisor(time.monotonic, hub.spawn, hub.sleep, hub.kill)
         self._connections: dict[int, Connection] = {}
         self.settings = Settings(
-            self.shell.central, store, time.monotonic, run=run_in_thread, breathe=lambda: self.spare.sleep(0.0)
+            self.shell.central, store, time.monotonic, run=run_in_thread, breathe=self.spare.breathe
         )
         self.manager = ServiceManager()
         self.metrics = Metrics(

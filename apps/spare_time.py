@@ -21,7 +21,7 @@ class SpareTime:
     def __init__(
         self, interval_s: float, clock: Callable[[], float], sleep: Callable[[float], None], idle: Any
     ) -> None:
-        self.interval_s = interval_s
+        self._interval_s = interval_s
         self._clock, self._sleep, self._idle = clock, sleep, idle
         self._due_s = clock()
         self._overloaded = False
@@ -31,12 +31,12 @@ class SpareTime:
     def round(self) -> Iterator[None]:
         """The control loop is at work inside; its next round is due an interval after the beginning of this one."""
         began_s = self._clock()
-        self._due_s = began_s + self.interval_s
+        self._due_s = began_s + self._interval_s
         self._idle.clear()
         try:
             yield
         finally:
-            self._overloaded = self._clock() - began_s > self.interval_s
+            self._overloaded = self._clock() - began_s > self._interval_s
             self._idle.set()
 
     def sleep(self, seconds: float) -> None:
@@ -44,11 +44,15 @@ class SpareTime:
         self._sleep(seconds)
         self.wait()
 
+    def breathe(self) -> None:
+        """Let others run between two pieces of work."""
+        self.sleep(0.0)
+
     def wait(self) -> None:
         """Let others run until there is time to spare, which may be now."""
         if self._overloaded:
             return
-        deadline_s = self._clock() + self.interval_s
+        deadline_s = self._clock() + self._interval_s
         while (left_s := deadline_s - self._clock()) > 0.0:
             due_in_s = self._due_s - self._clock()
             if not self._idle.is_set():

@@ -76,8 +76,8 @@ class Pace:
 def paced(app: WsgiApp, pace: Pace, sleep: Callable[[float], None], wait: Callable[[], None] = lambda: None) -> WsgiApp:
     """Return the application behind a pace: what comes too soon costs next to nothing and is told when to come.
 
-    It is told so a little later, so that a connection that goes on cannot do so fast. ``wait`` returns
-    when a request may be served.
+    It is told so a little later, so that a connection that goes on cannot do so fast. ``wait`` returns when a
+    request may be served.
     """
 
     def gate(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
