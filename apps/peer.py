@@ -79,6 +79,7 @@ class Peer:
     counted_s: float = math.inf  # when its counters came last
     meters_refused_s: float = -math.inf  # when it refused a meter last
     audit_wanted: bool = False
+    in_audit: bool = False
     hurried_s: float = -math.inf  # when it was last audited because of a refusal
 
     def troubles(self, now_s: float) -> list[str]:

@@ -354,14 +354,17 @@ class Shell:
         """Compare the tables of the switches with what they should hold, and mend what is ours."""
         for dpid, peer in list(self.peers.items()):
             wanted = peer.audit_wanted and self._clock() - peer.hurried_s >= REPEAT_S
-            if peer.state == SwitchState.READY and (wanted or not only_wanted):
+            if peer.state == SwitchState.READY and (wanted or not only_wanted) and not peer.in_audit:
                 peer.audit_wanted = False
                 if only_wanted:
                     peer.hurried_s = self._clock()
+                peer.in_audit = True
                 try:
                     self._audit(dpid, peer)
                 except ProtocolError as error:
                     self.peers.complain(dpid, f"could not be compared with what it should hold: {error}")
+                finally:
+                    peer.in_audit = False
 
     def _audit(self, dpid: int, peer: Peer) -> None:
         self._breathe()
@@ -384,10 +387,12 @@ class Shell:
             record.touched |= touched
             raise
         # Of what the last comparison has put right only what has changed since, here or there, is looked at again.
-        own, only = peer.listing.own, changed | touched if peer.compared else None
-        found = own if only is None else {key: own[key] for key in only if key in own}
+        only = changed | touched if peer.compared else None
         peer.compared = False  # unless this comparison comes to its end
         standing = decode_meter_config(config or b"")[0]
-        self.central.audit(dpid, expected, found.values(), standing, self._clock(), only)
+        for _ in self.central.audit(dpid, expected, peer.listing.own, standing, self._clock(), only):
+            self._breathe()
+            if not self.peers.holds(peer):
+                return
         peer.compared = True
         self.push()

@@ -6,7 +6,7 @@ It does no input and output and reads no clock: a fabric calls it with what happ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Unpack
 
@@ -86,16 +86,17 @@ class CentralController(FabricState):
         self,
         dpid: int,
         expected: Tables,
-        flows: Iterable[Flow | UnknownFlow],
+        flows: Mapping[FlowKey, Flow],
         meters: NDArray[np.void],
         now_s: float,
         only: Collection[FlowKey] | None = None,
-    ) -> int:
-        """Compare a switch's tables with what they should hold and mend what is ours; return how much was wrong.
+    ) -> Iterator[int]:
+        """Compare a switch's tables with what they should hold and mend what is ours; yield how much was wrong.
 
-        ``expected`` is what ``tables`` returned when the switch was asked for its ``flows`` and ``meters``
-        (METER_CONFIG); what has changed since then is left for the next time. ``flows`` are all its entries, or those
-        with keys in ``only`` when all others are known to be as they should be.
+        ``expected`` is what ``tables`` returned when the switch was asked for its ``flows`` (those of ours) and
+        ``meters`` (METER_CONFIG); what has changed since then is left for the next time. Only entries with keys in
+        ``only`` are compared when all others are known to be as they should be. The work is done in pieces, so that
+        others may run between them, and is given up when the switch goes.
         """
         return reconciliation.audit(self, self.pairs, dpid, expected, flows, meters, now_s, only)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +19,9 @@ from controller.openflow.flows import Flow, UnknownFlow
 from controller.pair_meters import PairMeters
 from controller.switch_record import SwitchRecord
 from controller.tables import FlowKey, plan_flows
+
+# So many entries are compared before others in the process get their turn.
+_AT_ONCE = 250
 
 
 class Tables(NamedTuple):
@@ -65,21 +69,34 @@ def audit(
     pairs: PairMeters,
     dpid: int,
     expected: Tables,
-    flows: Iterable[Flow | UnknownFlow],
+    flows: Mapping[FlowKey, Flow],
     meters: NDArray[np.void],
     now_s: float,
     only: Collection[FlowKey] | None = None,
-) -> int:
-    """Mend what of a switch's tables is ours and not as expected; return how much was wrong.
+) -> Iterator[int]:
+    """Mend what of a switch's tables is ours and not as expected; after each piece yield how much in it was wrong.
 
-    ``flows`` are all its entries, or those with keys in ``only`` when all others are known to be as they should be.
+    ``flows`` are its entries of ours. Those with keys in ``only`` are compared when all others are known to be as they
+    should be. Between two pieces anything may happen but that the switch goes: then the rest is not to be asked for.
     """
     record = fabric.switches[dpid]
-    count = _audit_flows(fabric, pairs, record, expected.flows, flows, meters, now_s, only)
-    count += _mend_meters(fabric, record, expected.meters, meters)
-    if count:
-        fabric.note(EventKind.TABLES_MENDED, f"switch {record.switch.name}: {count} entries and meters mended", now_s)
-    return count
+    keys = flows.keys() | expected.flows.keys() if only is None else only
+    # Hosts before the pairs they are in: tables are numbered in the order of the pipeline.
+    ordered = sorted(keys, key=attrgetter("table_id"))
+    count = 0
+    try:
+        for first in range(0, len(ordered), _AT_ONCE):
+            piece = ordered[first : first + _AT_ONCE]
+            wrong = _audit_flows(fabric, pairs, record, expected.flows, flows, meters, now_s, piece)
+            count += wrong
+            yield wrong
+        wrong = _mend_meters(fabric, record, expected.meters, meters)
+        count += wrong
+        yield wrong
+    finally:
+        if count:
+            text = f"switch {record.switch.name}: {count} entries and meters mended"
+            fabric.note(EventKind.TABLES_MENDED, text, now_s)
 
 
 def _audit_flows(
@@ -87,23 +104,19 @@ def _audit_flows(
     pairs: PairMeters,
     record: SwitchRecord,
     expected: Mapping[FlowKey, Flow],
-    flows: Iterable[Flow | UnknownFlow],
+    found: Mapping[FlowKey, Flow],
     meters: NDArray[np.void],
     now_s: float,
-    only: Collection[FlowKey] | None,
+    keys: Collection[FlowKey],
 ) -> int:
-    found, _ = sort_installed(flows)
-    keys = found.keys() | expected.keys() if only is None else only
-    differing = {key for key in keys if found.get(key) != expected.get(key)}
-    differing = {key for key in differing if record.installed.get(key) == expected.get(key)}
+    installed = record.installed
+    differing = {key for key in keys if (flow := expected.get(key)) != found.get(key) and installed.get(key) == flow}
     record.hold(differing, found)
-    news = record.installed.values() if only is None else [found[key] for key in differing if key in found]
-    _adopt(fabric, pairs, record, news, meters, now_s)
+    _adopt(fabric, pairs, record, [installed[key] for key in keys if key in installed], meters, now_s)
     pairs.flush()
     wanted = fabric.network.desired.of_switch(record.switch.dpid)
-    if only is None:
-        differing |= record.installed.keys() - wanted.keys()  # left by an earlier run, and of no use
-    wrong = plan_flows(wanted, record.installed, differing)
+    differing |= {key for key in keys if key in installed and key not in wanted}  # of no use: an earlier run's
+    wrong = plan_flows(wanted, installed, differing)
     record.update.set_flows(wrong)
     record.hold(differing, wanted)
     return len(wrong)

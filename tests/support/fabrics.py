@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from support.switches import BROADCAST, Frame, Switch, Trace
 
+from controller.adoption import sort_installed
 from controller.central import CentralController
 from controller.config import Config
 from controller.forwarding.topology import HELLO_INTERVAL_S, Port
@@ -104,7 +105,8 @@ class Fabric:
         switch = self.switches[dpid]
         self.push()
         expected = self.central.tables(dpid)
-        count = self.central.audit(dpid, expected, switch.flows.values(), switch.meter_config(), self.now_s)
+        ours = sort_installed(switch.flows.values())[0]
+        count = sum(self.central.audit(dpid, expected, ours, switch.meter_config(), self.now_s))
         self.push()
         return count
 

@@ -10,6 +10,8 @@ from support.configs import fabric, star
 from support.fabrics import ControlLoop, Fabric, mac_of
 from support.switches import Frame, meter_config
 
+from controller import reconciliation
+from controller.adoption import sort_installed
 from controller.central import CentralController
 from controller.config import parse_config
 from controller.enforcement import MIN_BURST_S
@@ -307,7 +309,8 @@ def test_what_belongs_to_others_is_left_alone():
     updates = [net.central.take_updates()[1]]
     expected = net.central.tables(1)
     standing = meter_config({**expected.meters, 70_000: MeterSetting(5, 5)})
-    assert net.central.audit(1, expected, [*expected.flows.values(), foreign, strange], standing, 2.0) == 0
+    ours = sort_installed([*expected.flows.values(), foreign, strange])[0]
+    assert sum(net.central.audit(1, expected, ours, standing, 2.0)) == 0
     updates += net.central.take_updates().values()
     assert all(not update.flow_deletes and not update.meter_deletes for update in updates)
     assert 70_000 not in updates[0].meter_id
@@ -353,12 +356,12 @@ def _update_with_meter(meter_id):
 
 def test_audit_leaves_what_changed_while_the_switch_was_asked(talking):
     central, switch = talking.central, talking.switches[1]
-    expected, flows, meters = central.tables(1), list(switch.flows.values()), switch.meter_config()
+    expected, flows, meters = central.tables(1), dict(switch.flows), switch.meter_config()
     talk(talking, (1, 2), (1, 1))
     central.set_limits(central.vns.row_of(10, 1, 1), 1.0, send_limit_bps=1_000_000)
     talking.push()
     before = contents(talking)
-    assert central.audit(1, expected, flows, meters, 1.0) == 0
+    assert sum(central.audit(1, expected, flows, meters, 1.0)) == 0
     assert central.take_updates() == {}
     assert contents(talking) == before
 
@@ -520,7 +523,11 @@ def test_names_are_those_people_use():
     assert np.uint64(0xA1) in central.vns.dpid
 
 
-# -- comparing only what has changed
+# -- comparing piece by piece, and only what has changed
+
+
+def mended(net):
+    return [event.text for event in net.central.events.after(0) if event.kind == EventKind.TABLES_MENDED]
 
 
 def test_an_audit_of_some_entries_mends_those_and_looks_at_no_other(talking):
@@ -530,13 +537,49 @@ def test_an_audit_of_some_entries_mends_those_and_looks_at_no_other(talking):
     switch.flows[altered] = replace(switch.flows[altered], idle_timeout_s=77)
     del switch.flows[unseen]
     expected = central.tables(1)
-    some = [switch.flows[altered]]
-    assert central.audit(1, expected, some, switch.meter_config(), 2.0, [gone, altered]) == 2
+    some = {altered: switch.flows[altered]}
+    assert sum(central.audit(1, expected, some, switch.meter_config(), 2.0, [gone, altered])) == 2
     talking.push()
     assert gone in switch.flows
     assert switch.flows[altered].idle_timeout_s != 77
     assert unseen not in switch.flows
     assert talking.audit(1) == 1
+
+
+def test_between_the_pieces_of_an_audit_anything_may_change(talking, monkeypatch):
+    monkeypatch.setattr(reconciliation, "_AT_ONCE", 1)
+    switch, central = talking.switches[1], talking.central
+    gone = sorted(switch.flows, key=str)[:2]
+    flows = {key: flow for key, flow in switch.flows.items() if key not in gone}
+    expected, meters = central.tables(1), switch.meter_config()
+    for key in gone:
+        del switch.flows[key]
+    counts = []
+    for count in central.audit(1, expected, flows, meters, 2.0):
+        counts.append(count)
+        if len(counts) == 1:
+            talk(talking, (1, 2), (1, 1))
+        talking.push()
+    assert sum(counts) == 2
+    assert len(counts) == len(expected.flows) + 1
+    assert max(counts) == 1
+    assert mended(talking) == ["switch s1: 2 entries and meters mended"]
+    assert switch.flows.keys() > expected.flows.keys()
+    assert talking.audit(1) == 0
+
+
+def test_an_audit_given_up_tells_what_it_has_mended(talking, monkeypatch):
+    monkeypatch.setattr(reconciliation, "_AT_ONCE", 1)
+    switch, central = talking.switches[1], talking.central
+    before = contents(talking)
+    for key in sorted(switch.flows, key=str)[:2]:
+        del switch.flows[key]
+    audit = central.audit(1, central.tables(1), dict(switch.flows), switch.meter_config(), 2.0)
+    assert next(count for count in audit if count) == 1
+    audit.close()
+    assert mended(talking) == ["switch s1: 1 entries and meters mended"]
+    assert talking.audit(1) == 1
+    assert contents(talking) == before
 
 
 def test_what_has_changed_since_the_last_comparison_is_remembered(talking):
