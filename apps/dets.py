@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from apps import probing, rest
+from apps import event_lines, probing, rest
 from apps.framework import (
     DEAD_DISPATCHER,
     MAIN_DISPATCHER,
@@ -31,6 +31,7 @@ from apps.framework import (
     set_log,
 )
 from apps.in_force import InForce
+from apps.long_lived import keep_all
 from apps.metrics import Metrics
 from apps.peer import AUDIT_INTERVAL_S
 from apps.queue_keeper import QueueKeeper
@@ -107,12 +108,14 @@ class Dets(AppBase):
         """Start the loops; each goes on whatever happens in one of its rounds."""
         self.loops.every("interval", self.config.interval_s, self._run_interval)
         self.loops.every("hub lag", LAG_INTERVAL_S, self._measure_lag)
+        self.loops.every("event lines", event_lines.INTERVAL_S, self.shell.lines.write)
         self.loops.every("tests", TESTS_INTERVAL_S, lambda: probing.run_round(self.shell.peers))
         self.loops.every("hellos", HELLO_INTERVAL_S, self.shell.say_hellos)
         self.loops.every("audits", AUDIT_INTERVAL_S, lambda: self.shell.run_audits(only_wanted=False))
         self.loops.every("wanted audits", WANTED_AUDITS_INTERVAL_S, lambda: self.shell.run_audits(only_wanted=True))
         self.loops.whenever("queues", self.queues.wait, self.queues.run_round)
         self.manager.ready()
+        keep_all()
         return super().start()
 
     def close(self) -> None:
@@ -125,6 +128,7 @@ class Dets(AppBase):
             self.queues.remove_all()
         else:
             self.shell.settle_all()
+        self.shell.lines.write()
         self.logger.info("stopped; on_stop: %s", self.config.on_stop)
 
     def _run_interval(self) -> None:

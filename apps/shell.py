@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 
 from apps.bring_up import introduce, note_port
+from apps.event_lines import EventLines
 from apps.framework import Connection, Reply, hub
+from apps.long_lived import keep_entries
 from apps.loop_times import LoopTimes
 from apps.peer import REPEAT_S, Peer, Peers, SwitchState
 from apps.polling import poll
@@ -21,7 +23,6 @@ from controller import capabilities, enforceable, lldp
 from controller.central import CentralController
 from controller.config import Config
 from controller.errors import ProtocolError, RefusedError
-from controller.events import EventKind
 from controller.forwarding.host_search import Question
 from controller.forwarding.pipeline import OWN_COOKIE, OWN_COOKIE_MASK, Table
 from controller.forwarding.topology import Port
@@ -61,7 +62,8 @@ class Shell:
         on_ports: Callable[[int], None],
         breathe: Callable[[], None] = lambda: None,
     ) -> None:
-        self.central = CentralController(config, self._log_event)
+        self.lines = EventLines(breathe)
+        self.central = CentralController(config, self.lines.note)
         self.peers = Peers(self.central, clock)
         self.times = LoopTimes(config.interval_s)
         self._config = config
@@ -70,9 +72,6 @@ class Shell:
         self._breathe = breathe
         self._key = secrets.token_bytes(32)
         self._push_due = False
-
-    def _log_event(self, kind: EventKind, text: str) -> None:
-        LOG.info("%s: %s", kind, text, extra={"kind": str(kind)})
 
     def now_s(self) -> float:
         """Return the time on the shell's clock."""
@@ -150,6 +149,7 @@ class Shell:
             return
         peer.state = SwitchState.READY
         peer.counted_s = self._clock()
+        keep_entries(len(self.central.switches[dpid].installed))
         self._on_ports(dpid)
         for port_no in list(peer.ports):
             self._say_hello(dpid, port_no)
@@ -389,10 +389,13 @@ class Shell:
         # Of what the last comparison has put right only what has changed since, here or there, is looked at again.
         only = changed | touched if peer.compared else None
         peer.compared = False  # unless this comparison comes to its end
+        all_there = not self.central.awaits_switches(self._clock())
         standing = decode_meter_config(config or b"")[0]
         for _ in self.central.audit(dpid, expected, peer.listing.own, standing, self._clock(), only):
             self._breathe()
             if not self.peers.holds(peer):
                 return
-        peer.compared = True
+        peer.compared = all_there  # what may be of use to one that is on its way is looked at again
+        if only is None:
+            keep_entries(len(record.installed))
         self.push()

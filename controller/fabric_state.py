@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -26,6 +27,9 @@ from controller.recording import Recorder
 from controller.shadow import Shadow
 from controller.switch_record import NO_ENTRY, SwitchRecord
 from controller.vns import VnTable
+
+# A switch that has not come so long after the last one that did is not waited for any more.
+AWAITED_S = 30.0
 
 
 class FabricState:
@@ -55,12 +59,22 @@ class FabricState:
         self.guarantees = Guarantees.unused(len(self.vns))
         self.congested_since_s: FloatArray = np.full(len(self.vns), np.nan)  # NaN: is not, or was at the start
         self._on_event = on_event
+        self._came_s = -math.inf
 
     def note(self, kind: EventKind, text: str, now_s: float) -> None:
         """Note an event."""
         self.events.add(kind, text, now_s)
         if self._on_event is not None:
             self._on_event(kind, text)
+
+    def switch_came(self, now_s: float) -> None:
+        """A switch of the configuration is there, with whatever its tables hold."""
+        self._came_s = now_s
+
+    def awaits_switches(self, now_s: float) -> bool:
+        """Whether one of the configuration may still be on its way: it is not there, and another one came just now."""
+        missing = not all(record.connected for record in self.switches.values())
+        return missing and now_s - self._came_s < AWAITED_S
 
     def vn_name(self, row: int) -> str:
         """Return a VN's name as people read it: ``VLAN 10 at s1:3``."""

@@ -42,6 +42,7 @@ def bring_up(
     """Take over what an earlier run left on a switch that has connected, and put right what is missing or different."""
     record = fabric.switches[dpid]
     record.connected = True
+    fabric.switch_came(now_s)
     record.limit_meter_ids()
     ours, alien = sort_installed(flows)
     record.installed = {}
@@ -77,26 +78,37 @@ def audit(
     """Mend what of a switch's tables is ours and not as expected; after each piece yield how much in it was wrong.
 
     ``flows`` are its entries of ours. Those with keys in ``only`` are compared when all others are known to be as they
-    should be. Between two pieces anything may happen but that the switch goes: then the rest is not to be asked for.
+    should be. What an earlier run left and nobody here wants is removed, unless a switch that is still awaited may want
+    it. Between two pieces anything may happen but that the switch goes: then the rest is not to be asked for.
     """
     record = fabric.switches[dpid]
-    keys = flows.keys() | expected.flows.keys() if only is None else only
-    # Hosts before the pairs they are in: tables are numbered in the order of the pipeline.
-    ordered = sorted(keys, key=attrgetter("table_id"))
+    tidy = not fabric.awaits_switches(now_s)
     count = 0
     try:
-        for first in range(0, len(ordered), _AT_ONCE):
-            piece = ordered[first : first + _AT_ONCE]
-            wrong = _audit_flows(fabric, pairs, record, expected.flows, flows, meters, now_s, piece)
+        for piece in _pieces(expected.flows, flows, only):
+            wrong = _audit_flows(fabric, pairs, record, expected.flows, flows, meters, now_s, piece, tidy=tidy)
             count += wrong
             yield wrong
-        wrong = _mend_meters(fabric, record, expected.meters, meters)
+        wrong = _mend_meters(fabric, record, expected.meters, meters, tidy=tidy)
         count += wrong
         yield wrong
     finally:
         if count:
             text = f"switch {record.switch.name}: {count} entries and meters mended"
             fabric.note(EventKind.TABLES_MENDED, text, now_s)
+
+
+def _pieces(
+    expected: Mapping[FlowKey, Flow], found: Mapping[FlowKey, Flow], only: Collection[FlowKey] | None
+) -> Iterator[list[FlowKey]]:
+    """Yield all keys, each once; hosts before the pairs they are in: tables are numbered as the pipeline goes."""
+    keys = sorted(expected if only is None else only, key=attrgetter("table_id"))
+    for first in range(0, len(keys), _AT_ONCE):
+        yield keys[first : first + _AT_ONCE]
+    if only is None:
+        keys = sorted(found, key=attrgetter("table_id"))
+        for first in range(0, len(keys), _AT_ONCE):
+            yield [key for key in keys[first : first + _AT_ONCE] if key not in expected]
 
 
 def _audit_flows(
@@ -108,6 +120,8 @@ def _audit_flows(
     meters: NDArray[np.void],
     now_s: float,
     keys: Collection[FlowKey],
+    *,
+    tidy: bool,
 ) -> int:
     installed = record.installed
     differing = {key for key in keys if (flow := expected.get(key)) != found.get(key) and installed.get(key) == flow}
@@ -115,7 +129,10 @@ def _audit_flows(
     _adopt(fabric, pairs, record, [installed[key] for key in keys if key in installed], meters, now_s)
     pairs.flush()
     wanted = fabric.network.desired.of_switch(record.switch.dpid)
-    differing |= {key for key in keys if key in installed and key not in wanted}  # of no use: an earlier run's
+    if tidy:
+        differing |= {key for key in keys if key in installed and key not in wanted}
+    else:
+        differing &= wanted.keys()
     wrong = plan_flows(wanted, installed, differing)
     record.update.set_flows(wrong)
     record.hold(differing, wanted)
@@ -149,7 +166,9 @@ def _adopt(
     pairs.adopt(adopted, standing or {}, now_s)
 
 
-def _mend_meters(fabric: FabricState, record: SwitchRecord, expected: MeterColumns, meters: NDArray[np.void]) -> int:
+def _mend_meters(
+    fabric: FabricState, record: SwitchRecord, expected: MeterColumns, meters: NDArray[np.void], *, tidy: bool
+) -> int:
     """Mend what differs from ``expected`` and has not been changed since; return how many meters that were."""
     found = MeterColumns.standing(meters)
     owned = found.within(record.meter_ids.first, record.meter_ids.last)
@@ -158,7 +177,11 @@ def _mend_meters(fabric: FabricState, record: SwitchRecord, expected: MeterColum
         return 0
     wanted = fabric.wanted_meters(record)
     differing = {i for i in differing if wanted.get(i) == expected.get(i)} - set(record.update.meter_id)
-    record.update.put_meters({i: wanted[i] for i in sorted(differing & wanted.keys())}, found.keys())
+    unwanted = differing - wanted.keys()
+    if not tidy:
+        differing -= unwanted
+        unwanted = set()
+    record.update.put_meters({i: wanted[i] for i in sorted(differing - unwanted)}, found.keys())
     fabric.forget_counters(record.rows_of(np.array(sorted(differing), dtype=np.int64)))
-    record.update.meter_deletes += sorted(differing - wanted.keys())
+    record.update.meter_deletes += sorted(unwanted)
     return len(differing)

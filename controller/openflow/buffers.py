@@ -59,20 +59,29 @@ def rows(view: memoryview, layout: npt.DTypeLike, message: str) -> npt.NDArray[n
     return np.frombuffer(view, dtype=dtype)
 
 
+def record_length(view: memoryview, offset: int, length_at: int, smallest: int, message: str) -> int:
+    """Return the length that the record at ``offset`` tells in a uint16 at ``length_at`` of it.
+
+    Raises ProtocolError for a record shorter than ``smallest`` or one that reaches beyond the body.
+    """
+    left = len(view) - offset
+    if left < smallest:
+        raise malformed(message, "last entry", f"{left} bytes left", f"{smallest} or more")
+    length: int = _LENGTH.unpack_from(view, offset + length_at)[0]
+    if not smallest <= length <= left:
+        raise malformed(message, f"length of the entry at {offset}", length, f"{smallest} to {left}")
+    return length
+
+
 def equal_runs(view: memoryview, length_at: int, smallest: int, message: str) -> list[tuple[int, int, int]]:
     """Return the body as runs of records of equal length: (offset, length, count) each, in order.
 
-    Every record tells its length in a uint16 at ``length_at``. Raises ProtocolError for a record shorter than
-    ``smallest`` or one that reaches beyond the body.
+    Every record tells its length in a uint16 at ``length_at``. Errors as above.
     """
     runs = []
     offset, end = 0, len(view)
     while offset < end:
-        if end - offset < smallest:
-            raise malformed(message, "last entry", f"{end - offset} bytes left", f"{smallest} or more")
-        length = _LENGTH.unpack_from(view, offset + length_at)[0]
-        if not smallest <= length <= end - offset:
-            raise malformed(message, f"length of the entry at {offset}", length, f"{smallest} to {end - offset}")
+        length = record_length(view, offset, length_at, smallest, message)
         count = _run(view[offset:], length_at, length)
         runs.append((offset, length, count))
         offset += count * length

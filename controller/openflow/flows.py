@@ -6,7 +6,7 @@ for an entry made by ``encode_flow_add`` decodes to an equal Flow, in whatever o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from struct import Struct
@@ -25,6 +25,7 @@ from controller.openflow.buffers import (
     gather,
     malformed,
     read,
+    record_length,
     record_offsets,
     take,
     xids,
@@ -55,13 +56,11 @@ _STATS_RECORD = np.dtype(
         ("byte_count", ">u8"),
     ]
 )
-# Where an entry tells its age and its counters.
-_VARYING_OCTETS = np.concatenate(
-    [
-        np.arange(_STATS_RECORD[name].itemsize) + _STATS_RECORD.fields[name][1]  # type: ignore[index]
-        for name in ("duration_sec", "duration_nsec", "packet_count", "byte_count")
-    ]
-)
+# Where an entry tells its age and its counters, and zeros for them.
+_VARYING = [
+    (_STATS_RECORD.fields[first][1], bytes(sum(_STATS_RECORD[name].itemsize for name in (first, second))))  # type: ignore[index]
+    for first, second in (("duration_sec", "duration_nsec"), ("packet_count", "byte_count"))
+]
 _SMALLEST_STATS = _STATS.size + 8
 _NAME = "FLOW stats reply"
 
@@ -177,16 +176,26 @@ def decode_flow_stats(body: Buffer, known: Mapping[bytes, Flow] | None = None) -
     )
 
 
-def list_entries(body: Buffer) -> list[bytes]:
-    """Return the entries in the body of a flow-stats reply, each as bytes without age and counters, in order.
+def list_entries(body: Buffer) -> Iterator[bytes]:
+    """Yield the entries in the body of a flow-stats reply, in order, each as bytes in which age and counters are zero.
 
-    Takes a hundredth of the time of decoding them. Raises ProtocolError when a length is wrong.
+    Raises ProtocolError when a length is wrong.
     """
-    offsets = record_offsets(memoryview(body), 0, _SMALLEST_STATS, _NAME)
-    octets = np.frombuffer(body, np.uint8).copy()
-    octets[offsets[:-1, None] + _VARYING_OCTETS] = 0
-    plain = octets.tobytes()
-    return [plain[start:end] for start, end in pairwise(offsets.tolist())]
+    octets, view = bytes(body), memoryview(body)
+    start = 0
+    while start < len(octets):
+        end = start + record_length(view, start, 0, _SMALLEST_STATS, _NAME)
+        (age_at, age), (counters_at, counters) = _VARYING
+        yield b"".join(
+            (
+                octets[start : start + age_at],
+                age,
+                octets[start + age_at + len(age) : start + counters_at],
+                counters,
+                octets[start + counters_at + len(counters) : end],
+            )
+        )
+        start = end
 
 
 @dataclass(frozen=True, slots=True)
