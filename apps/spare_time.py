@@ -57,7 +57,7 @@ class SpareTime:
             due_in_s = self._due_s - self._clock()
             if not self._idle.is_set():
                 self._idle.wait(left_s)
-            elif 0.0 <= due_in_s < RESERVE_S:
+            elif -self._interval_s < due_in_s < RESERVE_S:  # one that is late is to begin before anything else does
                 self._sleep(max(due_in_s, LEAST_SLEEP_S))
             else:
                 return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from contextlib import nullcontext
 from http import HTTPStatus
 from typing import Any
@@ -59,10 +60,11 @@ class JsonRequest(Request):
         return self.body
 
 
-def check_body(request: JsonRequest, most_bytes: int) -> None:
+def check_body(request: JsonRequest, most_bytes: int, breathe: Callable[[], None]) -> None:
     """Read the body of a request that changes something; raise RefusedError unless it is a JSON object.
 
     The body is read before anything is looked up, so that nothing else runs between the look-up and the change.
+    ``breathe`` lets others run: a long body takes long to decode, and its fields to be looked at.
     """
     if request.mimetype != MIME_TYPE:
         given = request.mimetype or "nothing"
@@ -74,6 +76,9 @@ def check_body(request: JsonRequest, most_bytes: int) -> None:
     request.max_content_length = most_bytes + 1
     with request.environ.get(BODY_DEADLINE, nullcontext)():
         body = request.get_data()
+    is_long = len(body) > MAX_BODY_BYTES
+    if is_long:
+        breathe()
     if len(body) > most_bytes:
         raise RequestEntityTooLarge
     try:
@@ -86,6 +91,8 @@ def check_body(request: JsonRequest, most_bytes: int) -> None:
     if not isinstance(value, dict):
         raise invalid(InvalidValueError("body", value, "must be a JSON object, such as {}"))
     request.body = value
+    if is_long:
+        breathe()
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+
 import pytest
 
-from apps.spare_time import RESERVE_S, SpareTime
+from apps.spare_time import LEAST_SLEEP_S, RESERVE_S, SpareTime
 
 INTERVAL_S = 0.055
 
 
 class Process:
-    """A clock, and an event; whoever waits for either lets the time pass. ``round_ends_s`` is when the round does."""
+    """A clock, and an event; whoever waits for either lets the time pass.
+
+    A round begins and ends at ``begins_s`` and ``round_ends_s``.
+    """
 
     def __init__(self) -> None:
-        self.now_s, self.round_ends_s, self.idle = 0.0, float("inf"), True
+        self.now_s, self.begins_s, self.round_ends_s, self.idle = 0.0, float("inf"), float("inf"), True
+        self.at_work: AbstractContextManager[None] | None = None
         self.spare = SpareTime(INTERVAL_S, lambda: self.now_s, self.sleep, self)
 
     def sleep(self, seconds: float) -> None:
         self.now_s += seconds
+        if self.idle and self.now_s >= self.begins_s:  # whoever sleeps lets the loop come round
+            self.begins_s, self.at_work = float("inf"), self.spare.round()
+            self.at_work.__enter__()
 
     def set(self) -> None:
         self.idle = True
@@ -52,13 +61,24 @@ def test_during_a_round_work_waits_for_its_end() -> None:
         assert process.now_s == 0.030
 
 
-def test_shortly_before_a_round_work_waits_for_that_round_too() -> None:
+@pytest.mark.parametrize("early_s", [RESERVE_S / 2, 0.0, -0.02])
+def test_work_waits_for_a_round_that_is_about_to_begin_or_late(early_s: float) -> None:
     process = Process()
     with process.spare.round():
         process.now_s = 0.010
-    process.now_s = INTERVAL_S - RESERVE_S / 2
+    process.begins_s, process.round_ends_s = INTERVAL_S, INTERVAL_S + 0.030
+    process.now_s = INTERVAL_S - early_s
     process.spare.sleep(0.0)
-    assert INTERVAL_S <= process.now_s < INTERVAL_S + RESERVE_S
+    assert process.now_s == process.round_ends_s
+
+
+def test_nobody_waits_longer_than_an_interval_for_a_round_that_does_not_come() -> None:
+    process = Process()
+    with process.spare.round():
+        process.now_s = 0.010
+    process.now_s = INTERVAL_S + 0.001
+    process.spare.sleep(0.0)
+    assert process.now_s == pytest.approx(2 * INTERVAL_S, abs=LEAST_SLEEP_S)
 
 
 def test_nobody_waits_longer_than_an_interval_when_rounds_leave_nothing() -> None:
