@@ -35,7 +35,7 @@ class ExperimentOptions:
     link_rate_bps: int = 50_000_000
     victim_limit_bps: int = 20_000_000
     aggressor_limit_bps: int = 25_000_000
-    udp_rate_bps: int = 12_000_000
+    udp_rate_bps: int = 16_000_000
     warmup_s: float = 10.0
     blast_s: float = 20.0
     cooldown_s: float = 10.0
