@@ -61,7 +61,7 @@ class CentralController(FabricState):
 
         1) Hosts and pairs that an earlier run left are adopted, with their meters as they stand.
         2) What is missing or different is put right at once.
-        3) What is ours and of no use is removed by the next ``audit``: until all switches are back, it may be of use.
+        3) What is ours and of no use is removed by an ``audit`` once no switch is awaited: until then it may be of use.
         """
         reconciliation.bring_up(self, self.pairs, dpid, flows, meters, now_s)
 

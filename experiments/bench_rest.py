@@ -34,6 +34,7 @@ SETTLE_S = 3.0
 READY_TIMEOUT_S = 300.0
 _LIMIT_BPS = 50_000_000
 _TIMEOUT_S = 60.0
+_NICE = 10
 
 
 def run(
@@ -87,6 +88,11 @@ def run(
             for name, value in missed.items()
         ],
     }
+
+
+def _stand_aside() -> None:
+    """Let this thread have a processor only when others leave it one: operators have machines of their own."""
+    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
 
 
 class Operator:
@@ -195,6 +201,7 @@ def everything(operator: Operator, some: list[dict[str, Any]], seconds: float) -
     )
 
     def again(work: Callable[[], object]) -> None:
+        _stand_aside()
         try:
             work()
             while time.monotonic() < deadline_s:
@@ -263,6 +270,7 @@ class Streams:
         self._selector.close()
 
     def _read(self) -> None:
+        _stand_aside()
         while not self._stop.is_set():
             for key, _ in self._selector.select(0.2):
                 data = key.fileobj.recv(2**18)  # type: ignore[union-attr]
