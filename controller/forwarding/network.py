@@ -52,9 +52,7 @@ class Network:
         self._switches = {switch.dpid: switch for switch in switches}
         self._vns = vns
         self._settings = settings
-        self._vlan_vids = sorted(
-            {vid for s in self._switches.values() for p in s.ports.values() for vid in p.vlan_vids}
-        )
+        self._edges = _edges_by_vlan(self._switches.values())
         self._vn_of_host: dict[Host, int] = {}
         self._hosts_of_vn: defaultdict[int, set[Host]] = defaultdict(set)
         self._queueless: set[int] = set()  # dpids of switches whose entries name no queue
@@ -158,18 +156,12 @@ class Network:
 
     def _put_fabric_ports(self, dpid: int) -> None:
         ports = self.topology.fabric_ports(dpid)
-        admitted = [pipeline.admit_from_fabric(port, vid) for port in sorted(ports) for vid in self._vlan_vids]
+        admitted = [pipeline.admit_from_fabric(port, vid) for port in sorted(ports) for vid in self._edges]
         self.desired.put(("fabric", dpid), {dpid: admitted})
         tree_ports = {p.port_no for link in self._flood_tree for p in link if p.dpid == dpid}
-        edges = self._switches[dpid].ports.values()
         floods = [
-            pipeline.flood(
-                vid,
-                tree_ports,
-                [port for port in edges if vid in port.vlan_vids],
-                set_queue=dpid not in self._queueless,
-            )
-            for vid in self._vlan_vids
+            pipeline.flood(vid, tree_ports, edges.get(dpid, []), set_queue=dpid not in self._queueless)
+            for vid, edges in self._edges.items()
         ]
         self.desired.put(("flood", dpid), {dpid: floods})
 
@@ -235,7 +227,7 @@ class Network:
         self._put_forward(host)
         row = self._vn_of_host[host]
         own = self._vns.key(row)
-        discover = {dpid: [pipeline.discover_pair(host.vlan_vid, host.mac)] for dpid in self._edge_dpids(host.vlan_vid)}
+        discover = {dpid: [pipeline.discover_pair(host.vlan_vid, host.mac)] for dpid in self._edges[host.vlan_vid]}
         inside = pipeline.within_vn(own.port_no, host.vlan_vid, host.mac)
         discover[own.dpid] = [*discover.get(own.dpid, []), inside]
         self.desired.put(("discover", host), discover)
@@ -265,11 +257,6 @@ class Network:
             if towards is not None:
                 flows[dpid] = [pipeline.forward_to_switch(towards, host.vlan_vid, host.mac)]
         self.desired.put(("forward", host), flows)
-
-    def _edge_dpids(self, vlan_vid: int) -> set[int]:
-        return {
-            dpid for dpid, s in self._switches.items() if any(vlan_vid in port.vlan_vids for port in s.ports.values())
-        }
 
     # -- pairs
 
@@ -323,3 +310,13 @@ class Network:
             sender.port_no, host.vlan_vid, host.mac, self._meter_of_pair[pair], self._settings.mac_ageing_s
         )
         self.desired.put(("pair", pair, host), {sender.dpid: [flow]})
+
+
+def _edges_by_vlan(switches: Iterable[Switch]) -> dict[int, dict[int, list[EdgePort]]]:
+    """Return the edge ports that each VLAN has, by dpid; VLANs in ascending order."""
+    edges: defaultdict[int, defaultdict[int, list[EdgePort]]] = defaultdict(lambda: defaultdict(list))
+    for switch in switches:
+        for port in switch.ports.values():
+            for vid in port.vlan_vids:
+                edges[vid][switch.dpid].append(port)
+    return {vid: dict(by_dpid) for vid, by_dpid in sorted(edges.items())}
