@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from controller import interval, reconciliation, step
 from controller.admission import WAYS
+from controller.adoption import Awaiting
 from controller.algorithms import make_any_algorithm
 from controller.config import Config
 from controller.enforcement import settle
@@ -69,6 +70,7 @@ class CentralController(FabricState):
         """A switch has gone; its meters and entries stand as they are."""
         record = self.switches[dpid]
         record.connected = False
+        record.awaiting = Awaiting()
         record.take_update()
         self.network.switch_down(dpid)
         self.note(EventKind.SWITCH_DOWN, f"switch {record.switch.name} ({dpid:016x}) is down", now_s)

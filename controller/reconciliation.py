@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.adoption import adopted_host, adopted_pair, sort_installed
+from controller.adoption import Awaiting, adopted_host, adopted_pair, entries_by_host, sort_installed
 from controller.events import EventKind
 from controller.fabric_state import FabricState
 from controller.forwarding.network import Pair
@@ -18,7 +18,7 @@ from controller.meter_columns import MeterColumns, MeterSetting
 from controller.openflow.flows import Flow, UnknownFlow
 from controller.pair_meters import PairMeters
 from controller.switch_record import SwitchRecord
-from controller.tables import FlowKey, plan_flows
+from controller.tables import FlowKey, flow_key, plan_flows
 
 # So many entries are compared before others in the process get their turn.
 _AT_ONCE = 250
@@ -52,8 +52,12 @@ def bring_up(
     if not record.can.uses_meters:
         pairs.take_meters(dpid)
     _adopt(fabric, pairs, record, ours.values(), meters, now_s)
-    # Meters whose pairs are not known yet: their receivers' switches may still be on their way.
+    # Pairs and meters whose receivers' switches may still be on their way.
+    record.awaiting = Awaiting(entries_by_host(ours.values(), fabric.network.knows), meters)
     record.meter_ids.reserve(meters["meter_id"].tolist())
+    for other in fabric.switches.values():
+        known = [flow for flow in other.awaiting.take(fabric.network.knows) if flow_key(flow) in other.installed]
+        _adopt(fabric, pairs, other, known, other.awaiting.meters, now_s)
     pairs.flush()
     standing, settings = MeterColumns.standing(meters), fabric.wanted_meters(record)
     differing = (settings.differing(standing) & settings.keys()) - set(record.update.meter_id)
@@ -83,6 +87,8 @@ def audit(
     """
     record = fabric.switches[dpid]
     tidy = not fabric.awaits_switches(now_s)
+    if tidy:
+        record.awaiting = Awaiting()
     count = 0
     try:
         for piece in _pieces(expected.flows, flows, only):
@@ -160,7 +166,9 @@ def _adopt(
         pair = adopted_pair(flow, fabric.network, record.switch.dpid)
         if pair is None or flow.meter_id is None or pairs.metered(pair) or pair in adopted:
             continue
-        standing = dict(MeterColumns.standing(meters)) if standing is None else standing
+        if standing is None:
+            ids = [flow.meter_id for flow in flows if flow.meter_id is not None]
+            standing = dict(MeterColumns.standing(meters[np.isin(meters["meter_id"], ids)]))
         if flow.meter_id in standing and record.meter_ids.claim(flow.meter_id):
             adopted[pair] = flow.meter_id
     pairs.adopt(adopted, standing or {}, now_s)

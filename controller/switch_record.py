@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from controller.adoption import Awaiting
 from controller.capabilities import Capabilities
 from controller.columns import IntArray
 from controller.config import Config, Switch
@@ -108,7 +109,8 @@ class SwitchRecord:
     """One switch of the configuration.
 
     ``send_meter`` gives the meter of each of its VNs (rows of the VN table). ``installed`` is what its tables hold of
-    ours; ``touched`` gathers the keys of entries of which that has changed. ``row_of_meter`` leads from a meter id,
+    ours; ``touched`` gathers the keys of entries of which that has changed. ``awaiting`` is what an earlier run
+    left there for pairs with switches that have not come yet. ``row_of_meter`` leads from a meter id,
     less the first of the range, to the row of the entry table. ``can`` is what the switch can do, as far as is known.
     """
 
@@ -121,6 +123,7 @@ class SwitchRecord:
     installed: dict[FlowKey, Flow] = field(default_factory=dict)
     touched: set[FlowKey] = field(default_factory=set)
     update: SwitchUpdate = field(default_factory=SwitchUpdate)
+    awaiting: Awaiting = field(default_factory=Awaiting)
     row_of_meter: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     _last_listed: tuple[IntArray, NDArray[np.uint32], IntArray, IntArray] | None = None
 

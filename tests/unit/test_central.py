@@ -297,6 +297,23 @@ def test_pairs_with_switches_on_their_way_wait_for_them():
     assert entry_keys(again.central) == entry_keys(net.central)
 
 
+@pytest.mark.parametrize("order", [(1, 2), (2, 1)])
+def test_pairs_are_controlled_as_soon_as_their_receivers_switch_is_back(order):
+    """Not only after the next audit: what an earlier run granted them may be much less than they may have now."""
+    net = two_switches()
+    talk(net, (1, 1), (2, 1))
+    before = contents(net)
+    again = restarted(net)
+    for dpid in order:
+        again.connect(dpid)
+    assert entry_keys(again.central) == entry_keys(net.central)
+    again.hello()
+    again.settle()
+    assert contents(again) == before
+    for dpid in again.switches:
+        assert again.audit(dpid) == 0
+
+
 def test_a_switch_that_does_not_come_is_not_waited_for_for_ever():
     net = two_switches()
     talk(net, (1, 1), (2, 1))
