@@ -13,6 +13,7 @@ from controller.adoption import Awaiting, adopted_host, adopted_pair, entries_by
 from controller.events import EventKind
 from controller.fabric_state import FabricState
 from controller.forwarding.network import Pair
+from controller.forwarding.pipeline import Table
 from controller.forwarding.topology import Port
 from controller.meter_columns import MeterColumns, MeterSetting
 from controller.openflow.flows import Flow, UnknownFlow
@@ -135,14 +136,19 @@ def _audit_flows(
     _adopt(fabric, pairs, record, [installed[key] for key in keys if key in installed], meters, now_s)
     pairs.flush()
     wanted = fabric.network.desired.of_switch(record.switch.dpid)
-    if tidy:
-        differing |= {key for key in keys if key in installed and key not in wanted}
-    else:
-        differing &= wanted.keys()
+    unwanted = {key for key in keys if key in installed and key not in wanted}
+    differing |= unwanted
+    if not tidy:
+        differing -= {key for key in unwanted if _may_be_wanted(key, record)}
     wrong = plan_flows(wanted, installed, differing)
     record.update.set_flows(wrong)
     record.hold(differing, wanted)
     return len(wrong)
+
+
+def _may_be_wanted(key: FlowKey, record: SwitchRecord) -> bool:
+    """Whether another switch may want an entry: who gets in at edge ports is for the configuration alone to say."""
+    return key.table_id >= Table.RATE_CONTROL or key.match.in_port not in record.switch.ports
 
 
 def _adopt(

@@ -314,6 +314,24 @@ def test_pairs_are_controlled_as_soon_as_their_receivers_switch_is_back(order):
         assert again.audit(dpid) == 0
 
 
+def test_who_may_not_get_in_any_more_is_kept_out_whoever_is_on_the_way():
+    old = two_switches()
+    talk(old, (1, 1), (2, 1), 20)
+    admitted = [key for key in old.switches[1].flows if key.match.vlan_vid == 20 and key.match.in_port == 1]
+    assert {key.table_id for key in admitted} >= {Table.CLASSIFY, Table.RATE_CONTROL}
+    new = Fabric(fabric({1: {1: [10], 2: [10]}, 2: {1: [10, 20], 2: 20}}), [(LEFT, RIGHT)])
+    new.switches, new.now_s = old.switches, 2000.0
+    new.connect(1)
+    assert new.audit(1) > 0
+    left = [key for key in admitted if key in old.switches[1].flows]
+    assert {key.table_id for key in left} <= {Table.RATE_CONTROL}
+    new.connect(2)
+    new.hello()
+    new.settle()
+    new.audit(1)
+    assert not [key for key in admitted if key in old.switches[1].flows]
+
+
 def test_a_switch_that_does_not_come_is_not_waited_for_for_ever():
     net = two_switches()
     talk(net, (1, 1), (2, 1))
