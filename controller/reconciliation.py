@@ -191,11 +191,9 @@ def _mend_meters(
         return 0
     wanted = fabric.wanted_meters(record)
     differing = {i for i in differing if wanted.get(i) == expected.get(i)} - set(record.update.meter_id)
-    unwanted = differing - wanted.keys()
-    if not tidy:
-        differing -= unwanted
-        unwanted = set()
-    record.update.put_meters({i: wanted[i] for i in sorted(differing - unwanted)}, found.keys())
-    fabric.forget_counters(record.rows_of(np.array(sorted(differing), dtype=np.int64)))
+    unwanted = differing - wanted.keys() if tidy else set()
+    differing &= wanted.keys()
+    record.update.put_meters({i: wanted[i] for i in sorted(differing)}, found.keys())
+    fabric.forget_counters(record.rows_of(np.array(sorted(differing | unwanted), dtype=np.int64)))
     record.update.meter_deletes += sorted(unwanted)
-    return len(differing)
+    return len(differing) + len(unwanted)
