@@ -107,14 +107,9 @@ def tcp_figures(report: Mapping[str, Any]) -> dict[str, float | None]:
     return {"retransmits_per_mb": sent.get("retransmits", 0) / (received["bytes"] / 1e6)}
 
 
-def round_trips_ms(output: str) -> list[float]:
-    """Return the round trips that ``ping`` printed."""
-    return [float(text) for text in re.findall(r"time=([\d.]+) ms", output)]
-
-
 def ping_figures(output: str) -> dict[str, float | None]:
     """Return what ``ping`` printed: round trips in ms, and the share that was lost."""
-    times_ms = round_trips_ms(output)
+    times_ms = [float(text) for text in re.findall(r"time=([\d.]+) ms", output)]
     found = re.search(r"(\d+) packets transmitted, (\d+) received", output)
     if not times_ms or found is None:
         return {"ping_p50_ms": None, "ping_p99_ms": None, "ping_lost": 1.0}

@@ -4,10 +4,10 @@
 the controller itself would have installed, says ``ready`` on stdout and serves until its stdin ends; each line there
 is a new share of receivers that vary.
 
-Traffic is made at the meters. Each receiver that varies is sent a fraction of its limit while its senders' meters stand
-low, and a multiple of it while they stand high. RAA-FE answers the one with larger grants and the other with smaller
-ones, so that every grant changes in every interval and stays where it is in the long run. The other receivers get
-exactly their limit, and their grants stand.
+Traffic is made at the meters, which are token buckets. Each sender offers more than its fair share. Senders to the
+receivers that vary pause in every other interval, and RAA-FE answers with larger and smaller grants in turns, so that
+every grant changes in every interval and stays where it is in the long run. Those of the others never pause; their
+receivers get their limit, and their grants stand.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ MOST_SENDERS = 100  # of one receiver
 # 10 Mb/s or more for each of 100 senders: three frames, the least that a meter is modified for, are little of that.
 RECEIVE_LIMIT_BPS = 1_000_000_000
 CAPACITY_BPS = 100_000_000_000
-LOW, HIGH = 0.4, 2.5  # what the varied receivers get, in turns, as parts of their limit
-DROPPED = 0.4  # of what is offered: such senders do not respond, and their meters follow every change of a fifth
+OFFERED = 1.4  # by each sender, as a part of its fair share: more than it gets, but little enough to respond to drops
+GAIN = 1.0  # RAA-FE's k: in turns it takes a third off and adds it again, and a meter is modified for a fifth
 TICK_S = 1.0
 
 
@@ -74,7 +74,7 @@ class LoopPlan:
     def configuration(self) -> dict[str, Any]:
         """Return the controller's configuration as YAML would hold it."""
         vids = list(range(1, self.vlans + 1))
-        vlan = {"send_limit": CAPACITY_BPS // len(vids), "receive_limit": self.receive_limit_bps, "algorithm": "fe"}
+        vlan = {"send_limit": CAPACITY_BPS // len(vids), "receive_limit": self.receive_limit_bps, "algorithm": "fe", "parameters": {"k": GAIN}}
         ports = {number: {"capacity": CAPACITY_BPS, "trunk": vids} for number in range(1, self.ports + 1)}
         made = {
             "control": {"interval_ms": self.interval_ms, "mac_ageing_s": 3600},
@@ -125,6 +125,22 @@ def _mac(row: int) -> int:
     return 0x02_00_00_00_00_00 | row
 
 
+class Swing:
+    """Whether the senders of varied receivers send or pause: in turns, from one reading of all switches to the next."""
+
+    def __init__(self) -> None:
+        self._sending = True
+        self._read: set[int] = set()
+
+    def read(self, meters: MeterTable) -> bool:
+        """Tell it for a table that is read; the second reading of one begins a new turn."""
+        if id(meters) in self._read:
+            self._read.clear()
+            self._sending = not self._sending
+        self._read.add(id(meters))
+        return self._sending
+
+
 class BusyMeters(MeterTable):
     """Meters that are offered traffic whenever all of them are read; quick, so that the controller is what is measured.
 
@@ -133,12 +149,13 @@ class BusyMeters(MeterTable):
 
     _counted_s: npt.NDArray[np.float64] = np.zeros(0)  # nothing is prepared while the tables are filled
 
-    def prepare(self, passed_bps: npt.NDArray[np.float64], varied: npt.NDArray[np.bool_]) -> None:
-        """``passed_bps`` and ``varied`` are indexed by meter id; 0 for meters that carry nothing."""
-        self._passed_bps, self._varied = passed_bps, varied
-        self._bytes_in, self._counted_s = np.zeros(len(passed_bps)), np.zeros(len(passed_bps))
+    def prepare(self, offered_bps: npt.NDArray[np.float64], varied: npt.NDArray[np.bool_], swing: Swing) -> None:
+        """``offered_bps`` and ``varied`` are indexed by meter id; 0 for meters that carry nothing."""
+        self._offered_bps, self._varied, self._swing = offered_bps, varied, swing
+        self._bytes_in, self._bytes_dropped = np.zeros(len(offered_bps)), np.zeros(len(offered_bps))
+        self._counted_s, self._bucket_bits = np.zeros(len(offered_bps)), np.zeros(len(offered_bps))
         self._records = np.zeros(0, answers.METER_STATS)
-        self._loaded = self._rows["exists"][: len(passed_bps)].copy()
+        self._loaded = self._rows["exists"][: len(offered_bps)].copy()
 
     def stats(
         self, ids: npt.NDArray[np.int64], flow_counts: npt.NDArray[np.int64], now_s: float
@@ -154,13 +171,16 @@ class BusyMeters(MeterTable):
             records = self._records = np.zeros(len(ids), answers.METER_STATS)
             records["meter_id"], records["length"] = ids, records.itemsize
             records["flow_count"] = flow_counts
-        high = self._rows["rate_kbps"][: len(self._passed_bps)] * 1e3 > self._passed_bps
-        level = np.where(self._varied, np.where(high, HIGH, LOW), 1.0)
-        self._bytes_in += self._passed_bps * level * (now_s - self._counted_s) / 8
+        elapsed_s, count = now_s - self._counted_s, len(self._offered_bps)
+        offered_bps = self._offered_bps if self._swing.read(self) else np.where(self._varied, 0.0, self._offered_bps)
+        offered_bits = offered_bps * elapsed_s
+        self._bucket_bits += self._rows["rate_kbps"][:count] * 1e3 * elapsed_s
+        passed_bits = np.minimum(offered_bits, self._bucket_bits)
+        self._bucket_bits = np.minimum(self._bucket_bits - passed_bits, self._rows["burst_kbits"][:count] * 1e3)
         self._counted_s[:] = now_s
-        passed = self._bytes_in[ids]
-        records["byte_in_count"] = passed / (1.0 - DROPPED)
-        records["band_byte_count"] = passed * (DROPPED / (1.0 - DROPPED))
+        self._bytes_in += offered_bits / 8
+        self._bytes_dropped += (offered_bits - passed_bits) / 8
+        records["byte_in_count"], records["band_byte_count"] = self._bytes_in[ids], self._bytes_dropped[ids]
         age_s = now_s - float(self._rows["created_s"][ids[0]])
         records["duration_sec"], records["duration_nsec"] = answers.split_duration(age_s)
         return records
@@ -173,7 +193,8 @@ class BusyMeters(MeterTable):
             return super()._write(ids, rows, now_s)
         self._rows["rate_kbps"][ids] = rows["rate"]
         self._rows["burst_kbits"][ids] = rows["burst_size"]
-        self._bytes_in[ids] = 0.0
+        self._bytes_in[ids] = self._bytes_dropped[ids] = 0.0
+        self._bucket_bits[ids] = rows["burst_size"] * 1e3
         self._counted_s[ids] = now_s
         return None
 
@@ -207,20 +228,21 @@ class BusyDatapath(Datapath):
 
 
 def load(plan: LoopPlan, varied_share: float, central: CentralController, datapaths: dict[int, Datapath]) -> None:
-    """Set the traffic: each receiver gets its limit, that share of them more and less in turns."""
+    """Set the traffic: that share of the receivers varies."""
     entries = central.state.entries
     senders = np.bincount(entries.receiver, minlength=len(central.vns))
-    share_bps = plan.receive_limit_bps / np.maximum(senders, 1)
+    share_bps = OFFERED * plan.receive_limit_bps / np.maximum(senders, 1)
+    swing = Swing()
     varied_receivers = np.arange(len(central.vns)) % 10 < varied_share * 10
     for dpid, datapath in datapaths.items():
         mine = np.flatnonzero(central.vns.dpid[entries.sender] == dpid)
         size = 1 + max(int(entries.meter_id[mine].max(initial=0)), int(datapath.meters.ids().max()))
-        passed_bps, varied = np.zeros(size), np.zeros(size, np.bool_)
-        passed_bps[entries.meter_id[mine]] = share_bps[entries.receiver[mine]]
+        offered_bps, varied = np.zeros(size), np.zeros(size, np.bool_)
+        offered_bps[entries.meter_id[mine]] = share_bps[entries.receiver[mine]]
         varied[entries.meter_id[mine]] = varied_receivers[entries.receiver[mine]]
         # Meters of one age, so that one duration does for all.
         datapath.meters._rows["created_s"] = datapath.meters._rows["created_s"].max()
-        datapath.meters.prepare(passed_bps, varied)
+        datapath.meters.prepare(offered_bps, varied, swing)
 
 
 def entry_list(plan: LoopPlan, central: CentralController) -> dict[str, Any]:

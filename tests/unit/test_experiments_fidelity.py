@@ -37,17 +37,6 @@ def test_without_open_vswitch_the_model_stands_alone(monkeypatch):
     assert result["figures"]["x on model, bit/s"] == {"model": 1.0, "ovs": None}
 
 
-def test_the_model_is_told_how_far_round_trips_are_apart_on_open_vswitch(monkeypatch):
-    told = []
-    monkeypatch.setattr(bench_fidelity, "why_not_ovs", lambda: None)
-    monkeypatch.setattr(bench_fidelity, "round_trip_spread_s", lambda: 0.0004)
-    monkeypatch.setattr(bench_fidelity, "isolation_rows", lambda fabric: {})
-    monkeypatch.setattr(bench_fidelity, "measure_on_ovs", lambda case: 1.0)
-    monkeypatch.setattr(bench_fidelity, "measure_on_model", lambda case, jitter_s: told.append(jitter_s) or 1.0)
-    assert bench_fidelity.run()["settings"]["jitter_s"] == 0.0004
-    assert set(told) == {0.0004}
-
-
 def test_a_meter_modified_every_interval_gives_its_burst_away_each_time():
     got = measure_on_model(Metered(0.020, udp=True))
     assert got == pytest.approx(50e6 + 1e6 / 0.055, rel=0.02)

@@ -1,0 +1,64 @@
+"""The traffic of ``dets bench loop``: what is said to be set in every interval is, and nothing else."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+
+from controller.central import CentralController
+from controller.openflow.buffers import HEADER
+from controller.openflow.constants import MessageType
+from controller.openflow.meters import decode_meter_stats
+from controller.openflow.stats import encode_meter_stats_request
+from experiments.loop_fabric import CAPACITY_BPS, BusyDatapath, LoopPlan, fill, load
+from experiments.wire.datapath import Datapath, DatapathOptions
+
+INTERVAL_S = 0.055
+SETTLED, ROUNDS = 40, 80
+_MULTIPART_HEAD_BYTES = 8
+
+
+def meter_stats(datapath: Datapath, now_s: float) -> np.ndarray:
+    datapath.receive(encode_meter_stats_request(1), now_s)
+    data, offset, bodies = datapath.take_messages(), 0, []
+    while offset < len(data):
+        _version, kind, length, _xid = HEADER.unpack_from(data, offset)
+        if kind == MessageType.MULTIPART_REPLY:
+            bodies.append(data[offset + HEADER.size + _MULTIPART_HEAD_BYTES : offset + length])
+        offset += length
+    return decode_meter_stats(b"".join(bodies))
+
+
+@pytest.mark.parametrize("varied", [1.0, 0.1])
+def test_the_share_that_varies_is_set_in_every_round_and_the_rest_is_not(
+    varied: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time, "monotonic", lambda: 0.0)
+    plan = LoopPlan(4, 150, 55, varied, 6653, 8080)
+    central = CentralController(plan.config())
+    datapaths: dict[int, Datapath] = {dpid: BusyDatapath(dpid, DatapathOptions()) for dpid in range(1, 5)}
+    for datapath in datapaths.values():
+        for port_no in range(1, plan.ports + 1):
+            datapath.add_port(port_no, CAPACITY_BPS, 0.0)
+    fill(plan, central, datapaths)
+    load(plan, varied, central, datapaths)
+
+    rng, told_s = np.random.default_rng(1), {}
+    varies = np.arange(len(central.vns))[central.state.entries.receiver] % 10 < varied * 10
+    set_share = []
+    for number in range(ROUNDS):
+        start_s = 1.0 + number * INTERVAL_S + rng.uniform(0.0, 0.004)
+        read_s = {dpid: start_s + rng.uniform(0.0, 0.003) for dpid in datapaths}
+        stats = {dpid: meter_stats(datapath, read_s[dpid]) for dpid, datapath in datapaths.items()}
+        rows = central.interval(stats, read_s, start_s + 0.008, told_s).changes.rows
+        for dpid, update in central.take_updates().items():
+            datapaths[dpid].receive(update.encode(1), start_s + 0.012)
+            datapaths[dpid].take_messages()
+            told_s[dpid] = start_s + 0.012
+        was_set = np.isin(np.arange(len(varies)), rows)
+        set_share.append((was_set[varies].mean(), was_set[~varies].mean() if not varies.all() else 0.0))
+    of_varied, of_others = np.mean(set_share[SETTLED:], axis=0)
+    assert of_varied > 0.95
+    assert of_others < 0.05
