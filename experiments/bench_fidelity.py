@@ -50,9 +50,9 @@ UDP_RATE_BPS = 95_000_000
 METER_ID = 1
 WARM_UP_S, MEASURE_S = 2.0, 8.0
 FINE_SLOT_S = 0.0001  # one flow on an empty fabric: its round trip is that short ...
-# ... and up to so much longer when a host or the switch waits for a processor: nine of ten pings on the quiet machine of
-# docs/model-fabric.md are within it. It decides what the flow gets: with two segments in 0.5 ms, the least that a window
-# can be, it is at the rate of the meter and loses nothing.
+# ... and up to so much longer when a host or the switch waits for a processor, as nine of ten pings on a quiet machine
+# were. It decides what the flow gets: with two segments in 0.5 ms, the least that a window can be, it is at the rate of
+# the meter and loses nothing.
 JITTER_S = 0.0002
 
 

@@ -74,7 +74,8 @@ class LoopPlan:
     def configuration(self) -> dict[str, Any]:
         """Return the controller's configuration as YAML would hold it."""
         vids = list(range(1, self.vlans + 1))
-        vlan = {"send_limit": CAPACITY_BPS // len(vids), "receive_limit": self.receive_limit_bps, "algorithm": "fe", "parameters": {"k": GAIN}}
+        limits = {"send_limit": CAPACITY_BPS // len(vids), "receive_limit": self.receive_limit_bps}
+        vlan = {**limits, "algorithm": "fe", "parameters": {"k": GAIN}}
         ports = {number: {"capacity": CAPACITY_BPS, "trunk": vids} for number in range(1, self.ports + 1)}
         made = {
             "control": {"interval_ms": self.interval_ms, "mac_ageing_s": 3600},
