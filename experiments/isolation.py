@@ -87,6 +87,7 @@ def run_isolation(options: ExperimentOptions, control: str, folder: Path, progre
         datapath=options.datapath,
         edge_queues=control == "none",
         congestion_control=options.congestion_control,
+        patch_links=True,
     )
     progress("building the fabric", 0)
     with contextlib.ExitStack() as stack:

@@ -19,6 +19,7 @@ from topologies.fabric import TRUNK_PORT_NO, Fabric
 
 ensure_mininet()
 
+from mininet.link import OVSLink  # noqa: E402
 from mininet.node import OVSSwitch, Switch  # noqa: E402
 from mininet.topo import Topo  # noqa: E402
 
@@ -99,16 +100,22 @@ class PnBridge(_Bridge):
 class FabricTopo(Topo):  # type: ignore[misc]
     """The Topo of a fabric. ``datapath`` is Mininet's word: user or kernel; ``follow_queues`` as in FabricSwitch.
 
+    With ``patch_links`` core links that are never full (``patched``) are patch ports: bridges hand frames over without
+    an interface between them.
+
     ``pn_bridges`` tells whether PNs' vswitches are bridges, and ``programs_refused`` why, where they could be programs.
     """
 
-    def __init__(self, fabric: Fabric, datapath: str = "user", follow_queues: bool = False) -> None:
+    def __init__(
+        self, fabric: Fabric, datapath: str = "user", follow_queues: bool = False, patch_links: bool = False
+    ) -> None:
         if datapath not in ("user", "kernel"):
             raise ValueError(f"datapath: {datapath!r} must be user or kernel")
         fabric.check_emulable()
         self.fabric = fabric
         self.datapath = datapath
         self.follow_queues = follow_queues
+        self.patched = fabric.wide_links() if patch_links else ()
         self.programs_refused = vlan_switch.why_not() if datapath == "user" else ""
         self.pn_bridges = datapath == "kernel" or bool(self.programs_refused)
         super().__init__()
@@ -131,7 +138,8 @@ class FabricTopo(Topo):  # type: ignore[misc]
                 self.addHost(vn.name, ip=f"{vn.ip}/16", mac=vn.mac)
                 self.addLink(vn.name, pn.name, port1=0, port2=vn.pn_port_no)
         for link in self.fabric.core_links:
-            self.addLink(link.switch_a, link.switch_b, port1=link.port_a, port2=link.port_b)
+            kind = {"cls": OVSLink} if link in self.patched else {}
+            self.addLink(link.switch_a, link.switch_b, port1=link.port_a, port2=link.port_b, **kind)
 
 
 def quiet_mininet() -> None:

@@ -55,6 +55,7 @@ def run_on_ovs(
         datapath=datapath,
         edge_queues=control == "none",
         congestion_control=law,
+        patch_links=True,
     )
     with contextlib.ExitStack() as stack:
         controller = None

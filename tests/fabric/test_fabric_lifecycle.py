@@ -42,6 +42,18 @@ def test_traffic_crosses_the_core_and_nothing_is_left_afterwards(can_connect) ->
     assert traces() == before
 
 
+def test_links_that_are_never_full_need_no_interfaces(can_connect) -> None:
+    before = traces()
+    with OvsFabric(fig7(pns=3, edges=3), OvsOptions(edge_queues=True, patch_links=True)) as fabric:
+        links = {interface for link in fabric.fabric.core_links for interface in link.interfaces}
+        types = {row["name"]: row["type"] for row in find_rows("Interface", "name,type") if row["name"] in links}
+        assert types == dict.fromkeys(links, "patch")
+        assert not links & set(traces()["interfaces"])  # type: ignore[call-overload]
+        assert can_connect(fabric, "v1_1", "v1_3")
+        assert not can_connect(fabric, "v1_1", "v2_3", timeout_s=1)
+    assert traces() == before
+
+
 def test_where_the_kernel_takes_no_programs_pns_have_bridges(monkeypatch: pytest.MonkeyPatch, can_connect) -> None:
     monkeypatch.setattr(vlan_switch, "why_not", lambda: "Operation not permitted")
     before = traces()

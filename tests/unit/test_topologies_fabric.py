@@ -41,6 +41,15 @@ def test_fig7_has_the_receiver_alone_and_senders_behind_different_switches() -> 
     assert linked == {(f"s{e}", f"c{c}") for e in range(1, 5) for c in (1, 2)}
 
 
+def test_a_core_link_is_wide_if_no_traffic_of_pns_fills_it() -> None:
+    enough = fig7(pns=4, link_rate_bps=100_000_000, core_rate_bps=300_000_000)
+    assert enough.wide_links() == enough.core_links
+    assert fig7(pns=4, link_rate_bps=100_000_000, core_rate_bps=299_999_999).wide_links() == ()
+    assert fig7(pns=12, link_rate_bps=50_000_000).wide_links() == ()
+    slow = [replace(link, delay_s=0.001) for link in enough.core_links]
+    assert replace(enough, core_links=tuple(slow)).wide_links() == ()
+
+
 def test_a_vn_knows_its_addresses_and_interfaces() -> None:
     vn = fig5(vlans=(10, 4094), pns=300).vn(4094, 300)
     assert (vn.name, vn.ip, vn.mac) == ("v4094_300", "10.2.1.44", "02:00:0f:fe:01:2c")
