@@ -198,6 +198,31 @@ def test_a_controlled_receiver_stays_controlled_over_a_restart(tmp_path: Path) -
         assert run.app.get("/v1/vns/10/s1/4")["congested"]
 
 
+def test_pairs_towards_a_switch_that_comes_late_wait_for_it(tmp_path: Path) -> None:
+    """What an earlier run granted them stands meanwhile, and they are controlled without an audit, 10 s later."""
+    with WireRun(tmp_path, {1: SENDERS, 2: [RECEIVER]}, [((1, 9), (2, 9))]) as run:
+        run.introduce(2, RECEIVER, RECEIVER_MAC)
+        for port, mac in zip(SENDERS, SENDER_MACS, strict=True):
+            run.introduce(1, port, mac)
+            run.offer((1, port), mac, RECEIVER_MAC, BLAST_BPS)
+        receiver = f"/v1/vns/10/s2/{RECEIVER}"
+        run.app.wait_for(lambda: run.app.get(receiver)["congested"], "congestion")
+        assert run.app.stop() == 0
+        run.fabric.disconnect(2, reconnect=False)
+        granted = {flow: run.meters(1)[flow.meter_id] for flow in run.flows(1, Table.RATE_CONTROL) if flow.meter_id}
+        assert len(granted) == len(SENDERS)
+
+        run.app.start()
+        run.app.wait_for(lambda: run.app.get("/v1/health")["switches"]["s1"] == "ready", "the senders' switch")
+        time.sleep(1.0)
+        assert run.app.get("/v1/entries")["entries"] == []
+        run.fabric.reconnect(2)
+        run.app.wait_for(lambda: len(run.app.get("/v1/entries?vlan=10")["entries"]) == 3, "the pairs", 4.0)
+        now = {flow: run.meters(1)[flow.meter_id] for flow in run.flows(1, Table.RATE_CONTROL) if flow.meter_id}
+        assert now.keys() == granted.keys()
+        run.app.wait_for(lambda: run.app.get(receiver)["congested"], "congestion again", 2.0)
+
+
 def test_a_stop_that_removes_leaves_only_what_is_not_ours(tmp_path: Path) -> None:
     sections = {"control": {"on_stop": "remove"}, "openflow": {"last_meter_id": 1000}}
     with WireRun(tmp_path, {1: [*SENDERS, RECEIVER]}, **sections) as run:
