@@ -28,6 +28,7 @@ from experiments.scenarios import scenarios
 SCALE = {"model": 1.0, "ovs": 0.05, "wire": 0.05}
 START_AND_STOP_S = {"model": 0.0, "ovs": 9.0, "wire": 4.0}
 MODEL_SPEED = 5.0  # seconds of traffic in one of computing, about
+BLAST_S = 9  # TCP that starves backs off in time-outs that double; what it has is told after some of these
 EMULATED_SEEDS = 10  # for figure 5, whose recovery is a matter of luck as well
 
 Progress = Callable[[float], None]
@@ -111,7 +112,7 @@ def _isolation_cells(fabric: str, seeds: int | None) -> list[Cell]:
             aggressor_limit_bps=500_000_000,
             udp_rate_bps=150_000_000,
             warmup_s=6,
-            blast_s=9,
+            blast_s=BLAST_S,
             cooldown_s=4,
         )
         controls = {control: 5 for control in CONTROLS if control != "none"}
@@ -119,7 +120,8 @@ def _isolation_cells(fabric: str, seeds: int | None) -> list[Cell]:
         options = ExperimentOptions(fabric=fabric, warmup_s=5, blast_s=4, cooldown_s=1)
         controls = {"static": 1, "fp": EMULATED_SEEDS, "level": 2}
     many = 5 if fabric == "model" else 1
-    found = [_isolation_cell("dets-fig2", "none", seed, options) for seed in range(1, (seeds or many) + 1)]
+    starved = replace(options, blast_s=BLAST_S)
+    found = [_isolation_cell("dets-fig2", "none", seed, starved) for seed in range(1, (seeds or many) + 1)]
     for control, count in controls.items():
         found += [_isolation_cell("dets-fig5", control, seed, options) for seed in range(1, (seeds or count) + 1)]
     return found
