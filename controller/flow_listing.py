@@ -10,7 +10,7 @@ from controller.openflow.flows import Flow, UnknownFlow, decode_entry, list_entr
 from controller.tables import FlowKey, flow_key
 
 # So many entries are told apart, or decoded, before others in the process get their turn.
-_LISTED_AT_ONCE, _DECODED_AT_ONCE = 5_000, 250
+_LISTED_AT_ONCE, _DECODED_AT_ONCE = 2_000, 250
 
 
 class FlowListing:
@@ -34,18 +34,22 @@ class FlowListing:
         ``breathe`` lets others in the process run, before anything is taken. Raises ProtocolError when malformed, with
         nothing taken.
         """
-        listed: dict[bytes, None] = {}
+        listed: set[bytes] = set()
+        new: list[bytes] = []
         for raw in list_entries(body):
-            listed[raw] = None
+            if raw not in listed and raw not in self._entries:
+                new.append(raw)
+            listed.add(raw)
             if len(listed) % _LISTED_AT_ONCE == 0:
                 breathe()
         came = {}
-        for raw in [raw for raw in listed if raw not in self._entries]:
+        for raw in new:
             came[raw] = decode_entry(raw)
             if len(came) % _DECODED_AT_ONCE == 0:
                 breathe()
         changed = set()
-        for raw in self._entries.keys() - listed.keys():
+        some_went = len(listed) - len(new) < len(self._entries)
+        for raw in self._entries.keys() - listed if some_went else ():
             flow = self._entries.pop(raw)
             if is_own(flow):
                 changed.add(flow_key(flow))
