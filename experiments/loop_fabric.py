@@ -150,13 +150,16 @@ class BusyMeters(MeterTable):
 
     _counted_s: npt.NDArray[np.float64] = np.zeros(0)  # nothing is prepared while the tables are filled
 
-    def prepare(self, offered_bps: npt.NDArray[np.float64], varied: npt.NDArray[np.bool_], swing: Swing) -> None:
-        """``offered_bps`` and ``varied`` are indexed by meter id; 0 for meters that carry nothing."""
+    def prepare(
+        self, offered_bps: npt.NDArray[np.float64], varied: npt.NDArray[np.bool_], swing: Swing, now_s: float
+    ) -> None:
+        """``offered_bps`` and ``varied`` are indexed by meter id; 0 for meters that carry nothing. Counters go on."""
         self._offered_bps, self._varied, self._swing = offered_bps, varied, swing
-        self._bytes_in, self._bytes_dropped = np.zeros(len(offered_bps)), np.zeros(len(offered_bps))
-        self._counted_s, self._bucket_bits = np.zeros(len(offered_bps)), np.zeros(len(offered_bps))
-        self._records = np.zeros(0, answers.METER_STATS)
-        self._loaded = self._rows["exists"][: len(offered_bps)].copy()
+        if not len(self._counted_s):
+            self._bytes_in, self._bytes_dropped = np.zeros(len(offered_bps)), np.zeros(len(offered_bps))
+            self._counted_s, self._bucket_bits = np.full(len(offered_bps), now_s), np.zeros(len(offered_bps))
+            self._records = np.zeros(0, answers.METER_STATS)
+            self._loaded = self._rows["exists"][: len(offered_bps)].copy()
 
     def stats(
         self, ids: npt.NDArray[np.int64], flow_counts: npt.NDArray[np.int64], now_s: float
@@ -243,7 +246,7 @@ def load(plan: LoopPlan, varied_share: float, central: CentralController, datapa
         varied[entries.meter_id[mine]] = varied_receivers[entries.receiver[mine]]
         # Meters of one age, so that one duration does for all.
         datapath.meters._rows["created_s"] = datapath.meters._rows["created_s"].max()
-        datapath.meters.prepare(offered_bps, varied, swing)
+        datapath.meters.prepare(offered_bps, varied, swing, time.monotonic())
 
 
 def entry_list(plan: LoopPlan, central: CentralController) -> dict[str, Any]:
