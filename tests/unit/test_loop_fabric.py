@@ -8,27 +8,17 @@ import numpy as np
 import pytest
 
 from controller.central import CentralController
-from controller.openflow.buffers import HEADER
-from controller.openflow.constants import MessageType
 from controller.openflow.meters import decode_meter_stats
-from controller.openflow.stats import encode_meter_stats_request
 from experiments.loop_fabric import CAPACITY_BPS, BusyDatapath, LoopPlan, fill, load
 from experiments.wire.datapath import Datapath, DatapathOptions
 
 INTERVAL_S = 0.055
 SETTLED, ROUNDS = 40, 80
-_MULTIPART_HEAD_BYTES = 8
 
 
 def meter_stats(datapath: Datapath, now_s: float) -> np.ndarray:
-    datapath.receive(encode_meter_stats_request(1), now_s)
-    data, offset, bodies = datapath.take_messages(), 0, []
-    while offset < len(data):
-        _version, kind, length, _xid = HEADER.unpack_from(data, offset)
-        if kind == MessageType.MULTIPART_REPLY:
-            bodies.append(data[offset + HEADER.size + _MULTIPART_HEAD_BYTES : offset + length])
-        offset += length
-    return decode_meter_stats(b"".join(bodies))
+    ids = datapath.meters.ids()
+    return decode_meter_stats(datapath.meters.stats(ids, np.zeros_like(ids), now_s).tobytes())
 
 
 @pytest.mark.parametrize("varied", [1.0, 0.1])
