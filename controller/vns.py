@@ -53,11 +53,13 @@ class VnTable:
     send_ceiling_bps: FloatArray
     receive_ceiling_bps: FloatArray
     lends: BoolArray
+    _keys: list[VnKey] = field(init=False, repr=False, compare=False)
     _row: dict[VnKey, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         keys = zip(self.vlan_vid.tolist(), self.dpid.tolist(), self.port_no.tolist(), strict=True)
-        object.__setattr__(self, "_row", {VnKey(*key): row for row, key in enumerate(keys)})
+        object.__setattr__(self, "_keys", [VnKey(*key) for key in keys])
+        object.__setattr__(self, "_row", {key: row for row, key in enumerate(self._keys)})
         if len(self._row) != len(self):
             raise InvalidValueError(
                 "vns", len(self), f"rows name only {len(self._row)} different (VLAN, edge port) pairs"
@@ -72,7 +74,7 @@ class VnTable:
 
     def key(self, row: int) -> VnKey:
         """Return what names the VN of ``row`` outside the core."""
-        return VnKey(int(self.vlan_vid[row]), int(self.dpid[row]), int(self.port_no[row]))
+        return self._keys[row]
 
     def with_limits(self, row: int, **limits: Unpack[NewLimits]) -> VnTable:
         """Return the table with new limits and ceilings for one VN; what is not given stays.

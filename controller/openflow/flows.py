@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from struct import Struct
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -65,33 +66,64 @@ _SMALLEST_STATS = _STATS.size + 8
 _NAME = "FLOW stats reply"
 
 
-@dataclass(frozen=True, slots=True)
-class Flow:
-    """A flow entry. Raises InvalidValueError naming the field and its limit.
-
-    ``actions`` are the apply-actions; ``meter_id`` comes before and ``goto_table`` after them. ``idle_timeout_s``
-    0 means that the entry stays.
-    """
-
+class _FlowFields(NamedTuple):
     table_id: int
     priority: int
     match: Match
     cookie: int
-    idle_timeout_s: int = 0
-    send_flow_removed: bool = False
-    meter_id: int | None = None
-    actions: tuple[Action, ...] = ()
-    goto_table: int | None = None
+    idle_timeout_s: int
+    send_flow_removed: bool
+    meter_id: int | None
+    actions: tuple[Action, ...]
+    goto_table: int | None
 
-    def __post_init__(self) -> None:
-        check_range("flow.table_id", self.table_id, 0, ofp.TABLE_MAX)
-        check_range("flow.priority", self.priority, 0, 0xFFFF)
-        check_range("flow.cookie", self.cookie, 0, 2**64 - 1)
-        check_range("flow.idle_timeout_s", self.idle_timeout_s, 0, 0xFFFF)
-        if self.meter_id is not None:
-            check_range("flow.meter_id", self.meter_id, 1, ofp.METER_MAX)
-        if self.goto_table is not None:
-            check_range("flow.goto_table", self.goto_table, self.table_id + 1, ofp.TABLE_MAX)
+
+class Flow(_FlowFields):
+    """A flow entry. Raises InvalidValueError naming the field and its limit.
+
+    ``actions`` are the apply-actions; ``meter_id`` comes before and ``goto_table`` after them. ``idle_timeout_s``
+    0 means that the entry stays. A tuple, as its match is.
+    """
+
+    __slots__ = ()
+
+    def __new__(
+        cls,
+        table_id: int,
+        priority: int,
+        match: Match,
+        cookie: int,
+        idle_timeout_s: int = 0,
+        send_flow_removed: bool = False,
+        meter_id: int | None = None,
+        actions: tuple[Action, ...] = (),
+        goto_table: int | None = None,
+    ) -> Self:
+        """Return an entry of fields that are in their ranges."""
+        check_range("flow.table_id", table_id, 0, ofp.TABLE_MAX)
+        check_range("flow.priority", priority, 0, 0xFFFF)
+        check_range("flow.cookie", cookie, 0, 2**64 - 1)
+        check_range("flow.idle_timeout_s", idle_timeout_s, 0, 0xFFFF)
+        if meter_id is not None:
+            check_range("flow.meter_id", meter_id, 1, ofp.METER_MAX)
+        if goto_table is not None:
+            check_range("flow.goto_table", goto_table, table_id + 1, ofp.TABLE_MAX)
+        return super().__new__(
+            cls,
+            table_id,
+            priority,
+            match,
+            cookie,
+            idle_timeout_s,
+            send_flow_removed,
+            meter_id,
+            actions,
+            goto_table,
+        )
+
+    @classmethod
+    def _make(cls, iterable: Iterable[Any]) -> Self:  # type: ignore[override]  # mypy takes the inherited for generic
+        return cls(*iterable)  # what _replace returns is checked as well
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from struct import Struct
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
 from controller.errors import InvalidValueError
 from controller.openflow import constants as ofp
@@ -37,43 +36,60 @@ class UnknownMatchError(Exception):
     """The bytes are well-formed, but they match on something that Match does not express."""
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
+class _MatchFields(NamedTuple):
+    in_port: int | None
+    vlan_vid: int | None
+    eth_dst: int | None
+    eth_src: int | None
+    eth_type: int | None
+    eth_dst_mask: int | None
+
+
+_LIMITS = (
+    ("match.in_port", 1, ofp.PORT_ANY - 1),
+    ("match.vlan_vid", ofp.VLAN_NONE, ofp.VLAN_MAX),
+    ("match.eth_dst", 0, _MAC_MAX),
+    ("match.eth_src", 0, _MAC_MAX),
+    ("match.eth_type", 0, 0xFFFF),
+    ("match.eth_dst_mask", 1, _MAC_MAX),
+)
+
+
+class Match(_MatchFields):
     """What a flow entry matches on; None is any. Addresses are integers of 48 bits.
 
     ``vlan_vid`` is the VLAN id 1..4094 of a tagged packet, or VLAN_NONE for untagged ones. ``eth_dst_mask`` has ones
     where ``eth_dst`` counts; a mask of all ones is the same as none and is stored as None. Raises InvalidValueError
-    naming the field.
+    naming the field. A tuple, because switches hold tens of thousands, and tables are dicts of them.
     """
 
-    in_port: int | None = None
-    vlan_vid: int | None = None
-    eth_dst: int | None = None
-    eth_src: int | None = None
-    eth_type: int | None = None
-    eth_dst_mask: int | None = None
+    __slots__ = ()
 
-    def __post_init__(self) -> None:
-        for key, value, low, high in (
-            ("in_port", self.in_port, 1, ofp.PORT_ANY - 1),
-            ("vlan_vid", self.vlan_vid, ofp.VLAN_NONE, ofp.VLAN_MAX),
-            ("eth_dst", self.eth_dst, 0, _MAC_MAX),
-            ("eth_src", self.eth_src, 0, _MAC_MAX),
-            ("eth_type", self.eth_type, 0, 0xFFFF),
-            ("eth_dst_mask", self.eth_dst_mask, 1, _MAC_MAX),
-        ):
+    def __new__(
+        cls,
+        in_port: int | None = None,
+        vlan_vid: int | None = None,
+        eth_dst: int | None = None,
+        eth_src: int | None = None,
+        eth_type: int | None = None,
+        eth_dst_mask: int | None = None,
+    ) -> Self:
+        """Return a match of fields that are in their ranges."""
+        match = super().__new__(cls, in_port, vlan_vid, eth_dst, eth_src, eth_type, eth_dst_mask)
+        for value, (key, low, high) in zip(match, _LIMITS, strict=True):
             if value is not None:
-                check_range(f"match.{key}", value, low, high)
-        if self.eth_dst_mask is None:
-            return
-        if self.eth_dst is None:
-            raise InvalidValueError("match.eth_dst_mask", self.eth_dst_mask, "is set without eth_dst")
-        if self.eth_dst & ~self.eth_dst_mask:
-            raise InvalidValueError(
-                "match.eth_dst", self.eth_dst, "has bits outside eth_dst_mask; switches refuse that"
-            )
-        if self.eth_dst_mask == _MAC_MAX:
-            object.__setattr__(self, "eth_dst_mask", None)
+                check_range(key, value, low, high)
+        if eth_dst_mask is None:
+            return match
+        if eth_dst is None:
+            raise InvalidValueError("match.eth_dst_mask", eth_dst_mask, "is set without eth_dst")
+        if eth_dst & ~eth_dst_mask:
+            raise InvalidValueError("match.eth_dst", eth_dst, "has bits outside eth_dst_mask; switches refuse that")
+        return match if eth_dst_mask != _MAC_MAX else super().__new__(cls, *match[:-1], None)
+
+    @classmethod
+    def _make(cls, iterable: Iterable[Any]) -> Self:  # type: ignore[override]  # mypy takes the inherited for generic
+        return cls(*iterable)  # what _replace returns is checked as well
 
 
 def encode_match(match: Match) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from bisect import insort
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from struct import Struct
 from typing import NamedTuple
 
@@ -228,7 +228,7 @@ class FlowTables:
     def _modify(self, entry: Entry, mod: FlowMod) -> None:
         does: Instructions = mod.instructions
         self._count_meter(entry.flow.meter_id, -1)
-        entry.flow = replace(entry.flow, meter_id=does.meter_id, actions=does.actions, goto_table=does.goto_table)
+        entry.flow = entry.flow._replace(meter_id=does.meter_id, actions=does.actions, goto_table=does.goto_table)
         self._count_meter(does.meter_id, 1)
         entry.tail = encode_match(entry.flow.match) + encode_instructions(entry.flow)
         if mod.flags & FlowModFlags.RESET_COUNTS:

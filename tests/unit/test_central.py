@@ -402,10 +402,10 @@ def test_audit_mends_what_is_missing_altered_and_alien(talking):
     missing, altered = sorted(switch.flows, key=str)[:2]
     pair_flow = rate_control_keys(switch)[0]
     del switch.flows[missing]
-    switch.flows[altered] = replace(
-        switch.flows[altered], actions=(), goto_table=None, meter_id=None, cookie=0xDE75 << 48
+    switch.flows[altered] = switch.flows[altered]._replace(
+        actions=(), goto_table=None, meter_id=None, cookie=0xDE75 << 48
     )
-    switch.flows[pair_flow] = replace(switch.flows[pair_flow], meter_id=1)
+    switch.flows[pair_flow] = switch.flows[pair_flow]._replace(meter_id=1)
     alien = Flow(0, 9999, Match(in_port=1), 0xDE75 << 48, goto_table=4)
     switch.flows[flow_key(alien)] = alien
     del switch.meters[2]
@@ -604,7 +604,7 @@ def test_an_audit_of_some_entries_mends_those_and_looks_at_no_other(talking):
     switch, central = talking.switches[1], talking.central
     gone, altered, unseen = list(switch.flows)[:3]
     del switch.flows[gone]
-    switch.flows[altered] = replace(switch.flows[altered], idle_timeout_s=77)
+    switch.flows[altered] = switch.flows[altered]._replace(idle_timeout_s=77)
     del switch.flows[unseen]
     expected = central.tables(1)
     some = {altered: switch.flows[altered]}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 import warnings
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -225,16 +224,16 @@ def test_flow_stats_of_open_vswitch_decode_to_the_flows_that_were_added() -> Non
         Flow(
             1,
             6,
-            replace(vlan_10, eth_dst=group_bit, eth_dst_mask=group_bit),
+            vlan_10._replace(eth_dst=group_bit, eth_dst_mask=group_bit),
             ours + 3,
             actions=(SetQueue(10), Output(2), PopVlan(), Output(3), Output(ofp.PORT_CONTROLLER, 128)),
         ),
         Flow(1, 7, Match(eth_type=0x88CC, eth_dst=0x0180C200000E), ours + 3, actions=(Output(TO_CONTROLLER, 0xFFFF),)),
-        Flow(2, 8, replace(vlan_10, eth_type=0x800), 5, actions=(SetVlanVid(11), Output(ofp.PORT_IN_PORT))),
+        Flow(2, 8, vlan_10._replace(eth_type=0x800), 5, actions=(SetVlanVid(11), Output(ofp.PORT_IN_PORT))),
         Flow(
             2,
             9,
-            replace(vlan_10, in_port=4),
+            vlan_10._replace(in_port=4),
             5,
             actions=(PopVlan(), PushVlan(), SetVlanVid(11), SetQueue(0), Output(5)),
         ),

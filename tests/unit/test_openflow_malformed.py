@@ -150,11 +150,13 @@ def test_a_foreign_entry_is_kept_as_it_came() -> None:
     [
         (lambda: Match(vlan_vid=4095), "match.vlan_vid: 4095 is not an integer from 0 to 4094"),
         (lambda: Match(in_port=0), "match.in_port: 0 is not"),
+        (lambda: Match(in_port=1)._replace(in_port=0), "match.in_port: 0 is not"),
         (lambda: Match(eth_dst_mask=1), "match.eth_dst_mask: 1 is set without eth_dst"),
         (lambda: Match(eth_dst=3, eth_dst_mask=1), "match.eth_dst: 3 has bits outside eth_dst_mask"),
         (lambda: Flow(255, 0, Match(), 0), "flow.table_id: 255 is not"),
         (lambda: Flow(3, 0, Match(), 0, goto_table=3), "flow.goto_table: 3 is not an integer from 4 to 254"),
         (lambda: Flow(0, 0, Match(), 0, meter_id=0), "flow.meter_id: 0 is not"),
+        (lambda: FLOW._replace(meter_id=0), "flow.meter_id: 0 is not"),
         (lambda: Output(2, 128), "output.max_len: 128 means nothing for a port other than CONTROLLER"),
         (lambda: SetQueue(-1), "set_queue.queue_id: -1 is not"),
         (lambda: flows.encode_flow_add(FLOW, -1), "xid: -1 is not"),

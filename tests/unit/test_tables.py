@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -97,5 +95,5 @@ def test_a_group_that_lost_its_entry_to_another_does_not_drop_it():
 
 def test_an_entry_that_differs_in_more_than_its_key_is_added_over():
     old = flow(0, goto=5)
-    new = replace(old, goto_table=6)
+    new = old._replace(goto_table=6)
     assert plan_flows({flow_key(new): new}, {flow_key(old): old}) == [(FlowModCommand.ADD, new)]
