@@ -98,13 +98,16 @@ class Lab:
         """
         end_s = None if duration_s is None else time.monotonic() + duration_s
         connected: set[str] = set()
-        speak_s = 0.0
+        speak_s, pause_s = 0.0, SPEAK_EVERY_S
         while end_s is None or time.monotonic() < end_s:
             now = {name for name, switch in self._config.switches.items() if self.fabric.connected(switch.dpid)}
             for name in sorted(now ^ connected):
                 tell(f"{name} {'is connected' if name in now else 'is cut off'}")
-            if time.monotonic() >= speak_s or now > connected:
-                speak_s = time.monotonic() + SPEAK_EVERY_S
+            if now > connected:  # soon again, and again: the controller may not listen yet
+                speak_s, pause_s = 0.0, LOOK_EVERY_S
+            if time.monotonic() >= speak_s:
+                pause_s = min(2 * pause_s, SPEAK_EVERY_S)
+                speak_s = time.monotonic() + pause_s
                 for dpid, port_no, frame in self._frames:
                     self.fabric.inject(dpid, port_no, frame)
             connected = now
