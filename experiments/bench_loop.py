@@ -132,7 +132,7 @@ def measure_size(size: Size, seconds: float, profiles: Path | None) -> list[dict
 
 
 def _measure_controller(
-    plan: LoopPlan, folder: Path, tell: Callable[[float], None], seconds: float, profile: Path | None
+    plan: LoopPlan, folder: Path, tell: Callable[[str], None], seconds: float, profile: Path | None
 ) -> list[dict[str, Any]]:
     total = plan.switches * plan.entries
     with ControllerProcess(plan.configuration(), folder, profile=profile) as controller:
@@ -142,7 +142,7 @@ def _measure_controller(
         time.sleep(FIRST_AUDIT_S)
         rows = []
         for varied in VARIED:
-            tell(varied)
+            tell(f"vary {varied}")
             time.sleep(max(SETTLE_S, 4 * plan.interval_ms / 1e3))
             if profile is not None and varied == VARIED[0]:
                 os.kill(controller.pid, signal.SIGUSR1)
@@ -169,7 +169,7 @@ def _measure_rounds(plan: LoopPlan, controller: ControllerProcess, varied: float
 
 
 def _measure_baseline(
-    plan: LoopPlan, folder: Path, tell: Callable[[float], None], seconds: float
+    plan: LoopPlan, folder: Path, tell: Callable[[str], None], seconds: float
 ) -> list[dict[str, Any]]:
     told = {"DETS_BASELINE": str(folder / "entries.json"), "DETS_BASELINE_INTERVAL_MS": str(plan.interval_ms)}
     listen = ["--ofp-listen-host", "127.0.0.1", "--ofp-tcp-listen-port", str(plan.openflow_port)]
@@ -180,7 +180,7 @@ def _measure_baseline(
     try:
         rows = []
         for varied in VARIED:
-            tell(varied)
+            tell(f"vary {varied}")
             already = len(_rounds(log))
             _wait(lambda already=already: len(_rounds(log)) >= already + 2, process)
             done, cpu_s, start_s = len(_rounds(log)), _cpu_s(process.pid), time.monotonic()
@@ -313,8 +313,8 @@ def plot(rows: Sequence[dict[str, Any]], path: Path) -> bool:
 
 
 @contextmanager
-def fabric_process(plan: LoopPlan, folder: Path) -> Iterator[Callable[[float], None]]:
-    """Run the switches of a plan; what is yielded tells them which share of the receivers is to vary."""
+def fabric_process(plan: LoopPlan, folder: Path) -> Iterator[Callable[[str], None]]:
+    """Run the switches of a plan; what is yielded tells them what ``experiments.loop_fabric`` reads."""
     (folder / "plan.json").write_text(json.dumps(asdict(replace(plan))))
     command = [sys.executable, "-m", "experiments.loop_fabric", str(folder / "plan.json")]
     process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -324,8 +324,8 @@ def fabric_process(plan: LoopPlan, folder: Path) -> Iterator[Callable[[float], N
         if process.stdout.readline().strip() != "ready":
             raise RuntimeError(f"the switches did not start (status {process.wait(STOP_TIMEOUT_S)})")
 
-        def tell(varied: float) -> None:
-            process.stdin.write(f"{varied}\n")
+        def tell(line: str) -> None:
+            process.stdin.write(f"{line}\n")
             process.stdin.flush()
 
         yield tell

@@ -2,20 +2,16 @@
 
 The real application controls software switches that carry traffic (``experiments.loop_fabric``), in processes of their
 own. Then operators come: all VNs are listed by pages, half of them get other limits in one transaction, metrics are
-scraped, event streams are followed; first one after the other, then all at once.
+scraped, event streams are followed; first one after the other, then all at once. Then come clients that mean no good,
+and a switch that connects anew, full of entries.
 """
 
 from __future__ import annotations
 
-import http.client
-import json
 import os
-import selectors
-import socket
 import sys
 import threading
 import time
-import urllib.parse
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,16 +21,15 @@ from controller.errors import InvalidValueError
 from experiments.bench_loop import fabric_process
 from experiments.controller_process import ControllerProcess, free_ports
 from experiments.loop_fabric import LoopPlan
+from experiments.rest_attack import Attack
+from experiments.rest_clients import TIMEOUT_S, Operator, Streams, stand_aside
 
 SWITCHES, PORTS = 4, 5
 VLANS, ENTRIES, CHANGES, STREAMS = 1_000, 10_000, 10_000, 50
 INTERVAL_MS = 55
 SECONDS = 20.0
 SETTLE_S = 3.0
-READY_TIMEOUT_S = 300.0
 _LIMIT_BPS = 50_000_000
-_TIMEOUT_S = 60.0
-_NICE = 10
 
 
 def run(
@@ -59,7 +54,7 @@ def run(
             raise InvalidValueError(name, value, f"is outside 1 to {most}")
     openflow_port, rest_port = free_ports(2)
     plan = LoopPlan(SWITCHES, entries // SWITCHES, INTERVAL_MS, 0.1, openflow_port, rest_port, PORTS, _LIMIT_BPS, vlans)
-    with TemporaryDirectory(prefix="dets-rest-") as name, fabric_process(plan, Path(name)):
+    with TemporaryDirectory(prefix="dets-rest-") as name, fabric_process(plan, Path(name)) as tell:
         config = plan.configuration()
         config["rest"]["requests_per_s"] = 1_000
         with ControllerProcess(config, Path(name)) as controller:
@@ -67,6 +62,10 @@ def run(
             operator.wait_ready()
             time.sleep(SETTLE_S)
             figures = measure(operator, changes, streams, seconds)
+            attack = Attack(controller.rest_url)
+            figures["an attack"] = watched(operator, attack.run)
+            figures["an attack"] |= {f"{kind} {status}": n for (kind, status), n in sorted(attack.answers.items())}
+            figures["a switch comes back"] = watched(operator, lambda: come_back(operator, tell, seconds))
     missed = {name: phase["missed_intervals"] for name, phase in figures.items() if isinstance(phase, dict)}
     return {
         "settings": {
@@ -88,74 +87,6 @@ def run(
             for name, value in missed.items()
         ],
     }
-
-
-def _stand_aside() -> None:
-    """Let this thread have a processor only when others leave it one: operators have machines of their own."""
-    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
-
-
-class Operator:
-    """A client that measures what it asks for."""
-
-    def __init__(self, url: str) -> None:
-        self._host = urllib.parse.urlsplit(url).netloc
-
-    def call(self, method: str, path: str, body: object = None) -> bytes:
-        """Return the body of an answer; raise RuntimeError unless it is 200."""
-        connection = http.client.HTTPConnection(self._host, timeout=_TIMEOUT_S)
-        try:
-            data = None if body is None else json.dumps(body).encode()
-            connection.request(method, path, data, {"Content-Type": "application/json"} if data else {})
-            answer = connection.getresponse()
-            text = answer.read()
-            if answer.status != 200:
-                raise RuntimeError(f"{method} {path}: {answer.status} {text[:500].decode()}")
-            return text
-        finally:
-            connection.close()
-
-    def get(self, path: str) -> Any:
-        """Return the JSON of a resource."""
-        return json.loads(self.call("GET", path))
-
-    def wait_ready(self) -> None:
-        """Wait until every switch is; raise TimeoutError."""
-        deadline_s = time.monotonic() + READY_TIMEOUT_S
-        while time.monotonic() < deadline_s:
-            try:
-                if set(self.get("/v1/health")["switches"].values()) == {"ready"}:
-                    return
-            except OSError:
-                pass  # it does not listen yet
-            time.sleep(0.5)
-        raise TimeoutError(f"the controller was not ready within {READY_TIMEOUT_S:g} s")
-
-    def list_vns(self) -> list[dict[str, Any]]:
-        """Return all VNs, page by page."""
-        vns, cursor = [], ""
-        while cursor is not None:
-            page = self.get("/v1/vns" + (f"?cursor={urllib.parse.quote(cursor)}" if cursor else ""))
-            vns += page["vns"]
-            cursor = page["next"]
-        return vns
-
-    def change(self, vns: list[dict[str, Any]], limit_bps: int) -> int:
-        """Give these VNs a limit either way, in one transaction; return the revision."""
-        limits = [
-            {key: vn[key] for key in ("vlan_vid", "switch", "port_no")}
-            | {"send_limit_bps": limit_bps, "receive_limit_bps": limit_bps}
-            for vn in vns
-        ]
-        return int(json.loads(self.call("POST", "/v1/limits", {"limits": limits}))["revision"])
-
-    def wait_in_force(self, revision: int) -> None:
-        """Wait until the switches have confirmed a change."""
-        deadline_s = time.monotonic() + _TIMEOUT_S
-        while self.get("/v1/revision")["installed_revision"] < revision:
-            if time.monotonic() > deadline_s:
-                raise TimeoutError(f"revision {revision} was not in force within {_TIMEOUT_S:g} s")
-            time.sleep(0.05)
 
 
 def measure(operator: Operator, changes: int, streams: int, seconds: float) -> dict[str, Any]:
@@ -189,6 +120,18 @@ def measure(operator: Operator, changes: int, streams: int, seconds: float) -> d
     return figures
 
 
+def come_back(operator: Operator, tell: Callable[[str], None], seconds: float) -> None:
+    """Cut a switch off, let it be brought up and audited; raise TimeoutError when either takes too long."""
+    tell("cut 1")
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while operator.all_ready():
+        if time.monotonic() > deadline_s:
+            raise TimeoutError(f"the switch was not missed within {TIMEOUT_S:g} s")
+        time.sleep(0.01)
+    operator.wait_ready()
+    time.sleep(seconds)
+
+
 def everything(operator: Operator, some: list[dict[str, Any]], seconds: float) -> None:
     """List, change and scrape again and again, at least once, each in a thread; raise what any of them raises."""
     deadline_s = time.monotonic() + seconds
@@ -201,7 +144,7 @@ def everything(operator: Operator, some: list[dict[str, Any]], seconds: float) -
     )
 
     def again(work: Callable[[], object]) -> None:
-        _stand_aside()
+        stand_aside()
         try:
             work()
             while time.monotonic() < deadline_s:
@@ -241,40 +184,3 @@ def watched(operator: Operator, work: Callable[[], object]) -> dict[str, Any]:
         "round_ms_p99": total.get("p99"),
         "round_ms_max": total.get("max"),
     }
-
-
-class Streams:
-    """Event streams that are read as fast as they come, in one thread, inside a ``with``; ``states`` counts."""
-
-    def __init__(self, operator: Operator, count: int) -> None:
-        self.states, self.open = 0, count
-        host, _, port = operator._host.partition(":")
-        self._selector = selectors.DefaultSelector()
-        for number in range(count):
-            sock = socket.create_connection((host, int(port)), timeout=_TIMEOUT_S)
-            query = f"?vlan={number + 1}" if number % 2 else ""  # half of them watch all VLANs, half one VLAN's VNs
-            sock.sendall(f"GET /v1/stream{query} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
-            self._selector.register(sock, selectors.EVENT_READ)
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._read)
-
-    def __enter__(self) -> Streams:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._stop.set()
-        self._thread.join()
-        for key in list(self._selector.get_map().values()):
-            key.fileobj.close()  # type: ignore[union-attr]
-        self._selector.close()
-
-    def _read(self) -> None:
-        _stand_aside()
-        while not self._stop.is_set():
-            for key, _ in self._selector.select(0.2):
-                data = key.fileobj.recv(2**18)  # type: ignore[union-attr]
-                self.states += data.count(b"event: v")
-                if not data:
-                    self.open -= 1
-                    self._selector.unregister(key.fileobj)

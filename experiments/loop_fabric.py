@@ -1,8 +1,8 @@
 """The switches of ``dets bench loop``: a process of its own full of metered entries whose counters always move.
 
 ``python -m experiments.loop_fabric PLAN.json`` reads a plan (``LoopPlan``), fills the tables of its switches with what
-the controller itself would have installed, says ``ready`` on stdout and serves until its stdin ends; each line there
-is a new share of receivers that vary.
+the controller itself would have installed, says ``ready`` on stdout and serves until its stdin ends. Lines there are
+``vary SHARE``, a new share of receivers that vary, and ``cut DPID``: that switch connects anew, with full tables.
 
 Traffic is made at the meters, which are token buckets. Each sender offers more than its fair share. Senders to the
 receivers that vary pause in every other interval, and RAA-FE answers with larger and smaller grants in turns, so that
@@ -277,8 +277,12 @@ def serve(plan: LoopPlan, folder: Path) -> None:
     fabric.start()
     print("ready", flush=True)
     for line in sys.stdin:
+        order, value = line.split()
+        if order == "cut":
+            fabric.disconnect(int(value))
+            continue
         with fabric.locked():
-            load(plan, float(line), central, datapaths)
+            load(plan, float(value), central, datapaths)
     fabric.stop(check=False)
 
 

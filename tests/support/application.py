@@ -33,12 +33,13 @@ class _Plain(yaml.SafeDumper):
 class Application:
     """``dets run`` with a configuration, or ryu-manager with other applications beside; ended with its ``with``.
 
-    ``start`` and ``stop`` may follow each other any number of times.
+    ``start`` and ``stop`` may follow each other any number of times. ``token`` is shown with every request, if set.
     """
 
     def __init__(self, config: Mapping[str, Any], folder: Path, beside: tuple[Path, ...] | None = None) -> None:
         self.config_path = folder / "dets.yaml"
         self.log_path = folder / "dets.log"
+        self.token = ""
         self._beside = beside
         self._process: subprocess.Popen[bytes] | None = None
         self.configure(config)
@@ -100,6 +101,8 @@ class Application:
     def request(self, method: str, path: str, body: bytes | None = None) -> tuple[int, str, Any]:
         """Return (status, content type, parsed JSON) of any answer, refusals included."""
         headers = {"Content-Type": "application/json"} if body is not None else {}
+        if self.token:
+            headers["Authorization"] = f"Bearer {self.token}"
         request = urllib.request.Request(self.url + path, body, headers, method=method)
         try:
             with urllib.request.urlopen(request, timeout=10) as answer:

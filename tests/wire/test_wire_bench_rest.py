@@ -13,4 +13,6 @@ def test_the_smallest_run() -> None:
     assert figures["streams open at the end"] == 2
     assert figures["states streamed"] >= 2
     assert figures["at rest"]["rounds"] > 0
-    assert [row["target"] for row in result["targets"]] == [0] * 8
+    assert figures["an attack"]["body 413"] == 50
+    assert figures["a switch comes back"]["rounds"] > 0
+    assert [row["target"] for row in result["targets"]] == [0] * 10

@@ -1,0 +1,130 @@
+"""Clients that mean no good, all at once: floods, clients that dribble, bodies too long, paths that lead nowhere."""
+
+from __future__ import annotations
+
+import re
+import socket
+import threading
+import time
+import urllib.parse
+from collections import Counter
+from collections.abc import Callable
+
+# On loopback everybody may have an address of his own; whoever floods is held to a pace that others are not.
+ADDRESSES = {
+    "rapid": "127.0.0.2",
+    "slow": "127.0.0.3",
+    "body": "127.0.0.4",
+    "path": "127.0.0.5",
+    "unknown": "127.0.0.6",
+}
+_FLOODERS, _PIPELINED = 20, 100
+_STATUS, _STATUS_BYTES = re.compile(rb"HTTP/1\.1 (\d{3}) "), 13
+_TIMEOUT_S = 60.0
+_DRIBBLE_S = 0.2
+_BODY_BYTES = 4 * 2**20 + 1
+_TARGETS = ("/v1/../../etc/passwd", "/v1/%2e%2e/%2e%2e/etc/passwd", "//etc/passwd", "/v1/vns/10/..%2fs1/1", "/v1\\vns")
+
+Answers = Counter[tuple[str, int]]
+
+
+class Attack:
+    """One attack on the server at a URL: ``rapid`` requests, ``slow`` clients, ``others`` of each other kind.
+
+    ``token`` is shown where a request is to get beyond the gate. ``answers`` counts (kind, status); kinds are
+    ``rapid``, ``slow``, ``body`` and ``path``, and ``unknown`` for requests with a token that nobody has.
+    """
+
+    def __init__(self, url: str, rapid: int = 10_000, slow: int = 100, others: int = 50, token: str = "") -> None:
+        at = urllib.parse.urlsplit(url)
+        self._place = (str(at.hostname), int(at.port or 80))
+        self._rapid, self._slow, self._others = rapid, slow, others
+        self._token = f"Authorization: Bearer {token}\r\n" if token else ""
+        self._over = threading.Event()
+        self._failures: list[BaseException] = []
+        self.answers: Answers = Counter()
+
+    def run(self) -> Answers:
+        """Do it all at once; return ``answers``. Raises what any client raises, such as OSError."""
+        finite = [threading.Thread(target=self._safely, args=(self._flood,)) for _ in range(_FLOODERS)]
+        finite += [threading.Thread(target=self._safely, args=(work,)) for work in (self._bodies, self._paths)]
+        dribbling = threading.Thread(target=self._safely, args=(self._dribble,))
+        for thread in (dribbling, *finite):
+            thread.start()
+        for thread in finite:
+            thread.join()
+        self._over.set()
+        dribbling.join()
+        if self._failures:
+            raise self._failures[0]
+        return self.answers
+
+    def _safely(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except BaseException as error:
+            self._failures.append(error)
+
+    def _connect(self, kind: str) -> socket.socket:
+        return socket.create_connection(self._place, timeout=_TIMEOUT_S, source_address=(ADDRESSES[kind], 0))
+
+    def _request(self, line: str, headers: str = "") -> bytes:
+        return f"{line} HTTP/1.1\r\nHost: x\r\n{headers}\r\n".encode()
+
+    def _flood(self) -> None:
+        left = self._rapid // _FLOODERS
+        with self._connect("rapid") as sock:
+            while left:
+                some = min(left, _PIPELINED)
+                sock.sendall(self._request("GET /v1/health", self._token) * some)
+                self._count("rapid", sock, some)
+                left -= some
+
+    def _bodies(self) -> None:
+        head = f"{self._token}Content-Type: application/json\r\nContent-Length: {_BODY_BYTES}\r\n"
+        for _ in range(self._others):
+            with self._connect("body") as sock:
+                sock.sendall(self._request("POST /v1/limits", head))
+                self._count("body", sock, 1)
+
+    def _paths(self) -> None:
+        for number in range(self._others):
+            with self._connect("path") as sock:
+                sock.sendall(self._request(f"GET {_TARGETS[number % len(_TARGETS)]}", self._token))
+                self._count("path", sock, 1)
+            with self._connect("unknown") as sock:
+                sock.sendall(self._request("GET /v1/vns", "Authorization: Bearer dets_nobodys\r\n"))
+                self._count("unknown", sock, 1)
+
+    def _dribble(self) -> None:
+        clients = [self._connect("slow") for _ in range(self._slow)]
+        try:
+            for sock in clients:
+                sock.sendall(b"GET /v1/vns HTTP/1.1\r\nHost: x\r\nX-A: ")
+            while not self._over.wait(_DRIBBLE_S):
+                for sock in list(clients):
+                    try:
+                        sock.sendall(b"x")
+                    except OSError:  # it has been cut off
+                        self._count("slow", sock, 1)
+                        clients.remove(sock)
+        finally:
+            for sock in clients:
+                sock.close()
+
+    def _count(self, kind: str, sock: socket.socket, answers: int) -> None:
+        """Count the statuses of so many answers, or of those there are when the server hangs up."""
+        found, rest = 0, b""
+        deadline_s = time.monotonic() + _TIMEOUT_S
+        while found < answers:
+            data = sock.recv(2**16)
+            if not data:
+                return
+            rest += data
+            matches = list(_STATUS.finditer(rest))
+            for match in matches:
+                self.answers[kind, int(match[1])] += 1
+            found += len(matches)
+            rest = rest[max(matches[-1].end() if matches else 0, len(rest) - _STATUS_BYTES) :]
+            if time.monotonic() > deadline_s:
+                raise TimeoutError(f"{kind}: {found} of {answers} answers within {_TIMEOUT_S:g} s")
