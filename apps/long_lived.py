@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
+from itertools import count
 
 # What a switch of fewer entries adds is looked through in a few milliseconds.
 MANY_ENTRIES = 2_000
+# Pieces of work that bring a few hundred entries each: so much of them is quickly looked through.
+MANY_PIECES = 20
 
 
 def keep_all() -> None:
@@ -18,7 +22,19 @@ def keep_all() -> None:
     gc.freeze()
 
 
-def keep_entries(count: int) -> None:
-    """As ``keep_all`` when a switch has brought ``count`` flow entries, if they are many."""
-    if count >= MANY_ENTRIES:
+def keep_entries(entries: int) -> None:
+    """As ``keep_all`` when a switch has brought ``entries`` flow entries, if they are many."""
+    if entries >= MANY_ENTRIES:
         keep_all()
+
+
+def keeping(breathe: Callable[[], None]) -> Callable[[], None]:
+    """Return a ``breathe`` for long work that brings what stays: that is kept again and again on the way."""
+    numbers = count(1)
+
+    def breathe_and_keep() -> None:
+        if next(numbers) % MANY_PIECES == 0:
+            keep_all()
+        breathe()
+
+    return breathe_and_keep

@@ -58,7 +58,8 @@ class Reloader:
             return changes
         self._manager.reloading()
         try:
-            self._settings.adopt_file(config, lambda adopt: self._switch_over(config, adopt))
+            with self._shell.standing_still:
+                self._settings.adopt_file(config, lambda adopt: self._switch_over(config, adopt))
         finally:
             self._manager.ready()
         LOG.info("%d values of the configuration have changed", len(changes))

@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import islice
 from typing import Any, TypeVar
 
 import numpy as np
@@ -19,6 +18,7 @@ from controller.config import Config
 from controller.errors import InvalidValueError
 from controller.events import EventKind
 from controller.overrides import VLAN_FIELDS, VLAN_LIMITS, VN_FIELDS, FileValues, Override, Overrides, VnName
+from controller.pieces import pieces
 from controller.precedence import InForce, check_fit, lay
 from controller.put_in_force import put_in_force
 
@@ -242,9 +242,9 @@ class Settings:
             return Outcome(revision if not dry_run else self.revision, values, overrides, len(items))
 
     def _with(self, proposal: _Proposal) -> Overrides:
-        overrides, vns = self.overrides.with_vlans(proposal.vlans), iter(proposal.vns.items())
-        while some := dict(islice(vns, _AT_ONCE)):
-            overrides = overrides.with_vns(some)
+        overrides = self.overrides.with_vlans(proposal.vlans)
+        for some in pieces(proposal.vns.items(), _AT_ONCE):
+            overrides = overrides.with_vns(dict(some))
             self._rest_after(len(some))
         return overrides
 

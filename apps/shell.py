@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from apps.bring_up import introduce, note_port
+from apps.bring_up import Holdings, introduce, note_port
 from apps.event_lines import EventLines
 from apps.framework import Connection, Reply, hub
-from apps.long_lived import keep_entries
+from apps.long_lived import keep_entries, keeping
 from apps.loop_times import LoopTimes
 from apps.peer import REPEAT_S, Peer, Peers, SwitchState
 from apps.polling import poll
@@ -66,6 +66,7 @@ class Shell:
         self.central = CentralController(config, self.lines.note)
         self.peers = Peers(self.central, clock)
         self.times = LoopTimes(config.interval_s)
+        self.standing_still = hub.Semaphore()  # held while a switch is brought up, or the configuration changes
         self._config = config
         self._clock = clock
         self._on_ports = on_ports
@@ -137,12 +138,14 @@ class Shell:
             self.push()
 
     def _bring_up(self, dpid: int, peer: Peer) -> None:
-        holds = introduce(self.peers, peer, self._breathe)
+        breathe = keeping(self._breathe)
+        holds = introduce(self.peers, peer, breathe)
         if not self.peers.holds(peer):
             return
         test_meters(self.peers, peer, holds.meter_ids)
         peer.count_by_flows(not self.central.switches[dpid].can.counts_meters)
-        self.central.switch_connected(dpid, holds.flows, holds.meters, self._clock())
+        if not self._take_over(dpid, peer, holds, breathe):
+            return
         self.push()
         self.peers.answer(peer.connection.barrier())
         if not self.peers.holds(peer):
@@ -153,6 +156,21 @@ class Shell:
         self._on_ports(dpid)
         for port_no in list(peer.ports):
             self._say_hello(dpid, port_no)
+
+    def _take_over(self, dpid: int, peer: Peer, holds: Holdings, breathe: Callable[[], None]) -> bool:
+        """Take over what a switch holds; tell whether it is still there."""
+        with self.standing_still:
+            if not self.peers.holds(peer):
+                return False
+            for _ in self.central.bring_up(dpid, holds.flows, holds.meters, self._clock()):
+                breathe()
+                if not self.peers.holds(peer):
+                    return False
+        self.central.note_up(dpid, self._clock())
+        early, peer.early = peer.early, []
+        for status in early:
+            self.port_changed(dpid, status)
+        return True
 
     # -- what switches report
 
@@ -372,16 +390,20 @@ class Shell:
             return
         self.push()
         record = self.central.switches[dpid]
+
+        def is_over() -> bool:  # the switch has gone, or the configuration has become another
+            return not self.peers.holds(peer) or self.central.switches.get(dpid) is not record
+
         expected, touched, record.touched = self.central.tables(dpid), record.touched, set()
         flows = peer.connection.ask(lambda xid: encode_flow_stats_request(xid, OWN_COOKIE, OWN_COOKIE_MASK))
         meters = peer.connection.ask(encode_meter_config_request)
         try:
             body, config = self.peers.answer(flows), self.peers.answer_or_refusal(meters)
             self._breathe()
-            if not self.peers.holds(peer):
+            if is_over():
                 return
             changed = peer.listing.read(body, self._breathe)
-            if not self.peers.holds(peer):
+            if is_over():
                 return
         except ProtocolError:
             record.touched |= touched
@@ -393,7 +415,7 @@ class Shell:
         standing = decode_meter_config(config or b"")[0]
         for _ in self.central.audit(dpid, expected, peer.listing.own, standing, self._clock(), only):
             self._breathe()
-            if not self.peers.holds(peer):
+            if is_over():
                 return
         peer.compared = all_there  # what may be of use to one that is on its way is looked at again
         if only is None:

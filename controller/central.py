@@ -55,16 +55,31 @@ class CentralController(FabricState):
 
     # -- switches
 
-    def switch_connected(
+    def bring_up(
         self, dpid: int, flows: Iterable[Flow | UnknownFlow], meters: NDArray[np.void], now_s: float
-    ) -> None:
-        """A switch of the configuration has connected, with these flow entries and meters (METER_CONFIG) in its tables.
+    ) -> Iterator[None]:
+        """A switch of the configuration comes, with these flow entries and meters (METER_CONFIG) in its tables.
 
         1) Hosts and pairs that an earlier run left are adopted, with their meters as they stand.
         2) What is missing or different is put right at once.
         3) What is ours and of no use is removed by an ``audit`` once no switch is awaited: until then it may be of use.
+
+        The work is done in pieces, so that others may run between them, and is given up when the switch goes. Until it
+        is done no other switch may be brought up, and the configuration not become another. ``note_up`` ends it.
         """
-        reconciliation.bring_up(self, self.pairs, dpid, flows, meters, now_s)
+        return reconciliation.bring_up(self, self.pairs, dpid, flows, meters, now_s)
+
+    def note_up(self, dpid: int, now_s: float) -> None:
+        """Note that a switch has been brought up."""
+        reconciliation.note_up(self, dpid, now_s)
+
+    def switch_connected(
+        self, dpid: int, flows: Iterable[Flow | UnknownFlow], meters: NDArray[np.void], now_s: float
+    ) -> None:
+        """A switch of the configuration has connected: bring it up in one piece."""
+        for _ in self.bring_up(dpid, flows, meters, now_s):
+            pass
+        self.note_up(dpid, now_s)
 
     def switch_disconnected(self, dpid: int, now_s: float) -> None:
         """A switch has gone; its meters and entries stand as they are."""

@@ -42,9 +42,12 @@ class FlowListing:
             listed.add(raw)
             if len(listed) % _LISTED_AT_ONCE == 0:
                 breathe()
-        came = {}
+        came: dict[bytes, Flow | UnknownFlow] = {}
+        own: dict[FlowKey, Flow] = {}
         for raw in new:
-            came[raw] = decode_entry(raw)
+            flow = came[raw] = decode_entry(raw)
+            if is_own(flow):
+                own[flow_key(flow)] = flow
             if len(came) % _DECODED_AT_ONCE == 0:
                 breathe()
         changed = set()
@@ -55,10 +58,6 @@ class FlowListing:
                 changed.add(flow_key(flow))
         for key in changed:
             self.own.pop(key, None)
-        for raw, flow in came.items():
-            self._entries[raw] = flow
-            if is_own(flow):
-                key = flow_key(flow)
-                self.own[key] = flow
-                changed.add(key)
-        return changed
+        self._entries.update(came)
+        self.own.update(own)
+        return changed | own.keys()

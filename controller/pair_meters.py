@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
@@ -14,7 +14,11 @@ from controller.events import EventKind
 from controller.fabric_state import FabricState
 from controller.forwarding.network import Pair
 from controller.meter_columns import MeterSetting, kilo
+from controller.pieces import pieces
 from controller.switch_record import SwitchRecord
+
+# So many pairs are taken over before others in the process get their turn.
+_AT_ONCE = 250
 
 
 class PairMeters:
@@ -30,9 +34,10 @@ class PairMeters:
         self._without_meter: set[int] = set()
 
     def seen(self, pair: Pair, now_s: float) -> None:
-        """A pair without a meter talks."""
-        self._new_pairs[pair] = None
-        self._seen_s = now_s
+        """A pair talks that has no entry; it may be about to get one, with a meter that it has."""
+        if pair not in self._metered:
+            self._new_pairs[pair] = None
+            self._seen_s = now_s
 
     def aged(self, pair: Pair) -> None:
         """A pair talks no longer."""
@@ -115,16 +120,26 @@ class PairMeters:
         text += "; further pairs have only the send limit and their queue"
         self._fabric.note(EventKind.OUT_OF_METERS, text, now_s)
 
-    def adopt(self, meter_of: Mapping[Pair, int], standing: Mapping[int, MeterSetting], now_s: float) -> None:
-        """Take over pairs whose meters stand on a switch; their ids are claimed."""
-        if not meter_of:
+    def adopt(self, meter_of: Mapping[Pair, int], standing: Mapping[int, MeterSetting], now_s: float) -> Iterator[None]:
+        """Take over pairs whose meters stand on a switch and have been claimed; yield after each piece.
+
+        All of them are known at once, their entries in pieces. One that has got another meter meanwhile keeps that.
+        """
+        mine = {pair: meter_id for pair, meter_id in meter_of.items() if pair not in self._metered}
+        for pair in meter_of.keys() - mine.keys():
+            self._fabric.record_of_sender(pair.sender).meter_ids.release(meter_of[pair])
+        if not mine:
             return
-        rates = np.array([standing[meter_id] for meter_id in meter_of.values()], dtype=np.float64) * RATE_STEP_BPS
-        sender, receiver, meter_ids = _columns(meter_of)
+        rates = np.array([standing[meter_id] for meter_id in mine.values()], dtype=np.float64) * RATE_STEP_BPS
+        sender, receiver, meter_ids = _columns(mine)
         self._add_entries(sender, receiver, meter_ids, rates[:, 0], rates[:, 1], now_s, added_now=False)
-        for pair, meter_id in meter_of.items():
+        for pair in mine:
             self._new_pairs.pop(pair, None)
-            self._fabric.network.add_pair(pair, meter_id)
+        for some in pieces(mine.items(), _AT_ONCE):
+            for pair, meter_id in some:
+                if pair in self._metered:  # it may have aged by now
+                    self._fabric.network.add_pair(pair, meter_id)
+            yield
 
     def _add_entries(
         self,

@@ -18,11 +18,12 @@ from controller.forwarding.topology import Port
 from controller.meter_columns import MeterColumns, MeterSetting
 from controller.openflow.flows import Flow, UnknownFlow
 from controller.pair_meters import PairMeters
+from controller.pieces import pieces
 from controller.switch_record import SwitchRecord
 from controller.tables import FlowKey, flow_key, plan_flows
 
-# So many entries are compared before others in the process get their turn.
-_AT_ONCE = 250
+# So many entries are looked through, or worked on, before others in the process get their turn.
+_LOOKED_AT_ONCE, _WORKED_AT_ONCE = 1000, 125
 
 
 class Tables(NamedTuple):
@@ -39,34 +40,58 @@ def bring_up(
     flows: Iterable[Flow | UnknownFlow],
     meters: NDArray[np.void],
     now_s: float,
-) -> None:
-    """Take over what an earlier run left on a switch that has connected, and put right what is missing or different."""
+) -> Iterator[None]:
+    """Take over what an earlier run left on a switch that comes, and put right what is missing or different.
+
+    Yields after each piece. The switch counts as connected once all that it holds has been taken over; until then
+    nothing is sent to it. Between two pieces anything may happen but that the switch goes (then the rest is not to be
+    asked for), another one is brought up or the configuration becomes another.
+    """
     record = fabric.switches[dpid]
-    record.connected = True
-    fabric.switch_came(now_s)
     record.limit_meter_ids()
-    ours, alien = sort_installed(flows)
-    record.installed = {}
-    record.install(ours)
+    record.meter_ids.reserve(meters["meter_id"].tolist())
+    ours: dict[FlowKey, Flow] = {}
+    telling: list[Flow] = []  # entries that may tell where a host is, or that a pair talks
+    record.foreign = 0
+    for some in pieces(flows, _LOOKED_AT_ONCE):
+        own, foreign = sort_installed(some)
+        ours.update(own)
+        telling += [flow for flow in own.values() if flow.match.eth_src is not None or flow.meter_id is not None]
+        record.foreign += foreign
+        yield
+    record.installed, record.touched = ours, set()
     fabric.forget_counters(record.row_of_meter)
-    fabric.network.switch_up(dpid, record.meters_of_senders(), set_queue=record.can.uses_queues)
+    senders = record.meters_of_senders()
+    yield from fabric.network.put_own(dpid, senders, set_queue=record.can.uses_queues)
     if not record.can.uses_meters:
         pairs.take_meters(dpid)
-    _adopt(fabric, pairs, record, ours.values(), meters, now_s)
+    yield from _adopt(fabric, pairs, record, telling, meters, now_s)
     # Pairs and meters whose receivers' switches may still be on their way.
-    record.awaiting = Awaiting(entries_by_host(ours.values(), fabric.network.knows), meters)
-    record.meter_ids.reserve(meters["meter_id"].tolist())
+    record.awaiting = Awaiting(entries_by_host(telling, fabric.network.knows), meters)
     for other in fabric.switches.values():
         known = [flow for flow in other.awaiting.take(fabric.network.knows) if flow_key(flow) in other.installed]
-        _adopt(fabric, pairs, other, known, other.awaiting.meters, now_s)
+        yield from _adopt(fabric, pairs, other, known, other.awaiting.meters, now_s)
     pairs.flush()
+    record.connected = True
+    fabric.switch_came(now_s)
+    fabric.network.switch_up(dpid)
     standing, settings = MeterColumns.standing(meters), fabric.wanted_meters(record)
     differing = (settings.differing(standing) & settings.keys()) - set(record.update.meter_id)
     record.update.put_meters({meter_id: settings[meter_id] for meter_id in sorted(differing)}, standing.keys())
+    yield
+    # What changes from here on is sent as ever; later tables come before earlier ones, as in any plan.
     wanted = fabric.network.desired.of_switch(dpid)
-    record.update.set_flows(plan_flows(wanted, record.installed, wanted.keys()))
-    record.install(wanted)
-    foreign = f", {alien} entries of others left alone" if alien else ""
+    for keys in pieces(sorted(wanted, key=attrgetter("table_id"), reverse=True), _LOOKED_AT_ONCE):
+        missing = plan_flows(wanted, record.installed, keys)
+        record.update.set_flows(missing)
+        record.hold([flow_key(flow) for _, flow in missing], wanted)
+        yield
+
+
+def note_up(fabric: FabricState, dpid: int, now_s: float) -> None:
+    """Note that a switch has been brought up."""
+    record = fabric.switches[dpid]
+    foreign = f", {record.foreign} entries of others left alone" if record.foreign else ""
     fabric.note(EventKind.SWITCH_UP, f"switch {record.switch.name} ({dpid:016x}) is up{foreign}", now_s)
 
 
@@ -109,13 +134,11 @@ def _pieces(
     expected: Mapping[FlowKey, Flow], found: Mapping[FlowKey, Flow], only: Collection[FlowKey] | None
 ) -> Iterator[list[FlowKey]]:
     """Yield all keys, each once; hosts before the pairs they are in: tables are numbered as the pipeline goes."""
-    keys = sorted(expected if only is None else only, key=attrgetter("table_id"))
-    for first in range(0, len(keys), _AT_ONCE):
-        yield keys[first : first + _AT_ONCE]
+    in_order = attrgetter("table_id")
+    yield from pieces(sorted(expected if only is None else only, key=in_order), _WORKED_AT_ONCE)
     if only is None:
-        keys = sorted(found, key=attrgetter("table_id"))
-        for first in range(0, len(keys), _AT_ONCE):
-            yield [key for key in keys[first : first + _AT_ONCE] if key not in expected]
+        for keys in pieces(sorted(found, key=in_order), _WORKED_AT_ONCE):
+            yield [key for key in keys if key not in expected]
 
 
 def _audit_flows(
@@ -133,7 +156,8 @@ def _audit_flows(
     installed = record.installed
     differing = {key for key in keys if (flow := expected.get(key)) != found.get(key) and installed.get(key) == flow}
     record.hold(differing, found)
-    _adopt(fabric, pairs, record, [installed[key] for key in keys if key in installed], meters, now_s)
+    for _ in _adopt(fabric, pairs, record, [installed[key] for key in keys if key in installed], meters, now_s):
+        pass
     pairs.flush()
     wanted = fabric.network.desired.of_switch(record.switch.dpid)
     unwanted = {key for key in keys if key in installed and key not in wanted}
@@ -158,26 +182,30 @@ def _adopt(
     flows: Collection[Flow],
     meters: NDArray[np.void],
     now_s: float,
-) -> None:
-    """Take over hosts and pairs that entries in a switch's tables stand for and that are not known here."""
-    for flow in flows:
-        host = adopted_host(flow)
-        if host is not None and flow.match.in_port is not None and not fabric.network.knows(host):
-            fabric.learn(host, Port(record.switch.dpid, flow.match.in_port), now_s)
+) -> Iterator[None]:
+    """Take over hosts and pairs that entries in a switch's tables stand for and that are not known here, in pieces."""
+    for some in pieces(flows, _WORKED_AT_ONCE):
+        for flow in some:
+            host = adopted_host(flow)
+            if host is not None and flow.match.in_port is not None and not fabric.network.knows(host):
+                fabric.learn(host, Port(record.switch.dpid, flow.match.in_port), now_s)
+        yield
     if not record.can.uses_meters:
         return
     standing: dict[int, MeterSetting] | None = None
     adopted: dict[Pair, int] = {}
-    for flow in flows:
-        pair = adopted_pair(flow, fabric.network, record.switch.dpid)
-        if pair is None or flow.meter_id is None or pairs.metered(pair) or pair in adopted:
-            continue
-        if standing is None:
-            ids = [flow.meter_id for flow in flows if flow.meter_id is not None]
-            standing = dict(MeterColumns.standing(meters[np.isin(meters["meter_id"], ids)]))
-        if flow.meter_id in standing and record.meter_ids.claim(flow.meter_id):
-            adopted[pair] = flow.meter_id
-    pairs.adopt(adopted, standing or {}, now_s)
+    for some in pieces(flows, _WORKED_AT_ONCE):
+        for flow in some:
+            pair = adopted_pair(flow, fabric.network, record.switch.dpid)
+            if pair is None or flow.meter_id is None or pairs.metered(pair) or pair in adopted:
+                continue
+            if standing is None:
+                ids = [flow.meter_id for flow in flows if flow.meter_id is not None]
+                standing = dict(MeterColumns.standing(meters[np.isin(meters["meter_id"], ids)]))
+            if flow.meter_id in standing and record.meter_ids.claim(flow.meter_id):
+                adopted[pair] = flow.meter_id
+        yield
+    yield from pairs.adopt(adopted, standing or {}, now_s)
 
 
 def _mend_meters(

@@ -118,7 +118,7 @@ def _carry_record(before: SwitchRecord, after: SwitchRecord, row_of: _Rows, conf
         meters[row] = meter_id
     after.send_meter = dict(sorted(meters.items()))
     after.can, after.connected = before.can, before.connected
-    after.installed, after.touched = dict(before.installed), set(before.touched)
+    after.installed, after.touched, after.foreign = dict(before.installed), set(before.touched), before.foreign
 
 
 def _carry_network(before: CentralController, after: CentralController, row_of: _Rows, kept: set[int]) -> None:
@@ -127,7 +127,9 @@ def _carry_network(before: CentralController, after: CentralController, row_of: 
     for dpid in kept:
         record = after.switches[dpid]
         if record.connected:
-            after.network.switch_up(dpid, record.meters_of_senders(), set_queue=record.can.uses_queues)
+            for _ in after.network.put_own(dpid, record.meters_of_senders(), set_queue=record.can.uses_queues):
+                pass
+            after.network.switch_up(dpid)
     for host, row in before.network.hosts().items():
         if row_of.new[row] != NEW_ROW:
             after.network.learn(host, Port(*after.vns.key(int(row_of.new[row]))[1:]))

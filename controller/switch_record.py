@@ -109,9 +109,10 @@ class SwitchRecord:
     """One switch of the configuration.
 
     ``send_meter`` gives the meter of each of its VNs (rows of the VN table). ``installed`` is what its tables hold of
-    ours; ``touched`` gathers the keys of entries of which that has changed. ``awaiting`` is what an earlier run
-    left there for pairs with switches that have not come yet. ``row_of_meter`` leads from a meter id,
-    less the first of the range, to the row of the entry table. ``can`` is what the switch can do, as far as is known.
+    ours; ``touched`` gathers the keys of entries of which that has changed. ``foreign`` is how many entries of others
+    it held when it came, and ``awaiting`` what an earlier run left there for pairs with switches that have not come
+    yet. ``row_of_meter`` leads from a meter id, less the first of the range, to the row of the entry table. ``can`` is
+    what the switch can do, as far as is known.
     """
 
     switch: Switch
@@ -122,6 +123,7 @@ class SwitchRecord:
     connected: bool = False
     installed: dict[FlowKey, Flow] = field(default_factory=dict)
     touched: set[FlowKey] = field(default_factory=set)
+    foreign: int = 0
     update: SwitchUpdate = field(default_factory=SwitchUpdate)
     awaiting: Awaiting = field(default_factory=Awaiting)
     row_of_meter: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))

@@ -6,7 +6,7 @@ No I/O; time is an argument.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,8 +14,12 @@ from controller.config import Port as EdgePort
 from controller.config import Switch
 from controller.forwarding import pipeline
 from controller.forwarding.topology import Link, Paths, Port, Topology
+from controller.pieces import pieces
 from controller.tables import DesiredFlows
 from controller.vns import VnTable
+
+# So many VNs get their entries before others in the process get their turn.
+_AT_ONCE = 500
 
 
 class Host(NamedTuple):
@@ -56,6 +60,7 @@ class Network:
         self._vn_of_host: dict[Host, int] = {}
         self._hosts_of_vn: defaultdict[int, set[Host]] = defaultdict(set)
         self._queueless: set[int] = set()  # dpids of switches whose entries name no queue
+        self._fabric_ports: dict[int, tuple[set[int], set[int], bool]] = {}  # what their entries were made of, by dpid
         self._meter_of_pair: dict[Pair, int | None] = {}
         self._senders_to: defaultdict[int, set[int]] = defaultdict(set)
         self._unused_pairs: set[Pair] = set()
@@ -86,24 +91,32 @@ class Network:
 
     # -- switches and links
 
-    def switch_up(self, dpid: int, send_meter: Mapping[int, int | None], *, set_queue: bool = True) -> None:
-        """A switch is connected; ``send_meter`` gives the meter of each of its VNs (rows), None where it has none.
+    def put_own(self, dpid: int, send_meter: Mapping[int, int | None], *, set_queue: bool = True) -> Iterator[None]:
+        """Let a switch have what it has whoever talks: edge ports and VNs' send limits; yield after each piece.
 
-        ``set_queue`` tells whether its entries name queues.
+        ``send_meter`` gives the meter of each of its VNs (rows), None where it has none. ``set_queue`` tells whether
+        its entries name queues.
         """
         if (dpid in self._queueless) == set_queue:
             (self._queueless.discard if set_queue else self._queueless.add)(dpid)
             for host in self._vn_of_host:
                 self._put_forward(host)
-        self.topology.add_switch(dpid)
-        flows = [pipeline.link_discovery(), pipeline.drop_link_local(), pipeline.no_rate_control()]
+        general = [pipeline.link_discovery(), pipeline.drop_link_local(), pipeline.no_rate_control()]
+        self.desired.put(("switch", dpid), {dpid: general})
         for port in self._switches[dpid].ports.values():
-            flows += [pipeline.drop_hosts_lldp(port.port_no), *(pipeline.admit(port, vid) for vid in port.vlan_vids)]
-        self.desired.put(("switch", dpid), {dpid: flows})
-        for row, meter_id in send_meter.items():
-            key = self._vns.key(row)
-            self.desired.put(("sender", row), {dpid: [pipeline.limit_sender(key.port_no, key.vlan_vid, meter_id)]})
-            self._put_unknown_source(row)
+            flows = [pipeline.drop_hosts_lldp(port.port_no), *(pipeline.admit(port, vid) for vid in port.vlan_vids)]
+            self.desired.put(("edge", dpid, port.port_no), {dpid: flows})
+            yield
+        for some in pieces(send_meter.items(), _AT_ONCE):
+            for row, meter_id in some:
+                key = self._vns.key(row)
+                self.desired.put(("sender", row), {dpid: [pipeline.limit_sender(key.port_no, key.vlan_vid, meter_id)]})
+                self._put_unknown_source(row)
+            yield
+
+    def switch_up(self, dpid: int) -> None:
+        """A switch is connected: paths may lead through it."""
+        self.topology.add_switch(dpid)
         self._links_changed()
 
     def switch_down(self, dpid: int) -> None:
@@ -156,9 +169,13 @@ class Network:
 
     def _put_fabric_ports(self, dpid: int) -> None:
         ports = self.topology.fabric_ports(dpid)
+        tree_ports = {p.port_no for link in self._flood_tree for p in link if p.dpid == dpid}
+        given = (ports, tree_ports, dpid in self._queueless)
+        if self._fabric_ports.get(dpid) == given:
+            return
+        self._fabric_ports[dpid] = given
         admitted = [pipeline.admit_from_fabric(port, vid) for port in sorted(ports) for vid in self._edges]
         self.desired.put(("fabric", dpid), {dpid: admitted})
-        tree_ports = {p.port_no for link in self._flood_tree for p in link if p.dpid == dpid}
         floods = [
             pipeline.flood(vid, tree_ports, edges.get(dpid, []), set_queue=dpid not in self._queueless)
             for vid, edges in self._edges.items()

@@ -1,0 +1,16 @@
+"""Long work in pieces, between which others in the process get their turn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import TypeVar
+
+Item = TypeVar("Item")
+
+
+def pieces(items: Iterable[Item], at_once: int) -> Iterator[list[Item]]:
+    """Yield all items in order, ``at_once`` of them at a time."""
+    rest = iter(items)
+    while some := list(islice(rest, at_once)):
+        yield some

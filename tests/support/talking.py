@@ -1,0 +1,68 @@
+"""Hosts that talk over fabrics in virtual time, and what their switches and controller then hold."""
+
+from __future__ import annotations
+
+from support.configs import fabric, star
+from support.fabrics import Fabric, mac_of
+from support.switches import Frame
+
+from controller.forwarding.pipeline import Table
+from controller.forwarding.topology import Port
+
+LEFT, RIGHT = Port(1, 9), Port(2, 9)
+
+
+def talk(net: Fabric, source, target, vlan_vid=10):
+    """Two hosts say hello, and the first sends to the second until nothing is reported any more."""
+    for end in (source, target):
+        net.learn(mac_of(Port(*end), vlan_vid), Port(*end), vlan_vid)
+    frame = Frame(mac_of(Port(*target), vlan_vid), mac_of(Port(*source), vlan_vid), net.tag(Port(*source), vlan_vid))
+    while net.send(frame, Port(*source)).reports:
+        pass
+    return frame
+
+
+def entry_keys(central):
+    entries = central.state.entries
+    return {(central.vns.key(s), central.vns.key(r)) for s, r in zip(entries.sender, entries.receiver, strict=True)}
+
+
+def rate_control_keys(switch, port_no=None):
+    return [
+        key
+        for key, flow in switch.flows.items()
+        if flow.table_id == Table.RATE_CONTROL and flow.meter_id and port_no in (None, flow.match.in_port)
+    ]
+
+
+def started(config=None, links=()):
+    net = Fabric(config or star(4), links)
+    net.start()
+    return net
+
+
+def two_switches():
+    return started(fabric({1: {1: [10, 20], 2: [10]}, 2: {1: [10, 20], 2: 20}}), [(LEFT, RIGHT)])
+
+
+def talking_fabric():
+    """Two switches and what four pairs that talk have left there."""
+    net = two_switches()
+    for pair in (((1, 1), (2, 1)), ((2, 1), (1, 1)), ((1, 1), (1, 2))):
+        talk(net, *pair)
+    talk(net, (1, 1), (2, 2), 20)
+    return net
+
+
+def restarted(net: Fabric) -> Fabric:
+    """A new controller over the switches as they stand; nothing is connected yet."""
+    again = Fabric(net.config)
+    again.switches, again.peers, again.now_s = net.switches, net.peers, net.now_s + 5.0
+    return again
+
+
+def contents(net):
+    return {
+        dpid: (dict(switch.flows), {i: meter.setting for i, meter in switch.meters.items()})
+        for dpid, switch in net.switches.items()
+    }

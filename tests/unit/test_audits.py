@@ -1,0 +1,197 @@
+"""Audits: a switch's tables against what they should hold, all of them or what has changed."""
+
+from __future__ import annotations
+
+import pytest
+from support.configs import star
+from support.fabrics import ControlLoop
+from support.talking import (
+    contents,
+    rate_control_keys,
+    started,
+    talk,
+    talking_fabric,
+)
+
+from controller import reconciliation
+from controller.events import EventKind
+from controller.forwarding.topology import Port
+from controller.openflow.constants import COUNTER_UNAVAILABLE
+from controller.openflow.flows import Flow
+from controller.openflow.match import Match
+from controller.switch_record import MeterSetting
+from controller.tables import flow_key
+
+
+@pytest.fixture
+def talking():
+    return talking_fabric()
+
+
+def test_audit_of_tables_in_order_is_silent(talking):
+    for dpid in talking.switches:
+        assert talking.audit(dpid) == 0
+    assert EventKind.TABLES_MENDED not in [event.kind for event in talking.central.events.after(0)]
+
+
+def test_audit_mends_what_is_missing_altered_and_alien(talking):
+    before, switch = contents(talking), talking.switches[1]
+    missing, altered = sorted(switch.flows, key=str)[:2]
+    pair_flow = rate_control_keys(switch)[0]
+    del switch.flows[missing]
+    switch.flows[altered] = switch.flows[altered]._replace(
+        actions=(), goto_table=None, meter_id=None, cookie=0xDE75 << 48
+    )
+    switch.flows[pair_flow] = switch.flows[pair_flow]._replace(meter_id=1)
+    alien = Flow(0, 9999, Match(in_port=1), 0xDE75 << 48, goto_table=4)
+    switch.flows[flow_key(alien)] = alien
+    del switch.meters[2]
+    switch.meters[1].setting = MeterSetting(1, 1)
+    switch.apply(_update_with_meter(5000))
+    assert talking.audit(1) == 7
+    assert contents(talking) == before
+    assert talking.audit(1) == 0
+
+
+def _update_with_meter(meter_id):
+    from controller.switch_record import SwitchUpdate
+
+    update = SwitchUpdate()
+    update.put_meters({meter_id: MeterSetting(9, 9)}, [])
+    return update
+
+
+def test_audit_leaves_what_changed_while_the_switch_was_asked(talking):
+    central, switch = talking.central, talking.switches[1]
+    expected, flows, meters = central.tables(1), dict(switch.flows), switch.meter_config()
+    talk(talking, (1, 2), (1, 1))
+    central.set_limits(central.vns.row_of(10, 1, 1), 1.0, send_limit_bps=1_000_000)
+    talking.push()
+    before = contents(talking)
+    assert sum(central.audit(1, expected, flows, meters, 1.0)) == 0
+    assert central.take_updates() == {}
+    assert contents(talking) == before
+
+
+def test_a_mended_meter_is_measured_rightly():
+    """A modify outside of the interval zeroes a meter's counters as well."""
+    net = started(star(3))
+    loop = ControlLoop(net)
+    loop.add((1, 1), (1, 2), 10, 100e6)
+    loop.run(10)
+    (meter_id,) = net.central.state.entries.meter_id.tolist()
+    net.switches[1].meters[meter_id].setting = MeterSetting(50_000, 10_000)
+    assert net.audit(1) == 1
+    loop.run(2)
+    assert net.central.received_bps[net.central.vns.row_of(10, 1, 2)] == pytest.approx(100e6, rel=0.01)
+    assert EventKind.COUNTERS_IMPLAUSIBLE not in [event.kind for event in net.central.events.after(0)]
+
+
+def test_a_switch_that_was_away_is_measured_rightly():
+    net = started(star(3))
+    loop = ControlLoop(net)
+    loop.add((1, 1), (1, 2), 10, 100e6)
+    loop.run(5)
+    net.disconnect(1)
+    row = net.central.vns.row_of(10, 1, 1)
+    for limit in (60_000_000, 400_000_000):  # there and back again, unseen by the switch
+        net.central.set_limits(row, net.now_s, send_limit_bps=limit)
+        loop.run(5)
+    net.connect(1)
+    loop.run(3)
+    assert net.central.received_bps[net.central.vns.row_of(10, 1, 2)] == pytest.approx(100e6, rel=0.01)
+    assert EventKind.COUNTERS_IMPLAUSIBLE not in [event.kind for event in net.central.events.after(0)]
+    assert EventKind.CONGESTION_BEGAN not in [event.kind for event in net.central.events.after(0)]
+
+
+def test_a_switch_that_comes_back_empty_is_filled_again(talking):
+    before = contents(talking)
+    talking.disconnect(1)
+    talking.switches[1].flows.clear()
+    talking.switches[1].meters.clear()
+    talking.connect(1)
+    talking.hello()
+    talking.settle()
+    assert contents(talking) == before
+    assert talking.audit(1) == 0
+
+
+def test_counters_that_a_switch_does_not_keep_are_unknown():
+    net = started(star(3))
+    talk(net, (1, 1), (1, 2))
+    net.central.interval({}, {}, net.now_s)
+    for _ in range(3):
+        net.now_s += 0.055
+        stats = net.switches[1].meter_stats(net.now_s)
+        stats["byte_in_count"] = COUNTER_UNAVAILABLE
+        net.central.interval({1: stats}, {1: net.now_s}, net.now_s)
+    assert net.central.state.measured.silent_intervals.tolist() == [0]
+
+
+# -- comparing piece by piece, and only what has changed
+
+
+def mended(net):
+    return [event.text for event in net.central.events.after(0) if event.kind == EventKind.TABLES_MENDED]
+
+
+def test_an_audit_of_some_entries_mends_those_and_looks_at_no_other(talking):
+    switch, central = talking.switches[1], talking.central
+    gone, altered, unseen = list(switch.flows)[:3]
+    del switch.flows[gone]
+    switch.flows[altered] = switch.flows[altered]._replace(idle_timeout_s=77)
+    del switch.flows[unseen]
+    expected = central.tables(1)
+    some = {altered: switch.flows[altered]}
+    assert sum(central.audit(1, expected, some, switch.meter_config(), 2.0, [gone, altered])) == 2
+    talking.push()
+    assert gone in switch.flows
+    assert switch.flows[altered].idle_timeout_s != 77
+    assert unseen not in switch.flows
+    assert talking.audit(1) == 1
+
+
+def test_between_the_pieces_of_an_audit_anything_may_change(talking, monkeypatch):
+    monkeypatch.setattr(reconciliation, "_WORKED_AT_ONCE", 1)
+    switch, central = talking.switches[1], talking.central
+    gone = sorted(switch.flows, key=str)[:2]
+    flows = {key: flow for key, flow in switch.flows.items() if key not in gone}
+    expected, meters = central.tables(1), switch.meter_config()
+    for key in gone:
+        del switch.flows[key]
+    counts = []
+    for count in central.audit(1, expected, flows, meters, 2.0):
+        counts.append(count)
+        if len(counts) == 1:
+            talk(talking, (1, 2), (1, 1))
+        talking.push()
+    assert sum(counts) == 2
+    assert len(counts) == len(expected.flows) + len(flows) + 1
+    assert max(counts) == 1
+    assert mended(talking) == ["switch s1: 2 entries and meters mended"]
+    assert switch.flows.keys() > expected.flows.keys()
+    assert talking.audit(1) == 0
+
+
+def test_an_audit_given_up_tells_what_it_has_mended(talking, monkeypatch):
+    monkeypatch.setattr(reconciliation, "_WORKED_AT_ONCE", 1)
+    switch, central = talking.switches[1], talking.central
+    before = contents(talking)
+    for key in sorted(switch.flows, key=str)[:2]:
+        del switch.flows[key]
+    audit = central.audit(1, central.tables(1), dict(switch.flows), switch.meter_config(), 2.0)
+    assert next(count for count in audit if count) == 1
+    audit.close()
+    assert mended(talking) == ["switch s1: 1 entries and meters mended"]
+    assert talking.audit(1) == 1
+    assert contents(talking) == before
+
+
+def test_what_has_changed_since_the_last_comparison_is_remembered(talking):
+    record = talking.central.switches[1]
+    record.touched = set()
+    talking.learn(0xC1, Port(1, 1), 10)
+    changed = {key for key, flow in record.installed.items() if 0xC1 in (flow.match.eth_src, flow.match.eth_dst)}
+    assert changed
+    assert changed <= record.touched
+    assert len(record.touched) < len(record.installed)

@@ -1,0 +1,353 @@
+"""Switches that come with full tables, or come back: what an earlier run left is taken over."""
+
+from __future__ import annotations
+
+import pytest
+from support.configs import fabric, star
+from support.fabrics import ControlLoop, Fabric
+from support.switches import Frame, meter_config
+from support.talking import (
+    LEFT,
+    RIGHT,
+    contents,
+    entry_keys,
+    rate_control_keys,
+    restarted,
+    started,
+    talk,
+    talking_fabric,
+    two_switches,
+)
+
+from controller import pair_meters, reconciliation
+from controller.adoption import sort_installed
+from controller.central import CentralController
+from controller.enforcement import MIN_BURST_S
+from controller.events import EventKind
+from controller.fabric_state import AWAITED_S
+from controller.forwarding import network
+from controller.forwarding.pipeline import Table, admit
+from controller.forwarding.topology import Port
+from controller.openflow.flows import Flow, UnknownFlow
+from controller.openflow.match import Match
+from controller.switch_record import MeterSetting
+from controller.tables import flow_key
+
+
+@pytest.fixture
+def talking():
+    return talking_fabric()
+
+
+def test_a_restart_changes_nothing(talking):
+    before, mods = contents(talking), [switch.meter_mods for switch in talking.switches.values()]
+    again = restarted(talking)
+    again.start()
+    for dpid in again.switches:
+        assert again.audit(dpid) == 0 or dpid
+    again.settle()
+    for dpid in again.switches:
+        assert again.audit(dpid) == 0
+    assert contents(again) == before
+    assert [switch.meter_mods for switch in again.switches.values()] == mods
+    assert entry_keys(again.central) == entry_keys(talking.central)
+
+
+def test_a_restart_over_one_switch_needs_no_message():
+    net = started()
+    for source in (1, 2, 3):
+        talk(net, (1, source), (1, 4))
+    before = contents(net)
+    again = restarted(net)
+    again.up.add(1)
+    again.central.switch_connected(1, net.switches[1].flows.values(), net.switches[1].meter_config(), again.now_s)
+    assert again.central.take_updates() == {}
+    assert again.audit(1) == 0
+    assert contents(again) == before
+    assert len(again.central.state.entries) == 3
+
+
+def test_a_restart_in_the_midst_of_congestion_lets_no_blast_through():
+    """Meters that an allocator had set stay as they are: their receiver is taken for congested."""
+    net = started(star(5, algorithm="fp"))
+    loop = ControlLoop(net)
+    for source in (1, 2, 3):
+        loop.add((1, source), (1, 4), 10, 350e6)
+    loop.run(60)
+    again = restarted(net)
+    again.start()
+    after = ControlLoop(again)
+    after.senders = loop.senders
+    after.run(40)
+    assert loop.rate((1, 4), 10, -10) == pytest.approx(400e6, rel=0.01)
+    # The pause between the two has filled the buckets of those who do not respond: they hold hardly anything.
+    assert max(got[Port(1, 4), 10] for got in after.received) < (1.02 + MIN_BURST_S / 0.055) * 400e6
+    assert sum(after.mods) == 0
+
+
+def test_meters_of_an_earlier_run_are_not_taken_for_new_pairs():
+    """The receiver's switch is not back yet, so the old pair is not known: its meter's id must wait for it."""
+    net = two_switches()
+    talk(net, (1, 1), (2, 1))
+    again = restarted(net)
+    again.connect(1)
+    talk(again, (1, 2), (1, 1))
+    again.connect(2)
+    again.hello()
+    again.settle()
+    again.audit(1)
+    assert len(entry_keys(again.central)) == 2
+    assert again.audit(1) == 0
+
+
+def test_pairs_with_switches_on_their_way_wait_for_them():
+    """An audit before all switches are back takes nothing away that one of them may still want."""
+    net = two_switches()
+    talk(net, (1, 1), (2, 1))
+    talk(net, (2, 1), (1, 1))
+    before, pairs = contents(net), rate_control_keys(net.switches[1])
+    again = restarted(net)
+    again.connect(1)
+    again.audit(1)
+    assert [rate_control_keys(net.switches[1]), net.switches[1].meters.keys()] == [pairs, before[1][1].keys()]
+    again.connect(2)
+    again.hello()
+    again.settle()
+    for dpid in again.switches:
+        again.audit(dpid)
+        assert again.audit(dpid) == 0
+    assert contents(again) == before
+    assert entry_keys(again.central) == entry_keys(net.central)
+
+
+@pytest.mark.parametrize("order", [(1, 2), (2, 1)])
+def test_pairs_are_controlled_as_soon_as_their_receivers_switch_is_back(order):
+    """Not only after the next audit: what an earlier run granted them may be much less than they may have now."""
+    net = two_switches()
+    talk(net, (1, 1), (2, 1))
+    before = contents(net)
+    again = restarted(net)
+    for dpid in order:
+        again.connect(dpid)
+    assert entry_keys(again.central) == entry_keys(net.central)
+    again.hello()
+    again.settle()
+    assert contents(again) == before
+    for dpid in again.switches:
+        assert again.audit(dpid) == 0
+
+
+def test_who_may_not_get_in_any_more_is_kept_out_whoever_is_on_the_way():
+    old = two_switches()
+    talk(old, (1, 1), (2, 1), 20)
+    admitted = [key for key in old.switches[1].flows if key.match.vlan_vid == 20 and key.match.in_port == 1]
+    assert {key.table_id for key in admitted} >= {Table.CLASSIFY, Table.RATE_CONTROL}
+    new = Fabric(fabric({1: {1: [10], 2: [10]}, 2: {1: [10, 20], 2: 20}}), [(LEFT, RIGHT)])
+    new.switches, new.now_s = old.switches, 2000.0
+    new.connect(1)
+    assert new.audit(1) > 0
+    left = [key for key in admitted if key in old.switches[1].flows]
+    assert {key.table_id for key in left} <= {Table.RATE_CONTROL}
+    new.connect(2)
+    new.hello()
+    new.settle()
+    new.audit(1)
+    assert not [key for key in admitted if key in old.switches[1].flows]
+
+
+def test_a_switch_that_does_not_come_is_not_waited_for_for_ever():
+    net = two_switches()
+    talk(net, (1, 1), (2, 1))
+    (key,) = rate_control_keys(net.switches[1])
+    meter_id = net.switches[1].flows[key].meter_id
+    again = restarted(net)
+    again.connect(1)
+    again.now_s += AWAITED_S
+    assert again.audit(1) > 0
+    assert key not in net.switches[1].flows
+    assert meter_id not in net.switches[1].meters
+    assert again.audit(1) == 0
+
+
+def test_leftovers_of_another_configuration_are_removed_by_the_audit():
+    """A VLAN that a port has no more must not get in, and meters of no use go."""
+    old = started(fabric({1: {1: [10, 20], 2: [10, 20], 3: [20]}}))
+    talk(old, (1, 1), (1, 2), 20)
+    talk(old, (1, 1), (1, 3), 20)
+    new = Fabric(fabric({1: {1: [10], 2: [10, 20], 3: [20]}}, openflow={"first_meter_id": 2}))
+    new.switches, new.now_s = old.switches, 2000.0
+    new.start()
+    assert new.audit(1) > 0
+    assert new.audit(1) == 0
+    fresh = started(new.config)
+    hosts = [(host.mac, new.central.vns.key(row)) for host, row in new.central.network.hosts().items()]
+    for mac, key in hosts:
+        fresh.learn(mac, Port(1, key.port_no), key.vlan_vid)
+    assert set(new.switches[1].flows) == set(fresh.switches[1].flows)
+    assert flow_key(admit(old.config.switches["s1"].ports[1], 20)) not in new.switches[1].flows
+    assert new.send(Frame(2**48 - 1, 1, 20), Port(1, 1)).at == []
+    # Ids below the new range belong to somebody else.
+    assert min(new.switches[1].meters) == 1
+
+
+def test_what_belongs_to_others_is_left_alone():
+    net = Fabric(star(2))
+    foreign = Flow(0, 5000, Match(eth_type=0x0806), 0x1234, goto_table=7)
+    strange = UnknownFlow(0, 7, 0x99, b"")
+    net.up.add(1)
+    theirs = {"flows": [foreign, strange], "meters": meter_config({70_000: MeterSetting(5, 5)})}
+    net.config = star(2, openflow={"first_meter_id": 1, "last_meter_id": 60_000})
+    net.central = CentralController(net.config)
+    net.central.switch_connected(1, theirs["flows"], theirs["meters"], 1.0)
+    updates = [net.central.take_updates()[1]]
+    expected = net.central.tables(1)
+    standing = meter_config({**expected.meters, 70_000: MeterSetting(5, 5)})
+    ours = sort_installed([*expected.flows.values(), foreign, strange])[0]
+    assert sum(net.central.audit(1, expected, ours, standing, 2.0)) == 0
+    updates += net.central.take_updates().values()
+    assert all(not update.flow_deletes and not update.meter_deletes for update in updates)
+    assert 70_000 not in updates[0].meter_id
+    up = [event.text for event in net.central.events.after(0) if event.kind == EventKind.SWITCH_UP]
+    assert "2 entries of others left alone" in up[0]
+
+
+# -- piece by piece
+
+
+@pytest.fixture
+def one_by_one(monkeypatch):
+    """Every piece is as small as can be."""
+    for module in (reconciliation, pair_meters, network):
+        for name in ("_AT_ONCE", "_LOOKED_AT_ONCE", "_WORKED_AT_ONCE"):
+            if hasattr(module, name):
+                monkeypatch.setattr(module, name, 1)
+
+
+def comes(net, dpid):
+    """Bring a switch up piece by piece; what is due is sent between them."""
+    switch = net.switches[dpid]
+    net.up.add(dpid)
+    for _ in net.central.bring_up(dpid, switch.flows.values(), switch.meter_config(), net.now_s):
+        yield
+        net.tick()
+    net.central.note_up(dpid, net.now_s)
+    net.push()
+
+
+def everything(net):
+    central = net.central
+    wanted = {dpid: dict(central.network.desired.of_switch(dpid)) for dpid in net.switches}
+    return contents(net), wanted, entry_keys(central), central.network.hosts()
+
+
+def test_piece_by_piece_a_restart_changes_nothing_either(talking, one_by_one):
+    before = contents(talking)
+    again = restarted(talking)
+    counts = [sum(1 for _ in comes(again, dpid)) for dpid in again.switches]
+    assert all(count > len(switch.flows) for count, switch in zip(counts, again.switches.values(), strict=True))
+    again.hello()
+    again.settle()
+    assert [again.audit(dpid) for dpid in again.switches] == [0, 0]
+    assert contents(again) == before
+    assert entry_keys(again.central) == entry_keys(talking.central)
+
+
+def test_a_switch_is_told_nothing_before_all_it_holds_is_known(talking, one_by_one):
+    again, told = restarted(talking), []
+    again.switches[1].flows.popitem()
+    for _ in comes(again, 1):
+        connected = again.central.switches[1].connected
+        told.append((connected, 1 in again.central.take_updates()))
+    assert (False, True) not in told
+    assert (False, False) in told
+
+
+@pytest.mark.parametrize("pieces", [0, 1, 20, 40, 60, 80, 93])
+def test_a_switch_that_goes_meanwhile_is_brought_up_from_the_beginning_when_it_is_back(talking, one_by_one, pieces):
+    before = everything(talking)
+    talking.disconnect(1)
+    coming = comes(talking, 1)
+    for _ in range(pieces):
+        next(coming)
+    coming.close()
+    talking.disconnect(1)
+    talking.connect(1)
+    talking.wait(1.0)
+    talking.settle()
+    assert [talking.audit(dpid) for dpid in talking.switches] == [0, 0]
+    assert everything(talking) == before
+
+
+def test_what_happens_meanwhile_is_not_lost(talking, one_by_one):
+    """Hosts and pairs that are new, and limits that change, while a switch is being brought up."""
+    talking.disconnect(1)
+    for number, _ in enumerate(comes(talking, 1)):
+        if number == 10:
+            talking.learn(0xD1, Port(2, 1), 10)
+        if number == 40:
+            talking.central.set_limits(talking.central.vns.row_of(10, 1, 2), talking.now_s, send_limit_bps=7_000_000)
+        if number == 60:
+            talking.learn(0xD2, Port(2, 2), 20)
+    talking.wait(1.0)
+    assert [talking.audit(dpid) for dpid in talking.switches] == [0, 0]
+    send_meter = talking.central.switches[1].send_meter[talking.central.vns.row_of(10, 1, 2)]
+    assert talking.switches[1].meters[send_meter].setting.rate_kbps == 7_000
+    learned = {flow.match.eth_dst for flow in talking.switches[1].flows.values()}
+    assert {0xD1, 0xD2} <= learned
+
+
+def comes_and(net, dpid, vid, work, later):
+    """Bring a switch up piece by piece; so many pieces after a host there is known, ``work`` is done with its pair."""
+    known = 0
+    for _ in comes(net, dpid):
+        hosts = net.central.network.hosts()
+        host = next((host for host, row in hosts.items() if net.central.vns.key(row)[:2] == (vid, dpid)), None)
+        known += host is not None
+        if known == later + 1:
+            work(host)
+    assert known > later
+    net.hello()
+    net.settle()
+    net.wait(AWAITED_S)
+    for each in net.switches:
+        net.audit(each)
+    assert [net.audit(each) for each in net.switches] == [0, 0]
+
+
+@pytest.mark.parametrize("vid", [10, 20])
+@pytest.mark.parametrize("later", range(20))
+def test_a_pair_that_talks_while_its_receivers_switch_comes_has_one_meter(talking, one_by_one, vid, later):
+    """Its sender's switch is there, with a meter for it; the frame comes up before or after that is taken over."""
+    again = restarted(talking)
+    again.connect(1)
+
+    def talk_to(host):
+        pair = again.central.network.pair_seen(host, Port(1, 1))
+        if pair is not None:
+            again.central.pairs.seen(pair, again.now_s)
+
+    comes_and(again, 2, vid, talk_to, later)
+    entries = again.central.state.entries
+    assert len(entries) == len(entry_keys(again.central)) == len(entry_keys(talking.central))
+    ids = entries.meter_id[again.central.vns.dpid[entries.sender] == 1]
+    assert len(set(ids.tolist())) == len(ids)
+    assert set(ids.tolist()) <= again.switches[1].meters.keys()
+
+
+@pytest.mark.parametrize("vid", [10, 20])
+@pytest.mark.parametrize("later", range(20))
+def test_a_pair_that_ages_while_its_receivers_switch_comes_leaves_nothing(talking, one_by_one, vid, later):
+    again = restarted(talking)
+    again.connect(1)
+
+    def age(host):
+        gone = next(
+            key for key in again.switches[1].flows if key.table_id == Table.RATE_CONTROL and key.match[:3] == (1, *host)
+        )
+        again.central.entry_removed(1, again.switches[1].age(gone), again.now_s)
+
+    comes_and(again, 2, vid, age, later)
+    metered = [again.switches[1].flows[key].meter_id for key in rate_control_keys(again.switches[1])]
+    entries = again.central.state.entries
+    assert sorted(metered) == sorted(entries.meter_id[again.central.vns.dpid[entries.sender] == 1].tolist())
+    assert set(metered) <= again.switches[1].meters.keys()
