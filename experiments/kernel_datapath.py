@@ -26,7 +26,7 @@ from typing import IO
 from experiments.processors import kept_awake
 
 ROOT = Path(__file__).resolve().parent.parent
-INIT = Path(__file__).with_suffix(".sh")
+INIT, STATE = Path(__file__).with_suffix(".sh"), Path(__file__).with_suffix(".c")
 KERNEL = "linux.uml"
 MODULES = Path("/usr/lib/uml/modules")
 PACKAGE = "user-mode-linux"
@@ -103,7 +103,7 @@ class UserModeLinux:
                 stdout=self._output,
                 stderr=error,
                 pass_fds=[console.fileno()],
-                env={"PATH": os.environ.get("PATH", os.defpath), "TMPDIR": memory},
+                env={"PATH": os.environ.get("PATH", os.defpath), "TMPDIR": memory, **whole_state(self.exchange)},
                 start_new_session=True,
             )
         self._awake.enter_context(kept_awake())
@@ -161,6 +161,19 @@ def order(command: Sequence[str], environment: Mapping[str, str], folder: Path) 
 
 def _is_covered(path: str) -> bool:
     return any(Path(path).is_relative_to(folder) for folder in COVERED)
+
+
+def whole_state(folder: Path) -> dict[str, str]:
+    """Return the environment in which the kernel runs on processors with AMX, too; its library is made in ``folder``.
+
+    Without a C compiler it is empty: then only others will do.
+    """
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        return {}
+    library = folder / "state.so"
+    subprocess.run([compiler, "-O2", "-shared", "-fPIC", "-o", str(library), str(STATE)], check=True)
+    return {"LD_PRELOAD": str(library)}
 
 
 def choose_memory_folder() -> str:

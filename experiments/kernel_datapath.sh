@@ -33,6 +33,8 @@ for module in openvswitch veth sch_htb sch_netem cls_bpf 8021q tcp_bbr; do
     modprobe -d /run/modules "$module" || fail "no module $module"
 done
 ip link set lo up
+# Open vSwitch counts processors at most every 10 s since the boot: before that it finds none, and handles no packet.
+while read -r uptime_s _ </proc/uptime && [ "${uptime_s%.*}" -lt 11 ]; do sleep 0.2; done
 echo "33554432" >/proc/sys/net/core/wmem_default 2>/dev/null
 {
     ovsdb-tool create /etc/openvswitch/conf.db /usr/share/openvswitch/vswitch.ovsschema \
