@@ -165,19 +165,20 @@ def everything(operator: Operator, some: list[dict[str, Any]], seconds: float) -
 def watched(operator: Operator, work: Callable[[], object]) -> dict[str, Any]:
     """Do the work; return how long it took, and what the control loop did meanwhile.
 
-    An interval is missed if no round began in it: the rounds that there should have been, less those there were.
+    An interval is missed if no round began in it: there should have been so many rounds between the beginnings of the
+    last round before the work and the last one after it, on the controller's clock, less those there were.
     """
     before, began_s = operator.get("/v1/loop"), time.monotonic()
     work()
     took_s = time.monotonic() - began_s
     after = operator.get(f"/v1/loop?after={before['rounds']}")
-    watched_s = time.monotonic() - began_s
     rounds = after["rounds"] - before["rounds"]
-    total = after["total_ms"] or {}
+    total, last = after["total_ms"] or {}, after["last"] or before["last"]
+    intervals = (last["started_s"] - before["last"]["started_s"]) * 1e3 / after["interval_ms"]
     return {
         "seconds": round(took_s, 3),
         "rounds": rounds,
-        "missed_intervals": max(int(watched_s * 1e3 / after["interval_ms"]) - 1 - rounds, 0),
+        "missed_intervals": max(round(intervals) - rounds, 0),
         "skipped_in_rounds": after["skipped_intervals"] - before["skipped_intervals"],
         "late_answers": after["unanswered_polls"] - before["unanswered_polls"],
         "round_ms_p50": total.get("p50"),
