@@ -28,7 +28,7 @@ _MAX_DISCARDED_BYTES = 2**20
 
 _NOT_HTTP = (
     '{"type": "urn:dets:problem:not-http", "title": "Bad Request", "status": %(code)d, '
-    '"detail": "this is not a request of HTTP/1.1 or HTTP/1.0"}'
+    '"detail": "this is not a whole request of HTTP/1.1 or HTTP/1.0"}'
 )
 _TOO_MANY = b'{"type": "urn:dets:problem:too-many-connections", "title": "Service Unavailable", "status": 503, ' + (
     b'"detail": "there are too many connections; come again later"}'
@@ -121,6 +121,16 @@ def serve(
             finally:
                 self.head_timer.cancel()
 
+        def parse_request(self) -> bool:
+            """Parse a head; one that breaks off before its empty line is no request (RFC 9112, section 8)."""
+            lines = self.rfile = _Lines(self.rfile)
+            if not super().parse_request():
+                return False
+            if lines.last not in (b"\r\n", b"\n"):
+                self.send_error(HTTPStatus.BAD_REQUEST)
+                return False
+            return True
+
         def handle_one_response(self) -> None:
             self.head_timer.cancel()
             chunked = self.headers.get("transfer-encoding") is not None
@@ -201,6 +211,17 @@ def serve(
         log_output=False,
     )
     return RestServer(listener.getsockname()[1], listener, greenlet)
+
+
+class _Lines:
+    """A file that is read by lines, and knows the last one."""
+
+    def __init__(self, file: Any) -> None:
+        self._file, self.last = file, b""
+
+    def readline(self, size: int = -1) -> bytes:
+        self.last = self._file.readline(size)
+        return self.last
 
 
 def _raw(status: HTTPStatus, problem: bytes) -> bytes:
