@@ -7,6 +7,7 @@ the models only add their JSON types, so that no value is ever converted into an
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -136,7 +137,20 @@ CeilingBps = Annotated[
 ]
 
 
-class _Query(BaseModel):
+class _Parameters(BaseModel):
+    """Has its JSON schema at hand: the library asks for it again with every request that has parameters."""
+
+    @classmethod
+    def model_json_schema(cls, *arguments: Any, **options: Any) -> dict[str, Any]:
+        return super().model_json_schema(*arguments, **options) if arguments or options else cls._plain_schema()
+
+    @classmethod
+    @cache
+    def _plain_schema(cls) -> dict[str, Any]:
+        return super().model_json_schema()
+
+
+class _Query(_Parameters):
     model_config = ConfigDict(extra="forbid", json_schema_extra=_absent_not_null)
 
 
@@ -156,7 +170,7 @@ class ChangeQuery(_Query):
     dry_run: Flag = Field(default=False, description="check and answer as the change would, and change nothing")
 
 
-class IfMatch(BaseModel):
+class IfMatch(_Parameters):
     """What a change is meant for."""
 
     if_match: str = Field(

@@ -751,6 +751,19 @@ def test_another_method_is_told_the_allowed_ones(desk: Desk, method: str, path: 
     assert set(answer.headers["Allow"].split(", ")) == allowed
 
 
+def test_what_requests_may_hold_is_described_once_and_not_with_every_request(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = "/v1/vns?vlan=10&limit=1"
+    first = desk.get(path)
+
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError("it is described again")
+
+    monkeypatch.setattr("pydantic.json_schema.GenerateJsonSchema.generate", never)
+    assert desk.get(path) == first
+
+
 def test_answers_are_not_kept_by_anyone(desk: Desk) -> None:
     for path in ("/v1/vns", "/v1/vlans/99"):
         assert desk.client.get(path).headers["Cache-Control"] == "no-store"
