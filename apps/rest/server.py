@@ -6,6 +6,7 @@ Whoever sends slowly, or much, or opens many connections, is cut off in time and
 from __future__ import annotations
 
 import errno
+import json
 import logging
 import socket
 import ssl
@@ -16,6 +17,7 @@ from typing import Any
 
 from apps.rest.access import CERTIFICATE_NAME
 from apps.rest.body import BODY_DEADLINE
+from apps.rest.framing import ChunksRead, LinesRead, fault
 from apps.rest.problems import MIME_TYPE, RefusedError
 
 # How long a client may take nothing of an answer, or an event stream may be silent.
@@ -25,17 +27,7 @@ MAX_CONNECTIONS = 256
 _TURNED_AWAY_AT_ONCE = 64
 # A refused body up to this size is read to its end, so that its sender reads the answer; a larger one is cut off.
 _MAX_DISCARDED_BYTES = 2**20
-
-_NOT_HTTP = (
-    '{"type": "urn:dets:problem:not-http", "title": "Bad Request", "status": %(code)d, '
-    '"detail": "this is not a whole request of HTTP/1.1 or HTTP/1.0"}'
-)
-_TOO_MANY = b'{"type": "urn:dets:problem:too-many-connections", "title": "Service Unavailable", "status": 503, ' + (
-    b'"detail": "there are too many connections; come again later"}'
-)
-_TOO_SLOW = b'{"type": "urn:dets:problem:too-slow", "title": "Request Timeout", "status": 408, ' + (
-    b'"detail": "the request did not come in time"}'
-)
+_MAX_DETAIL = 300
 
 log = logging.getLogger(__name__)
 
@@ -92,13 +84,11 @@ def serve(
     class Protocol(eventlet.wsgi.HttpProtocol):  # type: ignore[misc]
         """Ends a connection that is slow, or on which the next request may stand behind an endless unread body.
 
-        What is not HTTP at all is answered with a problem document as well, and does not write to stderr.
+        What is no request is answered with a problem document as well, and does not write to stderr.
         """
 
         # What is no request has no version either; at 0.9, the library's default, the answer would have no status.
         default_request_version = "HTTP/1.0"
-        error_content_type = MIME_TYPE
-        error_message_format = _NOT_HTTP
 
         def log_message(self, format: str, *args: Any) -> None:
             log.debug(format, *args)
@@ -114,22 +104,42 @@ def serve(
                     raise
                 self.close_connection = True
                 if self.raw_requestline:  # it has begun: who has sent nothing has asked for nothing
-                    self.wfile.write(_raw(HTTPStatus.REQUEST_TIMEOUT, _TOO_SLOW))
+                    self.wfile.write(_TOO_SLOW)
             except (OSError, ValueError) as error:  # of TLS, or of a socket that has gone
                 log.debug("REST: %s: %s", self.client_address, error)
                 self.close_connection = True
             finally:
                 self.head_timer.cancel()
 
+        def _read_request_line(self) -> bytes:
+            line: bytes = super()._read_request_line()
+            if len(line) < eventlet.wsgi.MAX_REQUEST_LINE:
+                return line
+            self.refuse(_LINE_TOO_LONG)
+            return b""
+
         def parse_request(self) -> bool:
-            """Parse a head; one that breaks off before its empty line is no request (RFC 9112, section 8)."""
-            lines = self.rfile = _Lines(self.rfile)
-            if not super().parse_request():
-                return False
-            if lines.last not in (b"\r\n", b"\n"):
-                self.send_error(HTTPStatus.BAD_REQUEST)
-                return False
-            return True
+            """Parse a head; refuse one that is not as it has to be."""
+            read = self.rfile = LinesRead(self.rfile)
+            try:
+                if not super().parse_request():
+                    return False
+            except (eventlet.wsgi.HeaderLineTooLong, eventlet.wsgi.HeadersTooLarge):
+                return self.refuse(_HEAD_TOO_LARGE)
+            wrong = fault(read.lines, self.request_version)
+            return wrong is None or self.refuse(_answer(HTTPStatus.BAD_REQUEST, "not-http", wrong))
+
+        def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+            """Answer what the library cannot read as a request."""
+            status = HTTPStatus(code)
+            kind = "head-too-large" if status is HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE else "not-http"
+            detail = f"this cannot be read as a request of HTTP/1.1 or HTTP/1.0: {message or status.phrase}"
+            self.refuse(_answer(status, kind, detail[:_MAX_DETAIL]))
+
+        def refuse(self, answer: bytes) -> bool:
+            self.close_connection = True
+            self.wfile.write(answer)
+            return False
 
         def handle_one_response(self) -> None:
             self.head_timer.cancel()
@@ -141,6 +151,8 @@ def serve(
         def get_environ(self) -> dict[str, Any]:
             environ: dict[str, Any] = super().get_environ()
             body = environ["eventlet.input"]
+            if body.chunked_input:
+                body.rfile = ChunksRead(self.rfile)
             read_rest = body.discard
 
             def discard() -> None:
@@ -172,7 +184,7 @@ def serve(
         connection[1].settimeout(1.0)
         try:
             if tls is None:
-                connection[1].sendall(_raw(HTTPStatus.SERVICE_UNAVAILABLE, _TOO_MANY))
+                connection[1].sendall(_TOO_MANY)
                 connection[1].shutdown(socket.SHUT_WR)
                 connection[1].recv(65536)  # unread bytes would make the kernel throw the answer away
         except OSError as error:
@@ -213,20 +225,26 @@ def serve(
     return RestServer(listener.getsockname()[1], listener, greenlet)
 
 
-class _Lines:
-    """A file that is read by lines, and knows the last one."""
-
-    def __init__(self, file: Any) -> None:
-        self._file, self.last = file, b""
-
-    def readline(self, size: int = -1) -> bytes:
-        self.last = self._file.readline(size)
-        return self.last
+def _answer(status: HTTPStatus, kind: str, detail: str, *fields: str) -> bytes:
+    problem = {"type": f"urn:dets:problem:{kind}", "title": status.phrase, "status": status.value, "detail": detail}
+    text = json.dumps(problem).encode()
+    given = (f"Content-Type: {MIME_TYPE}", f"Content-Length: {len(text)}", "Connection: close", *fields)
+    return "\r\n".join((f"HTTP/1.1 {status.value} {status.phrase}", *given, "", "")).encode() + text
 
 
-def _raw(status: HTTPStatus, problem: bytes) -> bytes:
-    head = f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: {MIME_TYPE}\r\nContent-Length: {len(problem)}\r\n"
-    return head.encode() + b"Retry-After: 1\r\nConnection: close\r\n\r\n" + problem
+_TOO_MANY = _answer(
+    HTTPStatus.SERVICE_UNAVAILABLE,
+    "too-many-connections",
+    "there are too many connections; come again later",
+    "Retry-After: 1",
+)
+_TOO_SLOW = _answer(HTTPStatus.REQUEST_TIMEOUT, "too-slow", "the request did not come in time")
+_HEAD_TOO_LARGE = _answer(
+    HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
+    "head-too-large",
+    "a line of the head may have 8 KiB, all of them together 64 KiB",
+)
+_LINE_TOO_LONG = _answer(HTTPStatus.REQUEST_URI_TOO_LONG, "uri-too-long", "the line of the request may have 8 KiB")
 
 
 def _common_name(connection: Any) -> str | None:

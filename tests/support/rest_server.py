@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import resource
 import socket
 import subprocess
 import sys
@@ -79,6 +80,10 @@ class RestProcess:
         """End the process at once."""
         self._process.kill()
         self._process.wait()
+
+    def resident_bytes(self) -> int:
+        """Return how much memory the process has."""
+        return int(Path(f"/proc/{self._process.pid}/statm").read_text().split()[1]) * resource.getpagesize()
 
     def request(
         self, method: str, path: str, body: object = None, headers: Mapping[str, str] | None = None

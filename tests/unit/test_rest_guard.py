@@ -226,19 +226,6 @@ def one() -> Iterator[RestProcess]:
         yield server
 
 
-@pytest.mark.parametrize("head", ["DELETE {vn}/overrides HTTP/1.1", "DELETE {vn}/overrides HTTP/1.1\r\nHost: x\r\nIf-"])
-def test_a_head_that_breaks_off_is_no_request(one: RestProcess, head: str) -> None:
-    assert one.request("PATCH", VN, LIMIT)[0] == 200
-    with one.connect() as sock:
-        sock.sendall(head.format(vn=VN).encode())
-        sock.shutdown(socket.SHUT_WR)  # what was to follow, such as If-Match, never comes
-        status, kind, problem = read_answer(sock)
-        assert (status, kind) == (400, PROBLEM)
-        assert problem["type"] == "urn:dets:problem:not-http"
-        assert sock.recv(1) == b""
-    assert one.request("GET", VN)[2]["send_limit_bps"] == LIMIT["send_limit_bps"]
-
-
 @pytest.mark.parametrize(("path", "most"), [(VN, 64 * 1024), ("/v1/limits", 4 * 2**20)])
 def test_a_body_that_is_too_long_is_refused_before_it_is_read(one: RestProcess, path: str, most: int) -> None:
     method = "PATCH" if path == VN else "POST"

@@ -1,0 +1,190 @@
+"""Requests whose framing could be read in two ways are refused, and the server says so in a problem document."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.rest_server import PROBLEM, RestProcess, read_answer
+
+from apps.rest.framing import LinesRead, fault
+
+CONFIG = """\
+vlans: {10: {send_limit: 40M, receive_limit: 40M}}
+switches: {s1: {dpid: 1, ports: {1: {capacity: 100M, access: 10}, 2: {capacity: 100M, access: 10}}}}
+"""
+VN = "/v1/vns/10/s1/1"
+LIMIT = {"send_limit_bps": 30_000_000}
+HOST = b"Host: localhost\r\n"
+JSON = HOST + b"Content-Type: application/json\r\n"
+TOKEN = st.text("!#$%&'*+-.^_`|~0aZ", min_size=1)
+VALUE = st.text(st.characters(codec="latin-1", exclude_categories=["Cc"]))
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[RestProcess]:
+    with RestProcess(CONFIG) as server:
+        yield server
+
+
+def lines(head: bytes) -> list[bytes]:
+    read = LinesRead(io.BytesIO(head))
+    while read.readline() not in (b"\r\n", b"\n", b""):
+        pass
+    return read.lines
+
+
+@given(st.lists(st.tuples(TOKEN, VALUE)))
+def test_any_fields_of_printable_characters_are_good(fields: list[tuple[str, str]]) -> None:
+    head = b"".join(f"x{name}: {value}\r\n".encode("latin-1") for name, value in fields)
+    assert fault(lines(HOST + head + b"\r\n"), "HTTP/1.1") is None
+
+
+@given(TOKEN, VALUE, st.characters(max_codepoint=0x1F, exclude_characters="\t\n"), VALUE)
+def test_control_characters_are_not(name: str, before: str, character: str, after: str) -> None:
+    head = f"x{name}: {before}{character}{after}\n".encode("latin-1")
+    if character == "\r" and not after:
+        assert fault(lines(head + b"\r\n"), "HTTP/1.0") is None
+    else:
+        assert fault(lines(head + b"\r\n"), "HTTP/1.0") is not None
+
+
+def test_http_1_0_needs_no_host() -> None:
+    assert fault([b"\r\n"], "HTTP/1.0") is None
+    assert fault([b"\r\n"], "HTTP/1.1") is not None
+
+
+AMBIGUOUS = {
+    "it ends early": (HOST + b"If-", "ends before"),
+    "a space before the colon": (JSON + b"Content-Length : 40\r\n\r\n", "'Content-Length : 40"),
+    "a folded line": (JSON + b"X: a\r\n Content-Length: 40\r\n\r\n", "' Content-Length: 40"),
+    "a lone carriage return": (JSON + b"X: a\rContent-Length: 40\r\n\r\n", "'X: a\\rContent-Length: 40"),
+    "a zero": (JSON + b"X: \0\r\n\r\n", "X: \\x00"),
+    "no colon": (JSON + b"Content-Length\r\n\r\n", "'Content-Length"),
+    "two lengths": (JSON + b"Content-Length: 2\r\ncontent-length: 40\r\n\r\n", "content-length stands 2 times"),
+    "a list of lengths": (JSON + b"Content-Length: 2, 2\r\n\r\n", "content-length is '2, 2'"),
+    "a signed length": (JSON + b"Content-Length: +2\r\n\r\n", "content-length is '+2'"),
+    "a negative length": (JSON + b"Content-Length: -2\r\n\r\n", "content-length is '-2'"),
+    "a length with an underscore": (JSON + b"Content-Length: 1_0\r\n\r\n", "content-length is '1_0'"),
+    "a long length": (JSON + b"Content-Length: " + b"9" * 19 + b"\r\n\r\n", "18 decimal digits"),
+    "a length and chunks": (
+        JSON + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n",
+        "exclude each other",
+    ),
+    "another coding": (JSON + b"Transfer-Encoding: gzip, chunked\r\n\r\n", "transfer-encoding is 'gzip, chunked'"),
+    "two codings": (
+        JSON + b"Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n",
+        "transfer-encoding stands 2 times",
+    ),
+    "no host": (JSON.removeprefix(HOST) + b"Content-Length: 2\r\n\r\n", "needs the field host"),
+    "two hosts": (HOST + JSON + b"Content-Length: 2\r\n\r\n", "host stands 2 times"),
+}
+
+
+@pytest.mark.parametrize(("head", "words"), AMBIGUOUS.values(), ids=AMBIGUOUS.keys())
+def test_what_could_be_read_in_two_ways_is_refused(server: RestProcess, head: bytes, words: str) -> None:
+    hidden = f"DELETE {VN}/overrides HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+    assert server.request("PATCH", VN, LIMIT)[0] == 200
+    with server.connect() as sock:
+        sock.sendall(f"PATCH {VN} HTTP/1.1\r\n".encode() + head + (hidden if head.endswith(b"\r\n\r\n") else b""))
+        sock.shutdown(1)  # what was to follow never comes
+        status, kind, problem = read_answer(sock)
+        assert (status, kind, problem["type"]) == (400, PROBLEM, "urn:dets:problem:not-http")
+        assert words in problem["detail"]
+        assert sock.recv(1) == b""
+    assert server.request("GET", VN)[2]["send_limit_bps"] == LIMIT["send_limit_bps"]
+
+
+@pytest.mark.parametrize("head", ["DELETE {vn}/overrides HTTP/1.1", "DELETE {vn}/overrides HTTP/1.1\r\nHost: x\r\nIf-"])
+def test_a_head_that_breaks_off_is_no_request(server: RestProcess, head: str) -> None:
+    assert server.request("PATCH", VN, LIMIT)[0] == 200
+    with server.connect() as sock:
+        sock.sendall(head.format(vn=VN).encode())
+        sock.shutdown(1)  # what was to follow, such as If-Match, never comes
+        status, kind, problem = read_answer(sock)
+        assert (status, kind, problem["type"]) == (400, PROBLEM, "urn:dets:problem:not-http")
+        assert sock.recv(1) == b""
+    assert server.request("GET", VN)[2]["send_limit_bps"] == LIMIT["send_limit_bps"]
+
+
+@pytest.mark.parametrize(
+    ("request_", "status", "kind"),
+    [
+        (b"GET /" + b"a" * 9_000 + b" HTTP/1.1\r\n" + HOST + b"\r\n", 414, "uri-too-long"),
+        (b"GET /v1/vns HTTP/1.1\r\n" + HOST + b"X: " + b"a" * 9_000 + b"\r\n\r\n", 431, "head-too-large"),
+        (b"GET /v1/vns HTTP/1.1\r\n" + HOST + (b"X: " + b"a" * 8_000 + b"\r\n") * 9 + b"\r\n", 431, "head-too-large"),
+        (b"GET /v1/vns HTTP/1.1\r\n" + HOST + b"X: a\r\n" * 200 + b"\r\n", 431, "head-too-large"),
+        (b"GET /v1/vns HTTP/2.0\r\n" + HOST + b"\r\n", 505, "not-http"),
+        (b"GET /v1/vns HTTP/x\r\n" + HOST + b"\r\n", 400, "not-http"),
+        (b"\x16\x03\x01\x02\x00\x01\r\n\r\n", 400, "not-http"),
+    ],
+    ids=["line", "field", "fields", "many fields", "version", "no version", "TLS"],
+)
+def test_other_heads_that_are_not_served_are_answered_with_a_problem(
+    server: RestProcess, request_: bytes, status: int, kind: str
+) -> None:
+    with server.connect() as sock:
+        sock.sendall(request_)
+        answer = read_answer(sock)
+        assert answer[:2] == (status, PROBLEM)
+        assert (answer[2]["status"], answer[2]["type"]) == (status, f"urn:dets:problem:{kind}")
+
+
+BODY = json.dumps({"send_limit_bps": 35_000_000}).encode()
+SIZE = b"%x" % len(BODY)
+
+
+def chunked(server: RestProcess, text: bytes) -> tuple[int, str]:
+    """Send a PATCH with a chunked body; return the status of the answer and the type of the problem."""
+    with server.connect() as sock:
+        sock.sendall(f"PATCH {VN} HTTP/1.1\r\n".encode() + JSON + b"Transfer-Encoding: chunked\r\n\r\n" + text)
+        status, _, answer = read_answer(sock)
+        return status, answer.get("type", "")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        SIZE + b"\r\n" + BODY + b"\r\n0\r\n\r\n",
+        SIZE.upper() + b" ;name=value\r\n" + BODY + b"\r\n000\r\n\r\n",
+        b"3\r\n" + BODY[:3] + b"\r\n" + b"%x" % (len(BODY) - 3) + b"\r\n" + BODY[3:] + b"\r\n0\r\nX: y\r\n\r\n",
+    ],
+    ids=["one", "extended", "two and a trailer"],
+)
+def test_chunks(server: RestProcess, text: bytes) -> None:
+    assert server.request("PATCH", VN, LIMIT)[0] == 200
+    assert chunked(server, text) == (200, "")
+    assert server.request("GET", VN)[2]["send_limit_bps"] == 35_000_000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            size + b"\r\n" + BODY + b"\r\n0\r\n\r\n"
+            for size in (b"+" + SIZE, b"0x" + SIZE, b"1_b", b" " + SIZE, b"-5", b"")
+        ),
+        SIZE + b";" + b"a" * 300 + b"\r\n" + BODY + b"\r\n0\r\n\r\n",
+        b"0" * 8 + SIZE + b"\r\n" + BODY + b"\r\n0\r\n\r\n",
+        SIZE + b"\r\n" + BODY + b" \r\n0\r\n\r\n",
+        SIZE + b"\r\n" + BODY + b"\r\n0\r\n" + b"X: y\r\n" * 17 + b"\r\n",
+    ],
+)
+def test_what_does_not_belong_between_chunks_is_refused(server: RestProcess, text: bytes) -> None:
+    assert server.request("PATCH", VN, LIMIT)[0] == 200
+    assert chunked(server, text) == (400, "urn:dets:problem:bad-request")
+    assert server.request("GET", VN)[2]["send_limit_bps"] == LIMIT["send_limit_bps"]
+
+
+def test_a_line_between_chunks_that_never_ends_fills_no_memory(server: RestProcess) -> None:
+    before = server.resident_bytes()
+    with contextlib.suppress(ConnectionError), server.connect() as sock:
+        sock.sendall(f"PATCH {VN} HTTP/1.1\r\n".encode() + JSON + b"Transfer-Encoding: chunked\r\n\r\n")
+        for _ in range(100):
+            sock.sendall(b"1" * 2**20)
+    assert server.resident_bytes() - before < 20 * 2**20
