@@ -69,7 +69,7 @@ class Attack:
         return socket.create_connection(self._place, timeout=_TIMEOUT_S, source_address=(ADDRESSES[kind], 0))
 
     def _request(self, line: str, headers: str = "") -> bytes:
-        return f"{line} HTTP/1.1\r\nHost: x\r\n{headers}\r\n".encode()
+        return f"{line} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n".encode()
 
     def _flood(self) -> None:
         left = self._rapid // _FLOODERS
@@ -100,7 +100,7 @@ class Attack:
         clients = [self._connect("slow") for _ in range(self._slow)]
         try:
             for sock in clients:
-                sock.sendall(b"GET /v1/vns HTTP/1.1\r\nHost: x\r\nX-A: ")
+                sock.sendall(b"GET /v1/vns HTTP/1.1\r\nHost: localhost\r\nX-A: ")
             while not self._over.wait(_DRIBBLE_S):
                 for sock in list(clients):
                     try:

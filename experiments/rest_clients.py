@@ -99,7 +99,7 @@ class Streams:
         for number in range(count):
             sock = socket.create_connection((host, int(port)), timeout=TIMEOUT_S)
             query = f"?vlan={number + 1}" if number % 2 else ""  # half of them watch all VLANs, half one VLAN's VNs
-            sock.sendall(f"GET /v1/stream{query} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            sock.sendall(f"GET /v1/stream{query} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
             self._selector.register(sock, selectors.EVENT_READ)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._read)

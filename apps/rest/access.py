@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from http import HTTPStatus
 from typing import Any
+from urllib.parse import urlsplit
 
 from flask import request
 
@@ -26,6 +27,24 @@ BURST_S = 2.0
 _BRAKE_S = 0.02
 
 WsgiApp = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+
+
+def refuse_pages_of_others(tokens: Tokens | None) -> None:
+    """Raise RefusedError (403, 421) for what a browser asks for on behalf of a page from elsewhere.
+
+    Such a page may send requests without a body, of which the browser says whose they are. And where nobody has to say
+    who he is, its own name may lead here (DNS rebinding): so only names that always mean this machine are served.
+    """
+    host = request.headers.get("Host", "")
+    if tokens is None and CERTIFICATE_NAME not in request.environ and host and not _is_this_machine(host):
+        detail = f"without tokens only requests to localhost are served, not to {host[:100]}: see rest.authentication"
+        raise RefusedError(HTTPStatus.MISDIRECTED_REQUEST, "another-host", detail)
+    if request.method in _READING:
+        return
+    site, origin = request.headers.get("Sec-Fetch-Site"), request.headers.get("Origin")
+    if site not in ("same-origin", "none") if site else origin and origin.partition("://")[2].lower() != host.lower():
+        detail = f"pages of {(origin or 'another site')[:100]} may change nothing here"
+        raise RefusedError(HTTPStatus.FORBIDDEN, "another-origin", detail)
 
 
 def identify(tokens: Tokens | None) -> Caller:
@@ -97,6 +116,19 @@ def paced(app: WsgiApp, pace: Pace, sleep: Callable[[float], None], wait: Callab
         return [json.dumps(problem).encode()]
 
     return gate
+
+
+def _is_this_machine(host: str) -> bool:
+    try:
+        name = urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return False
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
 
 
 def _subnet(address: str) -> str:

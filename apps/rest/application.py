@@ -98,6 +98,7 @@ def create_app(
     problems.install(app)
 
     def check_request() -> None:
+        access.refuse_pages_of_others(tokens)
         g.caller = access.identify(tokens)
         _check_request()
 

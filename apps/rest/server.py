@@ -248,10 +248,9 @@ _LINE_TOO_LONG = _answer(HTTPStatus.REQUEST_URI_TOO_LONG, "uri-too-long", "the l
 
 
 def _common_name(connection: Any) -> str | None:
-    """Return the common name in the certificate that the client has shown, None if it has shown none."""
+    """Return the common name in the certificate that the client has shown, "" without one; None: it has shown none."""
     certificate = connection.getpeercert() if hasattr(connection, "getpeercert") else None
-    for parts in (certificate or {}).get("subject", ()):
-        for name, value in parts:
-            if name == "commonName":
-                return str(value)
-    return None
+    if not certificate:
+        return None
+    names = (value for parts in certificate.get("subject", ()) for name, value in parts if name == "commonName")
+    return str(next(names, ""))

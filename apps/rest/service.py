@@ -84,6 +84,7 @@ def problem_response(description: str) -> Json:
 ANY: Responses = {
     401: problem_response("a token is needed, and none or an unknown one was given"),
     408: problem_response("the request did not come in time"),
+    421: problem_response("without tokens only requests to localhost are served"),
     422: problem_response("a value is not acceptable"),
     429: problem_response("too many requests; Retry-After says when there is room again"),
     500: problem_response("the controller failed"),
@@ -91,7 +92,7 @@ ANY: Responses = {
 }
 NOT_FOUND: Responses = {404: problem_response("there is no such thing; the answer says what there is")}
 CHANGE: Responses = {
-    403: problem_response("the token may only read"),
+    403: problem_response("the token may only read, or a page of another site asks"),
     412: problem_response("If-Match: it was changed since"),
     428: problem_response("If-Match is needed"),
 }

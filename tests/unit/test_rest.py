@@ -896,7 +896,8 @@ def exchange(port: int, request: bytes) -> tuple[int, str, bytes]:
 
 
 def chunked(body: bytes) -> bytes:
-    head = f"PATCH {VN} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+    fields = "Host: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked"
+    head = f"PATCH {VN} HTTP/1.1\r\n{fields}\r\n\r\n"
     return head.encode() + b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
 
 

@@ -100,7 +100,9 @@ def test_what_could_be_read_in_two_ways_is_refused(server: RestProcess, head: by
     assert server.request("GET", VN)[2]["send_limit_bps"] == LIMIT["send_limit_bps"]
 
 
-@pytest.mark.parametrize("head", ["DELETE {vn}/overrides HTTP/1.1", "DELETE {vn}/overrides HTTP/1.1\r\nHost: x\r\nIf-"])
+@pytest.mark.parametrize(
+    "head", ["DELETE {vn}/overrides HTTP/1.1", "DELETE {vn}/overrides HTTP/1.1\r\nHost: localhost\r\nIf-"]
+)
 def test_a_head_that_breaks_off_is_no_request(server: RestProcess, head: str) -> None:
     assert server.request("PATCH", VN, LIMIT)[0] == 200
     with server.connect() as sock:

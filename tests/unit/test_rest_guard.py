@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import http.client
 import json
 import random
@@ -14,6 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 from support.rest_server import PROBLEM, RestProcess, ask, read_answer
 
 from apps.certificates import create_authority, issue
@@ -102,18 +106,39 @@ def test_a_client_without_a_certificate_gets_nothing_and_one_with_is_named(certi
         with pytest.raises((ssl.SSLError, ConnectionError, http.client.BadStatusLine)):
             ask(http.client.HTTPSConnection("127.0.0.1", server.port, context=plain, timeout=30), "GET", VN)
         with server.connect() as sock:
-            sock.sendall(b"GET /v1/vns HTTP/1.1\r\nHost: x\r\n\r\n")
+            sock.sendall(b"GET /v1/vns HTTP/1.1\r\nHost: localhost\r\n\r\n")
             with contextlib.suppress(ConnectionError):
                 assert b"200" not in sock.recv(1000)
         named = ssl.create_default_context(cafile=str(certificates / "ca.pem"))
         named.load_cert_chain(certificates / "portal.pem", certificates / "portal.key")
 
-        def secure(method: str, path: str, body: object = None) -> tuple[int, Any, Any]:
-            connection = http.client.HTTPSConnection("127.0.0.1", server.port, context=named, timeout=30)
-            return ask(connection, method, path, body)
+        nameless = ssl.create_default_context(cafile=str(certificates / "ca.pem"))
+        nameless.load_cert_chain(_nameless(certificates))
 
-        assert secure("PATCH", VN, LIMIT)[0] == 200
-        assert secure("GET", "/v1/history")[2]["changes"][0]["who"] == "certificate portal"
+        def secure(context: ssl.SSLContext, method: str, path: str, body: object = None) -> tuple[int, Any, Any]:
+            connection = http.client.HTTPSConnection("127.0.0.1", server.port, context=context, timeout=30)
+            return ask(connection, method, path, body, {"Host": "controller.example"})
+
+        for context, who in ((named, "certificate portal"), (nameless, "anonymous")):
+            assert secure(context, "PATCH", VN, LIMIT)[0] == 200
+            assert secure(context, "GET", "/v1/history")[2]["changes"][0]["who"] == who
+
+
+def _nameless(folder: Path) -> Path:
+    """Make a certificate without a name; return the file of it and its key."""
+    authority = x509.load_pem_x509_certificate((folder / "ca.pem").read_bytes())
+    signing = serialization.load_pem_private_key((folder / "ca.key").read_bytes(), None)
+    assert isinstance(signing, ec.EllipticCurvePrivateKey)
+    key, now = ec.generate_private_key(ec.SECP256R1()), dt.datetime.now(dt.UTC)
+    builder = x509.CertificateBuilder(authority.subject, x509.Name([]), key.public_key(), x509.random_serial_number())
+    builder = builder.not_valid_before(now - dt.timedelta(days=1)).not_valid_after(now + dt.timedelta(days=1))
+    pem, pkcs8 = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    path = folder / "nameless.pem"
+    path.write_bytes(
+        builder.sign(signing, hashes.SHA256()).public_bytes(pem)
+        + key.private_bytes(pem, pkcs8, serialization.NoEncryption())
+    )
+    return path
 
 
 # -- slow, many, odd
@@ -121,8 +146,12 @@ def test_a_client_without_a_certificate_gets_nothing_and_one_with_is_named(certi
 
 def test_a_slow_client_is_cut_off_and_others_are_served_meanwhile() -> None:
     with RestProcess(CONFIG, patience={"head_s": 1.0, "body_s": 1.0, "discard_s": 1.0}) as server:
-        head = f"PATCH {VN} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n"
-        beginnings = [b"GET /v1/heal", b"GET /v1/health HTTP/1.1\r\nHost: x\r\nX-A: ", head.encode() + b'{"send']
+        head = f"PATCH {VN} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n"
+        beginnings = [
+            b"GET /v1/heal",
+            b"GET /v1/health HTTP/1.1\r\nHost: localhost\r\nX-A: ",
+            head.encode() + b'{"send',
+        ]
         slow = [server.connect() for _ in beginnings]
         silent = server.connect()
         for sock, beginning in zip(slow, beginnings, strict=True):
@@ -156,7 +185,7 @@ def test_too_many_connections_are_told_so_and_served_again_when_there_is_room() 
     with RestProcess(CONFIG, max_connections=3) as server:
         held = [server.connect() for _ in range(3)]
         for sock in held:  # each is being served, and not only waiting to be taken
-            sock.sendall(b"GET /v1/health HTTP/1.1\r\nHost: x\r\n\r\n")
+            sock.sendall(b"GET /v1/health HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert read_answer(sock)[0] == 200
         with server.connect() as sock:
             status, kind, problem = read_answer(sock)
@@ -166,7 +195,7 @@ def test_too_many_connections_are_told_so_and_served_again_when_there_is_room() 
             sock.close()
         while True:  # until the server has seen them go
             with server.connect() as sock:
-                sock.sendall(b"GET /v1/health HTTP/1.1\r\nHost: x\r\n\r\n")
+                sock.sendall(b"GET /v1/health HTTP/1.1\r\nHost: localhost\r\n\r\n")
                 if read_answer(sock)[0] == 200:
                     break
 
@@ -175,7 +204,7 @@ def test_streams_are_bounded_and_given_back() -> None:
     with RestProcess(CONFIG, most_streams=2) as server:
         open_ones = [server.connect() for _ in range(2)]
         for sock in open_ones:
-            sock.sendall(b"GET /v1/stream?interval_ms=250 HTTP/1.1\r\nHost: x\r\n\r\n")
+            sock.sendall(b"GET /v1/stream?interval_ms=250 HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert b"event: vlans" in _read_until(sock, b"event: vlans")
         assert server.request("GET", "/v1/stream")[0] == 503
         for sock in open_ones:
@@ -215,7 +244,7 @@ def test_a_stream_tells_events_behind_the_last_one_seen() -> None:
 )
 def test_path_tricks_lead_nowhere(one: RestProcess, target: str) -> None:
     with one.connect() as sock:
-        sock.sendall(f"GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+        sock.sendall(f"GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
         status, kind, _ = read_answer(sock)
         assert (status, kind) == (404, PROBLEM)
 
@@ -226,19 +255,67 @@ def one() -> Iterator[RestProcess]:
         yield server
 
 
+@pytest.mark.parametrize(
+    "host", ["localhost", "LOCALHOST:8080", "127.0.0.1:8080", "127.0.0.9", "[::1]:8080", "a.localhost:80"]
+)
+def test_without_tokens_this_machine_is_served(one: RestProcess, host: str) -> None:
+    assert one.request("GET", VN, headers={"Host": host})[0] == 200
+
+
+@pytest.mark.parametrize("method", ["GET", "PATCH"])
+@pytest.mark.parametrize(
+    "host", ["portal.example", "127.0.0.1.example:80", "localhost.example", "0.0.0.0:80", "192.0.2.1", "[::]", "[", "@"]
+)
+def test_without_tokens_another_name_may_not_lead_here(one: RestProcess, method: str, host: str) -> None:
+    """What a browser sends that has been told that the name of a page's own site means 127.0.0.1."""
+    status, answered, problem = one.request(method, VN, LIMIT if method == "PATCH" else None, {"Host": host})
+    assert (status, answered["Content-Type"]) == (421, PROBLEM)
+    assert host in problem["detail"]
+    assert "rest.authentication" in problem["detail"]
+
+
+def test_with_tokens_any_name_may(guarded: tuple[RestProcess, Tokens]) -> None:
+    server, tokens = guarded
+    headers = bearer(tokens.create("named", "read")) | {"Host": "controller.example"}
+    assert server.request("GET", VN, headers=headers)[0] == 200
+
+
+def test_pages_of_others_change_nothing(one: RestProcess) -> None:
+    here = f"127.0.0.1:{one.port}"
+    foreign = (
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Origin": f"http://{here}", "Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "same-site"},
+    )
+    for headers in foreign:
+        for method, path, body in (
+            ("PATCH", VN, LIMIT),
+            ("DELETE", f"{VN}/overrides", None),
+            ("POST", "/v1/reload", None),
+        ):
+            status, answered, problem = one.request(method, path, body, headers)
+            assert (status, answered["Content-Type"]) == (403, PROBLEM)
+            assert problem["type"] == "urn:dets:problem:another-origin"
+        assert one.request("GET", VN, headers=headers)[0] == 200
+    own = ({}, {"Origin": f"http://{here}"}, {"Sec-Fetch-Site": "same-origin"}, {"Sec-Fetch-Site": "none"})
+    for headers in own:
+        assert one.request("PATCH", VN, LIMIT, headers)[0] == 200
+
+
 @pytest.mark.parametrize(("path", "most"), [(VN, 64 * 1024), ("/v1/limits", 4 * 2**20)])
 def test_a_body_that_is_too_long_is_refused_before_it_is_read(one: RestProcess, path: str, most: int) -> None:
     method = "PATCH" if path == VN else "POST"
     with one.connect() as sock:
         kind = "Content-Type: application/json"
-        head = f"{method} {path} HTTP/1.1\r\nHost: x\r\n{kind}\r\nContent-Length: {most + 1}\r\n\r\n"
+        head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\n{kind}\r\nContent-Length: {most + 1}\r\n\r\n"
         sock.sendall(head.encode())
         assert read_answer(sock)[:2] == (413, PROBLEM)
     assert one.request(method, path, {"x" * 100: 1})[0] == 422
 
 
 def test_ten_thousand_rapid_requests_are_refused_and_somebody_else_is_served() -> None:
-    request = b"GET /v1/health HTTP/1.1\r\nHost: x\r\n\r\n"
+    request = b"GET /v1/health HTTP/1.1\r\nHost: localhost\r\n\r\n"
     with RestProcess(CONFIG, requests_per_s=50) as server:
         statuses: list[int] = []
         waits: list[str] = []
