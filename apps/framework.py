@@ -28,6 +28,7 @@ from ryu.controller.handler import CONFIG_DISPATCHER, DEAD_DISPATCHER, MAIN_DISP
 from ryu.lib import hub
 from ryu.ofproto import ofproto_v1_3, ofproto_v1_3_parser
 
+from apps.listener import LastingListener
 from apps.logs import LogFormat, set_format, set_level
 from apps.message_counts import MessageCounts
 from apps.tls import TlsConnection
@@ -99,11 +100,18 @@ def listen_on(host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
         if place is None or not place.location.is_user_controlled:
             cfg.CONF.set_override(name, value)
     check_free("openflow.listen", cfg.CONF.ofp_listen_host, cfg.CONF.ofp_tcp_listen_port)
-    if tls is not None:
-        controller.StreamServer = partial(_TlsServer, tls)
+    controller.StreamServer = _Server if tls is None else partial(_TlsServer, tls)
 
 
-class _TlsServer(hub.StreamServer):
+class _Server(hub.StreamServer):
+    """Takes switches for as long as the process lives: Ryu's own ends for good when a connection cannot be taken."""
+
+    def __init__(self, address: tuple[str, int], handle: Callable[..., None]) -> None:
+        super().__init__(address, handle)
+        self.server = LastingListener(self.server, "OpenFlow", hub.sleep)
+
+
+class _TlsServer(_Server):
     """Takes switches over TLS, any number of them: Ryu's own uses its certificates up on the first."""
 
     def __init__(self, context: ssl.SSLContext, address: tuple[str, int], handle: Callable[..., None]) -> None:

@@ -172,7 +172,7 @@ class RestSection(ListenerSection):
     requests_per_s: Annotated[int, Field(ge=1, le=1_000_000)] = 200
     """How many requests per second one address may send for long; for short twice as many."""
     max_connections: Annotated[int, Field(ge=1, le=10_000)] = 256
-    """How many connections are served at once; half of them may be event streams."""
+    """How many connections are served at once; half of them may be event streams, half may be of one address."""
 
 
 class StoreSection(Section):

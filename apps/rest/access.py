@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable
 from http import HTTPStatus
 from typing import Any
@@ -90,6 +90,29 @@ class Pace:
         if len(self._level) > _MOST_ADDRESSES:
             self._level.popitem(last=False)
         return 0.0 if served else (1.0 - left) / self._rate
+
+
+class Places:
+    """The connections that may be open at once, ``most``; of one address (IPv6: one /64) half of them."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._most_of_one = most, (most + 1) // 2
+        self._held: Counter[str] = Counter()
+
+    def take(self, address: str) -> bool:
+        """Take a place for a connection from an address; return False if there is none."""
+        key = _subnet(address)
+        if self._held.total() >= self._most or self._held[key] >= self._most_of_one:
+            return False
+        self._held[key] += 1
+        return True
+
+    def give_back(self, address: str) -> None:
+        """Give a place back that was taken."""
+        key = _subnet(address)
+        self._held[key] -= 1
+        if not self._held[key]:
+            del self._held[key]
 
 
 def paced(app: WsgiApp, pace: Pace, sleep: Callable[[float], None], wait: Callable[[], None] = lambda: None) -> WsgiApp:

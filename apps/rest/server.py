@@ -5,8 +5,6 @@ Whoever sends slowly, or much, or opens many connections, is cut off in time and
 
 from __future__ import annotations
 
-import errno
-import json
 import logging
 import socket
 import ssl
@@ -15,39 +13,26 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
-from apps.rest.access import CERTIFICATE_NAME
-from apps.rest.body import BODY_DEADLINE
-from apps.rest.framing import ChunksRead, LinesRead, fault
-from apps.rest.problems import MIME_TYPE, RefusedError
+from apps.listener import LastingListener
+from apps.rest.access import Places
+from apps.rest.protocol import Patience, protocol, raw_answer
 
 # How long a client may take nothing of an answer, or an event stream may be silent.
 SOCKET_TIMEOUT_S = 60
 MAX_CONNECTIONS = 256
-# Connections beyond the most are told so by these many at a time; further ones wait in the listener's queue.
+# So many connections beyond the most are told so at a time; further ones are closed at once.
 _TURNED_AWAY_AT_ONCE = 64
-# A refused body up to this size is read to its end, so that its sender reads the answer; a larger one is cut off.
-_MAX_DISCARDED_BYTES = 2**20
-_MAX_DETAIL = 300
 
 log = logging.getLogger(__name__)
 
 WsgiApp = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
-
-@dataclass(frozen=True, slots=True)
-class Patience:
-    """How many seconds a client may take.
-
-    ``head_s``: from the end of one request to the end of the next one's head; ``body_s``: to the end of its body;
-    ``discard_s``: to the end of a body that was refused unread.
-    """
-
-    handshake_s: float = 10.0
-    head_s: float = 20.0
-    body_s: float = 20.0
-    discard_s: float = 5.0
-
-
+_TOO_MANY = raw_answer(
+    HTTPStatus.SERVICE_UNAVAILABLE,
+    "too-many-connections",
+    "there are too many connections, or too many from one address; come again later",
+    "Retry-After: 1",
+)
 PATIENT = Patience()
 
 
@@ -81,104 +66,19 @@ def serve(
     import eventlet
     import eventlet.wsgi
 
-    class Protocol(eventlet.wsgi.HttpProtocol):  # type: ignore[misc]
-        """Ends a connection that is slow, or on which the next request may stand behind an endless unread body.
-
-        What is no request is answered with a problem document as well, and does not write to stderr.
-        """
-
-        # What is no request has no version either; at 0.9, the library's default, the answer would have no status.
-        default_request_version = "HTTP/1.0"
-
-        def log_message(self, format: str, *args: Any) -> None:
-            log.debug(format, *args)
-
-        def handle_one_request(self) -> None:
-            eventlet.sleep(0)  # requests that came in one piece give others their turn in between
-            self.raw_requestline = b""
-            self.head_timer = eventlet.Timeout(patience.head_s)
-            try:
-                super().handle_one_request()
-            except eventlet.Timeout as timeout:
-                if timeout is not self.head_timer:
-                    raise
-                self.close_connection = True
-                if self.raw_requestline:  # it has begun: who has sent nothing has asked for nothing
-                    self.wfile.write(_TOO_SLOW)
-            except (OSError, ValueError) as error:  # of TLS, or of a socket that has gone
-                log.debug("REST: %s: %s", self.client_address, error)
-                self.close_connection = True
-            finally:
-                self.head_timer.cancel()
-
-        def _read_request_line(self) -> bytes:
-            line: bytes = super()._read_request_line()
-            if len(line) < eventlet.wsgi.MAX_REQUEST_LINE:
-                return line
-            self.refuse(_LINE_TOO_LONG)
-            return b""
-
-        def parse_request(self) -> bool:
-            """Parse a head; refuse one that is not as it has to be."""
-            read = self.rfile = LinesRead(self.rfile)
-            try:
-                if not super().parse_request():
-                    return False
-            except (eventlet.wsgi.HeaderLineTooLong, eventlet.wsgi.HeadersTooLarge):
-                return self.refuse(_HEAD_TOO_LARGE)
-            wrong = fault(read.lines, self.request_version)
-            return wrong is None or self.refuse(_answer(HTTPStatus.BAD_REQUEST, "not-http", wrong))
-
-        def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-            """Answer what the library cannot read as a request."""
-            status = HTTPStatus(code)
-            kind = "head-too-large" if status is HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE else "not-http"
-            detail = f"this cannot be read as a request of HTTP/1.1 or HTTP/1.0: {message or status.phrase}"
-            self.refuse(_answer(status, kind, detail[:_MAX_DETAIL]))
-
-        def refuse(self, answer: bytes) -> bool:
-            self.close_connection = True
-            self.wfile.write(answer)
-            return False
-
-        def handle_one_response(self) -> None:
-            self.head_timer.cancel()
-            chunked = self.headers.get("transfer-encoding") is not None
-            if chunked or int(self.headers.get("content-length", 0)) > _MAX_DISCARDED_BYTES:
-                self.close_connection = True
-            super().handle_one_response()
-
-        def get_environ(self) -> dict[str, Any]:
-            environ: dict[str, Any] = super().get_environ()
-            body = environ["eventlet.input"]
-            if body.chunked_input:
-                body.rfile = ChunksRead(self.rfile)
-            read_rest = body.discard
-
-            def discard() -> None:
-                with eventlet.Timeout(
-                    patience.discard_s, OSError(errno.ETIMEDOUT, "the rest of the body does not come")
-                ):
-                    read_rest()
-
-            body.discard = discard
-            environ[BODY_DEADLINE] = _body_deadline
-            name = _common_name(self.connection)
-            if name is not None:
-                environ[CERTIFICATE_NAME] = name
-            return environ
-
-    def _body_deadline() -> Any:
-        detail = f"the body did not come within {patience.body_s:g} s"
-        return eventlet.Timeout(patience.body_s, RefusedError(HTTPStatus.REQUEST_TIMEOUT, "too-slow", detail))
+    places = Places(max_connections)
+    turned_away = eventlet.GreenPool(_TURNED_AWAY_AT_ONCE)
 
     class Pool(eventlet.GreenPool):  # type: ignore[misc]
-        """Serves ``max_connections`` at once, and tells the next ones that they are too many."""
+        """Serves those who get a place, and tells the others that they are too many."""
 
         def spawn(self, function: Callable[..., Any], connection: list[Any]) -> Any:
-            if self.running() >= max_connections:
-                return super().spawn(_turn_away, connection)
-            return super().spawn(_welcome, function, connection)
+            address = connection[0][0]
+            if not places.take(address):
+                return turned_away.spawn(_turn_away, connection) if turned_away.free() else super().spawn(_drop)
+            greenlet = super().spawn(_welcome, function, connection)
+            greenlet.link(lambda _: places.give_back(address))
+            return greenlet
 
     def _turn_away(connection: list[Any]) -> None:
         connection[1].settimeout(1.0)
@@ -189,6 +89,9 @@ def serve(
                 connection[1].recv(65536)  # unread bytes would make the kernel throw the answer away
         except OSError as error:
             log.debug("REST: %s: %s", connection[0], error)
+
+    def _drop() -> None:
+        """Let it be closed: as many are being turned away as can be."""
 
     def _welcome(serve_it: Callable[..., Any], connection: list[Any]) -> None:
         if tls is not None:
@@ -211,46 +114,15 @@ def serve(
     listener = eventlet.listen((host, port), family)
     greenlet = eventlet.spawn(
         eventlet.wsgi.server,
-        listener,
+        LastingListener(listener, "REST", eventlet.sleep),
         app,
-        protocol=Protocol,
+        protocol=protocol(patience),
         # The server's own reader knows where a chunked body ends, so the application may read to the end.
         environ={"wsgi.input_terminated": True, "wsgi.url_scheme": "http" if tls is None else "https"},
         minimum_chunk_size=1,
         debug=False,
-        custom_pool=Pool(max_connections + _TURNED_AWAY_AT_ONCE),
+        custom_pool=Pool(max_connections + 1),
         socket_timeout=SOCKET_TIMEOUT_S,
         log_output=False,
     )
     return RestServer(listener.getsockname()[1], listener, greenlet)
-
-
-def _answer(status: HTTPStatus, kind: str, detail: str, *fields: str) -> bytes:
-    problem = {"type": f"urn:dets:problem:{kind}", "title": status.phrase, "status": status.value, "detail": detail}
-    text = json.dumps(problem).encode()
-    given = (f"Content-Type: {MIME_TYPE}", f"Content-Length: {len(text)}", "Connection: close", *fields)
-    return "\r\n".join((f"HTTP/1.1 {status.value} {status.phrase}", *given, "", "")).encode() + text
-
-
-_TOO_MANY = _answer(
-    HTTPStatus.SERVICE_UNAVAILABLE,
-    "too-many-connections",
-    "there are too many connections; come again later",
-    "Retry-After: 1",
-)
-_TOO_SLOW = _answer(HTTPStatus.REQUEST_TIMEOUT, "too-slow", "the request did not come in time")
-_HEAD_TOO_LARGE = _answer(
-    HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
-    "head-too-large",
-    "a line of the head may have 8 KiB, all of them together 64 KiB",
-)
-_LINE_TOO_LONG = _answer(HTTPStatus.REQUEST_URI_TOO_LONG, "uri-too-long", "the line of the request may have 8 KiB")
-
-
-def _common_name(connection: Any) -> str | None:
-    """Return the common name in the certificate that the client has shown, "" without one; None: it has shown none."""
-    certificate = connection.getpeercert() if hasattr(connection, "getpeercert") else None
-    if not certificate:
-        return None
-    names = (value for parts in certificate.get("subject", ()) for name, value in parts if name == "commonName")
-    return str(next(names, ""))

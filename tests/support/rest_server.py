@@ -20,7 +20,7 @@ eventlet.monkey_patch()
 import json, sys, time
 from eventlet import tpool
 from apps.rest import Pace, create_app, paced, serve
-from apps.rest.server import Patience
+from apps.rest.protocol import Patience
 from apps.settings import Settings
 from apps.store import Store
 from apps.tls import server_context
@@ -81,9 +81,14 @@ class RestProcess:
         self._process.kill()
         self._process.wait()
 
+    @property
+    def pid(self) -> int:
+        """The process's id."""
+        return self._process.pid
+
     def resident_bytes(self) -> int:
         """Return how much memory the process has."""
-        return int(Path(f"/proc/{self._process.pid}/statm").read_text().split()[1]) * resource.getpagesize()
+        return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * resource.getpagesize()
 
     def request(
         self, method: str, path: str, body: object = None, headers: Mapping[str, str] | None = None

@@ -6,7 +6,9 @@ import contextlib
 import datetime as dt
 import http.client
 import json
+import os
 import random
+import resource
 import socket
 import ssl
 import threading
@@ -21,7 +23,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from support.rest_server import PROBLEM, RestProcess, ask, read_answer
 
 from apps.certificates import create_authority, issue
-from apps.rest.access import BURST_S, Pace
+from apps.rest.access import BURST_S, Pace, Places
 from apps.tokens import Tokens
 
 CONFIG = """\
@@ -183,9 +185,9 @@ def test_a_slow_client_is_cut_off_and_others_are_served_meanwhile() -> None:
 
 def test_too_many_connections_are_told_so_and_served_again_when_there_is_room() -> None:
     with RestProcess(CONFIG, max_connections=3) as server:
-        held = [server.connect() for _ in range(3)]
+        held = [server.connect(address) for address in ("127.0.0.2", "127.0.0.2", "127.0.0.3")]
         for sock in held:  # each is being served, and not only waiting to be taken
-            sock.sendall(b"GET /v1/health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            sock.sendall(_HEALTH)
             assert read_answer(sock)[0] == 200
         with server.connect() as sock:
             status, kind, problem = read_answer(sock)
@@ -193,11 +195,62 @@ def test_too_many_connections_are_told_so_and_served_again_when_there_is_room() 
             assert "too many connections" in problem["detail"]
         for sock in held:
             sock.close()
-        while True:  # until the server has seen them go
-            with server.connect() as sock:
-                sock.sendall(b"GET /v1/health HTTP/1.1\r\nHost: localhost\r\n\r\n")
-                if read_answer(sock)[0] == 200:
-                    break
+        _until_served(server)
+
+
+def test_one_address_takes_half_the_connections_and_no_more() -> None:
+    with RestProcess(CONFIG, max_connections=8) as server:
+        held = [server.connect("127.0.0.2") for _ in range(300)]
+        for _ in range(50):  # somebody else gets a place, however many are turned away
+            assert server.request("GET", "/v1/health")[0] == 200
+        served = 0
+        for sock in held:
+            sock.settimeout(0.05)
+            with contextlib.suppress(TimeoutError, ConnectionError):
+                sock.sendall(_HEALTH)
+                served += b"200 OK" in sock.recv(1000)
+            sock.close()
+        assert served == 4
+
+
+def test_it_goes_on_when_no_file_descriptor_is_left() -> None:
+    with RestProcess(CONFIG) as server:
+        used = len(os.listdir(f"/proc/{server.pid}/fd"))
+        _, hard = resource.prlimit(server.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (used + 2, hard))
+        held = [server.connect("127.0.0.2") for _ in range(10)]
+        with server.connect() as sock:
+            sock.settimeout(1.5)
+            with pytest.raises(TimeoutError):
+                sock.recv(1)
+        for sock in held:
+            sock.close()
+        _until_served(server)
+    assert "cannot be taken now" in server.errors
+
+
+def test_places() -> None:
+    places = Places(5)
+    assert [places.take("192.0.2.1") for _ in range(4)] == [True, True, True, False]
+    assert [places.take(f"2001:db8::{n}") for n in range(2)] == [True, True]
+    assert not places.take("192.0.2.2")  # all are taken
+    places.give_back("192.0.2.1")
+    assert places.take("2001:db8::9")  # the third of its /64
+    places.give_back("192.0.2.1")
+    assert not places.take("2001:db8::a")
+    assert places.take("192.0.2.1")
+
+
+_HEALTH = b"GET /v1/health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+def _until_served(server: RestProcess) -> None:
+    """Wait until the server has seen others go."""
+    while True:
+        with server.connect() as sock:
+            sock.sendall(_HEALTH)
+            if read_answer(sock)[0] == 200:
+                return
 
 
 def test_streams_are_bounded_and_given_back() -> None:
@@ -316,7 +369,7 @@ def test_a_body_that_is_too_long_is_refused_before_it_is_read(one: RestProcess, 
 
 def test_ten_thousand_rapid_requests_are_refused_and_somebody_else_is_served() -> None:
     request = b"GET /v1/health HTTP/1.1\r\nHost: localhost\r\n\r\n"
-    with RestProcess(CONFIG, requests_per_s=50) as server:
+    with RestProcess(CONFIG, requests_per_s=50, max_connections=128) as server:
         statuses: list[int] = []
         waits: list[str] = []
 

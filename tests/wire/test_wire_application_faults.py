@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import resource
 import socket
 import subprocess
 import sys
@@ -158,6 +160,23 @@ def test_a_switch_that_stalls_is_noticed_though_nothing_is_to_be_told(tmp_path: 
             "loops": None,
         }
         run.fabric.set_silent(1, False)
+        wait_back(run, 1, 2)
+
+
+def test_switches_are_taken_again_after_file_descriptors_ran_out(tmp_path: Path) -> None:
+    with WireRun(tmp_path, {1: [1, 2]}) as run:
+        run.fabric.disconnect(1, reconnect=False)
+        run.app.wait_for(lambda: health(run.app)["status"] == "degraded", "missed")
+        most = len(os.listdir(f"/proc/{run.app.pid}/fd")) + 3
+        before = resource.prlimit(run.app.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(run.app.pid, resource.RLIMIT_NOFILE, (most, before[1]))
+        host, _, port = run.config["openflow"]["listen"].partition(":")
+        held = [socket.create_connection((host, int(port)), timeout=10) for _ in range(10)]
+        run.app.wait_for(lambda: "OpenFlow: a connection cannot be taken now" in run.app.log(), "told", 30)
+        for sock in held:
+            sock.close()
+        resource.prlimit(run.app.pid, resource.RLIMIT_NOFILE, before)
+        run.fabric.reconnect(1)
         wait_back(run, 1, 2)
 
 
