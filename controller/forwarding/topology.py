@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import NamedTuple
 
 import networkx as nx
@@ -40,21 +42,24 @@ class Paths:
 
 
 class Topology:
-    """Switches and links that come and go. A link is up when both its ends have heard each other lately."""
+    """Switches and links that come and go. A link is up when both its ends have heard each other lately.
+
+    What a hello costs does not grow with the fabric: every link is heard of twice a second.
+    """
 
     def __init__(self) -> None:
         self._switches: set[int] = set()
-        self._heard_s: dict[tuple[Port, Port], float] = {}
+        self._heard_s: dict[tuple[Port, Port], float] = {}  # by sender and receiver, those heard last at the end
+        self._links: frozenset[Link] = frozenset()
+        self._links_of: defaultdict[int, set[Link]] = defaultdict(set)  # by the dpid of either end
 
     def carried(self, switches: Iterable[int], is_edge: Callable[[Port], bool]) -> Topology:
         """Return what is known of the links between some switches, those at edge ports left out."""
         carried = Topology()
         carried._switches = self._switches & set(switches)
-        carried._heard_s = {
-            ends: at_s
-            for ends, at_s in self._heard_s.items()
-            if {end.dpid for end in ends} <= carried._switches and not any(map(is_edge, ends))
-        }
+        for ends, at_s in self._heard_s.items():
+            if {end.dpid for end in ends} <= carried._switches and not any(map(is_edge, ends)):
+                carried.hear(*ends, at_s)
         return carried
 
     @property
@@ -65,41 +70,40 @@ class Topology:
     def add_switch(self, dpid: int) -> None:
         """A switch is up."""
         self._switches.add(dpid)
+        for ends in self._heard_s:
+            if dpid in (ends[0].dpid, ends[1].dpid):
+                self._look_at(*ends)
 
     def remove_switch(self, dpid: int) -> None:
         """A switch is down, and so are its links."""
         self._switches.discard(dpid)
-        self._forget(lambda end: end.dpid == dpid)
+        self._forget([ends for ends in self._heard_s if dpid in (ends[0].dpid, ends[1].dpid)])
 
     def remove_port(self, port: Port) -> None:
         """A port is down, and so is its link."""
-        self._forget(lambda end: end == port)
+        self._forget([ends for ends in self._heard_s if port in ends])
 
     def hear(self, sender: Port, receiver: Port, now_s: float) -> bool:
         """Note that ``receiver`` got a hello from ``sender``; tell whether that brought a link up."""
-        before = self.links()
+        self._heard_s.pop((sender, receiver), None)
         self._heard_s[sender, receiver] = now_s
-        return self.links() != before
+        return self._look_at(sender, receiver)
 
     def expire(self, now_s: float) -> bool:
         """Forget what was not heard for LINK_TIMEOUT_S; tell whether that took a link down."""
-        before = self.links()
-        self._heard_s = {ends: at_s for ends, at_s in self._heard_s.items() if now_s - at_s <= LINK_TIMEOUT_S}
-        return self.links() != before
+        return self._forget(list(takewhile(lambda ends: now_s - self._heard_s[ends] > LINK_TIMEOUT_S, self._heard_s)))
 
     def links(self) -> frozenset[Link]:
-        """Return the links that are up."""
-        both = (ends for ends in self._heard_s if (ends[1], ends[0]) in self._heard_s)
-        known = (ends for ends in both if {ends[0].dpid, ends[1].dpid} <= self._switches)
-        return frozenset(Link(min(ends), max(ends)) for ends in known if ends[0].dpid != ends[1].dpid)
+        """Return the links that are up: the very same object until one comes or goes."""
+        return self._links
 
     def is_linked(self, port: Port) -> bool:
         """Tell whether a port has a link that is up."""
-        return any(port in link for link in self.links())
+        return any(port in link for link in self._links_of[port.dpid])
 
     def fabric_ports(self, dpid: int) -> set[int]:
         """Return the ports of a switch that lead to other switches."""
-        return {port.port_no for link in self.links() for port in link if port.dpid == dpid}
+        return {port.port_no for link in self._links_of[dpid] for port in link if port.dpid == dpid}
 
     def paths(self) -> Paths:
         """Return the tree and the paths over the links that are up.
@@ -121,5 +125,22 @@ class Topology:
                     next_port[dpid, target] = link.a.port_no if link.a.dpid == dpid else link.b.port_no
         return Paths(tree, next_port)
 
-    def _forget(self, gone: Callable[[Port], bool]) -> None:
-        self._heard_s = {ends: at_s for ends, at_s in self._heard_s.items() if not (gone(ends[0]) or gone(ends[1]))}
+    def _forget(self, heard: Iterable[tuple[Port, Port]]) -> bool:
+        """Forget some of what was heard; tell whether that took a link down."""
+        down = False
+        for ends in heard:
+            del self._heard_s[ends]
+            down = self._look_at(*ends) or down
+        return down
+
+    def _look_at(self, one: Port, other: Port) -> bool:
+        """Look whether the link of two ports is up; tell whether that is news."""
+        heard = (one, other) in self._heard_s and (other, one) in self._heard_s
+        up = heard and one.dpid != other.dpid and {one.dpid, other.dpid} <= self._switches
+        link = Link(min(one, other), max(one, other))
+        if up == (link in self._links):
+            return False
+        self._links = self._links | {link} if up else self._links - {link}
+        for end in link:
+            (self._links_of[end.dpid].add if up else self._links_of[end.dpid].discard)(link)
+        return True

@@ -73,6 +73,62 @@ def test_of_parallel_links_the_one_with_the_lowest_ports_is_used():
     assert topology.fabric_ports(1) == {3, 4, 5}
 
 
+PORTS = st.builds(Port, st.integers(1, 3), st.integers(1, 2))
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("hear"), PORTS, PORTS),
+        st.tuples(st.just("hear"), PORTS, PORTS),
+        st.tuples(st.sampled_from(["add_switch", "remove_switch"]), st.integers(1, 3)),
+        st.tuples(st.just("remove_port"), PORTS),
+        st.tuples(st.just("expire"), st.sampled_from([0.5, LINK_TIMEOUT_S / 2, LINK_TIMEOUT_S, LINK_TIMEOUT_S + 1])),
+    ),
+    max_size=60,
+)
+
+
+@given(STEPS)
+@settings(derandomize=True, deadline=None, max_examples=300)
+def test_links_are_up_that_both_ends_have_heard_lately_whatever_comes_and_goes(steps):
+    topology, now_s = Topology(), 0.0
+    switches, heard_s = {1, 2}, {}
+    for dpid in switches:
+        topology.add_switch(dpid)
+
+    def links():
+        return {
+            Link(min(ends), max(ends))
+            for ends in heard_s
+            if ends[::-1] in heard_s and {end.dpid for end in ends} <= switches and ends[0].dpid != ends[1].dpid
+        }
+
+    for name, *given_ in steps:
+        before, news = links(), None
+        if name == "hear":
+            heard_s[tuple(given_)] = now_s
+            news = topology.hear(*given_, now_s)
+        elif name == "expire":
+            now_s += given_[0]
+            heard_s = {ends: at_s for ends, at_s in heard_s.items() if now_s - at_s <= LINK_TIMEOUT_S}
+            news = topology.expire(now_s)
+        else:
+            getattr(topology, name)(*given_)
+            if name == "add_switch":
+                switches.add(*given_)
+            elif name == "remove_switch":
+                switches.discard(*given_)
+                heard_s = {ends: at_s for ends, at_s in heard_s.items() if given_[0] not in {end.dpid for end in ends}}
+            else:
+                heard_s = {ends: at_s for ends, at_s in heard_s.items() if given_[0] not in ends}
+        up = links()
+        assert topology.links() == up
+        assert news in (None, up != before)
+        assert topology.carried(switches, lambda port: port == A).links() == {link for link in up if A not in link}
+        for dpid in (1, 2, 3):
+            assert topology.fabric_ports(dpid) == {end.port_no for link in up for end in link if end.dpid == dpid}
+            for port_no in (1, 2):
+                assert topology.is_linked(Port(dpid, port_no)) == any(Port(dpid, port_no) in link for link in up)
+
+
 graphs = st.sets(st.tuples(st.integers(1, 8), st.integers(1, 8)).filter(lambda ends: ends[0] < ends[1]), max_size=20)
 
 
