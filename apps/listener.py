@@ -7,9 +7,13 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-# No file descriptors or no memory left, or the client has gone again: it passes.
+# No file descriptors or no memory left, or the client has gone again, or the network it comes from has: it passes.
 _PASSING = frozenset(
-    {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ECONNABORTED, errno.EPROTO, errno.EPERM}
+    {
+        *(errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ECONNABORTED, errno.EPROTO, errno.EPERM),
+        *(errno.ENETDOWN, errno.ENETUNREACH, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENONET),
+        *(errno.ENOPROTOOPT, errno.EOPNOTSUPP),
+    }
 )
 RETRY_S = 0.5
 

@@ -20,6 +20,7 @@ from apps.tokens import Tokens
 CERTIFICATE_NAME = "dets.certificate_name"
 OPEN = frozenset({"/v1/openapi.json", "/docs"})
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
+_NAVIGATES = ("Sec-Fetch-Mode", "navigate")  # somebody follows a link, and sees the answer himself
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="dets"'}
 _MOST_ADDRESSES = 4096
 # So many requests more than at a steady pace may come at once.
@@ -39,11 +40,11 @@ def refuse_pages_of_others(tokens: Tokens | None) -> None:
     if tokens is None and CERTIFICATE_NAME not in request.environ and host and not _is_this_machine(host):
         detail = f"without tokens only requests to localhost are served, not to {host[:100]}: see rest.authentication"
         raise RefusedError(HTTPStatus.MISDIRECTED_REQUEST, "another-host", detail)
-    if request.method in _READING:
-        return
     site, origin = request.headers.get("Sec-Fetch-Site"), request.headers.get("Origin")
+    if request.method in _READING and (tokens is not None or not site or _NAVIGATES in request.headers.items()):
+        return
     if site not in ("same-origin", "none") if site else origin and origin.partition("://")[2].lower() != host.lower():
-        detail = f"pages of {(origin or 'another site')[:100]} may change nothing here"
+        detail = f"pages of {(origin or 'another site')[:100]} may ask for nothing here"
         raise RefusedError(HTTPStatus.FORBIDDEN, "another-origin", detail)
 
 
@@ -143,13 +144,8 @@ def paced(app: WsgiApp, pace: Pace, sleep: Callable[[float], None], wait: Callab
 
 def _is_this_machine(host: str) -> bool:
     try:
-        name = urlsplit(f"//{host}").hostname or ""
-    except ValueError:
-        return False
-    if name == "localhost" or name.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(name).is_loopback
+        name = (urlsplit(f"//{host}").hostname or "").removesuffix(".")
+        return name == "localhost" or name.endswith(".localhost") or _address(name).is_loopback
     except ValueError:
         return False
 
@@ -158,6 +154,14 @@ def _subnet(address: str) -> str:
     if ":" not in address:
         return address
     try:
-        return str(ipaddress.ip_network((address.partition("%")[0], 64), strict=False))
+        plain = _address(address.partition("%")[0])
     except ValueError:
         return address
+    return str(plain if plain.version == 4 else ipaddress.ip_network((plain, 64), strict=False))
+
+
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """Return an address; that of an IPv4 client of a listener for both is IPv4. Raises ValueError."""
+    address = ipaddress.ip_address(text)
+    mapped = address.ipv4_mapped if address.version == 6 else None
+    return mapped or address

@@ -98,7 +98,9 @@ def check_body(request: JsonRequest, most_bytes: int, breathe: Callable[[], None
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"an object has the key {twice[:100]!r} more than once")
+        seen: set[str] = set()
+        for name, _ in pairs:
+            if name in seen:
+                raise ValueError(f"an object has the key {name[:100]!r} more than once")
+            seen.add(name)
     return members

@@ -12,7 +12,10 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-_FIELD = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[ \t]*([\t\x20-\x7e\x80-\xff]*)\r?\n")
+_TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
+_REQUEST_LINE = re.compile(_TOKEN + rb" [\x21-\x7e\x80-\xff]+ HTTP/[0-9]\.[0-9]\r?\n")
+_FIELD = re.compile(rb"(" + _TOKEN + rb"):([\t\x20-\x7e\x80-\xff]*)\r?\n")
+_HOST = re.compile(rb"(\[[0-9A-Fa-f:.]+\]|[!$%&'()*+,;=\-.~_0-9A-Za-z]*)(:[0-9]*)?")
 _LENGTH = re.compile(rb"[0-9]{1,18}")
 _SHOWN_BYTES = 60
 _CHUNK_SIZE = re.compile(rb"([0-9a-fA-F]{1,8})[ \t]*(?:;[\t\x20-\x7e\x80-\xff]*)?\r?\n")
@@ -68,6 +71,11 @@ class ChunksRead:
         return line
 
 
+def fault_of_request_line(line: bytes) -> str | None:
+    """Return what is wrong with the line of a request, None if nothing is."""
+    return None if _REQUEST_LINE.fullmatch(line) else f"this is no METHOD TARGET HTTP/1.1: {_shown(line)}"
+
+
 def fault(lines: Sequence[bytes], version: str) -> str | None:
     """Return what is wrong with a head, None if nothing is.
 
@@ -80,12 +88,15 @@ def fault(lines: Sequence[bytes], version: str) -> str | None:
         field = _FIELD.fullmatch(line)
         if field is None:
             return f"a line of the head is not NAME: VALUE in printable characters: {_shown(line)}"
-        values.setdefault(field[1].lower(), []).append(field[2].rstrip(b" \t"))
+        values.setdefault(field[1].lower(), []).append(field[2].strip(b" \t"))
     for name in (b"host", b"content-length", b"transfer-encoding"):
         if len(values.get(name, ())) > 1:
             return f"{name.decode()} stands {len(values[name])} times in the head, and may stand once"
-    if version == "HTTP/1.1" and b"host" not in values:
-        return "a request of HTTP/1.1 needs the field host"
+    if b"host" not in values and version != "HTTP/1.0":
+        return f"a request of {version} needs the field host"
+    for host in values.get(b"host", ()):
+        if _HOST.fullmatch(host) is None:
+            return f"host is {_shown(host)}, which is no name or address, with a port or without"
     return _fault_of_body(values.get(b"content-length"), values.get(b"transfer-encoding"), version)
 
 
@@ -94,8 +105,8 @@ def _fault_of_body(length: list[bytes] | None, coding: list[bytes] | None, versi
         return "content-length and transfer-encoding exclude each other"
     if length and _LENGTH.fullmatch(length[0]) is None:
         return f"content-length is {_shown(length[0])}: write at most 18 decimal digits"
-    if coding and (coding[0].lower() != b"chunked" or version != "HTTP/1.1"):
-        return f"transfer-encoding is {_shown(coding[0])}: only chunked is understood, and only in HTTP/1.1"
+    if coding and (coding[0].lower() != b"chunked" or version == "HTTP/1.0"):
+        return f"transfer-encoding is {_shown(coding[0])}: only chunked is understood, and not in HTTP/1.0"
     return None
 
 

@@ -5,18 +5,20 @@ from __future__ import annotations
 import errno
 import json
 import logging
+import re
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
 from apps.rest.access import CERTIFICATE_NAME
 from apps.rest.body import BODY_DEADLINE
-from apps.rest.framing import ChunksRead, LinesRead, fault
+from apps.rest.framing import ChunksRead, LinesRead, fault, fault_of_request_line
 from apps.rest.problems import MIME_TYPE, RefusedError
 
 # A refused body up to this size is read to its end, so that its sender reads the answer; a larger one is cut off.
 _MAX_DISCARDED_BYTES = 2**20
 _MAX_DETAIL = 300
+_WHOLE_TARGET = re.compile(r"https?://([^/?#]*)(.*)", re.IGNORECASE)
 
 log = logging.getLogger(__name__)
 
@@ -89,6 +91,8 @@ def protocol(patience: Patience) -> type[Any]:
 
         def _read_request_line(self) -> bytes:
             line: bytes = super()._read_request_line()
+            if line in (b"\r\n", b"\n"):  # one may stand before a request (RFC 9112, section 2.2)
+                line = super()._read_request_line()
             if len(line) < eventlet.wsgi.MAX_REQUEST_LINE:
                 return line
             self.refuse(_LINE_TOO_LONG)
@@ -96,6 +100,9 @@ def protocol(patience: Patience) -> type[Any]:
 
         def parse_request(self) -> bool:
             """Parse a head; refuse one that is not as it has to be."""
+            wrong = fault_of_request_line(self.raw_requestline)
+            if wrong is not None:
+                return self.refuse(raw_answer(HTTPStatus.BAD_REQUEST, "not-http", wrong))
             read = self.rfile = LinesRead(self.rfile)
             try:
                 if not super().parse_request():
@@ -103,7 +110,14 @@ def protocol(patience: Patience) -> type[Any]:
             except (eventlet.wsgi.HeaderLineTooLong, eventlet.wsgi.HeadersTooLarge):
                 return self.refuse(_HEAD_TOO_LARGE)
             wrong = fault(read.lines, self.request_version)
-            return wrong is None or self.refuse(raw_answer(HTTPStatus.BAD_REQUEST, "not-http", wrong))
+            if wrong is not None:
+                return self.refuse(raw_answer(HTTPStatus.BAD_REQUEST, "not-http", wrong))
+            whole = _WHOLE_TARGET.fullmatch(self.path)
+            if whole is not None:  # what it names counts, and not the field (RFC 9112, section 3.2.2)
+                self.path = whole[2] if whole[2].startswith("/") else f"/{whole[2]}"
+                del self.headers["Host"]
+                self.headers["Host"] = whole[1]
+            return True
 
         def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
             """Answer what the library cannot read as a request."""
@@ -116,6 +130,13 @@ def protocol(patience: Patience) -> type[Any]:
             self.close_connection = True
             self.wfile.write(answer)
             return False
+
+        def finish(self) -> None:
+            """End the connection: the library's own leaves it open, for good, when the client has gone before."""
+            try:
+                super().finish()
+            finally:
+                self.rfile.close()
 
         def handle_one_response(self) -> None:
             self.head_timer.cancel()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
+import os
 import resource
 import socket
 import subprocess
@@ -40,6 +42,9 @@ gate = paced(app, Pace(told["requests_per_s"], time.monotonic), eventlet.sleep)
 tls = server_context("rest.tls", Tls(**told["tls"])) if told["tls"] else None
 server = serve(gate, "127.0.0.1", 0, tls, told["max_connections"], Patience(**told["patience"]))
 print(server.port, flush=True)
+if told["freeze"]:
+    from apps.long_lived import keep_all
+    eventlet.spawn(lambda: [(eventlet.sleep(0.01), keep_all()) for _ in range(10_000)])
 tpool.execute(sys.stdin.readline)
 """
 
@@ -56,6 +61,7 @@ class RestProcess:
             "tls": None,
             "max_connections": 64,
             "patience": {},
+            "freeze": False,
         }
         self._told = {**defaults, "config": config, "store": str(store), **told}
 
@@ -85,6 +91,14 @@ class RestProcess:
     def pid(self) -> int:
         """The process's id."""
         return self._process.pid
+
+    def open_sockets(self) -> int:
+        """Return how many sockets the process has, those of its hub's own aside."""
+        names = []
+        for number in Path(f"/proc/{self.pid}/fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                names.append(os.readlink(number))
+        return sum(name.startswith("socket:") for name in names)
 
     def resident_bytes(self) -> int:
         """Return how much memory the process has."""

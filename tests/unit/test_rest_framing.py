@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -54,9 +55,42 @@ def test_control_characters_are_not(name: str, before: str, character: str, afte
         assert fault(lines(head + b"\r\n"), "HTTP/1.0") is not None
 
 
-def test_http_1_0_needs_no_host() -> None:
+def test_http_1_0_needs_no_host_and_knows_no_chunks() -> None:
     assert fault([b"\r\n"], "HTTP/1.0") is None
-    assert fault([b"\r\n"], "HTTP/1.1") is not None
+    chunked_ = [HOST, b"Transfer-Encoding: chunked\r\n", b"\r\n"]
+    assert fault(chunked_, "HTTP/1.0") is not None
+    for version in ("HTTP/1.1", "HTTP/1.2"):
+        assert fault([b"\r\n"], version) is not None
+        assert fault(chunked_, version) is None
+
+
+@pytest.mark.parametrize(
+    "host", [b"", b"localhost", b"a.example:8080", b"192.0.2.1:", b"[2001:db8::1]:80", b"[::ffff:192.0.2.1]"]
+)
+def test_hosts(host: bytes) -> None:
+    assert fault([b"Host: " + host + b"\r\n", b"\r\n"], "HTTP/1.1") is None
+
+
+@pytest.mark.parametrize("host", [b"localhost/evil", b"evil@localhost", b"a b", b"[::1", b"::1", b"a:b", b"a?", b"a#b"])
+def test_what_is_no_host(host: bytes) -> None:
+    assert fault([b"Host: " + host + b"\r\n", b"\r\n"], "HTTP/1.1") is not None
+
+
+def test_long_lines_take_no_longer_than_their_length_says() -> None:
+    """Four times as long a line takes some four times as long, whatever it holds: sixteen times is what must not be."""
+
+    def took_s(line: bytes) -> float:
+        times_s = []
+        for _ in range(20):
+            began_s = time.process_time()
+            for _ in range(20):
+                assert fault([line, b"\r\n"], "HTTP/1.0") is not None
+            times_s.append(time.process_time() - began_s)
+        return min(times_s)
+
+    for character in (b" ", b"\t", b"a", b":"):
+        short, long = (b"X:" + character * count + b"\0\r\n" for count in (2_000, 8_000))
+        assert took_s(long) < 10 * took_s(short)
 
 
 AMBIGUOUS = {
@@ -124,8 +158,15 @@ def test_a_head_that_breaks_off_is_no_request(server: RestProcess, head: str) ->
         (b"GET /v1/vns HTTP/2.0\r\n" + HOST + b"\r\n", 505, "not-http"),
         (b"GET /v1/vns HTTP/x\r\n" + HOST + b"\r\n", 400, "not-http"),
         (b"\x16\x03\x01\x02\x00\x01\r\n\r\n", 400, "not-http"),
+        (b"GET /v1/vns\r\n", 400, "not-http"),
+        (b"GET /v1/vns\x0bHTTP/1.1\r\n" + HOST + b"\r\n", 400, "not-http"),
+        (b"GET  /v1/vns HTTP/1.1\r\n" + HOST + b"\r\n", 400, "not-http"),
+        (b"GET /v1/vns HTTP/1.2\r\n\r\n", 400, "not-http"),
     ],
-    ids=["line", "field", "fields", "many fields", "version", "no version", "TLS"],
+    ids=[
+        *("line", "field", "fields", "many fields", "version", "no version", "TLS", "HTTP/0.9", "a vertical tab"),
+        *("two spaces", "no host"),
+    ],
 )
 def test_other_heads_that_are_not_served_are_answered_with_a_problem(
     server: RestProcess, request_: bytes, status: int, kind: str
@@ -190,3 +231,27 @@ def test_a_line_between_chunks_that_never_ends_fills_no_memory(server: RestProce
         for _ in range(100):
             sock.sendall(b"1" * 2**20)
     assert server.resident_bytes() - before < 20 * 2**20
+
+
+def test_an_empty_line_may_stand_before_a_request(server: RestProcess) -> None:
+    body = json.dumps(LIMIT).encode()
+    with server.connect() as sock:
+        for _ in range(2):
+            patch = f"PATCH {VN} HTTP/1.1\r\n".encode() + JSON + b"Content-Length: %d\r\n\r\n" % len(body) + body
+            sock.sendall(b"\r\n" + patch)
+            assert read_answer(sock)[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("target", "host", "status"),
+    [
+        ("http://localhost:8080" + VN, "x", 200),
+        ("HTTP://127.0.0.1" + VN + "?", "evil.example", 200),
+        ("http://evil.example" + VN, "localhost", 421),
+        ("https://[::1]", "localhost", 404),
+    ],
+)
+def test_a_whole_target_counts_and_not_the_field_host(server: RestProcess, target: str, host: str, status: int) -> None:
+    with server.connect() as sock:
+        sock.sendall(f"GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+        assert read_answer(sock)[0] == status

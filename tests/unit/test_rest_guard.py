@@ -11,7 +11,9 @@ import random
 import resource
 import socket
 import ssl
+import struct
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -229,6 +231,41 @@ def test_it_goes_on_when_no_file_descriptor_is_left() -> None:
     assert "cannot be taken now" in server.errors
 
 
+def test_clients_that_go_leave_nothing_open() -> None:
+    stream = b"GET /v1/stream?interval_ms=250 HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with RestProcess(CONFIG, freeze=True) as server:
+        for _ in range(5):
+            held = [server.connect() for _ in range(8)]
+            for sock in held:
+                sock.sendall(stream)
+                assert sock.recv(1)
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # reset: no farewell
+                sock.close()
+            _until_served(server)
+        deadline_s = time.monotonic() + 20.0
+        while (left := server.open_sockets()) > 3 and time.monotonic() < deadline_s:
+            time.sleep(0.1)
+        assert left <= 3  # the listener, and what the last one asked
+
+
+def test_a_key_that_stands_twice_among_many_is_found(one: RestProcess) -> None:
+    """Looking for it takes no longer than reading the others: it took minutes."""
+    text = ", ".join(f'"{number}": 1' for number in [*range(100_000), 99_999])
+    connection = http.client.HTTPConnection("127.0.0.1", one.port, timeout=30)
+    connection.request("POST", "/v1/limits", "{" + text + "}", {"Content-Type": "application/json"})
+    answer = connection.getresponse()
+    assert answer.status == 400
+    assert "'99999' more than once" in json.loads(answer.read())["detail"]
+    connection.close()
+
+
+def test_ipv4_clients_of_a_listener_for_both_are_told_apart() -> None:
+    places = Places(4)
+    assert [places.take("::ffff:192.0.2.1") for _ in range(3)] == [True, True, False]
+    assert places.take("::ffff:192.0.2.2")
+    assert not places.take("192.0.2.1")
+
+
 def test_places() -> None:
     places = Places(5)
     assert [places.take("192.0.2.1") for _ in range(4)] == [True, True, True, False]
@@ -246,11 +283,13 @@ _HEALTH = b"GET /v1/health HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 def _until_served(server: RestProcess) -> None:
     """Wait until the server has seen others go."""
-    while True:
+    deadline_s = time.monotonic() + 20.0
+    while time.monotonic() < deadline_s:
         with server.connect() as sock:
             sock.sendall(_HEALTH)
             if read_answer(sock)[0] == 200:
                 return
+    raise AssertionError("nobody is served any more")
 
 
 def test_streams_are_bounded_and_given_back() -> None:
@@ -309,7 +348,17 @@ def one() -> Iterator[RestProcess]:
 
 
 @pytest.mark.parametrize(
-    "host", ["localhost", "LOCALHOST:8080", "127.0.0.1:8080", "127.0.0.9", "[::1]:8080", "a.localhost:80"]
+    "host",
+    [
+        "localhost",
+        "LOCALHOST:8080",
+        "127.0.0.1:8080",
+        "127.0.0.9",
+        "[::1]:8080",
+        "a.localhost:80",
+        "localhost.",
+        "[::ffff:127.0.0.1]:80",
+    ],
 )
 def test_without_tokens_this_machine_is_served(one: RestProcess, host: str) -> None:
     assert one.request("GET", VN, headers={"Host": host})[0] == 200
@@ -317,7 +366,16 @@ def test_without_tokens_this_machine_is_served(one: RestProcess, host: str) -> N
 
 @pytest.mark.parametrize("method", ["GET", "PATCH"])
 @pytest.mark.parametrize(
-    "host", ["portal.example", "127.0.0.1.example:80", "localhost.example", "0.0.0.0:80", "192.0.2.1", "[::]", "[", "@"]
+    "host",
+    [
+        "portal.example",
+        "127.0.0.1.example:80",
+        "localhost.example",
+        "0.0.0.0:80",
+        "192.0.2.1",
+        "[::]",
+        "[::ffff:192.0.2.1]",
+    ],
 )
 def test_without_tokens_another_name_may_not_lead_here(one: RestProcess, method: str, host: str) -> None:
     """What a browser sends that has been told that the name of a page's own site means 127.0.0.1."""
@@ -350,7 +408,10 @@ def test_pages_of_others_change_nothing(one: RestProcess) -> None:
             status, answered, problem = one.request(method, path, body, headers)
             assert (status, answered["Content-Type"]) == (403, PROBLEM)
             assert problem["type"] == "urn:dets:problem:another-origin"
-        assert one.request("GET", VN, headers=headers)[0] == 200
+        reads = one.request("GET", VN, headers=headers)[0]
+        assert reads == (403 if "Sec-Fetch-Site" in headers else 200)  # a browser that says nothing shows it nothing
+        followed = headers | {"Sec-Fetch-Mode": "navigate"}
+        assert one.request("GET", "/docs", headers=followed)[0] == 200
     own = ({}, {"Origin": f"http://{here}"}, {"Sec-Fetch-Site": "same-origin"}, {"Sec-Fetch-Site": "none"})
     for headers in own:
         assert one.request("PATCH", VN, LIMIT, headers)[0] == 200
