@@ -204,6 +204,7 @@ class CentralController(FabricState):
     def take_updates(self) -> dict[int, SwitchUpdate]:
         """Return the messages that are due, by dpid, for the switches that are connected."""
         self.pairs.flush()
+        self.network.find_paths()
         for dpid, keys in self.network.desired.take_changes().items():
             record = self.switches[dpid]
             if not record.connected:

@@ -75,6 +75,7 @@ def bring_up(
     record.connected = True
     fabric.switch_came(now_s)
     fabric.network.switch_up(dpid)
+    fabric.network.find_paths()
     standing, settings = MeterColumns.standing(meters), fabric.wanted_meters(record)
     differing = (settings.differing(standing) & settings.keys()) - set(record.update.meter_id)
     record.update.put_meters({meter_id: settings[meter_id] for meter_id in sorted(differing)}, standing.keys())

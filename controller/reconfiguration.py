@@ -130,6 +130,7 @@ def _carry_network(before: CentralController, after: CentralController, row_of: 
             for _ in after.network.put_own(dpid, record.meters_of_senders(), set_queue=record.can.uses_queues):
                 pass
             after.network.switch_up(dpid)
+    after.network.find_paths()
     for host, row in before.network.hosts().items():
         if row_of.new[row] != NEW_ROW:
             after.network.learn(host, Port(*after.vns.key(int(row_of.new[row]))[1:]))

@@ -41,24 +41,33 @@ class DesiredFlows:
 
     def put(self, group: Hashable, flows: Mapping[int, Iterable[Flow]]) -> None:
         """Make ``flows``, by dpid, all that ``group`` asks for."""
-        new = {dpid: tuple(entries) for dpid, entries in flows.items()}
-        old = self._groups.get(group, {})
+        parts = self._groups.setdefault(group, {})
+        for dpid in parts.keys() | flows.keys():
+            self.put_at(group, dpid, flows.get(dpid, ()))
+
+    def put_at(self, group: Hashable, dpid: int, flows: Iterable[Flow]) -> None:
+        """Make ``flows`` all that ``group`` asks for at one switch."""
+        parts = self._groups.setdefault(group, {})
+        new, old = tuple(flows), parts.pop(dpid, ())
+        if new:
+            parts[dpid] = new
         if new == old:
             return
-        self.drop(group)
-        self._groups[group] = new
-        for dpid, entries in new.items():
-            for flow in entries:
-                self._flows[dpid][flow_key(flow)] = flow
-                self._touched[dpid].add(flow_key(flow))
+        self._remove(dpid, old)
+        for flow in new:
+            self._flows[dpid][flow_key(flow)] = flow
+            self._touched[dpid].add(flow_key(flow))
 
     def drop(self, group: Hashable) -> None:
         """Ask for nothing any more in the name of ``group``."""
-        for dpid, entries in self._groups.pop(group, {}).items():
-            for flow in entries:
-                if self._flows[dpid].get(flow_key(flow)) == flow:
-                    del self._flows[dpid][flow_key(flow)]
-                self._touched[dpid].add(flow_key(flow))
+        for dpid, flows in self._groups.pop(group, {}).items():
+            self._remove(dpid, flows)
+
+    def _remove(self, dpid: int, flows: Iterable[Flow]) -> None:
+        for flow in flows:
+            if self._flows[dpid].get(flow_key(flow)) == flow:
+                del self._flows[dpid][flow_key(flow)]
+            self._touched[dpid].add(flow_key(flow))
 
     @property
     def pending(self) -> bool:

@@ -14,6 +14,7 @@ from controller.config import Port as EdgePort
 from controller.config import Switch
 from controller.forwarding import pipeline
 from controller.forwarding.topology import Link, Paths, Port, Topology
+from controller.openflow.flows import Flow
 from controller.pieces import pieces
 from controller.tables import DesiredFlows
 from controller.vns import VnTable
@@ -67,6 +68,7 @@ class Network:
         self._paths = Paths(frozenset(), {})
         self._flood_tree: frozenset[Link] = frozenset()
         self._retiring = False
+        self._links_changed = False
 
     # -- taking over from a network of another configuration
 
@@ -76,7 +78,8 @@ class Network:
         links = self.topology.links()
         self._flood_tree = frozenset(link for link in before._flood_tree if link in links)
         self._retiring = before._retiring
-        self._links_changed()
+        self._links_changed = True
+        self.find_paths()
 
     def hosts_of_pair(self, pair: Pair) -> list[Host]:
         """Return the hosts of the pair's receiver to which its sender has an entry."""
@@ -117,12 +120,12 @@ class Network:
     def switch_up(self, dpid: int) -> None:
         """A switch is connected: paths may lead through it."""
         self.topology.add_switch(dpid)
-        self._links_changed()
+        self._links_changed = True
 
     def switch_down(self, dpid: int) -> None:
         """A switch is gone: paths no longer lead through it. What it should have is kept for its return."""
         self.topology.remove_switch(dpid)
-        self._links_changed()
+        self._links_changed = True
 
     def port_down(self, port: Port) -> None:
         """A port lost its link: what was learned over it is forgotten."""
@@ -130,15 +133,14 @@ class Network:
         behind = (h for h, row in self._vn_of_host.items() if self._vns.key(row)[1:] == (port.dpid, port.port_no))
         for host in list(behind):
             self.forget_host(host)
-        self._links_changed()
+        self._links_changed = True
 
     def hear_hello(self, sender: Port, receiver: Port, now_s: float) -> bool:
         """A hello of one switch's port reached another's; tell whether that brought a link up."""
         if self.edge_port(sender) is not None or self.edge_port(receiver) is not None:
             return False
         up = self.topology.hear(sender, receiver, now_s)
-        if up:
-            self._links_changed()
+        self._links_changed = self._links_changed or up
         return up
 
     def tick(self, now_s: float) -> None:
@@ -148,28 +150,41 @@ class Network:
         """
         self._retiring = self._retiring and self.desired.pending
         if self.topology.expire(now_s) or self._flood_tree != self._paths.tree:
-            self._links_changed()
+            self._links_changed = True
 
     def edge_port(self, port: Port) -> EdgePort | None:
         """Return the edge port of the configuration that this is, or None."""
         switch = self._switches.get(port.dpid)
         return switch.ports.get(port.port_no) if switch else None
 
-    def _links_changed(self) -> None:
+    def find_paths(self) -> None:
+        """Let ``desired`` follow the links that are up, before anybody looks at it.
+
+        Links come and go in crowds, when a switch does: their paths are found once and not with each.
+        """
+        if not self._links_changed:
+            return
+        self._links_changed = False
         before, self._paths = self._paths, self.topology.paths()
         # A flood over links of two trees could run in circles: first only what both have, at the next tick the rest.
         wanted = self._paths.tree
         self._retiring = self._retiring or not self._flood_tree <= wanted
         self._flood_tree = self._flood_tree & wanted if self._retiring else wanted
+        tree_ports: defaultdict[int, set[int]] = defaultdict(set)
+        for port in (end for link in self._flood_tree for end in link):
+            tree_ports[port.dpid].add(port.port_no)
         for dpid in self.topology.switches:
-            self._put_fabric_ports(dpid)
-        if self._paths != before:
-            for host in self._vn_of_host:
-                self._put_forward(host)
+            self._put_fabric_ports(dpid, tree_ports[dpid])
+        turned: defaultdict[int, set[int]] = defaultdict(set)  # which switches send frames for a switch another way
+        for (dpid, target), _ in before.next_port.items() ^ self._paths.next_port.items():
+            turned[target].add(dpid)
+        for host, row in self._vn_of_host.items():
+            own = self._vns.key(row).dpid
+            for dpid in turned[own]:
+                self.desired.put_at(("forward", host), dpid, self._towards(dpid, own, host))
 
-    def _put_fabric_ports(self, dpid: int) -> None:
+    def _put_fabric_ports(self, dpid: int, tree_ports: set[int]) -> None:
         ports = self.topology.fabric_ports(dpid)
-        tree_ports = {p.port_no for link in self._flood_tree for p in link if p.dpid == dpid}
         given = (ports, tree_ports, dpid in self._queueless)
         if self._fabric_ports.get(dpid) == given:
             return
@@ -264,16 +279,19 @@ class Network:
         self.desired.put(("unknown", row), {own.dpid: [flow]})
 
     def _put_forward(self, host: Host) -> None:
+        self.find_paths()
         own = self._vns.key(self._vn_of_host[host])
         port = self.edge_port(Port(own.dpid, own.port_no))
         assert port is not None, "a VN lives behind an edge port of the configuration"
         set_queue = own.dpid not in self._queueless
         flows = {own.dpid: [pipeline.forward_to_edge(port, host.vlan_vid, host.mac, set_queue=set_queue)]}
-        for dpid in self.topology.switches - {own.dpid}:
-            towards = self._paths.next_port.get((dpid, own.dpid))
-            if towards is not None:
-                flows[dpid] = [pipeline.forward_to_switch(towards, host.vlan_vid, host.mac)]
-        self.desired.put(("forward", host), flows)
+        others = self.topology.switches - {own.dpid}
+        self.desired.put(("forward", host), flows | {dpid: self._towards(dpid, own.dpid, host) for dpid in others})
+
+    def _towards(self, dpid: int, own: int, host: Host) -> list[Flow]:
+        """Return what leads to a host at a switch that is not its own."""
+        port_no = self._paths.next_port.get((dpid, own))
+        return [] if port_no is None else [pipeline.forward_to_switch(port_no, host.vlan_vid, host.mac)]
 
     # -- pairs
 

@@ -15,7 +15,7 @@ from support.switches import BROADCAST, Frame
 from controller.events import EventKind
 from controller.forwarding.network import Host
 from controller.forwarding.pipeline import Table
-from controller.forwarding.topology import LINK_TIMEOUT_S, Port
+from controller.forwarding.topology import LINK_TIMEOUT_S, Port, Topology
 
 EDGE = 1  # every switch has its host behind port 1; port 10 + n leads to switch n
 
@@ -138,6 +138,21 @@ def test_a_link_that_falls_silent_is_gone_around():
     assert unicast(net, 1, 2) == [2]
     assert reached(net, 1) == [2, 3, 4]
     assert EventKind.LINKS_DOWN in [event.kind for event in net.central.events.after(0)]
+
+
+def test_links_that_go_together_have_their_paths_found_once(monkeypatch):
+    net = mesh({(a, b) for a in SWITCHES for b in SWITCHES if a < b}, SWITCHES)
+    net.start()
+    found = []
+    find = Topology.paths
+    monkeypatch.setattr(Topology, "paths", lambda topology: found.append(1) or find(topology))
+    for dpid in SWITCHES[1:]:
+        net.cut(Port(1, 10 + dpid))
+        net.central.port_down(1, 10 + dpid, net.now_s)
+    net.push()
+    assert len(found) == 1
+    net.settle(1)
+    assert reached(net, 2) == [3, 4, 5, 6]
 
 
 def test_a_port_that_goes_down_is_gone_around_at_once():

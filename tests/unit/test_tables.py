@@ -75,6 +75,48 @@ def test_groups_replace_and_drop_their_own_entries_only():
     assert list(desired.of_switch(1).values()) == [flow(2)]
 
 
+parts = st.lists(
+    st.tuples(st.sampled_from([None, 1, 2]), st.sampled_from([5, 6])), max_size=3, unique_by=lambda x: x[0]
+)
+puts = st.tuples(st.integers(0, 2), st.dictionaries(st.integers(1, 3), parts, max_size=3))
+puts_at = st.tuples(st.integers(0, 2), st.integers(1, 3), parts)
+
+
+@given(st.lists(st.one_of(puts, puts_at, st.tuples(st.integers(0, 2))), max_size=12))
+@settings(derandomize=True, deadline=None, max_examples=150)
+def test_desired_is_what_the_groups_ask_for_and_touched_what_differs(changes):
+    """Each group has a table of its own; one is put as a whole, put at one switch, or dropped."""
+    desired, wanted = DesiredFlows(), {}
+    for group, *what in changes:
+        before = {dpid: dict(desired.of_switch(dpid)) for dpid in (1, 2, 3)}
+        if not what:
+            desired.drop(group)
+            wanted.pop(group, None)
+        elif len(what) == 1:
+            flows_of = {
+                dpid: [flow(group, port=port, goto=goto) for port, goto in some] for dpid, some in what[0].items()
+            }
+            desired.put(group, flows_of)
+            wanted[group] = flows_of
+        else:
+            dpid, some = what
+            part = [flow(group, port=port, goto=goto) for port, goto in some]
+            desired.put_at(group, dpid, iter(part))
+            wanted[group] = wanted.get(group, {}) | {dpid: part}
+        assert set(desired.groups()) == set(wanted)
+        touched = desired.take_changes()
+        for dpid in (1, 2, 3):
+            assert set(desired.of_switch(dpid).values()) == {
+                one for flows_of in wanted.values() for one in flows_of.get(dpid, ())
+            }
+            after = desired.of_switch(dpid)
+            differing = {key for key in before[dpid].keys() | after.keys() if before[dpid].get(key) != after.get(key)}
+            assert differing <= touched.get(dpid, set())
+            assert all(key.table_id == group for key in touched.get(dpid, set()))
+            if not differing:
+                assert not touched.get(dpid)
+
+
 def test_the_same_again_changes_nothing():
     desired = DesiredFlows()
     desired.put("a", {1: [flow(0)]})
