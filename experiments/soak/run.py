@@ -35,6 +35,7 @@ LIMITS_BPS = (20_000_000, 25_000_000)
 MAC_AGEING_S = 5  # so that hosts and their pairs are forgotten many times within a run
 LOOK_S, COUNT_S = 1.0, 10.0
 QUIET_TIMEOUT_S = 60.0  # how long what was learned may take to be forgotten once nobody talks
+LINKED_TIMEOUT_S = 20.0
 MARGIN_S = 180.0
 
 Tell = Callable[[str, float], None]
@@ -124,6 +125,7 @@ class Soak:
         duration_s = self._options.minutes * 60
         record.diary = self._churn.diary
         self._churn.begin()
+        self._wait_linked()
         start = self._look(count=True)
         interfaces = [vn.switch_interface for vn in fabric.vns()]
         samples = self._options.output / "samples.csv"
@@ -188,6 +190,21 @@ class Soak:
         self._last_event = answer["last"]
         self._record.events.update(event["kind"] for event in answer["events"])
         self._record.troubles += troubles(answer["events"], self._record.diary.lives[-1][0])
+
+    def _wait_linked(self) -> None:
+        """Wait until all core links are found, and what follows from them has been put on the switches.
+
+        A switch that is ready may hear its first hello later than that. Raises TimeoutError.
+        """
+        deadline_s = time.monotonic() + LINKED_TIMEOUT_S
+        while True:
+            kinds = [event["kind"] for event in self._controller.get("/v1/events")["events"]]
+            if kinds.count("link-up") >= len(self._ovs.fabric.core_links):
+                break
+            if time.monotonic() > deadline_s:
+                raise TimeoutError(f"the core links were not all found within {LINKED_TIMEOUT_S:g} s")
+            time.sleep(0.1)
+        time.sleep(LOOK_S)
 
     def _wait_quiet(self, start: Look) -> Look:
         """Wait until the switches hold what they held before the first frame; return the last look, so or otherwise."""
