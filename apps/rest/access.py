@@ -40,10 +40,14 @@ def refuse_pages_of_others(tokens: Tokens | None) -> None:
     if tokens is None and CERTIFICATE_NAME not in request.environ and host and not _is_this_machine(host):
         detail = f"without tokens only requests to localhost are served, not to {host[:100]}: see rest.authentication"
         raise RefusedError(HTTPStatus.MISDIRECTED_REQUEST, "another-host", detail)
-    site, origin = request.headers.get("Sec-Fetch-Site"), request.headers.get("Origin")
+    site, origin = request.headers.get("Sec-Fetch-Site", ""), request.headers.get("Origin", "")
     if request.method in _READING and (tokens is not None or not site or _NAVIGATES in request.headers.items()):
         return
-    if site not in ("same-origin", "none") if site else origin and origin.partition("://")[2].lower() != host.lower():
+    if site:
+        foreign = site not in ("same-origin", "none")
+    else:
+        foreign = bool(origin) and origin.partition("://")[2].lower() != host.lower()
+    if foreign:
         detail = f"pages of {(origin or 'another site')[:100]} may ask for nothing here"
         raise RefusedError(HTTPStatus.FORBIDDEN, "another-origin", detail)
 

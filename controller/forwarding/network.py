@@ -13,7 +13,7 @@ from typing import NamedTuple
 from controller.config import Port as EdgePort
 from controller.config import Switch
 from controller.forwarding import pipeline
-from controller.forwarding.topology import Link, Paths, Port, Topology
+from controller.forwarding.topology import Link, Paths, Port, Topology, ports_by_switch
 from controller.openflow.flows import Flow
 from controller.pieces import pieces
 from controller.tables import DesiredFlows
@@ -170,9 +170,7 @@ class Network:
         wanted = self._paths.tree
         self._retiring = self._retiring or not self._flood_tree <= wanted
         self._flood_tree = self._flood_tree & wanted if self._retiring else wanted
-        tree_ports: defaultdict[int, set[int]] = defaultdict(set)
-        for port in (end for link in self._flood_tree for end in link):
-            tree_ports[port.dpid].add(port.port_no)
+        tree_ports = ports_by_switch(self._flood_tree)
         for dpid in self.topology.switches:
             self._put_fabric_ports(dpid, tree_ports[dpid])
         turned: defaultdict[int, set[int]] = defaultdict(set)  # which switches send frames for a switch another way

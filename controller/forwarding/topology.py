@@ -36,9 +36,14 @@ class Paths:
     tree: frozenset[Link]
     next_port: dict[tuple[int, int], int]
 
-    def tree_ports(self, dpid: int) -> set[int]:
-        """Return the ports of a switch that are part of the tree."""
-        return {port.port_no for link in self.tree for port in link if port.dpid == dpid}
+
+def ports_by_switch(links: Iterable[Link]) -> defaultdict[int, set[int]]:
+    """Return the ports of links by the dpid of the switch that has them."""
+    ports: defaultdict[int, set[int]] = defaultdict(set)
+    for link in links:
+        for port in link:
+            ports[port.dpid].add(port.port_no)
+    return ports
 
 
 class Topology:

@@ -16,6 +16,13 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 PROBLEM = "application/problem+json"
+# Two VNs that are alone, the path of one, and another limit for it.
+CONFIG = """\
+vlans: {10: {send_limit: 40M, receive_limit: 40M}}
+switches: {s1: {dpid: 1, ports: {1: {capacity: 100M, access: 10}, 2: {capacity: 100M, access: 10}}}}
+"""
+VN = "/v1/vns/10/s1/1"
+LIMIT = {"send_limit_bps": 30_000_000}
 _SCRIPT = """\
 import eventlet
 eventlet.monkey_patch()

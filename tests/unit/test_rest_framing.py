@@ -9,18 +9,12 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.rest_server import PROBLEM, RestProcess, read_answer
+from support.rest_server import CONFIG, LIMIT, PROBLEM, VN, RestProcess, read_answer
 
 from apps.rest.framing import LinesRead, fault
 
-CONFIG = """\
-vlans: {10: {send_limit: 40M, receive_limit: 40M}}
-switches: {s1: {dpid: 1, ports: {1: {capacity: 100M, access: 10}, 2: {capacity: 100M, access: 10}}}}
-"""
-VN = "/v1/vns/10/s1/1"
-LIMIT = {"send_limit_bps": 30_000_000}
 HOST = b"Host: localhost\r\n"
 JSON = HOST + b"Content-Type: application/json\r\n"
 TOKEN = st.text("!#$%&'*+-.^_`|~0aZ", min_size=1)
@@ -41,12 +35,14 @@ def lines(head: bytes) -> list[bytes]:
 
 
 @given(st.lists(st.tuples(TOKEN, VALUE)))
+@settings(derandomize=True, deadline=None)
 def test_any_fields_of_printable_characters_are_good(fields: list[tuple[str, str]]) -> None:
     head = b"".join(f"x{name}: {value}\r\n".encode("latin-1") for name, value in fields)
     assert fault(lines(HOST + head + b"\r\n"), "HTTP/1.1") is None
 
 
 @given(TOKEN, VALUE, st.characters(max_codepoint=0x1F, exclude_characters="\t\n"), VALUE)
+@settings(derandomize=True, deadline=None)
 def test_control_characters_are_not(name: str, before: str, character: str, after: str) -> None:
     head = f"x{name}: {before}{character}{after}\n".encode("latin-1")
     if character == "\r" and not after:

@@ -22,19 +22,11 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from support.rest_server import PROBLEM, RestProcess, ask, read_answer
+from support.rest_server import CONFIG, LIMIT, PROBLEM, VN, RestProcess, ask, read_answer
 
 from apps.certificates import create_authority, issue
 from apps.rest.access import BURST_S, Pace, Places
 from apps.tokens import Tokens
-
-CONFIG = """\
-vlans: {10: {send_limit: 40M, receive_limit: 40M}}
-switches: {s1: {dpid: 1, ports: {1: {capacity: 100M, access: 10}, 2: {capacity: 100M, access: 10}}}}
-"""
-VN = "/v1/vns/10/s1/1"
-LIMIT = {"send_limit_bps": 30_000_000}
-
 
 # -- tokens
 
@@ -249,7 +241,7 @@ def test_clients_that_go_leave_nothing_open() -> None:
 
 
 def test_a_key_that_stands_twice_among_many_is_found(one: RestProcess) -> None:
-    """Looking for it takes no longer than reading the others: it took minutes."""
+    """Looking for it takes no longer than reading the others: with 40,000 keys it took 13 s."""
     text = ", ".join(f'"{number}": 1' for number in [*range(100_000), 99_999])
     connection = http.client.HTTPConnection("127.0.0.1", one.port, timeout=30)
     connection.request("POST", "/v1/limits", "{" + text + "}", {"Content-Type": "application/json"})

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.forwarding.topology import LINK_TIMEOUT_S, Link, Port, Topology
+from controller.forwarding.topology import LINK_TIMEOUT_S, Link, Port, Topology, ports_by_switch
 
 A, B, C = Port(1, 1), Port(2, 1), Port(3, 7)
 
@@ -181,5 +181,5 @@ def test_the_same_links_give_the_same_paths_however_they_were_found(edges, rando
 
 
 def test_tree_ports():
-    paths = linked((A, B), (Port(1, 2), C)).paths()
-    assert [paths.tree_ports(dpid) for dpid in (1, 2, 3)] == [{1, 2}, {1}, {7}]
+    tree_ports = ports_by_switch(linked((A, B), (Port(1, 2), C)).paths().tree)
+    assert [tree_ports[dpid] for dpid in (1, 2, 3)] == [{1, 2}, {1}, {7}]
