@@ -19,7 +19,7 @@ from apps.loop_times import LoopTimes
 from apps.peer import REPEAT_S, Peer, Peers, SwitchState
 from apps.polling import poll
 from apps.probing import test_meters
-from controller import capabilities, enforceable, lldp
+from controller import capabilities, enforceable
 from controller.central import CentralController
 from controller.config import Config
 from controller.errors import ProtocolError, RefusedError
@@ -28,6 +28,7 @@ from controller.forwarding.pipeline import OWN_COOKIE, OWN_COOKIE_MASK, Table
 from controller.forwarding.topology import Port
 from controller.meter_watch import MeterWatch
 from controller.openflow import constants as ofp
+from controller.openflow import lldp
 from controller.openflow.actions import Output
 from controller.openflow.flows import encode_flow_delete_by_cookie
 from controller.openflow.messages import ErrorMessage, FlowRemoved, PacketIn, PortStatus, encode_packet_out

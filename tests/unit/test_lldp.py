@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller import lldp
 from controller.errors import InvalidValueError, ProtocolError
+from controller.openflow import lldp
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # Ryu's imports warn of what they themselves use, and warnings are errors here

@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from controller import lldp
 from controller.openflow import constants as ofp
-from controller.openflow import flows, messages, stats
+from controller.openflow import flows, lldp, messages, stats
 from controller.openflow.actions import Output
 from controller.openflow.constants import MessageType
 from controller.openflow.flows import Flow
