@@ -46,7 +46,7 @@ from apps.tls import server_context
 from apps.tokens import Tokens
 from controller.config import Config, load_config
 from controller.errors import DetsError, ProtocolError
-from controller.forwarding.topology import HELLO_INTERVAL_S
+from controller.fabric.topology import HELLO_INTERVAL_S
 from controller.openflow.messages import parse_error, parse_flow_removed, parse_packet_in, parse_port_status
 
 WANTED_AUDITS_INTERVAL_S = 1.0

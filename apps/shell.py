@@ -23,9 +23,9 @@ from controller import capabilities, enforceable
 from controller.central import CentralController
 from controller.config import Config
 from controller.errors import ProtocolError, RefusedError
+from controller.fabric.topology import Port
 from controller.forwarding.host_search import Question
 from controller.forwarding.pipeline import OWN_COOKIE, OWN_COOKIE_MASK, Table
-from controller.forwarding.topology import Port
 from controller.meter_watch import MeterWatch
 from controller.openflow import constants as ofp
 from controller.openflow import lldp

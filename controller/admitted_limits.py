@@ -22,12 +22,12 @@ from controller.admission import (
     admit,
     overloads,
 )
-from controller.config_values import Config
 from controller.errors import InvalidValueError
-from controller.forwarding import topology as forwarding
-from controller.forwarding.routes import hops
+from controller.fabric import topology as forwarding
+from controller.fabric.description import Config
+from controller.fabric.routes import hops
+from controller.fabric.vns import VnTable
 from controller.units import MAX_RATE_BPS, format_rate
-from controller.vns import VnTable
 
 _NO_BOUND_BPS = 2**62
 

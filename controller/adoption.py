@@ -10,9 +10,9 @@ from typing import TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
+from controller.fabric.topology import Port
 from controller.forwarding.network import Host, Network, Pair
 from controller.forwarding.pipeline import OWN_COOKIE, OWN_COOKIE_MASK, Table
-from controller.forwarding.topology import Port
 from controller.openflow.flows import Flow, UnknownFlow
 from controller.openflow.meters import METER_CONFIG
 from controller.tables import FlowKey, flow_key

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from controller.config_values import Profile
+from controller.fabric.description import Profile
 from controller.openflow.constants import ControllerRole, MeterFlags
 from controller.openflow.meters import MeterFeatures
 from controller.openflow.stats import SwitchDesc

@@ -21,11 +21,12 @@ from controller.config import Config
 from controller.enforcement import settle
 from controller.errors import InvalidValueError
 from controller.events import EventKind
+from controller.fabric.topology import Port
+from controller.fabric.vns import NewLimits
 from controller.fabric_state import FabricState
 from controller.forwarding.host_search import HostSearch, Question
 from controller.forwarding.network import Host
 from controller.forwarding.pipeline import Table
-from controller.forwarding.topology import Port
 from controller.openflow.flows import Flow, UnknownFlow
 from controller.openflow.frames import TAGGED_HEADER_BYTES, FrameHeader, parse_frame
 from controller.openflow.messages import FlowRemoved, PacketIn
@@ -35,7 +36,6 @@ from controller.reconciliation import Tables
 from controller.shadow import Shadow
 from controller.switch_record import SwitchUpdate
 from controller.tables import FlowKey, plan_flows
-from controller.vns import NewLimits
 
 
 class CentralController(FabricState):

@@ -33,8 +33,8 @@ from controller.config_sections import (
     read_section,
 )
 from controller.config_tls import read_tls
-from controller.config_values import Config, CoreLink, Endpoint, Port, Switch, Tls, Vlan, Vn
 from controller.errors import InvalidValueError
+from controller.fabric.description import Config, CoreLink, Endpoint, Port, Switch, Tls, Vlan, Vn
 
 __all__ = [
     "Config",

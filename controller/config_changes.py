@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, NamedTuple
 
-from controller.config_values import Config, CoreLink, Endpoint, Vn
 from controller.errors import InvalidValueError
+from controller.fabric.description import Config, CoreLink, Endpoint, Vn
 
 # What is fixed when the process starts, by the attribute of Config and the key in the file.
 FIXED = {

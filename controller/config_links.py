@@ -12,7 +12,7 @@ from controller.admission import AdmissionError, VnLimits
 from controller.admitted_limits import admit_core, core_overloaded, core_topology
 from controller.config_file import Document, Path, show_value
 from controller.config_sections import MAX_PORT_NO, LinkSection, read_section
-from controller.config_values import Config, CoreLink, LinkEnd, Switch, Vn
+from controller.fabric.description import Config, CoreLink, LinkEnd, Switch, Vn
 from controller.units import format_rate
 
 

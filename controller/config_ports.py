@@ -19,8 +19,8 @@ from controller.config_sections import (
     read_number,
     read_section,
 )
-from controller.config_values import Port, Vn
 from controller.errors import InvalidValueError
+from controller.fabric.description import Port, Vn
 from controller.units import format_rate
 
 

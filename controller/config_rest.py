@@ -8,7 +8,7 @@ import os
 from controller.config_file import Document
 from controller.config_sections import RestSection, RootSection, StoreSection, read_section
 from controller.config_tls import beside_file, read_tls
-from controller.config_values import Endpoint, Rest
+from controller.fabric.description import Endpoint, Rest
 
 _STORE_SUFFIX = ".db"
 _IN_MEMORY = ":memory:"

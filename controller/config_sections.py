@@ -19,8 +19,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, StringConstraints, ValidationError
 
 from controller.config_file import Document, Path, show_value
-from controller.config_values import Profile
 from controller.errors import InvalidValueError
+from controller.fabric.description import Profile
 from controller.units import parse_rate
 
 MIN_VLAN_VID, MAX_VLAN_VID = 1, 4094

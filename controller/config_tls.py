@@ -6,7 +6,7 @@ import os
 
 from controller.config_file import Document
 from controller.config_sections import ListenerSection
-from controller.config_values import Tls
+from controller.fabric.description import Tls
 
 
 def read_tls(document: Document, section: ListenerSection, source_name: str) -> Tls | None:

@@ -16,17 +16,17 @@ from controller.delivery import Delivery
 from controller.enforceable import Verdicts
 from controller.enforcement import whole_rates
 from controller.events import EventKind, EventLog
+from controller.fabric.links_in_use import LinksInUse
+from controller.fabric.topology import Port
+from controller.fabric.vns import VnTable
 from controller.forwarding.network import ForwardingSettings, Host, Network
-from controller.forwarding.topology import Port
 from controller.guarantees import Guarantees
-from controller.links_in_use import LinksInUse
 from controller.meter_columns import MeterColumns
 from controller.openflow.frames import format_mac
 from controller.policies import algorithm_groups, lending_vlans, policies_of, shadows_of
 from controller.recording import Recorder
 from controller.shadow import Shadow
 from controller.switch_record import NO_ENTRY, SwitchRecord
-from controller.vns import VnTable
 
 # A switch that has not come so long after the last one that did is not waited for any more.
 AWAITED_S = 30.0

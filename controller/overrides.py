@@ -15,8 +15,8 @@ import numpy as np
 
 from controller.admission import WAYS
 from controller.columns import BoolArray, FloatArray, IntArray
-from controller.config_values import Config, Vlan
-from controller.vns import VnTable
+from controller.fabric.description import Config, Vlan
+from controller.fabric.vns import VnTable
 
 VN_FIELDS = ("send_limit_bps", "receive_limit_bps", "send_ceiling_bps", "receive_ceiling_bps")
 VLAN_LIMITS = VN_FIELDS[:2]

@@ -10,8 +10,8 @@ import numpy as np
 from controller.algorithms import make_any_algorithm
 from controller.allocation.network import NetworkMaxMin
 from controller.config import Config
+from controller.fabric.vns import VnTable
 from controller.rate_allocator import AlgorithmGroup
-from controller.vns import VnTable
 
 
 @dataclass(frozen=True)

@@ -15,11 +15,11 @@ from controller.admission import STEP_BPS, WAYS, Overload, port_overload
 from controller.admitted_limits import AdmittedLimits
 from controller.algorithms import make_any_algorithm
 from controller.columns import BoolArray, IntArray
-from controller.config_values import Vlan
 from controller.errors import InvalidValueError
+from controller.fabric.description import Vlan
+from controller.fabric.vns import VnTable
 from controller.overrides import Override, Overrides, VnName
 from controller.units import format_rate
-from controller.vns import VnTable
 
 CoreCheck = Callable[[VnTable], Overload | None]
 

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from controller.capabilities import Ability, Capabilities, Finding
-from controller.config_values import Port
 from controller.errors import ProtocolError
+from controller.fabric.description import Port
 from controller.forwarding.pipeline import Table
 from controller.openflow import constants as ofp
 from controller.openflow.actions import Output, SetQueue

@@ -10,11 +10,11 @@ from controller import step
 from controller.central import CentralController
 from controller.columns import IntArray
 from controller.events import EventKind
+from controller.fabric.vns import VnTable
 from controller.overrides import VN_FIELDS
 from controller.policies import Policy, algorithm_groups, lending_vlans
 from controller.precedence import InForce
 from controller.shadow import Shadow
-from controller.vns import VnTable
 
 # Of a change to more VNs one event tells how many they are.
 _MOST_NAMED = 20

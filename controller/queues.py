@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from controller.config import Config
-from controller.vns import VnTable
+from controller.fabric.vns import VnTable
 
 DEFAULT_QUEUE_ID = 0
 """The queue that Open vSwitch gives to whatever no ``set_queue`` has claimed."""

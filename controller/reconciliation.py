@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from controller.adoption import Awaiting, adopted_host, adopted_pair, entries_by_host, sort_installed
 from controller.events import EventKind
+from controller.fabric.topology import Port
 from controller.fabric_state import FabricState
 from controller.forwarding.network import Pair
 from controller.forwarding.pipeline import Table
-from controller.forwarding.topology import Port
 from controller.meter_columns import MeterColumns, MeterSetting
 from controller.openflow.flows import Flow, UnknownFlow
 from controller.pair_meters import PairMeters

@@ -17,11 +17,11 @@ from controller import step
 from controller.central import CentralController
 from controller.columns import NEW_ROW, IntArray, carry
 from controller.config import Config
-from controller.entries import EntryTable
 from controller.errors import InvalidValueError
+from controller.fabric.entries import EntryTable
+from controller.fabric.topology import Port
 from controller.fabric_state import FabricState
 from controller.forwarding.network import Pair
-from controller.forwarding.topology import Port
 from controller.meter_columns import MeterColumns
 from controller.rate_allocator import AlgorithmGroup, RateAllocators
 from controller.switch_record import SwitchRecord, SwitchUpdate

@@ -24,14 +24,14 @@ from controller.allocation import AlgorithmState
 from controller.columns import FloatArray
 from controller.counters import MeterCounters, MeterReadings
 from controller.enforcement import Enforcement, MeterChanges
-from controller.entries import EntryTable
 from controller.errors import ProtocolError
-from controller.fabric_links import FabricLinks
+from controller.fabric.entries import EntryTable
+from controller.fabric.links import FabricLinks
+from controller.fabric.vns import VnTable
 from controller.measurement import Measurement
 from controller.policies import Policy
 from controller.rate_allocator import RateAllocators
 from controller.send_rate_controller import SendRateControllers
-from controller.vns import VnTable
 
 FORMAT = {"format": "dets-recording", "version": 2}
 # A reader that does not come for its records must not fill the controller's memory.

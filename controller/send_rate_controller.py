@@ -13,10 +13,10 @@ from enum import IntEnum
 import numpy as np
 
 from controller.columns import BoolArray, FloatArray, IntArray, carry
-from controller.entries import EntryTable
+from controller.fabric.entries import EntryTable
+from controller.fabric.vns import VnTable
 from controller.measurement import Measurement
 from controller.protocol import DeactivateTrafficControl, InitializeTrafficControl, KeepAlive, SetRate, TrafficReport
-from controller.vns import VnTable
 
 # A machine that heard neither Set Rate nor Keep Alive for this many intervals falls back to idle.
 KEEP_ALIVE_INTERVALS = 20

@@ -11,8 +11,8 @@ from apps.rest.service import BAD_BODY, CHANGE, NOT_FOUND, Json, Service, api, c
 from apps.settings import Outcome
 from controller.admission import check_ceiling
 from controller.algorithms import make_any_algorithm
-from controller.config_values import Vlan
 from controller.errors import InvalidValueError
+from controller.fabric.description import Vlan
 from controller.overrides import VnName
 from controller.precedence import UnfitError
 

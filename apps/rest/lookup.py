@@ -11,7 +11,7 @@ from apps.rest.requests import EntryPath, VnPath
 from apps.settings import Settings
 from controller.central import CentralController
 from controller.columns import IntArray
-from controller.config_values import Port, Switch
+from controller.fabric.description import Port, Switch
 from controller.overrides import VnName
 
 _NUMBER = re.compile(r"[1-9][0-9]{0,9}")

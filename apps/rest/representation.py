@@ -26,10 +26,10 @@ from controller.algorithms import parameters_of
 from controller.allocation.parameters import check_parameters
 from controller.central import CentralController
 from controller.columns import BoolArray, FloatArray, IntArray
-from controller.config_values import Port, Switch
 from controller.enforceable import of_switch
 from controller.events import Event
 from controller.explanation import explain_entry
+from controller.fabric.description import Port, Switch
 from controller.openflow.frames import format_mac
 from controller.overrides import Overrides, VnName
 from controller.send_rate_controller import Control

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from controller.fabric.topology import Port
 from controller.forwarding.network import Host
-from controller.forwarding.topology import Port
 from controller.openflow.frames import FrameHeader, build_frame
 
 ETH_TYPE_IPV4 = 0x0800

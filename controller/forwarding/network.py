@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 from controller.config import Port as EdgePort
 from controller.config import Switch
+from controller.fabric.topology import Link, Paths, Port, Topology, ports_by_switch
+from controller.fabric.vns import VnTable
 from controller.forwarding import pipeline
-from controller.forwarding.topology import Link, Paths, Port, Topology, ports_by_switch
 from controller.openflow.flows import Flow
 from controller.pieces import pieces
 from controller.tables import DesiredFlows
-from controller.vns import VnTable
 
 # So many VNs get their entries before others in the process get their turn.
 _AT_ONCE = 500

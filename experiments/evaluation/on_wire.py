@@ -10,7 +10,7 @@ import numpy as np
 import yaml
 
 from controller.config import parse_config
-from controller.vns import VnTable
+from controller.fabric.vns import VnTable
 from experiments.controller_process import ControllerProcess, free_ports
 from experiments.evaluation.configuration import controller_configuration
 from experiments.evaluation.decisions import Decisions, tell

@@ -18,7 +18,8 @@ from controller.central import CentralController
 from controller.config import Config
 from controller.errors import InvalidValueError, ProtocolError
 from controller.events import Event
-from controller.forwarding.topology import HELLO_INTERVAL_S, Port
+from controller.fabric.topology import HELLO_INTERVAL_S, Port
+from controller.fabric.vns import VnTable
 from controller.openflow.buffers import HEADER
 from controller.openflow.constants import MessageType
 from controller.openflow.flows import FlowStats, decode_flow_stats
@@ -34,7 +35,6 @@ from controller.openflow.stats import (
     encode_queue_stats_request,
 )
 from controller.queues import desired_queues
-from controller.vns import VnTable
 from experiments.model.fabric import ModelFabric, mac_of
 from experiments.model.paths import frame_of
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from controller.errors import InvalidValueError
-from controller.forwarding.topology import Port
+from controller.fabric.topology import Port
 from experiments.model.meters import ModelDatapath, whole_ms
 from experiments.model.paths import Hop, Way, find_way, frame_of, in_order
 from experiments.model.queues import OutPort, QueueOptions, Run

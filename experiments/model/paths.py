@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
-from controller.forwarding.topology import Port
+from controller.fabric.topology import Port
 from controller.openflow.frames import FrameHeader, build_frame
 from experiments.model.meters import Bucket, ModelDatapath
 from experiments.model.queues import OutPort

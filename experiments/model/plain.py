@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 
-from controller.forwarding.topology import Port
+from controller.fabric.topology import Port
 from controller.openflow.actions import Output, SetQueue
 from controller.openflow.constants import FlowModCommand, MeterModCommand
 from controller.openflow.flows import Flow, encode_flow_mods

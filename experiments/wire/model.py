@@ -16,8 +16,8 @@ from __future__ import annotations
 import math
 import time
 
+from controller.fabric.topology import Port
 from controller.forwarding.pipeline import Table
-from controller.forwarding.topology import Port
 from controller.openflow.frames import BROADCAST
 from controller.openflow.match import Match
 from experiments.model.fabric import ModelFabric, mac_of

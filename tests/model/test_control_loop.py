@@ -11,7 +11,7 @@ from support.switches import Switch
 
 from controller import step
 from controller.enforcement import MIN_BURST_S, RESPONSIVE_BURST_S
-from controller.forwarding.topology import Port
+from controller.fabric.topology import Port
 
 MBIT = 1e6
 ALGORITHMS = ("fs", "sp", "fp", "fe")

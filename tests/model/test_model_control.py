@@ -11,7 +11,7 @@ import pytest
 
 from controller.errors import InvalidValueError
 from controller.events import EventKind
-from controller.forwarding.topology import Port
+from controller.fabric.topology import Port
 from experiments import fig2, fig5
 from experiments.model.control import ControlPlane, ControlTiming
 from experiments.model.fabric import ModelFabric, ModelOptions

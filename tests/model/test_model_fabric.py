@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from controller.errors import InvalidValueError
-from controller.forwarding.topology import Port
+from controller.fabric.topology import Port
 from controller.openflow.constants import MeterModCommand
 from controller.openflow.meters import decode_meter_stats
 from controller.openflow.stats import encode_meter_stats_request

@@ -12,7 +12,7 @@ from support.fabrics import ControlLoop, Fabric
 from controller import step
 from controller.config import parse_config
 from controller.explanation import explain_entry
-from controller.forwarding.topology import Port
+from controller.fabric.topology import Port
 from controller.send_rate_controller import Control
 
 M = 1e6

@@ -6,8 +6,8 @@ from support.configs import fabric, star
 from support.fabrics import Fabric, mac_of
 from support.switches import Frame
 
+from controller.fabric.topology import Port
 from controller.forwarding.pipeline import Table
-from controller.forwarding.topology import Port
 
 LEFT, RIGHT = Port(1, 9), Port(2, 9)
 

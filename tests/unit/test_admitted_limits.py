@@ -16,7 +16,7 @@ from controller.admitted_limits import AdmittedLimits, core_overloaded, core_top
 from controller.central import CentralController
 from controller.config import ConfigError, parse_config
 from controller.errors import InvalidValueError
-from controller.vns import VnTable
+from controller.fabric.vns import VnTable
 
 MBIT = 1_000_000
 LINKS = [{"between": ["s1:101", "c1:1"], "capacity": "100M"}, {"between": ["s2:101", "c1:2"], "capacity": "100M"}]

@@ -7,9 +7,9 @@ from support.configs import star
 from support.fabrics import Fabric, mac_of
 
 from controller.adoption import adopted_host, adopted_pair, sort_installed
+from controller.fabric.topology import Port
 from controller.forwarding import pipeline
 from controller.forwarding.network import Host, Pair
-from controller.forwarding.topology import Port
 from controller.openflow.flows import Flow, UnknownFlow
 from controller.openflow.match import Match
 from controller.tables import flow_key

@@ -15,7 +15,7 @@ from support.talking import (
 
 from controller import reconciliation
 from controller.events import EventKind
-from controller.forwarding.topology import Port
+from controller.fabric.topology import Port
 from controller.openflow.constants import COUNTER_UNAVAILABLE
 from controller.openflow.flows import Flow
 from controller.openflow.match import Match

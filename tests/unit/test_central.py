@@ -20,8 +20,8 @@ from controller.central import CentralController
 from controller.config import parse_config
 from controller.errors import InvalidValueError
 from controller.events import EventKind
+from controller.fabric.topology import Port
 from controller.forwarding.pipeline import Table
-from controller.forwarding.topology import Port
 from controller.openflow.constants import MeterModCommand
 from controller.openflow.messages import PacketIn
 from controller.switch_record import MeterSetting

@@ -11,9 +11,9 @@ from support.configs import star
 
 from controller import step
 from controller.columns import NEW_ROW, carry
-from controller.entries import EntryTable
+from controller.fabric.entries import EntryTable
+from controller.fabric.vns import VnTable
 from controller.policies import algorithm_groups, policies_of
-from controller.vns import VnTable
 
 
 def ints(*values):

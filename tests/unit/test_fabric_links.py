@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from support.configs import fabric
 
-from controller.entries import EntryTable
-from controller.fabric_links import FabricLinks
-from controller.forwarding.topology import Port, Topology
-from controller.vns import VnTable
+from controller.fabric.entries import EntryTable
+from controller.fabric.links import FabricLinks
+from controller.fabric.topology import Port, Topology
+from controller.fabric.vns import VnTable
 
 # Switches 1 and 2 are edges, 3 and 4 lie between them in a row: 1 - 3 - 4 - 2.
 VNS = VnTable.of_config(fabric({1: {1: [10, 20], 2: [10]}, 2: {1: [10, 20]}, 3: {}, 4: {}}))

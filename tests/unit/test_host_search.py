@@ -9,6 +9,7 @@ from support.configs import fabric, star
 from support.fabrics import Fabric, mac_of
 from support.switches import Frame
 
+from controller.fabric.topology import Port
 from controller.forwarding.host_search import (
     MAX_SEARCHES,
     QUESTIONS,
@@ -18,7 +19,6 @@ from controller.forwarding.host_search import (
 )
 from controller.forwarding.network import Host
 from controller.forwarding.pipeline import Table
-from controller.forwarding.topology import Port
 from controller.openflow.frames import FrameHeader, build_frame
 from controller.openflow.messages import PacketIn
 

@@ -13,9 +13,9 @@ from support.fabrics import Fabric, LoopError, mac_of
 from support.switches import BROADCAST, Frame
 
 from controller.events import EventKind
+from controller.fabric.topology import LINK_TIMEOUT_S, Port, Topology
 from controller.forwarding.network import Host
 from controller.forwarding.pipeline import Table
-from controller.forwarding.topology import LINK_TIMEOUT_S, Port, Topology
 
 EDGE = 1  # every switch has its host behind port 1; port 10 + n leads to switch n
 

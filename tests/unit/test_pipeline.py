@@ -9,8 +9,8 @@ from support.configs import fabric
 from support.fabrics import Fabric, mac_of
 from support.switches import BROADCAST, Frame
 
+from controller.fabric.topology import Port
 from controller.forwarding.pipeline import ETH_TYPE_LLDP, OWN_COOKIE, OWN_COOKIE_MASK, Table
-from controller.forwarding.topology import Port
 from controller.openflow.flows import Flow
 
 # Trunks 1 and 2, access ports 3 and 4; both switches alike; VLAN 30 on the second only. Port 9 links them, 8 is unused.

@@ -7,7 +7,7 @@ import pytest
 
 from controller import probe
 from controller.capabilities import Capabilities, Finding
-from controller.config_values import Port, Vn
+from controller.fabric.description import Port, Vn
 from controller.forwarding.pipeline import OWN_COOKIE_MASK
 from controller.openflow import constants as ofp
 from controller.openflow.constants import MeterFlags

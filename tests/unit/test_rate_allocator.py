@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from support.configs import star
 
-from controller.entries import EntryTable
 from controller.errors import InvalidValueError
+from controller.fabric.entries import EntryTable
+from controller.fabric.vns import VnTable
 from controller.measurement import Measurement
 from controller.policies import Policy, algorithm_groups, policies_of
 from controller.protocol import TrafficReport
@@ -22,7 +23,6 @@ from controller.rate_allocator import (
     initialize,
     watch_congestion,
 )
-from controller.vns import VnTable
 
 CONFIG = star(6, limits={10: "100M", 20: "100M"})
 VNS = VnTable.of_config(CONFIG)

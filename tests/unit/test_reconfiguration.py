@@ -15,9 +15,9 @@ from support.switches import Frame
 
 from controller.config import Tls
 from controller.config_changes import check_changeable, config_changes
-from controller.config_values import Endpoint
 from controller.errors import InvalidValueError
-from controller.forwarding.topology import Port
+from controller.fabric.description import Endpoint
+from controller.fabric.topology import Port
 from controller.reconfiguration import reconfigure
 
 LEFT, RIGHT = Port(1, 9), Port(2, 9)

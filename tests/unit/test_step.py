@@ -11,10 +11,10 @@ from support.configs import star
 from controller import step
 from controller.counters import MeterReadings
 from controller.enforcement import burst_for
+from controller.fabric.vns import VnTable
 from controller.policies import algorithm_groups, policies_of
 from controller.rate_allocator import CALM_INTERVALS
 from controller.send_rate_controller import Control
-from controller.vns import VnTable
 
 LIMIT = 100e6
 INTERVAL_S = 0.055

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from support.configs import star
 
 from controller.errors import InvalidValueError
+from controller.fabric.vns import VnTable
 from controller.forwarding import pipeline
 from controller.openflow.constants import FlowModCommand, MessageType, MeterModCommand
 from controller.switch_record import NO_ENTRY, MeterSetting, SwitchRecord, SwitchUpdate
-from controller.vns import VnTable
 
 
 def record(ports=2, **openflow):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.forwarding.topology import LINK_TIMEOUT_S, Link, Port, Topology, ports_by_switch
+from controller.fabric.topology import LINK_TIMEOUT_S, Link, Port, Topology, ports_by_switch
 
 A, B, C = Port(1, 1), Port(2, 1), Port(3, 7)
 

@@ -9,7 +9,7 @@ import pytest
 from support.configs import fabric, star
 
 from controller.errors import InvalidValueError
-from controller.vns import VnKey, VnTable
+from controller.fabric.vns import VnKey, VnTable
 
 TABLE = VnTable.of_config(fabric({0xFFFF_0000_0000_0001: {3: [10, 20]}, 2: {1: 10}}, vlans={20: {"weight": 3}}))
 

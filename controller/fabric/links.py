@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from controller.columns import FloatArray, IntArray
-from controller.entries import EntryTable
-from controller.forwarding.routes import hops
-from controller.forwarding.topology import Link, Paths, Port
-from controller.vns import VnTable
+from controller.fabric.entries import EntryTable
+from controller.fabric.routes import hops
+from controller.fabric.topology import Link, Paths, Port
+from controller.fabric.vns import VnTable
 
 _SENDING = " (sending)"
 

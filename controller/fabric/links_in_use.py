@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from controller.config import Config
-from controller.fabric_links import FabricLinks
-from controller.forwarding.topology import Link, Port, Topology
-from controller.vns import VnTable
+from controller.fabric.links import FabricLinks
+from controller.fabric.topology import Link, Port, Topology
+from controller.fabric.vns import VnTable
 
 
 class LinksInUse:

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from controller.admission import check_ceiling
 from controller.columns import BoolArray, FloatArray, IntArray
-from controller.config_values import Config
 from controller.errors import InvalidValueError
+from controller.fabric.description import Config
 from controller.units import check_rate_bps
 
 

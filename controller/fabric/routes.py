@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from controller.forwarding.topology import Link, Paths, Port
+from controller.fabric.topology import Link, Paths, Port
 
 
 def hops(paths: Paths, links: Iterable[Link], pairs: Iterable[tuple[int, int]]) -> dict[tuple[int, int], list[Port]]:
