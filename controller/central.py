@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from controller import interval, reconciliation, step
 from controller.admission import WAYS
 from controller.adoption import Awaiting
-from controller.algorithms import make_any_algorithm
+from controller.allocation.algorithms import make_any_algorithm
 from controller.config import Config
 from controller.enforcement import settle
 from controller.errors import InvalidValueError

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import pathlib
 
-from controller.algorithms import make_any_algorithm
+from controller.allocation.algorithms import make_any_algorithm
 from controller.config_file import ConfigError, Document, Path, Problem, read_document, show_value
 from controller.config_links import check_limits, read_links
 from controller.config_ports import PortReader

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from controller.allocation.max_min import BY_DEMAND, Paths
-from controller.allocation.network import Constraints, Counters, NetworkGrants, NetworkMaxMin, share_network
+from controller.allocation.network_max_min import Constraints, Counters, NetworkGrants, NetworkMaxMin, share_network
 from controller.columns import BoolArray, FloatArray, IntArray
 from controller.fabric.entries import EntryTable
 from controller.fabric.links import FabricLinks

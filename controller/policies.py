@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from controller.algorithms import make_any_algorithm
-from controller.allocation.network import NetworkMaxMin
+from controller.allocation.algorithms import make_any_algorithm
+from controller.allocation.network_max_min import NetworkMaxMin
 from controller.config import Config
 from controller.fabric.vns import VnTable
 from controller.rate_allocator import AlgorithmGroup

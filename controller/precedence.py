@@ -13,7 +13,7 @@ import numpy as np
 
 from controller.admission import STEP_BPS, WAYS, Overload, port_overload
 from controller.admitted_limits import AdmittedLimits
-from controller.algorithms import make_any_algorithm
+from controller.allocation.algorithms import make_any_algorithm
 from controller.columns import BoolArray, IntArray
 from controller.errors import InvalidValueError
 from controller.fabric.description import Vlan

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from controller.algorithms import Algorithm
 from controller.allocation import AlgorithmState, Requests
-from controller.allocation.network import NetworkMaxMin
+from controller.allocation.algorithms import Algorithm
+from controller.allocation.network_max_min import NetworkMaxMin
 from controller.columns import NEW_ROW, BoolArray, FloatArray, IntArray
 from controller.errors import InvalidValueError
 from controller.fabric.entries import EntryTable

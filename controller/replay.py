@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from controller import step
-from controller.algorithms import make_any_algorithm
+from controller.allocation.algorithms import make_any_algorithm
 from controller.columns import FloatArray, IntArray
 from controller.errors import ProtocolError
 from controller.policies import Policy, algorithm_groups

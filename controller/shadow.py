@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from controller import step
-from controller.algorithms import make_any_algorithm
+from controller.allocation.algorithms import make_any_algorithm
 from controller.columns import NEW_ROW, BoolArray, FloatArray, IntArray
 from controller.fabric.entries import EntryTable
 from controller.fabric.links import FabricLinks

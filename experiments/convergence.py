@@ -17,7 +17,7 @@ from controller.allocation import Requests, algorithms, make_algorithm
 from controller.allocation.forward_explicit import ForwardExplicit
 from controller.allocation.interface import FloatArray
 from controller.allocation.max_min import Paths, max_min
-from controller.allocation.network import Constraints, Counters, NetworkMaxMin
+from controller.allocation.network_max_min import Constraints, Counters, NetworkMaxMin
 
 M = 1e6
 GREEDY = 1e9

@@ -96,7 +96,7 @@ class ExperimentOptions:
             raise InvalidValueError("seed", self.seed, "is outside 0 to 2^32 - 1")
 
     def _check_words(self) -> None:
-        from controller.algorithms import make_any_algorithm
+        from controller.allocation.algorithms import make_any_algorithm
         from topologies.builders import fabrics
 
         choices = {

@@ -10,7 +10,7 @@ from apps.rest.conditions import expecting, tagged
 from apps.rest.service import BAD_BODY, CHANGE, NOT_FOUND, Json, Service, api, caller, service
 from apps.settings import Outcome
 from controller.admission import check_ceiling
-from controller.algorithms import make_any_algorithm
+from controller.allocation.algorithms import make_any_algorithm
 from controller.errors import InvalidValueError
 from controller.fabric.description import Vlan
 from controller.overrides import VnName

@@ -22,7 +22,7 @@ from apps.rest.models import (
 from apps.rest.service import Service
 from apps.settings import Outcome, Settings
 from controller import step
-from controller.algorithms import parameters_of
+from controller.allocation.algorithms import parameters_of
 from controller.allocation.parameters import check_parameters
 from controller.central import CentralController
 from controller.columns import BoolArray, FloatArray, IntArray

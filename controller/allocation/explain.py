@@ -9,7 +9,7 @@ import numpy as np
 
 from controller.allocation.interface import FloatArray, IntArray, Requests
 from controller.allocation.max_min import BY_DEMAND, Paths
-from controller.allocation.network import Constraints, NetworkGrants, share_network
+from controller.allocation.network_max_min import Constraints, NetworkGrants, share_network
 from controller.errors import InvalidValueError
 from controller.units import format_rate
 

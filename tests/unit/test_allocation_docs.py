@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from controller.allocation import describe_algorithms
-from controller.allocation.network import NetworkMaxMin
+from controller.allocation.network_max_min import NetworkMaxMin
 from controller.allocation.registry import algorithms
 
 TEXT = (Path(__file__).parents[2] / "docs" / "allocation.md").read_text(encoding="utf-8")

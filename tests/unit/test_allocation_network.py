@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from controller.allocation.explain import explain_network, explain_receiver
 from controller.allocation.interface import Requests
 from controller.allocation.max_min import BY_DEMAND
-from controller.allocation.network import Constraints, Counters, NetworkMaxMin, share_network, used
+from controller.allocation.network_max_min import Constraints, Counters, NetworkMaxMin, share_network, used
 from controller.errors import ColumnError, InvalidValueError
 
 M = 1e6

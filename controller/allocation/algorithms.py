@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from controller.allocation import AllocationAlgorithm, make_algorithm
-from controller.allocation.network import NetworkMaxMin
+from controller.allocation.network_max_min import NetworkMaxMin
 from controller.allocation.parameters import Parameter, check_parameters
 from controller.allocation.registry import algorithms
 from controller.errors import InvalidValueError
