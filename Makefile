@@ -4,7 +4,7 @@
 PYTHON ?=
 VENV := .venv
 BIN := $(VENV)/bin
-KERNEL := $(wildcard controller/*.c controller/allocation/*.c)
+KERNEL := $(wildcard controller/*/*.c)
 STAMP := $(VENV)/installed
 IS_ROOT := $(shell [ "$$(id -u)" -eq 0 ] && echo yes)
 
@@ -55,5 +55,5 @@ check: setup
 clean:
 	@scripts/ovs stop
 	rm -rf $(VENV) .setup build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	rm -f controller/_measure.*.so controller/allocation/_kernel.*.so
+	rm -f controller/metering/_measure.*.so controller/allocation/_kernel.*.so
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

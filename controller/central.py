@@ -18,7 +18,6 @@ from controller.admission import WAYS
 from controller.adoption import Awaiting
 from controller.allocation.algorithms import make_any_algorithm
 from controller.config import Config
-from controller.enforcement import settle
 from controller.errors import InvalidValueError
 from controller.events import EventKind
 from controller.fabric.topology import Port
@@ -27,6 +26,7 @@ from controller.fabric_state import FabricState
 from controller.forwarding.host_search import HostSearch, Question
 from controller.forwarding.network import Host
 from controller.forwarding.pipeline import Table
+from controller.metering.enforcement import settle
 from controller.openflow.flows import Flow, UnknownFlow
 from controller.openflow.frames import TAGGED_HEADER_BYTES, FrameHeader, parse_frame
 from controller.openflow.messages import FlowRemoved, PacketIn

@@ -13,8 +13,8 @@ import numpy as np
 from controller import step
 from controller.allocation import Requests
 from controller.allocation.explain import DEMAND, STANDING, Explanation, explain_network, explain_receiver
-from controller.enforcement import RATE_STEP_BPS
 from controller.fabric_state import FabricState
+from controller.metering.enforcement import RATE_STEP_BPS
 from controller.send_rate_controller import Control, traffic_reports
 
 STARTING = "the equal share with which a sender that was silent may start"

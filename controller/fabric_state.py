@@ -14,14 +14,14 @@ from controller.columns import FloatArray, IntArray
 from controller.config import Config
 from controller.delivery import Delivery
 from controller.enforceable import Verdicts
-from controller.enforcement import whole_rates
 from controller.events import EventKind, EventLog
 from controller.fabric.links_in_use import LinksInUse
 from controller.fabric.topology import Port
 from controller.fabric.vns import VnTable
 from controller.forwarding.network import ForwardingSettings, Host, Network
-from controller.guarantees import Guarantees
 from controller.meter_columns import MeterColumns
+from controller.metering.enforcement import whole_rates
+from controller.metering.guarantees import Guarantees
 from controller.openflow.frames import format_mac
 from controller.policies import algorithm_groups, lending_vlans, policies_of, shadows_of
 from controller.recording import Recorder

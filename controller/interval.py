@@ -7,12 +7,13 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from controller import measure_kernel, step
-from controller.counters import MeterReadings
-from controller.enforcement import MeterChanges
+from controller import step
 from controller.events import EventKind
 from controller.fabric_state import FabricState
 from controller.meter_columns import kilo
+from controller.metering import measure_kernel
+from controller.metering.counters import MeterReadings
+from controller.metering.enforcement import MeterChanges
 from controller.openflow.constants import COUNTER_UNAVAILABLE
 from controller.rate_allocator import received_rates
 from controller.recording import Start

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.columns import BoolArray, FloatArray, IntArray
-from controller.enforcement import RATE_STEP_BPS
+from controller.metering.enforcement import RATE_STEP_BPS
 
 
 class MeterSetting(NamedTuple):

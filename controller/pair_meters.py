@@ -8,12 +8,12 @@ import numpy as np
 
 from controller import step
 from controller.columns import FloatArray, IntArray
-from controller.enforcement import RATE_STEP_BPS
 from controller.events import EventKind
 from controller.fabric.entries import EntryTable
 from controller.fabric_state import FabricState
 from controller.forwarding.network import Pair
 from controller.meter_columns import MeterSetting, kilo
+from controller.metering.enforcement import RATE_STEP_BPS
 from controller.pieces import pieces
 from controller.switch_record import SwitchRecord
 

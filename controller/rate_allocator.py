@@ -19,7 +19,7 @@ from controller.errors import InvalidValueError
 from controller.fabric.entries import EntryTable
 from controller.fabric.links import FabricLinks
 from controller.fabric.vns import VnTable
-from controller.measurement import Measurement
+from controller.metering.measurement import Measurement
 from controller.network_allocator import NetworkDecision, decide, load_of_others
 from controller.protocol import DeactivateTrafficControl, InitializeTrafficControl, KeepAlive, SetRate, TrafficReport
 

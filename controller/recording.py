@@ -22,13 +22,13 @@ from numpy.typing import NDArray
 from controller import step
 from controller.allocation import AlgorithmState
 from controller.columns import FloatArray
-from controller.counters import MeterCounters, MeterReadings
-from controller.enforcement import Enforcement, MeterChanges
 from controller.errors import ProtocolError
 from controller.fabric.entries import EntryTable
 from controller.fabric.links import FabricLinks
 from controller.fabric.vns import VnTable
-from controller.measurement import Measurement
+from controller.metering.counters import MeterCounters, MeterReadings
+from controller.metering.enforcement import Enforcement, MeterChanges
+from controller.metering.measurement import Measurement
 from controller.policies import Policy
 from controller.rate_allocator import RateAllocators
 from controller.send_rate_controller import SendRateControllers

@@ -15,7 +15,7 @@ import numpy as np
 from controller.columns import BoolArray, FloatArray, IntArray, carry
 from controller.fabric.entries import EntryTable
 from controller.fabric.vns import VnTable
-from controller.measurement import Measurement
+from controller.metering.measurement import Measurement
 from controller.protocol import DeactivateTrafficControl, InitializeTrafficControl, KeepAlive, SetRate, TrafficReport
 
 # A machine that heard neither Set Rate nor Keep Alive for this many intervals falls back to idle.

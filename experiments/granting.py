@@ -21,8 +21,8 @@ from typing import Any, TextIO
 import numpy as np
 
 from controller.columns import FloatArray
-from controller.enforcement import RATE_STEP_BPS, Enforcement, MeterChanges, whole_rates
-from controller.measurement import Measurement
+from controller.metering.enforcement import RATE_STEP_BPS, Enforcement, MeterChanges, whole_rates
+from controller.metering.measurement import Measurement
 from experiments.grant_schedules import grants_bps
 
 ENVIRONMENT = "DETS_GRANTS"
@@ -64,7 +64,7 @@ class GrantPlan:
 
 
 def naive_enforcement(burst_s: float) -> Callable[..., tuple[Enforcement, MeterChanges]]:
-    """Return what takes the place of ``controller.enforcement.enforce``: every meter set anew in every interval."""
+    """Return what takes the place of ``controller.metering.enforcement.enforce``: every meter set anew in every interval."""
 
     def enforce(
         before: Enforcement, limit_bps: FloatArray, measured: Measurement, seen_s: FloatArray, now_s: float

@@ -10,8 +10,8 @@ from support.fabrics import ControlLoop, Fabric
 from support.switches import Switch
 
 from controller import step
-from controller.enforcement import MIN_BURST_S, RESPONSIVE_BURST_S
 from controller.fabric.topology import Port
+from controller.metering.enforcement import MIN_BURST_S, RESPONSIVE_BURST_S
 
 MBIT = 1e6
 ALGORITHMS = ("fs", "sp", "fp", "fe")

@@ -193,7 +193,7 @@ def test_a_log_comes_back_by_slot(tmp_path):
 
 
 def test_the_naive_way_modifies_every_meter_in_every_interval():
-    from controller.enforcement import Enforcement, burst_for
+    from controller.metering.enforcement import Enforcement, burst_for
 
     rates = np.array([5e6, 1e6])
     state = Enforcement.none().carried(np.array([-1, -1]), rates, burst_for(rates, np.zeros(2, dtype=bool)), 0.0)

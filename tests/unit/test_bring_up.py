@@ -22,12 +22,12 @@ from support.talking import (
 from controller import pair_meters, reconciliation
 from controller.adoption import sort_installed
 from controller.central import CentralController
-from controller.enforcement import MIN_BURST_S
 from controller.events import EventKind
 from controller.fabric.topology import Port
 from controller.fabric_state import AWAITED_S
 from controller.forwarding import network
 from controller.forwarding.pipeline import Table, admit
+from controller.metering.enforcement import MIN_BURST_S
 from controller.openflow.flows import Flow, UnknownFlow
 from controller.openflow.match import Match
 from controller.switch_record import MeterSetting

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.counters import MIN_ELAPSED_S, PLAUSIBLE_LOAD, MeterCounters, MeterReadings, meter_rates
+from controller.metering.counters import MIN_ELAPSED_S, PLAUSIBLE_LOAD, MeterCounters, MeterReadings, meter_rates
 
 CAPACITY = np.array([100e6])
 NEW = np.array([-1])

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.enforcement import (
+from controller.metering.enforcement import (
     BUDGET_S,
     FRAME_BITS,
     MIN_BURST_BITS,
@@ -26,7 +26,7 @@ from controller.enforcement import (
     settle,
     whole_rates,
 )
-from controller.measurement import Measurement
+from controller.metering.measurement import Measurement
 from experiments.grant_schedules import PATTERNS, grants_bps
 
 MBIT = 1e6

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.guarantees import Guarantees
+from controller.metering.guarantees import Guarantees
 
 INTERVAL_S = 0.055
 LIMIT_BPS = np.array([20e6])

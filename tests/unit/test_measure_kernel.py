@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller import measure_kernel
-from controller.counters import MeterCounters, MeterReadings, meter_rates
-from controller.measurement import Measurement, measure
+from controller.metering import measure_kernel
+from controller.metering.counters import MeterCounters, MeterReadings, meter_rates
+from controller.metering.measurement import Measurement, measure
 from controller.openflow.constants import COUNTER_UNAVAILABLE
 from controller.openflow.meters import METER_STATS
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from controller.counters import MeterRates
-from controller.measurement import IDLE_INTERVALS, MEMORY_INTERVALS, Measurement, measure
+from controller.metering.counters import MeterRates
+from controller.metering.measurement import IDLE_INTERVALS, MEMORY_INTERVALS, Measurement, measure
 
 
 def rates(offered, dropped=0.0):

@@ -11,7 +11,7 @@ from support.configs import star
 from controller.errors import InvalidValueError
 from controller.fabric.entries import EntryTable
 from controller.fabric.vns import VnTable
-from controller.measurement import Measurement
+from controller.metering.measurement import Measurement
 from controller.policies import Policy, algorithm_groups, policies_of
 from controller.protocol import TrafficReport
 from controller.rate_allocator import (

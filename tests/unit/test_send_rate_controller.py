@@ -8,7 +8,7 @@ from support.configs import star
 
 from controller.fabric.entries import EntryTable
 from controller.fabric.vns import VnTable
-from controller.measurement import Measurement
+from controller.metering.measurement import Measurement
 from controller.protocol import DeactivateTrafficControl, InitializeTrafficControl, KeepAlive, SetRate
 from controller.send_rate_controller import KEEP_ALIVE_INTERVALS, Control, SendRateControllers, traffic_reports
 

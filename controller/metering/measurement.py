@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controller import measure_kernel
 from controller.columns import BoolArray, FloatArray, IntArray, carry
-from controller.counters import MeterRates
+from controller.metering import measure_kernel
+from controller.metering.counters import MeterRates
 
 # A TCP sender that lost its last segment is silent for its minimum retransmission time-out of 200 ms, four intervals,
 # and has not stopped: the memory fades over as many.

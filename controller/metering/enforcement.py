@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from controller.columns import BoolArray, FloatArray, IntArray, carry
-from controller.measurement import Measurement
+from controller.metering.measurement import Measurement
 
 RESPONSIVE_BURST_S = 0.300  # the minimum retransmission time-out of TCP, 200 ms, and the recovery after it
 UNRESPONSIVE_BURST_S = 0.030

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from controller import measure_kernel
 from controller.columns import BoolArray, FloatArray, IntArray, carry
+from controller.metering import measure_kernel
 from controller.units import BITS_PER_BYTE
 
 # A counter that moved faster than this many times what the sender's port can carry did not count packets.
