@@ -7,8 +7,8 @@ from pathlib import Path
 from apps.store import Store
 from controller.central import CentralController
 from controller.config import Config
-from controller.overrides import FileValues, Overrides
-from controller.precedence import lay
+from controller.limits.overrides import FileValues, Overrides
+from controller.limits.precedence import lay
 
 
 def overridden(config: Config) -> tuple[int, dict[str, str]]:

@@ -12,14 +12,14 @@ from typing import Any, TypeVar
 import numpy as np
 
 from apps.store import Change, Item, Store
-from controller.admitted_limits import AdmittedLimits
 from controller.central import CentralController
 from controller.config import Config
 from controller.errors import InvalidValueError
 from controller.events import EventKind
-from controller.overrides import VLAN_FIELDS, VLAN_LIMITS, VN_FIELDS, FileValues, Override, Overrides, VnName
+from controller.limits.admission import AdmittedLimits
+from controller.limits.overrides import VLAN_FIELDS, VLAN_LIMITS, VN_FIELDS, FileValues, Override, Overrides, VnName
+from controller.limits.precedence import InForce, check_fit, lay
 from controller.pieces import pieces
-from controller.precedence import InForce, check_fit, lay
 from controller.put_in_force import put_in_force
 
 Value = TypeVar("Value")

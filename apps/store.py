@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from apps.store_file import MEMORY, connect, failing, transaction
-from controller.overrides import VN_FIELDS, Override, VnName
+from controller.limits.overrides import VN_FIELDS, Override, VnName
 
 # The history is bounded; of older changes nothing but their effect is left.
 KEPT_CHANGES = 10_000

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller import interval, reconciliation, step
-from controller.admission import WAYS
 from controller.adoption import Awaiting
 from controller.allocation.algorithms import make_any_algorithm
 from controller.config import Config
@@ -26,6 +25,7 @@ from controller.fabric_state import FabricState
 from controller.forwarding.host_search import HostSearch, Question
 from controller.forwarding.network import Host
 from controller.forwarding.pipeline import Table
+from controller.limits.hose_model import WAYS
 from controller.metering.enforcement import settle
 from controller.openflow.flows import Flow, UnknownFlow
 from controller.openflow.frames import TAGGED_HEADER_BYTES, FrameHeader, parse_frame

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from controller.admission import AdmissionError, VnLimits
-from controller.admitted_limits import admit_core, core_overloaded, core_topology
 from controller.config_file import Document, Path, show_value
 from controller.config_sections import MAX_PORT_NO, LinkSection, read_section
 from controller.fabric.description import Config, CoreLink, LinkEnd, Switch, Vn
+from controller.limits.admission import admit_core, core_overloaded, core_topology
+from controller.limits.hose_model import AdmissionError, VnLimits
 from controller.units import format_rate
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from controller.admission import WAYS, check_ceiling, port_overload
 from controller.config_file import Document, Path, show_path
 from controller.config_sections import (
     MAX_PORT_NO,
@@ -21,6 +20,7 @@ from controller.config_sections import (
 )
 from controller.errors import InvalidValueError
 from controller.fabric.description import Port, Vn
+from controller.limits.hose_model import WAYS, check_ceiling, port_overload
 from controller.units import format_rate
 
 

@@ -9,7 +9,6 @@ from dataclasses import replace
 import numpy as np
 
 from controller import step
-from controller.admitted_limits import AdmittedLimits
 from controller.columns import FloatArray, IntArray
 from controller.config import Config
 from controller.delivery import Delivery
@@ -19,6 +18,7 @@ from controller.fabric.links_in_use import LinksInUse
 from controller.fabric.topology import Port
 from controller.fabric.vns import VnTable
 from controller.forwarding.network import ForwardingSettings, Host, Network
+from controller.limits.admission import AdmittedLimits
 from controller.meter_columns import MeterColumns
 from controller.metering.enforcement import whole_rates
 from controller.metering.guarantees import Guarantees

@@ -11,9 +11,9 @@ from controller.central import CentralController
 from controller.columns import IntArray
 from controller.events import EventKind
 from controller.fabric.vns import VnTable
-from controller.overrides import VN_FIELDS
+from controller.limits.overrides import VN_FIELDS
+from controller.limits.precedence import InForce
 from controller.policies import Policy, algorithm_groups, lending_vlans
-from controller.precedence import InForce
 from controller.shadow import Shadow
 
 # Of a change to more VNs one event tells how many they are.

@@ -9,12 +9,12 @@ from apps.rest import lookup, many, models, problems, representation, requests
 from apps.rest.conditions import expecting, tagged
 from apps.rest.service import BAD_BODY, CHANGE, NOT_FOUND, Json, Service, api, caller, service
 from apps.settings import Outcome
-from controller.admission import check_ceiling
 from controller.allocation.algorithms import make_any_algorithm
 from controller.errors import InvalidValueError
 from controller.fabric.description import Vlan
-from controller.overrides import VnName
-from controller.precedence import UnfitError
+from controller.limits.hose_model import check_ceiling
+from controller.limits.overrides import VnName
+from controller.limits.precedence import UnfitError
 
 
 @api.patch("/vlans/<vlan_vid>", responses={200: models.VlanView, **NOT_FOUND, **BAD_BODY, **CHANGE})

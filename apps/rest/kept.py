@@ -9,7 +9,7 @@ from apps.rest import models, problems, representation, requests
 from apps.rest.conditions import tagged
 from apps.rest.pages import make_cursor, read_cursor
 from apps.rest.service import NOT_FOUND, Json, api, service
-from controller.overrides import VnName
+from controller.limits.overrides import VnName
 
 _FORMAT = "dets-overrides-1"
 _END = 2**62

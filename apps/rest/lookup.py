@@ -12,7 +12,7 @@ from apps.settings import Settings
 from controller.central import CentralController
 from controller.columns import IntArray
 from controller.fabric.description import Port, Switch
-from controller.overrides import VnName
+from controller.limits.overrides import VnName
 
 _NUMBER = re.compile(r"[1-9][0-9]{0,9}")
 

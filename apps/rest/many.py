@@ -11,7 +11,7 @@ from apps.rest import problems
 from apps.rest.requests import MOST_LIMITS, VlanPatch
 from controller.config_sections import MAX_PORT_NO, MAX_VLAN_VID, MIN_VLAN_VID
 from controller.errors import InvalidValueError
-from controller.overrides import VN_FIELDS, VnName
+from controller.limits.overrides import VN_FIELDS, VnName
 from controller.units import check_rate_bps
 
 _PLACE = ("vlan_vid", "switch", "port_no")

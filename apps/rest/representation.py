@@ -30,8 +30,8 @@ from controller.enforceable import of_switch
 from controller.events import Event
 from controller.explanation import explain_entry
 from controller.fabric.description import Port, Switch
+from controller.limits.overrides import Overrides, VnName
 from controller.openflow.frames import format_mac
-from controller.overrides import Overrides, VnName
 from controller.send_rate_controller import Control
 
 Json = dict[str, Any]

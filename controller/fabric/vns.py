@@ -10,10 +10,10 @@ from typing import NamedTuple, TypedDict, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.admission import check_ceiling
 from controller.columns import BoolArray, FloatArray, IntArray
 from controller.errors import InvalidValueError
 from controller.fabric.description import Config
+from controller.limits.hose_model import check_ceiling
 from controller.units import check_rate_bps
 
 
@@ -81,7 +81,7 @@ class VnTable:
 
         Raises InvalidValueError, naming what is wrong, for a rate that a meter cannot carry and for a ceiling that is
         not from the VN's limit to its port's capacity. Whether the fabric can keep the limits is for
-        ``controller.admitted_limits`` to say.
+        ``controller.limits.admission`` to say.
         """
         columns: dict[str, FloatArray] = {}
         for key in ("send_limit_bps", "receive_limit_bps", "send_ceiling_bps", "receive_ceiling_bps"):

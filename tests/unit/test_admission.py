@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from controller.admission import AdmissionError, Topology, VnLimits, admit, overloads
 from controller.errors import InvalidValueError
+from controller.limits.hose_model import AdmissionError, Topology, VnLimits, admit, overloads
 
 M = 1_000_000
 

@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.configs import star
 
-from controller.admission import Topology, VnLimits, overloads
-from controller.admitted_limits import AdmittedLimits, core_overloaded, core_topology, port_topology
 from controller.central import CentralController
 from controller.config import ConfigError, parse_config
 from controller.errors import InvalidValueError
 from controller.fabric.vns import VnTable
+from controller.limits.admission import AdmittedLimits, core_overloaded, core_topology, port_topology
+from controller.limits.hose_model import Topology, VnLimits, overloads
 
 MBIT = 1_000_000
 LINKS = [{"between": ["s1:101", "c1:1"], "capacity": "100M"}, {"between": ["s2:101", "c1:2"], "capacity": "100M"}]

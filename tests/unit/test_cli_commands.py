@@ -13,7 +13,7 @@ from apps.store import Change, Store
 from apps.tables import print_bench
 from controller import __version__
 from controller.config_file import ConfigError, Problem
-from controller.overrides import Override, VnName
+from controller.limits.overrides import Override, VnName
 from controller.units import format_rate
 from experiments import registry
 from experiments.options import ExperimentOptions

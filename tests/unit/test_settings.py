@@ -19,9 +19,9 @@ from controller.central import CentralController
 from controller.config import parse_config
 from controller.errors import InvalidValueError
 from controller.events import EventKind
+from controller.limits.overrides import FileValues, Override, Overrides, VnName
+from controller.limits.precedence import UnfitError, lay
 from controller.openflow.meters import METER_CONFIG
-from controller.overrides import FileValues, Override, Overrides, VnName
-from controller.precedence import UnfitError, lay
 
 CONFIG = """\
 vlans:

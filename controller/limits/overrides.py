@@ -2,7 +2,7 @@
 
 The value in force of a VN's limit is the first of these that there is: the VN's override; the VN's own limit in the
 file; the VLAN's override; the VLAN's limit in the file. Overrides outlive the file that they were made over.
-``controller.precedence`` lays them over another one.
+``controller.limits.precedence`` lays them over another one.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from controller.admission import WAYS
 from controller.columns import BoolArray, FloatArray, IntArray
 from controller.fabric.description import Config, Vlan
 from controller.fabric.vns import VnTable
+from controller.limits.hose_model import WAYS
 
 VN_FIELDS = ("send_limit_bps", "receive_limit_bps", "send_ceiling_bps", "receive_ceiling_bps")
 VLAN_LIMITS = VN_FIELDS[:2]

@@ -10,7 +10,12 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from controller.admission import (
+from controller.errors import InvalidValueError
+from controller.fabric import topology as forwarding
+from controller.fabric.description import Config
+from controller.fabric.routes import hops
+from controller.fabric.vns import VnTable
+from controller.limits.hose_model import (
     STEP_BPS,
     AdmissionError,
     Link,
@@ -22,11 +27,6 @@ from controller.admission import (
     admit,
     overloads,
 )
-from controller.errors import InvalidValueError
-from controller.fabric import topology as forwarding
-from controller.fabric.description import Config
-from controller.fabric.routes import hops
-from controller.fabric.vns import VnTable
 from controller.units import MAX_RATE_BPS, format_rate
 
 _NO_BOUND_BPS = 2**62

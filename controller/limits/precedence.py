@@ -11,14 +11,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controller.admission import STEP_BPS, WAYS, Overload, port_overload
-from controller.admitted_limits import AdmittedLimits
 from controller.allocation.algorithms import make_any_algorithm
 from controller.columns import BoolArray, IntArray
 from controller.errors import InvalidValueError
 from controller.fabric.description import Vlan
 from controller.fabric.vns import VnTable
-from controller.overrides import Override, Overrides, VnName
+from controller.limits.admission import AdmittedLimits
+from controller.limits.hose_model import STEP_BPS, WAYS, Overload, port_overload
+from controller.limits.overrides import Override, Overrides, VnName
 from controller.units import format_rate
 
 CoreCheck = Callable[[VnTable], Overload | None]
