@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.fabric.topology import Port
-from controller.forwarding.network import Host, Network, Pair
+from controller.forwarding.desired_flows import FlowKey, flow_key
+from controller.forwarding.hosts_and_paths import Host, Network, Pair
 from controller.forwarding.pipeline import OWN_COOKIE, OWN_COOKIE_MASK, Table
 from controller.openflow.flows import Flow, UnknownFlow
 from controller.openflow.meters import METER_CONFIG
-from controller.tables import FlowKey, flow_key
 
 
 def is_own(flow: Flow | UnknownFlow) -> TypeGuard[Flow]:

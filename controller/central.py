@@ -22,8 +22,9 @@ from controller.events import EventKind
 from controller.fabric.topology import Port
 from controller.fabric.vns import NewLimits
 from controller.fabric_state import FabricState
+from controller.forwarding.desired_flows import FlowKey, plan_flows
 from controller.forwarding.host_search import HostSearch, Question
-from controller.forwarding.network import Host
+from controller.forwarding.hosts_and_paths import Host
 from controller.forwarding.pipeline import Table
 from controller.limits.hose_model import WAYS
 from controller.metering.enforcement import settle
@@ -35,7 +36,6 @@ from controller.policies import Policy, algorithm_groups, lending_vlans
 from controller.reconciliation import Tables
 from controller.shadow import Shadow
 from controller.switch_record import SwitchUpdate
-from controller.tables import FlowKey, plan_flows
 
 
 class CentralController(FabricState):

@@ -17,7 +17,7 @@ from controller.events import EventKind, EventLog
 from controller.fabric.links_in_use import LinksInUse
 from controller.fabric.topology import Port
 from controller.fabric.vns import VnTable
-from controller.forwarding.network import ForwardingSettings, Host, Network
+from controller.forwarding.hosts_and_paths import ForwardingSettings, Host, Network
 from controller.limits.admission import AdmittedLimits
 from controller.meter_columns import MeterColumns
 from controller.metering.enforcement import whole_rates

@@ -11,7 +11,7 @@ from controller.columns import FloatArray, IntArray
 from controller.events import EventKind
 from controller.fabric.entries import EntryTable
 from controller.fabric_state import FabricState
-from controller.forwarding.network import Pair
+from controller.forwarding.hosts_and_paths import Pair
 from controller.meter_columns import MeterSetting, kilo
 from controller.metering.enforcement import RATE_STEP_BPS
 from controller.pieces import pieces

@@ -21,11 +21,11 @@ from controller.errors import InvalidValueError
 from controller.fabric.entries import EntryTable
 from controller.fabric.topology import Port
 from controller.fabric_state import FabricState
-from controller.forwarding.network import Pair
+from controller.forwarding.desired_flows import plan_flows
+from controller.forwarding.hosts_and_paths import Pair
 from controller.meter_columns import MeterColumns
 from controller.rate_allocator import AlgorithmGroup, RateAllocators
 from controller.switch_record import SwitchRecord, SwitchUpdate
-from controller.tables import plan_flows
 
 
 @dataclass(frozen=True)

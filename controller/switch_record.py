@@ -14,12 +14,12 @@ from controller.columns import IntArray
 from controller.config import Config, Switch
 from controller.errors import InvalidValueError
 from controller.fabric.vns import VnTable
+from controller.forwarding.desired_flows import FlowKey, FlowMods
 from controller.meter_columns import MeterSetting
 from controller.meter_ids import MeterIds
 from controller.openflow.constants import FlowModCommand, MeterModCommand
 from controller.openflow.flows import Flow, encode_flow_mods
 from controller.openflow.meters import encode_meter_deletes, encode_meter_mods
-from controller.tables import FlowKey, FlowMods
 
 NO_ENTRY = -1
 

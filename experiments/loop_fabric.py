@@ -27,7 +27,7 @@ import yaml
 from controller.central import CentralController
 from controller.config import Config, parse_config
 from controller.fabric.topology import Port
-from controller.forwarding.network import Host, Pair
+from controller.forwarding.hosts_and_paths import Host, Pair
 from controller.openflow.constants import MultipartType
 from controller.openflow.meters import METER_CONFIG
 from experiments.wire import answers

@@ -1,1 +1,4 @@
-"""Forwarding: where hosts are, how switches are linked, and the flow entries that follow from both."""
+"""How frames find their way: hosts, paths, and the flow entries that follow from them.
+
+Start with pipeline.py (the tables of a switch), then hosts_and_paths.py.
+"""

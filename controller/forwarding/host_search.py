@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from controller.fabric.topology import Port
-from controller.forwarding.network import Host
+from controller.forwarding.hosts_and_paths import Host
 from controller.openflow.frames import FrameHeader, build_frame
 
 ETH_TYPE_IPV4 = 0x0800

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from controller.forwarding.desired_flows import FlowKey, flow_key
 from controller.openflow.actions import Output, PopVlan, PushVlan, SetQueue, SetVlanVid
 from controller.openflow.constants import PORT_CONTROLLER, VLAN_NONE, MeterModCommand
 from controller.openflow.flows import Flow
@@ -19,7 +20,6 @@ from controller.openflow.frames import FrameHeader, build_frame
 from controller.openflow.messages import FlowRemoved, PacketIn
 from controller.openflow.meters import METER_CONFIG, METER_STATS, OUR_FLAGS
 from controller.switch_record import MeterSetting, SwitchUpdate
-from controller.tables import FlowKey, flow_key
 
 BROADCAST = 2**48 - 1
 

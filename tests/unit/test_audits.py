@@ -16,11 +16,11 @@ from support.talking import (
 from controller import reconciliation
 from controller.events import EventKind
 from controller.fabric.topology import Port
+from controller.forwarding.desired_flows import flow_key
 from controller.openflow.constants import COUNTER_UNAVAILABLE
 from controller.openflow.flows import Flow
 from controller.openflow.match import Match
 from controller.switch_record import MeterSetting
-from controller.tables import flow_key
 
 
 @pytest.fixture

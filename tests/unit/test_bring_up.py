@@ -25,13 +25,13 @@ from controller.central import CentralController
 from controller.events import EventKind
 from controller.fabric.topology import Port
 from controller.fabric_state import AWAITED_S
-from controller.forwarding import network
+from controller.forwarding import hosts_and_paths
+from controller.forwarding.desired_flows import flow_key
 from controller.forwarding.pipeline import Table, admit
 from controller.metering.enforcement import MIN_BURST_S
 from controller.openflow.flows import Flow, UnknownFlow
 from controller.openflow.match import Match
 from controller.switch_record import MeterSetting
-from controller.tables import flow_key
 
 
 @pytest.fixture
@@ -217,7 +217,7 @@ def test_what_belongs_to_others_is_left_alone():
 @pytest.fixture
 def one_by_one(monkeypatch):
     """Every piece is as small as can be."""
-    for module in (reconciliation, pair_meters, network):
+    for module in (reconciliation, pair_meters, hosts_and_paths):
         for name in ("_AT_ONCE", "_LOOKED_AT_ONCE", "_WORKED_AT_ONCE"):
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, 1)

@@ -17,7 +17,7 @@ from controller.forwarding.host_search import (
     arp_request,
     neighbor_solicitation,
 )
-from controller.forwarding.network import Host
+from controller.forwarding.hosts_and_paths import Host
 from controller.forwarding.pipeline import Table
 from controller.openflow.frames import FrameHeader, build_frame
 from controller.openflow.messages import PacketIn

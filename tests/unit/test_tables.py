@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from controller.forwarding.desired_flows import DesiredFlows, flow_key, plan_flows
 from controller.openflow.constants import FlowModCommand
 from controller.openflow.flows import Flow
 from controller.openflow.match import Match
-from controller.tables import DesiredFlows, flow_key, plan_flows
 
 
 def flow(table=0, priority=1, port=None, goto=None, cookie=7):

@@ -15,9 +15,9 @@ from controller.config import Switch
 from controller.fabric.topology import Link, Paths, Port, Topology, ports_by_switch
 from controller.fabric.vns import VnTable
 from controller.forwarding import pipeline
+from controller.forwarding.desired_flows import DesiredFlows
 from controller.openflow.flows import Flow
 from controller.pieces import pieces
-from controller.tables import DesiredFlows
 
 # So many VNs get their entries before others in the process get their turn.
 _AT_ONCE = 500
