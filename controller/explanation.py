@@ -13,9 +13,9 @@ import numpy as np
 from controller import step
 from controller.allocation import Requests
 from controller.allocation.explain import DEMAND, STANDING, Explanation, explain_network, explain_receiver
+from controller.dets.send_rate_controller import Control, traffic_reports
 from controller.fabric_state import FabricState
 from controller.metering.enforcement import RATE_STEP_BPS
-from controller.send_rate_controller import Control, traffic_reports
 
 STARTING = "the equal share with which a sender that was silent may start"
 _UNITS = ((1e12, "Tb/s"), (1e9, "Gb/s"), (1e6, "Mb/s"), (1e3, "kb/s"))

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller import step
+from controller.dets.rate_allocator import received_rates
 from controller.events import EventKind
 from controller.fabric_state import FabricState
 from controller.meter_columns import kilo
@@ -15,7 +16,6 @@ from controller.metering import measure_kernel
 from controller.metering.counters import MeterReadings
 from controller.metering.enforcement import MeterChanges
 from controller.openflow.constants import COUNTER_UNAVAILABLE
-from controller.rate_allocator import received_rates
 from controller.recording import Start
 from controller.shadow import shadow_step
 

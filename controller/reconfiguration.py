@@ -17,6 +17,7 @@ from controller import step
 from controller.central import CentralController
 from controller.columns import NEW_ROW, IntArray, carry
 from controller.config import Config
+from controller.dets.rate_allocator import AlgorithmGroup, RateAllocators
 from controller.errors import InvalidValueError
 from controller.fabric.entries import EntryTable
 from controller.fabric.topology import Port
@@ -24,7 +25,6 @@ from controller.fabric_state import FabricState
 from controller.forwarding.desired_flows import plan_flows
 from controller.forwarding.hosts_and_paths import Pair
 from controller.meter_columns import MeterColumns
-from controller.rate_allocator import AlgorithmGroup, RateAllocators
 from controller.switch_record import SwitchRecord, SwitchUpdate
 
 

@@ -22,6 +22,8 @@ from numpy.typing import NDArray
 from controller import step
 from controller.allocation import AlgorithmState
 from controller.columns import FloatArray
+from controller.dets.rate_allocator import RateAllocators
+from controller.dets.send_rate_controller import SendRateControllers
 from controller.errors import ProtocolError
 from controller.fabric.entries import EntryTable
 from controller.fabric.links import FabricLinks
@@ -30,8 +32,6 @@ from controller.metering.counters import MeterCounters, MeterReadings
 from controller.metering.enforcement import Enforcement, MeterChanges
 from controller.metering.measurement import Measurement
 from controller.policies import Policy
-from controller.rate_allocator import RateAllocators
-from controller.send_rate_controller import SendRateControllers
 
 FORMAT = {"format": "dets-recording", "version": 2}
 # A reader that does not come for its records must not fill the controller's memory.

@@ -7,15 +7,22 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from controller.columns import FloatArray, IntArray
+from controller.dets.messages import InitializeTrafficControl, SetRate
+from controller.dets.rate_allocator import (
+    AlgorithmGroup,
+    NetworkView,
+    RateAllocators,
+    answer,
+    initialize,
+    watch_congestion,
+)
+from controller.dets.send_rate_controller import SendRateControllers, traffic_reports
 from controller.fabric.entries import EntryTable
 from controller.fabric.links import FabricLinks
 from controller.fabric.vns import VnTable
 from controller.metering.counters import MeterCounters, MeterReadings, meter_rates
 from controller.metering.enforcement import Enforcement, MeterChanges, burst_for, enforce, whole_rates
 from controller.metering.measurement import Measurement, measure
-from controller.protocol import InitializeTrafficControl, SetRate
-from controller.rate_allocator import AlgorithmGroup, NetworkView, RateAllocators, answer, initialize, watch_congestion
-from controller.send_rate_controller import SendRateControllers, traffic_reports
 
 
 @dataclass(frozen=True)

@@ -26,13 +26,13 @@ from controller.allocation.algorithms import parameters_of
 from controller.allocation.parameters import check_parameters
 from controller.central import CentralController
 from controller.columns import BoolArray, FloatArray, IntArray
+from controller.dets.send_rate_controller import Control
 from controller.enforceable import of_switch
 from controller.events import Event
 from controller.explanation import explain_entry
 from controller.fabric.description import Port, Switch
 from controller.limits.overrides import Overrides, VnName
 from controller.openflow.frames import format_mac
-from controller.send_rate_controller import Control
 
 Json = dict[str, Any]
 

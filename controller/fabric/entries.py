@@ -14,7 +14,7 @@ class EntryTable:
     """Entries sorted by (receiver, sender), so that a receiver's senders are one slice; columns of shape (entries,).
 
     ``sender`` and ``receiver`` are rows of the VN table. ``meter_id`` is the meter at the sender's edge switch.
-    A row number addresses an entry in the messages of ``controller.protocol``.
+    A row number addresses an entry in the messages of ``controller.dets.messages``.
     """
 
     sender: IntArray

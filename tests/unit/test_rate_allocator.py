@@ -8,13 +8,8 @@ import numpy as np
 import pytest
 from support.configs import star
 
-from controller.errors import InvalidValueError
-from controller.fabric.entries import EntryTable
-from controller.fabric.vns import VnTable
-from controller.metering.measurement import Measurement
-from controller.policies import Policy, algorithm_groups, policies_of
-from controller.protocol import TrafficReport
-from controller.rate_allocator import (
+from controller.dets.messages import TrafficReport
+from controller.dets.rate_allocator import (
     CALM_BELOW,
     CALM_INTERVALS,
     CONGESTED_ABOVE,
@@ -23,6 +18,11 @@ from controller.rate_allocator import (
     initialize,
     watch_congestion,
 )
+from controller.errors import InvalidValueError
+from controller.fabric.entries import EntryTable
+from controller.fabric.vns import VnTable
+from controller.metering.measurement import Measurement
+from controller.policies import Policy, algorithm_groups, policies_of
 
 CONFIG = star(6, limits={10: "100M", 20: "100M"})
 VNS = VnTable.of_config(CONFIG)

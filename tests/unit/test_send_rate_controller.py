@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from support.configs import star
 
+from controller.dets.messages import DeactivateTrafficControl, InitializeTrafficControl, KeepAlive, SetRate
+from controller.dets.send_rate_controller import KEEP_ALIVE_INTERVALS, Control, SendRateControllers, traffic_reports
 from controller.fabric.entries import EntryTable
 from controller.fabric.vns import VnTable
 from controller.metering.measurement import Measurement
-from controller.protocol import DeactivateTrafficControl, InitializeTrafficControl, KeepAlive, SetRate
-from controller.send_rate_controller import KEEP_ALIVE_INTERVALS, Control, SendRateControllers, traffic_reports
 
 ROW = np.array([1])
 INITIALIZE, KEEP = InitializeTrafficControl(ROW), KeepAlive(ROW)

@@ -15,13 +15,19 @@ from controller.allocation import AlgorithmState, Requests
 from controller.allocation.algorithms import Algorithm
 from controller.allocation.network_max_min import NetworkMaxMin
 from controller.columns import NEW_ROW, BoolArray, FloatArray, IntArray
+from controller.dets.messages import (
+    DeactivateTrafficControl,
+    InitializeTrafficControl,
+    KeepAlive,
+    SetRate,
+    TrafficReport,
+)
+from controller.dets.network_allocator import NetworkDecision, decide, load_of_others
 from controller.errors import InvalidValueError
 from controller.fabric.entries import EntryTable
 from controller.fabric.links import FabricLinks
 from controller.fabric.vns import VnTable
 from controller.metering.measurement import Measurement
-from controller.network_allocator import NetworkDecision, decide, load_of_others
-from controller.protocol import DeactivateTrafficControl, InitializeTrafficControl, KeepAlive, SetRate, TrafficReport
 
 # Choice: a VN is congested when it receives more than its limit (section II); the paper gives no tolerance. Open
 # vSwitch's clock has a resolution of 1 ms, 2 % of an interval, and so has a rate read from its counters.

@@ -15,10 +15,10 @@ import numpy as np
 from controller.allocation.max_min import BY_DEMAND, Paths
 from controller.allocation.network_max_min import Constraints, Counters, NetworkGrants, NetworkMaxMin, share_network
 from controller.columns import BoolArray, FloatArray, IntArray
+from controller.dets.messages import TrafficReport
 from controller.fabric.entries import EntryTable
 from controller.fabric.links import FabricLinks
 from controller.fabric.vns import VnTable
-from controller.protocol import TrafficReport
 from controller.units import MIN_RATE_BPS
 
 # What an active sender is taken to want at least, so that probing can start from it.

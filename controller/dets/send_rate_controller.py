@@ -13,10 +13,16 @@ from enum import IntEnum
 import numpy as np
 
 from controller.columns import BoolArray, FloatArray, IntArray, carry
+from controller.dets.messages import (
+    DeactivateTrafficControl,
+    InitializeTrafficControl,
+    KeepAlive,
+    SetRate,
+    TrafficReport,
+)
 from controller.fabric.entries import EntryTable
 from controller.fabric.vns import VnTable
 from controller.metering.measurement import Measurement
-from controller.protocol import DeactivateTrafficControl, InitializeTrafficControl, KeepAlive, SetRate, TrafficReport
 
 # A machine that heard neither Set Rate nor Keep Alive for this many intervals falls back to idle.
 KEEP_ALIVE_INTERVALS = 20

@@ -1,0 +1,4 @@
+"""The DETS paper: its five messages, the send-rate controllers and the rate allocators.
+
+Start with messages.py, then rate_allocator.py (receiving side) and send_rate_controller.py (sending side).
+"""
