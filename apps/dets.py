@@ -44,7 +44,7 @@ from apps.store import Store
 from apps.supervisor import Supervisor
 from apps.tls import server_context
 from apps.tokens import Tokens
-from controller.config import Config, load_config
+from controller.config.load import Config, load_config
 from controller.errors import DetsError, ProtocolError
 from controller.fabric.topology import HELLO_INTERVAL_S
 from controller.openflow.messages import parse_error, parse_flow_removed, parse_packet_in, parse_port_status

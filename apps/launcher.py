@@ -49,7 +49,7 @@ def manager(arguments: list[str]) -> int:
     from ryu.cmd.manager import main as ryu_main
 
     from apps.logs import FORMATS, set_format
-    from controller.config import ConfigError, load_config
+    from controller.config.load import ConfigError, load_config
 
     init_log = log.init_log
 

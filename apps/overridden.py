@@ -6,7 +6,7 @@ from pathlib import Path
 
 from apps.store import Store
 from controller.central import CentralController
-from controller.config import Config
+from controller.config.load import Config
 from controller.limits.overrides import FileValues, Overrides
 from controller.limits.precedence import lay
 

@@ -8,7 +8,7 @@ import math
 from apps.framework import hub
 from apps.ovsdb import QueueWriter
 from apps.shell import Shell
-from controller.config import Switch
+from controller.config.load import Switch
 from controller.errors import DetsError
 from controller.events import EventKind
 from controller.queues import PortQueues, desired_queues

@@ -13,8 +13,8 @@ from apps.service_manager import ServiceManager
 from apps.settings import Settings
 from apps.shell import Shell
 from controller.central import CentralController
-from controller.config import Config, Switch, load_config
-from controller.config_changes import ConfigChange, check_changeable, config_changes
+from controller.config.changes import ConfigChange, check_changeable, config_changes
+from controller.config.load import Config, Switch, load_config
 from controller.errors import DetsError
 from controller.reconfiguration import reconfigure
 

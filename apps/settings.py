@@ -13,7 +13,7 @@ import numpy as np
 
 from apps.store import Change, Item, Store
 from controller.central import CentralController
-from controller.config import Config
+from controller.config.load import Config
 from controller.errors import InvalidValueError
 from controller.events import EventKind
 from controller.limits.admission import AdmittedLimits

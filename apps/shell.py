@@ -21,7 +21,7 @@ from apps.polling import poll
 from apps.probing import test_meters
 from controller import capabilities, enforceable
 from controller.central import CentralController
-from controller.config import Config
+from controller.config.load import Config
 from controller.errors import ProtocolError, RefusedError
 from controller.fabric.topology import Port
 from controller.forwarding.host_search import Question

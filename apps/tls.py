@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 from typing import Any
 
-from controller.config import Tls
+from controller.config.load import Tls
 from controller.errors import InvalidValueError
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from controller import interval, reconciliation, step
 from controller.adoption import Awaiting
 from controller.allocation.algorithms import make_any_algorithm
-from controller.config import Config
+from controller.config.load import Config
 from controller.errors import InvalidValueError
 from controller.events import EventKind
 from controller.fabric.topology import Port

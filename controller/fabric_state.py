@@ -10,7 +10,7 @@ import numpy as np
 
 from controller import step
 from controller.columns import FloatArray, IntArray
-from controller.config import Config
+from controller.config.load import Config
 from controller.delivery import Delivery
 from controller.enforceable import Verdicts
 from controller.events import EventKind, EventLog

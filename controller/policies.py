@@ -9,7 +9,7 @@ import numpy as np
 
 from controller.allocation.algorithms import make_any_algorithm
 from controller.allocation.network_max_min import NetworkMaxMin
-from controller.config import Config
+from controller.config.load import Config
 from controller.dets.rate_allocator import AlgorithmGroup
 from controller.fabric.vns import VnTable
 

@@ -16,7 +16,7 @@ import numpy as np
 from controller import step
 from controller.central import CentralController
 from controller.columns import NEW_ROW, IntArray, carry
-from controller.config import Config
+from controller.config.load import Config
 from controller.dets.rate_allocator import AlgorithmGroup, RateAllocators
 from controller.errors import InvalidValueError
 from controller.fabric.entries import EntryTable

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from controller.adoption import Awaiting
 from controller.capabilities import Capabilities
 from controller.columns import IntArray
-from controller.config import Config, Switch
+from controller.config.load import Config, Switch
 from controller.errors import InvalidValueError
 from controller.fabric.vns import VnTable
 from controller.forwarding.desired_flows import FlowKey, FlowMods

@@ -25,7 +25,7 @@ import numpy.typing as npt
 import yaml
 
 from controller.central import CentralController
-from controller.config import Config, parse_config
+from controller.config.load import Config, parse_config
 from controller.fabric.topology import Port
 from controller.forwarding.hosts_and_paths import Host, Pair
 from controller.openflow.constants import MultipartType

@@ -48,7 +48,7 @@ def _parse_parameter(text: str) -> tuple[str, object]:
 @contextlib.contextmanager
 def refusing_bad_files() -> Iterator[None]:
     """Tell all that is wrong with a file, a line each, and end the command, when ConfigError is raised within."""
-    from controller.config_file import ConfigError
+    from controller.config.document import ConfigError
 
     try:
         yield

@@ -175,7 +175,7 @@ def _tokens(config: Path, store: Path | None) -> Iterator[Tokens]:
     from apps.tokens import Tokens
 
     if store is None:
-        from controller.config import load_config
+        from controller.config.load import load_config
 
         with refusing_bad_files():
             store = Path(load_config(config).rest.store)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from apps.cli.inventory import LIMITS
-from controller.config_file import ConfigError, Document, Problem, read_document, show_value
+from controller.config.document import ConfigError, Document, Problem, read_document, show_value
 from controller.errors import InvalidValueError
 from controller.units import parse_rate
 

@@ -24,7 +24,7 @@ def lab(
     duration: Annotated[float | None, typer.Option(metavar="SECONDS", help="How long; else until Ctrl-C.")] = None,
 ) -> int:
     """Run software switches with the ports of a configuration, a host behind each VN, and traffic; without root."""
-    from controller.config import load_config
+    from controller.config.load import load_config
     from experiments.wire.lab import Lab, parse_offer
 
     if duration is not None and not 0.0 < duration <= 1e6:

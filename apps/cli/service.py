@@ -32,7 +32,7 @@ def check(config: Annotated[str, typer.Argument(metavar="CONFIG", help="The YAML
     of it would not fit. That is no error.
     """
     from apps.overridden import overridden
-    from controller.config import load_config
+    from controller.config.load import load_config
 
     with refusing_bad_files():
         loaded = load_config(config)

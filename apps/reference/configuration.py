@@ -9,8 +9,8 @@ from typing import Any, Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from controller import config_sections
-from controller.config_sections import RootSection, Section, Written
+from controller.config import sections as config_sections
+from controller.config.sections import RootSection, Section, Written
 
 
 def reference() -> str:

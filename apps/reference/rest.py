@@ -7,7 +7,7 @@ from typing import Any
 
 from apps.rest import create_app
 from controller.central import CentralController
-from controller.config import parse_config
+from controller.config.load import parse_config
 
 Json = Mapping[str, Any]
 

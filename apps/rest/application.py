@@ -23,7 +23,7 @@ from apps.store import Store
 from apps.store_file import MEMORY
 from apps.tokens import Tokens
 from controller.central import CentralController
-from controller.config_changes import ConfigChange
+from controller.config.changes import ConfigChange
 from controller.errors import InvalidValueError
 
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"

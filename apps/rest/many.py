@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from apps.rest import problems
 from apps.rest.requests import MOST_LIMITS, VlanPatch
-from controller.config_sections import MAX_PORT_NO, MAX_VLAN_VID, MIN_VLAN_VID
+from controller.config.sections import MAX_PORT_NO, MAX_VLAN_VID, MIN_VLAN_VID
 from controller.errors import InvalidValueError
 from controller.limits.overrides import VN_FIELDS, VnName
 from controller.units import check_rate_bps

@@ -11,7 +11,7 @@ from apps.rest import models, requests
 from apps.rest.conditions import expecting, tagged
 from apps.rest.problems import RefusedError, refusing_bad_values
 from apps.rest.service import CHANGE, api, service
-from controller.config import ConfigError
+from controller.config.load import ConfigError
 
 
 @api.post("/reload", responses={200: models.Reloaded, **CHANGE})

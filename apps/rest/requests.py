@@ -21,7 +21,7 @@ from pydantic import (
 )
 
 from controller.allocation.algorithms import parameters_of
-from controller.config_sections import MAX_PORT_NO, MAX_VLAN_VID, MAX_WEIGHT, MIN_VLAN_VID, check_name
+from controller.config.sections import MAX_PORT_NO, MAX_VLAN_VID, MAX_WEIGHT, MIN_VLAN_VID, check_name
 from controller.errors import InvalidValueError
 from controller.units import MAX_RATE_BPS, MIN_RATE_BPS, check_rate_bps
 

@@ -16,7 +16,7 @@ from apps.rest.body import MAX_BODY_BYTES
 from apps.settings import Caller, Settings
 from controller.central import CentralController
 from controller.columns import FloatArray
-from controller.config_changes import ConfigChange
+from controller.config.changes import ConfigChange
 
 Json = dict[str, Any]
 Responses = dict[str | int, type[BaseModel] | Json | None]

@@ -1,4 +1,4 @@
-"""What a configuration is once it has been read and checked: frozen values. ``controller.config`` makes them."""
+"""What a configuration is once it has been read and checked: frozen values. ``controller.config.load`` makes them."""
 
 from __future__ import annotations
 

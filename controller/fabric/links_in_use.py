@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.config import Config
+from controller.config.load import Config
 from controller.fabric.links import FabricLinks
 from controller.fabric.topology import Link, Port, Topology
 from controller.fabric.vns import VnTable

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import yaml
 
-from controller.config import parse_config
+from controller.config.load import parse_config
 from controller.fabric.vns import VnTable
 from experiments.controller_process import ControllerProcess, free_ports
 from experiments.evaluation.configuration import controller_configuration

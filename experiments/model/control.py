@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.central import CentralController
-from controller.config import Config
+from controller.config.load import Config
 from controller.errors import InvalidValueError, ProtocolError
 from controller.events import Event
 from controller.fabric.topology import HELLO_INTERVAL_S, Port

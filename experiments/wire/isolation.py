@@ -6,7 +6,7 @@ from pathlib import Path
 
 import yaml
 
-from controller.config import parse_config
+from controller.config.load import parse_config
 from controller.fabric.vns import VnTable
 from experiments.controller_process import ControllerProcess, configuration, free_ports
 from experiments.isolation import INTERVAL_S, IsolationRun, Progress, build_fabric

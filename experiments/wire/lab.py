@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from controller.config import Config, Vn
+from controller.config.load import Config, Vn
 from controller.errors import InvalidValueError
 from controller.openflow.frames import FrameHeader, build_frame
 from controller.units import parse_rate

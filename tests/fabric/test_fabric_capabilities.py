@@ -9,7 +9,7 @@ import pytest
 from support.application import Application
 from support.ovs import controlled
 
-from controller.config import parse_config
+from controller.config.load import parse_config
 from controller.probe import COOKIE
 from experiments.ovs_fabric import OvsFabric
 from experiments.ovs_vsctl import ofctl, vsctl

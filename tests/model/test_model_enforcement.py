@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from controller.central import CentralController
-from controller.config import parse_config
+from controller.config.load import parse_config
 from experiments.bench_enforcement import SENDERS_VLAN, describe_control, describe_fabric
 from experiments.grant_schedules import grants_bps
 from experiments.model.control import ControlPlane

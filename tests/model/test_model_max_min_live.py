@@ -10,7 +10,7 @@ from support.configs import star
 from support.fabrics import ControlLoop, Fabric
 
 from controller import step
-from controller.config import parse_config
+from controller.config.load import parse_config
 from controller.dets.send_rate_controller import Control
 from controller.explanation import explain_entry
 from controller.fabric.topology import Port

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import yaml
 
-from controller.config import Config, parse_config
+from controller.config.load import Config, parse_config
 
 
 def star(

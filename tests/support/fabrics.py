@@ -10,7 +10,7 @@ from support.switches import BROADCAST, Frame, Switch, Trace
 
 from controller.adoption import sort_installed
 from controller.central import CentralController
-from controller.config import Config
+from controller.config.load import Config
 from controller.fabric.topology import HELLO_INTERVAL_S, Port
 
 MANY_HOPS = 16

@@ -35,7 +35,7 @@ from apps.store import Store
 from apps.tls import server_context
 from apps.tokens import Tokens
 from controller.central import CentralController
-from controller.config import parse_config
+from controller.config.load import parse_config
 from controller.fabric.description import Tls
 told = json.loads(sys.argv[1])
 central = CentralController(parse_config(told["config"]))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.config import parse_config
+from controller.config.load import parse_config
 from controller.errors import InvalidValueError
 from experiments import bench_enforcement
 from experiments.enforcement_cases import TRAFFIC, WAYS, Case, chosen_cases, default_cases, full_cases, packed

@@ -17,7 +17,7 @@ from support.talking import (
 )
 
 from controller.central import CentralController
-from controller.config import parse_config
+from controller.config.load import parse_config
 from controller.errors import InvalidValueError
 from controller.events import EventKind
 from controller.fabric.topology import Port

@@ -12,7 +12,7 @@ from apps import cli
 from apps.store import Change, Store
 from apps.tables import print_bench
 from controller import __version__
-from controller.config_file import ConfigError, Problem
+from controller.config.document import ConfigError, Problem
 from controller.limits.overrides import Override, VnName
 from controller.units import format_rate
 from experiments import registry

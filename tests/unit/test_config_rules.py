@@ -8,8 +8,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.config import Config, ConfigError, Endpoint, Vn, load_config, parse_config
-from controller.config_file import read_document
+from controller.config.document import read_document
+from controller.config.load import Config, ConfigError, Endpoint, Vn, load_config, parse_config
 
 GOOD = """\
 control:

@@ -10,7 +10,7 @@ import yaml
 
 from apps.cli import app
 from apps.cli.limits_file import read_limits
-from controller.config import parse_config
+from controller.config.load import parse_config
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from controller.config import parse_config
+from controller.config.load import parse_config
 from experiments.controller_process import configuration
 from topologies.builders import fabrics
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.configs import star
 
-from controller.config import Config, parse_config
+from controller.config.load import Config, parse_config
 from controller.errors import InvalidValueError, ProtocolError
 from controller.fabric.vns import VnTable
 from controller.queue_rows import plan_rows, read_operations, read_tables

@@ -13,8 +13,8 @@ from support.configs import fabric, star
 from support.fabrics import ControlLoop, Fabric, mac_of
 from support.switches import Frame
 
-from controller.config import Tls
-from controller.config_changes import check_changeable, config_changes
+from controller.config.changes import check_changeable, config_changes
+from controller.config.load import Tls
 from controller.errors import InvalidValueError
 from controller.fabric.description import Endpoint
 from controller.fabric.topology import Port

@@ -7,7 +7,7 @@ import pytest
 
 from apps import cli
 from apps.reference import commands, configuration, pages, renewed, rest
-from controller.config_sections import ListenerSection, RootSection, Section
+from controller.config.sections import ListenerSection, RootSection, Section
 from controller.errors import InvalidValueError
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"

@@ -27,7 +27,7 @@ from apps.rest import create_app
 from apps.rest.body import MAX_BODY_BYTES
 from apps.rest.representation import json_rates
 from controller.central import CentralController
-from controller.config import parse_config
+from controller.config.load import parse_config
 from controller.errors import InvalidValueError
 from controller.events import EventKind
 from controller.forwarding.pipeline import Table
@@ -858,7 +858,7 @@ import socket, sys
 from eventlet import tpool
 from apps.rest import create_app, serve
 from controller.central import CentralController
-from controller.config import parse_config
+from controller.config.load import parse_config
 central = CentralController(parse_config(sys.argv[1]))
 app = create_app(central, lambda: 0.0, lambda: {"status": "ready", "switches": {}}, lambda: None)
 server = serve(app, sys.argv[2], 0)

@@ -16,7 +16,7 @@ from apps.store import Change, Store
 from apps.store_file import MEMORY, StoreError
 from apps.tokens import Tokens
 from controller.central import CentralController
-from controller.config import parse_config
+from controller.config.load import parse_config
 from controller.errors import InvalidValueError
 from controller.events import EventKind
 from controller.limits.overrides import FileValues, Override, Overrides, VnName

@@ -138,7 +138,7 @@ def test_top_and_events_show_what_happens(run: WireRun, dets: Dets) -> None:
     ],
 )
 def test_the_labs_offers_are_checked(run: WireRun, text: str, reason: str) -> None:
-    from controller.config import load_config
+    from controller.config.load import load_config
 
     with pytest.raises(InvalidValueError, match=reason):
         parse_offer(text, load_config(run.app.config_path))

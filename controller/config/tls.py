@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from controller.config_file import Document
-from controller.config_sections import ListenerSection
+from controller.config.document import Document
+from controller.config.sections import ListenerSection
 from controller.fabric.description import Tls
 
 

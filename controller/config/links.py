@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from controller.config_file import Document, Path, show_value
-from controller.config_sections import MAX_PORT_NO, LinkSection, read_section
+from controller.config.document import Document, Path, show_value
+from controller.config.sections import MAX_PORT_NO, LinkSection, read_section
 from controller.fabric.description import Config, CoreLink, LinkEnd, Switch, Vn
 from controller.limits.admission import admit_core, core_overloaded, core_topology
 from controller.limits.hose_model import AdmissionError, VnLimits

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from controller.config_file import Document, Path, show_path
-from controller.config_sections import (
+from controller.config.document import Document, Path, show_path
+from controller.config.sections import (
     MAX_PORT_NO,
     MAX_VLAN_VID,
     MIN_VLAN_VID,

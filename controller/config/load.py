@@ -13,11 +13,11 @@ from __future__ import annotations
 import pathlib
 
 from controller.allocation.algorithms import make_any_algorithm
-from controller.config_file import ConfigError, Document, Path, Problem, read_document, show_value
-from controller.config_links import check_limits, read_links
-from controller.config_ports import PortReader
-from controller.config_rest import read_rest
-from controller.config_sections import (
+from controller.config.document import ConfigError, Document, Path, Problem, read_document, show_value
+from controller.config.links import check_limits, read_links
+from controller.config.ports import PortReader
+from controller.config.rest import read_rest
+from controller.config.sections import (
     MAX_VLAN_VID,
     MIN_VLAN_VID,
     NAME_RULE,
@@ -32,7 +32,7 @@ from controller.config_sections import (
     read_number,
     read_section,
 )
-from controller.config_tls import read_tls
+from controller.config.tls import read_tls
 from controller.errors import InvalidValueError
 from controller.fabric.description import Config, CoreLink, Endpoint, Port, Switch, Tls, Vlan, Vn
 

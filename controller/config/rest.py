@@ -5,9 +5,9 @@ from __future__ import annotations
 import ipaddress
 import os
 
-from controller.config_file import Document
-from controller.config_sections import RestSection, RootSection, StoreSection, read_section
-from controller.config_tls import beside_file, read_tls
+from controller.config.document import Document
+from controller.config.sections import RestSection, RootSection, StoreSection, read_section
+from controller.config.tls import beside_file, read_tls
 from controller.fabric.description import Endpoint, Rest
 
 _STORE_SUFFIX = ".db"

@@ -1,6 +1,6 @@
 """The sections of a configuration file and what each of their keys may hold, one pydantic model per section.
 
-A model here knows its own section only; what sections demand of each other stands in ``controller.config``. Every
+A model here knows its own section only; what sections demand of each other stands in ``controller.config.load``. Every
 field may be absent as far as pydantic is concerned (``required`` names those that may not), so that a section with one
 bad value still yields the others and all the problems of a file can be told at once.
 
@@ -18,7 +18,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, StringConstraints, ValidationError
 
-from controller.config_file import Document, Path, show_value
+from controller.config.document import Document, Path, show_value
 from controller.errors import InvalidValueError
 from controller.fabric.description import Profile
 from controller.units import parse_rate

@@ -1,0 +1,4 @@
+"""The configuration file: read, checked as a whole, and turned into a description of the fabric.
+
+Start with load.py; sections.py lists the keys.
+"""
