@@ -14,7 +14,7 @@ from pathlib import Path
 
 from apps.client import Client
 from controller.errors import InvalidValueError, ProtocolError
-from controller.policies import Policy
+from controller.loop.policies import Policy
 from controller.recording import FORMAT, Interval, Start, decode
 from controller.replay import Replayed, differences, replay
 

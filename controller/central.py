@@ -13,7 +13,7 @@ from typing import Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from controller import interval, reconciliation, step
+from controller import interval, reconciliation
 from controller.adoption import Awaiting
 from controller.allocation.algorithms import make_any_algorithm
 from controller.config.load import Config
@@ -27,12 +27,13 @@ from controller.forwarding.host_search import HostSearch, Question
 from controller.forwarding.hosts_and_paths import Host
 from controller.forwarding.pipeline import Table
 from controller.limits.hose_model import WAYS
+from controller.loop import step
+from controller.loop.policies import Policy, algorithm_groups, lending_vlans
 from controller.metering.enforcement import settle
 from controller.openflow.flows import Flow, UnknownFlow
 from controller.openflow.frames import TAGGED_HEADER_BYTES, FrameHeader, parse_frame
 from controller.openflow.messages import FlowRemoved, PacketIn
 from controller.pair_meters import PairMeters
-from controller.policies import Policy, algorithm_groups, lending_vlans
 from controller.reconciliation import Tables
 from controller.shadow import Shadow
 from controller.switch_record import SwitchUpdate

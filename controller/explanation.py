@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from controller import step
 from controller.allocation import Requests
 from controller.allocation.explain import DEMAND, STANDING, Explanation, explain_network, explain_receiver
 from controller.dets.send_rate_controller import Control, traffic_reports
 from controller.fabric_state import FabricState
+from controller.loop import step
 from controller.metering.enforcement import RATE_STEP_BPS
 
 STARTING = "the equal share with which a sender that was silent may start"

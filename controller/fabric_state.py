@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from controller import step
 from controller.columns import FloatArray, IntArray
 from controller.config.load import Config
 from controller.delivery import Delivery
@@ -19,11 +18,12 @@ from controller.fabric.topology import Port
 from controller.fabric.vns import VnTable
 from controller.forwarding.hosts_and_paths import ForwardingSettings, Host, Network
 from controller.limits.admission import AdmittedLimits
+from controller.loop import step
+from controller.loop.policies import algorithm_groups, lending_vlans, policies_of, shadows_of
 from controller.meter_columns import MeterColumns
 from controller.metering.enforcement import whole_rates
 from controller.metering.guarantees import Guarantees
 from controller.openflow.frames import format_mac
-from controller.policies import algorithm_groups, lending_vlans, policies_of, shadows_of
 from controller.recording import Recorder
 from controller.shadow import Shadow
 from controller.switch_record import NO_ENTRY, SwitchRecord

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
-from controller import step
 from controller.columns import FloatArray, IntArray
 from controller.events import EventKind
 from controller.fabric.entries import EntryTable
 from controller.fabric_state import FabricState
 from controller.forwarding.hosts_and_paths import Pair
+from controller.loop import step
 from controller.meter_columns import MeterSetting, kilo
 from controller.metering.enforcement import RATE_STEP_BPS
 from controller.pieces import pieces

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from controller import step
 from controller.central import CentralController
 from controller.columns import IntArray
 from controller.events import EventKind
 from controller.fabric.vns import VnTable
 from controller.limits.overrides import VN_FIELDS
 from controller.limits.precedence import InForce
-from controller.policies import Policy, algorithm_groups, lending_vlans
+from controller.loop import step
+from controller.loop.policies import Policy, algorithm_groups, lending_vlans
 from controller.shadow import Shadow
 
 # Of a change to more VNs one event tells how many they are.

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from controller import step
 from controller.central import CentralController
 from controller.columns import NEW_ROW, IntArray, carry
 from controller.config.load import Config
@@ -24,6 +23,7 @@ from controller.fabric.topology import Port
 from controller.fabric_state import FabricState
 from controller.forwarding.desired_flows import plan_flows
 from controller.forwarding.hosts_and_paths import Pair
+from controller.loop import step
 from controller.meter_columns import MeterColumns
 from controller.switch_record import SwitchRecord, SwitchUpdate
 

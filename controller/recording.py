@@ -19,7 +19,6 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from controller import step
 from controller.allocation import AlgorithmState
 from controller.columns import FloatArray
 from controller.dets.rate_allocator import RateAllocators
@@ -28,10 +27,11 @@ from controller.errors import ProtocolError
 from controller.fabric.entries import EntryTable
 from controller.fabric.links import FabricLinks
 from controller.fabric.vns import VnTable
+from controller.loop import step
+from controller.loop.policies import Policy
 from controller.metering.counters import MeterCounters, MeterReadings
 from controller.metering.enforcement import Enforcement, MeterChanges
 from controller.metering.measurement import Measurement
-from controller.policies import Policy
 
 FORMAT = {"format": "dets-recording", "version": 2}
 # A reader that does not come for its records must not fill the controller's memory.

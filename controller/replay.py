@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controller import step
 from controller.allocation.algorithms import make_any_algorithm
 from controller.columns import FloatArray, IntArray
 from controller.errors import ProtocolError
-from controller.policies import Policy, algorithm_groups
+from controller.loop import step
+from controller.loop.policies import Policy, algorithm_groups
 from controller.recording import Interval, Start
 from controller.shadow import Shadow, shadow_step
 

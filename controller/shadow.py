@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controller import step
 from controller.allocation.algorithms import make_any_algorithm
 from controller.columns import NEW_ROW, BoolArray, FloatArray, IntArray
 from controller.dets.rate_allocator import AlgorithmGroup, NetworkView, RateAllocators, answer
@@ -19,7 +18,8 @@ from controller.dets.send_rate_controller import traffic_reports
 from controller.fabric.entries import EntryTable
 from controller.fabric.links import FabricLinks
 from controller.fabric.vns import VnTable
-from controller.policies import Policy, algorithm_groups, lending_vlans
+from controller.loop import step
+from controller.loop.policies import Policy, algorithm_groups, lending_vlans
 
 
 @dataclass(frozen=True)

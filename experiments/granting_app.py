@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from apps.dets import Dets
-from controller import step
+from controller.loop import step
 from experiments.granting import ENVIRONMENT, Granting, GrantPlan, naive_enforcement
 
 

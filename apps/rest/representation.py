@@ -21,7 +21,6 @@ from apps.rest.models import (
 )
 from apps.rest.service import Service
 from apps.settings import Outcome, Settings
-from controller import step
 from controller.allocation.algorithms import parameters_of
 from controller.allocation.parameters import check_parameters
 from controller.central import CentralController
@@ -32,6 +31,7 @@ from controller.events import Event
 from controller.explanation import explain_entry
 from controller.fabric.description import Port, Switch
 from controller.limits.overrides import Overrides, VnName
+from controller.loop import step
 from controller.openflow.frames import format_mac
 
 Json = dict[str, Any]

@@ -10,7 +10,7 @@ import yaml
 
 from controller.central import CentralController
 from controller.config.load import parse_config
-from controller.step import limits_in_force_bps
+from controller.loop.step import limits_in_force_bps
 from experiments.evaluation.configuration import controller_configuration, static_limits
 from experiments.evaluation.run import FloatArray, ScenarioRun, receivers_of, transfer_rows
 from experiments.evaluation.scenario import (

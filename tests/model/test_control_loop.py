@@ -9,8 +9,8 @@ from support.configs import fabric, star
 from support.fabrics import ControlLoop, Fabric
 from support.switches import Switch
 
-from controller import step
 from controller.fabric.topology import Port
+from controller.loop import step
 from controller.metering.enforcement import MIN_BURST_S, RESPONSIVE_BURST_S
 
 MBIT = 1e6

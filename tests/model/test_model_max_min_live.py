@@ -9,11 +9,11 @@ import pytest
 from support.configs import star
 from support.fabrics import ControlLoop, Fabric
 
-from controller import step
 from controller.config.load import parse_config
 from controller.dets.send_rate_controller import Control
 from controller.explanation import explain_entry
 from controller.fabric.topology import Port
+from controller.loop import step
 
 M = 1e6
 HUB = (1, 9)

@@ -9,9 +9,9 @@ import pytest
 from support.configs import star
 from support.fabrics import ControlLoop, Fabric
 
-from controller import step
 from controller.errors import InvalidValueError, ProtocolError
-from controller.policies import Policy
+from controller.loop import step
+from controller.loop.policies import Policy
 from controller.recording import Interval, Recorder, Start, decode, encode_interval, encode_start
 from controller.replay import differences, replay
 

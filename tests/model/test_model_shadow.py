@@ -8,8 +8,8 @@ from support.configs import star
 from support.fabrics import ControlLoop, Fabric
 
 from apps.rest import create_app
-from controller import step
 from controller.errors import InvalidValueError
+from controller.loop import step
 
 M = 1e6
 HUB = (1, 9)

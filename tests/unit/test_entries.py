@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.configs import star
 
-from controller import step
 from controller.columns import NEW_ROW, carry
 from controller.fabric.entries import EntryTable
 from controller.fabric.vns import VnTable
-from controller.policies import algorithm_groups, policies_of
+from controller.loop import step
+from controller.loop.policies import algorithm_groups, policies_of
 
 
 def ints(*values):

@@ -21,8 +21,8 @@ from controller.dets.rate_allocator import (
 from controller.errors import InvalidValueError
 from controller.fabric.entries import EntryTable
 from controller.fabric.vns import VnTable
+from controller.loop.policies import Policy, algorithm_groups, policies_of
 from controller.metering.measurement import Measurement
-from controller.policies import Policy, algorithm_groups, policies_of
 
 CONFIG = star(6, limits={10: "100M", 20: "100M"})
 VNS = VnTable.of_config(CONFIG)

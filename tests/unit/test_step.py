@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.configs import star
 
-from controller import step
 from controller.dets.rate_allocator import CALM_INTERVALS
 from controller.dets.send_rate_controller import Control
 from controller.fabric.vns import VnTable
+from controller.loop import step
+from controller.loop.policies import algorithm_groups, policies_of
 from controller.metering.counters import MeterReadings
 from controller.metering.enforcement import burst_for
-from controller.policies import algorithm_groups, policies_of
 
 LIMIT = 100e6
 INTERVAL_S = 0.055

@@ -1,0 +1,4 @@
+"""One control interval as a pure function, and which VLAN is under which policy.
+
+Start with step.py.
+"""
