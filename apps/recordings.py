@@ -15,8 +15,8 @@ from pathlib import Path
 from apps.client import Client
 from controller.errors import InvalidValueError, ProtocolError
 from controller.loop.policies import Policy
-from controller.recording import FORMAT, Interval, Start, decode
-from controller.replay import Replayed, differences, replay
+from controller.whatif.recording import FORMAT, Interval, Start, decode
+from controller.whatif.replay import Replayed, differences, replay
 
 TAKE_EVERY_S = 0.5
 

@@ -35,8 +35,8 @@ from controller.openflow.frames import TAGGED_HEADER_BYTES, FrameHeader, parse_f
 from controller.openflow.messages import FlowRemoved, PacketIn
 from controller.pair_meters import PairMeters
 from controller.reconciliation import Tables
-from controller.shadow import Shadow
 from controller.switch_record import SwitchUpdate
+from controller.whatif.shadow import Shadow
 
 
 class CentralController(FabricState):

@@ -24,9 +24,9 @@ from controller.meter_columns import MeterColumns
 from controller.metering.enforcement import whole_rates
 from controller.metering.guarantees import Guarantees
 from controller.openflow.frames import format_mac
-from controller.recording import Recorder
-from controller.shadow import Shadow
 from controller.switch_record import NO_ENTRY, SwitchRecord
+from controller.whatif.recording import Recorder
+from controller.whatif.shadow import Shadow
 
 # A switch that has not come so long after the last one that did is not waited for any more.
 AWAITED_S = 30.0

@@ -16,8 +16,8 @@ from controller.metering import measure_kernel
 from controller.metering.counters import MeterReadings
 from controller.metering.enforcement import MeterChanges
 from controller.openflow.constants import COUNTER_UNAVAILABLE
-from controller.recording import Start
-from controller.shadow import shadow_step
+from controller.whatif.recording import Start
+from controller.whatif.shadow import shadow_step
 
 MeterStats = NDArray[np.void]
 

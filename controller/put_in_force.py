@@ -14,7 +14,7 @@ from controller.limits.overrides import VN_FIELDS
 from controller.limits.precedence import InForce
 from controller.loop import step
 from controller.loop.policies import Policy, algorithm_groups, lending_vlans
-from controller.shadow import Shadow
+from controller.whatif.shadow import Shadow
 
 # Of a change to more VNs one event tells how many they are.
 _MOST_NAMED = 20

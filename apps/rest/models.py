@@ -225,7 +225,7 @@ class Recording(BaseModel):
 class Records(Recording):
     """A part of a recording."""
 
-    records: str = Field(description="the records taken, base64; see controller/recording.py")
+    records: str = Field(description="the records taken, base64; see controller/whatif/recording.py")
 
 
 class Events(BaseModel):

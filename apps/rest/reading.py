@@ -15,7 +15,7 @@ from apps.rest.service import BAD_BODY, CHANGE, NOT_FOUND, Json, api, service
 from controller.columns import IntArray
 from controller.errors import InvalidValueError
 from controller.limits.overrides import VnName
-from controller.recording import Recorder
+from controller.whatif.recording import Recorder
 
 # The hub waits for one answer to end, and an explanation may take a solution of the whole network.
 _MOST_EXPLAINED = 100

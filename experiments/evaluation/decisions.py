@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from controller.recording import Start, decode
+from controller.whatif.recording import Start, decode
 from experiments.controller_process import ControllerProcess
 from experiments.evaluation.run import FloatArray
 from experiments.evaluation.scenario import BASELINES, AlgorithmChange, Event, Pair, Scenario, parse_control

@@ -12,8 +12,8 @@ from support.fabrics import ControlLoop, Fabric
 from controller.errors import InvalidValueError, ProtocolError
 from controller.loop import step
 from controller.loop.policies import Policy
-from controller.recording import Interval, Recorder, Start, decode, encode_interval, encode_start
-from controller.replay import differences, replay
+from controller.whatif.recording import Interval, Recorder, Start, decode, encode_interval, encode_start
+from controller.whatif.replay import differences, replay
 
 M = 1e6
 HUB = (1, 9)

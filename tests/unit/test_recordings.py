@@ -14,7 +14,7 @@ from apps import cli, recordings
 from apps.client import Client, RequestError
 from apps.rest import create_app
 from controller.errors import InvalidValueError, ProtocolError
-from controller.recording import Interval, Recorder, decode
+from controller.whatif.recording import Interval, Recorder, decode
 
 PATH = "/v1/recording"
 

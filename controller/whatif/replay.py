@@ -12,8 +12,8 @@ from controller.columns import FloatArray, IntArray
 from controller.errors import ProtocolError
 from controller.loop import step
 from controller.loop.policies import Policy, algorithm_groups
-from controller.recording import Interval, Start
-from controller.shadow import Shadow, shadow_step
+from controller.whatif.recording import Interval, Start
+from controller.whatif.shadow import Shadow, shadow_step
 
 
 @dataclass(frozen=True)
