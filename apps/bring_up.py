@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apps.peer import Peer, Peers
-from controller.capabilities import Capabilities
+from controller.capability.capabilities import Capabilities
 from controller.forwarding.pipeline import OWN_COOKIE, OWN_COOKIE_MASK, Table
 from controller.openflow import constants as ofp
 from controller.openflow.constants import MeterFlags

@@ -20,7 +20,7 @@ from apps.loop_times import LoopTimes
 from apps.message_counts import MessageCounts
 from apps.rest.representation import granted_bps, live_rates
 from controller import __version__, enforceable
-from controller.capabilities import Verdict
+from controller.capability.capabilities import Verdict
 from controller.central import CentralController
 from controller.columns import FloatArray, IntArray
 

@@ -13,17 +13,17 @@ from numpy.typing import NDArray
 
 from apps.framework import Connection, Reply
 from apps.patience import await_answer
+from controller.capability.meter_watch import MeterWatch
+from controller.capability.probe import MeterProbe
+from controller.capability.queue_watch import QueueWatch
 from controller.central import CentralController
 from controller.errors import RefusedError
 from controller.events import EventKind
 from controller.flow_counting import FlowCounting
 from controller.flow_listing import FlowListing
-from controller.meter_watch import MeterWatch
 from controller.openflow.flows import FlowStats, decode_flow_stats
 from controller.openflow.messages import PortStatus
 from controller.openflow.stats import PortDesc
-from controller.probe import MeterProbe
-from controller.queue_watch import QueueWatch
 
 AUDIT_INTERVAL_S = 10.0
 # What a switch refuses it may refuse again when an audit sends it anew: neither that nor its telling may go on and on.

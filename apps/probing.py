@@ -1,4 +1,4 @@
-"""Tests what switches can do: their meters when they connect, their queues while they run (``controller.probe``)."""
+"""Tests what switches can do: their meters when they connect, their queues while they run (``controller.capability.probe``)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from functools import partial
 
 from apps.framework import hub
 from apps.peer import Peer, Peers
-from controller import enforceable, probe
+from controller import enforceable
+from controller.capability import probe
 from controller.errors import RefusedError
 from controller.openflow.stats import encode_meter_stats_request
 

@@ -19,14 +19,16 @@ from apps.loop_times import LoopTimes
 from apps.peer import REPEAT_S, Peer, Peers, SwitchState
 from apps.polling import poll
 from apps.probing import test_meters
-from controller import capabilities, enforceable
+from controller import enforceable
+from controller.capability import capabilities
+from controller.capability.meter_watch import MeterWatch
+from controller.capability.queue_watch import QueueWatch
 from controller.central import CentralController
 from controller.config.load import Config
 from controller.errors import ProtocolError, RefusedError
 from controller.fabric.topology import Port
 from controller.forwarding.host_search import Question
 from controller.forwarding.pipeline import OWN_COOKIE, OWN_COOKIE_MASK, Table
-from controller.meter_watch import MeterWatch
 from controller.openflow import constants as ofp
 from controller.openflow import lldp
 from controller.openflow.actions import Output
@@ -40,7 +42,6 @@ from controller.openflow.stats import (
     encode_flow_stats_request,
     encode_meter_config_request,
 )
-from controller.queue_watch import QueueWatch
 
 LOG = logging.getLogger("dets.shell")
 # A switch that answers no barrier for so long is not doing what it is told. One that has been told nothing for a while

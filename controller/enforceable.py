@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from controller.capabilities import (
+from controller.capability.capabilities import (
     HOPELESS,
     NOT_CONNECTED,
     Enforceability,

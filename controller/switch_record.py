@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.adoption import Awaiting
-from controller.capabilities import Capabilities
+from controller.capability.capabilities import Capabilities
 from controller.columns import IntArray
 from controller.config.load import Config, Switch
 from controller.errors import InvalidValueError

@@ -9,7 +9,7 @@ import pytest
 from support.configs import fabric
 
 from controller import enforceable
-from controller.capabilities import (
+from controller.capability.capabilities import (
     Ability,
     Capabilities,
     Enforceability,
@@ -19,11 +19,11 @@ from controller.capabilities import (
     shown_ports,
     troubles,
 )
+from controller.capability.queue_watch import IGNORED
 from controller.central import CentralController
 from controller.errors import InvalidValueError
 from controller.openflow.constants import ControllerRole, MeterFlags
 from controller.openflow.meters import METER_CONFIG, MeterFeatures
-from controller.queue_watch import IGNORED
 
 WORKS = Ability(Finding.WORKS)
 FULL = MeterFeatures(1000, 1 << 1, MeterFlags.KBPS | MeterFlags.BURST | MeterFlags.STATS, 1, 0)

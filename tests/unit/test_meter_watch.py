@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from controller.capabilities import Ability, Finding
-from controller.meter_watch import IDLE, LET_THROUGH, PLENTY_BYTES, WINDOW_S, MeterWatch
+from controller.capability.capabilities import Ability, Finding
+from controller.capability.meter_watch import IDLE, LET_THROUGH, PLENTY_BYTES, WINDOW_S, MeterWatch
 from controller.openflow.meters import METER_STATS
 from controller.openflow.stats import PORT_STATS
 

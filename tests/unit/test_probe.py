@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from controller import probe
-from controller.capabilities import Capabilities, Finding
+from controller.capability import probe
+from controller.capability.capabilities import Capabilities, Finding
 from controller.fabric.description import Port, Vn
 from controller.forwarding.pipeline import OWN_COOKIE_MASK
 from controller.openflow import constants as ofp

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from controller.capabilities import Finding
+from controller.capability.capabilities import Finding
+from controller.capability.queue_watch import (
+    IGNORED,
+    LOOK_S,
+    NOT_LISTED,
+    PLENTY_BYTES,
+    TRY_AFTER_S,
+    WINDOW_S,
+    QueueWatch,
+)
 from controller.openflow.constants import COUNTER_UNAVAILABLE
 from controller.openflow.stats import PORT_STATS, QUEUE_STATS
-from controller.queue_watch import IGNORED, LOOK_S, NOT_LISTED, PLENTY_BYTES, TRY_AFTER_S, WINDOW_S, QueueWatch
 
 UP = range(10)
 

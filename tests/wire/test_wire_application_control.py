@@ -11,7 +11,7 @@ import pytest
 from support.application import Application
 from support.wire import EVERYBODY, WireRun, frame
 
-from controller import probe
+from controller.capability import probe
 from controller.forwarding.pipeline import OWN_COOKIE, Table
 from controller.openflow.actions import Output
 from controller.openflow.constants import MessageType, MeterModCommand

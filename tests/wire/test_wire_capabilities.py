@@ -11,7 +11,7 @@ import pytest
 from support.ovsdb import Server, needs_ovsdb
 from support.wire import WireRun, frame
 
-from controller import probe
+from controller.capability import probe
 from controller.forwarding.pipeline import Table
 from controller.openflow.actions import SetQueue
 from controller.openflow.constants import MessageType, MultipartType

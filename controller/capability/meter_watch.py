@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.capabilities import UNKNOWN, Ability, Finding
+from controller.capability.capabilities import UNKNOWN, Ability, Finding
 from controller.columns import FloatArray, IntArray
 from controller.openflow.constants import COUNTER_UNAVAILABLE
 from controller.units import BITS_PER_BYTE

@@ -1,8 +1,8 @@
 """What a switch can do, as it says and as tests have shown, and what can therefore be enforced at its edge ports.
 
 A switch may lack meters, their counters or queues, or have them in name only. ``profile`` in the configuration names
-what a switch lacks; ``auto`` goes by what the switch says and by the tests of ``controller.probe`` (made when it
-connects) and of ``controller.meter_watch`` and ``controller.queue_watch`` (made all the time, on its counters).
+what a switch lacks; ``auto`` goes by what the switch says and by the tests of ``controller.capability.probe`` (made when it
+connects) and of ``controller.capability.meter_watch`` and ``controller.capability.queue_watch`` (made all the time, on its counters).
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ what comes from the controller only (in_port CONTROLLER, OpenFlow 1.3.5, section
 4. Entries and meter go; an idle time-out takes the entries away should the controller end meanwhile.
 
 Queues (``queue_frame``): a few short frames out of an edge port, as the VLAN's are, to an address that no bridge
-forwards and no host takes (``controller.queue_watch`` looks where they were counted).
+forwards and no host takes (``controller.capability.queue_watch`` looks where they were counted).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from controller.capabilities import Ability, Capabilities, Finding
+from controller.capability.capabilities import Ability, Capabilities, Finding
 from controller.errors import ProtocolError
 from controller.fabric.description import Port
 from controller.forwarding.pipeline import Table

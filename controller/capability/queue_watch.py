@@ -13,7 +13,7 @@ from collections.abc import Container, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.capabilities import UNKNOWN, Ability, Finding
+from controller.capability.capabilities import UNKNOWN, Ability, Finding
 from controller.columns import BoolArray, IntArray
 from controller.openflow.constants import COUNTER_UNAVAILABLE
 
