@@ -24,8 +24,8 @@ from typing import Any
 
 from controller.config.sections import check_ovsdb, parse_address
 from controller.errors import DetsError, InvalidValueError, ProtocolError
-from controller.queue_rows import DATABASE, Operation, plan_rows, read_operations, read_tables
-from controller.queues import PortQueues
+from controller.switch.queue_rows import DATABASE, Operation, plan_rows, read_operations, read_tables
+from controller.switch.queues import PortQueues
 
 TIMEOUT_S = 5.0
 ATTEMPTS = 5

@@ -19,11 +19,11 @@ from controller.capability.queue_watch import QueueWatch
 from controller.central import CentralController
 from controller.errors import RefusedError
 from controller.events import EventKind
-from controller.flow_counting import FlowCounting
-from controller.flow_listing import FlowListing
 from controller.openflow.flows import FlowStats, decode_flow_stats
 from controller.openflow.messages import PortStatus
 from controller.openflow.stats import PortDesc
+from controller.switch.flow_counting import FlowCounting
+from controller.switch.flow_listing import FlowListing
 
 AUDIT_INTERVAL_S = 10.0
 # What a switch refuses it may refuse again when an audit sends it anew: neither that nor its telling may go on and on.

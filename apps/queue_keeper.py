@@ -11,7 +11,7 @@ from apps.shell import Shell
 from controller.config.load import Switch
 from controller.errors import DetsError
 from controller.events import EventKind
-from controller.queues import PortQueues, desired_queues
+from controller.switch.queues import PortQueues, desired_queues
 
 LOG = logging.getLogger("dets.queues")
 RETRY_S = 5.0

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller import interval, reconciliation
-from controller.adoption import Awaiting
 from controller.allocation.algorithms import make_any_algorithm
 from controller.config.load import Config
 from controller.errors import InvalidValueError
@@ -35,7 +34,8 @@ from controller.openflow.frames import TAGGED_HEADER_BYTES, FrameHeader, parse_f
 from controller.openflow.messages import FlowRemoved, PacketIn
 from controller.pair_meters import PairMeters
 from controller.reconciliation import Tables
-from controller.switch_record import SwitchUpdate
+from controller.switch.adoption import Awaiting
+from controller.switch.record import SwitchUpdate
 from controller.whatif.shadow import Shadow
 
 

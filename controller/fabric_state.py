@@ -10,7 +10,6 @@ import numpy as np
 
 from controller.columns import FloatArray, IntArray
 from controller.config.load import Config
-from controller.delivery import Delivery
 from controller.enforceable import Verdicts
 from controller.events import EventKind, EventLog
 from controller.fabric.links_in_use import LinksInUse
@@ -20,11 +19,12 @@ from controller.forwarding.hosts_and_paths import ForwardingSettings, Host, Netw
 from controller.limits.admission import AdmittedLimits
 from controller.loop import step
 from controller.loop.policies import algorithm_groups, lending_vlans, policies_of, shadows_of
-from controller.meter_columns import MeterColumns
 from controller.metering.enforcement import whole_rates
 from controller.metering.guarantees import Guarantees
 from controller.openflow.frames import format_mac
-from controller.switch_record import NO_ENTRY, SwitchRecord
+from controller.switch.delivery import Delivery
+from controller.switch.meter_settings import MeterColumns
+from controller.switch.record import NO_ENTRY, SwitchRecord
 from controller.whatif.recording import Recorder
 from controller.whatif.shadow import Shadow
 

@@ -11,11 +11,11 @@ from controller.dets.rate_allocator import received_rates
 from controller.events import EventKind
 from controller.fabric_state import FabricState
 from controller.loop import step
-from controller.meter_columns import kilo
 from controller.metering import measure_kernel
 from controller.metering.counters import MeterReadings
 from controller.metering.enforcement import MeterChanges
 from controller.openflow.constants import COUNTER_UNAVAILABLE
+from controller.switch.meter_settings import kilo
 from controller.whatif.recording import Start
 from controller.whatif.shadow import shadow_step
 

@@ -12,10 +12,10 @@ from controller.fabric.entries import EntryTable
 from controller.fabric_state import FabricState
 from controller.forwarding.hosts_and_paths import Pair
 from controller.loop import step
-from controller.meter_columns import MeterSetting, kilo
 from controller.metering.enforcement import RATE_STEP_BPS
 from controller.pieces import pieces
-from controller.switch_record import SwitchRecord
+from controller.switch.meter_settings import MeterSetting, kilo
+from controller.switch.record import SwitchRecord
 
 # So many pairs are taken over before others in the process get their turn.
 _AT_ONCE = 250

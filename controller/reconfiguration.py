@@ -24,8 +24,8 @@ from controller.fabric_state import FabricState
 from controller.forwarding.desired_flows import plan_flows
 from controller.forwarding.hosts_and_paths import Pair
 from controller.loop import step
-from controller.meter_columns import MeterColumns
-from controller.switch_record import SwitchRecord, SwitchUpdate
+from controller.switch.meter_settings import MeterColumns
+from controller.switch.record import SwitchRecord, SwitchUpdate
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ from controller.openflow.stats import (
     encode_port_stats_request,
     encode_queue_stats_request,
 )
-from controller.queues import desired_queues
+from controller.switch.queues import desired_queues
 from experiments.model.fabric import ModelFabric, mac_of
 from experiments.model.paths import frame_of
 

@@ -14,7 +14,7 @@ from controller.openflow.constants import FlowModCommand, MeterModCommand
 from controller.openflow.flows import Flow, encode_flow_mods
 from controller.openflow.match import Match
 from controller.openflow.meters import encode_meter_mods
-from controller.queues import port_queues
+from controller.switch.queues import port_queues
 from experiments.model.fabric import ModelFabric, mac_of
 from experiments.static_limits import QueueRates, Share, star_shares
 from topologies.fabric import PhysicalNode, VirtualNode

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 from support.switches import BROADCAST, Frame, Switch, Trace
 
-from controller.adoption import sort_installed
 from controller.central import CentralController
 from controller.config.load import Config
 from controller.fabric.topology import HELLO_INTERVAL_S, Port
+from controller.switch.adoption import sort_installed
 
 MANY_HOPS = 16
 

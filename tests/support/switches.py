@@ -19,7 +19,7 @@ from controller.openflow.flows import Flow
 from controller.openflow.frames import FrameHeader, build_frame
 from controller.openflow.messages import FlowRemoved, PacketIn
 from controller.openflow.meters import METER_CONFIG, METER_STATS, OUR_FLAGS
-from controller.switch_record import MeterSetting, SwitchUpdate
+from controller.switch.record import MeterSetting, SwitchUpdate
 
 BROADCAST = 2**48 - 1
 

@@ -6,13 +6,13 @@ import pytest
 from support.configs import star
 from support.fabrics import Fabric, mac_of
 
-from controller.adoption import adopted_host, adopted_pair, sort_installed
 from controller.fabric.topology import Port
 from controller.forwarding import pipeline
 from controller.forwarding.desired_flows import flow_key
 from controller.forwarding.hosts_and_paths import Host, Pair
 from controller.openflow.flows import Flow, UnknownFlow
 from controller.openflow.match import Match
+from controller.switch.adoption import adopted_host, adopted_pair, sort_installed
 
 OURS = pipeline.known_source(1, 10, 0xAA, 300)
 

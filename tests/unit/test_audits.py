@@ -20,7 +20,7 @@ from controller.forwarding.desired_flows import flow_key
 from controller.openflow.constants import COUNTER_UNAVAILABLE
 from controller.openflow.flows import Flow
 from controller.openflow.match import Match
-from controller.switch_record import MeterSetting
+from controller.switch.record import MeterSetting
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def test_audit_mends_what_is_missing_altered_and_alien(talking):
 
 
 def _update_with_meter(meter_id):
-    from controller.switch_record import SwitchUpdate
+    from controller.switch.record import SwitchUpdate
 
     update = SwitchUpdate()
     update.put_meters({meter_id: MeterSetting(9, 9)}, [])

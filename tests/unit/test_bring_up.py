@@ -20,7 +20,6 @@ from support.talking import (
 )
 
 from controller import pair_meters, reconciliation
-from controller.adoption import sort_installed
 from controller.central import CentralController
 from controller.events import EventKind
 from controller.fabric.topology import Port
@@ -31,7 +30,8 @@ from controller.forwarding.pipeline import Table, admit
 from controller.metering.enforcement import MIN_BURST_S
 from controller.openflow.flows import Flow, UnknownFlow
 from controller.openflow.match import Match
-from controller.switch_record import MeterSetting
+from controller.switch.adoption import sort_installed
+from controller.switch.record import MeterSetting
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from controller.fabric.topology import Port
 from controller.forwarding.pipeline import Table
 from controller.openflow.constants import MeterModCommand
 from controller.openflow.messages import PacketIn
-from controller.switch_record import MeterSetting
+from controller.switch.record import MeterSetting
 
 # -- pairs and their meters
 

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.delivery import CounterRates, Delivery
 from controller.openflow.constants import COUNTER_UNAVAILABLE
 from controller.openflow.stats import PORT_STATS, QUEUE_STATS
+from controller.switch.delivery import CounterRates, Delivery
 
 
 def queues(*rows):

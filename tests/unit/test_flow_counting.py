@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from controller.flow_counting import STALE_S, FlowCounting
 from controller.forwarding import pipeline
 from controller.openflow.flows import FlowStats, UnknownFlow
+from controller.switch.flow_counting import STALE_S, FlowCounting
 
 
 def stats(*rows):

@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller import flow_listing
 from controller.errors import ProtocolError
-from controller.flow_listing import FlowListing
 from controller.forwarding.desired_flows import flow_key
 from controller.forwarding.pipeline import OWN_COOKIE
 from controller.openflow.actions import Output
 from controller.openflow.constants import FlowModCommand
 from controller.openflow.flows import Flow, encode_flow_mods, list_entries
 from controller.openflow.match import Match
+from controller.switch import flow_listing
+from controller.switch.flow_listing import FlowListing
 from experiments.wire.datapath import Datapath
 
 

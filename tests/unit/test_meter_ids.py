@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.meter_ids import MeterIds
+from controller.switch.meter_ids import MeterIds
 
 
 def test_lowest_free_id_and_exhaustion():

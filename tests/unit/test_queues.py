@@ -15,8 +15,8 @@ from support.configs import star
 from controller.config.load import Config, parse_config
 from controller.errors import InvalidValueError, ProtocolError
 from controller.fabric.vns import VnTable
-from controller.queue_rows import plan_rows, read_operations, read_tables
-from controller.queues import DEFAULT_QUEUE_ID, PortQueues, Queue, desired_queues, port_queues
+from controller.switch.queue_rows import plan_rows, read_operations, read_tables
+from controller.switch.queues import DEFAULT_QUEUE_ID, PortQueues, Queue, desired_queues, port_queues
 
 DPID = 0xA1
 OTHER_DPID = 0xB2

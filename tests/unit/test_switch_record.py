@@ -12,7 +12,7 @@ from controller.errors import InvalidValueError
 from controller.fabric.vns import VnTable
 from controller.forwarding import pipeline
 from controller.openflow.constants import FlowModCommand, MessageType, MeterModCommand
-from controller.switch_record import NO_ENTRY, MeterSetting, SwitchRecord, SwitchUpdate
+from controller.switch.record import NO_ENTRY, MeterSetting, SwitchRecord, SwitchUpdate
 
 
 def record(ports=2, **openflow):

@@ -18,7 +18,7 @@ from support.ovsdb import Server, needs_ovsdb
 
 from apps.ovsdb import OvsdbError, QueueWriter
 from controller.errors import InvalidValueError
-from controller.queues import PortQueues, port_queues
+from controller.switch.queues import PortQueues, port_queues
 
 DPID = 0xA1
 PORTS = ("p1", "p2")

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from controller.errors import InvalidValueError, ProtocolError
-from controller.queues import PortQueues, Queue
+from controller.switch.queues import PortQueues, Queue
 from controller.units import BITS_PER_BYTE, format_rate
 
 DATABASE = "Open_vSwitch"

@@ -8,18 +8,18 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.adoption import Awaiting
 from controller.capability.capabilities import Capabilities
 from controller.columns import IntArray
 from controller.config.load import Config, Switch
 from controller.errors import InvalidValueError
 from controller.fabric.vns import VnTable
 from controller.forwarding.desired_flows import FlowKey, FlowMods
-from controller.meter_columns import MeterSetting
-from controller.meter_ids import MeterIds
 from controller.openflow.constants import FlowModCommand, MeterModCommand
 from controller.openflow.flows import Flow, encode_flow_mods
 from controller.openflow.meters import encode_meter_deletes, encode_meter_mods
+from controller.switch.adoption import Awaiting
+from controller.switch.meter_ids import MeterIds
+from controller.switch.meter_settings import MeterSetting
 
 NO_ENTRY = -1
 

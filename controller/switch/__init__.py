@@ -1,0 +1,4 @@
+"""One switch as the controller knows it: its flow entries, meters and queues, desired and installed.
+
+Start with record.py.
+"""
