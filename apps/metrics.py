@@ -19,9 +19,10 @@ from prometheus_client.registry import Collector
 from apps.loop_times import LoopTimes
 from apps.message_counts import MessageCounts
 from apps.rest.representation import granted_bps, live_rates
-from controller import __version__, enforceable
+from controller import __version__
 from controller.capability.capabilities import Verdict
-from controller.central import CentralController
+from controller.central import enforceable
+from controller.central.controller import CentralController
 from controller.columns import FloatArray, IntArray
 
 # So many samples are written before others in the process get their turn, about a millisecond's worth.

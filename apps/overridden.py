@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from apps.store import Store
-from controller.central import CentralController
+from controller.central.controller import CentralController
 from controller.config.load import Config
 from controller.limits.overrides import FileValues, Overrides
 from controller.limits.precedence import lay

@@ -16,7 +16,7 @@ from apps.patience import await_answer
 from controller.capability.meter_watch import MeterWatch
 from controller.capability.probe import MeterProbe
 from controller.capability.queue_watch import QueueWatch
-from controller.central import CentralController
+from controller.central.controller import CentralController
 from controller.errors import RefusedError
 from controller.events import EventKind
 from controller.openflow.flows import FlowStats, decode_flow_stats

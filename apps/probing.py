@@ -6,8 +6,8 @@ from functools import partial
 
 from apps.framework import hub
 from apps.peer import Peer, Peers
-from controller import enforceable
 from controller.capability import probe
+from controller.central import enforceable
 from controller.errors import RefusedError
 from controller.openflow.stats import encode_meter_stats_request
 

@@ -12,11 +12,11 @@ from apps.queue_keeper import QueueKeeper
 from apps.service_manager import ServiceManager
 from apps.settings import Settings
 from apps.shell import Shell
-from controller.central import CentralController
+from controller.central.controller import CentralController
+from controller.central.reconfiguration import reconfigure
 from controller.config.changes import ConfigChange, check_changeable, config_changes
 from controller.config.load import Config, Switch, load_config
 from controller.errors import DetsError
-from controller.reconfiguration import reconfigure
 
 LOG = logging.getLogger("dets.reload")
 

@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from apps.store import Change, Item, Store
-from controller.central import CentralController
+from controller.central.controller import CentralController
+from controller.central.put_in_force import put_in_force
 from controller.config.load import Config
 from controller.errors import InvalidValueError
 from controller.events import EventKind
@@ -20,7 +21,6 @@ from controller.limits.admission import AdmittedLimits
 from controller.limits.overrides import VLAN_FIELDS, VLAN_LIMITS, VN_FIELDS, FileValues, Override, Overrides, VnName
 from controller.limits.precedence import InForce, check_fit, lay
 from controller.pieces import pieces
-from controller.put_in_force import put_in_force
 
 Value = TypeVar("Value")
 Run = Callable[..., Any]

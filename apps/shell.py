@@ -19,11 +19,11 @@ from apps.loop_times import LoopTimes
 from apps.peer import REPEAT_S, Peer, Peers, SwitchState
 from apps.polling import poll
 from apps.probing import test_meters
-from controller import enforceable
 from controller.capability import capabilities
 from controller.capability.meter_watch import MeterWatch
 from controller.capability.queue_watch import QueueWatch
-from controller.central import CentralController
+from controller.central import enforceable
+from controller.central.controller import CentralController
 from controller.config.load import Config
 from controller.errors import ProtocolError, RefusedError
 from controller.fabric.topology import Port

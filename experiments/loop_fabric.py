@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 import yaml
 
-from controller.central import CentralController
+from controller.central.controller import CentralController
 from controller.config.load import Config, parse_config
 from controller.fabric.topology import Port
 from controller.forwarding.hosts_and_paths import Host, Pair

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from apps.rest import create_app
-from controller.central import CentralController
+from controller.central.controller import CentralController
 from controller.config.load import parse_config
 
 Json = Mapping[str, Any]

@@ -22,7 +22,7 @@ from apps.settings import Settings
 from apps.store import Store
 from apps.store_file import MEMORY
 from apps.tokens import Tokens
-from controller.central import CentralController
+from controller.central.controller import CentralController
 from controller.config.changes import ConfigChange
 from controller.errors import InvalidValueError
 

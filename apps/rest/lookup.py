@@ -9,7 +9,7 @@ import numpy as np
 from apps.rest.problems import listed, not_found
 from apps.rest.requests import EntryPath, VnPath
 from apps.settings import Settings
-from controller.central import CentralController
+from controller.central.controller import CentralController
 from controller.columns import IntArray
 from controller.fabric.description import Port, Switch
 from controller.limits.overrides import VnName

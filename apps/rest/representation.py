@@ -23,12 +23,12 @@ from apps.rest.service import Service
 from apps.settings import Outcome, Settings
 from controller.allocation.algorithms import parameters_of
 from controller.allocation.parameters import check_parameters
-from controller.central import CentralController
+from controller.central.controller import CentralController
+from controller.central.enforceable import of_switch
+from controller.central.explanation import explain_entry
 from controller.columns import BoolArray, FloatArray, IntArray
 from controller.dets.send_rate_controller import Control
-from controller.enforceable import of_switch
 from controller.events import Event
-from controller.explanation import explain_entry
 from controller.fabric.description import Port, Switch
 from controller.limits.overrides import Overrides, VnName
 from controller.loop import step

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-from controller.central import CentralController
+from controller.central.controller import CentralController
 from controller.config.load import parse_config
 from controller.loop.step import limits_in_force_bps
 from experiments.evaluation.configuration import controller_configuration, static_limits

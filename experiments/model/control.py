@@ -14,7 +14,7 @@ from struct import Struct
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.central import CentralController
+from controller.central.controller import CentralController
 from controller.config.load import Config
 from controller.errors import InvalidValueError, ProtocolError
 from controller.events import Event

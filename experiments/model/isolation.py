@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from controller.central import CentralController
+from controller.central.controller import CentralController
 from controller.config.load import parse_config
 from experiments.controller_process import configuration
 from experiments.isolation import INTERVAL_S, SETTLE_S, IsolationRun, Progress, build_fabric, traffic_duration_s

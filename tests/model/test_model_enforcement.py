@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import yaml
 
-from controller.central import CentralController
+from controller.central.controller import CentralController
 from controller.config.load import parse_config
 from experiments.bench_enforcement import SENDERS_VLAN, describe_control, describe_fabric
 from experiments.grant_schedules import grants_bps

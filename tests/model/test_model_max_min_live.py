@@ -9,9 +9,9 @@ import pytest
 from support.configs import star
 from support.fabrics import ControlLoop, Fabric
 
+from controller.central.explanation import explain_entry
 from controller.config.load import parse_config
 from controller.dets.send_rate_controller import Control
-from controller.explanation import explain_entry
 from controller.fabric.topology import Port
 from controller.loop import step
 

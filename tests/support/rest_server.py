@@ -34,7 +34,7 @@ from apps.settings import Settings
 from apps.store import Store
 from apps.tls import server_context
 from apps.tokens import Tokens
-from controller.central import CentralController
+from controller.central.controller import CentralController
 from controller.config.load import parse_config
 from controller.fabric.description import Tls
 told = json.loads(sys.argv[1])

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.configs import star
 
-from controller.central import CentralController
+from controller.central.controller import CentralController
 from controller.config.load import ConfigError, parse_config
 from controller.errors import InvalidValueError
 from controller.fabric.vns import VnTable

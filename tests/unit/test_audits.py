@@ -13,7 +13,7 @@ from support.talking import (
     talking_fabric,
 )
 
-from controller import reconciliation
+from controller.central import reconciliation
 from controller.events import EventKind
 from controller.fabric.topology import Port
 from controller.forwarding.desired_flows import flow_key

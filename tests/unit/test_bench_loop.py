@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from controller.central import CentralController
+from controller.central.controller import CentralController
 from controller.errors import InvalidValueError
 from experiments import bench_loop
 from experiments.loop_fabric import MOST_SENDERS, LoopPlan, pairs_of

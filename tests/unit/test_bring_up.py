@@ -19,11 +19,11 @@ from support.talking import (
     two_switches,
 )
 
-from controller import pair_meters, reconciliation
-from controller.central import CentralController
+from controller.central import pair_meters, reconciliation
+from controller.central.controller import CentralController
+from controller.central.state import AWAITED_S
 from controller.events import EventKind
 from controller.fabric.topology import Port
-from controller.fabric_state import AWAITED_S
 from controller.forwarding import hosts_and_paths
 from controller.forwarding.desired_flows import flow_key
 from controller.forwarding.pipeline import Table, admit

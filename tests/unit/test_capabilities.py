@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from support.configs import fabric
 
-from controller import enforceable
 from controller.capability.capabilities import (
     Ability,
     Capabilities,
@@ -20,7 +19,8 @@ from controller.capability.capabilities import (
     troubles,
 )
 from controller.capability.queue_watch import IGNORED
-from controller.central import CentralController
+from controller.central import enforceable
+from controller.central.controller import CentralController
 from controller.errors import InvalidValueError
 from controller.openflow.constants import ControllerRole, MeterFlags
 from controller.openflow.meters import METER_CONFIG, MeterFeatures

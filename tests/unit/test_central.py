@@ -16,7 +16,7 @@ from support.talking import (
     talk,
 )
 
-from controller.central import CentralController
+from controller.central.controller import CentralController
 from controller.config.load import parse_config
 from controller.errors import InvalidValueError
 from controller.events import EventKind

@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 
-from controller.central import CentralController
+from controller.central.controller import CentralController
 from controller.openflow.meters import decode_meter_stats
 from experiments.loop_fabric import CAPACITY_BPS, BusyDatapath, LoopPlan, fill, load
 from experiments.wire.datapath import Datapath, DatapathOptions

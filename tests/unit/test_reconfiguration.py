@@ -13,12 +13,12 @@ from support.configs import fabric, star
 from support.fabrics import ControlLoop, Fabric, mac_of
 from support.switches import Frame
 
+from controller.central.reconfiguration import reconfigure
 from controller.config.changes import check_changeable, config_changes
 from controller.config.load import Tls
 from controller.errors import InvalidValueError
 from controller.fabric.description import Endpoint
 from controller.fabric.topology import Port
-from controller.reconfiguration import reconfigure
 
 LEFT, RIGHT = Port(1, 9), Port(2, 9)
 VLANS = {10: "40M", 20: "50M"}

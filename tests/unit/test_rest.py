@@ -26,7 +26,7 @@ from werkzeug.test import TestResponse
 from apps.rest import create_app
 from apps.rest.body import MAX_BODY_BYTES
 from apps.rest.representation import json_rates
-from controller.central import CentralController
+from controller.central.controller import CentralController
 from controller.config.load import parse_config
 from controller.errors import InvalidValueError
 from controller.events import EventKind
@@ -857,7 +857,7 @@ eventlet.monkey_patch()
 import socket, sys
 from eventlet import tpool
 from apps.rest import create_app, serve
-from controller.central import CentralController
+from controller.central.controller import CentralController
 from controller.config.load import parse_config
 central = CentralController(parse_config(sys.argv[1]))
 app = create_app(central, lambda: 0.0, lambda: {"status": "ready", "switches": {}}, lambda: None)

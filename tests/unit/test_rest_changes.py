@@ -12,7 +12,7 @@ from support.configs import star
 from werkzeug.test import TestResponse
 
 from apps.rest import create_app
-from controller.central import CentralController
+from controller.central.controller import CentralController
 
 VN, VLAN = "/v1/vns/10/s1/1", "/v1/vlans/10"
 CHANGES = [

@@ -15,7 +15,7 @@ from apps.settings import Caller, Settings
 from apps.store import Change, Store
 from apps.store_file import MEMORY, StoreError
 from apps.tokens import Tokens
-from controller.central import CentralController
+from controller.central.controller import CentralController
 from controller.config.load import parse_config
 from controller.errors import InvalidValueError
 from controller.events import EventKind

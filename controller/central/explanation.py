@@ -12,8 +12,8 @@ import numpy as np
 
 from controller.allocation import Requests
 from controller.allocation.explain import DEMAND, STANDING, Explanation, explain_network, explain_receiver
+from controller.central.state import FabricState
 from controller.dets.send_rate_controller import Control, traffic_reports
-from controller.fabric_state import FabricState
 from controller.loop import step
 from controller.metering.enforcement import RATE_STEP_BPS
 

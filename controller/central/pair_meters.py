@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
+from controller.central.state import FabricState
 from controller.columns import FloatArray, IntArray
 from controller.events import EventKind
 from controller.fabric.entries import EntryTable
-from controller.fabric_state import FabricState
 from controller.forwarding.hosts_and_paths import Pair
 from controller.loop import step
 from controller.metering.enforcement import RATE_STEP_BPS

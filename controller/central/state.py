@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from controller.central.enforceable import Verdicts
 from controller.columns import FloatArray, IntArray
 from controller.config.load import Config
-from controller.enforceable import Verdicts
 from controller.events import EventKind, EventLog
 from controller.fabric.links_in_use import LinksInUse
 from controller.fabric.topology import Port

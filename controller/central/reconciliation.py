@@ -9,14 +9,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from controller.central.pair_meters import PairMeters
+from controller.central.state import FabricState
 from controller.events import EventKind
 from controller.fabric.topology import Port
-from controller.fabric_state import FabricState
 from controller.forwarding.desired_flows import FlowKey, flow_key, plan_flows
 from controller.forwarding.hosts_and_paths import Pair
 from controller.forwarding.pipeline import Table
 from controller.openflow.flows import Flow, UnknownFlow
-from controller.pair_meters import PairMeters
 from controller.pieces import pieces
 from controller.switch.adoption import Awaiting, adopted_host, adopted_pair, entries_by_host, sort_installed
 from controller.switch.meter_settings import MeterColumns, MeterSetting

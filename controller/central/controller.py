@@ -13,14 +13,16 @@ from typing import Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from controller import interval, reconciliation
 from controller.allocation.algorithms import make_any_algorithm
+from controller.central import interval, reconciliation
+from controller.central.pair_meters import PairMeters
+from controller.central.reconciliation import Tables
+from controller.central.state import FabricState
 from controller.config.load import Config
 from controller.errors import InvalidValueError
 from controller.events import EventKind
 from controller.fabric.topology import Port
 from controller.fabric.vns import NewLimits
-from controller.fabric_state import FabricState
 from controller.forwarding.desired_flows import FlowKey, plan_flows
 from controller.forwarding.host_search import HostSearch, Question
 from controller.forwarding.hosts_and_paths import Host
@@ -32,8 +34,6 @@ from controller.metering.enforcement import settle
 from controller.openflow.flows import Flow, UnknownFlow
 from controller.openflow.frames import TAGGED_HEADER_BYTES, FrameHeader, parse_frame
 from controller.openflow.messages import FlowRemoved, PacketIn
-from controller.pair_meters import PairMeters
-from controller.reconciliation import Tables
 from controller.switch.adoption import Awaiting
 from controller.switch.record import SwitchUpdate
 from controller.whatif.shadow import Shadow

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from controller.central import CentralController
+from controller.central.controller import CentralController
 from controller.columns import IntArray
 from controller.events import EventKind
 from controller.fabric.vns import VnTable

@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from controller.central import CentralController
+from controller.central.controller import CentralController
+from controller.central.state import FabricState
 from controller.columns import NEW_ROW, IntArray, carry
 from controller.config.load import Config
 from controller.dets.rate_allocator import AlgorithmGroup, RateAllocators
 from controller.errors import InvalidValueError
 from controller.fabric.entries import EntryTable
 from controller.fabric.topology import Port
-from controller.fabric_state import FabricState
 from controller.forwarding.desired_flows import plan_flows
 from controller.forwarding.hosts_and_paths import Pair
 from controller.loop import step

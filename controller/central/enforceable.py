@@ -19,7 +19,7 @@ from controller.errors import InvalidValueError
 from controller.events import EventKind
 
 if TYPE_CHECKING:
-    from controller.fabric_state import FabricState
+    from controller.central.state import FabricState
 
 PortVerdicts = dict[int, Enforceability]
 Unlimited = tuple[tuple[int, str, frozenset[int]], ...]

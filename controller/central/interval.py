@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from controller.central.state import FabricState
 from controller.dets.rate_allocator import received_rates
 from controller.events import EventKind
-from controller.fabric_state import FabricState
 from controller.loop import step
 from controller.metering import measure_kernel
 from controller.metering.counters import MeterReadings
