@@ -66,5 +66,5 @@ setup(
         for name, sources in KERNELS.items()
     ],
     # ryu-manager stands in for Ryu's own of the same name, which today's eventlet stops at its first import.
-    entry_points={"console_scripts": ["dets=apps.cli:main", "ryu-manager=apps.launcher:ryu_manager"]},
+    entry_points={"console_scripts": ["dets=apps.cli:main", "ryu-manager=apps.runtime.launcher:ryu_manager"]},
 )

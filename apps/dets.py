@@ -13,8 +13,15 @@ import time
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from apps import event_lines, probing, rest
-from apps.framework import (
+from apps import probing, rest
+from apps.in_force import InForce
+from apps.metrics import Metrics
+from apps.peer import AUDIT_INTERVAL_S
+from apps.queue_keeper import QueueKeeper
+from apps.reload import Reloader
+from apps.runtime import event_lines
+from apps.runtime.garbage import keep_all
+from apps.runtime.ryu_seam import (
     DEAD_DISPATCHER,
     MAIN_DISPATCHER,
     OFP_VERSION,
@@ -30,19 +37,13 @@ from apps.framework import (
     set_ev_cls,
     set_log,
 )
-from apps.in_force import InForce
-from apps.long_lived import keep_all
-from apps.metrics import Metrics
-from apps.peer import AUDIT_INTERVAL_S
-from apps.queue_keeper import QueueKeeper
-from apps.reload import Reloader
-from apps.service_manager import ServiceManager
+from apps.runtime.sd_notify import ServiceManager
+from apps.runtime.server_tls import server_context
+from apps.runtime.spare_time import SpareTime
+from apps.runtime.supervisor import Supervisor
 from apps.settings import Settings
 from apps.shell import Shell
-from apps.spare_time import SpareTime
 from apps.store import Store
-from apps.supervisor import Supervisor
-from apps.tls import server_context
 from apps.tokens import Tokens
 from controller.config.load import Config, load_config
 from controller.errors import DetsError, ProtocolError

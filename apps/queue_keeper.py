@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import math
 
-from apps.framework import hub
 from apps.ovsdb import QueueWriter
+from apps.runtime.ryu_seam import hub
 from apps.shell import Shell
 from controller.config.load import Switch
 from controller.errors import DetsError

@@ -6,10 +6,10 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from apps.framework import Connection, hub
 from apps.peer import Peer
 from apps.queue_keeper import QueueKeeper
-from apps.service_manager import ServiceManager
+from apps.runtime.ryu_seam import Connection, hub
+from apps.runtime.sd_notify import ServiceManager
 from apps.settings import Settings
 from apps.shell import Shell
 from controller.central.controller import CentralController

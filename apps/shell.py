@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from apps.bring_up import Holdings, introduce, note_port
-from apps.event_lines import EventLines
-from apps.framework import Connection, Reply, hub
-from apps.long_lived import keep_entries, keeping
-from apps.loop_times import LoopTimes
 from apps.peer import REPEAT_S, Peer, Peers, SwitchState
 from apps.polling import poll
 from apps.probing import test_meters
+from apps.runtime.event_lines import EventLines
+from apps.runtime.garbage import keep_entries, keeping
+from apps.runtime.loop_times import LoopTimes
+from apps.runtime.ryu_seam import Connection, Reply, hub
 from controller.capability import capabilities
 from controller.capability.meter_watch import MeterWatch
 from controller.capability.queue_watch import QueueWatch

@@ -102,7 +102,12 @@ class ControllerProcess:
         self.rest_url = f"http://{config['rest']['listen']}"
         self._command = [sys.executable, "-m", "apps.cli", "run", "--config", str(self.config_path)]
         if application is not None or profile is not None:
-            launcher = ["apps.launcher", "--dets-config", str(self.config_path), str(application or APPLICATION)]
+            launcher = [
+                "apps.runtime.launcher",
+                "--dets-config",
+                str(self.config_path),
+                str(application or APPLICATION),
+            ]
             runner = [] if profile is None else ["experiments.profiled", str(profile.resolve())]
             self._command = [sys.executable, "-m", *runner, *launcher]
         self._environment = {**os.environ, **(environment or {})}

@@ -56,7 +56,7 @@ def run(
     ] = None,
 ) -> int:
     """Run the controller until SIGINT or SIGTERM."""
-    from apps.launcher import main as launch
+    from apps.runtime.launcher import main as launch
 
     with refusing_bad_files():
         return launch(config, list(extra or []))

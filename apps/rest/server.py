@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
-from apps.listener import LastingListener
 from apps.rest.access import Places
 from apps.rest.protocol import Patience, protocol, raw_answer
+from apps.runtime.lasting_listener import LastingListener
 
 # How long a client may take nothing of an answer, or an event stream may be silent.
 SOCKET_TIMEOUT_S = 60

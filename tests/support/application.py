@@ -72,7 +72,7 @@ class Application:
             command = [sys.executable, "-m", "apps.cli", "run", "--config", str(self.config_path)]
         else:
             names = [str(APPLICATION), *map(str, self._beside)]
-            command = [sys.executable, "-m", "apps.launcher", "--dets-config", str(self.config_path), *names]
+            command = [sys.executable, "-m", "apps.runtime.launcher", "--dets-config", str(self.config_path), *names]
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT

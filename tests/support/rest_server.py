@@ -32,7 +32,7 @@ from apps.rest import Pace, create_app, paced, serve
 from apps.rest.protocol import Patience
 from apps.settings import Settings
 from apps.store import Store
-from apps.tls import server_context
+from apps.runtime.server_tls import server_context
 from apps.tokens import Tokens
 from controller.central.controller import CentralController
 from controller.config.load import parse_config
@@ -50,7 +50,7 @@ tls = server_context("rest.tls", Tls(**told["tls"])) if told["tls"] else None
 server = serve(gate, "127.0.0.1", 0, tls, told["max_connections"], Patience(**told["patience"]))
 print(server.port, flush=True)
 if told["freeze"]:
-    from apps.long_lived import keep_all
+    from apps.runtime.garbage import keep_all
     eventlet.spawn(lambda: [(eventlet.sleep(0.01), keep_all()) for _ in range(10_000)])
 tpool.execute(sys.stdin.readline)
 """

@@ -9,7 +9,7 @@ import pytest
 
 from apps.certificates import create_authority, issue
 from apps.cli import main
-from apps.tls import TlsConnection, server_context
+from apps.runtime.server_tls import TlsConnection, server_context
 from controller.config.load import ConfigError, Tls, parse_config
 from controller.errors import InvalidValueError
 

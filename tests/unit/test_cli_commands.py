@@ -94,9 +94,9 @@ def test_check_tells_what_was_set_at_run_time(tmp_path: Path, capsys: pytest.Cap
 
 
 def test_run_hands_over_to_the_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
-    launcher = types.ModuleType("apps.launcher")
+    launcher = types.ModuleType("apps.runtime.launcher")
     launcher.main = lambda config, apps: 7 if (config, apps) == ("a.yaml", ["x", "y"]) else 0
-    monkeypatch.setitem(sys.modules, "apps.launcher", launcher)
+    monkeypatch.setitem(sys.modules, "apps.runtime.launcher", launcher)
     assert cli.main(["run", "--config", "a.yaml", "--app", "x", "--app", "y"]) == 7
 
 
@@ -106,9 +106,9 @@ def test_run_tells_what_is_wrong_with_the_configuration(
     def refuse(config: str, apps: list[str]) -> int:
         raise ConfigError(config, [Problem(3, 5, "vlans.10", "is bad")])
 
-    launcher = types.ModuleType("apps.launcher")
+    launcher = types.ModuleType("apps.runtime.launcher")
     launcher.main = refuse
-    monkeypatch.setitem(sys.modules, "apps.launcher", launcher)
+    monkeypatch.setitem(sys.modules, "apps.runtime.launcher", launcher)
     assert cli.main(["run", "-c", "a.yaml"]) == 2
     assert capsys.readouterr().err == "a.yaml:3:5: vlans.10: is bad\n"
 

@@ -14,8 +14,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from support.configs import star
 from support.fabrics import Fabric
 
-from apps.loop_times import LoopTimes
 from apps.metrics import Metrics
+from apps.runtime.loop_times import LoopTimes
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from apps.event_lines import EventLines
+from apps.runtime.event_lines import EventLines
 from controller.events import EventKind
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apps.loop_times import KEPT_ROUNDS, LoopTimes
+from apps.runtime.loop_times import KEPT_ROUNDS, LoopTimes
 
 
 def noted(times: LoopTimes, *, polled_s: float = 0.01, decided_s: float = 0.02, sent_s: float = 0.025) -> None:

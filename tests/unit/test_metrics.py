@@ -8,9 +8,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from support.configs import star
 from support.fabrics import ControlLoop, Fabric
 
-from apps.loop_times import LoopTimes
-from apps.message_counts import MessageCounts
 from apps.metrics import AT_ONCE, Column, Metrics, samples, vlan_columns
+from apps.runtime.loop_times import LoopTimes
+from apps.runtime.message_counts import MessageCounts
 
 LIMIT_BPS = 10_000_000
 

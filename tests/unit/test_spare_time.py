@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 
 import pytest
 
-from apps.spare_time import LEAST_SLEEP_S, RESERVE_S, SpareTime
+from apps.runtime.spare_time import LEAST_SLEEP_S, RESERVE_S, SpareTime
 
 INTERVAL_S = 0.055
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from apps.supervisor import PATIENCE_S, RESTART_PAUSE_S, Supervisor
+from apps.runtime.supervisor import PATIENCE_S, RESTART_PAUSE_S, Supervisor
 
 
 class Stopped(BaseException):

@@ -276,7 +276,7 @@ def test_a_bad_configuration_is_refused_with_file_and_line(tmp_path: Path) -> No
     app = Application(config, tmp_path)
     for command in (
         ["apps.cli", "run", "--config"],
-        ["apps.launcher", str(ROOT / "apps" / "dets.py"), "--dets-config"],
+        ["apps.runtime.launcher", str(ROOT / "apps" / "dets.py"), "--dets-config"],
     ):
         done = subprocess.run(
             [sys.executable, "-m", *command, str(app.config_path)],

@@ -9,7 +9,7 @@ import re
 import pytest
 from support.wire import WireRun
 
-from apps.logs import set_format, set_level
+from apps.runtime.logs import set_format, set_level
 
 TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z"
 

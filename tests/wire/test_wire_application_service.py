@@ -7,7 +7,7 @@ import socket
 import pytest
 from support.wire import WireRun
 
-from apps.service_manager import ServiceManager
+from apps.runtime.sd_notify import ServiceManager
 
 
 @pytest.fixture

@@ -48,7 +48,7 @@ def manager(arguments: list[str]) -> int:
     from ryu import log
     from ryu.cmd.manager import main as ryu_main
 
-    from apps.logs import FORMATS, set_format
+    from apps.runtime.logs import FORMATS, set_format
     from controller.config.load import ConfigError, load_config
 
     init_log = log.init_log
@@ -81,11 +81,11 @@ def ryu_manager() -> int:
 def main(config: str, apps: list[str]) -> int:
     """Entry point of ``dets run``: run the DETS application, and other Ryu applications beside it.
 
-    The process becomes ``python -m apps.launcher``, because greening must come before any other import. That is also
+    The process becomes ``python -m apps.runtime.launcher``, because greening must come before any other import. That is also
     why reading the configuration is left to that process: all that takes would be imported twice.
     """
     application = os.path.join(os.path.dirname(os.path.abspath(__file__)), "dets.py")
-    arguments = ["-m", "apps.launcher", "--dets-config", config, application, *apps]
+    arguments = ["-m", "apps.runtime.launcher", "--dets-config", config, application, *apps]
     return os.execv(sys.executable, [sys.executable, *arguments])
 
 

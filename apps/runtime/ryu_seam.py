@@ -28,10 +28,10 @@ from ryu.controller.handler import CONFIG_DISPATCHER, DEAD_DISPATCHER, MAIN_DISP
 from ryu.lib import hub
 from ryu.ofproto import ofproto_v1_3, ofproto_v1_3_parser
 
-from apps.listener import LastingListener
-from apps.logs import LogFormat, set_format, set_level
-from apps.message_counts import MessageCounts
-from apps.tls import TlsConnection
+from apps.runtime.lasting_listener import LastingListener
+from apps.runtime.logs import LogFormat, set_format, set_level
+from apps.runtime.message_counts import MessageCounts
+from apps.runtime.server_tls import TlsConnection
 from controller.errors import InvalidValueError, ProtocolError
 from controller.openflow.buffers import HEADER
 from controller.openflow.constants import MessageType
