@@ -41,10 +41,10 @@ from apps.runtime.sd_notify import ServiceManager
 from apps.runtime.server_tls import server_context
 from apps.runtime.spare_time import SpareTime
 from apps.runtime.supervisor import Supervisor
-from apps.settings import Settings
+from apps.settings.settings import Settings
+from apps.settings.store import Store
+from apps.settings.tokens import Tokens
 from apps.shell import Shell
-from apps.store import Store
-from apps.tokens import Tokens
 from controller.config.load import Config, load_config
 from controller.errors import DetsError, ProtocolError
 from controller.fabric.topology import HELLO_INTERVAL_S

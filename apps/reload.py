@@ -10,7 +10,7 @@ from apps.peer import Peer
 from apps.queue_keeper import QueueKeeper
 from apps.runtime.ryu_seam import Connection, hub
 from apps.runtime.sd_notify import ServiceManager
-from apps.settings import Settings
+from apps.settings.settings import Settings
 from apps.shell import Shell
 from controller.central.controller import CentralController
 from controller.central.reconfiguration import reconfigure

@@ -20,7 +20,7 @@ from controller.errors import InvalidValueError
 from controller.units import format_rate
 
 if TYPE_CHECKING:
-    from apps.tokens import Tokens
+    from apps.settings.tokens import Tokens
 
 app = typer.Typer()
 tokens = typer.Typer(
@@ -172,7 +172,7 @@ def revoke_token(
 
 @contextmanager
 def _tokens(config: Path, store: Path | None) -> Iterator[Tokens]:
-    from apps.tokens import Tokens
+    from apps.settings.tokens import Tokens
 
     if store is None:
         from controller.config.load import load_config

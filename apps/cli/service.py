@@ -31,7 +31,7 @@ def check(config: Annotated[str, typer.Argument(metavar="CONFIG", help="The YAML
     What was set at run time and is kept in its store counts before it, and is told: how much of it there is, and what
     of it would not fit. That is no error.
     """
-    from apps.overridden import overridden
+    from apps.settings.overridden import overridden
     from controller.config.load import load_config
 
     with refusing_bad_files():

@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 from flask import request
 
 from apps.rest.problems import MIME_TYPE, RefusedError
-from apps.settings import Caller
-from apps.tokens import Tokens
+from apps.settings.settings import Caller
+from apps.settings.tokens import Tokens
 
 # Where the common name of a client's certificate stands in the environment of a request.
 CERTIFICATE_NAME = "dets.certificate_name"

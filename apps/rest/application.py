@@ -18,10 +18,10 @@ from pydantic import BaseModel, ValidationError
 from apps.rest import access, changing, kept, page, problems, reading, reloading, requests, stream
 from apps.rest.body import MAX_BODY_BYTES, MAX_LONG_BODY_BYTES, JsonRequest, StrictJson, check_body
 from apps.rest.service import ANY, AtOnce, InForce, Json, Service, api, service
-from apps.settings import Settings
-from apps.store import Store
-from apps.store_file import MEMORY
-from apps.tokens import Tokens
+from apps.settings.settings import Settings
+from apps.settings.store import Store
+from apps.settings.store_file import MEMORY
+from apps.settings.tokens import Tokens
 from controller.central.controller import CentralController
 from controller.config.changes import ConfigChange
 from controller.errors import InvalidValueError

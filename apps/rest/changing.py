@@ -8,7 +8,7 @@ from flask import Response
 from apps.rest import lookup, many, models, problems, representation, requests
 from apps.rest.conditions import expecting, tagged
 from apps.rest.service import BAD_BODY, CHANGE, NOT_FOUND, Json, Service, api, caller, service
-from apps.settings import Outcome
+from apps.settings.settings import Outcome
 from controller.allocation.algorithms import make_any_algorithm
 from controller.errors import InvalidValueError
 from controller.fabric.description import Vlan

@@ -8,7 +8,7 @@ import numpy as np
 
 from apps.rest.problems import listed, not_found
 from apps.rest.requests import EntryPath, VnPath
-from apps.settings import Settings
+from apps.settings.settings import Settings
 from controller.central.controller import CentralController
 from controller.columns import IntArray
 from controller.fabric.description import Port, Switch

@@ -20,7 +20,7 @@ from apps.rest.models import (
     VnView,
 )
 from apps.rest.service import Service
-from apps.settings import Outcome, Settings
+from apps.settings.settings import Outcome, Settings
 from controller.allocation.algorithms import parameters_of
 from controller.allocation.parameters import check_parameters
 from controller.central.controller import CentralController

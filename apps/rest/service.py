@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from apps.rest import problems
 from apps.rest.body import MAX_BODY_BYTES
-from apps.settings import Caller, Settings
+from apps.settings.settings import Caller, Settings
 from controller.central.controller import CentralController
 from controller.columns import FloatArray
 from controller.config.changes import ConfigChange

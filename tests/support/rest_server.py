@@ -30,10 +30,10 @@ import json, sys, time
 from eventlet import tpool
 from apps.rest import Pace, create_app, paced, serve
 from apps.rest.protocol import Patience
-from apps.settings import Settings
-from apps.store import Store
+from apps.settings.settings import Settings
+from apps.settings.store import Store
 from apps.runtime.server_tls import server_context
-from apps.tokens import Tokens
+from apps.settings.tokens import Tokens
 from controller.central.controller import CentralController
 from controller.config.load import parse_config
 from controller.fabric.description import Tls

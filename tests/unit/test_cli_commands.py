@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from apps import cli
-from apps.store import Change, Store
+from apps.settings.store import Change, Store
 from apps.tables import print_bench
 from controller import __version__
 from controller.config.document import ConfigError, Problem

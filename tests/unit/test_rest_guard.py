@@ -26,7 +26,7 @@ from support.rest_server import CONFIG, LIMIT, PROBLEM, VN, RestProcess, ask, re
 
 from apps.certificates import create_authority, issue
 from apps.rest.access import BURST_S, Pace, Places
-from apps.tokens import Tokens
+from apps.settings.tokens import Tokens
 
 # -- tokens
 

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apps.settings import Caller, Settings
-from apps.store import Change, Store
-from apps.store_file import MEMORY, StoreError
-from apps.tokens import Tokens
+from apps.settings.settings import Caller, Settings
+from apps.settings.store import Change, Store
+from apps.settings.store_file import MEMORY, StoreError
+from apps.settings.tokens import Tokens
 from controller.central.controller import CentralController
 from controller.config.load import parse_config
 from controller.errors import InvalidValueError

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from support.wire import WireRun
 
-from apps.tokens import Tokens
+from apps.settings.tokens import Tokens
 from experiments.rest_attack import Attack
 
 SENDERS, RECEIVER = (1, 2, 3), 4

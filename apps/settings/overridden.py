@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from apps.store import Store
+from apps.settings.store import Store
 from controller.central.controller import CentralController
 from controller.config.load import Config
 from controller.limits.overrides import FileValues, Overrides

@@ -9,7 +9,7 @@ import sqlite3
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from apps.store_file import connect, failing
+from apps.settings.store_file import connect, failing
 from controller.errors import InvalidValueError
 
 SCOPES = ("read", "write")

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from apps.store_file import MEMORY, connect, failing, transaction
+from apps.settings.store_file import MEMORY, connect, failing, transaction
 from controller.limits.overrides import VN_FIELDS, Override, VnName
 
 # The history is bounded; of older changes nothing but their effect is left.

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from apps.store import Change, Item, Store
+from apps.settings.store import Change, Item, Store
 from controller.central.controller import CentralController
 from controller.central.put_in_force import put_in_force
 from controller.config.load import Config
