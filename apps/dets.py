@@ -13,11 +13,8 @@ import time
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from apps import probing, rest
-from apps.in_force import InForce
+from apps import rest
 from apps.metrics import Metrics
-from apps.peer import AUDIT_INTERVAL_S
-from apps.queue_keeper import QueueKeeper
 from apps.reload import Reloader
 from apps.runtime import event_lines
 from apps.runtime.garbage import keep_all
@@ -44,7 +41,11 @@ from apps.runtime.supervisor import Supervisor
 from apps.settings.settings import Settings
 from apps.settings.store import Store
 from apps.settings.tokens import Tokens
-from apps.shell import Shell
+from apps.southbound import probing
+from apps.southbound.in_force import InForce
+from apps.southbound.peers import AUDIT_INTERVAL_S
+from apps.southbound.queue_keeper import QueueKeeper
+from apps.southbound.shell import Shell
 from controller.config.load import Config, load_config
 from controller.errors import DetsError, ProtocolError
 from controller.fabric.topology import HELLO_INTERVAL_S

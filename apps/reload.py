@@ -6,12 +6,12 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from apps.peer import Peer
-from apps.queue_keeper import QueueKeeper
 from apps.runtime.ryu_seam import Connection, hub
 from apps.runtime.sd_notify import ServiceManager
 from apps.settings.settings import Settings
-from apps.shell import Shell
+from apps.southbound.peers import Peer
+from apps.southbound.queue_keeper import QueueKeeper
+from apps.southbound.shell import Shell
 from controller.central.controller import CentralController
 from controller.central.reconfiguration import reconfigure
 from controller.config.changes import ConfigChange, check_changeable, config_changes

@@ -1,6 +1,6 @@
 """The central controller on the model fabric: OpenFlow bytes in both directions, in virtual time.
 
-What ``apps.shell`` does with sockets and real time, this does with events: it reads counters every interval, runs the
+What ``apps.southbound.shell`` does with sockets and real time, this does with events: it reads counters every interval, runs the
 control step when they have come, and lets the switches have the messages a while later. The switches take the encoded
 messages, and what they say is decoded, so that a run on the model exercises the codecs as well.
 """

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from apps.ovsdb import QueueWriter
+from apps.southbound.ovsdb import QueueWriter
 from controller.switch.queues import PortQueues, port_queues
 from experiments.ovs_vsctl import find_rows, ofctl, vsctl
 from experiments.queue_classifier import QueueClassifier

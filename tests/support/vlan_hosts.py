@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from apps.ovsdb import QueueWriter
+from apps.southbound.ovsdb import QueueWriter
 from experiments.controller_process import OVSDB
 from experiments.ovs_vsctl import vsctl
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apps.patience import ANSWER_TIMEOUT_S, await_answer
+from apps.southbound.patience import ANSWER_TIMEOUT_S, await_answer
 from controller.errors import ProtocolError
 
 

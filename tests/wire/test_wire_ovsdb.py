@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from support.ovsdb import Server, needs_ovsdb
 
-from apps.ovsdb import OvsdbError, QueueWriter
+from apps.southbound.ovsdb import OvsdbError, QueueWriter
 from controller.errors import InvalidValueError
 from controller.switch.queues import PortQueues, port_queues
 
@@ -225,7 +225,7 @@ warnings.simplefilter("ignore")
 import eventlet
 eventlet.monkey_patch()
 import socket
-from apps.ovsdb import OvsdbError, QueueWriter
+from apps.southbound.ovsdb import OvsdbError, QueueWriter
 
 silent = socket.create_server(("127.0.0.1", 0))
 ticks = 0

@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from apps.bring_up import Holdings, introduce, note_port
-from apps.peer import REPEAT_S, Peer, Peers, SwitchState
-from apps.polling import poll
-from apps.probing import test_meters
 from apps.runtime.event_lines import EventLines
 from apps.runtime.garbage import keep_entries, keeping
 from apps.runtime.loop_times import LoopTimes
 from apps.runtime.ryu_seam import Connection, Reply, hub
+from apps.southbound.bring_up import Holdings, introduce, note_port
+from apps.southbound.peers import REPEAT_S, Peer, Peers, SwitchState
+from apps.southbound.polling import poll
+from apps.southbound.probing import test_meters
 from controller.capability import capabilities
 from controller.capability.meter_watch import MeterWatch
 from controller.capability.queue_watch import QueueWatch

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import math
 
-from apps.ovsdb import QueueWriter
 from apps.runtime.ryu_seam import hub
-from apps.shell import Shell
+from apps.southbound.ovsdb import QueueWriter
+from apps.southbound.shell import Shell
 from controller.config.load import Switch
 from controller.errors import DetsError
 from controller.events import EventKind

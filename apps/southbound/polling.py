@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from apps.peer import POLL_PATIENCE_S, Peer, Peers, Poll
+from apps.southbound.peers import POLL_PATIENCE_S, Peer, Peers, Poll
 from controller.errors import ProtocolError
 from controller.forwarding.pipeline import OWN_COOKIE, OWN_COOKIE_MASK, Table
 from controller.openflow.flows import decode_flow_stats

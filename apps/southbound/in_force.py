@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from apps.queue_keeper import QueueKeeper
-from apps.shell import Shell
+from apps.southbound.queue_keeper import QueueKeeper
+from apps.southbound.shell import Shell
 
 
 class InForce:

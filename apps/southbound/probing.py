@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from apps.peer import Peer, Peers
 from apps.runtime.ryu_seam import hub
+from apps.southbound.peers import Peer, Peers
 from controller.capability import probe
 from controller.central import enforceable
 from controller.errors import RefusedError

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from apps.patience import await_answer
 from apps.runtime.ryu_seam import Connection, Reply
+from apps.southbound.patience import await_answer
 from controller.capability.meter_watch import MeterWatch
 from controller.capability.probe import MeterProbe
 from controller.capability.queue_watch import QueueWatch

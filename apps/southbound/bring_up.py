@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from apps.peer import Peer, Peers
+from apps.southbound.peers import Peer, Peers
 from controller.capability.capabilities import Capabilities
 from controller.forwarding.pipeline import OWN_COOKIE, OWN_COOKIE_MASK, Table
 from controller.openflow import constants as ofp

@@ -1,0 +1,4 @@
+"""The controller's conversation with switches: OpenFlow and OVSDB.
+
+Start with shell.py, then polling.py (every interval) and bring_up.py (when a switch connects).
+"""
