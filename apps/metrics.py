@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from apps.rest.representation import granted_bps, live_rates
+from apps.rest.resources.representation import granted_bps, live_rates
 from apps.runtime.loop_times import LoopTimes
 from apps.runtime.message_counts import MessageCounts
 from controller import __version__

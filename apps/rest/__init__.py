@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from apps.rest.access import Pace, paced
 from apps.rest.application import create_app
-from apps.rest.server import RestServer, serve
+from apps.rest.http.access import Pace, paced
+from apps.rest.http.server import RestServer, serve
 
 __all__ = ["Pace", "RestServer", "create_app", "paced", "serve"]

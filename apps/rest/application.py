@@ -15,9 +15,12 @@ from flask_openapi3.models.info import Info
 from flask_openapi3.openapi import OpenAPI
 from pydantic import BaseModel, ValidationError
 
-from apps.rest import access, changing, kept, page, problems, reading, reloading, requests, stream
-from apps.rest.body import MAX_BODY_BYTES, MAX_LONG_BODY_BYTES, JsonRequest, StrictJson, check_body
-from apps.rest.service import ANY, AtOnce, InForce, Json, Service, api, service
+from apps.rest import page
+from apps.rest.http import access, problems
+from apps.rest.http.body import MAX_BODY_BYTES, MAX_LONG_BODY_BYTES, JsonRequest, StrictJson, check_body
+from apps.rest.resources import reloading, stream
+from apps.rest.resources.service import ANY, AtOnce, InForce, Json, Service, api, service
+from apps.rest.schema import requests
 from apps.settings.settings import Settings
 from apps.settings.store import Store
 from apps.settings.store_file import MEMORY

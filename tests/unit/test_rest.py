@@ -24,8 +24,8 @@ from openapi_spec_validator import validate
 from werkzeug.test import TestResponse
 
 from apps.rest import create_app
-from apps.rest.body import MAX_BODY_BYTES
-from apps.rest.representation import json_rates
+from apps.rest.http.body import MAX_BODY_BYTES
+from apps.rest.resources.representation import json_rates
 from controller.central.controller import CentralController
 from controller.config.load import parse_config
 from controller.errors import InvalidValueError

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.rest_server import CONFIG, LIMIT, PROBLEM, VN, RestProcess, read_answer
 
-from apps.rest.framing import LinesRead, fault
+from apps.rest.http.framing import LinesRead, fault
 
 HOST = b"Host: localhost\r\n"
 JSON = HOST + b"Content-Type: application/json\r\n"

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
-from apps.rest.access import CERTIFICATE_NAME
-from apps.rest.body import BODY_DEADLINE
-from apps.rest.framing import ChunksRead, LinesRead, fault, fault_of_request_line
-from apps.rest.problems import MIME_TYPE, RefusedError
+from apps.rest.http.access import CERTIFICATE_NAME
+from apps.rest.http.body import BODY_DEADLINE
+from apps.rest.http.framing import ChunksRead, LinesRead, fault, fault_of_request_line
+from apps.rest.http.problems import MIME_TYPE, RefusedError
 
 # A refused body up to this size is read to its end, so that its sender reads the answer; a larger one is cut off.
 _MAX_DISCARDED_BYTES = 2**20

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
-from apps.rest.access import Places
-from apps.rest.protocol import Patience, protocol, raw_answer
+from apps.rest.http.access import Places
+from apps.rest.http.protocol import Patience, protocol, raw_answer
 from apps.runtime.lasting_listener import LastingListener
 
 # How long a client may take nothing of an answer, or an event stream may be silent.

@@ -7,7 +7,7 @@ import binascii
 import json
 from typing import Any
 
-from apps.rest.problems import invalid
+from apps.rest.http.problems import invalid
 from controller.errors import InvalidValueError
 
 

@@ -12,7 +12,7 @@ from flask import Request
 from flask.json.provider import DefaultJSONProvider
 from werkzeug.exceptions import RequestEntityTooLarge
 
-from apps.rest.problems import RefusedError, invalid
+from apps.rest.http.problems import RefusedError, invalid
 from controller.errors import InvalidValueError
 
 MAX_BODY_BYTES = 64 * 1024

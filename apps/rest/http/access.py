@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from flask import request
 
-from apps.rest.problems import MIME_TYPE, RefusedError
+from apps.rest.http.problems import MIME_TYPE, RefusedError
 from apps.settings.settings import Caller
 from apps.settings.tokens import Tokens
 

@@ -376,7 +376,7 @@ class ManyLimits(BaseModel):
     """New limits and ceilings of many VNs: all are set, or none. What is not given of a VN stays as it is."""
 
     model_config = ConfigDict(extra="forbid")
-    # Read by apps.rest.many: a model for each of thousands would take too long at once.
+    # Read by apps.rest.schema.many: a model for each of thousands would take too long at once.
     limits: Annotated[
         Any, WithJsonSchema({"type": "array", "items": _vn_item(), "minItems": 1, "maxItems": MOST_LIMITS})
     ]

@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 from flask import Response
 
-from apps.rest import lookup, models, problems, representation, requests
-from apps.rest.conditions import tagged
-from apps.rest.pages import make_cursor, read_cursor, stale
-from apps.rest.service import BAD_BODY, CHANGE, NOT_FOUND, Json, api, service
+from apps.rest.http import problems
+from apps.rest.resources import lookup, representation
+from apps.rest.resources.conditions import tagged
+from apps.rest.resources.pages import make_cursor, read_cursor, stale
+from apps.rest.resources.service import BAD_BODY, CHANGE, NOT_FOUND, Json, api, service
+from apps.rest.schema import answers, requests
 from controller.columns import IntArray
 from controller.errors import InvalidValueError
 from controller.limits.overrides import VnName
@@ -21,20 +23,20 @@ from controller.whatif.recording import Recorder
 _MOST_EXPLAINED = 100
 
 
-@api.get("/health", responses={200: models.Health})
+@api.get("/health", responses={200: answers.Health})
 def get_health(query: requests.NoQuery) -> Json:
     """Tell whether the controller works and which switches are ready."""
     return service().health()
 
 
-@api.get("/revision", responses={200: models.Revision})
+@api.get("/revision", responses={200: answers.Revision})
 def get_revision(query: requests.NoQuery) -> Json:
     """Tell the last change, and the last one that is in force on the switches."""
     here = service()
     return here.in_force.view(here.settings.revision)
 
 
-@api.get("/loop", responses={200: models.Loop, **NOT_FOUND})
+@api.get("/loop", responses={200: answers.Loop, **NOT_FOUND})
 def get_loop(query: requests.LoopQuery) -> Json:
     """Tell how long the last rounds of the control loop took, and what it missed."""
     loop = service().loop
@@ -43,7 +45,7 @@ def get_loop(query: requests.LoopQuery) -> Json:
     return loop(query.after)
 
 
-@api.get("/vlans", responses={200: models.Vlans})
+@api.get("/vlans", responses={200: answers.Vlans})
 def list_vlans(query: requests.PageQuery) -> Json:
     """List the VLANs, by id."""
     here = service()
@@ -56,7 +58,7 @@ def list_vlans(query: requests.PageQuery) -> Json:
     return {"next": cursor, "vlans": views, "revision": here.settings.revision}
 
 
-@api.get("/vlans/<vlan_vid>", responses={200: models.VlanView, **NOT_FOUND})
+@api.get("/vlans/<vlan_vid>", responses={200: answers.VlanView, **NOT_FOUND})
 def get_vlan(path: requests.VlanPath, query: requests.NoQuery) -> Response:
     """Show a VLAN."""
     here = service()
@@ -64,7 +66,7 @@ def get_vlan(path: requests.VlanPath, query: requests.NoQuery) -> Response:
     return tagged(representation.vlan_views(here, [vid])[0], here.settings.vlan_revision(vid))
 
 
-@api.get("/vns", responses={200: models.Vns, **NOT_FOUND})
+@api.get("/vns", responses={200: answers.Vns, **NOT_FOUND})
 def list_vns(query: requests.VnQuery) -> Json:
     """List VNs with their limits and their state."""
     here = service()
@@ -74,7 +76,7 @@ def list_vns(query: requests.VnQuery) -> Json:
     return {"next": cursor, "vns": representation.vn_views(here, rows), "revision": here.settings.revision}
 
 
-@api.get("/vns/<vlan_vid>/<switch>/<port_no>", responses={200: models.VnView, **NOT_FOUND})
+@api.get("/vns/<vlan_vid>/<switch>/<port_no>", responses={200: answers.VnView, **NOT_FOUND})
 def get_vn(path: requests.VnPath, query: requests.NoQuery) -> Response:
     """Show a VN with its limits and its state."""
     here = service()
@@ -82,7 +84,7 @@ def get_vn(path: requests.VnPath, query: requests.NoQuery) -> Response:
     return tagged(representation.vn_views(here, row)[0], here.settings.vn_revision(int(row[0])))
 
 
-@api.get("/ports", responses={200: models.Ports, **NOT_FOUND})
+@api.get("/ports", responses={200: answers.Ports, **NOT_FOUND})
 def list_ports(query: requests.PortQuery) -> Json:
     """List the edge ports with what their VNs may use of them and what they carry."""
     central = service().central
@@ -98,14 +100,14 @@ def list_ports(query: requests.PortQuery) -> Json:
     return {"next": cursor, "ports": representation.port_views(central, shown)}
 
 
-@api.get("/ports/<switch>/<port_no>", responses={200: models.PortView, **NOT_FOUND})
+@api.get("/ports/<switch>/<port_no>", responses={200: answers.PortView, **NOT_FOUND})
 def get_port(path: requests.PortPath, query: requests.NoQuery) -> Json:
     """Show an edge port."""
     central = service().central
     return representation.port_views(central, [lookup.port_of(central, path.switch, path.port_no)])[0]
 
 
-@api.get("/entries", responses={200: models.Entries, **NOT_FOUND})
+@api.get("/entries", responses={200: answers.Entries, **NOT_FOUND})
 def list_entries(query: requests.VnQuery) -> Json:
     """List the pairs of VNs that talk; a filter by switch is by the sender's."""
     here = service()
@@ -131,7 +133,7 @@ def list_entries(query: requests.VnQuery) -> Json:
 
 @api.get(
     "/entries/<vlan_vid>/<sender_switch>/<sender_port_no>/<receiver_switch>/<receiver_port_no>/explanation",
-    responses={200: models.ExplanationView, **NOT_FOUND},
+    responses={200: answers.ExplanationView, **NOT_FOUND},
 )
 def explain_entry(path: requests.EntryPath, query: requests.NoQuery) -> Json:
     """Tell what binds an entry's limit, and what would bind it next."""
@@ -140,7 +142,7 @@ def explain_entry(path: requests.EntryPath, query: requests.NoQuery) -> Json:
     return representation.explanation_views(central, np.array([row], dtype=np.int64))[0]
 
 
-@api.get("/vns/<vlan_vid>/<switch>/<port_no>/explanations", responses={200: models.Explanations, **NOT_FOUND})
+@api.get("/vns/<vlan_vid>/<switch>/<port_no>/explanations", responses={200: answers.Explanations, **NOT_FOUND})
 def explain_vn(path: requests.VnPath, query: requests.NoQuery) -> Json:
     """Tell what binds the limits of the entries of which a VN is the sender or the receiver."""
     central = service().central
@@ -149,7 +151,7 @@ def explain_vn(path: requests.VnPath, query: requests.NoQuery) -> Json:
     return {"explanations": explained, "entries": len(rows)}
 
 
-@api.get("/events", responses={200: models.Events})
+@api.get("/events", responses={200: answers.Events})
 def list_events(query: requests.EventQuery) -> Json:
     """List what happened, oldest first."""
     here = service()
@@ -158,13 +160,13 @@ def list_events(query: requests.EventQuery) -> Json:
     return {"events": representation.event_views(here, newer), "last": events[-1].number if events else 0}
 
 
-@api.get("/recording", responses={200: models.Recording})
+@api.get("/recording", responses={200: answers.Recording})
 def get_recording(query: requests.NoQuery) -> Json:
     """Tell whether the control intervals are being recorded."""
     return _recording_view(service().central.recorder)
 
 
-@api.post("/recording", responses={200: models.Records, **BAD_BODY, 403: CHANGE[403]})
+@api.post("/recording", responses={200: answers.Records, **BAD_BODY, 403: CHANGE[403]})
 def change_recording(query: requests.NoQuery, body: requests.RecordingAction) -> Json:
     """Start to record the control intervals, take what was recorded, or stop. The controller keeps no file."""
     central = service().central

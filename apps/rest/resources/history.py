@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from apps.rest import models, problems, representation, requests
-from apps.rest.conditions import tagged
-from apps.rest.pages import make_cursor, read_cursor
-from apps.rest.service import NOT_FOUND, Json, api, service
+from apps.rest.http import problems
+from apps.rest.resources import representation
+from apps.rest.resources.conditions import tagged
+from apps.rest.resources.pages import make_cursor, read_cursor
+from apps.rest.resources.service import NOT_FOUND, Json, api, service
+from apps.rest.schema import answers, requests
 from controller.limits.overrides import VnName
 
 _FORMAT = "dets-overrides-1"
@@ -16,7 +18,7 @@ _END = 2**62
 _AT_ONCE = 500
 
 
-@api.get("/overrides", responses={200: models.OverrideList})
+@api.get("/overrides", responses={200: answers.OverrideList})
 def list_overrides(query: requests.OverrideQuery) -> Json:
     """List what was set at run time, whether it is in force, and what the file says."""
     settings = service().settings
@@ -36,7 +38,7 @@ def list_overrides(query: requests.OverrideQuery) -> Json:
     }
 
 
-@api.get("/history", responses={200: models.History})
+@api.get("/history", responses={200: answers.History})
 def list_history(query: requests.PageQuery) -> Json:
     """List who changed what and when, newest first."""
     settings = service().settings
@@ -48,7 +50,7 @@ def list_history(query: requests.PageQuery) -> Json:
     return {"next": cursor, "changes": [_without_items(asdict(change)) for change in shown]}
 
 
-@api.get("/history/<revision>", responses={200: models.ChangeDetail, **NOT_FOUND})
+@api.get("/history/<revision>", responses={200: answers.ChangeDetail, **NOT_FOUND})
 def get_change(path: requests.ChangePath, query: requests.NoQuery) -> Json:
     """Show a change with every value as it was before and after."""
     revision = int(path.revision) if path.revision.isascii() and path.revision.isdecimal() else 0
@@ -60,7 +62,7 @@ def get_change(path: requests.ChangePath, query: requests.NoQuery) -> Json:
     return asdict(change)
 
 
-@api.get("/export", responses={200: models.Export})
+@api.get("/export", responses={200: answers.Export})
 def export_overrides(query: requests.NoQuery) -> Any:
     """Return all that was set at run time as one document, which ``/v1/import`` takes."""
     here = service()

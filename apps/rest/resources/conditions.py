@@ -10,8 +10,8 @@ from http import HTTPStatus
 
 from flask import Response, jsonify, request
 
-from apps.rest.problems import RefusedError
-from apps.rest.service import Json, service
+from apps.rest.http.problems import RefusedError
+from apps.rest.resources.service import Json, service
 
 
 def tagged(view: Json, revision: int) -> Response:

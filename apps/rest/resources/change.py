@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 from flask import Response
 
-from apps.rest import lookup, many, models, problems, representation, requests
-from apps.rest.conditions import expecting, tagged
-from apps.rest.service import BAD_BODY, CHANGE, NOT_FOUND, Json, Service, api, caller, service
+from apps.rest.http import problems
+from apps.rest.resources import lookup, representation
+from apps.rest.resources.conditions import expecting, tagged
+from apps.rest.resources.service import BAD_BODY, CHANGE, NOT_FOUND, Json, Service, api, caller, service
+from apps.rest.schema import answers, many, requests
 from apps.settings.settings import Outcome
 from controller.allocation.algorithms import make_any_algorithm
 from controller.errors import InvalidValueError
@@ -17,7 +19,7 @@ from controller.limits.overrides import VnName
 from controller.limits.precedence import UnfitError
 
 
-@api.patch("/vlans/<vlan_vid>", responses={200: models.VlanView, **NOT_FOUND, **BAD_BODY, **CHANGE})
+@api.patch("/vlans/<vlan_vid>", responses={200: answers.VlanView, **NOT_FOUND, **BAD_BODY, **CHANGE})
 def change_vlan(
     path: requests.VlanPath, query: requests.ChangeQuery, header: requests.IfMatch, body: requests.VlanPatch
 ) -> Response:
@@ -32,7 +34,7 @@ def change_vlan(
     return _answer(here, outcome, query.dry_run, tagged(view, here.settings.vlan_revision(vid)))
 
 
-@api.patch("/vns/<vlan_vid>/<switch>/<port_no>", responses={200: models.VnView, **NOT_FOUND, **BAD_BODY, **CHANGE})
+@api.patch("/vns/<vlan_vid>/<switch>/<port_no>", responses={200: answers.VnView, **NOT_FOUND, **BAD_BODY, **CHANGE})
 def change_vn(
     path: requests.VnPath, query: requests.ChangeQuery, header: requests.IfMatch, body: requests.VnPatch
 ) -> Response:
@@ -50,7 +52,7 @@ def change_vn(
     return _answer(here, outcome, query.dry_run, tagged(view, here.settings.revision_of(name)))
 
 
-@api.post("/limits", responses={200: models.Done, **BAD_BODY, **CHANGE})
+@api.post("/limits", responses={200: answers.Done, **BAD_BODY, **CHANGE})
 def change_limits(query: requests.ChangeQuery, header: requests.IfMatch, body: requests.ManyLimits) -> Response:
     """Change limits and ceilings of many VNs in one transaction: all, or none."""
     here = service()
@@ -75,7 +77,7 @@ def change_limits(query: requests.ChangeQuery, header: requests.IfMatch, body: r
     return _done(here, outcome, query.dry_run)
 
 
-@api.delete("/vlans/<vlan_vid>/overrides", responses={200: models.Done, **NOT_FOUND, **CHANGE})
+@api.delete("/vlans/<vlan_vid>/overrides", responses={200: answers.Done, **NOT_FOUND, **CHANGE})
 def reset_vlan(path: requests.VlanPath, query: requests.ChangeQuery, header: requests.IfMatch) -> Response:
     """Remove what was set of a VLAN at run time: the file's values are in force again."""
     here = service()
@@ -86,7 +88,7 @@ def reset_vlan(path: requests.VlanPath, query: requests.ChangeQuery, header: req
     return _done(here, outcome, query.dry_run)
 
 
-@api.delete("/vns/<vlan_vid>/<switch>/<port_no>/overrides", responses={200: models.Done, **NOT_FOUND, **CHANGE})
+@api.delete("/vns/<vlan_vid>/<switch>/<port_no>/overrides", responses={200: answers.Done, **NOT_FOUND, **CHANGE})
 def reset_vn(path: requests.VnPath, query: requests.ChangeQuery, header: requests.IfMatch) -> Response:
     """Remove what was set of a VN at run time: the values of the file or of its VLAN are in force again."""
     here = service()
@@ -97,7 +99,7 @@ def reset_vn(path: requests.VnPath, query: requests.ChangeQuery, header: request
     return _done(here, outcome, query.dry_run)
 
 
-@api.delete("/overrides", responses={200: models.Done, **CHANGE})
+@api.delete("/overrides", responses={200: answers.Done, **CHANGE})
 def reset_all(query: requests.ChangeQuery, header: requests.IfMatch) -> Response:
     """Remove all that was set at run time: the file alone is in force again. Needs If-Match."""
     here = service()
@@ -106,7 +108,7 @@ def reset_all(query: requests.ChangeQuery, header: requests.IfMatch) -> Response
     return _done(here, outcome, query.dry_run)
 
 
-@api.post("/import", responses={200: models.Replaced, **BAD_BODY, **CHANGE})
+@api.post("/import", responses={200: answers.Replaced, **BAD_BODY, **CHANGE})
 def import_overrides(query: requests.ChangeQuery, header: requests.IfMatch, body: requests.Import) -> Response:
     """Let what ``/v1/export`` has answered be all the overrides there are. Needs If-Match.
 

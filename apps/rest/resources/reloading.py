@@ -7,14 +7,14 @@ from typing import Any
 
 from flask import Response
 
-from apps.rest import models, requests
-from apps.rest.conditions import expecting, tagged
-from apps.rest.problems import RefusedError, refusing_bad_values
-from apps.rest.service import CHANGE, api, service
+from apps.rest.http.problems import RefusedError, refusing_bad_values
+from apps.rest.resources.conditions import expecting, tagged
+from apps.rest.resources.service import CHANGE, api, service
+from apps.rest.schema import answers, requests
 from controller.config.load import ConfigError
 
 
-@api.post("/reload", responses={200: models.Reloaded, **CHANGE})
+@api.post("/reload", responses={200: answers.Reloaded, **CHANGE})
 def reload_configuration(query: requests.ChangeQuery, header: requests.IfMatch) -> Response:
     """Read the configuration file again and put it in force, and tell what differs; all is as before on any error.
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from apps.rest.models import (
+from apps.rest.resources.service import Service
+from apps.rest.schema.answers import (
     EntryView,
     EventView,
     ExplanationView,
@@ -19,7 +20,6 @@ from apps.rest.models import (
     VlanView,
     VnView,
 )
-from apps.rest.service import Service
 from apps.settings.settings import Outcome, Settings
 from controller.allocation.algorithms import parameters_of
 from controller.allocation.parameters import check_parameters

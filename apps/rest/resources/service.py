@@ -11,8 +11,8 @@ from flask import current_app, g
 from flask_openapi3.blueprint import APIBlueprint
 from pydantic import BaseModel
 
-from apps.rest import problems
-from apps.rest.body import MAX_BODY_BYTES
+from apps.rest.http import problems
+from apps.rest.http.body import MAX_BODY_BYTES
 from apps.settings.settings import Caller, Settings
 from controller.central.controller import CentralController
 from controller.columns import FloatArray

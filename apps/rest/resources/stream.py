@@ -13,10 +13,11 @@ from http import HTTPStatus
 import numpy as np
 from flask import Response, json, request
 
-from apps.rest import lookup, representation, requests
-from apps.rest.problems import RefusedError, invalid
-from apps.rest.representation import json_rates
-from apps.rest.service import NOT_FOUND, Json, Service, api, service
+from apps.rest.http.problems import RefusedError, invalid
+from apps.rest.resources import lookup, representation
+from apps.rest.resources.representation import json_rates
+from apps.rest.resources.service import NOT_FOUND, Json, Service, api, service
+from apps.rest.schema import requests
 from controller.columns import FloatArray
 from controller.errors import InvalidValueError
 from controller.events import Event

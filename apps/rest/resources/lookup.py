@@ -6,8 +6,8 @@ import re
 
 import numpy as np
 
-from apps.rest.problems import listed, not_found
-from apps.rest.requests import EntryPath, VnPath
+from apps.rest.http.problems import listed, not_found
+from apps.rest.schema.requests import EntryPath, VnPath
 from apps.settings.settings import Settings
 from controller.central.controller import CentralController
 from controller.columns import IntArray

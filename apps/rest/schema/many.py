@@ -7,8 +7,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from apps.rest import problems
-from apps.rest.requests import MOST_LIMITS, VlanPatch
+from apps.rest.http import problems
+from apps.rest.schema.requests import MOST_LIMITS, VlanPatch
 from controller.config.sections import MAX_PORT_NO, MAX_VLAN_VID, MIN_VLAN_VID
 from controller.errors import InvalidValueError
 from controller.limits.overrides import VN_FIELDS, VnName
