@@ -1,7 +1,7 @@
 """The experiments by name, and where their code stands; nothing of it is imported before its turn.
 
 An experiment is a function ``run(options: ExperimentOptions) -> dict`` that writes its output folder, shows its result
-and returns its summary. To add one: write it, and add a line here. Benchmarks stand in ``apps/cli/bench.py``.
+and returns its summary. To add one: write it, and add a line here. Benchmarks stand in ``apps/cli/commands/bench.py``.
 """
 
 from __future__ import annotations

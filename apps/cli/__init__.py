@@ -11,9 +11,9 @@ from typing import Annotated
 
 import typer
 
-from apps.cli import bench, cert, docs, inventory, keeping, lab, pretend, reloading, service, watching
-from apps.cli.common import FAILED, INTERRUPTED, REFUSED, ClickError, complain
-from apps.client import RequestError
+from apps.cli.commands import bench, cert, docs, experiment, history, lab, limits, reload, run, watch
+from apps.cli.support.common import FAILED, INTERRUPTED, REFUSED, ClickError, complain
+from apps.cli.support.rest_client import RequestError
 from controller import __version__
 from controller.errors import DetsError, InvalidValueError
 
@@ -24,18 +24,18 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.add_typer(service.app)
-app.add_typer(inventory.vlans, name="vlan")
-app.add_typer(inventory.vns, name="vn")
-app.add_typer(inventory.limits, name="limit")
-app.add_typer(inventory.ports, name="port")
-app.add_typer(inventory.entries, name="entry")
-app.add_typer(watching.app)
-app.add_typer(keeping.app)
-app.add_typer(keeping.tokens, name="token")
-app.add_typer(reloading.app)
-app.add_typer(pretend.app)
+app.add_typer(run.app)
+app.add_typer(limits.vlans, name="vlan")
+app.add_typer(limits.vns, name="vn")
+app.add_typer(limits.limits, name="limit")
+app.add_typer(limits.ports, name="port")
+app.add_typer(limits.entries, name="entry")
+app.add_typer(watch.app)
+app.add_typer(history.app)
+app.add_typer(history.tokens, name="token")
+app.add_typer(reload.app)
 app.add_typer(lab.app)
+app.add_typer(experiment.app)
 app.add_typer(bench.app, name="bench")
 app.add_typer(docs.app)
 app.add_typer(cert.app, name="cert")

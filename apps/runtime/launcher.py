@@ -84,7 +84,7 @@ def main(config: str, apps: list[str]) -> int:
     The process becomes ``python -m apps.runtime.launcher``, because greening must come before any other import. That is also
     why reading the configuration is left to that process: all that takes would be imported twice.
     """
-    application = os.path.join(os.path.dirname(os.path.abspath(__file__)), "dets.py")
+    application = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "dets.py")
     arguments = ["-m", "apps.runtime.launcher", "--dets-config", config, application, *apps]
     return os.execv(sys.executable, [sys.executable, *arguments])
 

@@ -12,7 +12,7 @@ import pytest
 from support.application import Application
 from support.ovs import controlled
 
-from apps.certificates import create_authority, issue
+from apps.cli.support.certificates import create_authority, issue
 from experiments.ovs_fabric import OvsFabric
 from experiments.ovs_vsctl import vsctl
 from topologies.builders import fig7

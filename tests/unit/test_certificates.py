@@ -7,8 +7,8 @@ import stat
 
 import pytest
 
-from apps.certificates import create_authority, issue
 from apps.cli import main
+from apps.cli.support.certificates import create_authority, issue
 from apps.runtime.server_tls import TlsConnection, server_context
 from controller.config.load import ConfigError, Tls, parse_config
 from controller.errors import InvalidValueError

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from apps import cli
+from apps.cli.support.tables import print_bench
 from apps.settings.store import Change, Store
-from apps.tables import print_bench
 from controller import __version__
 from controller.config.document import ConfigError, Problem
 from controller.limits.overrides import Override, VnName

@@ -14,8 +14,9 @@ from rich.console import Console
 from support.rest_desk import Answer, RestDesk
 
 from apps import cli
-from apps.cli import connection, watching
-from apps.client import Client, RequestError
+from apps.cli.commands import watch
+from apps.cli.support import connection
+from apps.cli.support.rest_client import Client, RequestError
 
 VN: dict[str, Any] = {
     "vlan_vid": 10,
@@ -527,7 +528,7 @@ def test_top_shows_vlans(desk: RestDesk, dets: Any) -> None:
 def test_top_keeps_to_the_height_of_a_terminal(desk: RestDesk, dets: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     screen = io.StringIO()
     terminal = Console(file=screen, force_terminal=True, width=120, height=3, color_system=None)
-    monkeypatch.setattr(watching, "console", lambda: terminal)
+    monkeypatch.setattr(watch, "console", lambda: terminal)
     live = [{"vlan_vid": vid, "congested_vns": 0, "measured_receive_bps": vid} for vid in (10, 30, 20)]
     desk.on("GET", "/v1/stream", stream(("vlans", {"revision": 0, "vlans": live})))
     desk.on("GET", "/v1/vlans", {"vlans": [], "next": None})
@@ -546,7 +547,7 @@ def test_events_are_told(desk: RestDesk, dets: Any) -> None:
 def test_events_are_followed_over_a_restart_of_the_controller(
     desk: RestDesk, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(watching, "LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr(watch, "LOOK_EVERY_S", 0.0)
     first, second, anew = ({**EVENT, "number": number} for number in (7, 8, 1))
     answers = iter(
         [

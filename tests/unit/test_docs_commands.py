@@ -9,7 +9,7 @@ import typer.main
 import yaml
 
 from apps.cli import app
-from apps.cli.limits_file import read_limits
+from apps.cli.support.limits_file import read_limits
 from controller.config.load import parse_config
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,8 +10,9 @@ import pytest
 from support.configs import star
 from support.fabrics import ControlLoop, Fabric
 
-from apps import cli, recordings
-from apps.client import Client, RequestError
+from apps import cli
+from apps.cli.support import recordings
+from apps.cli.support.rest_client import Client, RequestError
 from apps.rest import create_app
 from controller.errors import InvalidValueError, ProtocolError
 from controller.whatif.recording import Interval, Recorder, decode

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from apps import cli
-from apps.reference import commands, configuration, pages, renewed, rest
+from apps.cli.reference import commands, configuration, rest
+from apps.cli.reference import pages, renewed
 from controller.config.sections import ListenerSection, RootSection, Section
 from controller.errors import InvalidValueError
 

@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from support.rest_server import CONFIG, LIMIT, PROBLEM, VN, RestProcess, ask, read_answer
 
-from apps.certificates import create_authority, issue
+from apps.cli.support.certificates import create_authority, issue
 from apps.rest.http.access import BURST_S, Pace, Places
 from apps.settings.tokens import Tokens
 

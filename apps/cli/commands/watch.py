@@ -11,10 +11,10 @@ from typing import Annotated, Any
 
 import typer
 
-from apps.cli.common import FAILED, complain
-from apps.cli.connection import DEFAULT_WAIT_S, asking
-from apps.cli.output import AnyForm, Column, Form, console, number, rate, show, table, text_of
-from apps.client import Client, RequestError, explanations
+from apps.cli.support.common import FAILED, complain
+from apps.cli.support.connection import DEFAULT_WAIT_S, asking
+from apps.cli.support.output import AnyForm, Column, Form, console, number, rate, show, table, text_of
+from apps.cli.support.rest_client import Client, RequestError, explanations
 from controller.errors import InvalidValueError
 
 app = typer.Typer()

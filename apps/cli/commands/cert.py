@@ -22,7 +22,7 @@ def ca(
     days: Days = 3650,
 ) -> int:
     """Make a certificate authority: ca.pem to hand out, ca.key to keep."""
-    from apps.certificates import create_authority
+    from apps.cli.support.certificates import create_authority
 
     return _told(create_authority(folder, name, days))
 
@@ -37,7 +37,7 @@ def server(
     days: Days = 825,
 ) -> int:
     """Make a server's certificate, for openflow.certificate and rest.certificate."""
-    from apps.certificates import issue
+    from apps.cli.support.certificates import issue
 
     return _told(issue(folder, name, days, host))
 
@@ -45,7 +45,7 @@ def server(
 @app.command()
 def client(name: Name, folder: Folder = PKI, days: Days = 825) -> int:
     """Make the certificate of a switch or of a client of REST."""
-    from apps.certificates import issue
+    from apps.cli.support.certificates import issue
 
     return _told(issue(folder, name, days, None))
 

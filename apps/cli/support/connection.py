@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 import typer
 
-from apps.client import DEFAULT_URL, Client, Query, RequestError, tls_context
+from apps.cli.support.rest_client import DEFAULT_URL, Client, Query, RequestError, tls_context
 from controller.errors import InvalidValueError
 from controller.units import format_rate
 

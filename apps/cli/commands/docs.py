@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from apps.cli.common import FAILED, complain
+from apps.cli.support.common import FAILED, complain
 
 app = typer.Typer()
 
@@ -20,7 +20,7 @@ def docs(
     ),
 ) -> int:
     """Write the reference parts of the documentation anew: configuration keys, command line, REST."""
-    from apps.reference import pages, renewed
+    from apps.cli.reference import pages, renewed
 
     status = 0
     for page in pages(folder):

@@ -8,17 +8,9 @@ from typing import Annotated
 
 import typer
 
-from apps.cli.common import (
-    FAILED,
-    AsJson,
-    Parameters,
-    as_option,
-    counted,
-    parse_parameters,
-    refusing_bad_files,
-)
-from apps.cli.connection import asking
-from apps.client import Client
+from apps.cli.support.common import FAILED, AsJson, Parameters, as_option, counted, parse_parameters, refusing_bad_files
+from apps.cli.support.connection import asking
+from apps.cli.support.rest_client import Client
 from controller.errors import InvalidValueError
 
 app = typer.Typer()
@@ -72,7 +64,7 @@ def record(
     duration: Annotated[float | None, typer.Option(metavar="SECONDS", help="How long; else until Ctrl-C.")] = None,
 ) -> int:
     """Record counters, decisions and configuration of a running controller, interval by interval."""
-    from apps.recordings import record as record_to
+    from apps.cli.support.recordings import record as record_to
 
     if duration is not None and not 0.0 < duration <= 1e6:
         raise InvalidValueError("duration", duration, "must be above 0 and at most 1000000 seconds")
@@ -90,7 +82,7 @@ def replay(
     as_json: AsJson = False,
 ) -> int:
     """Decide a recorded run again, offline; exit status 1 if any decision is not the recorded one to the last bit."""
-    from apps.recordings import replayed
+    from apps.cli.support.recordings import replayed
 
     try:
         result = replayed(recording, algorithm, parse_parameters(parameter))
@@ -99,7 +91,7 @@ def replay(
     if as_json:
         print(json.dumps(result, allow_nan=False))
     else:
-        from apps.tables import print_replay
+        from apps.cli.support.tables import print_replay
 
         print_replay(result)
     return 0 if result["same"] else FAILED

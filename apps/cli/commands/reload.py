@@ -6,9 +6,9 @@ from typing import Any
 
 import typer
 
-from apps.cli.common import counted
-from apps.cli.connection import Change, changing
-from apps.cli.output import AnyForm, Column, Form, show
+from apps.cli.support.common import counted
+from apps.cli.support.connection import Change, changing
+from apps.cli.support.output import AnyForm, Column, Form, show
 from controller.units import format_rate
 
 app = typer.Typer()

@@ -12,7 +12,7 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from apps.client import Client
+from apps.cli.support.rest_client import Client
 from controller.errors import InvalidValueError, ProtocolError
 from controller.loop.policies import Policy
 from controller.whatif.recording import FORMAT, Interval, Start, decode

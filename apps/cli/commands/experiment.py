@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from apps.cli.common import Parameters, as_option, parse_parameters
+from apps.cli.support.common import Parameters, as_option, parse_parameters
 from controller.errors import InvalidValueError
 from controller.units import format_rate, parse_rate
 from experiments import registry

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from apps.cli.common import refusing_bad_files
+from apps.cli.support.common import refusing_bad_files
 from controller.errors import InvalidValueError
 
 app = typer.Typer()

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from apps.cli.common import counted, refusing_bad_files
-from apps.cli.connection import Change, asking, changing
-from apps.cli.output import AnyForm, Column, Form, Row, number, show
-from apps.client import Client
+from apps.cli.support.common import counted, refusing_bad_files
+from apps.cli.support.connection import Change, asking, changing
+from apps.cli.support.output import AnyForm, Column, Form, Row, number, show
+from apps.cli.support.rest_client import Client
 from controller.errors import InvalidValueError
 from controller.units import format_rate
 

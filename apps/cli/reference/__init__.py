@@ -16,7 +16,7 @@ _PART = re.compile(r"(<!-- made by dets docs: (\S+) -->\n).*?(<!-- end -->\n)", 
 
 def parts() -> Mapping[str, Callable[[], str]]:
     """Return what makes each part, by name."""
-    from apps.reference import commands, configuration, rest
+    from apps.cli.reference import commands, configuration, rest
 
     return {"commands": commands.reference, "configuration": configuration.reference, "rest": rest.reference}
 

@@ -10,7 +10,7 @@ from typing import Any
 import typer.main
 
 from apps.cli import app
-from apps.cli.connection import CHANGE_PANEL, CONTROLLER_PANEL
+from apps.cli.support.connection import CHANGE_PANEL, CONTROLLER_PANEL
 
 _HELP = "--help"
 _SHARED = {

@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from apps.cli.common import Parameters, UsageError, counted, parse_parameters, refusing_bad_files
-from apps.cli.connection import Change, asking, changing
-from apps.cli.output import AnyForm, Column, Form, number, rate, show
-from apps.client import Client, place, vn_path
+from apps.cli.support.common import Parameters, UsageError, counted, parse_parameters, refusing_bad_files
+from apps.cli.support.connection import Change, asking, changing
+from apps.cli.support.output import AnyForm, Column, Form, number, rate, show
+from apps.cli.support.rest_client import Client, place, vn_path
 from controller.units import format_rate, parse_rate
 
 LIMITS = ("send", "receive", "send_ceiling", "receive_ceiling")
@@ -200,7 +200,7 @@ def apply_limits(
     output: AnyForm = Form.table,
 ) -> int:
     """Set the limits of many VNs at once: all of them, or none."""
-    from apps.cli.limits_file import read_limits
+    from apps.cli.support.limits_file import read_limits
 
     with refusing_bad_files():
         rows = [_vn(row["vlan"], row["port"]) | _limits(row) for row in read_limits(file)]

@@ -1,0 +1,4 @@
+"""The sub-commands of ``dets``, one module a group.
+
+Start with limits.py.
+"""

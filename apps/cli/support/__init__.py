@@ -1,0 +1,4 @@
+"""What the sub-commands share: the REST client, options, output and files.
+
+Start with connection.py.
+"""
