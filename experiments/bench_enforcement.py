@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 from controller.errors import InvalidValueError
-from experiments.controller_process import ROOT, ControllerProcess, configuration, free_ports
 from experiments.enforcement_cases import (
     INTERVAL_S,
     MOST_PPS,
@@ -36,8 +35,9 @@ from experiments.enforcement_figures import case_figures, ping_figures, read_gra
 from experiments.enforcement_report import write_results
 from experiments.grant_schedules import PATTERNS
 from experiments.granting import ENVIRONMENT, GrantPlan, Slot
+from experiments.machine.controller_process import ROOT, ControllerProcess, configuration, free_ports
+from experiments.machine.processors import BUSY_IDLE_SHARE, cpu_shares, read_cpu_ticks
 from experiments.ovs_fabric import OvsFabric, OvsOptions
-from experiments.processors import BUSY_IDLE_SHARE, cpu_shares, read_cpu_ticks
 from experiments.sampler import Sampler
 from experiments.series import Window, read_samples
 from experiments.traffic import FIRST_PORT, Source, Traffic

@@ -26,8 +26,8 @@ from typing import Any
 import numpy as np
 
 from controller.errors import InvalidValueError
-from experiments.controller_process import ROOT, STOP_TIMEOUT_S, ControllerError, ControllerProcess, free_ports
 from experiments.loop_fabric import LoopPlan
+from experiments.machine.controller_process import ROOT, STOP_TIMEOUT_S, ControllerError, ControllerProcess, free_ports
 
 SWITCHES = 10
 SIZES = (1_000, 10_000, 100_000)

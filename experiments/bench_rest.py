@@ -19,8 +19,8 @@ from typing import Any
 
 from controller.errors import InvalidValueError
 from experiments.bench_loop import fabric_process
-from experiments.controller_process import ControllerProcess, free_ports
 from experiments.loop_fabric import LoopPlan
+from experiments.machine.controller_process import ControllerProcess, free_ports
 from experiments.rest_attack import Attack
 from experiments.rest_clients import TIMEOUT_S, Operator, Streams, stand_aside
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.controller_process import ControllerProcess, configuration, free_ports
+from experiments.machine.controller_process import ControllerProcess, configuration, free_ports
+from experiments.machine.processors import busy_warning, cpu_shares, read_cpu_ticks
 from experiments.options import ExperimentOptions
 from experiments.ovs_fabric import OvsFabric, OvsOptions, describe_switches
-from experiments.processors import busy_warning, cpu_shares, read_cpu_ticks
 from experiments.sampler import Sampler
 from experiments.series import Rates, Window, isolation_figures, rates_of, read_samples
 from experiments.static_limits import TCP_BURST_S, UDP_BURST_S, install_static_limits, star_shares

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from experiments.controller_process import configuration
 from experiments.evaluation.scenario import Limits, Scenario, parse_control
+from experiments.machine.controller_process import configuration
 from experiments.static_limits import TCP_BURST_S, UDP_BURST_S, QueueRates, Share, equal_shares
 from topologies.fabric import Fabric, VirtualNode
 

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from controller.whatif.recording import Start, decode
-from experiments.controller_process import ControllerProcess
 from experiments.evaluation.run import FloatArray
 from experiments.evaluation.scenario import BASELINES, AlgorithmChange, Event, Pair, Scenario, parse_control
+from experiments.machine.controller_process import ControllerProcess
 from topologies.fabric import Fabric
 
 TAKE_EVERY_S = 0.5

@@ -15,15 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from experiments.controller_process import ControllerProcess, free_ports
 from experiments.evaluation import endpoint
 from experiments.evaluation.configuration import controller_configuration, static_limits
 from experiments.evaluation.decisions import Decisions, tell
 from experiments.evaluation.on_model import Progress, standing_bps
 from experiments.evaluation.run import FloatArray, ScenarioRun, receivers_of, transfer_rows
 from experiments.evaluation.scenario import BASELINES, INTERVAL_S, Scenario, Source
+from experiments.machine.controller_process import ControllerProcess, free_ports
+from experiments.machine.processors import busy_warning, cpu_shares, read_cpu_ticks
 from experiments.ovs_fabric import OvsFabric, OvsOptions
-from experiments.processors import busy_warning, cpu_shares, read_cpu_ticks
 from experiments.series import TCP_WIRE_BYTES
 from experiments.static_limits import install_static_limits
 from experiments.traffic import UDP_FRAME_BYTES

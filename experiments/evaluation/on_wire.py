@@ -11,12 +11,12 @@ import yaml
 
 from controller.config.load import parse_config
 from controller.fabric.vns import VnTable
-from experiments.controller_process import ControllerProcess, free_ports
 from experiments.evaluation.configuration import controller_configuration
 from experiments.evaluation.decisions import Decisions, tell
 from experiments.evaluation.on_model import ModelTraffic, Progress, run_on_model
 from experiments.evaluation.run import ScenarioRun
 from experiments.evaluation.scenario import BASELINES, INTERVAL_S, LimitChange, Scenario
+from experiments.machine.controller_process import ControllerProcess, free_ports
 from experiments.model.control import write_queues
 from experiments.model.fabric import ModelFabric, ModelOptions
 from experiments.wire.model import WireModel

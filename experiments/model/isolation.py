@@ -11,8 +11,8 @@ import yaml
 
 from controller.central.controller import CentralController
 from controller.config.load import parse_config
-from experiments.controller_process import configuration
 from experiments.isolation import INTERVAL_S, SETTLE_S, IsolationRun, Progress, build_fabric, traffic_duration_s
+from experiments.machine.controller_process import configuration
 from experiments.model.control import ControlPlane
 from experiments.model.fabric import Flow, ModelFabric, ModelOptions
 from experiments.model.plain import install_plain_forwarding, install_static_limits

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from experiments.controller_process import ControllerProcess
+from experiments.machine.controller_process import ControllerProcess
 from experiments.ovs_fabric import OvsFabric
 from experiments.series import Window
 from experiments.soak.judging import LimitChange, Transient

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.processors import BUSY_IDLE_SHARE
+from experiments.machine.processors import BUSY_IDLE_SHARE
 from experiments.series import Rates, Window, goodput_limit_bps
 
 WINDOW_S = 2.0

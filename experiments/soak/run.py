@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from controller.errors import InvalidValueError
-from experiments.controller_process import ControllerProcess, configuration, free_ports
+from experiments.machine.controller_process import ControllerProcess, configuration, free_ports
+from experiments.machine.processors import cpu_shares, read_cpu_ticks
 from experiments.manifest import manifest
 from experiments.ovs_fabric import OvsFabric, OvsOptions
-from experiments.processors import cpu_shares, read_cpu_ticks
 from experiments.sampler import Sampler
 from experiments.series import rates_of, read_samples
 from experiments.soak.churn import CONGESTION_CONTROL, Churn

@@ -8,8 +8,8 @@ import yaml
 
 from controller.config.load import parse_config
 from controller.fabric.vns import VnTable
-from experiments.controller_process import ControllerProcess, configuration, free_ports
 from experiments.isolation import INTERVAL_S, IsolationRun, Progress, build_fabric
+from experiments.machine.controller_process import ControllerProcess, configuration, free_ports
 from experiments.model.control import write_queues
 from experiments.model.fabric import ModelFabric, ModelOptions
 from experiments.model.isolation import Phases, limits_of, run_on_model

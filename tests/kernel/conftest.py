@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.kernel_datapath import UserModeLinux, is_native, why_not_emulated
+from experiments.machine.kernel_datapath import UserModeLinux, is_native, why_not_emulated
 from experiments.ovs_vsctl import OvsError, vsctl
 
 HERE = Path(__file__).parent

@@ -19,7 +19,7 @@ from support.application import Application
 from support.ovs import flow_durations, meter_durations, meter_rates, wait_until
 from support.vlan_hosts import BRIDGE, VlanHosts, end
 
-from experiments.controller_process import free_ports
+from experiments.machine.controller_process import free_ports
 from experiments.ovs_vsctl import ofctl, vsctl
 
 LIMITS_BPS = {1: 1_200_000, 2: 4_000_000}

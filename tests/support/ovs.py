@@ -15,7 +15,7 @@ from typing import Any
 from support.application import Application
 
 from controller.openflow.frames import FrameHeader, build_frame
-from experiments.controller_process import configuration, free_ports
+from experiments.machine.controller_process import configuration, free_ports
 from experiments.ovs_fabric import OvsFabric, OvsOptions
 from experiments.ovs_vsctl import ofctl
 from topologies.fabric import Fabric

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from apps.southbound.ovsdb import QueueWriter
-from experiments.controller_process import OVSDB
+from experiments.machine.controller_process import OVSDB
 from experiments.ovs_vsctl import vsctl
 
 BRIDGE = "s1"

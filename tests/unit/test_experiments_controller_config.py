@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from controller.config.load import parse_config
-from experiments.controller_process import configuration
+from experiments.machine.controller_process import configuration
 from topologies.builders import fabrics
 
 

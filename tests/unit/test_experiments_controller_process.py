@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from experiments.controller_process import ControllerError, ControllerProcess, free_ports
+from experiments.machine.controller_process import ControllerError, ControllerProcess, free_ports
 
 
 def test_a_refused_configuration_is_told_with_the_controllers_own_words(tmp_path) -> None:

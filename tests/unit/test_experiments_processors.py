@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments import processors
-from experiments.processors import (
+from experiments.machine import processors
+from experiments.machine.processors import (
     LATENCY_REQUEST,
     CpuShares,
     CpuTicks,

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from experiments.controller_process import ROOT
+from experiments.machine.controller_process import ROOT
 
 BUSY = """
 import sys, time
@@ -28,7 +28,7 @@ if __name__ == "__main__":
 def test_the_profile_names_where_the_time_went(tmp_path: Path) -> None:
     (tmp_path / "busy.py").write_text(BUSY)
     profile = tmp_path / "profile.txt"
-    command = [sys.executable, "-m", "experiments.profiled", str(profile), "busy", "0.5"]
+    command = [sys.executable, "-m", "experiments.machine.profiled", str(profile), "busy", "0.5"]
     search = {"PYTHONPATH": f"{ROOT}:{tmp_path}"}
     done = subprocess.run(command, env=search, cwd=tmp_path, timeout=60, check=False)
     assert done.returncode == 3, "the module's own status"

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from apps import cli
-from apps.cli.reference import commands, configuration, rest
-from apps.cli.reference import pages, renewed
+from apps.cli.reference import commands, configuration, pages, renewed, rest
 from controller.config.sections import ListenerSection, RootSection, Section
 from controller.errors import InvalidValueError
 

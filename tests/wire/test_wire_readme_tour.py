@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.controller_process import free_ports
+from experiments.machine.controller_process import free_ports
 
 pytestmark = pytest.mark.alone
 ROOT = Path(__file__).resolve().parents[2]

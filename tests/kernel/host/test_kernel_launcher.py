@@ -7,7 +7,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from experiments.kernel_datapath import NO_STATUS, ROOT, TIMED_OUT, UserModeLinux, order, run
+from experiments.machine.kernel_datapath import NO_STATUS, ROOT, TIMED_OUT, UserModeLinux, order, run
 
 INSIDE = """
 echo written >"$1/answer"

@@ -1,6 +1,6 @@
 """Run a command where Open vSwitch has its kernel datapath: here if this kernel has it, else in user-mode-linux.
 
-    python -m experiments.kernel_datapath -- dets bench enforcement --datapath kernel
+    python -m experiments.machine.kernel_datapath -- dets bench enforcement --datapath kernel
 
 Debian's user-mode-linux is a kernel, with all the modules of a Debian, that runs as a process. It is booted on
 this machine's own root file system, which it can read and not write; /run, /tmp, /var/log and /etc/openvswitch are its
@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-from experiments.processors import kept_awake
+from experiments.machine.processors import kept_awake
 
 ROOT = Path(__file__).resolve().parent.parent
 INIT, STATE = Path(__file__).with_suffix(".sh"), Path(__file__).with_suffix(".c")
@@ -202,7 +202,9 @@ def run(command: Sequence[str], folder: Path | None, timeout_s: float) -> int:
 
 def main(arguments: list[str]) -> int:
     """Parse the command line and run."""
-    parser = argparse.ArgumentParser(prog="python -m experiments.kernel_datapath", description=__doc__.split("\n\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments.machine.kernel_datapath", description=__doc__.split("\n\n")[0]
+    )
     parser.add_argument("--folder", type=Path, help="where the command may write on the host; without it nowhere")
     parser.add_argument("--timeout", type=float, default=TIMEOUT_S, help="seconds (default: %(default)g)")
     parser.add_argument("command", nargs="+", metavar="COMMAND")
