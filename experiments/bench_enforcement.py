@@ -37,9 +37,9 @@ from experiments.grant_schedules import PATTERNS
 from experiments.granting import ENVIRONMENT, GrantPlan, Slot
 from experiments.machine.controller_process import ROOT, ControllerProcess, configuration, free_ports
 from experiments.machine.processors import BUSY_IDLE_SHARE, cpu_shares, read_cpu_ticks
+from experiments.measure.sampler import Sampler
+from experiments.measure.series import Window, read_samples
 from experiments.ovs_fabric import OvsFabric, OvsOptions
-from experiments.sampler import Sampler
-from experiments.series import Window, read_samples
 from experiments.traffic import FIRST_PORT, Source, Traffic
 from topologies.fabric import MAX_MININET_RATE_BPS, Fabric, PhysicalNode, Switch
 

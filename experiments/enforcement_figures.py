@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from experiments.enforcement_cases import INTERVAL_S, WIRE_BITS, Case
 from experiments.grant_schedules import STEP
-from experiments.series import VLAN_TAG_BYTES, MeasurementError, Samples, Window
+from experiments.measure.series import VLAN_TAG_BYTES, MeasurementError, Samples, Window
 
 FloatArray = NDArray[np.float64]
 

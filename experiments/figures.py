@@ -13,7 +13,7 @@ from typing import Any
 
 from controller.errors import InvalidValueError
 from experiments.evaluation.cells import Cell, by_experiment, cells, run_cell
-from experiments.manifest import ROOT
+from experiments.measure.manifest import ROOT
 
 FABRICS = ("model", "ovs", "wire")
 MOST_SEEDS = 1000

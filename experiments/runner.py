@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from experiments.isolation import IsolationRun, run_isolation, traffic_duration_s
-from experiments.manifest import manifest
+from experiments.measure.manifest import manifest
 from experiments.options import ExperimentOptions
 from experiments.report import TITLES, show_table, write_results
 

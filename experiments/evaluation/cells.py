@@ -19,7 +19,7 @@ from experiments.evaluation.measures import measures, oracle_of, phase_measures
 from experiments.evaluation.run import ScenarioRun
 from experiments.evaluation.scenario import BASELINES, CONTROLS, Scenario, parse_control
 from experiments.isolation import IsolationRun, run_isolation, traffic_duration_s
-from experiments.manifest import manifest
+from experiments.measure.manifest import manifest
 from experiments.options import ExperimentOptions
 from experiments.scenarios import scenarios
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from experiments.evaluation.measures import confidence
-from experiments.series import ENOUGH
+from experiments.measure.series import ENOUGH
 
 BEST = "level"
 NEARLY_NOTHING = 0.05

@@ -23,8 +23,8 @@ from experiments.evaluation.run import FloatArray, ScenarioRun, receivers_of, tr
 from experiments.evaluation.scenario import BASELINES, INTERVAL_S, Scenario, Source
 from experiments.machine.controller_process import ControllerProcess, free_ports
 from experiments.machine.processors import busy_warning, cpu_shares, read_cpu_ticks
+from experiments.measure.series import TCP_WIRE_BYTES
 from experiments.ovs_fabric import OvsFabric, OvsOptions
-from experiments.series import TCP_WIRE_BYTES
 from experiments.static_limits import install_static_limits
 from experiments.traffic import UDP_FRAME_BYTES
 from topologies.fabric import Fabric, VirtualNode

@@ -12,7 +12,7 @@ from experiments.evaluation.cells import Cell
 from experiments.evaluation.measures import confidence, grant_statistics, oracle_of
 from experiments.evaluation.run import ScenarioRun, load_run
 from experiments.evaluation.scenario import INTERVAL_S
-from experiments.series import goodput_limit_bps
+from experiments.measure.series import goodput_limit_bps
 
 TITLES = {
     "none": "no control",

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from experiments.series import TCP_WIRE_BYTES
+from experiments.measure.series import TCP_WIRE_BYTES
 from experiments.wire.datapath import Datapath
 from experiments.wire.meter_table import MeterAbilities, MeterTable
 from experiments.wire.multipart import Multipart

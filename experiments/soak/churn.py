@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from experiments.machine.controller_process import ControllerProcess
+from experiments.measure.series import Window
 from experiments.ovs_fabric import OvsFabric
-from experiments.series import Window
 from experiments.soak.judging import LimitChange, Transient
 from experiments.soak.schedule import VICTIM_VLAN_INDEX, Action, Kind
 from experiments.traffic import FIRST_PORT, Source, Traffic

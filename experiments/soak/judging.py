@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.machine.processors import BUSY_IDLE_SHARE
-from experiments.series import Rates, Window, goodput_limit_bps
+from experiments.measure.series import Rates, Window, goodput_limit_bps
 
 WINDOW_S = 2.0
 FLOOR = 0.95  # of the goodput that the limits allow, over all windows that are judged

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from experiments.series import Rates
+from experiments.measure.series import Rates
 from experiments.soak.churn import Diary
 from experiments.soak.resources import Holdings, ProcessUse
 from topologies.fabric import Fabric, VirtualNode

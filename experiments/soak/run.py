@@ -13,10 +13,10 @@ from typing import Any
 from controller.errors import InvalidValueError
 from experiments.machine.controller_process import ControllerProcess, configuration, free_ports
 from experiments.machine.processors import cpu_shares, read_cpu_ticks
-from experiments.manifest import manifest
+from experiments.measure.manifest import manifest
+from experiments.measure.sampler import Sampler
+from experiments.measure.series import rates_of, read_samples
 from experiments.ovs_fabric import OvsFabric, OvsOptions
-from experiments.sampler import Sampler
-from experiments.series import rates_of, read_samples
 from experiments.soak.churn import CONGESTION_CONTROL, Churn
 from experiments.soak.events import troubles
 from experiments.soak.logs import OVS_LOGS, LogTail, unexplained

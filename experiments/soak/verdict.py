@@ -62,7 +62,7 @@ def judgements(record: Record) -> list[Judgement]:
 
 
 def _first_seconds(record: Record) -> Any:
-    from experiments.series import Window
+    from experiments.measure.series import Window
 
     return Window(record.begin_s, record.begin_s + 3.0)
 

@@ -12,10 +12,18 @@ import pytest
 from support.application import Application
 from support.ovs import controlled, wait_until
 
+from experiments.measure.sampler import Sampler
+from experiments.measure.series import (
+    Rates,
+    Window,
+    first_above,
+    goodput_limit_bps,
+    rates_of,
+    read_samples,
+    recovery_intervals,
+)
 from experiments.ovs_fabric import OvsFabric
 from experiments.ovs_vsctl import find_rows, vsctl
-from experiments.sampler import Sampler
-from experiments.series import Rates, Window, first_above, goodput_limit_bps, rates_of, read_samples, recovery_intervals
 from experiments.traffic import Traffic, tcp_sources, udp_sources
 from topologies.builders import fig1
 

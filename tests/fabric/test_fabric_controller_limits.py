@@ -16,10 +16,10 @@ import pytest
 from support.application import Application
 from support.ovs import controlled, flow_durations, meter_durations, meter_rates, wait_until
 
+from experiments.measure.sampler import Sampler
+from experiments.measure.series import Rates, rates_of, read_samples
 from experiments.ovs_fabric import OvsFabric
 from experiments.ovs_vsctl import find_rows, ofctl, vsctl
-from experiments.sampler import Sampler
-from experiments.series import Rates, rates_of, read_samples
 from experiments.traffic import Source, Traffic, udp_sources
 from topologies.builders import fig1
 from topologies.fabric import Fabric

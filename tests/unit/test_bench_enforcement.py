@@ -25,7 +25,7 @@ from experiments.enforcement_figures import (
 from experiments.enforcement_report import table, write_results
 from experiments.grant_schedules import PATTERNS, WALK_FLOOR, grants_bps
 from experiments.granting import COLUMNS, GrantPlan, Slot, naive_enforcement
-from experiments.series import MeasurementError, Samples, Window
+from experiments.measure.series import MeasurementError, Samples, Window
 
 
 @given(st.sampled_from(list(PATTERNS)), st.integers(100_000, 10**9), st.integers(2, 400), st.integers(0, 2**32 - 1))

@@ -12,10 +12,10 @@ import pytest
 
 from experiments import runner
 from experiments.isolation import IsolationRun
-from experiments.manifest import manifest
+from experiments.measure.manifest import manifest
+from experiments.measure.series import Rates, Window, isolation_figures
 from experiments.options import ExperimentOptions
 from experiments.report import write_results
-from experiments.series import Rates, Window, isolation_figures
 
 LIMITS = (40_000_000, 50_000_000)
 REQUIRED = {

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.series import (
+from experiments.measure.series import (
     MeasurementError,
     Rates,
     Samples,

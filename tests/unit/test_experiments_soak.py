@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from controller.errors import InvalidValueError
-from experiments.series import Rates, Window
+from experiments.measure.series import Rates, Window
 from experiments.soak.churn import Diary
 from experiments.soak.events import MENDS_AFTER_START_S, troubles
 from experiments.soak.judging import (

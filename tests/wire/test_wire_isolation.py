@@ -10,9 +10,9 @@ import pytest
 
 from experiments.fig5 import run
 from experiments.isolation import run_isolation
+from experiments.measure.series import goodput_limit_bps
 from experiments.model.fabric import ModelFabric, ModelOptions
 from experiments.options import ExperimentOptions
-from experiments.series import goodput_limit_bps
 from experiments.wire.isolation import _warnings
 from experiments.wire.model import WireModel
 from topologies.builders import fig1

@@ -1,6 +1,6 @@
 """Read interface counters at a steady pace, in a process of its own so that nothing else delays it.
 
-``python -m experiments.sampler --interval-ms 55 --duration 30 --output FILE INTERFACE...`` writes one CSV line per
+``python -m experiments.measure.sampler --interval-ms 55 --duration 30 --output FILE INTERFACE...`` writes one CSV line per
 sample: time in ns (CLOCK_MONOTONIC, the same clock in every process), then transmitted bytes and packets of each
 interface. What the switch's side of a VN's link has transmitted is what the VN has received. Standard library only.
 """
@@ -56,7 +56,7 @@ class Sampler:
 
     def __init__(self, interfaces: Sequence[str], interval_s: float, max_duration_s: float, output: Path) -> None:
         self.output = output
-        self._command = [sys.executable, "-m", "experiments.sampler", "--interval-ms", f"{interval_s * 1000:g}"]
+        self._command = [sys.executable, "-m", "experiments.measure.sampler", "--interval-ms", f"{interval_s * 1000:g}"]
         self._command += ["--duration", f"{max_duration_s:g}", "--output", str(output), *interfaces]
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -86,7 +86,7 @@ def _open_counter(interface: str, name: str) -> int:
 
 def main(arguments: list[str]) -> int:
     """Parse the command line and sample."""
-    parser = argparse.ArgumentParser(prog="experiments.sampler", description=__doc__)
+    parser = argparse.ArgumentParser(prog="experiments.measure.sampler", description=__doc__)
     parser.add_argument("--interval-ms", type=float, required=True)
     parser.add_argument("--duration", type=float, required=True, help="seconds, at most")
     parser.add_argument("--output", type=Path, required=True)
