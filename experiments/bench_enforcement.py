@@ -39,8 +39,8 @@ from experiments.machine.controller_process import ROOT, ControllerProcess, conf
 from experiments.machine.processors import BUSY_IDLE_SHARE, cpu_shares, read_cpu_ticks
 from experiments.measure.sampler import Sampler
 from experiments.measure.series import Window, read_samples
-from experiments.ovs_fabric import OvsFabric, OvsOptions
-from experiments.traffic import FIRST_PORT, Source, Traffic
+from experiments.ovs.fabric import OvsFabric, OvsOptions
+from experiments.ovs.traffic import FIRST_PORT, Source, Traffic
 from topologies.fabric import MAX_MININET_RATE_BPS, Fabric, PhysicalNode, Switch
 
 DATAPATHS = {"userspace": "user", "kernel": "kernel"}

@@ -18,9 +18,9 @@ from typing import Any
 from experiments.isolation import run_isolation
 from experiments.measure.series import TCP_HEADERS_BYTES, VLAN_TAG_BYTES
 from experiments.options import ExperimentOptions
-from experiments.ovs_fabric import OvsFabric, OvsOptions
-from experiments.ovs_vsctl import ofctl
-from experiments.traffic import FIRST_PORT, Source, Traffic
+from experiments.ovs.fabric import OvsFabric, OvsOptions
+from experiments.ovs.ovs_vsctl import ofctl
+from experiments.ovs.traffic import FIRST_PORT, Source, Traffic
 from topologies.builders import fig1
 from topologies.fabric import Fabric, VirtualNode
 

@@ -19,9 +19,9 @@ from experiments.machine.processors import busy_warning, cpu_shares, read_cpu_ti
 from experiments.measure.sampler import Sampler
 from experiments.measure.series import Rates, Window, isolation_figures, rates_of, read_samples
 from experiments.options import ExperimentOptions
-from experiments.ovs_fabric import OvsFabric, OvsOptions, describe_switches
-from experiments.static_limits import TCP_BURST_S, UDP_BURST_S, install_static_limits, star_shares
-from experiments.traffic import GRACE_S, Traffic, tcp_sources, udp_sources
+from experiments.ovs.fabric import OvsFabric, OvsOptions, describe_switches
+from experiments.ovs.static_limits import TCP_BURST_S, UDP_BURST_S, install_static_limits, star_shares
+from experiments.ovs.traffic import GRACE_S, Traffic, tcp_sources, udp_sources
 from topologies.builders import fabrics
 from topologies.fabric import Fabric
 

@@ -24,9 +24,9 @@ from experiments.evaluation.scenario import BASELINES, INTERVAL_S, Scenario, Sou
 from experiments.machine.controller_process import ControllerProcess, free_ports
 from experiments.machine.processors import busy_warning, cpu_shares, read_cpu_ticks
 from experiments.measure.series import TCP_WIRE_BYTES
-from experiments.ovs_fabric import OvsFabric, OvsOptions
-from experiments.static_limits import install_static_limits
-from experiments.traffic import UDP_FRAME_BYTES
+from experiments.ovs.fabric import OvsFabric, OvsOptions
+from experiments.ovs.static_limits import install_static_limits
+from experiments.ovs.traffic import UDP_FRAME_BYTES
 from topologies.fabric import Fabric, VirtualNode
 
 FIRST_PORT = 6000

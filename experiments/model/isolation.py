@@ -20,7 +20,7 @@ from experiments.model.plain import install_plain_forwarding, install_static_lim
 from experiments.model.sources import UdpSource
 from experiments.model.tcp import TcpSource
 from experiments.options import ExperimentOptions
-from experiments.static_limits import TCP_BURST_S, UDP_BURST_S
+from experiments.ovs.static_limits import TCP_BURST_S, UDP_BURST_S
 from topologies.fabric import Fabric, VirtualNode
 
 START_SPREAD_S = 0.030  # the processes of one phase do not start in the same instant

@@ -1,6 +1,6 @@
 """Switches without a controller: they forward by address; static limits are meters and queues set once.
 
-The counterpart of what Open vSwitch does by itself (NORMAL) once it has learned, and of ``experiments.static_limits``.
+The counterpart of what Open vSwitch does by itself (NORMAL) once it has learned, and of ``experiments.ovs.static_limits``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from controller.openflow.match import Match
 from controller.openflow.meters import encode_meter_mods
 from controller.switch.queues import port_queues
 from experiments.model.fabric import ModelFabric, mac_of
-from experiments.static_limits import QueueRates, Share, star_shares
+from experiments.ovs.static_limits import QueueRates, Share, star_shares
 from topologies.fabric import PhysicalNode, VirtualNode
 
 FORWARD_PRIORITY, LIMIT_PRIORITY = 10, 100

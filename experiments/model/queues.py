@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, TypeAlias
 
-from experiments.queue_classifier import leaf_packets
+from experiments.ovs.queue_classifier import leaf_packets
 from experiments.wire.ports import Port
 
 if TYPE_CHECKING:

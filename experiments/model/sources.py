@@ -8,7 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from controller.errors import InvalidValueError
-from experiments.traffic import UDP_FRAME_BYTES
+from experiments.ovs.traffic import UDP_FRAME_BYTES
 
 if TYPE_CHECKING:
     from experiments.model.paths import Hop

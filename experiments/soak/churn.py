@@ -11,10 +11,10 @@ from pathlib import Path
 
 from experiments.machine.controller_process import ControllerProcess
 from experiments.measure.series import Window
-from experiments.ovs_fabric import OvsFabric
+from experiments.ovs.fabric import OvsFabric
+from experiments.ovs.traffic import FIRST_PORT, Source, Traffic
 from experiments.soak.judging import LimitChange, Transient
 from experiments.soak.schedule import VICTIM_VLAN_INDEX, Action, Kind
-from experiments.traffic import FIRST_PORT, Source, Traffic
 from topologies.fabric import VirtualNode
 
 CONGESTION_CONTROL = "cubic"

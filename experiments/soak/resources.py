@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.ovs_vsctl import find_rows, ofctl
+from experiments.ovs.ovs_vsctl import find_rows, ofctl
 from topologies.fabric import Fabric
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")

@@ -16,7 +16,8 @@ from experiments.machine.processors import cpu_shares, read_cpu_ticks
 from experiments.measure.manifest import manifest
 from experiments.measure.sampler import Sampler
 from experiments.measure.series import rates_of, read_samples
-from experiments.ovs_fabric import OvsFabric, OvsOptions
+from experiments.ovs.fabric import OvsFabric, OvsOptions
+from experiments.ovs.traffic import Traffic, tcp_sources
 from experiments.soak.churn import CONGESTION_CONTROL, Churn
 from experiments.soak.events import troubles
 from experiments.soak.logs import OVS_LOGS, LogTail, unexplained
@@ -24,7 +25,6 @@ from experiments.soak.record import Look, Record
 from experiments.soak.resources import count_rows, holdings, pid_of, process_use
 from experiments.soak.schedule import LEAST_S, MOST_S, VICTIM_VLAN_INDEX, Action, make_schedule
 from experiments.soak.verdict import verdict
-from experiments.traffic import Traffic, tcp_sources
 from topologies.builders import fig7
 from topologies.fabric import Fabric
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments.ovs_fabric import OvsFabric, OvsOptions
-from experiments.ovs_vsctl import OvsError, vsctl
+from experiments.ovs.fabric import OvsFabric, OvsOptions
+from experiments.ovs.ovs_vsctl import OvsError, vsctl
 from topologies.builders import fig1
 
 PROGRAMS = {"ovs-vsctl": "openvswitch-switch", "mnexec": "mininet", "iperf3": "iperf3", "tc": "iproute2"}

@@ -11,8 +11,8 @@ from support.ovs import controlled
 
 from controller.capability.probe import COOKIE
 from controller.config.load import parse_config
-from experiments.ovs_fabric import OvsFabric
-from experiments.ovs_vsctl import ofctl, vsctl
+from experiments.ovs.fabric import OvsFabric
+from experiments.ovs.ovs_vsctl import ofctl, vsctl
 from topologies.builders import fig1
 
 LIMITS_BPS = {1: 20_000_000, 2: 20_000_000}

@@ -10,8 +10,8 @@ import pytest
 from support.application import Application
 from support.ovs import EVERYBODY, Wires, controlled, wait_until
 
-from experiments.ovs_fabric import OvsFabric
-from experiments.ovs_vsctl import ofctl, vsctl
+from experiments.ovs.fabric import OvsFabric
+from experiments.ovs.ovs_vsctl import ofctl, vsctl
 from topologies.fabric import CoreLink, Fabric, PhysicalNode, Switch
 
 LINK_BPS = 100_000_000

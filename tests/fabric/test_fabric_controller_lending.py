@@ -22,9 +22,9 @@ from experiments.measure.series import (
     read_samples,
     recovery_intervals,
 )
-from experiments.ovs_fabric import OvsFabric
-from experiments.ovs_vsctl import find_rows, vsctl
-from experiments.traffic import Traffic, tcp_sources, udp_sources
+from experiments.ovs.fabric import OvsFabric
+from experiments.ovs.ovs_vsctl import find_rows, vsctl
+from experiments.ovs.traffic import Traffic, tcp_sources, udp_sources
 from topologies.builders import fig1
 
 LIMITS_BPS = {1: 20_000_000, 2: 30_000_000}

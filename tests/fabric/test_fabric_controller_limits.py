@@ -18,9 +18,9 @@ from support.ovs import controlled, flow_durations, meter_durations, meter_rates
 
 from experiments.measure.sampler import Sampler
 from experiments.measure.series import Rates, rates_of, read_samples
-from experiments.ovs_fabric import OvsFabric
-from experiments.ovs_vsctl import find_rows, ofctl, vsctl
-from experiments.traffic import Source, Traffic, udp_sources
+from experiments.ovs.fabric import OvsFabric
+from experiments.ovs.ovs_vsctl import find_rows, ofctl, vsctl
+from experiments.ovs.traffic import Source, Traffic, udp_sources
 from topologies.builders import fig1
 from topologies.fabric import Fabric
 

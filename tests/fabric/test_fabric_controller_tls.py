@@ -13,8 +13,8 @@ from support.application import Application
 from support.ovs import controlled
 
 from apps.cli.support.certificates import create_authority, issue
-from experiments.ovs_fabric import OvsFabric
-from experiments.ovs_vsctl import vsctl
+from experiments.ovs.fabric import OvsFabric
+from experiments.ovs.ovs_vsctl import vsctl
 from topologies.builders import fig7
 
 HELLO = bytes.fromhex("0400000800000001")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments.ovs_fabric import OvsFabric, OvsOptions, wait_connected
-from experiments.ovs_vsctl import OvsError, find_rows, vsctl
+from experiments.ovs.fabric import OvsFabric, OvsOptions, wait_connected
+from experiments.ovs.ovs_vsctl import OvsError, find_rows, vsctl
 from topologies import vlan_switch
 from topologies.builders import fig1, fig7
 
@@ -71,7 +71,7 @@ def test_leftovers_of_a_killed_run_are_removed_and_others_are_not() -> None:
     foreign = vsctl("create", "QoS", "type=linux-htb").strip()
     try:
         code = (
-            "import os, topologies.builders as b, experiments.ovs_fabric as f\n"
+            "import os, topologies.builders as b, experiments.ovs.fabric as f\n"
             "f.OvsFabric(b.fig1(pns=2), f.OvsOptions(edge_queues=True)).__enter__()\n"
             "os._exit(9)"
         )

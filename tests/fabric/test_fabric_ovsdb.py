@@ -10,8 +10,8 @@ import pytest
 
 from apps.southbound.ovsdb import QueueWriter
 from controller.switch.queues import PortQueues, port_queues
-from experiments.ovs_vsctl import find_rows, ofctl, vsctl
-from experiments.queue_classifier import QueueClassifier
+from experiments.ovs.ovs_vsctl import find_rows, ofctl, vsctl
+from experiments.ovs.queue_classifier import QueueClassifier
 
 ADDRESS = "unix:/run/openvswitch/db.sock"
 BRIDGE = "dets-q"

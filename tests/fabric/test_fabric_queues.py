@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from experiments.ovs_fabric import OvsFabric
-from experiments.ovs_vsctl import vsctl
-from experiments.queue_classifier import leaf_packets, read_state
+from experiments.ovs.fabric import OvsFabric
+from experiments.ovs.ovs_vsctl import vsctl
+from experiments.ovs.queue_classifier import leaf_packets, read_state
 
 PORT = "s1-eth3"
 SEND = (

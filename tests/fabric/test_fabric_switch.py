@@ -6,8 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from experiments.ovs_fabric import OWNER_KEY, OvsFabric, describe_switches
-from experiments.ovs_vsctl import find_rows, vsctl
+from experiments.ovs.fabric import OWNER_KEY, OvsFabric, describe_switches
+from experiments.ovs.ovs_vsctl import find_rows, vsctl
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -40,7 +40,7 @@ def test_a_switch_says_what_it_is(three_pns: OvsFabric) -> None:
 
 def test_a_fabric_in_use_is_not_taken_away(three_pns: OvsFabric) -> None:
     code = (
-        "import topologies.builders as b, experiments.ovs_fabric as f\n"
+        "import topologies.builders as b, experiments.ovs.fabric as f\n"
         "f.OvsFabric(b.fig1(pns=2), f.OvsOptions()).__enter__()"
     )
     other = subprocess.run(

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from experiments.machine.kernel_datapath import UserModeLinux, is_native, why_not_emulated
-from experiments.ovs_vsctl import OvsError, vsctl
+from experiments.ovs.ovs_vsctl import OvsError, vsctl
 
 HERE = Path(__file__).parent
 REPORTS = "DETS_KERNEL_REPORTS"  # the environment variable that names the file of reports, inside

@@ -20,7 +20,7 @@ from support.ovs import flow_durations, meter_durations, meter_rates, wait_until
 from support.vlan_hosts import BRIDGE, VlanHosts, end
 
 from experiments.machine.controller_process import free_ports
-from experiments.ovs_vsctl import ofctl, vsctl
+from experiments.ovs.ovs_vsctl import ofctl, vsctl
 
 LIMITS_BPS = {1: 1_200_000, 2: 4_000_000}
 UDP_BPS = 1_100_000  # of each of two senders: less than the limit alone, more together

@@ -16,8 +16,8 @@ from support.application import Application
 
 from controller.openflow.frames import FrameHeader, build_frame
 from experiments.machine.controller_process import configuration, free_ports
-from experiments.ovs_fabric import OvsFabric, OvsOptions
-from experiments.ovs_vsctl import ofctl
+from experiments.ovs.fabric import OvsFabric, OvsOptions
+from experiments.ovs.ovs_vsctl import ofctl
 from topologies.fabric import Fabric
 
 EVERYBODY = 2**48 - 1

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from apps.southbound.ovsdb import QueueWriter
 from experiments.machine.controller_process import OVSDB
-from experiments.ovs_vsctl import vsctl
+from experiments.ovs.ovs_vsctl import vsctl
 
 BRIDGE = "s1"
 DPID = 1

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.queue_classifier import (
+from experiments.ovs.queue_classifier import (
     HtbClass,
     PortState,
     announced_indices,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments import socket_buffers
-from experiments.socket_buffers import RECEIVE_BUFFER_BYTES, complaints_about_vswitchd, large_receive_buffers
+from experiments.ovs import socket_buffers
+from experiments.ovs.socket_buffers import RECEIVE_BUFFER_BYTES, complaints_about_vswitchd, large_receive_buffers
 
 
 @pytest.fixture

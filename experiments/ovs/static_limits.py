@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from experiments.ovs_vsctl import ofctl, vsctl
+from experiments.ovs.ovs_vsctl import ofctl, vsctl
 from topologies.fabric import Fabric, PhysicalNode, VirtualNode
 
 TCP_BURST_S = 0.200  # TCP through a policer needs about its minimum RTO of burst

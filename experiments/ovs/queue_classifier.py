@@ -303,10 +303,10 @@ def _tc_batch(lines: list[str]) -> None:
 def main(interfaces: list[str]) -> int:
     """Follow the named interfaces until SIGTERM or SIGINT, or until the parent process is gone.
 
-    ``python -m experiments.queue_classifier s1-eth1 s1-eth2``
+    ``python -m experiments.ovs.queue_classifier s1-eth1 s1-eth2``
     """
     if not interfaces:
-        print("usage: python -m experiments.queue_classifier INTERFACE...", file=sys.stderr)
+        print("usage: python -m experiments.ovs.queue_classifier INTERFACE...", file=sys.stderr)
         return 2
     parent, stopped = os.getppid(), threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from experiments.machine.processors import kept_awake
-from experiments.ovs_vsctl import OvsError, find_rows, ofctl, vsctl
-from experiments.queue_classifier import QueueClassifier, leaf_packets
-from experiments.socket_buffers import complaints_about_vswitchd, large_receive_buffers
+from experiments.ovs.ovs_vsctl import OvsError, find_rows, ofctl, vsctl
+from experiments.ovs.queue_classifier import QueueClassifier, leaf_packets
+from experiments.ovs.socket_buffers import complaints_about_vswitchd, large_receive_buffers
 from topologies.fabric import Fabric
 
 OWNER_KEY = "dets-fabric"

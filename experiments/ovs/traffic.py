@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.ovs_fabric import OvsFabric
+from experiments.ovs.fabric import OvsFabric
 from topologies.fabric import VirtualNode
 
 UDP_PAYLOAD_BYTES = 1448  # iperf3 warns in its report of more than the TCP MSS

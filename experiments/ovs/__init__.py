@@ -1,0 +1,4 @@
+"""Fabrics of Mininet and Open vSwitch: the truth, as root.
+
+Start with fabric.py.
+"""
