@@ -30,11 +30,11 @@ from controller.fabric.topology import Port
 from controller.forwarding.hosts_and_paths import Host, Pair
 from controller.openflow.constants import MultipartType
 from controller.openflow.meters import METER_CONFIG
-from experiments.wire import answers
-from experiments.wire.datapath import Datapath, DatapathOptions
+from experiments.switch import answers
+from experiments.switch.datapath import Datapath, DatapathOptions
+from experiments.switch.meter_table import MeterTable
+from experiments.switch.multipart import Multipart
 from experiments.wire.fabric import WireFabric
-from experiments.wire.meter_table import MeterTable
-from experiments.wire.multipart import Multipart
 
 PORTS = 16
 MOST_SENDERS = 100  # of one receiver

@@ -26,8 +26,8 @@ from experiments.model.paths import Hop, Way, find_way, frame_of, in_order
 from experiments.model.queues import OutPort, QueueOptions, Run
 from experiments.model.sources import OnOff, Source
 from experiments.options import LEAST_SLOT_S, MOST_SLOT_S
-from experiments.wire.datapath import DatapathOptions
-from experiments.wire.ports import Port as LinkPort
+from experiments.switch.datapath import DatapathOptions
+from experiments.switch.ports import Port as LinkPort
 from topologies.fabric import Fabric, VirtualNode
 
 FLOW_STATS_STALENESS_S = 0.5  # Open vSwitch's revalidator

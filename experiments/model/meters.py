@@ -1,7 +1,7 @@
 """Meters that police runs of whole packets: the software switches' meter table with buckets of plain numbers.
 
 A slot offers a handful of packets to a few dozen meters one after the other; on so little, plain numbers are several
-times as quick as columns. What a modify, a delete and a report mean stays that of ``experiments.wire.meter_table``.
+times as quick as columns. What a modify, a delete and a report mean stays that of ``experiments.switch.meter_table``.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from experiments.measure.series import TCP_WIRE_BYTES
-from experiments.wire.datapath import Datapath
-from experiments.wire.meter_table import MeterAbilities, MeterTable
-from experiments.wire.multipart import Multipart
+from experiments.switch.datapath import Datapath
+from experiments.switch.meter_table import MeterAbilities, MeterTable
+from experiments.switch.multipart import Multipart
 
 _BITS_PER_BYTE = 8
 

@@ -11,7 +11,7 @@ from controller.fabric.topology import Port
 from controller.openflow.frames import FrameHeader, build_frame
 from experiments.model.meters import Bucket, ModelDatapath
 from experiments.model.queues import OutPort
-from experiments.wire.flow_tables import Entry
+from experiments.switch.flow_tables import Entry
 
 ETH_TYPE_IPV4 = 0x0800
 _SMALLEST_FRAME = 60

@@ -13,7 +13,7 @@ from random import Random
 from typing import TYPE_CHECKING, TypeAlias
 
 from experiments.ovs.queue_classifier import leaf_packets
-from experiments.wire.ports import Port
+from experiments.switch.ports import Port
 
 if TYPE_CHECKING:
     from experiments.model.sources import Source

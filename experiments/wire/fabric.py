@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from experiments.wire.datapath import Datapath, DatapathOptions
+from experiments.switch.datapath import Datapath, DatapathOptions
 from experiments.wire.rates import Rates
 from experiments.wire.switch import Connection
 

@@ -22,7 +22,7 @@ from controller.openflow.frames import BROADCAST
 from controller.openflow.match import Match
 from experiments.model.fabric import ModelFabric, mac_of
 from experiments.model.paths import frame_of
-from experiments.wire.datapath import Datapath
+from experiments.switch.datapath import Datapath
 from experiments.wire.fabric import WireFabric
 
 REPORT_INTERVAL_S = 0.055

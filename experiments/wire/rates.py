@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from controller.openflow.frames import FrameHeader, build_frame
-from experiments.wire.datapath import Datapath
-from experiments.wire.flow_tables import Entry
+from experiments.switch.datapath import Datapath
+from experiments.switch.flow_tables import Entry
 
 _BITS_PER_BYTE = 8
 _MAX_HOPS = 64

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
-from experiments.wire.datapath import Datapath
+from experiments.switch.datapath import Datapath
 
 _READ_BYTES = 1 << 20
 

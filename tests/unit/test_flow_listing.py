@@ -15,7 +15,7 @@ from controller.openflow.flows import Flow, encode_flow_mods, list_entries
 from controller.openflow.match import Match
 from controller.switch import flow_listing
 from controller.switch.flow_listing import FlowListing
-from experiments.wire.datapath import Datapath
+from experiments.switch.datapath import Datapath
 
 
 def flow(port: int, *, priority: int = 5, cookie: int = OWN_COOKIE, out: int = 9, idle_s: int = 0) -> Flow:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from controller.openflow.frames import FrameHeader, build_frame, parse_frame
-from experiments.wire.datapath import Datapath, DatapathOptions
+from experiments.switch.datapath import Datapath, DatapathOptions
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # Ryu's imports warn of what they themselves use, and warnings are errors here

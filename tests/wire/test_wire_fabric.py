@@ -17,7 +17,7 @@ from controller.openflow.constants import MessageType
 from controller.openflow.flows import Flow
 from controller.openflow.frames import FrameHeader, build_frame
 from controller.openflow.match import Match
-from experiments.wire import faults
+from experiments.switch import faults
 from experiments.wire.fabric import ManualClock, WireFabric
 
 with warnings.catch_warnings():

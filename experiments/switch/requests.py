@@ -26,7 +26,7 @@ from controller.openflow.buffers import read, take
 from controller.openflow.constants import ErrorType, FlowModCommand
 from controller.openflow.flows import Flow, Instructions, UnknownInstructionError, decode_instructions
 from controller.openflow.match import Match, Oxm, UnknownMatchError, match_from_oxms, read_oxms
-from experiments.wire.refusals import RefusalError
+from experiments.switch.refusals import RefusalError
 
 METER_MOD = np.dtype(
     [

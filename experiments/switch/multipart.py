@@ -10,15 +10,15 @@ import numpy as np
 
 from controller.openflow import constants as ofp
 from controller.openflow.constants import ErrorType, MultipartType
-from experiments.wire import answers, requests
-from experiments.wire.flow_tables import FlowTables
-from experiments.wire.meter_table import MeterTable
-from experiments.wire.ports import Port, port_stats, queue_stats
-from experiments.wire.refusals import RefusalError
-from experiments.wire.requests import FlowFilter
+from experiments.switch import answers, requests
+from experiments.switch.flow_tables import FlowTables
+from experiments.switch.meter_table import MeterTable
+from experiments.switch.ports import Port, port_stats, queue_stats
+from experiments.switch.refusals import RefusalError
+from experiments.switch.requests import FlowFilter
 
 if TYPE_CHECKING:
-    from experiments.wire.datapath import DatapathOptions
+    from experiments.switch.datapath import DatapathOptions
 
 _HEAD = Struct("!HH4x")
 _WORD = Struct("!I4x")

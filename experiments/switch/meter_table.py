@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from controller.openflow import constants as ofp
 from controller.openflow.constants import ErrorType, MeterFlags, MeterModCommand
-from experiments.wire import answers
-from experiments.wire.refusals import RefusalError
+from experiments.switch import answers
+from experiments.switch.refusals import RefusalError
 
 _COLUMNS: tuple[tuple[str, type], ...] = (
     ("exists", np.bool_),

@@ -18,9 +18,9 @@ from controller.openflow.constants import ErrorType, FlowModCommand, FlowModFlag
 from controller.openflow.flows import Flow, Instructions, encode_instructions
 from controller.openflow.frames import FrameHeader
 from controller.openflow.match import Match, encode_match
-from experiments.wire import answers
-from experiments.wire.refusals import RefusalError
-from experiments.wire.requests import FlowFilter, FlowMod
+from experiments.switch import answers
+from experiments.switch.refusals import RefusalError
+from experiments.switch.requests import FlowFilter, FlowMod
 
 _STATS = Struct("!HBxIIHHHH4xQQQ")
 _VERSIONS = itertools.count()  # one for all, so that cleared tables never look like those before them

@@ -14,13 +14,13 @@ from typing import ClassVar
 from controller.openflow import constants as ofp
 from controller.openflow.buffers import HEADER
 from controller.openflow.constants import ControllerRole, ErrorType, FlowModFlags, MessageType, MeterModCommand
-from experiments.wire import answers, requests
-from experiments.wire.flow_tables import Entry, FlowTables
-from experiments.wire.meter_table import MeterAbilities, MeterTable
-from experiments.wire.multipart import Multipart
-from experiments.wire.pipeline import Pipeline
-from experiments.wire.ports import Port
-from experiments.wire.refusals import RefusalError
+from experiments.switch import answers, requests
+from experiments.switch.flow_tables import Entry, FlowTables
+from experiments.switch.meter_table import MeterAbilities, MeterTable
+from experiments.switch.multipart import Multipart
+from experiments.switch.pipeline import Pipeline
+from experiments.switch.ports import Port
+from experiments.switch.refusals import RefusalError
 
 _FEATURES = Struct("!QIBB2xII")
 _CONFIG = Struct("!HH")

@@ -11,7 +11,7 @@ from controller.errors import ProtocolError
 from controller.openflow import constants as ofp
 from controller.openflow.actions import ETH_TYPE_VLAN, Action, Output, PopVlan, PushVlan, SetQueue, SetVlanVid
 from controller.openflow.frames import parse_frame
-from experiments.wire.flow_tables import Entry, FlowTables
+from experiments.switch.flow_tables import Entry, FlowTables
 
 _ADDRESSES = 12
 _TAG = 4

@@ -12,7 +12,7 @@ from controller.openflow import constants as ofp
 from controller.openflow.buffers import HEADER
 from controller.openflow.constants import MessageType, MultipartType, OxmField
 from controller.openflow.match import Match, encode_match
-from experiments.wire.refusals import RefusalError
+from experiments.switch.refusals import RefusalError
 
 METER_STATS = np.dtype(
     [

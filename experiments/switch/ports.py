@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from controller.openflow import constants as ofp
-from experiments.wire import answers
+from experiments.switch import answers
 
 _BITS_PER_BYTE = 8
 _PORT_COUNTERS = ("rx_packets", "tx_packets", "rx_bytes", "tx_bytes", "rx_dropped", "tx_dropped")
