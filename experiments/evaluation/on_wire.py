@@ -19,7 +19,7 @@ from experiments.evaluation.scenario import BASELINES, INTERVAL_S, LimitChange, 
 from experiments.machine.controller_process import ControllerProcess, free_ports
 from experiments.model.control import write_queues
 from experiments.model.fabric import ModelFabric, ModelOptions
-from experiments.wire.model import WireModel
+from experiments.wire.real_time_model import WireModel
 
 BEGIN_IN_S = 0.5
 PROGRESS_S = 0.25

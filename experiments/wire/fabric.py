@@ -19,8 +19,8 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from experiments.switch.datapath import Datapath, DatapathOptions
+from experiments.wire.connection import Connection
 from experiments.wire.rates import Rates
-from experiments.wire.switch import Connection
 
 _MOST_HOPS_AT_ONCE = 20_000
 _MOST_FRAMES_KEPT = 10_000

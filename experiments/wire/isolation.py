@@ -14,7 +14,7 @@ from experiments.model.control import write_queues
 from experiments.model.fabric import ModelFabric, ModelOptions
 from experiments.model.isolation import Phases, limits_of, run_on_model
 from experiments.options import ExperimentOptions
-from experiments.wire.model import WireModel
+from experiments.wire.real_time_model import WireModel
 
 
 def run_on_wire(options: ExperimentOptions, control: str, folder: Path, progress: Progress) -> IsolationRun:

@@ -14,7 +14,7 @@ from experiments.measure.series import goodput_limit_bps
 from experiments.model.fabric import ModelFabric, ModelOptions
 from experiments.options import ExperimentOptions
 from experiments.wire.isolation import _warnings
-from experiments.wire.model import WireModel
+from experiments.wire.real_time_model import WireModel
 from topologies.builders import fig1
 
 pytestmark = pytest.mark.alone
