@@ -17,11 +17,11 @@ import numpy as np
 
 from experiments.evaluation.measures import measures, oracle_of, phase_measures
 from experiments.evaluation.run import ScenarioRun
-from experiments.evaluation.scenario import BASELINES, CONTROLS, Scenario, parse_control
 from experiments.isolation import IsolationRun, run_isolation, traffic_duration_s
 from experiments.measure.manifest import manifest
 from experiments.options import ExperimentOptions
 from experiments.scenarios import scenarios
+from experiments.scenarios.scenario import BASELINES, CONTROLS, Scenario, parse_control
 
 # Userspace Open vSwitch on two cores carries a twentieth of the paper's rates with room to spare; software switches in
 # real time are given the same, so that the two can be compared.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from experiments.evaluation.scenario import Limits, Scenario, parse_control
 from experiments.machine.controller_process import configuration
 from experiments.ovs.static_limits import TCP_BURST_S, UDP_BURST_S, QueueRates, Share, equal_shares
+from experiments.scenarios.scenario import Limits, Scenario, parse_control
 from topologies.fabric import Fabric, VirtualNode
 
 

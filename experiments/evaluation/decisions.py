@@ -13,8 +13,8 @@ import numpy as np
 
 from controller.whatif.recording import Start, decode
 from experiments.evaluation.run import FloatArray
-from experiments.evaluation.scenario import BASELINES, AlgorithmChange, Event, Pair, Scenario, parse_control
 from experiments.machine.controller_process import ControllerProcess
+from experiments.scenarios.scenario import BASELINES, AlgorithmChange, Event, Pair, Scenario, parse_control
 from topologies.fabric import Fabric
 
 TAKE_EVERY_S = 0.5

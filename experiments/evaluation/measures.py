@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from controller.allocation.max_min import Paths, max_min
 from experiments.evaluation.run import FloatArray, ScenarioRun
-from experiments.evaluation.scenario import LimitChange, Scenario, Span
 from experiments.measure.series import ENOUGH, longest_run
+from experiments.scenarios.scenario import LimitChange, Scenario, Span
 
 JAIN_WINDOW = 18  # intervals, one second: rates of shorter time are those of TCP's sawtooth
 SETTLED_WITHIN = 0.05

@@ -13,7 +13,12 @@ from controller.config.load import parse_config
 from controller.loop.step import limits_in_force_bps
 from experiments.evaluation.configuration import controller_configuration, static_limits
 from experiments.evaluation.run import FloatArray, ScenarioRun, receivers_of, transfer_rows
-from experiments.evaluation.scenario import (
+from experiments.model.control import ControlPlane
+from experiments.model.fabric import Flow, ModelFabric, ModelOptions
+from experiments.model.plain import install_plain_forwarding, install_shares
+from experiments.model.sources import UdpSource
+from experiments.model.tcp import TcpSource
+from experiments.scenarios.scenario import (
     BASELINES,
     INTERVAL_S,
     AlgorithmChange,
@@ -23,11 +28,6 @@ from experiments.evaluation.scenario import (
     Span,
     parse_control,
 )
-from experiments.model.control import ControlPlane
-from experiments.model.fabric import Flow, ModelFabric, ModelOptions
-from experiments.model.plain import install_plain_forwarding, install_shares
-from experiments.model.sources import UdpSource
-from experiments.model.tcp import TcpSource
 from topologies.fabric import VirtualNode
 
 SETTLE_S = 0.5

@@ -15,10 +15,10 @@ from experiments.evaluation.configuration import controller_configuration
 from experiments.evaluation.decisions import Decisions, tell
 from experiments.evaluation.on_model import ModelTraffic, Progress, run_on_model
 from experiments.evaluation.run import ScenarioRun
-from experiments.evaluation.scenario import BASELINES, INTERVAL_S, LimitChange, Scenario
 from experiments.machine.controller_process import ControllerProcess, free_ports
 from experiments.model.control import write_queues
 from experiments.model.fabric import ModelFabric, ModelOptions
+from experiments.scenarios.scenario import BASELINES, INTERVAL_S, LimitChange, Scenario
 from experiments.wire.real_time_model import WireModel
 
 BEGIN_IN_S = 0.5

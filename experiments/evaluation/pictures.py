@@ -11,8 +11,8 @@ import numpy as np
 from experiments.evaluation.cells import Cell
 from experiments.evaluation.measures import confidence, grant_statistics, oracle_of
 from experiments.evaluation.run import ScenarioRun, load_run
-from experiments.evaluation.scenario import INTERVAL_S
 from experiments.measure.series import goodput_limit_bps
+from experiments.scenarios.scenario import INTERVAL_S
 
 TITLES = {
     "none": "no control",

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.evaluation.scenario import Scenario
+from experiments.scenarios.scenario import Scenario
 
 FloatArray = NDArray[np.float64]
 _ARRAYS = ("time_s", "delivered_bits", "received_bits", "granted_bps", "sent_packets", "lost_packets", "transfers")

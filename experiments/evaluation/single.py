@@ -12,8 +12,8 @@ from controller.errors import InvalidValueError
 from experiments.evaluation.cells import SCALE, Cell, run_cell
 from experiments.evaluation.claims import Measured
 from experiments.evaluation.page import table_of
-from experiments.evaluation.scenario import BASELINES, parse_control
 from experiments.scenarios import scenarios
+from experiments.scenarios.scenario import BASELINES, parse_control
 
 
 @dataclass(frozen=True, slots=True)

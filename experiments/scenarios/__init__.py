@@ -6,7 +6,7 @@ import importlib
 import pkgutil
 
 from controller.errors import InvalidValueError
-from experiments.evaluation.scenario import Scenario
+from experiments.scenarios.scenario import Scenario
 
 
 def scenarios() -> dict[str, Scenario]:

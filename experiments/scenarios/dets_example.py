@@ -1,6 +1,6 @@
 """The example of section III.A: 80, 80, 20 and 20 Mb/s of 200; the first stops; later the last two want more."""
 
-from experiments.evaluation.scenario import Limits, Scenario, Source
+from experiments.scenarios.scenario import Limits, Scenario, Source
 
 STOP_S, MORE_S, END_S = 4.0, 8.0, 13.0
 

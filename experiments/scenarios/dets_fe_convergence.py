@@ -1,6 +1,6 @@
 """Section III.A: how many intervals until everybody has the fair rate, once five of ten greedy senders stop."""
 
-from experiments.evaluation.scenario import CONTROLS, Limits, Scenario, Source
+from experiments.scenarios.scenario import CONTROLS, Limits, Scenario, Source
 
 RECEIVER = 11
 STOP_S, END_S = 4.0, 12.0

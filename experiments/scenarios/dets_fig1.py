@@ -1,6 +1,6 @@
 """Figure 1: all PNs send to all others in both VLANs. UDP floods one PN first, then all: does TCP elsewhere notice?"""
 
-from experiments.evaluation.scenario import Limits, Scenario, Source
+from experiments.scenarios.scenario import Limits, Scenario, Source
 
 PNS = range(1, 6)
 ONE_S, ALL_S, END_S = 5.0, 10.0, 15.0

@@ -1,6 +1,6 @@
 """Figure 6 (section IV): ten senders of bursts, TCP and UDP, three of them with little to send, 1,500 intervals."""
 
-from experiments.evaluation.scenario import CONTROLS, INTERVAL_S, Limits, Scenario, Source
+from experiments.scenarios.scenario import CONTROLS, INTERVAL_S, Limits, Scenario, Source
 
 RECEIVER = 11
 # Choice: the paper does not say which senders are held to 20 Mb/s, nor which speak TCP. Every other one speaks TCP; the

@@ -1,6 +1,6 @@
 """Figure 7: figure 5's run with the senders behind three edge switches, and the receiver behind a fourth."""
 
-from experiments.evaluation.scenario import Limits, Scenario, Source
+from experiments.scenarios.scenario import Limits, Scenario, Source
 
 RECEIVER = 11
 UDP_S, STOP_S, END_S = 6.0, 14.0, 18.0

@@ -1,6 +1,6 @@
 """Finite transfers beside a flood: how long ten senders' files take while another VLAN sends UDP to the same PN."""
 
-from experiments.evaluation.scenario import Limits, Scenario, Source
+from experiments.scenarios.scenario import Limits, Scenario, Source
 
 RECEIVER = 11
 SENDERS = range(1, RECEIVER)

@@ -7,7 +7,7 @@ import pytest
 
 from experiments.evaluation.on_ovs import run_on_ovs
 from experiments.evaluation.run import ScenarioRun
-from experiments.evaluation.scenario import LimitChange, Limits, Scenario, Source
+from experiments.scenarios.scenario import LimitChange, Limits, Scenario, Source
 
 M = 1_000_000
 SCENARIO = Scenario(

@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments import figures
 from experiments import scenarios as package
 from experiments.evaluation import cells as cells_module
+from experiments.evaluation import figures
+from experiments.evaluation.figures import FigureOptions, make_figures
 from experiments.evaluation.measures import measures, oracle_of, phase_measures
 from experiments.evaluation.on_model import run_on_model
-from experiments.evaluation.scenario import AlgorithmChange, LimitChange, Limits, Scenario, Source
-from experiments.figures import FigureOptions, make_figures
+from experiments.scenarios.scenario import AlgorithmChange, LimitChange, Limits, Scenario, Source
 
 M = 1_000_000
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "experiments.md"

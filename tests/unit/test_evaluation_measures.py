@@ -9,7 +9,7 @@ import pytest
 
 from experiments.evaluation.measures import confidence, measures, oracle_of, phase_measures, settled_after, within
 from experiments.evaluation.run import ScenarioRun, load_run
-from experiments.evaluation.scenario import LimitChange, Limits, Scenario, Source
+from experiments.scenarios.scenario import LimitChange, Limits, Scenario, Source
 
 M = 1_000_000
 INTERVALS = 40

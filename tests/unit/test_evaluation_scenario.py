@@ -10,14 +10,7 @@ from hypothesis import strategies as st
 
 from controller.errors import InvalidValueError
 from experiments import scenarios as package
-from experiments.evaluation.scenario import (
-    AlgorithmChange,
-    LimitChange,
-    Limits,
-    Scenario,
-    Source,
-    parse_control,
-)
+from experiments.scenarios.scenario import AlgorithmChange, LimitChange, Limits, Scenario, Source, parse_control
 
 LIMITS = {1: Limits(400_000_000, 300_000_000)}
 SOURCE = Source(1, 1, 3, "udp", 100_000_000)
@@ -110,7 +103,7 @@ def test_a_fabric_in_real_time_runs_a_part():
 
 
 NEW = """
-from experiments.evaluation.scenario import Limits, Scenario, Source
+from experiments.scenarios.scenario import Limits, Scenario, Source
 
 scenario = Scenario(
     name="{name}",

@@ -7,7 +7,7 @@ import pytest
 
 from experiments.evaluation.measures import measures
 from experiments.evaluation.on_wire import run_on_wire
-from experiments.evaluation.scenario import AlgorithmChange, Limits, Scenario, Source
+from experiments.scenarios.scenario import AlgorithmChange, Limits, Scenario, Source
 
 pytestmark = pytest.mark.alone
 M = 1_000_000

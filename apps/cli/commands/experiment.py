@@ -132,7 +132,7 @@ def figures(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> int:
     """Make every figure and claim of the paper again; what is done already is kept, so it can be interrupted."""
-    from experiments.figures import FigureOptions, make_figures
+    from experiments.evaluation.figures import FigureOptions, make_figures
 
     options = FigureOptions(
         fabric=fabric,
