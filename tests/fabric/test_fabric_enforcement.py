@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from experiments import bench_enforcement
-from experiments.enforcement_cases import WAYS
+from experiments.bench.enforcement import bench
+from experiments.bench.enforcement.cases import WAYS
 
 
 def test_the_smallest_case_of_the_bench(tmp_path: Path) -> None:
-    result = bench_enforcement.run(
-        grants_bps=[2_000_000], traffic=["udp-2x"], patterns=["constant"], seconds=3.0, output=tmp_path
-    )
+    result = bench.run(grants_bps=[2_000_000], traffic=["udp-2x"], patterns=["constant"], seconds=3.0, output=tmp_path)
     rows = {row["way"]: row for row in result["figures"]["rows"]}
     assert set(rows) == set(WAYS)
     # What a machine that is busy with other tests loses in front of the meters is lost for all three.

@@ -8,8 +8,8 @@ import yaml
 
 from controller.central.controller import CentralController
 from controller.config.load import parse_config
-from experiments.bench_enforcement import SENDERS_VLAN, describe_control, describe_fabric
-from experiments.grant_schedules import grants_bps
+from experiments.bench.enforcement.bench import SENDERS_VLAN, describe_control, describe_fabric
+from experiments.bench.enforcement.grant_schedules import grants_bps
 from experiments.model.control import ControlPlane
 from experiments.model.fabric import ModelFabric, ModelOptions
 from experiments.model.sources import UdpSource

@@ -10,11 +10,11 @@ import pytest
 
 from controller.allocation import algorithms
 from controller.allocation.max_min import max_min
-from experiments import bench_allocate, flow_instances
+from experiments.bench.allocate import bench, flow_instances
 
 
 def test_a_quick_run_has_figures_settings_and_targets():
-    result = json.loads(json.dumps(bench_allocate.run(["--quick"]), allow_nan=False))
+    result = json.loads(json.dumps(bench.run(["--quick"]), allow_nan=False))
     receivers = result["figures"]["receivers"]
     assert {row["algorithm"] for row in receivers} == set(algorithms)
     assert {row["entries"] for row in receivers} == {1_000, 10_000}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.convergence import FP_WITH_HEADROOM, SCENARIOS, settle, swing
+from experiments.bench.allocate.convergence import FP_WITH_HEADROOM, SCENARIOS, settle, swing
 
 JOIN, STOP, LESS, MORE, SECTION_3 = SCENARIOS
 

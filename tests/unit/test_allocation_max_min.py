@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from controller.allocation import kernel
 from controller.allocation.max_min import BY_DEMAND, Paths, max_min
 from controller.errors import ColumnError, InvalidValueError
-from experiments.linear_oracle import linear_max_min
+from experiments.bench.allocate.linear_oracle import linear_max_min
 
 EXACT = settings(derandomize=True, deadline=None, max_examples=100)
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from controller.allocation import AlgorithmState, Requests, algorithms, kernel, make_algorithm
 from controller.allocation.slow_probe import SETTLED
-from experiments import plain_allocation as plain
+from experiments.bench.allocate import plain_allocation as plain
 
 # Rounding only: sums taken in another order.
 CLOSE = 1e-9

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from controller.config.load import parse_config
 from controller.errors import InvalidValueError
-from experiments import bench_enforcement
-from experiments.enforcement_cases import TRAFFIC, WAYS, Case, chosen_cases, default_cases, full_cases, packed
-from experiments.enforcement_figures import (
+from experiments.bench.enforcement import bench
+from experiments.bench.enforcement.cases import TRAFFIC, WAYS, Case, chosen_cases, default_cases, full_cases, packed
+from experiments.bench.enforcement.figures import (
     GrantLog,
     case_figures,
     ping_figures,
@@ -22,9 +22,9 @@ from experiments.enforcement_figures import (
     tcp_figures,
     wire_bits,
 )
-from experiments.enforcement_report import table, write_results
-from experiments.grant_schedules import PATTERNS, WALK_FLOOR, grants_bps
-from experiments.granting import COLUMNS, GrantPlan, Slot, naive_enforcement
+from experiments.bench.enforcement.grant_schedules import PATTERNS, WALK_FLOOR, grants_bps
+from experiments.bench.enforcement.granting import COLUMNS, GrantPlan, Slot, naive_enforcement
+from experiments.bench.enforcement.report import table, write_results
 from experiments.measure.series import MeasurementError, Samples, Window
 
 
@@ -58,14 +58,14 @@ def test_unknown_names_are_refused():
         ({"patterns": ["none"]}, "pattern"),
     ):
         with pytest.raises(InvalidValueError) as refused:
-            bench_enforcement.run(**options)
+            bench.run(**options)
         assert refused.value.key == key
 
 
 def test_the_kernel_datapath_is_refused_where_there_is_none(monkeypatch):
-    monkeypatch.setattr(bench_enforcement, "has_kernel_datapath", lambda: False)
+    monkeypatch.setattr(bench, "has_kernel_datapath", lambda: False)
     with pytest.raises(InvalidValueError, match="needs the module openvswitch"):
-        bench_enforcement.run(datapath="kernel")
+        bench.run(datapath="kernel")
 
 
 def test_cases_are_those_of_the_promise():
@@ -84,16 +84,16 @@ def test_batches_have_every_case_once_and_no_more_than_the_machine_carries(cases
 
 
 def test_the_default_run_is_under_five_minutes():
-    batches = packed(default_cases(), bench_enforcement.MOST_PPS["user"])
-    batch_s = bench_enforcement.WARM_UP_S + bench_enforcement.MEASURE_S + bench_enforcement.SETUP_S
+    batches = packed(default_cases(), bench.MOST_PPS["user"])
+    batch_s = bench.WARM_UP_S + bench.MEASURE_S + bench.SETUP_S
     assert len(batches) * len(WAYS) * batch_s < 300
 
 
 @pytest.mark.parametrize("grant_bps", [1_000_000, 50_000_000])
 def test_the_controller_can_have_the_fabric_that_is_described(grant_bps, tmp_path):
-    fabric = bench_enforcement.describe_fabric(grant_bps, 3)
+    fabric = bench.describe_fabric(grant_bps, 3)
     fabric.check_emulable()
-    config = bench_enforcement.describe_control(fabric, grant_bps, 1, 2)
+    config = bench.describe_control(fabric, grant_bps, 1, 2)
     parsed = parse_config(json.dumps(config), "bench")
     assert len(list(parsed.vns())) == 10
 

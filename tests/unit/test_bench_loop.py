@@ -9,8 +9,8 @@ import pytest
 
 from controller.central.controller import CentralController
 from controller.errors import InvalidValueError
-from experiments import bench_loop
-from experiments.loop_fabric import MOST_SENDERS, LoopPlan, pairs_of
+from experiments.bench.loop import bench
+from experiments.bench.loop.loop_fabric import MOST_SENDERS, LoopPlan, pairs_of
 
 
 @pytest.mark.parametrize(("switches", "entries"), [(1, 16), (2, 100), (10, 100), (3, 1700)])
@@ -52,7 +52,7 @@ ROWS = [
 
 
 def test_targets_are_judged_by_the_figures() -> None:
-    found = {target["name"]: (target["value"], target["met"]) for target in bench_loop.targets(ROWS, 55)}
+    found = {target["name"]: (target["value"], target["met"]) for target in bench.targets(ROWS, 55)}
     assert found == {
         "a round of 100,000 entries, median": (40.0, True),
         "CPU per entry against the baseline, 1,000 entries": (15.0, False),
@@ -64,20 +64,20 @@ def test_targets_are_judged_by_the_figures() -> None:
 def test_the_cost_of_one_more_entry_leaves_out_what_a_round_costs_anyway() -> None:
     """A round of 10 ms and 1 us an entry: far from flat by entry, flat by the entry more."""
     rows = [row("dets", size, 1.0 + 10_000 / size) for size in (1_000, 10_000, 100_000, 1_000_000)]
-    found = {target["name"]: (target["value"], target["met"]) for target in bench_loop.targets(rows, 55)}
+    found = {target["name"]: (target["value"], target["met"]) for target in bench.targets(rows, 55)}
     assert found["CPU per entry, dearest size over cheapest"] == (pytest.approx(11.0 / 1.01), False)
     assert found["CPU of one more entry, dearest size over cheapest"] == (pytest.approx(1.0), True)
 
 
 def test_the_sweep_ends_with_a_million_entries() -> None:
-    sizes = bench_loop.sizes_of(10, None, 55)
+    sizes = bench.sizes_of(10, None, 55)
     assert [size.switches * size.entries for size in sizes] == [1_000, 10_000, 100_000, 1_000_000]
-    assert all(size.entries <= bench_loop.MOST_PER_SWITCH for size in sizes)
-    assert bench_loop.sizes_of(3, 500, 100) == [bench_loop.Size(3, 500, 100)]
+    assert all(size.entries <= bench.MOST_PER_SWITCH for size in sizes)
+    assert bench.sizes_of(3, 500, 100) == [bench.Size(3, 500, 100)]
 
 
 def test_the_table_has_a_line_for_each_row() -> None:
-    lines = bench_loop.table(ROWS).splitlines()
+    lines = bench.table(ROWS).splitlines()
     assert len(lines) == 2 + len(ROWS)
     assert {line.count("|") for line in lines} == {16}
     assert lines[2].startswith("| 1,000 | 10 | dets | 100% | 1.0 | 40.0 / 40.0 / 40.0 |")
@@ -88,5 +88,5 @@ def test_the_table_has_a_line_for_each_row() -> None:
 )
 def test_what_no_fabric_can_have_is_refused(name: str, value: float) -> None:
     with pytest.raises(InvalidValueError) as refused:
-        bench_loop.run(**{name: value})  # type: ignore[arg-type]
+        bench.run(**{name: value})  # type: ignore[arg-type]
     assert refused.value.key == name

@@ -41,8 +41,8 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
     monkeypatch.setitem(sys.modules, module.__name__, module)
     fig2 = Entry("stand_in_experiment:run", "", registry.experiments["dets-fig2"].unused)
     monkeypatch.setattr(registry, "experiments", {"dets-fig2": fig2, "dets-fig5": Entry("stand_in_experiment:run", "")})
-    monkeypatch.setitem(sys.modules, "experiments.bench_allocate", module)
-    monkeypatch.setitem(sys.modules, "experiments.bench_loop", module)
+    monkeypatch.setitem(sys.modules, "experiments.bench.allocate.bench", module)
+    monkeypatch.setitem(sys.modules, "experiments.bench.loop.bench", module)
     return module
 
 

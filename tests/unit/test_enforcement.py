@@ -27,7 +27,7 @@ from controller.metering.enforcement import (
     whole_rates,
 )
 from controller.metering.measurement import Measurement
-from experiments.grant_schedules import PATTERNS, grants_bps
+from experiments.bench.enforcement.grant_schedules import PATTERNS, grants_bps
 
 MBIT = 1e6
 INTERVAL_S = 0.055

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from experiments import bench_fidelity
-from experiments.bench_fidelity import Metered, compare, measure_on_model
+from experiments.bench.fidelity import bench
+from experiments.bench.fidelity.bench import Metered, compare, measure_on_model
 
 
 def test_rates_are_compared_in_parts_and_intervals_as_numbers():
@@ -28,10 +28,10 @@ def test_rates_are_compared_in_parts_and_intervals_as_numbers():
 
 
 def test_without_open_vswitch_the_model_stands_alone(monkeypatch):
-    monkeypatch.setattr(bench_fidelity, "why_not_ovs", lambda: "not root")
-    monkeypatch.setattr(bench_fidelity, "isolation_rows", lambda fabric: {f"x on {fabric}, bit/s": 1.0})
-    monkeypatch.setattr(bench_fidelity, "metered_rows", lambda measure: {"y, bit/s": 2.0})
-    result = bench_fidelity.run()
+    monkeypatch.setattr(bench, "why_not_ovs", lambda: "not root")
+    monkeypatch.setattr(bench, "isolation_rows", lambda fabric: {f"x on {fabric}, bit/s": 1.0})
+    monkeypatch.setattr(bench, "metered_rows", lambda measure: {"y, bit/s": 2.0})
+    result = bench.run()
     assert result["targets"] == []
     assert result["settings"]["ovs"] == "not root"
     assert result["figures"]["x on model, bit/s"] == {"model": 1.0, "ovs": None}
@@ -44,7 +44,7 @@ def test_a_meter_modified_every_interval_gives_its_burst_away_each_time():
 
 def test_every_burst_size_is_a_row():
     asked = []
-    rows = bench_fidelity.metered_rows(lambda case: asked.append(case) or 1.0)
+    rows = bench.metered_rows(lambda case: asked.append(case) or 1.0)
     assert len(rows) == 6
     assert [case.burst_kbits for case in asked] == [1_000, 2_500, 5_000, 10_000, 20_000, 1_000]
     assert [case.udp for case in asked] == [False] * 5 + [True]

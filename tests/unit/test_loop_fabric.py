@@ -9,7 +9,7 @@ import pytest
 
 from controller.central.controller import CentralController
 from controller.openflow.meters import decode_meter_stats
-from experiments.loop_fabric import CAPACITY_BPS, BusyDatapath, LoopPlan, fill, load
+from experiments.bench.loop.loop_fabric import CAPACITY_BPS, BusyDatapath, LoopPlan, fill, load
 from experiments.switch.datapath import Datapath, DatapathOptions
 
 INTERVAL_S = 0.055

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.bench_rest import run
+from experiments.bench.rest.bench import run
 
 
 def test_the_smallest_run() -> None:

@@ -8,7 +8,7 @@ import pytest
 from support.wire import WireRun
 
 from apps.settings.tokens import Tokens
-from experiments.rest_attack import Attack
+from experiments.bench.rest.attack import Attack
 
 SENDERS, RECEIVER = (1, 2, 3), 4
 

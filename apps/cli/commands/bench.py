@@ -35,7 +35,7 @@ def bench(context: typer.Context) -> None:
 @app.command()
 def allocate(as_json: AsJson = False) -> int:
     """Rate allocation algorithms, entries per second."""
-    return measured("allocate", "experiments.bench_allocate:run", as_json)
+    return measured("allocate", "experiments.bench.allocate.bench:run", as_json)
 
 
 @app.command()
@@ -53,7 +53,7 @@ def enforcement(
     """What is delivered against what is granted, on real Open vSwitch (root)."""
     return measured(
         "enforcement",
-        "experiments.bench_enforcement:run",
+        "experiments.bench.enforcement.bench:run",
         as_json,
         datapath=datapath,
         full=full,
@@ -69,7 +69,7 @@ def enforcement(
 @app.command()
 def fidelity(as_json: AsJson = False) -> int:
     """The model fabric against Open vSwitch (root; else the model alone)."""
-    return measured("fidelity", "experiments.bench_fidelity:run", as_json)
+    return measured("fidelity", "experiments.bench.fidelity.bench:run", as_json)
 
 
 @app.command()
@@ -87,7 +87,7 @@ def loop(
     """The control loop of the real application, against stock Ryu handlers."""
     return measured(
         "loop",
-        "experiments.bench_loop:run",
+        "experiments.bench.loop.bench:run",
         as_json,
         switches=switches,
         entries=entries,
@@ -109,7 +109,7 @@ def rest(
 ) -> int:
     """What listing, changing, scraping and following by REST cost the control loop."""
     options = {"vlans": vlans, "entries": entries, "changes": changes, "streams": streams, "seconds": seconds}
-    return measured("rest", "experiments.bench_rest:run", as_json, **options)
+    return measured("rest", "experiments.bench.rest.bench:run", as_json, **options)
 
 
 @app.command()

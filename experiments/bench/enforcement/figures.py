@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.enforcement_cases import INTERVAL_S, WIRE_BITS, Case
-from experiments.grant_schedules import STEP
+from experiments.bench.enforcement.cases import INTERVAL_S, WIRE_BITS, Case
+from experiments.bench.enforcement.grant_schedules import STEP
 from experiments.measure.series import VLAN_TAG_BYTES, MeasurementError, Samples, Window
 
 FloatArray = NDArray[np.float64]
@@ -36,7 +36,7 @@ class GrantLog:
 
 
 def read_grants(path: Path, slots: int) -> list[GrantLog]:
-    """Read the log of ``experiments.granting``, one per slot; MeasurementError if it is empty."""
+    """Read the log of ``experiments.bench.enforcement.granting``, one per slot; MeasurementError if it is empty."""
     table = np.loadtxt(path, delimiter=",", skiprows=1, ndmin=2)
     if len(table) < 2 * slots:
         raise MeasurementError(f"{path}: the controller ran no two intervals")

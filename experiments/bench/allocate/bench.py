@@ -24,8 +24,8 @@ import numpy as np
 
 from controller.allocation import AllocationAlgorithm, Requests, algorithms, kernel, make_algorithm
 from controller.allocation.max_min import Paths, max_min
-from experiments import flow_instances, plain_allocation
-from experiments.simgrid import SimGridSolver
+from experiments.bench.allocate import flow_instances, plain_allocation
+from experiments.bench.allocate.simgrid import SimGridSolver
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 SENDERS = (2, 10, 100, 1_000)
@@ -219,7 +219,7 @@ def bench_linear(budget_s: float) -> dict[str, Any] | None:
     """Return the time of linear programs on a small instance, where scipy is installed."""
     if importlib.util.find_spec("scipy") is None:
         return None
-    from experiments.linear_oracle import linear_max_min
+    from experiments.bench.allocate.linear_oracle import linear_max_min
 
     paths, capacity_bps = flow_instances.star(20, 200, np.random.default_rng(3))
     problem = paths, capacity_bps / flow_instances.LINK_BPS, np.full(paths.flows, np.inf), np.ones(paths.flows)

@@ -1,9 +1,9 @@
 """``dets bench loop``: what one interval of the real controller costs, by the number of metered entries.
 
 For every size there are two processes: the controller (``dets run``, under Ryu) and the switches it controls
-(``experiments.loop_fabric``), connected by OpenFlow over loopback. The switches hold flows and meters when the
+(``experiments.bench.loop.loop_fabric``), connected by OpenFlow over loopback. The switches hold flows and meters when the
 controller connects, as after a restart, so that it adopts them. Then every entry is measured, allocated and set to
-another rate in every interval, and in a second run every tenth. The baseline (``experiments.baseline_ryu``) does the
+another rate in every interval, and in a second run every tenth. The baseline (``experiments.bench.loop.baseline_ryu``) does the
 same job for the same switches: stock Ryu handlers and parsers, plain Python.
 """
 
@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from controller.errors import InvalidValueError
-from experiments.loop_fabric import LoopPlan
+from experiments.bench.loop.loop_fabric import LoopPlan
 from experiments.machine.controller_process import ROOT, STOP_TIMEOUT_S, ControllerError, ControllerProcess, free_ports
 
 SWITCHES = 10
@@ -314,9 +314,9 @@ def plot(rows: Sequence[dict[str, Any]], path: Path) -> bool:
 
 @contextmanager
 def fabric_process(plan: LoopPlan, folder: Path) -> Iterator[Callable[[str], None]]:
-    """Run the switches of a plan; what is yielded tells them what ``experiments.loop_fabric`` reads."""
+    """Run the switches of a plan; what is yielded tells them what ``experiments.bench.loop.loop_fabric`` reads."""
     (folder / "plan.json").write_text(json.dumps(asdict(replace(plan))))
-    command = [sys.executable, "-m", "experiments.loop_fabric", str(folder / "plan.json")]
+    command = [sys.executable, "-m", "experiments.bench.loop.loop_fabric", str(folder / "plan.json")]
     process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin is not None
     assert process.stdout is not None

@@ -23,7 +23,7 @@ import numpy as np
 from controller.columns import FloatArray
 from controller.metering.enforcement import RATE_STEP_BPS, Enforcement, MeterChanges, whole_rates
 from controller.metering.measurement import Measurement
-from experiments.grant_schedules import grants_bps
+from experiments.bench.enforcement.grant_schedules import grants_bps
 
 ENVIRONMENT = "DETS_GRANTS"
 COLUMNS = ("time_s", "slot", "grant_bps", "rate_bps", "burst_bits", "offered_bps", "dropped_bps", "modifies")

@@ -1,6 +1,6 @@
 """The switches of ``dets bench loop``: a process of its own full of metered entries whose counters always move.
 
-``python -m experiments.loop_fabric PLAN.json`` reads a plan (``LoopPlan``), fills the tables of its switches with what
+``python -m experiments.bench.loop.loop_fabric PLAN.json`` reads a plan (``LoopPlan``), fills the tables of its switches with what
 the controller itself would have installed, says ``ready`` on stdout and serves until its stdin ends. Lines there are
 ``vary SHARE``, a new share of receivers that vary, and ``cut DPID``: that switch connects anew, with full tables.
 

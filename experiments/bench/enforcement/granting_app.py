@@ -7,7 +7,7 @@ from typing import Any
 
 from apps.dets import Dets
 from controller.loop import step
-from experiments.granting import ENVIRONMENT, Granting, GrantPlan, naive_enforcement
+from experiments.bench.enforcement.granting import ENVIRONMENT, Granting, GrantPlan, naive_enforcement
 
 
 class GrantingDets(Dets):

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.enforcement_cases import TCP_DELIVERED_WITHIN, WAYS
-from experiments.grant_schedules import PATTERNS
+from experiments.bench.enforcement.cases import TCP_DELIVERED_WITHIN, WAYS
+from experiments.bench.enforcement.grant_schedules import PATTERNS
 
 COLOURS = {"dets": "tab:blue", "naive-200ms": "tab:red", "naive-20ms": "tab:orange"}
 CSV_COLUMNS = (

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from controller.errors import InvalidValueError
 from controller.units import format_rate
-from experiments.grant_schedules import PATTERNS
+from experiments.bench.enforcement.grant_schedules import PATTERNS
 
 # The ways of enforcing, and the burst of those that modify every meter in every interval.
 WAYS: dict[str, float | None] = {"dets": None, "naive-200ms": 0.200, "naive-20ms": 0.020}

@@ -1,6 +1,6 @@
 """``dets bench rest``: what REST costs the control loop of a controller with many VNs.
 
-The real application controls software switches that carry traffic (``experiments.loop_fabric``), in processes of their
+The real application controls software switches that carry traffic (``experiments.bench.loop.loop_fabric``), in processes of their
 own. Then operators come: all VNs are listed by pages, half of them get other limits in one transaction, metrics are
 scraped, event streams are followed; first one after the other, then all at once. Then come clients that mean no good,
 and a switch that connects anew, full of entries.
@@ -18,11 +18,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from controller.errors import InvalidValueError
-from experiments.bench_loop import fabric_process
-from experiments.loop_fabric import LoopPlan
+from experiments.bench.loop.bench import fabric_process
+from experiments.bench.loop.loop_fabric import LoopPlan
+from experiments.bench.rest.attack import Attack
+from experiments.bench.rest.clients import TIMEOUT_S, Operator, Streams, stand_aside
 from experiments.machine.controller_process import ControllerProcess, free_ports
-from experiments.rest_attack import Attack
-from experiments.rest_clients import TIMEOUT_S, Operator, Streams, stand_aside
 
 SWITCHES, PORTS = 4, 5
 VLANS, ENTRIES, CHANGES, STREAMS = 1_000, 10_000, 10_000, 50

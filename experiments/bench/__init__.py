@@ -1,0 +1,1 @@
+"""The benchmarks of ``dets bench``, one room each; every one has its ``run`` in bench.py."""
