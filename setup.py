@@ -60,7 +60,7 @@ setup(
     ),
     install_requires=REQUIRES,
     extras_require={"plot": PLOT, "test": TEST, "dev": DEV},
-    package_data={"experiments": ["*.c", "*.cpp", "*.sh"]},
+    package_data={"experiments.machine": ["*.c", "*.sh"], "experiments.bench.allocate": ["*.cpp"]},
     ext_modules=[
         Extension(name, sources, depends=KERNEL_HEADERS, extra_compile_args=KERNEL_FLAGS, optional=True)
         for name, sources in KERNELS.items()

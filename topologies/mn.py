@@ -24,7 +24,7 @@ from mininet.node import OVSSwitch, Switch  # noqa: E402
 from mininet.topo import Topo  # noqa: E402
 
 PN_DPID_BASE = 0x10000
-QUEUE_CLASSIFIER = Path(__file__).resolve().parent.parent / "experiments" / "queue_classifier.py"
+QUEUE_CLASSIFIER = Path(__file__).resolve().parent.parent / "experiments" / "ovs" / "queue_classifier.py"
 
 
 class _Bridge(OVSSwitch):  # type: ignore[misc]

@@ -21,7 +21,7 @@ from topologies.fabric import Fabric
 
 OVSDB = f"unix:{os.environ.get('OVS_RUNDIR', '/var/run/openvswitch')}/db.sock"  # as ovs-vsctl looks for it
 STOP_TIMEOUT_S = 15.0
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 APPLICATION = ROOT / "apps" / "dets.py"
 
 

@@ -25,7 +25,7 @@ from typing import IO
 
 from experiments.machine.processors import kept_awake
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 INIT, STATE = Path(__file__).with_suffix(".sh"), Path(__file__).with_suffix(".c")
 KERNEL = "linux.uml"
 MODULES = Path("/usr/lib/uml/modules")

@@ -11,7 +11,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("ryu", "eventlet", "numpy", "matplotlib", "pydantic")
 PROGRAMS = {"ovs-vsctl": "--version", "iperf3": "--version", "tc": "-V", "mn": "--version"}
 SETTINGS = (

@@ -61,7 +61,7 @@ class Sampler:
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Sampler:
-        root = Path(__file__).resolve().parent.parent
+        root = Path(__file__).resolve().parents[2]
         self._process = subprocess.Popen(self._command, cwd=root, stdout=subprocess.PIPE)
         assert self._process.stdout is not None
         if self._process.stdout.readline() != READY:

@@ -13,6 +13,8 @@ def scenarios() -> dict[str, Scenario]:
     """Return all scenarios by name; InvalidValueError for one that has another name than its file."""
     found = {}
     for module in pkgutil.iter_modules(__path__):
+        if module.name == "scenario":
+            continue
         scenario: Scenario = importlib.import_module(f"{__name__}.{module.name}").scenario
         expected = module.name.replace("_", "-")
         if scenario.name != expected:

@@ -173,7 +173,7 @@ def _measure_baseline(
 ) -> list[dict[str, Any]]:
     told = {"DETS_BASELINE": str(folder / "entries.json"), "DETS_BASELINE_INTERVAL_MS": str(plan.interval_ms)}
     listen = ["--ofp-listen-host", "127.0.0.1", "--ofp-tcp-listen-port", str(plan.openflow_port)]
-    command = [sys.executable, "-m", "apps.runtime.launcher", *listen, str(ROOT / "experiments" / "baseline_ryu.py")]
+    command = [sys.executable, "-m", "apps.runtime.launcher", *listen, str(Path(__file__).with_name("baseline_ryu.py"))]
     log = folder / "baseline.log"
     with log.open("wb") as out, (folder / "baseline.err").open("wb") as err:
         process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **told}, stdout=out, stderr=err)
