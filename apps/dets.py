@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from apps import rest
 from apps.metrics import Metrics
 from apps.reload import Reloader
-from apps.runtime import event_lines
+from apps.runtime import logs
 from apps.runtime.garbage import keep_all
 from apps.runtime.ryu_seam import (
     DEAD_DISPATCHER,
@@ -46,8 +46,9 @@ from apps.southbound.in_force import InForce
 from apps.southbound.peers import AUDIT_INTERVAL_S
 from apps.southbound.queue_keeper import QueueKeeper
 from apps.southbound.shell import Shell
-from controller.config.load import Config, load_config
+from controller.config.load import load_config
 from controller.errors import DetsError, ProtocolError
+from controller.fabric.description import Config
 from controller.fabric.topology import HELLO_INTERVAL_S
 from controller.openflow.messages import parse_error, parse_flow_removed, parse_packet_in, parse_port_status
 
@@ -110,7 +111,7 @@ class Dets(AppBase):
         """Start the loops; each goes on whatever happens in one of its rounds."""
         self.loops.every("interval", self.config.interval_s, self._run_interval)
         self.loops.every("hub lag", LAG_INTERVAL_S, self._measure_lag)
-        self.loops.every("event lines", event_lines.INTERVAL_S, self.shell.lines.write)
+        self.loops.every("event lines", logs.INTERVAL_S, self.shell.lines.write)
         self.loops.every("tests", TESTS_INTERVAL_S, lambda: probing.run_round(self.shell.peers))
         self.loops.every("hellos", HELLO_INTERVAL_S, self.shell.say_hellos)
         self.loops.every("audits", AUDIT_INTERVAL_S, lambda: self.shell.run_audits(only_wanted=False))

@@ -15,8 +15,9 @@ from apps.southbound.shell import Shell
 from controller.central.controller import CentralController
 from controller.central.reconfiguration import reconfigure
 from controller.config.changes import ConfigChange, check_changeable, config_changes
-from controller.config.load import Config, Switch, load_config
+from controller.config.load import load_config
 from controller.errors import DetsError
+from controller.fabric.description import Config, Switch
 
 LOG = logging.getLogger("dets.reload")
 

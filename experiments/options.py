@@ -9,6 +9,7 @@ from pathlib import Path
 
 from controller.errors import InvalidValueError
 from controller.units import check_rate_bps, format_rate
+from experiments.model.slots import LEAST_SLOT_S, MOST_SLOT_S
 
 FABRICS = ("ovs", "wire", "model")
 _MODELLED = ("cubic", "reno", "dctcp")
@@ -16,7 +17,6 @@ CONGESTION_CONTROLS = {"ovs": ("cubic", "reno", "bbr"), "wire": _MODELLED, "mode
 DATAPATHS = ("user", "kernel")
 MAX_SENDERS = 50  # 2 x 50 flows of iperf3 are more than two cores can drive honestly
 MAX_MODEL_RATE_BPS = 100_000_000_000
-LEAST_SLOT_S, MOST_SLOT_S = 1e-5, 0.01
 MIN_WINDOW_S, MAX_WINDOW_S = 1.0, 3600.0
 
 
@@ -96,7 +96,7 @@ class ExperimentOptions:
             raise InvalidValueError("seed", self.seed, "is outside 0 to 2^32 - 1")
 
     def _check_words(self) -> None:
-        from controller.allocation.algorithms import make_any_algorithm
+        from controller.allocation.registry import make_any_algorithm
         from topologies.builders import fabrics
 
         choices = {

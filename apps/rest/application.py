@@ -18,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 from apps.rest import page
 from apps.rest.http import access, problems
 from apps.rest.http.body import MAX_BODY_BYTES, MAX_LONG_BODY_BYTES, JsonRequest, StrictJson, check_body
-from apps.rest.resources import change, history, reloading, show, stream
+from apps.rest.resources import change, history, show, stream
 from apps.rest.resources.service import ANY, AtOnce, InForce, Json, Service, api, service
 from apps.rest.schema import requests
 from apps.settings.settings import Settings
@@ -32,7 +32,7 @@ from controller.errors import InvalidValueError
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _METRICS: Json = {"description": "text", "content": {_METRICS_TYPE: {"schema": {"type": "string"}}}}
 
-__all__ = ["change", "create_app", "history", "reloading", "show", "stream"]
+__all__ = ["change", "create_app", "history", "show", "stream"]
 
 _WITH_BODY = frozenset({"PATCH", "POST", "PUT"})
 _WITHOUT_BODY = frozenset({"/v1/reload"})

@@ -49,7 +49,8 @@ def manager(arguments: list[str]) -> int:
     from ryu.cmd.manager import main as ryu_main
 
     from apps.runtime.logs import FORMATS, set_format
-    from controller.config.load import ConfigError, load_config
+    from controller.config.document import ConfigError
+    from controller.config.load import load_config
 
     init_log = log.init_log
 
@@ -81,8 +82,8 @@ def ryu_manager() -> int:
 def main(config: str, apps: list[str]) -> int:
     """Entry point of ``dets run``: run the DETS application, and other Ryu applications beside it.
 
-    The process becomes ``python -m apps.runtime.launcher``, because greening must come before any other import. That is also
-    why reading the configuration is left to that process: all that takes would be imported twice.
+    The process becomes ``python -m apps.runtime.launcher``, because greening must come before any other import. That
+    process also reads the configuration, so that nothing is imported twice.
     """
     application = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "dets.py")
     arguments = ["-m", "apps.runtime.launcher", "--dets-config", config, application, *apps]

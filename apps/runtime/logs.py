@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections import deque
+from collections.abc import Callable
 from typing import Literal
 
 import structlog
+
+from controller.events import EventKind
 
 LogFormat = Literal["console", "json"]
 FORMATS: tuple[LogFormat, ...] = ("console", "json")
@@ -50,3 +54,32 @@ def _formatter(log_format: LogFormat, *, colors: bool) -> logging.Formatter:
         ],
         processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderers],
     )
+
+
+LOG = logging.getLogger("dets.shell")
+INTERVAL_S = 0.05
+# So many lines are written before others in the process get their turn.
+_AT_ONCE = 50
+
+
+class EventLines:
+    """Keeps events until somebody lets it write them: a line costs a tenth of a millisecond, a round may have hundreds.
+
+    ``breathe`` lets others run.
+    """
+
+    def __init__(self, breathe: Callable[[], None]) -> None:
+        self._breathe = breathe
+        self._kept: deque[tuple[EventKind, str]] = deque()
+
+    def note(self, kind: EventKind, text: str) -> None:
+        """Take an event; it is written with the next ``write``."""
+        self._kept.append((kind, text))
+
+    def write(self) -> None:
+        """Write all that was noted, in its order."""
+        while self._kept:
+            for _ in range(min(len(self._kept), _AT_ONCE)):
+                kind, text = self._kept.popleft()
+                LOG.info("%s: %s", kind, text, extra={"kind": str(kind)})
+            self._breathe()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ssl
 from typing import Any
 
-from controller.config.load import Tls
 from controller.errors import InvalidValueError
+from controller.fabric.description import Tls
 
 
 def server_context(key: str, tls: Tls) -> ssl.SSLContext:

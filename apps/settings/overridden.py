@@ -6,7 +6,7 @@ from pathlib import Path
 
 from apps.settings.store import Store
 from controller.central.controller import CentralController
-from controller.config.load import Config
+from controller.fabric.description import Config
 from controller.limits.overrides import FileValues, Overrides
 from controller.limits.precedence import lay
 

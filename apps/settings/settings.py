@@ -14,9 +14,9 @@ import numpy as np
 from apps.settings.store import Change, Item, Store
 from controller.central.controller import CentralController
 from controller.central.put_in_force import put_in_force
-from controller.config.load import Config
 from controller.errors import InvalidValueError
 from controller.events import EventKind
+from controller.fabric.description import Config
 from controller.limits.admission import AdmittedLimits
 from controller.limits.overrides import VLAN_FIELDS, VLAN_LIMITS, VN_FIELDS, FileValues, Override, Overrides, VnName
 from controller.limits.precedence import InForce, check_fit, lay

@@ -1,4 +1,7 @@
-"""Tests what switches can do: their meters when they connect, their queues while they run (``controller.capability.probe``)."""
+"""Tests what switches can do: their meters when they connect, their queues while they run.
+
+The tests themselves are pure: ``controller.capability.probe``.
+"""
 
 from __future__ import annotations
 

@@ -8,9 +8,9 @@ import math
 from apps.runtime.ryu_seam import hub
 from apps.southbound.ovsdb import QueueWriter
 from apps.southbound.shell import Shell
-from controller.config.load import Switch
 from controller.errors import DetsError
 from controller.events import EventKind
+from controller.fabric.description import Switch
 from controller.switch.queues import PortQueues, desired_queues
 
 LOG = logging.getLogger("dets.queues")

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from apps.runtime.event_lines import EventLines
 from apps.runtime.garbage import keep_entries, keeping
+from apps.runtime.logs import EventLines
 from apps.runtime.loop_times import LoopTimes
 from apps.runtime.ryu_seam import Connection, Reply, hub
 from apps.southbound.bring_up import Holdings, introduce, note_port
@@ -24,8 +24,8 @@ from controller.capability.meter_watch import MeterWatch
 from controller.capability.queue_watch import QueueWatch
 from controller.central import enforceable
 from controller.central.controller import CentralController
-from controller.config.load import Config
 from controller.errors import ProtocolError, RefusedError
+from controller.fabric.description import Config
 from controller.fabric.topology import Port
 from controller.forwarding.host_search import Question
 from controller.forwarding.pipeline import OWN_COOKIE, OWN_COOKIE_MASK, Table

@@ -9,7 +9,8 @@ from controller.allocation.fair_share import FairShare
 from controller.allocation.fast_probe import FastProbe
 from controller.allocation.forward_explicit import ForwardExplicit
 from controller.allocation.interface import AllocationAlgorithm
-from controller.allocation.parameters import check_parameters
+from controller.allocation.network_max_min import NetworkMaxMin
+from controller.allocation.parameters import Parameter, check_parameters
 from controller.allocation.slow_probe import SlowProbe
 from controller.errors import InvalidValueError
 
@@ -56,3 +57,32 @@ def describe_algorithms() -> list[dict[str, object]]:
         }
         for algorithm in algorithms.values()
     ]
+
+
+Algorithm = AllocationAlgorithm | NetworkMaxMin
+
+parameters_of: dict[str, tuple[Parameter, ...]] = {
+    **{name: algorithm.parameters for name, algorithm in algorithms.items()},
+    NetworkMaxMin.name: NetworkMaxMin.parameters,
+}
+"""The parameters of every algorithm by its name."""
+
+
+def make_any_algorithm(
+    name: object,
+    parameters: Mapping[str, object] | None = None,
+    *,
+    key: str = "algorithm",
+    parameters_key: str = "parameters",
+) -> Algorithm:
+    """Return the algorithm of that name with these parameters, and defaults for the others.
+
+    Raises InvalidValueError as ``make_algorithm`` does.
+    """
+    if name == NetworkMaxMin.name:
+        table = NetworkMaxMin.parameters
+        return NetworkMaxMin(**check_parameters(NetworkMaxMin.name, table, parameters or {}, parameters_key))
+    if not isinstance(name, str) or name not in parameters_of:
+        known = ", ".join(parameters_of)
+        raise InvalidValueError(key, name, f"is not an allocation algorithm: write one of {known}")
+    return make_algorithm(name, parameters, parameters_key=parameters_key)

@@ -1,8 +1,8 @@
 """What a switch can do, as it says and as tests have shown, and what can therefore be enforced at its edge ports.
 
 A switch may lack meters, their counters or queues, or have them in name only. ``profile`` in the configuration names
-what a switch lacks; ``auto`` goes by what the switch says and by the tests of ``controller.capability.probe`` (made when it
-connects) and of ``controller.capability.meter_watch`` and ``controller.capability.queue_watch`` (made all the time, on its counters).
+what a switch lacks; ``auto`` goes by what the switch says, by the tests of ``probe`` (made when it connects), and by
+those of ``meter_watch`` and ``queue_watch`` (made all the time, on its counters).
 """
 
 from __future__ import annotations
@@ -62,6 +62,18 @@ class Enforceability:
 
     def __str__(self) -> str:
         return f"{self.verdict} ({'; '.join(self.why)})" if self.why else str(self.verdict)
+
+
+PortVerdicts = dict[int, Enforceability]
+
+
+@dataclass
+class Verdicts:
+    """What was last told of each switch's ports, what was last seen and since when, and what that followed from."""
+
+    told: dict[int, PortVerdicts] = field(default_factory=dict)
+    seen: dict[int, tuple[PortVerdicts, float]] = field(default_factory=dict)
+    made: dict[int, tuple[tuple[object, ...], PortVerdicts]] = field(default_factory=dict)
 
 
 @dataclass

@@ -13,14 +13,14 @@ from typing import Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.allocation.algorithms import make_any_algorithm
+from controller.allocation.registry import make_any_algorithm
 from controller.central import interval, reconciliation
 from controller.central.pair_meters import PairMeters
 from controller.central.reconciliation import Tables
 from controller.central.state import FabricState
-from controller.config.load import Config
 from controller.errors import InvalidValueError
 from controller.events import EventKind
+from controller.fabric.description import Config
 from controller.fabric.topology import Port
 from controller.fabric.vns import NewLimits
 from controller.forwarding.desired_flows import FlowKey, plan_flows

@@ -3,38 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from controller.capability.capabilities import (
     HOPELESS,
     NOT_CONNECTED,
     Enforceability,
+    PortVerdicts,
     Verdict,
     enforceability,
     shown_ports,
     told_apart,
 )
+from controller.central.state import FabricState
 from controller.errors import InvalidValueError
 from controller.events import EventKind
 
-if TYPE_CHECKING:
-    from controller.central.state import FabricState
-
-PortVerdicts = dict[int, Enforceability]
 Unlimited = tuple[tuple[int, str, frozenset[int]], ...]
 
 # What is found out of a switch comes piece by piece: told is what has stood for so long.
 STANDS_S = 1.5
-
-
-@dataclass
-class Verdicts:
-    """What was last told of each switch's ports, what was last seen and since when, and what that followed from."""
-
-    told: dict[int, PortVerdicts] = field(default_factory=dict)
-    seen: dict[int, tuple[PortVerdicts, float]] = field(default_factory=dict)
-    made: dict[int, tuple[tuple[object, ...], PortVerdicts]] = field(default_factory=dict)
 
 
 def of_switch(fabric: FabricState, dpid: int) -> PortVerdicts:

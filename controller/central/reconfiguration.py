@@ -16,9 +16,9 @@ import numpy as np
 from controller.central.controller import CentralController
 from controller.central.state import FabricState
 from controller.columns import NEW_ROW, IntArray, carry
-from controller.config.load import Config
 from controller.dets.rate_allocator import AlgorithmGroup, RateAllocators
 from controller.errors import InvalidValueError
+from controller.fabric.description import Config
 from controller.fabric.entries import EntryTable
 from controller.fabric.topology import Port
 from controller.forwarding.desired_flows import plan_flows

@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from controller.central.enforceable import Verdicts
+from controller.capability.capabilities import Verdicts
 from controller.columns import FloatArray, IntArray
-from controller.config.load import Config
 from controller.events import EventKind, EventLog
-from controller.fabric.links_in_use import LinksInUse
+from controller.fabric.description import Config
+from controller.fabric.links import LinksInUse
 from controller.fabric.topology import Port
 from controller.fabric.vns import VnTable
 from controller.forwarding.hosts_and_paths import ForwardingSettings, Host, Network

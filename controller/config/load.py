@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import pathlib
 
-from controller.allocation.algorithms import make_any_algorithm
+from controller.allocation.registry import make_any_algorithm
 from controller.config.document import ConfigError, Document, Path, Problem, read_document, show_value
 from controller.config.links import check_limits, read_links
+from controller.config.listeners import read_rest, read_tls
 from controller.config.ports import PortReader
-from controller.config.rest import read_rest
 from controller.config.sections import (
     MAX_VLAN_VID,
     MIN_VLAN_VID,
@@ -32,24 +32,8 @@ from controller.config.sections import (
     read_number,
     read_section,
 )
-from controller.config.tls import read_tls
 from controller.errors import InvalidValueError
-from controller.fabric.description import Config, CoreLink, Endpoint, Port, Switch, Tls, Vlan, Vn
-
-__all__ = [
-    "Config",
-    "ConfigError",
-    "CoreLink",
-    "Endpoint",
-    "Port",
-    "Problem",
-    "Switch",
-    "Tls",
-    "Vlan",
-    "Vn",
-    "load_config",
-    "parse_config",
-]
+from controller.fabric.description import Config, Endpoint, Switch, Vlan, Vn
 
 _MAX_FILE_BYTES = 64 * 2**20
 

@@ -20,7 +20,8 @@ from controller.config.sections import (
 )
 from controller.errors import InvalidValueError
 from controller.fabric.description import Port, Vn
-from controller.limits.hose_model import WAYS, check_ceiling, port_overload
+from controller.fabric.vns import check_ceiling
+from controller.limits.hose_model import WAYS, port_overload
 from controller.units import format_rate
 
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from controller.allocation import AlgorithmState, Requests
-from controller.allocation.algorithms import Algorithm
 from controller.allocation.network_max_min import NetworkMaxMin
+from controller.allocation.registry import Algorithm
 from controller.columns import NEW_ROW, BoolArray, FloatArray, IntArray
 from controller.dets.messages import (
     DeactivateTrafficControl,

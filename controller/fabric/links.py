@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from controller.columns import FloatArray, IntArray
+from controller.fabric.description import Config
 from controller.fabric.entries import EntryTable
-from controller.fabric.routes import hops
-from controller.fabric.topology import Link, Paths, Port
+from controller.fabric.topology import Link, Paths, Port, Topology, hops
 from controller.fabric.vns import VnTable
 
 _SENDING = " (sending)"
@@ -94,3 +94,23 @@ class FabricLinks:
         within = np.arange(int(core.sum())) - np.repeat(np.cumsum(core) - core, core)
         links[is_core] = self.way[np.repeat(first, core) + within]
         return offsets, links
+
+
+class LinksInUse:
+    """Remembers the links until the topology changes."""
+
+    def __init__(self, config: Config) -> None:
+        self._names = {switch.dpid: switch.name for switch in config.switches.values()}
+        self._capacity_bps = {
+            Port(end.dpid, end.port_no): link.capacity_bps for link in config.links for end in link.ends
+        }
+        self._seen: frozenset[Link] | None = None
+        self._links: FabricLinks | None = None
+
+    def of(self, vns: VnTable, topology: Topology) -> FabricLinks:
+        """Return the links of the paths in use; the very same object as long as the same links are up."""
+        up = topology.links()
+        if self._links is None or up != self._seen:
+            self._seen = up
+            self._links = FabricLinks.of(vns, self._names, self._capacity_bps, topology.paths(), up)
+        return self._links

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from controller.columns import BoolArray, FloatArray, IntArray
 from controller.errors import InvalidValueError
 from controller.fabric.description import Config
-from controller.limits.hose_model import check_ceiling
-from controller.units import check_rate_bps
+from controller.units import check_rate_bps, format_rate
 
 
 class VnKey(NamedTuple):
@@ -32,6 +31,17 @@ class NewLimits(TypedDict, total=False):
     receive_limit_bps: int
     send_ceiling_bps: int | None
     receive_ceiling_bps: int | None
+
+
+def check_ceiling(key: str, ceiling_bps: int, limit_bps: int, capacity_bps: int) -> int:
+    """Return a VN's ceiling if it is from its limit to its port's capacity; raise InvalidValueError otherwise.
+
+    It is no promise: what is lent is what others leave idle, so that nothing needs to be kept free for it.
+    """
+    if not limit_bps <= ceiling_bps <= capacity_bps:
+        most = f"the port's capacity of {format_rate(capacity_bps)}"
+        raise InvalidValueError(key, ceiling_bps, f"is outside the limit of {format_rate(limit_bps)} to {most}")
+    return ceiling_bps
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from controller.config.load import Port as EdgePort
-from controller.config.load import Switch
+from controller.fabric.description import Port as EdgePort
+from controller.fabric.description import Switch
 from controller.fabric.topology import Link, Paths, Port, Topology, ports_by_switch
 from controller.fabric.vns import VnTable
 from controller.forwarding import pipeline

@@ -13,7 +13,7 @@ import numpy as np
 from controller.errors import InvalidValueError
 from controller.fabric import topology as forwarding
 from controller.fabric.description import Config
-from controller.fabric.routes import hops
+from controller.fabric.topology import hops
 from controller.fabric.vns import VnTable
 from controller.limits.hose_model import (
     STEP_BPS,

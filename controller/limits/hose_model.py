@@ -98,17 +98,6 @@ def port_overload(port: Port, way: str, limits_bps: Iterable[int], capacity_bps:
     return Overload(words, load_bps, capacity_bps) if load_bps > capacity_bps else None
 
 
-def check_ceiling(key: str, ceiling_bps: int, limit_bps: int, capacity_bps: int) -> int:
-    """Return a VN's ceiling if it is from its limit to its port's capacity; raise InvalidValueError otherwise.
-
-    It is no promise: what is lent is what others leave idle, so that nothing needs to be kept free for it.
-    """
-    if not limit_bps <= ceiling_bps <= capacity_bps:
-        most = f"the port's capacity of {format_rate(capacity_bps)}"
-        raise InvalidValueError(key, ceiling_bps, f"is outside the limit of {format_rate(limit_bps)} to {most}")
-    return ceiling_bps
-
-
 def overloads(topology: Topology, vns: Iterable[VnLimits]) -> list[Overload]:
     """Return every place that the limits would overload: access ports first, then core links; none if all fit.
 

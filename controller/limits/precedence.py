@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controller.allocation.algorithms import make_any_algorithm
+from controller.allocation.registry import make_any_algorithm
 from controller.columns import BoolArray, IntArray
 from controller.errors import InvalidValueError
 from controller.fabric.description import Vlan

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from controller.allocation.algorithms import make_any_algorithm
 from controller.allocation.network_max_min import NetworkMaxMin
-from controller.config.load import Config
+from controller.allocation.registry import make_any_algorithm
 from controller.dets.rate_allocator import AlgorithmGroup
+from controller.fabric.description import Config
 from controller.fabric.vns import VnTable
 
 

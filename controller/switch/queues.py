@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from controller.config.load import Config
+from controller.fabric.description import Config
 from controller.fabric.vns import VnTable
 
 DEFAULT_QUEUE_ID = 0

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from controller.capability.capabilities import Capabilities
 from controller.columns import IntArray
-from controller.config.load import Config, Switch
 from controller.errors import InvalidValueError
+from controller.fabric.description import Config, Switch
 from controller.fabric.vns import VnTable
 from controller.forwarding.desired_flows import FlowKey, FlowMods
 from controller.openflow.constants import FlowModCommand, MeterModCommand

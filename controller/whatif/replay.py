@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controller.allocation.algorithms import make_any_algorithm
+from controller.allocation.registry import make_any_algorithm
 from controller.columns import FloatArray, IntArray
 from controller.errors import ProtocolError
 from controller.loop import step

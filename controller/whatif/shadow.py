@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controller.allocation.algorithms import make_any_algorithm
+from controller.allocation.registry import make_any_algorithm
 from controller.columns import NEW_ROW, BoolArray, FloatArray, IntArray
 from controller.dets.rate_allocator import AlgorithmGroup, NetworkView, RateAllocators, answer
 from controller.dets.send_rate_controller import traffic_reports

@@ -22,10 +22,9 @@ from experiments.evaluation.on_model import Progress, standing_bps
 from experiments.evaluation.run import FloatArray, ScenarioRun, receivers_of, transfer_rows
 from experiments.machine.controller_process import ControllerProcess, free_ports
 from experiments.machine.processors import busy_warning, cpu_shares, read_cpu_ticks
-from experiments.measure.series import TCP_WIRE_BYTES
+from experiments.measure.frames import TCP_WIRE_BYTES, UDP_FRAME_BYTES
 from experiments.ovs.fabric import OvsFabric, OvsOptions
 from experiments.ovs.static_limits import install_static_limits
-from experiments.ovs.traffic import UDP_FRAME_BYTES
 from experiments.scenarios.scenario import BASELINES, INTERVAL_S, Scenario, Source
 from topologies.fabric import Fabric, VirtualNode
 

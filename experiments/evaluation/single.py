@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from controller.allocation.algorithms import make_any_algorithm
+from controller.allocation.registry import make_any_algorithm
 from controller.errors import InvalidValueError
 from experiments.evaluation.cells import SCALE, Cell, run_cell
 from experiments.evaluation.claims import Measured

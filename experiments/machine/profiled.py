@@ -1,4 +1,6 @@
-"""Runs a module and tells where its processor time went: ``python -m experiments.machine.profiled FILE MODULE [ARGUMENT...]``.
+"""Runs a module and tells where its processor time went.
+
+``python -m experiments.machine.profiled FILE MODULE [ARGUMENT...]``
 
 A sampling profiler: the kernel interrupts the process after every SAMPLE_S of processor time (ITIMER_PROF), greenlets
 and time inside numpy or the kernel included, and the stack is noted. Nothing is traced, so that the program runs as it

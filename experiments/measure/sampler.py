@@ -1,7 +1,7 @@
 """Read interface counters at a steady pace, in a process of its own so that nothing else delays it.
 
-``python -m experiments.measure.sampler --interval-ms 55 --duration 30 --output FILE INTERFACE...`` writes one CSV line per
-sample: time in ns (CLOCK_MONOTONIC, the same clock in every process), then transmitted bytes and packets of each
+``python -m experiments.measure.sampler --interval-ms 55 --duration 30 --output FILE INTERFACE...`` writes one CSV line
+per sample: time in ns (CLOCK_MONOTONIC, the same clock in every process), then transmitted bytes and packets of each
 interface. What the switch's side of a VN's link has transmitted is what the VN has received. Standard library only.
 """
 

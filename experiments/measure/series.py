@@ -14,13 +14,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments.measure.frames import TCP_HEADERS_BYTES, TCP_PAYLOAD_BYTES, TCP_WIRE_BYTES, VLAN_TAG_BYTES
+
 FloatArray = NDArray[np.float64]
 
-VLAN_TAG_BYTES = 4
-ETHERNET_BYTES = 14
-TCP_HEADERS_BYTES = ETHERNET_BYTES + 20 + 32  # Ethernet, IPv4, TCP with timestamps
-TCP_PAYLOAD_BYTES = 1448  # in a full segment of a 1500-byte MTU
-TCP_WIRE_BYTES = ETHERNET_BYTES + 1500 + VLAN_TAG_BYTES
 ENOUGH = 0.95  # of what the limit allows: DETS's guarantee counts as kept from here on
 STARTED = 0.05  # of its limit: from here on an aggressor counts as sending
 

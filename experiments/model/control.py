@@ -1,8 +1,8 @@
 """The central controller on the model fabric: OpenFlow bytes in both directions, in virtual time.
 
-What ``apps.southbound.shell`` does with sockets and real time, this does with events: it reads counters every interval, runs the
-control step when they have come, and lets the switches have the messages a while later. The switches take the encoded
-messages, and what they say is decoded, so that a run on the model exercises the codecs as well.
+What ``apps.southbound`` does with sockets and real time, this does with events: it reads counters every interval, runs
+the control step when they have come, and lets the switches have the messages a while later. The switches take the
+encoded messages, and what they say is decoded, so that a run on the model exercises the codecs as well.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.central.controller import CentralController
-from controller.config.load import Config
 from controller.errors import InvalidValueError, ProtocolError
 from controller.events import Event
+from controller.fabric.description import Config
 from controller.fabric.topology import HELLO_INTERVAL_S, Port
 from controller.fabric.vns import VnTable
 from controller.openflow.buffers import HEADER

@@ -24,9 +24,9 @@ from controller.fabric.topology import Port
 from experiments.model.meters import ModelDatapath, whole_ms
 from experiments.model.paths import Hop, Way, find_way, frame_of, in_order
 from experiments.model.queues import OutPort, QueueOptions, Run
+from experiments.model.slots import LEAST_SLOT_S, MOST_SLOT_S
 from experiments.model.sources import OnOff, Source
-from experiments.options import LEAST_SLOT_S, MOST_SLOT_S
-from experiments.switch.datapath import DatapathOptions
+from experiments.switch.options import DatapathOptions
 from experiments.switch.ports import Port as LinkPort
 from topologies.fabric import Fabric, VirtualNode
 

@@ -13,7 +13,8 @@ from controller.central.controller import CentralController
 from controller.config.load import parse_config
 from experiments.isolation import INTERVAL_S, SETTLE_S, IsolationRun, Progress, build_fabric, traffic_duration_s
 from experiments.machine.controller_process import configuration
-from experiments.measure.series import VLAN_TAG_BYTES, Window, isolation_figures, rates_of, read_samples
+from experiments.measure.frames import VLAN_TAG_BYTES
+from experiments.measure.series import Window, isolation_figures, rates_of, read_samples
 from experiments.model.control import ControlPlane
 from experiments.model.fabric import Flow, ModelFabric, ModelOptions
 from experiments.model.plain import install_plain_forwarding, install_static_limits

@@ -5,25 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import NamedTuple
 
 from controller.fabric.topology import Port
 from controller.openflow.frames import FrameHeader, build_frame
-from experiments.model.meters import Bucket, ModelDatapath
-from experiments.model.queues import OutPort
+from experiments.model.meters import ModelDatapath
+from experiments.model.queues import Hop, OutPort
 from experiments.switch.flow_tables import Entry
 
 ETH_TYPE_IPV4 = 0x0800
 _SMALLEST_FRAME = 60
 _MOST_HOPS = 32
-
-
-class Hop(NamedTuple):
-    """Meters to pass, then a class of a port to wait in."""
-
-    meters: tuple[Bucket, ...]
-    port: OutPort
-    queue_id: int
 
 
 @dataclass(slots=True)

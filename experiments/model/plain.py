@@ -1,6 +1,6 @@
 """Switches without a controller: they forward by address; static limits are meters and queues set once.
 
-The counterpart of what Open vSwitch does by itself (NORMAL) once it has learned, and of ``experiments.ovs.static_limits``.
+The counterpart of what Open vSwitch does by itself (NORMAL) once it has learned, and of ``ovs.static_limits``.
 """
 
 from __future__ import annotations

@@ -10,15 +10,24 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
+from experiments.model.meters import Bucket
 from experiments.ovs.queue_classifier import leaf_packets
 from experiments.switch.ports import Port
 
-if TYPE_CHECKING:
-    from experiments.model.sources import Source
 
-Run: TypeAlias = "tuple[Source, int, int, int]"
+class Sender(Protocol):
+    """What a queue has to know of the source of its packets; ``port_after`` is the next port on their way."""
+
+    ecn: bool
+    frame_bytes: int
+
+    def port_after(self, port: OutPort) -> OutPort | None:
+        """Return the port that follows another on its way; None at the receiver."""
+
+
+Run: TypeAlias = tuple[Sender, int, int, int]
 """A source, how many of its packets, the slot they were sent in, and how many of them are ECN-marked."""
 
 NO_QUEUE = -1  # the one queue of a port that has no classes
@@ -69,7 +78,7 @@ class Queue:
         self.packets += packets
         self.waiting_bytes += packets * source.frame_bytes
 
-    def pop(self, service_bytes: float, out: list[Run], rng: Random) -> list[tuple[Source, int, int]]:
+    def pop(self, service_bytes: float, out: list[Run], rng: Random) -> list[tuple[Sender, int, int]]:
         """Send what ``service_bytes`` allow, in whole packets; what a packet lacks is carried on.
 
         A queue that drops at its head does so all along while it sends: each packet that comes to the head has the same
@@ -103,7 +112,7 @@ class Queue:
         self.credit_bytes = credit if runs else 0.0
         return losses
 
-    def drop(self, new_runs: int, rng: Random) -> list[tuple[Source, int, int]]:
+    def drop(self, new_runs: int, rng: Random) -> list[tuple[Sender, int, int]]:
         """Drop what is still beyond the limit: from the head, or by chance among the last ``new_runs`` runs.
 
         Return (source, packets dropped, packets of it that wait here before those).
@@ -113,7 +122,7 @@ class Queue:
         excess = self.packets - self.limit
         return self._drop_head(excess) if self._options.head_drop else self._drop_tail(excess, new_runs, rng)
 
-    def of(self, source: Source) -> int:
+    def of(self, source: Sender) -> int:
         """Return how many packets of a source wait here."""
         return _of(self.runs, source)
 
@@ -125,7 +134,7 @@ class Queue:
         excess = self.packets - served - self.limit
         return excess / (excess + served) if excess > 0 else 0.0
 
-    def _drop_head(self, excess: int) -> list[tuple[Source, int, int]]:
+    def _drop_head(self, excess: int) -> list[tuple[Sender, int, int]]:
         losses = []
         while excess > 0:
             source, packets, sent_slot, marked = self.runs.popleft()
@@ -137,7 +146,7 @@ class Queue:
                 self.runs.appendleft((source, packets - lost, sent_slot, min(marked, packets - lost)))
         return losses
 
-    def _drop_tail(self, excess: int, new_runs: int, rng: Random) -> list[tuple[Source, int, int]]:
+    def _drop_tail(self, excess: int, new_runs: int, rng: Random) -> list[tuple[Sender, int, int]]:
         """Arrivals of one slot are mixed on the wire: each packet of them is as likely to find no room as any other."""
         losses = []
         recent = [self.runs.pop() for _ in range(min(new_runs, len(self.runs)))]
@@ -154,13 +163,13 @@ class Queue:
                 self._forget(source, gone)
         return losses
 
-    def _forget(self, source: Source, lost: int) -> None:
+    def _forget(self, source: Sender, lost: int) -> None:
         self.packets -= lost
         self.waiting_bytes -= lost * source.frame_bytes
         self.dropped += lost
 
 
-def _of(runs: Iterable[Run], source: Source) -> int:
+def _of(runs: Iterable[Run], source: Sender) -> int:
     """Return how many packets of a source are in these runs."""
     return sum(run[1] for run in runs if run[0] is source)
 
@@ -211,7 +220,7 @@ class OutPort:
             self.port.send(queue_id, queue.sent_bytes, queue.sent, queue.dropped)
             queue.sent_bytes = queue.sent = queue.dropped = 0
 
-    def beyond(self, source: Source) -> int:
+    def beyond(self, source: Sender) -> int:
         """Return how many packets of a source are at this port and at those after it on its way."""
         here = sum(queue.of(source) for queue in self.queues.values())
         here += _of((run for _, run in self.arrived), source)
@@ -239,7 +248,7 @@ class OutPort:
                 self._lose(source, lost, before + _of(out[first:], source))
             self.waiting = self.waiting or bool(queue.runs)
 
-    def _lose(self, source: Source, lost: int, before: int) -> None:
+    def _lose(self, source: Sender, lost: int, before: int) -> None:
         later = source.port_after(self) if source.reliable else None
         source.lose(lost, before if later is None else before + later.beyond(source))
 
@@ -269,3 +278,11 @@ class OutPort:
         scale = 8 / self._slot_s
         wanted: dict[int | None, float] = {n: (q.waiting_bytes - q.credit_bytes) * scale for n, q in busy.items()}
         return {n: rate_bps / scale for n, rate_bps in self.port.serve(wanted).items() if n is not None}
+
+
+class Hop(NamedTuple):
+    """Meters to pass, then a class of a port to wait in."""
+
+    meters: tuple[Bucket, ...]
+    port: OutPort
+    queue_id: int

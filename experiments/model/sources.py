@@ -5,14 +5,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from itertools import pairwise
 from random import Random
-from typing import TYPE_CHECKING
 
 from controller.errors import InvalidValueError
-from experiments.ovs.traffic import UDP_FRAME_BYTES
-
-if TYPE_CHECKING:
-    from experiments.model.paths import Hop
-    from experiments.model.queues import OutPort
+from experiments.measure.frames import UDP_FRAME_BYTES
+from experiments.model.queues import Hop, OutPort
 
 
 class Source(ABC):

@@ -12,7 +12,7 @@ from random import Random
 from typing import NamedTuple
 
 from controller.errors import InvalidValueError
-from experiments.measure.series import TCP_PAYLOAD_BYTES, TCP_WIRE_BYTES
+from experiments.measure.frames import TCP_PAYLOAD_BYTES, TCP_WIRE_BYTES
 from experiments.model.congestion import make_law
 from experiments.model.sources import Source
 

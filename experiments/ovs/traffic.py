@@ -17,11 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from experiments.measure.frames import UDP_FRAME_BYTES, UDP_PAYLOAD_BYTES
 from experiments.ovs.fabric import OvsFabric
 from topologies.fabric import VirtualNode
 
-UDP_PAYLOAD_BYTES = 1448  # iperf3 warns in its report of more than the TCP MSS
-UDP_FRAME_BYTES = UDP_PAYLOAD_BYTES + 8 + 20 + 14 + 4  # UDP, IPv4, Ethernet, 802.1Q: what an edge switch counts
 FIRST_PORT = 5201
 GRACE_S = 5.0  # iperf3 exchanges results at the end, over a path that may be full
 

@@ -18,6 +18,7 @@ from experiments.switch import answers, requests
 from experiments.switch.flow_tables import Entry, FlowTables
 from experiments.switch.meter_table import MeterAbilities, MeterTable
 from experiments.switch.multipart import Multipart
+from experiments.switch.options import DatapathOptions
 from experiments.switch.pipeline import Pipeline
 from experiments.switch.ports import Port
 from experiments.switch.refusals import RefusalError
@@ -43,18 +44,6 @@ class Faults:
     """Multipart types that are never answered."""
     mangle: Callable[[bytes], bytes] | None = None
     """Applied to every message that goes to the controller."""
-
-
-@dataclass(frozen=True, slots=True)
-class DatapathOptions:
-    """How large the switch is and what it is like. ``ignores_set_queue``: all frames go to the default queue."""
-
-    tables: int = 64
-    entries_per_table: int = 1_000_000
-    part_bytes: int = 0xFFFF
-    flow_stats_staleness_s: float = 0.0
-    max_meters: int = 65_535
-    ignores_set_queue: bool = False
 
 
 class Datapath:

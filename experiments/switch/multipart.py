@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from struct import Struct
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -13,12 +13,10 @@ from controller.openflow.constants import ErrorType, MultipartType
 from experiments.switch import answers, requests
 from experiments.switch.flow_tables import FlowTables
 from experiments.switch.meter_table import MeterTable
+from experiments.switch.options import DatapathOptions
 from experiments.switch.ports import Port, port_stats, queue_stats
 from experiments.switch.refusals import RefusalError
 from experiments.switch.requests import FlowFilter
-
-if TYPE_CHECKING:
-    from experiments.switch.datapath import DatapathOptions
 
 _HEAD = Struct("!HH4x")
 _WORD = Struct("!I4x")

@@ -18,7 +18,8 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from experiments.switch.datapath import Datapath, DatapathOptions
+from experiments.switch.datapath import Datapath
+from experiments.switch.options import DatapathOptions
 from experiments.wire.connection import Connection
 from experiments.wire.rates import Rates
 

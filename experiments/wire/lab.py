@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from controller.config.load import Config, Vn
 from controller.errors import InvalidValueError
+from controller.fabric.description import Config, Vn
 from controller.openflow.frames import FrameHeader, build_frame
 from controller.units import parse_rate
 from experiments.wire.fabric import WireFabric

@@ -137,7 +137,7 @@ def measured(name: str, target: str, as_json: bool, *, strict: bool = False, **o
     if as_json:
         print(json.dumps(result, allow_nan=False))
     else:
-        from apps.cli.support.tables import print_bench
+        from apps.cli.support.output import print_bench
 
         print_bench(result)
     return FAILED if strict and not all(row["met"] for row in result["targets"]) else 0

@@ -14,6 +14,7 @@ app = typer.Typer()
 
 @app.command(hidden=True)
 def docs(
+    context: typer.Context,
     folder: Annotated[Path, typer.Argument(help="The pages.")] = Path("docs"),
     check: Annotated[bool, typer.Option("--check", help="Only tell which are out of date; exit status 1 if any.")] = (
         False
@@ -25,7 +26,7 @@ def docs(
     status = 0
     for page in pages(folder):
         text = page.read_text(encoding="utf-8")
-        new = renewed(text)
+        new = renewed(text, context.find_root().command)
         if new == text:
             continue
         if check:

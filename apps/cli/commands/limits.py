@@ -7,13 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
-from apps.cli.support.common import Parameters, UsageError, counted, parse_parameters, refusing_bad_files
+from apps.cli.support.common import LIMITS, Parameters, UsageError, counted, parse_parameters, refusing_bad_files
 from apps.cli.support.connection import Change, asking, changing
 from apps.cli.support.output import AnyForm, Column, Form, number, rate, show
 from apps.cli.support.rest_client import Client, place, vn_path
 from controller.units import format_rate, parse_rate
-
-LIMITS = ("send", "receive", "send_ceiling", "receive_ceiling")
 
 vlans = typer.Typer(no_args_is_help=True, help="Tenants: their algorithms and what their VNs have by default.")
 vns = typer.Typer(no_args_is_help=True, help="Virtual nodes, each one VLAN behind one edge port.")

@@ -1,17 +1,19 @@
-"""``dets check``, ``run``, ``record`` and ``replay``: the controller, started and recorded."""
+"""``dets check``, ``run``, ``reload``, ``record`` and ``replay``: the controller started, reloaded and recorded."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from apps.cli.support.common import FAILED, AsJson, Parameters, as_option, counted, parse_parameters, refusing_bad_files
-from apps.cli.support.connection import asking
+from apps.cli.support.connection import Change, asking, changing
+from apps.cli.support.output import AnyForm, Column, Form, show
 from apps.cli.support.rest_client import Client
 from controller.errors import InvalidValueError
+from controller.units import format_rate
 
 app = typer.Typer()
 
@@ -91,7 +93,40 @@ def replay(
     if as_json:
         print(json.dumps(result, allow_nan=False))
     else:
-        from apps.cli.support.tables import print_replay
+        from apps.cli.support.output import print_replay
 
         print_replay(result)
     return 0 if result["same"] else FAILED
+
+
+def _shown(name: str) -> Any:
+    def show_value(row: dict[str, Any]) -> str:
+        value = row[name]
+        rate = row["path"].endswith("_bps") and isinstance(value, int)
+        return "" if value is None else format_rate(value) if rate else str(value)
+
+    return show_value
+
+
+COLUMNS = (
+    Column("key", lambda row: row["path"].removesuffix("_bps")),
+    Column("was", _shown("before")),
+    Column("is", _shown("after")),
+)
+
+
+@app.command("reload")
+@changing
+def reload(change: Change, output: AnyForm = Form.table) -> int:
+    """Let the controller read its configuration file again, and show what differs.
+
+    The file is checked as a whole; on any error the old configuration stays. What did not change is not touched.
+    """
+    answer = change.make("POST", "/v1/reload")
+    if output is not Form.table:
+        show(answer, output, ())
+        return 0
+    if answer["changes"]:
+        show(answer["changes"], output, COLUMNS)
+    print(f"{counted(len(answer['changes']), 'value')} changed ({change.outcome(answer['revision'])})")
+    return 0

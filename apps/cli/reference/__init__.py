@@ -7,23 +7,32 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from controller.errors import InvalidValueError
 
 _PART = re.compile(r"(<!-- made by dets docs: (\S+) -->\n).*?(<!-- end -->\n)", re.DOTALL)
 
 
-def parts() -> Mapping[str, Callable[[], str]]:
+def parts(command: Any) -> Mapping[str, Callable[[], str]]:
     """Return what makes each part, by name."""
     from apps.cli.reference import commands, configuration, rest
 
-    return {"commands": commands.reference, "configuration": configuration.reference, "rest": rest.reference}
+    return {
+        "commands": partial(commands.reference, command),
+        "configuration": configuration.reference,
+        "rest": rest.reference,
+    }
 
 
-def renewed(text: str) -> str:
-    """Return a page with all its parts made anew; raise InvalidValueError for one that is not known."""
-    known = parts()
+def renewed(text: str, command: Any) -> str:
+    """Return a page with its parts made again from ``command``, that of ``dets``.
+
+    Raises InvalidValueError for a part that is not known.
+    """
+    known = parts(command)
 
     def replace(match: re.Match[str]) -> str:
         if match[2] not in known:

@@ -7,9 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import typer.main
-
-from apps.cli import app
 from apps.cli.support.connection import CHANGE_PANEL, CONTROLLER_PANEL
 
 _HELP = "--help"
@@ -19,9 +16,9 @@ _SHARED = {
 }
 
 
-def reference() -> str:
-    """Return a section for each sub-command that is shown, and one for each set of options that many of them have."""
-    commands = list(_commands("dets", typer.main.get_command(app)))
+def reference(command: Any) -> str:
+    """Return a section for each sub-command of ``command`` that is shown, and one for each shared set of options."""
+    commands = list(_commands("dets", command))
     lines = [_section(name, command) for name, command in commands]
     for panel, title in _SHARED.items():
         options = {one.name: one for _, command in commands for one in command.params if _panel(one) == panel}

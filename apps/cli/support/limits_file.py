@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from apps.cli.commands.limits import LIMITS
+from apps.cli.support.common import LIMITS
 from controller.config.document import ConfigError, Document, Problem, read_document, show_value
 from controller.errors import InvalidValueError
 from controller.units import parse_rate

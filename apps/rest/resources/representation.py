@@ -21,8 +21,8 @@ from apps.rest.schema.answers import (
     VnView,
 )
 from apps.settings.settings import Outcome, Settings
-from controller.allocation.algorithms import parameters_of
 from controller.allocation.parameters import check_parameters
+from controller.allocation.registry import parameters_of
 from controller.central.controller import CentralController
 from controller.central.enforceable import of_switch
 from controller.central.explanation import explain_entry

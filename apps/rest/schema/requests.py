@@ -20,7 +20,7 @@ from pydantic import (
     model_validator,
 )
 
-from controller.allocation.algorithms import parameters_of
+from controller.allocation.registry import parameters_of
 from controller.config.sections import MAX_PORT_NO, MAX_VLAN_VID, MAX_WEIGHT, MIN_VLAN_VID, check_name
 from controller.errors import InvalidValueError
 from controller.units import MAX_RATE_BPS, MIN_RATE_BPS, check_rate_bps

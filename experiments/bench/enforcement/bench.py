@@ -1,7 +1,7 @@
 """``dets bench enforcement``: what is delivered against what is granted, on real Open vSwitch.
 
 The real controller sets the meters of one edge switch over OpenFlow, with grants that follow a schedule
-(``experiments.bench.enforcement.granting``). Each case has a sender and a receiver of its own; as many cases as the machine carries run
+(``granting``). Each case has a sender and a receiver of its own; as many cases as the machine carries run
 side by side. Every batch runs three times: with the product's enforcement, and with every meter modified in every
 interval, to a burst of 200 ms and of 20 ms. Rates are wire rates, tagged. No queues but a plain one at each receiver's
 port, at PORT_FACTOR times the grant, which the case shares with the pings of another tenant.
@@ -35,7 +35,7 @@ from experiments.bench.enforcement.figures import case_figures, ping_figures, re
 from experiments.bench.enforcement.grant_schedules import PATTERNS
 from experiments.bench.enforcement.granting import ENVIRONMENT, GrantPlan, Slot
 from experiments.bench.enforcement.report import write_results
-from experiments.machine.controller_process import ROOT, ControllerProcess, configuration, free_ports
+from experiments.machine.controller_process import ControllerProcess, configuration, free_ports
 from experiments.machine.processors import BUSY_IDLE_SHARE, cpu_shares, read_cpu_ticks
 from experiments.measure.sampler import Sampler
 from experiments.measure.series import Window, read_samples

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from experiments.bench.enforcement.cases import INTERVAL_S, WIRE_BITS, Case
 from experiments.bench.enforcement.grant_schedules import STEP
-from experiments.measure.series import VLAN_TAG_BYTES, MeasurementError, Samples, Window
+from experiments.measure.frames import VLAN_TAG_BYTES
+from experiments.measure.series import MeasurementError, Samples, Window
 
 FloatArray = NDArray[np.float64]
 

@@ -64,7 +64,7 @@ class GrantPlan:
 
 
 def naive_enforcement(burst_s: float) -> Callable[..., tuple[Enforcement, MeterChanges]]:
-    """Return what takes the place of ``controller.metering.enforcement.enforce``: every meter set anew in every interval."""
+    """Return a replacement for ``controller.metering.enforcement.enforce`` that sets every meter in every interval."""
 
     def enforce(
         before: Enforcement, limit_bps: FloatArray, measured: Measurement, seen_s: FloatArray, now_s: float

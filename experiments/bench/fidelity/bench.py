@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.isolation import run_isolation
-from experiments.measure.series import TCP_HEADERS_BYTES, VLAN_TAG_BYTES
+from experiments.measure.frames import TCP_HEADERS_BYTES, VLAN_TAG_BYTES
 from experiments.options import ExperimentOptions
 from experiments.ovs.fabric import OvsFabric, OvsOptions
 from experiments.ovs.ovs_vsctl import ofctl

@@ -1,9 +1,9 @@
 """The yardstick of ``dets bench loop``: the same job with Ryu's own handlers and parsers, and plain Python.
 
-A ryu-manager application: ``DETS_BASELINE=entries.json ryu-manager experiments/bench/loop/baseline_ryu.py``. Every interval it
-asks each switch for its meter statistics, tells rates from them, gives every sender of a receiver RAA-FE's fair rate
-and modifies the meters whose rate has changed by more than 3 %. It learns which meters there are from a file, and has
-no forwarding, no congestion, no bursts to choose, no audits and no faults to live with: less than the job of DETS.
+A ryu-manager application, run as ``DETS_BASELINE=entries.json ryu-manager baseline_ryu.py``. Every interval it asks
+each switch for its meter statistics, tells rates from them, gives every sender of a receiver RAA-FE's fair rate and
+modifies the meters whose rate has changed by more than 3 %. It learns which meters there are from a file, and has no
+forwarding, no congestion, no bursts to choose, no audits and no faults to live with: less than the job of DETS.
 
 Each round is written to stdout as a line of JSON.
 """

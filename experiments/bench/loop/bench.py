@@ -1,9 +1,9 @@
 """``dets bench loop``: what one interval of the real controller costs, by the number of metered entries.
 
 For every size there are two processes: the controller (``dets run``, under Ryu) and the switches it controls
-(``experiments.bench.loop.loop_fabric``), connected by OpenFlow over loopback. The switches hold flows and meters when the
+(``loop_fabric``), connected by OpenFlow over loopback. The switches hold flows and meters when the
 controller connects, as after a restart, so that it adopts them. Then every entry is measured, allocated and set to
-another rate in every interval, and in a second run every tenth. The baseline (``experiments.bench.loop.baseline_ryu``) does the
+another rate in every interval, and in a second run every tenth. The baseline (``baseline_ryu``) does the
 same job for the same switches: stock Ryu handlers and parsers, plain Python.
 """
 

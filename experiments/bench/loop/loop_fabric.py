@@ -1,8 +1,9 @@
 """The switches of ``dets bench loop``: a process of its own full of metered entries whose counters always move.
 
-``python -m experiments.bench.loop.loop_fabric PLAN.json`` reads a plan (``LoopPlan``), fills the tables of its switches with what
-the controller itself would have installed, says ``ready`` on stdout and serves until its stdin ends. Lines there are
-``vary SHARE``, a new share of receivers that vary, and ``cut DPID``: that switch connects anew, with full tables.
+``python -m experiments.bench.loop.loop_fabric PLAN.json`` reads a plan (``LoopPlan``), fills the tables of its switches
+with what the controller itself would have installed, says ``ready`` on stdout and serves until its stdin ends. Lines
+there are ``vary SHARE``, a new share of receivers that vary, and ``cut DPID``: that switch connects anew, with full
+tables.
 
 Traffic is made at the meters, which are token buckets. Each sender offers more than its fair share. Senders to the
 receivers that vary pause in every other interval, and RAA-FE answers with larger and smaller grants in turns, so that
@@ -25,15 +26,17 @@ import numpy.typing as npt
 import yaml
 
 from controller.central.controller import CentralController
-from controller.config.load import Config, parse_config
+from controller.config.load import parse_config
+from controller.fabric.description import Config
 from controller.fabric.topology import Port
 from controller.forwarding.hosts_and_paths import Host, Pair
 from controller.openflow.constants import MultipartType
 from controller.openflow.meters import METER_CONFIG
 from experiments.switch import answers
-from experiments.switch.datapath import Datapath, DatapathOptions
+from experiments.switch.datapath import Datapath
 from experiments.switch.meter_table import MeterTable
 from experiments.switch.multipart import Multipart
+from experiments.switch.options import DatapathOptions
 from experiments.wire.fabric import WireFabric
 
 PORTS = 16

@@ -1,6 +1,6 @@
 """``dets bench rest``: what REST costs the control loop of a controller with many VNs.
 
-The real application controls software switches that carry traffic (``experiments.bench.loop.loop_fabric``), in processes of their
+The real application controls software switches that carry traffic (``bench.loop.loop_fabric``), in processes of their
 own. Then operators come: all VNs are listed by pages, half of them get other limits in one transaction, metrics are
 scraped, event streams are followed; first one after the other, then all at once. Then come clients that mean no good,
 and a switch that connects anew, full of entries.

@@ -1,0 +1,17 @@
+"""How large a software switch is, and how it behaves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class DatapathOptions:
+    """How large the switch is and what it is like. ``ignores_set_queue``: all frames go to the default queue."""
+
+    tables: int = 64
+    entries_per_table: int = 1_000_000
+    part_bytes: int = 0xFFFF
+    flow_stats_staleness_s: float = 0.0
+    max_meters: int = 65_535
+    ignores_set_queue: bool = False
