@@ -5,16 +5,14 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from support.paths import ROOT
 
 from experiments.ovs.fabric import OvsFabric, OvsOptions, wait_connected
 from experiments.ovs.ovs_vsctl import OvsError, find_rows, vsctl
 from topologies import vlan_switch
 from topologies.builders import fig1, fig7
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def traces() -> dict[str, object]:

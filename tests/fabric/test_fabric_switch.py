@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
+
+from support.paths import ROOT
 
 from experiments.ovs.fabric import OWNER_KEY, OvsFabric, describe_switches
 from experiments.ovs.ovs_vsctl import find_rows, vsctl
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_ports_have_their_described_numbers_and_vlans(three_pns: OvsFabric) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
+from support.paths import ROOT
 
 from experiments import scenarios as package
 from experiments.evaluation import cells as cells_module
@@ -18,7 +18,7 @@ from experiments.evaluation.on_model import run_on_model
 from experiments.scenarios.scenario import AlgorithmChange, LimitChange, Limits, Scenario, Source
 
 M = 1_000_000
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "experiments.md"
+PAGE = ROOT / "docs" / "experiments.md"
 SCENARIO = Scenario(
     name="four",
     title="three to one",

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
+from support.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 APPLICATION = ROOT / "apps" / "dets.py"
 STOP_TIMEOUT_S = 15.0
 LONGEST_LOOK_S = 1.0

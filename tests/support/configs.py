@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import yaml
 
-from controller.config.load import Config, parse_config
+from controller.config.load import parse_config
+from controller.fabric.description import Config
 
 
 def star(

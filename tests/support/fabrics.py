@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from support.switches import BROADCAST, Frame, Switch, Trace
 
 from controller.central.controller import CentralController
-from controller.config.load import Config
+from controller.fabric.description import Config
 from controller.fabric.topology import HELLO_INTERVAL_S, Port
 from controller.switch.adoption import sort_installed
 

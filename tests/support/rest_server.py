@@ -14,7 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
+from support.paths import ROOT
+
 PROBLEM = "application/problem+json"
 # Two VNs that are alone, the path of one, and another limit for it.
 CONFIG = """\

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 from apps.southbound.ovsdb import QueueWriter
 from experiments.machine.controller_process import OVSDB
+from experiments.measure.frames import UDP_FRAME_BYTES, UDP_PAYLOAD_BYTES
 from experiments.ovs.ovs_vsctl import vsctl
 
 BRIDGE = "s1"
 DPID = 1
 INTERVAL_MS = 110  # user-mode-linux has one slow processor for everything
-UDP_PAYLOAD_BYTES = 1448
-UDP_WIRE_BYTES = UDP_PAYLOAD_BYTES + 8 + 20 + 14 + 4  # tagged, as the switch counts it
+
 # Sends a few datagrams every tick, which costs far less than iperf3's timers where a system call is dear.
 SEND = """
 import socket, sys, time
@@ -137,7 +137,7 @@ class VlanHosts:
 
     def send(self, vlan_vid: int, number: int, to: int, rate_bps: int, seconds: int) -> subprocess.Popen[bytes]:
         """Send UDP at a wire rate."""
-        settings = (str(rate_bps), str(seconds), str(UDP_PAYLOAD_BYTES), str(UDP_WIRE_BYTES))
+        settings = (str(rate_bps), str(seconds), str(UDP_PAYLOAD_BYTES), str(UDP_FRAME_BYTES))
         return self.start(number, sys.executable, "-c", SEND, self.address(vlan_vid, to), *settings)
 
     def can_connect(self, number: int, to: int, address: str) -> bool:

@@ -16,7 +16,8 @@ from controller.openflow.flows import Flow
 from controller.openflow.frames import FrameHeader, build_frame
 from controller.openflow.match import Match
 from experiments.machine.controller_process import free_ports
-from experiments.switch.datapath import Datapath, DatapathOptions
+from experiments.switch.datapath import Datapath
+from experiments.switch.options import DatapathOptions
 from experiments.wire.fabric import WireFabric
 
 Endpoint = tuple[int, int]

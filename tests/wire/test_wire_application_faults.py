@@ -18,7 +18,7 @@ from support.wire import EVERYBODY, WireRun, configuration, frame
 from controller.forwarding.pipeline import Table
 from controller.openflow.constants import MessageType, MultipartType
 from experiments.switch import faults
-from experiments.switch.datapath import DatapathOptions
+from experiments.switch.options import DatapathOptions
 
 SUPPORT = Path(__file__).parents[1] / "support"
 LINK = [((1, 10), (2, 10))]

@@ -15,7 +15,7 @@ from controller.capability import probe
 from controller.forwarding.pipeline import Table
 from controller.openflow.actions import SetQueue
 from controller.openflow.constants import MessageType, MultipartType
-from experiments.switch.datapath import DatapathOptions
+from experiments.switch.options import DatapathOptions
 
 PORTS = (1, 2, 3)
 NO_QUEUES = "receivers have no queue: the switch has no ovsdb address to set queues with"

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from controller.openflow.frames import FrameHeader, build_frame, parse_frame
-from experiments.switch.datapath import Datapath, DatapathOptions
+from experiments.switch.datapath import Datapath
+from experiments.switch.options import DatapathOptions
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # Ryu's imports warn of what they themselves use, and warnings are errors here

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from support.ovsdb import Server, needs_ovsdb
+from support.paths import ROOT
 
 from apps.southbound.ovsdb import OvsdbError, QueueWriter
 from controller.errors import InvalidValueError
@@ -247,9 +248,8 @@ for address in (f"tcp:127.0.0.1:{silent.getsockname()[1]}", "unix:/nowhere"):
 
 
 def test_a_silent_server_does_not_stop_the_hub() -> None:
-    root = Path(__file__).parents[2]
     done = subprocess.run(
-        [sys.executable, "-c", UNDER_THE_HUB], cwd=root, capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", UNDER_THE_HUB], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
     )
     (waited, ticks), (missing, _) = (line.split(";") for line in done.stdout.splitlines())
     assert waited == "no answer within 0.5 s"

@@ -10,11 +10,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.paths import ROOT
 
 from experiments.machine.controller_process import free_ports
 
 pytestmark = pytest.mark.alone
-ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT_S = 400
 _BLOCK = re.compile(r"^```(sh|text)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _HERE = re.compile(r"^[^\n]*<<'(\w+)'\n.*?^\1$", re.DOTALL | re.MULTILINE)

@@ -6,18 +6,17 @@ import json
 import re
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 from support.configs import star
 from support.fabrics import Fabric
+from support.paths import ROOT
 
 from apps.metrics import Metrics
 from apps.runtime.loop_times import LoopTimes
 
-ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
 METRIC = re.compile(r"\b(dets_\w+|up)\b")
 NOT_THERE = 127

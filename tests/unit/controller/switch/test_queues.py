@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.configs import star
 
-from controller.config.load import Config, parse_config
+from controller.config.load import parse_config
 from controller.errors import InvalidValueError, ProtocolError
+from controller.fabric.description import Config
 from controller.fabric.vns import VnTable
 from controller.switch.queue_rows import plan_rows, read_operations, read_tables
 from controller.switch.queues import DEFAULT_QUEUE_ID, PortQueues, Queue, desired_queues, port_queues

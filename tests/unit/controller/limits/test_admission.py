@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from support.configs import star
 
 from controller.central.controller import CentralController
-from controller.config.load import ConfigError, parse_config
+from controller.config.document import ConfigError
+from controller.config.load import parse_config
 from controller.errors import InvalidValueError
 from controller.fabric.vns import VnTable
 from controller.limits.admission import AdmittedLimits, core_overloaded, core_topology, port_topology

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from apps.runtime.event_lines import EventLines
+from apps.runtime.logs import EventLines
 from controller.events import EventKind
 
 

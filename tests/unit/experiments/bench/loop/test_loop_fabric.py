@@ -10,7 +10,8 @@ import pytest
 from controller.central.controller import CentralController
 from controller.openflow.meters import decode_meter_stats
 from experiments.bench.loop.loop_fabric import CAPACITY_BPS, BusyDatapath, LoopPlan, fill, load
-from experiments.switch.datapath import Datapath, DatapathOptions
+from experiments.switch.datapath import Datapath
+from experiments.switch.options import DatapathOptions
 
 INTERVAL_S = 0.055
 SETTLED, ROUNDS = 40, 80

@@ -11,7 +11,6 @@ import sys
 import urllib.error
 import urllib.request
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -21,6 +20,7 @@ from flask.testing import FlaskClient
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from openapi_spec_validator import validate
+from support.paths import ROOT
 from werkzeug.test import TestResponse
 
 from apps.rest import create_app
@@ -51,7 +51,6 @@ switches:
     ports:
       7: {capacity: 100M, access: 10}
 """
-ROOT = Path(__file__).parents[2]
 DPID, OTHER_DPID = 0xA1, 0xA2
 INTERVAL_S = 0.055
 VN, VLAN = "/v1/vns/10/s1/1", "/v1/vlans/10"

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 import typer.main
 import yaml
+from support.paths import ROOT
 
 from apps.cli import app
 from apps.cli.support.limits_file import read_limits
 from controller.config.load import parse_config
 
-ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
 TREE = typer.main.get_command(app)
 _SAID = re.compile(r"`dets ([^`\n]+)`|^(?: {4})?(?:\S*/bin/)?dets (.+)$", re.MULTILINE)

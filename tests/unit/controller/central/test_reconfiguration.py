@@ -15,9 +15,8 @@ from support.switches import Frame
 
 from controller.central.reconfiguration import reconfigure
 from controller.config.changes import check_changeable, config_changes
-from controller.config.load import Tls
 from controller.errors import InvalidValueError
-from controller.fabric.description import Endpoint
+from controller.fabric.description import Endpoint, Tls
 from controller.fabric.topology import Port
 
 LEFT, RIGHT = Port(1, 9), Port(2, 9)

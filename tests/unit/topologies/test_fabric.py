@@ -5,16 +5,15 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.paths import ROOT
 
 from topologies.builders import fabrics, fig1, fig5, fig7
 from topologies.fabric import CoreLink, Fabric, PhysicalNode, Switch
 
-ROOT = Path(__file__).resolve().parents[2]
 PN = PhysicalNode(1, "s1", 1, (1, 2), 100_000_000)
 
 

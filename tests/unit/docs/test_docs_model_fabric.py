@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "model-fabric.md"
+from support.paths import ROOT
+
+PAGE = ROOT / "docs" / "model-fabric.md"
 
 
 def test_the_example_runs_and_tcp_keeps_its_limit(capsys):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from apps import cli
-from apps.cli.support.tables import print_bench
+from apps.cli.support.output import print_bench
 from apps.settings.store import Change, Store
 from controller import __version__
 from controller.config.document import ConfigError, Problem

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
+
+from support.paths import ROOT
 
 from controller.allocation import describe_algorithms
 from controller.allocation.network_max_min import NetworkMaxMin
 from controller.allocation.registry import algorithms
 
-TEXT = (Path(__file__).parents[2] / "docs" / "allocation.md").read_text(encoding="utf-8")
+TEXT = (ROOT / "docs" / "allocation.md").read_text(encoding="utf-8")
 
 
 def test_examples_run_one_after_the_other():

@@ -10,8 +10,10 @@ import pytest
 from apps.cli import main
 from apps.cli.support.certificates import create_authority, issue
 from apps.runtime.server_tls import TlsConnection, server_context
-from controller.config.load import ConfigError, Tls, parse_config
+from controller.config.document import ConfigError
+from controller.config.load import parse_config
 from controller.errors import InvalidValueError
+from controller.fabric.description import Tls
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,9 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.config.document import read_document
-from controller.config.load import Config, ConfigError, Endpoint, Vn, load_config, parse_config
+from controller.config.document import ConfigError, read_document
+from controller.config.load import load_config, parse_config
+from controller.fabric.description import Config, Endpoint, Vn
 
 GOOD = """\
 control:

@@ -14,7 +14,8 @@ from controller.openflow.constants import MeterFlags
 from controller.openflow.messages import ErrorMessage, PacketIn
 from controller.openflow.meters import MeterFeatures
 from experiments.switch import answers
-from experiments.switch.datapath import Datapath, DatapathOptions
+from experiments.switch.datapath import Datapath
+from experiments.switch.options import DatapathOptions
 
 FEATURES = MeterFeatures(1000, 1 << 1, MeterFlags.KBPS | MeterFlags.BURST | MeterFlags.STATS, 1, 0)
 METER_ID, QUEUE_ID = 77, 10
