@@ -23,7 +23,7 @@ from apps.runtime.ryu_seam import (
     MAIN_DISPATCHER,
     OFP_VERSION,
     AppBase,
-    Connection,
+    SwitchConnection,
     check_free,
     configured_file,
     hub,
@@ -42,7 +42,7 @@ from apps.settings.settings import Settings
 from apps.settings.store import Store
 from apps.settings.tokens import Tokens
 from apps.southbound import probing
-from apps.southbound.in_force import InForce
+from apps.southbound.in_force import ChangesInForce
 from apps.southbound.peers import AUDIT_INTERVAL_S
 from apps.southbound.queue_keeper import QueueKeeper
 from apps.southbound.shell import Shell
@@ -81,7 +81,7 @@ class Dets(AppBase):
         self.shell = Shell(self.config, time.monotonic, self._ports_known, self.spare.breathe)
         self.queues = QueueKeeper(self.shell)
         self.loops = Supervisor(time.monotonic, hub.spawn, hub.sleep, hub.kill)
-        self._connections: dict[int, Connection] = {}
+        self._connections: dict[int, SwitchConnection] = {}
         self.settings = Settings(
             self.shell.central, store, time.monotonic, run=run_in_thread, breathe=self.spare.breathe
         )
@@ -89,7 +89,7 @@ class Dets(AppBase):
         self.metrics = Metrics(
             self.shell.central,
             self.shell.times,
-            Connection.counts,
+            SwitchConnection.counts,
             self.shell.is_ready,
             lambda: {name: loop.failures for name, loop in self.loops.loops.items()},
             lambda: (self.queues.applied, self.queues.failed),
@@ -165,7 +165,7 @@ class Dets(AppBase):
             self.shell.times.view,
             settings=self.settings,
             tokens=tokens,
-            in_force=InForce(self.shell, self.queues, self.settings.revision),
+            in_force=ChangesInForce(self.shell, self.queues, self.settings.revision),
             sleep=self.spare.sleep,
             metrics=self.metrics.page,
             reload=self.reloader.reload,
@@ -191,7 +191,7 @@ class Dets(AppBase):
     def _state_changed(self, event: Any) -> None:
         datapath = event.datapath
         if event.state == MAIN_DISPATCHER:
-            connection = self._connections[id(datapath)] = Connection(datapath, time.monotonic)
+            connection = self._connections[id(datapath)] = SwitchConnection(datapath, time.monotonic)
             hub.spawn(self.shell.connected, connection)
         else:
             connection = self._connections.pop(id(datapath), None)

@@ -31,7 +31,7 @@ _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.04, 0.055, 0.08, 0.11, 0.2
 _ENFORCEABLE = {Verdict.YES: 1.0, Verdict.PARTLY: 0.5, Verdict.NO: 0.0}
 
 
-class Column(NamedTuple):
+class MetricColumn(NamedTuple):
     """One metric of all VNs: its name, what it is, its type, and a value each, NaN where it is unknown."""
 
     name: str
@@ -82,13 +82,13 @@ class Metrics:
         yield from samples(vlan_labels, vlan_columns(vlan_vid, columns))
 
 
-def vn_columns(central: CentralController) -> list[Column]:
+def vn_columns(central: CentralController) -> list[MetricColumn]:
     """Return the metrics of all VNs."""
     vns, guarantees = central.vns, central.guarantees
     received, sent, offered, _, dropped, _ = live_rates(central)
 
-    def gauge(name: str, about: str, values: Any) -> Column:
-        return Column(f"dets_vn_{name}", about, "gauge", np.asarray(values, dtype=np.float64))
+    def gauge(name: str, about: str, values: Any) -> MetricColumn:
+        return MetricColumn(f"dets_vn_{name}", about, "gauge", np.asarray(values, dtype=np.float64))
 
     bps = "bits_per_second"
     return [
@@ -105,7 +105,7 @@ def vn_columns(central: CentralController) -> list[Column]:
             "congested", "1 while more is sent to the VN than its receive limit.", central.state.allocators.congested
         ),
         gauge("guarantee_missing", "1 while it gets less than it is sent within its limit.", guarantees.missing),
-        Column(
+        MetricColumn(
             "dets_vn_guarantee_missed_intervals_total",
             "Control intervals in which guarantee_missing was 1.",
             "counter",
@@ -114,7 +114,7 @@ def vn_columns(central: CentralController) -> list[Column]:
     ]
 
 
-def samples(labels: list[str], columns: Iterable[Column]) -> Iterator[bytes]:
+def samples(labels: list[str], columns: Iterable[MetricColumn]) -> Iterator[bytes]:
     """Yield the samples of these columns, whose rows have these labels."""
     for column in columns:
         yield _head(column)
@@ -127,13 +127,13 @@ def samples(labels: list[str], columns: Iterable[Column]) -> Iterator[bytes]:
             yield "".join(lines).encode()
 
 
-def vlan_columns(vlan_vid: IntArray, columns: Iterable[Column]) -> Iterator[Column]:
+def vlan_columns(vlan_vid: IntArray, columns: Iterable[MetricColumn]) -> Iterator[MetricColumn]:
     """Yield the sums of the VNs' columns over each VLAN, in ascending order of their ids."""
     vids, vlan = np.unique(vlan_vid, return_inverse=True)
     for column in columns:
         sums = np.bincount(vlan, weights=np.nan_to_num(column.values), minlength=len(vids))
         name = column.name.replace("dets_vn_", "dets_vlan_")
-        yield Column(name, f"Over all VNs of the VLAN: {column.about}", column.kind, sums)
+        yield MetricColumn(name, f"Over all VNs of the VLAN: {column.about}", column.kind, sums)
 
 
 def _vn_labels(central: CentralController) -> list[str]:
@@ -151,7 +151,7 @@ def _label_value(text: str) -> str:
     return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
 
 
-def _head(column: Column) -> bytes:
+def _head(column: MetricColumn) -> bytes:
     return f"# HELP {column.name} {column.about}\n# TYPE {column.name} {column.kind}\n".encode()
 
 

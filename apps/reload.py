@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from apps.runtime.ryu_seam import Connection, hub
+from apps.runtime.ryu_seam import SwitchConnection, hub
 from apps.runtime.sd_notify import ServiceManager
 from apps.settings.settings import Settings
 from apps.southbound.peers import Peer
@@ -37,7 +37,7 @@ class Reloader:
         settings: Settings,
         manager: ServiceManager,
         run: Callable[..., Any],
-        connections: Callable[[], list[Connection]],
+        connections: Callable[[], list[SwitchConnection]],
         on_config: Callable[[Config], None],
     ) -> None:
         self.path = path

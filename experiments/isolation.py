@@ -21,7 +21,7 @@ from experiments.measure.series import Rates, Window, isolation_figures, rates_o
 from experiments.options import ExperimentOptions
 from experiments.ovs.fabric import OvsFabric, OvsOptions, describe_switches
 from experiments.ovs.static_limits import TCP_BURST_S, UDP_BURST_S, install_static_limits, star_shares
-from experiments.ovs.traffic import GRACE_S, Traffic, tcp_sources, udp_sources
+from experiments.ovs.traffic import GRACE_S, IperfTraffic, tcp_sources, udp_sources
 from topologies.builders import fabrics
 from topologies.fabric import Fabric
 
@@ -126,7 +126,7 @@ def _measure(
     duration_s = traffic_duration_s(options)
     samples = folder / "samples.csv"
     interfaces = [victim.switch_interface, aggressor.switch_interface]
-    with Traffic(ovs, folder, duration_s + MARGIN_S) as traffic:
+    with IperfTraffic(ovs, folder, duration_s + MARGIN_S) as traffic:
         traffic.serve([*tcp, *udp])
         time.sleep(SETTLE_S)
         with Sampler(interfaces, INTERVAL_S, duration_s + MARGIN_S, samples):

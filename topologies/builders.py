@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from topologies.fabric import MAX_MININET_RATE_BPS, CoreLink, Fabric, PhysicalNode, Switch
+from topologies.fabric import MAX_MININET_RATE_BPS, Fabric, PhysicalNode, TopoLink, TopoSwitch
 
 LINK_RATE_BPS = 100_000_000
 VLANS = (1, 2)
@@ -49,10 +49,10 @@ def fig7(
         for i in range(pns - 1)
     ]
     receiver = PhysicalNode(pns, f"s{edges}", 1, vlans, link_rate_bps)
-    switches = [Switch(f"s{i}", i) for i in range(1, edges + 1)]
-    switches += [Switch(f"c{i}", CORE_DPID_BASE + i, "core") for i in range(1, cores + 1)]
+    switches = [TopoSwitch(f"s{i}", i) for i in range(1, edges + 1)]
+    switches += [TopoSwitch(f"c{i}", CORE_DPID_BASE + i, "core") for i in range(1, cores + 1)]
     links = [
-        CoreLink(f"s{edge}", FIRST_UPLINK_PORT_NO - 1 + core, f"c{core}", edge, rate_bps)
+        TopoLink(f"s{edge}", FIRST_UPLINK_PORT_NO - 1 + core, f"c{core}", edge, rate_bps)
         for core in range(1, cores + 1)
         for edge in range(1, edges + 1)
     ]
@@ -62,7 +62,7 @@ def fig7(
 def _star(name: str, pns: int, link_rate_bps: int, vlans: tuple[int, ...]) -> Fabric:
     _at_least("pns", pns, 2)
     nodes = tuple(PhysicalNode(i, "s1", i, vlans, link_rate_bps) for i in range(1, pns + 1))
-    return Fabric(name, (Switch("s1", 1),), nodes, vlans)
+    return Fabric(name, (TopoSwitch("s1", 1),), nodes, vlans)
 
 
 def _at_least(key: str, value: int, limit: int) -> None:

@@ -20,7 +20,7 @@ _SWITCH_NAME = re.compile(r"[a-z][a-z0-9]*")
 
 
 @dataclass(frozen=True, slots=True)
-class Switch:
+class TopoSwitch:
     """An OpenFlow switch that the controller controls; ``role`` is ``edge`` or ``core``."""
 
     name: str
@@ -61,7 +61,7 @@ class PhysicalNode:
 
 
 @dataclass(frozen=True, slots=True)
-class CoreLink:
+class TopoLink:
     """A link between two switches."""
 
     switch_a: str
@@ -118,10 +118,10 @@ class Fabric:
     """A whole fabric. ``vlans`` are VLAN ids in order; VN addresses depend on that order only."""
 
     name: str
-    switches: tuple[Switch, ...]
+    switches: tuple[TopoSwitch, ...]
     pns: tuple[PhysicalNode, ...]
     vlans: tuple[int, ...]
-    core_links: tuple[CoreLink, ...] = ()
+    core_links: tuple[TopoLink, ...] = ()
 
     def __post_init__(self) -> None:
         _check_vlans(self.vlans)
@@ -151,7 +151,7 @@ class Fabric:
             yield link.switch_a, link.port_a
             yield link.switch_b, link.port_b
 
-    def switch(self, name: str) -> Switch:
+    def switch(self, name: str) -> TopoSwitch:
         """Return a switch by name; KeyError if there is none."""
         for switch in self.switches:
             if switch.name == name:
@@ -180,13 +180,13 @@ class Fabric:
         pn_port_no = TRUNK_PORT_NO + 1 + pn.vlans.index(vlan_vid)
         return VirtualNode(vlan_vid, pn, self.vlans.index(vlan_vid) + 1, pn_port_no)
 
-    def wide_links(self) -> tuple[CoreLink, ...]:
+    def wide_links(self) -> tuple[TopoLink, ...]:
         """Return the core links without delay that are never full: all PNs on one side of it may send to the other."""
         rates_bps = [pn.link_rate_bps for pn in self.pns]
         most_bps = sum(rates_bps) - min(rates_bps, default=0)
         return tuple(link for link in self.core_links if link.rate_bps >= most_bps and not link.delay_s)
 
-    def edge_switches(self) -> tuple[Switch, ...]:
+    def edge_switches(self) -> tuple[TopoSwitch, ...]:
         """Return the switches that have PNs behind them by role."""
         return tuple(s for s in self.switches if s.role == "edge")
 

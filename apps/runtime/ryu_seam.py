@@ -1,8 +1,8 @@
 """The seam to the controller framework: the only module that knows it is Ryu 4.34 (docs/adr/0001).
 
-Everything else sees a RyuApp base class, handler decorators, a hub to spawn and sleep with, and ``Connection``, which
-sends bytes and collects replies. Ryu's own objects for statistics are never made: replies to requests of ours are taken
-off before Ryu parses them, 2.6 us an entry. Other Ryu apps beside this one see no difference.
+Everything else sees a RyuApp base class, handler decorators, a hub to spawn and sleep with, and ``SwitchConnection``,
+which sends bytes and collects replies. Ryu's own objects for statistics are never made: replies to the controller's
+requests are taken off before Ryu parses them, 2.6 us an entry. Other Ryu applications see no difference.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ __all__ = [
     "MAIN_DISPATCHER",
     "OFP_VERSION",
     "AppBase",
-    "Connection",
     "Reply",
+    "SwitchConnection",
     "check_free",
     "configured_file",
     "hub",
@@ -172,11 +172,11 @@ class Reply:
         self._event.set()
 
 
-class Connection:
+class SwitchConnection:
     """One switch's connection: bytes out, and replies to what was asked in."""
 
     counts: ClassVar[defaultdict[int, MessageCounts]] = defaultdict(MessageCounts)  # by dpid
-    _by_datapath: dict[int, Connection] = {}  # noqa: RUF012  (one table for the one hook in Ryu's parser)
+    _by_datapath: dict[int, SwitchConnection] = {}  # noqa: RUF012  (one table for the one hook in Ryu's parser)
 
     def __init__(self, datapath: Any, clock: Callable[[], float]) -> None:
         self._datapath = datapath
@@ -184,13 +184,13 @@ class Connection:
         self._awaited: dict[int, Reply] = {}
         self._unwanted: dict[int, None] = {}
         self.dpid: int = datapath.id
-        self._count = Connection.counts[self.dpid]
+        self._count = SwitchConnection.counts[self.dpid]
         self.address = datapath.address
-        Connection._by_datapath[id(datapath)] = self
+        SwitchConnection._by_datapath[id(datapath)] = self
 
     def close(self) -> None:
         """Forget the connection; what is still awaited fails."""
-        Connection._by_datapath.pop(id(self._datapath), None)
+        SwitchConnection._by_datapath.pop(id(self._datapath), None)
         for xid in list(self._awaited):
             self.fail(xid, ProtocolError("the switch disconnected"))
 
@@ -278,7 +278,7 @@ def _hook(message_type: int) -> None:
     stock = ofproto_v1_3_parser._MSG_PARSERS[message_type]
 
     def parse(datapath: Any, version: int, msg_type: int, msg_len: int, xid: int, buf: bytes) -> Any:
-        connection = Connection._by_datapath.get(id(datapath))
+        connection = SwitchConnection._by_datapath.get(id(datapath))
         if connection is not None and connection._take(msg_type, xid, bytes(buf)):
             return None
         return stock(datapath, version, msg_type, msg_len, xid, buf)

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from apps.settings.store import Change, Item, Store
+from apps.settings.store import Item, Store, StoredChange
 from controller.central.controller import CentralController
 from controller.central.put_in_force import put_in_force
 from controller.errors import InvalidValueError
@@ -19,7 +19,7 @@ from controller.events import EventKind
 from controller.fabric.description import Config
 from controller.limits.admission import AdmittedLimits
 from controller.limits.overrides import VLAN_FIELDS, VLAN_LIMITS, VN_FIELDS, FileValues, Override, Overrides, VnName
-from controller.limits.precedence import InForce, check_fit, lay
+from controller.limits.precedence import LimitsInForce, check_fit, lay
 from controller.pieces import pieces
 
 Value = TypeVar("Value")
@@ -45,7 +45,7 @@ class Outcome:
     """What a change did, or would do: its revision, the values in force, how many values of it are others now."""
 
     revision: int
-    values: InForce
+    values: LimitsInForce
     overrides: Overrides
     changed: int
 
@@ -101,13 +101,13 @@ class Settings:
         override = self.overrides.vlans.get(vlan_vid)
         return max(override.revision if override is not None else 0, self._file_revision)
 
-    def history(self, before: int, limit: int) -> list[Change]:
+    def history(self, before: int, limit: int) -> list[StoredChange]:
         """Return changes without their items, newest first, from the one before revision ``before`` on."""
         return list(self._run(self.store.history, before, limit))
 
-    def change_of(self, revision: int) -> Change | None:
+    def change_of(self, revision: int) -> StoredChange | None:
         """Return a change with its items, None if it is not kept."""
-        found: Change | None = self._run(self.store.change, revision)
+        found: StoredChange | None = self._run(self.store.change, revision)
         return found
 
     # -- changes; ``expect`` is called under the lock, before anything else, to refuse what is not meant for this state
@@ -236,7 +236,7 @@ class Settings:
             items = self._items(proposal, values)
             if not dry_run:
                 about = (revision, _utc_now(), caller.who, caller.address, proposal.action, len(items), items)
-                self._run(self.store.commit, Change(*about), proposal.vlans, proposal.vns)
+                self._run(self.store.commit, StoredChange(*about), proposal.vlans, proposal.vns)
                 self.revision, self.overrides = revision, overrides
                 self._adopt(values)
             return Outcome(revision if not dry_run else self.revision, values, overrides, len(items))
@@ -248,7 +248,7 @@ class Settings:
             self._rest_after(len(some))
         return overrides
 
-    def _strictly(self, overrides: Overrides, proposal: _Proposal) -> InForce:
+    def _strictly(self, overrides: Overrides, proposal: _Proposal) -> LimitsInForce:
         """Return the values in force under ``overrides``; those inactive that are not changed stay so."""
         inactive_vns = {name: why for name, why in self.values.inactive_vns.items() if name not in proposal.vns}
         inactive_vlans = {vid: why for vid, why in self.values.inactive_vlans.items() if vid not in proposal.vlans}
@@ -257,10 +257,10 @@ class Settings:
         active = overrides.without_vlans(inactive_vlans).without_vns(off)
         vns = active.vns()
         check_fit(overrides, self.values.vns, vns, self.central.admitted)
-        return InForce(vns, active.vlans_in_force(), inactive_vns, inactive_vlans)
+        return LimitsInForce(vns, active.vlans_in_force(), inactive_vns, inactive_vlans)
 
-    def _adopt(self, values: InForce) -> None:
-        known = {**getattr(self, "values", InForce(self.file.vns, {}, {}, {})).inactive_vns}
+    def _adopt(self, values: LimitsInForce) -> None:
+        known = {**getattr(self, "values", LimitsInForce(self.file.vns, {}, {}, {})).inactive_vns}
         now_s = self._clock()
         put_in_force(self.central, values, now_s)
         for name, reason in values.inactive_vns.items():
@@ -270,7 +270,7 @@ class Settings:
             self.central.note(EventKind.OVERRIDE_INACTIVE, f"override of VLAN {vid} is not in force: {reason}", now_s)
         self.values = values
 
-    def _items(self, proposal: _Proposal, values: InForce) -> list[Item]:
+    def _items(self, proposal: _Proposal, values: LimitsInForce) -> list[Item]:
         """Return every value that a proposal changes, as it was and will be in force."""
         items = []
         for vid in proposal.vlans.keys() & values.vlans.keys():
@@ -304,7 +304,7 @@ class Settings:
             revision = self.revision + 1
             facts = {_FILE: digest.hexdigest(), _FILE_REVISION: str(revision)}
             about = (revision, _utc_now(), SYSTEM.who, SYSTEM.address, "configuration", 0)
-            self._run(self.store.commit, Change(*about), {}, {}, facts)
+            self._run(self.store.commit, StoredChange(*about), {}, {}, facts)
             self.revision, self._facts = revision, facts
         self._file_revision = int(self._facts[_FILE_REVISION])
 

@@ -35,7 +35,7 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class StoredChange:
     """Who changed what and when (RFC 3339, UTC), by which action (``vn``, ``vlan``, ``limits``, ``import``, ...)."""
 
     revision: int
@@ -91,7 +91,7 @@ class Store:
 
     def commit(
         self,
-        change: Change,
+        change: StoredChange,
         vlans: Mapping[int, Override],
         vns: Mapping[VnName, Override],
         facts: Mapping[str, str] | None = None,
@@ -112,7 +112,7 @@ class Store:
             )
             db.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", (facts or {}).items())
 
-    def history(self, before: int, limit: int) -> list[Change]:
+    def history(self, before: int, limit: int) -> list[StoredChange]:
         """Return changes without their items, newest first, from the one before revision ``before`` on."""
         with failing(self.path):
             rows = self._reader.execute(
@@ -120,16 +120,16 @@ class Store:
                 "ORDER BY revision DESC LIMIT ?",
                 (before, limit),
             ).fetchall()
-        return [Change(*row) for row in rows]
+        return [StoredChange(*row) for row in rows]
 
-    def change(self, revision: int) -> Change | None:
+    def change(self, revision: int) -> StoredChange | None:
         """Return one change with its items, None if it is not kept."""
         with failing(self.path):
             row = self._reader.execute("SELECT * FROM changes WHERE revision = ?", (revision,)).fetchone()
         if row is None:
             return None
         items = [Item(*item) for item in json.loads(zlib.decompress(row[-1]))]
-        return Change(*row[:-1], items)
+        return StoredChange(*row[:-1], items)
 
 
 def _packed(item: Item) -> tuple[Any, ...]:

@@ -32,7 +32,7 @@ NO_METERS = MeterFeatures(0, 0, MeterFlags(0), 0, 0)
 
 
 @dataclass(frozen=True)
-class Holdings:
+class SwitchHoldings:
     """What a switch has in its tables: flow entries of ours, meters of one drop band (METER_CONFIG), and all ids."""
 
     flows: Iterable[Flow | UnknownFlow]
@@ -40,7 +40,7 @@ class Holdings:
     meter_ids: set[int] = field(default_factory=set)
 
 
-def introduce(peers: Peers, peer: Peer, breathe: Callable[[], None]) -> Holdings:
+def introduce(peers: Peers, peer: Peer, breathe: Callable[[], None]) -> SwitchHoldings:
     """Ask a switch for its ports, abilities and tables; note them in ``peer`` and its record, and say what is missing.
 
     A switch may refuse to speak of meters (then it has none), of its role, its tables and what it is. Raises
@@ -78,7 +78,7 @@ def introduce(peers: Peers, peer: Peer, breathe: Callable[[], None]) -> Holdings
     _judge_ports(peers, peer, can)
     peer.listing.read(flows, breathe)
     config, others = decode_meter_config(meters) if meters is not None else (np.empty(0, METER_CONFIG), np.empty(0))
-    return Holdings(peer.listing.flows, config, {*config["meter_id"].tolist(), *others.tolist()})
+    return SwitchHoldings(peer.listing.flows, config, {*config["meter_id"].tolist(), *others.tolist()})
 
 
 def note_port(peer: Peer, status: PortStatus) -> None:

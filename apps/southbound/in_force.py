@@ -9,7 +9,7 @@ from apps.southbound.queue_keeper import QueueKeeper
 from apps.southbound.shell import Shell
 
 
-class InForce:
+class ChangesInForce:
     """Follows each change until the switches that are connected have confirmed what came of it.
 
     That is so once the first round of the loop that began after it has sent its messages, barriers behind these are

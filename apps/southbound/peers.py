@@ -11,13 +11,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from apps.runtime.ryu_seam import Connection, Reply
+from apps.runtime.ryu_seam import Reply, SwitchConnection
 from apps.southbound.patience import await_answer
 from controller.capability.meter_watch import MeterWatch
 from controller.capability.probe import MeterProbe
 from controller.capability.queue_watch import QueueWatch
 from controller.central.controller import CentralController
-from controller.errors import RefusedError
+from controller.errors import SwitchRefusedError
 from controller.events import EventKind
 from controller.openflow.flows import FlowStats, decode_flow_stats
 from controller.openflow.messages import PortStatus
@@ -59,7 +59,7 @@ class Peer:
     switch that it refused something for some reason. ``known_flows`` makes reading its flow entries again quick.
     """
 
-    connection: Connection
+    connection: SwitchConnection
     meters: MeterWatch
     queues: QueueWatch
     state: SwitchState = SwitchState.CONNECTING
@@ -130,5 +130,5 @@ class Peers(dict[int, Peer]):
         """Wait for an answer; None when the switch refuses to give one. Else as ``answer``."""
         try:
             return self.answer(reply)
-        except RefusedError:
+        except SwitchRefusedError:
             return None

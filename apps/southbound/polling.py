@@ -23,7 +23,7 @@ from controller.openflow.stats import (
 )
 
 
-class Counters(NamedTuple):
+class PolledCounters(NamedTuple):
     """What the switches told in time, by dpid: METER_STATS, when they came, and when meters were set as last told.
 
     ``unanswered`` is how many switches were late.
@@ -35,7 +35,7 @@ class Counters(NamedTuple):
     unanswered: int
 
 
-def poll(peers: Peers, started_s: float, deadline_s: float) -> Counters:
+def poll(peers: Peers, started_s: float, deadline_s: float) -> PolledCounters:
     """Ask the switches that are ready for their counters, and wait for them until ``deadline_s``.
 
     Ports and queues go to the deliveries of the central controller. A switch that is late is not asked again, or it
@@ -46,7 +46,7 @@ def poll(peers: Peers, started_s: float, deadline_s: float) -> Counters:
         if peer.poll is None:
             peer.overtaken.clear()
             peer.poll = _ask(peers, peer, started_s)
-    counters, unanswered = Counters({}, {}, {}, 0), 0
+    counters, unanswered = PolledCounters({}, {}, {}, 0), 0
     for dpid, peer in ready.items():
         asked = peer.poll
         if asked is None:
@@ -81,7 +81,7 @@ def _ask(peers: Peers, peer: Peer, now_s: float) -> Poll:
     return Poll(now_s, meters, ports, queues)
 
 
-def _take(peers: Peers, peer: Peer, asked: Poll, body: bytes | None, counters: Counters) -> None:
+def _take(peers: Peers, peer: Peer, asked: Poll, body: bytes | None, counters: PolledCounters) -> None:
     dpid = peer.connection.dpid
     if body is not None:
         counters.meters[dpid] = _meter_stats(peer, body, asked.meters.received_s)

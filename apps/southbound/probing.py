@@ -11,7 +11,7 @@ from apps.runtime.ryu_seam import hub
 from apps.southbound.peers import Peer, Peers
 from controller.capability import probe
 from controller.central import enforceable
-from controller.errors import RefusedError
+from controller.errors import SwitchRefusedError
 from controller.openflow.stats import encode_meter_stats_request
 
 # Frames that go through a switch's tables come up within milliseconds; one that lets none through is waited for in
@@ -36,7 +36,7 @@ def test_meters(peers: Peers, peer: Peer, standing: set[int]) -> None:
     try:
         peer.connection.send(test.setup, test.setup_messages)
         peers.answer(peer.connection.barrier())
-        if not test.refused.keys() - {probe.Kind.QUEUED.name}:
+        if not test.refused.keys() - {probe.ProbeKind.QUEUED.name}:
             peer.connection.send(test.frames, test.frame_messages)
             peers.answer(peer.connection.barrier())
             _await_frames(peers, test)
@@ -61,7 +61,7 @@ def _meter_stats(peers: Peers, peer: Peer, meter_id: int) -> bytes | None:
     reply = peer.connection.ask(lambda xid: encode_meter_stats_request(xid, meter_id))
     try:
         return peers.answer(reply)
-    except RefusedError:
+    except SwitchRefusedError:
         return None
 
 

@@ -14,8 +14,8 @@ import numpy as np
 from apps.runtime.garbage import keep_entries, keeping
 from apps.runtime.logs import EventLines
 from apps.runtime.loop_times import LoopTimes
-from apps.runtime.ryu_seam import Connection, Reply, hub
-from apps.southbound.bring_up import Holdings, introduce, note_port
+from apps.runtime.ryu_seam import Reply, SwitchConnection, hub
+from apps.southbound.bring_up import SwitchHoldings, introduce, note_port
 from apps.southbound.peers import REPEAT_S, Peer, Peers, SwitchState
 from apps.southbound.polling import poll
 from apps.southbound.probing import test_meters
@@ -24,9 +24,9 @@ from controller.capability.meter_watch import MeterWatch
 from controller.capability.queue_watch import QueueWatch
 from controller.central import enforceable
 from controller.central.controller import CentralController
-from controller.errors import ProtocolError, RefusedError
+from controller.errors import ProtocolError, SwitchRefusedError
 from controller.fabric.description import Config
-from controller.fabric.topology import Port
+from controller.fabric.topology import PortId
 from controller.forwarding.host_search import Question
 from controller.forwarding.pipeline import OWN_COOKIE, OWN_COOKIE_MASK, Table
 from controller.openflow import constants as ofp
@@ -104,7 +104,7 @@ class Shell:
 
     # -- switches come and go
 
-    def connected(self, connection: Connection) -> None:
+    def connected(self, connection: SwitchConnection) -> None:
         """A switch has connected: learn what it is and holds, then bring its tables to the desired state."""
         dpid = connection.dpid
         if dpid not in self.central.switches:
@@ -122,13 +122,13 @@ class Shell:
                 self.peers.complain(dpid, f"could not be brought up: {error}")
                 connection.disconnect()
 
-    def _new_peer(self, connection: Connection) -> Peer:
+    def _new_peer(self, connection: SwitchConnection) -> Peer:
         dpid = connection.dpid
         ports = self.central.switches[dpid].switch.ports
         meters = MeterWatch(np.array(list(ports), dtype=np.int64), partial(self.central.meter_settings, dpid))
         return Peer(connection, meters, QueueWatch({port.port_no: port.vlan_vids for port in ports.values()}))
 
-    def disconnected(self, dpid: int, connection: Connection | None = None) -> None:
+    def disconnected(self, dpid: int, connection: SwitchConnection | None = None) -> None:
         """A connection has gone (unless the switch has a newer one by now)."""
         peer = self.peers.get(dpid)
         if peer is None or (connection is not None and peer.connection is not connection):
@@ -159,7 +159,7 @@ class Shell:
         for port_no in list(peer.ports):
             self._say_hello(dpid, port_no)
 
-    def _take_over(self, dpid: int, peer: Peer, holds: Holdings, breathe: Callable[[], None]) -> bool:
+    def _take_over(self, dpid: int, peer: Peer, holds: SwitchHoldings, breathe: Callable[[], None]) -> bool:
         """Take over what a switch holds; tell whether it is still there."""
         with self.standing_still:
             if not self.peers.holds(peer):
@@ -219,7 +219,7 @@ class Shell:
         Both no more than once in REPEAT_S for the same reason.
         """
         peer = self.peers.get(dpid)
-        if peer is None or peer.connection.fail(error.xid, RefusedError(error.text)):
+        if peer is None or peer.connection.fail(error.xid, SwitchRefusedError(error.text)):
             return
         if peer.probe is not None and peer.probe.failed(error):
             return
@@ -246,7 +246,7 @@ class Shell:
         port = peer.ports.get(port_no) if peer is not None else None
         if peer is None or port is None or not port.up or port_no > ofp.PORT_MAX:
             return
-        if self.central.network.edge_port(Port(dpid, port_no)) is not None:
+        if self.central.network.edge_port(PortId(dpid, port_no)) is not None:
             return
         frame = lldp.build(dpid, port_no, lldp.authenticator(self._key, dpid, port_no))
         action = (Output(port_no),)
@@ -256,9 +256,9 @@ class Shell:
         info = lldp.parse(packet.data)
         if info is None or not lldp.is_authentic(info, self._key):
             return  # a neighbour's own LLDP, or somebody's forgery
-        receiver = Port(dpid, packet.in_port)
+        receiver = PortId(dpid, packet.in_port)
         news = not self.central.network.topology.is_linked(receiver)
-        self.central.hello_heard(Port(info.dpid, info.port_no), receiver, self._clock())
+        self.central.hello_heard(PortId(info.dpid, info.port_no), receiver, self._clock())
         if news:  # answer at once, so that a link is up after one round trip
             self._say_hello(*receiver)
 

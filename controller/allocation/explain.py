@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from controller.allocation.interface import FloatArray, IntArray, Requests
-from controller.allocation.max_min import BY_DEMAND, Paths
+from controller.allocation.max_min import BY_DEMAND, FlowPaths
 from controller.allocation.network_max_min import Constraints, NetworkGrants, share_network
 from controller.errors import InvalidValueError
 from controller.units import format_rate
@@ -58,7 +58,7 @@ def constraint_name(
 
 
 def explain_network(
-    paths: Paths,
+    paths: FlowPaths,
     constraints: Constraints,
     grants: NetworkGrants,
     weight: FloatArray,
@@ -125,7 +125,7 @@ def _check_entry(entry: int, entries: int) -> None:
         raise InvalidValueError("entry", entry, f"does not exist: there are {entries}")
 
 
-def _users(paths: Paths, constraint: int) -> IntArray:
+def _users(paths: FlowPaths, constraint: int) -> IntArray:
     uses = np.flatnonzero(paths.constraint == constraint)
     users: IntArray = np.searchsorted(paths.offsets, uses, side="right") - 1
     return users

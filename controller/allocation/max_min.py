@@ -24,7 +24,7 @@ _SAME = 1 - 1e-12
 
 
 @dataclass(frozen=True, slots=True)
-class Paths:
+class FlowPaths:
     """Which constraints each flow uses, in compressed sparse rows.
 
     Raises ColumnError, naming column and row, for offsets that fall and for a constraint that does not exist or stands
@@ -83,7 +83,7 @@ class MaxMin:
     """how many rounds of arithmetic it took"""
 
 
-def check_flows(paths: Paths, capacity_bps: FloatArray, demand_bps: FloatArray, weight: FloatArray) -> None:
+def check_flows(paths: FlowPaths, capacity_bps: FloatArray, demand_bps: FloatArray, weight: FloatArray) -> None:
     """Raise InvalidValueError (ColumnError where one row is to blame) unless the columns make a solvable problem.
 
     Capacities may be 0 (nothing is left of a constraint) or infinite, and demands infinite, but a flow needs a finite
@@ -106,7 +106,7 @@ def check_flows(paths: Paths, capacity_bps: FloatArray, demand_bps: FloatArray, 
             raise ColumnError("demand_bps", int(np.flatnonzero(unbounded)[0]), np.inf, "is bounded by no constraint")
 
 
-def max_min(paths: Paths, capacity_bps: FloatArray, demand_bps: FloatArray, weight: FloatArray) -> MaxMin:
+def max_min(paths: FlowPaths, capacity_bps: FloatArray, demand_bps: FloatArray, weight: FloatArray) -> MaxMin:
     """Return the weighted max-min fair rates: none can grow but at the cost of one that is lower per weight.
 
     ``capacity_bps`` (constraints,), ``demand_bps`` (flows,), ``weight`` (flows,). Raises as check_flows does.
@@ -126,7 +126,7 @@ def max_min(paths: Paths, capacity_bps: FloatArray, demand_bps: FloatArray, weig
     return solve(paths, capacity_bps, demand_bps, weight)
 
 
-def solve(paths: Paths, capacity_bps: FloatArray, demand_bps: FloatArray, weight: FloatArray) -> MaxMin:
+def solve(paths: FlowPaths, capacity_bps: FloatArray, demand_bps: FloatArray, weight: FloatArray) -> MaxMin:
     """Return what max_min does, from columns that were checked."""
     compiled = kernel.max_min(paths.offsets, paths.constraint, capacity_bps, demand_bps, weight)
     if compiled is not None:

@@ -14,7 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 from controller.allocation.interface import FULL_USE, BoolArray, FloatArray, IntArray, check_rates
-from controller.allocation.max_min import BY_DEMAND, Paths, check_flows, solve
+from controller.allocation.max_min import BY_DEMAND, FlowPaths, check_flows, solve
 from controller.allocation.parameters import Parameter
 from controller.errors import ColumnError, InvalidValueError
 
@@ -98,7 +98,7 @@ class Constraints:
     def __len__(self) -> int:
         return len(self.guaranteed_bps)
 
-    def paths(self, sender: IntArray, receiver: IntArray, link_offsets: IntArray, link: IntArray) -> Paths:
+    def paths(self, sender: IntArray, receiver: IntArray, link_offsets: IntArray, link: IntArray) -> FlowPaths:
         """Return the constraints of each entry: its sender VN's, its receiver VN's, and the links of its path.
 
         ``sender`` and ``receiver`` (entries,) are rows of VNs; ``link[link_offsets[e]:link_offsets[e + 1]]`` are the
@@ -119,11 +119,11 @@ class Constraints:
         is_link[first], is_link[first + 1] = False, False
         constraint[first], constraint[first + 1] = sender, receiver + self.vns
         constraint[is_link] = link + 2 * self.vns
-        return Paths(offsets, constraint, len(self))
+        return FlowPaths(offsets, constraint, len(self))
 
 
 @dataclass(frozen=True, slots=True)
-class Counters:
+class FlowCounters:
     """What the meters tell of every entry; (entries,) each, rates in bits per second."""
 
     measured_bps: FloatArray
@@ -155,7 +155,7 @@ class NetworkGrants:
 
 
 def share_network(
-    paths: Paths, constraints: Constraints, demand_bps: FloatArray, weight: FloatArray
+    paths: FlowPaths, constraints: Constraints, demand_bps: FloatArray, weight: FloatArray
 ) -> tuple[FloatArray, FloatArray, IntArray]:
     """Return grants, the guaranteed part of each, and what binds each (entries,).
 
@@ -172,7 +172,7 @@ def share_network(
     return rate_bps + excess.rate_bps, rate_bps, excess.bound
 
 
-def used(paths: Paths, rate_bps: FloatArray) -> FloatArray:
+def used(paths: FlowPaths, rate_bps: FloatArray) -> FloatArray:
     """Return (constraints,) how much of each constraint flows at these rates (flows,) use."""
     uses = np.repeat(rate_bps, np.diff(paths.offsets))
     return np.bincount(paths.constraint, uses, minlength=paths.constraints).astype(np.float64, copy=False)
@@ -196,7 +196,7 @@ class NetworkMaxMin:
     title: ClassVar[str] = "Network-wide weighted max-min"
     parameters: ClassVar[tuple[Parameter, ...]] = (PROBE, HEADROOM)
 
-    def demands(self, counters: Counters, least_bps: float, guaranteed_bps: FloatArray | None = None) -> FloatArray:
+    def demands(self, counters: FlowCounters, least_bps: float, guaranteed_bps: FloatArray | None = None) -> FloatArray:
         """Return what each entry wants, (entries,): 0 when not active, and ``least_bps`` at least when it is.
 
         Whoever drops much at its meter wants what it offers. Whoever fills its grant, or drops a little, wants more
@@ -218,7 +218,12 @@ class NetworkMaxMin:
         return result
 
     def allocate(
-        self, paths: Paths, constraints: Constraints, counters: Counters, weight: FloatArray, least_bps: float = 1e6
+        self,
+        paths: FlowPaths,
+        constraints: Constraints,
+        counters: FlowCounters,
+        weight: FloatArray,
+        least_bps: float = 1e6,
     ) -> NetworkGrants:
         """Return the grants. ``least_bps`` is the least demand of an active entry, so that probing can start from it.
 

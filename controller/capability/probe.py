@@ -20,7 +20,7 @@ from enum import IntEnum
 
 from controller.capability.capabilities import Ability, Capabilities, Finding
 from controller.errors import ProtocolError
-from controller.fabric.description import Port
+from controller.fabric.description import EdgePort
 from controller.forwarding.pipeline import Table
 from controller.openflow import constants as ofp
 from controller.openflow.actions import Output, SetQueue
@@ -50,7 +50,7 @@ QUEUE_FRAMES = 3
 _SHORTEST_FRAME = 60
 
 
-class Kind(IntEnum):
+class ProbeKind(IntEnum):
     """The kinds of probe frames and of their entries."""
 
     PLAIN = 1
@@ -64,10 +64,10 @@ class MeterProbe:
 
     meter_id: int
     queue_id: int
-    seen: dict[Kind, int] = field(default_factory=lambda: dict.fromkeys(Kind, 0))
+    seen: dict[ProbeKind, int] = field(default_factory=lambda: dict.fromkeys(ProbeKind, 0))
     refused: dict[str, str] = field(default_factory=dict)
     _first_xid: int = 0
-    _parts: tuple[str, ...] = ("clean", "meter", *(kind.name for kind in Kind))
+    _parts: tuple[str, ...] = ("clean", "meter", *(kind.name for kind in ProbeKind))
 
     @property
     def setup_messages(self) -> int:
@@ -77,22 +77,22 @@ class MeterProbe:
     def setup(self, xid_first: int) -> bytes:
         """Return the messages that make meter and entries, what an earlier test may have left deleted first."""
         self._first_xid = xid_first
-        flows = [(FlowModCommand.ADD, self._flow(kind)) for kind in Kind]
+        flows = [(FlowModCommand.ADD, self._flow(kind)) for kind in ProbeKind]
         return (
             encode_flow_delete_by_cookie(COOKIE, COOKIE_MASK, xid_first)
             + encode_meter_mods(MeterModCommand.ADD, [self.meter_id], [RATE_KBPS], [BURST_KBITS], xid_first + 1)
             + encode_flow_mods(flows, xid_first + 2)
         )
 
-    def _flow(self, kind: Kind) -> Flow:
-        queue = (SetQueue(self.queue_id),) if kind is Kind.QUEUED else ()
+    def _flow(self, kind: ProbeKind) -> Flow:
+        queue = (SetQueue(self.queue_id),) if kind is ProbeKind.QUEUED else ()
         return Flow(
             Table.CLASSIFY,
             PRIORITY,
             Match(in_port=ofp.PORT_CONTROLLER, eth_dst=DESTINATION, eth_src=_SOURCE | kind),
             COOKIE | kind,
             IDLE_TIMEOUT_S,
-            meter_id=self.meter_id if kind is Kind.METERED else None,
+            meter_id=self.meter_id if kind is ProbeKind.METERED else None,
             actions=(*queue, Output(ofp.PORT_CONTROLLER, REPORT_BYTES)),
         )
 
@@ -103,7 +103,7 @@ class MeterProbe:
 
     def frames(self, xid_first: int) -> bytes:
         """Return the packet-outs, those through the meter first."""
-        kinds = [Kind.METERED] * FRAMES + [Kind.PLAIN] * FRAMES
+        kinds = [ProbeKind.METERED] * FRAMES + [ProbeKind.PLAIN] * FRAMES
         action = (Output(ofp.PORT_TABLE),)
         return b"".join(
             encode_packet_out(xid_first + number, ofp.PORT_CONTROLLER, action, _frame(kind, None, FRAME_BYTES))
@@ -126,9 +126,9 @@ class MeterProbe:
         except ProtocolError:
             return False
         kind = header.eth_src ^ _SOURCE
-        if header.eth_dst != DESTINATION or kind not in set(Kind):
+        if header.eth_dst != DESTINATION or kind not in set(ProbeKind):
             return False
-        self.seen[Kind(kind)] += 1
+        self.seen[ProbeKind(kind)] += 1
         return True
 
     def failed(self, error: ErrorMessage) -> bool:
@@ -143,20 +143,22 @@ class MeterProbe:
     @property
     def all_seen(self) -> bool:
         """Whether all frames that pass no meter have come up."""
-        return self.seen[Kind.PLAIN] >= FRAMES
+        return self.seen[ProbeKind.PLAIN] >= FRAMES
 
     def judge(self, can: Capabilities, meter_stats: bytes | None) -> None:
         """Note in ``can`` what the test has shown; ``meter_stats`` is the body of the reply, None if there is none."""
-        if Kind.QUEUED.name in self.refused:
-            can.set_queue = Ability(Finding.FAILS, f"the switch refuses set_queue: {self.refused[Kind.QUEUED.name]}")
-        elif Kind.PLAIN.name not in self.refused:
+        if ProbeKind.QUEUED.name in self.refused:
+            can.set_queue = Ability(
+                Finding.FAILS, f"the switch refuses set_queue: {self.refused[ProbeKind.QUEUED.name]}"
+            )
+        elif ProbeKind.PLAIN.name not in self.refused:
             can.set_queue = Ability(Finding.WORKS)
-        for part, what in (("meter", "meters"), (Kind.METERED.name, "entries with a meter")):
+        for part, what in (("meter", "meters"), (ProbeKind.METERED.name, "entries with a meter")):
             if part in self.refused:
                 can.lack_meters(f"the switch refuses {what}: {self.refused[part]}")
                 return
         counted, dropped = self._counts(meter_stats)
-        plain, passed = self.seen[Kind.PLAIN], self.seen[Kind.METERED]
+        plain, passed = self.seen[ProbeKind.PLAIN], self.seen[ProbeKind.METERED]
         if not (plain or passed or counted):
             can.meters = Ability(why="it takes no frames from the controller through its tables")
             return
@@ -188,15 +190,15 @@ def free_meter_id(first: int, last: int, standing: set[int]) -> int | None:
     return next((meter_id for meter_id in range(last, first - 1, -1) if meter_id not in standing), None)
 
 
-def queue_frames(port: Port, xid_first: int) -> bytes:
+def queue_frames(port: EdgePort, xid_first: int) -> bytes:
     """Return QUEUE_FRAMES packet-outs out of an edge port, into the queue of its first VLAN."""
     vid = port.vlan_vids[0]
-    frame = _frame(Kind.QUEUED, vid if port.tagged else None, _SHORTEST_FRAME)
+    frame = _frame(ProbeKind.QUEUED, vid if port.tagged else None, _SHORTEST_FRAME)
     actions = (SetQueue(vid), Output(port.port_no))
     return b"".join(
         encode_packet_out(xid_first + number, ofp.PORT_CONTROLLER, actions, frame) for number in range(QUEUE_FRAMES)
     )
 
 
-def _frame(kind: Kind, vlan_vid: int | None, length: int) -> bytes:
+def _frame(kind: ProbeKind, vlan_vid: int | None, length: int) -> bytes:
     return build_frame(FrameHeader(DESTINATION, _SOURCE | kind, vlan_vid, ETH_TYPE), b"").ljust(length, b"\0")

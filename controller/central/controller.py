@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from controller.allocation.registry import make_any_algorithm
 from controller.central import interval, reconciliation
 from controller.central.pair_meters import PairMeters
-from controller.central.reconciliation import Tables
+from controller.central.reconciliation import InstalledTables
 from controller.central.state import FabricState
 from controller.errors import InvalidValueError
 from controller.events import EventKind
 from controller.fabric.description import Config
-from controller.fabric.topology import Port
+from controller.fabric.topology import PortId
 from controller.fabric.vns import NewLimits
 from controller.forwarding.desired_flows import FlowKey, plan_flows
 from controller.forwarding.host_search import HostSearch, Question
@@ -93,17 +93,17 @@ class CentralController(FabricState):
 
     def port_down(self, dpid: int, port_no: int, now_s: float) -> None:
         """A port has lost its link, or is no more."""
-        self.network.port_down(Port(dpid, port_no))
+        self.network.port_down(PortId(dpid, port_no))
 
-    def tables(self, dpid: int) -> Tables:
+    def tables(self, dpid: int) -> InstalledTables:
         """Return what a switch's tables should hold once all that was taken by ``take_updates`` is done."""
         record = self.switches[dpid]
-        return Tables(dict(record.installed), self.wanted_meters(record))
+        return InstalledTables(dict(record.installed), self.wanted_meters(record))
 
     def audit(
         self,
         dpid: int,
-        expected: Tables,
+        expected: InstalledTables,
         flows: Mapping[FlowKey, Flow],
         meters: NDArray[np.void],
         now_s: float,
@@ -126,7 +126,7 @@ class CentralController(FabricState):
         Raises ProtocolError when the frame is cut short.
         """
         header = parse_frame(packet.data)
-        port = Port(dpid, packet.in_port)
+        port = PortId(dpid, packet.in_port)
         if header.vlan_vid is None or self.network.edge_port(port) is None:
             return
         if packet.table_id == Table.LEARN:
@@ -137,7 +137,7 @@ class CentralController(FabricState):
             if pair is not None:
                 self.pairs.seen(pair, now_s)
 
-    def _look_for(self, header: FrameHeader, port: Port, frame: bytes, now_s: float) -> None:
+    def _look_for(self, header: FrameHeader, port: PortId, frame: bytes, now_s: float) -> None:
         sought = Host(header.vlan_vid or 0, header.eth_dst)
         edge = self.network.edge_port(port)
         if header.is_multicast or edge is None or self.network.knows(sought):
@@ -149,7 +149,7 @@ class CentralController(FabricState):
         """Return the frames that ask silent hosts where they are; each is to pass its switch's tables."""
         return self._search.take_due(self.network.knows, now_s)
 
-    def hello_heard(self, sender: Port, receiver: Port, now_s: float) -> bool:
+    def hello_heard(self, sender: PortId, receiver: PortId, now_s: float) -> bool:
         """A hello of one switch reached another; tell whether that brought a link up."""
         up = self.network.hear_hello(sender, receiver, now_s)
         if up:
@@ -163,7 +163,7 @@ class CentralController(FabricState):
         if match is None or match.in_port is None or match.vlan_vid is None:
             return
         self.switches[dpid].uninstall([FlowKey(removed.table_id, removed.priority, match)])
-        port = Port(dpid, match.in_port)
+        port = PortId(dpid, match.in_port)
         if removed.table_id == Table.LEARN and match.eth_src is not None:
             self.network.source_aged(Host(match.vlan_vid, match.eth_src), port)
         elif removed.table_id == Table.RATE_CONTROL and match.eth_dst is not None:

@@ -11,7 +11,7 @@ from controller.columns import IntArray
 from controller.events import EventKind
 from controller.fabric.vns import VnTable
 from controller.limits.overrides import VN_FIELDS
-from controller.limits.precedence import InForce
+from controller.limits.precedence import LimitsInForce
 from controller.loop import step
 from controller.loop.policies import Policy, algorithm_groups, lending_vlans
 from controller.whatif.shadow import Shadow
@@ -20,7 +20,7 @@ from controller.whatif.shadow import Shadow
 _MOST_NAMED = 20
 
 
-def put_in_force(fabric: CentralController, values: InForce, now_s: float) -> IntArray:
+def put_in_force(fabric: CentralController, values: LimitsInForce, now_s: float) -> IntArray:
     """Let ``values``, which must fit the fabric, hold from the next interval on; return the rows of VNs that changed.
 
     What is as before is not touched: no message is sent for it, and algorithms go on with what they remember.

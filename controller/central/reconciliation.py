@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from controller.central.pair_meters import PairMeters
 from controller.central.state import FabricState
 from controller.events import EventKind
-from controller.fabric.topology import Port
+from controller.fabric.topology import PortId
 from controller.forwarding.desired_flows import FlowKey, flow_key, plan_flows
 from controller.forwarding.hosts_and_paths import Pair
 from controller.forwarding.pipeline import Table
@@ -26,7 +26,7 @@ from controller.switch.record import SwitchRecord
 _LOOKED_AT_ONCE, _WORKED_AT_ONCE = 1000, 125
 
 
-class Tables(NamedTuple):
+class InstalledTables(NamedTuple):
     """What a switch's tables hold of ours: flow entries by key, meters by id."""
 
     flows: Mapping[FlowKey, Flow]
@@ -100,7 +100,7 @@ def audit(
     fabric: FabricState,
     pairs: PairMeters,
     dpid: int,
-    expected: Tables,
+    expected: InstalledTables,
     flows: Mapping[FlowKey, Flow],
     meters: NDArray[np.void],
     now_s: float,
@@ -189,7 +189,7 @@ def _adopt(
         for flow in some:
             host = adopted_host(flow)
             if host is not None and flow.match.in_port is not None and not fabric.network.knows(host):
-                fabric.learn(host, Port(record.switch.dpid, flow.match.in_port), now_s)
+                fabric.learn(host, PortId(record.switch.dpid, flow.match.in_port), now_s)
         yield
     if not record.can.uses_meters:
         return

@@ -20,7 +20,7 @@ from controller.dets.rate_allocator import AlgorithmGroup, RateAllocators
 from controller.errors import InvalidValueError
 from controller.fabric.description import Config
 from controller.fabric.entries import EntryTable
-from controller.fabric.topology import Port
+from controller.fabric.topology import PortId
 from controller.forwarding.desired_flows import plan_flows
 from controller.forwarding.hosts_and_paths import Pair
 from controller.loop import step
@@ -133,7 +133,7 @@ def _carry_network(before: CentralController, after: CentralController, row_of: 
     after.network.find_paths()
     for host, row in before.network.hosts().items():
         if row_of.new[row] != NEW_ROW:
-            after.network.learn(host, Port(*after.vns.key(int(row_of.new[row]))[1:]))
+            after.network.learn(host, PortId(*after.vns.key(int(row_of.new[row]))[1:]))
 
 
 def _carry_state(

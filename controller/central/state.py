@@ -13,7 +13,7 @@ from controller.columns import FloatArray, IntArray
 from controller.events import EventKind, EventLog
 from controller.fabric.description import Config
 from controller.fabric.links import LinksInUse
-from controller.fabric.topology import Port
+from controller.fabric.topology import PortId
 from controller.fabric.vns import VnTable
 from controller.forwarding.hosts_and_paths import ForwardingSettings, Host, Network
 from controller.limits.admission import AdmittedLimits
@@ -95,7 +95,7 @@ class FabricState:
         """Return the switch behind which a VN sends."""
         return self.switches[self.vns.key(row).dpid]
 
-    def learn(self, host: Host, port: Port, now_s: float) -> None:
+    def learn(self, host: Host, port: PortId, now_s: float) -> None:
         """Note where a host is; say so when its VN may have no more."""
         news = self.network.learn(host, port)
         row = self.vns.row_of(host.vlan_vid, *port)

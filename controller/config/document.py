@@ -33,7 +33,7 @@ _MAX_DEPTH = 32
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Problem:
+class ConfigProblem:
     """One thing wrong with a configuration. ``line`` and ``column`` count from 1; 0 means the file as a whole."""
 
     line: int
@@ -45,7 +45,7 @@ class Problem:
 class ConfigError(DetsError):
     """A configuration is not acceptable. ``problems`` holds all that is wrong with it, in the order of the file."""
 
-    def __init__(self, source_name: str, problems: Sequence[Problem]) -> None:
+    def __init__(self, source_name: str, problems: Sequence[ConfigProblem]) -> None:
         self.source_name = source_name
         self.problems = tuple(sorted(problems))
         super().__init__("\n".join(self._lines()))
@@ -79,7 +79,7 @@ class Document:
     """
 
     data: object = None
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[ConfigProblem] = field(default_factory=list)
     _keys: dict[Path, Position] = field(default_factory=dict)
     _values: dict[Path, Position] = field(default_factory=dict)
 
@@ -99,7 +99,7 @@ class Document:
     def report(self, path: Path, message: str, at_key: bool = False) -> None:
         """Add a problem at ``path``."""
         line, column = self.locate(path, at_key)
-        self.problems.append(Problem(line, column, show_path(path), message))
+        self.problems.append(ConfigProblem(line, column, show_path(path), message))
 
 
 def read_document(text: str) -> Document:
@@ -107,17 +107,17 @@ def read_document(text: str) -> Document:
     document = Document()
     try:
         if _is_deep(text):
-            document.problems.append(Problem(0, 0, "", f"sections are nested more than {_MAX_DEPTH} deep"))
+            document.problems.append(ConfigProblem(0, 0, "", f"sections are nested more than {_MAX_DEPTH} deep"))
             return document
         root = yaml.compose(text, Loader=_LOADER)
     except yaml.MarkedYAMLError as error:
         document.problems.append(_syntax_problem(error))
         return document
     except yaml.YAMLError as error:
-        document.problems.append(Problem(0, 0, "", " ".join(str(error).split())))
+        document.problems.append(ConfigProblem(0, 0, "", " ".join(str(error).split())))
         return document
     if root is None:
-        document.problems.append(Problem(0, 0, "", "the file is empty"))
+        document.problems.append(ConfigProblem(0, 0, "", "the file is empty"))
         return document
     document.data = _Reader(document).value(root, ())
     return document
@@ -136,11 +136,11 @@ def _is_deep(text: str) -> bool:
     return False
 
 
-def _syntax_problem(error: yaml.MarkedYAMLError) -> Problem:
+def _syntax_problem(error: yaml.MarkedYAMLError) -> ConfigProblem:
     mark = error.problem_mark or error.context_mark
     line, column = (mark.line + 1, mark.column + 1) if mark else (0, 0)
     words = [word for word in (error.problem, error.context) if word]
-    return Problem(line, column, "", "not YAML: " + ", ".join(words))
+    return ConfigProblem(line, column, "", "not YAML: " + ", ".join(words))
 
 
 class _Reader:
@@ -173,13 +173,13 @@ class _Reader:
             line, column = _position(key_node)
             if not isinstance(key_node, yaml.ScalarNode):
                 message = "a key must be a word or a number, not a section"
-                self._document.problems.append(Problem(line, column, show_path(path), message))
+                self._document.problems.append(ConfigProblem(line, column, show_path(path), message))
                 continue
             key_path = (*path, str(key_node.value))
             if key_path[-1] in values:
                 first = self._document.locate(key_path, at_key=True)
                 message = f"is written twice: first in line {first[0]}, again in line {line}"
-                self._document.problems.append(Problem(line, column, show_path(key_path), message))
+                self._document.problems.append(ConfigProblem(line, column, show_path(key_path), message))
                 continue
             self._document._keys[key_path] = (line, column)
             values[key_path[-1]] = self.value(value_node, key_path)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import pathlib
 
 from controller.allocation.registry import make_any_algorithm
-from controller.config.document import ConfigError, Document, Path, Problem, read_document, show_value
+from controller.config.document import ConfigError, ConfigProblem, Document, Path, read_document, show_value
 from controller.config.links import check_limits, read_links
 from controller.config.listeners import read_rest, read_tls
 from controller.config.ports import PortReader
@@ -45,14 +45,14 @@ def load_config(path: str | pathlib.Path) -> Config:
         with open(path, "rb") as stream:
             content = stream.read(_MAX_FILE_BYTES + 1)
         if len(content) > _MAX_FILE_BYTES:
-            raise ConfigError(name, [Problem(0, 0, "", f"is larger than {_MAX_FILE_BYTES} bytes")])
+            raise ConfigError(name, [ConfigProblem(0, 0, "", f"is larger than {_MAX_FILE_BYTES} bytes")])
         text = content.decode("utf-8-sig")
     except OSError as error:
-        raise ConfigError(name, [Problem(0, 0, "", f"cannot be read: {error.strerror}")]) from error
+        raise ConfigError(name, [ConfigProblem(0, 0, "", f"cannot be read: {error.strerror}")]) from error
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         column = error.start - (content.rfind(b"\n", 0, error.start) + 1) + 1
-        raise ConfigError(name, [Problem(line, column, "", "is not UTF-8 text")]) from error
+        raise ConfigError(name, [ConfigProblem(line, column, "", "is not UTF-8 text")]) from error
     return parse_config(text, name)
 
 

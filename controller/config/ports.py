@@ -19,7 +19,7 @@ from controller.config.sections import (
     read_section,
 )
 from controller.errors import InvalidValueError
-from controller.fabric.description import Port, Vn
+from controller.fabric.description import EdgePort, Vn
 from controller.fabric.vns import check_ceiling
 from controller.limits.hose_model import WAYS, port_overload
 from controller.units import format_rate
@@ -32,7 +32,7 @@ class PortReader:
         self._document = document
         self._vlans = vlans
 
-    def read(self, path: Path, switch: str, dpid: int, data: object) -> Port:
+    def read(self, path: Path, switch: str, dpid: int, data: object) -> EdgePort:
         """Return a port without what is wrong with it, which is reported."""
         section = read_section(PortSection, self._document, path, data)
         port_no = read_number(self._document, path, "port number", 1, MAX_PORT_NO) or 0
@@ -47,7 +47,7 @@ class PortReader:
             vns.append(Vn(vid, switch, dpid, port_no, send_bps, receive_bps, *ceilings, own))
         self._check_stray_overrides(path, section)
         self._check_sums(path, section, vns)
-        return Port(
+        return EdgePort(
             port_no=port_no,
             name=section.name or f"{switch}-{port_no}",
             capacity_bps=section.capacity or 0,

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controller.allocation.max_min import BY_DEMAND, Paths
-from controller.allocation.network_max_min import Constraints, Counters, NetworkGrants, NetworkMaxMin, share_network
+from controller.allocation.max_min import BY_DEMAND, FlowPaths
+from controller.allocation.network_max_min import Constraints, FlowCounters, NetworkGrants, NetworkMaxMin, share_network
 from controller.columns import BoolArray, FloatArray, IntArray
 from controller.dets.messages import TrafficReport
 from controller.fabric.entries import EntryTable
@@ -37,7 +37,7 @@ class NetworkDecision:
     entries: EntryTable
     links: FabricLinks
     rows: IntArray
-    paths: Paths
+    paths: FlowPaths
     constraints: Constraints
     grants: NetworkGrants
     weight: FloatArray
@@ -68,7 +68,7 @@ def decide(
     queue decides, which serves guarantees first. Who is bound by a limit or a link gets no more than that.
     """
     sender, receiver = entries.sender[reports.entry], entries.receiver[reports.entry]
-    counters = Counters(reports.measured_bps, reports.limit_bps, reports.dropped_bps, reports.active)
+    counters = FlowCounters(reports.measured_bps, reports.limit_bps, reports.dropped_bps, reports.active)
     guaranteed_bps = np.minimum(vns.send_limit_bps[sender], vns.receive_limit_bps[receiver])
     demand_bps = np.zeros(len(reports.entry))
     for algorithm, mine in algorithms:  # 1
@@ -92,7 +92,7 @@ def decide(
 
 def _paths(
     before: NetworkDecision | None, constraints: Constraints, entries: EntryTable, links: FabricLinks, rows: IntArray
-) -> Paths:
+) -> FlowPaths:
     """Return the paths of the entries; most of the time they are those of the interval before."""
     same = before is not None and before.entries is entries and before.links is links
     if before is not None and same and np.array_equal(before.rows, rows):

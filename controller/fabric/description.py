@@ -55,7 +55,7 @@ class Vn:
 
 
 @dataclass(frozen=True, slots=True)
-class Port:
+class EdgePort:
     """An edge port. ``tagged`` is True for a trunk; an access port has exactly one VN, whose frames carry no tag."""
 
     port_no: int
@@ -81,7 +81,7 @@ class Switch:
     name: str
     dpid: int
     ovsdb: str | None
-    ports: Mapping[int, Port]
+    ports: Mapping[int, EdgePort]
     profile: Profile = "auto"
 
 
@@ -153,7 +153,7 @@ class Config:
         """The control interval in seconds."""
         return self.interval_ms / 1000
 
-    def ports(self) -> Iterator[tuple[Switch, Port]]:
+    def ports(self) -> Iterator[tuple[Switch, EdgePort]]:
         """Yield every edge port with its switch, in the order of the file."""
         for switch in self.switches.values():
             for port in switch.ports.values():

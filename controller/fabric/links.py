@@ -10,7 +10,7 @@ import numpy as np
 from controller.columns import FloatArray, IntArray
 from controller.fabric.description import Config
 from controller.fabric.entries import EntryTable
-from controller.fabric.topology import Link, Paths, Port, Topology, hops
+from controller.fabric.topology import Link, PortId, SwitchPaths, Topology, hops
 from controller.fabric.vns import VnTable
 
 _SENDING = " (sending)"
@@ -40,8 +40,8 @@ class FabricLinks:
         cls,
         vns: VnTable,
         switch_names: Mapping[int, str],
-        core_capacity_bps: Mapping[Port, int],
-        paths: Paths,
+        core_capacity_bps: Mapping[PortId, int],
+        paths: SwitchPaths,
         links: Iterable[Link],
     ) -> FabricLinks:
         """Return the links of a fabric: ``core_capacity_bps`` by the port out of which frames enter a link.
@@ -75,7 +75,7 @@ class FabricLinks:
     @classmethod
     def of_access(cls, vns: VnTable) -> FabricLinks:
         """Return the access links alone."""
-        return cls.of(vns, {}, {}, Paths(frozenset(), {}), ())
+        return cls.of(vns, {}, {}, SwitchPaths(frozenset(), {}), ())
 
     def place(self, vn: int) -> str:
         """Return where a VN is, as ``SWITCH:PORT``."""
@@ -102,7 +102,7 @@ class LinksInUse:
     def __init__(self, config: Config) -> None:
         self._names = {switch.dpid: switch.name for switch in config.switches.values()}
         self._capacity_bps = {
-            Port(end.dpid, end.port_no): link.capacity_bps for link in config.links for end in link.ends
+            PortId(end.dpid, end.port_no): link.capacity_bps for link in config.links for end in link.ends
         }
         self._seen: frozenset[Link] | None = None
         self._links: FabricLinks | None = None

@@ -15,7 +15,7 @@ HELLO_INTERVAL_S = 1.0
 LINK_TIMEOUT_S = 3.5
 
 
-class Port(NamedTuple):
+class PortId(NamedTuple):
     """One port of one switch."""
 
     dpid: int
@@ -25,12 +25,12 @@ class Port(NamedTuple):
 class Link(NamedTuple):
     """A link that carries frames both ways, the lower end first."""
 
-    a: Port
-    b: Port
+    a: PortId
+    b: PortId
 
 
 @dataclass(frozen=True)
-class Paths:
+class SwitchPaths:
     """What follows from the links: ports to flood along, and the port that leads towards another switch."""
 
     tree: frozenset[Link]
@@ -54,11 +54,11 @@ class Topology:
 
     def __init__(self) -> None:
         self._switches: set[int] = set()
-        self._heard_s: dict[tuple[Port, Port], float] = {}  # by sender and receiver, those heard last at the end
+        self._heard_s: dict[tuple[PortId, PortId], float] = {}  # by sender and receiver, those heard last at the end
         self._links: frozenset[Link] = frozenset()
         self._links_of: defaultdict[int, set[Link]] = defaultdict(set)  # by the dpid of either end
 
-    def carried(self, switches: Iterable[int], is_edge: Callable[[Port], bool]) -> Topology:
+    def carried(self, switches: Iterable[int], is_edge: Callable[[PortId], bool]) -> Topology:
         """Return what is known of the links between some switches, those at edge ports left out."""
         carried = Topology()
         carried._switches = self._switches & set(switches)
@@ -84,11 +84,11 @@ class Topology:
         self._switches.discard(dpid)
         self._forget([ends for ends in self._heard_s if dpid in (ends[0].dpid, ends[1].dpid)])
 
-    def remove_port(self, port: Port) -> None:
+    def remove_port(self, port: PortId) -> None:
         """A port is down, and so is its link."""
         self._forget([ends for ends in self._heard_s if port in ends])
 
-    def hear(self, sender: Port, receiver: Port, now_s: float) -> bool:
+    def hear(self, sender: PortId, receiver: PortId, now_s: float) -> bool:
         """Note that ``receiver`` got a hello from ``sender``; tell whether that brought a link up."""
         self._heard_s.pop((sender, receiver), None)
         self._heard_s[sender, receiver] = now_s
@@ -102,7 +102,7 @@ class Topology:
         """Return the links that are up: the very same object until one comes or goes."""
         return self._links
 
-    def is_linked(self, port: Port) -> bool:
+    def is_linked(self, port: PortId) -> bool:
         """Tell whether a port has a link that is up."""
         return any(port in link for link in self._links_of[port.dpid])
 
@@ -110,7 +110,7 @@ class Topology:
         """Return the ports of a switch that lead to other switches."""
         return {port.port_no for link in self._links_of[dpid] for port in link if port.dpid == dpid}
 
-    def paths(self) -> Paths:
+    def paths(self) -> SwitchPaths:
         """Return the tree and the paths over the links that are up.
 
         Of several links between two switches the one with the lowest ports is used. Paths are shortest, the tree is a
@@ -128,9 +128,9 @@ class Topology:
                 if towards:
                     link = graph.edges[dpid, min(towards)]["link"]
                     next_port[dpid, target] = link.a.port_no if link.a.dpid == dpid else link.b.port_no
-        return Paths(tree, next_port)
+        return SwitchPaths(tree, next_port)
 
-    def _forget(self, heard: Iterable[tuple[Port, Port]]) -> bool:
+    def _forget(self, heard: Iterable[tuple[PortId, PortId]]) -> bool:
         """Forget some of what was heard; tell whether that took a link down."""
         down = False
         for ends in heard:
@@ -138,7 +138,7 @@ class Topology:
             down = self._look_at(*ends) or down
         return down
 
-    def _look_at(self, one: Port, other: Port) -> bool:
+    def _look_at(self, one: PortId, other: PortId) -> bool:
         """Look whether the link of two ports is up; tell whether that is news."""
         heard = (one, other) in self._heard_s and (other, one) in self._heard_s
         up = heard and one.dpid != other.dpid and {one.dpid, other.dpid} <= self._switches
@@ -151,22 +151,24 @@ class Topology:
         return True
 
 
-def hops(paths: Paths, links: Iterable[Link], pairs: Iterable[tuple[int, int]]) -> dict[tuple[int, int], list[Port]]:
+def hops(
+    paths: SwitchPaths, links: Iterable[Link], pairs: Iterable[tuple[int, int]]
+) -> dict[tuple[int, int], list[PortId]]:
     """Return for each (from dpid, to dpid) the ports out of which frames leave on their way, in order.
 
     ``links`` are those that ``paths`` were found on. Pairs without a path, or of one switch, have no hops.
     """
     peer = {end: other for link in links for end, other in ((link.a, link.b), (link.b, link.a))}
-    found: dict[tuple[int, int], list[Port]] = {}
+    found: dict[tuple[int, int], list[PortId]] = {}
     for start, target in pairs:
-        way: list[Port] = []
+        way: list[PortId] = []
         at = start
         while at != target:
             port_no = paths.next_port.get((at, target))
             if port_no is None:
                 way = []
                 break
-            way.append(Port(at, port_no))
+            way.append(PortId(at, port_no))
             at = peer[way[-1]].dpid
         found[start, target] = way
     return found

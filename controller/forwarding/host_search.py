@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from controller.fabric.topology import Port
+from controller.fabric.topology import PortId
 from controller.forwarding.hosts_and_paths import Host
 from controller.openflow.frames import FrameHeader, build_frame
 
@@ -38,7 +38,7 @@ _MIN_PAYLOAD_BYTES = 46
 class Question(NamedTuple):
     """A frame to be handled as if it had come in by an edge port."""
 
-    port: Port
+    port: PortId
     frame: bytes
 
 
@@ -55,7 +55,7 @@ class HostSearch:
     def __init__(self) -> None:
         self._searches: dict[Host, _Search] = {}
 
-    def look_for(self, host: Host, port: Port, header: FrameHeader, payload: bytes, now_s: float) -> None:
+    def look_for(self, host: Host, port: PortId, header: FrameHeader, payload: bytes, now_s: float) -> None:
         """Look for a host to which the VN behind ``port`` has sent a frame of this header and payload.
 
         ``header`` has the tag with which the port's own frames come in, or none. What is not IP asks nobody.

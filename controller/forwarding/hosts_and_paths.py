@@ -10,9 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from controller.fabric.description import Port as EdgePort
-from controller.fabric.description import Switch
-from controller.fabric.topology import Link, Paths, Port, Topology, ports_by_switch
+from controller.fabric.description import EdgePort, Switch
+from controller.fabric.topology import Link, PortId, SwitchPaths, Topology, ports_by_switch
 from controller.fabric.vns import VnTable
 from controller.forwarding import pipeline
 from controller.forwarding.desired_flows import DesiredFlows
@@ -65,7 +64,7 @@ class Network:
         self._meter_of_pair: dict[Pair, int | None] = {}
         self._senders_to: defaultdict[int, set[int]] = defaultdict(set)
         self._unused_pairs: set[Pair] = set()
-        self._paths = Paths(frozenset(), {})
+        self._paths = SwitchPaths(frozenset(), {})
         self._flood_tree: frozenset[Link] = frozenset()
         self._retiring = False
         self._links_changed = False
@@ -127,7 +126,7 @@ class Network:
         self.topology.remove_switch(dpid)
         self._links_changed = True
 
-    def port_down(self, port: Port) -> None:
+    def port_down(self, port: PortId) -> None:
         """A port lost its link: what was learned over it is forgotten."""
         self.topology.remove_port(port)
         behind = (h for h, row in self._vn_of_host.items() if self._vns.key(row)[1:] == (port.dpid, port.port_no))
@@ -135,7 +134,7 @@ class Network:
             self.forget_host(host)
         self._links_changed = True
 
-    def hear_hello(self, sender: Port, receiver: Port, now_s: float) -> bool:
+    def hear_hello(self, sender: PortId, receiver: PortId, now_s: float) -> bool:
         """A hello of one switch's port reached another's; tell whether that brought a link up."""
         if self.edge_port(sender) is not None or self.edge_port(receiver) is not None:
             return False
@@ -152,7 +151,7 @@ class Network:
         if self.topology.expire(now_s) or self._flood_tree != self._paths.tree:
             self._links_changed = True
 
-    def edge_port(self, port: Port) -> EdgePort | None:
+    def edge_port(self, port: PortId) -> EdgePort | None:
         """Return the edge port of the configuration that this is, or None."""
         switch = self._switches.get(port.dpid)
         return switch.ports.get(port.port_no) if switch else None
@@ -197,7 +196,7 @@ class Network:
 
     # -- hosts
 
-    def learn(self, host: Host, port: Port) -> bool:
+    def learn(self, host: Host, port: PortId) -> bool:
         """A host was seen behind an edge port; tell whether that is news. A host that moved leaves its old place."""
         row = self._vns.row_of(host.vlan_vid, port.dpid, port.port_no)
         multicast = host.mac >> 40 & 1
@@ -212,7 +211,7 @@ class Network:
         self._put_unknown_source(row)
         return True
 
-    def source_aged(self, host: Host, port: Port) -> None:
+    def source_aged(self, host: Host, port: PortId) -> None:
         """A host was silent for the ageing time. One that is still sent to stays, for its senders' meters' sake."""
         row = self._vn_of_host.get(host)
         if row is None or self._vns.key(row)[1:] != tuple(port):
@@ -279,7 +278,7 @@ class Network:
     def _put_forward(self, host: Host) -> None:
         self.find_paths()
         own = self._vns.key(self._vn_of_host[host])
-        port = self.edge_port(Port(own.dpid, own.port_no))
+        port = self.edge_port(PortId(own.dpid, own.port_no))
         assert port is not None, "a VN lives behind an edge port of the configuration"
         set_queue = own.dpid not in self._queueless
         flows = {own.dpid: [pipeline.forward_to_edge(port, host.vlan_vid, host.mac, set_queue=set_queue)]}
@@ -293,7 +292,7 @@ class Network:
 
     # -- pairs
 
-    def pair_seen(self, host: Host, port: Port) -> Pair | None:
+    def pair_seen(self, host: Host, port: PortId) -> Pair | None:
         """A VN sent to a known host for which it has no entry: return the pair that needs a meter, if one does."""
         pair = self.pair_of(host, port)
         if pair in self._meter_of_pair:
@@ -301,7 +300,7 @@ class Network:
             return None
         return pair
 
-    def pair_of(self, host: Host, port: Port) -> Pair | None:
+    def pair_of(self, host: Host, port: PortId) -> Pair | None:
         """Return the pair of the VN behind a port and the VN of a known host; None within one VN or if unknown."""
         sender = self._vns.row_of(host.vlan_vid, port.dpid, port.port_no)
         receiver = self._vn_of_host.get(host)
@@ -314,7 +313,7 @@ class Network:
         for host in self._hosts_of_vn[pair.receiver]:
             self._put_pair(pair, host)
 
-    def pair_aged(self, host: Host, port: Port) -> Pair | None:
+    def pair_aged(self, host: Host, port: PortId) -> Pair | None:
         """A sender was silent towards a host; return the pair if its meter is of no use any more."""
         pair = self.pair_of(host, port)
         if pair is None:

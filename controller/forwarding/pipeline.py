@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import IntEnum
 
-from controller.fabric.description import Port as EdgePort
+from controller.fabric.description import EdgePort
 from controller.openflow.actions import Action, Output, PopVlan, PushVlan, SetQueue, SetVlanVid
 from controller.openflow.constants import PORT_CONTROLLER, VLAN_NONE
 from controller.openflow.flows import Flow

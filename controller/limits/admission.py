@@ -18,11 +18,11 @@ from controller.fabric.vns import VnTable
 from controller.limits.hose_model import (
     STEP_BPS,
     AdmissionError,
+    HoseTopology,
     Link,
     Overload,
-    Pair,
     Port,
-    Topology,
+    PortPair,
     VnLimits,
     admit,
     overloads,
@@ -32,13 +32,13 @@ from controller.units import MAX_RATE_BPS, format_rate
 _NO_BOUND_BPS = 2**62
 
 
-def port_topology(config: Config) -> Topology:
+def port_topology(config: Config) -> HoseTopology:
     """Return the capacities of the edge ports, by ``SWITCH:PORT``."""
     ports: dict[Port, int] = {f"{switch.name}:{port.port_no}": port.capacity_bps for switch, port in config.ports()}
-    return Topology(ports, {}, {})
+    return HoseTopology(ports, {}, {})
 
 
-def core_topology(config: Config) -> Topology:
+def core_topology(config: Config) -> HoseTopology:
     """Return the capacities of the core links and the paths between edge switches, which stand for their ports.
 
     Each direction of a link is one by itself, named by its ends: ``s1:1001-c1:1``. Paths are those that forwarding
@@ -46,30 +46,32 @@ def core_topology(config: Config) -> Topology:
     """
     built = forwarding.Topology()
     capacity_bps: dict[Link, int] = {}
-    names: dict[forwarding.Port, str] = {}
+    names: dict[forwarding.PortId, str] = {}
     for switch in config.switches.values():
         built.add_switch(switch.dpid)
     for link in config.links:
         for one, other in (link.ends, link.ends[::-1]):
-            port = forwarding.Port(one.dpid, one.port_no)
-            built.hear(port, forwarding.Port(other.dpid, other.port_no), 0.0)
+            port = forwarding.PortId(one.dpid, one.port_no)
+            built.hear(port, forwarding.PortId(other.dpid, other.port_no), 0.0)
             names[port] = f"{one}-{other}"
             capacity_bps[names[port]] = link.capacity_bps
     edges = {switch.dpid: switch.name for switch in config.switches.values() if switch.ports}
     between = ((a, b) for a in edges for b in edges if a != b)
     found = hops(built.paths(), built.links(), between) if config.links else {}
-    paths: dict[Pair, tuple[Link, ...]] = {
+    paths: dict[PortPair, tuple[Link, ...]] = {
         (edges[a], edges[b]): tuple(names[hop] for hop in way) for (a, b), way in found.items() if way
     }
-    return Topology(dict.fromkeys(edges.values(), _NO_BOUND_BPS), capacity_bps, paths)
+    return HoseTopology(dict.fromkeys(edges.values(), _NO_BOUND_BPS), capacity_bps, paths)
 
 
-def core_overloaded(core: Topology, vns: Iterable[VnLimits]) -> bool:
+def core_overloaded(core: HoseTopology, vns: Iterable[VnLimits]) -> bool:
     """Tell whether some traffic matrix within the limits overloads a core link."""
     return bool(overloads(core, _by_switch(vns).values()))
 
 
-def admit_core(core: Topology, others: Iterable[VnLimits], changed: VnLimits, *, sending: bool | None = None) -> None:
+def admit_core(
+    core: HoseTopology, others: Iterable[VnLimits], changed: VnLimits, *, sending: bool | None = None
+) -> None:
     """Raise AdmissionError unless the core links carry the limits of ``changed`` beside those of the others.
 
     The VNs of a VLAN behind one switch take the same paths, so that for the core they are one: what they may send or

@@ -18,7 +18,7 @@ from controller.units import MIN_RATE_BPS, check_rate_bps, format_rate
 
 Port = Hashable
 Link = Hashable
-Pair = tuple[Port, Port]
+PortPair = tuple[Port, Port]
 Place = tuple[str, Hashable]
 """("send", port), ("receive", port) or ("link", link)"""
 WAYS = ("send", "receive")
@@ -38,7 +38,7 @@ class VnLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Topology:
+class HoseTopology:
     """The capacities that limits are checked against, in bits per second, each direction of a link by itself.
 
     Raises InvalidValueError, naming the key, for a capacity that is not positive, and for a path that names a port or a
@@ -47,7 +47,7 @@ class Topology:
 
     port_capacity_bps: Mapping[Port, int]
     link_capacity_bps: Mapping[Link, int]
-    paths: Mapping[Pair, tuple[Link, ...]]
+    paths: Mapping[PortPair, tuple[Link, ...]]
     """the core links on the way from one edge port to another; pairs without core links may be left out"""
 
     def __post_init__(self) -> None:
@@ -98,7 +98,7 @@ def port_overload(port: Port, way: str, limits_bps: Iterable[int], capacity_bps:
     return Overload(words, load_bps, capacity_bps) if load_bps > capacity_bps else None
 
 
-def overloads(topology: Topology, vns: Iterable[VnLimits]) -> list[Overload]:
+def overloads(topology: HoseTopology, vns: Iterable[VnLimits]) -> list[Overload]:
     """Return every place that the limits would overload: access ports first, then core links; none if all fit.
 
     Raises InvalidValueError for a VN at a port without a capacity, two of one VLAN at one port, or a limit that a meter
@@ -108,7 +108,7 @@ def overloads(topology: Topology, vns: Iterable[VnLimits]) -> list[Overload]:
     return asked.overloads(asked.places())
 
 
-def admit(topology: Topology, vns: Iterable[VnLimits], changed: VnLimits, *, sending: bool | None = None) -> None:
+def admit(topology: HoseTopology, vns: Iterable[VnLimits], changed: VnLimits, *, sending: bool | None = None) -> None:
     """Raise AdmissionError unless all limits fit when those of ``changed`` replace (or join) those of its VN.
 
     The error names the first place that does not fit, and offers the largest limit with which every place fits, the
@@ -156,7 +156,7 @@ def _refusal(
 class _Asked:
     """A set of limits on a topology, by place: the access ports in either direction and the core links."""
 
-    def __init__(self, topology: Topology, vns: Iterable[VnLimits]) -> None:
+    def __init__(self, topology: HoseTopology, vns: Iterable[VnLimits]) -> None:
         self.topology = topology
         self.at_port: dict[Port, dict[int, VnLimits]] = {}
         for vn in vns:
@@ -168,7 +168,7 @@ class _Asked:
             check_rate_bps(vn.send_limit_bps, f"{key}.send_limit")
             check_rate_bps(vn.receive_limit_bps, f"{key}.receive_limit")
             self.at_port[vn.port][vn.vlan_vid] = vn
-        self.pairs: dict[Link, list[Pair]] = {}
+        self.pairs: dict[Link, list[PortPair]] = {}
         for pair, links in topology.paths.items():
             if pair[0] in self.at_port and pair[1] in self.at_port:
                 for link in links:

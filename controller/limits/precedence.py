@@ -25,7 +25,7 @@ CoreCheck = Callable[[VnTable], Overload | None]
 
 
 @dataclass(frozen=True)
-class InForce:
+class LimitsInForce:
     """The values in force, and why which overrides are inactive; ``vns.lends`` is not set."""
 
     vns: VnTable
@@ -34,7 +34,7 @@ class InForce:
     inactive_vlans: Mapping[int, str]
 
 
-def lay(overrides: Overrides, core_overload: CoreCheck) -> InForce:
+def lay(overrides: Overrides, core_overload: CoreCheck) -> LimitsInForce:
     """Return what is in force under these overrides; ``core_overload`` names a core link that limits overload, if any.
 
     1) Overrides of what the file does not have, or whose values it does not allow, are inactive.
@@ -78,7 +78,7 @@ def lay(overrides: Overrides, core_overload: CoreCheck) -> InForce:
         for row, way in raising[:enough]:
             _deactivate(left, row, way, str(overload), off, inactive_vns, inactive_vlans)
         left = overrides.without_vlans(inactive_vlans).without_vns(off)
-    return InForce(left.vns(), left.vlans_in_force(), inactive_vns, inactive_vlans)
+    return LimitsInForce(left.vns(), left.vlans_in_force(), inactive_vns, inactive_vlans)
 
 
 class UnfitError(InvalidValueError):

@@ -10,7 +10,7 @@ from typing import TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.fabric.topology import Port
+from controller.fabric.topology import PortId
 from controller.forwarding.desired_flows import FlowKey, flow_key
 from controller.forwarding.hosts_and_paths import Host, Network, Pair
 from controller.forwarding.pipeline import OWN_COOKIE, OWN_COOKIE_MASK, Table
@@ -80,4 +80,4 @@ class Awaiting:
 def adopted_pair(flow: Flow, network: Network, dpid: int) -> Pair | None:
     """Return the pair that a metered entry of RATE_CONTROL stands for, or None if its ends are not known."""
     host, in_port = host_of_pair(flow), flow.match.in_port
-    return None if host is None or in_port is None else network.pair_of(host, Port(dpid, in_port))
+    return None if host is None or in_port is None else network.pair_of(host, PortId(dpid, in_port))

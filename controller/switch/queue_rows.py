@@ -49,7 +49,7 @@ _SETS = ("ports", "interfaces", "qos", "datapath_id", "ovs_version")
 
 
 @dataclass(frozen=True, slots=True)
-class Tables:
+class OvsdbTables:
     """What the database holds, by table and row UUID; maps are dicts, sets are tuples, references are UUIDs."""
 
     root: Mapping[str, Row]
@@ -76,7 +76,7 @@ def read_operations() -> list[Operation]:
     ]
 
 
-def read_tables(results: Sequence[Any]) -> Tables:
+def read_tables(results: Sequence[Any]) -> OvsdbTables:
     """Return the tables from the results of ``read_operations``; raise ProtocolError when they are not that."""
     try:
         tables = [
@@ -85,10 +85,10 @@ def read_tables(results: Sequence[Any]) -> Tables:
         ]
     except (KeyError, IndexError, TypeError, ValueError) as error:
         raise ProtocolError(f"select results: expected rows of {', '.join(_COLUMNS)}: {error!r}") from error
-    return Tables(*tables)
+    return OvsdbTables(*tables)
 
 
-def plan_rows(tables: Tables, dpid: int, wanted: Mapping[str, PortQueues]) -> RowPlan:
+def plan_rows(tables: OvsdbTables, dpid: int, wanted: Mapping[str, PortQueues]) -> RowPlan:
     """Return how to make the queues of a switch those wanted, by interface name; none wanted takes all of ours away.
 
     Raises InvalidValueError when queues are wanted and no bridge has this dpid: a wrong address, or ovs-vswitchd does
@@ -105,7 +105,7 @@ def plan_rows(tables: Tables, dpid: int, wanted: Mapping[str, PortQueues]) -> Ro
 
 
 class _Planner:
-    def __init__(self, tables: Tables, owner: str) -> None:
+    def __init__(self, tables: OvsdbTables, owner: str) -> None:
         self.plan = RowPlan()
         self._tables = tables
         self._owner = owner

@@ -25,7 +25,7 @@ UNDISTURBED = 0.95
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ClaimVerdict:
     """What one fabric gave, what our best algorithm gave there, and whether the claim holds."""
 
     found: str
@@ -40,7 +40,7 @@ class Claim:
     key: str
     section: str
     says: str
-    judge: Callable[[Measured], Verdict]
+    judge: Callable[[Measured], ClaimVerdict]
 
 
 class Measured:
@@ -98,21 +98,21 @@ def all_of(*conditions: bool | None) -> bool | None:
     return None if any(one is None for one in conditions) else all(conditions)
 
 
-def _starving(measured: Measured) -> Verdict:
+def _starving(measured: Measured) -> ClaimVerdict:
     runs = measured.runs("dets-fig2", "none")
     shares = [run["victim_goodput_bps_during"] / run["victim_goodput_bps_before"] for run in runs]
     if not shares:
-        return Verdict("-", None)
+        return ClaimVerdict("-", None)
     ours = [_kept(run) for run in measured.runs("dets-fig5", BEST)]
     best = f"{show(ours)} of what its limit allows" if ours else "-"
-    return Verdict(f"{show(shares)} of what it had before", max(shares) < NEARLY_NOTHING, best)
+    return ClaimVerdict(f"{show(shares)} of what it had before", max(shares) < NEARLY_NOTHING, best)
 
 
 def _kept(run: dict[str, Any]) -> float:
     return float(run["victim_goodput_bps_during"] / run["victim_goodput_limit_bps"])
 
 
-def _isolation(measured: Measured) -> Verdict:
+def _isolation(measured: Measured) -> ClaimVerdict:
     def told(control: str) -> tuple[str, bool | None]:
         runs = measured.runs("dets-fig5", control)
         if not runs:
@@ -123,11 +123,11 @@ def _isolation(measured: Measured) -> Verdict:
         return f"TCP {show(kept)}, UDP {show(others)} of their limits", good
 
     found, holds = told("fp")
-    return Verdict(found, holds, told(BEST)[0])
+    return ClaimVerdict(found, holds, told(BEST)[0])
 
 
-def _recovery(most_intervals: int, least_share: float) -> Callable[[Measured], Verdict]:
-    def judge(measured: Measured) -> Verdict:
+def _recovery(most_intervals: int, least_share: float) -> Callable[[Measured], ClaimVerdict]:
+    def judge(measured: Measured) -> ClaimVerdict:
         def told(control: str) -> tuple[str, bool | None]:
             runs = measured.runs("dets-fig5", control)
             if not runs:
@@ -138,42 +138,42 @@ def _recovery(most_intervals: int, least_share: float) -> Callable[[Measured], V
             return f"{good} of {len(runs)} seeds, worst {worst}", good >= least_share * len(runs)
 
         found, holds = told("fp")
-        return Verdict(found, holds, told(BEST)[0])
+        return ClaimVerdict(found, holds, told(BEST)[0])
 
     return judge
 
 
-def _use_against_fair_share(measured: Measured) -> Verdict:
+def _use_against_fair_share(measured: Measured) -> ClaimVerdict:
     uses = {control: measured.shown("dets-fig6", control, "use_of_oracle") for control in ("sp", "fp", "fs", BEST)}
     holds = all_of(*(measured.more("dets-fig6", one, "fs", "use_of_oracle") for one in ("sp", "fp")))
-    return Verdict(f"SP {uses['sp']}, FP {uses['fp']}, FS {uses['fs']} of the oracle's", holds, uses[BEST])
+    return ClaimVerdict(f"SP {uses['sp']}, FP {uses['fp']}, FS {uses['fs']} of the oracle's", holds, uses[BEST])
 
 
-def _slow_over_fast(measured: Measured) -> Verdict:
+def _slow_over_fast(measured: Measured) -> ClaimVerdict:
     uses = [measured.shown("dets-fig6", control, "use_of_oracle") for control in ("sp", "fp", BEST)]
-    return Verdict(f"SP {uses[0]}, FP {uses[1]}", measured.more("dets-fig6", "sp", "fp", "use_of_oracle"), uses[2])
+    return ClaimVerdict(f"SP {uses[0]}, FP {uses[1]}", measured.more("dets-fig6", "sp", "fp", "use_of_oracle"), uses[2])
 
 
-def _spread(measured: Measured) -> Verdict:
+def _spread(measured: Measured) -> ClaimVerdict:
     spreads = [measured.shown("dets-fig6", control, "grant_spread") for control in ("fp", "sp", BEST)]
     holds = measured.more("dets-fig6", "sp", "fp", "grant_spread")
-    return Verdict(f"FP {spreads[0]}, SP {spreads[1]} of the mean grant", holds, spreads[2])
+    return ClaimVerdict(f"FP {spreads[0]}, SP {spreads[1]} of the mean grant", holds, spreads[2])
 
 
-def _explicit_is_slow(measured: Measured) -> Verdict:
+def _explicit_is_slow(measured: Measured) -> ClaimVerdict:
     took = {
         control: list(measured.values("dets-fe-convergence", control, "settled_after", "five send").values())
         for control in ("fe", "fe k=0.2", "fe k=0.1", "fe k=0.05", "fp", BEST)
     }
     if not took["fe"]:
-        return Verdict("did not settle" if measured.runs("dets-fe-convergence", "fe") else "-", None)
+        return ClaimVerdict("did not settle" if measured.runs("dets-fe-convergence", "fe") else "-", None)
     slower = "".join(f", {show(took[c], 'count')} with {c[3:]}" for c in took if c.startswith("fe ") and took[c])
     found = f"{show(took['fe'], 'count')} intervals with k=0.5{slower}; FP {show(took['fp'], 'count')}"
     holds = SLOW[0] <= confidence(took["fe"])[0] <= SLOW[1]
-    return Verdict(found, holds, f"{show(took[BEST], 'count')} intervals")
+    return ClaimVerdict(found, holds, f"{show(took[BEST], 'count')} intervals")
 
 
-def _explicit_is_poor(measured: Measured) -> Verdict:
+def _explicit_is_poor(measured: Measured) -> ClaimVerdict:
     names = ("fe", "sp", "fp", "fs")
     uses = {control: measured.shown("dets-fig6", control, "use_of_oracle") for control in (*names, BEST)}
     swings = {control: measured.shown("dets-fig6", control, "received_swing") for control in ("fe", "fp", BEST)}
@@ -183,15 +183,15 @@ def _explicit_is_poor(measured: Measured) -> Verdict:
     )
     found = f"use: FE {uses['fe']}, SP {uses['sp']}, FP {uses['fp']}, FS {uses['fs']}; "
     found += f"swing of the received rate: FE {swings['fe']}, FP {swings['fp']}"
-    return Verdict(found, holds, f"use {uses[BEST]}, swing {swings[BEST]}")
+    return ClaimVerdict(found, holds, f"use {uses[BEST]}, swing {swings[BEST]}")
 
 
-def _trade_off(measured: Measured) -> Verdict:
+def _trade_off(measured: Measured) -> ClaimVerdict:
     names = ("fp d=1.1", "fp d=1.5", "fp", "fp d=4", "fp d=10")
     uses = [measured.mean("dets-fig6", control, "use_of_oracle") for control in names]
     fair = [measured.mean("dets-fig6", control, "jain_backlogged") for control in names]
     if None in uses or None in fair:
-        return Verdict("-", None)
+        return ClaimVerdict("-", None)
     holds = all_of(
         measured.more("dets-fig6", names[0], names[-1], "use_of_oracle"),
         measured.more("dets-fig6", names[-1], names[0], "jain_backlogged"),
@@ -199,10 +199,10 @@ def _trade_off(measured: Measured) -> Verdict:
     rows = zip(("1.1", "1.5", "2", "4", "10"), uses, fair, strict=True)
     found = "; ".join(f"d={d}: use {use:.1%}, Jain {jain:.3f}" for d, use, jain in rows if use and jain)
     use, jain = (measured.mean("dets-fig6", BEST, name) for name in ("use_of_oracle", "jain_backlogged"))
-    return Verdict(found, holds, f"use {use:.1%}, Jain {jain:.3f}" if use and jain else "-")
+    return ClaimVerdict(found, holds, f"use {use:.1%}, Jain {jain:.3f}" if use and jain else "-")
 
 
-def _independent(measured: Measured) -> Verdict:
+def _independent(measured: Measured) -> ClaimVerdict:
     def told(control: str) -> tuple[str, bool | None]:
         alone = measured.values("dets-fig1", control, "received_bps_by_receiver", "TCP alone")
         worst = []
@@ -215,10 +215,10 @@ def _independent(measured: Measured) -> Verdict:
         return found, min(map(min, worst)) >= UNDISTURBED
 
     found, holds = told("fp")
-    return Verdict(found, holds, told(BEST)[0])
+    return ClaimVerdict(found, holds, told(BEST)[0])
 
 
-def _behind_edges(measured: Measured) -> Verdict:
+def _behind_edges(measured: Measured) -> ClaimVerdict:
     def told(control: str) -> tuple[str, bool | None]:
         alone = measured.values("dets-fig7", control, "received_bps_by_receiver", "TCP alone")
         during = measured.values("dets-fig7", control, "received_bps_by_receiver", "with UDP")
@@ -226,30 +226,30 @@ def _behind_edges(measured: Measured) -> Verdict:
         return (f"TCP keeps {show(kept)} of its rate", min(kept) >= UNDISTURBED) if kept else ("-", None)
 
     found, holds = told("fp")
-    return Verdict(found, holds, told(BEST)[0])
+    return ClaimVerdict(found, holds, told(BEST)[0])
 
 
-def _wasted(measured: Measured) -> Verdict:
+def _wasted(measured: Measured) -> ClaimVerdict:
     phase, controls = "first stopped", ("static", "fs", "sp", "fp", BEST)
     uses = {c: measured.shown("dets-example", c, "use_of_oracle", phase) for c in controls}
     holds = all_of(*(measured.more("dets-example", one, "fs", "use_of_oracle", phase) for one in ("sp", "fp")))
     found = f"FS {uses['fs']}, SP {uses['sp']}, FP {uses['fp']} of the oracle's (static limits {uses['static']})"
-    return Verdict(found, holds, uses[BEST])
+    return ClaimVerdict(found, holds, uses[BEST])
 
 
-def _fairness(measured: Measured) -> Verdict:
+def _fairness(measured: Measured) -> ClaimVerdict:
     phase = "others want more"
     jain = [measured.shown("dets-example", c, "jain_backlogged", phase, "plain") for c in ("sp", "fp", BEST)]
     holds = measured.more("dets-example", "fp", "sp", "jain_backlogged", phase)
-    return Verdict(f"Jain's index: SP {jain[0]}, FP {jain[1]}", holds, jain[2])
+    return ClaimVerdict(f"Jain's index: SP {jain[0]}, FP {jain[1]}", holds, jain[2])
 
 
-def _oracle(measured: Measured) -> Verdict:
+def _oracle(measured: Measured) -> ClaimVerdict:
     values = list(measured.values("dets-fig6", BEST, "use_of_oracle").values())
     if not values:
-        return Verdict("-", None)
+        return ClaimVerdict("-", None)
     paper = max(measured.mean("dets-fig6", c, "use_of_oracle") or 0.0 for c in ("fs", "sp", "fp", "fe"))
-    return Verdict(
+    return ClaimVerdict(
         f"{show(values)} (best of the paper's {paper:.1%})", confidence(values)[0] >= ORACLE_TARGET, show(values)
     )
 
@@ -273,7 +273,7 @@ CLAIMS = (
 )
 
 
-def judge(summaries: Sequence[dict[str, Any]]) -> dict[str, Verdict]:
+def judge(summaries: Sequence[dict[str, Any]]) -> dict[str, ClaimVerdict]:
     """Return the verdict on every claim by its key."""
     measured = Measured(summaries)
     return {claim.key: claim.judge(measured) for claim in CLAIMS}

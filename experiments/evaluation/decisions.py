@@ -14,7 +14,7 @@ import numpy as np
 from controller.whatif.recording import Start, decode
 from experiments.evaluation.run import FloatArray
 from experiments.machine.controller_process import ControllerProcess
-from experiments.scenarios.scenario import BASELINES, AlgorithmChange, Event, Pair, Scenario, parse_control
+from experiments.scenarios.scenario import BASELINES, AlgorithmChange, Event, Scenario, VnPair, parse_control
 from topologies.fabric import Fabric
 
 TAKE_EVERY_S = 0.5
@@ -89,7 +89,7 @@ def tell(controller: ControllerProcess, fabric: Fabric, event: Event) -> None:
     request(controller, f"/v1/vns/{event.vlan_vid}/{pn.switch}/{pn.port_no}", "PATCH", body)
 
 
-def _places(fabric: Fabric, pairs: Sequence[Pair]) -> list[tuple[tuple[int, int, int], ...]]:
+def _places(fabric: Fabric, pairs: Sequence[VnPair]) -> list[tuple[tuple[int, int, int], ...]]:
     """Return both ends of each pair as (VLAN, dpid, port_no)."""
     places = {pn.number: (fabric.switch(pn.switch).dpid, pn.port_no) for pn in fabric.pns}
     return [tuple((vid, *places[number]) for number in ends) for vid, *ends in pairs]

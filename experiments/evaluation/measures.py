@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.allocation.max_min import Paths, max_min
+from controller.allocation.max_min import FlowPaths, max_min
 from experiments.evaluation.run import FloatArray, ScenarioRun
 from experiments.measure.series import ENOUGH, longest_run
 from experiments.scenarios.scenario import LimitChange, Scenario, Span
@@ -60,7 +60,7 @@ def oracle_of(run: ScenarioRun) -> Oracle:
     send_bps, receive_bps = limits_by_time(scenario, time_s)
     pairs, passed_s = scenario.pairs, np.diff(time_s)
     ends = np.array([[vns.index((vid, s)), len(vns) + vns.index((vid, r))] for vid, s, r in pairs], dtype=np.int64)
-    paths = Paths(np.arange(0, 2 * len(pairs) + 1, 2), ends.ravel(), 2 * len(vns))
+    paths = FlowPaths(np.arange(0, 2 * len(pairs) + 1, 2), ends.ravel(), 2 * len(vns))
     parts = np.stack([_part_on(spans, time_s) for spans in scenario.timeline(run.seed)], axis=1)
     most_bps = np.minimum(send_bps[:, ends[:, 0]], receive_bps[:, ends[:, 1] - len(vns)])
     column = [pairs.index(source.pair) for source in scenario.sources]

@@ -14,7 +14,7 @@ from controller.loop.step import limits_in_force_bps
 from experiments.evaluation.configuration import controller_configuration, static_limits
 from experiments.evaluation.run import FloatArray, ScenarioRun, receivers_of, transfer_rows
 from experiments.model.control import ControlPlane
-from experiments.model.fabric import Flow, ModelFabric, ModelOptions
+from experiments.model.fabric import ModelFabric, ModelFlow, ModelOptions
 from experiments.model.plain import install_plain_forwarding, install_shares
 from experiments.model.sources import UdpSource
 from experiments.model.tcp import TcpSource
@@ -182,7 +182,7 @@ class ModelTraffic:
             notes,
         )
 
-    def _connect(self, source: Source, law: str) -> Flow:
+    def _connect(self, source: Source, law: str) -> ModelFlow:
         model = self._model
         ends = model.fabric.vn(source.vlan_vid, source.sender), model.fabric.vn(source.vlan_vid, source.receiver)
         if source.protocol == "udp":
@@ -191,7 +191,7 @@ class ModelTraffic:
         return_s = model.round_trip_s(*ends)
         return model.connect(TcpSource(law, model.slot_s, return_s=return_s, rate_bps=source.rate_bps), *ends)
 
-    def _schedule(self, flow: Flow, source: Source, spans: tuple[Span, ...]) -> None:
+    def _schedule(self, flow: ModelFlow, source: Source, spans: tuple[Span, ...]) -> None:
         model = self._model
         late_s = model.rng.uniform(0.0, START_SPREAD_S)
         for begin_s, end_s in spans:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.evaluation.cells import by_experiment
-from experiments.evaluation.claims import CLAIMS, Measured, Verdict, judge
+from experiments.evaluation.claims import CLAIMS, ClaimVerdict, Measured, judge
 from experiments.evaluation.pictures import title_of
 from experiments.scenarios import scenarios
 
@@ -176,9 +176,9 @@ def _claims_table(digests: Mapping[str, dict[str, Any]]) -> str:
     return f"<h2>Claims</h2>{_html_table(rows)}{made}"
 
 
-def _verdict(digest: Mapping[str, Any], key: str) -> Verdict:
+def _verdict(digest: Mapping[str, Any], key: str) -> ClaimVerdict:
     found = digest["claims"].get(key)
-    return Verdict(**found) if found else Verdict("-", None)
+    return ClaimVerdict(**found) if found else ClaimVerdict("-", None)
 
 
 def _made_with(digest: Mapping[str, Any]) -> str:

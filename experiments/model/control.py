@@ -18,7 +18,7 @@ from controller.central.controller import CentralController
 from controller.errors import InvalidValueError, ProtocolError
 from controller.events import Event
 from controller.fabric.description import Config
-from controller.fabric.topology import HELLO_INTERVAL_S, Port
+from controller.fabric.topology import HELLO_INTERVAL_S, PortId
 from controller.fabric.vns import VnTable
 from controller.openflow.buffers import HEADER
 from controller.openflow.constants import MessageType
@@ -66,7 +66,7 @@ def write_queues(model: ModelFabric, config: Config, vns: VnTable) -> None:
     """Give the edge ports the queues that a controller would write over OVSDB for these limits."""
     model.set_queues(
         {
-            Port(dpid, port_no): {q.queue_id: (q.min_rate_bps, q.max_rate_bps) for q in queues.queues}
+            PortId(dpid, port_no): {q.queue_id: (q.min_rate_bps, q.max_rate_bps) for q in queues.queues}
             for dpid, ports in desired_queues(config, vns).items()
             for port_no, queues in ports.items()
         }

@@ -20,14 +20,14 @@ from dataclasses import dataclass, field
 from random import Random
 
 from controller.errors import InvalidValueError
-from controller.fabric.topology import Port
+from controller.fabric.topology import PortId
 from experiments.model.meters import ModelDatapath, whole_ms
 from experiments.model.paths import Hop, Way, find_way, frame_of, in_order
 from experiments.model.queues import OutPort, QueueOptions, Run
 from experiments.model.slots import LEAST_SLOT_S, MOST_SLOT_S
-from experiments.model.sources import OnOff, Source
+from experiments.model.sources import ModelSource, OnOff
 from experiments.switch.options import DatapathOptions
-from experiments.switch.ports import Port as LinkPort
+from experiments.switch.ports import SwitchPort as LinkPort
 from topologies.fabric import Fabric, VirtualNode
 
 FLOW_STATS_STALENESS_S = 0.5  # Open vSwitch's revalidator
@@ -48,14 +48,14 @@ class ModelOptions:
 
 
 @dataclass(slots=True, eq=False)
-class Flow:
+class ModelFlow:
     """A source between two VNs, and its way as the tables stand."""
 
-    source: Source
+    source: ModelSource
     sender: VirtualNode
     receiver: VirtualNode
-    start: Port
-    target: Port
+    start: PortId
+    target: PortId
     frame: bytes
     way: Way = field(default_factory=Way)
     reported: tuple[int, int] = (0, 0)
@@ -82,16 +82,16 @@ class ModelFabric:
         self.fabric, self.options, self.slot_s = fabric, options, options.slot_s
         self.rng = Random(options.seed)
         self.slot = 0
-        self.flows: list[Flow] = []
+        self.flows: list[ModelFlow] = []
         self.received: dict[VirtualNode, Received] = {vn: Received() for vn in fabric.vns()}
         datapath = DatapathOptions(flow_stats_staleness_s=options.flow_stats_staleness_s)
         self.switches = {s.dpid: ModelDatapath(s.dpid, datapath) for s in fabric.switches}
-        self.ports: dict[Port, OutPort] = {}
+        self.ports: dict[PortId, OutPort] = {}
         self.uplinks: dict[int, OutPort] = {}
-        self.links: dict[Port, Port] = {}
+        self.links: dict[PortId, PortId] = {}
         self._delay_s: dict[OutPort, float] = {}
-        self._receiver_of: dict[Source, Received] = {}
-        self._sending: list[Source] = []
+        self._receiver_of: dict[ModelSource, Received] = {}
+        self._sending: list[ModelSource] = []
         self._generators: list[OnOff] = []
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._event_count = 0
@@ -113,12 +113,12 @@ class ModelFabric:
         self._event_count += 1
         heapq.heappush(self._events, (max(self.slot_of(at_s), self.slot), self._event_count, action))
 
-    def connect(self, source: Source, sender: VirtualNode, receiver: VirtualNode) -> Flow:
+    def connect(self, source: ModelSource, sender: VirtualNode, receiver: VirtualNode) -> ModelFlow:
         """Put a source on the sender's host, towards a VN of the same VLAN; it is silent until it is started."""
         if sender.vlan_vid != receiver.vlan_vid:
             raise InvalidValueError("receiver", receiver.name, f"is not in VLAN {sender.vlan_vid}, as the sender is")
         frame = frame_of(mac_of(sender), mac_of(receiver), sender.vlan_vid)
-        flow = Flow(source, sender, receiver, self.edge_port(sender), self.edge_port(receiver), frame)
+        flow = ModelFlow(source, sender, receiver, self.edge_port(sender), self.edge_port(receiver), frame)
         self.flows.append(flow)
         self._sending.append(source)
         self._receiver_of[source] = self.received[receiver]
@@ -129,16 +129,16 @@ class ModelFabric:
         """Let an on/off generator drive its source from now on."""
         self._generators.append(generator)
 
-    def edge_port(self, vn: VirtualNode) -> Port:
+    def edge_port(self, vn: VirtualNode) -> PortId:
         """Return the edge port that a VN is behind."""
-        return Port(self.fabric.switch(vn.pn.switch).dpid, vn.pn.port_no)
+        return PortId(self.fabric.switch(vn.pn.switch).dpid, vn.pn.port_no)
 
     def round_trip_s(self, sender: VirtualNode, receiver: VirtualNode) -> float:
         """Return what the links' delays add up to, there and back, on the shortest way."""
         one_way_s = sender.pn.link_delay_s + receiver.pn.link_delay_s
         return 2 * (one_way_s + self._core_delay_s(sender.pn.switch, receiver.pn.switch))
 
-    def set_queues(self, queues: Mapping[Port, Mapping[int, tuple[int, int]]]) -> None:
+    def set_queues(self, queues: Mapping[PortId, Mapping[int, tuple[int, int]]]) -> None:
         """Give edge ports classes: (min, max) rates in bit/s by queue id, by port."""
         for port, classes in queues.items():
             self.ports[port].configure(dict(classes))
@@ -190,7 +190,7 @@ class ModelFabric:
             self.switches[dpid].count(rows, self.now_s)
         for pn in self.fabric.pns:
             uplink = self.uplinks[pn.number]
-            self.ports[Port(self.fabric.switch(pn.switch).dpid, pn.port_no)].port.receive(*uplink.take_sent())
+            self.ports[PortId(self.fabric.switch(pn.switch).dpid, pn.port_no)].port.receive(*uplink.take_sent())
         for port in self.ports.values():
             port.count()
 
@@ -209,13 +209,13 @@ class ModelFabric:
 
     def _build(self) -> None:
         for pn in self.fabric.pns:
-            at = Port(self.fabric.switch(pn.switch).dpid, pn.port_no)
+            at = PortId(self.fabric.switch(pn.switch).dpid, pn.port_no)
             self._add_port(at, pn.link_rate_bps, pn.edge_interface)
             trunk = LinkPort(1, pn.trunk_interface, 0, pn.link_rate_bps)
             self.uplinks[pn.number] = OutPort(trunk, self.slot_s, self.options.queues, self.rng)
         for link in self.fabric.core_links:
             ends = [
-                Port(self.fabric.switch(name).dpid, port_no)
+                PortId(self.fabric.switch(name).dpid, port_no)
                 for name, port_no in ((link.switch_a, link.port_a), (link.switch_b, link.port_b))
             ]
             for end, interface in zip(ends, link.interfaces, strict=True):
@@ -224,7 +224,7 @@ class ModelFabric:
         for datapath in self.switches.values():
             datapath.take_messages()  # port-status: there is nobody to tell yet
 
-    def _add_port(self, at: Port, rate_bps: int, name: str) -> None:
+    def _add_port(self, at: PortId, rate_bps: int, name: str) -> None:
         port = self.switches[at.dpid].add_port(at.port_no, rate_bps, self.now_s, name)
         self.ports[at] = OutPort(port, self.slot_s, self.options.queues, self.rng)
 

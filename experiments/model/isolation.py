@@ -16,7 +16,7 @@ from experiments.machine.controller_process import configuration
 from experiments.measure.frames import VLAN_TAG_BYTES
 from experiments.measure.series import Window, isolation_figures, rates_of, read_samples
 from experiments.model.control import ControlPlane
-from experiments.model.fabric import Flow, ModelFabric, ModelOptions
+from experiments.model.fabric import ModelFabric, ModelFlow, ModelOptions
 from experiments.model.plain import install_plain_forwarding, install_static_limits
 from experiments.model.sources import UdpSource
 from experiments.model.tcp import TcpSource
@@ -136,7 +136,7 @@ def vn_figures(central: CentralController) -> list[dict[str, Any]]:
     ]
 
 
-def _flows(model: ModelFabric, options: ExperimentOptions) -> tuple[list[Flow], list[Flow]]:
+def _flows(model: ModelFabric, options: ExperimentOptions) -> tuple[list[ModelFlow], list[ModelFlow]]:
     fabric = model.fabric
     victim_vid, aggressor_vid = fabric.vlans
     *senders, last = fabric.pns
@@ -151,7 +151,7 @@ def _flows(model: ModelFabric, options: ExperimentOptions) -> tuple[list[Flow], 
     return tcp, udp
 
 
-def _start(model: ModelFabric, flow: Flow, begin_s: float, end_s: float) -> None:
+def _start(model: ModelFabric, flow: ModelFlow, begin_s: float, end_s: float) -> None:
     model.at(begin_s + model.rng.uniform(0.0, START_SPREAD_S), lambda: flow.source.start(model.slot))
     model.at(end_s, lambda: flow.source.stop(model.slot))
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from controller.fabric.topology import Port
+from controller.fabric.topology import PortId
 from controller.openflow.frames import FrameHeader, build_frame
 from experiments.model.meters import ModelDatapath
 from experiments.model.queues import Hop, OutPort
-from experiments.switch.flow_tables import Entry
+from experiments.switch.flow_tables import FlowTableEntry
 
 ETH_TYPE_IPV4 = 0x0800
 _SMALLEST_FRAME = 60
@@ -28,7 +28,7 @@ class Way:
     hops: list[Hop] = field(default_factory=list)
     entries: list[tuple[int, int]] = field(default_factory=list)
     """(dpid, row of the entry's counters)."""
-    reports: list[tuple[int, Entry | None, int, bytes, int]] = field(default_factory=list)
+    reports: list[tuple[int, FlowTableEntry | None, int, bytes, int]] = field(default_factory=list)
     """(dpid, entry, in_port, frame, max_len), as ``Datapath.packet_in`` takes them."""
 
 
@@ -40,7 +40,7 @@ class _Walk:
         self.outputs: list[tuple[int, int | None, bytes, tuple[int, ...]]] = []
         self._dpid, self._way = dpid, way
 
-    def hit(self, entry: Entry, octets: int) -> None:
+    def hit(self, entry: FlowTableEntry, octets: int) -> None:
         self._way.entries.append((self._dpid, entry.row))
 
     def police(self, meter_id: int, octets: int) -> bool:
@@ -50,7 +50,7 @@ class _Walk:
     def output(self, port_no: int, queue_id: int | None, frame: bytes) -> None:
         self.outputs.append((port_no, queue_id, frame, tuple(self.meters)))
 
-    def to_controller(self, entry: Entry | None, in_port: int, frame: bytes, max_len: int) -> None:
+    def to_controller(self, entry: FlowTableEntry | None, in_port: int, frame: bytes, max_len: int) -> None:
         self._way.reports.append((self._dpid, entry, in_port, frame, max_len))
 
 
@@ -61,11 +61,11 @@ def frame_of(source_mac: int, target_mac: int, vlan_vid: int | None) -> bytes:
 
 def find_way(
     switches: Mapping[int, ModelDatapath],
-    ports: Mapping[Port, OutPort],
-    peer: Callable[[Port], Port | None],
+    ports: Mapping[PortId, OutPort],
+    peer: Callable[[PortId], PortId | None],
     frame: bytes,
-    start: Port,
-    target: Port,
+    start: PortId,
+    target: PortId,
 ) -> Way:
     """Follow ``frame`` from the edge port where it enters to the edge port it should leave by."""
     way = Way()
@@ -75,11 +75,11 @@ def find_way(
 
 def _follow(
     switches: Mapping[int, ModelDatapath],
-    ports: Mapping[Port, OutPort],
-    peer: Callable[[Port], Port | None],
+    ports: Mapping[PortId, OutPort],
+    peer: Callable[[PortId], PortId | None],
     frame: bytes,
-    at: Port,
-    target: Port,
+    at: PortId,
+    target: PortId,
     way: Way,
     depth: int,
 ) -> list[Hop] | None:
@@ -89,7 +89,7 @@ def _follow(
     datapath = switches[at.dpid]
     datapath.pipeline.run(at.port_no, frame, walk)
     for port_no, queue_id, sent, meters in walk.outputs:
-        out = Port(at.dpid, port_no)
+        out = PortId(at.dpid, port_no)
         if out not in ports:
             continue
         queue = queue_id if queue_id is not None and queue_id in ports[out].port.queues else 0

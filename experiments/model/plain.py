@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 
-from controller.fabric.topology import Port
+from controller.fabric.topology import PortId
 from controller.openflow.actions import Output, SetQueue
 from controller.openflow.constants import FlowModCommand, MeterModCommand
 from controller.openflow.flows import Flow, encode_flow_mods
@@ -64,7 +64,7 @@ def install_metered_flow(
 def set_static_queues(model: ModelFabric, limits_bps: Mapping[int, int], pn: PhysicalNode) -> None:
     """Give a PN's edge port a queue per VLAN, at least and at most its limit."""
     queues = port_queues(pn.port_no, pn.link_rate_bps, dict(limits_bps), borrows=False).queues
-    port = Port(model.fabric.switch(pn.switch).dpid, pn.port_no)
+    port = PortId(model.fabric.switch(pn.switch).dpid, pn.port_no)
     model.set_queues({port: {q.queue_id: (q.min_rate_bps, q.max_rate_bps) for q in queues}})
 
 
@@ -80,7 +80,7 @@ def set_meter(
     model.switches[dpid].receive(encode_meter_mods(command, [meter_id], [rate_kbps], [burst_kbits], 0), model.now_s)
 
 
-def next_ports(model: ModelFabric, target: Port) -> dict[int, int]:
+def next_ports(model: ModelFabric, target: PortId) -> dict[int, int]:
     """Return, by dpid, the port that leads to an edge port along the fewest links."""
     found, waiting = {target.dpid: target.port_no}, deque([target.dpid])
     while waiting:

@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from experiments.model.meters import Bucket
 from experiments.ovs.queue_classifier import leaf_packets
-from experiments.switch.ports import Port
+from experiments.switch.ports import SwitchPort
 
 
 class Sender(Protocol):
@@ -46,7 +46,7 @@ class QueueOptions:
     ecn_packets: int | None = None
 
 
-class Queue:
+class ModelQueue:
     """One class: a FIFO of runs. ``sent``, ``sent_bytes`` and ``dropped`` count since they were last told."""
 
     __slots__ = (
@@ -175,14 +175,14 @@ def _of(runs: Iterable[Run], source: Sender) -> int:
 
 
 class OutPort:
-    """A port towards a link: its classes, and how they share it in each slot (``Port.serve``: minimum first)."""
+    """A port towards a link: its classes, and how they share it in each slot (``SwitchPort.serve``: minimum first)."""
 
-    def __init__(self, port: Port, slot_s: float, options: QueueOptions, rng: Random) -> None:
+    def __init__(self, port: SwitchPort, slot_s: float, options: QueueOptions, rng: Random) -> None:
         self.port = port
         self._slot_s = slot_s
         self._options = options
         self._rng = rng
-        self.queues: dict[int, Queue] = {}
+        self.queues: dict[int, ModelQueue] = {}
         self.arrived: list[tuple[int, Run]] = []
         self.waiting = False
         self._capacity_bytes = port.rate_bps * slot_s / 8
@@ -197,13 +197,13 @@ class OutPort:
             if queue_id in self.queues:
                 self.queues[queue_id].limit = self._options.limit_packets or leaf_packets(max_rate_bps)
 
-    def queue(self, queue_id: int) -> Queue:
+    def queue(self, queue_id: int) -> ModelQueue:
         """Return a class; without one of that number, the port's plain queue."""
         found = self.queues.get(queue_id)
         if found is None:
             setting = self.port.queues.get(queue_id)
             rate_bps = self.port.rate_bps if setting is None else setting.max_rate_bps
-            found = self.queues[queue_id] = Queue(rate_bps, self._options)
+            found = self.queues[queue_id] = ModelQueue(rate_bps, self._options)
         return found
 
     def take_sent(self) -> tuple[int, int]:
@@ -271,7 +271,7 @@ class OutPort:
             queue.sent += count[queue_id]
         return True
 
-    def _shares(self, busy: dict[int, Queue]) -> dict[int, float]:
+    def _shares(self, busy: dict[int, ModelQueue]) -> dict[int, float]:
         """Return how many bytes each class may send in this slot."""
         if not self.port.queues:
             return dict.fromkeys(busy, self._capacity_bytes / max(len(busy), 1))

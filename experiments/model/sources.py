@@ -11,7 +11,7 @@ from experiments.measure.frames import UDP_FRAME_BYTES
 from experiments.model.queues import Hop, OutPort
 
 
-class Source(ABC):
+class ModelSource(ABC):
     """A flow from one host to another; subclasses say what it sends and what it makes of the answers.
 
     ``reliable`` sources are told how many packets were ahead of lost ones. ``hops`` is its way through the fabric.
@@ -64,7 +64,7 @@ class Source(ABC):
         self.delivered += packets
 
 
-class UdpSource(Source):
+class UdpSource(ModelSource):
     """Sends at ``rate_bps`` (wire rate of tagged frames), whatever becomes of it.
 
     ``phase``, 0 to 1, is how much of its first packet it has ready at the start.
@@ -92,7 +92,7 @@ class UdpSource(Source):
 class OnOff:
     """The generator of the DETS paper (section IV): bursts and pauses of random length, uniform in [0, ``most_s``]."""
 
-    def __init__(self, source: Source, most_s: float, slot_s: float, rng: Random) -> None:
+    def __init__(self, source: ModelSource, most_s: float, slot_s: float, rng: Random) -> None:
         if most_s <= 0:
             raise InvalidValueError("most_s", most_s, "is not above 0")
         self.source = source

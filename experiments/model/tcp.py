@@ -14,7 +14,7 @@ from typing import NamedTuple
 from controller.errors import InvalidValueError
 from experiments.measure.frames import TCP_PAYLOAD_BYTES, TCP_WIRE_BYTES
 from experiments.model.congestion import make_law
-from experiments.model.sources import Source
+from experiments.model.sources import ModelSource
 
 INITIAL_WINDOW = 10  # RFC 6928
 MIN_RTO_S = 0.200  # Linux, TCP_RTO_MIN; RFC 6298 has 1 s
@@ -40,7 +40,7 @@ class Transfer(NamedTuple):
     ended_s: float | None
 
 
-class TcpSource(Source):
+class TcpSource(ModelSource):
     """One TCP flow; greedy while it runs, unless ``transfer`` gave it an end.
 
     ``law`` is reno, cubic or dctcp; ``ecn`` lets the first two answer marks as well. ``return_s`` is what the links'

@@ -66,7 +66,7 @@ class PortState:
 
 
 @dataclass(slots=True)
-class Counters:
+class ClassifierCounters:
     """What the follower has done, for tests and for a run's manifest."""
 
     looks: int = 0
@@ -149,7 +149,7 @@ class QueueClassifier:
 
     def __init__(self, interfaces: Iterable[str]) -> None:
         self.interfaces = tuple(interfaces)
-        self.counters = Counters()
+        self.counters = ClassifierCounters()
         self.error: Exception | None = None
         self._stop_read, self._stop_write = os.pipe()
         self._thread = threading.Thread(target=self._run, name="queue-classifier", daemon=True)

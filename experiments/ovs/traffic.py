@@ -26,7 +26,7 @@ GRACE_S = 5.0  # iperf3 exchanges results at the end, over a path that may be fu
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class IperfSource:
     """What one VN sends to another of its VLAN: TCP ``streams``, or UDP; its ``wire_rate_bps`` counts tagged frames."""
 
     sender: VirtualNode
@@ -51,17 +51,19 @@ class Source:
         return [*command, "-u", "-b", str(payload_bps), "-l", str(UDP_PAYLOAD_BYTES)]
 
 
-def tcp_sources(senders: Sequence[VirtualNode], receiver: VirtualNode, congestion_control: str) -> list[Source]:
+def tcp_sources(senders: Sequence[VirtualNode], receiver: VirtualNode, congestion_control: str) -> list[IperfSource]:
     """Return one TCP flow from each sender to the receiver."""
-    return [Source(vn, receiver, FIRST_PORT + i, congestion_control=congestion_control) for i, vn in enumerate(senders)]
+    return [
+        IperfSource(vn, receiver, FIRST_PORT + i, congestion_control=congestion_control) for i, vn in enumerate(senders)
+    ]
 
 
-def udp_sources(senders: Sequence[VirtualNode], receiver: VirtualNode, wire_rate_bps: int) -> list[Source]:
+def udp_sources(senders: Sequence[VirtualNode], receiver: VirtualNode, wire_rate_bps: int) -> list[IperfSource]:
     """Return one UDP flow of ``wire_rate_bps`` from each sender to the receiver."""
-    return [Source(vn, receiver, FIRST_PORT + i, wire_rate_bps=wire_rate_bps) for i, vn in enumerate(senders)]
+    return [IperfSource(vn, receiver, FIRST_PORT + i, wire_rate_bps=wire_rate_bps) for i, vn in enumerate(senders)]
 
 
-class Traffic:
+class IperfTraffic:
     """The iperf3 processes of one run; a context manager that ends them all."""
 
     def __init__(self, fabric: OvsFabric, folder: Path, max_duration_s: float) -> None:
@@ -71,13 +73,13 @@ class Traffic:
         self._servers: list[subprocess.Popen[bytes]] = []
         self._clients: dict[str, subprocess.Popen[bytes]] = {}
 
-    def __enter__(self) -> Traffic:
+    def __enter__(self) -> IperfTraffic:
         return self
 
     def __exit__(self, *exception: object) -> None:
         _end([*self._clients.values(), *self._servers])
 
-    def serve(self, sources: Iterable[Source]) -> None:
+    def serve(self, sources: Iterable[IperfSource]) -> None:
         """Start the servers of these flows and wait until each listens; raise TimeoutError if one does not."""
         sources = list(sources)
         for source in sources:
@@ -92,7 +94,7 @@ class Traffic:
                 raise TimeoutError(f"iperf3 servers do not listen: {sorted(missing)}")
             time.sleep(0.1)
 
-    def start(self, sources: Iterable[Source], duration_s: float) -> None:
+    def start(self, sources: Iterable[IperfSource], duration_s: float) -> None:
         """Start these flows' clients at once."""
         for source in sources:
             host = self._fabric.host(source.sender.name)
@@ -100,18 +102,18 @@ class Traffic:
                 command = [*_bounded(duration_s + GRACE_S), *source.client_command(duration_s)]
                 self._clients[source.name] = host.popen(command, stdout=report, stderr=subprocess.STDOUT)
 
-    def check_running(self, sources: Iterable[Source]) -> None:
+    def check_running(self, sources: Iterable[IperfSource]) -> None:
         """Raise RuntimeError naming the flows that have stopped already, and why."""
         ended = [s.name for s in sources if self._clients[s.name].poll() is not None]
         if ended:
             said = self.report(ended[0]).get("error", "nothing")
             raise RuntimeError(f"{len(ended)} iperf3 flows do not run, {ended[0]} first; it said: {said}")
 
-    def is_running(self, source: Source) -> bool:
+    def is_running(self, source: IperfSource) -> bool:
         """Whether a flow's client has not ended yet."""
         return self._clients[source.name].poll() is None
 
-    def wait(self, sources: Iterable[Source], timeout_s: float) -> None:
+    def wait(self, sources: Iterable[IperfSource], timeout_s: float) -> None:
         """Wait until these clients have ended, ``timeout_s`` at most; what has not ended by then is ended."""
         clients = [self._clients[s.name] for s in sources]
         deadline = time.monotonic() + timeout_s

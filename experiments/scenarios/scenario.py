@@ -23,7 +23,7 @@ CONTROLS = (*BASELINES, "fs", "sp", "fp", "fe", "max-min", "level")
 LEAST_RATE_BPS = 100_000
 
 Span = tuple[float, float]
-Pair = tuple[int, int, int]
+VnPair = tuple[int, int, int]
 """(VLAN, sending PN, receiving PN)"""
 
 
@@ -55,7 +55,7 @@ class Source:
     octets: int | None = None
 
     @property
-    def pair(self) -> Pair:
+    def pair(self) -> VnPair:
         """The VLAN and the two PNs: what has one entry, and one meter."""
         return self.vlan_vid, self.sender, self.receiver
 
@@ -161,7 +161,7 @@ class Scenario:
         return scenario if fabric == "model" or self.emulated_s is None else scenario.lasting(self.emulated_s)
 
     @property
-    def pairs(self) -> tuple[Pair, ...]:
+    def pairs(self) -> tuple[VnPair, ...]:
         """Who sends to whom, in the order of the sources."""
         return tuple(dict.fromkeys(source.pair for source in self.sources))
 

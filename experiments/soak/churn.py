@@ -12,9 +12,9 @@ from pathlib import Path
 from experiments.machine.controller_process import ControllerProcess
 from experiments.measure.series import Window
 from experiments.ovs.fabric import OvsFabric
-from experiments.ovs.traffic import FIRST_PORT, Source, Traffic
-from experiments.soak.judging import LimitChange, Transient
-from experiments.soak.schedule import VICTIM_VLAN_INDEX, Action, Kind
+from experiments.ovs.traffic import FIRST_PORT, IperfSource, IperfTraffic
+from experiments.soak.judging import JudgedLimitChange, Transient
+from experiments.soak.schedule import VICTIM_VLAN_INDEX, Action, ActionKind
 from topologies.fabric import VirtualNode
 
 CONGESTION_CONTROL = "cubic"
@@ -32,14 +32,14 @@ CONTROLLER_TRANSIENT_S = 3.0
 class Diary:
     """What has happened: changes of receive limits by VN's name, transients, lives of the controller, oddities."""
 
-    limits: dict[str, list[LimitChange]] = field(default_factory=dict)
+    limits: dict[str, list[JudgedLimitChange]] = field(default_factory=dict)
     transients: list[Transient] = field(default_factory=list)
     lives: list[tuple[float, int]] = field(default_factory=list)
     done: list[tuple[float, Action]] = field(default_factory=list)
     left_out: list[tuple[float, Action, str]] = field(default_factory=list)
     flows_without_report: int = 0
 
-    def count(self, kind: Kind) -> int:
+    def count(self, kind: ActionKind) -> int:
         """Return how many actions of a kind were done."""
         return sum(action.kind == kind for _, action in self.done)
 
@@ -50,8 +50,8 @@ class Diary:
 
 @dataclass(frozen=True, slots=True)
 class _Flow:
-    source: Source
-    traffic: Traffic
+    source: IperfSource
+    traffic: IperfTraffic
     until_s: float
 
 
@@ -66,12 +66,12 @@ class Churn:
         self._flows: list[_Flow] = []
         self._links: list[tuple[str, float, float]] = []  # interface, down since, until
         self._number = 0
-        self._do: dict[Kind, Callable[[Action], None]] = {
-            Kind.FLOW: self._start_flow,
-            Kind.LIMIT: self._set_limit,
-            Kind.ALGORITHM: self._set_algorithm,
-            Kind.LINK: self._take_link,
-            Kind.CONTROLLER: self._restart,
+        self._do: dict[ActionKind, Callable[[Action], None]] = {
+            ActionKind.FLOW: self._start_flow,
+            ActionKind.LIMIT: self._set_limit,
+            ActionKind.ALGORITHM: self._set_algorithm,
+            ActionKind.LINK: self._take_link,
+            ActionKind.CONTROLLER: self._restart,
         }
 
     def begin(self) -> None:
@@ -89,7 +89,7 @@ class Churn:
         for link in [link for link in self._links if now_s >= link[2]]:
             self._links.remove(link)
             self._set_link(link[0], "up")
-            self._transient(Kind.LINK, link[1], LINK_TRANSIENT_S)
+            self._transient(ActionKind.LINK, link[1], LINK_TRANSIENT_S)
         for flow in [flow for flow in self._flows if now_s >= flow.until_s]:
             self._end_flow(flow)
 
@@ -109,7 +109,7 @@ class Churn:
             name = by_place[view["switch"], view["port_no"], view["vlan_vid"]]
             changes = self.diary.limits.setdefault(name, [])
             if not changes or changes[-1].limit_bps != view["receive_limit_bps"]:
-                changes.append(LimitChange(now_s, view["receive_limit_bps"]))
+                changes.append(JudgedLimitChange(now_s, view["receive_limit_bps"]))
 
     def _done(self, action: Action) -> None:
         self.diary.done.append((time.monotonic(), action))
@@ -117,7 +117,7 @@ class Churn:
     def _leave_out(self, action: Action, reason: str) -> None:
         self.diary.left_out.append((time.monotonic(), action, reason))
 
-    def _transient(self, kind: Kind, start_s: float, lasts_s: float, *, ceiling: bool = False) -> None:
+    def _transient(self, kind: ActionKind, start_s: float, lasts_s: float, *, ceiling: bool = False) -> None:
         window = Window(start_s, time.monotonic() + lasts_s)
         self.diary.transients.append(Transient(window, str(kind), ceiling=ceiling))
 
@@ -128,10 +128,10 @@ class Churn:
         sender, receiver = (fabric.vn(action.vlan_vid, pn) for pn in (action.sender, action.receiver))
         self._number += 1
         tcp = CONGESTION_CONTROL if action.rate_bps is None else None
-        source = Source(sender, receiver, CHURN_PORT + self._number % 1000, tcp, action.rate_bps)
+        source = IperfSource(sender, receiver, CHURN_PORT + self._number % 1000, tcp, action.rate_bps)
         if any(flow.source.name == source.name for flow in self._flows):
             return self._leave_out(action, "the same pair talks already")
-        traffic = Traffic(self._ovs, self._folder, action.lasts_s + 3 * FLOW_GRACE_S)
+        traffic = IperfTraffic(self._ovs, self._folder, action.lasts_s + 3 * FLOW_GRACE_S)
         try:
             traffic.serve([source])
             traffic.start([source], action.lasts_s)
@@ -157,10 +157,10 @@ class Churn:
         self._controller.patch(self._vn_path(vn), **{action.what: action.rate_bps})
         self.note_limits()
         if self._is_judged(vn):
-            self._transient(Kind.LIMIT, start_s, LIMIT_TRANSIENT_S, ceiling=True)
+            self._transient(ActionKind.LIMIT, start_s, LIMIT_TRANSIENT_S, ceiling=True)
         elif action.what == "receive_limit_bps":
             window = Window(start_s, time.monotonic() + LIMIT_TRANSIENT_S)
-            self.diary.transients.append(Transient(window, f"{Kind.LIMIT} {vn.name}", floor=False, ceiling=True))
+            self.diary.transients.append(Transient(window, f"{ActionKind.LIMIT} {vn.name}", floor=False, ceiling=True))
         self._done(action)
 
     def _is_judged(self, vn: VirtualNode) -> bool:
@@ -170,7 +170,7 @@ class Churn:
     def _set_algorithm(self, action: Action) -> None:
         start_s = time.monotonic()
         self._controller.patch(f"/v1/vlans/{action.vlan_vid}", algorithm=action.what)
-        self._transient(Kind.ALGORITHM, start_s, ALGORITHM_TRANSIENT_S)
+        self._transient(ActionKind.ALGORITHM, start_s, ALGORITHM_TRANSIENT_S)
         self._done(action)
 
     def _take_link(self, action: Action) -> None:
@@ -179,7 +179,7 @@ class Churn:
         now_s = time.monotonic()
         self._set_link(action.what, "down")
         self._links.append((action.what, now_s, now_s + action.lasts_s))
-        self._transient(Kind.LINK, now_s, action.lasts_s + LINK_TRANSIENT_S)
+        self._transient(ActionKind.LINK, now_s, action.lasts_s + LINK_TRANSIENT_S)
         return self._done(action)
 
     def _set_link(self, interface: str, state: str) -> None:
@@ -196,5 +196,5 @@ class Churn:
         self._controller.wait_ready({switch.name for switch in self._ovs.fabric.switches})
         self.diary.lives.append((time.monotonic(), self._controller.pid))
         self.note_limits()
-        self._transient(Kind.CONTROLLER, start_s, CONTROLLER_TRANSIENT_S)
+        self._transient(ActionKind.CONTROLLER, start_s, CONTROLLER_TRANSIENT_S)
         self._done(action)

@@ -39,7 +39,7 @@ class Transient:
 
 
 @dataclass(frozen=True, slots=True)
-class LimitChange:
+class JudgedLimitChange:
     """From ``at_s`` on the limit is ``limit_bps``."""
 
     at_s: float
@@ -80,7 +80,7 @@ def means_by_window(rates: Rates, values: NDArray[np.float64], starts: NDArray[n
     return np.divide(total, weight, out=np.full(len(starts), np.nan), where=weight > 0)
 
 
-def limits_by_window(changes: Sequence[LimitChange], starts: NDArray[np.float64]) -> NDArray[np.float64]:
+def limits_by_window(changes: Sequence[JudgedLimitChange], starts: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the largest limit that was in force at any time of each window."""
     at_s = np.array([change.at_s for change in changes])
     limit_bps = np.array([change.limit_bps for change in changes], dtype=np.float64)
@@ -109,7 +109,7 @@ def busy_windows(
 def judge_floor(
     vn: str,
     rates: Rates,
-    changes: Sequence[LimitChange],
+    changes: Sequence[JudgedLimitChange],
     starts: NDArray[np.float64],
     transients: Sequence[Transient],
     busy: NDArray[np.bool_],
@@ -132,7 +132,7 @@ def floor_share(floor: Judgement) -> float:
 def judge_ceiling(
     vn: str,
     rates: Rates,
-    changes: Sequence[LimitChange],
+    changes: Sequence[JudgedLimitChange],
     starts: NDArray[np.float64],
     transients: Sequence[Transient],
 ) -> Judgement:

@@ -16,7 +16,7 @@ _LOUD = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
+class LogExplanation:
     """Lines that match ``pattern`` are expected, for this reason."""
 
     pattern: str
@@ -24,21 +24,21 @@ class Explanation:
 
 
 EXPLANATIONS = (
-    Explanation(
+    LogExplanation(
         r"rconn\|WARN\|\w+<->tcp:\S+: connection (failed|dropped) \((Connection refused|Connection reset by peer|"
         r"Broken pipe)\)",
         "the controller was away: the run stops and kills it",
     ),
-    Explanation(
+    LogExplanation(
         r"netdev_linux\|WARN\|error (receiving|sending) Ethernet packet on \S+: Network is down|"
         r"dpif_netdev\|ERR\|error receiving data from \S+: Network is down",
         "a link was down: the run takes links down",
     ),
-    Explanation(
+    LogExplanation(
         r"\|(jsonrpc|reconnect)\|WARN\|unix#\d+: (send error: Broken pipe|connection dropped \(Broken pipe\))",
         "a controller that is stopped or killed while it writes queues does not hear the database's answer",
     ),
-    Explanation(
+    LogExplanation(
         r"(netdev_linux\|WARN|dpif_netdev\|ERR)\|Dropped \d+ log messages in last \d+ seconds",
         "Open vSwitch repeats what is explained above more often than it writes down",
     ),

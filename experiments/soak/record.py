@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from experiments.measure.series import Rates
 from experiments.soak.churn import Diary
-from experiments.soak.resources import Holdings, ProcessUse
+from experiments.soak.resources import ProcessUse, ResourceHoldings
 from topologies.fabric import Fabric, VirtualNode
 
 
@@ -19,7 +19,7 @@ class Look:
     idle_share: float
     controller: ProcessUse | None = None
     vswitchd: ProcessUse | None = None
-    held: Holdings | None = None
+    held: ResourceHoldings | None = None
 
 
 @dataclass

@@ -13,12 +13,17 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from experiments.soak.record import Record
-from experiments.soak.schedule import Kind
+from experiments.soak.schedule import ActionKind
 from experiments.soak.verdict import MIB, judgements
 
 COLUMNS = ("time_s", "idle_share", "controller_rss_bytes", "controller_handles", "vswitchd_rss_bytes")
 COLUMNS += ("vswitchd_handles", "meters", "flows", "ovsdb_rows")
-COLOURS = {Kind.LINK: "tab:orange", Kind.CONTROLLER: "tab:red", Kind.LIMIT: "tab:green", Kind.ALGORITHM: "tab:purple"}
+COLOURS = {
+    ActionKind.LINK: "tab:orange",
+    ActionKind.CONTROLLER: "tab:red",
+    ActionKind.LIMIT: "tab:green",
+    ActionKind.ALGORITHM: "tab:purple",
+}
 
 
 @contextlib.contextmanager

@@ -23,7 +23,7 @@ class ProcessUse:
 
 
 @dataclass(frozen=True, slots=True)
-class Holdings:
+class ResourceHoldings:
     """What stands: meters and flow entries of all switches, rows of OVSDB's tables."""
 
     meters: int
@@ -47,10 +47,10 @@ def pid_of(daemon: str) -> int:
     return int((folder / f"{daemon}.pid").read_text())
 
 
-def holdings(fabric: Fabric) -> Holdings:
+def holdings(fabric: Fabric) -> ResourceHoldings:
     """Ask the switches and the database."""
     names = [switch.name for switch in fabric.switches]
-    return Holdings(
+    return ResourceHoldings(
         meters=sum(_count(ofctl("dump-meters", name), "meter=") for name in names),
         flows=sum(_count(ofctl("dump-flows", name), "cookie=") for name in names),
         rows=count_rows(),

@@ -17,7 +17,7 @@ from experiments.measure.manifest import manifest
 from experiments.measure.sampler import Sampler
 from experiments.measure.series import rates_of, read_samples
 from experiments.ovs.fabric import OvsFabric, OvsOptions
-from experiments.ovs.traffic import Traffic, tcp_sources
+from experiments.ovs.traffic import IperfTraffic, tcp_sources
 from experiments.soak.churn import CONGESTION_CONTROL, Churn
 from experiments.soak.events import troubles
 from experiments.soak.logs import OVS_LOGS, LogTail, unexplained
@@ -132,7 +132,7 @@ class Soak:
         senders = [fabric.vn(record.judged.vlan_vid, pn.number) for pn in fabric.pns[:-1]]
         sources = tcp_sources(senders, record.judged, CONGESTION_CONTROL)
         with contextlib.ExitStack() as stack:
-            traffic = stack.enter_context(Traffic(self._ovs, self._options.output, duration_s + MARGIN_S))
+            traffic = stack.enter_context(IperfTraffic(self._ovs, self._options.output, duration_s + MARGIN_S))
             traffic.serve(sources)
             stack.enter_context(Sampler(interfaces, INTERVAL_S, duration_s + MARGIN_S, samples))
             stack.callback(self._churn.close)

@@ -22,7 +22,7 @@ SEND_LIMITS_BPS = (12_000_000, 16_000_000, 20_000_000)
 UDP_RATES_BPS = (2_000_000, 8_000_000, 15_000_000)
 
 
-class Kind(StrEnum):
+class ActionKind(StrEnum):
     """The kinds of actions."""
 
     FLOW = "flow"
@@ -32,7 +32,7 @@ class Kind(StrEnum):
     CONTROLLER = "controller"
 
 
-class Pace(NamedTuple):
+class ChurnPace(NamedTuple):
     """The least and most seconds from one action of a kind to the next."""
 
     least_s: float
@@ -40,11 +40,11 @@ class Pace(NamedTuple):
 
 
 PACES = {
-    Kind.FLOW: Pace(1.5, 3.5),
-    Kind.LIMIT: Pace(6.0, 12.0),
-    Kind.ALGORITHM: Pace(14.0, 22.0),
-    Kind.LINK: Pace(20.0, 34.0),
-    Kind.CONTROLLER: Pace(34.0, 46.0),
+    ActionKind.FLOW: ChurnPace(1.5, 3.5),
+    ActionKind.LIMIT: ChurnPace(6.0, 12.0),
+    ActionKind.ALGORITHM: ChurnPace(14.0, 22.0),
+    ActionKind.LINK: ChurnPace(20.0, 34.0),
+    ActionKind.CONTROLLER: ChurnPace(34.0, 46.0),
 }
 
 
@@ -59,7 +59,7 @@ class Action:
     """
 
     at_s: float
-    kind: Kind
+    kind: ActionKind
     what: str = ""
     vlan_vid: int = 0
     sender: int = 0
@@ -73,24 +73,24 @@ def make_schedule(fabric: Fabric, duration_s: float, seed: int) -> list[Action]:
 
     The last PN of the fabric is the receiver that is judged: its own link stays up.
     """
-    makers: dict[Kind, Callable[[random.Random, float, int], Action]] = {
-        Kind.FLOW: lambda chance, at_s, number: _flow(fabric, chance, at_s, number),
-        Kind.LIMIT: lambda chance, at_s, number: _limit(fabric, chance, at_s, number),
-        Kind.ALGORITHM: lambda chance, at_s, _: _algorithm(fabric, chance, at_s),
-        Kind.LINK: lambda chance, at_s, number: _link(fabric, chance, at_s, number),
-        Kind.CONTROLLER: lambda chance, at_s, number: _controller(chance, at_s, number),
+    makers: dict[ActionKind, Callable[[random.Random, float, int], Action]] = {
+        ActionKind.FLOW: lambda chance, at_s, number: _flow(fabric, chance, at_s, number),
+        ActionKind.LIMIT: lambda chance, at_s, number: _limit(fabric, chance, at_s, number),
+        ActionKind.ALGORITHM: lambda chance, at_s, _: _algorithm(fabric, chance, at_s),
+        ActionKind.LINK: lambda chance, at_s, number: _link(fabric, chance, at_s, number),
+        ActionKind.CONTROLLER: lambda chance, at_s, number: _controller(chance, at_s, number),
     }
     actions = []
     for kind, make in makers.items():
         chance = random.Random(f"{seed} {kind}")
         last_s = duration_s - CALM_END_S
-        if kind == Kind.CONTROLLER and duration_s >= LONG_S:
+        if kind == ActionKind.CONTROLLER and duration_s >= LONG_S:
             last_s = duration_s * RESTARTS_SHARE
         actions += [make(chance, at_s, number) for number, at_s in enumerate(_times(kind, chance, last_s))]
     return sorted(actions, key=lambda action: action.at_s)
 
 
-def _times(kind: Kind, chance: random.Random, last_s: float) -> Iterator[float]:
+def _times(kind: ActionKind, chance: random.Random, last_s: float) -> Iterator[float]:
     pace = PACES[kind]
     at_s = CALM_START_S + chance.uniform(0, pace.least_s)
     while at_s < last_s:
@@ -105,11 +105,11 @@ def _flow(fabric: Fabric, chance: random.Random, at_s: float, number: int) -> Ac
     lasts_s = round(chance.uniform(3.0, 9.0))
     if number % 2 == 0:
         sender, rate_bps = chance.choice(others), chance.choice(UDP_RATES_BPS)
-        return Action(at_s, Kind.FLOW, "", other_vid, sender, judged, rate_bps, lasts_s)
+        return Action(at_s, ActionKind.FLOW, "", other_vid, sender, judged, rate_bps, lasts_s)
     vid = chance.choice([victim_vid, other_vid])
     sender, receiver = chance.sample([*others, judged] if vid == other_vid else others, 2)
     rate_bps = chance.choice([None, 2_000_000, 4_000_000])
-    return Action(at_s, Kind.FLOW, "", vid, sender, receiver, rate_bps, lasts_s)
+    return Action(at_s, ActionKind.FLOW, "", vid, sender, receiver, rate_bps, lasts_s)
 
 
 def _limit(fabric: Fabric, chance: random.Random, at_s: float, number: int) -> Action:
@@ -121,11 +121,11 @@ def _limit(fabric: Fabric, chance: random.Random, at_s: float, number: int) -> A
         vid, receiver = chance.choice(fabric.vlans), chance.choice(others)
         what = chance.choice(["receive_limit_bps", "send_limit_bps"])
     rates = SEND_LIMITS_BPS if what == "send_limit_bps" else RECEIVE_LIMITS_BPS
-    return Action(at_s, Kind.LIMIT, what, vid, 0, receiver, chance.choice(rates))
+    return Action(at_s, ActionKind.LIMIT, what, vid, 0, receiver, chance.choice(rates))
 
 
 def _algorithm(fabric: Fabric, chance: random.Random, at_s: float) -> Action:
-    return Action(at_s, Kind.ALGORITHM, chance.choice(ALGORITHMS), chance.choice(fabric.vlans))
+    return Action(at_s, ActionKind.ALGORITHM, chance.choice(ALGORITHMS), chance.choice(fabric.vlans))
 
 
 def _link(fabric: Fabric, chance: random.Random, at_s: float, number: int) -> Action:
@@ -133,10 +133,10 @@ def _link(fabric: Fabric, chance: random.Random, at_s: float, number: int) -> Ac
     cores = [link.interfaces[0] for link in fabric.core_links]
     edges = [pn.trunk_interface for pn in fabric.pns[:-1]]
     names = edges if number % 2 or not cores else cores
-    return Action(at_s, Kind.LINK, chance.choice(names), lasts_s=round(chance.uniform(2.0, 5.0), 3))
+    return Action(at_s, ActionKind.LINK, chance.choice(names), lasts_s=round(chance.uniform(2.0, 5.0), 3))
 
 
 def _controller(chance: random.Random, at_s: float, number: int) -> Action:
     """A stop and a kill in turn."""
     what = "SIGKILL" if number % 2 else "SIGTERM"
-    return Action(at_s, Kind.CONTROLLER, what, lasts_s=round(chance.uniform(0.5, 3.0), 3))
+    return Action(at_s, ActionKind.CONTROLLER, what, lasts_s=round(chance.uniform(0.5, 3.0), 3))

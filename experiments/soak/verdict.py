@@ -24,7 +24,7 @@ from experiments.soak.judging import (
 )
 from experiments.soak.record import Look, Record
 from experiments.soak.resources import growth_per_minute
-from experiments.soak.schedule import Kind
+from experiments.soak.schedule import ActionKind
 
 MIB = 1 << 20
 # Memory may grow while caches fill; a leak goes on. The slope is judged over the second half of the longest life, where
@@ -102,7 +102,7 @@ def verdict(record: Record) -> dict[str, Any]:
     }
     targets = [
         _at_least(ENOUGH_TIME, 1 - float(busy.mean()), 1 - MOST_BUSY_SHARE, "share"),
-        _at_least("kinds of churn that took place", len({a.kind for _, a in diary.done}), len(Kind), ""),
+        _at_least("kinds of churn that took place", len({a.kind for _, a in diary.done}), len(ActionKind), ""),
         *([_at_least(FLOOR_SHARE, round(floor_share(floor), 4), FLOOR, "share")] if floor.judged else []),
         _at_most("floor missed", int(floor.missed.sum()), 0, "windows of 2 s"),
         _at_most("ceilings missed", int(sum(j.missed.sum() for j in ceilings)), 0, "windows of 2 s"),

@@ -15,12 +15,12 @@ from controller.openflow import constants as ofp
 from controller.openflow.buffers import HEADER
 from controller.openflow.constants import ControllerRole, ErrorType, FlowModFlags, MessageType, MeterModCommand
 from experiments.switch import answers, requests
-from experiments.switch.flow_tables import Entry, FlowTables
+from experiments.switch.flow_tables import FlowTableEntry, FlowTables
 from experiments.switch.meter_table import MeterAbilities, MeterTable
 from experiments.switch.multipart import Multipart
 from experiments.switch.options import DatapathOptions
 from experiments.switch.pipeline import Pipeline
-from experiments.switch.ports import Port
+from experiments.switch.ports import SwitchPort
 from experiments.switch.refusals import RefusalError
 
 _FEATURES = Struct("!QIBB2xII")
@@ -56,7 +56,7 @@ class Datapath:
         self.dpid = dpid
         self.options = options or DatapathOptions()
         self.faults = Faults()
-        self.ports: dict[int, Port] = {}
+        self.ports: dict[int, SwitchPort] = {}
         self.refused: list[tuple[int, RefusalError]] = []  # (message type, why), for tests to look at
         self.handled: dict[int, int] = {}  # messages by type, likewise
         self.broken = False
@@ -85,10 +85,10 @@ class Datapath:
         self._lagging: deque[tuple[float, bytes]] = deque()
         self._messages = [answers.message(MessageType.HELLO, 0)]
 
-    def add_port(self, port_no: int, rate_bps: float, now_s: float, name: str = "") -> Port:
+    def add_port(self, port_no: int, rate_bps: float, now_s: float, name: str = "") -> SwitchPort:
         """Add a port that is up, and tell the controller; return it."""
         hw_addr = 0x02 << 40 | (self.dpid & 0xFFFF) << 16 | port_no & 0xFFFF
-        port = Port(port_no, name or f"eth{port_no}", hw_addr, rate_bps, added_s=now_s)
+        port = SwitchPort(port_no, name or f"eth{port_no}", hw_addr, rate_bps, added_s=now_s)
         self.ports[port_no] = port
         self._port_status(port, ofp.PortReason.ADD)
         self.tables.touch()
@@ -170,7 +170,7 @@ class Datapath:
         self._late = [(due_s, buf) for due_s, buf in self._late if due_s > now_s]
         self._messages += due
 
-    def packet_in(self, entry: Entry | None, in_port: int, frame: bytes, max_len: int) -> None:
+    def packet_in(self, entry: FlowTableEntry | None, in_port: int, frame: bytes, max_len: int) -> None:
         """Send a frame up; the reason is NO_MATCH when the table-miss entry sent it (section 5.4)."""
         miss = entry is not None and entry.flow.priority == 0 and entry.flow.match == _ANY
         reason = ofp.PacketInReason.NO_MATCH if miss else ofp.PacketInReason.ACTION
@@ -311,7 +311,7 @@ class Datapath:
         self.refused.append((raw[1], refusal))
         self._messages.append(answers.error(refusal, raw))
 
-    def _flow_removed(self, entry: Entry, reason: int, now_s: float) -> None:
+    def _flow_removed(self, entry: FlowTableEntry, reason: int, now_s: float) -> None:
         if not entry.flags & FlowModFlags.SEND_FLOW_REM:
             return
         flow, counters = entry.flow, self.tables.counters[entry.row]
@@ -325,7 +325,7 @@ class Datapath:
         )
         self._messages.append(buf)
 
-    def _port_status(self, port: Port, reason: ofp.PortReason) -> None:
+    def _port_status(self, port: SwitchPort, reason: ofp.PortReason) -> None:
         body = bytes([reason]) + bytes(7) + port.description()
         self._messages.append(answers.message(MessageType.PORT_STATUS, 0, body))
 
@@ -358,7 +358,7 @@ class _Packet:
     datapath: Datapath
     now_s: float
 
-    def hit(self, entry: Entry, octets: int) -> None:
+    def hit(self, entry: FlowTableEntry, octets: int) -> None:
         self.datapath.tables.hit(entry, octets, self.now_s)
 
     def police(self, meter_id: int, octets: int) -> bool:
@@ -367,5 +367,5 @@ class _Packet:
     def output(self, port_no: int, queue_id: int | None, frame: bytes) -> None:
         self.datapath.emit(port_no, queue_id, frame)
 
-    def to_controller(self, entry: Entry | None, in_port: int, frame: bytes, max_len: int) -> None:
+    def to_controller(self, entry: FlowTableEntry | None, in_port: int, frame: bytes, max_len: int) -> None:
         self.datapath.packet_in(entry, in_port, frame, max_len)

@@ -40,7 +40,7 @@ class Shape(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class Entry:
+class FlowTableEntry:
     """One installed entry; ``row`` is its place in the counter columns, ``tail`` its match and instructions encoded."""
 
     flow: Flow
@@ -64,11 +64,11 @@ class FlowTables:
         self.meter_users: npt.NDArray[np.int64] = np.zeros(64, np.int64)
         """How many entries use each meter, by its id; ids beyond the end have none."""
         self._limit = entries_per_table
-        self._entries: list[dict[tuple[int, Match], Entry]] = [{} for _ in range(tables)]
-        self._shapes: list[dict[Shape, dict[tuple[int | None, ...], list[tuple[int, int, Entry]]]]] = [
+        self._entries: list[dict[tuple[int, Match], FlowTableEntry]] = [{} for _ in range(tables)]
+        self._shapes: list[dict[Shape, dict[tuple[int | None, ...], list[tuple[int, int, FlowTableEntry]]]]] = [
             {} for _ in range(tables)
         ]
-        self._timed: dict[int, Entry] = {}
+        self._timed: dict[int, FlowTableEntry] = {}
         self._serial = 0
         self._free: list[int] = []
         self.counters = np.zeros(64, _COUNTERS)
@@ -88,16 +88,16 @@ class FlowTables:
         """Return how many entries each table holds."""
         return list(map(len, self._entries))
 
-    def lookup(self, table_id: int, in_port: int, header: FrameHeader) -> Entry | None:
+    def lookup(self, table_id: int, in_port: int, header: FrameHeader) -> FlowTableEntry | None:
         """Return the entry of highest priority that matches, or None: then the packet is dropped (section 5.4)."""
-        best: tuple[int, int, Entry] | None = None
+        best: tuple[int, int, FlowTableEntry] | None = None
         for shape, table in self._shapes[table_id].items():
             found = table.get(_key_of_packet(shape, in_port, header))
             if found and (best is None or found[0][0] < best[0]):
                 best = found[0]
         return best[2] if best else None
 
-    def apply(self, mod: FlowMod, now_s: float, has_meter: Callable[[int], bool]) -> list[tuple[Entry, int]]:
+    def apply(self, mod: FlowMod, now_s: float, has_meter: Callable[[int], bool]) -> list[tuple[FlowTableEntry, int]]:
         """Do what a flow-mod says; return the entries deleted, with the reason. Raises RefusalError."""
         match mod.command:
             case FlowModCommand.ADD:
@@ -114,7 +114,7 @@ class FlowTables:
             self.remove(entry)
         return [(entry, int(ofp.FlowRemovedReason.DELETE)) for entry in gone]
 
-    def select(self, wanted: FlowFilter) -> Iterator[Entry]:
+    def select(self, wanted: FlowFilter) -> Iterator[FlowTableEntry]:
         """Yield the entries that a request is about."""
         tables = self._entries if wanted.table_id == ofp.TABLE_ALL else self._entries[wanted.table_id :][:1]
         everything = wanted.match == Match()
@@ -127,7 +127,7 @@ class FlowTables:
                 ):
                     yield entry
 
-    def remove(self, entry: Entry) -> None:
+    def remove(self, entry: FlowTableEntry) -> None:
         """Take one entry out."""
         flow = entry.flow
         del self._entries[flow.table_id][flow.priority, flow.match]
@@ -146,7 +146,7 @@ class FlowTables:
         self._free.append(entry.row)
         self.touch()
 
-    def remove_users_of(self, meter_id: int) -> list[Entry]:
+    def remove_users_of(self, meter_id: int) -> list[FlowTableEntry]:
         """Take out every entry that uses a deleted meter (section 7.3.4.4) and return them."""
         if meter_id >= len(self.meter_users) or not self.meter_users[meter_id]:
             return []
@@ -155,7 +155,7 @@ class FlowTables:
             self.remove(entry)
         return gone
 
-    def expired(self, now_s: float) -> list[tuple[Entry, int]]:
+    def expired(self, now_s: float) -> list[tuple[FlowTableEntry, int]]:
         """Take out the entries whose time is up; return each with the reason."""
         gone = []
         for row, entry in list(self._timed.items()):
@@ -168,7 +168,7 @@ class FlowTables:
             self.remove(entry)
         return gone
 
-    def hit(self, entry: Entry, octets: int, now_s: float) -> None:
+    def hit(self, entry: FlowTableEntry, octets: int, now_s: float) -> None:
         """Count one packet."""
         row = self.counters[entry.row]
         row["packets"] += 1
@@ -183,7 +183,7 @@ class FlowTables:
         self.counters["packets"][rows] += octets / packet_bytes
         self.counters["used_s"][rows[octets > 0]] = now_s
 
-    def stats(self, entries: Sequence[Entry], reported: npt.NDArray[np.void], now_s: float) -> list[bytes]:
+    def stats(self, entries: Sequence[FlowTableEntry], reported: npt.NDArray[np.void], now_s: float) -> list[bytes]:
         """Return the ofp_flow_stats of these entries with the counters in ``reported``, zero where it has none."""
         row = np.array([entry.row for entry in entries], dtype=np.int64)
         age_s = (now_s - self.counters["created_s"][row]).tolist()
@@ -216,7 +216,7 @@ class FlowTables:
         if row >= len(self.counters):
             self.counters = np.concatenate([self.counters, np.zeros(len(self.counters), _COUNTERS)])
         self.counters[row] = (0, 0, now_s, now_s)
-        entry = Entry(flow, mod.hard_timeout_s, mod.flags, row, mod.tail)
+        entry = FlowTableEntry(flow, mod.hard_timeout_s, mod.flags, row, mod.tail)
         table[flow.priority, flow.match] = entry
         shape_table = self._shapes[mod.table_id].setdefault(shape_of(flow.match), {})
         insort(shape_table.setdefault(_key_of_match(flow.match), []), (-flow.priority, row, entry))
@@ -225,7 +225,7 @@ class FlowTables:
             self._timed[row] = entry
         self.touch()
 
-    def _modify(self, entry: Entry, mod: FlowMod) -> None:
+    def _modify(self, entry: FlowTableEntry, mod: FlowMod) -> None:
         does: Instructions = mod.instructions
         self._count_meter(entry.flow.meter_id, -1)
         entry.flow = entry.flow._replace(meter_id=does.meter_id, actions=does.actions, goto_table=does.goto_table)
@@ -235,7 +235,7 @@ class FlowTables:
             self.counters["packets"][entry.row] = self.counters["bytes"][entry.row] = 0
         self.touch()
 
-    def _chosen(self, mod: FlowMod) -> Iterator[Entry]:
+    def _chosen(self, mod: FlowMod) -> Iterator[FlowTableEntry]:
         strict = mod.command in (FlowModCommand.MODIFY_STRICT, FlowModCommand.DELETE_STRICT)
         deletes = mod.command in (FlowModCommand.DELETE, FlowModCommand.DELETE_STRICT)
         out_port = mod.out_port if deletes else ofp.PORT_ANY

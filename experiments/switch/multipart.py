@@ -14,7 +14,7 @@ from experiments.switch import answers, requests
 from experiments.switch.flow_tables import FlowTables
 from experiments.switch.meter_table import MeterTable
 from experiments.switch.options import DatapathOptions
-from experiments.switch.ports import Port, port_stats, queue_stats
+from experiments.switch.ports import SwitchPort, port_stats, queue_stats
 from experiments.switch.refusals import RefusalError
 from experiments.switch.requests import FlowFilter
 
@@ -33,7 +33,7 @@ class Multipart:
     """Answers from the tables, meters and ports of one switch."""
 
     def __init__(
-        self, options: DatapathOptions, tables: FlowTables, meters: MeterTable, ports: dict[int, Port]
+        self, options: DatapathOptions, tables: FlowTables, meters: MeterTable, ports: dict[int, SwitchPort]
     ) -> None:
         self._options = options
         self._tables = tables
@@ -124,7 +124,7 @@ class Multipart:
         match, _end = requests.decode_match(body, _FLOW.size)
         return FlowFilter(table_id, match, cookie, mask, out_port)
 
-    def _some_ports(self, port_no: int, error_type: ErrorType = ErrorType.BAD_REQUEST) -> list[Port]:
+    def _some_ports(self, port_no: int, error_type: ErrorType = ErrorType.BAD_REQUEST) -> list[SwitchPort]:
         if port_no == ofp.PORT_ANY:
             return list(self._ports.values())
         if port_no not in self._ports:

@@ -11,7 +11,7 @@ from controller.errors import ProtocolError
 from controller.openflow import constants as ofp
 from controller.openflow.actions import ETH_TYPE_VLAN, Action, Output, PopVlan, PushVlan, SetQueue, SetVlanVid
 from controller.openflow.frames import parse_frame
-from experiments.switch.flow_tables import Entry, FlowTables
+from experiments.switch.flow_tables import FlowTableEntry, FlowTables
 
 _ADDRESSES = 12
 _TAG = 4
@@ -21,7 +21,7 @@ _TAG_TYPE = ETH_TYPE_VLAN.to_bytes(2)
 class Visitor(Protocol):
     """Who is told of every step of the walk."""
 
-    def hit(self, entry: Entry, octets: int) -> None:
+    def hit(self, entry: FlowTableEntry, octets: int) -> None:
         """The frame matched this entry."""
 
     def police(self, meter_id: int, octets: int) -> bool:
@@ -31,7 +31,7 @@ class Visitor(Protocol):
     def output(self, port_no: int, queue_id: int | None, frame: bytes) -> None:
         """The frame goes to this port, which is a real one."""
 
-    def to_controller(self, entry: Entry | None, in_port: int, frame: bytes, max_len: int) -> None:
+    def to_controller(self, entry: FlowTableEntry | None, in_port: int, frame: bytes, max_len: int) -> None:
         """The frame goes up; ``entry`` is None for one of a packet-out."""
 
 
@@ -75,7 +75,7 @@ class Pipeline:
         in_port: int,
         frame: bytes,
         queue_id: int | None,
-        entry: Entry | None,
+        entry: FlowTableEntry | None,
         visitor: Visitor,
     ) -> tuple[bytes, int | None]:
         for action in actions:
@@ -101,7 +101,7 @@ class Pipeline:
         in_port: int,
         frame: bytes,
         queue_id: int | None,
-        entry: Entry | None,
+        entry: FlowTableEntry | None,
         visitor: Visitor,
     ) -> None:
         if port_no == ofp.PORT_CONTROLLER:

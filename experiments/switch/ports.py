@@ -25,7 +25,7 @@ class QueueSetting:
 
 
 @dataclass(slots=True)
-class Port:
+class SwitchPort:
     """A port; ``rate_bps`` is what its link carries."""
 
     port_no: int
@@ -97,7 +97,7 @@ class Port:
         return self.queues[queue_id].max_rate_bps if queue_id in self.queues else self.rate_bps
 
 
-def port_stats(ports: Iterable[Port], now_s: float) -> npt.NDArray[np.void]:
+def port_stats(ports: Iterable[SwitchPort], now_s: float) -> npt.NDArray[np.void]:
     """Return the records of a port-stats reply."""
     chosen = list(ports)
     rows = np.zeros(len(chosen), answers.PORT_STATS)
@@ -108,7 +108,7 @@ def port_stats(ports: Iterable[Port], now_s: float) -> npt.NDArray[np.void]:
     return rows
 
 
-def queue_stats(ports: Iterable[Port], queue_id: int, now_s: float) -> npt.NDArray[np.void]:
+def queue_stats(ports: Iterable[SwitchPort], queue_id: int, now_s: float) -> npt.NDArray[np.void]:
     """Return the records of a queue-stats reply for one queue of each port, or for all its queues."""
     chosen = [(port, number) for port in ports for number in port.queues if queue_id in (ofp.QUEUE_ALL, number)]
     rows = np.zeros(len(chosen), answers.QUEUE_STATS)

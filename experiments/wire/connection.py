@@ -12,7 +12,7 @@ from experiments.switch.datapath import Datapath
 _READ_BYTES = 1 << 20
 
 
-class Connection:
+class ControllerConnection:
     """Keeps a Datapath connected to a controller, from within the event loop of a fabric.
 
     ``handle`` gets the bytes that arrive; it runs in the loop, under the fabric's lock.

@@ -20,8 +20,8 @@ from typing import Any, Self, TypeVar
 
 from experiments.switch.datapath import Datapath
 from experiments.switch.options import DatapathOptions
-from experiments.wire.connection import Connection
-from experiments.wire.rates import Rates
+from experiments.wire.connection import ControllerConnection
+from experiments.wire.rates import TrafficRates
 
 _MOST_HOPS_AT_ONCE = 20_000
 _MOST_FRAMES_KEPT = 10_000
@@ -68,12 +68,12 @@ class WireFabric:
         self._rates_moved_s = float("-inf")
         self._links: dict[tuple[int, int], tuple[int, int]] = {}
         self._received: dict[tuple[int, int], deque[bytes]] = defaultdict(lambda: deque(maxlen=_MOST_FRAMES_KEPT))
-        self._connections: dict[int, Connection] = {}
+        self._connections: dict[int, ControllerConnection] = {}
         self._lock = threading.RLock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self.rates = Rates(self.switches, lambda dpid, port_no: self._links.get((dpid, port_no)), **rate_options)
+        self.rates = TrafficRates(self.switches, lambda dpid, port_no: self._links.get((dpid, port_no)), **rate_options)
 
     def __enter__(self) -> Self:
         self.start()
@@ -214,7 +214,7 @@ class WireFabric:
 
     def _connect(self, dpid: int) -> None:
         def connect() -> None:
-            connection = Connection(self.switches[dpid], self._controller, self._retry_s, self._lock)
+            connection = ControllerConnection(self.switches[dpid], self._controller, self._retry_s, self._lock)
             connection.handle = self._handle
             self._connections[dpid] = connection
             self._spawn(connection.run())

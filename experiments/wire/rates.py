@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from controller.openflow.frames import FrameHeader, build_frame
 from experiments.switch.datapath import Datapath
-from experiments.switch.flow_tables import Entry
+from experiments.switch.flow_tables import FlowTableEntry
 
 _BITS_PER_BYTE = 8
 _MAX_HOPS = 64
@@ -72,7 +72,7 @@ class _Step:
     born: npt.NDArray[np.int64]
 
 
-class Rates:
+class TrafficRates:
     """The offered flows of a fabric and the counters that they move.
 
     ``packet_bytes`` is the frame size of all of them. Tables that changed are followed at once, or at most every
@@ -100,7 +100,7 @@ class Rates:
         self._steps: list[_Step] = []
         self._flow_of_lane: npt.NDArray[np.int64] = np.zeros(0, np.int64)
         self._leaves: npt.NDArray[np.int64] = np.zeros(0, np.int64)
-        self._samples: list[tuple[int, Entry | None, int, bytes, int]] = []
+        self._samples: list[tuple[int, FlowTableEntry | None, int, bytes, int]] = []
         self._versions: list[int] | None = None
         self._traced_s = -np.inf
         self._sampled_s = -np.inf
@@ -211,13 +211,13 @@ class _Trace:
         self.steps: list[_Steps] = []
         self.flow_of_lane: list[int] = []
         self.leaves: list[int] = []
-        self.samples: list[tuple[int, Entry | None, int, bytes, int]] = []
+        self.samples: list[tuple[int, FlowTableEntry | None, int, bytes, int]] = []
         self._switches = switches
         self._peer = peer
         self._dpid = self._lane = self._step = 0
         self._outputs: list[tuple[int, int, int, bytes]] = []
 
-    def run(self, rates: Rates) -> None:
+    def run(self, rates: TrafficRates) -> None:
         for number, flow in enumerate(rates.flows):
             lane = self._new_lane(number)
             waiting = [(lane, 0, 0, flow.dpid, flow.port_no, flow.frame)]
@@ -249,7 +249,7 @@ class _Trace:
             else:
                 yield branch, at_step + 1, hops + 1, *peer, sent
 
-    def hit(self, entry: Entry, octets: int) -> None:
+    def hit(self, entry: FlowTableEntry, octets: int) -> None:
         self._now().entry[self._dpid].append((self._lane, entry.row))
         self._step += 1
 
@@ -261,7 +261,7 @@ class _Trace:
     def output(self, port_no: int, queue_id: int | None, frame: bytes) -> None:
         self._outputs.append((self._step, port_no, _NO_QUEUE if queue_id is None else queue_id, frame))
 
-    def to_controller(self, entry: Entry | None, in_port: int, frame: bytes, max_len: int) -> None:
+    def to_controller(self, entry: FlowTableEntry | None, in_port: int, frame: bytes, max_len: int) -> None:
         self.samples.append((self._dpid, entry, in_port, frame, max_len))
 
     def _new_lane(self, number: int) -> int:

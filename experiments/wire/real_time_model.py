@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import time
 
-from controller.fabric.topology import Port
+from controller.fabric.topology import PortId
 from controller.forwarding.pipeline import Table
 from controller.openflow.frames import BROADCAST
 from controller.openflow.match import Match
@@ -66,7 +66,7 @@ class WireModel(WireFabric):
             if time.monotonic() - said_s > INTRODUCE_S:
                 said_s = time.monotonic()
                 for vn in vns:
-                    port: Port = self.model.edge_port(vn)
+                    port: PortId = self.model.edge_port(vn)
                     self.inject(port.dpid, port.port_no, frame_of(mac_of(vn), BROADCAST, vn.vlan_vid))
             wanted = {Match(vlan_vid=vn.vlan_vid, eth_dst=mac_of(vn)) for vn in vns}
             forwarded = (

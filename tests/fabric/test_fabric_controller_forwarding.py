@@ -12,7 +12,7 @@ from support.ovs import EVERYBODY, Wires, controlled, wait_until
 
 from experiments.ovs.fabric import OvsFabric
 from experiments.ovs.ovs_vsctl import ofctl, vsctl
-from topologies.fabric import CoreLink, Fabric, PhysicalNode, Switch
+from topologies.fabric import Fabric, PhysicalNode, TopoLink, TopoSwitch
 
 LINK_BPS = 100_000_000
 LIMITS_BPS = {1: 40_000_000, 2: 50_000_000}
@@ -20,13 +20,13 @@ AGEING_S = 3
 P1, P2, P3 = PORTS = ("p1-eth1", "p2-eth1", "p3-eth1")
 RING = Fabric(
     "dets-ring",
-    tuple(Switch(f"s{n}", n) for n in (1, 2, 3)),
+    tuple(TopoSwitch(f"s{n}", n) for n in (1, 2, 3)),
     tuple(PhysicalNode(n, f"s{n}", 1, (1, 2), LINK_BPS) for n in (1, 2, 3)),
     (1, 2),
     (
-        CoreLink("s1", 12, "s2", 11, LINK_BPS),
-        CoreLink("s2", 13, "s3", 12, LINK_BPS),
-        CoreLink("s1", 13, "s3", 11, LINK_BPS),
+        TopoLink("s1", 12, "s2", 11, LINK_BPS),
+        TopoLink("s2", 13, "s3", 12, LINK_BPS),
+        TopoLink("s1", 13, "s3", 11, LINK_BPS),
     ),
 )
 # Measured: 0.12 to 0.17 s. A switch tells of a lost port at once; nothing waits for a timeout.

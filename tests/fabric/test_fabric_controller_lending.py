@@ -24,7 +24,7 @@ from experiments.measure.series import (
 )
 from experiments.ovs.fabric import OvsFabric
 from experiments.ovs.ovs_vsctl import find_rows, vsctl
-from experiments.ovs.traffic import Traffic, tcp_sources, udp_sources
+from experiments.ovs.traffic import IperfTraffic, tcp_sources, udp_sources
 from topologies.builders import fig1
 
 LIMITS_BPS = {1: 20_000_000, 2: 30_000_000}
@@ -69,10 +69,10 @@ def limits_bps(app: Application, vlan_vid: int) -> int:
 
 
 @pytest.fixture(scope="module")
-def blast(fabric: tuple[OvsFabric, Application, Path]) -> Iterator[Traffic]:
+def blast(fabric: tuple[OvsFabric, Application, Path]) -> Iterator[IperfTraffic]:
     """VLAN 2 sends more than it may borrow, all the time, and has borrowed all that it may."""
     ovs, app, folder = fabric
-    with Traffic(ovs, folder, 200) as traffic:
+    with IperfTraffic(ovs, folder, 200) as traffic:
         flows = udp_sources([ovs.fabric.vn(2, 1), ovs.fabric.vn(2, 2)], ovs.fabric.vn(2, 3), UDP_BPS)
         traffic.serve(flows)
         traffic.start(flows, 150)
@@ -82,7 +82,7 @@ def blast(fabric: tuple[OvsFabric, Application, Path]) -> Iterator[Traffic]:
 
 
 def test_a_vlan_gets_more_than_its_limit_while_the_other_is_idle(
-    fabric: tuple[OvsFabric, Application, Path], blast: Traffic
+    fabric: tuple[OvsFabric, Application, Path], blast: IperfTraffic
 ) -> None:
     ovs, _, folder = fabric
     assert queue_rates_bps(1) == (LIMITS_BPS[1], CEILING_BPS)
@@ -97,7 +97,7 @@ def test_a_vlan_gets_more_than_its_limit_while_the_other_is_idle(
 
 
 def test_what_was_lent_is_taken_back_when_its_owner_wants_it(
-    fabric: tuple[OvsFabric, Application, Path], blast: Traffic
+    fabric: tuple[OvsFabric, Application, Path], blast: IperfTraffic
 ) -> None:
     """The owner asks for more than its limit, all at once. Of 50 Mb/s the borrower had 45, and is left 30."""
     ovs, app, folder = fabric
@@ -118,7 +118,7 @@ def test_what_was_lent_is_taken_back_when_its_owner_wants_it(
 
 
 def test_a_tcp_tenant_keeps_its_guarantee_against_a_borrowing_blast(
-    fabric: tuple[OvsFabric, Application, Path], blast: Traffic
+    fabric: tuple[OvsFabric, Application, Path], blast: IperfTraffic
 ) -> None:
     ovs, _, folder = fabric
     flows = tcp_sources([ovs.fabric.vn(1, 1), ovs.fabric.vn(1, 2)], ovs.fabric.vn(1, 3), "cubic")

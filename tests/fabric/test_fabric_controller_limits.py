@@ -20,7 +20,7 @@ from experiments.measure.sampler import Sampler
 from experiments.measure.series import Rates, rates_of, read_samples
 from experiments.ovs.fabric import OvsFabric
 from experiments.ovs.ovs_vsctl import find_rows, ofctl, vsctl
-from experiments.ovs.traffic import Source, Traffic, udp_sources
+from experiments.ovs.traffic import IperfSource, IperfTraffic, udp_sources
 from topologies.builders import fig1
 from topologies.fabric import Fabric
 
@@ -73,7 +73,7 @@ class Blast:
         return latest
 
 
-def sources(fabric: Fabric) -> list[Source]:
+def sources(fabric: Fabric) -> list[IperfSource]:
     return udp_sources([fabric.vn(1, 1), fabric.vn(1, 2)], fabric.vn(1, 3), UDP_BPS)
 
 
@@ -89,7 +89,7 @@ def fabric(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[OvsFabric
 @pytest.fixture(scope="module")
 def blast(fabric: tuple[OvsFabric, Application, Path]) -> Iterator[Blast]:
     ovs, app, folder = fabric
-    with Traffic(ovs, folder, 620) as traffic:
+    with IperfTraffic(ovs, folder, 620) as traffic:
         flows = sources(ovs.fabric)
         traffic.serve(flows)
         traffic.start(flows, 600)

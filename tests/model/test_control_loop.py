@@ -9,7 +9,7 @@ from support.configs import fabric, star
 from support.fabrics import ControlLoop, Fabric
 from support.switches import Switch
 
-from controller.fabric.topology import Port
+from controller.fabric.topology import PortId
 from controller.loop import step
 from controller.metering.enforcement import MIN_BURST_S, RESPONSIVE_BURST_S
 
@@ -37,11 +37,11 @@ def test_a_blast_is_at_the_limit_soon(algorithm, senders):
     """
     loop = loop_of(algorithm, senders)
     loop.run(70)
-    assert loop.received[0][Port(*HUB), 10] > 1.4 * 400 * MBIT
+    assert loop.received[0][PortId(*HUB), 10] > 1.4 * 400 * MBIT
     gift = RESPONSIVE_BURST_S * 400 * MBIT
-    beyond = sum(max(got[Port(*HUB), 10] - 1.02 * 400 * MBIT, 0.0) for got in loop.received[1:]) * 0.055
+    beyond = sum(max(got[PortId(*HUB), 10] - 1.02 * 400 * MBIT, 0.0) for got in loop.received[1:]) * 0.055
     assert beyond <= 1.5 * gift
-    settled = [got[Port(*HUB), 10] for got in loop.received[40:]]
+    settled = [got[PortId(*HUB), 10] for got in loop.received[40:]]
     allowed = 1.02 if algorithm in SHARING else 1.20  # RAA-FE goes by what it sees, which swings with it
     assert max(settled) <= (allowed + MIN_BURST_S / 0.055) * 400 * MBIT
     assert sum(settled) / len(settled) <= 1.02 * 400 * MBIT
@@ -61,7 +61,7 @@ def test_a_known_blast_is_at_its_limit_after_two_intervals(algorithm):
     first = len(loop.received)
     loop.run(12)
     allowed = 1.02 if algorithm in SHARING else 1.20
-    assert max(got[Port(*HUB), 10] for got in loop.received[first + 2 :]) <= allowed * 400 * MBIT
+    assert max(got[PortId(*HUB), 10] for got in loop.received[first + 2 :]) <= allowed * 400 * MBIT
 
 
 @pytest.mark.parametrize("algorithm", ["fs", "fp", "fe"])
@@ -145,7 +145,7 @@ def test_who_stops_leaves_its_share_soon(algorithm):
     stopped = len(loop.received)
     loop.run(30)
     # Silent for 10 intervals, and the allocation that follows.
-    released = [got[Port(*HUB), 10] >= 0.95 * 400 * MBIT for got in loop.received[stopped + 1 :]].index(True) + 1
+    released = [got[PortId(*HUB), 10] >= 0.95 * 400 * MBIT for got in loop.received[stopped + 1 :]].index(True) + 1
     assert released <= 13
     assert loop.rate(HUB, 10, stopped + 14) == pytest.approx(400 * MBIT, rel=0.05)
 
@@ -187,7 +187,7 @@ def test_a_receive_limit_changed_at_run_time_is_in_force_after_two_intervals(alg
     central, changed = loop.fabric.central, len(loop.received)
     central.set_limits(central.vns.row_of(10, *HUB), loop.fabric.now_s, receive_limit_bps=limit_bps)
     loop.run(40)
-    got = [interval[Port(*HUB), 10] for interval in loop.received[changed + 2 :]]
+    got = [interval[PortId(*HUB), 10] for interval in loop.received[changed + 2 :]]
     assert max(got) <= (1.02 + MIN_BURST_S / 0.055) * limit_bps  # once, and made up for
     assert sum(got) / len(got) <= 1.02 * limit_bps
     assert min(got) >= 0.90 * limit_bps
@@ -211,7 +211,7 @@ def test_an_algorithm_changed_at_run_time_keeps_the_congestion():
         loop.fabric.central.set_algorithm(10, name, {}, loop.fabric.now_s)
         changed = len(loop.received)
         loop.run(30)
-        assert max(got[Port(*HUB), 10] for got in loop.received[changed:]) <= 1.06 * 400 * MBIT
+        assert max(got[PortId(*HUB), 10] for got in loop.received[changed:]) <= 1.06 * 400 * MBIT
         assert loop.rate(HUB, 10, changed) >= 0.95 * 400 * MBIT
     kinds = [event.kind for event in loop.fabric.central.events.after(0)]
     assert kinds.count("congestion-began") == 1

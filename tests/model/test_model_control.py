@@ -11,7 +11,7 @@ import pytest
 
 from controller.errors import InvalidValueError
 from controller.events import EventKind
-from controller.fabric.topology import Port
+from controller.fabric.topology import PortId
 from experiments import fig2, fig5
 from experiments.model.control import ControlPlane, ControlTiming
 from experiments.model.fabric import ModelFabric, ModelOptions
@@ -184,7 +184,7 @@ def test_limits_changed_at_run_time_reach_the_queues():
     central = plane.central
     central.set_limits(central.vns.row_of(2, 1, 5), model.now_s, receive_limit_bps=30_000_000)
     plane.write_queues()
-    assert model.ports[Port(1, 5)].port.queues[2].max_rate_bps == 30_000_000
+    assert model.ports[PortId(1, 5)].port.queues[2].max_rate_bps == 30_000_000
     model.run(3.0)
     first = model.received[model.fabric.vn(2, 5)].octets
     model.run(5.0)

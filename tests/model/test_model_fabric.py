@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from controller.errors import InvalidValueError
-from controller.fabric.topology import Port
+from controller.fabric.topology import PortId
 from controller.openflow.constants import MeterModCommand
 from controller.openflow.meters import decode_meter_stats
 from controller.openflow.stats import encode_meter_stats_request
@@ -15,7 +15,7 @@ from experiments.model.queues import QueueOptions
 from experiments.model.sources import OnOff, UdpSource
 from experiments.model.tcp import TcpSource
 from topologies.builders import fabrics
-from topologies.fabric import CoreLink, Fabric, PhysicalNode, Switch
+from topologies.fabric import Fabric, PhysicalNode, TopoLink, TopoSwitch
 
 LAWS = ("reno", "cubic", "dctcp")
 TCP_SHARE = 1448 / 1518
@@ -64,7 +64,7 @@ def test_packets_are_delivered_lost_or_waiting(head_drop):
     sources = [send(model, UdpSource(60e6, model.slot_s), 1, 4), send(model, TcpSource("reno", model.slot_s), 2, 4)]
     sources.append(send(model, UdpSource(30e6, model.slot_s), 3, 4, vid=2))
     model.run(3.0)
-    waiting = model.ports[Port(1, 4)].queue(0).packets
+    waiting = model.ports[PortId(1, 4)].queue(0).packets
     assert 0 < waiting <= 50
     assert sum(s.sent - s.delivered - s.lost for s in sources) == waiting
 
@@ -133,7 +133,8 @@ def test_marks_keep_dctcp_s_queue_short():
         seen = []
         for number in range(1, 200):
             model.at(
-                1.0 + number / 100, lambda seen=seen, model=model: seen.append(model.ports[Port(1, 4)].queue(0).packets)
+                1.0 + number / 100,
+                lambda seen=seen, model=model: seen.append(model.ports[PortId(1, 4)].queue(0).packets),
             )
         model.run(3.0)
         depth[law] = sum(seen) / len(seen)
@@ -152,8 +153,8 @@ def test_an_on_off_source_sends_about_half_the_time():
 
 def test_delays_of_links_are_in_the_round_trip():
     nodes = tuple(PhysicalNode(n, f"s{n}", 1, (1,), 100_000_000, link_delay_s=0.002) for n in (1, 2))
-    links = (CoreLink("s1", 2, "s2", 2, 100_000_000, delay_s=0.010),)
-    model = ModelFabric(Fabric("two", (Switch("s1", 1), Switch("s2", 2)), nodes, (1,), links), ModelOptions())
+    links = (TopoLink("s1", 2, "s2", 2, 100_000_000, delay_s=0.010),)
+    model = ModelFabric(Fabric("two", (TopoSwitch("s1", 1), TopoSwitch("s2", 2)), nodes, (1,), links), ModelOptions())
     install_plain_forwarding(model)
     ends = model.fabric.vn(1, 1), model.fabric.vn(1, 2)
     assert model.round_trip_s(*ends) == pytest.approx(0.028)
@@ -190,7 +191,7 @@ def test_a_meter_polices_and_counts_frames_of_the_controller_like_others():
 
 def test_a_meter_lets_its_rate_and_one_burst_through_and_counts_before_the_drop():
     model, source = limited(10_000, 2_000, lambda model: UdpSource(50e6, model.slot_s))
-    model.set_queues({Port(1, 3): {}})
+    model.set_queues({PortId(1, 3): {}})
     model.run(2.0)
     assert source.delivered * source.frame_bits == pytest.approx(2 * 10e6 + 2e6, rel=0.005)
     row = meter_row(model, 1)
@@ -203,7 +204,7 @@ def test_each_modify_is_a_gift_of_one_burst():
     """50 Mb/s, 200 ms, modified every 55 ms: 200 Mb/s got through on Open vSwitch (fact 1 of the design)."""
     model = ModelFabric(fabrics["dets-fig1"](pns=3, link_rate_bps=1_000_000_000), ModelOptions())
     install_static_limits(model, {1: 100_000_000}, {1: 0.2})
-    model.set_queues({Port(1, 3): {}})
+    model.set_queues({PortId(1, 3): {}})
     send(model, UdpSource(300e6, model.slot_s), 1, 3)
 
     def modify(number):
@@ -223,7 +224,7 @@ def test_tcp_needs_a_bucket_of_its_retransmission_time_out(burst_s, least, most)
     """Its round trip is far below that, so that its least window is above the rate: it sends until all is lost."""
     model = star(slot_s=0.0002)
     install_static_limits(model, {1: 100_000_000}, {1: burst_s})
-    model.set_queues({Port(1, 3): {}})
+    model.set_queues({PortId(1, 3): {}})
     source = send(model, TcpSource("cubic", model.slot_s), 1, 3)
     model.run(2.0)
     assert received_bps(model, 3, seconds=10.0) / 50e6 == pytest.approx((least + most) / 2, abs=(most - least) / 2)
@@ -233,9 +234,9 @@ def test_tcp_needs_a_bucket_of_its_retransmission_time_out(burst_s, least, most)
 def test_queues_keep_tenants_apart():
     """40 and 50 Mb/s of a 100 Mb/s port against a blast of 150 Mb/s."""
     model = star(4)
-    model.set_queues({Port(1, 4): {0: (100_000, 100_000_000), 1: (40_000_000,) * 2, 2: (50_000_000,) * 2}})
+    model.set_queues({PortId(1, 4): {0: (100_000, 100_000_000), 1: (40_000_000,) * 2, 2: (50_000_000,) * 2}})
     install_static_limits(model, {1: 120_000_000, 2: 300_000_000}, {1: 1.0, 2: 1.0})
-    model.set_queues({Port(1, 4): {0: (100_000, 100_000_000), 1: (40_000_000,) * 2, 2: (50_000_000,) * 2}})
+    model.set_queues({PortId(1, 4): {0: (100_000, 100_000_000), 1: (40_000_000,) * 2, 2: (50_000_000,) * 2}})
     flows = [send(model, TcpSource("cubic", model.slot_s), pn, 4) for pn in (1, 2, 3)]
     for pn in (1, 2, 3):
         send(model, UdpSource(50e6, model.slot_s), pn, 4, vid=2)
@@ -249,7 +250,7 @@ def test_queues_keep_tenants_apart():
 def test_a_queue_may_borrow_what_is_idle():
     model = star(3)
     model.set_queues(
-        {Port(1, 3): {0: (100_000, 100_000_000), 1: (40_000_000, 100_000_000), 2: (50_000_000, 100_000_000)}}
+        {PortId(1, 3): {0: (100_000, 100_000_000), 1: (40_000_000, 100_000_000), 2: (50_000_000, 100_000_000)}}
     )
     install_static_limits_free(model)
     send(model, UdpSource(90e6, model.slot_s), 1, 3, vid=2)
@@ -264,9 +265,9 @@ def test_a_queue_may_borrow_what_is_idle():
 
 def install_static_limits_free(model):
     """Send each VLAN to its own queue of port 3, without meters worth the name."""
-    queues = dict(model.ports[Port(1, 3)].port.queues)
+    queues = dict(model.ports[PortId(1, 3)].port.queues)
     install_static_limits(model, {1: 1_000_000_000, 2: 1_000_000_000}, {1: 1.0, 2: 1.0})
-    model.set_queues({Port(1, 3): {n: (round(q.min_rate_bps), round(q.max_rate_bps)) for n, q in queues.items()}})
+    model.set_queues({PortId(1, 3): {n: (round(q.min_rate_bps), round(q.max_rate_bps)) for n, q in queues.items()}})
 
 
 def test_values_that_make_no_sense_are_refused():

@@ -12,7 +12,7 @@ from support.fabrics import ControlLoop, Fabric
 from controller.central.explanation import explain_entry
 from controller.config.load import parse_config
 from controller.dets.send_rate_controller import Control
-from controller.fabric.topology import Port
+from controller.fabric.topology import PortId
 from controller.loop import step
 
 M = 1e6
@@ -116,7 +116,7 @@ def core_fabric(capacity="60M"):
         "switches": {"s1": {"dpid": 1, "ports": ports}, "s2": {"dpid": 2, "ports": {1: ports[1]}}, "c1": {"dpid": 3}},
         "links": links,
     }
-    net = Fabric(parse_config(json.dumps(document)), [(Port(1, 101), Port(3, 1)), (Port(2, 101), Port(3, 2))])
+    net = Fabric(parse_config(json.dumps(document)), [(PortId(1, 101), PortId(3, 1)), (PortId(2, 101), PortId(3, 2))])
     net.start()
     return ControlLoop(net)
 

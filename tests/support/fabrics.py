@@ -10,7 +10,7 @@ from support.switches import BROADCAST, Frame, Switch, Trace
 
 from controller.central.controller import CentralController
 from controller.fabric.description import Config
-from controller.fabric.topology import HELLO_INTERVAL_S, Port
+from controller.fabric.topology import HELLO_INTERVAL_S, PortId
 from controller.switch.adoption import sort_installed
 
 MANY_HOPS = 16
@@ -24,7 +24,7 @@ class LoopError(Exception):
 class Delivery:
     """Where a frame got to: edge ports with the frame as it left and its queue, and the meters it passed."""
 
-    at: list[tuple[Port, Frame, int | None]] = field(default_factory=list)
+    at: list[tuple[PortId, Frame, int | None]] = field(default_factory=list)
     meters: list[tuple[int, int]] = field(default_factory=list)
     reports: int = 0
 
@@ -33,14 +33,14 @@ class Fabric:
     """Switches with links, and the controller they are connected to."""
 
     def __init__(
-        self, config: Config, links: Iterable[tuple[Port, Port]] = (), central: CentralController | None = None
+        self, config: Config, links: Iterable[tuple[PortId, PortId]] = (), central: CentralController | None = None
     ) -> None:
         self.config = config
         self.central = central or CentralController(config)
         self.switches = {s.dpid: Switch(s.dpid) for s in config.switches.values()}
-        self.peers: dict[Port, Port] = {}
+        self.peers: dict[PortId, PortId] = {}
         for a, b in links:
-            self.peers[Port(*a)], self.peers[Port(*b)] = Port(*b), Port(*a)
+            self.peers[PortId(*a)], self.peers[PortId(*b)] = PortId(*b), PortId(*a)
         self.up: set[int] = set()
         self.now_s = 1000.0
         self.on_frame: Callable[[int, Trace], None] | None = None
@@ -63,14 +63,14 @@ class Fabric:
         self.central.switch_disconnected(dpid, self.now_s)
         self.push()
 
-    def hello(self, ports: Iterable[Port] | None = None) -> None:
+    def hello(self, ports: Iterable[PortId] | None = None) -> None:
         """Exchange hellos over all links, or those of some ports."""
         for receiver in list(ports if ports is not None else self.peers):
             sender = self.peers.get(receiver)
             if sender is not None and {sender.dpid, receiver.dpid} <= self.up:
                 self.central.hello_heard(sender, receiver, self.now_s)
 
-    def cut(self, port: Port) -> None:
+    def cut(self, port: PortId) -> None:
         """Take a link away, unseen."""
         other = self.peers.pop(port)
         del self.peers[other]
@@ -110,10 +110,10 @@ class Fabric:
         self.push()
         return count
 
-    def send(self, frame: Frame, port: Port, *, report: bool = True) -> Delivery:
+    def send(self, frame: Frame, port: PortId, *, report: bool = True) -> Delivery:
         """Put a frame in at an edge port and follow all its copies; LoopError when they go round."""
         delivery = Delivery()
-        todo: deque[tuple[Frame, Port, int]] = deque([(frame, Port(*port), 0)])
+        todo: deque[tuple[Frame, PortId, int]] = deque([(frame, PortId(*port), 0)])
         reports = []
         while todo:
             one, at, hops = todo.popleft()
@@ -123,7 +123,7 @@ class Fabric:
             delivery.meters += [(at.dpid, meter_id) for meter_id in trace.meters]
             reports += [(at.dpid, packet) for packet in trace.reports]
             for port_no, copy, queue in trace.outputs:
-                out = Port(at.dpid, port_no)
+                out = PortId(at.dpid, port_no)
                 if out in self.peers:
                     todo.append((copy, self.peers[out], hops + 1))
                 elif self.central.network.edge_port(out) is not None:
@@ -135,13 +135,13 @@ class Fabric:
             self.push()
         return delivery
 
-    def learn(self, mac: int, port: Port, vlan_vid: int) -> Delivery:
+    def learn(self, mac: int, port: PortId, vlan_vid: int) -> Delivery:
         """Let a host say something to everybody."""
         return self.send(Frame(BROADCAST, mac, self.tag(port, vlan_vid)), port)
 
-    def tag(self, port: Port, vlan_vid: int) -> int | None:
+    def tag(self, port: PortId, vlan_vid: int) -> int | None:
         """The tag of a host's frames: none at an access port."""
-        edge = self.central.network.edge_port(Port(*port))
+        edge = self.central.network.edge_port(PortId(*port))
         assert edge is not None
         return vlan_vid if edge.tagged else None
 
@@ -150,8 +150,8 @@ class Fabric:
 class Sender:
     """A greedy sender of UDP from one host to another; ``rate_bps`` 0 is silence."""
 
-    source: Port
-    target: Port
+    source: PortId
+    target: PortId
     vlan_vid: int
     rate_bps: float
     received_bits: float = 0.0
@@ -159,7 +159,7 @@ class Sender:
     _meters: list[tuple[int, int]] = field(default_factory=list)
 
 
-def mac_of(port: Port, vlan_vid: int) -> int:
+def mac_of(port: PortId, vlan_vid: int) -> int:
     """The address of the one host of a VN."""
     return 0x0200_0000_0000 | vlan_vid << 24 | port.dpid << 8 | port.port_no
 
@@ -170,13 +170,13 @@ class ControlLoop:
     def __init__(self, fabric: Fabric, interval_s: float = 0.055, steps: int = 11) -> None:
         self.fabric, self.interval_s, self.steps = fabric, interval_s, steps
         self.senders: list[Sender] = []
-        self.received: list[dict[tuple[Port, int], float]] = []  # per interval: bit/s by (port, VLAN)
+        self.received: list[dict[tuple[PortId, int], float]] = []  # per interval: bit/s by (port, VLAN)
         self.mods: list[int] = []  # meter-mods per interval
         self._hellos = 0.0
 
     def add(self, source: tuple[int, int], target: tuple[int, int], vlan_vid: int, rate_bps: float) -> Sender:
         """Add a sender; both hosts say hello first."""
-        sender = Sender(Port(*source), Port(*target), vlan_vid, rate_bps)
+        sender = Sender(PortId(*source), PortId(*target), vlan_vid, rate_bps)
         for end in (sender.source, sender.target):
             self.fabric.learn(mac_of(end, vlan_vid), end, vlan_vid)
         self.senders.append(sender)
@@ -188,7 +188,7 @@ class ControlLoop:
 
     def rate(self, target: tuple[int, int], vlan_vid: int, first: int, last: int | None = None) -> float:
         """The mean rate that a VN got in some intervals, bit/s."""
-        got = [interval.get((Port(*target), vlan_vid), 0.0) for interval in self.received[first:last]]
+        got = [interval.get((PortId(*target), vlan_vid), 0.0) for interval in self.received[first:last]]
         return sum(got) / len(got)
 
     def limits(self, vlan_vid: int) -> dict[tuple[int, int], float]:
@@ -207,7 +207,7 @@ class ControlLoop:
         if len(self.received) * self.interval_s // HELLO_INTERVAL_S != self._hellos:
             self._hellos = len(self.received) * self.interval_s // HELLO_INTERVAL_S
             fabric.hello()
-        got: dict[tuple[Port, int], float] = {}
+        got: dict[tuple[PortId, int], float] = {}
         for _ in range(self.steps):
             fabric.now_s += step_s
             for sender in self.senders:

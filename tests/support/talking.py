@@ -6,18 +6,20 @@ from support.configs import fabric, star
 from support.fabrics import Fabric, mac_of
 from support.switches import Frame
 
-from controller.fabric.topology import Port
+from controller.fabric.topology import PortId
 from controller.forwarding.pipeline import Table
 
-LEFT, RIGHT = Port(1, 9), Port(2, 9)
+LEFT, RIGHT = PortId(1, 9), PortId(2, 9)
 
 
 def talk(net: Fabric, source, target, vlan_vid=10):
     """Two hosts say hello, and the first sends to the second until nothing is reported any more."""
     for end in (source, target):
-        net.learn(mac_of(Port(*end), vlan_vid), Port(*end), vlan_vid)
-    frame = Frame(mac_of(Port(*target), vlan_vid), mac_of(Port(*source), vlan_vid), net.tag(Port(*source), vlan_vid))
-    while net.send(frame, Port(*source)).reports:
+        net.learn(mac_of(PortId(*end), vlan_vid), PortId(*end), vlan_vid)
+    frame = Frame(
+        mac_of(PortId(*target), vlan_vid), mac_of(PortId(*source), vlan_vid), net.tag(PortId(*source), vlan_vid)
+    )
+    while net.send(frame, PortId(*source)).reports:
         pass
     return frame
 

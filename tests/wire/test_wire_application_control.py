@@ -170,7 +170,7 @@ def test_a_stop_keeps_everything_and_the_next_start_takes_it_over_untouched(tmp_
         assert calm.delivered_bps() == pytest.approx(300e6, rel=0.02)
         before = changes(run)
         # A new run tests what the switch can do, on a meter and entries of the test's own that come and go.
-        tested = {"flow-mods": 1 + len(probe.Kind) + 1, "meter-mods": 2}
+        tested = {"flow-mods": 1 + len(probe.ProbeKind) + 1, "meter-mods": 2}
         run.app.start()
         run.app.wait_ready()
         run.app.wait_for(lambda: len(run.app.get("/v1/entries?vlan=10")["entries"]) == 3, "three pairs again")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from apps.cli.support.common import LIMITS
-from controller.config.document import ConfigError, Document, Problem, read_document, show_value
+from controller.config.document import ConfigError, ConfigProblem, Document, read_document, show_value
 from controller.errors import InvalidValueError
 from controller.units import parse_rate
 
@@ -21,9 +21,9 @@ def read_limits(path: Path) -> list[dict[str, Any]]:
     try:
         document = read_document(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise ConfigError(str(path), [Problem(0, 0, "", f"cannot be read: {error.strerror}")]) from error
+        raise ConfigError(str(path), [ConfigProblem(0, 0, "", f"cannot be read: {error.strerror}")]) from error
     except UnicodeDecodeError as error:
-        raise ConfigError(str(path), [Problem(0, 0, "", "is not UTF-8 text")]) from error
+        raise ConfigError(str(path), [ConfigProblem(0, 0, "", "is not UTF-8 text")]) from error
     rows = document.data
     if not document.problems and not isinstance(rows, list):
         document.report((), "is not a list: write - {vlan: 10, port: s1:3, receive: 400M}")

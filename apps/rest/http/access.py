@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from flask import request
 
-from apps.rest.http.problems import MIME_TYPE, RefusedError
+from apps.rest.http.problems import MIME_TYPE, HttpRefusedError
 from apps.settings.settings import Caller
 from apps.settings.tokens import Tokens
 
@@ -39,7 +39,7 @@ def refuse_pages_of_others(tokens: Tokens | None) -> None:
     host = request.headers.get("Host", "")
     if tokens is None and CERTIFICATE_NAME not in request.environ and host and not _is_this_machine(host):
         detail = f"without tokens only requests to localhost are served, not to {host[:100]}: see rest.authentication"
-        raise RefusedError(HTTPStatus.MISDIRECTED_REQUEST, "another-host", detail)
+        raise HttpRefusedError(HTTPStatus.MISDIRECTED_REQUEST, "another-host", detail)
     site, origin = request.headers.get("Sec-Fetch-Site", ""), request.headers.get("Origin", "")
     if request.method in _READING and (tokens is not None or not site or _NAVIGATES in request.headers.items()):
         return
@@ -49,7 +49,7 @@ def refuse_pages_of_others(tokens: Tokens | None) -> None:
         foreign = bool(origin) and origin.partition("://")[2].lower() != host.lower()
     if foreign:
         detail = f"pages of {(origin or 'another site')[:100]} may ask for nothing here"
-        raise RefusedError(HTTPStatus.FORBIDDEN, "another-origin", detail)
+        raise HttpRefusedError(HTTPStatus.FORBIDDEN, "another-origin", detail)
 
 
 def identify(tokens: Tokens | None) -> Caller:
@@ -61,16 +61,16 @@ def identify(tokens: Tokens | None) -> Caller:
     scheme, _, given = request.headers.get("Authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not given:
         detail = "send a token: Authorization: Bearer TOKEN; dets token on the controller's machine makes one"
-        raise RefusedError(HTTPStatus.UNAUTHORIZED, "token-needed", detail, headers=_CHALLENGE)
+        raise HttpRefusedError(HTTPStatus.UNAUTHORIZED, "token-needed", detail, headers=_CHALLENGE)
     token = tokens.find(given.strip())
     if token is None:
         headers = {"WWW-Authenticate": _CHALLENGE["WWW-Authenticate"] + ', error="invalid_token"'}
         detail = "the token is not known (any more): dets token on the controller's machine makes another"
-        raise RefusedError(HTTPStatus.UNAUTHORIZED, "token-unknown", detail, headers=headers)
+        raise HttpRefusedError(HTTPStatus.UNAUTHORIZED, "token-unknown", detail, headers=headers)
     if token.scope != "write" and request.method not in _READING:
         detail = f"the token {token.name} may only read: changes need one of scope write"
         headers = {"WWW-Authenticate": _CHALLENGE["WWW-Authenticate"] + ', error="insufficient_scope", scope="write"'}
-        raise RefusedError(HTTPStatus.FORBIDDEN, "scope", detail, headers=headers)
+        raise HttpRefusedError(HTTPStatus.FORBIDDEN, "scope", detail, headers=headers)
     return Caller(f"token {token.name}", address)
 
 

@@ -12,7 +12,7 @@ from flask import Request
 from flask.json.provider import DefaultJSONProvider
 from werkzeug.exceptions import RequestEntityTooLarge
 
-from apps.rest.http.problems import RefusedError, invalid
+from apps.rest.http.problems import HttpRefusedError, invalid
 from controller.errors import InvalidValueError
 
 MAX_BODY_BYTES = 64 * 1024
@@ -69,7 +69,7 @@ def check_body(request: JsonRequest, most_bytes: int, breathe: Callable[[], None
     if request.mimetype != MIME_TYPE:
         given = request.mimetype or "nothing"
         detail = f"the body must be {MIME_TYPE}; its Content-Type says {given[:100]}"
-        raise RefusedError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "unsupported-media-type", detail)
+        raise HttpRefusedError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "unsupported-media-type", detail)
     if (request.content_length or 0) > most_bytes:
         raise RequestEntityTooLarge
     # A body of unknown length is cut off, not refused, where Werkzeug's limit is; so that lies one byte further.
@@ -85,7 +85,7 @@ def check_body(request: JsonRequest, most_bytes: int, breathe: Callable[[], None
         value = request.json_module.loads(body)
     except ValueError as error:
         reason = "is empty" if not body.strip() else str(error)
-        raise RefusedError(
+        raise HttpRefusedError(
             HTTPStatus.BAD_REQUEST, "broken-json", f"the body is not acceptable JSON: {reason}"
         ) from error
     if not isinstance(value, dict):

@@ -44,7 +44,7 @@ class Problem(BaseModel):
     errors: list[FieldProblem] = Field(default_factory=list, description="the values that are not acceptable")
 
 
-class RefusedError(Exception):
+class HttpRefusedError(Exception):
     """A request is refused: ``errors`` are those that have field, value and reason."""
 
     def __init__(
@@ -72,14 +72,14 @@ class RefusedError(Exception):
         return response
 
 
-def not_found(field: str, value: str, reason: str) -> RefusedError:
+def not_found(field: str, value: str, reason: str) -> HttpRefusedError:
     """Return the refusal of a path whose part ``field`` names nothing; ``reason`` says what there is."""
-    return RefusedError(HTTPStatus.NOT_FOUND, "not-found", errors=[InvalidValueError(field, value, reason)])
+    return HttpRefusedError(HTTPStatus.NOT_FOUND, "not-found", errors=[InvalidValueError(field, value, reason)])
 
 
-def invalid(*errors: InvalidValueError) -> RefusedError:
+def invalid(*errors: InvalidValueError) -> HttpRefusedError:
     """Return the refusal of values."""
-    return RefusedError(HTTPStatus.UNPROCESSABLE_ENTITY, "invalid-value", errors=errors)
+    return HttpRefusedError(HTTPStatus.UNPROCESSABLE_ENTITY, "invalid-value", errors=errors)
 
 
 def listed(names: Iterable[object]) -> str:
@@ -109,14 +109,14 @@ def refusing_bad_values() -> Iterator[None]:
         raise invalid(error) from error
 
 
-def of_validation(error: ValidationError, fields: Mapping[str, Iterable[str]]) -> RefusedError:
+def of_validation(error: ValidationError, fields: Mapping[str, Iterable[str]]) -> HttpRefusedError:
     """Return the refusal of what pydantic found; ``fields`` gives the field names of each model by its title."""
     return invalid(*(_of_pydantic(one, fields.get(error.title, ())) for one in error.errors(include_url=False)))
 
 
 def install(app: Flask) -> None:
     """Let every error of an application leave it as a problem; what nobody expected is logged and told as 500."""
-    app.register_error_handler(RefusedError, lambda refusal: refusal.response())
+    app.register_error_handler(HttpRefusedError, lambda refusal: refusal.response())
     app.register_error_handler(StoreError, _of_store)
     app.register_error_handler(HTTPException, _of_http)
     app.register_error_handler(Exception, _of_anything)

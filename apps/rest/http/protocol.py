@@ -13,7 +13,7 @@ from typing import Any
 from apps.rest.http.access import CERTIFICATE_NAME
 from apps.rest.http.body import BODY_DEADLINE
 from apps.rest.http.framing import ChunksRead, LinesRead, fault, fault_of_request_line
-from apps.rest.http.problems import MIME_TYPE, RefusedError
+from apps.rest.http.problems import MIME_TYPE, HttpRefusedError
 
 # A refused body up to this size is read to its end, so that its sender reads the answer; a larger one is cut off.
 _MAX_DISCARDED_BYTES = 2**20
@@ -167,7 +167,7 @@ def protocol(patience: Patience) -> type[Any]:
 
     def body_deadline() -> Any:
         detail = f"the body did not come within {patience.body_s:g} s"
-        return eventlet.Timeout(patience.body_s, RefusedError(HTTPStatus.REQUEST_TIMEOUT, "too-slow", detail))
+        return eventlet.Timeout(patience.body_s, HttpRefusedError(HTTPStatus.REQUEST_TIMEOUT, "too-slow", detail))
 
     return Protocol
 

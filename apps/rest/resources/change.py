@@ -9,7 +9,7 @@ import numpy as np
 from flask import Response
 
 from apps.rest.http import problems
-from apps.rest.http.problems import RefusedError, refusing_bad_values
+from apps.rest.http.problems import HttpRefusedError, refusing_bad_values
 from apps.rest.resources import lookup, representation
 from apps.rest.resources.conditions import expecting, tagged
 from apps.rest.resources.service import BAD_BODY, CHANGE, NOT_FOUND, Json, Service, api, caller, service
@@ -189,13 +189,13 @@ def reload_configuration(query: requests.ChangeQuery, header: requests.IfMatch) 
     here = service()
     if here.reload is None:
         detail = "this controller was not started from a file"
-        raise RefusedError(HTTPStatus.UNPROCESSABLE_ENTITY, "no-file", detail)
+        raise HttpRefusedError(HTTPStatus.UNPROCESSABLE_ENTITY, "no-file", detail)
     expecting(lambda: here.settings.revision)()
     try:
         with refusing_bad_values():
             changes = here.reload(dry_run=query.dry_run)
     except ConfigError as error:
-        raise RefusedError(HTTPStatus.UNPROCESSABLE_ENTITY, "configuration", str(error)) from error
+        raise HttpRefusedError(HTTPStatus.UNPROCESSABLE_ENTITY, "configuration", str(error)) from error
     if changes and not query.dry_run:
         here.in_force.changed(here.settings.revision)
     told = [{"path": one.path, "before": _plain(one.before), "after": _plain(one.after)} for one in changes]

@@ -10,7 +10,7 @@ from http import HTTPStatus
 
 from flask import Response, jsonify, request
 
-from apps.rest.http.problems import RefusedError
+from apps.rest.http.problems import HttpRefusedError
 from apps.rest.resources.service import Json, service
 
 
@@ -28,11 +28,11 @@ def expecting(revision: Callable[[], int], *, always: bool = False) -> Callable[
         if "If-Match" not in request.headers:
             if always or service().needs_if_match:
                 detail = f'say by If-Match which revision this is for: now it is "{revision()}"; * is for any'
-                raise RefusedError(HTTPStatus.PRECONDITION_REQUIRED, "if-match-needed", detail)
+                raise HttpRefusedError(HTTPStatus.PRECONDITION_REQUIRED, "if-match-needed", detail)
             return
         now = str(revision())
         if not request.if_match.contains(now):
             detail = f'it was changed since: its revision is "{now}" and not {request.headers["If-Match"][:100]}'
-            raise RefusedError(HTTPStatus.PRECONDITION_FAILED, "changed-since", detail)
+            raise HttpRefusedError(HTTPStatus.PRECONDITION_FAILED, "changed-since", detail)
 
     return check

@@ -11,7 +11,7 @@ from apps.rest.schema.requests import EntryPath, VnPath
 from apps.settings.settings import Settings
 from controller.central.controller import CentralController
 from controller.columns import IntArray
-from controller.fabric.description import Port, Switch
+from controller.fabric.description import EdgePort, Switch
 from controller.limits.overrides import VnName
 
 _NUMBER = re.compile(r"[1-9][0-9]{0,9}")
@@ -36,7 +36,7 @@ def vn_row(central: CentralController, path: VnPath) -> IntArray:
     return np.array([row], dtype=np.int64)
 
 
-def port_of(central: CentralController, name: str, port_no: str) -> tuple[Switch, Port]:
+def port_of(central: CentralController, name: str, port_no: str) -> tuple[Switch, EdgePort]:
     """Return an edge port; raise RefusedError (404) naming the part of the path that leads nowhere."""
     switch = _switch(central, name)
     port = switch.ports.get(_number(port_no))
@@ -46,7 +46,7 @@ def port_of(central: CentralController, name: str, port_no: str) -> tuple[Switch
     return switch, port
 
 
-def ports(central: CentralController, switch: str | None) -> list[tuple[Switch, Port]]:
+def ports(central: CentralController, switch: str | None) -> list[tuple[Switch, EdgePort]]:
     """Return the edge ports of a switch, or all, in the order of the configuration. Raises RefusedError (404)."""
     if switch is None:
         return list(central.config.ports())

@@ -29,7 +29,7 @@ from controller.central.explanation import explain_entry
 from controller.columns import BoolArray, FloatArray, IntArray
 from controller.dets.send_rate_controller import Control
 from controller.events import Event
-from controller.fabric.description import Port, Switch
+from controller.fabric.description import EdgePort, Switch
 from controller.limits.overrides import Overrides, VnName
 from controller.loop import step
 from controller.openflow.frames import format_mac
@@ -118,7 +118,7 @@ def granted_bps(central: CentralController) -> FloatArray:
     return np.where(state.allocators.congested, sums_bps, np.nan)
 
 
-def port_views(central: CentralController, ports: Sequence[tuple[Switch, Port]]) -> list[Json]:
+def port_views(central: CentralController, ports: Sequence[tuple[Switch, EdgePort]]) -> list[Json]:
     """Return these edge ports as ``PortView`` has them."""
     vns, views = central.vns, []
     verdicts = {dpid: of_switch(central, dpid) for dpid in {switch.dpid for switch, _ in ports}}

@@ -13,7 +13,7 @@ from http import HTTPStatus
 import numpy as np
 from flask import Response, json, request
 
-from apps.rest.http.problems import RefusedError, invalid
+from apps.rest.http.problems import HttpRefusedError, invalid
 from apps.rest.resources import lookup, representation
 from apps.rest.resources.representation import json_rates
 from apps.rest.resources.service import NOT_FOUND, Json, Service, api, service
@@ -64,7 +64,9 @@ def stream(query: requests.StreamQuery) -> Response:
         raise invalid(InvalidValueError("vlan" if vlan is not None else "switch", vlan or switch, reason))
     if here.streams >= here.most_streams:
         detail = f"{here.streams} streams are open already, the most there may be"
-        raise RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, "too-many-streams", detail, headers={"Retry-After": "10"})
+        raise HttpRefusedError(
+            HTTPStatus.SERVICE_UNAVAILABLE, "too-many-streams", detail, headers={"Retry-After": "10"}
+        )
     last = request.headers.get("Last-Event-ID", "")
     after = int(last) if last.isascii() and last.isdecimal() and len(last) < 19 else None
     follower = _Follower(here, (vlan, switch), query.interval_ms / 1e3, query.states, after)
@@ -98,7 +100,7 @@ class _Follower:
         self._left -= 1
         try:
             return self._events() + _state(here, self._picked)
-        except RefusedError:  # another configuration, which does not have what was picked
+        except HttpRefusedError:  # another configuration, which does not have what was picked
             raise StopIteration from None
 
     def close(self) -> None:

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from controller.allocation import AllocationAlgorithm, Requests, algorithms, kernel, make_algorithm
-from controller.allocation.max_min import Paths, max_min
+from controller.allocation.max_min import FlowPaths, max_min
 from experiments.bench.allocate import flow_instances, plain_allocation
 from experiments.bench.allocate.simgrid import SimGridSolver
 
@@ -172,7 +172,7 @@ def bytes_per_entry(entries: int) -> float | None:
 def bench_max_min(budget_s: float, quick: bool) -> list[dict[str, Any]]:
     """Return a row per fabric; SimGrid on the same instances where it is installed."""
     rng = np.random.default_rng(1)
-    made: list[tuple[str, Callable[[], tuple[Paths, Any]]]] = [
+    made: list[tuple[str, Callable[[], tuple[FlowPaths, Any]]]] = [
         (f"star of {hosts} hosts", lambda hosts=hosts: flow_instances.star(hosts, 100_000, rng))
         for hosts in TARGET_STAR_MS
     ]
@@ -187,7 +187,7 @@ def bench_max_min(budget_s: float, quick: bool) -> list[dict[str, Any]]:
 
 
 def _bench_fabric(
-    name: str, paths: Paths, capacity_bps: Any, budget_s: float, simgrid: SimGridSolver | str
+    name: str, paths: FlowPaths, capacity_bps: Any, budget_s: float, simgrid: SimGridSolver | str
 ) -> dict[str, Any]:
     problem = paths, capacity_bps, np.full(paths.flows, np.inf), np.ones(paths.flows)
     best, median, calls = timed(lambda: max_min(*problem), budget_s, 20)
@@ -201,7 +201,7 @@ def _bench_fabric(
         "median_ms": median * 1e3,
         "calls": calls,
         "with_demands_and_weights_ms": timed(lambda: max_min(*mixed), budget_s, 20)[0] * 1e3,
-        "paths_ms": timed(lambda: Paths(paths.offsets, paths.constraint, paths.constraints), 0.0)[0] * 1e3,
+        "paths_ms": timed(lambda: FlowPaths(paths.offsets, paths.constraint, paths.constraints), 0.0)[0] * 1e3,
     }
     if isinstance(simgrid, str):
         return row

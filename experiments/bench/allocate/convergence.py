@@ -16,8 +16,8 @@ import numpy as np
 from controller.allocation import Requests, algorithms, make_algorithm
 from controller.allocation.forward_explicit import ForwardExplicit
 from controller.allocation.interface import FloatArray
-from controller.allocation.max_min import Paths, max_min
-from controller.allocation.network_max_min import Constraints, Counters, NetworkMaxMin
+from controller.allocation.max_min import FlowPaths, max_min
+from controller.allocation.network_max_min import Constraints, FlowCounters, NetworkMaxMin
 
 M = 1e6
 GREEDY = 1e9
@@ -33,7 +33,7 @@ Step = Callable[[FloatArray, FloatArray, FloatArray], FloatArray]
 
 
 @dataclass(frozen=True, slots=True)
-class Scenario:
+class DemandScenario:
     """Demands before and after a change at a receiver of this limit, and the grants in force before (None: settled)."""
 
     name: str
@@ -44,11 +44,11 @@ class Scenario:
 
 
 SCENARIOS = (
-    Scenario("9 senders join 1", 400 * M, (GREEDY,) + (0.0,) * 9, (GREEDY,) * 10),
-    Scenario("5 of 10 stop", 400 * M, (GREEDY,) * 10, (GREEDY,) * 5 + (0.0,) * 5),
-    Scenario("3 of 10 want only 20 Mb/s", 400 * M, (GREEDY,) * 10, (GREEDY,) * 7 + (20 * M,) * 3),
-    Scenario("3 of 10 want more than 20 Mb/s", 400 * M, (GREEDY,) * 7 + (20 * M,) * 3, (GREEDY,) * 10),
-    Scenario(
+    DemandScenario("9 senders join 1", 400 * M, (GREEDY,) + (0.0,) * 9, (GREEDY,) * 10),
+    DemandScenario("5 of 10 stop", 400 * M, (GREEDY,) * 10, (GREEDY,) * 5 + (0.0,) * 5),
+    DemandScenario("3 of 10 want only 20 Mb/s", 400 * M, (GREEDY,) * 10, (GREEDY,) * 7 + (20 * M,) * 3),
+    DemandScenario("3 of 10 want more than 20 Mb/s", 400 * M, (GREEDY,) * 7 + (20 * M,) * 3, (GREEDY,) * 10),
+    DemandScenario(
         "section III: of 80, 80, 20, 20 the first stops",
         200 * M,
         (GREEDY,) * 4,
@@ -93,7 +93,7 @@ def network_step(limit_bps: float, senders: int) -> Step:
     )
 
     def step(delivered_bps: FloatArray, granted_bps: FloatArray, demand_bps: FloatArray) -> FloatArray:
-        counters = Counters(delivered_bps, granted_bps, demand_bps - delivered_bps, demand_bps > 0)
+        counters = FlowCounters(delivered_bps, granted_bps, demand_bps - delivered_bps, demand_bps > 0)
         return NetworkMaxMin().allocate(paths, constraints, counters, np.ones(senders), FIRST_GRANT_BPS).grant_bps
 
     return step
@@ -126,11 +126,11 @@ def simulate(
 def ideal(limit_bps: float, demand_bps: FloatArray) -> FloatArray:
     """Return what one who knew all demands would deliver: max-min fair rates."""
     senders = len(demand_bps)
-    paths = Paths(np.arange(senders + 1), np.zeros(senders, dtype=np.int64), 1)
+    paths = FlowPaths(np.arange(senders + 1), np.zeros(senders, dtype=np.int64), 1)
     return max_min(paths, np.array([limit_bps]), demand_bps, np.ones(senders)).rate_bps
 
 
-def settle(name: str, scenario: Scenario) -> dict[str, Any]:
+def settle(name: str, scenario: DemandScenario) -> dict[str, Any]:
     """Return how one algorithm takes one change.
 
     ``intervals``: until every sender's delivered rate is, and stays, within 5 % of its mean over the last 60 of 400

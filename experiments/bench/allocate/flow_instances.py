@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from controller.allocation.interface import FloatArray, IntArray
-from controller.allocation.max_min import Paths
+from controller.allocation.max_min import FlowPaths
 
 LINK_BPS = 1e9
 
@@ -16,14 +16,14 @@ def pairs(hosts: int, flows: int, rng: np.random.Generator) -> tuple[IntArray, I
     return sender, (sender + rng.integers(1, hosts, flows)) % hosts
 
 
-def star(hosts: int, flows: int, rng: np.random.Generator) -> tuple[Paths, FloatArray]:
+def star(hosts: int, flows: int, rng: np.random.Generator) -> tuple[FlowPaths, FloatArray]:
     """Return flows between hosts at one switch, and the links' capacities: the up links, then the down links."""
     sender, receiver = pairs(hosts, flows, rng)
     uses = np.column_stack([sender, hosts + receiver]).ravel()
-    return Paths(np.arange(0, 2 * flows + 1, 2), uses, 2 * hosts), np.full(2 * hosts, LINK_BPS)
+    return FlowPaths(np.arange(0, 2 * flows + 1, 2), uses, 2 * hosts), np.full(2 * hosts, LINK_BPS)
 
 
-def fat_tree(k: int, flows: int, rng: np.random.Generator) -> tuple[Paths, FloatArray]:
+def fat_tree(k: int, flows: int, rng: np.random.Generator) -> tuple[FlowPaths, FloatArray]:
     """Return flows over a fat tree of k-port switches (k^3 / 4 hosts), each on a random shortest path."""
     half = k // 2
     hosts = k * half * half
@@ -47,4 +47,4 @@ def fat_tree(k: int, flows: int, rng: np.random.Generator) -> tuple[Paths, Float
     taken[:, [1, 4]] = (edge_from != edge_to)[:, None]
     taken[:, [2, 3]] = (pod_from != pod_to)[:, None]
     offsets = np.concatenate([[0], np.cumsum(taken.sum(axis=1))])
-    return Paths(offsets, hops[taken], 6 * hosts), np.full(6 * hosts, LINK_BPS)
+    return FlowPaths(offsets, hops[taken], 6 * hosts), np.full(6 * hosts, LINK_BPS)

@@ -10,11 +10,11 @@ from scipy.optimize import linprog
 from scipy.sparse import coo_array, vstack
 
 from controller.allocation.interface import FloatArray, IntArray
-from controller.allocation.max_min import Paths
+from controller.allocation.max_min import FlowPaths
 
 
 def linear_max_min(
-    paths: Paths, capacity: FloatArray, demand: FloatArray, weight: FloatArray, problem: IntArray
+    paths: FlowPaths, capacity: FloatArray, demand: FloatArray, weight: FloatArray, problem: IntArray
 ) -> FloatArray:
     """Return the rates (flows,), solved level by level; ``problem`` (flows,) numbers problems that share nothing.
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from controller.allocation.interface import FloatArray
-from controller.allocation.max_min import Paths
+from controller.allocation.max_min import FlowPaths
 
 SOURCE = Path(__file__).with_name("simgrid_max_min.cpp")
 SOLVE_TIMEOUT_S = 300
@@ -36,7 +36,7 @@ class SimGridSolver:
         return cls(program)
 
     def solve(
-        self, paths: Paths, capacity_bps: FloatArray, demand_bps: FloatArray, weight: FloatArray, repeats: int
+        self, paths: FlowPaths, capacity_bps: FloatArray, demand_bps: FloatArray, weight: FloatArray, repeats: int
     ) -> tuple[FloatArray, list[float]]:
         """Return the rates (flows,) and the milliseconds of each of ``repeats`` solves, the set-up not counted."""
         with tempfile.TemporaryDirectory() as folder:

@@ -40,8 +40,8 @@ from experiments.machine.processors import BUSY_IDLE_SHARE, cpu_shares, read_cpu
 from experiments.measure.sampler import Sampler
 from experiments.measure.series import Window, read_samples
 from experiments.ovs.fabric import OvsFabric, OvsOptions
-from experiments.ovs.traffic import FIRST_PORT, Source, Traffic
-from topologies.fabric import MAX_MININET_RATE_BPS, Fabric, PhysicalNode, Switch
+from experiments.ovs.traffic import FIRST_PORT, IperfSource, IperfTraffic
+from topologies.fabric import MAX_MININET_RATE_BPS, Fabric, PhysicalNode, TopoSwitch
 
 DATAPATHS = {"userspace": "user", "kernel": "kernel"}
 SENDERS_VLAN, PING_VLAN = 1, 2
@@ -156,7 +156,7 @@ def describe_fabric(grant_bps: int, slots: int) -> Fabric:
         receiving_bps = PORT_FACTOR * grant_bps
         nodes.append(PhysicalNode(2 * slot + 2, "s1", 2 * slot + 2, (SENDERS_VLAN, PING_VLAN), receiving_bps))
     nodes.append(PhysicalNode(2 * slots + 1, "s1", 2 * slots + 1, (PING_VLAN,), 100_000_000))
-    return Fabric("dets-enforcement", (Switch("s1", 1),), tuple(nodes), (SENDERS_VLAN, PING_VLAN))
+    return Fabric("dets-enforcement", (TopoSwitch("s1", 1),), tuple(nodes), (SENDERS_VLAN, PING_VLAN))
 
 
 def describe_control(fabric: Fabric, grant_bps: int, openflow_port: int, rest_port: int) -> dict[str, Any]:
@@ -194,7 +194,7 @@ def _measure(
         environment = {ENVIRONMENT: str(folder / "plan.json")}
         application = Path(__file__).with_name("granting_app.py")
         controller = stack.enter_context(ControllerProcess(config, folder, application, environment))
-        traffic = stack.enter_context(Traffic(ovs, folder, WARM_UP_S + seconds + 60.0))
+        traffic = stack.enter_context(IperfTraffic(ovs, folder, WARM_UP_S + seconds + 60.0))
         sources = [_source(fabric, slot, case) for slot, case in enumerate(batch)]
         traffic.serve(sources)
         controller.wait_ready({"s1"})
@@ -246,13 +246,13 @@ def _plan(batch: Sequence[Case], way: str, seconds: float, seed: int, folder: Pa
     return GrantPlan(tuple(slots), WAYS[way], seed, intervals, str(folder / "grants.csv"))
 
 
-def _source(fabric: Fabric, slot: int, case: Case) -> Source:
+def _source(fabric: Fabric, slot: int, case: Case) -> IperfSource:
     sender, receiver = (fabric.vn(SENDERS_VLAN, 2 * slot + number) for number in (1, 2))
     if case.traffic.udp:
         offered_bps = case.traffic.factor * case.grant_bps
-        return Source(sender, receiver, FIRST_PORT, wire_rate_bps=offered_bps)
+        return IperfSource(sender, receiver, FIRST_PORT, wire_rate_bps=offered_bps)
     control = case.traffic.congestion_control
-    return Source(sender, receiver, FIRST_PORT, congestion_control=control, streams=case.traffic.streams)
+    return IperfSource(sender, receiver, FIRST_PORT, congestion_control=control, streams=case.traffic.streams)
 
 
 def _pings(ovs: OvsFabric, batch: Sequence[Case], seconds: float) -> list[subprocess.Popen[bytes]]:

@@ -20,7 +20,7 @@ from experiments.measure.frames import TCP_HEADERS_BYTES, VLAN_TAG_BYTES
 from experiments.options import ExperimentOptions
 from experiments.ovs.fabric import OvsFabric, OvsOptions
 from experiments.ovs.ovs_vsctl import ofctl
-from experiments.ovs.traffic import FIRST_PORT, Source, Traffic
+from experiments.ovs.traffic import FIRST_PORT, IperfSource, IperfTraffic
 from topologies.builders import fig1
 from topologies.fabric import Fabric, VirtualNode
 
@@ -132,8 +132,10 @@ def measure_on_ovs(case: Metered) -> float:
         _install_on_ovs(fabric, sender, receiver, case)
         assert ovs.classifier is not None
         ovs.classifier.settle()
-        flow = Source(sender, receiver, FIRST_PORT, None if case.udp else "cubic", UDP_RATE_BPS if case.udp else None)
-        with tempfile.TemporaryDirectory() as folder, Traffic(ovs, Path(folder), 60) as traffic:
+        flow = IperfSource(
+            sender, receiver, FIRST_PORT, None if case.udp else "cubic", UDP_RATE_BPS if case.udp else None
+        )
+        with tempfile.TemporaryDirectory() as folder, IperfTraffic(ovs, Path(folder), 60) as traffic:
             traffic.serve([flow])
             traffic.start([flow], WARM_UP_S + MEASURE_S + 2)
             _wait(WARM_UP_S, case)

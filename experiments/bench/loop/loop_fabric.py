@@ -28,7 +28,7 @@ import yaml
 from controller.central.controller import CentralController
 from controller.config.load import parse_config
 from controller.fabric.description import Config
-from controller.fabric.topology import Port
+from controller.fabric.topology import PortId
 from controller.forwarding.hosts_and_paths import Host, Pair
 from controller.openflow.constants import MultipartType
 from controller.openflow.meters import METER_CONFIG
@@ -116,7 +116,7 @@ def fill(plan: LoopPlan, central: CentralController, datapaths: dict[int, Datapa
         central.switch_connected(dpid, [], nothing, 0.0)
     for row in range(len(central.vns)):
         key = central.vns.key(row)
-        central.learn(Host(key.vlan_vid, _mac(row)), Port(key.dpid, key.port_no), 0.0)
+        central.learn(Host(key.vlan_vid, _mac(row)), PortId(key.dpid, key.port_no), 0.0)
     for pair in pairs_of(plan, central):
         central.pairs.seen(pair, 0.0)
     for dpid, update in central.take_updates().items():

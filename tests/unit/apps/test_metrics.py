@@ -8,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from support.configs import star
 from support.fabrics import ControlLoop, Fabric
 
-from apps.metrics import AT_ONCE, Column, Metrics, samples, vlan_columns
+from apps.metrics import AT_ONCE, MetricColumn, Metrics, samples, vlan_columns
 from apps.runtime.loop_times import LoopTimes
 from apps.runtime.message_counts import MessageCounts
 
@@ -88,7 +88,7 @@ def test_samples_come_in_pieces_and_unknown_ones_not_at_all():
     column = np.arange(2.5 * AT_ONCE)
     column[::2] = np.nan
     labels = [f'{{port="{port}"}}' for port in range(len(column))]
-    pieces = list(samples(labels, [Column("dets_x", "An x.", "gauge", column)]))
+    pieces = list(samples(labels, [MetricColumn("dets_x", "An x.", "gauge", column)]))
     assert pieces[0] == b"# HELP dets_x An x.\n# TYPE dets_x gauge\n"
     assert max(piece.count(b"\n") for piece in pieces) <= AT_ONCE
     lines = b"".join(pieces[1:]).decode().splitlines()
@@ -98,5 +98,5 @@ def test_samples_come_in_pieces_and_unknown_ones_not_at_all():
 
 def test_vlans_are_the_sums_of_their_vns():
     vids = np.array([20, 10, 20])
-    (summed,) = vlan_columns(vids, [Column("dets_vn_x", "An x.", "gauge", np.array([1.0, 2.0, np.nan]))])
+    (summed,) = vlan_columns(vids, [MetricColumn("dets_vn_x", "An x.", "gauge", np.array([1.0, 2.0, np.nan]))])
     assert (summed.name, summed.values.tolist()) == ("dets_vlan_x", [2.0, 1.0])

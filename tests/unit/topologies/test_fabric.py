@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from support.paths import ROOT
 
 from topologies.builders import fabrics, fig1, fig5, fig7
-from topologies.fabric import CoreLink, Fabric, PhysicalNode, Switch
+from topologies.fabric import Fabric, PhysicalNode, TopoLink, TopoSwitch
 
 PN = PhysicalNode(1, "s1", 1, (1, 2), 100_000_000)
 
 
 def small(**changes: object) -> Fabric:
-    fabric = Fabric("small", (Switch("s1", 1),), (PN, replace(PN, number=2, port_no=2)), (1, 2))
+    fabric = Fabric("small", (TopoSwitch("s1", 1),), (PN, replace(PN, number=2, port_no=2)), (1, 2))
     return replace(fabric, **changes)  # type: ignore[arg-type]
 
 
@@ -87,12 +87,12 @@ def test_addresses_and_interfaces_are_unique(name: str, pns: int, vlans: list[in
         (lambda: small(pns=(replace(PN, link_rate_bps=0),)), ("PN 1.link_rate_bps", "0", "1000")),
         (lambda: small(pns=(replace(PN, link_rate_bps=1e8),)), ("PN 1.link_rate_bps", "whole number")),
         (lambda: small(pns=(replace(PN, link_delay_s=-1),)), ("PN 1.link_delay_s", "-1", "10 seconds")),
-        (lambda: small(switches=(Switch("s1", 1), Switch("s2", 1))), ("dpid", "1", "2 times")),
-        (lambda: small(switches=(Switch("s1", 1), Switch("p1", 2))), ("p1", "vswitch")),
-        (lambda: small(core_links=(CoreLink("s1", 1, "s1", 9, 10**8),)), ("s1", "itself")),
-        (lambda: Switch("S 1", 1), ("switch name", "S 1")),
-        (lambda: Switch("s1", 0), ("s1.dpid", "0", "2^64-1")),
-        (lambda: Switch("s1", 1, "spine"), ("s1.role", "spine", "edge or core")),
+        (lambda: small(switches=(TopoSwitch("s1", 1), TopoSwitch("s2", 1))), ("dpid", "1", "2 times")),
+        (lambda: small(switches=(TopoSwitch("s1", 1), TopoSwitch("p1", 2))), ("p1", "vswitch")),
+        (lambda: small(core_links=(TopoLink("s1", 1, "s1", 9, 10**8),)), ("s1", "itself")),
+        (lambda: TopoSwitch("S 1", 1), ("switch name", "S 1")),
+        (lambda: TopoSwitch("s1", 0), ("s1.dpid", "0", "2^64-1")),
+        (lambda: TopoSwitch("s1", 1, "spine"), ("s1.role", "spine", "edge or core")),
         (lambda: fig1(pns=1), ("pns", "1", "below 2")),
         (lambda: fig7(edges=1), ("edges", "1", "below 2")),
     ],
@@ -111,7 +111,7 @@ def test_wrong_descriptions_are_refused(make, words) -> None:
         (fig7(core_rate_bps=10_000_000_000), ("s1-eth1001-c1-eth1.rate_bps", "10000000000")),
         (small(pns=(replace(PN, number=10_000, vlans=(1,)),)), None),
         (
-            small(switches=(Switch("edgeswitch1", 1),), pns=(replace(PN, switch="edgeswitch1", port_no=100),)),
+            small(switches=(TopoSwitch("edgeswitch1", 1),), pns=(replace(PN, switch="edgeswitch1", port_no=100),)),
             ("18", "15"),
         ),
         (small(pns=(replace(PN, port_no=70_000),)), ("s1.port_no", "70000", "65279")),

@@ -10,9 +10,9 @@ import pytest
 
 from apps import cli
 from apps.cli.support.output import print_bench
-from apps.settings.store import Change, Store
+from apps.settings.store import Store, StoredChange
 from controller import __version__
-from controller.config.document import ConfigError, Problem
+from controller.config.document import ConfigError, ConfigProblem
 from controller.limits.overrides import Override, VnName
 from controller.units import format_rate
 from experiments import registry
@@ -84,7 +84,7 @@ def test_check_tells_what_was_set_at_run_time(tmp_path: Path, capsys: pytest.Cap
     path.write_text(CONFIG)
     store = Store(str(tmp_path / "dets.db"))
     vns = {VnName(10, "s1", port_no): Override({"send_limit_bps": 50_000_000}, 1) for port_no in (1, 3)}
-    store.commit(Change(1, "2026-01-01T00:00:00Z", "anna", "::1", "limits", 2), {}, vns)
+    store.commit(StoredChange(1, "2026-01-01T00:00:00Z", "anna", "::1", "limits", 2), {}, vns)
     store.close()
     assert cli.main(["check", str(path)]) == 0
     assert capsys.readouterr().out.splitlines()[1:] == [
@@ -104,7 +104,7 @@ def test_run_tells_what_is_wrong_with_the_configuration(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def refuse(config: str, apps: list[str]) -> int:
-        raise ConfigError(config, [Problem(3, 5, "vlans.10", "is bad")])
+        raise ConfigError(config, [ConfigProblem(3, 5, "vlans.10", "is bad")])
 
     launcher = types.ModuleType("apps.runtime.launcher")
     launcher.main = refuse

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apps.settings.settings import Caller, Settings
-from apps.settings.store import Change, Store
+from apps.settings.store import Store, StoredChange
 from apps.settings.store_file import MEMORY, StoreError
 from apps.settings.tokens import Tokens
 from controller.central.controller import CentralController
@@ -275,7 +275,7 @@ def test_a_commit_that_fails_half_way_leaves_nothing(tmp_path: Path, statement: 
     table = statement.rpartition(" ")[2]
     with sqlite3.connect(tmp_path / "x.db") as db:
         db.execute(f"CREATE TRIGGER t BEFORE INSERT ON {table} BEGIN SELECT RAISE(ABORT, 'no'); END")
-    change = Change(1, "now", "me", "", "vn", 0)
+    change = StoredChange(1, "now", "me", "", "vn", 0)
     vns = {ONE: Override({"send_limit_bps": 5_000}, 1)}
     with pytest.raises(StoreError, match="no"):
         store.commit(change, {10: Override({"weight": 2.0}, 1)}, vns, {"a": "b"})

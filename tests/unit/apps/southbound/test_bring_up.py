@@ -23,7 +23,7 @@ from controller.central import pair_meters, reconciliation
 from controller.central.controller import CentralController
 from controller.central.state import AWAITED_S
 from controller.events import EventKind
-from controller.fabric.topology import Port
+from controller.fabric.topology import PortId
 from controller.forwarding import hosts_and_paths
 from controller.forwarding.desired_flows import flow_key
 from controller.forwarding.pipeline import Table, admit
@@ -81,7 +81,7 @@ def test_a_restart_in_the_midst_of_congestion_lets_no_blast_through():
     after.run(40)
     assert loop.rate((1, 4), 10, -10) == pytest.approx(400e6, rel=0.01)
     # The pause between the two has filled the buckets of those who do not respond: they hold hardly anything.
-    assert max(got[Port(1, 4), 10] for got in after.received) < (1.02 + MIN_BURST_S / 0.055) * 400e6
+    assert max(got[PortId(1, 4), 10] for got in after.received) < (1.02 + MIN_BURST_S / 0.055) * 400e6
     assert sum(after.mods) == 0
 
 
@@ -182,10 +182,10 @@ def test_leftovers_of_another_configuration_are_removed_by_the_audit():
     fresh = started(new.config)
     hosts = [(host.mac, new.central.vns.key(row)) for host, row in new.central.network.hosts().items()]
     for mac, key in hosts:
-        fresh.learn(mac, Port(1, key.port_no), key.vlan_vid)
+        fresh.learn(mac, PortId(1, key.port_no), key.vlan_vid)
     assert set(new.switches[1].flows) == set(fresh.switches[1].flows)
     assert flow_key(admit(old.config.switches["s1"].ports[1], 20)) not in new.switches[1].flows
-    assert new.send(Frame(2**48 - 1, 1, 20), Port(1, 1)).at == []
+    assert new.send(Frame(2**48 - 1, 1, 20), PortId(1, 1)).at == []
     # Ids below the new range belong to somebody else.
     assert min(new.switches[1].meters) == 1
 
@@ -283,11 +283,11 @@ def test_what_happens_meanwhile_is_not_lost(talking, one_by_one):
     talking.disconnect(1)
     for number, _ in enumerate(comes(talking, 1)):
         if number == 10:
-            talking.learn(0xD1, Port(2, 1), 10)
+            talking.learn(0xD1, PortId(2, 1), 10)
         if number == 40:
             talking.central.set_limits(talking.central.vns.row_of(10, 1, 2), talking.now_s, send_limit_bps=7_000_000)
         if number == 60:
-            talking.learn(0xD2, Port(2, 2), 20)
+            talking.learn(0xD2, PortId(2, 2), 20)
     talking.wait(1.0)
     assert [talking.audit(dpid) for dpid in talking.switches] == [0, 0]
     send_meter = talking.central.switches[1].send_meter[talking.central.vns.row_of(10, 1, 2)]
@@ -322,7 +322,7 @@ def test_a_pair_that_talks_while_its_receivers_switch_comes_has_one_meter(talkin
     again.connect(1)
 
     def talk_to(host):
-        pair = again.central.network.pair_seen(host, Port(1, 1))
+        pair = again.central.network.pair_seen(host, PortId(1, 1))
         if pair is not None:
             again.central.pairs.seen(pair, again.now_s)
 

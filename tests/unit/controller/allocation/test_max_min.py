@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.allocation import kernel
-from controller.allocation.max_min import BY_DEMAND, Paths, max_min
+from controller.allocation.max_min import BY_DEMAND, FlowPaths, max_min
 from controller.errors import ColumnError, InvalidValueError
 from experiments.bench.allocate.linear_oracle import linear_max_min
 
@@ -27,7 +27,7 @@ def form(request, monkeypatch):
 
 def paths_of(rows, constraints):
     offsets = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
-    return Paths(offsets, np.array([c for row in rows for c in row], dtype=np.int64), constraints)
+    return FlowPaths(offsets, np.array([c for row in rows for c in row], dtype=np.int64), constraints)
 
 
 def star(rng):
@@ -248,4 +248,4 @@ def test_columns_of_the_wrong_shape_and_flows_without_a_bound():
 )
 def test_paths_that_cannot_be(offsets, constraint, named):
     with pytest.raises(ColumnError, match=named):
-        Paths(np.array(offsets, dtype=np.int64), np.array(constraint, dtype=np.int64), 2)
+        FlowPaths(np.array(offsets, dtype=np.int64), np.array(constraint, dtype=np.int64), 2)

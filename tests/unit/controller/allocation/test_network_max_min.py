@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from controller.allocation.explain import explain_network, explain_receiver
 from controller.allocation.interface import Requests
 from controller.allocation.max_min import BY_DEMAND
-from controller.allocation.network_max_min import Constraints, Counters, NetworkMaxMin, share_network, used
+from controller.allocation.network_max_min import Constraints, FlowCounters, NetworkMaxMin, share_network, used
 from controller.errors import ColumnError, InvalidValueError
 
 M = 1e6
@@ -37,7 +37,7 @@ def counters(measured, granted, dropped=None, active=None):
     measured = np.array(measured, dtype=float)
     dropped = np.zeros(len(measured)) if dropped is None else np.array(dropped, dtype=float)
     active = np.ones(len(measured), dtype=bool) if active is None else np.array(active)
-    return Counters(measured, np.array(granted, dtype=float), dropped, active)
+    return FlowCounters(measured, np.array(granted, dtype=float), dropped, active)
 
 
 # Two VLANs (even and odd VNs) at three ports of 100 Mb/s; limits 40 and 50 Mb/s; either may borrow the rest.

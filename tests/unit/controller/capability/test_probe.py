@@ -7,7 +7,7 @@ import pytest
 
 from controller.capability import probe
 from controller.capability.capabilities import Capabilities, Finding
-from controller.fabric.description import Port, Vn
+from controller.fabric.description import EdgePort, Vn
 from controller.forwarding.pipeline import OWN_COOKIE_MASK
 from controller.openflow import constants as ofp
 from controller.openflow.constants import MeterFlags
@@ -39,7 +39,7 @@ def stats_body(count: int, dropped: int) -> bytes:
 def judged(plain: int, passed: int, stats: bytes | None, **refused: str) -> Capabilities:
     can, test = Capabilities(), probe.MeterProbe(METER_ID, QUEUE_ID)
     can.note_features(FEATURES)
-    test.seen |= {probe.Kind.PLAIN: plain, probe.Kind.METERED: passed}
+    test.seen |= {probe.ProbeKind.PLAIN: plain, probe.ProbeKind.METERED: passed}
     test.refused = refused
     test.judge(can, stats)
     return can
@@ -69,9 +69,9 @@ def test_its_entries_match_nothing_that_comes_in_by_a_port() -> None:
     assert datapath.take_frames() == []
 
 
-def port(*, tagged: bool = True) -> Port:
+def port(*, tagged: bool = True) -> EdgePort:
     vn = Vn(QUEUE_ID, "s1", 1, 2, 10**6, 10**6)
-    return Port(2, "p2", 10**8, tagged, (vn,))
+    return EdgePort(2, "p2", 10**8, tagged, (vn,))
 
 
 @pytest.mark.parametrize("tagged", [True, False])
@@ -144,7 +144,7 @@ def test_errors_and_frames_are_told_from_those_of_others() -> None:
     assert test.heard(PacketIn(1, 0, probe.COOKIE, ofp.PORT_CONTROLLER, frame[:64]))
     for in_port, data in ((1, frame), (ofp.PORT_CONTROLLER, frame[:10]), (ofp.PORT_CONTROLLER, bytes(64))):
         assert not test.heard(PacketIn(1, 0, probe.COOKIE, in_port, data))
-    assert test.seen[probe.Kind.PLAIN] == 1
+    assert test.seen[probe.ProbeKind.PLAIN] == 1
 
 
 def test_the_test_takes_an_id_that_nobody_has() -> None:

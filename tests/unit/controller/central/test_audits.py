@@ -15,7 +15,7 @@ from support.talking import (
 
 from controller.central import reconciliation
 from controller.events import EventKind
-from controller.fabric.topology import Port
+from controller.fabric.topology import PortId
 from controller.forwarding.desired_flows import flow_key
 from controller.openflow.constants import COUNTER_UNAVAILABLE
 from controller.openflow.flows import Flow
@@ -190,7 +190,7 @@ def test_an_audit_given_up_tells_what_it_has_mended(talking, monkeypatch):
 def test_what_has_changed_since_the_last_comparison_is_remembered(talking):
     record = talking.central.switches[1]
     record.touched = set()
-    talking.learn(0xC1, Port(1, 1), 10)
+    talking.learn(0xC1, PortId(1, 1), 10)
     changed = {key for key, flow in record.installed.items() if 0xC1 in (flow.match.eth_src, flow.match.eth_dst)}
     assert changed
     assert changed <= record.touched

@@ -20,7 +20,7 @@ from controller.central.controller import CentralController
 from controller.config.load import parse_config
 from controller.errors import InvalidValueError
 from controller.events import EventKind
-from controller.fabric.topology import Port
+from controller.fabric.topology import PortId
 from controller.forwarding.pipeline import Table
 from controller.openflow.constants import MeterModCommand
 from controller.openflow.messages import PacketIn
@@ -32,11 +32,11 @@ from controller.switch.record import MeterSetting
 def test_a_pair_gets_one_meter_at_the_lower_of_its_limits():
     net = started(star(4, vlans={10: {"send_limit": "80M", "receive_limit": "50M"}}))
     frame = talk(net, (1, 1), (1, 2))
-    delivery = net.send(frame, Port(1, 1))
+    delivery = net.send(frame, PortId(1, 1))
     send, pair = (net.switches[1].meters[meter_id].setting for _, meter_id in delivery.meters)
     assert (send.rate_kbps, pair.rate_kbps) == (80_000, 50_000)
     assert pair.burst_kbits == 15_000
-    assert [(port, queue) for port, _, queue in delivery.at] == [(Port(1, 2), 10)]
+    assert [(port, queue) for port, _, queue in delivery.at] == [(PortId(1, 2), 10)]
 
 
 def test_the_order_of_an_update():
@@ -45,8 +45,8 @@ def test_the_order_of_an_update():
     talk(net, (1, 1), (1, 2))
     net.central.entry_removed(1, net.switches[1].age(rate_control_keys(net.switches[1])[0]), net.now_s)
     for port in (1, 3):
-        net.learn(mac_of(Port(1, port), 10), Port(1, port), 10)
-    frame = Frame(mac_of(Port(1, 3), 10), mac_of(Port(1, 1), 10), 10)
+        net.learn(mac_of(PortId(1, port), 10), PortId(1, port), 10)
+    frame = Frame(mac_of(PortId(1, 3), 10), mac_of(PortId(1, 1), 10), 10)
     net.central.frame_reported(1, net.switches[1].run(frame, 1).reports[-1], net.now_s)
     update = net.central.take_updates()[1]
     assert update.meter_command == [MeterModCommand.ADD]
@@ -60,10 +60,10 @@ def test_a_meter_that_goes_and_one_that_comes_in_one_update():
     """The id of a meter to be deleted is not given out before the delete has been sent."""
     net = started()
     talk(net, (1, 1), (1, 2))
-    net.learn(mac_of(Port(1, 3), 10), Port(1, 3), 10)
+    net.learn(mac_of(PortId(1, 3), 10), PortId(1, 3), 10)
     key = rate_control_keys(net.switches[1])[0]
     net.central.entry_removed(1, net.switches[1].age(key), net.now_s)
-    net.send(Frame(mac_of(Port(1, 3), 10), mac_of(Port(1, 1), 10), 10), Port(1, 1))
+    net.send(Frame(mac_of(PortId(1, 3), 10), mac_of(PortId(1, 1), 10), 10), PortId(1, 1))
     assert len(net.central.state.entries) == 1
     (meter_id,) = net.central.state.entries.meter_id.tolist()
     assert net.switches[1].meters.keys() == net.central.tables(1).meters.keys()
@@ -82,13 +82,13 @@ def test_an_aged_pair_gives_its_meter_back():
     net.push()
     assert len(net.switches[1].meters) == before - 1
     assert len(net.central.state.entries) == 0
-    assert net.send(frame, Port(1, 1)).reports == 1
+    assert net.send(frame, PortId(1, 1)).reports == 1
     assert len(net.switches[1].meters) == before
 
 
 def test_a_pair_of_which_one_host_is_still_sent_to_keeps_its_meter():
     net = started()
-    net.learn(0x02_0000_0000_99, Port(1, 2), 10)
+    net.learn(0x02_0000_0000_99, PortId(1, 2), 10)
     talk(net, (1, 1), (1, 2))
     keys = rate_control_keys(net.switches[1])
     assert len(keys) == 2
@@ -103,12 +103,12 @@ def test_a_pair_of_which_one_host_is_still_sent_to_keeps_its_meter():
 def test_a_pair_whose_only_host_has_gone_gives_its_meter_back():
     net = started()
     talk(net, (1, 1), (1, 2))
-    net.learn(mac_of(Port(1, 2), 10), Port(1, 3), 10)  # it moved
+    net.learn(mac_of(PortId(1, 2), 10), PortId(1, 3), 10)  # it moved
     assert len(net.central.state.entries) == 0
     assert rate_control_keys(net.switches[1]) == []
     assert len(net.switches[1].meters) == 8
-    frame = Frame(mac_of(Port(1, 2), 10), mac_of(Port(1, 1), 10), 10)
-    while net.send(frame, Port(1, 1)).reports:
+    frame = Frame(mac_of(PortId(1, 2), 10), mac_of(PortId(1, 1), 10), 10)
+    while net.send(frame, PortId(1, 1)).reports:
         pass
     assert [key[1].port_no for key in entry_keys(net.central)] == [3]
 
@@ -116,12 +116,12 @@ def test_a_pair_whose_only_host_has_gone_gives_its_meter_back():
 def test_out_of_meters():
     net = started(star(3, limits={10: "100M"}, openflow={"first_meter_id": 100, "last_meter_id": 103}))
     talk(net, (1, 1), (1, 2))
-    net.learn(mac_of(Port(1, 3), 10), Port(1, 3), 10)
-    frame = Frame(mac_of(Port(1, 3), 10), mac_of(Port(1, 1), 10), 10)
+    net.learn(mac_of(PortId(1, 3), 10), PortId(1, 3), 10)
+    frame = Frame(mac_of(PortId(1, 3), 10), mac_of(PortId(1, 1), 10), 10)
     for _ in range(3):
-        delivery = net.send(frame, Port(1, 1))
+        delivery = net.send(frame, PortId(1, 1))
     # It still gets through, under the send limit, and that is told once.
-    assert [port for port, _, _ in delivery.at] == [Port(1, 3)]
+    assert [port for port, _, _ in delivery.at] == [PortId(1, 3)]
     assert delivery.meters == [(1, 100)]
     assert delivery.reports == 0  # the controller is not asked about every frame
     events = [event.kind for event in net.central.events.after(0)]
@@ -130,7 +130,7 @@ def test_out_of_meters():
     net.central.entry_removed(1, net.switches[1].age(rate_control_keys(net.switches[1])[0]), net.now_s)
     net.push()
     net.push()
-    assert net.send(frame, Port(1, 1)).meters == [(1, 100), (1, 103)]
+    assert net.send(frame, PortId(1, 1)).meters == [(1, 100), (1, 103)]
 
 
 def test_more_vns_than_meter_ids_are_refused():

@@ -17,9 +17,9 @@ from controller.central.reconfiguration import reconfigure
 from controller.config.changes import check_changeable, config_changes
 from controller.errors import InvalidValueError
 from controller.fabric.description import Endpoint, Tls
-from controller.fabric.topology import Port
+from controller.fabric.topology import PortId
 
-LEFT, RIGHT = Port(1, 9), Port(2, 9)
+LEFT, RIGHT = PortId(1, 9), PortId(2, 9)
 VLANS = {10: "40M", 20: "50M"}
 TWO = {1: {1: [10, 20], 2: [10]}, 2: {1: [10, 20], 2: 20}}
 
@@ -94,8 +94,8 @@ def test_new_ports_and_vlans_disturb_nobody():
     assert loop.received == twin.received
     assert loop.mods[-29:] == twin.mods[-29:]
     consistent(net)
-    net.learn(mac_of(Port(1, 6), 10), Port(1, 6), 10)
-    assert net.send(Frame(mac_of(Port(1, 5), 10), mac_of(Port(1, 6), 10), None), Port(1, 6)).at
+    net.learn(mac_of(PortId(1, 6), 10), PortId(1, 6), 10)
+    assert net.send(Frame(mac_of(PortId(1, 5), 10), mac_of(PortId(1, 6), 10), None), PortId(1, 6)).at
 
 
 def test_what_is_removed_goes_with_its_meters_and_nothing_else():
@@ -108,7 +108,7 @@ def test_what_is_removed_goes_with_its_meters_and_nothing_else():
     loop.senders, twin.senders = loop.senders[:3], twin.senders[:3]
     loop.run(30)
     twin.run(30)
-    assert [got[Port(1, 4), 10] for got in loop.received] == [got[Port(1, 4), 10] for got in twin.received]
+    assert [got[PortId(1, 4), 10] for got in loop.received] == [got[PortId(1, 4), 10] for got in twin.received]
     consistent(net)
     reload(net, config)
     consistent(net)
@@ -211,10 +211,12 @@ def test_whatever_changes_switches_come_to_what_they_should_hold(before, after, 
         for source, target, vid in talks:
             if source in now and target in now and vid in now[source].vlan_vids and vid in now[target].vlan_vids:
                 for end in (source, target):
-                    net.learn(mac_of(Port(1, end), vid), Port(1, end), vid)
+                    net.learn(mac_of(PortId(1, end), vid), PortId(1, end), vid)
                 if source != target:
-                    tag = net.tag(Port(1, source), vid)
-                    net.send(Frame(mac_of(Port(1, target), vid), mac_of(Port(1, source), vid), tag), Port(1, source))
+                    tag = net.tag(PortId(1, source), vid)
+                    net.send(
+                        Frame(mac_of(PortId(1, target), vid), mac_of(PortId(1, source), vid), tag), PortId(1, source)
+                    )
         reload(net, fabric({1: ports}, limits=limits))
         consistent(net)
         central = net.central

@@ -5,7 +5,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.config.document import ConfigError, Document, Problem, read_document, show_value
+from controller.config.document import ConfigError, ConfigProblem, Document, read_document, show_value
 
 
 def problems(text: str) -> list[tuple[int, int, str]]:
@@ -73,7 +73,7 @@ def test_an_absent_path_is_located_at_the_innermost_section_there_is() -> None:
 @pytest.mark.parametrize("again", ["a: 2", '"a": 2'])
 def test_a_duplicate_key_names_both_lines(again: str) -> None:
     document = read_document(f"top:\n  a: 1\n  b: 1\n  {again}\n")
-    assert document.problems == [Problem(4, 3, "top.a", "is written twice: first in line 2, again in line 4")]
+    assert document.problems == [ConfigProblem(4, 3, "top.a", "is written twice: first in line 2, again in line 4")]
 
 
 def test_a_quoted_number_is_the_same_key_as_the_number() -> None:
@@ -117,7 +117,8 @@ def test_deep_nesting_is_refused_and_not_a_crash(depth: int) -> None:
 
 def test_the_error_has_one_line_per_problem_in_the_order_of_the_file() -> None:
     error = ConfigError(
-        "f.yaml", [Problem(3, 1, "b", "is bad"), Problem(1, 9, "", "syntax"), Problem(0, 0, "", "whole")]
+        "f.yaml",
+        [ConfigProblem(3, 1, "b", "is bad"), ConfigProblem(1, 9, "", "syntax"), ConfigProblem(0, 0, "", "whole")],
     )
     assert str(error) == "f.yaml: whole\nf.yaml:1:9: syntax\nf.yaml:3:1: b: is bad"
     assert [problem.line for problem in error.problems] == [0, 1, 3]

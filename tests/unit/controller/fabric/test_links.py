@@ -10,19 +10,19 @@ from support.configs import fabric
 
 from controller.fabric.entries import EntryTable
 from controller.fabric.links import FabricLinks
-from controller.fabric.topology import Port, Topology
+from controller.fabric.topology import PortId, Topology
 from controller.fabric.vns import VnTable
 
 # Switches 1 and 2 are edges, 3 and 4 lie between them in a row: 1 - 3 - 4 - 2.
 VNS = VnTable.of_config(fabric({1: {1: [10, 20], 2: [10]}, 2: {1: [10, 20]}, 3: {}, 4: {}}))
-CORE = {Port(1, 101): 60, Port(3, 101): 60, Port(4, 102): 70}
+CORE = {PortId(1, 101): 60, PortId(3, 101): 60, PortId(4, 102): 70}
 
 
 def topology(*broken):
     found = Topology()
     for dpid in (1, 2, 3, 4):
         found.add_switch(dpid)
-    for a, b in ((Port(1, 101), Port(3, 101)), (Port(3, 102), Port(4, 101)), (Port(4, 102), Port(2, 101))):
+    for a, b in ((PortId(1, 101), PortId(3, 101)), (PortId(3, 102), PortId(4, 101)), (PortId(4, 102), PortId(2, 101))):
         if a not in broken:
             found.hear(a, b, 0.0)
             found.hear(b, a, 0.0)
@@ -67,7 +67,7 @@ def test_capacities_are_those_of_ports_and_of_the_configuration():
     assert len(capacity_bps) == 2 * 3 + 3
 
 
-@pytest.mark.parametrize("broken", [Port(1, 101), Port(3, 102)])
+@pytest.mark.parametrize("broken", [PortId(1, 101), PortId(3, 102)])
 def test_without_a_path_only_the_access_links_count(broken):
     links = links_of(topology(broken))
     assert used(links, ((10, 1, 1), (10, 2, 1))) == [["s1:1 (sending)", "s2:1 (receiving)"]]

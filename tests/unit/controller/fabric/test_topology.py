@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.fabric.topology import LINK_TIMEOUT_S, Link, Port, Topology, ports_by_switch
+from controller.fabric.topology import LINK_TIMEOUT_S, Link, PortId, Topology, ports_by_switch
 
-A, B, C = Port(1, 1), Port(2, 1), Port(3, 7)
+A, B, C = PortId(1, 1), PortId(2, 1), PortId(3, 7)
 
 
 def linked(*links, switches=(1, 2, 3), at_s=0.0):
@@ -52,9 +52,9 @@ def test_a_link_of_which_one_direction_is_silent_expires(silent):
 
 
 def test_ports_and_switches_take_their_links_along():
-    topology = linked((A, B), (Port(1, 2), C))
+    topology = linked((A, B), (PortId(1, 2), C))
     topology.remove_port(B)
-    assert topology.links() == {Link(Port(1, 2), C)}
+    assert topology.links() == {Link(PortId(1, 2), C)}
     topology.remove_switch(3)
     assert topology.links() == frozenset()
     topology.add_switch(3)  # it has to be heard again
@@ -62,18 +62,18 @@ def test_ports_and_switches_take_their_links_along():
 
 
 def test_a_switch_plugged_into_itself_is_no_link():
-    assert linked((Port(1, 1), Port(1, 2))).links() == frozenset()
+    assert linked((PortId(1, 1), PortId(1, 2))).links() == frozenset()
 
 
 def test_of_parallel_links_the_one_with_the_lowest_ports_is_used():
-    topology = linked((Port(1, 5), Port(2, 5)), (Port(1, 3), Port(2, 9)), (Port(1, 4), Port(2, 2)))
+    topology = linked((PortId(1, 5), PortId(2, 5)), (PortId(1, 3), PortId(2, 9)), (PortId(1, 4), PortId(2, 2)))
     paths = topology.paths()
-    assert paths.tree == {Link(Port(1, 3), Port(2, 9))}
+    assert paths.tree == {Link(PortId(1, 3), PortId(2, 9))}
     assert paths.next_port == {(1, 2): 3, (2, 1): 9}
     assert topology.fabric_ports(1) == {3, 4, 5}
 
 
-PORTS = st.builds(Port, st.integers(1, 3), st.integers(1, 2))
+PORTS = st.builds(PortId, st.integers(1, 3), st.integers(1, 2))
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("hear"), PORTS, PORTS),
@@ -126,7 +126,7 @@ def test_links_are_up_that_both_ends_have_heard_lately_whatever_comes_and_goes(s
         for dpid in (1, 2, 3):
             assert topology.fabric_ports(dpid) == {end.port_no for link in up for end in link if end.dpid == dpid}
             for port_no in (1, 2):
-                assert topology.is_linked(Port(dpid, port_no)) == any(Port(dpid, port_no) in link for link in up)
+                assert topology.is_linked(PortId(dpid, port_no)) == any(PortId(dpid, port_no) in link for link in up)
 
 
 graphs = st.sets(st.tuples(st.integers(1, 8), st.integers(1, 8)).filter(lambda ends: ends[0] < ends[1]), max_size=20)
@@ -134,7 +134,7 @@ graphs = st.sets(st.tuples(st.integers(1, 8), st.integers(1, 8)).filter(lambda e
 
 def links_of(edges):
     """One link per edge; the port's number is the other end's dpid."""
-    return [(Port(a, b), Port(b, a)) for a, b in edges]
+    return [(PortId(a, b), PortId(b, a)) for a, b in edges]
 
 
 def components(graph):
@@ -181,5 +181,5 @@ def test_the_same_links_give_the_same_paths_however_they_were_found(edges, rando
 
 
 def test_tree_ports():
-    tree_ports = ports_by_switch(linked((A, B), (Port(1, 2), C)).paths().tree)
+    tree_ports = ports_by_switch(linked((A, B), (PortId(1, 2), C)).paths().tree)
     assert [tree_ports[dpid] for dpid in (1, 2, 3)] == [{1, 2}, {1}, {7}]

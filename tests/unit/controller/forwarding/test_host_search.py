@@ -9,7 +9,7 @@ from support.configs import fabric, star
 from support.fabrics import Fabric, mac_of
 from support.switches import Frame
 
-from controller.fabric.topology import Port
+from controller.fabric.topology import PortId
 from controller.forwarding.host_search import (
     MAX_SEARCHES,
     QUESTIONS,
@@ -27,7 +27,7 @@ IPV4 = bytes.fromhex("45000020000040004011") + bytes(2) + bytes([10, 0, 0, 1, 10
 SOURCE_V6 = bytes.fromhex("fe80000000000000 0000000000000001")
 TARGET_V6 = bytes.fromhex("fe80000000000000 0000000000000002")
 IPV6 = struct.pack("!IHBB", 6 << 28, 8, 17, 64) + SOURCE_V6 + TARGET_V6 + bytes(8)
-AT = Port(1, 1)
+AT = PortId(1, 1)
 
 
 def header(eth_type, vlan_vid=None):
@@ -94,9 +94,9 @@ def report(net, port, vlan_vid, payload, eth_dst=TARGET_MAC):
     net.push()
 
 
-@pytest.mark.parametrize(("port", "tag"), [(Port(1, 1), 10), (Port(2, 2), None)])
+@pytest.mark.parametrize(("port", "tag"), [(PortId(1, 1), 10), (PortId(2, 2), None)])
 def test_the_question_comes_as_the_senders_own_frames_do(port, tag):
-    net = Fabric(fabric({1: {1: [10, 20], 2: [10]}, 2: {1: [10, 20], 2: 20}}), [(Port(1, 9), Port(2, 9))])
+    net = Fabric(fabric({1: {1: [10, 20], 2: [10]}, 2: {1: [10, 20], 2: 20}}), [(PortId(1, 9), PortId(2, 9))])
     net.start()
     report(net, port, tag or 20, IPV4)
     (question,) = net.central.take_questions(net.now_s)
@@ -106,7 +106,7 @@ def test_the_question_comes_as_the_senders_own_frames_do(port, tag):
 def test_the_answer_tells_where_the_host_is():
     net = Fabric(star(4))
     net.start()
-    here, there = Port(1, 1), Port(1, 2)
+    here, there = PortId(1, 1), PortId(1, 2)
     target = mac_of(there, 10)
     report(net, here, 10, IPV4, target)
     assert len(net.central.take_questions(net.now_s)) == 1
@@ -121,5 +121,5 @@ def test_the_answer_tells_where_the_host_is():
 def test_nobody_asks_for_groups_or_for_who_is_known(eth_dst):
     net = Fabric(star(4))
     net.start()
-    report(net, Port(1, 1), 10, IPV4, eth_dst)
+    report(net, PortId(1, 1), 10, IPV4, eth_dst)
     assert net.central.take_questions(net.now_s) == []

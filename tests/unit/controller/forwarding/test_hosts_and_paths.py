@@ -13,7 +13,7 @@ from support.fabrics import Fabric, LoopError, mac_of
 from support.switches import BROADCAST, Frame
 
 from controller.events import EventKind
-from controller.fabric.topology import LINK_TIMEOUT_S, Port, Topology
+from controller.fabric.topology import LINK_TIMEOUT_S, PortId, Topology
 from controller.forwarding.hosts_and_paths import Host
 from controller.forwarding.pipeline import Table
 
@@ -27,7 +27,7 @@ def mesh(edges, switches):
 
 
 def reached(net, dpid, vlan_vid=10):
-    delivery = net.send(Frame(BROADCAST, mac_of(Port(dpid, EDGE), vlan_vid), vlan_vid), Port(dpid, EDGE))
+    delivery = net.send(Frame(BROADCAST, mac_of(PortId(dpid, EDGE), vlan_vid), vlan_vid), PortId(dpid, EDGE))
     return sorted(port.dpid for port, _, _ in delivery.at)
 
 
@@ -50,9 +50,9 @@ def test_a_flood_reaches_every_host_once(edges):
         assert reached(net, dpid) == connected(edges, SWITCHES, dpid)
     for source in SWITCHES:  # and a frame to a known host that one only
         for target in connected(edges, SWITCHES, source):
-            frame = Frame(mac_of(Port(target, EDGE), 10), mac_of(Port(source, EDGE), 10), 10)
-            delivery = net.send(frame, Port(source, EDGE), report=False)
-            assert [(port, queue) for port, _, queue in delivery.at] == [(Port(target, EDGE), 10)]
+            frame = Frame(mac_of(PortId(target, EDGE), 10), mac_of(PortId(source, EDGE), 10), 10)
+            delivery = net.send(frame, PortId(source, EDGE), report=False)
+            assert [(port, queue) for port, _, queue in delivery.at] == [(PortId(target, EDGE), 10)]
 
 
 @given(graphs, graphs, st.randoms(use_true_random=False))
@@ -62,11 +62,11 @@ def test_no_flood_loops_while_links_come_and_go(before, after, random):
     net = mesh(before, SWITCHES)
     net.start()
     for dpid in SWITCHES:
-        net.learn(mac_of(Port(dpid, EDGE), 10), Port(dpid, EDGE), 10)
+        net.learn(mac_of(PortId(dpid, EDGE), 10), PortId(dpid, EDGE), 10)
     changes = [(edge, True) for edge in after - before] + [(edge, False) for edge in before - after]
     random.shuffle(changes)
     for (a, b), up in changes:
-        end, other = Port(a, 10 + b), Port(b, 10 + a)
+        end, other = PortId(a, 10 + b), PortId(b, 10 + a)
         if up:
             net.peers[end], net.peers[other] = other, end
             net.central.hello_heard(end, other, net.now_s)
@@ -81,7 +81,7 @@ def test_no_flood_loops_while_links_come_and_go(before, after, random):
             step_by_step(net, random)
     net.settle()
     for a, b in before - after:
-        net.cut(Port(a, 10 + b))
+        net.cut(PortId(a, 10 + b))
     for dpid in SWITCHES:
         assert reached(net, dpid) == connected(after, SWITCHES, dpid)
 
@@ -93,7 +93,7 @@ def step_by_step(net, random):
     for dpid, update in updates:
         net.switches[dpid].apply(update)
         for source in SWITCHES:
-            net.send(Frame(BROADCAST, mac_of(Port(source, EDGE), 10), 10), Port(source, EDGE), report=False)
+            net.send(Frame(BROADCAST, mac_of(PortId(source, EDGE), 10), 10), PortId(source, EDGE), report=False)
 
 
 def test_the_loop_detector_detects_loops():
@@ -116,14 +116,14 @@ def ring():
     net = mesh(RING, range(1, 5))
     net.start()
     for dpid in range(1, 5):
-        net.learn(mac_of(Port(dpid, EDGE), 10), Port(dpid, EDGE), 10)
+        net.learn(mac_of(PortId(dpid, EDGE), 10), PortId(dpid, EDGE), 10)
     return net
 
 
 def unicast(net, source, target, vlan_vid=10):
-    frame = Frame(mac_of(Port(target, EDGE), vlan_vid), mac_of(Port(source, EDGE), vlan_vid), vlan_vid)
+    frame = Frame(mac_of(PortId(target, EDGE), vlan_vid), mac_of(PortId(source, EDGE), vlan_vid), vlan_vid)
     while True:
-        delivery = net.send(frame, Port(source, EDGE))
+        delivery = net.send(frame, PortId(source, EDGE))
         if not delivery.reports:
             return [port.dpid for port, _, _ in delivery.at]
 
@@ -131,7 +131,7 @@ def unicast(net, source, target, vlan_vid=10):
 def test_a_link_that_falls_silent_is_gone_around():
     net = ring()
     assert unicast(net, 1, 2) == [2]
-    net.cut(Port(1, 12))
+    net.cut(PortId(1, 12))
     assert unicast(net, 1, 2) == []
     net.wait(LINK_TIMEOUT_S + 2)
     net.settle()
@@ -147,7 +147,7 @@ def test_links_that_go_together_have_their_paths_found_once(monkeypatch):
     find = Topology.paths
     monkeypatch.setattr(Topology, "paths", lambda topology: found.append(1) or find(topology))
     for dpid in SWITCHES[1:]:
-        net.cut(Port(1, 10 + dpid))
+        net.cut(PortId(1, 10 + dpid))
         net.central.port_down(1, 10 + dpid, net.now_s)
     net.push()
     assert len(found) == 1
@@ -157,7 +157,7 @@ def test_links_that_go_together_have_their_paths_found_once(monkeypatch):
 
 def test_a_port_that_goes_down_is_gone_around_at_once():
     net = ring()
-    net.cut(Port(1, 12))
+    net.cut(PortId(1, 12))
     net.central.port_down(1, 12, net.now_s)
     net.push()
     assert unicast(net, 1, 2) == [2]
@@ -184,8 +184,8 @@ def test_a_switch_that_is_lost_is_gone_around_and_comes_back():
 def test_links_from_edge_ports_are_forgeries():
     net = ring()
     before = net.central.network.topology.links()
-    assert not net.central.hello_heard(Port(1, EDGE), Port(3, 14), net.now_s)
-    assert not net.central.hello_heard(Port(3, 14), Port(1, EDGE), net.now_s)
+    assert not net.central.hello_heard(PortId(1, EDGE), PortId(3, 14), net.now_s)
+    assert not net.central.hello_heard(PortId(3, 14), PortId(1, EDGE), net.now_s)
     assert net.central.network.topology.links() == before
 
 
@@ -198,31 +198,31 @@ def hosts(net):
 
 def test_a_host_that_moves_is_found_at_its_new_place():
     net = ring()
-    mac = mac_of(Port(2, EDGE), 10)
-    frame = Frame(mac, mac_of(Port(1, EDGE), 10), 10)
+    mac = mac_of(PortId(2, EDGE), 10)
+    frame = Frame(mac, mac_of(PortId(1, EDGE), 10), 10)
     assert unicast(net, 1, 2) == [2]
-    net.learn(mac, Port(4, EDGE), 10)
+    net.learn(mac, PortId(4, EDGE), 10)
     for _ in range(3):
-        delivery = net.send(frame, Port(1, EDGE))
-    assert [port for port, _, _ in delivery.at] == [Port(4, EDGE)]
+        delivery = net.send(frame, PortId(1, EDGE))
+    assert [port for port, _, _ in delivery.at] == [PortId(4, EDGE)]
     assert delivery.reports == 0
     assert hosts(net)[mac] == (4, EDGE)
-    net.learn(mac, Port(2, EDGE), 10)
+    net.learn(mac, PortId(2, EDGE), 10)
     for _ in range(3):
-        delivery = net.send(frame, Port(1, EDGE))
-    assert [port for port, _, _ in delivery.at] == [Port(2, EDGE)]
+        delivery = net.send(frame, PortId(1, EDGE))
+    assert [port for port, _, _ in delivery.at] == [PortId(2, EDGE)]
     for dpid in net.switches:
         assert net.audit(dpid) == 0
 
 
 def test_one_address_in_two_vlans_is_two_hosts():
     net = ring()
-    mac = mac_of(Port(2, EDGE), 10)
-    net.learn(mac, Port(3, EDGE), 20)
+    mac = mac_of(PortId(2, EDGE), 10)
+    net.learn(mac, PortId(3, EDGE), 20)
     assert unicast(net, 1, 2) == [2]
     assert net.central.network.knows(Host(20, mac))
     frame = Frame(mac, 0x02_0000_0000_07, 20)
-    assert [port for port, _, _ in net.send(frame, Port(1, EDGE)).at] == [Port(3, EDGE)]
+    assert [port for port, _, _ in net.send(frame, PortId(1, EDGE)).at] == [PortId(3, EDGE)]
 
 
 def aged(net, dpid, table, mac):
@@ -241,18 +241,18 @@ def aged(net, dpid, table, mac):
 
 def test_a_silent_host_is_forgotten():
     net = ring()
-    mac = mac_of(Port(2, EDGE), 10)
+    mac = mac_of(PortId(2, EDGE), 10)
     aged(net, 2, Table.LEARN, mac)
     assert not net.central.network.knows(Host(10, mac))
     assert not any(mac in (k.match.eth_src, k.match.eth_dst) for s in net.switches.values() for k in s.flows)
-    net.learn(mac, Port(2, EDGE), 10)
+    net.learn(mac, PortId(2, EDGE), 10)
     assert unicast(net, 1, 2) == [2]
 
 
 def test_a_silent_host_that_is_sent_to_is_remembered_until_nobody_sends():
     net = ring()
     unicast(net, 1, 2)
-    mac = mac_of(Port(2, EDGE), 10)
+    mac = mac_of(PortId(2, EDGE), 10)
     aged(net, 2, Table.LEARN, mac)
     assert net.central.network.knows(Host(10, mac))
     assert net.audit(2) == 0
@@ -267,9 +267,9 @@ def test_an_edge_port_that_goes_down_takes_its_hosts_along():
     unicast(net, 1, 2)
     net.central.port_down(2, EDGE, net.now_s)
     net.push()
-    assert mac_of(Port(2, EDGE), 10) not in hosts(net)
+    assert mac_of(PortId(2, EDGE), 10) not in hosts(net)
     assert len(net.central.state.entries) == 0
-    net.learn(mac_of(Port(2, EDGE), 10), Port(2, EDGE), 10)
+    net.learn(mac_of(PortId(2, EDGE), 10), PortId(2, EDGE), 10)
     assert unicast(net, 1, 2) == [2]
 
 
@@ -277,30 +277,30 @@ def test_a_vn_has_so_many_hosts_and_no_more():
     net = Fabric(replace(star(3), max_macs_per_vn=2))
     net.start()
     first, second, third = (0x02_0000_0000_00 + number for number in (1, 2, 3))
-    assert net.learn(first, Port(1, 1), 10).reports == 1
-    assert net.learn(second, Port(1, 1), 10).reports == 1
-    delivery = net.learn(third, Port(1, 1), 10)
+    assert net.learn(first, PortId(1, 1), 10).reports == 1
+    assert net.learn(second, PortId(1, 1), 10).reports == 1
+    delivery = net.learn(third, PortId(1, 1), 10)
     assert delivery.reports == 0  # it is not even asked about,
-    assert [port for port, _, _ in delivery.at] == [Port(1, 2), Port(1, 3)]  # but served
+    assert [port for port, _, _ in delivery.at] == [PortId(1, 2), PortId(1, 3)]  # but served
     assert set(hosts(net)) == {first, second}
     kinds = [event.kind for event in net.central.events.after(0)]
     assert kinds.count(EventKind.HOSTS_FULL) == 1
     # Its other VLAN and other ports have their own count.
-    assert net.learn(third, Port(1, 1), 20).reports == 1
-    assert net.learn(third, Port(1, 2), 10).reports == 1
+    assert net.learn(third, PortId(1, 1), 20).reports == 1
+    assert net.learn(third, PortId(1, 2), 10).reports == 1
     aged(net, 1, Table.LEARN, first)
-    assert net.learn(0x02_0000_0000_09, Port(1, 1), 10).reports == 1
+    assert net.learn(0x02_0000_0000_09, PortId(1, 1), 10).reports == 1
 
 
 def test_group_addresses_are_nobodys():
     net = ring()
     count = len(hosts(net))
-    net.learn(0x0300_0000_0001, Port(1, EDGE), 10)
+    net.learn(0x0300_0000_0001, PortId(1, EDGE), 10)
     assert len(hosts(net)) == count
 
 
 def test_frames_within_a_vn_stay_behind_their_port():
     net = ring()
-    net.learn(0x02_0000_0000_77, Port(1, EDGE), 10)
-    delivery = net.send(Frame(0x02_0000_0000_77, mac_of(Port(1, EDGE), 10), 10), Port(1, EDGE))
+    net.learn(0x02_0000_0000_77, PortId(1, EDGE), 10)
+    delivery = net.send(Frame(0x02_0000_0000_77, mac_of(PortId(1, EDGE), 10), 10), PortId(1, EDGE))
     assert (delivery.at, delivery.reports) == ([], 0)

@@ -9,16 +9,16 @@ from support.configs import fabric
 from support.fabrics import Fabric, mac_of
 from support.switches import BROADCAST, Frame
 
-from controller.fabric.topology import Port
+from controller.fabric.topology import PortId
 from controller.forwarding.pipeline import ETH_TYPE_LLDP, OWN_COOKIE, OWN_COOKIE_MASK, Table
 from controller.openflow.flows import Flow
 
 # Trunks 1 and 2, access ports 3 and 4; both switches alike; VLAN 30 on the second only. Port 9 links them, 8 is unused.
 PORTS = {1: {1: [10, 20], 2: [10], 3: 10, 4: 20}, 2: {1: [10, 20, 30], 2: [20], 3: 20, 4: 10}}
 LIMITS = {10: "100M", 20: "100M", 30: "100M"}
-EDGES = [Port(dpid, port_no) for dpid, ports in PORTS.items() for port_no in ports]
+EDGES = [PortId(dpid, port_no) for dpid, ports in PORTS.items() for port_no in ports]
 VNS = [
-    (Port(dpid, port_no), vid)
+    (PortId(dpid, port_no), vid)
     for dpid, ports in PORTS.items()
     for port_no, vids in ports.items()
     for vid in (vids if isinstance(vids, list) else [vids])
@@ -103,7 +103,7 @@ def test_isolation(learned, frame, port):
     assert {dpid for dpid, _ in delivery.meters} == {port.dpid}
 
 
-@given(frames, st.sampled_from([Port(1, 8), Port(2, 8), Port(1, 77)]))
+@given(frames, st.sampled_from([PortId(1, 8), PortId(2, 8), PortId(1, 77)]))
 @settings(derandomize=True, deadline=None, max_examples=100)
 def test_ports_that_lead_nowhere_let_nothing_in(frame, port):
     delivery = NETS[True].send(frame, port, report=False)
@@ -123,8 +123,8 @@ def test_what_another_switch_admitted_is_not_limited_again(frame):
 
 def test_frames_do_not_return_where_they_came_from():
     net = NETS[True]
-    mac = mac_of(Port(1, 1), 10)
-    assert net.send(Frame(mac, 0x0200_0000_0005, 10), Port(1, 1), report=False).at == []
+    mac = mac_of(PortId(1, 1), 10)
+    assert net.send(Frame(mac, 0x0200_0000_0005, 10), PortId(1, 1), report=False).at == []
 
 
 def test_all_entries_are_owned_and_in_their_table():

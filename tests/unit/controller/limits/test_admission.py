@@ -17,7 +17,7 @@ from controller.config.load import parse_config
 from controller.errors import InvalidValueError
 from controller.fabric.vns import VnTable
 from controller.limits.admission import AdmittedLimits, core_overloaded, core_topology, port_topology
-from controller.limits.hose_model import Topology, VnLimits, overloads
+from controller.limits.hose_model import HoseTopology, VnLimits, overloads
 
 MBIT = 1_000_000
 LINKS = [{"between": ["s1:101", "c1:1"], "capacity": "100M"}, {"between": ["s2:101", "c1:2"], "capacity": "100M"}]
@@ -184,6 +184,6 @@ def test_by_switch_is_as_exact_as_port_by_port(limits_mbit, capacity_mbit):
     core = core_topology(config)
     ports = port_topology(config).port_capacity_bps
     paths = {(a, b): core.paths[a[:2], b[:2]] for a in ports for b in ports if (a[:2], b[:2]) in core.paths}
-    one_by_one = Topology(ports, core.link_capacity_bps, paths)
+    one_by_one = HoseTopology(ports, core.link_capacity_bps, paths)
     too_much = [found for found in overloads(one_by_one, limits) if found.place.startswith("link")]
     assert core_overloaded(core, limits) == bool(too_much)

@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import linprog
 
 from controller.errors import InvalidValueError
-from controller.limits.hose_model import AdmissionError, Topology, VnLimits, admit, overloads
+from controller.limits.hose_model import AdmissionError, HoseTopology, VnLimits, admit, overloads
 
 M = 1_000_000
 
@@ -16,7 +16,7 @@ def two_switches(core=100 * M, port=100 * M):
     """Ports a1, a2 at switch a and b1, b2 at switch b; links ab and ba."""
     ports = dict.fromkeys(("a1", "a2", "b1", "b2"), port)
     paths = {(x, y): (x[0] + y[0],) for x in ports for y in ports if x[0] != y[0]}
-    return Topology(ports, {"ab": core, "ba": core}, paths)
+    return HoseTopology(ports, {"ab": core, "ba": core}, paths)
 
 
 def limits(send, receive, vlan=10, ports=("a1", "a2", "b1", "b2")):
@@ -115,7 +115,7 @@ def test_the_worst_load_is_the_linear_programs(seed):
     ports = [f"p{i}" for i in range(6)]
     vns = [VnLimits(vlan, port, *map(int, rng.integers(1, 50, 2) * M)) for vlan in (10, 20) for port in ports]
     pairs = [(a, b) for a in ports for b in ports if a != b and rng.random() < rng.choice([0.2, 0.5, 1.0])]
-    topology = Topology(dict.fromkeys(ports, 10**12), {"core": 1}, dict.fromkeys(pairs, ("core",)))
+    topology = HoseTopology(dict.fromkeys(ports, 10**12), {"core": 1}, dict.fromkeys(pairs, ("core",)))
     expected = 0.0
     for vlan in (10, 20):
         of = {vn.port: vn for vn in vns if vn.vlan_vid == vlan}
@@ -146,8 +146,8 @@ def test_bad_limits_are_named(vn, message):
 
 def test_bad_topologies_are_named():
     with pytest.raises(InvalidValueError, match=r"link_capacity_bps\.ab: 0"):
-        Topology({"a": 1}, {"ab": 0}, {})
+        HoseTopology({"a": 1}, {"ab": 0}, {})
     with pytest.raises(InvalidValueError, match="is not a port"):
-        Topology({"a": 1}, {"ab": 1}, {("a", "b"): ("ab",)})
+        HoseTopology({"a": 1}, {"ab": 1}, {("a", "b"): ("ab",)})
     with pytest.raises(InvalidValueError, match="is not a link"):
-        Topology({"a": 1, "b": 1}, {}, {("a", "b"): ("ab",)})
+        HoseTopology({"a": 1, "b": 1}, {}, {("a", "b"): ("ab",)})

@@ -6,7 +6,7 @@ import pytest
 from support.configs import star
 from support.fabrics import Fabric, mac_of
 
-from controller.fabric.topology import Port
+from controller.fabric.topology import PortId
 from controller.forwarding import pipeline
 from controller.forwarding.desired_flows import flow_key
 from controller.forwarding.hosts_and_paths import Host, Pair
@@ -43,10 +43,10 @@ def test_other_entries_are_no_hosts(flow):
 def test_a_metered_entry_is_a_pair_when_its_ends_are_known():
     net = Fabric(star(3))
     net.start()
-    network, mac = net.central.network, mac_of(Port(1, 2), 10)
+    network, mac = net.central.network, mac_of(PortId(1, 2), 10)
     flow = pipeline.rate_control(1, 10, mac, 5, 300)
     assert adopted_pair(flow, network, 1) is None
-    net.learn(mac, Port(1, 2), 10)
+    net.learn(mac, PortId(1, 2), 10)
     rows = [net.central.vns.row_of(10, 1, port) for port in (1, 2)]
     assert adopted_pair(flow, network, 1) == Pair(*rows)
     assert adopted_pair(flow, network, 7) is None  # no such switch

@@ -12,7 +12,7 @@ from experiments.measure.series import Rates, Window
 from experiments.soak.churn import Diary
 from experiments.soak.events import MENDS_AFTER_START_S, troubles
 from experiments.soak.judging import (
-    LimitChange,
+    JudgedLimitChange,
     Transient,
     busy_windows,
     floor_share,
@@ -23,9 +23,9 @@ from experiments.soak.judging import (
 )
 from experiments.soak.logs import LogTail, unexplained
 from experiments.soak.record import Look, Record
-from experiments.soak.resources import Holdings, ProcessUse, growth_per_minute
+from experiments.soak.resources import ProcessUse, ResourceHoldings, growth_per_minute
 from experiments.soak.run import SoakOptions, soak_fabric
-from experiments.soak.schedule import LONG_S, RESTARTS_SHARE, Action, Kind, make_schedule
+from experiments.soak.schedule import LONG_S, RESTARTS_SHARE, Action, ActionKind, make_schedule
 from experiments.soak.verdict import FLOOR_SHARE, MIB, verdict
 
 FABRIC = soak_fabric()
@@ -40,26 +40,26 @@ def test_a_seed_makes_one_schedule_and_another_seed_another() -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_two_minutes_hold_every_kind_in_order_and_spare_the_judged_link(seed: int) -> None:
     actions = make_schedule(FABRIC, 120, seed)
-    assert {action.kind for action in actions} == set(Kind)
+    assert {action.kind for action in actions} == set(ActionKind)
     assert [action.at_s for action in actions] == sorted(action.at_s for action in actions)
     assert all(8 <= action.at_s < 114 for action in actions)
-    links = {action.what for action in actions if action.kind == Kind.LINK}
+    links = {action.what for action in actions if action.kind == ActionKind.LINK}
     assert links
     assert links.isdisjoint({"p5-eth1", "s3-eth1"})
-    assert {a.what for a in actions if a.kind == Kind.CONTROLLER} == {"SIGTERM", "SIGKILL"}
+    assert {a.what for a in actions if a.kind == ActionKind.CONTROLLER} == {"SIGTERM", "SIGKILL"}
 
 
 def test_the_last_third_of_a_long_run_has_no_restarts() -> None:
     actions = make_schedule(FABRIC, LONG_S, 1)
-    restarts = [action.at_s for action in actions if action.kind == Kind.CONTROLLER]
+    restarts = [action.at_s for action in actions if action.kind == ActionKind.CONTROLLER]
     assert 0.5 * LONG_S < max(restarts) < RESTARTS_SHARE * LONG_S
     assert max(action.at_s for action in actions) > 0.95 * LONG_S
 
 
 def test_no_flow_is_from_a_vn_to_itself_and_limits_always_fit_their_ports() -> None:
     actions = make_schedule(FABRIC, 3600, 3)
-    assert all(a.sender != a.receiver for a in actions if a.kind == Kind.FLOW)
-    most_bps = max(a.rate_bps or 0 for a in actions if a.kind == Kind.LIMIT)
+    assert all(a.sender != a.receiver for a in actions if a.kind == ActionKind.FLOW)
+    most_bps = max(a.rate_bps or 0 for a in actions if a.kind == ActionKind.LIMIT)
     assert most_bps + 25_000_000 <= FABRIC.pns[0].link_rate_bps
 
 
@@ -80,26 +80,26 @@ def test_the_floor_is_missed_below_80_percent_of_the_goodput_allowed_and_nowhere
     allowed_bps = 10e6 * 1448 / 1518
     received = [allowed_bps] * 2 + [0.79 * allowed_bps] * 2 + [0.81 * allowed_bps] * 2
     starts = windows_of(0, 6)
-    judgement = judge_floor("v", rates(received), [LimitChange(0, 10e6)], starts, [], np.zeros(3, bool))
+    judgement = judge_floor("v", rates(received), [JudgedLimitChange(0, 10e6)], starts, [], np.zeros(3, bool))
     assert judgement.missed.tolist() == [False, True, False]
     excuse = Transient(Window(3.5, 3.6), "link")
-    judgement = judge_floor("v", rates(received), [LimitChange(0, 10e6)], starts, [excuse], np.zeros(3, bool))
+    judgement = judge_floor("v", rates(received), [JudgedLimitChange(0, 10e6)], starts, [excuse], np.zeros(3, bool))
     assert (judgement.missed.tolist(), judgement.judged) == ([False, False, False], 2)
     assert floor_share(judgement) == pytest.approx((1 + 0.81) / 2, rel=1e-3)
-    judgement = judge_floor("v", rates(received), [LimitChange(0, 10e6)], starts, [], np.array([0, 1, 0], bool))
+    judgement = judge_floor("v", rates(received), [JudgedLimitChange(0, 10e6)], starts, [], np.array([0, 1, 0], bool))
     assert judgement.judged == 2
 
 
 def test_a_ceiling_is_not_excused_by_what_excuses_a_floor() -> None:
     received = [9e6, 9e6, 11e6, 11e6]
     link, change = Transient(Window(2, 3), "link"), Transient(Window(2, 3), "limit", ceiling=True)
-    changes = [LimitChange(0, 10e6)]
+    changes = [JudgedLimitChange(0, 10e6)]
     assert judge_ceiling("v", rates(received), changes, windows_of(0, 4), [link]).missed.tolist() == [False, True]
     assert not judge_ceiling("v", rates(received), changes, windows_of(0, 4), [change]).missed.any()
 
 
 def test_a_window_has_the_largest_limit_that_was_in_force_in_it() -> None:
-    changes = [LimitChange(-5, 20e6), LimitChange(3, 8e6), LimitChange(6, 12e6)]
+    changes = [JudgedLimitChange(-5, 20e6), JudgedLimitChange(3, 8e6), JudgedLimitChange(6, 12e6)]
     assert limits_by_window(changes, windows_of(0, 8)).tolist() == [20e6, 20e6, 8e6, 12e6]
 
 
@@ -161,7 +161,7 @@ def test_growth_is_a_slope_per_minute() -> None:
     assert growth_per_minute([1], [5.0]) == 0.0
 
 
-HELD = Holdings(10, 80, {"QoS": 3, "Queue": 9})
+HELD = ResourceHoldings(10, 80, {"QoS": 3, "Queue": 9})
 
 
 def record(minutes: float = 12.0, mib_per_minute: float = 0.0) -> Record:
@@ -173,8 +173,8 @@ def record(minutes: float = 12.0, mib_per_minute: float = 0.0) -> Record:
         record.looks.append(Look(float(at_s), 0.5, use, ProcessUse(20 * MIB, 100), HELD))
     record.quiet = record.looks[0], record.looks[-1]
     record.rates = {vn.name: rates([19.5e6] * int(end_s)) for vn in FABRIC.vns()}
-    record.diary = Diary(limits={vn.name: [LimitChange(0, 20_000_000)] for vn in FABRIC.vns()}, lives=[(0.0, 1)])
-    record.diary.done = [(float(n), Action(n, kind)) for n, kind in enumerate(Kind)]
+    record.diary = Diary(limits={vn.name: [JudgedLimitChange(0, 20_000_000)] for vn in FABRIC.vns()}, lives=[(0.0, 1)])
+    record.diary.done = [(float(n), Action(n, kind)) for n, kind in enumerate(ActionKind)]
     return record
 
 
@@ -195,7 +195,7 @@ def test_what_is_left_over_is_told() -> None:
     leaking = record()
     start = leaking.quiet[0]
     assert start is not None
-    more = Holdings(11, 82, {"QoS": 4, "Queue": 9})
+    more = ResourceHoldings(11, 82, {"QoS": 4, "Queue": 9})
     use = ProcessUse(100 * MIB, 20)
     leaking.quiet = start, Look(720.0, 0.5, use, ProcessUse(90 * MIB, 100), more)
     leaking.rows_before, leaking.rows_after = {"Queue": 1}, {"Queue": 2}
