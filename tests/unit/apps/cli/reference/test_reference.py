@@ -48,30 +48,21 @@ def test_the_configuration_says_defaults_and_bounds() -> None:
 
 def test_every_command_is_there_and_hidden_ones_are_not() -> None:
     text = commands.reference(COMMAND)
-    named = re.findall(r"^### `dets ([\w -]+)`$", text, re.MULTILINE)
-    assert {"check", "run", "vlan list", "vn show", "limit set", "limit reset", "token create", "bench loop"} <= set(
-        named
-    )
-    assert "docs" not in named
-    assert "    dets limit set --vlan VID --port SWITCH:PORT [OPTIONS]\n" in text
-    assert "| `--output`, `-o` table\\|json\\|yaml | `table` | What to print. |" in text
-    for shared in ("--dry-run", "--if-revision", "--url", "--token-file"):
-        assert text.count(f"| `{shared}`") == 1
+    named = re.findall(r"^\| `dets ((?:[a-z-]+ ?)+)", text, re.MULTILINE)
+    shown = {name.strip() for name in named}
+    assert {"vlan list", "limit reset", "bench loop"} <= shown
+    assert "docs" not in shown
+    assert "| `dets check CONFIG` | " in text
+    assert "| `dets limit set --vlan VID --port SWITCH:PORT` | Set limits of a VN, " in text
+    assert all(re.fullmatch(r"\| `[^`]+` \| \S.*\. \|", row) for row in text.splitlines()[2:])
 
 
-def test_every_request_and_object_is_there_and_says_what_it_is() -> None:
+def test_every_request_is_there_and_says_what_it_does() -> None:
     text = rest.reference()
     document = rest.description()
     for path, methods in document["paths"].items():
         for method in methods:
-            assert f"| `{method.upper()} {path}` | " in text
-    links = set(re.findall(r"\]\(#(\w+)\)", text))
-    headings = {name.lower() for name in re.findall(r"^#### (\w+)$", text, re.MULTILINE)}
-    assert links <= headings
-    assert (
-        "| `send_limit_bps` | integer from 1000 to 4294967295000, may be left out | bit/s on the wire (layer 2) |"
-        in text
-    )
+            assert re.search(rf"^\| `{method.upper()} {re.escape(path)}` \| \S.* \|$", text, re.MULTILINE)
 
 
 def test_pages_are_written_anew_and_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
