@@ -2,7 +2,7 @@
 
 Parameters follow the name: ``--topo dets-fig5,pns=6,datapath=kernel``. ``mn`` executes this file without ``__file__``
 and copies every name it defines over its own, so that there are few names here and all of them are peculiar to it.
-The fabrics themselves are described in topologies/builders.py. On the userspace datapath a process beside each switch
+The fabrics themselves are described in topologies/builders.py. On the userspace datapath a process next to each switch
 makes its queues real (experiments/ovs/queue_classifier.py).
 """
 

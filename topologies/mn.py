@@ -35,7 +35,7 @@ class _Bridge(OVSSwitch):  # type: ignore[misc]
 
 
 class FabricSwitch(_Bridge):
-    """An edge or core switch. With ``follow_queues`` it has a process beside it that makes its queues real."""
+    """An edge or core switch. With ``follow_queues`` a process next to it makes its queues real."""
 
     def __init__(self, name: str, datapath: str = "user", follow_queues: bool = False, **params: Any) -> None:
         super().__init__(name, datapath=datapath, failMode="secure", protocols="OpenFlow13", **params)
@@ -103,7 +103,7 @@ class FabricTopo(Topo):  # type: ignore[misc]
     With ``patch_links`` core links that are never full (``patched``) are patch ports: bridges hand frames over without
     an interface between them.
 
-    ``pn_bridges`` tells whether PNs' vswitches are bridges, and ``programs_refused`` why, where they could be programs.
+    ``pn_bridges`` says whether PNs' vswitches are bridges, and ``programs_refused`` why, where they could be programs.
     """
 
     def __init__(

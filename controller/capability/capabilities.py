@@ -69,7 +69,7 @@ PortVerdicts = dict[int, Enforceability]
 
 @dataclass
 class Verdicts:
-    """What was last told of each switch's ports, what was last seen and since when, and what that followed from."""
+    """For each switch's ports: the verdict last reported, the one last seen and since when, and its evidence."""
 
     told: dict[int, PortVerdicts] = field(default_factory=dict)
     seen: dict[int, tuple[PortVerdicts, float]] = field(default_factory=dict)
@@ -80,8 +80,8 @@ class Verdicts:
 class Capabilities:
     """What is known of one switch.
 
-    ``meters`` tells whether meters limit, ``counters`` whether they count, ``set_queue`` whether entries may have that
-    action at all, and ``queues`` whether the queues of an edge port, by its number, take effect. ``queues_set`` tells
+    ``meters`` says whether meters limit, ``counters`` whether they count, ``set_queue`` whether entries may have that
+    action at all, and ``queues`` whether the queues of an edge port, by its number, take effect. ``queues_set`` says
     which edge ports have the queues that the limits want: None, or what stands in the way; a port that is not there is
     one that nobody sets queues on. ``meters_unused`` says why no entry is given a meter, if none is. ``passive`` is
     what the counters of ordinary traffic show of meters.
@@ -174,7 +174,7 @@ class Capabilities:
         return effect if problem is None else Ability(Finding.ABSENT, problem)
 
 
-NOT_CONNECTED = Enforceability(Verdict.NO, ("the switch is not connected; what it was told last stands",))
+NOT_CONNECTED = Enforceability(Verdict.NO, ("the switch is not connected; its last settings stand",))
 NOT_PROVEN = "has not been tested"
 
 
@@ -238,13 +238,13 @@ def shown_ports(port_nos: Iterable[int]) -> str:
 
 def troubles(can: Capabilities, port_nos: Iterable[int]) -> list[str]:
     """Return what was to work and does not; what a profile or the configuration leaves out is no trouble."""
-    told = []
+    reasons = []
     if can.profile != "no-meters" and can.limits.finding in HOPELESS:
-        told.append(f"senders are not limited: {can.limits.why}")
+        reasons.append(f"senders are not limited: {can.limits.why}")
     failing: dict[str, list[int]] = {}
     for port_no in sorted(port_nos):
         ability = can.queue(port_no)
         if can.profile != "no-queues" and port_no in can.queues_set and ability.finding is Finding.FAILS:
             failing.setdefault(ability.why, []).append(port_no)
-    told += [f"receivers at port {shown_ports(ports)} have no queue: {why}" for why, ports in failing.items()]
-    return told
+    reasons += [f"receivers at port {shown_ports(ports)} have no queue: {why}" for why, ports in failing.items()]
+    return reasons

@@ -79,7 +79,7 @@ class MeterWatch:
         before, self._last = self._last, now
         if self._window is not None and before is not None and np.array_equal(before.meter_id, now.meter_id):
             self._add(self._window, before, now)
-        else:  # meters came or went: of what they count the window tells nothing any more
+        else:  # meters came or went: the window no longer shows what they count
             self._window = self._begin(now, self._window.at_s, self._window.received_bytes) if self._window else None
         if self._window is not None and now_s - self._window.at_s < WINDOW_S:
             return

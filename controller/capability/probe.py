@@ -169,7 +169,7 @@ class MeterProbe:
             can.lack_meters("frames that are to pass a meter are lost")
         elif passed <= max(plain, passed) // 2:
             can.meters = Ability(Finding.WORKS)
-        elif counted or meter_stats is None:  # at least they measure, and hosts' frames may fare otherwise than these
+        elif counted or meter_stats is None:  # at least they measure, and hosts' frames may fare better than these
             can.meters = Ability(Finding.FAILS, "meters let everything through")
         else:
             can.lack_meters("meters neither limit nor count")

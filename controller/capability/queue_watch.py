@@ -61,7 +61,9 @@ class QueueWatch:
         self._looked_s = now_s
         listed, queued = self._queue_packets(queues)
         appeared = listed & ~self._listed
-        counted_before = np.where(queued < self._queued, 0.0, self._queued)  # a queue that was made anew counts anew
+        counted_before = np.where(
+            queued < self._queued, 0.0, self._queued
+        )  # a queue made again counts from zero
         moved = listed & ~appeared & (queued > counted_before)
         self._listed, self._queued = listed, queued
         for column in (self._works, self._ignored):
@@ -78,7 +80,7 @@ class QueueWatch:
         return bool((self._listed & ~self._works & ~self._ignored).any())
 
     def due(self, up: Container[int], now_s: float) -> list[int]:
-        """Return the ports, of those that are ``up``, that test frames are to be sent out of now.
+        """Return the ports, of those that are ``up``, out of which test frames must be sent now.
 
         They are taken to have been sent; after the last of them queues that have counted nothing have no effect.
         """

@@ -22,7 +22,7 @@ class Endpoint:
 class Vlan:
     """A tenant: its algorithm, and the limits its VNs have by default (None: each VN has its own).
 
-    ``shadow`` is an algorithm that is computed beside, with its own parameters, and not enforced.
+    ``shadow`` is an algorithm that is computed, with its own parameters, and not enforced.
     """
 
     vlan_vid: int

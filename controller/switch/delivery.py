@@ -1,6 +1,6 @@
 """What ports and queues carried: the rates that receivers really get, after every meter and queue.
 
-Rates are told from port- and queue-stats, which Open vSwitch renews at every request. Unknown is NaN, never zero.
+Rates come from port- and queue-stats, which Open vSwitch renews at every request. Unknown is NaN, never zero.
 """
 
 from __future__ import annotations
@@ -128,5 +128,5 @@ def _queue_key_of(rows: NDArray[np.void]) -> IntArray:
 
 
 def _queue_key(port_no: IntArray, queue_id: IntArray) -> IntArray:
-    # Both are 32 bits on the wire; ports above 2^31 are reserved ones, which have no queues of ours.
+    # Both are 32 bits on the wire; ports above 2^31 are reserved ones, which have none of the controller's queues.
     return (port_no << 32) | queue_id

@@ -9,7 +9,7 @@ from controller.openflow.buffers import Buffer
 from controller.openflow.flows import Flow, UnknownFlow, decode_entry, list_entries
 from controller.switch.adoption import is_own
 
-# So many entries are told apart, or decoded, before others in the process get their turn.
+# So many entries are compared, or decoded, before others in the process get their turn.
 _LISTED_AT_ONCE, _DECODED_AT_ONCE = 2_000, 250
 
 

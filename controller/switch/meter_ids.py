@@ -27,7 +27,7 @@ class MeterIds:
 
     @property
     def available(self) -> bool:
-        """Whether an id may be left; ``take`` tells for sure."""
+        """Whether an id may be left; only ``take`` knows for sure."""
         return bool(self._free and self._free[0] <= self._most) or self._next <= self._most
 
     def take(self) -> int | None:

@@ -7,9 +7,9 @@ ovs-vswitchd ignores anything else in silence.
 Ours are the rows whose ``external_ids`` hold ``dets`` (the dpid), and nothing else is ever changed but the ``qos`` of a
 port that has none. QoS and Queue rows do not go with their port, so that we look for what earlier runs left:
 
-1. Every wanted port: take its row of ours as it is and change what differs, or make one; a QoS row of others stays.
-2. Every QoS row of ours on another port of this switch: off; and delete it unless another switch of ours has it too.
-3. Every QoS and Queue row of ours that nothing refers to any more, of whatever switch: delete.
+1. Every wanted port: take the controller's row and change what differs, or make one; others' QoS rows stay.
+2. The controller's QoS row on any other port of this switch: off; delete it unless another configured switch has it.
+3. The controller's QoS and Queue rows that nothing refers to any more, of any switch: delete.
 Each row that is touched must still be what it was when read, or the transaction fails as a whole.
 """
 
@@ -89,7 +89,7 @@ def read_tables(results: Sequence[Any]) -> OvsdbTables:
 
 
 def plan_rows(tables: OvsdbTables, dpid: int, wanted: Mapping[str, PortQueues]) -> RowPlan:
-    """Return how to make the queues of a switch those wanted, by interface name; none wanted takes all of ours away.
+    """Return how to make a switch's queues those wanted, by interface name; none wanted removes all the controller's.
 
     Raises InvalidValueError when queues are wanted and no bridge has this dpid: a wrong address, or ovs-vswitchd does
     not run or has yet to write it (the column does not outlive ovsdb-server). What stands is then not to be touched.
@@ -171,7 +171,7 @@ class _Planner:
         self._update("QoS", uuid, old, row)
 
     def sweep_qos(self) -> None:
-        """Take QoS rows of ours off the ports that should not have them, and delete those of no use."""
+        """Take the controller's QoS rows off ports that should not have them, and delete those of no use."""
         users_of: dict[str, set[str]] = {}
         for port_uuid, port in self._tables.ports.items():
             for uuid in port["qos"]:
@@ -189,7 +189,7 @@ class _Planner:
                 self._delete("QoS", uuid, row)
 
     def sweep_queues(self) -> None:
-        """Delete the Queue rows of ours that are of no use."""
+        """Delete the controller's Queue rows that are of no use."""
         users: dict[str, str] = {}
         for uuid, row in self._tables.qos.items():
             if uuid not in self._kept_qos and uuid not in self._deleted:

@@ -62,7 +62,7 @@ class PortQueues:
 def desired_queues(config: Config, vns: VnTable) -> dict[int, dict[int, PortQueues]]:
     """Return the queues of every edge port by dpid and port number, for the receive limits in force (``vns``).
 
-    Switches without an OVSDB address are there too: who writes queues decides where it can.
+    Switches without an OVSDB address are there too: the writer of queues decides where it can.
     """
     rows: dict[tuple[int, int], list[int]] = {}
     for row in range(len(vns)):

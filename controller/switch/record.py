@@ -174,7 +174,7 @@ class SwitchRecord:
             self.install({key: flows[key] for key in keys if key in flows})
 
     def take_update(self) -> SwitchUpdate:
-        """Return the messages that are due, and begin anew.
+        """Return the messages that are due, and start a new batch.
 
         The id of a meter is free only now that its delete comes before whatever follows: in one update adds come first.
         """

@@ -24,7 +24,7 @@ app = typer.Typer()
 
 @app.callback(invoke_without_command=True)
 def bench(context: typer.Context) -> None:
-    """Run a benchmark. A target that is missed is told and does not change the exit status, soak's excepted."""
+    """Run a benchmark. A missed target is printed and does not change the exit status, except soak's."""
     if context.invoked_subcommand is None:
         for command in app.registered_commands:
             assert command.callback is not None
@@ -40,7 +40,7 @@ def allocate(as_json: AsJson = False) -> int:
 
 @app.command()
 def enforcement(
-    datapath: Annotated[str | None, typer.Option(help="userspace (unless told otherwise) or kernel.")] = None,
+    datapath: Annotated[str | None, typer.Option(help="userspace (the default) or kernel.")] = None,
     full: Annotated[bool | None, typer.Option("--full", help="All cases; else a telling subset.")] = None,
     grant: Annotated[list[str] | None, typer.Option(metavar="RATE", help="Only this grant; repeatable.")] = None,
     traffic: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this traffic; repeatable.")] = None,

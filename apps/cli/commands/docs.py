@@ -20,7 +20,7 @@ def docs(
         False
     ),
 ) -> int:
-    """Write the reference parts of the documentation anew: configuration keys, command line, REST."""
+    """Write the reference parts of the documentation again: configuration keys, command line, REST."""
     from apps.cli.reference import pages, renewed
 
     status = 0

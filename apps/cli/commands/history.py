@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 tokens = typer.Typer(
-    no_args_is_help=True, help="Who may use the REST interface; on the controller's machine, running or not."
+    no_args_is_help=True, help="Tokens of the REST interface; on the controller's machine, running or not."
 )
 
 OfConfig = Annotated[
@@ -73,7 +73,7 @@ def history(
     limit: Annotated[int, typer.Option(min=1, max=250, help="How many changes to list.")] = 20,
     output: AnyForm = Form.table,
 ) -> int:
-    """Tell who changed what and when, newest first."""
+    """Show who changed what and when, newest first."""
     if revision is None:
         show(client.call("/v1/history", query={"limit": limit})["changes"], output, CHANGE_COLUMNS)
         return 0

@@ -114,7 +114,7 @@ def set_vlan(
     algorithm: Annotated[str | None, typer.Option(metavar="NAME", help="How receivers' limits are shared out.")] = None,
     parameter: Parameters = None,
     shadow: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Computed beside, and not enforced; none: no such.")
+        str | None, typer.Option(metavar="NAME", help="Computed and not enforced; none removes it.")
     ] = None,
     shadow_parameter: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="A parameter of the shadow; repeatable.")

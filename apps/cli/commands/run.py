@@ -20,10 +20,10 @@ app = typer.Typer()
 
 @app.command()
 def check(config: Annotated[str, typer.Argument(metavar="CONFIG", help="The YAML file.")]) -> int:
-    """Check a configuration file, offline; every problem is told with line and column.
+    """Check a configuration file, offline; every problem is shown with line and column.
 
-    What was set at run time and is kept in its store counts before it, and is told: how much of it there is, and what
-    of it would not fit. That is no error.
+    Overrides in its store take precedence over it. The command shows how many there are and which do not fit; those are
+    no errors.
     """
     from apps.settings.overridden import overridden
     from controller.config.load import load_config
@@ -78,7 +78,7 @@ def record(
 def replay(
     recording: Annotated[Path, typer.Argument(metavar="FILE", help="What dets record has written.")],
     algorithm: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Decide with this one beside, and show the differences.")
+        str | None, typer.Option(metavar="NAME", help="Decide with this algorithm too, and show the differences.")
     ] = None,
     parameter: Parameters = None,
     as_json: AsJson = False,

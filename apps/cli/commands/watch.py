@@ -78,7 +78,7 @@ def status(
     ] = DEFAULT_WAIT_S,
     output: AnyForm = Form.table,
 ) -> int:
-    """Tell whether the controller works and which switches are ready; exit status 1 if anything ails."""
+    """Show whether the controller works and which switches are ready; exit status 1 if anything is wrong."""
     health = _health(client, timeout if wait else 0.0)
     if output is not Form.table:
         show(health, output, ())
@@ -162,7 +162,7 @@ def events(
 def _states(
     client: Client, name: str, picked: dict[str, Any], interval_s: float, count: int | None
 ) -> Iterator[list[dict[str, Any]]]:
-    """Yield the live state of VLANs or VNs, and with it what was set of them, asked for anew when that has changed."""
+    """Yield the live state of VLANs or VNs, and with it what was set of them, asked for again when that has changed."""
     path, keys = f"/v1/{name}", ("vlan_vid", "switch", "port_no")
     query = {**picked, "interval_ms": round(interval_s * 1000), "states": count}
     revision, set_of = None, {}
@@ -198,7 +198,7 @@ def _following(client: Client, found: Any) -> Iterator[list[dict[str, Any]]]:
         time.sleep(LOOK_EVERY_S)
         try:
             found = client.call("/v1/events", query={"after": last})
-            if found["last"] < last:  # the controller has started anew, and counts anew
+            if found["last"] < last:  # the controller has restarted, and counts from one
                 found = client.call("/v1/events")
             gone = False
         except RequestError as error:

@@ -13,7 +13,7 @@ from controller.errors import InvalidValueError
 
 FAILED, REFUSED, INTERRUPTED = 1, 2, 130
 LIMITS = ("send", "receive", "send_ceiling", "receive_ceiling")  # of a VN, as options and files name them
-# typer carries click inside itself, or beside itself before 0.26; the bases of its own error are click's in both.
+# typer contains click from 0.26 on, and depends on it before; the bases of its own error are click's in both.
 UsageError: Any = typer.BadParameter.__mro__[1]
 ClickError: Any = typer.BadParameter.__mro__[2]
 

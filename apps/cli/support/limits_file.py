@@ -1,4 +1,4 @@
-"""The file of ``dets limit apply``: a list of VNs with limits, in YAML or JSON; its problems are told by line."""
+"""The file of ``dets limit apply``: a list of VNs with limits, in YAML or JSON; problems name their line."""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ def test_changes_are_told_once_they_stand() -> None:
     enforceable.note_changes(central, 6.0)
     assert len(told()) == 2
     assert enforceable.counts(central) == {"yes": 1, "partly": 1, "no": 1}
-    assert enforceable.of_port(central, 2, 1).why == ("the switch is not connected; what it was told last stands",)
+    assert enforceable.of_port(central, 2, 1).why == ("the switch is not connected; its last settings stand",)
     with pytest.raises(InvalidValueError, match="is not an edge port"):
         enforceable.of_port(central, 1, 9)
 
