@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Iterator
 
@@ -98,3 +99,32 @@ def test_the_follower_rests_when_nothing_changes(three_pns, qos) -> None:
     send(three_pns, 1, 100)
     assert three_pns.classifier.counters.changes == changes
     assert three_pns.classifier.error is None
+
+
+def drops_of_queues() -> dict[int, int]:
+    """Return what OpenFlow's queue-stats say that each queue of the port has dropped (``tx_errors``)."""
+    command = ["ovs-ofctl", "-O", "OpenFlow13", "queue-stats", "s1"]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    port = subprocess.run(
+        ["ovs-vsctl", "get", "Interface", PORT, "ofport"], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    rows = re.findall(r"port \"?([\w-]+)\"? queue (\d+): .*?errors=(\d+)", text, re.DOTALL)
+    return {int(queue): int(errors) for name, queue, errors in rows if name in (PORT, port)}
+
+
+def test_what_a_queue_drops_moves_its_counter_and_no_other(three_pns, qos) -> None:
+    """Policies that read drops need them: 100 Mb/s of one VLAN through its queue of 10 Mb/s."""
+    vsctl("set", "Queue", qos["q1"], "other_config:min-rate=10000000", "other_config:max-rate=10000000")
+    settle(three_pns)
+    before = drops_of_queues()
+    receiver = three_pns.fabric.vn(1, 3)
+    blast = (
+        "import socket, time; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
+        f"for _ in range(200): [s.sendto(bytes(1400), ('{receiver.ip}', 9)) for _ in range(9)]; time.sleep(0.001)"
+    )
+    process = three_pns.host("v1_1").popen(["python3", "-c", blast])
+    _, errors = process.communicate(timeout=20)
+    assert process.returncode == 0, errors
+    after = drops_of_queues()
+    assert after[1] - before[1] > 100
+    assert after[2] == before[2]
