@@ -42,7 +42,7 @@ def run_interval(
         fabric.shadow = shadow_step(fabric.shadow, fabric.vns, before, fabric.state, links)
     if fabric.recorder is not None:
         start = Start(before, fabric.vns, fabric.policies, links)
-        fabric.recorder.interval(start, now_s, readings, fabric.state, result.changes)
+        fabric.recorder.interval(start, now_s, readings, fabric.state, result)
     queue_changes(fabric, result.changes)
     _note_events(fabric, result, now_s)
     _watch_guarantees(fabric, now_s)

@@ -82,15 +82,15 @@ class Recorder:
     _bytes: int = 0
     _known: Start | None = None
 
-    def interval(self, before: Start, now_s: float, readings: MeterReadings, after: step.ControlState,
-                 changes: MeterChanges) -> None:  # fmt: skip
+    def interval(
+        self, before: Start, now_s: float, readings: MeterReadings, after: step.ControlState, result: step.StepResult
+    ) -> None:
         """Note one interval, which led from ``before`` to ``after``."""
         if self.overrun:
             return
         if self._known is None or not _same(self._known, before):
             self._add(encode_start(before))
-        limit_bps = step.limits_in_force_bps(after, before.vns)
-        self._add(encode_interval(Interval(now_s, readings, changes, limit_bps)))
+        self._add(encode_interval(Interval(now_s, readings, result.changes, result.limit_bps)))
         self._known = dataclasses.replace(before, state=after)
 
     def take(self) -> bytes:

@@ -60,8 +60,7 @@ def replay(records: Iterable[Start | Interval], other: Policy | None = None) -> 
         state, result = step.control_step(before, start.vns, groups, record.readings, record.now_s, start.links)
         if shadow.policies:
             shadow = shadow_step(shadow, start.vns, before, state, start.links)
-        limit_bps = step.limits_in_force_bps(state, start.vns)
-        pairs = [(limit_bps, record.limit_bps)]
+        pairs = [(result.limit_bps, record.limit_bps)]
         pairs += [(getattr(result.changes, name), getattr(record.changes, name)) for name in _CHANGES]
         yield Replayed(
             start,
@@ -69,8 +68,8 @@ def replay(records: Iterable[Start | Interval], other: Policy | None = None) -> 
             all(again.tobytes() == recorded.tobytes() for again, recorded in pairs),
             state.entries.sender,
             state.entries.receiver,
-            limit_bps,
-            shadow.rates_of(state.entries) if shadow.policies else np.full(len(limit_bps), np.nan),
+            result.limit_bps,
+            shadow.rates_of(state.entries) if shadow.policies else np.full(len(result.limit_bps), np.nan),
         )
 
 
