@@ -84,7 +84,7 @@ class Metrics:
 
 def vn_columns(central: CentralController) -> list[MetricColumn]:
     """Return the metrics of all VNs."""
-    vns, guarantees = central.vns, central.guarantees
+    vns, guarantees = central.vns, central.fabric.guarantees
     received, sent, offered, _, dropped, _ = live_rates(central)
 
     def gauge(name: str, about: str, values: Any) -> MetricColumn:
@@ -217,6 +217,6 @@ class _Controller(Collector):
         metric = GaugeMetricFamily("dets_port_enforceable", about, labels=["switch", "port"])
         central = self._metrics.central
         for dpid, record in central.switches.items():
-            for port_no, found in enforceable.of_switch(central, dpid).items():
+            for port_no, found in enforceable.of_switch(central.fabric, dpid).items():
                 metric.add_metric([record.switch.name, str(port_no)], _ENFORCEABLE[found.verdict])
         yield metric

@@ -77,7 +77,7 @@ class Reloader:
         """Put a configuration in force; ``adopt`` lays over it what was set at run time. Nobody else runs meanwhile."""
         central = self._shell.central
         self._shell.push()
-        leaving = {dpid: sorted(central.tables(dpid).meters) for dpid in self._shell.peers}
+        leaving = {dpid: sorted(central.reconciler.tables(dpid).meters) for dpid in self._shell.peers}
         records = dict(central.switches)
         change = reconfigure(central, config, self._shell.now_s())
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -42,8 +43,12 @@ class Event:
 
 @dataclass
 class EventLog:
-    """The last ``keep`` events, and ``counts``, how many there were of each kind."""
+    """The last ``keep`` events, and ``counts``, how many there were of each kind.
 
+    ``on_event`` is called with every event as it happens.
+    """
+
+    on_event: Callable[[EventKind, str], None] | None = None
     keep: int = 1000
     counts: Counter[EventKind] = field(default_factory=Counter)
     _events: deque[Event] = field(default_factory=deque)
@@ -57,6 +62,8 @@ class EventLog:
         self._events.append(event)
         if len(self._events) > self.keep:
             self._events.popleft()
+        if self.on_event is not None:
+            self.on_event(kind, text)
         return event
 
     def after(self, number: int) -> list[Event]:

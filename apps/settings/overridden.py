@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from apps.settings.store import Store
-from controller.central.controller import CentralController
 from controller.fabric.description import Config
+from controller.limits.admission import AdmittedLimits
 from controller.limits.overrides import FileValues, Overrides
 from controller.limits.precedence import lay
 
@@ -25,7 +25,7 @@ def overridden(config: Config) -> tuple[int, dict[str, str]]:
     finally:
         store.close()
     overrides = Overrides.of(FileValues(config), standing.vlans, standing.vns)
-    in_force = lay(overrides, CentralController(config).admitted.core_overload)
+    in_force = lay(overrides, AdmittedLimits(config).core_overload)
     inactive = {f"VLAN {vid}": reason for vid, reason in in_force.inactive_vlans.items()}
     inactive |= {str(name): reason for name, reason in in_force.inactive_vns.items()}
     return len([*overrides.standing_vlans(), *overrides.standing_vns()]), inactive

@@ -13,13 +13,12 @@ import numpy as np
 
 from apps.settings.store import Item, Store, StoredChange
 from controller.central.controller import CentralController
-from controller.central.put_in_force import put_in_force
 from controller.errors import InvalidValueError
 from controller.events import EventKind
 from controller.fabric.description import Config
 from controller.limits.admission import AdmittedLimits
 from controller.limits.overrides import VLAN_FIELDS, VLAN_LIMITS, VN_FIELDS, FileValues, Override, Overrides, VnName
-from controller.limits.precedence import LimitsInForce, check_fit, lay
+from controller.limits.precedence import LimitsInForce, accept, lay
 from controller.pieces import pieces
 
 Value = TypeVar("Value")
@@ -81,7 +80,7 @@ class Settings:
         self.file = FileValues(central.config)
         self.overrides = Overrides.of(self.file, standing.vlans, standing.vns)
         self._note_file(self.file)
-        self._adopt(lay(self.overrides, central.admitted.core_overload))
+        self._adopt(lay(self.overrides, central.fabric.admitted.core_overload))
 
     # -- what there is
 
@@ -230,9 +229,9 @@ class Settings:
             proposal = propose(revision)
             overrides = self._with(proposal)
             if may_be_inactive:
-                values = lay(overrides, self.central.admitted.core_overload)
+                values = lay(overrides, self.central.fabric.admitted.core_overload)
             else:
-                values = self._strictly(overrides, proposal)
+                values = accept(overrides, self.values, proposal.vlans, proposal.vns, self.central.fabric.admitted)
             items = self._items(proposal, values)
             if not dry_run:
                 about = (revision, _utc_now(), caller.who, caller.address, proposal.action, len(items), items)
@@ -248,21 +247,10 @@ class Settings:
             self._rest_after(len(some))
         return overrides
 
-    def _strictly(self, overrides: Overrides, proposal: _Proposal) -> LimitsInForce:
-        """Return the values in force under ``overrides``; those inactive that are not changed stay so."""
-        inactive_vns = {name: why for name, why in self.values.inactive_vns.items() if name not in proposal.vns}
-        inactive_vlans = {vid: why for vid, why in self.values.inactive_vlans.items() if vid not in proposal.vlans}
-        off = np.zeros(len(self.file.vns), dtype=np.bool_)
-        off[[self.file.row_of[name] for name in inactive_vns if name in self.file.row_of]] = True
-        active = overrides.without_vlans(inactive_vlans).without_vns(off)
-        vns = active.vns()
-        check_fit(overrides, self.values.vns, vns, self.central.admitted)
-        return LimitsInForce(vns, active.vlans_in_force(), inactive_vns, inactive_vlans)
-
     def _adopt(self, values: LimitsInForce) -> None:
         known = {**getattr(self, "values", LimitsInForce(self.file.vns, {}, {}, {})).inactive_vns}
         now_s = self._clock()
-        put_in_force(self.central, values, now_s)
+        self.central.put_in_force(values, now_s)
         for name, reason in values.inactive_vns.items():
             if known.get(name) != reason:
                 self.central.note(EventKind.OVERRIDE_INACTIVE, f"override of {name} is not in force: {reason}", now_s)

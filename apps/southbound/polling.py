@@ -88,7 +88,7 @@ def _take(peers: Peers, peer: Peer, asked: Poll, body: bytes | None, counters: P
         counters.received_s[dpid] = peer.counted_s = asked.meters.received_s
         if peer.meters_set is not None and peer.meters_set.done:
             counters.confirmed_s[dpid] = peer.meters_set.received_s
-    delivery = peers.central.deliveries[dpid]
+    delivery = peers.central.fabric.deliveries[dpid]
     port_stats = None
     if (body := asked.ports.wait(0.0)) is not None:
         port_stats = decode_port_stats(body)

@@ -77,4 +77,4 @@ def run_round(peers: Peers) -> None:
             for port_no in peer.queues.due(up, peers.clock()):
                 port = record.switch.ports[port_no]
                 peer.connection.send(partial(probe.queue_frames, port), probe.QUEUE_FRAMES)
-    enforceable.note_changes(peers.central, peers.clock())
+    enforceable.note_changes(peers.central.fabric, peers.clock())

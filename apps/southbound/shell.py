@@ -24,6 +24,7 @@ from controller.capability.meter_watch import MeterWatch
 from controller.capability.queue_watch import QueueWatch
 from controller.central import enforceable
 from controller.central.controller import CentralController
+from controller.columns import FloatArray, IntArray
 from controller.errors import ProtocolError, SwitchRefusedError
 from controller.fabric.description import Config
 from controller.fabric.topology import PortId
@@ -99,7 +100,7 @@ class Shell:
         troubles = {name: texts for name, texts in told.items() if texts}
         ready = not troubles and all(state == SwitchState.READY for state in states.values())
         status = "ready" if ready else "degraded"
-        health = {"status": status, "switches": states, "enforceable": enforceable.counts(self.central)}
+        health = {"status": status, "switches": states, "enforceable": enforceable.counts(self.central.fabric)}
         return {**health, "troubles": troubles} if troubles else health
 
     # -- switches come and go
@@ -125,7 +126,11 @@ class Shell:
     def _new_peer(self, connection: SwitchConnection) -> Peer:
         dpid = connection.dpid
         ports = self.central.switches[dpid].switch.ports
-        meters = MeterWatch(np.array(list(ports), dtype=np.int64), partial(self.central.meter_settings, dpid))
+
+        def settings(meter_id: IntArray) -> tuple[FloatArray, FloatArray]:
+            return self.central.fabric.meter_settings(dpid, meter_id)
+
+        meters = MeterWatch(np.array(list(ports), dtype=np.int64), settings)
         return Peer(connection, meters, QueueWatch({port.port_no: port.vlan_vids for port in ports.values()}))
 
     def disconnected(self, dpid: int, connection: SwitchConnection | None = None) -> None:
@@ -164,11 +169,11 @@ class Shell:
         with self.standing_still:
             if not self.peers.holds(peer):
                 return False
-            for _ in self.central.bring_up(dpid, holds.flows, holds.meters, self._clock()):
+            for _ in self.central.reconciler.bring_up(dpid, holds.flows, holds.meters, self._clock()):
                 breathe()
                 if not self.peers.holds(peer):
                     return False
-        self.central.note_up(dpid, self._clock())
+        self.central.reconciler.note_up(dpid, self._clock())
         early, peer.early = peer.early, []
         for status in early:
             self.port_changed(dpid, status)
@@ -361,7 +366,8 @@ class Shell:
     def remove_all(self) -> None:
         """Take everything of ours off the switches, and wait until it is done."""
         peers = list(self.peers.items())
-        self._await_all([self._remove_ours(peer, sorted(self.central.tables(dpid).meters)) for dpid, peer in peers])
+        tables = self.central.reconciler.tables
+        self._await_all([self._remove_ours(peer, sorted(tables(dpid).meters)) for dpid, peer in peers])
 
     def _await_all(self, replies: Iterable[Reply]) -> None:
         deadline_s = self._clock() + BARRIER_TIMEOUT_S
@@ -396,7 +402,7 @@ class Shell:
         def is_over() -> bool:  # the switch has gone, or the configuration has become another
             return not self.peers.holds(peer) or self.central.switches.get(dpid) is not record
 
-        expected, touched, record.touched = self.central.tables(dpid), record.touched, set()
+        expected, touched, record.touched = self.central.reconciler.tables(dpid), record.touched, set()
         flows = peer.connection.ask(lambda xid: encode_flow_stats_request(xid, OWN_COOKIE, OWN_COOKIE_MASK))
         meters = peer.connection.ask(encode_meter_config_request)
         try:
@@ -413,9 +419,9 @@ class Shell:
         # Of what the last comparison has put right only what has changed since, here or there, is looked at again.
         only = changed | touched if peer.compared else None
         peer.compared = False  # unless this comparison comes to its end
-        all_there = not self.central.awaits_switches(self._clock())
+        all_there = not self.central.fabric.awaits_switches(self._clock())
         standing = decode_meter_config(config or b"")[0]
-        for _ in self.central.audit(dpid, expected, peer.listing.own, standing, self._clock(), only):
+        for _ in self.central.reconciler.audit(dpid, expected, peer.listing.own, standing, self._clock(), only):
             self._breathe()
             if is_over():
                 return

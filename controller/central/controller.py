@@ -1,4 +1,4 @@
-"""The central controller: one DETS for a whole fabric, from what switches report to what they are told.
+"""The central controller: one DETS for a whole fabric, from what switches report to what is sent to them.
 
 It does no input and output and reads no clock: a fabric calls it with what happened and takes the messages that follow
 (``take_updates``). The same object runs against a model in virtual time, software switches and Open vSwitch.
@@ -6,81 +6,98 @@ It does no input and output and reads no clock: a fabric calls it with what happ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.allocation.registry import make_any_algorithm
-from controller.central import interval, reconciliation
+from controller.central import interval
 from controller.central.pair_meters import PairMeters
-from controller.central.reconciliation import InstalledTables
+from controller.central.put_in_force import put_in_force
+from controller.central.reconciliation import Reconciler
 from controller.central.state import FabricState
-from controller.errors import InvalidValueError
-from controller.events import EventKind
+from controller.events import EventKind, EventLog
 from controller.fabric.description import Config
 from controller.fabric.topology import PortId
-from controller.fabric.vns import NewLimits
+from controller.fabric.vns import VnTable
 from controller.forwarding.desired_flows import FlowKey, plan_flows
 from controller.forwarding.host_search import HostSearch, Question
-from controller.forwarding.hosts_and_paths import Host
+from controller.forwarding.hosts_and_paths import Host, Network
 from controller.forwarding.pipeline import Table
-from controller.limits.hose_model import WAYS
+from controller.limits.precedence import LimitsInForce
 from controller.loop import step
-from controller.loop.policies import Policy, algorithm_groups, lending_vlans
 from controller.metering.enforcement import settle
 from controller.openflow.flows import Flow, UnknownFlow
 from controller.openflow.frames import TAGGED_HEADER_BYTES, FrameHeader, parse_frame
 from controller.openflow.messages import FlowRemoved, PacketIn
 from controller.switch.adoption import Awaiting
-from controller.switch.record import SwitchUpdate
-from controller.whatif.shadow import Shadow
+from controller.switch.record import SwitchRecord, SwitchUpdate
+from controller.whatif.recording import Recorder
 
 
-class CentralController(FabricState):
-    """DETS for the fabric of one configuration."""
+class CentralController:
+    """DETS for the fabric of one configuration.
+
+    ``reconciler`` holds all that belongs to one configuration: the fabric and its pairs. Another configuration replaces
+    it at once (``controller.central.reconfiguration``), so that whoever refers to this object need not know.
+    ``on_event`` is called with every event as it happens. Raises InvalidValueError as ``FabricState`` does.
+    """
 
     def __init__(self, config: Config, on_event: Callable[[EventKind, str], None] | None = None) -> None:
-        super().__init__(config, on_event)
-        self.pairs = PairMeters(self)
+        self.events = EventLog(on_event)
+        self.reconciler = Reconciler(FabricState(config, self.events))
+        self.recorder: Recorder | None = None
         self._search = HostSearch()
 
-    def take_over(self, fresh: CentralController) -> None:
-        """Be what ``fresh``, which must not be used any more, is: who refers to this object need not know."""
-        on_event, search = self._on_event, self._search
-        vars(self).update(vars(fresh))
-        self._on_event, self._search = on_event, search
-        self.pairs = PairMeters(self)
+    @property
+    def fabric(self) -> FabricState:
+        """All that is known of the fabric of the configuration."""
+        return self.reconciler.fabric
+
+    @property
+    def pairs(self) -> PairMeters:
+        """The pairs that talk, and their meters."""
+        return self.reconciler.pairs
+
+    @property
+    def config(self) -> Config:
+        """The configuration, with the values of VLANs that are in force."""
+        return self.fabric.config
+
+    @property
+    def vns(self) -> VnTable:
+        """The VNs, with the values that are in force."""
+        return self.fabric.vns
+
+    @property
+    def state(self) -> step.ControlState:
+        """What one interval hands to the next."""
+        return self.fabric.state
+
+    @property
+    def network(self) -> Network:
+        """Hosts, links and paths."""
+        return self.fabric.network
+
+    @property
+    def switches(self) -> Mapping[int, SwitchRecord]:
+        """The switches of the configuration by dpid."""
+        return self.fabric.switches
+
+    def note(self, kind: EventKind, text: str, now_s: float) -> None:
+        """Note an event."""
+        self.fabric.note(kind, text, now_s)
 
     # -- switches
-
-    def bring_up(
-        self, dpid: int, flows: Iterable[Flow | UnknownFlow], meters: NDArray[np.void], now_s: float
-    ) -> Iterator[None]:
-        """A switch of the configuration comes, with these flow entries and meters (METER_CONFIG) in its tables.
-
-        1) Hosts and pairs that an earlier run left are adopted, with their meters as they stand.
-        2) What is missing or different is put right at once.
-        3) What is ours and of no use is removed by an ``audit`` once no switch is awaited: until then it may be of use.
-
-        The work is done in pieces, so that others may run between them, and is given up when the switch goes. Until it
-        is done no other switch may be brought up, and the configuration not become another. ``note_up`` ends it.
-        """
-        return reconciliation.bring_up(self, self.pairs, dpid, flows, meters, now_s)
-
-    def note_up(self, dpid: int, now_s: float) -> None:
-        """Note that a switch has been brought up."""
-        reconciliation.note_up(self, dpid, now_s)
 
     def switch_connected(
         self, dpid: int, flows: Iterable[Flow | UnknownFlow], meters: NDArray[np.void], now_s: float
     ) -> None:
-        """A switch of the configuration has connected: bring it up in one piece."""
-        for _ in self.bring_up(dpid, flows, meters, now_s):
+        """Bring a switch of the configuration up in one piece, with what is in its tables (meters: METER_CONFIG)."""
+        for _ in self.reconciler.bring_up(dpid, flows, meters, now_s):
             pass
-        self.note_up(dpid, now_s)
+        self.reconciler.note_up(dpid, now_s)
 
     def switch_disconnected(self, dpid: int, now_s: float) -> None:
         """A switch has gone; its meters and entries stand as they are."""
@@ -95,29 +112,6 @@ class CentralController(FabricState):
         """A port has lost its link, or is no more."""
         self.network.port_down(PortId(dpid, port_no))
 
-    def tables(self, dpid: int) -> InstalledTables:
-        """Return what a switch's tables should hold once all that was taken by ``take_updates`` is done."""
-        record = self.switches[dpid]
-        return InstalledTables(dict(record.installed), self.wanted_meters(record))
-
-    def audit(
-        self,
-        dpid: int,
-        expected: InstalledTables,
-        flows: Mapping[FlowKey, Flow],
-        meters: NDArray[np.void],
-        now_s: float,
-        only: Collection[FlowKey] | None = None,
-    ) -> Iterator[int]:
-        """Compare a switch's tables with what they should hold and mend what is ours; yield how much was wrong.
-
-        ``expected`` is what ``tables`` returned when the switch was asked for its ``flows`` (those of ours) and
-        ``meters`` (METER_CONFIG); what has changed since then is left for the next time. Only entries with keys in
-        ``only`` are compared when all others are known to be as they should be. The work is done in pieces, so that
-        others may run between them, and is given up when the switch goes.
-        """
-        return reconciliation.audit(self, self.pairs, dpid, expected, flows, meters, now_s, only)
-
     # -- what switches report
 
     def frame_reported(self, dpid: int, packet: PacketIn, now_s: float) -> None:
@@ -130,7 +124,7 @@ class CentralController(FabricState):
         if header.vlan_vid is None or self.network.edge_port(port) is None:
             return
         if packet.table_id == Table.LEARN:
-            self.learn(Host(header.vlan_vid, header.eth_src), port, now_s)
+            self.fabric.learn(Host(header.vlan_vid, header.eth_src), port, now_s)
             self._look_for(header, port, packet.data, now_s)
         elif packet.table_id == Table.RATE_CONTROL:
             pair = self.network.pair_seen(Host(header.vlan_vid, header.eth_dst), port)
@@ -153,12 +147,12 @@ class CentralController(FabricState):
         """A hello of one switch reached another; tell whether that brought a link up."""
         up = self.network.hear_hello(sender, receiver, now_s)
         if up:
-            ends = " and ".join(f"{self.switch_name(end.dpid)}:{end.port_no}" for end in (sender, receiver))
+            ends = " and ".join(f"{self.fabric.switch_name(end.dpid)}:{end.port_no}" for end in (sender, receiver))
             self.note(EventKind.LINK_UP, f"link between {ends} is up", now_s)
         return up
 
     def entry_removed(self, dpid: int, removed: FlowRemoved, now_s: float) -> None:
-        """An entry of ours has aged."""
+        """An entry of the controller has aged."""
         match = removed.match
         if match is None or match.in_port is None or match.vlan_vid is None:
             return
@@ -185,7 +179,7 @@ class CentralController(FabricState):
         ``confirmed_s`` is when switches had set the meters that they were last told to set, where that is known.
         """
         self.pairs.flush()
-        return interval.run_interval(self, stats, received_s, now_s, confirmed_s or {})
+        return interval.run_interval(self.fabric, self.recorder, stats, received_s, now_s, confirmed_s or {})
 
     def tick(self, now_s: float) -> None:
         """Let links expire and the tree settle; call it every interval."""
@@ -197,10 +191,11 @@ class CentralController(FabricState):
 
     def settle(self, now_s: float) -> None:
         """The controller is about to stop, and its meters stay: set them to the exact rates of their limits."""
-        enforcement, changes = settle(self.state.enforcement, now_s)
-        counters = self.state.counters.modified(changes.rows, now_s)
-        self.state = replace(self.state, enforcement=enforcement, counters=counters)
-        interval.queue_changes(self, changes)
+        fabric = self.fabric
+        enforcement, changes = settle(fabric.state.enforcement, now_s)
+        counters = fabric.state.counters.modified(changes.rows, now_s)
+        fabric.state = replace(fabric.state, enforcement=enforcement, counters=counters)
+        interval.queue_changes(fabric, changes)
 
     def take_updates(self) -> dict[int, SwitchUpdate]:
         """Return the messages that are due, by dpid, for the switches that are connected."""
@@ -220,59 +215,6 @@ class CentralController(FabricState):
 
     # -- limits and algorithms
 
-    def set_limits(self, row: int, now_s: float, **limits: Unpack[NewLimits]) -> None:
-        """Give a VN new limits and ceilings, in force from the next interval on; what is not given stays.
-
-        Raises InvalidValueError, with nothing changed, when a port or a link could not carry what the limits allow, or
-        a ceiling is below its limit or above its port's capacity.
-        """
-        vns = self.vns.with_limits(row, **limits)
-        promised = [way for way in WAYS if f"{way}_limit_bps" in limits]
-        if promised:
-            self.admitted.check(vns, row, sending=None if len(promised) == 2 else promised == ["send"])
-        before, self.vns = self.vns, vns
-        if "send_limit_bps" in limits or before.send_most_bps[row] != vns.send_most_bps[row]:
-            self._set_send_meter(row)
-        words = [f"{key.removesuffix('_bps').replace('_', ' ')} {_shown(rate)}" for key, rate in limits.items()]
-        self.note(EventKind.LIMIT_CHANGED, f"{self.vn_name(row)}: {', '.join(words)}", now_s)
-
-    def _set_send_meter(self, row: int) -> None:
-        record = self.record_of_sender(row)
-        if record.connected and record.can.uses_meters:
-            meter_id = record.send_meter[row]
-            record.update.put_meters({meter_id: self.wanted_meters(record)[meter_id]}, [meter_id])
-
-    def set_algorithm(self, vlan_vid: int, name: str, parameters: Mapping[str, object], now_s: float) -> None:
-        """Give a VLAN another allocation algorithm, from the next interval on.
-
-        Raises InvalidValueError, with nothing changed, for an unknown VLAN or algorithm, or bad parameters.
-        """
-        if vlan_vid not in self.policies:
-            raise InvalidValueError("vlan_vid", vlan_vid, "is not a VLAN of the configuration")
-        make_any_algorithm(name, parameters)
-        self.policies = {**self.policies, vlan_vid: Policy(name, dict(parameters))}
-        most_bps = self.vns.send_most_bps
-        self.vns = self.vns.with_lending(lending_vlans(self.policies))
-        for row in np.flatnonzero(self.vns.send_most_bps != most_bps).tolist():
-            self._set_send_meter(row)
-        before, self.groups = self.groups, algorithm_groups(self.vns, self.policies)
-        self.state = step.with_groups(self.state, before, self.groups)
-        self.note(EventKind.ALGORITHM_CHANGED, f"VLAN {vlan_vid}: {name} {dict(parameters) or ''}".rstrip(), now_s)
-
-    def set_shadow(self, vlan_vid: int, shadow: Policy | None, now_s: float) -> None:
-        """Compute an algorithm beside the one that a VLAN has, or none any more, from the next interval on.
-
-        Raises InvalidValueError, with nothing changed, for an unknown VLAN or algorithm, or bad parameters.
-        """
-        if vlan_vid not in self.policies:
-            raise InvalidValueError("vlan_vid", vlan_vid, "is not a VLAN of the configuration")
-        policies = {vid: policy for vid, policy in self.shadow.policies.items() if vid != vlan_vid}
-        if shadow is not None:
-            policies[vlan_vid] = Policy(shadow.algorithm, dict(shadow.parameters))
-        self.shadow = Shadow.of(self.vns, policies)
-        words = "none" if shadow is None else f"{shadow.algorithm} {dict(shadow.parameters) or ''}".rstrip()
-        self.note(EventKind.ALGORITHM_CHANGED, f"VLAN {vlan_vid}: shadow {words}", now_s)
-
-
-def _shown(rate_bps: object) -> str:
-    return "none" if rate_bps is None else f"{rate_bps} bit/s"
+    def put_in_force(self, values: LimitsInForce, now_s: float) -> None:
+        """Let these values, which must fit the fabric, hold from the next interval on."""
+        put_in_force(self.fabric, values, now_s)

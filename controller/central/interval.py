@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,7 @@ from controller.metering.counters import MeterReadings
 from controller.metering.enforcement import MeterChanges
 from controller.openflow.constants import COUNTER_UNAVAILABLE
 from controller.switch.meter_settings import kilo
-from controller.whatif.recording import Start
+from controller.whatif.recording import Recorder, Start
 from controller.whatif.shadow import shadow_step
 
 MeterStats = NDArray[np.void]
@@ -24,6 +25,7 @@ MeterStats = NDArray[np.void]
 
 def run_interval(
     fabric: FabricState,
+    recorder: Recorder | None,
     stats: Mapping[int, MeterStats],
     received_s: Mapping[int, float],
     now_s: float,
@@ -31,18 +33,20 @@ def run_interval(
 ) -> step.StepResult:
     """Run the control step on the METER_STATS of the switches, and queue the meter-mods that it decides."""
     readings = _readings(fabric, stats, received_s, confirmed_s)
-    all_links = fabric.vns.lends.any() or fabric.shadow.names or fabric.recorder is not None
-    links = fabric.links.of(fabric.vns, fabric.network.topology) if all_links else None
-    before = fabric.state
-    fabric.state, result = step.control_step(fabric.state, fabric.vns, fabric.groups, readings, now_s, links)
+    control = fabric.control
+    all_links = control.vns.lends.any() or control.shadow.names or recorder is not None
+    links = fabric.links.of(control.vns, fabric.network.topology) if all_links else None
+    state, result = step.control_step(control.state, control.vns, control.groups, readings, now_s, links)
+    shadow = control.shadow
+    if shadow.names:
+        shadow = shadow_step(shadow, control.vns, control.state, state, links)
+    fabric.control = replace(control, state=state, shadow=shadow)
     fabric.received_bps = result.received_bps
     fabric.congested_since_s[result.congestion_began] = now_s
     fabric.congested_since_s[result.congestion_ended] = np.nan
-    if fabric.shadow.names:
-        fabric.shadow = shadow_step(fabric.shadow, fabric.vns, before, fabric.state, links)
-    if fabric.recorder is not None:
-        start = Start(before, fabric.vns, fabric.policies, links)
-        fabric.recorder.interval(start, now_s, readings, fabric.state, result)
+    if recorder is not None:
+        start = Start(control.state, control.vns, control.policies, links)
+        recorder.interval(start, now_s, readings, state, result)
     queue_changes(fabric, result.changes)
     _note_events(fabric, result, now_s)
     _watch_guarantees(fabric, now_s)

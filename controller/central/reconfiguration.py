@@ -1,8 +1,9 @@
 """Another configuration for a running controller: what did not change goes on as if nothing had happened.
 
-A controller is made for the new configuration, and takes over from the running one what it knows of VNs, hosts, pairs
-and links that both have: entries keep their meters, meters their counters, algorithms what they remember. What the
-switches should then hold is compared with what they hold, so that only differences are sent.
+A fabric state is made for the new configuration. It takes over what the running one knows of the VNs, hosts, pairs and
+links that both have: entries keep their meters, meters their counters, algorithms what they remember. The controller
+then swaps its reconciler, which holds both, in one assignment. What the switches should hold is compared with what they
+hold, so that only differences are sent.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from controller.central.controller import CentralController
+from controller.central.reconciliation import Reconciler
 from controller.central.state import FabricState
 from controller.columns import NEW_ROW, IntArray, carry
-from controller.dets.rate_allocator import AlgorithmGroup, RateAllocators
+from controller.dets.rate_allocator import RateAllocators
 from controller.errors import InvalidValueError
 from controller.fabric.description import Config
 from controller.fabric.entries import EntryTable
@@ -32,29 +34,28 @@ from controller.switch.record import SwitchRecord, SwitchUpdate
 class Reconfiguration:
     """A change that is half made: ``finish`` makes the rest, ``undo`` takes it back.
 
-    ``gone`` are the switches that the new configuration does not have (any more, or not with the same profile);
-    ``standing`` is what the meters of the others were set to.
+    ``gone`` are the switches that the new configuration does not have, or not with the same profile. ``_standing`` is
+    what the meters of the others were set to.
     """
 
     gone: frozenset[int]
-    _before: Mapping[str, object]
+    _before: Reconciler
     _standing: Mapping[int, MeterColumns]
-    _groups: tuple[AlgorithmGroup, ...]
     _allocators: RateAllocators
 
     def undo(self, central: CentralController) -> None:
         """Let the controller be as before."""
-        vars(central).clear()
-        vars(central).update(self._before)
+        central.reconciler = self._before
 
     def finish(self, central: CentralController) -> None:
-        """Queue what the switches are to be told, once all limits and algorithms are as they shall be."""
-        allocators = self._allocators.with_groups(self._groups, central.groups)
-        central.state = replace(central.state, allocators=allocators)
+        """Queue the messages to the switches, once all limits and algorithms are in force."""
+        fabric = central.fabric
+        allocators = self._allocators.with_groups(self._before.fabric.control.groups, fabric.control.groups)
+        fabric.state = replace(fabric.state, allocators=allocators)
         for dpid, standing in self._standing.items():
-            record = central.switches[dpid]
+            record = fabric.switches[dpid]
             if record.connected:
-                _plan(central, record, standing)
+                _plan(fabric, record, standing)
 
 
 def reconfigure(central: CentralController, config: Config, now_s: float) -> Reconfiguration:
@@ -63,25 +64,24 @@ def reconfigure(central: CentralController, config: Config, now_s: float) -> Rec
     All updates must have been taken. Raises InvalidValueError, with nothing changed, when a switch has fewer meter ids
     than it needs.
     """
-    fresh = CentralController(config)
-    row_of = _rows_of(central, fresh)
+    before, after = central.fabric, FabricState(config, central.events)
+    row_of = _rows_of(before, after)
     kept = {
         dpid
-        for dpid, record in fresh.switches.items()
-        if dpid in central.switches and central.switches[dpid].switch.profile == record.switch.profile
+        for dpid, record in after.switches.items()
+        if dpid in before.switches and before.switches[dpid].switch.profile == record.switch.profile
     }
-    standing = {dpid: central.wanted_meters(central.switches[dpid]) for dpid in sorted(kept)}
+    standing = {dpid: before.wanted_meters(before.switches[dpid]) for dpid in sorted(kept)}
     for dpid in kept:
-        _carry_record(central.switches[dpid], fresh.switches[dpid], row_of, config)
-    _carry_network(central, fresh, row_of, kept)
-    allocators = _carry_state(central, fresh, row_of, kept, now_s)
-    _carry_views(central, fresh, row_of, kept)
-    groups, old_pairs = central.groups, central.pairs
-    before = dict(vars(central))
-    done = Reconfiguration(frozenset(central.switches.keys() - kept), before, standing, groups, allocators)
-    central.take_over(fresh)
-    unmetered = [pair for pair in map(row_of.pair, old_pairs.unmetered) if pair is not None]
-    central.pairs.carry(central.state.entries, unmetered)
+        _carry_record(before.switches[dpid], after.switches[dpid], row_of, config)
+    _carry_network(before, after, row_of, kept)
+    allocators = _carry_state(before, after, row_of, kept, now_s)
+    _carry_views(before, after, row_of, kept)
+    reconciler = Reconciler(after)
+    unmetered = [pair for pair in map(row_of.pair, central.pairs.unmetered) if pair is not None]
+    reconciler.pairs.carry(after.state.entries, unmetered)
+    done = Reconfiguration(frozenset(before.switches.keys() - kept), central.reconciler, standing, allocators)
+    central.reconciler = reconciler
     return done
 
 
@@ -121,7 +121,7 @@ def _carry_record(before: SwitchRecord, after: SwitchRecord, row_of: _Rows, conf
     after.installed, after.touched, after.foreign = dict(before.installed), set(before.touched), before.foreign
 
 
-def _carry_network(before: CentralController, after: CentralController, row_of: _Rows, kept: set[int]) -> None:
+def _carry_network(before: FabricState, after: FabricState, row_of: _Rows, kept: set[int]) -> None:
     """Let the network know the links and the hosts that are still there."""
     after.network.carry_links(before.network, kept)
     for dpid in kept:
@@ -137,7 +137,7 @@ def _carry_network(before: CentralController, after: CentralController, row_of: 
 
 
 def _carry_state(
-    before: CentralController, after: CentralController, row_of: _Rows, kept: set[int], now_s: float
+    before: FabricState, after: FabricState, row_of: _Rows, kept: set[int], now_s: float
 ) -> RateAllocators:
     """Give ``after`` the entries that stay, and all that is known of them; return the allocators, yet to be grouped."""
     old = before.state
@@ -168,23 +168,22 @@ def _carry_state(
     )
 
 
-def _carry_views(before: CentralController, after: CentralController, row_of: _Rows, kept: set[int]) -> None:
-    """Let be seen what was seen: events, rates, guarantees."""
-    after.events, after.recorder = before.events, before.recorder
+def _carry_views(before: FabricState, after: FabricState, row_of: _Rows, kept: set[int]) -> None:
+    """Keep what is shown of VNs: rates, congestion, guarantees."""
     after.received_bps = carry(before.received_bps, row_of.old, 0.0)
     after.congested_since_s = carry(before.congested_since_s, row_of.old, np.nan)
     after.guarantees = before.guarantees.carried(row_of.old)
     after.deliveries |= {dpid: before.deliveries[dpid] for dpid in kept}
 
 
-def _plan(central: CentralController, record: SwitchRecord, standing: MeterColumns) -> None:
+def _plan(fabric: FabricState, record: SwitchRecord, standing: MeterColumns) -> None:
     """Queue the differences between what a switch holds and what it should hold."""
     record.update = SwitchUpdate()
-    wanted = central.network.desired.of_switch(record.switch.dpid)
+    wanted = fabric.network.desired.of_switch(record.switch.dpid)
     keys = record.installed.keys() | wanted.keys()
     record.update.set_flows(plan_flows(wanted, record.installed, keys))
     record.hold([key for key in keys if record.installed.get(key) != wanted.get(key)], wanted)
-    settings = central.wanted_meters(record)
+    settings = fabric.wanted_meters(record)
     differing = settings.differing(standing) & settings.keys()
     record.update.put_meters({meter_id: settings[meter_id] for meter_id in sorted(differing)}, standing.keys())
     record.update.meter_deletes += sorted(standing.keys() - settings.keys())

@@ -1,15 +1,19 @@
-"""All that the controller knows of one fabric, which pairs, reconciliation and the interval work on together."""
+"""All that the controller knows of one fabric: what pairs, reconciliation and the interval work on together.
+
+``Control`` is the part that the control step decides by, a value. The rest of ``FabricState`` changes in place.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from controller.capability.capabilities import Verdicts
 from controller.columns import FloatArray, IntArray
+from controller.dets.rate_allocator import AlgorithmGroup
 from controller.events import EventKind, EventLog
 from controller.fabric.description import Config
 from controller.fabric.links import LinksInUse
@@ -17,55 +21,107 @@ from controller.fabric.topology import PortId
 from controller.fabric.vns import VnTable
 from controller.forwarding.hosts_and_paths import ForwardingSettings, Host, Network
 from controller.limits.admission import AdmittedLimits
+from controller.limits.overrides import VN_FIELDS
+from controller.limits.precedence import LimitsInForce
 from controller.loop import step
-from controller.loop.policies import algorithm_groups, lending_vlans, policies_of, shadows_of
+from controller.loop.policies import Policy, algorithm_groups, lending_vlans, policies_of, shadows_of
 from controller.metering.enforcement import whole_rates
 from controller.metering.guarantees import Guarantees
 from controller.openflow.frames import format_mac
 from controller.switch.delivery import Delivery
 from controller.switch.meter_settings import MeterColumns
 from controller.switch.record import NO_ENTRY, SwitchRecord
-from controller.whatif.recording import Recorder
 from controller.whatif.shadow import Shadow
 
 # A switch that has not come so long after the last one that did is not waited for any more.
 AWAITED_S = 30.0
 
 
-class FabricState:
-    """The tables, the control state and the switches of the fabric of one configuration.
+@dataclass(frozen=True)
+class Control:
+    """What the control step decides by and goes on from: one value, so that a change replaces all of it at once."""
 
-    Raises InvalidValueError when a switch has more VNs than the controller has meter ids. ``on_event`` is called with
-    every event as it happens.
+    config: Config
+    vns: VnTable
+    policies: Mapping[int, Policy]
+    groups: tuple[AlgorithmGroup, ...]
+    shadow: Shadow
+    state: step.ControlState
+
+    @classmethod
+    def start(cls, config: Config) -> Control:
+        """Return what a configuration begins with: nobody talks to anybody."""
+        policies = policies_of(config)
+        vns = VnTable.of_config(config).with_lending(lending_vlans(policies))
+        groups = algorithm_groups(vns, policies)
+        shadow = Shadow.of(vns, shadows_of(config))
+        return cls(config, vns, policies, groups, shadow, step.ControlState.start(vns, groups))
+
+    def with_values(self, values: LimitsInForce) -> Control:
+        """Return the same with other limits, ceilings, weights, algorithms and shadows.
+
+        Algorithms and shadows that stay go on with what they remember.
+        """
+        config = replace(self.config, vlans=values.vlans)
+        policies, shadows = policies_of(config), shadows_of(config)
+        columns = {name: getattr(values.vns, name) for name in (*VN_FIELDS, "weight")}
+        vns = self.vns.with_columns(**columns).with_lending(lending_vlans(policies))
+        groups, state = self.groups, self.state
+        if policies != self.policies:
+            groups = algorithm_groups(vns, policies)
+            state = step.with_groups(state, self.groups, groups)
+        shadow = self.shadow if shadows == self.shadow.policies else Shadow.of(vns, shadows)
+        return Control(config, vns, policies, groups, shadow, state)
+
+
+class FabricState:
+    """The control value, the network and the switches of the fabric of one configuration.
+
+    ``events`` goes on when another configuration comes. Raises InvalidValueError when a switch has more VNs than the
+    controller has meter ids.
     """
 
-    def __init__(self, config: Config, on_event: Callable[[EventKind, str], None] | None = None) -> None:
-        self.config = config
+    def __init__(self, config: Config, events: EventLog) -> None:
+        self.control = Control.start(config)
+        self.events = events
         self.admitted = AdmittedLimits(config)
-        self.policies = policies_of(config)
-        self.vns = VnTable.of_config(config).with_lending(lending_vlans(self.policies))
         self.links = LinksInUse(config)
-        self.groups = algorithm_groups(self.vns, self.policies)
-        self.shadow = Shadow.of(self.vns, shadows_of(config))
-        self.recorder: Recorder | None = None
-        self.state = step.ControlState.start(self.vns, self.groups)
         settings = ForwardingSettings(config.mac_ageing_s, config.max_macs_per_vn)
         self.network = Network(config.switches.values(), self.vns, settings)
         self.switches = {s.dpid: SwitchRecord.of(s, self.vns, config) for s in config.switches.values()}
         self.deliveries = {dpid: Delivery() for dpid in self.switches}
-        self.events = EventLog()
         self.verdicts = Verdicts()
         self.received_bps: FloatArray = np.zeros(len(self.vns))
         self.guarantees = Guarantees.unused(len(self.vns))
         self.congested_since_s: FloatArray = np.full(len(self.vns), np.nan)  # NaN: is not, or was at the start
-        self._on_event = on_event
         self._came_s = -math.inf
+
+    # -- what is in force
+
+    @property
+    def config(self) -> Config:
+        """The configuration, with the values of VLANs that are in force."""
+        return self.control.config
+
+    @property
+    def vns(self) -> VnTable:
+        """The VNs, with the values that are in force."""
+        return self.control.vns
+
+    @property
+    def state(self) -> step.ControlState:
+        """What one interval hands to the next."""
+        return self.control.state
+
+    @state.setter
+    def state(self, state: step.ControlState) -> None:
+        self.control = replace(self.control, state=state)
+
+    # -- what happens
 
     def note(self, kind: EventKind, text: str, now_s: float) -> None:
         """Note an event."""
         self.events.add(kind, text, now_s)
-        if self._on_event is not None:
-            self._on_event(kind, text)
 
     def switch_came(self, now_s: float) -> None:
         """A switch of the configuration is there, with whatever its tables hold."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from copy import copy
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypedDict, Unpack
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from controller.columns import BoolArray, FloatArray, IntArray
 from controller.errors import InvalidValueError
 from controller.fabric.description import Config
-from controller.units import check_rate_bps, format_rate
+from controller.units import format_rate
 
 
 class VnKey(NamedTuple):
@@ -22,15 +22,6 @@ class VnKey(NamedTuple):
     vlan_vid: int
     dpid: int
     port_no: int
-
-
-class NewLimits(TypedDict, total=False):
-    """What can be changed about a VN while it is in use, in bits per second; a ceiling of None is none."""
-
-    send_limit_bps: int
-    receive_limit_bps: int
-    send_ceiling_bps: int | None
-    receive_ceiling_bps: int | None
 
 
 def check_ceiling(key: str, ceiling_bps: int, limit_bps: int, capacity_bps: int) -> int:
@@ -85,26 +76,6 @@ class VnTable:
     def key(self, row: int) -> VnKey:
         """Return what names the VN of ``row`` outside the core."""
         return self._keys[row]
-
-    def with_limits(self, row: int, **limits: Unpack[NewLimits]) -> VnTable:
-        """Return the table with new limits and ceilings for one VN; what is not given stays.
-
-        Raises InvalidValueError, naming what is wrong, for a rate that a meter cannot carry and for a ceiling that is
-        not from the VN's limit to its port's capacity. Whether the fabric can keep the limits is for
-        ``controller.limits.admission`` to say.
-        """
-        columns: dict[str, FloatArray] = {}
-        for key in ("send_limit_bps", "receive_limit_bps", "send_ceiling_bps", "receive_ceiling_bps"):
-            if key in limits:
-                rate_bps = limits[key]
-                columns[key] = getattr(self, key).copy()
-                columns[key][row] = np.nan if rate_bps is None else check_rate_bps(rate_bps, key)
-        table = self.with_columns(**columns)
-        for key in limits:
-            if key.endswith("_ceiling_bps") and not np.isnan(columns[key][row]):
-                limit_bps = getattr(table, key.replace("ceiling", "limit"))[row]
-                check_ceiling(key, int(columns[key][row]), int(limit_bps), int(self.capacity_bps[row]))
-        return table
 
     def with_columns(self, **columns: FloatArray | BoolArray) -> VnTable:
         """Return the table with other columns that name no VN: the index of names is slow to make, and shared."""

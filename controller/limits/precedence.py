@@ -6,7 +6,7 @@ never to blame, and what was promised longest is kept longest.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -79,6 +79,28 @@ def lay(overrides: Overrides, core_overload: CoreCheck) -> LimitsInForce:
             _deactivate(left, row, way, str(overload), off, inactive_vns, inactive_vlans)
         left = overrides.without_vlans(inactive_vlans).without_vns(off)
     return LimitsInForce(left.vns(), left.vlans_in_force(), inactive_vns, inactive_vlans)
+
+
+def accept(
+    overrides: Overrides,
+    standing: LimitsInForce,
+    vlans: Collection[int],
+    vns: Collection[VnName],
+    admitted: AdmittedLimits,
+) -> LimitsInForce:
+    """Return what is in force under ``overrides``, which give these VLANs and VNs other values than ``standing``.
+
+    What is inactive and is not changed stays inactive. Raises UnfitError when ports or links cannot carry the change.
+    """
+    inactive_vns = {name: reason for name, reason in standing.inactive_vns.items() if name not in vns}
+    inactive_vlans = {vid: reason for vid, reason in standing.inactive_vlans.items() if vid not in vlans}
+    row_of = overrides.file.row_of
+    off = np.zeros(len(overrides.file.vns), dtype=np.bool_)
+    off[[row_of[name] for name in inactive_vns if name in row_of]] = True
+    active = overrides.without_vlans(inactive_vlans).without_vns(off)
+    table = active.vns()
+    check_fit(overrides, standing.vns, table, admitted)
+    return LimitsInForce(table, active.vlans_in_force(), inactive_vns, inactive_vlans)
 
 
 class UnfitError(InvalidValueError):

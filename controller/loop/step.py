@@ -54,8 +54,8 @@ class StepResult:
     """What one interval decided, besides the next state.
 
     ``changes`` are the meters to modify, ``limit_bps`` (entries,) the limits in force from now on. ``received_bps`` has
-    shape (vns,). ``congestion_began`` and ``congestion_ended`` are rows of the VN table; ``implausible`` are rows of the
-    entry table whose counters moved in a way no traffic can move them.
+    shape (vns,). ``congestion_began`` and ``congestion_ended`` are rows of the VN table; ``implausible`` are rows of
+    the entry table whose counters moved in a way no traffic can move them.
     """
 
     changes: MeterChanges

@@ -90,18 +90,18 @@ def standing_bps(scenario: Scenario, control: str) -> FloatArray:
 
 
 def _change(plane: ControlPlane, event: Event) -> Callable[[], None]:
-    central, model = plane.central, plane.model
+    central, model, operator = plane.central, plane.model, plane.operator
 
     def change() -> None:
         if isinstance(event, AlgorithmChange):
             name, parameters = parse_control(event.control)
             if name not in BASELINES:
-                central.set_algorithm(event.vlan_vid, name, parameters, model.now_s)
+                operator.set_vlan(event.vlan_vid, model.now_s, algorithm=name, parameters=parameters)
             return
         row = vn_row(central, model, model.fabric.vn(event.vlan_vid, event.pn))
         limits = {"send_limit_bps": event.send_bps, "receive_limit_bps": event.receive_bps}
         given = {key: limit_bps for key, limit_bps in limits.items() if limit_bps is not None}
-        central.set_limits(row, model.now_s, **given)
+        operator.set_vn(row, model.now_s, **given)
         plane.write_queues()
 
     return change

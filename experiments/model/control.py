@@ -36,6 +36,7 @@ from controller.openflow.stats import (
 )
 from controller.switch.queues import desired_queues
 from experiments.model.fabric import ModelFabric, mac_of
+from experiments.model.operator import Operator
 from experiments.model.paths import frame_of
 
 _SETTLE_TICKS = 3
@@ -83,11 +84,15 @@ class Counts:
 
 
 class ControlPlane:
-    """Connects a central controller to all switches of a model and keeps its loop running."""
+    """Connects a central controller to all switches of a model and keeps its loop running.
+
+    ``operator`` changes limits and algorithms of the controller while it runs.
+    """
 
     def __init__(self, model: ModelFabric, central: CentralController, timing: ControlTiming | None = None) -> None:
         self.model, self.central = model, central
         self.timing = timing or ControlTiming(central.config.interval_s)
+        self.operator = Operator(central)
         self.counts = Counts()
         self._xid = 0
         self._began_s = self._read_s = 0.0
@@ -142,7 +147,7 @@ class ControlPlane:
         for dpid, datapath in model.switches.items():
             datapath.advance(model.now_s)
             stats[dpid] = decode_meter_stats(self._ask(dpid, encode_meter_stats_request))
-            delivery = self.central.deliveries[dpid]
+            delivery = self.central.fabric.deliveries[dpid]
             delivery.read_ports(decode_port_stats(self._ask(dpid, encode_port_stats_request)))
             delivery.read_queues(decode_queue_stats(self._ask(dpid, encode_queue_stats_request)))
         model.report_frames()

@@ -126,10 +126,10 @@ def vn_figures(central: CentralController) -> list[dict[str, Any]]:
     """Return what the controller thinks of each VN."""
     return [
         {
-            "name": central.vn_name(row),
+            "name": central.fabric.vn_name(row),
             "send_limit_bps": float(central.vns.send_limit_bps[row]),
             "receive_limit_bps": float(central.vns.receive_limit_bps[row]),
-            "received_bps": float(central.received_bps[row]),
+            "received_bps": float(central.fabric.received_bps[row]),
             "congested": bool(central.state.allocators.congested[row]),
         }
         for row in range(len(central.vns))

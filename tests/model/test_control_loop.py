@@ -185,7 +185,7 @@ def test_a_receive_limit_changed_at_run_time_is_in_force_after_two_intervals(alg
     loop = loop_of(algorithm)
     loop.run(60)
     central, changed = loop.fabric.central, len(loop.received)
-    central.set_limits(central.vns.row_of(10, *HUB), loop.fabric.now_s, receive_limit_bps=limit_bps)
+    loop.fabric.operator.set_vn(central.vns.row_of(10, *HUB), loop.fabric.now_s, receive_limit_bps=limit_bps)
     loop.run(40)
     got = [interval[PortId(*HUB), 10] for interval in loop.received[changed + 2 :]]
     assert max(got) <= (1.02 + MIN_BURST_S / 0.055) * limit_bps  # once, and made up for
@@ -199,7 +199,7 @@ def test_a_send_limit_changed_at_run_time_holds_at_once():
     loop.run(10)
     central = loop.fabric.central
     for limit_bps in (30_000_000, 250_000_000):
-        central.set_limits(central.vns.row_of(10, 1, 1), loop.fabric.now_s, send_limit_bps=limit_bps)
+        loop.fabric.operator.set_vn(central.vns.row_of(10, 1, 1), loop.fabric.now_s, send_limit_bps=limit_bps)
         loop.run(40)
         assert loop.rate(HUB, 10, -10) == pytest.approx(limit_bps, rel=0.02)
 
@@ -208,7 +208,7 @@ def test_an_algorithm_changed_at_run_time_keeps_the_congestion():
     loop = loop_of("fs", 4)
     loop.run(60)
     for name in ("fp", "fe", "sp", "fs"):
-        loop.fabric.central.set_algorithm(10, name, {}, loop.fabric.now_s)
+        loop.fabric.operator.set_vlan(10, loop.fabric.now_s, algorithm=name)
         changed = len(loop.received)
         loop.run(30)
         assert max(got[PortId(*HUB), 10] for got in loop.received[changed:]) <= 1.06 * 400 * MBIT

@@ -102,7 +102,7 @@ def test_counters_of_ports_and_queues_reach_the_controller():
     model, plane = controlled()
     blast(model, 10e6)
     model.run(2.0)
-    delivery = plane.central.deliveries[1]
+    delivery = plane.central.fabric.deliveries[1]
     row = plane.central.vns.row_of(2, 1, 5)
     port_no, queue_id = plane.central.vns.port_no[[row]], plane.central.vns.vlan_vid[[row]]
     assert delivery.port_sent_bps(port_no)[0] == pytest.approx(40e6, rel=0.05)
@@ -182,7 +182,7 @@ def test_limits_changed_at_run_time_reach_the_queues():
     blast(model)
     model.run(2.0)
     central = plane.central
-    central.set_limits(central.vns.row_of(2, 1, 5), model.now_s, receive_limit_bps=30_000_000)
+    plane.operator.set_vn(central.vns.row_of(2, 1, 5), model.now_s, receive_limit_bps=30_000_000)
     plane.write_queues()
     assert model.ports[PortId(1, 5)].port.queues[2].max_rate_bps == 30_000_000
     model.run(3.0)

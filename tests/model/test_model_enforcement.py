@@ -35,7 +35,7 @@ def delivered_over_granted(nominal_bps, pattern, sources):
     def follow(stats, received_s, now_s, *others):
         limit_bps = int(grants[len(granted)])
         if central.vns.receive_limit_bps[row] != limit_bps:
-            central.set_limits(row, now_s, receive_limit_bps=limit_bps)
+            plane.operator.set_vn(row, now_s, receive_limit_bps=limit_bps)
         result = interval(stats, received_s, now_s, *others)
         granted.append((now_s, limit_bps))
         changed.append((now_s, len(result.changes.rows)))

@@ -57,7 +57,7 @@ def test_a_ceiling_can_be_moved_and_taken_away_while_it_is_used():
     row = central.vns.row_of(10, *HUB)
     for ceiling_bps, most_bps in ((95 * M, 95 * M), (60 * M, 60 * M), (None, 40 * M), (80 * M, 80 * M)):
         given = None if ceiling_bps is None else int(ceiling_bps)
-        central.set_limits(row, loop.fabric.now_s, receive_ceiling_bps=given)
+        loop.fabric.operator.set_vn(row, loop.fabric.now_s, receive_ceiling_bps=given)
         loop.run(40)
         assert loop.rate(HUB, 10, -10) == pytest.approx(most_bps, rel=0.03), ceiling_bps
 
@@ -130,7 +130,7 @@ def test_a_core_link_bounds_what_is_lent():
     assert loop.rate((2, 1), 10, -10) == pytest.approx(22.5 * M, rel=0.03)
     assert loop.rate((2, 1), 20, -10) == pytest.approx(37.5 * M, rel=0.03)
     central = loop.fabric.central
-    text = str(explain_entry(central, 0))
+    text = str(explain_entry(central.fabric, 0))
     assert "bound by link out of s1:101, share 2 of 2" in text, text
 
 
@@ -157,11 +157,11 @@ def test_leaving_max_min_takes_back_what_was_lent():
     loop.run(30)
     assert loop.rate(HUB, 10, -5) >= 0.95 * 90 * M
     central = loop.fabric.central
-    central.set_algorithm(10, "fs", {}, loop.fabric.now_s)
+    loop.fabric.operator.set_vlan(10, loop.fabric.now_s, algorithm="fs")
     assert np.array_equal(central.vns.send_most_bps[central.vns.vlan_vid == 10], [40 * M] * 9)
     loop.run(40)
     assert loop.rate(HUB, 10, -10) == pytest.approx(40 * M, rel=0.03)
-    central.set_algorithm(10, "max-min", {"probe": 3}, loop.fabric.now_s)
+    loop.fabric.operator.set_vlan(10, loop.fabric.now_s, algorithm="max-min", parameters={"probe": 3})
     loop.run(40)
     assert loop.rate(HUB, 10, -10) == pytest.approx(90 * M, rel=0.03)
 
@@ -173,7 +173,7 @@ def test_an_entry_is_explained():
         loop.add((1, port + 2), HUB, 20, 100 * M)
     loop.run(60)
     central = loop.fabric.central
-    texts = [str(explain_entry(central, row)) for row in range(4)]
+    texts = [str(explain_entry(central.fabric, row)) for row in range(4)]
     assert "bound by link s1:9 (receiving), share" in texts[0], texts
     assert "next bound: s1:9's receive ceiling of VLAN 10 at" in texts[0], texts
 
@@ -184,7 +184,7 @@ def test_a_standing_rate_is_explained_as_what_it_is():
     loop.add((1, 2), HUB, 10, 3 * M)
     loop.run(40)
     central = loop.fabric.central
-    texts = [str(explain_entry(central, row)) for row in range(2)]
+    texts = [str(explain_entry(central.fabric, row)) for row in range(2)]
     assert texts[0].startswith("VLAN 10, s1:1 to s1:9: 66.0 Mb/s; bound by what it demands; next bound: "), texts
     assert texts[1].startswith("VLAN 10, s1:2 to s1:9: 20.0 Mb/s; bound by an equal share of the guarantee, "), texts
 
@@ -196,11 +196,11 @@ def test_what_changed_since_the_last_interval_is_explained_by_its_ceilings():
         loop.add((1, port + 2), HUB, 20, 60 * M)
     loop.run(10)
     central = loop.fabric.central
-    central.set_algorithm(10, "max-min", {}, loop.fabric.now_s)
-    texts = [str(explain_entry(central, row)) for row in range(4)]
+    loop.fabric.operator.set_vlan(10, loop.fabric.now_s, algorithm="max-min")
+    texts = [str(explain_entry(central.fabric, row)) for row in range(4)]
     assert "VLAN 10" in texts[0]
     assert "bound by its own send limit; next bound: s1:9's receive limit of VLAN 10" in texts[0]
     loop.add((1, 5), HUB, 20, 60 * M)
-    assert all(str(explain_entry(central, row)) for row in range(4))
+    assert all(str(explain_entry(central.fabric, row)) for row in range(4))
     loop.run(2)
-    assert "bound by s1:9's receive limit of VLAN 10, share" in str(explain_entry(central, 0))
+    assert "bound by s1:9's receive limit of VLAN 10, share" in str(explain_entry(central.fabric, 0))

@@ -39,12 +39,12 @@ def eventful(loop):
     loop.add((1, 4), HUB, 10, 30 * M)
     loop.add((1, 5), HUB, 20, 60 * M)
     loop.run(10)
-    central.set_limits(central.vns.row_of(10, *HUB), loop.fabric.now_s, receive_limit_bps=30_000_000)
+    loop.fabric.operator.set_vn(central.vns.row_of(10, *HUB), loop.fabric.now_s, receive_limit_bps=30_000_000)
     loop.run(10)
-    central.set_algorithm(20, "sp", {"inflation": 0.2}, loop.fabric.now_s)
+    loop.fabric.operator.set_vlan(20, loop.fabric.now_s, algorithm="sp", parameters={"inflation": 0.2})
     loop.senders[0].rate_bps = 0.0
     loop.run(10)
-    central.set_algorithm(20, "max-min", {}, loop.fabric.now_s)
+    loop.fabric.operator.set_vlan(20, loop.fabric.now_s, algorithm="max-min")
     loop.run(10)
     return recorder.take()
 

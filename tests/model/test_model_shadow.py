@@ -38,7 +38,7 @@ def test_a_shadow_of_the_same_algorithm_decides_the_same(algorithm):
     for _ in range(40):
         loop.run(1)
         central = loop.fabric.central
-        rates_bps = central.shadow.rates_of(central.state.entries)
+        rates_bps = central.fabric.control.shadow.rates_of(central.state.entries)
         in_force_bps = step.limits_in_force_bps(central.state, central.vns)
         mine = of_vlan_10(loop)
         np.testing.assert_array_equal(rates_bps[mine], in_force_bps[mine])
@@ -60,7 +60,7 @@ def test_a_shadow_would_give_what_the_small_sender_leaves():
     loop = loop_of("fs", "max-min")
     loop.run(40)
     central = loop.fabric.central
-    rates_bps = central.shadow.rates_of(central.state.entries)[of_vlan_10(loop)]
+    rates_bps = central.fabric.control.shadow.rates_of(central.state.entries)[of_vlan_10(loop)]
     assert rates_bps[:2] == pytest.approx([17.25 * M, 17.25 * M], rel=0.02)
     assert rates_bps[2] == pytest.approx(40 / 3 * M, rel=0.01)
 
@@ -69,11 +69,11 @@ def test_entries_that_come_are_followed():
     loop = loop_of("fs", "sp")
     loop.run(10)
     central = loop.fabric.central
-    known = central.shadow.rates_of(central.state.entries)[of_vlan_10(loop)]
+    known = central.fabric.control.shadow.rates_of(central.state.entries)[of_vlan_10(loop)]
     loop.add((1, 5), HUB, 10, 100 * M)
     assert loop.fabric.learn(0x0200_0A00_0106, (1, 6), 10) is not None
     loop.run(1)
-    rates_bps = central.shadow.rates_of(central.state.entries)
+    rates_bps = central.fabric.control.shadow.rates_of(central.state.entries)
     assert len(rates_bps) == 5
     assert np.isfinite(rates_bps[of_vlan_10(loop)]).all()
     assert len(known) == 3
@@ -93,7 +93,7 @@ def test_rest_shows_and_changes_it():
     assert sorted(shown)[1:] == pytest.approx([17.25 * M] * 2, rel=0.02)
     assert {entry["shadow_bps"] for entry in client.get("/v1/entries?vlan=20").get_json()["entries"]} == {None}
     assert client.patch("/v1/vlans/10", json={"shadow": None}).get_json()["shadow"] is None
-    assert loop.fabric.central.shadow.names == {}
+    assert loop.fabric.central.fabric.control.shadow.names == {}
 
 
 def test_a_shadow_has_parameters_of_its_own():
@@ -109,7 +109,7 @@ def test_a_shadow_has_parameters_of_its_own():
     loop.run(40)
     central = loop.fabric.central
     small = of_vlan_10(loop) & (central.state.entries.sender == central.vns.row_of(10, 1, 3))
-    (rate_bps,) = central.shadow.rates_of(central.state.entries)[small]
+    (rate_bps,) = central.fabric.control.shadow.rates_of(central.state.entries)[small]
     assert rate_bps == pytest.approx(7.5 * M, rel=0.01)
     for refused in ({"headroom": 11}, {"k": 1}):
         answer = client.patch("/v1/vlans/10", json={"shadow_parameters": refused})
@@ -117,7 +117,7 @@ def test_a_shadow_has_parameters_of_its_own():
         assert "shadow_parameters." in answer.text
     answer = client.patch("/v1/vlans/20", json={"shadow_parameters": {"headroom": 1}})
     assert answer.status_code == 422
-    assert central.shadow.policies[10].parameters == {"headroom": 0.5}
+    assert central.fabric.control.shadow.policies[10].parameters == {"headroom": 0.5}
 
 
 def test_a_bad_shadow_changes_nothing():
@@ -126,7 +126,7 @@ def test_a_bad_shadow_changes_nothing():
     answer = app.test_client().patch("/v1/vlans/10", json={"algorithm": "fp", "shadow": "best"})
     assert answer.status_code == 422
     assert "shadow" in answer.text
-    assert loop.fabric.central.policies[10].algorithm == "fs"
-    assert loop.fabric.central.shadow.names == {10: "sp"}
+    assert loop.fabric.central.fabric.control.policies[10].algorithm == "fs"
+    assert loop.fabric.central.fabric.control.shadow.names == {10: "sp"}
     with pytest.raises(InvalidValueError, match="is not a VLAN"):
-        loop.fabric.central.set_shadow(30, "fs", 0.0)
+        loop.fabric.operator.set_vlan(30, 0.0, shadow="fs")

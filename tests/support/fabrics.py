@@ -12,6 +12,7 @@ from controller.central.controller import CentralController
 from controller.fabric.description import Config
 from controller.fabric.topology import HELLO_INTERVAL_S, PortId
 from controller.switch.adoption import sort_installed
+from experiments.model.operator import Operator
 
 MANY_HOPS = 16
 
@@ -37,6 +38,7 @@ class Fabric:
     ) -> None:
         self.config = config
         self.central = central or CentralController(config)
+        self.operator = Operator(self.central)
         self.switches = {s.dpid: Switch(s.dpid) for s in config.switches.values()}
         self.peers: dict[PortId, PortId] = {}
         for a, b in links:
@@ -104,9 +106,9 @@ class Fabric:
     def audit(self, dpid: int) -> int:
         switch = self.switches[dpid]
         self.push()
-        expected = self.central.tables(dpid)
+        expected = self.central.reconciler.tables(dpid)
         ours = sort_installed(switch.flows.values())[0]
-        count = sum(self.central.audit(dpid, expected, ours, switch.meter_config(), self.now_s))
+        count = sum(self.central.reconciler.audit(dpid, expected, ours, switch.meter_config(), self.now_s))
         self.push()
         return count
 

@@ -15,11 +15,10 @@ from apps.rest.resources.conditions import expecting, tagged
 from apps.rest.resources.service import BAD_BODY, CHANGE, NOT_FOUND, Json, Service, api, caller, service
 from apps.rest.schema import answers, many, requests
 from apps.settings.settings import Outcome
-from controller.allocation.registry import make_any_algorithm
 from controller.config.document import ConfigError
 from controller.errors import InvalidValueError
 from controller.fabric.description import Vlan
-from controller.fabric.vns import check_ceiling
+from controller.limits.changes import check_vn, complete_vlan
 from controller.limits.overrides import VnName
 from controller.limits.precedence import UnfitError
 
@@ -50,7 +49,7 @@ def change_vn(
     # By name from here on: while this change waits for others to be kept, the configuration may be read anew.
     expect = expecting(lambda: here.settings.revision_of(name))
     with problems.refusing_bad_values():
-        check_ceilings(here, row, given)
+        check_vn(here.central.vns, row, given)
         outcome = here.settings.change_vns({name: given}, caller(), expect=expect, dry_run=query.dry_run)
     rows = np.array([here.settings.file.row_of[name]], dtype=np.int64)
     view = representation.vn_views(here, rows, outcome)[0]
@@ -69,7 +68,7 @@ def change_limits(query: requests.ChangeQuery, header: requests.IfMatch, body: r
         row = settings.file.row_of.get(name)
         if row is None:
             raise InvalidValueError(key, str(name), "is not a VN of the configuration: /v1/vns lists those")
-        check_ceilings(here, row, given, f"{key}.")
+        check_vn(here.central.vns, row, given, f"{key}.")
 
     changes = many.read_vns("limits", body.limits, check, lambda: here.sleep(0.0))
     expect = expecting(lambda: settings.revision)
@@ -129,37 +128,6 @@ def import_overrides(query: requests.ChangeQuery, header: requests.IfMatch, body
     inactive = [*outcome.values.inactive_vlans, *outcome.values.inactive_vns][: requests.MAX_PAGE]
     told = {"inactive": representation.override_views(here.settings, inactive, outcome)}
     return _done(here, outcome, query.dry_run, told)
-
-
-def complete_vlan(before: Vlan, given: Json) -> Json:
-    """Return new values of a VLAN with those that follow: parameters go with their algorithm.
-
-    Another algorithm starts with its default parameters unless told. Raises InvalidValueError for what is unknown.
-    """
-    values = dict(given)
-    for key, parameters_key in (("algorithm", "parameters"), ("shadow", "shadow_parameters")):
-        if not given.keys() & {key, parameters_key}:
-            continue
-        standing = getattr(before, key)
-        name = given.get(key, standing)
-        kept = getattr(before, parameters_key) if name == standing else {}
-        values[key] = name
-        values[parameters_key] = dict(given.get(parameters_key, kept))
-        if key == "algorithm" or name is not None:
-            make_any_algorithm(name, values[parameters_key], key=key, parameters_key=parameters_key)
-        elif values[parameters_key]:
-            raise InvalidValueError(parameters_key, values[parameters_key], f"stands without a {key}")
-    return values
-
-
-def check_ceilings(here: Service, row: int, given: Json, prefix: str = "") -> None:
-    """Raise InvalidValueError for a ceiling that is not from the VN's limit to its port's capacity."""
-    vns = here.central.vns
-    for way in ("send", "receive"):
-        ceiling_bps = given.get(f"{way}_ceiling_bps")
-        if ceiling_bps is not None:
-            limit_bps = given.get(f"{way}_limit_bps", int(getattr(vns, f"{way}_limit_bps")[row]))
-            check_ceiling(f"{prefix}{way}_ceiling_bps", ceiling_bps, limit_bps, int(vns.capacity_bps[row]))
 
 
 def _done(here: Service, outcome: Outcome, dry_run: bool, more: Json | None = None) -> Response:

@@ -98,7 +98,7 @@ def entry_row(central: CentralController, path: EntryPath) -> int:
     entries = central.state.entries
     found = np.flatnonzero((entries.sender == sender) & (entries.receiver == receiver))
     if not len(found):
-        text = f"{central.place_name(sender)} to {central.place_name(receiver)}"
+        text = f"{central.fabric.place_name(sender)} to {central.fabric.place_name(receiver)}"
         raise not_found("entry", text, f"is not a pair that talks in VLAN {path.vlan_vid}; /v1/entries lists those")
     return int(found[0])
 

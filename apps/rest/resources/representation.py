@@ -82,7 +82,7 @@ def vn_views(service: Service, rows: IntArray, outcome: Outcome | None = None) -
         json_rates(_delivered(central, rows)),
         json_rates(granted_bps(central)[rows]),
         congested[rows].tolist(),
-        [utc(service, since_s) for since_s in central.congested_since_s[rows].tolist()],
+        [utc(service, since_s) for since_s in central.fabric.congested_since_s[rows].tolist()],
         _hosts(central, rows),
         *_enforceable(central, rows),
         _overridden(overrides, rows),
@@ -121,9 +121,9 @@ def granted_bps(central: CentralController) -> FloatArray:
 def port_views(central: CentralController, ports: Sequence[tuple[Switch, EdgePort]]) -> list[Json]:
     """Return these edge ports as ``PortView`` has them."""
     vns, views = central.vns, []
-    verdicts = {dpid: of_switch(central, dpid) for dpid in {switch.dpid for switch, _ in ports}}
+    verdicts = {dpid: of_switch(central.fabric, dpid) for dpid in {switch.dpid for switch, _ in ports}}
     for switch, port in ports:
-        record, delivery = central.switches[switch.dpid], central.deliveries[switch.dpid]
+        record, delivery = central.switches[switch.dpid], central.fabric.deliveries[switch.dpid]
         port_no = np.array([port.port_no], dtype=np.int64)
         unknown = np.full(1, np.nan)
         (received_bps,) = json_rates(delivery.port_received_bps(port_no) if record.connected else unknown)
@@ -156,9 +156,9 @@ def entry_views(central: CentralController, rows: IntArray) -> list[Json]:
         json_rates(state.enforcement.rate_bps[rows]),
         state.entries.meter_id[rows].tolist(),
         control,
-        [central.record_of_sender(row).can.limits.works for row in sender.tolist()],
+        [central.fabric.record_of_sender(row).can.limits.works for row in sender.tolist()],
         state.enforcement.unresponsive[rows].tolist(),
-        json_rates(central.shadow.rates_of(state.entries)[rows]),
+        json_rates(central.fabric.control.shadow.rates_of(state.entries)[rows]),
     )
     return _objects(EntryView, columns)
 
@@ -176,7 +176,7 @@ def explanation_views(central: CentralController, rows: IntArray) -> list[Json]:
     entries = central.state.entries
     senders = _objects(("switch", "dpid", "port_no"), _places(central, entries.sender[rows]))
     receivers = _objects(("switch", "dpid", "port_no"), _places(central, entries.receiver[rows]))
-    found = [explain_entry(central, row) for row in rows.tolist()]
+    found = [explain_entry(central.fabric, row) for row in rows.tolist()]
     columns = (
         [one.vlan_vid for one in found],
         senders,
@@ -264,7 +264,7 @@ def _delivered(central: CentralController, rows: IntArray) -> FloatArray:
     for dpid, record in central.switches.items():
         mine = np.flatnonzero(vns.dpid[rows] == dpid)
         if record.connected and len(mine):
-            delivery, vn = central.deliveries[dpid], rows[mine]
+            delivery, vn = central.fabric.deliveries[dpid], rows[mine]
             delivered_bps[mine] = delivery.queue_bps(vns.port_no[vn], vns.vlan_vid[vn])
     return delivered_bps
 
@@ -276,7 +276,7 @@ def _sums(rows: IntArray, rate_bps: FloatArray, vns: int) -> FloatArray:
 def _enforceable(central: CentralController, rows: IntArray) -> tuple[list[str], list[list[str]]]:
     """Return what can be enforced at the ports of the VNs of these rows: verdicts, and why each is not yes."""
     ends = list(zip(central.vns.dpid[rows].tolist(), central.vns.port_no[rows].tolist(), strict=True))
-    verdicts = {dpid: of_switch(central, dpid) for dpid in {dpid for dpid, _ in ends}}
+    verdicts = {dpid: of_switch(central.fabric, dpid) for dpid in {dpid for dpid, _ in ends}}
     found = [verdicts[dpid][port_no] for dpid, port_no in ends]
     return [str(one.verdict) for one in found], [list(one.why) for one in found]
 

@@ -24,6 +24,7 @@ from controller.columns import FloatArray
 from controller.metering.enforcement import RATE_STEP_BPS, Enforcement, MeterChanges, whole_rates
 from controller.metering.measurement import Measurement
 from experiments.bench.enforcement.grant_schedules import grants_bps
+from experiments.model.operator import Operator
 
 ENVIRONMENT = "DETS_GRANTS"
 COLUMNS = ("time_s", "slot", "grant_bps", "rate_bps", "burst_bits", "offered_bps", "dropped_bps", "modifies")
@@ -88,6 +89,7 @@ class Granting:
         self._run_interval = shell.run_interval
         self._columns = [grants_bps(s.pattern, s.nominal_bps, plan.intervals, plan.seed + i) for i, s in
                          enumerate(plan.slots)]  # fmt: skip
+        self._operator = Operator(shell.central)
         vns = shell.central.vns
         self._senders = [vns.row_of(s.vlan_vid, s.dpid, s.sender_port) for s in plan.slots]
         self._receivers = [vns.row_of(s.vlan_vid, s.dpid, s.receiver_port) for s in plan.slots]
@@ -104,7 +106,7 @@ class Granting:
         at = min(self._interval, self._plan.intervals - 1)
         for row, column in zip(self._receivers, self._columns, strict=True):
             if central.vns.receive_limit_bps[row] != column[at]:
-                central.set_limits(row, now_s, receive_limit_bps=int(column[at]))
+                self._operator.set_vn(row, now_s, receive_limit_bps=int(column[at]))
         self._run_interval()
         self._interval += 1
         sent_s = self._shell.now_s()

@@ -116,7 +116,7 @@ def fill(plan: LoopPlan, central: CentralController, datapaths: dict[int, Datapa
         central.switch_connected(dpid, [], nothing, 0.0)
     for row in range(len(central.vns)):
         key = central.vns.key(row)
-        central.learn(Host(key.vlan_vid, _mac(row)), PortId(key.dpid, key.port_no), 0.0)
+        central.fabric.learn(Host(key.vlan_vid, _mac(row)), PortId(key.dpid, key.port_no), 0.0)
     for pair in pairs_of(plan, central):
         central.pairs.seen(pair, 0.0)
     for dpid, update in central.take_updates().items():

@@ -68,7 +68,7 @@ def test_who_is_kept_below_its_limit_is_shown(blast):
     entries = blast.state.entries
     starved = np.full(len(blast.vns), 1e6)
     for _ in range(60):
-        blast.guarantees = blast.guarantees.after(
+        blast.fabric.guarantees = blast.fabric.guarantees.after(
             np.full(len(blast.vns), 16e6), starved, blast.vns.receive_limit_bps, 0.055
         )
     assert len(entries)

@@ -88,7 +88,8 @@ class Desk:
         vns, events = self.central.vns, self.central.events.after(0)
         limits = vns.send_limit_bps.tolist(), vns.receive_limit_bps.tolist()
         due = [(len(record.update), record.update.rate_kbps) for record in self.central.switches.values()]
-        return repr((limits, self.central.policies, self.central.groups, events, due, self.changes))
+        control = self.central.fabric.control
+        return repr((limits, control.policies, control.groups, events, due, self.changes))
 
     # -- the network
 

@@ -155,7 +155,7 @@ def test_all_is_there_after_a_restart(tmp_path: Path) -> None:
     again = Place(tmp_path / "x.db")
     assert again.send_bps(ONE) == 1_000_000
     assert again.settings.overrides.of_vn(again.settings.file.row_of[ONE]).values["send_ceiling_bps"] is None
-    assert (again.central.policies[20].algorithm, again.central.config.vlans[20].name) == ("sp", "b")
+    assert (again.central.fabric.control.policies[20].algorithm, again.central.config.vlans[20].name) == ("sp", "b")
     assert again.settings.revision == 4
     change = again.settings.change_of(2)
     assert change is not None
@@ -229,7 +229,7 @@ def test_whatever_is_kept_what_is_in_force_fits(
         before = vns.get(file.names[row], Override({}, 0)).values
         vns[file.names[row]] = Override({**before, f"{way}_limit_bps": rate * 1_000_000}, revision)
     vlans = {vlan[0]: Override({"send_limit_bps": vlan[1] * 1_000_000}, 20, 20)} if vlan else {}
-    values = lay(Overrides.of(file, vlans, vns), central.admitted.core_overload)
+    values = lay(Overrides.of(file, vlans, vns), central.fabric.admitted.core_overload)
     for column in (values.vns.send_limit_bps, values.vns.receive_limit_bps):
         assert (file.port_sums_bps(column) <= file.capacity_bps).all()
     for name, override in vns.items():  # what is in force is what was set, and what only lowers always is

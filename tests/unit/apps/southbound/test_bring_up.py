@@ -200,10 +200,10 @@ def test_what_belongs_to_others_is_left_alone():
     net.central = CentralController(net.config)
     net.central.switch_connected(1, theirs["flows"], theirs["meters"], 1.0)
     updates = [net.central.take_updates()[1]]
-    expected = net.central.tables(1)
+    expected = net.central.reconciler.tables(1)
     standing = meter_config({**expected.meters, 70_000: MeterSetting(5, 5)})
     ours = sort_installed([*expected.flows.values(), foreign, strange])[0]
-    assert sum(net.central.audit(1, expected, ours, standing, 2.0)) == 0
+    assert sum(net.central.reconciler.audit(1, expected, ours, standing, 2.0)) == 0
     updates += net.central.take_updates().values()
     assert all(not update.flow_deletes and not update.meter_deletes for update in updates)
     assert 70_000 not in updates[0].meter_id
@@ -227,10 +227,10 @@ def comes(net, dpid):
     """Bring a switch up piece by piece; what is due is sent between them."""
     switch = net.switches[dpid]
     net.up.add(dpid)
-    for _ in net.central.bring_up(dpid, switch.flows.values(), switch.meter_config(), net.now_s):
+    for _ in net.central.reconciler.bring_up(dpid, switch.flows.values(), switch.meter_config(), net.now_s):
         yield
         net.tick()
-    net.central.note_up(dpid, net.now_s)
+    net.central.reconciler.note_up(dpid, net.now_s)
     net.push()
 
 
@@ -285,7 +285,7 @@ def test_what_happens_meanwhile_is_not_lost(talking, one_by_one):
         if number == 10:
             talking.learn(0xD1, PortId(2, 1), 10)
         if number == 40:
-            talking.central.set_limits(talking.central.vns.row_of(10, 1, 2), talking.now_s, send_limit_bps=7_000_000)
+            talking.operator.set_vn(talking.central.vns.row_of(10, 1, 2), talking.now_s, send_limit_bps=7_000_000)
         if number == 60:
             talking.learn(0xD2, PortId(2, 2), 20)
     talking.wait(1.0)

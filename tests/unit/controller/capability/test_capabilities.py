@@ -144,21 +144,19 @@ def test_changes_are_told_once_they_stand() -> None:
     def told() -> list[str]:
         return [event.text for event in central.events.after(0) if event.kind == "enforceable"]
 
-    enforceable.note_changes(central, 1.0)
-    enforceable.note_changes(central, 1.5)
+    enforceable.note_changes(central.fabric, 1.0)
+    enforceable.note_changes(central.fabric, 1.5)
     assert told() == []
-    enforceable.note_changes(central, 3.0)
+    enforceable.note_changes(central.fabric, 3.0)
     first = "switch s1 (0000000000000001), port"
     assert told() == [
         f"{first} 1: enforceable: yes",
         f"{first} 2: enforceable: partly (receivers have no queue: has a QoS row of others)",
     ]
-    enforceable.note_changes(central, 6.0)
+    enforceable.note_changes(central.fabric, 6.0)
     assert len(told()) == 2
-    assert enforceable.counts(central) == {"yes": 1, "partly": 1, "no": 1}
-    assert enforceable.of_port(central, 2, 1).why == ("the switch is not connected; its last settings stand",)
-    with pytest.raises(InvalidValueError, match="is not an edge port"):
-        enforceable.of_port(central, 1, 9)
+    assert enforceable.counts(central.fabric) == {"yes": 1, "partly": 1, "no": 1}
+    assert enforceable.of_switch(central.fabric, 2)[1].why == ("the switch is not connected; its last settings stand",)
 
 
 def test_a_switch_without_meters_says_so_at_the_ports_of_others_that_share_its_vlans() -> None:
@@ -167,6 +165,6 @@ def test_a_switch_without_meters_says_so_at_the_ports_of_others_that_share_its_v
         central.switch_connected(dpid, [], np.empty(0, METER_CONFIG), 0.0)
     central.switches[1].can = able(queues_set={1: "none", 2: "none"})
     central.switches[2].can.lack_meters("refused")
-    found = enforceable.of_switch(central, 1)
+    found = enforceable.of_switch(central.fabric, 1)
     assert "senders at s2 are not limited" in str(found[1])
     assert "s2" not in str(found[2])

@@ -63,12 +63,12 @@ def _update_with_meter(meter_id):
 
 def test_audit_leaves_what_changed_while_the_switch_was_asked(talking):
     central, switch = talking.central, talking.switches[1]
-    expected, flows, meters = central.tables(1), dict(switch.flows), switch.meter_config()
+    expected, flows, meters = central.reconciler.tables(1), dict(switch.flows), switch.meter_config()
     talk(talking, (1, 2), (1, 1))
-    central.set_limits(central.vns.row_of(10, 1, 1), 1.0, send_limit_bps=1_000_000)
+    talking.operator.set_vn(central.vns.row_of(10, 1, 1), 1.0, send_limit_bps=1_000_000)
     talking.push()
     before = contents(talking)
-    assert sum(central.audit(1, expected, flows, meters, 1.0)) == 0
+    assert sum(central.reconciler.audit(1, expected, flows, meters, 1.0)) == 0
     assert central.take_updates() == {}
     assert contents(talking) == before
 
@@ -83,7 +83,7 @@ def test_a_mended_meter_is_measured_rightly():
     net.switches[1].meters[meter_id].setting = MeterSetting(50_000, 10_000)
     assert net.audit(1) == 1
     loop.run(2)
-    assert net.central.received_bps[net.central.vns.row_of(10, 1, 2)] == pytest.approx(100e6, rel=0.01)
+    assert net.central.fabric.received_bps[net.central.vns.row_of(10, 1, 2)] == pytest.approx(100e6, rel=0.01)
     assert EventKind.COUNTERS_IMPLAUSIBLE not in [event.kind for event in net.central.events.after(0)]
 
 
@@ -95,11 +95,11 @@ def test_a_switch_that_was_away_is_measured_rightly():
     net.disconnect(1)
     row = net.central.vns.row_of(10, 1, 1)
     for limit in (60_000_000, 400_000_000):  # there and back again, unseen by the switch
-        net.central.set_limits(row, net.now_s, send_limit_bps=limit)
+        net.operator.set_vn(row, net.now_s, send_limit_bps=limit)
         loop.run(5)
     net.connect(1)
     loop.run(3)
-    assert net.central.received_bps[net.central.vns.row_of(10, 1, 2)] == pytest.approx(100e6, rel=0.01)
+    assert net.central.fabric.received_bps[net.central.vns.row_of(10, 1, 2)] == pytest.approx(100e6, rel=0.01)
     assert EventKind.COUNTERS_IMPLAUSIBLE not in [event.kind for event in net.central.events.after(0)]
     assert EventKind.CONGESTION_BEGAN not in [event.kind for event in net.central.events.after(0)]
 
@@ -141,9 +141,9 @@ def test_an_audit_of_some_entries_mends_those_and_looks_at_no_other(talking):
     del switch.flows[gone]
     switch.flows[altered] = switch.flows[altered]._replace(idle_timeout_s=77)
     del switch.flows[unseen]
-    expected = central.tables(1)
+    expected = central.reconciler.tables(1)
     some = {altered: switch.flows[altered]}
-    assert sum(central.audit(1, expected, some, switch.meter_config(), 2.0, [gone, altered])) == 2
+    assert sum(central.reconciler.audit(1, expected, some, switch.meter_config(), 2.0, [gone, altered])) == 2
     talking.push()
     assert gone in switch.flows
     assert switch.flows[altered].idle_timeout_s != 77
@@ -156,11 +156,11 @@ def test_between_the_pieces_of_an_audit_anything_may_change(talking, monkeypatch
     switch, central = talking.switches[1], talking.central
     gone = sorted(switch.flows, key=str)[:2]
     flows = {key: flow for key, flow in switch.flows.items() if key not in gone}
-    expected, meters = central.tables(1), switch.meter_config()
+    expected, meters = central.reconciler.tables(1), switch.meter_config()
     for key in gone:
         del switch.flows[key]
     counts = []
-    for count in central.audit(1, expected, flows, meters, 2.0):
+    for count in central.reconciler.audit(1, expected, flows, meters, 2.0):
         counts.append(count)
         if len(counts) == 1:
             talk(talking, (1, 2), (1, 1))
@@ -179,7 +179,7 @@ def test_an_audit_given_up_tells_what_it_has_mended(talking, monkeypatch):
     before = contents(talking)
     for key in sorted(switch.flows, key=str)[:2]:
         del switch.flows[key]
-    audit = central.audit(1, central.tables(1), dict(switch.flows), switch.meter_config(), 2.0)
+    audit = central.reconciler.audit(1, central.reconciler.tables(1), dict(switch.flows), switch.meter_config(), 2.0)
     assert next(count for count in audit if count) == 1
     audit.close()
     assert mended(talking) == ["switch s1: 1 entries and meters mended"]

@@ -66,7 +66,7 @@ def test_a_meter_that_goes_and_one_that_comes_in_one_update():
     net.send(Frame(mac_of(PortId(1, 3), 10), mac_of(PortId(1, 1), 10), 10), PortId(1, 1))
     assert len(net.central.state.entries) == 1
     (meter_id,) = net.central.state.entries.meter_id.tolist()
-    assert net.switches[1].meters.keys() == net.central.tables(1).meters.keys()
+    assert net.switches[1].meters.keys() == net.central.reconciler.tables(1).meters.keys()
     assert meter_id in net.switches[1].meters
     assert net.audit(1) == 0
     # The id is free again afterwards.
@@ -157,7 +157,7 @@ def test_frames_from_nowhere_change_nothing():
 
 
 def snapshot(central):
-    return central.vns, central.policies, central.groups, central.state, len(central.events.after(0))
+    return central.fabric.control, len(central.events.after(0))
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_limits_that_do_not_fit_change_nothing(limits):
     net = started()
     before = snapshot(net.central)
     with pytest.raises(InvalidValueError) as caught:
-        net.central.set_limits(0, 1.0, **limits)
+        net.operator.set_vn(0, 1.0, **limits)
     assert caught.value.key in limits
     assert snapshot(net.central) == before
     assert net.push() == 0
@@ -191,7 +191,7 @@ def test_algorithms_that_are_wrong_change_nothing(name, parameters):
     net = started()
     before = snapshot(net.central)
     with pytest.raises(InvalidValueError):
-        net.central.set_algorithm(10, name, parameters, 1.0)
+        net.operator.set_vlan(10, 1.0, algorithm=name, parameters=parameters)
     assert snapshot(net.central) == before
 
 
@@ -199,14 +199,14 @@ def test_a_vlan_that_is_not_there_has_no_algorithm():
     net = started()
     before = snapshot(net.central)
     with pytest.raises(InvalidValueError, match="vlan_vid: 99"):
-        net.central.set_algorithm(99, "fs", {}, 1.0)
+        net.operator.set_vlan(99, 1.0, algorithm="fs")
     assert snapshot(net.central) == before
 
 
 def test_a_send_limit_is_in_force_at_once():
     net = started()
     row = net.central.vns.row_of(10, 1, 2)
-    net.central.set_limits(row, 1.0, send_limit_bps=123_456_789, receive_limit_bps=1_000_000)
+    net.operator.set_vn(row, 1.0, send_limit_bps=123_456_789, receive_limit_bps=1_000_000)
     assert net.push() == 1
     meter = net.switches[1].meters[net.central.switches[1].send_meter[row]]
     assert meter.setting == MeterSetting(123_456, 37_037)
@@ -217,13 +217,13 @@ def test_a_send_limit_is_in_force_at_once():
 def test_a_ceiling_is_in_force_at_once_where_the_vlan_borrows():
     net = started()
     row = net.central.vns.row_of(10, 1, 2)
-    net.central.set_limits(row, 1.0, send_ceiling_bps=450_000_000)
+    net.operator.set_vn(row, 1.0, send_ceiling_bps=450_000_000)
     assert net.push() == 0  # fp lends nothing
-    net.central.set_algorithm(10, "max-min", {}, 1.0)
+    net.operator.set_vlan(10, 1.0, algorithm="max-min")
     assert net.push() == 1
     meter = net.switches[1].meters[net.central.switches[1].send_meter[row]]
     assert meter.setting.rate_kbps == 450_000
-    net.central.set_limits(row, 2.0, send_ceiling_bps=None, receive_ceiling_bps=700_000_000)
+    net.operator.set_vn(row, 2.0, send_ceiling_bps=None, receive_ceiling_bps=700_000_000)
     assert net.push() == 1
     assert meter.setting.rate_kbps == 400_000
     assert net.central.events.after(0)[-1].text.endswith("send ceiling none, receive ceiling 700000000 bit/s")
@@ -234,12 +234,12 @@ def test_limits_set_while_a_switch_is_away_are_there_when_it_is_back():
     talk(net, (1, 1), (1, 2))
     row = net.central.vns.row_of(10, 1, 1)
     net.disconnect(1)
-    net.central.set_limits(row, 1.0, send_limit_bps=10_000_000)
+    net.operator.set_vn(row, 1.0, send_limit_bps=10_000_000)
     net.central.interval({}, {}, net.now_s + 1)
     assert net.push() == 0
     net.connect(1)
     settings = {i: meter.setting.rate_kbps for i, meter in net.switches[1].meters.items()}
-    assert settings == {i: setting.rate_kbps for i, setting in net.central.tables(1).meters.items()}
+    assert settings == {i: setting.rate_kbps for i, setting in net.central.reconciler.tables(1).meters.items()}
     send, pair = sorted(settings.values(), reverse=True)[-2:]  # of one that told nothing, no burst is given on top
     assert (send, pair) == (10_000, pytest.approx(10_000, rel=0.03))
 
@@ -251,5 +251,5 @@ def test_names_are_those_people_use():
         "f",
     )
     central = CentralController(config)
-    assert central.vn_name(0) == "VLAN 10 at edge-a:3"
+    assert central.fabric.vn_name(0) == "VLAN 10 at edge-a:3"
     assert np.uint64(0xA1) in central.vns.dpid

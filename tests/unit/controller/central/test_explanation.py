@@ -28,12 +28,12 @@ def explained(loop, port=1, receiver=9):
     entries = central.state.entries
     sender, receiver = central.vns.row_of(10, 1, port), central.vns.row_of(10, 1, receiver)
     (row,) = [r for r in range(len(entries)) if (entries.sender[r], entries.receiver[r]) == (sender, receiver)]
-    return explain_entry(central, row)
+    return explain_entry(central.fabric, row)
 
 
 def test_without_congestion_the_lower_limit_binds():
     loop = loop_of([10, 10])
-    loop.fabric.central.set_limits(loop.fabric.central.vns.row_of(10, 1, 9), 0.0, receive_limit_bps=30_000_000)
+    loop.fabric.operator.set_vn(loop.fabric.central.vns.row_of(10, 1, 9), 0.0, receive_limit_bps=30_000_000)
     loop.run(5)
     found = explained(loop)
     assert (found.limit_bps, found.bound) == (30 * M, "s1:9's receive limit of VLAN 10")
@@ -54,7 +54,7 @@ def test_a_share_of_a_congested_receiver_is_bound_by_its_limit():
 def test_a_sender_with_a_low_limit_is_bound_by_it():
     loop = loop_of([100, 100])
     central = loop.fabric.central
-    central.set_limits(central.vns.row_of(10, 1, 1), 0.0, send_limit_bps=5_000_000)
+    loop.fabric.operator.set_vn(central.vns.row_of(10, 1, 1), 0.0, send_limit_bps=5_000_000)
     loop.run(60)
     found = explained(loop, 1)
     assert (found.limit_bps, found.bound, found.sharers) == (5 * M, "its own send limit", 0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,6 +17,9 @@ from controller.errors import InvalidValueError
 from controller.fabric.vns import VnTable
 from controller.limits.admission import AdmittedLimits, core_overloaded, core_topology, port_topology
 from controller.limits.hose_model import HoseTopology, VnLimits, overloads
+from controller.limits.overrides import FileValues, Overrides
+from controller.limits.precedence import UnfitError, check_fit
+from experiments.model.operator import Operator
 
 MBIT = 1_000_000
 LINKS = [{"between": ["s1:101", "c1:1"], "capacity": "100M"}, {"between": ["s2:101", "c1:2"], "capacity": "100M"}]
@@ -118,6 +120,12 @@ def test_bad_links_are_told_where_they_stand(links, path, words):
 # -- a running controller
 
 
+def with_limit(vns, row, key, limit_bps):
+    column = getattr(vns, key).copy()
+    column[row] = limit_bps
+    return vns.with_columns(**{key: column})
+
+
 @pytest.mark.parametrize("sending", [True, False])
 def test_the_port_has_to_carry_all_its_limits(sending):
     config = star(2)
@@ -125,9 +133,9 @@ def test_the_port_has_to_carry_all_its_limits(sending):
     row = vns.row_of(10, 1, 1)
     key = "send_limit_bps" if sending else "receive_limit_bps"
     admitted = AdmittedLimits(config)
-    admitted.check(vns.with_limits(row, **{key: 500 * MBIT}), row, sending=sending)
+    admitted.check(with_limit(vns, row, key, 500 * MBIT), row, sending=sending)
     with pytest.raises(InvalidValueError) as caught:
-        admitted.check(vns.with_limits(row, **{key: 500 * MBIT + 1}), row, sending=sending)
+        admitted.check(with_limit(vns, row, key, 500 * MBIT + 1), row, sending=sending)
     assert (caught.value.key, caught.value.value) == (key, 500 * MBIT + 1)
     assert "port s1:1" in caught.value.reason
     assert "at most 500000000 (500M) fits" in caught.value.reason
@@ -143,32 +151,30 @@ def test_the_port_has_to_carry_all_its_limits(sending):
 def test_the_core_has_to_carry_every_matrix(key, links):
     """Of VLAN 10 two VNs of 16 Mb/s at s1 and of VLAN 20 three leave 20 of the 100 for the third; s2 sets no bound."""
     central = CentralController(parsed("16M", p1={"vns": {10: {"send_limit": "10M", "receive_limit": "10M"}}}))
-    limits, of_s2 = central.vns, central.vns.dpid == 2
-    before = central.vns = replace(
-        limits,
-        send_limit_bps=np.where(of_s2, 100e6, limits.send_limit_bps),
-        receive_limit_bps=np.where(of_s2, 100e6, limits.receive_limit_bps),
-    )
-    row = central.vns.row_of(10, 1, 1)
+    operator = Operator(central)
+    for row in np.flatnonzero(central.vns.dpid == 2).tolist():
+        operator.set_vn(row, 0.0, send_limit_bps=100 * MBIT, receive_limit_bps=100 * MBIT)
+    row, before = central.vns.row_of(10, 1, 1), central.vns
     with pytest.raises(InvalidValueError) as caught:
-        central.set_limits(row, 0.0, **{key: 50 * MBIT})
+        operator.set_vn(row, 0.0, **{key: 50 * MBIT})
     assert caught.value.key == key
     assert any(f"link {link} would have to carry 130M of 100M" in caught.value.reason for link in links)
     assert "at most 20000000 (20M) fits" in caught.value.reason
     assert central.vns is before
-    central.set_limits(row, 0.0, **{key: 20 * MBIT})
+    operator.set_vn(row, 0.0, **{key: 20 * MBIT})
     assert getattr(central.vns, key)[row] == 20 * MBIT
 
 
 def test_a_lower_limit_is_accepted_even_where_others_have_too_much():
     config = parsed("16M")
-    central = CentralController(config)
-    limits = central.vns
-    central.vns = replace(
-        limits, send_limit_bps=limits.send_limit_bps * 10, receive_limit_bps=limits.receive_limit_bps * 10
+    overrides, admitted = Overrides.of(FileValues(config), {}, {}), AdmittedLimits(config)
+    limits = VnTable.of_config(config)
+    before = limits.with_columns(
+        send_limit_bps=limits.send_limit_bps * 10, receive_limit_bps=limits.receive_limit_bps * 10
     )
-    central.set_limits(0, 0.0, send_limit_bps=1 * MBIT)
-    assert central.vns.send_limit_bps[0] == 1 * MBIT
+    check_fit(overrides, before, with_limit(before, 0, "send_limit_bps", 1 * MBIT), admitted)
+    with pytest.raises(UnfitError, match="does not fit: link"):
+        check_fit(overrides, before, with_limit(before, 0, "send_limit_bps", 161 * MBIT), admitted)
 
 
 @settings(derandomize=True, deadline=None, max_examples=60)

@@ -71,7 +71,9 @@ def test_limits_in_force_count_not_those_of_the_file() -> None:
     vns = VnTable.of_config(config())
     row = vns.row_of(10, DPID, 1)
     assert row is not None
-    desired = desired_queues(config(), vns.with_limits(row, receive_limit_bps=25_000_000))
+    limit_bps = vns.receive_limit_bps.copy()
+    limit_bps[row] = 25_000_000
+    desired = desired_queues(config(), vns.with_columns(receive_limit_bps=limit_bps))
     assert [q.min_rate_bps for q in desired[DPID][1].queues[1:]] == [25_000_000, 50_000_000]
 
 

@@ -1,0 +1,53 @@
+"""What an operator asks to change, checked before it becomes an override: rates, ceilings, algorithms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from controller.allocation.registry import make_any_algorithm
+from controller.errors import InvalidValueError
+from controller.fabric.description import Vlan
+from controller.fabric.vns import VnTable, check_ceiling
+from controller.limits.hose_model import WAYS
+from controller.limits.overrides import VN_FIELDS
+from controller.units import check_rate_bps
+
+
+def check_vn(vns: VnTable, row: int, given: Mapping[str, int | None], prefix: str = "") -> None:
+    """Check new limits and ceilings (``VN_FIELDS``) of the VN of a row; ``prefix`` comes before the keys in errors.
+
+    Raises InvalidValueError for a rate that no meter can carry, and for a ceiling that is not from the VN's limit to
+    its port's capacity.
+    """
+    for key in VN_FIELDS:
+        rate_bps = given.get(key)
+        if rate_bps is not None:
+            check_rate_bps(rate_bps, f"{prefix}{key}")
+    for way in WAYS:
+        ceiling_bps = given.get(f"{way}_ceiling_bps")
+        if ceiling_bps is not None:
+            limit_bps = given.get(f"{way}_limit_bps") or int(getattr(vns, f"{way}_limit_bps")[row])
+            check_ceiling(f"{prefix}{way}_ceiling_bps", ceiling_bps, limit_bps, int(vns.capacity_bps[row]))
+
+
+def complete_vlan(before: Vlan, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return new values of a VLAN with those that follow from them: parameters go with their algorithm.
+
+    Another algorithm starts with its default parameters if none are given. Raises InvalidValueError for an unknown
+    algorithm or parameter and for a value out of bounds.
+    """
+    values = dict(given)
+    for key, parameters_key in (("algorithm", "parameters"), ("shadow", "shadow_parameters")):
+        if not given.keys() & {key, parameters_key}:
+            continue
+        standing = getattr(before, key)
+        name = given.get(key, standing)
+        kept = getattr(before, parameters_key) if name == standing else {}
+        values[key] = name
+        values[parameters_key] = dict(given.get(parameters_key, kept))
+        if key == "algorithm" or name is not None:
+            make_any_algorithm(name, values[parameters_key], key=key, parameters_key=parameters_key)
+        elif values[parameters_key]:
+            raise InvalidValueError(parameters_key, values[parameters_key], f"stands without a {key}")
+    return values
