@@ -12,6 +12,7 @@ from controller.events import EventKind
 from controller.fabric.vns import VnTable
 from controller.limits.overrides import VN_FIELDS
 from controller.limits.precedence import LimitsInForce
+from controller.loop.policies import lending_vlans
 
 # A change to more VNs or VLANs than this is one event that says how many they are.
 _MOST_NAMED = 20
@@ -24,7 +25,7 @@ def put_in_force(fabric: FabricState, values: LimitsInForce, now_s: float) -> No
     """
     before, after = fabric.control, fabric.control.with_values(values)
     fabric.control = after
-    _set_send_meters(fabric, np.flatnonzero(before.vns.send_most_bps != after.vns.send_most_bps))
+    _set_send_meters(fabric, np.flatnonzero(before.vns.send_most_bps != after.vns.send_most_bps), now_s)
     _note_limits(fabric, before.vns, now_s)
     _note_vlans(fabric, before, now_s)
 
@@ -37,8 +38,9 @@ def _changed_rows(before: VnTable, after: VnTable) -> IntArray:
     return np.flatnonzero(unlike)
 
 
-def _set_send_meters(fabric: FabricState, rows: IntArray) -> None:
+def _set_send_meters(fabric: FabricState, rows: IntArray, now_s: float) -> None:
     """Queue meter-mods for what these VNs may send, where their switches are connected and have such meters."""
+    fabric.send_limits = fabric.send_limits.modified(rows, now_s)
     dpids = fabric.vns.dpid[rows]
     for dpid in np.unique(dpids).tolist():
         record = fabric.switches[dpid]
@@ -64,6 +66,15 @@ def _note_limits(fabric: FabricState, before: VnTable, now_s: float) -> None:
         fabric.note(EventKind.LIMIT_CHANGED, f"{fabric.vn_name(row)}: {', '.join(words)}", now_s)
 
 
+def _unused_ceilings(fabric: FabricState, vid: int) -> int:
+    """Return how many VNs of a VLAN have a ceiling that neither its algorithm nor its shadow uses."""
+    vns, control = fabric.vns, fabric.control
+    if vid in lending_vlans(control.policies) or vid in lending_vlans(control.shadow.policies):
+        return 0
+    with_ceiling = ~np.isnan(vns.send_ceiling_bps) | ~np.isnan(vns.receive_ceiling_bps)
+    return int((with_ceiling & (vns.vlan_vid == vid)).sum())
+
+
 def _note_vlans(fabric: FabricState, before: Control, now_s: float) -> None:
     policies, shadows = fabric.control.policies, fabric.control.shadow.policies
     vids = [
@@ -79,4 +90,7 @@ def _note_vlans(fabric: FabricState, before: Control, now_s: float) -> None:
         text = f"VLAN {vid}: {policy.algorithm} {dict(policy.parameters) or ''}".rstrip()
         if shadow is not None:
             text += f", shadow {shadow.algorithm} {dict(shadow.parameters) or ''}".rstrip()
+        unused = _unused_ceilings(fabric, vid)
+        if unused:
+            text += f"; the ceilings of {unused} VNs are kept and not used"
         fabric.note(EventKind.ALGORITHM_CHANGED, text, now_s)

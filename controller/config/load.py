@@ -34,6 +34,8 @@ from controller.config.sections import (
 )
 from controller.errors import InvalidValueError
 from controller.fabric.description import Config, Endpoint, Switch, Vlan, Vn
+from controller.limits.changes import check_borrows
+from controller.units import format_rate
 
 _MAX_FILE_BYTES = 64 * 2**20
 
@@ -136,6 +138,7 @@ class _Assembly:
             section = read_section(VlanSection, self._document, path, data)
             self._check_algorithm(path, section, "algorithm", "parameters")
             self._check_algorithm(path, section, "shadow", "shadow_parameters")
+            self._check_ceilings(path, section)
             vid = read_number(self._document, path, "VLAN id", MIN_VLAN_VID, MAX_VLAN_VID)
             if vid is None:
                 continue
@@ -167,6 +170,17 @@ class _Assembly:
             make_any_algorithm(name, parameters, key=key, parameters_key=parameters_key)
         except InvalidValueError as error:
             self._document.report((*path, *error.key.split(".", 1)), f"{show_value(error.value)} {error.reason}")
+
+    def _check_ceilings(self, path: Path, section: VlanSection) -> None:
+        if section.has_bad("algorithm") or section.has_bad("shadow"):
+            return
+        for key in ("send_ceiling", "receive_ceiling"):
+            ceiling_bps = getattr(section, key)
+            try:
+                if ceiling_bps is not None:
+                    check_borrows(key, ceiling_bps, section.algorithm, section.shadow)
+            except InvalidValueError as error:
+                self._document.report((*path, key), f"{format_rate(ceiling_bps)} {error.reason}")
 
     def _read_switches(self, root: RootSection) -> dict[str, Switch]:
         switches = {}

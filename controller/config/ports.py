@@ -21,6 +21,7 @@ from controller.config.sections import (
 from controller.errors import InvalidValueError
 from controller.fabric.description import EdgePort, Vn
 from controller.fabric.vns import check_ceiling
+from controller.limits.changes import check_borrows
 from controller.limits.hose_model import WAYS, port_overload
 from controller.units import format_rate
 
@@ -130,7 +131,10 @@ class PortReader:
         ceiling_bps: int | None = own if own is not None else getattr(self._vlans[vid], key)
         if ceiling_bps is None or not limit_bps or section.capacity is None:
             return None
+        vlan = self._vlans[vid]
         try:
+            if own is not None:  # the VLAN's own is checked with the VLAN
+                check_borrows(key, ceiling_bps, vlan.algorithm, vlan.shadow)
             return check_ceiling(key, ceiling_bps, limit_bps, section.capacity)
         except InvalidValueError as error:
             place = (*path, "vns", str(vid), key) if own is not None else path

@@ -220,9 +220,9 @@ class VlanSection(Section):
     receive_limit: Rate | None = None
     """Of each of its VNs; without it every VN needs its own."""
     send_ceiling: Rate | None = None
-    """Up to which its VNs may borrow what others leave idle, the limit to the port's capacity; only with `max-min`."""
+    """Up to which its VNs may borrow what others leave idle, the limit to the port's capacity; needs `max-min`."""
     receive_ceiling: Rate | None = None
-    """Up to which its VNs may borrow what others leave idle, the limit to the port's capacity; only with `max-min`."""
+    """Up to which its VNs may borrow what others leave idle, the limit to the port's capacity; needs `max-min`."""
     weight: Annotated[float, Field(gt=0, le=MAX_WEIGHT)] = 1.0
     """Its share among VLANs that compete for what is idle; only with `max-min`."""
 

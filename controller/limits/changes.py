@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from controller.allocation.network_max_min import NetworkMaxMin
 from controller.allocation.registry import make_any_algorithm
 from controller.errors import InvalidValueError
 from controller.fabric.description import Vlan
@@ -14,11 +15,18 @@ from controller.limits.overrides import VN_FIELDS
 from controller.units import check_rate_bps
 
 
-def check_vn(vns: VnTable, row: int, given: Mapping[str, int | None], prefix: str = "") -> None:
+def check_borrows(key: str, ceiling_bps: int, algorithm: str, shadow: str | None) -> None:
+    """Raise InvalidValueError for a ceiling in a VLAN of which neither the algorithm nor the shadow borrows."""
+    if NetworkMaxMin.name not in (algorithm, shadow):
+        reason = f"has no effect: the VLAN's algorithm is {algorithm}, and only {NetworkMaxMin.name} uses ceilings"
+        raise InvalidValueError(key, ceiling_bps, reason)
+
+
+def check_vn(vns: VnTable, vlan: Vlan, row: int, given: Mapping[str, int | None], prefix: str = "") -> None:
     """Check new limits and ceilings (``VN_FIELDS``) of the VN of a row; ``prefix`` comes before the keys in errors.
 
-    Raises InvalidValueError for a rate that no meter can carry, and for a ceiling that is not from the VN's limit to
-    its port's capacity.
+    ``vlan`` is that of the VN, with the values in force. Raises InvalidValueError for a rate that no meter can carry,
+    for a ceiling that is not from the VN's limit to its port's capacity, and for one that the VLAN does not use.
     """
     for key in VN_FIELDS:
         rate_bps = given.get(key)
@@ -27,6 +35,7 @@ def check_vn(vns: VnTable, row: int, given: Mapping[str, int | None], prefix: st
     for way in WAYS:
         ceiling_bps = given.get(f"{way}_ceiling_bps")
         if ceiling_bps is not None:
+            check_borrows(f"{prefix}{way}_ceiling_bps", ceiling_bps, vlan.algorithm, vlan.shadow)
             limit_bps = given.get(f"{way}_limit_bps") or int(getattr(vns, f"{way}_limit_bps")[row])
             check_ceiling(f"{prefix}{way}_ceiling_bps", ceiling_bps, limit_bps, int(vns.capacity_bps[row]))
 

@@ -26,7 +26,8 @@ class Operator:
 
     def set_vn(self, row: int, now_s: float, **given: int | None) -> None:
         """Give the VN of a row of the VN table other limits and ceilings (``VN_FIELDS``); a ceiling of None is none."""
-        check_vn(self._central.vns, row, given)
+        vns, vlans = self._central.vns, self._central.config.vlans
+        check_vn(vns, vlans[vns.key(row).vlan_vid], row, given)
         name, before = self._file.names[row], self._overrides.of_vn(row)
         self._change(self._overrides.with_vns({name: self._override(before, given)}), now_s, vns=[name])
 

@@ -22,6 +22,8 @@ ALGORITHMS = ("fs", "sp", "fp", "fe", "max-min")
 
 def loop_of(algorithm, senders=3):
     vlan = {"algorithm": algorithm, "receive_ceiling": "60M", "send_ceiling": "60M"}
+    if algorithm != "max-min":
+        vlan["shadow"] = "max-min"  # which uses the ceilings
     net = Fabric(star(9, capacity="100M", limits={10: "40M", 20: "40M"}, vlans={10: vlan}))
     net.start()
     loop = ControlLoop(net)

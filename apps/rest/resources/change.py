@@ -49,7 +49,7 @@ def change_vn(
     # By name from here on: while this change waits for others to be kept, the configuration may be read anew.
     expect = expecting(lambda: here.settings.revision_of(name))
     with problems.refusing_bad_values():
-        check_vn(here.central.vns, row, given)
+        check_vn(here.central.vns, here.central.config.vlans[name.vlan_vid], row, given)
         outcome = here.settings.change_vns({name: given}, caller(), expect=expect, dry_run=query.dry_run)
     rows = np.array([here.settings.file.row_of[name]], dtype=np.int64)
     view = representation.vn_views(here, rows, outcome)[0]
@@ -68,7 +68,7 @@ def change_limits(query: requests.ChangeQuery, header: requests.IfMatch, body: r
         row = settings.file.row_of.get(name)
         if row is None:
             raise InvalidValueError(key, str(name), "is not a VN of the configuration: /v1/vns lists those")
-        check_vn(here.central.vns, row, given, f"{key}.")
+        check_vn(here.central.vns, here.central.config.vlans[name.vlan_vid], row, given, f"{key}.")
 
     changes = many.read_vns("limits", body.limits, check, lambda: here.sleep(0.0))
     expect = expecting(lambda: settings.revision)

@@ -217,9 +217,11 @@ def test_a_send_limit_is_in_force_at_once():
 def test_a_ceiling_is_in_force_at_once_where_the_vlan_borrows():
     net = started()
     row = net.central.vns.row_of(10, 1, 2)
-    net.operator.set_vn(row, 1.0, send_ceiling_bps=450_000_000)
-    assert net.push() == 0  # fp lends nothing
+    with pytest.raises(InvalidValueError, match="only max-min uses ceilings"):
+        net.operator.set_vn(row, 1.0, send_ceiling_bps=450_000_000)
     net.operator.set_vlan(10, 1.0, algorithm="max-min")
+    assert net.push() == 0
+    net.operator.set_vn(row, 1.0, send_ceiling_bps=450_000_000)
     assert net.push() == 1
     meter = net.switches[1].meters[net.central.switches[1].send_meter[row]]
     assert meter.setting.rate_kbps == 450_000
@@ -227,6 +229,18 @@ def test_a_ceiling_is_in_force_at_once_where_the_vlan_borrows():
     assert net.push() == 1
     assert meter.setting.rate_kbps == 400_000
     assert net.central.events.after(0)[-1].text.endswith("send ceiling none, receive ceiling 700000000 bit/s")
+
+
+def test_ceilings_are_kept_and_said_to_be_unused_under_another_algorithm():
+    net = started()
+    row = net.central.vns.row_of(10, 1, 2)
+    net.operator.set_vlan(10, 1.0, algorithm="max-min")
+    net.operator.set_vn(row, 1.0, send_ceiling_bps=450_000_000)
+    net.operator.set_vlan(10, 1.0, algorithm="fs")
+    assert net.central.events.after(0)[-1].text == "VLAN 10: fs; the ceilings of 1 VNs are kept and not used"
+    assert net.central.vns.send_most_bps[row] == 400e6
+    net.operator.set_vlan(10, 1.0, algorithm="max-min")
+    assert net.central.vns.send_most_bps[row] == 450e6
 
 
 def test_limits_set_while_a_switch_is_away_are_there_when_it_is_back():

@@ -417,6 +417,24 @@ def test_ceilings_are_the_vlans_or_the_vns_own() -> None:
     assert config.vlans[10].algorithm == "max-min"
 
 
+@pytest.mark.parametrize("algorithm", ["fp", "fp, shadow: sp"])
+def test_a_ceiling_that_nothing_uses_is_refused(algorithm: str) -> None:
+    """Where it stands: at the VLAN, and at the VN that has its own."""
+    with pytest.raises(ConfigError) as caught:
+        parse_config(CEILINGS.replace("max-min", algorithm).replace("OWN", "send_ceiling: 50M"))
+    assert [(problem.path, problem.line) for problem in caught.value.problems] == [
+        ("vlans.10.receive_ceiling", 2),
+        ("switches.s1.ports.2.vns.10.send_ceiling", 4),
+    ]
+    for problem in caught.value.problems:
+        assert "has no effect: the VLAN's algorithm is fp, and only max-min uses ceilings" in problem.message
+
+
+def test_a_ceiling_that_only_the_shadow_uses_is_accepted() -> None:
+    config = parse_config(CEILINGS.replace("max-min", "fp, shadow: max-min").replace("OWN", "send_ceiling: 50M"))
+    assert [vn.send_ceiling_bps for vn in config.vns()] == [None, 50_000_000]
+
+
 @pytest.mark.parametrize(
     ("own", "path"),
     [

@@ -60,7 +60,7 @@ def test_a_table_with_other_columns_shares_its_names_and_leaves_the_old_one_alon
     assert table.with_lending([10])._row is table._row
 
 
-CEILINGS = {10: {"send_ceiling": "450M", "receive_ceiling": "490M"}}
+CEILINGS = {10: {"algorithm": "max-min", "send_ceiling": "450M", "receive_ceiling": "490M"}}
 
 
 def test_ceilings_count_where_the_vlan_lends():

@@ -413,7 +413,12 @@ def test_from_any_leftovers_one_transaction_reaches_what_is_wanted(data: st.Data
 
 
 def test_a_vlan_that_borrows_may_take_up_to_its_ceiling():
-    one = star(1, capacity="100M", limits={10: "40M", 20: "50M"}, vlans={10: {"receive_ceiling": "90M"}})
+    one = star(
+        1,
+        capacity="100M",
+        limits={10: "40M", 20: "50M"},
+        vlans={10: {"algorithm": "max-min", "receive_ceiling": "90M"}},
+    )
     vns = VnTable.of_config(one)
     assert [queue.max_rate_bps for queue in desired_queues(one, vns)[1][1].queues[1:]] == [40_000_000, 50_000_000]
     (ports,) = desired_queues(one, vns.with_lending([10])).values()
