@@ -1,4 +1,4 @@
 """The central controller: one fabric's state, its interval, its changes and its explanations.
 
-Start with controller.py, then interval.py.
+Start with controller.py, then state.py (what is known) and interval.py (what is done with it).
 """

@@ -7,7 +7,6 @@ from collections import Counter
 from controller.capability.capabilities import (
     HOPELESS,
     NOT_CONNECTED,
-    Enforceability,
     PortVerdicts,
     Verdict,
     enforceability,
@@ -15,12 +14,11 @@ from controller.capability.capabilities import (
     told_apart,
 )
 from controller.central.state import FabricState
-from controller.errors import InvalidValueError
 from controller.events import EventKind
 
 Unlimited = tuple[tuple[int, str, frozenset[int]], ...]
 
-# What is found out of a switch comes piece by piece: told is what has stood for so long.
+# What a switch can do is found out piece by piece. A verdict is reported once it has stood for so long.
 STANDS_S = 1.5
 
 
@@ -30,14 +28,6 @@ def of_switch(fabric: FabricState, dpid: int) -> PortVerdicts:
     It is the same object until something has changed.
     """
     return _of_switch(fabric, dpid, _unlimited(fabric))
-
-
-def of_port(fabric: FabricState, dpid: int, port_no: int) -> Enforceability:
-    """Return what can be enforced at one edge port; raises InvalidValueError when the configuration has none such."""
-    record = fabric.switches.get(dpid)
-    if record is None or port_no not in record.switch.ports:
-        raise InvalidValueError("port_no", f"{dpid:016x}:{port_no}", "is not an edge port of the configuration")
-    return of_switch(fabric, dpid)[port_no]
 
 
 def of_all(fabric: FabricState) -> dict[int, PortVerdicts]:
@@ -53,12 +43,12 @@ def counts(fabric: FabricState) -> dict[str, int]:
 
 
 def note_changes(fabric: FabricState, now_s: float) -> None:
-    """Note an event for each switch of which other things can be enforced than was told last."""
+    """Note an event for each switch whose verdicts are not those reported last."""
     verdicts = fabric.verdicts
     for dpid, now in of_all(fabric).items():
         record = fabric.switches[dpid]
         if not record.connected:
-            verdicts.seen.pop(dpid, None)  # switch-down says it; when it is back, what is told is told anew
+            verdicts.seen.pop(dpid, None)  # switch-down says it; verdicts are reported again when it is back
             verdicts.told.pop(dpid, None)
             continue
         last, since_s = verdicts.seen.get(dpid, (None, now_s))

@@ -17,7 +17,7 @@ from controller.pieces import pieces
 from controller.switch.meter_settings import MeterSetting, kilo
 from controller.switch.record import SwitchRecord
 
-# So many pairs are taken over before others in the process get their turn.
+# Pairs taken over before others in the process get their turn.
 _AT_ONCE = 250
 
 
@@ -34,7 +34,7 @@ class PairMeters:
         self._without_meter: set[int] = set()
 
     def seen(self, pair: Pair, now_s: float) -> None:
-        """A pair talks that has no entry; it may be about to get one, with a meter that it has."""
+        """A pair without an entry talks; it may be about to get one, with a meter that it already has."""
         if pair not in self._metered:
             self._new_pairs[pair] = None
             self._seen_s = now_s

@@ -1,4 +1,5 @@
 """Which limits are in force: what the fabric can carry, and what operators set over the configuration file.
 
-Start with hose_model.py (what fits on the links), then precedence.py (which of two settings wins).
+Start with hose_model.py (what fits on the links), then precedence.py (which of two settings wins)
+and changes.py (what is checked of a change first).
 """

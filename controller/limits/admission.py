@@ -41,8 +41,8 @@ def port_topology(config: Config) -> HoseTopology:
 def core_topology(config: Config) -> HoseTopology:
     """Return the capacities of the core links and the paths between edge switches, which stand for their ports.
 
-    Each direction of a link is one by itself, named by its ends: ``s1:1001-c1:1``. Paths are those that forwarding
-    takes when all the links of the configuration are up.
+    Each direction of a link counts on its own and is named by its ends: ``s1:1001-c1:1``. Paths are those that
+    forwarding takes when all the links of the configuration are up.
     """
     built = forwarding.Topology()
     capacity_bps: dict[Link, int] = {}
@@ -72,7 +72,7 @@ def core_overloaded(core: HoseTopology, vns: Iterable[VnLimits]) -> bool:
 def admit_core(
     core: HoseTopology, others: Iterable[VnLimits], changed: VnLimits, *, sending: bool | None = None
 ) -> None:
-    """Raise AdmissionError unless the core links carry the limits of ``changed`` beside those of the others.
+    """Raise AdmissionError unless the core links carry the limits of ``changed`` and those of the others.
 
     The VNs of a VLAN behind one switch take the same paths, so that for the core they are one: what they may send or
     receive together. That keeps this quick on fabrics of thousands of ports, and is exact.
@@ -106,7 +106,7 @@ def _switch(vn: VnLimits) -> str:
 
 
 class AdmittedLimits:
-    """Checks new limits against a fabric, beside those that all the other VNs have."""
+    """Checks a new limit against a fabric, together with the limits of all other VNs."""
 
     def __init__(self, config: Config) -> None:
         self._names = {switch.dpid: switch.name for switch in config.switches.values()}

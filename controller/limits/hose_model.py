@@ -2,7 +2,7 @@
 
 A VN may send up to its send limit, to any VN of its VLAN, in any split, and receive up to its receive limit. A link
 must carry the worst of these matrices. For one VLAN and one link that is the largest flow from the senders to the
-receivers over the pairs whose path takes the link (a transport problem). VLANs do not know of each other: they add up.
+receivers over the pairs whose path takes the link (a transport problem). VLANs are independent: their loads add up.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class VnLimits:
 
 @dataclass(frozen=True, slots=True)
 class HoseTopology:
-    """The capacities that limits are checked against, in bits per second, each direction of a link by itself.
+    """The capacities that limits are checked against, in bits per second, each direction of a link on its own.
 
     Raises InvalidValueError, naming the key, for a capacity that is not positive, and for a path that names a port or a
     link that is not there.
@@ -113,7 +113,7 @@ def admit(topology: HoseTopology, vns: Iterable[VnLimits], changed: VnLimits, *,
 
     The error names the first place that does not fit, and offers the largest limit with which every place fits, the
     other limit of the VN as asked for; it speaks of the send limit (``sending`` True) or of the receive limit (False),
-    and if it is not told which, of the send limit if either could be lowered. Places that the others overload without
+    and without ``sending``, of the send limit if either could be lowered. Places that the others overload without
     this VN are not held against it. Raises InvalidValueError as ``overloads`` does.
     """
     others = [vn for vn in vns if (vn.vlan_vid, vn.port) != (changed.vlan_vid, changed.port)]

@@ -21,7 +21,7 @@ from controller.limits.hose_model import WAYS
 VN_FIELDS = ("send_limit_bps", "receive_limit_bps", "send_ceiling_bps", "receive_ceiling_bps")
 VLAN_LIMITS = VN_FIELDS[:2]
 VLAN_FIELDS = ("name", "algorithm", "parameters", "shadow", "shadow_parameters", "weight", *VLAN_LIMITS)
-# In a column: the VN is to have no ceiling, whatever the file says. NaN says that there is no override.
+# In a column: the VN has no ceiling, whatever the file says. NaN means that there is no override.
 _NO_CEILING = 0.0
 _VIDS = 4096
 

@@ -1,7 +1,7 @@
 """What is in force: overrides laid over the configuration file, and which of them do not fit it.
 
 Of overrides that do not fit together, those made last that raise a limit are inactive first: those that lower one are
-never to blame, and what was promised longest is kept longest.
+never the cause, and the oldest promise is kept longest.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CoreCheck = Callable[[VnTable], Overload | None]
 
 @dataclass(frozen=True)
 class LimitsInForce:
-    """The values in force, and why which overrides are inactive; ``vns.lends`` is not set."""
+    """The values in force, and the reason for each override that is inactive; ``vns.lends`` is not set."""
 
     vns: VnTable
     vlans: Mapping[int, Vlan]

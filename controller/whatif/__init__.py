@@ -1,4 +1,4 @@
-"""What would happen: shadow policies beside the real one, recordings, and replays of them.
+"""What would happen: shadow policies next to the real one, recordings, and replays of them.
 
 Start with shadow.py.
 """

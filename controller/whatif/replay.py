@@ -1,4 +1,4 @@
-"""A recorded run decided again: by the same algorithms, bit for bit, and by another one beside them."""
+"""A recorded run decided again: by the same algorithms, bit for bit, and by another one for comparison."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class Replayed:
 
 
 def replay(records: Iterable[Start | Interval], other: Policy | None = None) -> Iterator[Replayed]:
-    """Decide each recorded interval again, and by the ``other`` policy beside in all VLANs, if given.
+    """Decide each recorded interval again, and by the ``other`` policy in all VLANs, if given.
 
-    The other algorithm sees the counters as they were under the one that was in force, as a shadow does; it is not
-    enforced, and so what would have come of it over time is not told.
+    The other algorithm sees the counters as they were under the one that was in force, as a shadow does. It is not
+    enforced: the result does not show what would have come of it over time.
 
     Raises InvalidValueError for an unknown algorithm and bad parameters, ProtocolError when an interval has nothing to
     start from.

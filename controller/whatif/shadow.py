@@ -1,4 +1,4 @@
-"""Algorithms that are computed beside the ones that enforce, on the same counters, and change nothing.
+"""Algorithms that are computed on the same counters as the ones in force, and change nothing.
 
 A shadow sees the Traffic Reports of its VLAN as they are under the algorithm in force, and keeps its own memory. What
 it would grant is therefore what it would set next if it took over now, not what would have come of it over time.
@@ -78,7 +78,7 @@ def shadow_step(
 
     1) ``max-min`` looks at all entries of its VLANs, the others at those under control, as they would in force.
     2) The reports are those that the algorithm in force had: measured after the step, limited as before it.
-    3) What nobody would hold back is limited by its ceiling.
+    3) An entry that no allocator would hold back is limited by its ceiling.
     """
     entries = after.entries
     allocators = shadow.allocators

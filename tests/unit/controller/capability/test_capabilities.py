@@ -21,7 +21,6 @@ from controller.capability.capabilities import (
 from controller.capability.queue_watch import IGNORED
 from controller.central import enforceable
 from controller.central.controller import CentralController
-from controller.errors import InvalidValueError
 from controller.openflow.constants import ControllerRole, MeterFlags
 from controller.openflow.meters import METER_CONFIG, MeterFeatures
 
