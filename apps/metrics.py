@@ -85,7 +85,7 @@ class Metrics:
 def vn_columns(central: CentralController) -> list[MetricColumn]:
     """Return the metrics of all VNs."""
     vns, guarantees = central.vns, central.fabric.guarantees
-    received, sent, offered, _, dropped, _ = live_rates(central)
+    received, sent, offered, send_offered, dropped, _, send_limit_dropped = live_rates(central)
 
     def gauge(name: str, about: str, values: Any) -> MetricColumn:
         return MetricColumn(f"dets_vn_{name}", about, "gauge", np.asarray(values, dtype=np.float64))
@@ -96,13 +96,17 @@ def vn_columns(central: CentralController) -> list[MetricColumn]:
         gauge(f"receive_limit_{bps}", "Receive limit.", vns.receive_limit_bps),
         gauge(f"received_{bps}", "Sent to the VN, behind the meters of its senders.", received),
         gauge(f"sent_{bps}", "Sent by the VN, behind its meters.", sent),
-        gauge(f"offered_{bps}", "Sent to the VN, before the meters of its senders.", offered),
-        gauge(f"dropped_{bps}", "Dropped by the meters of its senders.", dropped),
+        gauge(f"offered_{bps}", "Sent to the VN, before any meter of its senders.", offered),
+        gauge(f"dropped_{bps}", "Dropped by the meters of its senders' pairs with it.", dropped),
+        gauge(f"send_offered_{bps}", "Sent by the VN, before its send limit.", send_offered),
+        gauge(f"send_limit_dropped_{bps}", "Dropped of what the VN sends by its send limit.", send_limit_dropped),
         gauge(
             f"granted_{bps}", "Sum of the grants of its active senders, while it is congested.", granted_bps(central)
         ),
         gauge(
-            "congested", "1 while more is sent to the VN than its receive limit.", central.state.allocators.congested
+            "congested",
+            "1 while more is sent to the VN than its limit, with max-min than its senders are granted.",
+            central.fabric.congestion.congested,
         ),
         gauge("guarantee_missing", "1 while it gets less than it is sent within its limit.", guarantees.missing),
         MetricColumn(

@@ -176,7 +176,7 @@ class CentralController:
     ) -> step.StepResult:
         """Run one control interval on the meter-stats (METER_STATS) of the switches, which came at ``received_s``.
 
-        ``confirmed_s`` is when switches had set the meters that they were last told to set, where that is known.
+        ``confirmed_s`` is when switches had carried out their last meter-mods, where that is known.
         """
         self.pairs.flush()
         return interval.run_interval(self.fabric, self.recorder, stats, received_s, now_s, confirmed_s or {})

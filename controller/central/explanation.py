@@ -40,13 +40,24 @@ class EntryExplanation:
     """what would bind it if that constraint were lifted, all else equal"""
     next_limit_bps: float
     """the limit that would be in force then"""
+    sent_bps: float
+    """what the sender sends in all, before its send limit; NaN: unknown"""
+    send_limit_dropped_bps: float
+    """what its send limit drops of that; NaN: unknown"""
 
     def __str__(self) -> str:
         share = f", share {self.place} of {self.sharers}" if self.sharers else ""
         return (
             f"VLAN {self.vlan_vid}, {self.sender} to {self.receiver}: {rate_in_words(self.limit_bps)}; "
             f"bound by {self.bound}{share}; next bound: {self.next_bound} at {rate_in_words(self.next_limit_bps)}"
+            f"{self._drops()}"
         )
+
+    def _drops(self) -> str:
+        if not self.send_limit_dropped_bps >= RATE_STEP_BPS:
+            return ""
+        dropped, sent = rate_in_words(self.send_limit_dropped_bps), rate_in_words(self.sent_bps)
+        return f"; {self.sender}'s send limit drops {dropped} of the {sent} that it sends in all"
 
 
 def rate_in_words(rate_bps: float) -> str:
@@ -90,6 +101,8 @@ def explain_entry(fabric: FabricState, row: int) -> EntryExplanation:
         found.sharers,
         words.get(found.next_bound, found.next_bound),
         found.lifted_bps,
+        float(fabric.send_limits.offered_bps[sender]),
+        float(fabric.send_limits.dropped_bps[sender]),
     )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.central.state import FabricState
+from controller.columns import FloatArray, IntArray
 from controller.dets.rate_allocator import received_rates
 from controller.events import EventKind
 from controller.loop import step
@@ -32,7 +33,7 @@ def run_interval(
     confirmed_s: Mapping[int, float],
 ) -> step.StepResult:
     """Run the control step on the METER_STATS of the switches, and queue the meter-mods that it decides."""
-    readings = _readings(fabric, stats, received_s, confirmed_s)
+    readings, of_send_limits = _readings(fabric, stats, received_s, confirmed_s)
     control = fabric.control
     all_links = control.vns.lends.any() or control.shadow.names or recorder is not None
     links = fabric.links.of(control.vns, fabric.network.topology) if all_links else None
@@ -42,13 +43,13 @@ def run_interval(
         shadow = shadow_step(shadow, control.vns, control.state, state, links)
     fabric.control = replace(control, state=state, shadow=shadow)
     fabric.received_bps = result.received_bps
-    fabric.congested_since_s[result.congestion_began] = now_s
-    fabric.congested_since_s[result.congestion_ended] = np.nan
+    fabric.send_limits = fabric.send_limits.after(of_send_limits, control.vns.capacity_bps)
     if recorder is not None:
         start = Start(control.state, control.vns, control.policies, links)
         recorder.interval(start, now_s, readings, state, result)
     queue_changes(fabric, result.changes)
-    _note_events(fabric, result, now_s)
+    _watch_congestion(fabric, control.state, result.limit_bps, now_s)
+    _note_implausible(fabric, result.implausible, now_s)
     _watch_guarantees(fabric, now_s)
     return result
 
@@ -58,32 +59,38 @@ def _readings(
     stats: Mapping[int, MeterStats],
     received_s: Mapping[int, float],
     confirmed_s: Mapping[int, float],
-) -> MeterReadings:
-    entries = len(fabric.state.entries)
-    unread = np.full(entries, np.nan)
-    readings = MeterReadings(
-        unread.copy(), unread.copy(), unread.copy(), unread.copy(), np.zeros(entries, dtype=np.bool_), unread
-    )
+) -> tuple[MeterReadings, MeterReadings]:
+    """Return the readings of the entries' meters and of those of the VNs' send limits."""
+    of_entries, of_vns = MeterReadings.none(len(fabric.state.entries)), MeterReadings.none(len(fabric.vns))
     for dpid, meters in stats.items():
         if dpid not in fabric.switches:  # another configuration came in between
             continue
-        mine, rows = fabric.switches[dpid].entries_of(meters["meter_id"])
-        readings.confirmed_s[rows] = confirmed_s.get(dpid, np.nan)
-        if measure_kernel.library is not None:
-            columns = (readings.byte_in_count, readings.dropped_byte_count, readings.duration_s, readings.received_s)
-            measure_kernel.spread(mine, rows, meters, received_s[dpid], columns, readings.present)
-            continue
-        byte_in, dropped = meters["byte_in_count"][mine], meters["band_byte_count"][mine]
-        unavailable = (byte_in == COUNTER_UNAVAILABLE) | (dropped == COUNTER_UNAVAILABLE)
-        if unavailable.any():
-            mine, rows = mine[~unavailable], rows[~unavailable]
-            byte_in, dropped = byte_in[~unavailable], dropped[~unavailable]
-        readings.byte_in_count[rows] = byte_in
-        readings.dropped_byte_count[rows] = dropped
-        readings.duration_s[rows] = meters["duration_s"][mine]
-        readings.received_s[rows] = received_s[dpid]
-        readings.present[rows] = True
-    return readings
+        listed = fabric.switches[dpid].listed(meters["meter_id"])
+        times_s = received_s[dpid], confirmed_s.get(dpid, np.nan)
+        _read(of_entries, meters, listed.entry_at, listed.entry, times_s)
+        _read(of_vns, meters, listed.vn_at, listed.vn, times_s)
+    return of_entries, of_vns
+
+
+def _read(
+    readings: MeterReadings, meters: MeterStats, mine: IntArray, rows: IntArray, times_s: tuple[float, float]
+) -> None:
+    """Write the meters ``mine`` of one switch to these rows."""
+    received_s, readings.confirmed_s[rows] = times_s
+    if measure_kernel.library is not None:
+        columns = (readings.byte_in_count, readings.dropped_byte_count, readings.duration_s, readings.received_s)
+        measure_kernel.spread(mine, rows, meters, received_s, columns, readings.present)
+        return
+    byte_in, dropped = meters["byte_in_count"][mine], meters["band_byte_count"][mine]
+    unavailable = (byte_in == COUNTER_UNAVAILABLE) | (dropped == COUNTER_UNAVAILABLE)
+    if unavailable.any():
+        mine, rows = mine[~unavailable], rows[~unavailable]
+        byte_in, dropped = byte_in[~unavailable], dropped[~unavailable]
+    readings.byte_in_count[rows] = byte_in
+    readings.dropped_byte_count[rows] = dropped
+    readings.duration_s[rows] = meters["duration_s"][mine]
+    readings.received_s[rows] = received_s
+    readings.present[rows] = True
 
 
 def queue_changes(fabric: FabricState, changes: MeterChanges) -> None:
@@ -117,14 +124,15 @@ def _watch_guarantees(fabric: FabricState, now_s: float) -> None:
         fabric.note(EventKind.GUARANTEE_MET, f"{fabric.vn_name(row)}: gets what it was promised again", now_s)
 
 
-def _note_events(fabric: FabricState, result: step.StepResult, now_s: float) -> None:
-    for kind, rows in (
-        (EventKind.CONGESTION_BEGAN, result.congestion_began),
-        (EventKind.CONGESTION_ENDED, result.congestion_ended),
-    ):
+def _watch_congestion(fabric: FabricState, before: step.ControlState, limit_bps: FloatArray, now_s: float) -> None:
+    fabric.congestion, began, ended = fabric.congestion.after(before, fabric.state, fabric.vns, limit_bps, now_s)
+    for kind, rows in ((EventKind.CONGESTION_BEGAN, began), (EventKind.CONGESTION_ENDED, ended)):
         for row in rows.tolist():
             fabric.note(kind, f"{fabric.vn_name(row)}: {kind.value.replace('-', ' ')}", now_s)
+
+
+def _note_implausible(fabric: FabricState, rows: IntArray, now_s: float) -> None:
     entries = fabric.state.entries
-    for row in result.implausible.tolist():
+    for row in rows.tolist():
         ends = f"{fabric.vn_name(int(entries.sender[row]))} to {fabric.vn_name(int(entries.receiver[row]))}"
         fabric.note(EventKind.COUNTERS_IMPLAUSIBLE, f"{ends}: its counters jumped or fell back", now_s)

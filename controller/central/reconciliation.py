@@ -72,7 +72,7 @@ class Reconciler:
             record.foreign += foreign
             yield
         record.installed, record.touched = own, set()
-        fabric.forget_counters(record.row_of_meter)
+        fabric.forget_counters(record)
         senders = record.meters_of_senders()
         yield from fabric.network.put_own(dpid, senders, set_queue=record.can.uses_queues)
         if not record.can.uses_meters:
@@ -185,7 +185,7 @@ class Reconciler:
         unwanted = differing - wanted.keys() if tidy else set()
         differing &= wanted.keys()
         record.update.put_meters({i: wanted[i] for i in sorted(differing)}, found.keys())
-        self.fabric.forget_counters(record.rows_of(np.array(sorted(differing | unwanted), dtype=np.int64)))
+        self.fabric.forget_counters(record, np.array(sorted(differing | unwanted), dtype=np.int64))
         record.update.meter_deletes += sorted(unwanted)
         return len(differing) + len(unwanted)
 

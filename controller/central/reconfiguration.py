@@ -171,7 +171,8 @@ def _carry_state(
 def _carry_views(before: FabricState, after: FabricState, row_of: _Rows, kept: set[int]) -> None:
     """Keep what is shown of VNs: rates, congestion, guarantees."""
     after.received_bps = carry(before.received_bps, row_of.old, 0.0)
-    after.congested_since_s = carry(before.congested_since_s, row_of.old, np.nan)
+    after.congestion = before.congestion.carried(row_of.old)
+    after.send_limits = before.send_limits.carried(row_of.old)
     after.guarantees = before.guarantees.carried(row_of.old)
     after.deliveries |= {dpid: before.deliveries[dpid] for dpid in kept}
 
@@ -185,5 +186,6 @@ def _plan(fabric: FabricState, record: SwitchRecord, standing: MeterColumns) -> 
     record.hold([key for key in keys if record.installed.get(key) != wanted.get(key)], wanted)
     settings = fabric.wanted_meters(record)
     differing = settings.differing(standing) & settings.keys()
+    fabric.forget_counters(record, np.array(sorted(differing), dtype=np.int64))
     record.update.put_meters({meter_id: settings[meter_id] for meter_id in sorted(differing)}, standing.keys())
     record.update.meter_deletes += sorted(standing.keys() - settings.keys())

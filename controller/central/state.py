@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from controller.capability.capabilities import Verdicts
+from controller.central.congestion import Congestion
 from controller.columns import FloatArray, IntArray
 from controller.dets.rate_allocator import AlgorithmGroup
 from controller.events import EventKind, EventLog
@@ -27,6 +28,7 @@ from controller.loop import step
 from controller.loop.policies import Policy, algorithm_groups, lending_vlans, policies_of, shadows_of
 from controller.metering.enforcement import whole_rates
 from controller.metering.guarantees import Guarantees
+from controller.metering.send_limits import SendLimitMeters
 from controller.openflow.frames import format_mac
 from controller.switch.delivery import Delivery
 from controller.switch.meter_settings import MeterColumns
@@ -93,7 +95,8 @@ class FabricState:
         self.verdicts = Verdicts()
         self.received_bps: FloatArray = np.zeros(len(self.vns))
         self.guarantees = Guarantees.unused(len(self.vns))
-        self.congested_since_s: FloatArray = np.full(len(self.vns), np.nan)  # NaN: is not, or was at the start
+        self.congestion = Congestion.none(len(self.vns))
+        self.send_limits = SendLimitMeters.unread(len(self.vns))
         self._came_s = -math.inf
 
     # -- what is in force
@@ -159,9 +162,12 @@ class FabricState:
             text = f"{self.vn_name(row)} has {self.config.max_macs_per_vn} hosts, the most it may have"
             self.note(EventKind.HOSTS_FULL, f"{text}; the last is {format_mac(host.mac)}", now_s)
 
-    def forget_counters(self, rows: IntArray) -> None:
-        """Meters of these rows (NO_ENTRY among them) may have been set outside of the interval, or by others."""
+    def forget_counters(self, record: SwitchRecord, meter_id: IntArray | None = None) -> None:
+        """Meters of a switch, all or some, may have been set outside of the interval, or by others."""
+        rows = record.row_of_meter if meter_id is None else record.rows_of(meter_id)
         self.state = replace(self.state, counters=self.state.counters.forgotten(rows[rows != NO_ENTRY]))
+        senders = [row for row, own in record.send_meter.items() if meter_id is None or own in meter_id]
+        self.send_limits = self.send_limits.forgotten(np.array(senders, dtype=np.int64))
 
     def meter_settings(self, dpid: int, meter_id: IntArray) -> tuple[FloatArray, FloatArray]:
         """Return the rates (bit/s) and bursts (bits) of meters of a switch that limit entries; infinite for others."""

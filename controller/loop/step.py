@@ -54,15 +54,12 @@ class StepResult:
     """What one interval decided, besides the next state.
 
     ``changes`` are the meters to modify, ``limit_bps`` (entries,) the limits in force from now on. ``received_bps`` has
-    shape (vns,). ``congestion_began`` and ``congestion_ended`` are rows of the VN table; ``implausible`` are rows of
-    the entry table whose counters moved in a way no traffic can move them.
+    shape (vns,). ``implausible`` are rows of the entry table whose counters moved in a way no traffic can move them.
     """
 
     changes: MeterChanges
     limit_bps: FloatArray
     received_bps: FloatArray
-    congestion_began: IntArray
-    congestion_ended: IntArray
     implausible: IntArray
 
 
@@ -191,13 +188,10 @@ def control_step(
     limit_bps = np.minimum(machines.limit_bps, ceiling_bps)
     enforcement, changes = enforce(state.enforcement, limit_bps, measured, rates.seen_s, now_s)
     counters = counters.modified(changes.rows, now_s)
-    was = state.allocators.congested
     result = StepResult(
         changes=changes,
         limit_bps=limit_bps,
         received_bps=received_bps,
-        congestion_began=np.flatnonzero(allocators.congested & ~was),
-        congestion_ended=np.flatnonzero(was & ~allocators.congested),
         implausible=np.flatnonzero(rates.implausible),
     )
     return ControlState(entries, counters, measured, machines, allocators, enforcement), result

@@ -33,6 +33,12 @@ class MeterReadings:
     present: BoolArray
     confirmed_s: FloatArray
 
+    @classmethod
+    def none(cls, entries: int) -> MeterReadings:
+        """Return readings that no switch has filled in yet; their columns are there to be written to."""
+        byte_in, dropped, duration, received, confirmed = (np.full(entries, np.nan) for _ in range(5))
+        return cls(byte_in, dropped, duration, received, np.zeros(entries, dtype=np.bool_), confirmed)
+
 
 @dataclass(frozen=True)
 class MeterCounters:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,6 +105,18 @@ class SwitchUpdate:
         return b"".join(parts)
 
 
+class ListedMeters(NamedTuple):
+    """Which meters of a list belong to whom: ``entry_at`` and ``vn_at`` are places in the list.
+
+    ``entry`` and ``vn`` are the rows of the entry table, and of the VN table for the meters of send limits.
+    """
+
+    entry_at: IntArray
+    entry: IntArray
+    vn_at: IntArray
+    vn: IntArray
+
+
 @dataclass
 class SwitchRecord:
     """One switch of the configuration.
@@ -127,7 +140,7 @@ class SwitchRecord:
     update: SwitchUpdate = field(default_factory=SwitchUpdate)
     awaiting: Awaiting = field(default_factory=Awaiting)
     row_of_meter: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-    _last_listed: tuple[IntArray, NDArray[np.uint32], IntArray, IntArray] | None = None
+    _last_listed: tuple[IntArray, NDArray[np.uint32], ListedMeters] | None = None
 
     @classmethod
     def of(cls, switch: Switch, vns: VnTable, config: Config) -> SwitchRecord:
@@ -197,14 +210,17 @@ class SwitchRecord:
         rows[inside] = self.row_of_meter[index[inside]]
         return rows
 
-    def entries_of(self, meter_id: NDArray[np.uint32]) -> tuple[IntArray, IntArray]:
-        """Return which of the meters limit entries, and those entries' rows.
+    def listed(self, meter_id: NDArray[np.uint32]) -> ListedMeters:
+        """Return whose meters these are.
 
-        Most of the time a switch lists the same meters as the last time; then the answer is the last one.
+        Most of the time a switch lists the same meters as the last time. Then the answer is the last one.
         """
         last = self._last_listed
         if last is None or last[0] is not self.row_of_meter or not np.array_equal(last[1], meter_id):
             rows = self.rows_of(meter_id.astype(np.int64))
-            mine = np.flatnonzero(rows != NO_ENTRY)
-            last = self._last_listed = (self.row_of_meter, meter_id.copy(), mine, rows[mine])
-        return last[2], last[3]
+            entry_at = np.flatnonzero(rows != NO_ENTRY)
+            vns = np.array(list(self.send_meter), dtype=np.int64)
+            _, vn_at, which = np.intersect1d(meter_id, list(self.send_meter.values()), return_indices=True)
+            found = ListedMeters(entry_at, rows[entry_at], vn_at, vns[which])
+            last = self._last_listed = (self.row_of_meter, meter_id.copy(), found)
+        return last[2]

@@ -26,6 +26,7 @@ LIVE = (
     rate("dropped", "dropped_receive_bps"),
     rate("granted", "granted_bps"),
 )
+OVER_SEND_LIMIT = rate("over send limit", "dropped_send_limit_bps")
 VLAN_COLUMNS = (
     number("VLAN", "vlan_vid"),
     Column("name", "name"),
@@ -33,12 +34,14 @@ VLAN_COLUMNS = (
     number("VNs", "vns"),
     number("congested", "congested_vns"),
     *LIVE,
+    OVER_SEND_LIMIT,
 )
 VN_COLUMNS = (
     number("VLAN", "vlan_vid"),
     Column("port", lambda row: f"{row['switch']}:{row['port_no']}"),
     rate("send limit", "send_limit_bps"),
     rate("sent", "measured_send_bps"),
+    OVER_SEND_LIMIT,
     rate("receive limit", "receive_limit_bps"),
     *LIVE,
     Column("congested", "congested"),

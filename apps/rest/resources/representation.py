@@ -70,7 +70,7 @@ def vn_views(service: Service, rows: IntArray, outcome: Outcome | None = None) -
     central, settings = service.central, service.settings
     vns = outcome.values.vns if outcome else central.vns
     overrides = outcome.overrides if outcome else settings.overrides
-    congested = central.state.allocators.congested
+    congestion = central.fabric.congestion
     columns = (
         vns.vlan_vid[rows].tolist(),
         *_places(central, rows),
@@ -81,8 +81,8 @@ def vn_views(service: Service, rows: IntArray, outcome: Outcome | None = None) -
         *(json_rates(column[rows]) for column in live_rates(central)),
         json_rates(_delivered(central, rows)),
         json_rates(granted_bps(central)[rows]),
-        congested[rows].tolist(),
-        [utc(service, since_s) for since_s in central.fabric.congested_since_s[rows].tolist()],
+        congestion.congested[rows].tolist(),
+        [utc(service, since_s) for since_s in congestion.since_s[rows].tolist()],
         _hosts(central, rows),
         *_enforceable(central, rows),
         _overridden(overrides, rows),
@@ -92,22 +92,27 @@ def vn_views(service: Service, rows: IntArray, outcome: Outcome | None = None) -
 
 
 def live_rates(central: CentralController) -> tuple[FloatArray, ...]:
-    """Return what VNs receive and send, what was offered to it and by it, what was dropped: six columns (vns,), bit/s.
+    """Return what VNs receive and send, what was meant for them and by them, and what was dropped of that.
 
-    NaN is unknown: where the switch that counts it is not connected, for a receiver with a sender there, and for both
-    ends of a pair without a meter.
+    Seven columns of shape (vns,) in bit/s, in the order of ``VnView`` from ``measured_receive_bps`` on. The last one is
+    what their send limits dropped. NaN is unknown: where the switch that counts it is not connected, for a receiver
+    with a sender there, and for both ends of a pair without a meter.
     """
-    state, vns = central.state, len(central.vns)
+    state, vns, send_limits = central.state, len(central.vns), central.fabric.send_limits
     entries, measured, online = state.entries, state.measured, _online(central)
     known = [online.copy(), online.copy()]
     for pair in central.pairs.unmetered:
         known[0][pair.receiver] = known[1][pair.sender] = False
     columns = []
-    for rate_bps in (measured.passed_bps, measured.offered_bps, measured.dropped_bps):
+    meant_bps = measured.offered_bps * send_limits.offered_to_passed[entries.sender]
+    for rate_bps in (measured.passed_bps, meant_bps, measured.dropped_bps):
         told_bps = np.where(online[entries.sender], rate_bps, np.nan)
         sums = (_sums(end, told_bps, vns) for end in (entries.receiver, entries.sender))
         columns += [np.where(ends, sum_bps, np.nan) for ends, sum_bps in zip(known, sums, strict=True)]
-    return tuple(columns)
+    received, sent, meant_for, meant_by, dropped_for, dropped_by = columns
+    in_all, over = (np.where(online, one, np.nan) for one in (send_limits.offered_bps, send_limits.dropped_bps))
+    meant_by = np.where(np.isnan(in_all), meant_by, in_all)
+    return received, sent, meant_for, meant_by, dropped_for, dropped_by, over
 
 
 def granted_bps(central: CentralController) -> FloatArray:
@@ -115,7 +120,7 @@ def granted_bps(central: CentralController) -> FloatArray:
     state, entries = central.state, central.state.entries
     counted = (state.machines.control == Control.LIMITED) & state.measured.active
     sums_bps = _sums(entries.receiver[counted], state.machines.limit_bps[counted], len(central.vns))
-    return np.where(state.allocators.congested, sums_bps, np.nan)
+    return np.where(central.fabric.congestion.congested, sums_bps, np.nan)
 
 
 def port_views(central: CentralController, ports: Sequence[tuple[Switch, EdgePort]]) -> list[Json]:
@@ -187,6 +192,8 @@ def explanation_views(central: CentralController, rows: IntArray) -> list[Json]:
         [one.sharers for one in found],
         [one.next_bound for one in found],
         [round(one.next_limit_bps) for one in found],
+        json_rates(np.array([one.sent_bps for one in found])),
+        json_rates(np.array([one.send_limit_dropped_bps for one in found])),
         [str(one) for one in found],
     )
     return _objects(ExplanationView, columns)

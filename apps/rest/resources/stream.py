@@ -33,6 +33,7 @@ _LIVE = (
     "demand_send_bps",
     "dropped_receive_bps",
     "dropped_send_bps",
+    "dropped_send_limit_bps",
 )
 _STREAM = {
     "description": "events `vlans` or `vns` (live state) and `event` (as in /v1/events, its number as id)",
@@ -158,7 +159,7 @@ def _vlans(here: Service) -> list[Json]:
     """Return one object per VLAN: how many of its VNs are congested, and sums of what is known."""
     central = here.central
     vids, of_vn = np.unique(central.vns.vlan_vid, return_inverse=True)
-    congested = np.bincount(of_vn[central.state.allocators.congested], minlength=len(vids)).tolist()
+    congested = np.bincount(of_vn[central.fabric.congestion.congested], minlength=len(vids)).tolist()
     columns = _columns(here)
     sums = [json_rates(np.bincount(of_vn, np.nan_to_num(column), len(vids))) for column in columns]
     names = ("vlan_vid", "congested_vns", *_LIVE, "granted_bps")
@@ -171,7 +172,7 @@ def _vns(here: Service, vlan: str | None, switch: str | None) -> list[Json]:
     rows = lookup.vn_rows(central, vlan, switch)
     columns = _columns(here)
     rates = [json_rates(column[rows]) for column in columns]
-    congested = central.state.allocators.congested[rows].tolist()
+    congested = central.fabric.congestion.congested[rows].tolist()
     keys = ("vlan_vid", "switch", "port_no", "congested", *_LIVE, "granted_bps")
     places = (names[row] for row in rows.tolist())
     lines = zip(places, congested, *rates, strict=True)

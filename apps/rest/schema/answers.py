@@ -81,13 +81,17 @@ class VnView(BaseModel):
     receive_ceiling_bps: int | None = Field(description="up to where it may borrow with max-min; null: its limit")
     measured_receive_bps: Rate = Field(description="what its senders' meters let through, bit/s; null: unknown")
     measured_send_bps: Rate = Field(description="what the meters let through of what it sends, bit/s; null: unknown")
-    demand_receive_bps: Rate = Field(description="what came to its senders' meters, before the drop; null: unknown")
-    demand_send_bps: Rate = Field(description="what came to the meters of what it sends; null: unknown")
+    demand_receive_bps: Rate = Field(
+        description="what its senders send to it, before any drop (senders above their send limit: in proportion); "
+        "null: unknown"
+    )
+    demand_send_bps: Rate = Field(description="what it sends, before any drop; null: unknown")
     dropped_receive_bps: Rate = Field(description="what its senders' meters dropped; null: unknown")
-    dropped_send_bps: Rate = Field(description="what the meters of what it sends dropped; null: unknown")
+    dropped_send_bps: Rate = Field(description="what the meters of its pairs dropped of what it sends; null: unknown")
+    dropped_send_limit_bps: Rate = Field(description="what the meter of its send limit dropped; null: unknown")
     delivered_bps: Rate = Field(description="what its receiving queue sent, bit/s; null: unknown, or no such queue")
     granted_bps: Rate = Field(description="sum of the grants of its active senders, bit/s; null: not congested")
-    congested: bool
+    congested: bool = Field(description="more is sent to it than its limit; with max-min: than its senders are granted")
     congested_since: str | None = Field(description="RFC 3339, UTC; null: is not, or was when the controller started")
     hosts: list[str] = Field(description="MAC addresses learned behind the port in this VLAN")
     enforceable: Enforceable
@@ -162,6 +166,8 @@ class ExplanationView(BaseModel):
     sharers: int = Field(description="how many entries with a grant share that constraint")
     next_bound: str = Field(description="what would bind it if that constraint were lifted, all else equal")
     next_limit_bps: int = Field(description="the limit that would be in force then, bit/s")
+    demand_send_bps: Rate = Field(description="what the sender sends in all, before its send limit; null: unknown")
+    dropped_send_limit_bps: Rate = Field(description="what the sender's send limit drops of that; null: unknown")
     sentence: str = Field(description="all of this for people to read")
 
 

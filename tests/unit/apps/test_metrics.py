@@ -48,6 +48,8 @@ def test_a_blast_as_prometheus_sees_it(blast):
     assert page[vn("offered_bits_per_second", 3)] == pytest.approx(16e6, rel=0.02)
     assert page[vn("dropped_bits_per_second", 3)] == pytest.approx(6e6, rel=0.05)
     assert page[vn("granted_bits_per_second", 3)] == pytest.approx(LIMIT_BPS, rel=0.02)
+    assert page[vn("send_offered_bits_per_second", 1)] == pytest.approx(8e6, rel=0.02)
+    assert page[vn("send_limit_dropped_bits_per_second", 1)] == 0
     assert (page[vn("congested", 3)], page[vn("congested", 1)]) == (1, 0)
     assert page[vn("guarantee_missed_intervals_total", 3)] == 0
     assert vn("granted_bits_per_second", 1) not in page  # it is not congested: there is no grant

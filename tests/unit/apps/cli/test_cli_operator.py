@@ -495,7 +495,8 @@ def test_top_shows_the_busiest_first_with_what_was_set_of_them(desk: RestDesk, d
     live = {"vlan_vid": 10, "switch": "sw1", "port_no": 3, "congested": False, "granted_bps": None}
     live |= {"demand_receive_bps": 2 * 10**6, "dropped_receive_bps": 10**6, "measured_send_bps": 0}
     busy = {**live, "port_no": 4, "measured_receive_bps": 2 * 10**6}
-    live["measured_receive_bps"] = 10**6
+    live |= {"measured_receive_bps": 10**6, "dropped_send_limit_bps": 3 * 10**6}
+    busy["dropped_send_limit_bps"] = 0
     first, second = ({"revision": number, "vns": [live, busy]} for number in (1, 2))
     desk.on("GET", "/v1/stream", stream(("vns", first), ("event", EVENT), ("vns", first), ("vns", second)))
     rows = [VN, {**VN, "port_no": 4}]
@@ -510,18 +511,19 @@ def test_top_shows_the_busiest_first_with_what_was_set_of_them(desk: RestDesk, d
     assert desk.asked[0].query == {"vlan": "10", "interval_ms": "500", "states": "3"}
     table = lines(out)
     assert len(table) == 9
-    assert table[1] == ["10", "sw1:4", "400M", "0", "1.5G", "2M", "2M", "1M", "-", "no"]
-    assert table[2] == ["10", "sw1:3", "400M", "0", "1.5G", "2M", "1M", "1M", "-", "no"]
+    assert table[1] == ["10", "sw1:4", "400M", "0", "0", "1.5G", "2M", "2M", "1M", "-", "no"]
+    assert table[2] == ["10", "sw1:3", "400M", "0", "3M", "1.5G", "2M", "1M", "1M", "-", "no"]
     assert table[7][2] == "1M"
     assert len([one for one in desk.asked if one.path == "/v1/vns"]) == 2
 
 
 def test_top_shows_vlans(desk: RestDesk, dets: Any) -> None:
     live = {"vlan_vid": 10, "congested_vns": 1, "measured_receive_bps": 5, "demand_receive_bps": 5, "granted_bps": 6}
+    live["dropped_send_limit_bps"] = 7
     desk.on("GET", "/v1/stream", stream(("vlans", {"revision": 0, "vlans": [live | {"dropped_receive_bps": 0}]})))
     desk.on("GET", "/v1/vlans", {"vlans": [VLAN], "next": None})
     status, out, err = dets("top")
-    assert lines(out)[1] == ["10", "tenant-a", "fp", "3", "1", "5", "5", "0", "6"]
+    assert lines(out)[1] == ["10", "tenant-a", "fp", "3", "1", "5", "5", "0", "6", "7"]
     assert (status, err) == (1, "dets: the controller has ended the stream\n")
 
 

@@ -222,6 +222,7 @@ def test_a_vn_that_is_congested_and_one_that_sends_to_it(busy: Desk) -> None:
         "demand_send_bps": 0,
         "dropped_receive_bps": 0,
         "dropped_send_bps": 0,
+        "dropped_send_limit_bps": None,
         "delivered_bps": None,
         "granted_bps": round(float(granted_bps.sum())),
         "congested": True,
@@ -459,13 +460,32 @@ def test_a_limit_may_fill_the_port_and_no_more(desk: Desk, way: str) -> None:
     assert desk.patch(VN, {key: free_bps}).get_json()[key] == free_bps
 
 
-def test_ceilings_are_set_and_taken_away(desk: Desk) -> None:
-    before = desk.get(VN)
+@pytest.fixture
+def lending(desk: Desk) -> Desk:
+    assert desk.patch(VLAN, {"shadow": "max-min"}).status_code == 200
+    return desk
+
+
+def test_ceilings_are_set_and_taken_away(lending: Desk) -> None:
+    desk, before = lending, lending.get(VN)
     both = {"send_ceiling_bps": 90_000_000, "receive_ceiling_bps": 50_000_000}
-    told = {"overridden": list(both), "revision": 2}
+    told = {"overridden": list(both), "revision": 3}
     assert desk.patch(VN, both).get_json() == {**before, **both, **told}
     both["send_ceiling_bps"] = None
-    assert desk.patch(VN, {"send_ceiling_bps": None}).get_json() == {**before, **both, **told, "revision": 3}
+    assert desk.patch(VN, {"send_ceiling_bps": None}).get_json() == {**before, **both, **told, "revision": 4}
+
+
+def test_a_ceiling_that_nothing_uses_is_refused(desk: Desk) -> None:
+    """Neither the VLAN's algorithm, fp, nor a shadow borrows; one ceiling of many refuses all."""
+    before = desk.fingerprint()
+    problem = problem_of(desk.patch(VN, {"send_ceiling_bps": 90_000_000}), 422)
+    assert [(e["field"], e["value"]) for e in problem["errors"]] == [("send_ceiling_bps", 90_000_000)]
+    assert "the VLAN's algorithm is fp, and only max-min uses ceilings" in problem["errors"][0]["reason"]
+    place = {"vlan_vid": 10, "switch": "s1", "port_no": 2}
+    many = {"limits": [{**place, "receive_limit_bps": 1_000_000, "receive_ceiling_bps": 90_000_000}]}
+    problem = problem_of(desk.client.post("/v1/limits", json=many), 422)
+    assert [e["field"] for e in problem["errors"]] == ["limits.0.receive_ceiling_bps"]
+    assert desk.fingerprint() == before
 
 
 @pytest.mark.parametrize(
@@ -479,8 +499,8 @@ def test_ceilings_are_set_and_taken_away(desk: Desk) -> None:
         {"send_ceiling_bps": None, "receive_ceiling_bps": "50M"},
     ],
 )
-def test_a_ceiling_that_is_not_between_limit_and_capacity_changes_nothing(desk: Desk, body: dict[str, Any]) -> None:
-    before = desk.get(VN)
+def test_a_ceiling_that_is_not_between_limit_and_capacity_changes_nothing(lending: Desk, body: dict[str, Any]) -> None:
+    desk, before = lending, lending.get(VN)
     answer = desk.patch(VN, body)
     assert answer.status_code == 422
     assert "_ceiling_bps" in answer.text

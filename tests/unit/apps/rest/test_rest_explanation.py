@@ -17,7 +17,8 @@ from apps.rest import create_app
 
 SENTENCE = (
     "VLAN 10, s1:1 to s1:9: 10.0 Mb/s; bound by s1:9's receive limit of VLAN 10, share 1 of 4; "
-    "next bound: its own send limit at 40.0 Mb/s"
+    "next bound: its own send limit at 40.0 Mb/s; "
+    "s1:1's send limit drops 60.0 Mb/s of the 100.0 Mb/s that it sends in all"
 )
 ENTRY = "/v1/entries/10/s1/1/s1/9/explanation"
 
@@ -57,6 +58,18 @@ def test_an_entry_is_explained(rest):
     assert (answer["vlan_vid"], answer["sender"]["port_no"], answer["receiver"]["port_no"]) == (10, 1, 9)
     assert (answer["limit_bps"], answer["next_limit_bps"]) == (10_000_000, 40_000_000)
     assert (answer["place"], answer["sharers"]) == (1, 4)
+    assert answer["demand_send_bps"] == pytest.approx(100e6, rel=0.01)
+    assert answer["dropped_send_limit_bps"] == pytest.approx(60e6, rel=0.01)
+
+
+def test_what_a_send_limit_drops_is_shown_of_vns(rest):
+    """What four hosts send, 100 Mb/s each at a limit of 40, is what is wanted: 400, not the 160 that pass."""
+    receiver, sender = (rest.get(f"/v1/vns/10/s1/{port}").get_json() for port in (9, 1))
+    assert receiver["demand_receive_bps"] == pytest.approx(400e6, rel=0.02)
+    assert (receiver["demand_send_bps"], receiver["dropped_send_limit_bps"]) == (0, 0)
+    assert sender["demand_send_bps"] == pytest.approx(100e6, rel=0.02)
+    assert sender["dropped_send_limit_bps"] == pytest.approx(60e6, rel=0.02)
+    assert sender["measured_send_bps"] + sender["dropped_send_bps"] == pytest.approx(40e6, rel=0.05)
 
 
 @pytest.mark.parametrize(("port", "entries"), [(9, 4), (1, 1), (8, 0)])

@@ -47,7 +47,8 @@ def test_a_share_of_a_congested_receiver_is_bound_by_its_limit():
     loop.run(30)
     assert str(explained(loop, 2)) == (
         "VLAN 10, s1:2 to s1:9: 10.0 Mb/s; bound by s1:9's receive limit of VLAN 10, share 1 of 4; "
-        "next bound: its own send limit at 40.0 Mb/s"
+        "next bound: its own send limit at 40.0 Mb/s; "
+        "s1:2's send limit drops 60.0 Mb/s of the 100.0 Mb/s that it sends in all"
     )
 
 

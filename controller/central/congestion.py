@@ -1,0 +1,60 @@
+"""Which receiving VNs are congested, as operators see it, under every algorithm."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from controller.columns import BoolArray, FloatArray, IntArray, carry
+from controller.dets.rate_allocator import CALM_INTERVALS, CONGESTED_ABOVE
+from controller.fabric.vns import VnTable
+from controller.loop.step import ControlState
+
+
+@dataclass(frozen=True)
+class Congestion:
+    """Congested VNs; columns of shape (vns,). ``since_s`` is NaN where a VN is not, or was at the start.
+
+    In most VLANs a VN is congested as its rate allocator declares (DETS, section II). ``max-min`` has its senders under
+    control before a receiver gets too much, so that its allocators declare nothing. Choice: there a VN is congested
+    while a sender offers more than it is granted, because of the receiver's limit or a link on the way and not because
+    of the sender's own limit, and until that has not been so for as many intervals as in section II.
+    """
+
+    congested: BoolArray
+    since_s: FloatArray
+    calm_intervals: IntArray
+
+    @classmethod
+    def none(cls, vns: int) -> Congestion:
+        """Return the state in which nothing is congested."""
+        return cls(np.zeros(vns, dtype=np.bool_), np.full(vns, np.nan), np.zeros(vns, dtype=np.int64))
+
+    def carried(self, old_row: IntArray) -> Congestion:
+        """Return the state for a re-arranged VN table."""
+        return Congestion(
+            carry(self.congested, old_row, False),
+            carry(self.since_s, old_row, np.nan),
+            carry(self.calm_intervals, old_row, 0),
+        )
+
+    def after(
+        self, before: ControlState, state: ControlState, vns: VnTable, limit_bps: FloatArray, now_s: float
+    ) -> tuple[Congestion, IntArray, IntArray]:
+        """Return the state after an interval, and the rows of the VN table where congestion began, and where it ended.
+
+        The interval led from ``before`` to ``state``, with ``limit_bps`` (entries,) in force after it.
+        """
+        was, congested, calm_intervals = before.allocators.congested, state.allocators.congested, self.calm_intervals
+        if vns.lends.any():
+            entries = state.entries
+            own_limit = CONGESTED_ABOVE * limit_bps >= vns.send_most_bps[entries.sender]
+            held_back = (state.measured.offered_bps > CONGESTED_ABOVE * limit_bps) & ~own_limit
+            held = np.bincount(entries.receiver[held_back], minlength=len(vns)) > 0
+            calm_intervals = np.where(held, 0, self.calm_intervals + 1)
+            was = np.where(vns.lends, self.congested, was)
+            congested = np.where(vns.lends, held | (self.congested & (calm_intervals < CALM_INTERVALS)), congested)
+        began, ended = congested & ~was, was & ~congested
+        since_s = np.where(began, now_s, np.where(ended, np.nan, self.since_s))
+        return Congestion(congested, since_s, calm_intervals), np.flatnonzero(began), np.flatnonzero(ended)

@@ -1,0 +1,64 @@
+"""What the meters of the VNs' send limits see: all that a VN sends, and what its send limit drops of it.
+
+A frame passes the meter of its VN's send limit before that of its pair. A pair's meter counts only what is left.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from controller.columns import FloatArray, IntArray, carry
+from controller.metering.counters import MeterCounters, MeterReadings, meter_rates
+
+
+@dataclass(frozen=True)
+class SendLimitMeters:
+    """The meters of the send limits of all VNs; columns of shape (vns,).
+
+    ``offered_bps`` arrived at the meter and ``dropped_bps`` was dropped there, in the last interval that is known. NaN:
+    the meter was not read yet.
+    """
+
+    counters: MeterCounters
+    offered_bps: FloatArray
+    dropped_bps: FloatArray
+
+    @classmethod
+    def unread(cls, vns: int) -> SendLimitMeters:
+        """Return the state before the first reading."""
+        return cls(MeterCounters.unknown(vns), np.full(vns, np.nan), np.full(vns, np.nan))
+
+    def after(self, readings: MeterReadings, capacity_bps: FloatArray) -> SendLimitMeters:
+        """Return the state after one more interval; ``capacity_bps`` (vns,) is that of the VNs' edge ports."""
+        rates, counters = meter_rates(self.counters.confirmed(readings.confirmed_s), readings, capacity_bps)
+        known = ~np.isnan(rates.offered_bps)
+        offered_bps = np.where(known, rates.offered_bps, self.offered_bps)
+        return SendLimitMeters(counters, offered_bps, np.where(known, rates.dropped_bps, self.dropped_bps))
+
+    def modified(self, rows: IntArray, sent_s: float) -> SendLimitMeters:
+        """Return the state after OFPMC_MODIFY was sent for the meters of these VNs."""
+        return replace(self, counters=self.counters.modified(rows, sent_s))
+
+    def forgotten(self, rows: IntArray) -> SendLimitMeters:
+        """Return the state in which nothing is known of the counters of these VNs' meters."""
+        return replace(self, counters=self.counters.forgotten(rows))
+
+    def carried(self, old_row: IntArray) -> SendLimitMeters:
+        """Return the state for a re-arranged VN table."""
+        return SendLimitMeters(
+            self.counters.carried(old_row),
+            carry(self.offered_bps, old_row, np.nan),
+            carry(self.dropped_bps, old_row, np.nan),
+        )
+
+    @property
+    def offered_to_passed(self) -> FloatArray:
+        """How many times as much each VN sends as its send limit lets through, shape (vns,); 1 where it is unknown.
+
+        The meter drops whatever comes, so that each pair of the VN loses the same part of what it offers.
+        """
+        passed_bps = self.offered_bps - self.dropped_bps
+        known = passed_bps > 0.0
+        return np.where(known, self.offered_bps / np.where(known, passed_bps, 1.0), 1.0)

@@ -1,0 +1,82 @@
+"""What the meters of send limits see, and who shows it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from support.configs import star
+from support.fabrics import ControlLoop
+from support.talking import started
+
+from controller.central.explanation import explain_entry
+from controller.metering.counters import MeterReadings
+from controller.metering.send_limits import SendLimitMeters
+
+M = 1e6
+CAPACITY_BPS = np.full(2, 1e9)
+
+
+def reading(in_bytes, dropped_bytes, at_s):
+    columns = [np.array([float(value)] * 2) for value in (in_bytes, dropped_bytes, at_s, at_s)]
+    return MeterReadings(*columns, np.array([True, False]), np.full(2, np.nan))
+
+
+def test_rates_are_known_from_the_second_reading_on_and_stand_while_nothing_is_read():
+    meters = SendLimitMeters.unread(2).after(reading(0, 0, 1.0), CAPACITY_BPS)
+    assert np.isnan(meters.offered_bps).all()
+    meters = meters.after(reading(1e6, 25e4, 2.0), CAPACITY_BPS)
+    assert (meters.offered_bps[0], meters.dropped_bps[0]) == (8e6, 2e6)
+    assert np.isnan([meters.offered_bps[1], meters.dropped_bps[1]]).all()
+    assert meters.offered_to_passed.tolist() == [8 / 6, 1.0]
+    assert meters.after(MeterReadings.none(2), CAPACITY_BPS).offered_bps[0] == 8e6
+
+
+def test_a_modify_begins_a_new_count_and_what_is_forgotten_is_unknown():
+    meters = SendLimitMeters.unread(2).after(reading(1e6, 0, 1.0), CAPACITY_BPS)
+    modified = meters.modified(np.array([0]), 1.0).after(reading(1e6, 0, 2.0), CAPACITY_BPS)
+    assert modified.offered_bps[0] == 8e6
+    forgotten = meters.forgotten(np.array([0])).after(reading(9e6, 0, 2.0), CAPACITY_BPS)
+    assert np.isnan(forgotten.offered_bps[0])
+
+
+def test_a_sender_of_which_nothing_passes_multiplies_nothing():
+    meters = SendLimitMeters.unread(2).after(reading(0, 0, 1.0), CAPACITY_BPS)
+    assert meters.after(reading(1e6, 1e6, 2.0), CAPACITY_BPS).offered_to_passed.tolist() == [1.0, 1.0]
+
+
+def over_its_send_limit():
+    """Two receivers of one sender that may send 40 Mb/s, and is asked for 60."""
+    loop = ControlLoop(started(star(4, limits={10: "40M"})))
+    loop.add((1, 1), (1, 2), 10, 40 * M)
+    loop.add((1, 1), (1, 3), 10, 20 * M)
+    loop.run(40)
+    return loop
+
+
+def test_what_a_send_limit_drops_is_counted():
+    loop = over_its_send_limit()
+    meters, vns = loop.fabric.central.fabric.send_limits, loop.fabric.central.vns
+    row = vns.row_of(10, 1, 1)
+    assert meters.offered_bps[row] == pytest.approx(60 * M, rel=0.02)
+    assert meters.dropped_bps[row] == pytest.approx(20 * M, rel=0.05)
+    assert meters.offered_bps[vns.row_of(10, 1, 2)] == 0.0
+
+
+def test_it_is_explained():
+    loop = over_its_send_limit()
+    text = str(explain_entry(loop.fabric.central.fabric, 0))
+    assert text.endswith("; s1:1's send limit drops 20.0 Mb/s of the 60.0 Mb/s that it sends in all"), text
+
+
+def test_it_is_counted_on_after_the_limit_was_changed_and_after_the_switch_was_away():
+    loop = over_its_send_limit()
+    net = loop.fabric
+    row = net.central.vns.row_of(10, 1, 1)
+    net.operator.set_vn(row, net.now_s, send_limit_bps=int(30 * M))
+    loop.run(40)
+    assert net.central.fabric.send_limits.dropped_bps[row] == pytest.approx(30 * M, rel=0.05)
+    net.disconnect(1)
+    net.operator.set_vn(row, net.now_s, send_limit_bps=int(35 * M))
+    net.connect(1)
+    loop.run(40)
+    assert net.central.fabric.send_limits.dropped_bps[row] == pytest.approx(25 * M, rel=0.05)
