@@ -39,6 +39,16 @@ def allocate(as_json: AsJson = False) -> int:
 
 
 @app.command()
+def attack(
+    seconds: Annotated[float | None, typer.Option(help="How long each attack lasts.")] = None,
+    attack: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this attack; repeatable.")] = None,
+    as_json: AsJson = False,
+) -> int:
+    """What hostile OpenFlow peers cost the control loop and the tenants of other switches."""
+    return measured("attack", "experiments.bench.attack.bench:run", as_json, seconds=seconds, attack=attack or None)
+
+
+@app.command()
 def enforcement(
     datapath: Annotated[str | None, typer.Option(help="userspace (the default) or kernel.")] = None,
     full: Annotated[bool | None, typer.Option("--full", help="All cases; else a telling subset.")] = None,

@@ -1,0 +1,243 @@
+"""The attacks, by name. ``python -m experiments.bench.attack.attacks NAME HOST PORT SECONDS`` does one of them.
+
+An attack is a function of the controller's OpenFlow address and the time at which it ends. To add one, write it and
+give it a row in ATTACKS. The controller knows the switch HOSTILE_DPID, which is the attacker's, and those of
+GOOD_DPIDS, which are not.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from controller.openflow.buffers import HEADER
+from controller.openflow.constants import MessageType, MultipartType
+from experiments.bench.attack.hostile_peer import HostilePeer, crowd, features_reply, message, multipart_reply
+from experiments.switch import answers
+
+GOOD_DPIDS = (1, 2, 3)
+HOSTILE_DPID = 4
+STRANGER_DPID = 0xDEAD
+Address = tuple[str, int]
+
+_UNKNOWN_TYPE = 99
+_UNKNOWN_VERSION = 0x2A
+_PARTS_AT_ONCE = 200
+_PAUSE_S = 0.02
+
+
+@dataclass(frozen=True)
+class Attack:
+    """What is done, in words, and what does it."""
+
+    about: str
+    run: Callable[[Address, float], None]
+
+
+def idle(address: Address, until_s: float) -> None:
+    """Do nothing: what the others are compared with."""
+    time.sleep(max(until_s - time.monotonic(), 0.0))
+
+
+def _again(address: Address, until_s: float, work: Callable[[HostilePeer], None], **options: int) -> None:
+    """Connect and do ``work``, again and again."""
+    while time.monotonic() < until_s:
+        try:
+            with HostilePeer(address, **options) as peer:
+                work(peer)
+        except OSError:
+            pass
+        time.sleep(_PAUSE_S)
+
+
+def _pour(peer: HostilePeer, data: bytes, until_s: float) -> None:
+    """Send the same for as long as it is taken."""
+    while time.monotonic() < until_s and peer.send(data):
+        pass
+
+
+def stop_reading(address: Address, until_s: float) -> None:
+    """A switch under control asks for long echoes and reads none of them."""
+
+    def work(peer: HostilePeer) -> None:
+        if peer.become_ready(HOSTILE_DPID) is not None:
+            _pour(peer, message(MessageType.ECHO_REQUEST, bytes(60_000)), until_s)
+
+    _again(address, until_s, work, receive_bytes=4096)
+
+
+def many_ports(address: Address, until_s: float) -> None:
+    """A switch under control reports 20,000 ports, each of which is sent hellos, and reads none of them."""
+    ports = b"".join(message(MessageType.PORT_STATUS, bytes(8) + _port(number)) for number in range(1, 20_001))
+
+    def work(peer: HostilePeer) -> None:
+        if peer.become_ready(HOSTILE_DPID) is not None:
+            peer.send(ports)
+            while time.monotonic() < until_s and peer.send(b""):
+                time.sleep(_PAUSE_S)
+
+    _again(address, until_s, work, receive_bytes=4096)
+
+
+def _port(number: int) -> bytes:
+    return answers.port(number, f"p{number}", number, 0, 0, 1_000_000)
+
+
+def claim_dpid(address: Address, until_s: float) -> None:
+    """Somebody says that it is a switch that is under control already, and leaves again."""
+
+    def work(peer: HostilePeer) -> None:
+        peer.shake_hands(GOOD_DPIDS[0])
+        peer.wait_gone(0.2)
+
+    _again(address, until_s, work)
+
+
+def claim_dpid_and_stay(address: Address, until_s: float) -> None:
+    """The same, and it behaves like a switch for as long as it may."""
+
+    def work(peer: HostilePeer) -> None:
+        switch = peer.become_ready(GOOD_DPIDS[0])
+        if switch is not None:
+            peer.behave(switch, lambda: time.monotonic() > until_s, until_s - time.monotonic())
+
+    _again(address, until_s, work)
+
+
+def _flood(data: bytes, dpid: int | None = None, *, ready: bool = False) -> Callable[[Address, float], None]:
+    """Return an attack that pours ``data``: before any handshake, after one, or as a switch under control."""
+
+    def attack(address: Address, until_s: float) -> None:
+        def work(peer: HostilePeer) -> None:
+            if ready and peer.become_ready(HOSTILE_DPID) is None:
+                return
+            if dpid is not None:
+                peer.shake_hands(dpid)
+            _pour(peer, data, until_s)
+
+        _again(address, until_s, work)
+
+    return attack
+
+
+def endless_reply(address: Address, until_s: float) -> None:
+    """A switch answers the question for its flow entries with parts that never end."""
+
+    def work(peer: HostilePeer) -> None:
+        if not peer.shake_hands(HOSTILE_DPID):
+            return
+        while True:
+            asked = peer.await_message(MessageType.MULTIPART_REQUEST)
+            if asked is None:
+                return
+            if int.from_bytes(asked[8:10]) == MultipartType.FLOW:
+                break
+        part = multipart_reply(MultipartType.FLOW, bytes(60_000), HEADER.unpack_from(asked)[3], more=True)
+        _pour(peer, part, until_s)
+
+    _again(address, until_s, work)
+
+
+def idle_connections(address: Address, until_s: float) -> None:
+    """Connections that say nothing, as many as are taken."""
+    while time.monotonic() < until_s:
+        with crowd(address, 500):
+            time.sleep(min(1.0, max(until_s - time.monotonic(), 0.0)))
+
+
+def dribble(address: Address, until_s: float) -> None:
+    """Connections that begin a message and go on by a byte now and then."""
+    with crowd(address, 200) as peers:
+        for peer in peers:
+            peer.send(HEADER.pack(4, MessageType.HELLO, 60_000, 0))
+        while time.monotonic() < until_s:
+            for peer in peers:
+                peer.send(b"\0")
+            time.sleep(0.1)
+
+
+def strangers(address: Address, until_s: float) -> None:
+    """Switches that nobody has configured, each with another dpid; they stay."""
+    draw = random.Random(1)
+    while time.monotonic() < until_s:
+        with crowd(address, 100) as peers:
+            for peer in peers:
+                peer.send(message(MessageType.HELLO))
+            for peer in peers:
+                asked = peer.await_message(MessageType.FEATURES_REQUEST, 0.2)
+                if asked is not None:
+                    peer.send(features_reply(draw.getrandbits(64), HEADER.unpack_from(asked)[3]))
+
+
+def unknown_versions(address: Address, until_s: float) -> None:
+    """Connections that speak a version that there is not."""
+
+    def work(peer: HostilePeer) -> None:
+        peer.send(message(MessageType.HELLO, version=_UNKNOWN_VERSION))
+        peer.send(message(MessageType.ECHO_REQUEST, version=_UNKNOWN_VERSION) * 100)
+
+    while time.monotonic() < until_s:
+        try:
+            with HostilePeer(address) as peer:
+                work(peer)
+        except OSError:
+            pass
+
+
+def come_and_go(address: Address, until_s: float) -> None:
+    """A switch is brought up and leaves, again and again."""
+
+    def work(peer: HostilePeer) -> None:
+        peer.become_ready(HOSTILE_DPID)
+
+    _again(address, until_s, work)
+
+
+def _packet_in() -> bytes:
+    draw = random.Random(1)
+    frames = (
+        draw.randbytes(6) + (0x02_00_00_00_00_00 + number).to_bytes(6) + b"\x81\0\0\x0a\x08\0" + bytes(46)
+        for number in range(_PARTS_AT_ONCE)
+    )
+    return b"".join(answers.packet_in(1, 1, 0, 1, frame, 0xFFFF) for frame in frames)
+
+
+_ERROR = message(MessageType.ERROR, b"\0\1\0\1" + bytes(64))
+_PORT_DESC = multipart_reply(MultipartType.PORT_DESC, b"".join(map(_port, range(1, 1001))))
+
+ATTACKS: dict[str, Attack] = {
+    "none": Attack("nothing", idle),
+    "stops reading": Attack("asks for echoes of 60 kB, reads none", stop_reading),
+    "20,000 ports": Attack("reports 20,000 ports, reads no hellos", many_ports),
+    "claims a dpid": Attack("says that it is another switch, and leaves", claim_dpid),
+    "claims a dpid, stays": Attack("says that it is another switch, and acts like it", claim_dpid_and_stay),
+    "unknown types": Attack("types of message that there are not", _flood(message(_UNKNOWN_TYPE) * _PARTS_AT_ONCE)),
+    "unasked replies": Attack("descriptions of 1,000 ports that nobody asked for", _flood(_PORT_DESC)),
+    "errors": Attack("errors before any handshake", _flood(_ERROR * _PARTS_AT_ONCE)),
+    "stranger's errors": Attack("errors of a switch not configured", _flood(_ERROR * _PARTS_AT_ONCE, STRANGER_DPID)),
+    "switch's errors": Attack("errors of a switch under control", _flood(_ERROR * _PARTS_AT_ONCE, ready=True)),
+    "switch's replies": Attack("replies that nobody asked it for", _flood(_PORT_DESC, ready=True)),
+    "switch's frames": Attack("packet-ins from 200 hosts", _flood(_packet_in(), ready=True)),
+    "endless reply": Attack("a reply that never ends", endless_reply),
+    "idle connections": Attack("500 connections that say nothing", idle_connections),
+    "dribble": Attack("200 connections, a byte each now and then", dribble),
+    "strangers": Attack("switches not configured, each with another dpid", strangers),
+    "unknown versions": Attack("a version that there is not", unknown_versions),
+    "comes and goes": Attack("is brought up and leaves, again and again", come_and_go),
+}
+
+
+def main(name: str, host: str, port: str, seconds: str) -> None:
+    """Do an attack, with the processor time that nobody else wants: an attacker has a machine of its own."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.nice(19)
+    ATTACKS[name].run((host, int(port)), time.monotonic() + float(seconds))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,237 @@
+"""``dets bench attack``: a controller with three well-behaved switches, and next to them one attack after the other.
+
+Traffic runs on the switches all the time, more than a receiver's limit in one VLAN and less than it in the other; the
+attacker is a process of its own. For each attack: the intervals that the control loop missed, the intervals in which a
+receiver of the well-behaved switches missed its guarantee, the memory that the controller grew by, and how long after
+the attack all was well again.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from controller.errors import InvalidValueError
+from experiments.bench.attack.attacks import ATTACKS, GOOD_DPIDS, HOSTILE_DPID
+from experiments.machine.controller_process import ROOT, ControllerProcess, free_ports
+from experiments.wire.fabric import WireFabric
+
+SECONDS = 5.0
+INTERVAL_MS = 55
+MOST_GROWTH_MB = 64.0
+MOST_RECOVERY_S = 1.0
+_LOOK_S = 0.05
+_RECOVERY_TIMEOUT_S = 30.0
+_END_TIMEOUT_S = 15.0
+_LINK_BPS = 1_000_000_000
+_LIMIT_BPS = 400_000_000
+_OFFERED = {10: 300e6, 20: 300e6}  # of each sender: two in VLAN 10 overload their receiver, one in VLAN 20 does not
+_LINK_PORT = 10
+_EVERYBODY = 2**48 - 1
+_SETTLE_S = 2.0
+_MISSED = r'^dets_vn_guarantee_missed_intervals_total\{.*switch="(s\d+)".*\} (\d+)$'
+
+
+@dataclass
+class Outcome:
+    """What an attack did; ``switches_lost`` is how often a well-behaved switch had to connect again."""
+
+    about: str
+    missed_intervals: int
+    missed_guarantees: int
+    growth_mb: float
+    recovered_s: float
+    switches_lost: int
+
+    @property
+    def met(self) -> dict[str, bool]:
+        """Which targets were met."""
+        return {
+            "intervals missed": self.missed_intervals == 0,
+            "guarantees missed": self.missed_guarantees == 0 and self.switches_lost == 0,
+            "memory": self.growth_mb <= MOST_GROWTH_MB,
+            "recovered": self.recovered_s <= MOST_RECOVERY_S,
+        }
+
+
+def run(seconds: float = SECONDS, attack: list[str] | None = None) -> dict[str, Any]:
+    """Do each attack, or those named, for ``seconds``; InvalidValueError for a name that there is not."""
+    names = attack or list(ATTACKS)
+    for name in names:
+        if name not in ATTACKS:
+            raise InvalidValueError("attack", name, f"is not one of {', '.join(ATTACKS)}")
+    outcomes: dict[str, Outcome] = {}
+    for name in names:  # each has a controller of its own, for none to pay for the one before
+        with TemporaryDirectory(prefix="dets-attack-") as folder, AttackedFabric(Path(folder)) as fabric:
+            outcomes[name] = fabric.attacked(name, seconds)
+            print(f"{name:20} {outcomes[name]}", flush=True)
+    return {
+        "settings": {
+            "seconds": seconds,
+            "interval_ms": INTERVAL_MS,
+            "switches": len(GOOD_DPIDS),
+            "cores": os.cpu_count(),
+            "load_average": os.getloadavg()[0],
+            "command": "dets bench " + " ".join(["attack", *sys.argv[3:]]),
+        },
+        "figures": {name: asdict(outcome) for name, outcome in outcomes.items()},
+        "targets": [
+            {"name": f"{name}: {what}", "value": value, "unit": unit, "target": target, "met": outcome.met[what]}
+            for name, outcome in outcomes.items()
+            for what, value, unit, target in (
+                ("intervals missed", outcome.missed_intervals, "", 0),
+                ("guarantees missed", outcome.missed_guarantees, "", 0),
+                ("memory", outcome.growth_mb, "MB", MOST_GROWTH_MB),
+                ("recovered", outcome.recovered_s, "s", MOST_RECOVERY_S),
+            )
+        ],
+    }
+
+
+def configuration(openflow_port: int, rest_port: int) -> dict[str, Any]:
+    """Return the configuration of the well-behaved switches and of the attacker's."""
+
+    def ports() -> dict[int, Any]:
+        return {number: {"capacity": _LINK_BPS, "trunk": list(_OFFERED)} for number in (1, 2)}
+
+    return {
+        "control": {"interval_ms": INTERVAL_MS},
+        "openflow": {"listen": f"127.0.0.1:{openflow_port}"},
+        "rest": {"listen": f"127.0.0.1:{rest_port}", "requests_per_s": 1_000},
+        "vlans": {vid: {"send_limit": _LIMIT_BPS, "receive_limit": _LIMIT_BPS, "algorithm": "fs"} for vid in _OFFERED},
+        "switches": {f"s{dpid}": {"dpid": dpid, "ports": ports()} for dpid in (*GOOD_DPIDS, HOSTILE_DPID)},
+    }
+
+
+class AttackedFabric:
+    """The controller and its well-behaved switches in a chain, with traffic; ready inside its ``with``."""
+
+    def __init__(self, folder: Path) -> None:
+        self._openflow_port, rest_port = free_ports(2)
+        self.controller = ControllerProcess(configuration(self._openflow_port, rest_port), folder)
+        self._fabric = WireFabric(("127.0.0.1", self._openflow_port), retry_s=0.1)
+        for dpid in GOOD_DPIDS:
+            self._fabric.add_switch(dpid, dict.fromkeys((1, 2, _LINK_PORT, _LINK_PORT + 1), float(_LINK_BPS)))
+        for one, other in pairwise(GOOD_DPIDS):
+            self._fabric.link((one, _LINK_PORT + 1), (other, _LINK_PORT))
+
+    def __enter__(self) -> AttackedFabric:
+        self.controller.__enter__()
+        try:
+            self._fabric.start()
+            self.controller.wait_ready({f"s{dpid}" for dpid in GOOD_DPIDS})
+            time.sleep(_SETTLE_S)
+            self._introduce()
+            time.sleep(_SETTLE_S)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.controller.__exit__()
+        self._fabric.stop(check=False)
+
+    def _introduce(self) -> None:
+        """Let hosts say hello and senders send: the first ports of all switches to the second one of the last."""
+        mac = {(dpid, port): 0x02_00_00_00_00_00 | dpid << 8 | port for dpid in GOOD_DPIDS for port in (1, 2)}
+        receiver = mac[GOOD_DPIDS[-1], 2]
+        with self._fabric.locked():
+            rates = self._fabric.rates
+            for vid, rate_bps in _OFFERED.items():
+                senders = GOOD_DPIDS[:2] if vid == 10 else GOOD_DPIDS[:1]
+                for dpid in senders:
+                    rates.offer(dpid, 1, rate_bps, eth_src=mac[dpid, 1], eth_dst=receiver, vlan_vid=vid)
+                rates.offer(GOOD_DPIDS[-1], 2, 1e6, eth_src=receiver, eth_dst=_EVERYBODY, vlan_vid=vid)
+
+    def attacked(self, name: str, seconds: float) -> Outcome:
+        """Do one attack and tell what it did."""
+        before, memory_mb = self._loop(), self._memory_mb()
+        missed = self._missed_guarantees()
+        connections = self._connections()
+        attacker = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "experiments.bench.attack.attacks", name),
+                *("127.0.0.1", str(self._openflow_port), str(seconds)),
+            ],
+            cwd=ROOT,
+        )
+        most_mb = memory_mb
+        deadline_s = time.monotonic() + seconds + _END_TIMEOUT_S
+        while attacker.poll() is None and time.monotonic() < deadline_s:
+            most_mb = max(most_mb, self._memory_mb())
+            time.sleep(_LOOK_S)
+        if attacker.poll() is None:
+            attacker.send_signal(signal.SIGKILL)
+            attacker.wait()
+        recovered_s = self._recovery_s()
+        after = self._loop()
+        rounds = after["rounds"] - before["rounds"]
+        intervals = (after["last"]["started_s"] - before["last"]["started_s"]) * 1e3 / INTERVAL_MS
+        return Outcome(
+            ATTACKS[name].about,
+            max(round(intervals) - rounds, 0),
+            self._missed_guarantees() - missed,
+            round(most_mb - memory_mb, 1),
+            recovered_s,
+            self._connections() - connections,
+        )
+
+    def _loop(self) -> dict[str, Any]:
+        deadline_s = time.monotonic() + _RECOVERY_TIMEOUT_S
+        while True:
+            self.controller.check_alive()
+            try:
+                return dict(self.controller.get("/v1/loop"))
+            except OSError:
+                if time.monotonic() > deadline_s:
+                    raise
+                time.sleep(_LOOK_S)
+
+    def _missed_guarantees(self) -> int:
+        """Return in how many intervals the receivers on the well-behaved switches missed their guarantees so far."""
+        with urllib.request.urlopen(f"{self.controller.rest_url}/metrics", timeout=10) as answer:
+            page = answer.read().decode()
+        lines = re.findall(
+            r'^dets_vn_guarantee_missed_intervals_total\{.*switch="(s\d+)".*\} (\d+)$', page, re.MULTILINE
+        )
+        good = {f"s{dpid}" for dpid in GOOD_DPIDS}
+        return sum(int(count) for switch, count in lines if switch in good)
+
+    def _connections(self) -> int:
+        return sum(self._fabric.connections(dpid) for dpid in GOOD_DPIDS)
+
+    def _memory_mb(self) -> float:
+        status = Path(f"/proc/{self.controller.pid}/status").read_text()
+        return int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmRSS"))) / 1000
+
+    def _recovery_s(self) -> float:
+        """Wait until the well-behaved switches are ready and the loop keeps its interval; return how long that took."""
+        began_s = time.monotonic()
+        last = None
+        while (now_s := time.monotonic()) - began_s < _RECOVERY_TIMEOUT_S:
+            try:
+                states = self.controller.health().get("switches", {})
+                loop = self.controller.get("/v1/loop")
+            except OSError:
+                last = None
+                continue
+            ready = all(states.get(f"s{dpid}") == "ready" for dpid in GOOD_DPIDS)
+            if last is not None and ready:
+                rounds = loop["rounds"] - last["rounds"]
+                intervals = (loop["last"]["started_s"] - last["last"]["started_s"]) * 1e3 / INTERVAL_MS
+                if rounds and round(intervals) <= rounds:
+                    return round(now_s - began_s, 2)
+            last = loop
+            time.sleep(2.5 * INTERVAL_MS / 1e3)
+        return _RECOVERY_TIMEOUT_S

@@ -1,0 +1,173 @@
+"""An OpenFlow peer that says what it likes over a plain socket, and reads only when it wants to."""
+
+from __future__ import annotations
+
+import select
+import socket
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from struct import Struct
+from typing import Self
+
+from controller.openflow import constants as ofp
+from controller.openflow.buffers import HEADER
+from controller.openflow.constants import MessageType, MultipartType
+from experiments.switch.datapath import Datapath
+
+TIMEOUT_S = 2.0
+_FEATURES = Struct("!QIBB2xII")
+_MULTIPART = Struct("!HH4x")
+_CHUNK_BYTES = 1 << 20
+# So many questions a controller asks before a switch is under its control and its counters are read.
+_QUESTIONS_UNTIL_READY = 16
+
+
+def message(message_type: int, body: bytes = b"", xid: int = 0, version: int = ofp.VERSION) -> bytes:
+    """Return one message."""
+    return HEADER.pack(version, message_type, HEADER.size + len(body), xid) + body
+
+
+def multipart_reply(part_type: int, body: bytes = b"", xid: int = 0, *, more: bool = False) -> bytes:
+    """Return one part of a multipart reply."""
+    return message(MessageType.MULTIPART_REPLY, _MULTIPART.pack(part_type, int(more)) + body, xid)
+
+
+def features_reply(dpid: int, xid: int, auxiliary_id: int = 0) -> bytes:
+    """Return a features reply of a switch with 254 tables."""
+    return message(MessageType.FEATURES_REPLY, _FEATURES.pack(dpid, 0, 254, auxiliary_id, 0x47, 0), xid)
+
+
+class HostilePeer:
+    """One connection to a controller's OpenFlow port; a context manager. ``gone`` once the controller has closed it.
+
+    ``receive_bytes`` makes the socket's receive buffer small, so that the controller soon finds it full.
+    """
+
+    def __init__(self, address: tuple[str, int], receive_bytes: int | None = None) -> None:
+        self._socket = socket.socket()
+        if receive_bytes is not None:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+        self._socket.settimeout(TIMEOUT_S)
+        self._socket.connect(address)
+        self.gone = False
+        self._rest = b""
+        self._unread: deque[bytes] = deque()  # messages that came with one that was awaited
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Hang up."""
+        self._socket.close()
+        self.gone = True
+
+    def send(self, data: bytes) -> bool:
+        """Send all, and tell whether the connection stood; nothing is read. A full socket is waited for TIMEOUT_S."""
+        if self.gone:
+            return False
+        try:
+            self._socket.sendall(data)
+        except TimeoutError:
+            return True  # the controller makes us wait; what was cut off in the middle is garbage from here on
+        except OSError:
+            self.gone = True
+        return not self.gone
+
+    def read(self, timeout_s: float = TIMEOUT_S) -> list[bytes]:
+        """Return the messages that have come whole, waiting for something to come; [] if nothing does."""
+        if self._unread:
+            unread = list(self._unread)
+            self._unread.clear()
+            return unread
+        if self.gone or not select.select([self._socket], [], [], timeout_s)[0]:
+            return []
+        try:
+            data = self._socket.recv(_CHUNK_BYTES)
+        except OSError:
+            data = b""
+        self.gone = not data
+        self._rest += data
+        found = []
+        while len(self._rest) >= HEADER.size:
+            length = HEADER.unpack_from(self._rest)[2]
+            if len(self._rest) < length:
+                break
+            found.append(self._rest[:length])
+            self._rest = self._rest[length:]
+        return found
+
+    def wait_gone(self, timeout_s: float) -> bool:
+        """Read until the controller closes the connection; tell whether it does in time."""
+        deadline_s = time.monotonic() + timeout_s
+        while not self.gone and time.monotonic() < deadline_s:
+            self.read(0.1)
+        return self.gone
+
+    def await_message(self, message_type: int, timeout_s: float = TIMEOUT_S) -> bytes | None:
+        """Return the next message of a type, None if none comes in time."""
+        deadline_s = time.monotonic() + timeout_s
+        while not self.gone and time.monotonic() < deadline_s:
+            found = self.read(0.1)
+            for number, one in enumerate(found, 1):
+                if one[1] == message_type:
+                    self._unread.extend(found[number:])
+                    return one
+        return None
+
+    def shake_hands(self, dpid: int, auxiliary_id: int = 0) -> bool:
+        """Say who one is, and tell whether the controller listened to the end."""
+        self.send(message(MessageType.HELLO))
+        asked = self.await_message(MessageType.FEATURES_REQUEST)
+        if asked is None:
+            return False
+        self.send(features_reply(dpid, HEADER.unpack_from(asked)[3], auxiliary_id))
+        asked = self.await_message(MessageType.MULTIPART_REQUEST)
+        if asked is None:
+            return False
+        return self.send(multipart_reply(MultipartType.PORT_DESC, b"", HEADER.unpack_from(asked)[3]))
+
+    def behave(self, switch: Datapath, until: Callable[[], bool], timeout_s: float = 10.0) -> bool:
+        """Be an honest switch until something holds; tell whether it did in time."""
+        deadline_s = time.monotonic() + timeout_s
+        while not self.gone and time.monotonic() < deadline_s:
+            self.send(switch.take_messages())
+            if until():
+                return True
+            for one in self.read(0.01):
+                switch.receive(one, time.monotonic())
+            switch.advance(time.monotonic())
+        return False
+
+    def become_ready(self, dpid: int, ports: int = 2) -> Datapath | None:
+        """Be brought up as an honest switch with some ports; return it, None if the controller would not."""
+        switch = Datapath(dpid)
+        for port_no in range(1, ports + 1):
+            switch.add_port(port_no, 1e9, time.monotonic())
+
+        def polled() -> bool:
+            return switch.handled.get(MessageType.MULTIPART_REQUEST, 0) >= _QUESTIONS_UNTIL_READY
+
+        switch.take_messages()
+        switch.start_connection()
+        return switch if self.behave(switch, polled) else None
+
+
+@contextmanager
+def crowd(address: tuple[str, int], count: int) -> Iterator[list[HostilePeer]]:
+    """Hold as many connections open as the controller takes, ``count`` at most."""
+    peers: list[HostilePeer] = []
+    try:
+        for _ in range(count):
+            try:
+                peers.append(HostilePeer(address))
+            except OSError:
+                break
+        yield peers
+    finally:
+        for peer in peers:
+            peer.close()
