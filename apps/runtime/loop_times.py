@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 KEPT_ROUNDS = 1000
+_ROUNDING = 1e-6
 
 
 @dataclass(slots=True)
@@ -18,7 +19,8 @@ class Round:
     """One round: counters are polled, the step is run, and what follows is pushed out to the switches' queues.
 
     ``number`` counts rounds from 1. ``unanswered`` is how many switches did not answer in time, ``skipped`` how many
-    intervals passed while the round was still at work. Times are in milliseconds, but for ``started_s``.
+    rounds were due between the start of the round before and this one's, and never began: whatever held them up, a long
+    round, another task or a process that was stopped. Times are in milliseconds, but for ``started_s``.
     """
 
     number: int
@@ -47,6 +49,7 @@ class LoopTimes:
         self.read_meters = 0
         self.set_meters = 0
         self._interval_s = interval_s
+        self._lost = 0.0  # intervals by which rounds began late, as far as they do not make a whole round yet
         self._rounds: deque[Round] = deque(maxlen=KEPT_ROUNDS)
         self._number = 0
 
@@ -54,9 +57,9 @@ class LoopTimes:
         self, marks_s: tuple[float, float, float, float], *, entries: int, read: int, changed: int, unanswered: int
     ) -> None:
         """Note a round: when it started, when polled, when decided and when sent, on one clock."""
-        started_s, sent_s = marks_s[0], marks_s[-1]
+        started_s = marks_s[0]
         self._number += 1
-        skipped = int((sent_s - started_s) / self._interval_s)
+        skipped = self._skipped_before(started_s)
         self.skipped_intervals += skipped
         self.unanswered_polls += unanswered
         self.read_meters += read
@@ -65,6 +68,21 @@ class LoopTimes:
         self._rounds.append(
             Round(self._number, started_s, poll_ms, step_ms, push_ms, entries, read, changed, unanswered, skipped)
         )
+
+    def stalled_s(self, now_s: float) -> float:
+        """Return for how long a round that begins now has been overdue, 0 if it is due."""
+        last = self.last
+        return 0.0 if last is None else max(now_s - last.started_s - self._interval_s, 0.0)
+
+    def _skipped_before(self, started_s: float) -> int:
+        """Return how many whole rounds are lost that were not before: lateness adds up, and is not made good."""
+        if self.last is None:
+            return 0
+        late = (started_s - self.last.started_s) / self._interval_s - 1.0
+        self._lost = max(self._lost + late, 0.0)
+        skipped = int(self._lost + _ROUNDING)
+        self._lost = max(self._lost - skipped, 0.0)
+        return skipped
 
     def sent_after(self, at_s: float) -> float | None:
         """Return when the first round that started at ``at_s`` or later had sent what it decided; None: not yet."""

@@ -189,6 +189,10 @@ class CentralController:
         if gone:
             self.note(EventKind.LINKS_DOWN, f"{len(gone)} links are silent and so are down", now_s)
 
+    def excuse(self, seconds: float) -> None:
+        """Nothing was heard for so long since nobody listened: links are not down for that."""
+        self.network.topology.excuse(seconds)
+
     def settle(self, now_s: float) -> None:
         """The controller is about to stop, and its meters stay: set them to the exact rates of their limits."""
         fabric = self.fabric

@@ -98,6 +98,10 @@ class Topology:
         """Forget what was not heard for LINK_TIMEOUT_S; tell whether that took a link down."""
         return self._forget(list(takewhile(lambda ends: now_s - self._heard_s[ends] > LINK_TIMEOUT_S, self._heard_s)))
 
+    def excuse(self, seconds: float) -> None:
+        """Forgive all links a silence of so long: nobody listened."""
+        self._heard_s = {ends: at_s + seconds for ends, at_s in self._heard_s.items()}
+
     def links(self) -> frozenset[Link]:
         """Return the links that are up: the very same object until one comes or goes."""
         return self._links
