@@ -10,7 +10,6 @@ import os
 import ssl
 import sys
 import time
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 from apps import rest
@@ -19,19 +18,17 @@ from apps.reload import Reloader
 from apps.runtime import logs
 from apps.runtime.garbage import keep_all
 from apps.runtime.ryu_seam import (
-    DEAD_DISPATCHER,
-    MAIN_DISPATCHER,
     OFP_VERSION,
     AppBase,
+    PeerDatapath,
     SwitchConnection,
     check_free,
     configured_file,
     hub,
     listen_on,
-    ofp_event,
     on_hangup,
+    other_web_applications,
     run_in_thread,
-    set_ev_cls,
     set_log,
 )
 from apps.runtime.sd_notify import ServiceManager
@@ -47,13 +44,13 @@ from apps.southbound.peers import AUDIT_INTERVAL_S
 from apps.southbound.queue_keeper import QueueKeeper
 from apps.southbound.shell import Shell
 from controller.config.load import load_config
-from controller.errors import DetsError, ProtocolError
+from controller.errors import DetsError
 from controller.fabric.description import Config
 from controller.fabric.topology import HELLO_INTERVAL_S
-from controller.openflow.messages import parse_error, parse_flow_removed, parse_packet_in, parse_port_status
 
 WANTED_AUDITS_INTERVAL_S = 1.0
 LAG_INTERVAL_S, LAG_SLEEP_S = 0.1, 0.01
+RESERVED_FILES = 32  # for the store, databases of switches, threads, besides the connections of REST clients
 TESTS_INTERVAL_S = 0.5
 
 
@@ -69,7 +66,8 @@ class Dets(AppBase):
             set_log(self.config.log_format, self.config.log_level)
             tls = self.config.openflow_tls
             context = server_context("openflow.tls", tls) if tls is not None else None
-            listen_on(self.config.openflow_listen.host, self.config.openflow_listen.port, context)
+            reserved = self.config.rest.max_connections + RESERVED_FILES
+            listen_on(self.config.openflow_listen.host, self.config.openflow_listen.port, context, reserved)
             check_free("rest.listen", self.config.rest.listen.host, self.config.rest.listen.port)
             rest_tls = None if self.config.rest.tls is None else server_context("rest.tls", self.config.rest.tls)
             store = Store(self.config.rest.store)
@@ -81,19 +79,11 @@ class Dets(AppBase):
         self.shell = Shell(self.config, time.monotonic, self._ports_known, self.spare.breathe)
         self.queues = QueueKeeper(self.shell)
         self.loops = Supervisor(time.monotonic, hub.spawn, hub.sleep, hub.kill)
-        self._connections: dict[int, SwitchConnection] = {}
         self.settings = Settings(
             self.shell.central, store, time.monotonic, run=run_in_thread, breathe=self.spare.breathe
         )
         self.manager = ServiceManager()
-        self.metrics = Metrics(
-            self.shell.central,
-            self.shell.times,
-            SwitchConnection.counts,
-            self.shell.is_ready,
-            lambda: {name: loop.failures for name, loop in self.loops.loops.items()},
-            lambda: (self.queues.applied, self.queues.failed),
-        )
+        self.metrics = Metrics(self.shell, self.loops, self.queues, PeerDatapath.counts)
         self.reloader = Reloader(
             self.config.source_name,
             self.shell,
@@ -101,7 +91,6 @@ class Dets(AppBase):
             self.settings,
             self.manager,
             run_in_thread,
-            lambda: list(self._connections.values()),
             self._adopt_config,
         )
         on_hangup(self.reloader.on_signal)
@@ -113,10 +102,11 @@ class Dets(AppBase):
         self.loops.every("hub lag", LAG_INTERVAL_S, self._measure_lag)
         self.loops.every("event lines", logs.INTERVAL_S, self.shell.lines.write)
         self.loops.every("tests", TESTS_INTERVAL_S, lambda: probing.run_round(self.shell.peers))
-        self.loops.every("hellos", HELLO_INTERVAL_S, self.shell.say_hellos)
-        self.loops.every("audits", AUDIT_INTERVAL_S, lambda: self.shell.run_audits(only_wanted=False))
-        self.loops.every("wanted audits", WANTED_AUDITS_INTERVAL_S, lambda: self.shell.run_audits(only_wanted=True))
+        self.loops.every("hellos", HELLO_INTERVAL_S, self.shell.hellos.say_all)
+        self.loops.every("audits", AUDIT_INTERVAL_S, self.shell.audits.run_all)
+        self.loops.every("wanted audits", WANTED_AUDITS_INTERVAL_S, self.shell.audits.run_wanted)
         self.loops.whenever("queues", self.queues.wait, self.queues.run_round)
+        self._warn_of_others()
         self.manager.ready()
         keep_all()
         return super().start()
@@ -187,42 +177,16 @@ class Dets(AppBase):
     def _ports_known(self, dpid: int) -> None:
         self.queues.wake()
 
-    @set_ev_cls(ofp_event.EventOFPStateChange, [MAIN_DISPATCHER, DEAD_DISPATCHER])
-    def _state_changed(self, event: Any) -> None:
-        datapath = event.datapath
-        if event.state == MAIN_DISPATCHER:
-            connection = self._connections[id(datapath)] = SwitchConnection(datapath, time.monotonic)
-            hub.spawn(self.shell.connected, connection)
-        else:
-            connection = self._connections.pop(id(datapath), None)
-            if connection is not None:
-                connection.close()
-                self.shell.disconnected(connection.dpid, connection)
+    def switch_connected(self, connection: SwitchConnection) -> None:
+        """A switch has done its handshake."""
+        hub.spawn(self.shell.connected, connection)
 
-    @set_ev_cls(ofp_event.EventOFPPacketIn, MAIN_DISPATCHER)
-    def _packet_in(self, event: Any) -> None:
-        self._handle(event, parse_packet_in, self.shell.frame_reported)
-
-    @set_ev_cls(ofp_event.EventOFPFlowRemoved, MAIN_DISPATCHER)
-    def _flow_removed(self, event: Any) -> None:
-        self._handle(event, parse_flow_removed, self.shell.entry_removed)
-
-    @set_ev_cls(ofp_event.EventOFPPortStatus, MAIN_DISPATCHER)
-    def _port_status(self, event: Any) -> None:
-        self._handle(event, parse_port_status, self.shell.port_changed)
-
-    @set_ev_cls(ofp_event.EventOFPErrorMsg, MAIN_DISPATCHER)
-    def _error(self, event: Any) -> None:
-        self._handle(event, parse_error, self.shell.error_reported)
-
-    def _handle(self, event: Any, parse: Callable[[bytes], Any], handle: Callable[[int, Any], None]) -> None:
-        datapath = event.msg.datapath
-        connection = self._connections.get(id(datapath))
-        if connection is not None:
-            connection.count_received(error=handle == self.shell.error_reported)
-        if datapath.id not in self.shell.peers:
-            return
-        try:
-            handle(datapath.id, parse(bytes(event.msg.buf)))
-        except ProtocolError as error:
-            self.logger.warning("switch %016x sent a malformed message: %s", datapath.id, error)
+    def _warn_of_others(self) -> None:
+        others = other_web_applications()
+        if others is not None:
+            self.logger.warning(
+                "%s of this process serves HTTP at %s without authentication: whoever reaches it can change the "
+                "switches' tables; let --wsapi-host be 127.0.0.1",
+                ", ".join(others[1]),
+                others[0],
+            )

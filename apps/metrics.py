@@ -8,8 +8,8 @@ hosts or clients send. What is unknown has no sample.
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sized
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
@@ -18,7 +18,8 @@ from prometheus_client.registry import Collector
 
 from apps.rest.resources.representation import granted_bps, live_rates
 from apps.runtime.loop_times import LoopTimes
-from apps.runtime.message_counts import MessageCounts
+from apps.runtime.peer_limits import MessageCounts, PeerCounts
+from apps.runtime.supervisor import Supervisor
 from controller import __version__
 from controller.capability.capabilities import Verdict
 from controller.central import enforceable
@@ -40,24 +41,39 @@ class MetricColumn(NamedTuple):
     values: FloatArray
 
 
+class Southbound(Protocol):
+    """What is asked of the conversation with switches (``apps.southbound.shell.Shell``, which knows the framework)."""
+
+    central: CentralController
+    times: LoopTimes
+
+    @property
+    def counts(self) -> Mapping[int, MessageCounts]:
+        """OpenFlow messages by dpid."""
+
+    @property
+    def strangers(self) -> Sized:
+        """Connections of switches that are not under control."""
+
+    def is_ready(self, dpid: int) -> bool:
+        """Whether a switch is under control."""
+
+
+class Transactions(Protocol):
+    """What is asked of the keeper of queues: its transactions so far and those of them that failed."""
+
+    applied: int
+    failed: int
+
+
 class Metrics:
     """What is measured of the controller itself, and the page of it all.
 
-    ``messages`` counts by dpid, ``ready`` tells whether a switch is under control; ``failures`` counts by task, and
-    ``ovsdb`` are the transactions so far and those of them that failed.
+    It is asked of the conversation with switches (``shell``, ``queues``, ``peers``) and of the loops.
     """
 
-    def __init__(
-        self,
-        central: CentralController,
-        times: LoopTimes,
-        messages: Mapping[int, MessageCounts],
-        ready: Callable[[int], bool],
-        failures: Callable[[], Mapping[str, int]],
-        ovsdb: Callable[[], tuple[int, int]],
-    ) -> None:
-        self.central, self.times, self.messages = central, times, messages
-        self.ready, self.failures, self.ovsdb = ready, failures, ovsdb
+    def __init__(self, shell: Southbound, loops: Supervisor, queues: Transactions, peers: PeerCounts) -> None:
+        self.central, self.shell, self.loops, self.queues, self.peers = shell.central, shell, loops, queues, peers
         self._registry = CollectorRegistry()
         self._registry.register(_Controller(self))
         self.round_s = Histogram(
@@ -177,16 +193,16 @@ class _Controller(Collector):
             events.add_metric([str(kind)], count)
         yield events
         failures = CounterMetricFamily("dets_task_failures", "Rounds of background tasks that failed.", labels=["task"])
-        for task, count in self._metrics.failures().items():
-            failures.add_metric([task], count)
+        for task, loop in self._metrics.loops.loops.items():
+            failures.add_metric([task], loop.failures)
         yield failures
 
     def _loop(self) -> Iterator[Metric]:
-        times = self._metrics.times
+        times = self._metrics.shell.times
         for name, about, value in (
             (
                 "skipped_intervals",
-                "Control intervals that passed while a round was still at work.",
+                "Rounds of the control loop that were due and never began.",
                 times.skipped_intervals,
             ),
             ("unanswered_polls", "Switches that did not tell their counters in time.", times.unanswered_polls),
@@ -198,9 +214,11 @@ class _Controller(Collector):
         yield GaugeMetricFamily("dets_loop_interval_seconds", "The control interval.", value=interval_s)
         entries = len(self._metrics.central.state.entries)
         yield GaugeMetricFamily("dets_entries", "Pairs of VNs that have a meter.", value=entries)
-        made, failed = self._metrics.ovsdb()
-        yield CounterMetricFamily("dets_ovsdb_transactions", "Transactions with switches' databases.", value=made)
-        yield CounterMetricFamily("dets_ovsdb_failures", "Of these, those that failed.", value=failed)
+        queues = self._metrics.queues
+        yield CounterMetricFamily(
+            "dets_ovsdb_transactions", "Transactions with switches' databases.", value=queues.applied
+        )
+        yield CounterMetricFamily("dets_ovsdb_failures", "Of these, those that failed.", value=queues.failed)
 
     def _switches(self) -> Iterator[Metric]:
         ready = GaugeMetricFamily("dets_switch_ready", "1 while the switch is under control.", labels=["switch"])
@@ -209,12 +227,24 @@ class _Controller(Collector):
         )
         errors = CounterMetricFamily("dets_openflow_errors", "OpenFlow errors that came.", labels=["switch"])
         for dpid, record in self._metrics.central.switches.items():
-            name, counts = record.switch.name, self._metrics.messages.get(dpid, MessageCounts())
-            ready.add_metric([name], float(self._metrics.ready(dpid)))
+            name, counts = record.switch.name, self._metrics.shell.counts.get(dpid, MessageCounts())
+            ready.add_metric([name], float(self._metrics.shell.is_ready(dpid)))
             messages.add_metric([name, "sent"], counts.sent)
             messages.add_metric([name, "received"], counts.received)
             errors.add_metric([name], counts.errors)
-        yield from (ready, messages, errors)
+        cut_off = CounterMetricFamily(
+            "dets_openflow_cut_off", "Connections that the controller cut off.", labels=["reason"]
+        )
+        for reason, count in self._metrics.peers.cut_off.items():
+            cut_off.add_metric([str(reason)], count)
+        dropped = CounterMetricFamily(
+            "dets_openflow_dropped_messages", "OpenFlow messages dropped unread.", labels=["reason"]
+        )
+        for why, count in self._metrics.peers.dropped.items():
+            dropped.add_metric([why], count)
+        strangers = GaugeMetricFamily("dets_openflow_strangers", "Connections of switches that are not under control.")
+        strangers.add_metric([], len(self._metrics.shell.strangers))
+        yield from (ready, messages, errors, cut_off, dropped, strangers)
 
     def _ports(self) -> Iterator[Metric]:
         about = "Whether limits can be enforced at an edge port: 1 yes, 0.5 partly, 0 no."

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from apps.runtime.ryu_seam import SwitchConnection, hub
+from apps.runtime.ryu_seam import hub
 from apps.runtime.sd_notify import ServiceManager
 from apps.settings.settings import Settings
 from apps.southbound.peers import Peer
@@ -25,8 +25,8 @@ LOG = logging.getLogger("dets.reload")
 class Reloader:
     """Brings the file of one controller in force again.
 
-    ``run`` calls a function that blocks and returns what it returns. ``connections`` are those of all switches, known
-    or not; ``on_config`` is told of the configuration that is in force from then on.
+    ``run`` calls a function that blocks and returns what it returns. ``on_config`` is told of the configuration that is
+    in force from then on.
     """
 
     def __init__(
@@ -37,12 +37,11 @@ class Reloader:
         settings: Settings,
         manager: ServiceManager,
         run: Callable[..., Any],
-        connections: Callable[[], list[SwitchConnection]],
         on_config: Callable[[Config], None],
     ) -> None:
         self.path = path
         self._shell, self._queues, self._settings, self._manager = shell, queues, settings, manager
-        self._run, self._connections, self._on_config = run, connections, on_config
+        self._run, self._on_config = run, on_config
 
     def reload(self, *, dry_run: bool = False) -> list[ConfigChange]:
         """Read the file and put it in force, unless ``dry_run``; return what differs.
@@ -96,10 +95,9 @@ class Reloader:
                 hub.spawn(self._shell.let_go, peer, None)
             else:
                 hub.spawn(self._take_leave, peer, leaving[dpid], records[dpid].switch)
-        for connection in self._connections():
-            left_alone = connection.dpid not in self._shell.peers and connection.dpid not in gone
-            if left_alone and connection.dpid in central.switches:
-                connection.disconnect()  # it is configured now, and is to connect anew
+        for connection in list(self._shell.strangers):
+            if connection.dpid in central.switches and connection.dpid not in self._shell.peers:
+                connection.disconnect()  # it is configured now, and has to connect again
 
     def _take_leave(self, peer: Peer, meters: list[int], switch: Switch) -> None:
         """Take ours off a switch that is no longer configured."""

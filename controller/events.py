@@ -27,6 +27,8 @@ class EventKind(StrEnum):
     COUNTERS_IMPLAUSIBLE = "counters-implausible"
     TABLES_MENDED = "tables-mended"
     SWITCH_REFUSED = "switch-refused"
+    SWITCH_CUT_OFF = "switch-cut-off"
+    SWITCH_CLAIMED = "switch-claimed"
     ENFORCEABLE = "enforceable"
     QUEUES_FAILED = "queues-failed"
 

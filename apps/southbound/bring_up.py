@@ -62,8 +62,8 @@ def introduce(peers: Peers, peer: Peer, breathe: Callable[[], None]) -> SwitchHo
     ports, flows = (peers.answer(reply) for reply in asked[:2])
     features, meters, desc, tables, role = (peers.answer_or_refusal(reply) for reply in asked[2:])
     peer.ports = {port.port_no: port for port in decode_port_desc(ports)}
-    early, peer.early = peer.early, []
-    for status in early:  # in order: what is older than the description has something newer behind it
+    early, peer.early = peer.early, {}
+    for status in early.values():  # what is older than the description has something newer behind it
         note_port(peer, status)
     can = peers.central.switches[peer.connection.dpid].can
     before = (can.features, can.description)

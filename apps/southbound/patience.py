@@ -9,6 +9,7 @@ from controller.errors import ProtocolError
 
 # A switch that has not answered a question for so long, when it is brought up or its tables are compared, will not.
 ANSWER_TIMEOUT_S = 10.0
+LONGEST_ANSWER_S = 60.0  # nor will one whose answer has no end by then
 BUSY_S = 0.2  # a wait that ends so much later than asked
 
 
@@ -24,16 +25,21 @@ class Awaited(Protocol):
 def await_answer(reply: Awaited, clock: Callable[[], float]) -> bytes:
     """Wait for an answer; raises ProtocolError when nothing of it comes for ANSWER_TIMEOUT_S, or when it is bad.
 
-    A long one comes in parts. A wait that ended late did so because the process was busy, and heard nothing then.
+    A long one comes in parts, for LONGEST_ANSWER_S at most. A wait that ended late did so because the process was busy,
+    and heard nothing then.
     """
-    since_s = clock()
+    since_s = last_s = clock()
+    last_s += LONGEST_ANSWER_S
     while True:
         since_s = max(since_s, reply.heard_s)
-        due_s = since_s + ANSWER_TIMEOUT_S
+        due_s = min(since_s + ANSWER_TIMEOUT_S, last_s)
         body = reply.wait(due_s - clock())
         if body is not None:
             return body
-        if clock() - due_s > BUSY_S:
-            since_s = clock()
+        late_s = clock() - due_s
+        if late_s > BUSY_S:
+            since_s, last_s = clock(), last_s + late_s
+        elif due_s >= last_s:
+            raise ProtocolError(f"no end of its answer within {LONGEST_ANSWER_S:g} s")
         elif reply.heard_s <= since_s:
             raise ProtocolError(f"no answer within {ANSWER_TIMEOUT_S:g} s")

@@ -26,8 +26,9 @@ from controller.switch.flow_counting import FlowCounting
 from controller.switch.flow_listing import FlowListing
 
 AUDIT_INTERVAL_S = 10.0
-# What a switch refuses it may refuse again when an audit sends it anew: neither that nor its telling may go on and on.
+# Limit how often a refused message is sent again and logged.
 REPEAT_S = 10.0
+MOST_COMPLAINTS = 100  # kinds of refusals that are told apart
 # A switch that has not told its counters for so long is asked again.
 POLL_PATIENCE_S = 1.0
 
@@ -55,8 +56,8 @@ class Peer:
     """One connected switch: what it said of itself, and its latest counters.
 
     ``counting`` is there only when its meters do not count, and then turns flow-stats into what they would say.
-    ``early`` are the port-statuses that came while it was brought up. ``complaints`` tells when it was last said of the
-    switch that it refused something for some reason. ``known_flows`` makes reading its flow entries again quick.
+    ``early`` is the last port-status of each port that came while it was brought up. ``complaints`` is when each of its
+    refusals was reported last. ``known_flows`` makes reading its flow entries again quick.
     """
 
     connection: SwitchConnection
@@ -69,7 +70,7 @@ class Peer:
     overtaken: list[NDArray[np.int64]] = field(default_factory=list)  # ids of meters that were set since that was asked
     probe: MeterProbe | None = None  # the test of its meters that is going on
     unfinished: list[tuple[float, Reply]] = field(default_factory=list)
-    early: list[PortStatus] = field(default_factory=list)
+    early: dict[int, PortStatus] = field(default_factory=dict)
     complaints: dict[str, float] = field(default_factory=dict)
     asked_s: float = -math.inf  # when it was last asked for a barrier
     meters_set: Reply | None = None  # the barrier behind the meters that it was told to set last
@@ -97,6 +98,12 @@ class Peer:
         """Tell whether it has refused a meter lately: an audit sends again what was refused."""
         return now_s - self.meters_refused_s < AUDIT_INTERVAL_S + REPEAT_S
 
+    def excuse(self, seconds: float) -> None:
+        """Forgive a silence of so long: nobody listened."""
+        self.unfinished = [(at_s + seconds, reply) for at_s, reply in self.unfinished]
+        self.counted_s += seconds
+        self.asked_s += seconds
+
     def count_by_flows(self, wanted: bool) -> None:
         """Read rates from flow-stats, or not."""
         self.counting = FlowCounting() if wanted else None
@@ -110,8 +117,8 @@ class Peers(dict[int, Peer]):
         self.central, self.clock = central, clock
 
     def holds(self, peer: Peer) -> bool:
-        """Whether the switch is still there, and has not connected anew: whoever waited for it must ask."""
-        return self.get(peer.connection.dpid) is peer
+        """Whether the switch is still there, and has not connected again: whoever waited for it must ask."""
+        return self.get(peer.connection.dpid) is peer and not peer.connection.closed
 
     def ready(self) -> dict[int, Peer]:
         """Return those that are under control."""

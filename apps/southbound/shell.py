@@ -1,10 +1,12 @@
-"""The shell around the core: asks the switches, runs the interval, sends what follows. All I/O to switches is here."""
+"""The shell around the core: switches come and go, the interval runs, what follows is sent.
+
+All conversation with switches is in this package; nothing of the interval waits for a switch but the poll, which waits
+for a part of the interval (docs/adr/0077).
+"""
 
 from __future__ import annotations
 
 import logging
-import math
-import secrets
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
@@ -14,41 +16,40 @@ import numpy as np
 from apps.runtime.garbage import keep_entries, keeping
 from apps.runtime.logs import EventLines
 from apps.runtime.loop_times import LoopTimes
+from apps.runtime.peer_limits import CutOff, MessageCounts, Sparing
 from apps.runtime.ryu_seam import Reply, SwitchConnection, hub
-from apps.southbound.bring_up import SwitchHoldings, introduce, note_port
-from apps.southbound.peers import REPEAT_S, Peer, Peers, SwitchState
+from apps.southbound.audits import Audits
+from apps.southbound.bring_up import SwitchHoldings, introduce
+from apps.southbound.claims import Claims
+from apps.southbound.hellos import Hellos
+from apps.southbound.peers import Peer, Peers, SwitchState
 from apps.southbound.polling import poll
 from apps.southbound.probing import test_meters
+from apps.southbound.reports import Reports
 from controller.capability import capabilities
 from controller.capability.meter_watch import MeterWatch
 from controller.capability.queue_watch import QueueWatch
 from controller.central import enforceable
 from controller.central.controller import CentralController
 from controller.columns import FloatArray, IntArray
-from controller.errors import ProtocolError, SwitchRefusedError
+from controller.errors import ProtocolError
+from controller.events import EventKind
 from controller.fabric.description import Config
-from controller.fabric.topology import PortId
 from controller.forwarding.host_search import Question
-from controller.forwarding.pipeline import OWN_COOKIE, OWN_COOKIE_MASK, Table
+from controller.forwarding.pipeline import OWN_COOKIE, OWN_COOKIE_MASK
 from controller.openflow import constants as ofp
-from controller.openflow import lldp
 from controller.openflow.actions import Output
 from controller.openflow.flows import encode_flow_delete_by_cookie
-from controller.openflow.messages import ErrorMessage, FlowRemoved, PacketIn, PortStatus, encode_packet_out
-from controller.openflow.meters import (
-    decode_meter_config,
-    encode_meter_deletes,
-)
-from controller.openflow.stats import (
-    encode_flow_stats_request,
-    encode_meter_config_request,
-)
+from controller.openflow.messages import encode_packet_out
+from controller.openflow.meters import encode_meter_deletes
 
 LOG = logging.getLogger("dets.shell")
 # A switch that answers no barrier for so long is not doing what it is told. One that has been told nothing for a while
 # is asked all the same: it may have stalled, or a malformed message may have left the rest of the stream unreadable.
 BARRIER_TIMEOUT_S = 5.0
 BARRIER_INTERVAL_S = 2.5
+# A round that is overdue for so long: nobody has listened meanwhile, so that no silence says anything.
+STALL_S = 0.5
 
 
 class Shell:
@@ -68,14 +69,20 @@ class Shell:
         self.lines = EventLines(breathe)
         self.central = CentralController(config, self.lines.note)
         self.peers = Peers(self.central, clock)
+        self.hellos = Hellos(self.peers, breathe)
+        self.audits = Audits(self.peers, self.push, breathe)
+        self.strangers: set[SwitchConnection] = set()  # connected, and not under control
+        self.counts: dict[int, MessageCounts] = {}  # by dpid of the configuration
         self.times = LoopTimes(config.interval_s)
         self.standing_still = hub.Semaphore()  # held while a switch is brought up, or the configuration changes
         self._config = config
         self._clock = clock
         self._on_ports = on_ports
         self._breathe = breathe
-        self._key = secrets.token_bytes(32)
         self._push_due = False
+        self._reports = Reports(self.peers, self.hellos, self.push_soon, on_ports)
+        self._claims = Claims(self.peers)
+        self._sparing = Sparing(clock)
 
     def now_s(self) -> float:
         """Return the time on the shell's clock."""
@@ -108,14 +115,31 @@ class Shell:
     def connected(self, connection: SwitchConnection) -> None:
         """A switch has connected: learn what it is and holds, then bring its tables to the desired state."""
         dpid = connection.dpid
-        if dpid not in self.central.switches:
-            LOG.warning("switch %016x from %s is not in the configuration; left alone", dpid, connection.address)
-            return
-        self.disconnected(dpid)
+        self.strangers.add(connection)
+        connection.on_close = partial(self.strangers.discard, connection)
+        if connection.closed:
+            self.strangers.discard(connection)
+        elif dpid not in self.central.switches:
+            if self._sparing.due(connection.address[0]):
+                LOG.warning("switch %016x from %s is not in the configuration; left alone", dpid, connection.address)
+        elif self._claims.granted(connection) and dpid in self.central.switches:
+            self._control(connection)
+
+    def _control(self, connection: SwitchConnection) -> None:
+        dpid = connection.dpid
+        before = self.peers.get(dpid)
+        if before is not None:
+            self.disconnected(before)
+            before.connection.disconnect(CutOff.REPLACED)
+        self.strangers.discard(connection)
         peer = self.peers[dpid] = self._new_peer(connection)
+        connection.count = self.counts.setdefault(dpid, connection.count)
+        connection.on_report = partial(self._reports.handle, peer)
+        connection.on_close = partial(self.disconnected, peer)
+        connection.keep()
         try:
             self._bring_up(dpid, peer)
-        except Exception as error:  # whatever it is, the switch must not stay half brought up: it is to connect anew
+        except Exception as error:  # whatever it is, the switch must not stay half brought up: it has to connect again
             if not isinstance(error, ProtocolError):
                 LOG.exception("bringing up switch %016x failed", dpid)
             if self.peers.holds(peer):
@@ -133,14 +157,17 @@ class Shell:
         meters = MeterWatch(np.array(list(ports), dtype=np.int64), settings)
         return Peer(connection, meters, QueueWatch({port.port_no: port.vlan_vids for port in ports.values()}))
 
-    def disconnected(self, dpid: int, connection: SwitchConnection | None = None) -> None:
-        """A connection has gone (unless the switch has a newer one by now)."""
-        peer = self.peers.get(dpid)
-        if peer is None or (connection is not None and peer.connection is not connection):
+    def disconnected(self, peer: Peer) -> None:
+        """A switch's connection has gone (unless the switch has a newer one by now)."""
+        dpid = peer.connection.dpid
+        if self.peers.get(dpid) is not peer:
             return
         del self.peers[dpid]
-        peer.connection.close()
-        if self.central.switches[dpid].connected:
+        if (reason := peer.connection.cut_off) is not None and dpid in self.central.switches:
+            name = self.central.switches[dpid].switch.name
+            text = f"switch {name} ({dpid:016x}) at {peer.connection.address[0]} was cut off: {reason}"
+            self.central.note(EventKind.SWITCH_CUT_OFF, text, self._clock())
+        if dpid in self.central.switches and self.central.switches[dpid].connected:
             self.central.switch_disconnected(dpid, self._clock())
             self.push()
 
@@ -162,7 +189,7 @@ class Shell:
         keep_entries(len(self.central.switches[dpid].installed))
         self._on_ports(dpid)
         for port_no in list(peer.ports):
-            self._say_hello(dpid, port_no)
+            self.hellos.say(dpid, port_no)
 
     def _take_over(self, dpid: int, peer: Peer, holds: SwitchHoldings, breathe: Callable[[], None]) -> bool:
         """Take over what a switch holds; tell whether it is still there."""
@@ -174,104 +201,15 @@ class Shell:
                 if not self.peers.holds(peer):
                     return False
         self.central.reconciler.note_up(dpid, self._clock())
-        early, peer.early = peer.early, []
-        for status in early:
-            self.port_changed(dpid, status)
+        self._reports.catch_up(peer)
         return True
-
-    # -- what switches report
-
-    def frame_reported(self, dpid: int, packet: PacketIn) -> None:
-        """A packet-in; ignored before it is known what the switch holds, for its entries may say more than a frame."""
-        peer = self.peers.get(dpid)
-        if peer is not None and peer.probe is not None and peer.probe.heard(packet):
-            return
-        if not self.central.switches[dpid].connected or packet.in_port > ofp.PORT_MAX:
-            return
-        if packet.table_id == Table.CLASSIFY:
-            self._hello_heard(dpid, packet)
-        else:
-            self.central.frame_reported(dpid, packet, self._clock())
-        self.push_soon()
-
-    def entry_removed(self, dpid: int, removed: FlowRemoved) -> None:
-        """A flow-removed."""
-        ours = removed.cookie & OWN_COOKIE_MASK == OWN_COOKIE
-        if ours and removed.reason == ofp.FlowRemovedReason.IDLE_TIMEOUT and self.central.switches[dpid].connected:
-            self.central.entry_removed(dpid, removed, self._clock())
-            self.push_soon()
-
-    def port_changed(self, dpid: int, status: PortStatus) -> None:
-        """A port-status."""
-        peer = self.peers.get(dpid)
-        if peer is None:
-            return
-        if not self.central.switches[dpid].connected:
-            peer.early.append(status)
-            return
-        note_port(peer, status)
-        port = status.port
-        if status.reason == ofp.PortReason.DELETE or not port.up:
-            self.central.port_down(dpid, port.port_no, self._clock())
-        else:
-            self._say_hello(dpid, port.port_no)
-        self._on_ports(dpid)
-        self.push_soon()
-
-    def error_reported(self, dpid: int, error: ErrorMessage) -> None:
-        """A switch refused something: say so, and compare its tables with what they should hold.
-
-        Both no more than once in REPEAT_S for the same reason.
-        """
-        peer = self.peers.get(dpid)
-        if peer is None or peer.connection.fail(error.xid, SwitchRefusedError(error.text)):
-            return
-        if peer.probe is not None and peer.probe.failed(error):
-            return
-        refused = ofp.MessageType(error.data[1]).name if len(error.data) > 1 else "a message"
-        text = f"refused {refused}: {error.text}"
-        now_s = self._clock()
-        if refused == ofp.MessageType.METER_MOD.name:
-            peer.meters_refused_s = now_s
-        if now_s - peer.complaints.get(text, -math.inf) >= REPEAT_S:
-            peer.complaints[text] = now_s
-            self.peers.complain(dpid, text)
-        peer.audit_wanted = True
-
-    # -- links
-
-    def say_hellos(self) -> None:
-        """Send a hello out of every port that may lead to another switch."""
-        for dpid, peer in list(self.peers.items()):  # sending may wait, and switches and ports come and go meanwhile
-            for port_no in list(peer.ports):
-                self._say_hello(dpid, port_no)
-
-    def _say_hello(self, dpid: int, port_no: int) -> None:
-        peer = self.peers.get(dpid)
-        port = peer.ports.get(port_no) if peer is not None else None
-        if peer is None or port is None or not port.up or port_no > ofp.PORT_MAX:
-            return
-        if self.central.network.edge_port(PortId(dpid, port_no)) is not None:
-            return
-        frame = lldp.build(dpid, port_no, lldp.authenticator(self._key, dpid, port_no))
-        action = (Output(port_no),)
-        peer.connection.send(lambda xid: encode_packet_out(xid, ofp.PORT_CONTROLLER, action, frame), 1)
-
-    def _hello_heard(self, dpid: int, packet: PacketIn) -> None:
-        info = lldp.parse(packet.data)
-        if info is None or not lldp.is_authentic(info, self._key):
-            return  # a neighbour's own LLDP, or somebody's forgery
-        receiver = PortId(dpid, packet.in_port)
-        news = not self.central.network.topology.is_linked(receiver)
-        self.central.hello_heard(PortId(info.dpid, info.port_no), receiver, self._clock())
-        if news:  # answer at once, so that a link is up after one round trip
-            self._say_hello(*receiver)
 
     # -- the interval
 
     def run_interval(self) -> None:
         """Read the counters, run one control step, send what it decides."""
         started_s = self._clock()
+        self._excuse(self.times.stalled_s(started_s))
         counters = poll(self.peers, started_s, started_s + self._config.interval_s * 0.8)
         now_s = self._clock()
         result = self.central.interval(counters.meters, counters.received_s, now_s, counters.confirmed_s)
@@ -286,6 +224,13 @@ class Shell:
             unanswered=counters.unanswered,
         )
         self._check_barriers(now_s)
+
+    def _excuse(self, stalled_s: float) -> None:
+        """The process stood still for so long: that nothing was heard says nothing of switches and links."""
+        if stalled_s > STALL_S:
+            self.central.excuse(stalled_s)
+            for peer in self.peers.values():
+                peer.excuse(stalled_s)
 
     # -- sending
 
@@ -332,7 +277,7 @@ class Shell:
         for dpid, peer in list(self.peers.items()):
             peer.unfinished = [(at_s, reply) for at_s, reply in peer.unfinished if not reply.done]
             if peer.unfinished and now_s - peer.unfinished[0][0] > BARRIER_TIMEOUT_S:
-                self.peers.complain(dpid, f"did not confirm its messages for {BARRIER_TIMEOUT_S:g} s; connecting anew")
+                self.peers.complain(dpid, f"did not confirm its messages for {BARRIER_TIMEOUT_S:g} s; connecting again")
                 peer.connection.disconnect()
             elif peer.state == SwitchState.READY and now_s - peer.asked_s >= BARRIER_INTERVAL_S:
                 self._ask_barrier(peer)
@@ -373,59 +318,3 @@ class Shell:
         deadline_s = self._clock() + BARRIER_TIMEOUT_S
         for reply in replies:
             reply.wait(deadline_s - self._clock())
-
-    # -- audits
-
-    def run_audits(self, *, only_wanted: bool) -> None:
-        """Compare the tables of the switches with what they should hold, and mend what is ours."""
-        for dpid, peer in list(self.peers.items()):
-            wanted = peer.audit_wanted and self._clock() - peer.hurried_s >= REPEAT_S
-            if peer.state == SwitchState.READY and (wanted or not only_wanted) and not peer.in_audit:
-                peer.audit_wanted = False
-                if only_wanted:
-                    peer.hurried_s = self._clock()
-                peer.in_audit = True
-                try:
-                    self._audit(dpid, peer)
-                except ProtocolError as error:
-                    self.peers.complain(dpid, f"could not be compared with what it should hold: {error}")
-                finally:
-                    peer.in_audit = False
-
-    def _audit(self, dpid: int, peer: Peer) -> None:
-        self._breathe()
-        if not self.peers.holds(peer):
-            return
-        self.push()
-        record = self.central.switches[dpid]
-
-        def is_over() -> bool:  # the switch has gone, or the configuration has become another
-            return not self.peers.holds(peer) or self.central.switches.get(dpid) is not record
-
-        expected, touched, record.touched = self.central.reconciler.tables(dpid), record.touched, set()
-        flows = peer.connection.ask(lambda xid: encode_flow_stats_request(xid, OWN_COOKIE, OWN_COOKIE_MASK))
-        meters = peer.connection.ask(encode_meter_config_request)
-        try:
-            body, config = self.peers.answer(flows), self.peers.answer_or_refusal(meters)
-            self._breathe()
-            if is_over():
-                return
-            changed = peer.listing.read(body, self._breathe)
-            if is_over():
-                return
-        except ProtocolError:
-            record.touched |= touched
-            raise
-        # Of what the last comparison has put right only what has changed since, here or there, is looked at again.
-        only = changed | touched if peer.compared else None
-        peer.compared = False  # unless this comparison comes to its end
-        all_there = not self.central.fabric.awaits_switches(self._clock())
-        standing = decode_meter_config(config or b"")[0]
-        for _ in self.central.reconciler.audit(dpid, expected, peer.listing.own, standing, self._clock(), only):
-            self._breathe()
-            if is_over():
-                return
-        peer.compared = all_there  # what may be of use to one that is on its way is looked at again
-        if only is None:
-            keep_entries(len(record.installed))
-        self.push()

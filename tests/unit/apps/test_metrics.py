@@ -10,14 +10,31 @@ from support.fabrics import ControlLoop, Fabric
 
 from apps.metrics import AT_ONCE, MetricColumn, Metrics, samples, vlan_columns
 from apps.runtime.loop_times import LoopTimes
-from apps.runtime.message_counts import MessageCounts
+from apps.runtime.peer_limits import CutOff, MessageCounts, PeerCounts
+from apps.runtime.supervisor import LoopState, Supervisor
 
 LIMIT_BPS = 10_000_000
 
 
+class TalkingShell:
+    """What metrics ask of the conversation with switches."""
+
+    def __init__(self, central) -> None:
+        self.central, self.times = central, LoopTimes(0.055)
+        self.counts = {1: MessageCounts(sent=5, received=4, errors=1)}
+        self.strangers = {"somebody"}
+        self.applied, self.failed = 3, 1
+
+    def is_ready(self, dpid):
+        return True
+
+
 def metrics_of(central):
-    counts = {1: MessageCounts(sent=5, received=4, errors=1)}
-    return Metrics(central, LoopTimes(0.055), counts, lambda dpid: True, lambda: {"audits": 2}, lambda: (3, 1))
+    shell, loops, peers = TalkingShell(central), Supervisor(lambda: 0.0, print, print, print), PeerCounts()
+    loops.loops["audits"] = LoopState(failures=2)
+    peers.cut_off[CutOff.UNREAD] += 4
+    peers.dropped["type"] += 7
+    return Metrics(shell, loops, shell, peers)
 
 
 def values(page):
@@ -63,6 +80,9 @@ def test_a_blast_as_prometheus_sees_it(blast):
     assert page["dets_task_failures_total", (("task", "audits"),)] == 2
     assert (page["dets_ovsdb_transactions_total", ()], page["dets_ovsdb_failures_total", ()]) == (3, 1)
     assert page["dets_switch_ready", (("switch", "s1"),)] == 1
+    assert page["dets_openflow_cut_off_total", (("reason", "does not read"),)] == 4
+    assert page["dets_openflow_dropped_messages_total", (("reason", "type"),)] == 7
+    assert page["dets_openflow_strangers", ()] == 1
     assert 0 <= page["dets_port_enforceable", (("port", "1"), ("switch", "s1"))] <= 1
 
 

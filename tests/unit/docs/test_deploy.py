@@ -6,6 +6,8 @@ import json
 import re
 import shutil
 import subprocess
+from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -16,6 +18,8 @@ from support.paths import ROOT
 
 from apps.metrics import Metrics
 from apps.runtime.loop_times import LoopTimes
+from apps.runtime.peer_limits import CutOff, PeerCounts
+from apps.runtime.supervisor import LoopState
 
 DEPLOY = ROOT / "deploy"
 METRIC = re.compile(r"\b(dets_\w+|up)\b")
@@ -46,7 +50,17 @@ def exported():
     """The names of all samples that /metrics may have."""
     net = Fabric(star(2))
     net.start()
-    metrics = Metrics(net.central, LoopTimes(0.055), {}, lambda dpid: True, lambda: {"x": 0}, lambda: (0, 0))
+    shell = SimpleNamespace(
+        central=net.central,
+        times=LoopTimes(0.055),
+        counts={},
+        strangers=(),
+        is_ready=lambda dpid: True,
+        applied=0,
+        failed=0,
+    )
+    loops = SimpleNamespace(loops={"x": LoopState()})
+    metrics = Metrics(shell, loops, shell, PeerCounts(Counter([CutOff.UNREAD]), Counter(["type"])))
     families = text_string_to_metric_families(b"".join(metrics.page()).decode())
     names = {"up"}
     for family in families:
