@@ -39,7 +39,7 @@ from controller.errors import ProtocolError
 from controller.openflow import constants as ofp
 from controller.openflow.buffers import HEADER
 from controller.openflow.constants import MessageType
-from controller.openflow.messages import encode_barrier_request
+from controller.openflow.messages import encode_barrier_request, speaks
 from controller.openflow.stats import multipart_header
 
 LOG = logging.getLogger("dets.openflow")
@@ -56,7 +56,6 @@ _MESSAGES_AT_ONCE, _BYTES_AT_ONCE = 32, 256 << 10
 _READ_BYTES = _SEND_BYTES = 64 << 10
 _AUXILIARY_ID_AT = 21
 _MULTIPART_MORE_AT = 10
-_ELEMENT, _VERSION_BITMAP = struct.Struct("!HH"), 1
 _RESET = struct.pack("ii", 1, 0)  # SO_LINGER: what has not been sent is thrown away
 
 _REQUESTS = frozenset(
@@ -432,7 +431,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
     def _handle(self, version: int, kind: int, xid: int, message: bytes) -> None:
         """Handle one message: nothing is parsed that nobody wants."""
         if kind == MessageType.HELLO and self.state == HANDSHAKE_DISPATCHER:
-            self._greeted(version, message)
+            self._greeted(message)
         elif version != ofp.VERSION:
             self._drop("version")
         elif kind in _REPLIES:
@@ -449,12 +448,12 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
         else:
             self._drop("before the handshake")
 
-    def _greeted(self, version: int, message: bytes) -> None:
+    def _greeted(self, message: bytes) -> None:
         """Agree on a version (OpenFlow 1.3.5, section 6.3.1): 1.3, or none.
 
         Ryu gets the header alone: its parser never comes to the end of a hello whose elements have no length.
         """
-        if not speaks_1_3(version, message):
+        if not speaks(ofp.VERSION, message):
             refusal = struct.pack("!HH", ofp.ErrorType.HELLO_FAILED, 0) + b"OpenFlow 1.3 only"
             with suppress(OSError):  # nothing else waits to be sent: the kernel takes so little at once
                 self.socket.send(HEADER.pack(ofp.VERSION, MessageType.ERROR, HEADER.size + len(refusal), 0) + refusal)
@@ -494,20 +493,6 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
 
     def _drop(self, why: str) -> None:
         PeerDatapath.counts.dropped[why] += 1
-
-
-def speaks_1_3(version: int, hello: bytes) -> bool:
-    """Tell whether who sent this hello, with ``version`` in its header, speaks OpenFlow 1.3 (sections 6.3.1, 7.5.1)."""
-    offset = HEADER.size
-    while offset + _ELEMENT.size <= len(hello) and version >= ofp.VERSION:
-        kind, length = _ELEMENT.unpack_from(hello, offset)
-        if length < _ELEMENT.size:
-            break
-        if kind == _VERSION_BITMAP:
-            bitmap = hello[offset + _ELEMENT.size : offset + _ELEMENT.size + 4]
-            return bool(int.from_bytes(bitmap) >> ofp.VERSION & 1)
-        offset += -(-length // 8) * 8
-    return version >= ofp.VERSION
 
 
 def serve_peer(datapath: PeerDatapath) -> None:

@@ -18,6 +18,8 @@ _FLOW_REMOVED = Struct("!QHBBIIHHQQ")
 _ERROR = Struct("!HH")
 _PORT_STATUS = Struct("!B7x")
 _ROLE = Struct("!I4xQ")
+_ELEMENT = Struct("!HH")
+_VERSION_BITMAP, _BITMAP_BYTES = 1, 4
 _ERROR_TYPES = {int(error_type): error_type.name for error_type in ErrorType}
 
 
@@ -69,6 +71,26 @@ class PortStatus:
 
     reason: int
     port: PortDesc
+
+
+def speaks(version: int, hello: Buffer) -> bool:
+    """Tell whether who sent this hello speaks a version, when no later one is ours (6.3.1, 7.5.1).
+
+    Its bitmap of versions says so, if it has one; else it is whether its header has that version or a later one. A
+    hello whose elements cannot be read to the end is taken as far as it can be.
+    """
+    view = memoryview(hello)
+    offered, _type, _length, _xid = HEADER.unpack_from(view)
+    offset = HEADER.size
+    while offered >= version and offset + _ELEMENT.size <= len(view):
+        element_type, length = _ELEMENT.unpack_from(view, offset)
+        if element_type == _VERSION_BITMAP and length > _ELEMENT.size:
+            bitmap = view[offset + _ELEMENT.size : offset + _ELEMENT.size + _BITMAP_BYTES]
+            return bool(int.from_bytes(bitmap) >> version & 1)
+        if length < _ELEMENT.size:
+            break
+        offset += -(-length // 8) * 8
+    return bool(offered >= version)
 
 
 def encode_barrier_request(xid: int) -> bytes:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
+from prometheus_client.parser import text_string_to_metric_families
 from support.paths import ROOT
 
 APPLICATION = ROOT / "apps" / "dets.py"
@@ -33,14 +34,21 @@ class _Plain(yaml.SafeDumper):
 class Application:
     """``dets run`` with a configuration, or ryu-manager with other applications beside; ended with its ``with``.
 
-    ``start`` and ``stop`` may follow each other any number of times. ``token`` is shown with every request, if set.
+    ``start`` and ``stop`` may follow each other any number of times. ``token`` is shown with every request, if set;
+    ``files`` is how many file descriptors the process may have.
     """
 
-    def __init__(self, config: Mapping[str, Any], folder: Path, beside: tuple[Path, ...] | None = None) -> None:
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        folder: Path,
+        beside: tuple[Path, ...] | None = None,
+        files: int | None = None,
+    ) -> None:
         self.config_path = folder / "dets.yaml"
         self.log_path = folder / "dets.log"
         self.token = ""
-        self._beside = beside
+        self._beside, self._files = beside, files
         self._process: subprocess.Popen[bytes] | None = None
         self.configure(config)
 
@@ -73,6 +81,8 @@ class Application:
         else:
             names = [str(APPLICATION), *map(str, self._beside)]
             command = [sys.executable, "-m", "apps.runtime.launcher", "--dets-config", str(self.config_path), *names]
+        if self._files is not None:
+            command = ["prlimit", f"--nofile={self._files}:{self._files}", *command]
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
@@ -122,6 +132,17 @@ class Application:
         status, _, answer = self.request("GET", path)
         assert status == 200, answer
         return answer
+
+    def metrics(self) -> dict[tuple[str, ...], float]:
+        """Return all samples of /metrics by name and the values of their labels, the labels in alphabetical order."""
+        with urllib.request.urlopen(f"{self.url}/metrics", timeout=10) as answer:
+            assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+            text = answer.read().decode()
+        return {
+            (one.name, *(one.labels[key] for key in sorted(one.labels))): one.value
+            for family in text_string_to_metric_families(text)
+            for one in family.samples
+        }
 
     def patch(self, path: str, **fields: object) -> Any:
         """Change a resource; AssertionError if the change is refused."""

@@ -66,10 +66,11 @@ class WireRun:
         links: Sequence[tuple[Endpoint, Endpoint]] = (),
         options: DatapathOptions | None = None,
         beside: tuple[Path, ...] | None = None,
+        files: int | None = None,
         **sections: dict[str, Any],
     ) -> None:
         self.config = configuration(edges, **sections)
-        self.app = Application(self.config, folder, beside)
+        self.app = Application(self.config, folder, beside, files)
         port = int(self.config["openflow"]["listen"].rpartition(":")[2])
         self.fabric = WireFabric(("127.0.0.1", port), retry_s=0.1)
         self._links = list(links)

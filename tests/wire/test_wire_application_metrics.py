@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-import urllib.request
-
-from prometheus_client.parser import text_string_to_metric_families
 from support.wire import WireRun
-
-
-def scrape(run):
-    with urllib.request.urlopen(f"{run.app.url}/metrics", timeout=10) as answer:
-        assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
-        text = answer.read().decode()
-    return {
-        (one.name, *(one.labels[key] for key in sorted(one.labels))): one.value
-        for family in text_string_to_metric_families(text)
-        for one in family.samples
-    }
 
 
 def test_a_running_controller_tells_its_metrics(tmp_path):
     with WireRun(tmp_path, {1: [1, 2], 2: [1, 2]}, [((1, 9), (2, 9))]) as run:
-        before = scrape(run)
+        before = run.app.metrics()
         run.app.patch("/v1/vns/10/s1/1", receive_limit_bps=123_000_000)
-        run.app.wait_for(lambda: scrape(run)["dets_loop_seconds_count",] > before["dets_loop_seconds_count",] + 5, "on")
-        after = scrape(run)
+        run.app.wait_for(
+            lambda: run.app.metrics()["dets_loop_seconds_count",] > before["dets_loop_seconds_count",] + 5, "on"
+        )
+        after = run.app.metrics()
         assert after["dets_vn_receive_limit_bits_per_second", "1", "s1", "10"] == 123_000_000
         assert after["dets_switch_ready", "s1"] == after["dets_switch_ready", "s2"] == 1
         for direction in ("sent", "received"):
@@ -34,4 +22,4 @@ def test_a_running_controller_tells_its_metrics(tmp_path):
         assert after["dets_loop_interval_seconds",] == 0.055
         assert after["dets_openflow_errors_total", "s1"] == 0
         run.fabric.disconnect(2, reconnect=False)
-        run.app.wait_for(lambda: scrape(run)["dets_switch_ready", "s2"] == 0, "gone")
+        run.app.wait_for(lambda: run.app.metrics()["dets_switch_ready", "s2"] == 0, "gone")

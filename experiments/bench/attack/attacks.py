@@ -73,7 +73,7 @@ def stop_reading(address: Address, until_s: float) -> None:
 
 def many_ports(address: Address, until_s: float) -> None:
     """A switch under control reports 20,000 ports, each of which is sent hellos, and reads none of them."""
-    ports = b"".join(message(MessageType.PORT_STATUS, bytes(8) + _port(number)) for number in range(1, 20_001))
+    ports = b"".join(message(MessageType.PORT_STATUS, bytes(8) + port(number)) for number in range(1, 20_001))
 
     def work(peer: HostilePeer) -> None:
         if peer.become_ready(HOSTILE_DPID) is not None:
@@ -84,7 +84,8 @@ def many_ports(address: Address, until_s: float) -> None:
     _again(address, until_s, work, receive_bytes=4096)
 
 
-def _port(number: int) -> bytes:
+def port(number: int) -> bytes:
+    """Return the ofp_port of a port that is up."""
     return answers.port(number, f"p{number}", number, 0, 0, 1_000_000)
 
 
@@ -208,7 +209,7 @@ def _packet_in() -> bytes:
 
 
 _ERROR = message(MessageType.ERROR, b"\0\1\0\1" + bytes(64))
-_PORT_DESC = multipart_reply(MultipartType.PORT_DESC, b"".join(map(_port, range(1, 1001))))
+_PORT_DESC = multipart_reply(MultipartType.PORT_DESC, b"".join(map(port, range(1, 1001))))
 
 ATTACKS: dict[str, Attack] = {
     "none": Attack("nothing", idle),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apps.southbound.patience import ANSWER_TIMEOUT_S, await_answer
+from apps.southbound.patience import ANSWER_TIMEOUT_S, LONGEST_ANSWER_S, await_answer
 from controller.errors import ProtocolError
 
 
@@ -58,3 +58,17 @@ def test_time_in_which_the_process_heard_nobody_does_not_count() -> None:
     with pytest.raises(ProtocolError, match="no answer"):
         silent.awaited()
     assert silent.now_s == 14.0 + ANSWER_TIMEOUT_S
+
+
+def test_an_answer_without_an_end_is_given_up_though_parts_of_it_come() -> None:
+    answer = Answer(*(5.0 * number for number in range(1, 30)))
+    with pytest.raises(ProtocolError, match="no end of its answer within 60 s"):
+        answer.awaited()
+    assert answer.now_s == LONGEST_ANSWER_S
+
+
+def test_the_end_may_come_later_when_the_process_heard_nobody() -> None:
+    answer = Answer(*(5.0 * number for number in range(1, 13)), 62.0, busy_s=0.0)
+    answer._parts_s[:1] = []  # nothing comes before 10 s, and the wait for it ends late
+    answer._busy_s = 4.0
+    assert answer.awaited() == b"all of it"

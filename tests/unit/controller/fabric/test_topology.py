@@ -183,3 +183,15 @@ def test_the_same_links_give_the_same_paths_however_they_were_found(edges, rando
 def test_tree_ports():
     tree_ports = ports_by_switch(linked((A, B), (PortId(1, 2), C)).paths().tree)
     assert [tree_ports[dpid] for dpid in (1, 2, 3)] == [{1, 2}, {1}, {7}]
+
+
+def test_nobody_is_blamed_for_a_silence_in_which_nobody_listened():
+    topology = Topology()
+    ends = PortId(1, 1), PortId(2, 1)
+    for dpid in (1, 2):
+        topology.add_switch(dpid)
+    for sender, receiver in (ends, ends[::-1]):
+        topology.hear(sender, receiver, 10.0)
+    topology.excuse(60.0)
+    assert not topology.expire(70.0 + LINK_TIMEOUT_S)
+    assert topology.expire(70.0 + LINK_TIMEOUT_S + 0.01)

@@ -1,0 +1,27 @@
+"""``dets bench attack`` with a few of its attacks: it sees them, and what they do not do."""
+
+from __future__ import annotations
+
+import pytest
+
+from controller.errors import InvalidValueError
+from experiments.bench.attack.attacks import ATTACKS
+from experiments.bench.attack.bench import MOST_GROWTH_MB, run
+
+SECONDS = 2.0
+
+
+@pytest.mark.parametrize("name", ["none", "stops reading", "claims a dpid, stays", "endless reply"])
+def test_the_switches_next_to_an_attack_are_unharmed(name: str) -> None:
+    result = run(SECONDS, [name])
+    figures = result["figures"][name]
+    assert figures["about"] == ATTACKS[name].about
+    assert (figures["missed_guarantees"], figures["switches_lost"]) == (0, 0)
+    assert figures["missed_intervals"] < 18  # less than a second in all; a send that blocks takes five at once
+    assert figures["growth_mb"] < MOST_GROWTH_MB
+    assert len(result["targets"]) == 4
+
+
+def test_an_attack_that_there_is_not_is_refused() -> None:
+    with pytest.raises(InvalidValueError, match="is not one of none, stops reading"):
+        run(SECONDS, ["ask nicely"])

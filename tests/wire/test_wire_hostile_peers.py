@@ -1,0 +1,278 @@
+"""The real application against peers of its OpenFlow port that mean no good: the other switches never notice."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from support.wire import EVERYBODY, WireRun, frame
+
+from controller.openflow.constants import MessageType, MultipartType
+from experiments.bench.attack import attacks
+from experiments.bench.attack.hostile_peer import HostilePeer, crowd, message, multipart_reply
+
+HOSTILE = attacks.HOSTILE_DPID
+LINK = [((1, 10), (2, 10))]
+ATTACK_S = 2.0
+# An attack that stops the loop at all stops it for longer than that: seconds, of 18 intervals each.
+FEW_INTERVALS = 18
+MOST_GROWTH_MB = 64
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WireRun]:
+    """Two switches under control; a third one is configured, and is the attacker's."""
+    edges = {1: [1, 2], 2: [1, 2], HOSTILE: [1, 2]}
+    with WireRun(tmp_path_factory.mktemp("hostile"), edges, LINK) as run:
+        run.fabric.disconnect(HOSTILE, reconnect=False)
+        run.app.wait_for(lambda: state(run, HOSTILE) == "disconnected", "gone")
+        yield run
+
+
+def state(run: WireRun, dpid: int) -> str:
+    return str(run.app.get("/v1/health")["switches"][f"s{dpid}"])
+
+
+def address(run: WireRun) -> tuple[str, int]:
+    host, _, port = run.config["openflow"]["listen"].partition(":")
+    return host, int(port)
+
+
+def memory_mb(run: WireRun) -> float:
+    status = Path(f"/proc/{run.app.pid}/status").read_text()
+    return int(status.partition("VmRSS:")[2].split()[0]) / 1000
+
+
+def wait_counted(run: WireRun, name: str, reason: str, before: dict[tuple[str, ...], float]) -> None:
+    """Wait until a metric with that reason has grown."""
+    key = (f"dets_openflow_{name}_total", reason)
+    run.app.wait_for(lambda: run.app.metrics().get(key, 0) > before.get(key, 0), f"{name}: {reason}", 30)
+
+
+@contextmanager
+def unharmed(run: WireRun) -> Iterator[None]:
+    """What happens inside costs neither intervals nor memory nor the other switches their connections."""
+    before, memory, last = run.app.get("/v1/loop"), memory_mb(run), run.app.last_event()
+    connections = [run.fabric.connections(dpid) for dpid in (1, 2)]
+    yield
+    after = run.app.get("/v1/loop")
+    assert after["rounds"] > before["rounds"]
+    assert after["skipped_intervals"] - before["skipped_intervals"] < FEW_INTERVALS
+    assert memory_mb(run) - memory < MOST_GROWTH_MB
+    assert [run.fabric.connections(dpid) for dpid in (1, 2)] == connections
+    assert [state(run, dpid) for dpid in (1, 2)] == ["ready", "ready"]
+    gone = [event["text"] for event in run.app.events("switch-down", last)]
+    assert all(f"switch s{HOSTILE} " in text for text in gone), gone
+    assert run.app.events("links-down", last) == []
+
+
+def attacked(run: WireRun, name: str) -> None:
+    attacks.ATTACKS[name].run(address(run), time.monotonic() + ATTACK_S)
+
+
+def cut_off_for(run: WireRun, last: int, reason: str) -> Callable[[], bool]:
+    return lambda: any(reason in event["text"] for event in run.app.events("switch-cut-off", last))
+
+
+# -- switches under control
+
+
+@pytest.mark.parametrize("name", [name for name in attacks.ATTACKS if name.startswith(("switch's", "comes", "strang"))])
+def test_attacks_harm_nobody_else(run: WireRun, name: str) -> None:
+    with unharmed(run):
+        attacked(run, name)
+
+
+def test_a_switch_that_does_not_read_is_cut_off_and_may_come_back(run: WireRun) -> None:
+    last = run.app.last_event()
+    with unharmed(run):
+        attacked(run, "stops reading")
+        run.app.wait_for(cut_off_for(run, last, "does not read"), "told")
+    run.app.wait_for(lambda: state(run, HOSTILE) == "disconnected", "gone")
+    run.fabric.reconnect(HOSTILE)
+    run.app.wait_ready()
+    run.fabric.disconnect(HOSTILE, reconnect=False)
+    run.app.wait_for(lambda: state(run, HOSTILE) == "disconnected", "gone")
+
+
+def test_a_switch_with_more_ports_than_there_can_be_is_cut_off(run: WireRun) -> None:
+    last = run.app.last_event()
+    with unharmed(run):
+        attacked(run, "20,000 ports")
+        run.app.wait_for(cut_off_for(run, last, "too many ports"), "told")
+
+
+def test_a_reply_that_never_ends_is_cut_off(run: WireRun) -> None:
+    last = run.app.last_event()
+    with unharmed(run):
+        attacked(run, "endless reply")
+        run.app.wait_for(cut_off_for(run, last, "a reply too long"), "told")
+
+
+# -- whose a dpid is
+
+
+def test_who_claims_the_dpid_of_a_switch_that_answers_is_cut_off(run: WireRun) -> None:
+    last = run.app.last_event()
+    gone = message(MessageType.PORT_STATUS, b"\1" + bytes(7) + attacks.port(1))
+    with unharmed(run):
+        with HostilePeer(address(run)) as peer:
+            assert peer.shake_hands(1)
+            peer.send(gone)  # that port of the switch stays: this is not the switch's connection
+            assert peer.wait_gone(5.0)
+        run.app.wait_for(lambda: run.app.events("switch-claimed", last), "told")
+    run.introduce(1, 1, 0xC1)
+    limit_bps = run.app.get("/v1/vns/10/s1/1")["send_limit_bps"]
+    run.app.patch("/v1/vns/10/s1/1", send_limit_bps=limit_bps // 2)
+    run.wait(lambda: limit_bps // 2000 in [rate for rate, _ in run.meters(1).values()], "set on the true switch")
+    run.app.patch("/v1/vns/10/s1/1", send_limit_bps=limit_bps)
+
+
+def test_a_switch_that_connects_again_wins_over_its_dead_connection(run: WireRun) -> None:
+    run.fabric.reconnect(HOSTILE)
+    run.app.wait_ready()
+    last = run.app.last_event()
+    run.fabric.set_silent(HOSTILE, True)  # its connection stands, and nobody is there
+    with unharmed(run), HostilePeer(address(run)) as peer:
+        assert peer.become_ready(HOSTILE) is not None
+        assert any("the old one is dead" in event["text"] for event in run.app.events("switch-claimed", last))
+        run.app.wait_for(lambda: state(run, HOSTILE) == "ready", "ready")
+        run.fabric.disconnect(HOSTILE, reconnect=False)
+        run.fabric.set_silent(HOSTILE, False)
+    run.app.wait_for(lambda: state(run, HOSTILE) == "disconnected", "gone")
+
+
+def test_an_auxiliary_connection_is_cut_off(run: WireRun) -> None:
+    before = run.app.metrics()
+    with unharmed(run):
+        with HostilePeer(address(run)) as peer:
+            peer.shake_hands(1, auxiliary_id=1)
+            assert peer.wait_gone(5.0)
+        wait_counted(run, "cut_off", "auxiliary connection", before)
+
+
+# -- before the handshake
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [("unknown types", "type"), ("unasked replies", "nobody asked"), ("errors", "before the handshake")],
+)
+def test_before_the_handshake_nothing_else_is_read(run: WireRun, name: str, why: str) -> None:
+    before = run.app.metrics()
+    flood = threading.Thread(target=attacked, args=(run, name))
+    with unharmed(run):
+        flood.start()
+        wait_counted(run, "dropped_messages", why, before)
+        run.introduce(2, 1, 0xD0 + len(name))
+        flood.join()
+
+
+@pytest.mark.parametrize("data", [b"", message(MessageType.HELLO)[:5], message(MessageType.HELLO)])
+def test_a_handshake_that_is_not_done_ends(run: WireRun, data: bytes) -> None:
+    before = run.app.metrics()
+    with HostilePeer(address(run)) as peer:
+        peer.send(data)
+        assert peer.wait_gone(30.0)
+    wait_counted(run, "cut_off", "no handshake in time", before)
+
+
+def test_few_connections_may_be_without_a_handshake(run: WireRun) -> None:
+    before = run.app.metrics()
+    with unharmed(run), crowd(address(run), 100):
+        wait_counted(run, "cut_off", "too many connections without a handshake", before)
+        run.fabric.reconnect(HOSTILE)
+        run.app.wait_for(lambda: state(run, HOSTILE) == "ready", "let in all the same")
+        run.fabric.disconnect(HOSTILE, reconnect=False)
+    run.app.wait_for(lambda: state(run, HOSTILE) == "disconnected", "gone")
+
+
+@pytest.mark.parametrize("version", [0, 1, 3])
+def test_who_speaks_no_common_version_is_told_so(run: WireRun, version: int) -> None:
+    with unharmed(run), HostilePeer(address(run)) as peer:
+        peer.send(message(MessageType.HELLO, version=version))
+        error = peer.await_message(MessageType.ERROR, 5.0)
+        assert error is not None
+        assert error[8:12] == bytes(4)  # HELLO_FAILED, INCOMPATIBLE
+        assert peer.wait_gone(5.0)
+
+
+@pytest.mark.parametrize(
+    ("version", "body"),
+    [
+        (0x2A, b""),  # the lower of both versions is spoken then
+        (6, b"\0\1\0\x08" + (1 << 4 | 1 << 6).to_bytes(4)),
+        (4, b"\0\7\0\0" * 3),  # elements without a length: Ryu's own parser never ends
+    ],
+)
+def test_later_versions_and_odd_hellos_are_no_hindrance(run: WireRun, version: int, body: bytes) -> None:
+    with unharmed(run), HostilePeer(address(run)) as peer:
+        peer.send(message(MessageType.HELLO, body, version=version))
+        assert peer.await_message(MessageType.FEATURES_REQUEST, 5.0) is not None
+
+
+def test_a_message_that_cannot_be_ends_the_connection(run: WireRun) -> None:
+    with HostilePeer(address(run)) as peer:
+        peer.send(b"\4\0\0\3\0\0\0\0")
+        assert peer.wait_gone(5.0)
+
+
+def test_nothing_of_it_is_a_traceback_and_the_log_stays_short(run: WireRun) -> None:
+    lines = len(run.app.log().splitlines())
+    attacked(run, "unknown versions")
+    assert len(run.app.log().splitlines()) - lines < 20
+    assert "Traceback" not in run.app.log()
+
+
+# -- the process itself
+
+
+def test_few_file_descriptors_are_shared_with_rest(tmp_path: Path) -> None:
+    with WireRun(tmp_path, {1: [1, 2]}, files=64) as run, crowd(address(run), 80):
+        assert state(run, 1) == "ready"
+        run.fabric.disconnect(1)
+        run.wait(lambda: run.fabric.connections(1) >= 2, "back", 30)
+        run.app.wait_ready()
+
+
+def test_a_stopped_process_skips_intervals_and_blames_nobody(tmp_path: Path) -> None:
+    with WireRun(tmp_path, {1: [1, 2], 2: [1, 2]}, LINK) as run:
+        run.introduce(1, 1, 0xA1)
+        run.fabric.inject(1, 1, frame(0xA1, EVERYBODY, 10))
+        before, last = run.app.get("/v1/loop"), run.app.last_event()
+        run.app.signal(signal.SIGSTOP)
+        time.sleep(6.0)
+        run.app.signal(signal.SIGCONT)
+        run.app.wait_for(lambda: run.app.get("/v1/loop")["rounds"] > before["rounds"] + 20, "going on")
+        skipped = run.app.get("/v1/loop")["skipped_intervals"] - before["skipped_intervals"]
+        assert skipped >= int(6.0 / 0.055) - 2
+        assert run.app.events("links-down", last) == run.app.events("switch-down", last) == []
+        assert [run.fabric.connections(dpid) for dpid in (1, 2)] == [1, 1]
+
+
+def test_an_application_that_serves_http_unguarded_is_warned_of(tmp_path: Path) -> None:
+    beside = (Path("ryu.app.ofctl_rest"), Path("--wsapi-host=127.0.0.1"), Path("--wsapi-port=0"))
+    with WireRun(tmp_path, {1: [1, 2]}, beside=beside) as run:
+        assert "RestStatsApi of this process serves HTTP at 127.0.0.1:0 without authentication" in run.app.log()
+
+
+def test_the_port_description_of_the_handshake_may_come_in_parts(run: WireRun) -> None:
+    """Whatever is refused to others, a switch with many ports gets in."""
+    with unharmed(run), HostilePeer(address(run)) as peer:
+        peer.send(message(MessageType.HELLO))
+        asked = peer.await_message(MessageType.FEATURES_REQUEST)
+        assert asked is not None
+        xid = int.from_bytes(asked[4:8])
+        peer.send(attacks.features_reply(HOSTILE, xid))
+        asked = peer.await_message(MessageType.MULTIPART_REQUEST)
+        assert asked is not None
+        xid = int.from_bytes(asked[4:8])
+        for number in range(1, 31):
+            ports = b"".join(map(attacks.port, range(100 * number, 100 * number + 100)))
+            peer.send(multipart_reply(MultipartType.PORT_DESC, ports, xid, more=number < 30))
+        assert peer.await_message(MessageType.MULTIPART_REQUEST) is not None
