@@ -1,4 +1,5 @@
 """What any service needs: the framework, listeners, TLS, logs, supervision, and whose turn it is in the one thread.
 
-Start with launcher.py (how the process starts) and ryu_seam.py (the only module that knows Ryu).
+Start with launcher.py (how the process starts) and ryu_seam.py; ryu_datapath.py is one switch's connection.
+These two are the only modules that know Ryu.
 """

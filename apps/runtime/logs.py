@@ -60,6 +60,7 @@ LOG = logging.getLogger("dets.shell")
 INTERVAL_S = 0.05
 # So many lines are written before others in the process get their turn.
 _AT_ONCE = 50
+MOST_LINES = 10_000  # that wait to be written
 
 
 class EventLines:
@@ -71,13 +72,20 @@ class EventLines:
     def __init__(self, breathe: Callable[[], None]) -> None:
         self._breathe = breathe
         self._kept: deque[tuple[EventKind, str]] = deque()
+        self._left_out = 0
 
     def note(self, kind: EventKind, text: str) -> None:
-        """Take an event; it is written with the next ``write``."""
+        """Take an event; it is written with the next ``write``. Of too many the oldest are left out, and counted."""
         self._kept.append((kind, text))
+        if len(self._kept) > MOST_LINES:
+            self._kept.popleft()
+            self._left_out += 1
 
     def write(self) -> None:
         """Write all that was noted, in its order."""
+        if self._left_out:
+            LOG.warning("%d events were left out of the log: there were too many", self._left_out)
+            self._left_out = 0
         while self._kept:
             for _ in range(min(len(self._kept), _AT_ONCE)):
                 kind, text = self._kept.popleft()

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import ssl
 import threading
@@ -29,9 +30,11 @@ from controller.switch.queues import PortQueues
 
 TIMEOUT_S = 5.0
 ATTEMPTS = 5
-_MAX_REPLY_BYTES = 256 << 20
+_MAX_REPLY_BYTES = 8 << 20  # the rows of 30,000 queues
 _MAX_REASON_LENGTH = 200
 _CHUNK_BYTES = 1 << 16
+# A character after a backslash is not what it looks like; a backslash at the end waits for it.
+_TOKEN = re.compile(rb'\\.|["{}]', re.DOTALL)
 # What a transaction's ``wait`` answers when a row was changed between reading and writing.
 _OUTRUN = "timed out"
 
@@ -115,7 +118,8 @@ class _Session:
     def __init__(self, address: str, tls: ssl.SSLContext | None, timeout_s: float) -> None:
         self._deadline_s = time.monotonic() + timeout_s
         self._socket = _connect(address, tls, timeout_s)
-        self._buffer = b""
+        self._buffer = bytearray()
+        self._frame = _Frame()
         self._last_id = 0
 
     def __enter__(self) -> _Session:
@@ -146,33 +150,59 @@ class _Session:
         self._socket.sendall(json.dumps(message, separators=(",", ":")).encode())
 
     def _receive(self) -> dict[str, Any]:
-        """Return the next message. JSON-RPC 1.0 frames nothing: a message ends where its JSON ends."""
+        """Return the next message; nothing is decoded before all of it is there."""
         while True:
-            # Every message is an object: no closing brace at the end of what has come, no whole message.
-            if self._buffer.rstrip().endswith(b"}"):
+            end = self._frame.end(self._buffer)
+            if end is not None:
+                text, self._buffer, self._frame = self._buffer[:end], self._buffer[end:], _Frame()
                 try:
-                    text = self._buffer.decode()
-                    message, end = json.JSONDecoder().raw_decode(text)
-                except ValueError:
-                    pass
-                else:
-                    self._buffer = text[end:].lstrip().encode()
-                    if not isinstance(message, dict):
-                        raise ProtocolError(f"message: expected a JSON object, not {type(message).__name__}")
-                    return message
+                    return dict(json.loads(text))
+                except ValueError as error:
+                    raise ProtocolError(f"message: is not JSON: {error}") from error
+            if len(self._buffer) > _MAX_REPLY_BYTES:
+                raise ProtocolError(f"message: is longer than {_MAX_REPLY_BYTES} bytes")
             self._limit_time()
             chunk = self._socket.recv(_CHUNK_BYTES)
             if not chunk:
                 raise ConnectionResetError("the server closed the connection")
-            self._buffer = (self._buffer + chunk).lstrip()
-            if len(self._buffer) > _MAX_REPLY_BYTES:
-                raise ProtocolError(f"message: is longer than {_MAX_REPLY_BYTES} bytes")
+            self._buffer += chunk
 
     def _limit_time(self) -> None:
         left_s = self._deadline_s - time.monotonic()
         if left_s <= 0:
             raise TimeoutError
         self._socket.settimeout(left_s)
+
+
+class _Frame:
+    """Finds the end of a message. JSON-RPC 1.0 frames nothing: it is an object, and ends where its braces do.
+
+    What has been looked at is not looked at again when more comes.
+    """
+
+    def __init__(self) -> None:
+        self._at = self._depth = 0
+        self._in_string = False
+
+    def end(self, buffer: bytearray) -> int | None:
+        """Return where the message ends that ``buffer`` begins with; None if it does not. ProtocolError for no object.
+
+        Each call gets the buffer of the last one with more at its end.
+        """
+        if not self._depth and buffer.lstrip()[:1] not in (b"", b"{"):
+            raise ProtocolError("message: expected a JSON object")
+        for token in _TOKEN.finditer(buffer, self._at):
+            self._at = token.end()
+            found = token[0]
+            if found == b'"':
+                self._in_string = not self._in_string
+            elif self._in_string or found not in (b"{", b"}"):
+                continue
+            else:
+                self._depth += 1 if found == b"{" else -1
+                if self._depth == 0:
+                    return self._at
+        return None
 
 
 def _connect(address: str, tls: ssl.SSLContext | None, timeout_s: float) -> socket.socket:

@@ -296,7 +296,7 @@ class Shell:
                 peer.meters, peer.queues = fresh.meters, fresh.queues
 
     def let_go(self, peer: Peer, meters: list[int] | None) -> None:
-        """Let a switch connect anew; before, take all of ours off it if these are its meters, and no longer ours."""
+        """Let a switch connect again; with ``meters``, first remove those and the controller's entries from it."""
         if meters is not None:
             self._await_all([self._remove_ours(peer, meters)])
         peer.connection.close()

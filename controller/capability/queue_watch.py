@@ -61,9 +61,7 @@ class QueueWatch:
         self._looked_s = now_s
         listed, queued = self._queue_packets(queues)
         appeared = listed & ~self._listed
-        counted_before = np.where(
-            queued < self._queued, 0.0, self._queued
-        )  # a queue made again counts from zero
+        counted_before = np.where(queued < self._queued, 0.0, self._queued)  # a queue made again counts from zero
         moved = listed & ~appeared & (queued > counted_before)
         self._listed, self._queued = listed, queued
         for column in (self._works, self._ignored):

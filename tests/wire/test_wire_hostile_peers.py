@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -10,8 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from support.wire import EVERYBODY, WireRun, frame
+from support.application import Application
+from support.wire import EVERYBODY, WireRun, configuration, frame
 
+from apps.cli.support.certificates import create_authority, issue
 from controller.openflow.constants import MessageType, MultipartType
 from experiments.bench.attack import attacks
 from experiments.bench.attack.hostile_peer import HostilePeer, crowd, message, multipart_reply
@@ -227,6 +230,32 @@ def test_nothing_of_it_is_a_traceback_and_the_log_stays_short(run: WireRun) -> N
     attacked(run, "unknown versions")
     assert len(run.app.log().splitlines()) - lines < 20
     assert "Traceback" not in run.app.log()
+
+
+def test_over_tls_the_same_holds(tmp_path: Path) -> None:
+    create_authority(tmp_path, "test CA", 30)
+    issue(tmp_path, "controller", 30, ["127.0.0.1"])
+    issue(tmp_path, "switch", 30, None)
+    files = {"certificate": "controller.pem", "key": "controller.key", "client_ca": "ca.pem"}
+    config = configuration({1: [1, 2]}, openflow={key: str(tmp_path / name) for key, name in files.items()})
+    host, _, port = config["openflow"]["listen"].partition(":")
+    context = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
+    context.load_cert_chain(tmp_path / "switch.pem", tmp_path / "switch.key")
+    with Application(config, tmp_path) as app:
+        app.wait_for(lambda: app.get("/v1/health"), "serving")
+        before = app.metrics()
+        with HostilePeer((host, int(port))) as silent, HostilePeer((host, int(port)), tls=context) as switch:
+            assert switch.become_ready(1) is not None
+            app.wait_for(lambda: app.get("/v1/health")["switches"] == {"s1": "ready"}, "ready")
+            flood = message(MessageType.ECHO_REQUEST, bytes(60_000))
+            while switch.send(flood):  # until it is cut off for not reading
+                pass
+            assert silent.wait_gone(30.0)
+        after = app.metrics()
+        for reason in ("does not read", "no handshake in time"):
+            key = ("dets_openflow_cut_off_total", reason)
+            assert after[key] == before.get(key, 0) + 1
+        assert "Traceback" not in app.log()
 
 
 # -- the process itself

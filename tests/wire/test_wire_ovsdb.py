@@ -173,7 +173,9 @@ def test_probes_and_pieces_of_messages_are_taken_in_stride() -> None:
     ("reply", "reason"),
     [
         (b"", "the server closed the connection"),
-        (b"[1]", "the server closed the connection"),
+        (b"[1]", "message: expected a JSON object"),
+        (b"{a}", "message: is not JSON"),
+        (b"{\xff}", "message: is not JSON"),
         (b'{"id":1,"result":null,"error":"unknown database"}', "transact: unknown database"),
         (b'{"id":1,"result":[],"error":null}', "select results: expected rows of Open_vSwitch, Bridge"),
         (json.dumps({"id": 1, "result": None, "error": "e" * 50_000}).encode(), "transact: eee"),
@@ -188,6 +190,18 @@ def test_a_bad_answer_is_a_short_error_that_names_the_address(reply: bytes, reas
         QueueWriter(address).apply(DPID, {})
     assert str(caught.value).startswith(f"OVSDB {address}: {reason}")
     assert len(str(caught.value)) < 300
+
+
+def test_an_answer_that_never_ends_is_given_up_and_never_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    def serve(connection: socket.socket) -> None:
+        connection.recv(1 << 16)
+        connection.sendall(b'{"id":1,"error":null,"result":["}')
+        while True:
+            connection.sendall(b'{}\\"' * 20_000)
+
+    monkeypatch.setattr(json, "loads", lambda text: pytest.fail("decoded"))
+    with fake_server(serve) as address, pytest.raises(OvsdbError, match="is longer than"):
+        QueueWriter(address).apply(DPID, {})
 
 
 def test_rows_that_others_keep_changing_are_given_up_in_the_end() -> None:

@@ -34,7 +34,7 @@ class Loop(BaseModel):
     model_config = ConfigDict(extra="allow")
     interval_ms: float
     rounds: int = Field(description="rounds so far")
-    skipped_intervals: int = Field(description="intervals that passed while a round was still at work, so far")
+    skipped_intervals: int = Field(description="rounds that were due and never began, so far")
     unanswered_polls: int = Field(description="times that a switch did not answer within its interval, so far")
     read_meters: int = Field(description="meters read, so far")
     set_meters: int = Field(description="meters set to another rate or burst, so far")

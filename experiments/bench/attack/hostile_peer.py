@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import select
 import socket
+import ssl
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -42,15 +43,20 @@ def features_reply(dpid: int, xid: int, auxiliary_id: int = 0) -> bytes:
 class HostilePeer:
     """One connection to a controller's OpenFlow port; a context manager. ``gone`` once the controller has closed it.
 
-    ``receive_bytes`` makes the socket's receive buffer small, so that the controller soon finds it full.
+    ``receive_bytes`` makes the socket's receive buffer small, so that the controller soon finds it full. ``tls``
+    encrypts the connection.
     """
 
-    def __init__(self, address: tuple[str, int], receive_bytes: int | None = None) -> None:
-        self._socket = socket.socket()
+    def __init__(
+        self, address: tuple[str, int], receive_bytes: int | None = None, tls: ssl.SSLContext | None = None
+    ) -> None:
+        self._socket: socket.socket = socket.socket()
         if receive_bytes is not None:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
         self._socket.settimeout(TIMEOUT_S)
         self._socket.connect(address)
+        if tls is not None:
+            self._socket = tls.wrap_socket(self._socket, server_hostname=address[0])
         self.gone = False
         self._rest = b""
         self._unread: deque[bytes] = deque()  # messages that came with one that was awaited

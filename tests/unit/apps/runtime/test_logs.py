@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from apps.runtime.logs import EventLines
+from apps.runtime.logs import MOST_LINES, EventLines
 from controller.events import EventKind
 
 
@@ -23,3 +23,14 @@ def test_all_are_written_in_order_and_others_run_in_between(caplog: pytest.LogCa
         lines.write()
     assert len(caplog.records) == 120
     assert {record.kind for record in caplog.records} == {"switch-up"}
+
+
+def test_of_more_than_can_be_written_the_oldest_are_left_out_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+    lines = EventLines(lambda: None)
+    with caplog.at_level(logging.INFO):
+        for number in range(MOST_LINES + 7):
+            lines.note(EventKind.SWITCH_UP, f"switch {number}")
+        lines.write()
+    said = [record.getMessage() for record in caplog.records]
+    assert said[:2] == ["7 events were left out of the log: there were too many", "switch-up: switch 7"]
+    assert len(said) == MOST_LINES + 1
