@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from apps.southbound.peers import Peer, Peers
+from apps.runtime.peer_limits import MOST_PORTS
+from apps.southbound.peers import MOST_BYTES, Peer, Peers, check_size
 from controller.capability.capabilities import Capabilities
 from controller.forwarding.pipeline import OWN_COOKIE, OWN_COOKIE_MASK, Table
 from controller.openflow import constants as ofp
@@ -28,6 +29,7 @@ from controller.openflow.stats import (
     encode_table_stats_request,
 )
 
+_PORT_BYTES = 64
 NO_METERS = MeterFeatures(0, 0, MeterFlags(0), 0, 0)
 
 
@@ -61,6 +63,9 @@ def introduce(peers: Peers, peer: Peer, breathe: Callable[[], None]) -> SwitchHo
     ]
     ports, flows = (peers.answer(reply) for reply in asked[:2])
     features, meters, desc, tables, role = (peers.answer_or_refusal(reply) for reply in asked[2:])
+    check_size("ports", ports, MOST_PORTS * _PORT_BYTES)
+    check_size("meters", meters or b"", 2 * MOST_BYTES)
+    check_size("tables", tables or b"")
     peer.ports = {port.port_no: port for port in decode_port_desc(ports)}
     early, peer.early = peer.early, {}
     for status in early.values():  # what is older than the description has something newer behind it

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from apps.southbound.peers import POLL_PATIENCE_S, Peer, Peers, Poll
+from apps.southbound.peers import MOST_BYTES, POLL_PATIENCE_S, REPEAT_S, Peer, Peers, Poll, check_size
 from controller.errors import ProtocolError
 from controller.forwarding.pipeline import OWN_COOKIE, OWN_COOKIE_MASK, Table
 from controller.openflow.flows import decode_flow_stats
@@ -21,6 +21,9 @@ from controller.openflow.stats import (
     encode_port_stats_request,
     encode_queue_stats_request,
 )
+
+# Of a flow entry and of its meter a switch tells no more than that.
+_METER_BYTES = 400
 
 
 class PolledCounters(NamedTuple):
@@ -39,7 +42,7 @@ def poll(peers: Peers, started_s: float, deadline_s: float) -> PolledCounters:
     """Ask the switches that are ready for their counters, and wait for them until ``deadline_s``.
 
     Ports and queues go to the deliveries of the central controller. A switch that is late is not asked again, or it
-    would only fall further behind: its answer serves the next round.
+    would only fall further behind: its answer serves the next round. Nor do the others wait for it once more.
     """
     ready = peers.ready()
     for peer in ready.values():
@@ -47,12 +50,13 @@ def poll(peers: Peers, started_s: float, deadline_s: float) -> PolledCounters:
             peer.overtaken.clear()
             peer.poll = _ask(peers, peer, started_s)
     counters, unanswered = PolledCounters({}, {}, {}, 0), 0
-    for dpid, peer in ready.items():
+    late_last = sorted(ready.items(), key=lambda item: item[1].poll is not None and item[1].poll.asked_s < started_s)
+    for dpid, peer in late_last:
         asked = peer.poll
         if asked is None:
             continue
         try:
-            body = asked.meters.wait(deadline_s - peers.clock())
+            body = asked.meters.wait(deadline_s - peers.clock() if asked.asked_s == started_s else 0.0)
             if body is None:
                 unanswered += 1
                 if peers.clock() - asked.asked_s < POLL_PATIENCE_S:
@@ -61,7 +65,8 @@ def poll(peers: Peers, started_s: float, deadline_s: float) -> PolledCounters:
                 continue
             _take(peers, peer, asked, body, counters)
         except ProtocolError as error:
-            if peers.holds(peer):
+            if peers.holds(peer) and started_s - peer.unreadable_s >= REPEAT_S:
+                peer.unreadable_s = started_s
                 peers.complain(dpid, f"sent counters that cannot be read: {error}")
         for reply in (asked.meters, asked.ports, asked.queues):
             peer.connection.forget(reply)
@@ -84,6 +89,7 @@ def _ask(peers: Peers, peer: Peer, now_s: float) -> Poll:
 def _take(peers: Peers, peer: Peer, asked: Poll, body: bytes | None, counters: PolledCounters) -> None:
     dpid = peer.connection.dpid
     if body is not None:
+        check_size("meters", body, MOST_BYTES + _METER_BYTES * len(peers.central.switches[dpid].installed))
         counters.meters[dpid] = _meter_stats(peer, body, asked.meters.received_s)
         counters.received_s[dpid] = peer.counted_s = asked.meters.received_s
         if peer.meters_set is not None and peer.meters_set.done:
@@ -91,11 +97,13 @@ def _take(peers: Peers, peer: Peer, asked: Poll, body: bytes | None, counters: P
     delivery = peers.central.fabric.deliveries[dpid]
     port_stats = None
     if (body := asked.ports.wait(0.0)) is not None:
+        check_size("ports", body)
         port_stats = decode_port_stats(body)
         delivery.read_ports(port_stats)
         if dpid in counters.meters and peer.counting is None and peers.central.switches[dpid].can.uses_meters:
             peer.meters.read(counters.meters[dpid], port_stats, peers.clock())
     if (body := asked.queues.wait(0.0)) is not None:
+        check_size("queues", body)
         queue_stats = decode_queue_stats(body)
         delivery.read_queues(queue_stats)
         if port_stats is not None:

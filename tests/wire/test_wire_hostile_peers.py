@@ -85,7 +85,9 @@ def cut_off_for(run: WireRun, last: int, reason: str) -> Callable[[], bool]:
 # -- switches under control
 
 
-@pytest.mark.parametrize("name", [name for name in attacks.ATTACKS if name.startswith(("switch's", "comes", "strang"))])
+@pytest.mark.parametrize(
+    "name", [name for name in attacks.ATTACKS if name.startswith(("switch's", "comes", "strang", "7 MB"))]
+)
 def test_attacks_harm_nobody_else(run: WireRun, name: str) -> None:
     with unharmed(run):
         attacked(run, name)
@@ -115,6 +117,14 @@ def test_a_reply_that_never_ends_is_cut_off(run: WireRun) -> None:
     with unharmed(run):
         attacked(run, "endless reply")
         run.app.wait_for(cut_off_for(run, last, "a reply too long"), "told")
+
+
+def test_rounds_do_not_wait_again_and_again_for_a_switch_that_never_tells_its_counters(run: WireRun) -> None:
+    before = run.app.get("/v1/loop")
+    with unharmed(run):
+        attacked(run, "no counters")
+    spread = run.app.get(f"/v1/loop?after={before['rounds']}")["poll_ms"]
+    assert spread["p50"] < spread["max"] / 2  # it is waited for once a second
 
 
 # -- whose a dpid is

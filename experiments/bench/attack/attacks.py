@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import struct
 import sys
 import time
 from collections.abc import Callable
@@ -144,6 +145,41 @@ def endless_reply(address: Address, until_s: float) -> None:
     _again(address, until_s, work)
 
 
+def _bloat(part_type: MultipartType, record: bytes) -> Callable[[Address, float], None]:
+    """Return an attack: a switch under control answers a kind of question with 7 MB of records."""
+    bodies = [record * (60_000 // len(record))] * 120
+
+    def attack(address: Address, until_s: float) -> None:
+        def work(peer: HostilePeer) -> None:
+            switch = peer.become_ready(HOSTILE_DPID)
+            while switch is not None and not peer.gone and time.monotonic() < until_s:
+                for one in peer.read(0.01):
+                    if one[1] == MessageType.MULTIPART_REQUEST and int.from_bytes(one[8:10]) == part_type:
+                        xid = HEADER.unpack_from(one)[3]
+                        for body in bodies:
+                            peer.send(multipart_reply(part_type, body, xid, more=True))
+                        peer.send(multipart_reply(part_type, b"", xid))
+                    else:
+                        switch.receive(one, time.monotonic())
+                peer.send(switch.take_messages())
+
+        _again(address, until_s, work)
+
+    return attack
+
+
+def silent_when_polled(address: Address, until_s: float) -> None:
+    """A switch under control confirms everything, and never tells its counters."""
+
+    def work(peer: HostilePeer) -> None:
+        switch = peer.become_ready(HOSTILE_DPID)
+        if switch is not None:
+            switch.faults.lose_replies = set(MultipartType)
+            peer.behave(switch, lambda: time.monotonic() > until_s, until_s - time.monotonic())
+
+    _again(address, until_s, work)
+
+
 def idle_connections(address: Address, until_s: float) -> None:
     """Connections that say nothing, as many as are taken."""
     while time.monotonic() < until_s:
@@ -208,6 +244,7 @@ def _packet_in() -> bytes:
     return b"".join(answers.packet_in(1, 1, 0, 1, frame, 0xFFFF) for frame in frames)
 
 
+_METER = struct.pack("!IH50x", 1, 56)
 _ERROR = message(MessageType.ERROR, b"\0\1\0\1" + bytes(64))
 _PORT_DESC = multipart_reply(MultipartType.PORT_DESC, b"".join(map(port, range(1, 1001))))
 
@@ -225,6 +262,9 @@ ATTACKS: dict[str, Attack] = {
     "switch's replies": Attack("replies that nobody asked it for", _flood(_PORT_DESC, ready=True)),
     "switch's frames": Attack("packet-ins from 200 hosts", _flood(_packet_in(), ready=True)),
     "endless reply": Attack("a reply that never ends", endless_reply),
+    "7 MB of meters": Attack("counters of 120,000 meters in each interval", _bloat(MultipartType.METER, _METER)),
+    "7 MB of ports": Attack("counters of 60,000 ports in each interval", _bloat(MultipartType.PORT_STATS, bytes(112))),
+    "no counters": Attack("confirms all, and never tells its counters", silent_when_polled),
     "idle connections": Attack("500 connections that say nothing", idle_connections),
     "dribble": Attack("200 connections, a byte each now and then", dribble),
     "strangers": Attack("switches not configured, each with another dpid", strangers),
