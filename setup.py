@@ -11,6 +11,7 @@ VERSION = re.search(r'^__version__ = "([^"]+)"$', (HERE / "controller" / "__init
 REQUIRES = [
     "ryu==4.34",
     "eventlet>=0.40",
+    "h11>=0.16,<1",
     "greenlet>=3",
     "numpy>=2",
     "networkx>=3.4",

@@ -30,7 +30,7 @@ eventlet.monkey_patch()
 import json, sys, time
 from eventlet import tpool
 from apps.rest import Pace, create_app, paced, serve
-from apps.rest.http.protocol import Patience
+from apps.rest.http.exchange import Patience
 from apps.settings.settings import Settings
 from apps.settings.store import Store
 from apps.runtime.server_tls import server_context

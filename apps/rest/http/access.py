@@ -139,9 +139,10 @@ def paced(app: WsgiApp, pace: Pace, sleep: Callable[[float], None], wait: Callab
             "status": 429,
             "detail": f"too many requests: the next is served in {wait_s:.3f} s",
         }
-        headers = [("Content-Type", MIME_TYPE), ("Retry-After", str(int(wait_s) + 1))]
-        start_response("429 Too Many Requests", headers)
-        return [json.dumps(problem).encode()]
+        text = json.dumps(problem).encode()
+        headers = [("Content-Type", MIME_TYPE), ("Content-Length", str(len(text)))]
+        start_response("429 Too Many Requests", [*headers, ("Retry-After", str(int(wait_s) + 1))])
+        return [text]
 
     return gate
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from contextlib import nullcontext
 from http import HTTPStatus
 from typing import Any
 
@@ -19,8 +18,6 @@ MAX_BODY_BYTES = 64 * 1024
 # Bodies of many values; reading one of this size takes as long as the controller can spare at once.
 MAX_LONG_BODY_BYTES = 4 * 2**20
 MIME_TYPE = "application/json"
-# Where the server says how long a body may take: a function that returns a context manager.
-BODY_DEADLINE = "dets.body_deadline"
 
 
 class StrictJson(DefaultJSONProvider):
@@ -74,8 +71,7 @@ def check_body(request: JsonRequest, most_bytes: int, breathe: Callable[[], None
         raise RequestEntityTooLarge
     # A body of unknown length is cut off, not refused, where Werkzeug's limit is; so that lies one byte further.
     request.max_content_length = most_bytes + 1
-    with request.environ.get(BODY_DEADLINE, nullcontext)():
-        body = request.get_data()
+    body = request.get_data()
     is_long = len(body) > MAX_BODY_BYTES
     if is_long:
         breathe()

@@ -72,6 +72,14 @@ class HttpRefusedError(Exception):
         return response
 
 
+def raw_answer(status: HTTPStatus, kind: str, detail: str, *fields: str) -> bytes:
+    """Return a whole answer, a problem document, after which the connection is closed; ``fields`` are header lines."""
+    problem = {"type": _TYPE + kind, "title": status.phrase, "status": status.value, "detail": detail}
+    text = json.dumps(problem).encode()
+    given = (f"Content-Type: {MIME_TYPE}", f"Content-Length: {len(text)}", "Connection: close", *fields)
+    return "\r\n".join((f"HTTP/1.1 {status.value} {status.phrase}", *given, "", "")).encode() + text
+
+
 def not_found(field: str, value: str, reason: str) -> HttpRefusedError:
     """Return the refusal of a path whose part ``field`` names nothing; ``reason`` says what there is."""
     return HttpRefusedError(HTTPStatus.NOT_FOUND, "not-found", errors=[InvalidValueError(field, value, reason)])

@@ -1,6 +1,6 @@
-"""The HTTP server: eventlet's, so that requests are served by the hub that also serves the switches.
+"""The HTTP server: connections are served by greenlets of the hub that also serves the switches.
 
-Whoever sends slowly, or much, or opens many connections, is cut off in time and told so; nobody else waits for them.
+A client that sends slowly, or much, or opens many connections, is cut off in time with an answer; nobody else waits.
 """
 
 from __future__ import annotations
@@ -8,24 +8,23 @@ from __future__ import annotations
 import logging
 import socket
 import ssl
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
-from apps.rest.http.access import Places
-from apps.rest.http.protocol import Patience, protocol, raw_answer
+import eventlet
+
+from apps.rest.http.access import Places, WsgiApp
+from apps.rest.http.connection import Connection
+from apps.rest.http.exchange import Patience
+from apps.rest.http.problems import raw_answer
 from apps.runtime.lasting_listener import LastingListener
 
-# How long a client may take nothing of an answer, or an event stream may be silent.
-SOCKET_TIMEOUT_S = 60
 MAX_CONNECTIONS = 256
-# So many connections beyond the most are told so at a time; further ones are closed at once.
+# So many connections above the limit are answered at a time; further ones are closed at once.
 _TURNED_AWAY_AT_ONCE = 64
 
 log = logging.getLogger(__name__)
-
-WsgiApp = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 _TOO_MANY = raw_answer(
     HTTPStatus.SERVICE_UNAVAILABLE,
@@ -63,66 +62,60 @@ def serve(
     Raises OSError when the address cannot be listened on. Requests run in the caller's hub, one at a time between their
     waits for the socket. With ``tls`` HTTPS is served.
     """
-    import eventlet
-    import eventlet.wsgi
-
-    places = Places(max_connections)
-    turned_away = eventlet.GreenPool(_TURNED_AWAY_AT_ONCE)
-
-    class Pool(eventlet.GreenPool):  # type: ignore[misc]
-        """Serves those who get a place, and tells the others that they are too many."""
-
-        def spawn(self, function: Callable[..., Any], connection: list[Any]) -> Any:
-            address = connection[0][0]
-            if not places.take(address):
-                return turned_away.spawn(_turn_away, connection) if turned_away.free() else super().spawn(_drop)
-            greenlet = super().spawn(_welcome, function, connection)
-            greenlet.link(lambda _: places.give_back(address))
-            return greenlet
-
-    def _turn_away(connection: list[Any]) -> None:
-        connection[1].settimeout(1.0)
-        try:
-            if tls is None:
-                connection[1].sendall(_TOO_MANY)
-                connection[1].shutdown(socket.SHUT_WR)
-                connection[1].recv(65536)  # unread bytes would make the kernel throw the answer away
-        except OSError as error:
-            log.debug("REST: %s: %s", connection[0], error)
-
-    def _drop() -> None:
-        """Let it be closed: as many are being turned away as can be."""
-
-    def _welcome(serve_it: Callable[..., Any], connection: list[Any]) -> None:
-        if tls is not None:
-            plain = connection[1]
-            plain.settimeout(patience.handshake_s)
-            try:
-                with eventlet.Timeout(patience.handshake_s, TimeoutError("the handshake takes too long")):
-                    connection[1] = tls.wrap_socket(plain, server_side=True)
-            except (OSError, ValueError) as error:  # ssl.SSLError among them: no certificate, or not TLS at all
-                log.info("REST: no TLS with %s: %s", connection[0], error)
-                plain.close()
-                return
-            connection[1].settimeout(SOCKET_TIMEOUT_S)
-        try:
-            serve_it(connection)
-        except OSError as error:
-            log.debug("REST: %s: %s", connection[0], error)
-
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = eventlet.listen((host, port), family)
-    greenlet = eventlet.spawn(
-        eventlet.wsgi.server,
-        LastingListener(listener, "REST", eventlet.sleep),
-        app,
-        protocol=protocol(patience),
-        # The server's own reader knows where a chunked body ends, so the application may read to the end.
-        environ={"wsgi.input_terminated": True, "wsgi.url_scheme": "http" if tls is None else "https"},
-        minimum_chunk_size=1,
-        debug=False,
-        custom_pool=Pool(max_connections + 1),
-        socket_timeout=SOCKET_TIMEOUT_S,
-        log_output=False,
-    )
+    doorman = _Doorman(app, tls, Places(max_connections), patience)
+    greenlet = eventlet.spawn(doorman.accept_from, LastingListener(listener, "REST", eventlet.sleep))
     return RestServer(listener.getsockname()[1], listener, greenlet)
+
+
+@dataclass
+class _Doorman:
+    """Takes connections: serves those that get a place, and answers the others that there are too many."""
+
+    app: WsgiApp
+    tls: ssl.SSLContext | None
+    places: Places
+    patience: Patience
+    turning_away: int = 0
+
+    def accept_from(self, listener: LastingListener) -> None:
+        """Take connections until the listener is closed."""
+        while True:
+            sock, address = listener.accept()
+            if self.places.take(address[0]):
+                eventlet.spawn(self._serve, sock, address)
+            elif self.turning_away < _TURNED_AWAY_AT_ONCE:
+                self.turning_away += 1
+                eventlet.spawn(self._turn_away, sock, address)
+            else:
+                sock.close()
+            eventlet.sleep(0)  # many connections at once give others their turn in between
+
+    def _serve(self, sock: Any, address: tuple[Any, ...]) -> None:
+        try:
+            secured = sock if self.tls is None else self._secure(sock, self.tls)
+            Connection(secured, address, self.app, self.patience).serve()
+        except (OSError, ValueError) as error:  # ssl.SSLError among them: no certificate, or not TLS at all
+            log.info("REST: no connection with %s: %s", address, error)
+        finally:
+            sock.close()
+            self.places.give_back(address[0])
+
+    def _secure(self, sock: Any, tls: ssl.SSLContext) -> Any:
+        sock.settimeout(self.patience.handshake_s)
+        with eventlet.Timeout(self.patience.handshake_s, TimeoutError("the handshake takes too long")):
+            return tls.wrap_socket(sock, server_side=True)
+
+    def _turn_away(self, sock: Any, address: tuple[Any, ...]) -> None:
+        try:
+            if self.tls is None:
+                sock.settimeout(1.0)
+                sock.sendall(_TOO_MANY)
+                sock.shutdown(socket.SHUT_WR)
+                sock.recv(65536)  # unread bytes would make the kernel throw the answer away
+        except OSError as error:
+            log.debug("REST: %s: %s", address, error)
+        finally:
+            sock.close()
+            self.turning_away -= 1

@@ -1,0 +1,240 @@
+"""One request and its answer, between h11 and a WSGI application (PEP 3333)."""
+
+from __future__ import annotations
+
+import errno
+import io
+import logging
+import re
+import ssl
+import sys
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from email.utils import formatdate
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+import eventlet
+import h11
+
+from apps.rest.http.access import CERTIFICATE_NAME, WsgiApp
+from apps.rest.http.framing import check_trailers, chunk_size
+from apps.rest.http.problems import HttpRefusedError, raw_answer
+
+# The rest of a refused body up to this size is read, so that its sender can read the answer; else the connection ends.
+MAX_DISCARDED_BYTES = 2**20
+READ_BYTES = 64 * 1024
+_READ_CHUNKED_BYTES = 16 * 1024  # all that waits is copied once per chunk
+_WHOLE_TARGET = re.compile(r"https?://([^/?#]*)(.*)", re.IGNORECASE)
+
+log = logging.getLogger(__name__)
+
+_FAILED = raw_answer(
+    HTTPStatus.INTERNAL_SERVER_ERROR, "internal-error", "the controller failed at this request; its log says why"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How many seconds a client may take.
+
+    ``head_s``: from the end of one request to the end of the next one's head; ``body_s``: to the end of its body;
+    ``discard_s``: to the end of a body that was refused unread; ``socket_s``: to read any part of an answer.
+    """
+
+    handshake_s: float = 10.0
+    head_s: float = 20.0
+    body_s: float = 20.0
+    discard_s: float = 5.0
+    socket_s: float = 60.0
+
+
+class Body(io.RawIOBase):
+    """The body of a request as a file. Raises OSError where it is not what RFC 9112, section 7.1, says."""
+
+    def __init__(self, sock: Any, http: h11.Connection, request: h11.Request, patience: Patience) -> None:
+        self._sock, self._http, self._patience = sock, http, patience
+        fields = dict(request.headers)
+        self._chunked = b"transfer-encoding" in fields
+        self._left_bytes = int(fields.get(b"content-length", 0))
+        self._at_chunk_line = self._chunked
+        self._piece = memoryview(b"")
+        self._deadline_s: float | None = None
+        self._ended = False
+        if not self._chunked and not self._left_bytes:
+            self._next_piece()
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Read what has come, waiting for something; return how many bytes, 0 at the end."""
+        if not self._piece and not self._ended:
+            self._piece = memoryview(self._next_piece())
+        count = min(len(buffer), len(self._piece))
+        buffer[:count] = self._piece[:count]
+        self._piece = self._piece[count:]
+        return count
+
+    @property
+    def is_to_be_read(self) -> bool:
+        """Whether a rest may be read and thrown away, so that another request can follow."""
+        is_short = not self._chunked and self._left_bytes <= MAX_DISCARDED_BYTES
+        return self._ended or (is_short and not self._http.they_are_waiting_for_100_continue)
+
+    def discard(self) -> bool:
+        """Read the rest, if it is short; return whether the body has ended."""
+        if not self._ended and self.is_to_be_read:
+            self._deadline_s = time.monotonic() + self._patience.discard_s
+            try:
+                while self._next_piece():
+                    pass
+            except (OSError, HttpRefusedError) as error:
+                log.debug("REST: the rest of a body does not come: %s", error)
+        return self._ended
+
+    def _next_piece(self) -> bytes:
+        """Return some bytes of the body, b"" at its end."""
+        while True:
+            try:
+                self._check_chunk_line()
+                event = self._http.next_event()
+            except h11.RemoteProtocolError as error:
+                raise OSError(errno.EPROTO, str(error)) from error
+            if isinstance(event, h11.Data):
+                self._at_chunk_line = event.chunk_end
+                self._left_bytes -= len(event.data)
+                return bytes(event.data)
+            if isinstance(event, h11.EndOfMessage):
+                check_trailers(event.headers)
+                self._ended = True
+                return b""
+            self._receive()
+
+    def _check_chunk_line(self) -> None:
+        """Check the line before a chunk once it has come: h11 takes longer ones, and more digits."""
+        while self._at_chunk_line:
+            if chunk_size(self._http.trailing_data[0]) is None:
+                self._receive()
+            else:
+                self._at_chunk_line = False
+
+    def _receive(self) -> None:
+        """Give h11 what comes; raise HttpRefusedError (408) when nothing comes in time."""
+        if self._http.they_are_waiting_for_100_continue:
+            self._sock.sendall(self._http.send(h11.InformationalResponse(status_code=100, headers=[])))
+        now_s = time.monotonic()
+        if self._deadline_s is None:
+            self._deadline_s = now_s + self._patience.body_s
+        detail = f"the body did not come within {self._patience.body_s:g} s"
+        too_slow = HttpRefusedError(HTTPStatus.REQUEST_TIMEOUT, "too-slow", detail)
+        with eventlet.Timeout(max(self._deadline_s - now_s, 0.0), too_slow):
+            eventlet.sleep(0)  # a body that has come already gives others their turn as well
+            self._http.receive_data(self._sock.recv(_READ_CHUNKED_BYTES if self._chunked else READ_BYTES))
+
+
+class Exchange:
+    """Answers one request with what the application says."""
+
+    def __init__(self, sock: Any, http: h11.Connection, is_head: bool, body: Body) -> None:
+        self._sock, self._http, self._body = sock, http, body
+        self._without_body = is_head
+        self._unsent = b""
+        self._has_begun = False
+
+    def run(self, app: WsgiApp, environ: dict[str, Any]) -> None:
+        """Let the application answer; what it leaves undone ends the connection."""
+        pieces: Iterable[bytes] = ()
+        try:
+            pieces = app(environ, self._start)
+            for piece in pieces:
+                if piece:
+                    self._write(piece)
+            self._flush(self._http.send(h11.EndOfMessage()) or b"")
+        except OSError:
+            raise
+        except Exception:
+            log.exception("REST: a request failed")
+            if not self._has_begun:
+                self._sock.sendall(_FAILED)
+            self._http.send_failed()
+        finally:
+            if hasattr(pieces, "close"):
+                pieces.close()
+
+    def _start(self, status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Callable[[bytes], None]:
+        """Take status and headers; they are sent with the first bytes of the answer."""
+        fields = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
+        fields.append((b"Date", formatdate(usegmt=True).encode()))
+        if not self._body.is_to_be_read:
+            fields.append((b"Connection", b"close"))
+        code, _, reason = status.partition(" ")
+        self._without_body = self._without_body or code in ("204", "304")
+        response = h11.Response(status_code=int(code), headers=fields, reason=reason.encode("latin-1"))
+        self._unsent = self._http.send(response)
+        return self._write
+
+    def _write(self, piece: bytes) -> None:
+        self._flush(b"" if self._without_body else self._http.send(h11.Data(data=piece)))
+
+    def _flush(self, data: bytes) -> None:
+        data, self._unsent = self._unsent + data, b""
+        if data:
+            self._has_begun = True
+            self._sock.sendall(data)
+
+
+def environ_of_connection(sock: Any, address: tuple[Any, ...]) -> dict[str, Any]:
+    """Return what is the same for all requests of a connection."""
+    name = _common_name(sock)
+    host, port = sock.getsockname()[:2]
+    return {
+        "REMOTE_ADDR": address[0],
+        "REMOTE_PORT": str(address[1]),
+        "SCRIPT_NAME": "",
+        "SERVER_NAME": host,
+        "SERVER_PORT": str(port),
+        "wsgi.errors": sys.stderr,
+        "wsgi.input_terminated": True,  # the body ends where its framing says, so that it may be read to the end
+        "wsgi.multiprocess": False,
+        "wsgi.multithread": True,
+        "wsgi.run_once": False,
+        "wsgi.url_scheme": "https" if isinstance(sock, ssl.SSLSocket) else "http",
+        "wsgi.version": (1, 0),
+        **({} if name is None else {CERTIFICATE_NAME: name}),
+    }
+
+
+def environ_of_request(request: h11.Request) -> dict[str, str]:
+    """Return what PEP 3333 calls the environment, as far as the head of a request tells it."""
+    target = request.target.decode("latin-1")
+    whole = _WHOLE_TARGET.fullmatch(target)
+    path, _, query = (whole[2] if whole is not None else target).partition("?")
+    environ = {
+        "PATH_INFO": unquote_to_bytes(path).decode("latin-1") if whole is None or path else "/",
+        "QUERY_STRING": query,
+        "REQUEST_METHOD": request.method.decode("latin-1"),
+        "REQUEST_URI": target,
+        "SERVER_PROTOCOL": f"HTTP/{request.http_version.decode()}",
+    }
+    for name, value in request.headers:
+        if b"_" not in name:  # it would be taken for the one with hyphens
+            key = name.decode("latin-1").upper().replace("-", "_")
+            key = key if key in ("CONTENT_LENGTH", "CONTENT_TYPE") else f"HTTP_{key}"
+            text = value.decode("latin-1")
+            environ[key] = f"{environ[key]},{text}" if key in environ else text
+    if whole is not None:  # what it names counts, and not the field (RFC 9112, section 3.2.2)
+        environ["HTTP_HOST"] = whole[1]
+    return environ
+
+
+def _common_name(connection: Any) -> str | None:
+    """Return the common name in the certificate that the client has shown, "" without one; None: it has shown none."""
+    certificate = connection.getpeercert() if hasattr(connection, "getpeercert") else None
+    if not certificate:
+        return None
+    names = (value for parts in certificate.get("subject", ()) for name, value in parts if name == "commonName")
+    return str(next(names, ""))
