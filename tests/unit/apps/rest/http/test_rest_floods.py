@@ -1,0 +1,301 @@
+"""Clients that send too much, too slowly, too often or something else are refused, and others are served."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import resource
+import socket
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from support.rest_server import CONFIG, LIMIT, PROBLEM, VN, RestProcess, read_answer
+
+from apps.rest.http.access import BURST_S, Pace, Places
+
+
+@pytest.fixture(scope="module")
+def one() -> Iterator[RestProcess]:
+    with RestProcess(CONFIG) as server:
+        yield server
+
+
+def test_a_slow_client_is_cut_off_and_others_are_served_meanwhile() -> None:
+    with RestProcess(CONFIG, patience={"head_s": 1.0, "body_s": 1.0, "discard_s": 1.0}) as server:
+        head = f"PATCH {VN} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n"
+        beginnings = [
+            b"GET /v1/heal",
+            b"GET /v1/health HTTP/1.1\r\nHost: localhost\r\nX-A: ",
+            head.encode() + b'{"send',
+        ]
+        slow = [server.connect() for _ in beginnings]
+        silent = server.connect()
+        for sock, beginning in zip(slow, beginnings, strict=True):
+            sock.sendall(beginning)
+        assert server.request("GET", "/v1/health")[0] == 200
+        stop = threading.Event()
+
+        def trickle() -> None:
+            while not stop.wait(0.1):
+                for sock in slow:
+                    try:
+                        sock.sendall(b"x")
+                    except OSError:
+                        return
+
+        trickling = threading.Thread(target=trickle)
+        trickling.start()
+        try:
+            answers = [read_answer(slow[at]) for at in (1, 2)]
+            assert silent.recv(100) == b""  # has asked for nothing
+        finally:
+            stop.set()
+            trickling.join()
+        assert [(status, kind) for status, kind, _ in answers] == [(408, PROBLEM)] * 2
+        assert server.request("GET", VN)[2]["send_limit_bps"] == 40_000_000
+        for sock in (*slow, silent):
+            sock.close()
+
+
+def test_too_many_connections_are_told_so_and_served_again_when_there_is_room() -> None:
+    with RestProcess(CONFIG, max_connections=3) as server:
+        held = [server.connect(address) for address in ("127.0.0.2", "127.0.0.2", "127.0.0.3")]
+        for sock in held:  # each is being served, and not only waiting to be taken
+            sock.sendall(_HEALTH)
+            assert read_answer(sock)[0] == 200
+        with server.connect() as sock:
+            status, kind, problem = read_answer(sock)
+            assert (status, kind) == (503, PROBLEM)
+            assert "too many connections" in problem["detail"]
+        for sock in held:
+            sock.close()
+        _until_served(server)
+
+
+def test_one_address_takes_half_the_connections_and_no_more() -> None:
+    with RestProcess(CONFIG, max_connections=8) as server:
+        held = [server.connect("127.0.0.2") for _ in range(300)]
+        for _ in range(50):  # somebody else gets a place, however many are turned away
+            assert server.request("GET", "/v1/health")[0] == 200
+        served = 0
+        for sock in held:
+            sock.settimeout(0.05)
+            with contextlib.suppress(TimeoutError, ConnectionError):
+                sock.sendall(_HEALTH)
+                served += b"200 OK" in sock.recv(1000)
+            sock.close()
+        assert served == 4
+
+
+def test_it_goes_on_when_no_file_descriptor_is_left() -> None:
+    with RestProcess(CONFIG) as server:
+        used = len(os.listdir(f"/proc/{server.pid}/fd"))
+        _, hard = resource.prlimit(server.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (used + 2, hard))
+        held = [server.connect("127.0.0.2") for _ in range(10)]
+        with server.connect() as sock:
+            sock.settimeout(1.5)
+            with pytest.raises(TimeoutError):
+                sock.recv(1)
+        for sock in held:
+            sock.close()
+        _until_served(server)
+    assert "cannot be taken now" in server.errors
+
+
+def test_clients_that_go_leave_nothing_open() -> None:
+    stream = b"GET /v1/stream?interval_ms=250 HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with RestProcess(CONFIG, freeze=True) as server:
+        for _ in range(5):
+            held = [server.connect() for _ in range(8)]
+            for sock in held:
+                sock.sendall(stream)
+                assert sock.recv(1)
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # reset: no farewell
+                sock.close()
+            _until_served(server)
+        deadline_s = time.monotonic() + 20.0
+        while (left := server.open_sockets()) > 3 and time.monotonic() < deadline_s:
+            time.sleep(0.1)
+        assert left <= 3  # the listener, and what the last one asked
+
+
+def test_a_key_that_stands_twice_among_many_is_found(one: RestProcess) -> None:
+    """Looking for it takes no longer than reading the others: with 40,000 keys it took 13 s."""
+    text = ", ".join(f'"{number}": 1' for number in [*range(100_000), 99_999])
+    connection = http.client.HTTPConnection("127.0.0.1", one.port, timeout=30)
+    connection.request("POST", "/v1/limits", "{" + text + "}", {"Content-Type": "application/json"})
+    answer = connection.getresponse()
+    assert answer.status == 400
+    assert "'99999' more than once" in json.loads(answer.read())["detail"]
+    connection.close()
+
+
+def test_ipv4_clients_of_a_listener_for_both_are_told_apart() -> None:
+    places = Places(4)
+    assert [places.take("::ffff:192.0.2.1") for _ in range(3)] == [True, True, False]
+    assert places.take("::ffff:192.0.2.2")
+    assert not places.take("192.0.2.1")
+
+
+def test_places() -> None:
+    places = Places(5)
+    assert [places.take("192.0.2.1") for _ in range(4)] == [True, True, True, False]
+    assert [places.take(f"2001:db8::{n}") for n in range(2)] == [True, True]
+    assert not places.take("192.0.2.2")  # all are taken
+    places.give_back("192.0.2.1")
+    assert places.take("2001:db8::9")  # the third of its /64
+    places.give_back("192.0.2.1")
+    assert not places.take("2001:db8::a")
+    assert places.take("192.0.2.1")
+
+
+_HEALTH = b"GET /v1/health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+def _until_served(server: RestProcess) -> None:
+    """Wait until the server has seen others go."""
+    deadline_s = time.monotonic() + 20.0
+    while time.monotonic() < deadline_s:
+        with server.connect() as sock:
+            sock.sendall(_HEALTH)
+            if read_answer(sock)[0] == 200:
+                return
+    raise AssertionError("nobody is served any more")
+
+
+def test_streams_are_bounded_and_given_back() -> None:
+    with RestProcess(CONFIG, most_streams=2) as server:
+        open_ones = [server.connect() for _ in range(2)]
+        for sock in open_ones:
+            sock.sendall(b"GET /v1/stream?interval_ms=250 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert b"event: vlans" in _read_until(sock, b"event: vlans")
+        assert server.request("GET", "/v1/stream")[0] == 503
+        for sock in open_ones:
+            sock.close()
+        while server.request("GET", "/v1/stream?states=1")[0] != 200:  # until the server has seen them go
+            pass
+        status, _, text = server.request("GET", "/v1/stream?states=2&vlan=10&interval_ms=250")
+        assert status == 200
+        states = [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: ")]
+        assert [[vn["port_no"] for vn in state["vns"]] for state in states] == [[1, 2], [1, 2]]
+
+
+def test_a_stream_tells_events_behind_the_last_one_seen() -> None:
+    with RestProcess(CONFIG) as server:
+        assert server.request("PATCH", VN, LIMIT)[0] == 200
+        _, _, text = server.request("GET", "/v1/stream?states=1", headers={"Last-Event-ID": "0"})
+        assert "event: event" in text
+        assert "id: 1" in text
+        assert "send limit 30000000" in text
+        assert "event: event" not in server.request("GET", "/v1/stream?states=1", headers={"Last-Event-ID": "1"})[2]
+
+
+@pytest.mark.parametrize(("path", "most"), [(VN, 64 * 1024), ("/v1/limits", 4 * 2**20)])
+def test_a_body_that_is_too_long_is_refused_before_it_is_read(one: RestProcess, path: str, most: int) -> None:
+    method = "PATCH" if path == VN else "POST"
+    with one.connect() as sock:
+        kind = "Content-Type: application/json"
+        head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\n{kind}\r\nContent-Length: {most + 1}\r\n\r\n"
+        sock.sendall(head.encode())
+        assert read_answer(sock)[:2] == (413, PROBLEM)
+    assert one.request(method, path, {"x" * 100: 1})[0] == 422
+
+
+def test_ten_thousand_rapid_requests_are_refused_and_somebody_else_is_served() -> None:
+    request = b"GET /v1/health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with RestProcess(CONFIG, requests_per_s=50, max_connections=128) as server:
+        statuses: list[int] = []
+        waits: list[str] = []
+
+        def flood() -> None:
+            with server.connect("127.0.0.2") as sock:
+                sock.sendall(request * 200)
+                stream = sock.makefile("rb")
+                for _ in range(200):
+                    status, headers = _read_response(stream)
+                    statuses.append(status)
+                    if status == 429:
+                        waits.append(headers["retry-after"])
+
+        flooding = [threading.Thread(target=flood) for _ in range(50)]
+        for thread in flooding:
+            thread.start()
+        served = 0
+        while any(thread.is_alive() for thread in flooding):
+            if served < 90:  # another address has a pace of its own
+                assert server.request("GET", "/v1/health")[0] == 200
+                served += 1
+            else:
+                flooding[0].join(0.1)
+                for thread in flooding:
+                    thread.join()
+        assert len(statuses) == 10_000
+        assert set(statuses) == {200, 429}
+        assert statuses.count(200) >= 50 * BURST_S
+        assert statuses.count(429) > 5_000
+        assert set(waits) == {"1"}
+        assert served > 0
+    assert server.errors == ""
+
+
+def test_pace() -> None:
+    now_s = [0.0]
+    pace = Pace(10.0, lambda: now_s[0])
+    assert [pace.wait_s("a") for _ in range(20)] == [0.0] * 20
+    assert pace.wait_s("a") == pytest.approx(0.1)
+    assert pace.wait_s("b") == 0.0
+    now_s[0] = 0.1
+    assert pace.wait_s("a") == 0.0
+    assert pace.wait_s("a") > 0.0
+    assert [pace.wait_s(f"2001:db8::{n:x}") for n in range(1, 22)][-1] > 0.0  # one subnet is one client
+    for n in range(10_000):
+        pace.wait_s(f"10.0.{n // 256}.{n % 256}")
+    assert len(pace._level) <= 4096
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "/v1/../../etc/passwd",
+        "/v1/%2e%2e/%2e%2e/etc/passwd",
+        "//etc/passwd",
+        "/v1/vns/10/s1/1%00",
+        "/v1/vns/10/..%2fs1/1",
+        "/v1\\vns",
+        "/%c0%ae%c0%ae/etc/passwd",
+        "/docs/../v1/vns",
+        "*",
+        "/v1/vns;x=1",
+    ],
+)
+def test_path_tricks_lead_nowhere(one: RestProcess, target: str) -> None:
+    with one.connect() as sock:
+        sock.sendall(f"GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+        status, kind, _ = read_answer(sock)
+        assert (status, kind) == (404, PROBLEM)
+
+
+def _read_response(stream: Any) -> tuple[int, dict[str, str]]:
+    status = int(stream.readline().split()[1])
+    headers = {}
+    while (line := stream.readline().strip()) != b"":
+        name, _, value = line.decode().partition(": ")
+        headers[name.lower()] = value
+    stream.read(int(headers["content-length"]))
+    return status, headers
+
+
+def _read_until(sock: socket.socket, words: bytes) -> bytes:
+    read = b""
+    while words not in read:
+        piece = sock.recv(4096)
+        assert piece, read
+        read += piece
+    return read
