@@ -10,6 +10,7 @@ import os
 import ssl
 import sys
 import time
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from apps import rest
@@ -43,6 +44,7 @@ from apps.southbound.in_force import ChangesInForce
 from apps.southbound.peers import AUDIT_INTERVAL_S
 from apps.southbound.queue_keeper import QueueKeeper
 from apps.southbound.shell import Shell
+from controller.config.changes import ConfigChange
 from controller.config.load import load_config
 from controller.errors import DetsError
 from controller.fabric.description import Config
@@ -147,21 +149,7 @@ class Dets(AppBase):
 
     def _serve_rest(self, tokens: Tokens | None, tls: ssl.SSLContext | None) -> rest.RestServer:
         settings = self.config.rest
-        app = rest.create_app(
-            self.shell.central,
-            time.monotonic,
-            self.health,
-            self._changed,
-            self.shell.times.view,
-            settings=self.settings,
-            tokens=tokens,
-            in_force=ChangesInForce(self.shell, self.queues, self.settings.revision),
-            sleep=self.spare.sleep,
-            metrics=self.metrics.page,
-            reload=self.reloader.reload,
-            needs_if_match=settings.if_match == "required",
-            most_streams=max(settings.max_connections // 2, 1),
-        )
+        app = rest.create_app(_Running(self), tokens, max(settings.max_connections // 2, 1))
         pace = rest.Pace(settings.requests_per_s, time.monotonic)
         gate = rest.paced(app, pace, hub.sleep, self.spare.wait)
         return rest.serve(gate, settings.listen.host, settings.listen.port, tls, settings.max_connections)
@@ -169,10 +157,6 @@ class Dets(AppBase):
     def _adopt_config(self, config: Config) -> None:
         self.config = config
         set_log(config.log_format, config.log_level)
-
-    def _changed(self) -> None:
-        self.shell.push()
-        self.queues.wake()
 
     def _ports_known(self, dpid: int) -> None:
         self.queues.wake()
@@ -190,3 +174,39 @@ class Dets(AppBase):
                 ", ".join(others[1]),
                 others[0],
             )
+
+
+class _Running(rest.Service):
+    """The application as REST sees it."""
+
+    def __init__(self, dets: Dets) -> None:
+        needs_if_match = dets.config.rest.if_match == "required"
+        super().__init__(dets.shell.central, time.monotonic, dets.settings, needs_if_match)
+        self._dets = dets
+        self._in_force = ChangesInForce(dets.shell, dets.queues, dets.settings.revision)
+
+    def health(self) -> dict[str, Any]:
+        return self._dets.health()
+
+    def changed(self, revision: int) -> None:
+        self._in_force.changed(revision)
+        self._dets.shell.push()
+        self._dets.queues.wake()
+
+    def in_force(self, revision: int) -> dict[str, Any]:
+        return self._in_force.view(revision)
+
+    def loop(self, after: int) -> dict[str, Any]:
+        return self._dets.shell.times.view(after)
+
+    def reload(self, dry_run: bool) -> list[ConfigChange]:
+        changes = self._dets.reloader.reload(dry_run=dry_run)
+        if changes and not dry_run:
+            self._in_force.changed(self.settings.revision)
+        return changes
+
+    def metrics(self) -> Iterator[bytes]:
+        return self._dets.metrics.page()
+
+    def sleep(self, duration_s: float) -> None:
+        self._dets.spare.sleep(duration_s)

@@ -5,5 +5,6 @@ from __future__ import annotations
 from apps.rest.application import create_app
 from apps.rest.http.access import Pace, paced
 from apps.rest.http.server import RestServer, serve
+from apps.rest.resources.service import Service
 
-__all__ = ["Pace", "RestServer", "create_app", "paced", "serve"]
+__all__ = ["Pace", "RestServer", "Service", "create_app", "paced", "serve"]

@@ -6,8 +6,7 @@ state of the controller. Only a change gives way, while it is kept on the disk; 
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, cast
 
 from flask import Response, current_app, g, request, stream_with_context
@@ -19,14 +18,9 @@ from apps.rest import page
 from apps.rest.http import access, problems
 from apps.rest.http.body import MAX_BODY_BYTES, MAX_LONG_BODY_BYTES, JsonRequest, StrictJson, check_body
 from apps.rest.resources import change, history, show, stream
-from apps.rest.resources.service import ANY, AtOnce, InForce, Json, Service, api, service
+from apps.rest.resources.service import ANY, Json, Service, api, service
 from apps.rest.schema import requests
-from apps.settings.settings import Settings
-from apps.settings.store import Store
-from apps.settings.store_file import MEMORY
 from apps.settings.tokens import Tokens
-from controller.central.controller import CentralController
-from controller.config.changes import ConfigChange
 from controller.errors import InvalidValueError
 
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -44,31 +38,10 @@ _FIELDS = {
 }
 
 
-def create_app(
-    central: CentralController,
-    clock: Callable[[], float],
-    health: Callable[[], Json],
-    after_change: Callable[[], None],
-    loop: Callable[[int], Json] | None = None,
-    *,
-    settings: Settings | None = None,
-    tokens: Tokens | None = None,
-    in_force: InForce | None = None,
-    sleep: Callable[[float], None] = time.sleep,
-    metrics: Callable[[], Iterator[bytes]] | None = None,
-    reload: Callable[..., list[ConfigChange]] | None = None,
-    needs_if_match: bool = False,
-    most_streams: int = 128,
-) -> OpenAPI:
-    """Return the WSGI application of the REST interface.
+def create_app(running: Service, tokens: Tokens | None = None, most_streams: int = 128) -> OpenAPI:
+    """Return the WSGI application of the REST interface to a controller.
 
-    ``clock`` gives the seconds that ``central`` counts in, ``health`` what ``/v1/health`` answers. ``after_change`` is
-    called after each accepted change, to send what follows from it. When it fails the client is told (500), and the
-    change stands. All of them are called in the thread that serves the request, which must be the one that runs
-    ``central``. ``loop`` tells how the rounds of the control loop after one went, where there is such a loop.
-
-    Without ``settings`` what is set is kept in memory; without ``tokens`` everybody may do everything. ``in_force``
-    knows what the switches have confirmed. ``sleep`` lets others in the process run.
+    Without ``tokens`` everybody may do everything. At most ``most_streams`` clients follow the state at a time.
     """
     app = OpenAPI(
         "dets.rest",
@@ -84,20 +57,9 @@ def create_app(
     app.request_class = JsonRequest
     # A redirect would not be a problem document, and a PATCH must not go anywhere but where it was sent.
     app.url_map.merge_slashes = False
-    app.extensions["dets"] = Service(
-        central=central,
-        settings=settings or Settings(central, Store(MEMORY), clock),
-        clock=clock,
-        epoch_s=time.time() - clock(),
-        health=health,
-        after_change=after_change,
-        loop=loop,
-        in_force=in_force or AtOnce(),
-        reload=reload,
-        sleep=sleep,
-        needs_if_match=needs_if_match,
-        most_streams=most_streams,
-    )
+    app.extensions["dets"] = running
+    app.extensions["dets.streams"] = stream.Streams(running, most_streams)
+    app.extensions["dets.guarded"] = tokens is not None
     problems.install(app)
 
     def check_request() -> None:
@@ -109,11 +71,8 @@ def create_app(
     app.after_request(_add_headers)
     app.register_api(api)
     app.get("/docs", summary="This interface as a page.", responses={200: page.RESPONSE, **ANY})(show_docs)
-    if metrics is not None:
-        about = "Metrics in Prometheus' text format, version 0.0.4."
-        app.get("/metrics", summary=about, responses={200: _METRICS, **ANY})(show_metrics)
-        app.extensions["dets.metrics"] = metrics
-    app.extensions["dets.guarded"] = tokens is not None
+    about = "Metrics in Prometheus' text format, version 0.0.4."
+    app.get("/metrics", summary=about, responses={200: _METRICS, **ANY})(show_metrics)
     return app
 
 
@@ -125,12 +84,12 @@ def get_openapi(query: requests.NoQuery) -> Json:
 
 def show_metrics(query: requests.NoQuery) -> Response:
     """Return the metrics, a piece at a time."""
-    sleep = service().sleep
+    here = service()
 
     def pieces() -> Iterator[bytes]:
-        for piece in current_app.extensions["dets.metrics"]():
+        for piece in here.metrics():
             yield piece
-            sleep(0.0)
+            here.sleep(0.0)
 
     return Response(stream_with_context(pieces()), mimetype=None, content_type=_METRICS_TYPE)
 

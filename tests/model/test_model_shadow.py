@@ -7,7 +7,7 @@ import pytest
 from support.configs import star
 from support.fabrics import ControlLoop, Fabric
 
-from apps.rest import create_app
+from apps.rest import Service, create_app
 from controller.errors import InvalidValueError
 from controller.loop import step
 
@@ -81,7 +81,7 @@ def test_entries_that_come_are_followed():
 
 def test_rest_shows_and_changes_it():
     loop = loop_of("fs")
-    app = create_app(loop.fabric.central, lambda: loop.fabric.now_s, dict, lambda: None)
+    app = create_app(Service(loop.fabric.central, lambda: loop.fabric.now_s))
     client = app.test_client()
     assert client.get("/v1/vlans/10").get_json()["shadow"] is None
     loop.run(20)
@@ -99,7 +99,7 @@ def test_rest_shows_and_changes_it():
 def test_a_shadow_has_parameters_of_its_own():
     """With a headroom of a half, the sender of 5 Mb/s would be left what it sends and half more."""
     loop = loop_of("fs", "sp")
-    client = create_app(loop.fabric.central, lambda: loop.fabric.now_s, lambda: {"status": "ok"}, lambda: None)
+    client = create_app(Service(loop.fabric.central, lambda: loop.fabric.now_s))
     client = client.test_client()
     assert client.get("/v1/vlans/10").get_json()["shadow_parameters"]["headroom"] == 0.0
     answer = client.patch("/v1/vlans/10", json={"shadow_parameters": {"headroom": 0.5}})
@@ -122,7 +122,7 @@ def test_a_shadow_has_parameters_of_its_own():
 
 def test_a_bad_shadow_changes_nothing():
     loop = loop_of("fs", "sp")
-    app = create_app(loop.fabric.central, lambda: 0.0, dict, lambda: None)
+    app = create_app(Service(loop.fabric.central, lambda: 0.0))
     answer = app.test_client().patch("/v1/vlans/10", json={"algorithm": "fp", "shadow": "best"})
     assert answer.status_code == 422
     assert "shadow" in answer.text

@@ -29,7 +29,7 @@ import eventlet
 eventlet.monkey_patch()
 import json, sys, time
 from eventlet import tpool
-from apps.rest import Pace, create_app, paced, serve
+from apps.rest import Pace, Service, create_app, paced, serve
 from apps.rest.http.exchange import Patience
 from apps.settings.settings import Settings
 from apps.settings.store import Store
@@ -43,9 +43,9 @@ central = CentralController(parse_config(told["config"]))
 store = Store(told["store"])
 settings = Settings(central, store, time.monotonic, run=tpool.execute, breathe=lambda: eventlet.sleep(0))
 tokens = Tokens(told["store"]) if told["tokens"] else None
-app = create_app(central, time.monotonic, lambda: {"status": "ready", "switches": {}}, lambda: None,
-                 settings=settings, tokens=tokens, sleep=eventlet.sleep, needs_if_match=told["needs_if_match"],
-                 most_streams=told["most_streams"])
+class Running(Service):
+    sleep = staticmethod(eventlet.sleep)
+app = create_app(Running(central, time.monotonic, settings, told["needs_if_match"]), tokens, told["most_streams"])
 gate = paced(app, Pace(told["requests_per_s"], time.monotonic), eventlet.sleep)
 tls = server_context("rest.tls", Tls(**told["tls"])) if told["tls"] else None
 server = serve(gate, "127.0.0.1", 0, tls, told["max_connections"], Patience(**told["patience"]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from apps.rest import create_app
+from apps.rest import Service, create_app
 from controller.central.controller import CentralController
 from controller.config.load import parse_config
 
@@ -33,7 +33,7 @@ def reference() -> str:
 def description() -> Json:
     """Return the OpenAPI document, which is the same whatever the configuration."""
     central = CentralController(parse_config(_ANYTHING), lambda kind, text: None)
-    app = create_app(central, lambda: 0.0, dict, lambda: None, metrics=lambda: iter(()))
+    app = create_app(Service(central, lambda: 0.0))
     answer: Json = app.test_client().get("/v1/openapi.json").get_json()
     return answer
 

@@ -143,8 +143,7 @@ def _answer(here: Service, outcome: Outcome, dry_run: bool, response: Response) 
     if dry_run:
         response.headers["Dry-Run"] = "true"
     else:
-        here.in_force.changed(outcome.revision)
-        here.after_change()
+        here.changed(outcome.revision)
     return response
 
 
@@ -155,17 +154,15 @@ def reload_configuration(query: requests.ChangeQuery, header: requests.IfMatch) 
     What did not change is not touched. What was set at run time is laid over the new file.
     """
     here = service()
-    if here.reload is None:
-        detail = "this controller was not started from a file"
-        raise HttpRefusedError(HTTPStatus.UNPROCESSABLE_ENTITY, "no-file", detail)
     expecting(lambda: here.settings.revision)()
     try:
         with refusing_bad_values():
-            changes = here.reload(dry_run=query.dry_run)
+            changes = here.reload(query.dry_run)
     except ConfigError as error:
         raise HttpRefusedError(HTTPStatus.UNPROCESSABLE_ENTITY, "configuration", str(error)) from error
-    if changes and not query.dry_run:
-        here.in_force.changed(here.settings.revision)
+    if changes is None:
+        detail = "this controller was not started from a file"
+        raise HttpRefusedError(HTTPStatus.UNPROCESSABLE_ENTITY, "no-file", detail)
     told = [{"path": one.path, "before": _plain(one.before), "after": _plain(one.after)} for one in changes]
     return tagged({"revision": here.settings.revision, "changes": told}, here.settings.revision)
 

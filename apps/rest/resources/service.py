@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, Protocol, cast
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, cast
 
 from flask import current_app, g
 from flask_openapi3.blueprint import APIBlueprint
@@ -14,55 +13,60 @@ from pydantic import BaseModel
 from apps.rest.http import problems
 from apps.rest.http.body import MAX_BODY_BYTES
 from apps.settings.settings import Caller, Settings
+from apps.settings.store import Store
+from apps.settings.store_file import MEMORY
 from controller.central.controller import CentralController
-from controller.columns import FloatArray
 from controller.config.changes import ConfigChange
 
 Json = dict[str, Any]
 Responses = dict[str | int, type[BaseModel] | Json | None]
 
 
-class InForce(Protocol):
-    """Knows which changes the switches have confirmed."""
+class Service:
+    """The controller as requests see it: this one drives no switches; one that runs overrides what it does.
+
+    ``clock`` gives the seconds that ``central`` counts in; ``clock`` + ``epoch_s`` is the time of day in seconds since
+    1970. Without ``settings`` what is set is kept in memory. All methods are called in the thread that serves the
+    request, which must be the one that runs ``central``.
+    """
+
+    def __init__(
+        self,
+        central: CentralController,
+        clock: Callable[[], float],
+        settings: Settings | None = None,
+        needs_if_match: bool = False,
+    ) -> None:
+        self.central, self.clock, self.needs_if_match = central, clock, needs_if_match
+        self.settings = settings or Settings(central, Store(MEMORY), clock)
+        self.epoch_s = time.time() - clock()
+
+    def health(self) -> Json:
+        """Return what ``/v1/health`` answers."""
+        return {"status": "ready", "switches": {}}
 
     def changed(self, revision: int) -> None:
-        """A change was made."""
+        """Send what follows from a change that was made and stored; when this fails the client gets a 500."""
 
-    def view(self, revision: int) -> Json:
-        """Return what ``models.Revision`` has; ``revision`` is the last change."""
-
-
-class AtOnce:
-    """Where no switches are driven: what is set is in force."""
-
-    def changed(self, revision: int) -> None:
-        """A change was made."""
-
-    def view(self, revision: int) -> Json:
-        """Return what ``models.Revision`` has."""
+    def in_force(self, revision: int) -> Json:
+        """Return what ``answers.Revision`` has; ``revision`` is the last change."""
         return {"revision": revision, "installed_revision": revision, "waiting": [], "missing": []}
 
+    def loop(self, after: int) -> Json | None:
+        """Return how the rounds of the control loop after one went, None without such a loop."""
+        return None
 
-@dataclass
-class Service:
-    """What the resources work on. ``clock`` + ``epoch_s`` is the time of day in seconds since 1970."""
+    def reload(self, dry_run: bool) -> list[ConfigChange] | None:
+        """Read the configuration file again and put it in force; None without a file. Raises ConfigError."""
+        return None
 
-    central: CentralController
-    settings: Settings
-    clock: Callable[[], float]
-    epoch_s: float
-    health: Callable[[], Json]
-    after_change: Callable[[], None]
-    loop: Callable[[int], Json] | None
-    in_force: InForce
-    reload: Callable[..., list[ConfigChange]] | None
-    sleep: Callable[[float], None]
-    needs_if_match: bool
-    most_streams: int
-    streams: int = 0
-    frames: dict[Any, Any] = field(default_factory=dict)
-    columns: tuple[float, Any, list[FloatArray]] = (-math.inf, None, [])
-    event_frames: dict[int, bytes] = field(default_factory=dict)
+    def metrics(self) -> Iterator[bytes]:
+        """Yield the page of metrics piece by piece."""
+        return iter(())
+
+    def sleep(self, duration_s: float) -> None:
+        """Let others in the process run for at least so long."""
+        time.sleep(duration_s)
 
 
 def service() -> Service:

@@ -33,16 +33,16 @@ def get_health(query: requests.NoQuery) -> Json:
 def get_revision(query: requests.NoQuery) -> Json:
     """Tell the last change, and the last one that is in force on the switches."""
     here = service()
-    return here.in_force.view(here.settings.revision)
+    return here.in_force(here.settings.revision)
 
 
 @api.get("/loop", responses={200: answers.Loop, **NOT_FOUND})
 def get_loop(query: requests.LoopQuery) -> Json:
     """Tell how long the last rounds of the control loop took, and what it missed."""
-    loop = service().loop
-    if loop is None:
+    rounds = service().loop(query.after)
+    if rounds is None:
         raise problems.not_found("loop", "", "no control loop runs here")
-    return loop(query.after)
+    return rounds
 
 
 @api.get("/vlans", responses={200: answers.Vlans})

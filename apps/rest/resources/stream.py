@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from http import HTTPStatus
 
 import numpy as np
-from flask import Response, json, request
+from flask import Response, current_app, json, request
 
 from apps.rest.http.problems import HttpRefusedError, invalid
 from apps.rest.resources import lookup, representation
@@ -21,6 +21,9 @@ from apps.rest.schema import requests
 from controller.columns import FloatArray
 from controller.errors import InvalidValueError
 from controller.events import Event
+from controller.fabric.vns import VnTable
+
+Picked = tuple[str | None, str | None]
 
 _MOST_VNS = 1000
 # A state is shown again to whoever asks for the same within so long.
@@ -63,35 +66,96 @@ def stream(query: requests.StreamQuery) -> Response:
     if rows is not None and len(rows) > _MOST_VNS:
         reason = f"picks {len(rows)} VNs, and a stream shows at most {_MOST_VNS}: give vlan and switch"
         raise invalid(InvalidValueError("vlan" if vlan is not None else "switch", vlan or switch, reason))
-    if here.streams >= here.most_streams:
-        detail = f"{here.streams} streams are open already, the most there may be"
+    streams: Streams = current_app.extensions["dets.streams"]
+    if streams.open >= streams.most:
+        detail = f"{streams.open} streams are open already, the most there may be"
         raise HttpRefusedError(
             HTTPStatus.SERVICE_UNAVAILABLE, "too-many-streams", detail, headers={"Retry-After": "10"}
         )
     last = request.headers.get("Last-Event-ID", "")
     after = int(last) if last.isascii() and last.isdecimal() and len(last) < 19 else None
-    follower = _Follower(here, (vlan, switch), query.interval_ms / 1e3, query.states, after)
+    follower = _Follower(streams, (vlan, switch), query.interval_ms / 1e3, query.states, after)
     return Response(follower, mimetype="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
 
-class _Follower:
-    """What one client is told; it counts as open until it is closed, which the server does whatever happens."""
+class Streams:
+    """What all streams share: how many are open, and what is written once for all clients that watch the same."""
 
-    def __init__(
-        self, here: Service, picked: tuple[str | None, str | None], interval_s: float, states: int, after: int | None
-    ) -> None:
-        self._here, self._picked, self._interval_s, self._left = here, picked, interval_s, states
-        events = here.central.events.after(0)
+    def __init__(self, here: Service, most: int) -> None:
+        self.here, self.most, self.open = here, most, 0
+        self._states: dict[Picked, tuple[float, bytes]] = {}
+        self._events: dict[int, bytes] = {}
+        self._columns: tuple[float, VnTable | None, list[FloatArray]] = (-math.inf, None, [])
+
+    def event(self, event: Event) -> bytes:
+        """Return an event of the controller as one of the stream."""
+        frame = self._events.get(event.number)
+        if frame is None:
+            if len(self._events) >= _MOST_EVENT_FRAMES:
+                self._events.clear()
+            text = json.dumps(representation.event_views(self.here, [event])[0])
+            frame = self._events[event.number] = f"id: {event.number}\nevent: event\ndata: {text}\n\n".encode()
+        return frame
+
+    def state(self, picked: Picked) -> bytes:
+        """Return the state as an event, from a moment ago if another client has just asked for it."""
+        here, now_s = self.here, self.here.clock()
+        made_s, frame = self._states.get(picked, (-math.inf, b""))
+        if now_s - made_s < _FRESH_S:
+            return frame
+        name, objects = ("vlans", self._vlans()) if picked == (None, None) else ("vns", self._vns(*picked))
+        text = json.dumps({"at": representation.utc(here, now_s), "revision": here.settings.revision, name: objects})
+        frame = f"event: {name}\ndata: {text}\n\n".encode()
+        self._states = {key: one for key, one in self._states.items() if now_s - one[0] < _FRESH_S}
+        self._states[picked] = now_s, frame
+        return frame
+
+    def _vlans(self) -> list[Json]:
+        """Return one object per VLAN: how many of its VNs are congested, and sums of what is known."""
+        central = self.here.central
+        vids, of_vn = np.unique(central.vns.vlan_vid, return_inverse=True)
+        congested = np.bincount(of_vn[central.fabric.congestion.congested], minlength=len(vids)).tolist()
+        sums = [json_rates(np.bincount(of_vn, np.nan_to_num(column), len(vids))) for column in self._live()]
+        names = ("vlan_vid", "congested_vns", *_LIVE, "granted_bps")
+        return [dict(zip(names, row, strict=True)) for row in zip(vids.tolist(), congested, *sums, strict=True)]
+
+    def _vns(self, vlan: str | None, switch: str | None) -> list[Json]:
+        """Return one object per VN."""
+        central, names = self.here.central, self.here.settings.file.names
+        rows = lookup.vn_rows(central, vlan, switch)
+        rates = [json_rates(column[rows]) for column in self._live()]
+        congested = central.fabric.congestion.congested[rows].tolist()
+        keys = ("vlan_vid", "switch", "port_no", "congested", *_LIVE, "granted_bps")
+        places = (names[row] for row in rows.tolist())
+        lines = zip(places, congested, *rates, strict=True)
+        return [dict(zip(keys, (*place, *values), strict=True)) for place, *values in lines]
+
+    def _live(self) -> list[FloatArray]:
+        """Return the live rates and grants of all VNs, from a moment ago if another state has just been made."""
+        central, now_s = self.here.central, self.here.clock()
+        made_s, vns, columns = self._columns
+        if vns is not central.vns or now_s - made_s >= _FRESH_S:
+            columns = [*representation.live_rates(central), representation.granted_bps(central)]
+            self._columns = now_s, central.vns, columns
+        return columns
+
+
+class _Follower:
+    """What one client gets. It counts as open until it is closed, which the server does in any case."""
+
+    def __init__(self, streams: Streams, picked: Picked, interval_s: float, states: int, after: int | None) -> None:
+        self._streams, self._picked, self._interval_s, self._left = streams, picked, interval_s, states
+        events = streams.here.central.events.after(0)
         self._after = after if after is not None else (events[-1].number if events else 0)
-        self._due_s = here.clock()
+        self._due_s = streams.here.clock()
         self._open = True
-        here.streams += 1
+        streams.open += 1
 
     def __iter__(self) -> Iterator[bytes]:
         return self
 
     def __next__(self) -> bytes:
-        here = self._here
+        here = self._streams.here
         if not self._left:
             raise StopIteration
         wait_s = self._due_s - here.clock()
@@ -100,7 +164,7 @@ class _Follower:
         self._due_s = max(self._due_s + self._interval_s, here.clock())
         self._left -= 1
         try:
-            return self._events() + _state(here, self._picked)
+            return self._events() + self._streams.state(self._picked)
         except HttpRefusedError:  # another configuration, which does not have what was picked
             raise StopIteration from None
 
@@ -108,72 +172,11 @@ class _Follower:
         """The client has gone."""
         if self._open:
             self._open = False
-            self._here.streams -= 1
+            self._streams.open -= 1
 
     def _events(self) -> bytes:
-        events = self._here.central.events.after(self._after)
+        events = self._streams.here.central.events.after(self._after)
         if not events:
             return b""
         self._after = events[-1].number
-        return b"".join(_event(self._here, event) for event in events)
-
-
-def _event(here: Service, event: Event) -> bytes:
-    """Return an event of the controller as one of the stream, made once for all who follow it."""
-    frame = here.event_frames.get(event.number)
-    if frame is None:
-        if len(here.event_frames) >= _MOST_EVENT_FRAMES:
-            here.event_frames.clear()
-        text = json.dumps(representation.event_views(here, [event])[0])
-        frame = here.event_frames[event.number] = f"id: {event.number}\nevent: event\ndata: {text}\n\n".encode()
-    return frame
-
-
-def _state(here: Service, picked: tuple[str | None, str | None]) -> bytes:
-    """Return the state as an event, from a moment ago if somebody else has just asked for it."""
-    now_s = here.clock()
-    made_s, frame = here.frames.get(picked, (-math.inf, b""))
-    if now_s - made_s < _FRESH_S:
-        return bytes(frame)
-    vlan, switch = picked
-    name, objects = ("vlans", _vlans(here)) if picked == (None, None) else ("vns", _vns(here, vlan, switch))
-    text = json.dumps({"at": representation.utc(here, now_s), "revision": here.settings.revision, name: objects})
-    frame = f"event: {name}\ndata: {text}\n\n".encode()
-    for old in [key for key, (at_s, _) in here.frames.items() if now_s - at_s >= _FRESH_S]:
-        del here.frames[old]
-    here.frames[picked] = now_s, frame
-    return frame
-
-
-def _columns(here: Service) -> list[FloatArray]:
-    """Return the live rates and grants of all VNs, from a moment ago if a state of others has just been made."""
-    central, now_s = here.central, here.clock()
-    made_s, vns, columns = here.columns
-    if vns is not central.vns or now_s - made_s >= _FRESH_S:
-        columns = [*representation.live_rates(central), representation.granted_bps(central)]
-        here.columns = now_s, central.vns, columns
-    return columns
-
-
-def _vlans(here: Service) -> list[Json]:
-    """Return one object per VLAN: how many of its VNs are congested, and sums of what is known."""
-    central = here.central
-    vids, of_vn = np.unique(central.vns.vlan_vid, return_inverse=True)
-    congested = np.bincount(of_vn[central.fabric.congestion.congested], minlength=len(vids)).tolist()
-    columns = _columns(here)
-    sums = [json_rates(np.bincount(of_vn, np.nan_to_num(column), len(vids))) for column in columns]
-    names = ("vlan_vid", "congested_vns", *_LIVE, "granted_bps")
-    return [dict(zip(names, row, strict=True)) for row in zip(vids.tolist(), congested, *sums, strict=True)]
-
-
-def _vns(here: Service, vlan: str | None, switch: str | None) -> list[Json]:
-    """Return one object per VN."""
-    central, names = here.central, here.settings.file.names
-    rows = lookup.vn_rows(central, vlan, switch)
-    columns = _columns(here)
-    rates = [json_rates(column[rows]) for column in columns]
-    congested = central.fabric.congestion.congested[rows].tolist()
-    keys = ("vlan_vid", "switch", "port_no", "congested", *_LIVE, "granted_bps")
-    places = (names[row] for row in rows.tolist())
-    lines = zip(places, congested, *rates, strict=True)
-    return [dict(zip(keys, (*place, *values), strict=True)) for place, *values in lines]
+        return b"".join(map(self._streams.event, events))

@@ -11,7 +11,7 @@ from flask.testing import FlaskClient
 from support.configs import star
 from werkzeug.test import TestResponse
 
-from apps.rest import create_app
+from apps.rest import Service, create_app
 from controller.central.controller import CentralController
 
 VN, VLAN = "/v1/vns/10/s1/1", "/v1/vlans/10"
@@ -33,10 +33,12 @@ class Rest:
     def __init__(self, **options: Any) -> None:
         self.central = CentralController(star())
         self.pushes = 0
-        app = create_app(self.central, lambda: 5.0, lambda: {"status": "ready", "switches": {}}, self._push, **options)
+        service = Service(self.central, lambda: 5.0, **options)
+        service.changed = self._push
+        app = create_app(service)
         self.client: FlaskClient = app.test_client()
 
-    def _push(self) -> None:
+    def _push(self, revision: int) -> None:
         self.pushes += 1
 
     def get(self, path: str) -> Any:

@@ -13,7 +13,7 @@ from support.configs import star
 from support.fabrics import ControlLoop, Fabric
 
 from apps import cli
-from apps.rest import create_app
+from apps.rest import Service, create_app
 
 SENTENCE = (
     "VLAN 10, s1:1 to s1:9: 10.0 Mb/s; bound by s1:9's receive limit of VLAN 10, share 1 of 4; "
@@ -32,7 +32,7 @@ def rest():
     for port in (1, 2, 3, 4):
         loop.add((1, port), (1, 9), 10, 100e6)
     loop.run(30)
-    app = create_app(net.central, lambda: net.now_s, lambda: {"status": "ready", "switches": {}}, lambda: None)
+    app = create_app(Service(net.central, lambda: net.now_s))
     return app.test_client()
 
 

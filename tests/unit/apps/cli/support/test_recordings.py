@@ -13,7 +13,7 @@ from support.fabrics import ControlLoop, Fabric
 from apps import cli
 from apps.cli.support import recordings
 from apps.cli.support.rest_client import Client, RequestError
-from apps.rest import create_app
+from apps.rest import Service, create_app
 from controller.errors import InvalidValueError, ProtocolError
 from controller.whatif.recording import Interval, Recorder, decode
 
@@ -31,7 +31,7 @@ class Desk:
         for port in (1, 2, 3):
             self.loop.add((1, port), (1, 9), 10, 30e6)
         self.loop.run(5)
-        self.rest = create_app(net.central, lambda: net.now_s, dict, lambda: None).test_client()
+        self.rest = create_app(Service(net.central, lambda: net.now_s)).test_client()
         self.actions = []
 
     def do(self, action, status=200):

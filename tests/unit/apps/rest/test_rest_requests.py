@@ -1,0 +1,276 @@
+"""REST: bodies, paths, queries and methods that are refused, and failures that are not shown."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import logging
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+
+import pytest
+from support.paths import ROOT
+from support.rest_in_process import CONFIG, VLAN, VN, Desk, problem_of
+
+from apps.rest.http.body import MAX_BODY_BYTES
+from controller.errors import InvalidValueError
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+@pytest.mark.parametrize(
+    ("body", "detail"),
+    [
+        (b"", "empty"),
+        (b"  \n", "empty"),
+        (b"{", "line 1 column 2"),
+        (b"send_limit_bps=1000000", "line 1"),
+        (b'{"send_limit_bps": 1000000} x', "Extra data"),
+        (b'{"send_limit_bps": 01000000}', "line 1"),
+        (b"{'send_limit_bps': 1000000}", "line 1"),
+        (b'{"send_limit_bps": 1000000, "send_limit_bps": 2000000}', "'send_limit_bps' more than once"),
+        (b'{"a": {"b": 1, "b": 2}}', "'b' more than once"),
+        (b'\xef\xbb\xbf{"send_limit_bps": 1000000}', "BOM"),
+        ('{"send_limit_bps": 1000000}'.encode("utf-16"), "utf-8"),
+        (b'{"\xff": 1}', "utf-8"),
+        (b'{"\\ud800": 1}', "surrogate"),
+        (b"[" * 30_000, "nested too deeply"),
+        (b'{"send_limit_bps": %s}' % (b"9" * 5000), "5000 digits"),
+    ],
+)
+@pytest.mark.parametrize("path", [VN, VLAN])
+def test_broken_json_is_refused(desk: Desk, path: str, body: bytes, detail: str) -> None:
+    before = desk.fingerprint()
+    assert detail in problem_of(desk.send(path, body), 400)["detail"]
+    assert desk.fingerprint() == before
+
+
+@pytest.mark.parametrize(
+    "content_type", [None, "text/plain", "application/x-www-form-urlencoded", "application/merge-patch+json"]
+)
+def test_another_content_type_is_refused(desk: Desk, content_type: str | None) -> None:
+    before = desk.fingerprint()
+    problem = problem_of(desk.send(VN, b'{"send_limit_bps": 1000000}', content_type), 415)
+    assert "application/json" in problem["detail"]
+    assert desk.fingerprint() == before
+
+
+def test_a_charset_is_no_other_content_type(desk: Desk) -> None:
+    answer = desk.send(VN, b'{"send_limit_bps": 1000000}', "application/json; charset=utf-8")
+    assert answer.status_code == 200
+
+
+def test_the_longest_body_and_one_byte_more(desk: Desk) -> None:
+    body = b'{"send_limit_bps": 1000000}'
+    before = desk.fingerprint()
+    problem = problem_of(desk.send(VN, body.rjust(MAX_BODY_BYTES + 1)), 413)
+    assert "64 KiB" in problem["detail"]
+    assert problem_of(desk.send(VN, body.rjust(10 * MAX_BODY_BYTES)), 413)
+    assert desk.fingerprint() == before
+    assert desk.send(VN, body.rjust(MAX_BODY_BYTES)).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "field", "exists"),
+    [
+        ("/v1/vlans/99", "vlan_vid", "10, 20"),
+        ("/v1/vlans/abc", "vlan_vid", "10, 20"),
+        ("/v1/vlans/010", "vlan_vid", "10, 20"),
+        ("/v1/vlans/10.0", "vlan_vid", "10, 20"),
+        ("/v1/vlans/-10", "vlan_vid", "10, 20"),
+        ("/v1/vlans/" + "9" * 5000, "vlan_vid", "10, 20"),
+        ("/v1/vlans/%D9%A1%D9%A0", "vlan_vid", "10, 20"),  # 10 in Arabic-Indic digits
+        ("/v1/vns/99/s1/1", "vlan_vid", "10, 20"),
+        ("/v1/vns/10/s9/1", "switch", "s1, s2"),
+        ("/v1/vns/10/s1/9", "port_no", "1, 2, 3"),
+        ("/v1/vns/10/s1/one", "port_no", "1, 2, 3"),
+        ("/v1/vns/20/s1/3", "vlan_vid", "its VLANs are 10"),
+    ],
+)
+def test_what_does_not_exist_is_told_what_does(desk: Desk, path: str, field: str, exists: str) -> None:
+    before = desk.fingerprint()
+    body = {"send_limit_bps": 1_000_000} if "vns" in path else {"algorithm": "fs"}
+    for answer in (desk.client.get(path), desk.patch(path, body)):
+        (error,) = problem_of(answer, 404)["errors"]
+        assert error["field"] == field
+        assert exists in error["reason"]
+        assert len(answer.text) < 1000
+    assert desk.fingerprint() == before
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "field"),
+    [
+        ("/v1/vns?vlan=99", 404, "vlan"),
+        ("/v1/vns?vlan=", 404, "vlan"),
+        ("/v1/vns?switch=", 404, "switch"),
+        ("/v1/entries?switch=s9", 404, "switch"),
+        ("/v1/vns?vlan=10&vlan=20", 422, "vlan"),
+        ("/v1/vns?vid=10", 422, "vid"),
+        ("/v1/vlans?x=1", 422, "x"),
+        ("/v1/health?verbose", 422, "verbose"),
+        ("/v1/events?after=-1", 422, "after"),
+        ("/v1/events?after=", 422, "after"),
+        ("/v1/events?after=1.0", 422, "after"),
+        ("/v1/events?after=last", 422, "after"),
+        ("/v1/events?after=" + "1" * 5000, 422, "after"),
+    ],
+)
+def test_a_bad_query_is_refused(desk: Desk, path: str, status: int, field: str) -> None:
+    assert [error["field"] for error in problem_of(desk.client.get(path), status)["errors"]] == [field]
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/v2/vns", "/v1/", "/v1/vns/", "/v1//vns", "/v1/vns/10/s1", "/openapi", "/static/x"]
+)
+def test_other_paths_are_problems_too_and_no_redirects(desk: Desk, path: str) -> None:
+    assert "/v1/openapi.json" in problem_of(desk.client.get(path), 404)["detail"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("POST", "/v1/vns", {"GET", "HEAD", "OPTIONS"}),
+        ("PUT", VN, {"GET", "HEAD", "OPTIONS", "PATCH"}),
+        ("DELETE", VLAN, {"GET", "HEAD", "OPTIONS", "PATCH"}),
+        ("PATCH", "/v1/health", {"GET", "HEAD", "OPTIONS"}),
+    ],
+)
+def test_another_method_is_told_the_allowed_ones(desk: Desk, method: str, path: str, allowed: set[str]) -> None:
+    answer = desk.client.open(path, method=method, json={"send_limit_bps": 1_000_000})
+    problem_of(answer, 405)
+    assert set(answer.headers["Allow"].split(", ")) == allowed
+
+
+def test_what_requests_may_hold_is_described_once_and_not_with_every_request(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = "/v1/vns?vlan=10&limit=1"
+    first = desk.get(path)
+
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError("it is described again")
+
+    monkeypatch.setattr("pydantic.json_schema.GenerateJsonSchema.generate", never)
+    assert desk.get(path) == first
+
+
+def test_answers_are_not_kept_by_anyone(desk: Desk) -> None:
+    for path in ("/v1/vns", "/v1/vlans/99"):
+        assert desk.client.get(path).headers["Cache-Control"] == "no-store"
+
+
+# -- what nobody expected
+
+
+@pytest.mark.parametrize("error", [RuntimeError("a secret"), InvalidValueError("a", "secret", "inside")])
+def test_a_failure_is_logged_and_not_shown(
+    desk: Desk, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(desk.service, "health", fail)
+    monkeypatch.setattr(desk.service, "changed", fail)
+    client = desk.client
+    for answer in (client.get("/v1/health"), client.patch(VN, json={"send_limit_bps": 1_000_000})):
+        with caplog.at_level(logging.ERROR):
+            problem = problem_of(answer, 500)
+        assert "secret" not in answer.text
+        assert "log" in problem["detail"]
+    logged = [record.exc_info[1] for record in caplog.records if record.exc_info]
+    assert logged == [error, error]
+
+
+# -- over a socket
+
+SERVED = """\
+import eventlet
+eventlet.monkey_patch()
+import socket, sys
+from eventlet import tpool
+from apps.rest import Service, create_app, serve
+from controller.central.controller import CentralController
+from controller.config.load import parse_config
+central = CentralController(parse_config(sys.argv[1]))
+app = create_app(Service(central, lambda: 0.0))
+server = serve(app, sys.argv[2], 0)
+print(server.port, flush=True)
+tpool.execute(sys.stdin.readline)
+server.stop()
+eventlet.sleep(0)
+try:
+    socket.create_connection((sys.argv[2], server.port))
+except ConnectionRefusedError:
+    print("refused", flush=True)
+"""
+
+
+def start(host: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-W", "ignore", "-c", SERVED, CONFIG, host]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+
+
+def stop(process: subprocess.Popen[str]) -> tuple[str, str]:
+    try:
+        return process.communicate("stop\n", timeout=30)
+    finally:
+        process.kill()
+
+
+def exchange(port: int, request: bytes) -> tuple[int, str, bytes]:
+    """Send the bytes of one request; return status, content type and body of the answer."""
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+        connection.sendall(request)
+        answer = http.client.HTTPResponse(connection)
+        answer.begin()
+        return answer.status, answer.headers.get_content_type(), answer.read()
+
+
+def chunked(body: bytes) -> bytes:
+    fields = "Host: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked"
+    head = f"PATCH {VN} HTTP/1.1\r\n{fields}\r\n\r\n"
+    return head.encode() + b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
+
+
+def test_served_over_a_socket() -> None:
+    process = start("127.0.0.1")
+    try:
+        assert process.stdout is not None
+        port = int(process.stdout.readline())
+        url = f"http://127.0.0.1:{port}"
+        with urllib.request.urlopen(f"{url}/v1/vlans/20", timeout=20) as answer:
+            assert answer.headers["Content-Type"] == "application/json"
+            assert json.load(answer)["name"] == "vlan20"
+        headers = {"Content-Type": "application/json"}
+        good = urllib.request.Request(url + VN, b'{"send_limit_bps": 2000000}', headers, method="PATCH")
+        with urllib.request.urlopen(good, timeout=20) as answer:
+            assert json.load(answer)["send_limit_bps"] == 2_000_000
+        bad = urllib.request.Request(url + VN, b'{"send_limit_bps": 2.5}', headers, method="PATCH")
+        with pytest.raises(urllib.error.HTTPError) as caught:
+            urllib.request.urlopen(bad, timeout=20)
+        with caught.value as error:
+            assert (error.code, error.headers["Content-Type"]) == (422, "application/problem+json")
+            assert json.load(error)["errors"][0]["value"] == 2.5
+
+        body = b'{"send_limit_bps": 3000000}'
+        assert exchange(port, chunked(body.rjust(MAX_BODY_BYTES)))[0] == 200
+        problem = "application/problem+json"
+        # Cut off after the limit this body would be good JSON: it must not be taken for it.
+        tail = b'{"send_limit_bps": 4000000}'.ljust(MAX_BODY_BYTES + 1) + b"x"
+        assert exchange(port, chunked(tail))[:2] == (413, problem)
+        assert exchange(port, chunked(body).replace(b"1b\r\n", b"zz\r\n"))[:2] == (400, problem)
+        status, kind, text = exchange(port, b"rubbish\r\n\r\n")
+        assert (status, kind, json.loads(text)["status"]) == (400, problem, 400)
+        with urllib.request.urlopen(url + VN, timeout=20) as answer:
+            assert json.load(answer)["send_limit_bps"] == 3_000_000
+    finally:
+        out, err = stop(process)
+    assert (out.strip(), err, process.returncode) == ("refused", "", 0)
