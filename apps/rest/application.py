@@ -7,6 +7,7 @@ state of the controller. Only a change gives way, while it is kept on the disk; 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from http import HTTPStatus
 from typing import Any, cast
 
 from flask import Response, current_app, g, request, stream_with_context
@@ -17,6 +18,7 @@ from pydantic import BaseModel, ValidationError
 from apps.rest import page
 from apps.rest.http import access, problems
 from apps.rest.http.body import MAX_BODY_BYTES, MAX_LONG_BODY_BYTES, JsonRequest, StrictJson, check_body
+from apps.rest.http.problems import HttpRefusedError
 from apps.rest.resources import change, history, show, stream
 from apps.rest.resources.service import ANY, Json, Service, api, service
 from apps.rest.schema import requests
@@ -113,6 +115,11 @@ def _refuse(error: ValidationError) -> Response:
 
 
 def _check_request() -> None:
+    path = str(request.environ["REQUEST_URI"]).partition("?")[0]
+    if "//" in path or "%2f" in path.lower():
+        what = "the parts of a path are not empty and hold no slash, nor %2F for one"
+        detail = f"there is nothing at {path[:100]}: {what}; /v1/openapi.json lists what there is"
+        raise HttpRefusedError(HTTPStatus.NOT_FOUND, "not-found", detail)
     if request.routing_exception is not None:
         return
     for name, values in request.args.lists():

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from http import HTTPStatus
-from typing import Any
+from typing import Any, cast
 
 from flask import Request
 from flask.json.provider import DefaultJSONProvider
 from werkzeug.exceptions import RequestEntityTooLarge
 
+from apps.rest.http.long_json import LongJson
 from apps.rest.http.problems import HttpRefusedError, invalid
 from controller.errors import InvalidValueError
 
 MAX_BODY_BYTES = 64 * 1024
-# Bodies of many values; reading one of this size takes as long as the controller can spare at once.
+# Bodies of many values. One above the other limit is decoded in pieces.
 MAX_LONG_BODY_BYTES = 4 * 2**20
 MIME_TYPE = "application/json"
 
@@ -36,15 +38,15 @@ class StrictJson(DefaultJSONProvider):
         NaN and Infinity are let through as floats, so that the field that holds one can be named.
         """
         text = s.decode("utf-8") if isinstance(s, bytes) else s
-        try:
+        with _speaking_of_depth():
             value = json.loads(text, object_pairs_hook=_object)
-            if "\\u" in text:  # half a pair can only have come from an escape
-                json.dumps(value, ensure_ascii=False).encode("utf-8")
-        except UnicodeEncodeError as error:
-            raise ValueError("holds half a surrogate pair, which is no character") from error
-        except RecursionError as error:
-            raise ValueError("is nested too deeply") from error
+            _check_characters(text, value)
         return value
+
+    def loads_long(self, body: bytes, breathe: Callable[[], None]) -> Any:
+        """Return the same of a long text, which must be an object of lists; ``breathe`` lets others run in between."""
+        with _speaking_of_depth():
+            return _object(LongJson(body.decode("utf-8"), _decode_first, breathe).members())
 
 
 class JsonRequest(Request):
@@ -58,11 +60,16 @@ class JsonRequest(Request):
 
 
 def check_body(request: JsonRequest, most_bytes: int, breathe: Callable[[], None]) -> None:
-    """Read the body of a request that changes something; raise RefusedError unless it is a JSON object.
+    """Read the body of a request that changes something; raise HttpRefusedError unless it is a JSON object.
 
     The body is read before anything is looked up, so that nothing else runs between the look-up and the change.
-    ``breathe`` lets others run: a long body takes long to decode, and its fields to be looked at.
+    ``breathe`` lets others run: a long body takes long to decode.
     """
+    coding = request.headers.get("Content-Encoding", "identity").strip().lower()
+    if coding != "identity":
+        detail = f"the body must be sent as it is; its Content-Encoding says {coding[:100]}"
+        headers = {"Accept-Encoding": "identity"}
+        raise HttpRefusedError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "unsupported-media-type", detail, headers=headers)
     if request.mimetype != MIME_TYPE:
         given = request.mimetype or "nothing"
         detail = f"the body must be {MIME_TYPE}; its Content-Type says {given[:100]}"
@@ -71,14 +78,12 @@ def check_body(request: JsonRequest, most_bytes: int, breathe: Callable[[], None
         raise RequestEntityTooLarge
     # A body of unknown length is cut off, not refused, where Werkzeug's limit is; so that lies one byte further.
     request.max_content_length = most_bytes + 1
-    body = request.get_data()
+    body, provider = request.get_data(), cast(StrictJson, request.json_module)
     is_long = len(body) > MAX_BODY_BYTES
-    if is_long:
-        breathe()
     if len(body) > most_bytes:
         raise RequestEntityTooLarge
     try:
-        value = request.json_module.loads(body)
+        value = provider.loads_long(body, breathe) if is_long else provider.loads(body)
     except ValueError as error:
         reason = "is empty" if not body.strip() else str(error)
         raise HttpRefusedError(
@@ -87,8 +92,6 @@ def check_body(request: JsonRequest, most_bytes: int, breathe: Callable[[], None
     if not isinstance(value, dict):
         raise invalid(InvalidValueError("body", value, "must be a JSON object, such as {}"))
     request.body = value
-    if is_long:
-        breathe()
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -100,3 +103,29 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
                 raise ValueError(f"an object has the key {name[:100]!r} more than once")
             seen.add(name)
     return members
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_object)
+
+
+def _decode_first(text: str) -> tuple[Any, int]:
+    value, end = _DECODER.raw_decode(text)
+    _check_characters(text[:end], value)
+    return value, end
+
+
+def _check_characters(text: str, value: Any) -> None:
+    """Raise ValueError for half a surrogate pair, which can only have come from an escape."""
+    if "\\u" in text:
+        try:
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise ValueError("holds half a surrogate pair, which is no character") from error
+
+
+@contextmanager
+def _speaking_of_depth() -> Iterator[None]:
+    try:
+        yield
+    except RecursionError as error:
+        raise ValueError("is nested too deeply") from error

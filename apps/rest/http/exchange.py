@@ -212,9 +212,11 @@ def environ_of_request(request: h11.Request) -> dict[str, str]:
     """Return what PEP 3333 calls the environment, as far as the head of a request tells it."""
     target = request.target.decode("latin-1")
     whole = _WHOLE_TARGET.fullmatch(target)
-    path, _, query = (whole[2] if whole is not None else target).partition("?")
+    if whole is not None:
+        target = whole[2] if whole[2].startswith("/") else f"/{whole[2]}"
+    path, _, query = target.partition("?")
     environ = {
-        "PATH_INFO": unquote_to_bytes(path).decode("latin-1") if whole is None or path else "/",
+        "PATH_INFO": unquote_to_bytes(path).decode("latin-1"),
         "QUERY_STRING": query,
         "REQUEST_METHOD": request.method.decode("latin-1"),
         "REQUEST_URI": target,

@@ -22,6 +22,7 @@ _SHOWN_LENGTH = 100
 _SHOWN_ERRORS = 20
 _SHOWN_NAMES = 20
 _TYPE = "urn:dets:problem:"
+_ENCODER = json.JSONEncoder(default=str)
 
 log = logging.getLogger(__name__)
 
@@ -105,7 +106,14 @@ def shown_value(value: object) -> JsonValue:
         return value if math.isfinite(value) else json.dumps(value)
     if isinstance(value, int):
         return value if abs(value) < 2**63 else _cut(str(value))
-    return _cut(value) if isinstance(value, str) else _cut(json.dumps(value, default=str))
+    if isinstance(value, str):
+        return _cut(value)
+    text = ""
+    for piece in _ENCODER.iterencode(value):  # no further than is shown: the value may be long
+        text += piece
+        if len(text) > _SHOWN_LENGTH:
+            break
+    return _cut(text)
 
 
 @contextmanager

@@ -61,6 +61,27 @@ def test_another_content_type_is_refused(desk: Desk, content_type: str | None) -
     assert desk.fingerprint() == before
 
 
+@pytest.mark.parametrize("coding", ["gzip", "br, identity", "x", "Deflate"])
+def test_a_coded_body_is_refused(desk: Desk, coding: str) -> None:
+    before = desk.fingerprint()
+    headers = {"Content-Encoding": coding}
+    answer = desk.client.patch(VN, json={"send_limit_bps": 1_000_000}, headers=headers)
+    assert coding.lower() in problem_of(answer, 415)["detail"]
+    assert answer.headers["Accept-Encoding"] == "identity"
+    assert desk.fingerprint() == before
+    assert (
+        desk.client.patch(VN, json={"send_limit_bps": 1_000_000}, headers={"Content-Encoding": "Identity"}).status_code
+        == 200
+    )
+
+
+def test_a_path_with_an_empty_part_or_a_coded_slash_leads_nowhere(desk: Desk) -> None:
+    for path in ("/v1/vns/10%2fs1/1", "/v1/vns%2F10/s1/1", "/v1//vns", "/v1/vns//"):
+        assert path in problem_of(desk.client.get(path), 404)["detail"]
+    assert desk.client.get("/v1/vns?switch=s1%2f").status_code == 404  # a query may hold one; no switch has that name
+    assert desk.client.get("/v1/vns/10/%73%31/1").status_code == 200
+
+
 def test_a_charset_is_no_other_content_type(desk: Desk) -> None:
     answer = desk.send(VN, b'{"send_limit_bps": 1000000}', "application/json; charset=utf-8")
     assert answer.status_code == 200

@@ -1,0 +1,109 @@
+"""Long JSON bodies are decoded item by item, so that others run in between, and have a bounded number of items."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any
+
+from apps.rest.http.problems import HttpRefusedError
+
+MAX_MEMBERS = 16
+MAX_ITEMS = 25_000
+MAX_ITEM_CHARACTERS = 4096
+# At most so much is decoded between two turns of others.
+_TURN_CHARACTERS = 16 * 1024
+_TURN_ITEMS = 500
+_SPACE = re.compile(r"[ \t\n\r]*")
+
+
+class LongJson:
+    """An object whose members are lists of small items, or small values themselves.
+
+    ``decode`` returns the value that a text begins with and where it ends, as ``json.JSONDecoder.raw_decode`` does.
+    ``breathe`` lets others run.
+    """
+
+    def __init__(self, text: str, decode: Callable[[str], tuple[Any, int]], breathe: Callable[[], None]) -> None:
+        self._text, self._decode, self._breathe = text, decode, breathe
+        self._at = self._next_turn = 0
+        self._items = 0
+
+    def members(self) -> list[tuple[str, Any]]:
+        """Return the object's members. Raises ValueError for broken JSON, HttpRefusedError (413) for too much of it."""
+        members: list[tuple[str, Any]] = []
+        self._expect("{")
+        more = not self._skip("}")
+        while more:
+            name = self._value()
+            if not isinstance(name, str):
+                raise json.JSONDecodeError("Expecting property name enclosed in double quotes", self._text, self._at)
+            self._expect(":")
+            members.append((name, self._list() if self._skip("[") else self._value()))
+            if len(members) > MAX_MEMBERS:
+                raise _too_much(f"more than {MAX_MEMBERS} keys")
+            more = self._goes_on("}")
+        if self._find() < len(self._text):
+            raise json.JSONDecodeError("Extra data", self._text, self._at)
+        return members
+
+    def _list(self) -> list[Any]:
+        items: list[Any] = []
+        more = not self._skip("]")
+        while more:
+            items.append(self._value())
+            self._items += 1
+            if self._items % _TURN_ITEMS == 0:
+                self._breathe()
+            if self._items > MAX_ITEMS:
+                raise _too_much(f"more than {MAX_ITEMS} items in its lists")
+            more = self._goes_on("]")
+        return items
+
+    def _value(self) -> Any:
+        start = self._find()
+        window = self._text[start : start + MAX_ITEM_CHARACTERS]
+        is_cut = start + len(window) < len(self._text)
+        try:
+            value, length = self._decode(window)
+        except json.JSONDecodeError as error:
+            reason = f"Broken, or longer than {MAX_ITEM_CHARACTERS} characters" if is_cut else error.msg
+            raise json.JSONDecodeError(reason, self._text, start + error.pos) from error
+        if is_cut and length == len(window):  # a number goes on behind it
+            raise _too_much(f"a value of more than {MAX_ITEM_CHARACTERS} characters")
+        self._at = start + length
+        if self._at >= self._next_turn:
+            self._next_turn = self._at + _TURN_CHARACTERS
+            self._breathe()
+        return value
+
+    def _find(self) -> int:
+        """Pass over white space; return where the next character stands."""
+        found = _SPACE.match(self._text, self._at)
+        assert found is not None
+        self._at = found.end()
+        return self._at
+
+    def _skip(self, character: str) -> bool:
+        """Pass over a character if it comes next; return whether it did."""
+        is_next = self._text.startswith(character, self._find())
+        self._at += is_next
+        return is_next
+
+    def _expect(self, character: str) -> None:
+        if not self._skip(character):
+            raise json.JSONDecodeError(f"Expecting {character!r}", self._text, self._at)
+
+    def _goes_on(self, end: str) -> bool:
+        """Pass over a comma and return True, or over the end and return False."""
+        if self._skip(end):
+            return False
+        self._expect(",")
+        return True
+
+
+def _too_much(what: str) -> HttpRefusedError:
+    detail = f"a body of more than 64 KiB may be an object of lists, and this one has {what}"
+    return HttpRefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "request-entity-too-large", detail)
