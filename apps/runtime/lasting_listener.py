@@ -1,4 +1,4 @@
-"""Connections are taken for as long as the process lives, whatever becomes of one of them."""
+"""A listener that accepts connections for as long as the process runs, in spite of errors that pass."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-# No file descriptors or no memory left, or the client has gone again, or the network it comes from has: it passes.
+# No file descriptors or memory left, or the client or its network has gone: such errors pass.
 _PASSING = frozenset(
     {
         *(errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ECONNABORTED, errno.EPROTO, errno.EPERM),
@@ -23,7 +23,7 @@ log = logging.getLogger("dets.listener")
 class LastingListener:
     """A listening socket whose ``accept`` waits and tries again after errors that pass (accept(2)).
 
-    Servers of the libraries end at any of them, and nobody could connect any more. ``name`` is what is served;
+    The libraries' servers end at any such error, and then no client could connect. ``name`` is what is served;
     ``sleep`` lets others in the process run.
     """
 
@@ -34,7 +34,7 @@ class LastingListener:
         return getattr(self._listening, name)
 
     def accept(self) -> Any:
-        """Return the next connection and its address; raise OSError when there will be none any more."""
+        """Return the next connection and its address; raise OSError when the listener is closed."""
         while True:
             try:
                 return self._listening.accept()

@@ -20,10 +20,10 @@ from apps.settings.tokens import Tokens
 CERTIFICATE_NAME = "dets.certificate_name"
 OPEN = frozenset({"/v1/openapi.json", "/docs"})
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
-_NAVIGATES = ("Sec-Fetch-Mode", "navigate")  # somebody follows a link, and sees the answer himself
+_NAVIGATES = ("Sec-Fetch-Mode", "navigate")  # a person follows a link, and sees the answer in the browser
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="dets"'}
 _MOST_ADDRESSES = 4096
-# So many requests more than at a steady pace may come at once.
+# So many seconds' worth of requests may come at once.
 BURST_S = 2.0
 _BRAKE_S = 0.02
 
@@ -31,10 +31,10 @@ WsgiApp = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
 def refuse_pages_of_others(tokens: Tokens | None) -> None:
-    """Raise RefusedError (403, 421) for what a browser asks for on behalf of a page from elsewhere.
+    """Raise HttpRefusedError (403, 421) for what a browser asks for on behalf of a page from elsewhere.
 
-    Such a page may send requests without a body, of which the browser says whose they are. And where nobody has to say
-    who he is, its own name may lead here (DNS rebinding): so only names that always mean this machine are served.
+    Such a page may send requests without a body; the browser says which site sends them. Where no token is needed, the
+    page's own name may be made to lead here (DNS rebinding), so only names that always mean this machine are served.
     """
     host = request.headers.get("Host", "")
     if tokens is None and CERTIFICATE_NAME not in request.environ and host and not _is_this_machine(host):
@@ -53,7 +53,7 @@ def refuse_pages_of_others(tokens: Tokens | None) -> None:
 
 
 def identify(tokens: Tokens | None) -> Caller:
-    """Return who sends the request; raise RefusedError (401, 403) when they may not. None: everybody may do all."""
+    """Return who sends the request; raise HttpRefusedError (401, 403) when they may not. None: everybody may do all."""
     address = request.remote_addr or ""
     certificate = request.environ.get(CERTIFICATE_NAME)
     if tokens is None or request.path in OPEN:
@@ -65,7 +65,7 @@ def identify(tokens: Tokens | None) -> Caller:
     token = tokens.find(given.strip())
     if token is None:
         headers = {"WWW-Authenticate": _CHALLENGE["WWW-Authenticate"] + ', error="invalid_token"'}
-        detail = "the token is not known (any more): dets token on the controller's machine makes another"
+        detail = "the token is unknown or was revoked: dets token on the controller's machine makes another"
         raise HttpRefusedError(HTTPStatus.UNAUTHORIZED, "token-unknown", detail, headers=headers)
     if token.scope != "write" and request.method not in _READING:
         detail = f"the token {token.name} may only read: changes need one of scope write"
@@ -77,7 +77,7 @@ def identify(tokens: Tokens | None) -> Caller:
 class Pace:
     """Lets each address send so many requests per second, and ``BURST_S`` seconds' worth at once (a token bucket).
 
-    An IPv6 address counts by its /64: whoever has one address of it has all.
+    An IPv6 address counts by its /64: a client with one address of it has them all.
     """
 
     def __init__(self, requests_per_s: float, clock: Callable[[], float]) -> None:
@@ -121,9 +121,9 @@ class Places:
 
 
 def paced(app: WsgiApp, pace: Pace, sleep: Callable[[float], None], wait: Callable[[], None] = lambda: None) -> WsgiApp:
-    """Return the application behind a pace: what comes too soon costs next to nothing and is told when to come.
+    """Return the application behind a pace: a request that comes too soon costs little and gets a 429 with a time.
 
-    It is told so a little later, so that a connection that goes on cannot do so fast. ``wait`` returns when a
+    The 429 is sent after a short pause, so that a connection cannot repeat requests fast. ``wait`` returns when a
     request may be served.
     """
 

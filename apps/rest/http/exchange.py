@@ -32,7 +32,7 @@ _WHOLE_TARGET = re.compile(r"https?://([^/?#]*)(.*)", re.IGNORECASE)
 log = logging.getLogger(__name__)
 
 _FAILED = raw_answer(
-    HTTPStatus.INTERNAL_SERVER_ERROR, "internal-error", "the controller failed at this request; its log says why"
+    HTTPStatus.INTERNAL_SERVER_ERROR, "internal-error", "the controller failed at this request; see its log"
 )
 
 

@@ -131,7 +131,7 @@ def of_validation(error: ValidationError, fields: Mapping[str, Iterable[str]]) -
 
 
 def install(app: Flask) -> None:
-    """Let every error of an application leave it as a problem; what nobody expected is logged and told as 500."""
+    """Let every error of an application leave it as a problem; an unexpected one is logged and answered with 500."""
     app.register_error_handler(HttpRefusedError, lambda refusal: refusal.response())
     app.register_error_handler(StoreError, _of_store)
     app.register_error_handler(HTTPException, _of_http)
@@ -169,7 +169,7 @@ def _of_store(error: StoreError) -> Response:
 
 def _of_anything(error: Exception) -> Response:
     log.error("REST: a request failed", exc_info=error)
-    detail = "the controller failed at this request; its log says why"
+    detail = "the controller failed at this request; see its log"
     return _response(HTTPStatus.INTERNAL_SERVER_ERROR, "internal-error", detail)
 
 

@@ -1,6 +1,6 @@
 """The HTTP server: connections are served by greenlets of the hub that also serves the switches.
 
-A client that sends slowly, or much, or opens many connections, is cut off in time with an answer; nobody else waits.
+A client that sends slowly, or much, or opens many connections, is cut off with an answer; other clients do not wait.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 _TOO_MANY = raw_answer(
     HTTPStatus.SERVICE_UNAVAILABLE,
     "too-many-connections",
-    "there are too many connections, or too many from one address; come again later",
+    "there are too many connections, or too many from one address; try again later",
     "Retry-After: 1",
 )
 PATIENT = Patience()
@@ -44,7 +44,7 @@ class RestServer:
     _greenlet: Any
 
     def stop(self) -> None:
-        """Stop accepting connections and close the socket; requests under way are finished by their own greenlets."""
+        """Stop accepting connections and close the socket; running requests are finished by their own greenlets."""
         self._greenlet.kill()
         self._listener.close()
 

@@ -1,4 +1,4 @@
-"""The resources' changes: checked, kept, put in force, and only then answered."""
+"""Changes of resources: checked, stored, put in force, and only then answered."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def change_vn(
     here = service()
     row = int(lookup.vn_row(here.central, path)[0])
     name, given = here.settings.file.names[row], body.given()
-    # By name from here on: while this change waits for others to be kept, the configuration may be read anew.
+    # By name from here on: while this change waits for others to be stored, the configuration may be reloaded.
     expect = expecting(lambda: here.settings.revision_of(name))
     with problems.refusing_bad_values():
         check_vn(here.central.vns, here.central.config.vlans[name.vlan_vid], row, given)
@@ -121,13 +121,15 @@ def import_overrides(query: requests.ChangeQuery, header: requests.IfMatch, body
     here = service()
     config = here.central.config
     vns = many.read_vns("vns", body.vns, lambda key, name, given: None, lambda: here.sleep(0.0))
-    nobody = Vlan(0, "", "fp", {}, 1.0, None, None)
-    vlans = many.read_vlans("vlans", body.vlans, lambda vid, given: complete_vlan(config.vlans.get(vid, nobody), given))
+    unnamed = Vlan(0, "", "fp", {}, 1.0, None, None)
+    vlans = many.read_vlans(
+        "vlans", body.vlans, lambda vid, given: complete_vlan(config.vlans.get(vid, unnamed), given)
+    )
     expect = expecting(lambda: here.settings.revision, always=True)
     outcome = here.settings.replace_all("import", vlans, vns, caller(), expect=expect, dry_run=query.dry_run)
     inactive = [*outcome.values.inactive_vlans, *outcome.values.inactive_vns][: requests.MAX_PAGE]
-    told = {"inactive": representation.override_views(here.settings, inactive, outcome)}
-    return _done(here, outcome, query.dry_run, told)
+    more = {"inactive": representation.override_views(here.settings, inactive, outcome)}
+    return _done(here, outcome, query.dry_run, more)
 
 
 def _done(here: Service, outcome: Outcome, dry_run: bool, more: Json | None = None) -> Response:
@@ -149,9 +151,9 @@ def _answer(here: Service, outcome: Outcome, dry_run: bool, response: Response) 
 
 @api.post("/reload", responses={200: answers.Reloaded, **CHANGE})
 def reload_configuration(query: requests.ChangeQuery, header: requests.IfMatch) -> Response:
-    """Read the configuration file again and put it in force, and tell what differs; all is as before on any error.
+    """Read the configuration file again and put it in force; return the differences. On any error nothing changes.
 
-    What did not change is not touched. What was set at run time is laid over the new file.
+    Unchanged parts are not touched. Values set at run time take precedence over the new file.
     """
     here = service()
     expecting(lambda: here.settings.revision)()
@@ -163,8 +165,8 @@ def reload_configuration(query: requests.ChangeQuery, header: requests.IfMatch) 
     if changes is None:
         detail = "this controller was not started from a file"
         raise HttpRefusedError(HTTPStatus.UNPROCESSABLE_ENTITY, "no-file", detail)
-    told = [{"path": one.path, "before": _plain(one.before), "after": _plain(one.after)} for one in changes]
-    return tagged({"revision": here.settings.revision, "changes": told}, here.settings.revision)
+    listed = [{"path": one.path, "before": _plain(one.before), "after": _plain(one.after)} for one in changes]
+    return tagged({"revision": here.settings.revision, "changes": listed}, here.settings.revision)
 
 
 def _plain(value: Any) -> Any:

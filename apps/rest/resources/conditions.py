@@ -1,6 +1,6 @@
 """ETag and If-Match: a change may say which revision it is meant for (RFC 9110, section 13.1.1).
 
-An ETag here names what is *set* of a resource, not the live state that stands beside it; nothing is ever cached by it.
+An ETag here stands for what is *set* of a resource, not for its live state; it is never used for caching.
 """
 
 from __future__ import annotations

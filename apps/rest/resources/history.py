@@ -71,7 +71,7 @@ def export_overrides(query: requests.NoQuery) -> Any:
     for count, (name, one) in enumerate(overrides.standing_vns(), 1):
         vns.append({**name._asdict(), **one.values})
         if count % _AT_ONCE == 0:
-            here.sleep(0.0)  # the overrides at hand are those of the revision at hand, whatever happens meanwhile
+            here.sleep(0.0)  # both were read before: a change in between does not mix two revisions
     vlans = [{"vlan_vid": vid, "values": dict(one.values)} for vid, one in overrides.standing_vlans()]
     return tagged({"format": _FORMAT, "vlans": vlans, "vns": vns}, revision)
 

@@ -18,7 +18,7 @@ _NUMBER = re.compile(r"[1-9][0-9]{0,9}")
 
 
 def vlan_vid(central: CentralController, text: str, field: str = "vlan_vid") -> int:
-    """Return the id of a configured VLAN; raise RefusedError (404) when there is none of that id."""
+    """Return the id of a configured VLAN; raise HttpRefusedError (404) when there is none of that id."""
     vid = _number(text)
     if vid not in central.config.vlans:
         raise not_found(field, text, f"is not a VLAN here; the VLANs are {listed(central.config.vlans)}")
@@ -26,7 +26,7 @@ def vlan_vid(central: CentralController, text: str, field: str = "vlan_vid") -> 
 
 
 def vn_row(central: CentralController, path: VnPath) -> IntArray:
-    """Return the row of a VN, shape (1,); raise RefusedError (404) naming the part of the path that leads nowhere."""
+    """Return the row of a VN, shape (1,); raise HttpRefusedError (404) naming the unknown part of the path."""
     vid = vlan_vid(central, path.vlan_vid)
     switch, port = port_of(central, path.switch, path.port_no)
     row = central.vns.row_of(vid, switch.dpid, port.port_no)
@@ -37,7 +37,7 @@ def vn_row(central: CentralController, path: VnPath) -> IntArray:
 
 
 def port_of(central: CentralController, name: str, port_no: str) -> tuple[Switch, EdgePort]:
-    """Return an edge port; raise RefusedError (404) naming the part of the path that leads nowhere."""
+    """Return an edge port; raise HttpRefusedError (404) naming the part of the path that leads nowhere."""
     switch = _switch(central, name)
     port = switch.ports.get(_number(port_no))
     if port is None:
@@ -47,7 +47,7 @@ def port_of(central: CentralController, name: str, port_no: str) -> tuple[Switch
 
 
 def ports(central: CentralController, switch: str | None) -> list[tuple[Switch, EdgePort]]:
-    """Return the edge ports of a switch, or all, in the order of the configuration. Raises RefusedError (404)."""
+    """Return the edge ports of a switch, or all, in the order of the configuration. Raises HttpRefusedError (404)."""
     if switch is None:
         return list(central.config.ports())
     found = _switch(central, switch)
@@ -55,14 +55,14 @@ def ports(central: CentralController, switch: str | None) -> list[tuple[Switch, 
 
 
 def override_vlan(settings: Settings, text: str) -> int:
-    """Return the id of a VLAN that is configured or has an override; raise RefusedError (404) if there is none."""
+    """Return the id of a VLAN that is configured or has an override; raise HttpRefusedError (404) if there is none."""
     vid = _number(text)
     standing = settings.overrides.vlans.get(vid)
     return vid if standing is not None and standing.values else vlan_vid(settings.central, text)
 
 
 def override_vn(settings: Settings, central: CentralController, path: VnPath) -> VnName:
-    """Return the name of a VN that is configured or has an override; raise RefusedError (404) if there is none."""
+    """Return the name of a VN that is configured or has an override; raise HttpRefusedError (404) if there is none."""
     name = VnName(_number(path.vlan_vid), path.switch, _number(path.port_no))
     stray = settings.overrides.strays.get(name)
     if stray is None or not stray.values:
@@ -71,7 +71,7 @@ def override_vn(settings: Settings, central: CentralController, path: VnPath) ->
 
 
 def vn_rows(central: CentralController, vlan: str | None, switch: str | None) -> IntArray:
-    """Return the rows of the VNs of a VLAN and of a switch; None stands for all. Raises RefusedError (404)."""
+    """Return the rows of the VNs of a VLAN and of a switch; None stands for all. Raises HttpRefusedError (404)."""
     chosen = np.ones(len(central.vns), dtype=np.bool_)
     if vlan is not None:
         chosen &= central.vns.vlan_vid == vlan_vid(central, vlan, "vlan")
@@ -81,12 +81,12 @@ def vn_rows(central: CentralController, vlan: str | None, switch: str | None) ->
 
 
 def entry_rows(central: CentralController, vlan: str | None, switch: str | None) -> IntArray:
-    """Return the rows of the entries whose senders ``vn_rows`` chooses. Raises RefusedError (404)."""
+    """Return the rows of the entries whose senders ``vn_rows`` chooses. Raises HttpRefusedError (404)."""
     return np.flatnonzero(np.isin(central.state.entries.sender, vn_rows(central, vlan, switch)))
 
 
 def entry_row(central: CentralController, path: EntryPath) -> int:
-    """Return the row of an entry; raise RefusedError (404) naming the part of the path that leads nowhere."""
+    """Return the row of an entry; raise HttpRefusedError (404) naming the part of the path that leads nowhere."""
     ends = [
         VnPath(vlan_vid=path.vlan_vid, switch=switch, port_no=port_no)
         for switch, port_no in (

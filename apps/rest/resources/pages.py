@@ -17,7 +17,7 @@ def make_cursor(*key: str | int) -> str:
 
 
 def read_cursor(cursor: str, *types: type) -> tuple[Any, ...] | None:
-    """Return the key in a cursor, None if it is empty; raise RefusedError (422) unless it is one with these types."""
+    """Return the key in a cursor, None if it is empty; raise HttpRefusedError (422) unless it has these types."""
     if not cursor:
         return None
     try:
@@ -32,5 +32,5 @@ def read_cursor(cursor: str, *types: type) -> tuple[Any, ...] | None:
 def stale(cursor: str) -> Exception:
     """Return the refusal of a cursor that leads nowhere."""
     return invalid(
-        InvalidValueError("cursor", cursor, "is not the cursor of a page here (any more): list anew without")
+        InvalidValueError("cursor", cursor, "is not a cursor of this list, or no longer: list again without it")
     )

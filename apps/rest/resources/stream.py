@@ -26,7 +26,7 @@ from controller.fabric.vns import VnTable
 Picked = tuple[str | None, str | None]
 
 _MOST_VNS = 1000
-# A state is shown again to whoever asks for the same within so long.
+# Clients that ask for the same state within so long get the same bytes.
 _FRESH_S = 0.2
 _MOST_EVENT_FRAMES = 1000
 _LIVE = (
@@ -55,7 +55,7 @@ _STREAM = {
 
 @api.get("/stream", responses={200: _STREAM, **NOT_FOUND})
 def stream(query: requests.StreamQuery) -> Response:
-    """Follow the live state and what happens, as Server-Sent Events.
+    """Follow the live state and the events, as Server-Sent Events.
 
     Without a filter the state is one object per VLAN with sums over its VNs, else one per VN. ``Last-Event-ID`` resumes
     the events behind that number.

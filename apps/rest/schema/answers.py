@@ -41,7 +41,7 @@ class Loop(BaseModel):
     over_rounds: int = Field(description="how many rounds, a thousand at most, the times below are of")
     poll_ms: Spread | None = Field(description="until all switches had answered")
     step_ms: Spread | None = Field(description="deciding")
-    push_ms: Spread | None = Field(description="handing over what is to be sent")
+    push_ms: Spread | None = Field(description="handing the messages over for sending")
     total_ms: Spread | None
 
 
@@ -56,7 +56,7 @@ class VlanView(BaseModel):
     send_limit_bps: int | None = Field(description="configured default of its VNs, bit/s; null: each has its own")
     receive_limit_bps: int | None = Field(description="configured default of its VNs, bit/s; null: each has its own")
     vns: int = Field(description="number of its VNs")
-    shadow: str | None = Field(description="algorithm that is computed beside and not enforced; null: none")
+    shadow: str | None = Field(description="algorithm that is computed for comparison and not enforced; null: none")
     shadow_parameters: dict[str, float] = Field(description="all that the shadow takes; empty without a shadow")
     overridden: list[str] = Field(description="which of these were set at run time and are not the file's")
     revision: int = Field(description="of the last change to it; its ETag")
@@ -210,7 +210,7 @@ class Entries(_Page):
 
     entries: list[EntryView]
     unmetered: list[PairView] = Field(
-        description="all pairs that talk and have no meter: nobody limits them, and what they send is not known"
+        description="all pairs that talk and have no meter: they are not limited, and their rates are unknown"
     )
 
 

@@ -1,4 +1,4 @@
-"""Values of thousands of VNs in one body, read a few hundred at a time so that nobody waits for it long."""
+"""Values of thousands of VNs in one body, read a few hundred at a time, so that other work waits only briefly."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def read_vns(
     """Return what a list of VNs with values says.
 
     ``check`` is given field, VN and values of each, and raises InvalidValueError for those that must not be.
-    Raises RefusedError (422) with all that is wrong, twenty errors at most.
+    Raises HttpRefusedError (422) with all that is wrong, twenty errors at most.
     """
     values: VnValues = {}
     errors: list[InvalidValueError] = []
@@ -54,7 +54,7 @@ def read_vns(
 def read_vlans(
     key: str, items: object, complete: Callable[[int, dict[str, Any]], dict[str, Any]]
 ) -> dict[int, dict[str, Any]]:
-    """Return what a list of ``{vlan_vid, values}`` says. Raises RefusedError (422).
+    """Return what a list of ``{vlan_vid, values}`` says. Raises HttpRefusedError (422).
 
     ``complete`` returns the values of a VLAN with those that follow from them; it raises InvalidValueError.
     """

@@ -119,7 +119,7 @@ def _change(schema: dict[str, Any]) -> None:
     schema["minProperties"] = 1
 
 
-# -- what requests hold. A path's parts stay text: what they name is looked up, and told when there is no such thing.
+# -- what requests hold. A path's parts stay text: what they name is looked up, and a 404 says when it does not exist.
 
 VlanVid = Annotated[str, _whole(MIN_VLAN_VID, MAX_VLAN_VID, "VLAN id")]
 PortNo = Annotated[str, _whole(1, MAX_PORT_NO, "OpenFlow port number of an edge port")]
@@ -165,7 +165,7 @@ class NoQuery(_Query):
 
 
 class ChangeQuery(_Query):
-    """How a change is to be made."""
+    """How a change must be made."""
 
     dry_run: Flag = Field(default=False, description="check and answer as the change would, and change nothing")
 
@@ -174,7 +174,7 @@ class IfMatch(_Parameters):
     """What a change is meant for."""
 
     if_match: str = Field(
-        default="", alias="If-Match", description='the ETag of what is to be changed, such as "17"; * for any'
+        default="", alias="If-Match", description='the ETag of the resource that changes, such as "17"; * for any'
     )
 
 
@@ -337,7 +337,7 @@ class VlanPatch(_Patch):
         WithJsonSchema(
             {
                 "enum": [*parameters_of, None],
-                "description": "short name of an algorithm to compute beside, and not to enforce; null: none",
+                "description": "short name of an algorithm to compute for comparison, and not to enforce; null: none",
             }
         ),
     ] = None
