@@ -26,7 +26,8 @@ from apps.rest.http.problems import HttpRefusedError, raw_answer
 # The rest of a refused body up to this size is read, so that its sender can read the answer; else the connection ends.
 MAX_DISCARDED_BYTES = 2**20
 READ_BYTES = 64 * 1024
-_READ_CHUNKED_BYTES = 16 * 1024  # all that waits is copied once per chunk
+_READ_CHUNKED_BYTES = 4 * 1024  # as many chunks as fit are read at once, and what waits is copied for each
+_MOST_CHUNKS = 32 * 1024
 _WHOLE_TARGET = re.compile(r"https?://([^/?#]*)(.*)", re.IGNORECASE)
 
 log = logging.getLogger(__name__)
@@ -60,6 +61,7 @@ class Body(io.RawIOBase):
         self._chunked = b"transfer-encoding" in fields
         self._left_bytes = int(fields.get(b"content-length", 0))
         self._at_chunk_line = self._chunked
+        self._chunks_left = _MOST_CHUNKS
         self._piece = memoryview(b"")
         self._deadline_s: float | None = None
         self._ended = False
@@ -80,14 +82,14 @@ class Body(io.RawIOBase):
         return count
 
     @property
-    def is_to_be_read(self) -> bool:
+    def may_be_discarded(self) -> bool:
         """Whether a rest may be read and thrown away, so that another request can follow."""
         is_short = not self._chunked and self._left_bytes <= MAX_DISCARDED_BYTES
         return self._ended or (is_short and not self._http.they_are_waiting_for_100_continue)
 
     def discard(self) -> bool:
         """Read the rest, if it is short; return whether the body has ended."""
-        if not self._ended and self.is_to_be_read:
+        if not self._ended and self.may_be_discarded:
             self._deadline_s = time.monotonic() + self._patience.discard_s
             try:
                 while self._next_piece():
@@ -106,6 +108,9 @@ class Body(io.RawIOBase):
                 raise OSError(errno.EPROTO, str(error)) from error
             if isinstance(event, h11.Data):
                 self._at_chunk_line = event.chunk_end
+                self._chunks_left -= event.chunk_end
+                if self._chunks_left < 0:
+                    raise OSError(errno.EPROTO, f"a body may have {_MOST_CHUNKS} chunks")
                 self._left_bytes -= len(event.data)
                 return bytes(event.data)
             if isinstance(event, h11.EndOfMessage):
@@ -133,7 +138,10 @@ class Body(io.RawIOBase):
         too_slow = HttpRefusedError(HTTPStatus.REQUEST_TIMEOUT, "too-slow", detail)
         with eventlet.Timeout(max(self._deadline_s - now_s, 0.0), too_slow):
             eventlet.sleep(0)  # a body that has come already gives others their turn as well
-            self._http.receive_data(self._sock.recv(_READ_CHUNKED_BYTES if self._chunked else READ_BYTES))
+            data = self._sock.recv(_READ_CHUNKED_BYTES if self._chunked else READ_BYTES)
+        if not data:
+            raise OSError(errno.EPROTO, "the body breaks off")
+        self._http.receive_data(data)
 
 
 class Exchange:
@@ -169,7 +177,7 @@ class Exchange:
         """Take status and headers; they are sent with the first bytes of the answer."""
         fields = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
         fields.append((b"Date", formatdate(usegmt=True).encode()))
-        if not self._body.is_to_be_read:
+        if not self._body.may_be_discarded:
             fields.append((b"Connection", b"close"))
         code, _, reason = status.partition(" ")
         self._without_body = self._without_body or code in ("204", "304")

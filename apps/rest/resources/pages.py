@@ -32,5 +32,5 @@ def read_cursor(cursor: str, *types: type) -> tuple[Any, ...] | None:
 def stale(cursor: str) -> Exception:
     """Return the refusal of a cursor that leads nowhere."""
     return invalid(
-        InvalidValueError("cursor", cursor, "is not a cursor of this list, or no longer: list again without it")
+        InvalidValueError("cursor", cursor, "is not the cursor of a page here, or no longer: list again without it")
     )

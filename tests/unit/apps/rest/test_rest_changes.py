@@ -280,7 +280,7 @@ def test_a_cursor_from_elsewhere_is_refused_or_harmless(rest: Rest, path: str, c
     answer = rest.client.get(f"{path}?cursor={cursor}")
     if answer.status_code != 200:
         assert answer.status_code == 422
-        assert "list anew" in answer.get_json()["detail"]
+        assert "list again without it" in answer.get_json()["detail"]
 
 
 @pytest.mark.parametrize("limit", ["0", "251", "1.0", "-1", "x", ""])

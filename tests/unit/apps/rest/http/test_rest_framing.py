@@ -219,6 +219,21 @@ def test_what_does_not_belong_between_chunks_is_refused(server: RestProcess, tex
     assert server.request("GET", VN)[2]["send_limit_bps"] == LIMIT["send_limit_bps"]
 
 
+@pytest.mark.parametrize(
+    "text", [b"", b"1", b"1\r\n", SIZE + b"\r\n" + BODY[:3], SIZE + b"\r\n" + BODY, b"1\r\nx\r\n0\r\nX: y"]
+)
+def test_a_chunked_body_that_breaks_off_is_refused_at_once(server: RestProcess, text: bytes) -> None:
+    with server.connect() as sock:
+        sock.sendall(f"PATCH {VN} HTTP/1.1\r\n".encode() + JSON + b"Transfer-Encoding: chunked\r\n\r\n" + text)
+        sock.shutdown(1)
+        assert read_answer(sock)[0] == 400
+
+
+def test_a_body_in_too_many_chunks_is_refused(server: RestProcess) -> None:
+    assert chunked(server, b"1\r\n \r\n" * (32 * 1024) + b"0\r\n\r\n") == (400, "urn:dets:problem:broken-json")
+    assert chunked(server, b"1\r\n \r\n" * (32 * 1024 + 1) + b"0\r\n\r\n") == (400, "urn:dets:problem:bad-request")
+
+
 def test_a_line_between_chunks_that_never_ends_fills_no_memory(server: RestProcess) -> None:
     before = server.resident_bytes()
     with contextlib.suppress(ConnectionError), server.connect() as sock:
