@@ -1,4 +1,4 @@
-"""What one configuration has otherwise than another: for people who are about to reload it."""
+"""Differences between two configurations, for operators who are about to reload one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from controller.errors import InvalidValueError
 from controller.fabric.description import Config, CoreLink, Endpoint, Vn
 
-# What is fixed when the process starts, by the attribute of Config and the key in the file.
+# What only a restart can change, by the attribute of Config and the key in the file.
 FIXED = {
     "interval_ms": "control.interval_ms",
     "openflow_listen": "openflow.listen",
@@ -21,7 +21,7 @@ FIXED = {
 
 
 class ConfigChange(NamedTuple):
-    """One value: where it stands, what it was and what it is; None where there is none."""
+    """One value: its path, and what it was and is; None where there is none."""
 
     path: str
     before: Any
@@ -29,7 +29,7 @@ class ConfigChange(NamedTuple):
 
 
 def config_changes(before: Config, after: Config) -> list[ConfigChange]:
-    """Return every value that differs, in the order of ``after``, those that only ``before`` has last."""
+    """Return every value that differs, in the order of ``after``; those that only ``before`` has come last."""
     old, new = dict(_values("", before)), dict(_values("", after))
     paths = [*new, *(path for path in old if path not in new)]
     found = (ConfigChange(path, old.get(path), new.get(path)) for path in paths)

@@ -1,16 +1,19 @@
-"""Reading a YAML file so that every value still knows the line and column it was written at.
+"""A YAML file as plain values, and the line and column of each of them.
 
-PyYAML reads YAML 1.1, in which ``010`` is 8, ``no`` is False, ``1:30`` is 90 and a key written twice is silently the
-last one. Here a scalar becomes a number only if any reader would take it for that decimal number; whatever YAML 1.1
-would turn into something else stays the text that its author wrote, and the field it belongs to then accepts or
-refuses that text. Duplicate keys, aliases and tags are refused.
+Readers of a file's values know paths only: they return or yield a ``Problem`` for what is wrong. ``Document.place``
+adds the positions, once, at the end.
+
+PyYAML reads YAML 1.1: ``010`` is 8, ``no`` is False, ``1:30`` is 90, and of a key written twice the last one counts.
+Here a scalar becomes a number only if every reader would take it for that decimal number. All else stays the text that
+its author wrote; the field that it belongs to accepts or refuses it. Duplicate keys, aliases and tags are refused.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import yaml
 
@@ -32,9 +35,22 @@ _MAX_DIGITS = 40
 _MAX_DEPTH = 32
 
 
+class Problem(NamedTuple):
+    """One thing wrong with the value at ``path``, or with its key if ``at_key``.
+
+    With ``see``, the line of that other path follows ``message`` in parentheses, and ``rest`` follows the line.
+    """
+
+    path: Path
+    message: str
+    at_key: bool = False
+    see: Path | None = None
+    rest: str = ""
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class ConfigProblem:
-    """One thing wrong with a configuration. ``line`` and ``column`` count from 1; 0 means the file as a whole."""
+    """One thing wrong with a file, and where. ``line`` and ``column`` count from 1; 0 means the file as a whole."""
 
     line: int
     column: int
@@ -71,56 +87,53 @@ def show_value(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Document:
-    """A file's content as plain Python values, where each of them stood, and what was wrong with it so far.
+    """A file's content as plain Python values, where each of them stands, and what is wrong with it as YAML.
 
     Mapping keys are always text (``vlans: {10: ...}`` has the key ``"10"``); the path of a list's element has ``[0]``.
     """
 
     data: object = None
-    problems: list[ConfigProblem] = field(default_factory=list)
-    _keys: dict[Path, Position] = field(default_factory=dict)
-    _values: dict[Path, Position] = field(default_factory=dict)
+    problems: tuple[ConfigProblem, ...] = ()
+    keys: Mapping[Path, Position] = field(default_factory=dict)
+    values: Mapping[Path, Position] = field(default_factory=dict)
 
     def locate(self, path: Path, at_key: bool = False) -> Position:
-        """Return where ``path`` stands, or where the innermost of its sections that exists does."""
-        places = self._keys if at_key else self._values
+        """Return the position of ``path``, or of the innermost section around it that exists."""
+        places = self.keys if at_key else self.values
         if path in places:
             return places[path]
-        while path and path not in self._keys:
+        while path and path not in self.keys:
             path = path[:-1]
-        return self._keys.get(path, (1, 1))
+        return self.keys.get(path, (1, 1))
 
-    def has(self, path: Path) -> bool:
-        """Tell whether something stands at ``path``."""
-        return path in self._keys
+    def place(self, problems: Iterable[Problem]) -> list[ConfigProblem]:
+        """Return problems with their positions in this file."""
+        return [self._placed(problem) for problem in problems]
 
-    def report(self, path: Path, message: str, at_key: bool = False) -> None:
-        """Add a problem at ``path``."""
-        line, column = self.locate(path, at_key)
-        self.problems.append(ConfigProblem(line, column, show_path(path), message))
+    def _placed(self, problem: Problem) -> ConfigProblem:
+        message = problem.message
+        if problem.see is not None:
+            message += f" (line {self.locate(problem.see)[0]}){problem.rest}"
+        return ConfigProblem(*self.locate(problem.path, problem.at_key), show_path(problem.path), message)
 
 
 def read_document(text: str) -> Document:
-    """Return the content of a YAML text; syntax errors and everything else refused stand in its ``problems``."""
-    document = Document()
+    """Return the content of a YAML text; ``problems`` names syntax errors and all else that is refused."""
     try:
         if _is_deep(text):
-            document.problems.append(ConfigProblem(0, 0, "", f"sections are nested more than {_MAX_DEPTH} deep"))
-            return document
+            return _unreadable(f"sections are nested more than {_MAX_DEPTH} deep")
         root = yaml.compose(text, Loader=_LOADER)
     except yaml.MarkedYAMLError as error:
-        document.problems.append(_syntax_problem(error))
-        return document
+        return Document(problems=(_syntax_problem(error),))
     except yaml.YAMLError as error:
-        document.problems.append(ConfigProblem(0, 0, "", " ".join(str(error).split())))
-        return document
-    if root is None:
-        document.problems.append(ConfigProblem(0, 0, "", "the file is empty"))
-        return document
-    document.data = _Reader(document).value(root, ())
-    return document
+        return _unreadable(" ".join(str(error).split()))
+    return _unreadable("the file is empty") if root is None else _Reader().document(root)
+
+
+def _unreadable(message: str) -> Document:
+    return Document(problems=(ConfigProblem(0, 0, "", message),))
 
 
 def _is_deep(text: str) -> bool:
@@ -146,23 +159,31 @@ def _syntax_problem(error: yaml.MarkedYAMLError) -> ConfigProblem:
 class _Reader:
     """Turns PyYAML's nodes into values; one per document."""
 
-    def __init__(self, document: Document) -> None:
-        self._document = document
+    def __init__(self) -> None:
+        self._keys: dict[Path, Position] = {}
+        self._values: dict[Path, Position] = {}
         self._seen: set[int] = set()
+        self._problems: list[Problem] = []
+        self._bad_keys: list[ConfigProblem] = []  # a key that is refused is in no path, but its position is known
 
-    def value(self, node: yaml.Node, path: Path) -> object:
+    def document(self, root: yaml.Node) -> Document:
+        data = self._value(root, ())
+        document = Document(data, (), self._keys, self._values)
+        return replace(document, problems=(*self._bad_keys, *document.place(self._problems)))
+
+    def _value(self, node: yaml.Node, path: Path) -> object:
         if id(node) in self._seen:
-            # The node's own position is that of the anchor, so the key's is told.
+            # The node's own position is that of the anchor.
             message = "is an alias (*name), which is not supported: write the value out"
-            self._document.report(path, message, at_key=True)
+            self._problems.append(Problem(path, message, at_key=True))
             return None
-        self._document._values[path] = _position(node)
+        self._values[path] = _position(node)
         self._seen.add(id(node))
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, path)
         if isinstance(node, yaml.SequenceNode):
             self._check_tag(node, path, frozenset({f"{_TAG}seq"}))
-            return [self.value(item, (*path, f"[{index}]")) for index, item in enumerate(node.value)]
+            return [self._value(item, (*path, f"[{index}]")) for index, item in enumerate(node.value)]
         self._check_tag(node, path, _PLAIN_TAGS)
         return _scalar(node)
 
@@ -173,21 +194,21 @@ class _Reader:
             line, column = _position(key_node)
             if not isinstance(key_node, yaml.ScalarNode):
                 message = "a key must be a word or a number, not a section"
-                self._document.problems.append(ConfigProblem(line, column, show_path(path), message))
+                self._bad_keys.append(ConfigProblem(line, column, show_path(path), message))
                 continue
             key_path = (*path, str(key_node.value))
             if key_path[-1] in values:
-                first = self._document.locate(key_path, at_key=True)
-                message = f"is written twice: first in line {first[0]}, again in line {line}"
-                self._document.problems.append(ConfigProblem(line, column, show_path(key_path), message))
+                message = f"is written twice: first in line {self._keys[key_path][0]}, again in line {line}"
+                self._bad_keys.append(ConfigProblem(line, column, show_path(key_path), message))
                 continue
-            self._document._keys[key_path] = (line, column)
-            values[key_path[-1]] = self.value(value_node, key_path)
+            self._keys[key_path] = (line, column)
+            values[key_path[-1]] = self._value(value_node, key_path)
         return values
 
     def _check_tag(self, node: yaml.Node, path: Path, known: frozenset[str]) -> None:
         if node.tag not in known:
-            self._document.report(path, f"has the tag {node.tag}, which is not supported: write the plain value")
+            message = f"has the tag {node.tag}, which is not supported: write the plain value"
+            self._problems.append(Problem(path, message))
 
 
 def _position(node: yaml.Node) -> Position:

@@ -4,39 +4,58 @@ from __future__ import annotations
 
 import ipaddress
 import os
+from collections.abc import Iterator
 
-from controller.config.document import Document
-from controller.config.sections import ListenerSection, RestSection, RootSection, StoreSection, read_section
+from controller.config.document import Problem
+from controller.config.sections import ListenerSection, RestSection, StoreSection
 from controller.fabric.description import Endpoint, Rest, Tls
 
 _STORE_SUFFIX = ".db"
 _IN_MEMORY = ":memory:"
 
 
-def read_rest(document: Document, root: RootSection, source_name: str) -> Rest:
-    """Return how REST is served and where changes are kept; what is wrong is reported.
+def read_rest(section: RestSection, store: StoreSection, source_name: str) -> tuple[Rest, list[Problem]]:
+    """Return how REST is served and where changes are kept, and what is wrong with it.
 
-    Paths are relative to the folder of the configuration file. Without a path the store stands beside that file; a
-    configuration that is no file is kept in memory.
+    Paths are relative to the folder of the configuration file. Without a path the store is next to that file; the store
+    of a configuration that is no file is in memory.
     """
-    section = read_section(RestSection, document, ("rest",), root.rest)
-    store = read_section(StoreSection, document, ("store",), root.store)
+    tls, problems = read_tls(section, source_name)
     listen = Endpoint(*section.listen)
     guarded = section.authentication == "token" or section.client_ca is not None
     if not (guarded or section.has_bad("listen") or section.has_bad("authentication") or _is_loopback(listen.host)):
         message = f"{listen} can be reached from other machines: set rest.authentication to token, or rest.client_ca"
-        document.report(("rest", "listen"), message)
-
-    beside = os.path.splitext(source_name)[0] + _STORE_SUFFIX if os.path.isfile(source_name) else _IN_MEMORY
-    return Rest(
+        problems.append(Problem(("rest", "listen"), message))
+    default = os.path.splitext(source_name)[0] + _STORE_SUFFIX if os.path.isfile(source_name) else _IN_MEMORY
+    rest = Rest(
         listen=listen,
         authentication=section.authentication,
         if_match=section.if_match,
         requests_per_s=section.requests_per_s,
         max_connections=section.max_connections,
-        tls=read_tls(document, section, source_name),
-        store=beside if store.file is None else beside_file(source_name, store.file),
+        tls=tls,
+        store=default if store.file is None else _from_folder_of(source_name, store.file),
     )
+    return rest, problems
+
+
+def read_tls(section: ListenerSection, source_name: str) -> tuple[Tls | None, list[Problem]]:
+    """Return the TLS files of a section, None without any, and what is wrong with them."""
+    problems = list(_incomplete_tls(section))
+    if section.certificate is None or section.key is None:
+        return None, problems
+    client_ca = None if section.client_ca is None else _from_folder_of(source_name, section.client_ca)
+    certificate, key = (_from_folder_of(source_name, path) for path in (section.certificate, section.key))
+    return Tls(certificate, key, client_ca), problems
+
+
+def _incomplete_tls(section: ListenerSection) -> Iterator[Problem]:
+    name = section.path
+    if (section.certificate is None) != (section.key is None):
+        there, missing = ("certificate", "key") if section.key is None else ("key", "certificate")
+        yield Problem((name, there), f"stands without {name}.{missing}: TLS needs both", at_key=True)
+    if section.client_ca is not None and section.certificate is None:
+        yield Problem((name, "client_ca"), f"stands without {name}.certificate: it is for TLS", at_key=True)
 
 
 def _is_loopback(host: str) -> bool:
@@ -46,21 +65,5 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def read_tls(document: Document, section: ListenerSection, source_name: str) -> Tls | None:
-    """Return what a section says of TLS, or None if it says nothing; what is wrong is reported."""
-    name = section.path
-    if (section.certificate is None) != (section.key is None):
-        there, missing = ("certificate", "key") if section.key is None else ("key", "certificate")
-        document.report((name, there), f"stands without {name}.{missing}: TLS needs both", at_key=True)
-    if section.client_ca is not None and section.certificate is None:
-        document.report((name, "client_ca"), f"stands without {name}.certificate: it is for TLS", at_key=True)
-    if section.certificate is None or section.key is None:
-        return None
-    client_ca = None if section.client_ca is None else beside_file(source_name, section.client_ca)
-    certificate, key = (beside_file(source_name, path) for path in (section.certificate, section.key))
-    return Tls(certificate, key, client_ca)
-
-
-def beside_file(source_name: str, path: str) -> str:
-    """Return a path of the configuration, which is relative to the folder of its file."""
-    return path if path == ":memory:" else os.path.join(os.path.dirname(source_name), path)
+def _from_folder_of(source_name: str, path: str) -> str:
+    return path if path == _IN_MEMORY else os.path.join(os.path.dirname(source_name), path)

@@ -1,13 +1,15 @@
 """The edge ports of a configuration: which VLANs they carry, and their VNs' limits and ceilings.
 
-A VN's limits are its own or its VLAN's; none is above the port's capacity, nor is what all VNs of a port have together.
+A VN's limits are its own or its VLAN's, and none is above the port's capacity. ``controller.config.rules`` checks their
+sums.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
-from controller.config.document import Document, Path, show_path
+from controller.config.document import Path, Problem, show_path
 from controller.config.sections import (
     MAX_PORT_NO,
     MAX_VLAN_VID,
@@ -19,136 +21,140 @@ from controller.config.sections import (
     read_section,
 )
 from controller.errors import InvalidValueError
-from controller.fabric.description import EdgePort, Vn
+from controller.fabric.description import WAYS, EdgePort, Vn
 from controller.fabric.vns import check_ceiling
-from controller.limits.changes import check_borrows
-from controller.limits.hose_model import WAYS, port_overload
 from controller.units import format_rate
 
+_MOST_NAMED = 20
 
-class PortReader:
-    """Reads the edge ports of one document, whose VLANs are known."""
 
-    def __init__(self, document: Document, vlans: Mapping[int, VlanSection]) -> None:
-        self._document = document
-        self._vlans = vlans
+def read_port(
+    path: Path, switch: str, dpid: int, data: object, vlans: Mapping[int, VlanSection]
+) -> tuple[EdgePort, list[Problem]]:
+    """Return a port, and what is wrong with it; capacities and limits that are unknown for that reason are 0."""
+    section, problems = read_section(PortSection, path, data)
+    port_no, bad_number = read_number(path, "port number", 1, MAX_PORT_NO)
+    vids, bad_vids = _read_vids(path, section, vlans)
+    problems += bad_number + bad_vids
+    vns = []
+    for vid in vids:
+        vn, bad_vn = _read_vn(path, section, vid, vlans[vid], (switch, dpid, port_no or 0))
+        vns.append(vn)
+        problems += bad_vn
+    problems += _stray_vns(path, section)
+    name, tagged = section.name or f"{switch}-{port_no or 0}", section.trunk is not None
+    return EdgePort(port_no or 0, name, section.capacity or 0, tagged, tuple(vns)), problems
 
-    def read(self, path: Path, switch: str, dpid: int, data: object) -> EdgePort:
-        """Return a port without what is wrong with it, which is reported."""
-        section = read_section(PortSection, self._document, path, data)
-        port_no = read_number(self._document, path, "port number", 1, MAX_PORT_NO) or 0
-        vns = []
-        for vid in self._port_vlans(path, section):
-            overrides = self._read_overrides(path, section, vid)
-            send_bps, receive_bps = (self._limit(path, section, overrides, vid, way) for way in WAYS)
-            send_ceiling_bps = self._ceiling(path, section, overrides, vid, "send", send_bps)
-            receive_ceiling_bps = self._ceiling(path, section, overrides, vid, "receive", receive_bps)
-            own = tuple(way for way in WAYS if getattr(overrides, f"{way}_limit") is not None)
-            ceilings = send_ceiling_bps, receive_ceiling_bps
-            vns.append(Vn(vid, switch, dpid, port_no, send_bps, receive_bps, *ceilings, own))
-        self._check_stray_overrides(path, section)
-        self._check_sums(path, section, vns)
-        return EdgePort(
-            port_no=port_no,
-            name=section.name or f"{switch}-{port_no}",
-            capacity_bps=section.capacity or 0,
-            tagged=section.trunk is not None,
-            vns=tuple(vns),
-        )
 
-    def _port_vlans(self, path: Path, section: PortSection) -> list[int]:
-        """Return the declared VLANs of a port, each once."""
-        unknown = section.has_bad("access") or section.has_bad("trunk")
-        if section.access is not None and section.trunk is not None:
-            message = "stands beside trunk: a port is an access port of one VLAN or a trunk of several, not both"
-            self._document.report((*path, "access"), message, at_key=True)
-        elif section.access is None and section.trunk is None and not unknown:
-            self._document.report(
-                path, "needs access: VID (one VLAN, untagged) or trunk: [VID, ...] (tagged)", at_key=True
-            )
-        elif section.trunk is not None and not section.trunk:
-            self._document.report((*path, "trunk"), "names no VLAN")
-        named = [((*path, "trunk", f"[{index}]"), vid) for index, vid in enumerate(section.trunk or ())]
-        if section.access is not None:
-            named.append(((*path, "access"), section.access))
-        vids: list[int] = []
-        for place, vid in named:
-            if vid not in self._vlans:
-                known = ", ".join(map(str, sorted(self._vlans)[:20])) or "none"
-                self._document.report(place, f"{vid} is not a VLAN of this file; its VLANs are {known}")
-            elif vid in vids and place[-2] == "trunk":
-                self._document.report(place, f"{vid} is on this port already")
-            elif vid not in vids:
-                vids.append(vid)
-        return vids
+def _read_vids(path: Path, section: PortSection, vlans: Mapping[int, object]) -> tuple[list[int], list[Problem]]:
+    """Return the declared VLANs of a port, each once."""
+    problems: list[Problem] = []
+    if section.access is not None and section.trunk is not None:
+        message = "stands beside trunk: a port is an access port of one VLAN or a trunk of several, not both"
+        problems.append(Problem((*path, "access"), message, at_key=True))
+    elif section.access is None and section.trunk is None and not _has_bad_vids(section):
+        message = "needs access: VID (one VLAN, untagged) or trunk: [VID, ...] (tagged)"
+        problems.append(Problem(path, message, at_key=True))
+    elif section.trunk is not None and not section.trunk:
+        problems.append(Problem((*path, "trunk"), "names no VLAN"))
+    named = [((*path, "trunk", f"[{index}]"), vid) for index, vid in enumerate(section.trunk or ())]
+    if section.access is not None:
+        named.append(((*path, "access"), section.access))
+    vids: list[int] = []
+    for place, vid in named:
+        if vid not in vlans:
+            known = ", ".join(map(str, sorted(vlans)[:_MOST_NAMED])) or "none"
+            problems.append(Problem(place, f"{vid} is not a VLAN of this file; its VLANs are {known}"))
+        elif vid in vids and place[-2] == "trunk":
+            problems.append(Problem(place, f"{vid} is on this port already"))
+        elif vid not in vids:
+            vids.append(vid)
+    return vids, problems
 
-    def _read_overrides(self, path: Path, section: PortSection, vid: int) -> VnSection:
-        if str(vid) not in section.vns:
-            return VnSection()
-        return read_section(VnSection, self._document, (*path, "vns", str(vid)), section.vns[str(vid)])
 
-    def _check_stray_overrides(self, path: Path, section: PortSection) -> None:
-        unknown = section.has_bad("access") or section.has_bad("trunk")
-        vids = [*(section.trunk or ()), *([] if section.access is None else [section.access])]
-        for key in section.vns:
-            vid = read_number(self._document, (*path, "vns", key), "VLAN id", MIN_VLAN_VID, MAX_VLAN_VID)
-            if vid is not None and vid not in vids and not unknown:
-                here = ", ".join(map(str, vids)) or "none"
-                message = f"VLAN {vid} is not on this port; its VLANs are {here}"
-                self._document.report((*path, "vns", key), message, at_key=True)
+class _Given(NamedTuple):
+    """What the file says about one VN, whose own section is at ``path``: the VN itself, its VLAN and its port."""
 
-    def _limit(self, path: Path, section: PortSection, overrides: VnSection, vid: int, way: str) -> int:
-        """Return a VN's limit in bit/s, or 0 where it is unknown because of a problem reported."""
-        key = f"{way}_limit"
-        vlan = self._vlans[vid]
-        own: int | None = getattr(overrides, key)
-        default: int | None = getattr(vlan, key)
-        own_path, default_path = (*path, "vns", str(vid), key), ("vlans", str(vid), key)
-        if overrides.has_bad(key) or (own is None and vlan.has_bad(key)):
-            return 0
-        limit_bps = own if own is not None else default
-        if limit_bps is None:
-            message = f"is missing: VLAN {vid} has no {key} of its own ({show_path(default_path)}) to fall back on"
-            self._document.report(own_path, message)
-            return 0
-        if section.capacity is not None and limit_bps > section.capacity:
-            capacity = f"the port's capacity, {format_rate(section.capacity)}"
-            if own is not None:
-                self._document.report(own_path, f"{format_rate(limit_bps)} is above {capacity}")
-            else:
-                line, _ = self._document.locate(default_path)
-                origin = f"{show_path(default_path)} (line {line}), {format_rate(limit_bps)},"
-                self._document.report((*path, "capacity"), f"the {key} of VLAN {vid} here is {origin} above {capacity}")
-            return 0
-        return limit_bps
+    path: Path
+    vid: int
+    own: VnSection
+    vlan: VlanSection
+    port: PortSection
 
-    def _ceiling(
-        self, path: Path, section: PortSection, overrides: VnSection, vid: int, way: str, limit_bps: int
-    ) -> int | None:
-        """Return a VN's ceiling in bit/s, None if it has none or one with a problem reported."""
-        key = f"{way}_ceiling"
-        own: int | None = getattr(overrides, key)
-        ceiling_bps: int | None = own if own is not None else getattr(self._vlans[vid], key)
-        if ceiling_bps is None or not limit_bps or section.capacity is None:
-            return None
-        vlan = self._vlans[vid]
-        try:
-            if own is not None:  # the VLAN's own is checked with the VLAN
-                check_borrows(key, ceiling_bps, vlan.algorithm, vlan.shadow)
-            return check_ceiling(key, ceiling_bps, limit_bps, section.capacity)
-        except InvalidValueError as error:
-            place = (*path, "vns", str(vid), key) if own is not None else path
-            message = f"the {key} of VLAN {vid}, {format_rate(ceiling_bps)}, {error.reason}"
-            self._document.report(place, message)
-            return None
 
-    def _check_sums(self, path: Path, section: PortSection, vns: Sequence[Vn]) -> None:
-        if section.capacity is None:
-            return
-        for way in WAYS:
-            limits_bps = {vn.vlan_vid: getattr(vn, f"{way}_limit_bps") for vn in vns}
-            overload = port_overload(show_path(path), way, limits_bps.values(), section.capacity)
-            if overload is not None:
-                terms = " + ".join(f"{format_rate(bps)} (VLAN {vid})" for vid, bps in limits_bps.items())
-                message = f"{format_rate(section.capacity)} is below the sum of the port's {way} limits, {terms} = "
-                self._document.report((*path, "capacity"), message + format_rate(overload.load_bps))
+def _read_vn(
+    path: Path, port: PortSection, vid: int, vlan: VlanSection, place: tuple[str, int, int]
+) -> tuple[Vn, list[Problem]]:
+    """Return the VN of a VLAN at a port; ``place`` is its switch, dpid and port number."""
+    own_path = (*path, "vns", str(vid))
+    own, problems = VnSection(), list[Problem]()
+    if str(vid) in port.vns:
+        own, problems = read_section(VnSection, own_path, port.vns[str(vid)])
+    given = _Given(own_path, vid, own, vlan, port)
+    limit_bps, ceiling_bps = {}, {}
+    for way in WAYS:
+        limit_bps[way], bad_limit = _limit_bps(given, way)
+        ceiling_bps[way], bad_ceiling = _ceiling_bps(given, way, limit_bps[way])
+        problems += bad_limit + bad_ceiling
+    own_limits = tuple(way for way in WAYS if getattr(own, f"{way}_limit") is not None)
+    vn = Vn(
+        vid,
+        *place,
+        send_limit_bps=limit_bps["send"],
+        receive_limit_bps=limit_bps["receive"],
+        send_ceiling_bps=ceiling_bps["send"],
+        receive_ceiling_bps=ceiling_bps["receive"],
+        own_limits=own_limits,
+    )
+    return vn, problems
+
+
+def _limit_bps(given: _Given, way: str) -> tuple[int, list[Problem]]:
+    """Return a VN's limit in bit/s, 0 if it is unknown."""
+    key, capacity_bps = f"{way}_limit", given.port.capacity
+    own_bps: int | None = getattr(given.own, key)
+    limit_bps: int | None = own_bps if own_bps is not None else getattr(given.vlan, key)
+    own_path, vlan_path = (*given.path, key), ("vlans", str(given.vid), key)
+    if given.own.has_bad(key) or (own_bps is None and given.vlan.has_bad(key)):
+        return 0, []
+    if limit_bps is None:
+        message = f"is missing: VLAN {given.vid} has no {key} of its own ({show_path(vlan_path)}) to fall back on"
+        return 0, [Problem(own_path, message)]
+    if capacity_bps is None or limit_bps <= capacity_bps:
+        return limit_bps, []
+    above = f"above the port's capacity, {format_rate(capacity_bps)}"
+    if own_bps is not None:
+        return 0, [Problem(own_path, f"{format_rate(limit_bps)} is {above}")]
+    message = f"the {key} of VLAN {given.vid} here is {show_path(vlan_path)}"
+    rest = f", {format_rate(limit_bps)}, {above}"
+    return 0, [Problem((*given.path[:-2], "capacity"), message, see=vlan_path, rest=rest)]
+
+
+def _ceiling_bps(given: _Given, way: str, limit_bps: int) -> tuple[int | None, list[Problem]]:
+    """Return a VN's ceiling in bit/s, None if it has none or a bad one."""
+    key, capacity_bps = f"{way}_ceiling", given.port.capacity
+    own_bps: int | None = getattr(given.own, key)
+    ceiling_bps: int | None = own_bps if own_bps is not None else getattr(given.vlan, key)
+    if ceiling_bps is None or not limit_bps or capacity_bps is None:
+        return None, []
+    try:
+        return check_ceiling(key, ceiling_bps, limit_bps, capacity_bps), []
+    except InvalidValueError as error:
+        place = (*given.path, key) if own_bps is not None else given.path[:-2]
+        return None, [Problem(place, f"the {key} of VLAN {given.vid}, {format_rate(ceiling_bps)}, {error.reason}")]
+
+
+def _stray_vns(path: Path, section: PortSection) -> Iterator[Problem]:
+    """Yield a problem for every VN of a VLAN that is not on the port."""
+    vids = [*(section.trunk or ()), *([] if section.access is None else [section.access])]
+    for key in section.vns:
+        vid, bad_number = read_number((*path, "vns", key), "VLAN id", MIN_VLAN_VID, MAX_VLAN_VID)
+        yield from bad_number
+        if vid is not None and vid not in vids and not _has_bad_vids(section):
+            here = ", ".join(map(str, vids)) or "none"
+            message = f"VLAN {vid} is not on this port; its VLANs are {here}"
+            yield Problem((*path, "vns", key), message, at_key=True)
+
+
+def _has_bad_vids(section: PortSection) -> bool:
+    return section.has_bad("access") or section.has_bad("trunk")

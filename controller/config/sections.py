@@ -1,11 +1,11 @@
 """The sections of a configuration file and what each of their keys may hold, one pydantic model per section.
 
-A model here knows its own section only; what sections demand of each other stands in ``controller.config.load``. Every
-field may be absent as far as pydantic is concerned (``required`` names those that may not), so that a section with one
-bad value still yields the others and all the problems of a file can be told at once.
+A model here knows its own section only; rules between sections are in ``controller.config.load``. Every field may be
+absent as far as pydantic is concerned (``required`` names those that may not). So a section with one bad value still
+yields the others, and all the problems of a file can be reported at once.
 
-The reference (``docs/configuration.md``) is made from these models: each names its ``path``, and the text below a field
-is what the reference says about it.
+The reference (``docs/configuration.md``) is made from these models: each names its ``path``, and the reference quotes
+the text below a field.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, StringConstraints, ValidationError
 
-from controller.config.document import Document, Path, show_value
+from controller.config.document import Path, Problem, show_value
 from controller.errors import InvalidValueError
 from controller.fabric.description import Profile
 from controller.units import parse_rate
@@ -88,7 +88,7 @@ def _parse_rate(value: object) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What the values of a field look like, for the reference; pydantic passes it over."""
+    """What the values of a field look like, for the reference; pydantic ignores it."""
 
     text: str
 
@@ -96,7 +96,7 @@ class Written:
 Rate = Annotated[int, BeforeValidator(_parse_rate), Written("a rate")]
 Dpid = Annotated[int, BeforeValidator(parse_dpid), Written("16 hex digits in quotes, or `0x1`, or `1`")]
 Name = Annotated[str, BeforeValidator(check_name), Written("a name")]
-# strict would refuse the tuple that the validator before it has made from text
+# strict mode would refuse the tuple that the validator makes
 Listen = Annotated[Any, BeforeValidator(parse_address), Written("HOST:PORT")]
 Ovsdb = Annotated[str, BeforeValidator(check_ovsdb), Written("`unix:/PATH`, `tcp:HOST:PORT` or `ssl:HOST:PORT`")]
 VlanVid = Annotated[int, Field(ge=MIN_VLAN_VID, le=MAX_VLAN_VID), Written("a VLAN")]
@@ -107,7 +107,7 @@ FilePath = Annotated[str, StringConstraints(min_length=1, max_length=4095), Writ
 
 
 class Section(BaseModel):
-    """Base of every section. ``bad`` names the fields whose values were refused (and so are None or the default).
+    """Base of every section; ``has_bad`` names the fields whose values were refused and so are None or the default.
 
     ``path`` is where the section stands in the file: ``vlans.VID`` for each of the VLANs.
     """
@@ -118,12 +118,12 @@ class Section(BaseModel):
     _bad: frozenset[str] = PrivateAttr(frozenset())
 
     def has_bad(self, name: str) -> bool:
-        """Tell whether a value was given for ``name`` and refused, or is required and absent."""
+        """Return whether the value of ``name`` was refused, or is required and missing."""
         return name in self._bad
 
 
 class ControlSection(Section):
-    """``control``: the loop's pace and what a stop leaves behind."""
+    """``control``: the loop's interval and what a stop leaves on the switches."""
 
     path = "control"
     interval_ms: Annotated[int, Field(ge=10, le=10_000)] = 55
@@ -131,32 +131,32 @@ class ControlSection(Section):
     on_stop: Literal["keep", "remove"] = "keep"
     """What a stop does with meters, flows and queues."""
     mac_ageing_s: Annotated[int, Field(ge=1, le=MAX_IDLE_TIMEOUT_S)] = 300
-    """A MAC unseen for so many seconds is forgotten."""
+    """A MAC that was not seen for so many seconds is forgotten."""
     max_macs_per_vn: Annotated[int, Field(ge=1, le=1_000_000)] = 64
     """How many MACs are learned behind one VN at most."""
 
 
 class ListenerSection(Section):
-    """Base of the sections of what is listened on, over TLS or in the clear; files are in PEM form."""
+    """Base of the sections of listeners, with TLS or without; files are in PEM form."""
 
     certificate: FilePath | None = None
-    """A file with the server's certificate chain (PEM); with it, TLS is spoken."""
+    """File with the server's certificate chain (PEM); it turns TLS on."""
     key: FilePath | None = None
-    """A file with the certificate's private key (PEM), without a password."""
+    """File with the certificate's private key (PEM), without a password."""
     client_ca: FilePath | None = None
-    """A file with the certificates of CAs (PEM), of one of which whoever connects must show a certificate."""
+    """CA file (PEM). Clients must present a certificate signed by one of these CAs."""
 
 
 class OpenFlowSection(ListenerSection):
-    """``openflow``: where switches connect to, and which meter ids are the controller's."""
+    """``openflow``: where switches connect, and which meter ids are the controller's."""
 
     path = "openflow"
     listen: Listen = ("127.0.0.1", 6653)
-    """Where switches connect to."""
+    """Address that switches connect to."""
     first_meter_id: Annotated[int, Field(ge=1, le=MAX_METER_ID)] = 1
-    """The first of the meters that are the controller's; others are never touched."""
+    """First meter id of the controller; other meters are never touched."""
     last_meter_id: Annotated[int, Field(ge=1, le=MAX_METER_ID)] = 65535
-    """The last of the meters that are the controller's."""
+    """Last meter id of the controller."""
 
 
 class RestSection(ListenerSection):
@@ -168,11 +168,11 @@ class RestSection(ListenerSection):
     authentication: Literal["none", "token"] = "none"
     """Whether requests need a token (`dets token`)."""
     if_match: Literal["optional", "required"] = "optional"
-    """Whether every change has to say by If-Match which revision it is meant for."""
+    """Whether every change must name the revision it is meant for (If-Match)."""
     requests_per_s: Annotated[int, Field(ge=1, le=1_000_000)] = 200
-    """How many requests per second one address may send for long; for short twice as many."""
+    """Sustained requests per second of one address; short bursts may have twice as many."""
     max_connections: Annotated[int, Field(ge=1, le=10_000)] = 256
-    """How many connections are served at once; half of them may be event streams, half may be of one address."""
+    """Connections at once; at most half of them are event streams, and at most half come from one address."""
 
 
 class StoreSection(Section):
@@ -180,25 +180,25 @@ class StoreSection(Section):
 
     path = "store"
     file: FilePath | None = None
-    """The SQLite file with what was changed at run time; without it, beside the configuration file, ending in .db."""
+    """SQLite file of changes made at run time; by default next to the configuration file, with the suffix .db."""
 
 
 class LoggingSection(Section):
-    """``logging``: what the log looks like; where it goes is for ryu-manager's options to say."""
+    """``logging``: format and level of the log; ryu-manager's options say where it goes."""
 
     path = "logging"
     format: Literal["console", "json"] = "console"
-    """Lines for people, or a JSON object a line."""
+    """Text lines, or one JSON object per line."""
     level: Literal["debug", "info", "warning", "error"] = "info"
-    """What is less important than this is left out."""
+    """Lowest level that is logged."""
 
 
 class QueuesSection(Section):
-    """``queues``: how far a receiving VLAN's queue may go beyond its limit while the port has room."""
+    """``queues``: whether a receiver's queue may exceed its limit while the port has room."""
 
     path = "queues"
     max_rate: Literal["limit", "capacity"] = "limit"
-    """How far a receiving VLAN's queue may go while its port has room: its limit, or the port's capacity."""
+    """Highest rate of a receiver's queue while its port has room: its limit, or the port's capacity."""
 
 
 class VlanSection(Section):
@@ -206,25 +206,25 @@ class VlanSection(Section):
 
     path = "vlans.VID"
     name: Name | None = None
-    """What people call it; without one it is vlanVID."""
+    """Name for people; by default vlanVID."""
     algorithm: Algorithm = "fp"
-    """How each receiver's limit is shared out (docs/allocation.md)."""
+    """How each receiver's limit is shared among its senders (docs/allocation.md)."""
     parameters: Parameters = Field(default_factory=dict)
-    """The algorithm's parameters; those not given have its defaults."""
+    """The algorithm's parameters; the others keep their defaults."""
     shadow: Algorithm | None = None
-    """Computed beside and not enforced; `/v1/entries` shows what it would set."""
+    """Second algorithm that is computed and not enforced; `/v1/entries` shows what it would set."""
     shadow_parameters: Parameters = Field(default_factory=dict)
-    """The shadow's parameters; those not given have its defaults."""
+    """The shadow's parameters; the others keep their defaults."""
     send_limit: Rate | None = None
-    """Of each of its VNs; without it every VN needs its own."""
+    """Of each of its VNs; without it every VN needs its own limit."""
     receive_limit: Rate | None = None
-    """Of each of its VNs; without it every VN needs its own."""
+    """Of each of its VNs; without it every VN needs its own limit."""
     send_ceiling: Rate | None = None
-    """Up to which its VNs may borrow what others leave idle, the limit to the port's capacity; needs `max-min`."""
+    """Up to this rate its VNs may borrow idle capacity, from the limit to the port's capacity; needs `max-min`."""
     receive_ceiling: Rate | None = None
-    """Up to which its VNs may borrow what others leave idle, the limit to the port's capacity; needs `max-min`."""
+    """Up to this rate its VNs may borrow idle capacity, from the limit to the port's capacity; needs `max-min`."""
     weight: Annotated[float, Field(gt=0, le=MAX_WEIGHT)] = 1.0
-    """Its share among VLANs that compete for what is idle; only with `max-min`."""
+    """Its share among VLANs that compete for idle capacity; only with `max-min`."""
 
 
 class VnSection(Section):
@@ -247,15 +247,15 @@ class PortSection(Section):
     path = "switches.NAME.ports.NO"
     required = ("capacity",)
     name: Name | None = None
-    """What people call it; without one it is NAME-NO."""
+    """Name for people; by default NAME-NO."""
     capacity: Rate | None = None
-    """The link's; it is never guessed."""
+    """Capacity of the link; never guessed."""
     access: VlanVid | None = None
     """One VLAN, frames without a tag."""
     trunk: list[VlanVid] | None = None
     """Several VLANs, frames with a tag; either this or `access`."""
     vns: dict[str, Any] = Field(default_factory=dict)
-    """What VNs here have of their own."""
+    """Own limits of VNs at this port."""
 
 
 class SwitchSection(Section):
@@ -264,24 +264,24 @@ class SwitchSection(Section):
     path = "switches.NAME"
     required = ("dpid",)
     dpid: Dpid | None = None
-    """Its datapath id."""
+    """Datapath id."""
     ovsdb: Ovsdb | None = None
-    """Where its database is; without it the switch gets no queues."""
+    """Address of its OVSDB; without it the switch gets no queues."""
     profile: Profile = "auto"
-    """What it lacks, which is then not used: ``auto`` goes by what it says and by tests, ``full`` makes no tests."""
+    """What the switch lacks: ``auto`` asks and tests it, ``full`` assumes that nothing is missing."""
     ports: dict[str, Any] = Field(default_factory=dict)
     """Its edge ports by OpenFlow port number, 1 to 4294967040."""
 
 
 class LinkSection(Section):
-    """``links[N]``: a link between two switches whose capacity is known; the others are not looked at."""
+    """``links[N]``: a link between two switches whose capacity is known; limits are not checked against other links."""
 
     path = "links[N]"
     required = ("between", "capacity")
     between: list[SwitchPort] | None = None
     """The two ends, such as `[s1:1001, c1:1]`."""
     capacity: Rate | None = None
-    """Of each direction; never guessed."""
+    """Capacity of each direction; never guessed."""
 
 
 class RootSection(Section):
@@ -291,7 +291,7 @@ class RootSection(Section):
     control: dict[str, Any] = Field(default_factory=dict)
     """The control loop."""
     openflow: dict[str, Any] = Field(default_factory=dict)
-    """The switches' side."""
+    """The OpenFlow listener."""
     rest: dict[str, Any] = Field(default_factory=dict)
     """The REST interface."""
     store: dict[str, Any] = Field(default_factory=dict)
@@ -307,46 +307,39 @@ class RootSection(Section):
     links: list[Any] = Field(default_factory=list)
     """Core links of known capacity."""
 
-    @classmethod
-    def of(cls, document: Document) -> Self:
-        """Return the root of ``document``."""
-        return read_section(cls, document, (), document.data)
-
 
 AnySection = TypeVar("AnySection", bound=Section)
 
 
-def read_section(model: type[AnySection], document: Document, path: Path, data: object) -> AnySection:
-    """Return the section that ``data`` makes; what is wrong with it is reported and left at its default."""
+def read_section(model: type[AnySection], path: Path, data: object) -> tuple[AnySection, list[Problem]]:
+    """Return the section that ``data`` makes, and what is wrong with it; a bad value is left at its default."""
     if not isinstance(data, Mapping):
-        document.report(path, _not_a_section(model, data))
-        return _with_bad(model(), frozenset(model.model_fields))
-    empty = {key for key, value in data.items() if value is None}
-    for key in empty & model.model_fields.keys():
-        document.report((*path, key), "is empty: give it a value or leave the key out")
-    values = {key: value for key, value in data.items() if key not in empty or key not in model.model_fields}
+        return _with_bad(model(), frozenset(model.model_fields)), [Problem(path, _not_a_section(model, data))]
+    empty = {key for key, value in data.items() if value is None} & model.model_fields.keys()
     missing = [key for key in model.required if key not in data]
-    for key in missing:
-        document.report((*path, key), "is missing")
+    problems = [Problem((*path, key), "is empty: give it a value or leave the key out") for key in empty]
+    problems += [Problem((*path, key), "is missing") for key in missing]
+    values = {key: value for key, value in data.items() if key not in empty}
     bad = {*empty, *missing}
     try:
         section = model.model_validate(values)
     except ValidationError as refusal:
         for error in refusal.errors(include_url=False):
             location = tuple(f"[{part}]" if isinstance(part, int) else part for part in error["loc"])
-            document.report((*path, *location), _message(model, error), at_key=error["type"] == "extra_forbidden")
+            unknown = error["type"] == "extra_forbidden"
+            problems.append(Problem((*path, *location), _message(model, error), at_key=unknown))
             bad.add(str(error["loc"][0]))
         section = model.model_validate({key: value for key, value in values.items() if key not in bad})
-    return _with_bad(section, frozenset(bad))
+    return _with_bad(section, frozenset(bad)), problems
 
 
-def read_number(document: Document, path: Path, what: str, least: int, most: int) -> int | None:
-    """Return the number that the key at ``path`` is, or None once reported that it is none."""
+def read_number(path: Path, what: str, least: int, most: int) -> tuple[int | None, list[Problem]]:
+    """Return the number that the key at the end of ``path`` is; None and a problem if it is none."""
     key = path[-1]
     if _KEY_NUMBER.fullmatch(key) and least <= int(key) <= most:
-        return int(key)
-    document.report(path, f"{key!r} is not a {what}: it must be a decimal number, {least} to {most}", at_key=True)
-    return None
+        return int(key), []
+    message = f"{key!r} is not a {what}: it must be a decimal number, {least} to {most}"
+    return None, [Problem(path, message, at_key=True)]
 
 
 def _with_bad(section: AnySection, bad: frozenset[str]) -> AnySection:

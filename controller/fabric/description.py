@@ -1,10 +1,13 @@
-"""What a configuration is once it has been read and checked: frozen values. ``controller.config.load`` makes them."""
+"""A configuration that was read and checked, as frozen values. ``controller.config.load`` makes them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
+
+WAYS = ("send", "receive")
+"""The two directions of a limit, as a VN sees them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,8 @@ from typing import Any
 from controller.allocation.network_max_min import NetworkMaxMin
 from controller.allocation.registry import make_any_algorithm
 from controller.errors import InvalidValueError
-from controller.fabric.description import Vlan
+from controller.fabric.description import WAYS, Vlan
 from controller.fabric.vns import VnTable, check_ceiling
-from controller.limits.hose_model import WAYS
 from controller.limits.overrides import VN_FIELDS
 from controller.units import check_rate_bps
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import networkx as nx
 
 from controller.errors import DetsError, InvalidValueError
+from controller.fabric.description import WAYS
 from controller.units import MIN_RATE_BPS, check_rate_bps, format_rate
 
 Port = Hashable
@@ -21,7 +22,6 @@ Link = Hashable
 PortPair = tuple[Port, Port]
 Place = tuple[str, Hashable]
 """("send", port), ("receive", port) or ("link", link)"""
-WAYS = ("send", "receive")
 
 # A limit that is offered instead of a refused one is a whole number of these: what a meter can be set to.
 STEP_BPS = 1_000

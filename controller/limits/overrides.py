@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from controller.columns import BoolArray, FloatArray, IntArray
-from controller.fabric.description import Config, Vlan
+from controller.fabric.description import WAYS, Config, Vlan
 from controller.fabric.vns import VnTable
-from controller.limits.hose_model import WAYS
 
 VN_FIELDS = ("send_limit_bps", "receive_limit_bps", "send_ceiling_bps", "receive_ceiling_bps")
 VLAN_LIMITS = VN_FIELDS[:2]

@@ -14,10 +14,10 @@ import numpy as np
 from controller.allocation.registry import make_any_algorithm
 from controller.columns import BoolArray, IntArray
 from controller.errors import InvalidValueError
-from controller.fabric.description import Vlan
+from controller.fabric.description import WAYS, Vlan
 from controller.fabric.vns import VnTable
 from controller.limits.admission import AdmittedLimits
-from controller.limits.hose_model import STEP_BPS, WAYS, Overload, port_overload
+from controller.limits.hose_model import STEP_BPS, Overload, port_overload
 from controller.limits.overrides import Override, Overrides, VnName
 from controller.units import format_rate
 

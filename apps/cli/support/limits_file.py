@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from apps.cli.support.common import LIMITS
-from controller.config.document import ConfigError, ConfigProblem, Document, read_document, show_value
+from controller.config.document import ConfigError, ConfigProblem, Problem, read_document, show_value
 from controller.errors import InvalidValueError
 from controller.units import parse_rate
 
@@ -24,32 +25,31 @@ def read_limits(path: Path) -> list[dict[str, Any]]:
         raise ConfigError(str(path), [ConfigProblem(0, 0, "", f"cannot be read: {error.strerror}")]) from error
     except UnicodeDecodeError as error:
         raise ConfigError(str(path), [ConfigProblem(0, 0, "", "is not UTF-8 text")]) from error
-    rows = document.data
-    if not document.problems and not isinstance(rows, list):
-        document.report((), "is not a list: write - {vlan: 10, port: s1:3, receive: 400M}")
-    for index, row in enumerate(rows if isinstance(rows, list) else ()):
-        _check(document, f"[{index}]", row)
-    if document.problems:
-        raise ConfigError(str(path), document.problems)
-    return list(rows) if isinstance(rows, list) else []
+    rows = document.data if isinstance(document.data, list) else []
+    problems = [problem for index, row in enumerate(rows) for problem in _row_problems(f"[{index}]", row)]
+    if not document.problems and not isinstance(document.data, list):
+        problems.append(Problem((), "is not a list: write - {vlan: 10, port: s1:3, receive: 400M}"))
+    if problems or document.problems:
+        raise ConfigError(str(path), [*document.problems, *document.place(problems)])
+    return rows
 
 
-def _check(document: Document, place: str, row: object) -> None:
+def _row_problems(place: str, row: object) -> Iterator[Problem]:
     if not isinstance(row, dict):
-        document.report((place,), f"{show_value(row)} is not of the form {{vlan: 10, port: s1:3, receive: 400M}}")
+        yield Problem((place,), f"{show_value(row)} is not of the form {{vlan: 10, port: s1:3, receive: 400M}}")
         return
     for key, value in row.items():
         if key not in _KEYS:
-            document.report((place, key), f"is not a known key; known are {', '.join(_KEYS)}", at_key=True)
+            yield Problem((place, key), f"is not a known key; known are {', '.join(_KEYS)}", at_key=True)
         elif key in LIMITS and not (key.endswith("_ceiling") and value == "none"):
             try:
                 parse_rate(value)
             except InvalidValueError as error:
-                document.report((place, key), f"{show_value(error.value)} {error.reason}")
+                yield Problem((place, key), f"{show_value(error.value)} {error.reason}")
     for key, kind, words in (("vlan", int, "a VLAN id, such as 10"), ("port", str, "SWITCH:PORT, such as s1:3")):
         if key not in row:
-            document.report((place,), f"lacks {key}: {words}")
+            yield Problem((place,), f"lacks {key}: {words}")
         elif not isinstance(row[key], kind) or isinstance(row[key], bool):
-            document.report((place, key), f"{show_value(row[key])} is not {words}")
+            yield Problem((place, key), f"{show_value(row[key])} is not {words}")
     if not set(LIMITS) & row.keys():
-        document.report((place,), f"sets nothing: give {', '.join(LIMITS)}")
+        yield Problem((place,), f"sets nothing: give {', '.join(LIMITS)}")

@@ -46,7 +46,7 @@ def problems(text: str) -> list[tuple[int, int, str]]:
 )
 def test_scalars_are_read_as_they_are_written(text: str, value: object) -> None:
     document = read_document(f"key: {text}\n")
-    assert document.problems == []
+    assert document.problems == ()
     assert document.data == {"key": value}
     assert type(document.data["key"]) is type(value)
 
@@ -73,7 +73,7 @@ def test_an_absent_path_is_located_at_the_innermost_section_there_is() -> None:
 @pytest.mark.parametrize("again", ["a: 2", '"a": 2'])
 def test_a_duplicate_key_names_both_lines(again: str) -> None:
     document = read_document(f"top:\n  a: 1\n  b: 1\n  {again}\n")
-    assert document.problems == [ConfigProblem(4, 3, "top.a", "is written twice: first in line 2, again in line 4")]
+    assert document.problems == (ConfigProblem(4, 3, "top.a", "is written twice: first in line 2, again in line 4"),)
 
 
 def test_a_quoted_number_is_the_same_key_as_the_number() -> None:
@@ -144,7 +144,7 @@ def test_plain_data_survives_being_written_and_read(data: object) -> None:
     # default_style='"' quotes strings and tags numbers; the plain style leaves quoting to PyYAML's own resolver
     document = read_document(yaml.safe_dump({"key": data}, sort_keys=False))
     aliased = any("alias" in problem.message for problem in document.problems)
-    assert aliased or (document.problems == [] and document.data == {"key": data})
+    assert aliased or (document.problems == () and document.data == {"key": data})
 
 
 @given(st.text(max_size=60))

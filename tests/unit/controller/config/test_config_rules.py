@@ -1,12 +1,15 @@
 """The configuration as a whole: what a good file yields, and that a bad one is told exactly what is wrong."""
 
 import dataclasses
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.paths import ROOT
 
 from controller.config.document import ConfigError, read_document
 from controller.config.load import load_config, parse_config
@@ -51,6 +54,43 @@ def refused(text: str) -> list[str]:
     with pytest.raises(ConfigError) as caught:
         parse_config(text, "f")
     return str(caught.value).splitlines()
+
+
+FIVE_PROBLEMS = """\
+openflow: {first_meter_id: 9, last_meter_id: 8}
+vlans:
+  10: {algorithm: fp, parameters: {d: 0.5}, send_limit: 40M, receive_limit: 140M}
+  20: {send_limit: 50M, receive_limit: 50M}
+  010: {}
+switches:
+  s1: {dpid: 1, ports: {1: {capacity: 100M, access: 10}, 2: {capacity: 90M, trunk: [20, 20]}}}
+  s2: {dpid: 1}
+links: [{between: [s1:9, s1:10], capacity: fast}]
+"""
+
+
+def test_five_problems_of_five_readers_come_in_the_order_of_the_file() -> None:
+    assert refused(FIVE_PROBLEMS) == [
+        "f:1:46: openflow.last_meter_id: 8 is below first_meter_id, 9",
+        "f:3:39: vlans.10.parameters.d: 0.5 must be above 1 and at most 1000",
+        "f:5:3: vlans.010: '010' is not a VLAN id: it must be a decimal number, 1 to 4094",
+        "f:7:39: switches.s1.ports.1.capacity: the receive_limit of VLAN 10 here is vlans.10.receive_limit (line 3), "
+        "140M, above the port's capacity, 100M",
+        "f:7:89: switches.s1.ports.2.trunk[1]: 20 is on this port already",
+        "f:8:14: switches.s2.dpid: 0000000000000001 is also the dpid of switch s1 (line 7)",
+        "f:9:19: links[0].between: both ends are on switch s1",
+        "f:9:44: links[0].capacity: 'fast' is not a rate: write bits per second, such as 400M, 1.5G or 64000",
+    ]
+
+
+def test_reading_a_section_needs_no_routes_and_no_algorithms() -> None:
+    script = (
+        "import sys, controller.config.ports, controller.config.links, controller.config.listeners\n"
+        "print([name for name in sys.modules if name == 'networkx' or name.startswith(('controller.limits', "
+        "'controller.allocation', 'controller.fabric.topology'))])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
 
 
 def test_a_good_file() -> None:

@@ -40,7 +40,7 @@ def test_the_configuration_says_defaults_and_bounds() -> None:
         "| `interval_ms` | `55` | 10 to 10000 | The control interval, milliseconds. |",
         "| `on_stop` | `keep` | `keep`, `remove` | What a stop does with meters, flows and queues. |",
         "| `trunk` | none | a list, each a VLAN | Several VLANs, frames with a tag; either this or `access`. |",
-        "| `capacity` | required | a rate | The link's; it is never guessed. |",
+        "| `capacity` | required | a rate | Capacity of the link; never guessed. |",
     ):
         assert row in text.splitlines()
     assert "| `weight` | `1` | above 0, to 1000000 |" in text

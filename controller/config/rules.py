@@ -1,0 +1,100 @@
+"""What a configuration must fulfil beyond its sections: known algorithms, and limits that ports and links can carry.
+
+Only this part of reading a configuration knows algorithms and the routes of frames.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import product
+
+from controller.allocation.registry import make_any_algorithm
+from controller.config.document import Path, Problem, show_path, show_value
+from controller.config.sections import VlanSection
+from controller.errors import InvalidValueError
+from controller.fabric.description import WAYS, Config, EdgePort, Vn
+from controller.limits.admission import admit_core, core_overloaded, core_topology
+from controller.limits.changes import check_borrows
+from controller.limits.hose_model import AdmissionError, VnLimits, port_overload
+from controller.units import format_rate
+
+
+def algorithm_problems(path: Path, section: VlanSection) -> Iterator[Problem]:
+    """Yield what is wrong with the algorithm and the shadow of a VLAN, and with their parameters."""
+    for key, parameters_key in (("algorithm", "parameters"), ("shadow", "shadow_parameters")):
+        if section.has_bad(key) or section.has_bad(parameters_key):
+            continue
+        name, parameters = getattr(section, key), getattr(section, parameters_key)
+        if name is not None:
+            try:
+                make_any_algorithm(name, parameters, key=key, parameters_key=parameters_key)
+            except InvalidValueError as error:
+                yield Problem((*path, *error.key.split(".", 1)), f"{show_value(error.value)} {error.reason}")
+        elif parameters:
+            yield Problem((*path, parameters_key), f"stands without {key}, whose parameters these are")
+
+
+def vlan_ceiling_problems(path: Path, section: VlanSection) -> Iterator[Problem]:
+    """Yield for each ceiling of a VLAN that its algorithm does not use."""
+    if section.has_bad("algorithm") or section.has_bad("shadow"):
+        return
+    for key in ("send_ceiling", "receive_ceiling"):
+        ceiling_bps = getattr(section, key)
+        try:
+            if ceiling_bps is not None:
+                check_borrows(key, ceiling_bps, section.algorithm, section.shadow)
+        except InvalidValueError as error:
+            yield Problem((*path, key), f"{format_rate(ceiling_bps)} {error.reason}")
+
+
+def port_problems(path: Path, port: EdgePort, vlans: Mapping[int, VlanSection]) -> Iterator[Problem]:
+    """Yield for each sum of limits above the port's capacity, and for each ceiling of a VN that its VLAN does not use.
+
+    Capacities and limits that are unknown are 0.
+    """
+    for vn, way in product(port.vns, WAYS):
+        vlan, key = vlans[vn.vlan_vid], f"{way}_ceiling"
+        ceiling_bps = getattr(vn, f"{key}_bps")
+        try:
+            if ceiling_bps not in (None, getattr(vlan, key)):  # the VLAN's own is checked with the VLAN
+                check_borrows(key, ceiling_bps, vlan.algorithm, vlan.shadow)
+        except InvalidValueError as error:
+            message = f"the {key} of VLAN {vn.vlan_vid}, {format_rate(ceiling_bps)}, {error.reason}"
+            yield Problem((*path, "vns", str(vn.vlan_vid), key), message)
+    for way in WAYS if port.capacity_bps else ():
+        limits_bps = {vn.vlan_vid: getattr(vn, f"{way}_limit_bps") for vn in port.vns}
+        overload = port_overload(show_path(path), way, limits_bps.values(), port.capacity_bps)
+        if overload is not None:
+            terms = " + ".join(f"{format_rate(bps)} (VLAN {vid})" for vid, bps in limits_bps.items())
+            message = f"{format_rate(port.capacity_bps)} is below the sum of the port's {way} limits, {terms} = "
+            yield Problem((*path, "capacity"), message + format_rate(overload.load_bps))
+
+
+def link_problems(config: Config) -> Iterator[Problem]:
+    """Yield the first limit in the file with which some traffic matrix would overload a core link.
+
+    ``config`` must have no other problem.
+    """
+    core = core_topology(config)
+    vns = list(config.vns())
+    asked = [VnLimits(vn.vlan_vid, f"{vn.switch}:{vn.port_no}", vn.send_limit_bps, vn.receive_limit_bps) for vn in vns]
+    if not config.links or not core_overloaded(core, asked):
+        return
+    # More VNs never mean less load: find the first that is one too many.
+    fit, too_many = 0, len(asked)
+    while too_many - fit > 1:
+        middle = (fit + too_many) // 2
+        fit, too_many = (fit, middle) if core_overloaded(core, asked[:middle]) else (middle, too_many)
+    try:
+        admit_core(core, asked[:fit], asked[fit])
+    except AdmissionError as error:
+        way = error.key.rpartition(".")[2].removesuffix("_limit")
+        limit = f"the {way} limit of VLAN {vns[fit].vlan_vid} at {asked[fit].port}, {format_rate(error.value_bps)},"
+        offer = f"at most {format_rate(error.largest_bps)} fits beside the limits before it"
+        yield Problem(_limit_path(vns[fit], way), f"{limit} does not fit: {error.overload}; {offer}")
+
+
+def _limit_path(vn: Vn, way: str) -> Path:
+    """Return the path of a VN's own limit, or of its port if the limit is the VLAN's."""
+    port = ("switches", vn.switch, "ports", str(vn.port_no))
+    return (*port, "vns", str(vn.vlan_vid), f"{way}_limit") if way in vn.own_limits else port
