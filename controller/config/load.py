@@ -24,7 +24,6 @@ from controller.config.rules import algorithm_problems, link_problems, port_prob
 from controller.config.sections import (
     MAX_VLAN_VID,
     MIN_VLAN_VID,
-    NAME_RULE,
     ControlSection,
     LoggingSection,
     OpenFlowSection,
@@ -34,12 +33,12 @@ from controller.config.sections import (
     StoreSection,
     SwitchSection,
     VlanSection,
-    check_name,
     read_number,
     read_section,
 )
 from controller.errors import InvalidValueError
 from controller.fabric.description import Config, Endpoint, Switch, Vlan
+from controller.fabric.values import NAME_RULE, check_name
 
 _MAX_FILE_BYTES = 64 * 2**20
 

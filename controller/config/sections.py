@@ -21,6 +21,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr,
 from controller.config.document import Path, Problem, show_value
 from controller.errors import InvalidValueError
 from controller.fabric.description import Profile
+from controller.fabric.values import MAX_WEIGHT, check_name
 from controller.units import parse_rate
 
 MIN_VLAN_VID, MAX_VLAN_VID = 1, 4094
@@ -28,22 +29,11 @@ MIN_VLAN_VID, MAX_VLAN_VID = 1, 4094
 MAX_PORT_NO = 0xFFFF_FF00
 MAX_METER_ID = 0xFFFF_0000
 MAX_IDLE_TIMEOUT_S = 0xFFFF
-MAX_WEIGHT = 1e6
 
-NAME_RULE = "must be 1 to 63 letters, digits, '_', '-' or '.', the first a letter or digit"
 _DPID_RULE = 'is not a dpid: write 16 hex digits in quotes ("0000000000000001"), or 0x1, or 1'
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _KEY_NUMBER = re.compile(r"0|[1-9][0-9]{0,9}")
 _ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9_.-]+)):([0-9]{1,5})")
 _HEX_DPID = re.compile(r"0[xX][0-9A-Fa-f]{1,16}|[0-9A-Fa-f]{16}")
-
-
-def check_name(value: object) -> str:
-    """Return a name that is safe in logs, URLs and metric labels."""
-    if not isinstance(value, str) or _NAME.fullmatch(value) is None:
-        quoted = "; put a number in quotes" if isinstance(value, int | float) else ""
-        raise InvalidValueError("name", value, NAME_RULE + quoted)
-    return value
 
 
 def parse_dpid(value: object) -> int:

@@ -20,8 +20,8 @@ from controller.fabric.vns import VnTable
 VN_FIELDS = ("send_limit_bps", "receive_limit_bps", "send_ceiling_bps", "receive_ceiling_bps")
 VLAN_LIMITS = VN_FIELDS[:2]
 VLAN_FIELDS = ("name", "algorithm", "parameters", "shadow", "shadow_parameters", "weight", *VLAN_LIMITS)
-# In a column: the VN has no ceiling, whatever the file says. NaN means that there is no override.
-_NO_CEILING = 0.0
+# In a ceiling's column: the VN has no ceiling, whatever the file says. NaN means that there is no override.
+NO_CEILING = 0.0
 _VIDS = 4096
 
 
@@ -109,7 +109,7 @@ class Overrides:
             revision[row] = override.revision
             for one, column in columns.items():
                 value = override.values.get(one, np.nan)
-                column[row] = _NO_CEILING if value is None else value
+                column[row] = NO_CEILING if value is None else value
         return replace(self, columns=columns, revision=revision, strays=strays)
 
     def of_vn(self, row: int) -> Override:
@@ -164,7 +164,7 @@ class Overrides:
             name = f"{way}_ceiling_bps"
             given = self.columns[name]
             ceiling = np.where(np.isnan(given), getattr(table, name), given)
-            columns[name] = np.where(given == _NO_CEILING, np.nan, ceiling)
+            columns[name] = np.where(given == NO_CEILING, np.nan, ceiling)
         weight = self._of_vlans("weight")
         return table.with_columns(**columns, weight=np.where(np.isnan(weight), table.weight, weight))
 
@@ -179,8 +179,8 @@ class Overrides:
     def _of_vlans(self, name: str) -> FloatArray:
         """Return what the override of each VN's VLAN says, shape (vns,); NaN where it says nothing."""
         of_vid = np.full(_VIDS, np.nan)
-        for vid, override in self.vlans.items():
-            value = override.values.get(name)
+        for vid in self.vlans.keys() & self.file.config.vlans.keys():
+            value = self.vlans[vid].values.get(name)
             if value is not None:
                 of_vid[vid] = value
         return of_vid[self.file.vns.vlan_vid]

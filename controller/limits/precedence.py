@@ -7,7 +7,7 @@ never the cause, and the oldest promise is kept longest.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,11 +15,12 @@ from controller.allocation.registry import make_any_algorithm
 from controller.columns import BoolArray, IntArray
 from controller.errors import InvalidValueError
 from controller.fabric.description import WAYS, Vlan
+from controller.fabric.values import check_vlan_values
 from controller.fabric.vns import VnTable
 from controller.limits.admission import AdmittedLimits
 from controller.limits.hose_model import STEP_BPS, Overload, port_overload
-from controller.limits.overrides import Override, Overrides, VnName
-from controller.units import format_rate
+from controller.limits.overrides import NO_CEILING, VN_FIELDS, Override, Overrides, VnName
+from controller.units import MAX_RATE_BPS, MIN_RATE_BPS, format_rate
 
 CoreCheck = Callable[[VnTable], Overload | None]
 
@@ -47,13 +48,10 @@ def lay(overrides: Overrides, core_overload: CoreCheck) -> LimitsInForce:
     inactive_vlans = {
         vid: reason for vid, one in overrides.standing_vlans() if (reason := _bad_vlan(overrides, vid, one))
     }
+    bad_vns = _bad_vns(overrides)
+    inactive_vns |= {file.names[row]: reason for row, reason in bad_vns.items()}
     off = np.zeros(len(file.vns), dtype=np.bool_)
-    for way in WAYS:
-        above = overrides.columns[f"{way}_ceiling_bps"] > file.vns.capacity_bps
-        for row in np.flatnonzero(above).tolist():
-            capacity = format_rate(float(file.vns.capacity_bps[row]))
-            inactive_vns[file.names[row]] = f"its {way} ceiling is above the port's capacity of {capacity}"
-        off |= above
+    off[list(bad_vns)] = True
     # 2
     while True:
         left = overrides.without_vlans(inactive_vlans).without_vns(off)
@@ -146,17 +144,36 @@ def check_fit(overrides: Overrides, before: VnTable, after: VnTable, admitted: A
 
 def _bad_vlan(overrides: Overrides, vid: int, override: Override) -> str:
     """Return what is wrong with the override of a VLAN, empty if nothing is."""
-    if vid not in overrides.file.config.vlans:
+    vlan = overrides.file.config.vlans.get(vid)
+    if vlan is None:
         return "the configuration has no such VLAN"
-    values = override.values
     try:
-        if values.get("shadow") is not None:
-            make_any_algorithm(values["shadow"], key="shadow")
-        if "algorithm" in values:
-            make_any_algorithm(values["algorithm"], values.get("parameters", {}))
+        check_vlan_values(override.values)
+        vlan = replace(vlan, **override.values)
+        make_any_algorithm(vlan.algorithm, vlan.parameters)
+        if vlan.shadow is not None:
+            make_any_algorithm(vlan.shadow, vlan.shadow_parameters, key="shadow", parameters_key="shadow_parameters")
     except InvalidValueError as error:
         return str(error)
     return ""
+
+
+def _bad_vns(overrides: Overrides) -> dict[int, str]:
+    """Return what is wrong with the values of overrides of VNs by themselves, by row: no rate, or above the port's."""
+    found: dict[int, str] = {}
+    capacity_bps = overrides.file.vns.capacity_bps
+    for name in VN_FIELDS:
+        column, what = overrides.columns[name], name.removesuffix("_bps").replace("_", " ")
+        ceiling = name.endswith("_ceiling_bps")
+        outside = (column < MIN_RATE_BPS) | (column > MAX_RATE_BPS)
+        if ceiling:
+            outside &= column != NO_CEILING
+        for row in np.flatnonzero(outside).tolist():
+            bounds = f"{format_rate(MIN_RATE_BPS)} to {format_rate(MAX_RATE_BPS)}"
+            found[row] = f"its {what} of {column[row]:.0f} bit/s is outside {bounds}"
+        for row in np.flatnonzero(~outside & (column > capacity_bps)).tolist() if ceiling else ():
+            found[row] = f"its {what} is above the port's capacity of {format_rate(float(capacity_bps[row]))}"
+    return found
 
 
 def _raised(overrides: Overrides, vns: VnTable, way: str) -> BoolArray:
@@ -185,8 +202,8 @@ def _own(overrides: Overrides, way: str) -> BoolArray:
 def _revisions(overrides: Overrides, vns: VnTable, way: str) -> IntArray:
     """Return the revision of what sets each VN's limit one way: its own override, else its VLAN's; shape (vns,)."""
     of_vid = np.zeros(4096, dtype=np.int64)
-    for vid, override in overrides.vlans.items():
-        of_vid[vid] = override.limits_revision
+    for vid in overrides.vlans.keys() & overrides.file.config.vlans.keys():
+        of_vid[vid] = overrides.vlans[vid].limits_revision
     return np.where(_own(overrides, way), overrides.revision, of_vid[vns.vlan_vid])
 
 

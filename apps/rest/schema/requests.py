@@ -21,8 +21,9 @@ from pydantic import (
 )
 
 from controller.allocation.registry import parameters_of
-from controller.config.sections import MAX_PORT_NO, MAX_VLAN_VID, MAX_WEIGHT, MIN_VLAN_VID, check_name
+from controller.config.sections import MAX_PORT_NO, MAX_VLAN_VID, MIN_VLAN_VID
 from controller.errors import InvalidValueError
+from controller.fabric.values import MAX_WEIGHT, check_name, check_weight
 from controller.units import MAX_RATE_BPS, MIN_RATE_BPS, check_rate_bps
 
 _WHOLE_RATE = "must be a whole number of bits per second, such as 40000000: no quotes, fraction or exponent"
@@ -80,12 +81,6 @@ def _flag(value: object, info: ValidationInfo) -> bool:
 
 def _name(value: object) -> str:
     return check_name(value)
-
-
-def _weight(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= MAX_WEIGHT:
-        raise InvalidValueError("weight", value, f"must be a number above 0, to {MAX_WEIGHT:.0f}")
-    return float(value)
 
 
 def _parameters_schema() -> dict[str, Any]:
@@ -344,7 +339,7 @@ class VlanPatch(_Patch):
     shadow_parameters: Annotated[Any, BeforeValidator(_parameters), WithJsonSchema(_parameters_schema())] = None
     weight: Annotated[
         float,
-        BeforeValidator(_weight),
+        BeforeValidator(check_weight),
         WithJsonSchema({"type": "number", "exclusiveMinimum": 0, "maximum": MAX_WEIGHT, "description": "its share"}),
     ] = 0.0
     send_limit_bps: RateBps = 0

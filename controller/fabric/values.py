@@ -1,0 +1,65 @@
+"""What a VLAN's values may be, whether they come from the configuration file, from REST or from the store."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+from controller.errors import InvalidValueError
+from controller.units import check_rate_bps
+
+MAX_WEIGHT = 1e6
+NAME_RULE = "must be 1 to 63 letters, digits, '_', '-' or '.', the first a letter or digit"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+
+
+def check_name(value: object) -> str:
+    """Return a name that is safe in logs, URLs and metric labels."""
+    if not isinstance(value, str) or _NAME.fullmatch(value) is None:
+        quoted = "; put a number in quotes" if isinstance(value, int | float) else ""
+        raise InvalidValueError("name", value, NAME_RULE + quoted)
+    return value
+
+
+def check_weight(value: object) -> float:
+    """Return a VLAN's weight."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= MAX_WEIGHT:
+        raise InvalidValueError("weight", value, f"must be a number above 0, to {MAX_WEIGHT:.0f}")
+    return float(value)
+
+
+def check_vlan_values(values: Mapping[str, object]) -> None:
+    """Raise InvalidValueError for a value that no VLAN can have; keys are those of ``description.Vlan``.
+
+    Whether an algorithm exists and takes its parameters is not checked here.
+    """
+    for key, value in values.items():
+        if key not in _CHECKS:
+            raise InvalidValueError(key, value, f"is not a value of a VLAN; there are: {', '.join(_CHECKS)}")
+        _CHECKS[key](key, value)
+
+
+def _is_a(kind: type | tuple[type, ...], words: str) -> Callable[[str, object], object]:
+    def check(key: str, value: object) -> None:
+        if not isinstance(value, kind):
+            raise InvalidValueError(key, value, f"must be {words}")
+
+    return check
+
+
+def _check_limit(key: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidValueError(key, value, "must be a whole number of bits per second")
+    check_rate_bps(value, key)
+
+
+_CHECKS: dict[str, Callable[[str, object], object]] = {
+    "name": lambda _, value: check_name(value),
+    "algorithm": _is_a(str, "the name of an algorithm"),
+    "parameters": _is_a(dict, "an object"),
+    "shadow": _is_a((str, type(None)), "the name of an algorithm, or nothing"),
+    "shadow_parameters": _is_a(dict, "an object"),
+    "weight": lambda _, value: check_weight(value),
+    "send_limit_bps": _check_limit,
+    "receive_limit_bps": _check_limit,
+}
