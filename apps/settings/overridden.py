@@ -1,10 +1,10 @@
-"""What a store holds over a configuration file, without a controller that runs: for ``dets check``."""
+"""What a store holds over a configuration file, whether or not a controller runs on it: for ``dets check``."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from apps.settings.store import Store
+from apps.settings.store import read_standing
 from controller.fabric.description import Config
 from controller.limits.admission import AdmittedLimits
 from controller.limits.overrides import FileValues, Overrides
@@ -12,18 +12,14 @@ from controller.limits.precedence import lay
 
 
 def overridden(config: Config) -> tuple[int, dict[str, str]]:
-    """Return how many VLANs and VNs have other values in the store than in the file, and why which would not have them.
+    """Return how many VLANs and VNs are overridden in the store, and the reason for each override that is inactive.
 
     Reads the store that the configuration names, if there is one; raises StoreError when that cannot be read.
     """
     path = config.rest.store
     if not Path(path).is_file():
         return 0, {}
-    store = Store(path)
-    try:
-        standing = store.load()
-    finally:
-        store.close()
+    standing = read_standing(path)
     overrides = Overrides.of(FileValues(config), standing.vlans, standing.vns)
     in_force = lay(overrides, AdmittedLimits(config).core_overload)
     inactive = {f"VLAN {vid}": reason for vid, reason in in_force.inactive_vlans.items()}

@@ -74,7 +74,7 @@ class Settings:
         self.central, self.store = central, store
         self._clock, self._run, self._breathe = clock, run, breathe
         self._lock = threading.Lock()
-        standing = store.load()
+        standing = store.standing
         self.revision = standing.revision
         self._facts = standing.facts
         self.file = FileValues(central.config)

@@ -1,24 +1,27 @@
-"""Where what operators set at run time is kept: overrides, who changed what and when, and tokens (SQLite).
+"""The store of what operators set at run time: overrides, who changed what and when, and tokens (SQLite).
 
-A commit that has returned survives ``kill -9`` and a power cut (docs/adr/0045-store.md). The calls block while the disk
-works: the application makes them from a thread, one change at a time. Only their caller knows which thread that is, so
-there is no lock in here.
+A commit that has returned survives ``kill -9`` and a power cut (docs/adr/0045-store.md). It is refused when the file is
+not the one that was opened, or is damaged (docs/adr/0073-store-guards.md). The calls block while the disk works: the
+application makes them from a thread, one change at a time, so there is no lock against threads in here.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sqlite3
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from apps.settings.store_file import MEMORY, connect, failing, transaction
+from apps.settings.store_file import MEMORY, StoreGuard, check_whole, connect, damaged, failing, transaction
+from apps.settings.store_lock import StoreLock
 from controller.limits.overrides import VN_FIELDS, Override, VnName
 
-# The history is bounded; of older changes nothing but their effect is left.
+# The history is bounded: of older changes only the effect is kept.
 KEPT_CHANGES = 10_000
-_NO_CEILING = 0  # in a column of vn_overrides; NULL says that there is no override
+_NO_CEILING = 0  # in a ceiling's column of vn_overrides; NULL means that there is no override
 _VN_COLUMNS = f"vlan_vid, switch, port_no, {', '.join(VN_FIELDS)}, revision"
 
 
@@ -57,37 +60,37 @@ class Standing:
     facts: dict[str, str]
 
 
-class Store:
-    """The store at a path, or in memory (``:memory:``), for one process that changes it.
+def read_standing(path: str) -> Standing:
+    """Return what the store at ``path`` holds, whether or not a controller runs on it. Raises StoreError."""
+    with failing(path), contextlib.closing(connect(path)) as db:
+        return _standing(db, path)
 
-    Raises StoreError when it cannot be opened, is none of ours, or was written by a newer version.
+
+class Store:
+    """The store at a path, or in memory (``:memory:``), for the one controller that changes it.
+
+    Raises StoreError when another controller has it, and when it cannot be opened, is damaged, is not a store, or was
+    written by a newer version. ``standing`` is what it held at the start.
     """
 
     def __init__(self, path: str) -> None:
         self.path = path
-        with failing(path):
-            self._writer = connect(path)
+        with failing(path), contextlib.ExitStack() as undo:
+            if path != MEMORY:
+                undo.callback(StoreLock(path).close)
+            self._writer = undo.enter_context(contextlib.closing(connect(path)))
             # A second connection reads while the first one writes.
-            self._reader = self._writer if path == MEMORY else connect(path)
+            self._reader = self._writer
+            if path != MEMORY:
+                self._reader = undo.enter_context(contextlib.closing(connect(path)))
+            self.standing = _standing(self._reader, path)
+            self._guard = None if path == MEMORY else StoreGuard(path)
+            self._revision = self.standing.revision
+            self._close: Callable[[], None] = undo.pop_all().close
 
     def close(self) -> None:
-        """Close the files."""
-        self._writer.close()
-        self._reader.close()
-
-    def load(self) -> Standing:
-        """Return all that counts at a start."""
-        with failing(self.path):
-            (revision,) = self._reader.execute("SELECT coalesce(max(revision), 0) FROM changes").fetchone()
-            vlans = {
-                vid: Override(json.loads(values), last, limits)
-                for vid, values, last, limits in self._reader.execute(
-                    'SELECT vlan_vid, "values", revision, limits_revision FROM vlan_overrides'
-                )
-            }
-            vns = dict(map(_vn_override, self._reader.execute(f"SELECT {_VN_COLUMNS} FROM vn_overrides")))
-            facts = dict(self._reader.execute("SELECT name, value FROM facts").fetchall())
-        return Standing(revision, vlans, vns, facts)
+        """Close the files, and let other controllers have the store."""
+        self._close()
 
     def commit(
         self,
@@ -99,8 +102,8 @@ class Store:
         """Keep a change with the overrides that it leaves: all of it, on the disk when this returns, or nothing."""
         items = zlib.compress(json.dumps([_packed(item) for item in change.items], ensure_ascii=False).encode(), 1)
         about = (change.revision, change.at, change.who, change.address, change.action, change.changed, items)
-        with failing(self.path), transaction(self._writer) as db:
-            db.execute("INSERT OR REPLACE INTO changes VALUES (?, ?, ?, ?, ?, ?, ?)", about)
+        with self._changing() as db:
+            db.execute("INSERT INTO changes VALUES (?, ?, ?, ?, ?, ?, ?)", about)
             db.execute("DELETE FROM changes WHERE revision <= ?", (change.revision - KEPT_CHANGES,))
             db.executemany(
                 "INSERT OR REPLACE INTO vlan_overrides VALUES (?, ?, ?, ?)",
@@ -111,6 +114,26 @@ class Store:
                 [(*name, *_columns(one.values), one.revision) for name, one in vns.items()],
             )
             db.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", (facts or {}).items())
+        self._revision = change.revision
+
+    def take_back(self, change: StoredChange, facts: Mapping[str, str]) -> None:
+        """Undo the last commit, which changed no override; ``facts`` are those before it. Raises StoreError."""
+        with self._changing() as db:
+            db.execute("DELETE FROM changes WHERE revision = ?", (change.revision,))
+            db.execute("DELETE FROM facts")
+            db.executemany("INSERT INTO facts VALUES (?, ?)", facts.items())
+        self._revision = change.revision - 1
+
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[sqlite3.Connection]:
+        """A transaction on the file that was opened, as this controller left it."""
+        with failing(self.path):
+            if self._guard is not None:
+                self._guard.check(self._revision)
+            with transaction(self._writer) as db:
+                yield db
+            if self._guard is not None:
+                self._guard.check_same()
 
     def history(self, before: int, limit: int) -> list[StoredChange]:
         """Return changes without their items, newest first, from the one before revision ``before`` on."""
@@ -128,8 +151,21 @@ class Store:
             row = self._reader.execute("SELECT * FROM changes WHERE revision = ?", (revision,)).fetchone()
         if row is None:
             return None
-        items = [Item(*item) for item in json.loads(zlib.decompress(row[-1]))]
+        try:
+            items = [Item(*item) for item in json.loads(zlib.decompress(row[-1]))]
+        except (ValueError, TypeError, zlib.error) as error:
+            raise damaged(self.path, f"is damaged (change {revision} cannot be read)") from error
         return StoredChange(*row[:-1], items)
+
+
+def _standing(db: sqlite3.Connection, path: str) -> Standing:
+    check_whole(db, path)
+    (revision,) = db.execute("SELECT coalesce(max(revision), 0) FROM changes").fetchone()
+    rows = db.execute('SELECT vlan_vid, "values", revision, limits_revision FROM vlan_overrides').fetchall()
+    vlans = dict(_vlan_override(row, path) for row in rows)
+    vns = dict(_vn_override(row, path) for row in db.execute(f"SELECT {_VN_COLUMNS} FROM vn_overrides"))
+    facts = dict(db.execute("SELECT name, value FROM facts").fetchall())
+    return Standing(revision, vlans, vns, facts)
 
 
 def _packed(item: Item) -> tuple[Any, ...]:
@@ -137,11 +173,32 @@ def _packed(item: Item) -> tuple[Any, ...]:
 
 
 def _columns(values: Mapping[str, int | None]) -> list[int | None]:
-    """Return what stands in the columns of a VN's values."""
+    """Return the columns of a VN's values."""
     return [(values[name] or _NO_CEILING) if name in values else None for name in VN_FIELDS]
 
 
-def _vn_override(row: tuple[Any, ...]) -> tuple[VnName, Override]:
-    given = zip(VN_FIELDS, row[3:-1], strict=True)
-    values = {name: None if value == _NO_CEILING else value for name, value in given if value is not None}
-    return VnName(*row[:3]), Override(values, row[-1])
+def _vlan_override(row: tuple[Any, ...], path: str) -> tuple[int, Override]:
+    vlan_vid, text, revision, limits_revision = row
+    try:
+        values = json.loads(text)
+    except (ValueError, TypeError):
+        values = None
+    if not isinstance(values, dict) or not _all_int(revision, limits_revision):
+        raise damaged(path, f"is damaged (the override of VLAN {vlan_vid} cannot be read)")
+    return vlan_vid, Override(values, revision, limits_revision)
+
+
+def _vn_override(row: tuple[Any, ...], path: str) -> tuple[VnName, Override]:
+    name, given, revision = VnName(*row[:3]), row[3:-1], row[-1]
+    if not _all_int(name.vlan_vid, name.port_no, revision, *(value for value in given if value is not None)):
+        raise damaged(path, f"is damaged (the override of {name} cannot be read)")
+    values = {field: value for field, value in zip(VN_FIELDS, given, strict=True) if value is not None}
+    return name, Override({field: _ceiling_or_rate(field, value) for field, value in values.items()}, revision)
+
+
+def _ceiling_or_rate(field: str, value: int) -> int | None:
+    return None if field.endswith("_ceiling_bps") and value == _NO_CEILING else value
+
+
+def _all_int(*values: object) -> bool:
+    return all(isinstance(value, int) for value in values)

@@ -1,18 +1,24 @@
-"""The file of the store: SQLite, made when it is not there, readable by its owner alone. Knows nothing of numpy."""
+"""The file of the store: SQLite, made when it is not there, readable by its owner alone. Knows nothing of numpy.
+
+Nothing here opens the file itself but SQLite: closing a descriptor of it would release the POSIX locks that SQLite
+holds on it, and the next process to close the store would then remove the log that this one still writes to.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import pathlib
 import sqlite3
 from collections.abc import Iterator
 
-from controller.errors import DetsError
+from apps.settings.errors import StoreError
 
 MEMORY = ":memory:"
 _APPLICATION_ID = 0x44455453  # "DETS"
 _VERSION = 1
 _BUSY_TIMEOUT_S = 5.0
+_SHOWN_LENGTH = 100
 _SCHEMA = """
 CREATE TABLE vlan_overrides (
     vlan_vid INTEGER PRIMARY KEY, "values" TEXT NOT NULL, revision INTEGER NOT NULL, limits_revision INTEGER NOT NULL
@@ -32,47 +38,130 @@ CREATE TABLE tokens (
 );
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 """
-
-
-class StoreError(DetsError):
-    """The store cannot be opened, read or written; nothing was changed."""
+# The tables whose loss would change what is in force. The history is left out of the check before each change: it may
+# be large, and only /v1/history needs it.
+_VITAL_TABLES = ("vlan_overrides", "vn_overrides", "tokens", "facts")
 
 
 def connect(path: str) -> sqlite3.Connection:
     """Return a connection to the store at ``path``, which is made, readable by its owner alone, if there is none.
 
-    Raises sqlite3.Error and OSError, StoreError if the file is no store or that of a newer version.
+    Raises sqlite3.Error and OSError, StoreError if the file is empty, no store or that of a newer version.
     """
     if path != MEMORY:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-    db = sqlite3.connect(path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
+        if not os.path.exists(path):
+            _make(path)
+        if os.path.getsize(path) == 0:
+            raise damaged(path, "is empty")
+    db = _open(path)
     try:
+        if path == MEMORY:
+            _fill(db)
         (kind,), (version,) = (db.execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version"))
-        (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        if tables and kind != _APPLICATION_ID:
+        if kind != _APPLICATION_ID:
             raise StoreError(f"store.file: {path!r} is a database, but not a store of this controller's")
         if version > _VERSION:
             raise StoreError(f"store.file: {path!r} was written by a newer version of this controller")
         db.execute("PRAGMA journal_mode = WAL")
         # In WAL mode NORMAL may lose the last commits at a power cut.
         db.execute("PRAGMA synchronous = FULL")
-        if not tables:
-            _make(db)
     except BaseException:
         db.close()
         raise
     return db
 
 
-def _make(db: sqlite3.Connection) -> None:
+def _open(path: str) -> sqlite3.Connection:
+    """Open a database that exists; SQLite would make one otherwise."""
+    name = path if path == MEMORY else f"{pathlib.Path(path).absolute().as_uri()}?mode=rw"
+    return sqlite3.connect(name, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False, uri=True)
+
+
+def _make(path: str) -> None:
+    """Make an empty store: whole, or not at all. If another process was quicker, its store stays."""
+    new = f"{path}-new-{os.getpid()}"
+    os.close(os.open(new, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600))
+    try:
+        with contextlib.closing(_open(new)) as db:
+            _fill(db)
+        with contextlib.suppress(FileExistsError):
+            os.link(new, path)
+    finally:
+        os.unlink(new)
+    folder = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)  # else a power cut could take the file with all its commits
+    finally:
+        os.close(folder)
+
+
+def _fill(db: sqlite3.Connection) -> None:
     with transaction(db):
-        (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        if tables:  # another process was quicker
-            return
         for statement in _SCHEMA.split(";\n"):
             db.execute(statement)
         db.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
         db.execute(f"PRAGMA user_version = {_VERSION}")
+
+
+def damaged(path: str, what: str) -> StoreError:
+    """Return the error of a store whose file is not what a controller has left."""
+    return StoreError(f"store.file: {path!r} {what}: restore a copy, or move it away to start without overrides")
+
+
+def check_whole(db: sqlite3.Connection, path: str) -> None:
+    """Raise StoreError if anything in the file is damaged. Reads all of it."""
+    _check_pages(db, path, "quick_check(1)")
+
+
+class StoreGuard:
+    """Finds out whether the file of a store that is open is still the one that was opened, and sound.
+
+    SQLite would go on writing to a file that was removed, and reads pages that it knows from its memory.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._names = (path, f"{os.path.realpath(path)}-wal")
+        self._opened = [_identity(name) for name in self._names]
+
+    def check_same(self) -> None:
+        """Raise StoreError if the file was removed or replaced."""
+        if [_identity(name) for name in self._names] != self._opened:
+            raise self._lost("was removed or replaced")
+
+    def check(self, revision: int) -> None:
+        """Raise StoreError unless the file is sound, and its last change is ``revision``. For before each commit."""
+        self.check_same()
+        if os.path.getsize(self._path) == 0:  # SQLite would take it for a new database, and remove the log
+            raise self._lost("was emptied")
+        with contextlib.closing(_open(self._path)) as db:  # one that knows no page yet
+            for table in _VITAL_TABLES:
+                _check_pages(db, self._path, f"quick_check({table})")
+            (last,) = db.execute("SELECT coalesce(max(revision), 0) FROM changes").fetchone()
+        if last != revision:
+            raise self._lost(f"has revision {last} where this controller has made {revision}")
+
+    def _lost(self, what: str) -> StoreError:
+        reason = f"{what} while the controller runs: no change is accepted until it is restored, or after a restart"
+        return StoreError(f"store.file: {self._path!r} {reason}")
+
+
+def _check_pages(db: sqlite3.Connection, path: str, check: str) -> None:
+    try:
+        (found,) = db.execute(f"PRAGMA {check}").fetchone()
+    except sqlite3.DatabaseError as error:
+        found = error
+    if found != "ok":
+        raise damaged(path, f"is damaged ({' '.join(str(found).split())[:_SHOWN_LENGTH]})")
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    """Return what stays the same about a file for as long as it is the same file, None if there is none."""
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 @contextlib.contextmanager

@@ -1,4 +1,7 @@
-"""Bearer tokens of the REST interface: made and revoked on the controller's machine, kept as hashes in the store."""
+"""Bearer tokens of the REST interface: made and revoked on the controller's machine, kept as hashes in the store.
+
+Tokens need no lock of the store: ``dets token`` works while a controller runs.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,62}")
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """What is known of a token: never itself. ``created_at`` is RFC 3339, UTC."""
+    """What is known of a token, but not the token. ``created_at`` is RFC 3339, UTC."""
 
     name: str
     scope: str
@@ -41,7 +44,7 @@ class Tokens:
         self._db.close()
 
     def create(self, name: str, scope: str) -> str:
-        """Make a token and return it, for the only time there is; raise InvalidValueError for a bad or used name."""
+        """Make a token and return it, which no later call does; raise InvalidValueError for a bad or used name."""
         if _NAME.fullmatch(name) is None:
             raise InvalidValueError("name", name, "must be 1 to 63 letters, digits, '_', '-', '.' or '@'")
         if scope not in SCOPES:
@@ -57,11 +60,12 @@ class Tokens:
 
     def all(self) -> list[Token]:
         """Return the tokens by name."""
-        rows = self._db.execute("SELECT name, scope, created_at FROM tokens ORDER BY name")
+        with failing(self._path):
+            rows = self._db.execute("SELECT name, scope, created_at FROM tokens ORDER BY name").fetchall()
         return [Token(*row) for row in rows]
 
     def revoke(self, name: str) -> None:
-        """Make a token worthless, also for a controller that runs; raise InvalidValueError when there is none."""
+        """Revoke a token, also for a controller that runs; raise InvalidValueError when there is none."""
         with failing(self._path):
             found = self._db.execute("DELETE FROM tokens WHERE name = ?", (name,)).rowcount
         if not found:
@@ -69,16 +73,17 @@ class Tokens:
             raise InvalidValueError("name", name, f"is not the name of a token; there are: {names}")
 
     def find(self, token: str) -> Token | None:
-        """Return what is known of a token, None if it is none of ours (any more).
+        """Return what is known of a token, None if it is unknown or was revoked. Raises StoreError.
 
-        The tokens are read anew only when another connection has changed the store. They are looked up by their hash:
-        how long that takes tells nothing about a token, which has 256 random bits.
+        The tokens are read again only when another connection has changed the store. They are looked up by their hash:
+        the time that takes says nothing about a token, which has 256 random bits.
         """
-        (version,) = self._db.execute("PRAGMA data_version").fetchone()
-        if version != self._version:
-            rows = self._db.execute("SELECT digest, name, scope, created_at FROM tokens")
-            self._known = {digest: Token(*rest) for digest, *rest in rows}
-            self._version = version
+        with failing(self._path):
+            (version,) = self._db.execute("PRAGMA data_version").fetchone()
+            if version != self._version:
+                rows = self._db.execute("SELECT digest, name, scope, created_at FROM tokens").fetchall()
+                self._known = {digest: Token(*rest) for digest, *rest in rows}
+                self._version = version
         return self._known.get(_digest(token))
 
 

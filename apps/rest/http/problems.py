@@ -14,7 +14,7 @@ from flask import json as flask_json
 from pydantic import BaseModel, Field, JsonValue, ValidationError
 from werkzeug.exceptions import HTTPException
 
-from apps.settings.store_file import StoreError
+from apps.settings.errors import StoreError
 from controller.errors import InvalidValueError
 
 MIME_TYPE = "application/problem+json"

@@ -1,0 +1,309 @@
+"""The store's file: made whole, locked, guarded while it is used, and refused in a sentence when it is damaged."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from support.paths import ROOT
+
+from apps.settings.errors import StoreError
+from apps.settings.store import Store, StoredChange, read_standing
+from apps.settings.store_lock import SUFFIX
+from apps.settings.tokens import Tokens
+from controller.errors import InvalidValueError
+from controller.limits.overrides import Override, VnName
+
+ONE = VnName(10, "s1", 1)
+HOLDER = """\
+import sys
+from apps.settings.store import Store
+store = Store(sys.argv[1])
+print("open", flush=True)
+sys.stdin.read()
+"""
+
+
+def change(revision: int) -> StoredChange:
+    return StoredChange(revision, "now", "me", "", "vn", 0)
+
+
+def commit(store: Store, revision: int, ports: int = 1) -> None:
+    vns = {VnName(10, "s1", port): Override({"send_limit_bps": 5_000}, revision) for port in range(1, ports + 1)}
+    store.commit(change(revision), {}, vns, {"revision": str(revision)})
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "x.db"
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[Store]:
+    """A store with one change in its log, and many pages in its file."""
+    with contextlib.closing(Store(str(path))) as filling:
+        commit(filling, 1, ports=500)
+    with contextlib.closing(Store(str(path))) as store:
+        commit(store, 2)
+        yield store
+
+
+@contextlib.contextmanager
+def holder(path: Path) -> Iterator[subprocess.Popen[str]]:
+    """Another process that has the store open."""
+    pipe = subprocess.PIPE
+    command = [sys.executable, "-c", HOLDER, str(path)]
+    with subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "open\n"
+        yield process
+        process.kill()
+
+
+def test_one_controller_has_a_store_and_the_other_is_told_who(path: Path) -> None:
+    with holder(path) as process:
+        who = f"process {process.pid} on host {socket.gethostname()}"
+        with pytest.raises(StoreError, match=f"x.db' is in use by {who}: a store has one controller"):
+            Store(str(path))
+
+
+def test_two_in_one_process_are_two(store: Store, path: Path) -> None:
+    with pytest.raises(StoreError, match=f"in use by process {os.getpid()} on host"):
+        Store(str(path))
+
+
+def test_a_name_of_the_store_by_a_link_is_the_same_store(store: Store, path: Path, tmp_path: Path) -> None:
+    (tmp_path / "link.db").symlink_to(path)
+    with pytest.raises(StoreError, match="in use by"):
+        Store(str(tmp_path / "link.db"))
+
+
+def test_the_lock_of_a_process_that_was_killed_is_none(path: Path) -> None:
+    with holder(path) as process:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        assert Path(f"{path}{SUFFIX}").read_text().startswith(f"process {process.pid} ")
+        Store(str(path)).close()
+
+
+def test_a_start_that_fails_gives_the_lock_back(path: Path) -> None:
+    path.write_text("not a database " * 100)
+    for _ in range(2):
+        with pytest.raises(StoreError, match="not a database"):
+            Store(str(path))
+
+
+def test_what_reads_a_store_and_its_tokens_needs_no_lock(store: Store, path: Path) -> None:
+    assert read_standing(str(path)).revision == 2
+    with contextlib.closing(Tokens(str(path))) as tokens:
+        tokens.create("ops", "write")
+    commit(store, 3)
+
+
+def test_a_process_that_opens_and_closes_the_store_does_not_take_the_log_away(store: Store, path: Path) -> None:
+    script = "import sys; from apps.settings.tokens import Tokens; Tokens(sys.argv[1]).close()"
+    subprocess.run([sys.executable, "-c", script, str(path)], cwd=ROOT, check=True)
+    commit(store, 3)
+    script = "import sys; from apps.settings.store import read_standing; print(read_standing(sys.argv[1]).revision)"
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(path)], cwd=ROOT, check=True, capture_output=True, text=True
+    )
+    assert done.stdout == "3\n"
+
+
+def remove(path: Path) -> None:
+    path.unlink()
+
+
+def replace_by_a_copy(path: Path) -> None:
+    shutil.copy(path, f"{path}.copy")
+    os.replace(f"{path}.copy", path)
+
+
+def remove_the_log(path: Path) -> None:
+    Path(f"{path}-wal").unlink()
+
+
+def empty(path: Path) -> None:
+    os.truncate(path, 0)
+
+
+def cut(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def overwrite(path: Path, start: float, end: float) -> None:
+    size = path.stat().st_size
+    with path.open("r+b") as file:
+        file.seek(int(start * size))
+        file.write(b"\xa5" * int((end - start) * size))
+
+
+def overwrite_the_first_half(path: Path) -> None:
+    overwrite(path, 0, 0.5)
+
+
+def overwrite_the_second_half(path: Path) -> None:
+    overwrite(path, 0.5, 1)
+
+
+def overwrite_the_log(path: Path) -> None:
+    overwrite(Path(f"{path}-wal"), 0, 1)
+
+
+def change_behind_its_back(path: Path) -> None:
+    with contextlib.closing(sqlite3.connect(path)) as db, db:
+        db.execute("INSERT INTO changes SELECT 9, at, who, address, action, changed, items FROM changes LIMIT 1")
+
+
+DAMAGES = [
+    (remove, "was removed or replaced while the controller runs"),
+    (replace_by_a_copy, "was removed or replaced while the controller runs"),
+    (remove_the_log, "was removed or replaced while the controller runs"),
+    (empty, "was emptied while the controller runs"),
+    (cut, "malformed|is damaged"),
+    (overwrite_the_first_half, "malformed|is damaged|not a database"),
+    (overwrite_the_second_half, "is damaged"),
+    (overwrite_the_log, "malformed|is damaged|not a database"),
+    (change_behind_its_back, "has revision 9 where this controller has made 2"),
+]
+
+
+@pytest.mark.parametrize(("damage", "words"), DAMAGES)
+def test_a_change_is_refused_when_the_file_is_not_as_it_was_left(
+    store: Store, path: Path, damage: Callable[[Path], None], words: str
+) -> None:
+    damage(path)
+    for _ in range(2):
+        with pytest.raises(StoreError, match=words):
+            commit(store, 3)
+
+
+def test_a_store_that_is_put_back_takes_changes_again(store: Store, path: Path) -> None:
+    path.rename(f"{path}.away")
+    with pytest.raises(StoreError, match="was removed"):
+        commit(store, 3)
+    Path(f"{path}.away").rename(path)
+    commit(store, 3)
+    assert read_standing(str(path)).revision == 3
+
+
+@pytest.mark.parametrize(
+    "damage", [empty, cut, overwrite_the_first_half, overwrite_the_second_half], ids=lambda damage: damage.__name__
+)
+def test_a_start_on_a_damaged_store_ends_with_a_sentence(path: Path, damage: Callable[[Path], None]) -> None:
+    with contextlib.closing(Store(str(path))) as filling:
+        commit(filling, 1, ports=500)
+    damage(path)
+    with pytest.raises(StoreError, match=r"store.file: '.*x.db' ") as refusal:
+        Store(str(path))
+    assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [
+        ("UPDATE vn_overrides SET send_limit_bps = 'fast'", "the override of VLAN 10 at s1:1 cannot be read"),
+        ("UPDATE vn_overrides SET send_limit_bps = 1.5", "the override of VLAN 10 at s1:1 cannot be read"),
+        ("UPDATE vn_overrides SET port_no = x'00'", "at s1:.* cannot be read"),
+        ("INSERT INTO vlan_overrides VALUES (10, '{', 1, 1)", "the override of VLAN 10 cannot be read"),
+        ("INSERT INTO vlan_overrides VALUES (10, '[]', 1, 1)", "the override of VLAN 10 cannot be read"),
+        ("INSERT INTO vlan_overrides VALUES (10, '{}', 'x', 1)", "the override of VLAN 10 cannot be read"),
+    ],
+)
+def test_values_of_another_kind_are_damage(path: Path, statement: str, words: str) -> None:
+    with contextlib.closing(Store(str(path))) as store:
+        commit(store, 1)
+    with contextlib.closing(sqlite3.connect(path)) as db, db:
+        db.execute(statement)
+    with pytest.raises(StoreError, match=words):
+        Store(str(path))
+
+
+def test_a_change_in_the_history_that_cannot_be_read_is_named(store: Store, path: Path) -> None:
+    with contextlib.closing(sqlite3.connect(path)) as db, db:
+        db.execute("UPDATE changes SET items = x'00' WHERE revision = 1")
+    with pytest.raises(StoreError, match="change 1 cannot be read"):
+        store.change(1)
+    assert store.change(2) == change(2)
+
+
+def test_a_change_is_taken_back_with_its_facts(store: Store, path: Path) -> None:
+    before = read_standing(str(path))
+    store.commit(change(3), {}, {}, {"revision": "3", "more": "x"})
+    store.take_back(change(3), before.facts)
+    assert read_standing(str(path)) == before
+    commit(store, 3)
+
+
+@pytest.mark.parametrize("table", ["vn_overrides", "facts"])
+def test_a_commit_that_fails_half_way_leaves_nothing(path: Path, table: str) -> None:
+    with contextlib.closing(Store(str(path))) as store:
+        with contextlib.closing(sqlite3.connect(path)) as db, db:
+            db.execute(f"CREATE TRIGGER t BEFORE INSERT ON {table} BEGIN SELECT RAISE(ABORT, 'no'); END")
+        vns = {ONE: Override({"send_limit_bps": 5_000}, 1)}
+        with pytest.raises(StoreError, match="no"):
+            store.commit(change(1), {10: Override({"weight": 2.0}, 1)}, vns, {"a": "b"})
+        standing = read_standing(str(path))
+        assert (standing.revision, standing.vlans, standing.vns, standing.facts) == (0, {}, {}, {})
+        with contextlib.closing(sqlite3.connect(path)) as db, db:
+            db.execute("DROP TRIGGER t")
+        store.commit(change(1), {}, vns, {})
+        assert read_standing(str(path)).vns == vns
+
+
+def test_a_file_that_is_no_store_is_refused(tmp_path: Path) -> None:
+    text, other, newer = tmp_path / "text.db", tmp_path / "other.db", tmp_path / "newer.db"
+    text.write_text("vlans: {}\n" * 100)
+    with contextlib.closing(sqlite3.connect(other)) as db, db:
+        db.execute("CREATE TABLE t (a)")
+    Store(str(newer)).close()
+    with contextlib.closing(sqlite3.connect(newer)) as db, db:
+        db.execute("PRAGMA user_version = 99")
+    for path, words in ((text, "not a database"), (other, "not a store"), (newer, "newer version")):
+        with pytest.raises(StoreError, match=words):
+            Store(str(path))
+    with pytest.raises(StoreError, match="No such file"):
+        Store(str(tmp_path / "none" / "x.db"))
+
+
+def test_a_new_store_is_made_whole_and_for_its_owner_alone(path: Path, tmp_path: Path) -> None:
+    Store(str(path)).close()
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["x.db", f"x.db{SUFFIX}"]
+    assert all(one.stat().st_mode & 0o077 == 0 for one in tmp_path.iterdir())
+
+
+def test_tokens(path: Path) -> None:
+    with contextlib.closing(Tokens(str(path))) as making, contextlib.closing(Tokens(str(path))) as using:
+        reading, writing = making.create("portal", "read"), making.create("ops", "write")
+        assert reading not in path.read_text(errors="replace")
+        for token, name, scope in ((reading, "portal", "read"), (writing, "ops", "write")):
+            found = using.find(token)
+            assert found is not None
+            assert (found.name, found.scope) == (name, scope)
+        assert using.find(reading[:-1]) is None
+        with pytest.raises(InvalidValueError, match="already"):
+            making.create("ops", "read")
+        with pytest.raises(InvalidValueError, match="read or write"):
+            making.create("x", "admin")
+        making.revoke("ops")
+        assert using.find(writing) is None
+        with pytest.raises(InvalidValueError, match="there are: portal"):
+            making.revoke("ops")
+
+
+def test_tokens_of_a_damaged_store_are_an_error_of_the_store(store: Store, path: Path) -> None:
+    with contextlib.closing(Tokens(str(path))) as tokens:
+        with contextlib.closing(sqlite3.connect(path)) as db, db:
+            db.execute("DROP TABLE tokens")
+        with pytest.raises(StoreError, match="tokens"):
+            tokens.find("dets_x")
