@@ -36,6 +36,7 @@ from apps.runtime.sd_notify import ServiceManager
 from apps.runtime.server_tls import server_context
 from apps.runtime.spare_time import SpareTime
 from apps.runtime.supervisor import Supervisor
+from apps.settings.errors import StoreError
 from apps.settings.settings import Settings
 from apps.settings.store import Store
 from apps.settings.tokens import Tokens
@@ -60,6 +61,8 @@ class Dets(AppBase):
     """Distributed Ethernet Traffic Shaping, centralized."""
 
     OFP_VERSIONS: ClassVar[list[int]] = [OFP_VERSION]
+    run_in_thread = staticmethod(run_in_thread)
+    spawn = staticmethod(hub.spawn)
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
@@ -81,20 +84,10 @@ class Dets(AppBase):
         self.shell = Shell(self.config, time.monotonic, self._ports_known, self.spare.breathe)
         self.queues = QueueKeeper(self.shell)
         self.loops = Supervisor(time.monotonic, hub.spawn, hub.sleep, hub.kill)
-        self.settings = Settings(
-            self.shell.central, store, time.monotonic, run=run_in_thread, breathe=self.spare.breathe
-        )
+        self.settings = self._settings(store)
         self.manager = ServiceManager()
         self.metrics = Metrics(self.shell, self.loops, self.queues, PeerDatapath.counts)
-        self.reloader = Reloader(
-            self.config.source_name,
-            self.shell,
-            self.queues,
-            self.settings,
-            self.manager,
-            run_in_thread,
-            self._adopt_config,
-        )
+        self.reloader = Reloader(self)
         on_hangup(self.reloader.on_signal)
         self._rest = self._serve_rest(tokens, rest_tls)
 
@@ -154,7 +147,15 @@ class Dets(AppBase):
         gate = rest.paced(app, pace, hub.sleep, self.spare.wait)
         return rest.serve(gate, settings.listen.host, settings.listen.port, tls, settings.max_connections)
 
-    def _adopt_config(self, config: Config) -> None:
+    def _settings(self, store: Store) -> Settings:
+        try:
+            return Settings(self.shell.central, store, time.monotonic, run=run_in_thread, breathe=self.spare.breathe)
+        except StoreError as error:
+            print(error, file=sys.stderr)
+            raise SystemExit(2) from None
+
+    def adopt(self, config: Config) -> None:
+        """Let ``config`` be the one in force."""
         self.config = config
         set_log(config.log_format, config.log_level)
 

@@ -4,102 +4,156 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Protocol
 
-from apps.runtime.ryu_seam import hub
 from apps.runtime.sd_notify import ServiceManager
-from apps.settings.settings import Settings
-from apps.southbound.peers import Peer
-from apps.southbound.queue_keeper import QueueKeeper
-from apps.southbound.shell import Shell
+from apps.settings.settings import FilePlan, Settings
 from controller.central.controller import CentralController
 from controller.central.reconfiguration import reconfigure
 from controller.config.changes import ConfigChange, check_changeable, config_changes
 from controller.config.load import load_config
 from controller.errors import DetsError
+from controller.events import EventKind
 from controller.fabric.description import Config, Switch
+
+if TYPE_CHECKING:  # these need the framework, which a reload does not
+    from apps.southbound.peers import Peer
+    from apps.southbound.queue_keeper import QueueKeeper
+    from apps.southbound.shell import Shell
 
 LOG = logging.getLogger("dets.reload")
 
 
+class Application(Protocol):
+    """The running application, as far as a reload changes it. ``config`` is in force, of the file that it names."""
+
+    config: Config
+    shell: Shell
+    queues: QueueKeeper
+    settings: Settings
+    manager: ServiceManager
+
+    def adopt(self, config: Config) -> None:
+        """Let ``config`` be the one in force. Called again with the one before, if that is in force again."""
+
+    def run_in_thread(self, function: Callable[..., Any], *arguments: object) -> Any:
+        """Call a function that blocks, and return what it returns; others in the process run meanwhile."""
+
+    def spawn(self, function: Callable[..., None], *arguments: object) -> object:
+        """Call a function soon, next to the others in the process."""
+
+
 class Reloader:
-    """Brings the file of one controller in force again.
+    """Puts the configuration file of an application in force again."""
 
-    ``run`` calls a function that blocks and returns what it returns. ``on_config`` is told of the configuration that is
-    in force from then on.
-    """
-
-    def __init__(
-        self,
-        path: str,
-        shell: Shell,
-        queues: QueueKeeper,
-        settings: Settings,
-        manager: ServiceManager,
-        run: Callable[..., Any],
-        on_config: Callable[[Config], None],
-    ) -> None:
-        self.path = path
-        self._shell, self._queues, self._settings, self._manager = shell, queues, settings, manager
-        self._run, self._on_config = run, on_config
+    def __init__(self, application: Application) -> None:
+        self._application = application
 
     def reload(self, *, dry_run: bool = False) -> list[ConfigChange]:
         """Read the file and put it in force, unless ``dry_run``; return what differs.
 
         Raises ConfigError when the file is not acceptable, InvalidValueError when it changes what only a restart can,
-        StoreError when the change cannot be kept: then everything is as before.
+        StoreError when the change cannot be kept. After these and any other error all is as before: the controller's
+        state, the store and the switches.
         """
-        config: Config = self._run(load_config, self.path)
-        before = self._settings.file.config
+        application = self._application
+        before = application.settings.file.config
+        config: Config = application.run_in_thread(load_config, before.source_name)
         check_changeable(before, config)
         changes = config_changes(before, config)
         CentralController(config)  # raises what would stand in the way, before anything is touched
         if dry_run or not changes:
             return changes
-        self._manager.reloading()
+        application.manager.reloading()
         try:
-            with self._shell.standing_still:
-                self._settings.adopt_file(config, lambda adopt: self._switch_over(config, adopt))
+            with application.shell.standing_still:
+                self._put_in_force(config)
+        except Exception as error:
+            text = f"{config.source_name} was not put in force, all is as before: {error}"
+            application.shell.central.note(EventKind.RELOAD_FAILED, text, application.shell.now_s())
+            raise
         finally:
-            self._manager.ready()
+            application.manager.ready()
         LOG.info("%d values of the configuration have changed", len(changes))
         return changes
 
     def on_signal(self) -> None:
-        """Reload; what is wrong with the file is logged."""
+        """Reload; errors of the file are logged."""
         try:
             self.reload()
         except DetsError as error:
             LOG.error("not reloaded, the configuration is as before: %s", error)
 
-    def _switch_over(self, config: Config, adopt: Callable[[], None]) -> None:
-        """Put a configuration in force; ``adopt`` lays over it what was set at run time. Nobody else runs meanwhile."""
-        central = self._shell.central
-        self._shell.push()
-        leaving = {dpid: sorted(central.reconciler.tables(dpid).meters) for dpid in self._shell.peers}
-        records = dict(central.switches)
-        change = reconfigure(central, config, self._shell.now_s())
-        try:
-            adopt()
-        except BaseException:
-            change.undo(central)
-            raise
+    def _put_in_force(self, config: Config) -> None:
+        """Keep, switch over and commit; on an error undo, in the opposite order, what was done."""
+        application = self._application
+        with ExitStack() as undo:
+            plan = application.settings.prepare(config)
+            undo.callback(plan.undo)
+            # Others in the process run up to here, and again once all is done.
+            switch_over = _SwitchOver(application, config, plan)
+            undo.callback(switch_over.undo)
+            switch_over.make()
+            plan.commit()
+            undo.pop_all()
+        switch_over.tell_switches()
+
+
+class _SwitchOver:
+    """One change of the configuration in memory: waits for nothing, and can be undone until switches are told."""
+
+    def __init__(self, application: Application, config: Config, plan: FilePlan) -> None:
+        self._application, self._config, self._plan = application, config, plan
+        shell = application.shell
+        shell.push()
+        self._leaving = {dpid: sorted(shell.central.reconciler.tables(dpid).meters) for dpid in shell.peers}
+        self._records = dict(shell.central.switches)
+        self._peers = dict(shell.peers)
+        self._watches = {dpid: (peer.meters, peer.queues) for dpid, peer in shell.peers.items()}
+        self._gone: dict[int, Peer] = {}
+        self._undo = ExitStack()
+
+    def make(self) -> None:
+        """Let the controller and the application have the configuration, and the overrides over it."""
+        shell, adopt = self._application.shell, self._application.adopt
+        central, now_s = shell.central, shell.now_s()
+        change = reconfigure(central, self._config, now_s)
+        self._undo.callback(change.undo, central)
+        central.put_in_force(self._plan.values, now_s)
         change.finish(central)
-        self._on_config(config)
-        gone = {dpid: self._shell.peers.pop(dpid) for dpid in change.gone if dpid in self._shell.peers}
-        self._shell.renew_peers()
-        self._shell.push()
-        self._queues.wake()
-        for dpid, peer in gone.items():
+        self._undo.callback(adopt, self._application.config)
+        adopt(self._config)
+        self._undo.callback(self._restore_peers)
+        self._gone = {dpid: shell.peers.pop(dpid) for dpid in change.gone if dpid in shell.peers}
+        shell.renew_peers()
+
+    def undo(self) -> None:
+        """Let all be as before ``make``, however far that came."""
+        self._undo.close()
+
+    def _restore_peers(self) -> None:
+        peers = self._application.shell.peers
+        peers.clear()
+        peers.update(self._peers)
+        for dpid, (meters, queues) in self._watches.items():
+            peers[dpid].meters, peers[dpid].queues = meters, queues
+
+    def tell_switches(self) -> None:
+        """Send what changed to the switches; let those go that are not configured any more, or in another way."""
+        shell, central = self._application.shell, self._application.shell.central
+        shell.push()
+        self._application.queues.wake()
+        for dpid, peer in self._gone.items():
             if dpid in central.switches:  # it has another profile
-                hub.spawn(self._shell.let_go, peer, None)
+                self._application.spawn(shell.let_go, peer, None)
             else:
-                hub.spawn(self._take_leave, peer, leaving[dpid], records[dpid].switch)
-        for connection in list(self._shell.strangers):
-            if connection.dpid in central.switches and connection.dpid not in self._shell.peers:
-                connection.disconnect()  # it is configured now, and has to connect again
+                self._application.spawn(self._take_leave, peer, self._leaving[dpid], self._records[dpid].switch)
+        for connection in list(shell.strangers):
+            if connection.dpid in central.switches and connection.dpid not in shell.peers:
+                connection.disconnect()  # it is configured now, and must connect again
 
     def _take_leave(self, peer: Peer, meters: list[int], switch: Switch) -> None:
-        """Take ours off a switch that is no longer configured."""
-        self._queues.remove(switch)
-        self._shell.let_go(peer, meters)
+        """Remove the controller's flows, meters and queues from a switch that is no longer configured."""
+        self._application.queues.remove(switch)
+        self._application.shell.let_go(peer, meters)

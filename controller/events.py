@@ -31,6 +31,8 @@ class EventKind(StrEnum):
     SWITCH_CLAIMED = "switch-claimed"
     ENFORCEABLE = "enforceable"
     QUEUES_FAILED = "queues-failed"
+    STORE_REFUSED = "store-refused"
+    RELOAD_FAILED = "reload-failed"
 
 
 @dataclass(frozen=True, slots=True)

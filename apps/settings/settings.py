@@ -1,4 +1,4 @@
-"""What operators set while the controller runs: checked, kept, then put in force; one change at a time."""
+"""What operators set while the controller runs: checked, kept, then put in force, one change at a time."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from apps.settings.errors import StoreError
 from apps.settings.store import Item, Store, StoredChange
 from controller.central.controller import CentralController
 from controller.errors import InvalidValueError
@@ -24,7 +25,7 @@ from controller.pieces import pieces
 Value = TypeVar("Value")
 Run = Callable[..., Any]
 _FILE, _FILE_REVISION = "file", "file_revision"
-# So many VNs of one change are written down before others in the process get their turn.
+# VNs of one change that are handled at a time, before others in the process run.
 _AT_ONCE = 500
 
 
@@ -41,7 +42,7 @@ SYSTEM = Caller("controller", "")
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a change did, or would do: its revision, the values in force, how many values of it are others now."""
+    """What a change did, or would do: its revision, the values in force, and how many values it changed."""
 
     revision: int
     values: LimitsInForce
@@ -60,7 +61,7 @@ class Settings:
     """The overrides of one controller, and its store.
 
     ``run`` calls a function that blocks and returns what it returns; ``breathe`` lets others in the process run.
-    Raises StoreError when the store cannot be read or written. What was kept is in force when this returns.
+    Raises StoreError when the store cannot be written. What the store held is in force when this returns.
     """
 
     def __init__(
@@ -74,15 +75,17 @@ class Settings:
         self.central, self.store = central, store
         self._clock, self._run, self._breathe = clock, run, breathe
         self._lock = threading.Lock()
-        standing = store.standing
-        self.revision = standing.revision
-        self._facts = standing.facts
+        self._refusal = ""
+        self.revision = store.standing.revision
+        self._facts = store.standing.facts
         self.file = FileValues(central.config)
-        self.overrides = Overrides.of(self.file, standing.vlans, standing.vns)
-        self._note_file(self.file)
-        self._adopt(lay(self.overrides, central.fabric.admitted.core_overload))
+        self.overrides = Overrides.of(self.file, store.standing.vlans, store.standing.vns)
+        self.values = LimitsInForce(self.file.vns, {}, {}, {})
+        plan = self._plan(self.overrides, lay(self.overrides, central.fabric.admitted.core_overload))
+        central.put_in_force(plan.values, clock())
+        plan.commit()
 
-    # -- what there is
+    # -- reading
 
     def vn_revision(self, row: int) -> int:
         """Return the revision of the last change to a VN's limits."""
@@ -109,7 +112,7 @@ class Settings:
         found: StoredChange | None = self._run(self.store.change, revision)
         return found
 
-    # -- changes; ``expect`` is called under the lock, before anything else, to refuse what is not meant for this state
+    # -- changing; ``expect`` is called first, under the lock, to refuse a change that was meant for another revision
 
     def change_vns(
         self,
@@ -191,25 +194,19 @@ class Settings:
 
         return self._change(propose, caller, expect, dry_run, may_be_inactive=True)
 
-    def adopt_file(self, config: Config, switch_over: Callable[[Callable[[], None]], None]) -> None:
-        """The configuration file was read anew: lay the overrides over it, and put both in force.
+    def prepare(self, config: Config) -> FilePlan:
+        """Lay the overrides over another configuration file, and keep that in the store; put nothing in force yet.
 
-        ``switch_over`` lets the central controller have the configuration, and calls what it is given to lay the
-        overrides over it; neither waits for anything. Raises StoreError, or what ``switch_over`` raises: then all is as
-        before.
+        Other changes wait until the plan is committed or undone. Raises StoreError, with nothing changed.
         """
-        with self._lock:
-            before = self.file, self.overrides, self.values
+        self._lock.acquire()
+        try:
             overrides = Overrides.of(FileValues(config), self.overrides.vlans, dict(self.overrides.standing_vns()))
             values = lay(overrides, AdmittedLimits(config).core_overload)
-            self._note_file(overrides.file)  # gives others their turn: nothing may have changed yet
-            self.file = overrides.file
-            try:
-                self.overrides = overrides
-                switch_over(lambda: self._adopt(values))
-            except BaseException:
-                self.file, self.overrides, self.values = before
-                raise
+            return self._plan(overrides, values, self._lock.release)
+        except BaseException:
+            self._lock.release()
+            raise
 
     # -- how a change is made
 
@@ -235,9 +232,10 @@ class Settings:
             items = self._items(proposal, values)
             if not dry_run:
                 about = (revision, _utc_now(), caller.who, caller.address, proposal.action, len(items), items)
-                self._run(self.store.commit, StoredChange(*about), proposal.vlans, proposal.vns)
+                self._keep(self.store.commit, StoredChange(*about), proposal.vlans, proposal.vns)
                 self.revision, self.overrides = revision, overrides
-                self._adopt(values)
+                self.central.put_in_force(values, self._clock())
+                self._take(values)
             return Outcome(revision if not dry_run else self.revision, values, overrides, len(items))
 
     def _with(self, proposal: _Proposal) -> Overrides:
@@ -247,16 +245,26 @@ class Settings:
             self._rest_after(len(some))
         return overrides
 
-    def _adopt(self, values: LimitsInForce) -> None:
-        known = {**getattr(self, "values", LimitsInForce(self.file.vns, {}, {}, {})).inactive_vns}
-        now_s = self._clock()
-        self.central.put_in_force(values, now_s)
-        for name, reason in values.inactive_vns.items():
-            if known.get(name) != reason:
-                self.central.note(EventKind.OVERRIDE_INACTIVE, f"override of {name} is not in force: {reason}", now_s)
-        for vid, reason in values.inactive_vlans.items():
-            self.central.note(EventKind.OVERRIDE_INACTIVE, f"override of VLAN {vid} is not in force: {reason}", now_s)
+    def _take(self, values: LimitsInForce) -> None:
+        """Note values that are in force now, and which overrides have become inactive."""
+        known, now_s = self.values, self._clock()
         self.values = values
+        named = [(f"VLAN {vid}", why, known.inactive_vlans.get(vid)) for vid, why in values.inactive_vlans.items()]
+        named += [(str(name), why, known.inactive_vns.get(name)) for name, why in values.inactive_vns.items()]
+        for name, reason, known_reason in named:
+            if reason != known_reason:
+                self.central.note(EventKind.OVERRIDE_INACTIVE, f"override of {name} is not in force: {reason}", now_s)
+
+    def _keep(self, function: Callable[..., None], *arguments: object) -> None:
+        """Let the store keep something; the first refusal for a reason is an event. Raises StoreError."""
+        try:
+            self._run(function, *arguments)
+        except StoreError as error:
+            if str(error) != self._refusal:
+                self._refusal = str(error)
+                self.central.note(EventKind.STORE_REFUSED, f"a change is refused: {error}", self._clock())
+            raise
+        self._refusal = ""
 
     def _items(self, proposal: _Proposal, values: LimitsInForce) -> list[Item]:
         """Return every value that a proposal changes, as it was and will be in force."""
@@ -281,20 +289,74 @@ class Settings:
         if count % _AT_ONCE == 0:
             self._breathe()
 
-    def _note_file(self, file: FileValues) -> None:
-        """Give the values of the file a revision of their own, if they are others than those known."""
-        table, config = file.vns, file.config
-        digest = hashlib.sha256(repr(sorted(config.vlans.items())).encode())
-        digest.update(repr(file.names).encode())
-        for name in VN_FIELDS:
-            digest.update(getattr(table, name).tobytes())
-        if self._facts.get(_FILE) != digest.hexdigest():
-            revision = self.revision + 1
-            facts = {_FILE: digest.hexdigest(), _FILE_REVISION: str(revision)}
-            about = (revision, _utc_now(), SYSTEM.who, SYSTEM.address, "configuration", 0)
-            self._run(self.store.commit, StoredChange(*about), {}, {}, facts)
-            self.revision, self._facts = revision, facts
-        self._file_revision = int(self._facts[_FILE_REVISION])
+    def _plan(
+        self, overrides: Overrides, values: LimitsInForce, release: Callable[[], None] = lambda: None
+    ) -> FilePlan:
+        """Keep a revision for the file under ``overrides`` if its values are not those that are known."""
+        digest = _digest(overrides.file)
+        if self._facts.get(_FILE) == digest and self._facts.get(_FILE_REVISION, "").isdecimal():
+            return FilePlan(self, overrides, values, None, self._facts, release)
+        revision = self.revision + 1
+        facts = {_FILE: digest, _FILE_REVISION: str(revision)}
+        change = StoredChange(revision, _utc_now(), SYSTEM.who, SYSTEM.address, "configuration", 0)
+        self._keep(self.store.commit, change, {}, {}, facts)
+        return FilePlan(self, overrides, values, change, facts, release)
+
+    def _commit(self, plan: FilePlan) -> None:
+        self.file, self.overrides, self._facts = plan.overrides.file, plan.overrides, plan.facts
+        self._file_revision = int(plan.facts[_FILE_REVISION])
+        if plan.change is not None:
+            self.revision = plan.change.revision
+        self._take(plan.values)
+
+    def _undo(self, plan: FilePlan) -> None:
+        if plan.change is None:
+            return
+        try:
+            self._keep(self.store.take_back, plan.change, self._facts)
+        except StoreError:
+            self.revision = plan.change.revision  # it is in the store, and must not be given out again
+            raise
+
+
+class FilePlan:
+    """Another configuration file under the overrides: kept in the store, and not in force.
+
+    Whoever prepared it puts ``values`` in force and calls ``commit``, or leaves all as it was and calls ``undo``.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        overrides: Overrides,
+        values: LimitsInForce,
+        change: StoredChange | None,
+        facts: Mapping[str, str],
+        release: Callable[[], None],
+    ) -> None:
+        self.overrides, self.values, self.change, self.facts = overrides, values, change, facts
+        self._settings, self._release = settings, release
+
+    def commit(self) -> None:
+        """Let ``values`` be those in force. Waits for nothing."""
+        self._settings._commit(self)
+        self._release()
+
+    def undo(self) -> None:
+        """Take out of the store what was kept. Raises StoreError; the revision then counts as used."""
+        try:
+            self._settings._undo(self)
+        finally:
+            self._release()
+
+
+def _digest(file: FileValues) -> str:
+    """Return what is the same for files with the same values."""
+    digest = hashlib.sha256(repr(sorted(file.config.vlans.items())).encode())
+    digest.update(repr(file.names).encode())
+    for name in VN_FIELDS:
+        digest.update(getattr(file.vns, name).tobytes())
+    return digest.hexdigest()
 
 
 def _rate(rate_bps: float) -> int | None:

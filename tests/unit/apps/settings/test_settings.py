@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from apps.settings.errors import StoreError
 from apps.settings.settings import Caller, Settings
-from apps.settings.store import Store, StoredChange
-from apps.settings.store_file import MEMORY, StoreError
-from apps.settings.tokens import Tokens
+from apps.settings.store import Store, read_standing
+from apps.settings.store_file import MEMORY
 from controller.central.controller import CentralController
 from controller.config.load import parse_config
-from controller.errors import InvalidValueError
 from controller.events import EventKind
 from controller.limits.overrides import FileValues, Override, Overrides, VnName
 from controller.limits.precedence import UnfitError, lay
@@ -50,12 +52,31 @@ def anything() -> None:
     """No expectation."""
 
 
+OPENED: list[Store] = []
+
+
+@pytest.fixture(autouse=True)
+def _stores() -> Iterator[None]:
+    """Close every store that a test has opened."""
+    yield
+    while OPENED:
+        OPENED.pop().close()
+
+
 class Place:
-    """Settings on a store, which may be opened again by another controller."""
+    """Settings on a store, which another controller may open once this one has closed it."""
 
     def __init__(self, path: Path | str = MEMORY, text: str = CONFIG) -> None:
         self.central = CentralController(parse_config(text))
-        self.settings = Settings(self.central, Store(str(path)), lambda: 5.0)
+        self.store = Store(str(path))
+        OPENED.append(self.store)
+        self.settings = Settings(self.central, self.store, lambda: 5.0)
+
+    def again(self, text: str = CONFIG) -> Place:
+        """Return what a restart makes of the store."""
+        OPENED.remove(self.store)
+        self.store.close()
+        return Place(self.store.path, text)
 
     def vns(self, changes: dict[VnName, dict[str, int | None]], *, dry_run: bool = False) -> Any:
         return self.settings.change_vns(changes, ME, expect=anything, dry_run=dry_run)
@@ -152,7 +173,7 @@ def test_all_is_there_after_a_restart(tmp_path: Path) -> None:
     place.vns({ONE: {"send_limit_bps": 1_000_000, "send_ceiling_bps": 90_000_000}})
     place.vns({ONE: {"send_ceiling_bps": None}})
     place.vlan(20, algorithm="sp", parameters={"inflation": 0.2}, name="b")
-    again = Place(tmp_path / "x.db")
+    again = place.again()
     assert again.send_bps(ONE) == 1_000_000
     assert again.settings.overrides.of_vn(again.settings.file.row_of[ONE]).values["send_ceiling_bps"] is None
     assert (again.central.fabric.control.policies[20].algorithm, again.central.config.vlans[20].name) == ("sp", "b")
@@ -167,9 +188,9 @@ def test_all_is_there_after_a_restart(tmp_path: Path) -> None:
 
 
 def test_another_file_has_a_revision_of_its_own(tmp_path: Path) -> None:
-    Place(tmp_path / "x.db")
-    assert Place(tmp_path / "x.db").settings.revision == 1
-    other = Place(tmp_path / "x.db", CONFIG.replace("40M", "41M"))
+    same = Place(tmp_path / "x.db").again()
+    assert same.settings.revision == 1
+    other = same.again(CONFIG.replace("40M", "41M"))
     assert (other.settings.revision, other.settings.vn_revision(0)) == (2, 2)
 
 
@@ -182,7 +203,7 @@ def test_overrides_that_no_longer_fit_are_kept_and_named(tmp_path: Path) -> None
     smaller = CONFIG.replace("2: {capacity: 100M", "2: {capacity: 90M").replace(
         "trunk: [10, 20]}\n", "access: 10}\n", 1
     )
-    again = Place(tmp_path / "x.db", smaller)
+    again = place.again(smaller)
     # Of the two at port 2 that raise, 60 + 40 of 90, the later one is off; the lower limit at port 1 never is.
     assert again.inactive() == ["override of VLAN 10 at s1:2 is not in force: port s1:2 (sending) would have to carry "
                                 "100M of 90M"]  # fmt: skip
@@ -191,12 +212,12 @@ def test_overrides_that_no_longer_fit_are_kept_and_named(tmp_path: Path) -> None
         30_000_000,
         10_000_000,
     )
-    gone = Place(tmp_path / "x.db", smaller.replace("  20: {send_limit: 50M, receive_limit: 50M, weight: 2}\n", "")
+    gone = again.again(smaller.replace("  20: {send_limit: 50M, receive_limit: 50M, weight: 2}\n", "")
                  .replace("trunk: [10, 20]", "access: 10"))  # fmt: skip
     assert {*gone.settings.values.inactive_vns} == {VnName(20, "s1", 2)}
     assert {*gone.settings.values.inactive_vlans} == {20}
     assert gone.send_bps(TWO) == 40_000_000  # there is room again
-    back = Place(tmp_path / "x.db")
+    back = gone.again()
     assert back.settings.values.inactive_vns == {}
     assert (back.send_bps(TWO), back.central.config.vlans[20].weight) == (40_000_000, 5.0)
 
@@ -207,7 +228,7 @@ def test_a_core_link_turns_off_the_newest_that_raise(tmp_path: Path) -> None:
     with pytest.raises(UnfitError, match=r"link s2:9-s1:9.*at most 45000000 \(45M\) fits"):
         place.vns({VnName(10, "s2", 2): {"send_limit_bps": 46_000_000}})
     place.vns({VnName(10, "s2", 2): {"send_limit_bps": 45_000_000}})
-    again = Place(tmp_path / "x.db", LINKED.replace("capacity: 90M}]", "capacity: 86M}]"))
+    again = place.again(LINKED.replace("capacity: 90M}]", "capacity: 86M}]"))
     assert {*again.settings.values.inactive_vns} == {VnName(10, "s2", 2)}
     assert again.send_bps(VnName(10, "s2", 1)) == 45_000_000
 
@@ -249,7 +270,8 @@ def test_replacing_all(tmp_path: Path) -> None:
     outcome = place.settings.replace_all("import", {10: {"weight": 3.0}}, new, ME, expect=anything, dry_run=False)
     assert {*outcome.values.inactive_vns} == {VnName(10, "s9", 1)}
     assert place.send_bps(ONE) == 40_000_000
-    for one in (place, Place(tmp_path / "x.db")):
+    for restarted in (False, True):
+        one = place.again() if restarted else place
         assert dict(one.settings.overrides.standing_vns()).keys() == new.keys()
         assert [vid for vid, _ in one.settings.overrides.standing_vlans()] == [10]
         assert (one.central.config.vlans[10].weight, one.central.config.vlans[20].weight) == (3.0, 2.0)
@@ -269,55 +291,125 @@ def test_what_cannot_be_kept_is_not_in_force(monkeypatch: pytest.MonkeyPatch) ->
     assert place.vns({ONE: {"send_limit_bps": 1_000_000}}).revision == 2
 
 
-@pytest.mark.parametrize("statement", ["INSERT OR REPLACE INTO vn_overrides", "INSERT OR REPLACE INTO facts"])
-def test_a_commit_that_fails_half_way_leaves_nothing(tmp_path: Path, statement: str) -> None:
-    store = Store(str(tmp_path / "x.db"))
-    table = statement.rpartition(" ")[2]
-    with sqlite3.connect(tmp_path / "x.db") as db:
-        db.execute(f"CREATE TRIGGER t BEFORE INSERT ON {table} BEGIN SELECT RAISE(ABORT, 'no'); END")
-    change = StoredChange(1, "now", "me", "", "vn", 0)
-    vns = {ONE: Override({"send_limit_bps": 5_000}, 1)}
-    with pytest.raises(StoreError, match="no"):
-        store.commit(change, {10: Override({"weight": 2.0}, 1)}, vns, {"a": "b"})
-    standing = store.load()
-    assert (standing.revision, standing.vlans, standing.vns, standing.facts) == (0, {}, {}, {})
-    with sqlite3.connect(tmp_path / "x.db") as db:
-        db.execute("DROP TRIGGER t")
-    store.commit(change, {}, vns, {})
-    assert store.load().vns == vns
+@pytest.mark.parametrize(
+    ("column", "value", "reason"),
+    [
+        ("send_limit_bps", -5, "its send limit of -5 bit/s is outside 1k to 4.295T"),
+        ("send_limit_bps", 0, "its send limit of 0 bit/s is outside 1k to 4.295T"),
+        ("receive_limit_bps", 2**62, "its receive limit of 4611686018427387904 bit/s is outside 1k to 4.295T"),
+        ("send_ceiling_bps", 7, "its send ceiling of 7 bit/s is outside 1k to 4.295T"),
+        ("receive_ceiling_bps", 200_000_000, "its receive ceiling is above the port's capacity of 100M"),
+    ],
+)
+def test_a_value_of_a_vn_in_the_store_that_is_out_of_range_is_not_in_force(
+    tmp_path: Path, column: str, value: int, reason: str
+) -> None:
+    place = Place(tmp_path / "x.db")
+    place.vns({ONE: {"send_limit_bps": 1_000_000}, TWO: {"send_limit_bps": 2_000_000}})
+    place.store.close()
+    with contextlib.closing(sqlite3.connect(tmp_path / "x.db")) as db, db:
+        db.execute(f"UPDATE vn_overrides SET {column} = ? WHERE port_no = 1", (value,))
+    again = place.again()
+    assert again.settings.values.inactive_vns == {ONE: reason}
+    assert again.inactive() == [f"override of VLAN 10 at s1:1 is not in force: {reason}"]
+    assert (again.send_bps(ONE), again.send_bps(TWO)) == (40_000_000, 2_000_000)
+    again.reset(ONE)
+    assert again.settings.values.inactive_vns == {}
 
 
-def test_a_file_that_is_no_store_is_refused(tmp_path: Path) -> None:
-    text, other, newer = tmp_path / "text.db", tmp_path / "other.db", tmp_path / "newer.db"
-    text.write_text("vlans: {}\n" * 100)
-    with sqlite3.connect(other) as db:
-        db.execute("CREATE TABLE t (a)")
-    Store(str(newer)).close()
-    with sqlite3.connect(newer) as db:
-        db.execute("PRAGMA user_version = 99")
-    for path, words in ((text, "not a database"), (other, "not a store"), (newer, "newer version")):
-        with pytest.raises(StoreError, match=words):
-            Store(str(path))
-    with pytest.raises(StoreError, match="No such file"):
-        Store(str(tmp_path / "none" / "x.db"))
+@pytest.mark.parametrize(
+    ("vid", "values", "words"),
+    [
+        (10, '{"weight": NaN}', "must be a number above 0"),
+        (10, '{"weight": true}', "must be a number above 0"),
+        (10, '{"send_limit_bps": -1}', "is outside 1k"),
+        (10, '{"send_limit_bps": 1.5}', "must be a whole number"),
+        (10, '{"name": "a b"}', "letters, digits"),
+        (10, '{"dpid": 3}', "is not a value of a VLAN"),
+        (10, '{"algorithm": 5}', "must be the name of an algorithm"),
+        (10, '{"algorithm": "nope"}', "nope"),
+        (10, '{"parameters": {"d": 0.5}}', "0.5"),
+        (10, '{"parameters": [1]}', "must be an object"),
+        (10, '{"shadow": "sp", "shadow_parameters": {"headroom": 99}}', "99"),
+        (9999, '{"weight": 2}', "the configuration has no such VLAN"),
+        (-1, '{"weight": 2}', "the configuration has no such VLAN"),
+    ],
+)
+def test_a_value_of_a_vlan_in_the_store_that_is_out_of_range_is_not_in_force(
+    tmp_path: Path, vid: int, values: str, words: str
+) -> None:
+    place = Place(tmp_path / "x.db")
+    place.vlan(20, weight=7.0)
+    place.store.close()
+    with contextlib.closing(sqlite3.connect(tmp_path / "x.db")) as db, db:
+        db.execute("INSERT INTO vlan_overrides VALUES (?, ?, 2, 2)", (vid, values))
+    again = place.again()
+    ((inactive, reason),) = again.settings.values.inactive_vlans.items()
+    assert inactive == vid
+    assert words in reason
+    assert again.inactive() == [f"override of VLAN {vid} is not in force: {reason}"]
+    assert (again.central.config.vlans[10], again.central.config.vlans[20].weight) == (
+        place.settings.file.config.vlans[10],
+        7.0,
+    )
+    again.reset(vids=(vid,))
+    assert again.again().settings.values.inactive_vlans == {}
 
 
-def test_tokens(tmp_path: Path) -> None:
-    path = str(tmp_path / "x.db")
-    making, using = Tokens(path), Tokens(path)
-    reading, writing = making.create("portal", "read"), making.create("ops", "write")
-    assert reading not in Path(path).read_text(errors="replace")
-    for token, name, scope in ((reading, "portal", "read"), (writing, "ops", "write")):
-        found = using.find(token)
-        assert found is not None
-        assert (found.name, found.scope) == (name, scope)
-    assert using.find(reading[:-1]) is None
-    with pytest.raises(InvalidValueError, match="already"):
-        making.create("ops", "read")
-    with pytest.raises(InvalidValueError, match="read or write"):
-        making.create("x", "admin")
-    making.revoke("ops")
-    assert using.find(writing) is None
-    with pytest.raises(InvalidValueError, match="there are: portal"):
-        making.revoke("ops")
-    assert Path(path).stat().st_mode & 0o077 == 0
+def test_a_plan_that_is_undone_leaves_settings_and_store_as_they_were(tmp_path: Path) -> None:
+    place = Place(tmp_path / "x.db")
+    place.vns({ONE: {"send_limit_bps": 1_000_000}})
+    before = place.settings.history(99, 9), place.settings.values, place.settings.file
+    facts = read_standing(place.store.path).facts
+    plan = place.settings.prepare(parse_config(CONFIG.replace("40M", "41M")))
+    assert place.settings.values is before[1]  # kept, and not in force
+    assert len(place.settings.history(99, 9)) == 3
+    plan.undo()
+    assert (place.settings.history(99, 9), place.settings.values, place.settings.file) == before
+    assert (place.settings.revision, read_standing(place.store.path).facts) == (2, facts)
+    assert place.vns({ONE: {"send_limit_bps": 2_000_000}}).revision == 3
+
+
+def test_a_revision_that_cannot_be_taken_back_is_not_given_out_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Place(tmp_path / "x.db")
+    plan = place.settings.prepare(parse_config(CONFIG.replace("40M", "41M")))
+
+    def full(*arguments: Any) -> None:
+        raise StoreError("the disk is full")
+
+    monkeypatch.setattr(place.store, "take_back", full)
+    with pytest.raises(StoreError):
+        plan.undo()
+    assert place.vns({ONE: {"send_limit_bps": 2_000_000}}).revision == 3
+
+
+def test_a_plan_keeps_other_changes_waiting_until_it_is_decided(tmp_path: Path) -> None:
+    place = Place(tmp_path / "x.db")
+    plan = place.settings.prepare(parse_config(CONFIG))
+    waiting = threading.Thread(target=lambda: place.vns({ONE: {"send_limit_bps": 2_000_000}}))
+    waiting.start()
+    assert place.settings.revision == 1
+    plan.commit()
+    waiting.join()
+    assert (place.settings.revision, place.send_bps(ONE)) == (2, 2_000_000)
+
+
+def test_a_refusal_of_the_store_is_an_event_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Place()
+
+    def full(*arguments: Any) -> None:
+        raise StoreError("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(place.store, "commit", full)
+        for _ in range(3):
+            with pytest.raises(StoreError):
+                place.vns({ONE: {"send_limit_bps": 1_000_000}})
+    place.vns({ONE: {"send_limit_bps": 1_000_000}})
+    monkeypatch.setattr(place.store, "commit", full)
+    with pytest.raises(StoreError):
+        place.vns({ONE: {"send_limit_bps": 2_000_000}})
+    told = [one.text for one in place.central.events.after(0) if one.kind == EventKind.STORE_REFUSED]
+    assert told == ["a change is refused: the disk is full"] * 2

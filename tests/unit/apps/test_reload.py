@@ -1,0 +1,286 @@
+"""A reload is all or nothing: an error at any stage leaves the state, the store and the switches as they were."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import apps.reload
+import apps.settings.settings
+from apps.reload import Reloader
+from apps.runtime.sd_notify import ServiceManager
+from apps.settings.errors import StoreError
+from apps.settings.settings import Caller, FilePlan, Settings
+from apps.settings.store import Store
+from controller.central.controller import CentralController
+from controller.central.reconfiguration import Reconfiguration
+from controller.config.document import ConfigError
+from controller.config.load import load_config
+from controller.errors import InvalidValueError
+from controller.events import EventKind
+from controller.fabric.description import Config
+from controller.limits.overrides import VnName
+from controller.openflow.meters import METER_CONFIG
+
+BEFORE = """\
+logging: {level: info}
+vlans:
+  10: {send_limit: 40M, receive_limit: 40M}
+  20: {send_limit: 20M, receive_limit: 20M}
+switches:
+  s1: {dpid: 1, ports: {1: {capacity: 100M, trunk: [10, 20]}, 2: {capacity: 100M, access: 10}}}
+  s2: {dpid: 2, ports: {1: {capacity: 100M, access: 10}}}
+"""
+# Another limit, algorithm and level, a port more and a switch less.
+AFTER = """\
+logging: {level: debug}
+vlans:
+  10: {send_limit: 30M, receive_limit: 40M}
+  20: {algorithm: sp, send_limit: 20M, receive_limit: 20M}
+switches:
+  s1: {dpid: 1, ports: {1: {capacity: 100M, trunk: [10, 20]}, 2: {capacity: 100M, access: 10},
+                        3: {capacity: 100M, access: 10}}}
+"""
+NAME = VnName(10, "s1", 1)
+ME = Caller("me", "::1")
+
+
+class InjectedError(Exception):
+    """What a stage fails with."""
+
+
+class FakeConnection:
+    """A switch that takes everything and answers nothing."""
+
+    def __init__(self, dpid: int) -> None:
+        self.dpid, self.sent, self.disconnected = dpid, 0, False
+
+    def send(self, encode: object, messages: int) -> None:
+        self.sent += messages
+
+    def disconnect(self) -> None:
+        self.disconnected = True
+
+
+class FakeShell:
+    """Switches without a framework: what is sent to them is counted."""
+
+    def __init__(self, config: Config) -> None:
+        self.central = CentralController(config)
+        self.peers: dict[int, Any] = {}
+        self.standing_still = threading.Lock()
+        self.let_go_of: list[int] = []
+
+    def now_s(self) -> float:
+        return 5.0
+
+    def push(self) -> None:
+        for dpid, update in self.central.take_updates().items():
+            self.peers[dpid].connection.send(update.encode, len(update))
+
+    def renew_peers(self) -> None:
+        for peer in self.peers.values():
+            peer.meters, peer.queues = object(), object()
+
+    def let_go(self, peer: Any, meters: list[int] | None) -> None:
+        self.let_go_of.append(peer.connection.dpid)
+        peer.connection.disconnect()
+
+
+class App:
+    """An application without loops: two switches are connected, and one VN has an override."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "dets.yaml"
+        self.path.write_text(BEFORE)
+        self.config: Config = load_config(self.path)
+        self.shell = FakeShell(self.config)
+        self.queues = SimpleNamespace(wake=lambda: None, remove=lambda switch: None)
+        self.store = Store(self.config.rest.store)
+        self.settings = Settings(self.shell.central, self.store, lambda: 5.0)
+        self.manager = ServiceManager()
+        for dpid in (1, 2):
+            self.shell.peers[dpid] = SimpleNamespace(connection=FakeConnection(dpid), meters=object(), queues=object())
+            self.shell.central.switch_connected(dpid, (), np.empty(0, METER_CONFIG), 1.0)
+        self.change(10_000_000)
+        self.shell.push()
+        self.adopted: list[str] = []
+
+    def change(self, send_limit_bps: int) -> int:
+        given = {NAME: {"send_limit_bps": send_limit_bps}}
+        return self.settings.change_vns(given, ME, expect=lambda: None, dry_run=False).revision
+
+    def connections(self) -> list[Any]:
+        return [peer.connection for peer in self.shell.peers.values()]
+
+    def adopt(self, config: Config) -> None:
+        self.config = config
+        self.adopted.append(config.log_level)
+
+    def run_in_thread(self, function: Callable[..., Any], *arguments: object) -> Any:
+        return function(*arguments)
+
+    def spawn(self, function: Callable[..., None], *arguments: object) -> None:
+        function(*arguments)
+
+    def standing(self) -> dict[str, Any]:
+        """Return all that a reload may change: what is equal is as it was."""
+        central, settings = self.shell.central, self.settings
+        tables = central.reconciler.tables
+        with contextlib.closing(sqlite3.connect(self.store.path)) as db:
+            dump = list(db.iterdump())
+        return {
+            "central": {name: id(value) for name, value in (vars(central) | vars(central.fabric)).items()},
+            "limits": central.vns.send_limit_bps.tolist(),
+            "policies": dict(central.fabric.control.policies),
+            "tables": {dpid: (tables(dpid).flows, list(tables(dpid).meters)) for dpid in (1, 2)},
+            "due": {dpid: len(record.update) for dpid, record in central.switches.items()},
+            "settings": [id(one) for one in (settings.file, settings.overrides, settings.values)],
+            "revisions": (settings.revision, settings.vn_revision(0), settings.vlan_revision(20)),
+            "store": dump,
+            "application": self.config,
+            "peers": {dpid: (id(one), id(one.meters), id(one.queues)) for dpid, one in self.shell.peers.items()},
+            "sent": {dpid: peer.connection.sent for dpid, peer in self.shell.peers.items()},
+            "disconnected": [peer.connection.disconnected for peer in self.shell.peers.values()],
+        }
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Iterator[App]:
+    app = App(tmp_path)
+    yield app
+    app.store.close()
+
+
+def reloader(app: App) -> Reloader:
+    return Reloader(app)  # type: ignore[arg-type]
+
+
+def failing(real: Callable[..., Any], error: Exception) -> Callable[..., Any]:
+    """Return a function that does its work and then fails: the latest moment of a stage."""
+
+    def fail(*arguments: Any, **named: Any) -> Any:
+        real(*arguments, **named)
+        raise error
+
+    return fail
+
+
+# (the stage, what does its work, and its name there), in the order of a reload
+STAGES: list[tuple[str, Callable[[App], Any], str]] = [
+    ("reading the file", lambda app: apps.reload, "load_config"),
+    ("comparing", lambda app: apps.reload, "config_changes"),
+    ("rehearsing", lambda app: apps.reload, "CentralController"),
+    ("laying overrides over it", lambda app: apps.settings.settings, "lay"),
+    ("keeping", lambda app: app.settings, "_keep"),
+    ("sending what was due", lambda app: app.shell, "push"),
+    ("reconfiguring", lambda app: CentralController, "put_in_force"),
+    ("finishing", lambda app: Reconfiguration, "finish"),
+    ("adopting", lambda app: app, "adopt"),
+    ("renewing peers", lambda app: app.shell, "renew_peers"),
+]
+
+
+@pytest.mark.parametrize(("place", "name"), [stage[1:] for stage in STAGES], ids=[stage[0] for stage in STAGES])
+def test_an_error_at_any_stage_leaves_all_as_it_was(
+    app: App, monkeypatch: pytest.MonkeyPatch, place: Callable[[App], Any], name: str
+) -> None:
+    app.path.write_text(AFTER)
+    before = app.standing()
+    owner = place(app)
+    if name == "_keep":  # the commit fails; what is taken back later does not
+        monkeypatch.setattr(app.store, "commit", lambda *arguments: (_ for _ in ()).throw(InjectedError()))
+    else:
+        monkeypatch.setattr(owner, name, failing(getattr(owner, name), InjectedError()))
+    if name == "adopt":
+        calls = iter([app.adopt, app.__class__.adopt.__get__(app)])
+        monkeypatch.setattr(app, "adopt", lambda config: next(calls)(config))
+    with pytest.raises(InjectedError):
+        reloader(app).reload()
+    monkeypatch.undo()
+    assert app.standing() == before
+    assert app.change(11_000_000) == before["revisions"][0] + 1
+    assert reloader(app).reload()
+    assert app.config.log_level == "debug"
+
+
+def test_a_reload_that_succeeds_changes_all_of_it(app: App) -> None:
+    app.path.write_text(AFTER)
+    before = app.standing()
+    changes = {change.path for change in reloader(app).reload()}
+    assert {"vlans.10.send_limit_bps", "vlans.20.algorithm", "log_level"} <= changes
+    central = app.shell.central
+    assert app.settings.revision == before["revisions"][0] + 1
+    assert (app.adopted, central.fabric.control.policies[20].algorithm) == (["debug"], "sp")
+    assert (list(app.shell.peers), app.shell.let_go_of) == ([1], [2])
+    assert app.shell.peers[1].connection.sent > before["sent"][1]
+    row = app.settings.file.row_of[NAME]
+    assert central.vns.send_limit_bps[row] == 10_000_000  # the override, over the new file
+    assert reloader(app).reload() == []
+
+
+def test_a_plan_that_cannot_be_committed_is_undone(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    app.path.write_text(AFTER)
+    before = app.standing()
+
+    def fail(plan: FilePlan) -> None:
+        raise InjectedError
+
+    monkeypatch.setattr(FilePlan, "commit", fail)
+    with pytest.raises(InjectedError):
+        reloader(app).reload()
+    assert app.standing() == before
+
+
+def test_a_store_that_fails_while_it_is_taken_back_leaves_the_old_state_in_force(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app.path.write_text(AFTER)
+    before = app.standing()
+
+    def full(*arguments: object) -> None:
+        raise StoreError("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(app.store, "take_back", full)
+        patch.setattr(CentralController, "put_in_force", failing(CentralController.put_in_force, InjectedError()))
+        with pytest.raises(StoreError):
+            reloader(app).reload()
+    after = app.standing()
+    unlike = {name for name in before if before[name] != after[name]}
+    assert unlike == {"store", "revisions"}  # the revision counts as used
+    assert app.change(11_000_000) == after["revisions"][0] + 1
+    assert reloader(app).reload()
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        (AFTER.replace("dpid: 1", "dpid: x"), ConfigError),
+        ("control: {interval_ms: 20}\n" + AFTER, InvalidValueError),
+        ("openflow: {last_meter_id: 2}\n" + AFTER, InvalidValueError),
+    ],
+)
+def test_a_file_that_is_not_acceptable_changes_nothing(app: App, text: str, error: type[Exception]) -> None:
+    app.path.write_text(text)
+    before = app.standing()
+    with pytest.raises(error):
+        reloader(app).reload()
+    assert app.standing() == before
+
+
+def test_a_failure_of_the_switch_over_is_an_event(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    app.path.write_text(AFTER)
+    monkeypatch.setattr(CentralController, "put_in_force", failing(CentralController.put_in_force, InjectedError("no")))
+    with pytest.raises(InjectedError):
+        reloader(app).reload()
+    (event,) = [one for one in app.shell.central.events.after(0) if one.kind == EventKind.RELOAD_FAILED]
+    assert event.text == f"{app.path} was not put in force, all is as before: no"
