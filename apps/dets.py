@@ -76,7 +76,7 @@ class Dets(AppBase):
             check_free("rest.listen", self.config.rest.listen.host, self.config.rest.listen.port)
             rest_tls = None if self.config.rest.tls is None else server_context("rest.tls", self.config.rest.tls)
             store = Store(self.config.rest.store)
-            tokens = Tokens(self.config.rest.store) if self.config.rest.authentication == "token" else None
+            self._tokens = Tokens(self.config.rest.store) if self.config.rest.authentication == "token" else None
         except DetsError as error:  # what its author can mend needs no traceback
             print(error, file=sys.stderr)
             raise SystemExit(2) from None
@@ -89,7 +89,7 @@ class Dets(AppBase):
         self.metrics = Metrics(self.shell, self.loops, self.queues, PeerDatapath.counts)
         self.reloader = Reloader(self)
         on_hangup(self.reloader.on_signal)
-        self._rest = self._serve_rest(tokens, rest_tls)
+        self._rest = self._serve_rest(rest_tls)
 
     def start(self) -> Any:
         """Start the loops; each goes on whatever happens in one of its rounds."""
@@ -116,6 +116,9 @@ class Dets(AppBase):
             self.queues.remove_all()
         else:
             self.shell.settle_all()
+        self.settings.close()
+        if self._tokens is not None:
+            self._tokens.close()
         self.shell.lines.write()
         self.logger.info("stopped; on_stop: %s", self.config.on_stop)
 
@@ -140,9 +143,9 @@ class Dets(AppBase):
         }
         return {**health, "status": "degraded" if ailing else health["status"], "loops": loops}
 
-    def _serve_rest(self, tokens: Tokens | None, tls: ssl.SSLContext | None) -> rest.RestServer:
+    def _serve_rest(self, tls: ssl.SSLContext | None) -> rest.RestServer:
         settings = self.config.rest
-        app = rest.create_app(_Running(self), tokens, max(settings.max_connections // 2, 1))
+        app = rest.create_app(_Running(self), self._tokens, max(settings.max_connections // 2, 1))
         pace = rest.Pace(settings.requests_per_s, time.monotonic)
         gate = rest.paced(app, pace, hub.sleep, self.spare.wait)
         return rest.serve(gate, settings.listen.host, settings.listen.port, tls, settings.max_connections)

@@ -85,6 +85,11 @@ class Settings:
         central.put_in_force(plan.values, clock())
         plan.commit()
 
+    def close(self) -> None:
+        """Close the store once the change at hand is kept. Later changes are refused."""
+        with self._lock:
+            self.store.close()
+
     # -- reading
 
     def vn_revision(self, row: int) -> int:

@@ -1,0 +1,107 @@
+"""The real application and its store: one controller at a time, and nothing acknowledged that would be lost."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from support.application import Application
+from support.paths import ROOT
+from support.wire import configuration
+
+VN = "/v1/vns/10/s1/1"
+
+
+@pytest.fixture
+def app(tmp_path):
+    with Application(configuration({1: [1, 2]}), tmp_path) as app:
+        app.wait_for(lambda: app.request("GET", "/v1/health")[0] == 200, "it serves")
+        yield app
+
+
+def set_limit(app, send_limit_bps):
+    body = b'{"send_limit_bps": %d}' % send_limit_bps
+    return app.request("PATCH", VN, body)
+
+
+def dets(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "apps.cli", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+
+
+def store(app) -> Path:
+    return app.config_path.with_suffix(".db")
+
+
+def test_a_second_controller_on_the_store_is_refused_and_told_who_has_it(app, tmp_path):
+    (tmp_path / "second").mkdir()
+    config = configuration({1: [1, 2]}, store={"file": str(store(app))})
+    with Application(config, tmp_path / "second") as second:
+        assert second.wait_ended(30) == 2
+    assert f"is in use by process {app.pid} on host" in second.log()
+    assert "Traceback" not in second.log()
+    assert set_limit(app, 30_000_000)[0] == 200
+
+
+def test_it_starts_again_after_kill_9(app):
+    assert set_limit(app, 30_000_000)[0] == 200
+    os.kill(app.pid, 9)
+    app.wait_ended()
+    app.start()
+    app.wait_for(lambda: app.get(VN)["send_limit_bps"] == 30_000_000, "what was set is in force")
+
+
+def test_what_only_reads_the_store_or_makes_tokens_works_while_it_runs(app, tmp_path):
+    assert set_limit(app, 30_000_000)[0] == 200
+    checked = dets("check", str(app.config_path), folder=tmp_path)
+    assert (checked.returncode, "1 override in" in checked.stdout) == (0, True), checked.stdout + checked.stderr
+    made = dets("token", "create", "ops", "--config", str(app.config_path), folder=tmp_path)
+    assert made.returncode == 0, made.stderr
+    assert "ops" in dets("token", "list", "--config", str(app.config_path), folder=tmp_path).stdout
+    assert set_limit(app, 20_000_000)[0] == 200
+    with closing(sqlite3.connect(store(app))) as db:  # what another process finds
+        assert db.execute("SELECT send_limit_bps FROM vn_overrides").fetchall() == [(20_000_000,)]
+
+
+def unlink(path: Path) -> None:
+    path.unlink()
+
+
+def overwrite(path: Path) -> None:
+    with path.open("r+b") as file:
+        file.write(b"\xa5" * (path.stat().st_size // 2))
+
+
+@pytest.mark.parametrize("damage", [unlink, overwrite])
+def test_a_store_damaged_under_it_takes_no_change_and_loses_none(app, damage: Callable[[Path], None]):
+    assert set_limit(app, 30_000_000)[0] == 200
+    damage(store(app))
+    for _ in range(2):
+        status, kind, problem = set_limit(app, 20_000_000)
+        assert (status, kind) == (503, "application/problem+json")
+        assert problem["type"] == "urn:dets:problem:store"
+        assert str(store(app)) in problem["detail"]
+        assert problem["detail"].endswith("nothing has changed")
+    assert len(app.events("store-refused")) == 1
+    assert app.get(VN)["send_limit_bps"] == 30_000_000
+
+
+def test_a_start_on_a_damaged_store_ends_with_a_sentence(app):
+    assert set_limit(app, 30_000_000)[0] == 200
+    app.stop()
+    shutil.copy(store(app), f"{store(app)}.copy")
+    overwrite(store(app))
+    app.start()
+    assert app.wait_ended(30) == 2
+    assert f"store.file: '{store(app)}'" in app.log()
+    assert "Traceback" not in app.log()
+    shutil.copy(f"{store(app)}.copy", store(app))  # what the sentence says
+    app.start()
+    app.wait_for(lambda: app.get(VN)["send_limit_bps"] == 30_000_000, "what was set is in force")
