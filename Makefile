@@ -1,8 +1,9 @@
 # make demo and make test do all their set-up themselves: Debian packages and Open vSwitch when run as root, a virtual
 # environment in .venv in any case. The second time they find it done.
 
+# make test PYTHON=python3.13 has an environment of its own, so that several Pythons can be tested by turns.
 PYTHON ?=
-VENV := .venv
+VENV := .venv$(if $(PYTHON),-$(notdir $(PYTHON)))
 BIN := $(VENV)/bin
 KERNEL := $(wildcard controller/*/*.c)
 STAMP := $(VENV)/installed
@@ -54,6 +55,6 @@ check: setup
 
 clean:
 	@scripts/ovs stop
-	rm -rf $(VENV) .setup build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-* .setup build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	rm -f controller/metering/_measure.*.so controller/allocation/_kernel.*.so
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ def test_the_loop_is_undisturbed(tmp_path: Path) -> None:
     run = WireRun(tmp_path, {1: [*SENDERS, RECEIVER]}, rest=rest, store={"file": store})
     tokens = Tokens(store)
     run.app.token = tokens.create("test", "read")
-    with run:
+    with contextlib.closing(tokens), run:
         run.introduce(1, RECEIVER, 0xB1)
         for port in SENDERS:
             run.introduce(1, port, 0xA0 + port)

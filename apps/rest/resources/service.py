@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
@@ -38,7 +39,11 @@ class Service:
         needs_if_match: bool = False,
     ) -> None:
         self.central, self.clock, self.needs_if_match = central, clock, needs_if_match
-        self.settings = settings or Settings(central, Store(MEMORY), clock)
+        if settings is None:
+            store = Store(MEMORY)
+            settings = Settings(central, store, clock)
+            weakref.finalize(self, store.close)  # nobody else knows it
+        self.settings = settings
         self.epoch_s = time.time() - clock()
 
     def health(self) -> Json:

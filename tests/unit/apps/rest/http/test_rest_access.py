@@ -25,8 +25,8 @@ from apps.settings.tokens import Tokens
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RestProcess, Tokens]]:
     store = tmp_path_factory.mktemp("guarded") / "x.db"
-    with RestProcess(CONFIG, store, tokens=True) as server:
-        yield server, Tokens(str(store))
+    with RestProcess(CONFIG, store, tokens=True) as server, contextlib.closing(Tokens(str(store))) as tokens:
+        yield server, tokens
 
 
 def bearer(token: str) -> dict[str, str]:
