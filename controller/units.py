@@ -1,4 +1,4 @@
-"""Rates as people write them, in bits per second; k, M and G are powers of 1000, as in OpenFlow and OVSDB."""
+"""Rates as people write them, in bits per second (k, M and G are powers of 1000, as in OpenFlow and OVSDB); weights."""
 
 from __future__ import annotations
 
@@ -15,6 +15,10 @@ _RATE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMGT]?)(?:bit/s|bps)?")
 # that a meter can be set to, and one kb/s the smallest.
 MIN_RATE_BPS = 1_000
 MAX_RATE_BPS = (2**32 - 1) * 1_000
+
+# Weights further apart than this are a mistake, and sums of them would lose the small ones to rounding.
+MIN_WEIGHT = 1e-6
+MAX_WEIGHT = 1e6
 
 
 def parse_rate(text: object, key: str = "rate") -> int:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.errors import ColumnError, InvalidValueError
+from controller.units import MAX_WEIGHT, MIN_WEIGHT
 
 if TYPE_CHECKING:
     from controller.allocation.parameters import Parameter
@@ -22,10 +23,6 @@ if TYPE_CHECKING:
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
-
-# Weights further apart than this are a mistake, and sums of them would lose the small ones to rounding.
-MIN_WEIGHT = 1e-6
-MAX_WEIGHT = 1e6
 
 # Choice: the paper does not say when a node "fully uses" its rate. A shaped sender passes a little less than its limit
 # (a whole frame waits for its tokens), so 95 % counts as all of it; and whoever had frames dropped wanted more.

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from controller.allocation import kernel
-from controller.allocation.interface import MAX_WEIGHT, MIN_WEIGHT, FloatArray, IntArray, check_rates
+from controller.allocation.interface import FloatArray, IntArray, check_rates
 from controller.errors import ColumnError, InvalidValueError
+from controller.units import MAX_WEIGHT, MIN_WEIGHT
 
 BY_DEMAND = -1
 """In ``MaxMin.bound``: the flow has all that it demands."""

@@ -21,8 +21,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr,
 from controller.config.document import Path, Problem, show_value
 from controller.errors import InvalidValueError
 from controller.fabric.description import Profile
-from controller.fabric.values import MAX_WEIGHT, check_name
-from controller.units import parse_rate
+from controller.fabric.values import check_name
+from controller.units import MAX_WEIGHT, MIN_WEIGHT, parse_rate
 
 MIN_VLAN_VID, MAX_VLAN_VID = 1, 4094
 # OpenFlow 1.3.5 section 7.2.1 (OFPP_MAX), 7.3.4.4 (OFPM_MAX); an idle timeout is a uint16 of seconds.
@@ -213,7 +213,7 @@ class VlanSection(Section):
     """Up to this rate its VNs may borrow idle capacity, from the limit to the port's capacity; needs `max-min`."""
     receive_ceiling: Rate | None = None
     """Up to this rate its VNs may borrow idle capacity, from the limit to the port's capacity; needs `max-min`."""
-    weight: Annotated[float, Field(gt=0, le=MAX_WEIGHT)] = 1.0
+    weight: Annotated[float, Field(ge=MIN_WEIGHT, le=MAX_WEIGHT)] = 1.0
     """Its share among VLANs that compete for idle capacity; only with `max-min`."""
 
 

@@ -6,9 +6,8 @@ import re
 from collections.abc import Callable, Mapping
 
 from controller.errors import InvalidValueError
-from controller.units import check_rate_bps
+from controller.units import MAX_WEIGHT, MIN_WEIGHT, check_rate_bps
 
-MAX_WEIGHT = 1e6
 NAME_RULE = "must be 1 to 63 letters, digits, '_', '-' or '.', the first a letter or digit"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 
@@ -23,8 +22,8 @@ def check_name(value: object) -> str:
 
 def check_weight(value: object) -> float:
     """Return a VLAN's weight."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= MAX_WEIGHT:
-        raise InvalidValueError("weight", value, f"must be a number above 0, to {MAX_WEIGHT:.0f}")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not MIN_WEIGHT <= value <= MAX_WEIGHT:
+        raise InvalidValueError("weight", value, f"must be a number, {MIN_WEIGHT:f} to {MAX_WEIGHT:.0f}")
     return float(value)
 
 

@@ -23,8 +23,8 @@ from pydantic import (
 from controller.allocation.registry import parameters_of
 from controller.config.sections import MAX_PORT_NO, MAX_VLAN_VID, MIN_VLAN_VID
 from controller.errors import InvalidValueError
-from controller.fabric.values import MAX_WEIGHT, check_name, check_weight
-from controller.units import MAX_RATE_BPS, MIN_RATE_BPS, check_rate_bps
+from controller.fabric.values import check_name, check_weight
+from controller.units import MAX_RATE_BPS, MAX_WEIGHT, MIN_RATE_BPS, MIN_WEIGHT, check_rate_bps
 
 _WHOLE_RATE = "must be a whole number of bits per second, such as 40000000: no quotes, fraction or exponent"
 _MAX_EVENT_NUMBER = 10**18 - 1
@@ -340,7 +340,7 @@ class VlanPatch(_Patch):
     weight: Annotated[
         float,
         BeforeValidator(check_weight),
-        WithJsonSchema({"type": "number", "exclusiveMinimum": 0, "maximum": MAX_WEIGHT, "description": "its share"}),
+        WithJsonSchema({"type": "number", "minimum": MIN_WEIGHT, "maximum": MAX_WEIGHT, "description": "its share"}),
     ] = 0.0
     send_limit_bps: RateBps = 0
     receive_limit_bps: RateBps = 0

@@ -320,8 +320,8 @@ def test_a_value_of_a_vn_in_the_store_that_is_out_of_range_is_not_in_force(
 @pytest.mark.parametrize(
     ("vid", "values", "words"),
     [
-        (10, '{"weight": NaN}', "must be a number above 0"),
-        (10, '{"weight": true}', "must be a number above 0"),
+        (10, '{"weight": NaN}', "must be a number, 0.000001 to 1000000"),
+        (10, '{"weight": true}', "must be a number, 0.000001 to 1000000"),
         (10, '{"send_limit_bps": -1}', "is outside 1k"),
         (10, '{"send_limit_bps": 1.5}', "must be a whole number"),
         (10, '{"name": "a b"}', "letters, digits"),

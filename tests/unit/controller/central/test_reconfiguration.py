@@ -18,6 +18,7 @@ from controller.config.changes import check_changeable, config_changes
 from controller.errors import InvalidValueError
 from controller.fabric.description import Endpoint, Tls
 from controller.fabric.topology import PortId
+from controller.units import MAX_WEIGHT, MIN_WEIGHT
 
 LEFT, RIGHT = PortId(1, 9), PortId(2, 9)
 VLANS = {10: "40M", 20: "50M"}
@@ -258,3 +259,11 @@ def test_rest_is_served_where_it_was():
     before = star(2)
     with pytest.raises(InvalidValueError, match=r"rest.requests_per_s: 7 can only"):
         check_changeable(before, replace(before, rest=replace(before.rest, requests_per_s=7)))
+
+
+@pytest.mark.parametrize("algorithm", ["fp", "max-min"])
+@pytest.mark.parametrize("weight", [MIN_WEIGHT, MAX_WEIGHT])
+def test_every_weight_that_a_configuration_may_hold_is_one_that_the_algorithms_take(algorithm, weight):
+    vlan = {"algorithm": algorithm, "send_limit": "40M", "receive_limit": "40M", "weight": weight}
+    loop = running(star(4, vlans={10: vlan}), BLAST[:3], intervals=20)
+    assert loop.rate((1, 4), 10, -5) <= 40e6 * 1.05

@@ -43,7 +43,7 @@ def test_the_configuration_says_defaults_and_bounds() -> None:
         "| `capacity` | required | a rate | Capacity of the link; never guessed. |",
     ):
         assert row in text.splitlines()
-    assert "| `weight` | `1` | above 0, to 1000000 |" in text
+    assert "| `weight` | `1` | 1e-06 to 1000000 |" in text
 
 
 def test_every_command_is_there_and_hidden_ones_are_not() -> None:
