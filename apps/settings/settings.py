@@ -76,10 +76,11 @@ class Settings:
         self._clock, self._run, self._breathe = clock, run, breathe
         self._lock = threading.Lock()
         self._refusal = ""
-        self.revision = store.standing.revision
-        self._facts = store.standing.facts
+        standing = store.load()
+        self.revision = standing.revision
+        self._facts = standing.facts
         self.file = FileValues(central.config)
-        self.overrides = Overrides.of(self.file, store.standing.vlans, store.standing.vns)
+        self.overrides = Overrides.of(self.file, standing.vlans, standing.vns)
         self.values = LimitsInForce(self.file.vns, {}, {}, {})
         plan = self._plan(self.overrides, lay(self.overrides, central.fabric.admitted.core_overload))
         central.put_in_force(plan.values, clock())

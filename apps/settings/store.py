@@ -63,6 +63,7 @@ class Standing:
 def read_standing(path: str) -> Standing:
     """Return what the store at ``path`` holds, whether or not a controller runs on it. Raises StoreError."""
     with failing(path), contextlib.closing(connect(path)) as db:
+        check_whole(db, path)
         return _standing(db, path)
 
 
@@ -70,7 +71,7 @@ class Store:
     """The store at a path, or in memory (``:memory:``), for the one controller that changes it.
 
     Raises StoreError when another controller has it, and when it cannot be opened, is damaged, is not a store, or was
-    written by a newer version. ``standing`` is what it held at the start.
+    written by a newer version.
     """
 
     def __init__(self, path: str) -> None:
@@ -83,14 +84,19 @@ class Store:
             self._reader = self._writer
             if path != MEMORY:
                 self._reader = undo.enter_context(contextlib.closing(connect(path)))
-            self.standing = _standing(self._reader, path)
+            check_whole(self._reader, path)
+            self._revision = _last_revision(self._reader)
             self._guard = None if path == MEMORY else StoreGuard(path)
-            self._revision = self.standing.revision
             self._close: Callable[[], None] = undo.pop_all().close
 
     def close(self) -> None:
         """Close the files, and let other controllers have the store."""
         self._close()
+
+    def load(self) -> Standing:
+        """Return all that counts at a start."""
+        with failing(self.path):
+            return _standing(self._reader, self.path)
 
     def commit(
         self,
@@ -159,13 +165,16 @@ class Store:
 
 
 def _standing(db: sqlite3.Connection, path: str) -> Standing:
-    check_whole(db, path)
-    (revision,) = db.execute("SELECT coalesce(max(revision), 0) FROM changes").fetchone()
     rows = db.execute('SELECT vlan_vid, "values", revision, limits_revision FROM vlan_overrides').fetchall()
     vlans = dict(_vlan_override(row, path) for row in rows)
     vns = dict(_vn_override(row, path) for row in db.execute(f"SELECT {_VN_COLUMNS} FROM vn_overrides"))
     facts = dict(db.execute("SELECT name, value FROM facts").fetchall())
-    return Standing(revision, vlans, vns, facts)
+    return Standing(_last_revision(db), vlans, vns, facts)
+
+
+def _last_revision(db: sqlite3.Connection) -> int:
+    (revision,) = db.execute("SELECT coalesce(max(revision), 0) FROM changes").fetchone()
+    return int(revision)
 
 
 def _packed(item: Item) -> tuple[Any, ...]:

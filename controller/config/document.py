@@ -89,7 +89,7 @@ def show_value(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A file's content as plain Python values, where each of them stands, and what is wrong with it as YAML.
+    """A file's content as plain Python values, the position of each, and what is wrong with it as YAML.
 
     Mapping keys are always text (``vlans: {10: ...}`` has the key ``"10"``); the path of a list's element has ``[0]``.
     """

@@ -53,7 +53,7 @@ def parse_dpid(value: object) -> int:
 
 
 def parse_address(value: object) -> tuple[str, int]:
-    """Return (host, TCP port) from ``HOST:PORT``; an IPv6 host stands in brackets."""
+    """Return (host, TCP port) from ``HOST:PORT``; an IPv6 host is in brackets."""
     match = _ADDRESS.fullmatch(value) if isinstance(value, str) else None
     if match is None:
         raise InvalidValueError("listen", value, "is not HOST:PORT, such as 127.0.0.1:6653 or [::1]:6653")
@@ -99,7 +99,7 @@ FilePath = Annotated[str, StringConstraints(min_length=1, max_length=4095), Writ
 class Section(BaseModel):
     """Base of every section; ``has_bad`` names the fields whose values were refused and so are None or the default.
 
-    ``path`` is where the section stands in the file: ``vlans.VID`` for each of the VLANs.
+    ``path`` is the section's place in the file: ``vlans.VID`` for each of the VLANs.
     """
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, use_attribute_docstrings=True)

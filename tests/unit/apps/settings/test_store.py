@@ -225,8 +225,10 @@ def test_values_of_another_kind_are_damage(path: Path, statement: str, words: st
         commit(store, 1)
     with contextlib.closing(sqlite3.connect(path)) as db, db:
         db.execute(statement)
+    with contextlib.closing(Store(str(path))) as store, pytest.raises(StoreError, match=words):
+        store.load()
     with pytest.raises(StoreError, match=words):
-        Store(str(path))
+        read_standing(str(path))
 
 
 def test_a_change_in_the_history_that_cannot_be_read_is_named(store: Store, path: Path) -> None:
