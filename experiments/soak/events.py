@@ -14,6 +14,8 @@ TROUBLE = {
     EventKind.COUNTERS_IMPLAUSIBLE,
     EventKind.OUT_OF_METERS,
     EventKind.HOSTS_FULL,
+    EventKind.STORE_REFUSED,
+    EventKind.RELOAD_FAILED,
 }
 # A controller that has just started finds what ran out while it was away, and its first audits remove that.
 MENDS_AFTER_START_S = 25.0
