@@ -22,7 +22,7 @@ VN = "/v1/vns/10/s1/1"
 @pytest.fixture
 def app(tmp_path):
     with Application(configuration({1: [1, 2]}), tmp_path) as app:
-        app.wait_for(lambda: app.request("GET", "/v1/health")[0] == 200, "it serves")
+        app.wait_for(lambda: app.request("GET", "/v1/health")[0] == 200, "it serves", 60.0)
         yield app
 
 
@@ -44,7 +44,7 @@ def test_a_second_controller_on_the_store_is_refused_and_told_who_has_it(app, tm
     (tmp_path / "second").mkdir()
     config = configuration({1: [1, 2]}, store={"file": str(store(app))})
     with Application(config, tmp_path / "second") as second:
-        assert second.wait_ended(30) == 2
+        assert second.wait_ended(60) == 2
     assert f"is in use by process {app.pid} on host" in second.log()
     assert "Traceback" not in second.log()
     assert set_limit(app, 30_000_000)[0] == 200
@@ -55,7 +55,7 @@ def test_it_starts_again_after_kill_9(app):
     os.kill(app.pid, 9)
     app.wait_ended()
     app.start()
-    app.wait_for(lambda: app.get(VN)["send_limit_bps"] == 30_000_000, "what was set is in force")
+    app.wait_for(lambda: app.get(VN)["send_limit_bps"] == 30_000_000, "what was set is in force", 60.0)
 
 
 def test_what_only_reads_the_store_or_makes_tokens_works_while_it_runs(app, tmp_path):
@@ -99,9 +99,9 @@ def test_a_start_on_a_damaged_store_ends_with_a_sentence(app):
     shutil.copy(store(app), f"{store(app)}.copy")
     overwrite(store(app))
     app.start()
-    assert app.wait_ended(30) == 2
+    assert app.wait_ended(60) == 2
     assert f"store.file: '{store(app)}'" in app.log()
     assert "Traceback" not in app.log()
     shutil.copy(f"{store(app)}.copy", store(app))  # what the sentence says
     app.start()
-    app.wait_for(lambda: app.get(VN)["send_limit_bps"] == 30_000_000, "what was set is in force")
+    app.wait_for(lambda: app.get(VN)["send_limit_bps"] == 30_000_000, "what was set is in force", 60.0)
