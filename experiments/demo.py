@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from experiments import fig5
+from experiments import single
 from experiments.options import ExperimentOptions
 
 OUTPUT = Path("results/demo")
@@ -46,4 +46,4 @@ def run(quiet: bool = False) -> dict[str, Any]:
     options, why = choose_fabric()
     if not quiet:
         print(why, flush=True)
-    return fig5.run(dataclasses.replace(options, quiet=quiet))
+    return single.run("dets-fig5", dataclasses.replace(options, quiet=quiet))

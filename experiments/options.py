@@ -1,59 +1,75 @@
-"""What an experiment on an emulated fabric can be told, and the bounds of it: the command line's contract with it."""
+"""The options of ``dets experiment``: their names, defaults and help texts, and the bounds of each."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from controller.errors import InvalidValueError
 from controller.units import check_rate_bps, format_rate
 from experiments.model.slots import LEAST_SLOT_S, MOST_SLOT_S
+from topologies.builders import fabrics
 
 FABRICS = ("ovs", "wire", "model")
 _MODELLED = ("cubic", "reno", "dctcp")
 CONGESTION_CONTROLS = {"ovs": ("cubic", "reno", "bbr"), "wire": _MODELLED, "model": _MODELLED}
 DATAPATHS = ("user", "kernel")
-MAX_SENDERS = 50  # 2 x 50 flows of iperf3 are more than two cores can drive honestly
+MAX_SENDERS = 50  # 2 x 50 sources are more than two cores can drive honestly
 MAX_MODEL_RATE_BPS = 100_000_000_000
 MIN_WINDOW_S, MAX_WINDOW_S = 1.0, 3600.0
 
 
+def _option(default: Any, help_text: str = "", name: str | None = None, short: str | None = None) -> Any:
+    """Return a field; the option has the field's name without its unit, or ``name``, and perhaps a ``short`` one."""
+    return dataclasses.field(default=default, metadata={"help": help_text, "name": name, "short": short})
+
+
 @dataclass(frozen=True, slots=True)
 class ExperimentOptions:
-    """Settings of one run. Rates are wire rates in bit/s; ``udp_rate_bps`` is what each UDP sender offers.
+    """What ``dets experiment`` runs. Rates are wire rates in bit/s; "of figures 2 and 5" alone: see ``single``.
 
-    TCP alone runs for ``warmup_s``, then UDP beside it for ``blast_s``, then TCP alone for ``cooldown_s``. ``topology``
-    is a name of ``topologies.builders.fabrics``; ``parameters`` belong to the algorithm. ``datapath`` is Open
-    vSwitch's; ``slot_s`` is the grain of the model's time, on the model and on the wire.
+    TCP alone runs for ``warmup_s``, then UDP beside it for ``blast_s``, then TCP alone for ``cooldown_s``.
     """
 
-    algorithm: str = "fp"
-    parameters: Mapping[str, object] = field(default_factory=dict)
-    senders: int = 10
-    link_rate_bps: int = 50_000_000
-    victim_limit_bps: int = 20_000_000
-    aggressor_limit_bps: int = 25_000_000
-    udp_rate_bps: int = 16_000_000
-    warmup_s: float = 10.0
-    blast_s: float = 20.0
-    cooldown_s: float = 10.0
-    congestion_control: str = "cubic"
-    seed: int = 1
-    topology: str = "dets-fig5"
-    fabric: str = "ovs"
-    datapath: str = "user"
-    slot_s: float = 0.001
-    output: Path = Path("results/dets-fig5")
-    baseline: bool = True
-    static: bool = False
-    quiet: bool = False
+    algorithm: str = _option("fp", "Rate allocation algorithm.")
+    parameters: Mapping[str, object] = dataclasses.field(default_factory=dict, metadata={"name": "parameter"})
+    senders: int = _option(10, "TCP senders, and as many UDP senders.")
+    link_rate_bps: int = _option(50_000_000)
+    victim_limit_bps: int = _option(20_000_000, "The TCP tenant's limit, wire rate.")
+    aggressor_limit_bps: int = _option(25_000_000, "The UDP tenant's limit, wire rate.")
+    udp_rate_bps: int = _option(16_000_000, "What each UDP sender offers.")
+    blast_s: float = _option(20.0, "Seconds of UDP blast.", "duration")
+    warmup_s: float = _option(10.0, "Seconds of TCP alone before it.")
+    cooldown_s: float = _option(10.0, "Seconds of TCP alone after it.")
+    congestion_control: str = _option("cubic", "cubic or reno; bbr on ovs, dctcp elsewhere.")
+    topology: str = _option("dets-fig5", f"One of {', '.join(fabrics)}.")
+    fabric: str = _option("ovs", "ovs (root), wire (software switches) or model.")
+    datapath: str = _option("user", "Open vSwitch datapath: user or kernel.")
+    slot_s: float = _option(0.001, "Wire and model: the grain of time, in seconds.")
+    seed: int = _option(1, "Of random bursts; on the model of every chance.")
+    output: Path | None = _option(None, "Output folder; default results/NAME.")  # noqa: RUF009 - it makes a field
+    baseline: bool = _option(True, "Run it without control first.")
+    static: bool = _option(False, "Run it under static equal limits too.")
+    quiet: bool = _option(False, "No progress.", short="-q")
+
+    @property
+    def control(self) -> str:
+        """The algorithm with its parameters, as scenarios name it."""
+        return " ".join([self.algorithm, *(f"{key}={value}" for key, value in self.parameters.items())])
+
+    def value_of(self, key: str) -> object:
+        """Return the value of the option ``key`` in the words of the command line."""
+        field = next(field for field in dataclasses.fields(self) if option_name(field) == key)
+        value = getattr(self, field.name)
+        return format_rate(value) if field.name.endswith("_bps") else value
 
     def checked(self) -> ExperimentOptions:
         """Return these options if every one is acceptable; raise InvalidValueError naming the first that is not.
 
-        Keys are the fields' names without unit, as the command line has them.
+        Keys are the options' names.
         """
         self._check_words()
         self._check_rates()
@@ -85,8 +101,11 @@ class ExperimentOptions:
     def _check_numbers(self) -> None:
         if not 1 <= self.senders <= MAX_SENDERS:
             raise InvalidValueError("senders", self.senders, f"is outside 1 to {MAX_SENDERS}")
-        for name in ("warmup", "blast", "cooldown"):
-            duration_s = getattr(self, f"{name}_s")
+        for name, duration_s in (
+            ("warmup", self.warmup_s),
+            ("duration", self.blast_s),
+            ("cooldown", self.cooldown_s),
+        ):
             if not MIN_WINDOW_S <= duration_s <= MAX_WINDOW_S:
                 raise InvalidValueError(name, duration_s, f"is outside {MIN_WINDOW_S:g} to {MAX_WINDOW_S:g} seconds")
         if not LEAST_SLOT_S <= self.slot_s <= MOST_SLOT_S:
@@ -97,7 +116,6 @@ class ExperimentOptions:
 
     def _check_words(self) -> None:
         from controller.allocation.registry import make_any_algorithm
-        from topologies.builders import fabrics
 
         choices = {
             "fabric": FABRICS,
@@ -110,10 +128,7 @@ class ExperimentOptions:
                 raise InvalidValueError(name, getattr(self, name), f"is not one of {', '.join(known)}")
         make_any_algorithm(self.algorithm, self.parameters)
 
-    def to_json(self) -> dict[str, object]:
-        """Return the options as JSON can hold them, for a manifest."""
-        return {
-            **{item.name: getattr(self, item.name) for item in dataclasses.fields(self)},
-            "parameters": dict(self.parameters),
-            "output": str(self.output),
-        }
+
+def option_name(field: dataclasses.Field[Any]) -> str:
+    """Return what the option of a field of ``ExperimentOptions`` is called: the field without its unit, or a name."""
+    return field.metadata.get("name") or field.name.removesuffix("_bps").removesuffix("_s")

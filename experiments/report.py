@@ -1,98 +1,124 @@
-"""What an isolation experiment leaves and shows: summary.json, series.csv, a picture, a table."""
+"""What ``dets experiment dets-fig2`` and ``dets-fig5`` leave and show: summary.json, series.csv, a picture, a table."""
 
 from __future__ import annotations
 
 import csv
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.isolation import INTERVAL_S, IsolationRun
+from experiments.evaluation.measures import Figures, isolation_measures, rates_at
+from experiments.evaluation.run import ScenarioRun
+from experiments.measure.manifest import manifest
+from experiments.options import ExperimentOptions
+from experiments.scenarios.scenario import BASELINES, INTERVAL_S
 
 TITLES = {"none": "without control", "static": "static limits", "dets": "with DETS"}
-VICTIM_COLOUR, AGGRESSOR_COLOUR = "tab:blue", "tab:red"
 
 
-def write_results(
-    folder: Path, summary: Mapping[str, Any], manifest: Mapping[str, Any], runs: Sequence[IsolationRun]
-) -> Path | None:
-    """Write everything into ``folder``; return the picture's path, None where matplotlib is not installed."""
-    folder.mkdir(parents=True, exist_ok=True)
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A run, what users call its control (none, static or dets), and what came of it."""
+
+    label: str
+    run: ScenarioRun
+    figures: Figures
+
+    @property
+    def title(self) -> str:
+        """The control's name for people."""
+        return TITLES[self.label]
+
+
+def label_of(control: str) -> str:
+    """Return what the control is called in summary.json and series.csv, and as a folder."""
+    return control if control in BASELINES else "dets"
+
+
+def judged(run: ScenarioRun) -> Judged:
+    """Return a run with its figures; MeasurementError where the UDP never arrived."""
+    shares = {f"{key}_during": run.notes[key] for key in ("cpu_idle_share", "cpu_stolen_share") if key in run.notes}
+    return Judged(label_of(run.control), run, {**isolation_measures(run), **shares})
+
+
+def report(name: str, options: ExperimentOptions, folder: Path, runs: Sequence[ScenarioRun]) -> dict[str, Any]:
+    """Write everything into ``folder``, show the table unless ``options.quiet``, and return the summary.
+
+    The last run's figures stand at the top of the summary; those without control, if another is last, under "baseline".
+    """
+    done = [judged(run) for run in runs]
+    summary = _summary(name, options, done)
+    held = {one.label: {**one.run.seen, "warnings": one.run.notes["warnings"]} for one in done}
     _write_json(folder / "summary.json", summary)
-    _write_json(folder / "manifest.json", manifest)
-    _write_series(folder / "series.csv", runs)
-    return _draw(folder / f"{summary['experiment']}.png", runs)
+    _write_json(folder / "manifest.json", manifest(options, experiment=name, runs=held))
+    _write_series(folder / "series.csv", done)
+    picture = _draw(folder / f"{name}.png", done)
+    if not options.quiet:
+        _show(done, picture, folder)
+    return summary
+
+
+def _summary(name: str, options: ExperimentOptions, done: Sequence[Judged]) -> dict[str, Any]:
+    by_label, last = {one.label: one for one in done}, done[-1]
+    summary = {"experiment": name, "control": last.label, "fabric": options.fabric, "topology": options.topology}
+    if last.label == "dets":
+        summary |= {"algorithm": options.algorithm, "parameters": dict(options.parameters)}
+    summary |= {"senders": options.senders, "seed": options.seed, **last.figures}
+    if last.label != "none" and "none" in by_label:
+        summary["baseline"] = dict(by_label["none"].figures)
+    return summary
 
 
 def _write_json(path: Path, content: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(content, indent=2, sort_keys=False, default=str) + "\n")
+    path.write_text(json.dumps(content, indent=2, default=str) + "\n")
 
 
-def _write_series(path: Path, runs: Sequence[IsolationRun]) -> None:
+def _write_series(path: Path, done: Sequence[Judged]) -> None:
     """One row per run and interval; time 0 is the start of the UDP sources."""
+    heads = ("control", "interval", "time_s", "duration_s")
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
-        writer.writerow(
-            [
-                "control",
-                "interval",
-                "time_s",
-                "duration_s",
-                "victim_goodput_bps",
-                "victim_wire_bps",
-                "aggressor_wire_bps",
-            ]
-        )
-        for run in runs:
-            victim, aggressor = run.victim, run.aggressor
+        writer.writerow([*heads, "victim_goodput_bps", "victim_wire_bps", "aggressor_wire_bps"])
+        for one in done:
+            victim, aggressor = (rates_at(one.run, receiver) for receiver in one.run.receivers)
+            times = (victim.start_s - one.run.scenario.judged[0], victim.end_s - victim.start_s)
+            rates = (victim.tcp_goodput_bps, victim.wire_bps, aggressor.wire_bps)
             for row in range(len(victim.start_s)):
-                times = (victim.start_s[row] - run.blast.start_s, victim.end_s[row] - victim.start_s[row])
-                rates = (victim.tcp_goodput_bps[row], victim.wire_bps[row], aggressor.wire_bps[row])
-                writer.writerow([run.control, row, *(f"{t:.6f}" for t in times), *(f"{r:.0f}" for r in rates)])
+                shown = [*(f"{time[row]:.6f}" for time in times), *(f"{rate[row]:.0f}" for rate in rates)]
+                writer.writerow([one.label, row, *shown])
 
 
-def _draw(path: Path, runs: Sequence[IsolationRun]) -> Path | None:
-    """Draw the rates at the receiving PN over time units of 55 ms, a panel per run, as the paper's figures 2 and 5."""
+def _draw(path: Path, done: Sequence[Judged]) -> Path | None:
+    """Draw the picture; return its path, None where matplotlib is not installed."""
     try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
+        import matplotlib  # noqa: F401
     except ModuleNotFoundError:
         return None
-    figure = Figure(figsize=(9, 3.6 * len(runs)), layout="constrained")
-    FigureCanvasAgg(figure)
-    all_axes = figure.subplots(len(runs), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
-    for axes, run in zip(all_axes, runs, strict=True):
-        unit = (run.victim.end_s - run.victim.start_s[0]) / INTERVAL_S
-        axes.plot(unit, run.victim.tcp_goodput_bps / 1e6, color=VICTIM_COLOUR, lw=1, label="VLAN 1, TCP (goodput)")
-        axes.plot(unit, run.aggressor.wire_bps / 1e6, color=AGGRESSOR_COLOUR, lw=1, label="VLAN 2, UDP (wire)")
-        limits = (("victim_goodput_limit_bps", VICTIM_COLOUR), ("aggressor_limit_bps", AGGRESSOR_COLOUR))
-        for key, colour in limits:
-            axes.axhline(run.figures[key] / 1e6, color=colour, ls="--", lw=0.8)
-        axes.set(title=TITLES[run.control], ylabel="received rate [Mb/s]", ylim=(0, None))
-        axes.legend(loc="upper right", fontsize="small")
-    all_axes[-1].set_xlabel("time unit (55 ms); dashed: the VLAN's receive limit, for TCP what it allows as goodput")
-    figure.savefig(path, dpi=130)
+    from experiments.evaluation.pictures import draw_isolation
+
+    draw_isolation([(one.title, one.run) for one in done], path)
     return path
 
 
-def show_table(runs: Sequence[IsolationRun], picture: Path | None, folder: Path) -> None:
+def _show(done: Sequence[Judged], picture: Path | None, folder: Path) -> None:
     """Print what a newcomer wants to know of the runs, and where the picture is."""
     from rich.console import Console
     from rich.table import Table
 
     table = Table(title="What the receiving node got (Mb/s)", title_justify="left")
     table.add_column("")
-    for run in runs:
-        table.add_column(TITLES[run.control], justify="right")
-    for label, cells in _table_rows(runs):
+    for one in done:
+        table.add_column(one.title, justify="right")
+    for label, cells in _table_rows(done):
         table.add_row(label, *cells)
     console = Console()
     console.print(table)
-    limit, allowed = (runs[-1].figures[key] / 1e6 for key in ("victim_limit_bps", "victim_goodput_limit_bps"))
+    limit, allowed = (done[-1].figures[key] / 1e6 for key in ("victim_limit_bps", "victim_goodput_limit_bps"))
     meaning = f"Goodput is what TCP delivers: at most {allowed:.1f} Mb/s under a limit of {limit:g} Mb/s on the wire."
     console.print(meaning, soft_wrap=True)
-    for warning in dict.fromkeys(warning for run in runs for warning in run.warnings):
+    for warning in dict.fromkeys(f"{one.title}: {text}" for one in done for text in one.run.notes["warnings"]):
         console.print(f"Note: {warning}", soft_wrap=True)
     if picture is None:
         console.print("No picture: matplotlib is not installed (pip install matplotlib)", soft_wrap=True)
@@ -101,23 +127,23 @@ def show_table(runs: Sequence[IsolationRun], picture: Path | None, folder: Path)
     console.print(f"All results: {folder}", soft_wrap=True)
 
 
-def _table_rows(runs: Sequence[IsolationRun]) -> list[tuple[str, list[str]]]:
+def _table_rows(done: Sequence[Judged]) -> list[tuple[str, list[str]]]:
     def mbps(key: str) -> list[str]:
-        return [f"{run.figures[key] / 1e6:.1f}" for run in runs]
+        return [f"{one.figures[key] / 1e6:.1f}" for one in done]
 
-    def share(run: IsolationRun) -> str:
-        return f"{run.figures['victim_goodput_bps_during'] / run.figures['victim_goodput_limit_bps']:.0%}"
+    def share(figures: Figures) -> str:
+        return f"{figures['victim_goodput_bps_during'] / figures['victim_goodput_limit_bps']:.0%}"
 
-    def intervals(run: IsolationRun, key: str) -> str:
-        count = run.figures[key]
-        return "never" if count is None else f"{count} ({count * INTERVAL_S:.2f} s)"
+    def intervals(key: str) -> list[str]:
+        counts = [one.figures[key] for one in done]
+        return ["never" if count is None else f"{count} ({count * INTERVAL_S:.2f} s)" for count in counts]
 
     return [
         ("VLAN 1 (TCP), goodput before the UDP blast", mbps("victim_goodput_bps_before")),
         ("VLAN 1 (TCP), goodput during the UDP blast", mbps("victim_goodput_bps_during")),
-        ("  as a share of what its limit allows", [share(run) for run in runs]),
-        ("  back at 95 % after, in 55 ms intervals", [intervals(run, "victim_recovery_intervals") for run in runs]),
-        ("  longest time below 95 %", [intervals(run, "victim_intervals_below_95_percent") for run in runs]),
+        ("  as a share of what its limit allows", [share(one.figures) for one in done]),
+        ("  back at 95 % after, in 55 ms intervals", intervals("victim_recovery_intervals")),
+        ("  longest time below 95 %", intervals("victim_intervals_below_95_percent")),
         ("VLAN 2 (UDP), received during the blast", mbps("aggressor_received_bps_during")),
         ("  its receive limit", mbps("aggressor_limit_bps")),
     ]

@@ -1,22 +1,31 @@
-"""The algorithms by name. To add one: write its file, and add its class here."""
+"""The algorithms by name. To add one: write its file, and add a line with its module and class here."""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping
 
-from controller.allocation.fair_level import FairLevel
-from controller.allocation.fair_share import FairShare
-from controller.allocation.fast_probe import FastProbe
-from controller.allocation.forward_explicit import ForwardExplicit
 from controller.allocation.interface import AllocationAlgorithm
 from controller.allocation.network_max_min import NetworkMaxMin
 from controller.allocation.parameters import Parameter, check_parameters
-from controller.allocation.slow_probe import SlowProbe
 from controller.errors import InvalidValueError
 
-algorithms: dict[str, type[AllocationAlgorithm]] = {
-    algorithm.name: algorithm for algorithm in (FairShare, SlowProbe, FastProbe, ForwardExplicit, FairLevel)
-}
+CLASSES = (
+    "controller.allocation.fair_share:FairShare",
+    "controller.allocation.slow_probe:SlowProbe",
+    "controller.allocation.fast_probe:FastProbe",
+    "controller.allocation.forward_explicit:ForwardExplicit",
+    "controller.allocation.fair_level:FairLevel",
+)
+
+
+def _load(target: str) -> type[AllocationAlgorithm]:
+    module, _, name = target.partition(":")
+    algorithm: type[AllocationAlgorithm] = getattr(importlib.import_module(module), name)
+    return algorithm
+
+
+algorithms: dict[str, type[AllocationAlgorithm]] = {one.name: one for one in map(_load, CLASSES)}
 
 
 def make_algorithm(
@@ -66,6 +75,11 @@ parameters_of: dict[str, tuple[Parameter, ...]] = {
     NetworkMaxMin.name: NetworkMaxMin.parameters,
 }
 """The parameters of every algorithm by its name."""
+
+
+def title_of_algorithm(name: str) -> str:
+    """Return an algorithm's title for people."""
+    return NetworkMaxMin.title if name == NetworkMaxMin.name else algorithms[name].title
 
 
 def make_any_algorithm(

@@ -107,14 +107,18 @@ def write_pages(options: FigureOptions) -> dict[str, Any]:
 
 def _draw(options: FigureOptions, done: Sequence[tuple[Cell, dict[str, Any]]]) -> None:
     """Draw the pictures of each experiment into the fabric's folder."""
-    from experiments.evaluation.pictures import draw_isolation, draw_scenario, draw_trade_off
+    from experiments.evaluation.pictures import draw_isolation, draw_scenario, draw_trade_off, in_order, title_of
 
     summaries = by_experiment([summary for _, summary in done])
     for name, rows in summaries.items():
         mine = [cell for cell, _ in done if cell.experiment == name]
-        draw = draw_scenario if mine[0].scenario is not None else draw_isolation
-        draw(mine, options.cell_folder, options.cell_folder / f"{name}.png")
-        draw_trade_off(rows, options.cell_folder / f"{name}-use-and-fairness.png")
+        path = options.cell_folder / f"{name}.png"
+        if mine[0].scenario.isolation is None:
+            draw_scenario(mine, options.cell_folder, path)
+            draw_trade_off(rows, path.with_stem(f"{name}-use-and-fairness"))
+        else:
+            shown = in_order(mine)
+            draw_isolation([(title_of(one.control), one.load(options.cell_folder)) for one in shown], path)
 
 
 def _pictures(results: Path) -> dict[str, list[tuple[str, str, Path]]]:
@@ -175,9 +179,7 @@ def _run_side_by_side(
     todo: Sequence[Cell], options: FigureOptions, finished: Callable[[int, Cell, BaseException | None, float], None]
 ) -> None:
     workers = min(options.workers or os.cpu_count() or 1, len(todo))
-    longest_first = sorted(
-        todo, key=lambda cell: -cell.expected_s * (len(cell.scenario.sources) if cell.scenario else 20)
-    )
+    longest_first = sorted(todo, key=lambda cell: -cell.expected_s * len(cell.scenario.sources))
     with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
         cell_of = {pool.submit(run_cell, cell, options.cell_folder): cell for cell in longest_first}
         try:

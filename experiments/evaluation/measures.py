@@ -6,7 +6,6 @@ receivers' and senders' limits max-min fairly among those. It has no delay and w
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +15,8 @@ from numpy.typing import NDArray
 
 from controller.allocation.max_min import FlowPaths, max_min
 from experiments.evaluation.run import FloatArray, ScenarioRun
-from experiments.measure.series import ENOUGH, longest_run
+from experiments.measure.frames import TCP_HEADERS_BYTES, VLAN_TAG_BYTES
+from experiments.measure.series import ENOUGH, Rates, Window, isolation_figures, longest_run
 from experiments.scenarios.scenario import LimitChange, Scenario, Span
 
 JAIN_WINDOW = 18  # intervals, one second: rates of shorter time are those of TCP's sawtooth
@@ -103,15 +103,33 @@ def phase_measures(run: ScenarioRun, oracle: Oracle | None = None) -> dict[str, 
     return {name: _measures(*within(run, oracle, span)) for name, span in run.scenario.phases.items()}
 
 
+def isolation_measures(run: ScenarioRun) -> Figures:
+    """Return what the first VLAN's TCP keeps while the second sends UDP; nothing for a scenario without ``isolation``.
+
+    Raises MeasurementError where the UDP never arrived.
+    """
+    scenario = run.scenario
+    if scenario.isolation is None:
+        return {}
+    vids = list(scenario.limits)[:2]
+    receivers = [next(receiver for receiver in run.receivers if receiver[0] == vid) for vid in vids]
+    windows = [Window(*scenario.phases[name]) for name in scenario.isolation]
+    limits_bps = [scenario.limits[vid].receive_bps for vid in vids]
+    return dict(isolation_figures(*(rates_at(run, receiver) for receiver in receivers), *windows, *limits_bps))
+
+
+def rates_at(run: ScenarioRun, receiver: tuple[int, int]) -> Rates:
+    """Return what a receiver, (VLAN, PN), got in each interval; as goodput if all of it was TCP."""
+    column, passed_s = run.receivers.index(receiver), np.diff(run.time_s)
+    bits, packets = run.received_bits[:, column], run.received_packets[:, column]
+    payload_bits = np.maximum(bits - 8 * (TCP_HEADERS_BYTES + VLAN_TAG_BYTES) * packets, 0.0)
+    return Rates(run.time_s[:-1], run.time_s[1:], bits / passed_s, payload_bits / passed_s)
+
+
 def within(run: ScenarioRun, oracle: Oracle, span: Span) -> tuple[ScenarioRun, Oracle]:
     """Return the part of a run whose intervals lie in a span."""
     rows = np.flatnonzero((run.time_s[:-1] >= span[0] - 1e-3) & (run.time_s[1:] <= span[1] + 1e-3))
-    cut = dataclasses.replace(
-        run,
-        time_s=run.time_s[np.append(rows, rows[-1] + 1)],
-        **{name: getattr(run, name)[rows] for name in ("delivered_bits", "received_bits", "granted_bps")},
-    )
-    return cut, Oracle(oracle.rate_bps[rows], oracle.demand_bps[rows], oracle.on[rows])
+    return run.between(rows[0], rows[-1]), Oracle(oracle.rate_bps[rows], oracle.demand_bps[rows], oracle.on[rows])
 
 
 def _measures(run: ScenarioRun, oracle: Oracle) -> Figures:

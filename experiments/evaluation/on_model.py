@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,14 @@ from controller.central.controller import CentralController
 from controller.config.load import parse_config
 from controller.loop.step import limits_in_force_bps
 from experiments.evaluation.configuration import controller_configuration, static_limits
-from experiments.evaluation.run import FloatArray, ScenarioRun, receivers_of, transfer_rows
+from experiments.evaluation.run import (
+    DEFAULT_SETTINGS,
+    FloatArray,
+    RunSettings,
+    ScenarioRun,
+    receivers_of,
+    transfer_rows,
+)
 from experiments.model.control import ControlPlane
 from experiments.model.fabric import ModelFabric, ModelFlow, ModelOptions
 from experiments.model.plain import install_plain_forwarding, install_shares
@@ -39,11 +47,16 @@ Progress = Callable[[float], None]
 
 
 def run_on_model(
-    scenario: Scenario, control: str, seed: int, progress: Progress, *, slot_s: float = 0.001, law: str = "cubic"
+    scenario: Scenario,
+    control: str,
+    seed: int,
+    progress: Progress,
+    settings: RunSettings = DEFAULT_SETTINGS,
+    folder: Path | None = None,
 ) -> ScenarioRun:
-    """Run a scenario under a control; ``law`` is TCP's congestion control."""
-    model = ModelFabric(scenario.fabric(), ModelOptions(slot_s=slot_s, seed=seed))
-    plane = _install(model, scenario, control)
+    """Run a scenario under a control; ``folder`` gets the controller's configuration."""
+    model = ModelFabric(scenario.fabric(), ModelOptions(slot_s=settings.slot_s, seed=seed))
+    plane = _install(model, scenario, control, folder)
     if plane is not None:
         for event in scenario.events:
             model.at(SETTLE_S + event.at_s, _change(plane, event))
@@ -51,14 +64,17 @@ def run_on_model(
     else:
         standing = standing_bps(scenario, control)
         grants = standing.copy
-    traffic = ModelTraffic(model, scenario, seed, law, SETTLE_S, grants)
+    traffic = ModelTraffic(model, scenario, seed, settings.congestion_control, SETTLE_S, grants)
+    seen: dict[str, Any] = {}
+    model.at(SETTLE_S + scenario.judged[1], lambda: seen.update(_seen(model, plane)))
     for interval in range(intervals_of(scenario) + 1):
-        model.run(SETTLE_S + interval * INTERVAL_S + slot_s)
+        model.run(SETTLE_S + interval * INTERVAL_S + settings.slot_s)
         progress(INTERVAL_S)
+    model.run(SETTLE_S + scenario.duration_s + settings.slot_s)
     notes: dict[str, Any] = {"warnings": []}
     if plane is not None:
         notes["meter_mods"] = plane.counts.meter_mods
-    return traffic.run(control, "model", notes)
+    return traffic.run(control, "model", notes, seen)
 
 
 def intervals_of(scenario: Scenario) -> int:
@@ -66,7 +82,30 @@ def intervals_of(scenario: Scenario) -> int:
     return int(scenario.duration_s / INTERVAL_S + 1e-6)
 
 
-def _install(model: ModelFabric, scenario: Scenario, control: str) -> ControlPlane | None:
+def described(model: ModelFabric) -> dict[str, Any]:
+    """Return what each switch says of itself."""
+    return {switch.name: model.switches[switch.dpid].describe() for switch in model.fabric.switches}
+
+
+def _seen(model: ModelFabric, plane: ControlPlane | None) -> dict[str, Any]:
+    return {"switches": described(model), "vns": None if plane is None else _vns(plane.central)}
+
+
+def _vns(central: CentralController) -> list[dict[str, Any]]:
+    """Return what the controller knows of each VN."""
+    return [
+        {
+            "name": central.fabric.vn_name(row),
+            "send_limit_bps": float(central.vns.send_limit_bps[row]),
+            "receive_limit_bps": float(central.vns.receive_limit_bps[row]),
+            "received_bps": float(central.fabric.received_bps[row]),
+            "congested": bool(central.state.allocators.congested[row]),
+        }
+        for row in range(len(central.vns))
+    ]
+
+
+def _install(model: ModelFabric, scenario: Scenario, control: str, folder: Path | None) -> ControlPlane | None:
     if control == "none":
         install_plain_forwarding(model)
         return None
@@ -74,7 +113,10 @@ def _install(model: ModelFabric, scenario: Scenario, control: str) -> ControlPla
         install_shares(model, *static_limits(scenario, model.fabric))
         return None
     document = controller_configuration(scenario, model.fabric, control, _OPENFLOW_PORT, _REST_PORT)
-    central = CentralController(parse_config(yaml.safe_dump(document), "scenario"))
+    text = yaml.safe_dump(document, sort_keys=False)
+    if folder is not None:
+        (folder / "controller.yaml").write_text(text)
+    central = CentralController(parse_config(text, "scenario"))
     plane = ControlPlane(model, central)
     plane.start()
     return plane
@@ -160,11 +202,12 @@ class ModelTraffic:
         self._time_s: list[float] = []
         self._delivered: list[list[int]] = []
         self._received: list[list[int]] = []
+        self._packets: list[list[int]] = []
         self._granted: list[FloatArray] = []
         for interval in range(intervals_of(scenario) + 1):
             model.at(begin_s + interval * INTERVAL_S, self._sample)
 
-    def run(self, control: str, fabric: str, notes: dict[str, Any]) -> ScenarioRun:
+    def run(self, control: str, fabric: str, notes: dict[str, Any], seen: dict[str, Any]) -> ScenarioRun:
         """Return the run."""
         sources = [flow.source for flow in self._flows]
         return ScenarioRun(
@@ -175,11 +218,13 @@ class ModelTraffic:
             np.array(self._time_s),
             np.diff(np.array(self._delivered, dtype=np.float64), axis=0),
             np.diff(np.array(self._received, dtype=np.float64), axis=0),
+            np.diff(np.array(self._packets, dtype=np.float64), axis=0),
             np.array(self._granted)[1:],
             np.array([source.sent for source in sources], dtype=np.float64),
             np.array([source.lost for source in sources], dtype=np.float64),
             transfer_rows(self._transfers()),
             notes,
+            seen,
         )
 
     def _connect(self, source: Source, law: str) -> ModelFlow:
@@ -209,6 +254,7 @@ class ModelTraffic:
         self._time_s.append(model.now_s - self._begin_s)
         self._delivered.append([flow.source.delivered * flow.source.frame_bits for flow in self._flows])
         self._received.append([model.received[vn].octets * 8 for vn in self._receivers])
+        self._packets.append([model.received[vn].packets for vn in self._receivers])
         self._granted.append(self._grants())
 
     def _transfers(self) -> list[tuple[int, float, float | None]]:

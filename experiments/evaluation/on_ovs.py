@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,18 @@ from experiments.evaluation import endpoint
 from experiments.evaluation.configuration import controller_configuration, static_limits
 from experiments.evaluation.decisions import Decisions, tell
 from experiments.evaluation.on_model import Progress, standing_bps
-from experiments.evaluation.run import FloatArray, ScenarioRun, receivers_of, transfer_rows
+from experiments.evaluation.run import (
+    DEFAULT_SETTINGS,
+    FloatArray,
+    RunSettings,
+    ScenarioRun,
+    receivers_of,
+    transfer_rows,
+)
 from experiments.machine.controller_process import ControllerProcess, free_ports
-from experiments.machine.processors import busy_warning, cpu_shares, read_cpu_ticks
+from experiments.machine.processors import CpuTicks, busy_warning, cpu_shares, read_cpu_ticks
 from experiments.measure.frames import TCP_WIRE_BYTES, UDP_FRAME_BYTES
-from experiments.ovs.fabric import OvsFabric, OvsOptions
+from experiments.ovs.fabric import OvsFabric, OvsOptions, describe_switches
 from experiments.ovs.static_limits import install_static_limits
 from experiments.scenarios.scenario import BASELINES, INTERVAL_S, Scenario, Source
 from topologies.fabric import Fabric, VirtualNode
@@ -40,9 +48,7 @@ def run_on_ovs(
     seed: int,
     progress: Progress,
     folder: Path,
-    *,
-    datapath: str = "user",
-    law: str = "cubic",
+    settings: RunSettings = DEFAULT_SETTINGS,
 ) -> ScenarioRun:
     """Run a scenario under a control; files of the run go to ``folder``."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -51,9 +57,9 @@ def run_on_ovs(
     controlled = control not in BASELINES
     options = OvsOptions(
         controller=f"tcp:127.0.0.1:{openflow_port}" if controlled else None,
-        datapath=datapath,
+        datapath=settings.datapath,
         edge_queues=control == "none",
-        congestion_control=law,
+        congestion_control=settings.congestion_control,
         patch_links=True,
     )
     with contextlib.ExitStack() as stack:
@@ -68,7 +74,7 @@ def run_on_ovs(
             install_static_limits(fabric, *static_limits(scenario, fabric))
         if ovs.classifier is not None:
             ovs.classifier.settle()
-        endpoints = stack.enter_context(_Endpoints(ovs, scenario, seed, law, folder))
+        endpoints = stack.enter_context(_Endpoints(ovs, scenario, seed, settings.congestion_control, folder))
         return _measure(scenario, control, seed, progress, fabric, controller, endpoints, list(ovs.warnings))
 
 
@@ -83,25 +89,36 @@ def _measure(
     warnings: list[str],
 ) -> ScenarioRun:
     decisions = Decisions(controller) if controller is not None else None
+    ticks: list[CpuTicks] = []
+    seen: dict[str, Any] = {}
+
+    def look() -> None:
+        ticks.append(read_cpu_ticks())
+        seen["switches"] = describe_switches(fabric)
+        seen["vns"] = controller.get("/v1/vns") if controller is not None else None
+
+    judged = scenario.judged
+    due: list[tuple[float, Callable[[], object]]] = [(judged[0], lambda: ticks.append(read_cpu_ticks()))]
+    if controller is not None:
+        due += [(event.at_s, functools.partial(tell, controller, fabric, event)) for event in scenario.events]
+    due.append((judged[1], look))
+    due.sort(key=lambda one: one[0])
     begun_s = endpoints.begin()
-    before = read_cpu_ticks()
-    events = sorted(scenario.events, key=lambda event: event.at_s)
     told_s = 0.0
-    while (now_s := time.monotonic() - begun_s) < scenario.duration_s:
-        while events and events[0].at_s <= now_s:
-            if controller is not None:
-                tell(controller, fabric, events[0])
-            events.pop(0)
+    while due or told_s < scenario.duration_s:
+        now_s = time.monotonic() - begun_s
+        while due and due[0][0] <= now_s:
+            due.pop(0)[1]()
         if decisions is not None:
             decisions.take()
-        progress(max(now_s, 0.0) - told_s)
-        told_s = max(now_s, 0.0)
-        next_s = events[0].at_s if events else scenario.duration_s
+        passed_s = min(max(now_s, 0.0), scenario.duration_s)
+        progress(passed_s - told_s)
+        told_s = passed_s
+        next_s = due[0][0] if due else scenario.duration_s
         time.sleep(max(0.0, min(0.25, next_s - now_s)))
-    shares = cpu_shares(before, read_cpu_ticks())
-    progress(scenario.duration_s - told_s)
     if decisions is not None:
         decisions.stop()
+    shares = cpu_shares(*ticks)
     endpoints.wait()
     warnings += busy_warning(shares, "the run")
     columns = endpoints.columns()
@@ -110,7 +127,7 @@ def _measure(
     else:
         granted_bps = np.tile(standing_bps(scenario, control), (len(columns["time_s"]) - 1, 1))
     notes = {"warnings": warnings, "cpu_idle_share": round(shares.idle, 3), "cpu_stolen_share": round(shares.stolen, 3)}
-    return ScenarioRun(scenario, control, "ovs", seed, granted_bps=granted_bps, notes=notes, **columns)
+    return ScenarioRun(scenario, control, "ovs", seed, granted_bps=granted_bps, notes=notes, seen=seen, **columns)
 
 
 class _Endpoints:
@@ -163,16 +180,21 @@ class _Endpoints:
         delivered = np.zeros((intervals, len(sources)))
         sent, lost = np.zeros(len(sources)), np.zeros(len(sources))
         got_packets = np.zeros(len(sources))
-        received, time_s, transfers = [], np.zeros(intervals + 1), []
+        received, packets, transfers = [], [], []
+        time_s = np.zeros(0)
         for vid, pn in receivers_of(self._scenario):
             name = self._ovs.fabric.vn(vid, pn).name
             report = self._report("receive", name)
             rows = np.array(report["rows"], dtype=np.float64)
-            time_s = rows[:, 0] / 1e9
-            received.append(np.diff(rows[:, 1]) * 8)
+            own_s = rows[:, 0] / 1e9
+            time_s = time_s if len(time_s) else own_s
+            # Each receiver samples when it is its turn: its rates are those over its own time.
+            counts = np.diff(rows[:, 1:], axis=0) * (np.diff(time_s) / np.diff(own_s))[:, None]
+            received.append(counts[:, 0] * 8)
+            packets.append(counts[:, 1])
             for column, number in enumerate(self._receivers[name]):
                 frames = FRAME_BYTES[sources[number].protocol] / endpoint.PAYLOAD_BYTES
-                delivered[:, number] = np.diff(rows[:, 2 + column]) * 8 * frames
+                delivered[:, number] = counts[:, 2 + column] * 8 * frames
                 got_packets[number] = report["total"][column] / endpoint.PAYLOAD_BYTES
         for name, numbers in self._senders.items():
             for number, one in zip(numbers, self._report("send", name)["sources"], strict=True):
@@ -183,6 +205,7 @@ class _Endpoints:
             "time_s": time_s,
             "delivered_bits": delivered,
             "received_bits": np.stack(received, axis=1),
+            "received_packets": np.stack(packets, axis=1),
             "sent_packets": sent,
             "lost_packets": lost,
             "transfers": transfer_rows(transfers),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import yaml
@@ -13,8 +14,8 @@ from controller.config.load import parse_config
 from controller.fabric.vns import VnTable
 from experiments.evaluation.configuration import controller_configuration
 from experiments.evaluation.decisions import Decisions, tell
-from experiments.evaluation.on_model import ModelTraffic, Progress, run_on_model
-from experiments.evaluation.run import ScenarioRun
+from experiments.evaluation.on_model import ModelTraffic, Progress, described, run_on_model
+from experiments.evaluation.run import DEFAULT_SETTINGS, RunSettings, ScenarioRun
 from experiments.machine.controller_process import ControllerProcess, free_ports
 from experiments.model.control import write_queues
 from experiments.model.fabric import ModelFabric, ModelOptions
@@ -31,9 +32,7 @@ def run_on_wire(
     seed: int,
     progress: Progress,
     folder: Path,
-    *,
-    slot_s: float = 0.001,
-    law: str = "cubic",
+    settings: RunSettings = DEFAULT_SETTINGS,
 ) -> ScenarioRun:
     """Run a scenario under a control; files of the run go to ``folder``.
 
@@ -42,8 +41,9 @@ def run_on_wire(
     follow changes of limits.
     """
     if control in BASELINES:
-        run = run_on_model(scenario, control, seed, progress, slot_s=slot_s, law=law)
+        run = run_on_model(scenario, control, seed, progress, settings)
         return dataclasses.replace(run, fabric="wire")
+    slot_s = settings.slot_s
     folder.mkdir(parents=True, exist_ok=True)
     fabric = scenario.fabric()
     openflow_port, rest_port = free_ports(2)
@@ -61,9 +61,11 @@ def run_on_wire(
         with wire.locked():
             begin_s = wire.now_s + BEGIN_IN_S
             begun_s = time.monotonic() + BEGIN_IN_S
-            traffic = ModelTraffic(model, scenario, seed, law, begin_s, unknown.copy)
+            traffic = ModelTraffic(model, scenario, seed, settings.congestion_control, begin_s, unknown.copy)
         decisions = Decisions(controller)
-        marks = {PROGRESS_S * n for n in range(1, int(scenario.duration_s / PROGRESS_S) + 1)} | {scenario.duration_s}
+        marks = {PROGRESS_S * n for n in range(1, int(scenario.duration_s / PROGRESS_S) + 1)}
+        marks |= {scenario.duration_s, scenario.judged[1]}
+        seen: dict[str, Any] = {}
         events = {event: event.at_s for event in scenario.events}
         passed_s = 0.0
         for mark_s in sorted(marks | set(events.values())):
@@ -71,6 +73,10 @@ def run_on_wire(
             for event in [event for event, at_s in events.items() if at_s == mark_s]:
                 tell(controller, fabric, event)
             decisions.take()
+            if mark_s == scenario.judged[1]:
+                with wire.locked():
+                    seen["switches"] = described(model)
+                seen["vns"] = controller.get("/v1/vns")
             progress(mark_s - passed_s)
             passed_s = mark_s
         decisions.stop()
@@ -79,7 +85,7 @@ def run_on_wire(
         if any(isinstance(event, LimitChange) for event in scenario.events):
             warnings.append("queues do not follow changes of limits on this fabric")
         with wire.locked():
-            run = traffic.run(control, "wire", {"warnings": warnings})
+            run = traffic.run(control, "wire", {"warnings": warnings}, seen)
     return dataclasses.replace(run, granted_bps=decisions.granted_bps(scenario, fabric, begun_s, run.time_s))
 
 

@@ -8,30 +8,23 @@ from typing import Any
 
 import numpy as np
 
+from controller.allocation.registry import title_of_algorithm
 from experiments.evaluation.cells import Cell
-from experiments.evaluation.measures import confidence, grant_statistics, oracle_of
-from experiments.evaluation.run import ScenarioRun, load_run
+from experiments.evaluation.measures import confidence, grant_statistics, oracle_of, rates_at
+from experiments.evaluation.run import ScenarioRun
 from experiments.measure.series import goodput_limit_bps
 from experiments.scenarios.scenario import INTERVAL_S
 
-TITLES = {
-    "none": "no control",
-    "static": "static equal limits",
-    "fs": "RAA-FS",
-    "sp": "RAA-SP",
-    "fp": "RAA-FP",
-    "fe": "RAA-FE",
-    "max-min": "max-min of the whole network",
-    "level": "Fair Level",
-}
+BASELINE_TITLES = {"none": "no control", "static": "static equal limits"}
 PAPER_ORDER = ("sp", "fp", "fs", "fe")  # a to d of figure 6
-ROW_INCHES, WIDTH_INCHES, DOTS_PER_INCH = 1.9, 11.0, 80
+ROW_INCHES, ISOLATION_INCHES, WIDTH_INCHES, DOTS_PER_INCH = 1.9, 3.0, 11.0, 80
 
 
 def title_of(control: str) -> str:
     """Return a control's name for people."""
     name, _, parameters = control.partition(" ")
-    return f"{TITLES[name]}, {parameters}" if parameters else TITLES[name]
+    title = BASELINE_TITLES.get(name) or title_of_algorithm(name)
+    return f"{title}, {parameters}" if parameters else title
 
 
 def in_order(cells: Sequence[Cell]) -> list[Cell]:
@@ -48,8 +41,7 @@ def draw_scenario(cells: Sequence[Cell], results: Path, path: Path) -> None:
     shown = [cell for cell in in_order(cells) if " " not in cell.control] or in_order(cells)
     figure, axes = _figure(len(shown), 2)
     for row, cell in enumerate(shown):
-        assert cell.scenario is not None
-        run = load_run(results / cell.folder, cell.scenario, cell.control, cell.fabric, cell.seed)
+        run = cell.load(results)
         letter = f"{chr(ord('a') + row)}"
         _draw_received(axes[row][0], run, f"{letter}1) {title_of(cell.control)}: received")
         _draw_granted(axes[row][1], run, f"{letter}2) {title_of(cell.control)}: granted, mean and standard deviation")
@@ -58,24 +50,22 @@ def draw_scenario(cells: Sequence[Cell], results: Path, path: Path) -> None:
     _save(figure, path)
 
 
-def draw_isolation(cells: Sequence[Cell], results: Path, path: Path) -> None:
-    """Draw the rates at the receiving PN, a row per control, as the paper's figures 2 and 5."""
-    shown = in_order(cells)
-    figure, axes = _figure(len(shown), 1)
-    for row, cell in enumerate(shown):
-        assert cell.isolation is not None
-        with np.load(results / cell.folder / "series.npz") as series:
-            unit = series["time_s"] / INTERVAL_S
-            victim, aggressor = series["victim_bps"] / 1e6, series["aggressor_bps"] / 1e6
-        box = axes[row][0]
-        box.plot(unit, victim, color="tab:blue", lw=0.9, label="VLAN 1, TCP (goodput)")
-        box.plot(unit, aggressor, color="tab:red", lw=0.9, label="VLAN 2, UDP")
-        if cell.control != "none":
-            box.axhline(goodput_limit_bps(cell.isolation.victim_limit_bps) / 1e6, color="tab:blue", ls="--", lw=0.7)
-            box.axhline(cell.isolation.aggressor_limit_bps / 1e6, color="tab:red", ls="--", lw=0.7)
-        box.set(title=title_of(cell.control), ylabel="Mb/s", ylim=(0, None))
+def draw_isolation(runs: Sequence[tuple[str, ScenarioRun]], path: Path) -> None:
+    """Draw the rates at the receiving PN, a row per run with its title, as the paper's figures 2 and 5."""
+    figure, axes = _figure(len(runs), 1, height=ISOLATION_INCHES)
+    for (box,), (title, run) in zip(axes, runs, strict=True):
+        victim, aggressor = list(run.scenario.limits.items())[:2]
+        unit = run.time_s[1:] / INTERVAL_S
+        for (vid, limits), colour, tcp in ((victim, "tab:blue", True), (aggressor, "tab:red", False)):
+            rates = rates_at(run, next(receiver for receiver in run.receivers if receiver[0] == vid))
+            shown_bps = rates.tcp_goodput_bps if tcp else rates.wire_bps
+            label = f"VLAN {vid}, TCP (goodput)" if tcp else f"VLAN {vid}, UDP (wire)"
+            box.plot(unit, shown_bps / 1e6, color=colour, lw=0.9, label=label)
+            limit_bps = goodput_limit_bps(limits.receive_bps) if tcp else limits.receive_bps
+            box.axhline(limit_bps / 1e6, color=colour, ls="--", lw=0.7)
+        box.set(title=title, ylabel="received rate, Mb/s", ylim=(0, None))
         box.legend(loc="upper right", fontsize="x-small")
-    axes[-1][0].set_xlabel("time unit (55 ms); dashed: receive limits, for TCP what its limit leaves as goodput")
+    axes[-1][0].set_xlabel("time unit (55 ms); dashed: the VLAN's receive limit, for TCP what it allows as goodput")
     _save(figure, path)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,20 @@ from numpy.typing import NDArray
 from experiments.scenarios.scenario import Scenario
 
 FloatArray = NDArray[np.float64]
-_ARRAYS = ("time_s", "delivered_bits", "received_bits", "granted_bps", "sent_packets", "lost_packets", "transfers")
+_BY_INTERVAL = ("delivered_bits", "received_bits", "received_packets", "granted_bps")
+_ARRAYS = ("time_s", *_BY_INTERVAL, "sent_packets", "lost_packets", "transfers")
+
+
+@dataclass(frozen=True, slots=True)
+class RunSettings:
+    """What a scenario leaves open: the grain of virtual time, TCP's congestion control, Open vSwitch's datapath."""
+
+    slot_s: float = 0.001
+    congestion_control: str = "cubic"
+    datapath: str = "user"
+
+
+DEFAULT_SETTINGS = RunSettings()
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +48,8 @@ class ScenarioRun:
     """(intervals, sources)"""
     received_bits: FloatArray
     """(intervals, receivers): all that the VN's link brought it"""
+    received_packets: FloatArray
+    """(intervals, receivers)"""
     granted_bps: FloatArray
     """(intervals, pairs)"""
     sent_packets: FloatArray
@@ -44,6 +59,8 @@ class ScenarioRun:
     transfers: FloatArray
     """(transfers, 3): source, begun, ended (NaN: not)"""
     notes: dict[str, Any]
+    seen: dict[str, Any] = field(default_factory=dict)
+    """what switches and controller said at the end of the span that is judged; empty for a run that was loaded"""
 
     @property
     def receivers(self) -> list[tuple[int, int]]:
@@ -51,10 +68,16 @@ class ScenarioRun:
         return receivers_of(self.scenario)
 
     def save(self, folder: Path) -> None:
-        """Write ``run.npz`` and ``notes.json``."""
+        """Write ``run.npz``, ``notes.json`` and ``seen.json``."""
         folder.mkdir(parents=True, exist_ok=True)
         np.savez_compressed(folder / "run.npz", **{name: getattr(self, name) for name in _ARRAYS})
-        (folder / "notes.json").write_text(json.dumps(self.notes, indent=1, default=str) + "\n")
+        for name in ("notes", "seen"):
+            (folder / f"{name}.json").write_text(json.dumps(getattr(self, name), indent=1, default=str) + "\n")
+
+    def between(self, first: int, last: int) -> ScenarioRun:
+        """Return the rows ``first`` to ``last``, which is included."""
+        rows = {name: getattr(self, name)[first : last + 1] for name in _BY_INTERVAL}
+        return replace(self, time_s=self.time_s[first : last + 2], **rows)
 
 
 def receivers_of(scenario: Scenario) -> list[tuple[int, int]]:

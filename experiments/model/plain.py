@@ -16,7 +16,7 @@ from controller.openflow.match import Match
 from controller.openflow.meters import encode_meter_mods
 from controller.switch.queues import port_queues
 from experiments.model.fabric import ModelFabric, mac_of
-from experiments.ovs.static_limits import QueueRates, Share, star_shares
+from experiments.ovs.static_limits import QueueRates, Share
 from topologies.fabric import PhysicalNode, VirtualNode
 
 FORWARD_PRIORITY, LIMIT_PRIORITY = 10, 100
@@ -28,12 +28,6 @@ def install_plain_forwarding(model: ModelFabric) -> None:
         target = model.edge_port(vn)
         for dpid, port_no in next_ports(model, target).items():
             _add(model, dpid, FORWARD_PRIORITY, Match(vlan_vid=vn.vlan_vid, eth_dst=mac_of(vn)), port_no)
-
-
-def install_static_limits(model: ModelFabric, limits_bps: Mapping[int, int], burst_s: Mapping[int, float]) -> None:
-    """Share each VLAN's limit equally among all PNs but the last, the receiver; its port has a queue per VLAN."""
-    shares = star_shares(model.fabric, limits_bps, burst_s)
-    install_shares(model, shares, {model.fabric.pns[-1]: limits_bps})
 
 
 def install_shares(model: ModelFabric, shares: Sequence[Share], queues: QueueRates) -> None:

@@ -50,14 +50,6 @@ def equal_shares(
     return shares
 
 
-def star_shares(fabric: Fabric, limits_bps: Mapping[int, int], burst_s: Mapping[int, float]) -> list[Share]:
-    """Return the shares with which all PNs send to the last one; ``limits_bps`` and ``burst_s`` are by VLAN id."""
-    *senders, last = fabric.pns
-    bursts_s = {(fabric.vn(v, pn.number), fabric.vn(v, last.number)): burst_s[v] for v in limits_bps for pn in senders}
-    limits = {vn: limits_bps[vn.vlan_vid] for vn in fabric.vns() if vn.vlan_vid in limits_bps}
-    return equal_shares(bursts_s, limits, limits)
-
-
 def install_static_limits(fabric: Fabric, shares: Sequence[Share], queues: QueueRates) -> None:
     """Install the shares as meters at the senders' edge switches, and the queues at the receivers'.
 

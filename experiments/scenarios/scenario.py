@@ -21,6 +21,7 @@ PROTOCOLS = ("udp", "tcp")
 BASELINES = ("none", "static")
 CONTROLS = (*BASELINES, "fs", "sp", "fp", "fe", "max-min", "level")
 LEAST_RATE_BPS = 100_000
+LONGEST_S = 10_800.0
 
 Span = tuple[float, float]
 VnPair = tuple[int, int, int]
@@ -87,10 +88,11 @@ Event = LimitChange | AlgorithmChange
 class Scenario:
     """An experiment, whatever fabric it runs on. ``limits`` are by VLAN, ``vn_limits`` by (VLAN, PN) where they differ.
 
-    ``phases`` are spans that are measured by themselves. ``controls`` says what it runs under: ``none``, ``static``
-    (equal limits set once), or an algorithm with parameters, such as ``fp d=4``. Fabrics in real time run
-    ``emulated_controls`` alone, if given, for ``emulated_s``, with ``emulated_seeds``. Raises InvalidValueError naming
-    the field.
+    ``phases`` are spans that are measured by themselves. ``isolation`` names two of them, before and while the second
+    VLAN of ``limits`` sends UDP to the receiver of the first's TCP: then what the first keeps is measured as well.
+    ``controls`` says what it runs under: ``none``, ``static`` (equal limits set once), or an algorithm with parameters,
+    such as ``fp d=4``. Fabrics in real time run ``emulated_controls`` alone, if given, for ``emulated_s``, with
+    ``emulated_seeds``, which may be given by control. Raises InvalidValueError naming the field.
     """
 
     name: str
@@ -104,22 +106,27 @@ class Scenario:
     vn_limits: Mapping[tuple[int, int], Limits] = field(default_factory=dict)
     events: tuple[Event, ...] = ()
     phases: Mapping[str, Span] = field(default_factory=dict)
+    isolation: tuple[str, str] | None = None
     controls: tuple[str, ...] = CONTROLS
     emulated_controls: tuple[str, ...] | None = None
     emulated_s: float | None = None
     seeds: int = 5
-    emulated_seeds: int = 1
+    emulated_seeds: int | Mapping[str, int] = 1
 
     def __post_init__(self) -> None:
         _require(self.topology in fabrics, "topology", self.topology, f"is not one of {', '.join(fabrics)}")
         _require(2 <= self.pns <= 250, "pns", self.pns, "is outside 2 to 250")
-        _require(1.0 <= self.duration_s <= 3600.0, "duration_s", self.duration_s, "is outside 1 to 3600 seconds")
+        in_bounds = 1.0 <= self.duration_s <= LONGEST_S
+        _require(in_bounds, "duration_s", self.duration_s, f"is outside 1 to {LONGEST_S:g} seconds")
         _require(len(self.sources) > 0, "sources", (), "are none: nobody sends")
         _require(len(self.limits) > 0, "limits", {}, "name no VLAN")
         for number, source in enumerate(self.sources):
             self._check_source(f"sources[{number}]", source)
         for name, span in self.phases.items():
             self._check_span(f"phases.{name}", span)
+        for name in self.isolation or ():
+            _require(name in self.phases, "isolation", name, f"is not one of the phases: {', '.join(self.phases)}")
+        _require(self.isolation is None or len(self.limits) > 1, "isolation", self.isolation, "needs two VLANs")
         for number, event in enumerate(self.events):
             key = f"events[{number}]"
             _require(0 <= event.at_s <= self.duration_s, f"{key}.at_s", event.at_s, f"is after {self.duration_s:g} s")
@@ -155,6 +162,21 @@ class Scenario:
         """Return what it runs under on a fabric."""
         return self.controls if fabric == "model" or self.emulated_controls is None else self.emulated_controls
 
+    def seeds_on(self, fabric: str, control: str) -> int:
+        """Return with how many seeds a control runs on a fabric."""
+        if fabric == "model":
+            return self.seeds
+        return self.emulated_seeds if isinstance(self.emulated_seeds, int) else self.emulated_seeds.get(control, 1)
+
+    @property
+    def judged(self) -> Span:
+        """The span that the run is about: while the second VLAN sends, or all of it."""
+        return self.phases[self.isolation[1]] if self.isolation else (0.0, self.duration_s)
+
+    def phase_at(self, time_s: float) -> str:
+        """Return the phase that holds a time, or else the next one; "" after the last."""
+        return next((name for name, (_, end_s) in self.phases.items() if time_s < end_s), "")
+
     def on(self, fabric: str, scale: float = 1.0) -> Scenario:
         """Return it as it runs on a fabric: scaled, and shortened in real time."""
         scenario = self if scale == 1.0 else self.scaled(scale)
@@ -185,8 +207,22 @@ class Scenario:
         )
 
     def lasting(self, duration_s: float) -> Scenario:
-        """Return the same scenario cut off after ``duration_s``; InvalidValueError where that cuts spans or events."""
-        return dataclasses.replace(self, duration_s=duration_s)
+        """Return the same scenario cut off after ``duration_s``: what begins later goes, what is on then ends."""
+
+        def kept(span: Span) -> Span:
+            return span[0], min(span[1], duration_s)
+
+        return dataclasses.replace(
+            self,
+            duration_s=duration_s,
+            phases={name: kept(span) for name, span in self.phases.items() if span[0] < duration_s},
+            sources=tuple(
+                dataclasses.replace(source, spans=tuple(kept(span) for span in source.spans if span[0] < duration_s))
+                for source in self.sources
+                if not source.spans or source.spans[0][0] < duration_s
+            ),
+            events=tuple(event for event in self.events if event.at_s <= duration_s),
+        )
 
     def timeline(self, seed: int) -> tuple[tuple[Span, ...], ...]:
         """Return when each source has something to send: the same for a seed on every fabric, under every control."""
@@ -208,8 +244,12 @@ def parse_control(control: str) -> tuple[str, dict[str, float]]:
 
     Raises InvalidValueError. Whether the algorithm takes the parameters is checked where it is made.
     """
-    name, *words = control.split()
-    _require(name in CONTROLS, "control", control, f"does not begin with one of {', '.join(CONTROLS)}")
+    name, *words = control.split() or [""]
+    if name not in CONTROLS:
+        from controller.allocation.registry import parameters_of  # slower to import than all scenarios
+
+        known = (*BASELINES, *parameters_of)
+        _require(name in known, "control", control, f"does not begin with one of {', '.join(known)}")
     parameters = {}
     for word in words:
         key, _, value = word.partition("=")

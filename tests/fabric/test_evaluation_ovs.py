@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from experiments.evaluation.on_ovs import run_on_ovs
-from experiments.evaluation.run import ScenarioRun
+from experiments.evaluation.run import RunSettings, ScenarioRun
 from experiments.scenarios.scenario import LimitChange, Limits, Scenario, Source
 
 M = 1_000_000
@@ -30,7 +30,9 @@ SCENARIO = Scenario(
 @pytest.fixture(scope="module", params=["static", "level"])
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ScenarioRun:
     folder = tmp_path_factory.mktemp(request.param)
-    return run_on_ovs(SCENARIO, request.param, 1, lambda _passed_s: None, folder, law="reno")
+    return run_on_ovs(
+        SCENARIO, request.param, 1, lambda _passed_s: None, folder, RunSettings(congestion_control="reno")
+    )
 
 
 def test_every_source_is_counted_by_itself(run: ScenarioRun) -> None:

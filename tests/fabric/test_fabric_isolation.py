@@ -1,14 +1,13 @@
-"""The experiment's machinery on a small fabric: iperf3 sources, sampler, baseline, limits that the fabric can hold."""
+"""Figures 2 and 5 on a small fabric: baseline, and limits that the fabric itself can hold."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
-from experiments.isolation import run_isolation
 from experiments.options import ExperimentOptions
+from experiments.single import run
 
 OPTIONS = ExperimentOptions(
     senders=3,
@@ -20,32 +19,25 @@ OPTIONS = ExperimentOptions(
     blast_s=6,
     cooldown_s=1,
     congestion_control="reno",
+    static=True,
+    quiet=True,
 )
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("isolation")
+def test_without_control_tcp_starves(tmp_path: Path) -> None:
+    summary = run("dets-fig2", replace(OPTIONS, output=tmp_path))
+    assert summary["victim_goodput_bps_before"] > 15e6
+    assert summary["victim_goodput_bps_during"] < 0.3 * summary["victim_goodput_limit_bps"]
+    assert summary["aggressor_received_bps_during"] > 15e6
+    assert 0.0 <= summary["cpu_idle_share_during"] <= 1.0
+    assert json.loads((tmp_path / "manifest.json").read_text())["options"]["congestion_control"] == "reno"
 
 
-def test_without_control_tcp_starves(folder: Path) -> None:
-    phases: dict[str, float] = {}
-
-    def tell(phase: str, passed_s: float) -> None:
-        phases[phase] = phases.get(phase, 0) + passed_s
-
-    run = run_isolation(OPTIONS, "none", folder / "none", tell)
-    assert run.figures["victim_goodput_bps_before"] > 15e6
-    assert run.figures["victim_goodput_bps_during"] < 0.3 * run.figures["victim_goodput_limit_bps"]
-    assert run.figures["aggressor_received_bps_during"] > 15e6
-    assert phases["UDP blast"] == pytest.approx(OPTIONS.blast_s, abs=0.01)
-    report = json.loads((folder / "none" / "v1_1-to-v1_4.json").read_text())
-    assert report["end"]["sender_tcp_congestion"] == "reno"
-
-
-def test_static_limits_hold_both_vlans(folder: Path) -> None:
-    run = run_isolation(OPTIONS, "static", folder / "static", lambda _phase, _passed_s: None)
-    assert run.figures["victim_goodput_bps_during"] > 0.7 * run.figures["victim_goodput_limit_bps"]
-    assert run.figures["aggressor_received_bps_during"] == pytest.approx(10e6, rel=0.1)
-    meters = run.switches["s1"]["dump-meters"].replace("meter=", "meter:")
+def test_static_limits_hold_both_vlans_and_so_does_dets(tmp_path: Path) -> None:
+    summary = run("dets-fig5", replace(OPTIONS, output=tmp_path, baseline=False))
+    runs = json.loads((tmp_path / "manifest.json").read_text())["runs"]
+    meters = runs["static"]["switches"]["s1"]["dump-meters"].replace("meter=", "meter:")
     assert [f"meter:{number} " in meters for number in (1, 6, 7)] == [True, True, False]
+    assert summary["victim_goodput_bps_during"] > 0.7 * summary["victim_goodput_limit_bps"]
+    assert summary["aggressor_received_bps_during"] < 1.1 * 10e6
+    assert any(vn["congested"] for vn in runs["dets"]["vns"]["vns"])

@@ -15,6 +15,7 @@ from experiments.evaluation import figures
 from experiments.evaluation.figures import FigureOptions, make_figures
 from experiments.evaluation.measures import measures, oracle_of, phase_measures
 from experiments.evaluation.on_model import run_on_model
+from experiments.scenarios.dets_fig5 import joined_by_udp
 from experiments.scenarios.scenario import AlgorithmChange, LimitChange, Limits, Scenario, Source
 
 M = 1_000_000
@@ -130,17 +131,14 @@ def test_the_example_of_the_page_runs(tmp_path):
 
 @pytest.fixture
 def only_four(monkeypatch):
-    """As if the folder of scenarios held one file, and figures 2 and 5 were short."""
-    monkeypatch.setattr(cells_module, "scenarios", lambda: {"four": SCENARIO})
-    isolation = cells_module._isolation_cells
-
-    def short(fabric, seeds):
-        kept = [cell for cell in isolation(fabric, seeds) if cell.control == "none"]
-        brief = {"senders": 3, "udp_rate_bps": 300 * M, "warmup_s": 1.0, "blast_s": 1.0, "cooldown_s": 1.0}
-        return [cells_module.replace(cell, isolation=cells_module.replace(cell.isolation, **brief)) for cell in kept]
-
-    monkeypatch.setattr(cells_module, "_isolation_cells", short)
-    monkeypatch.setattr("experiments.evaluation.page.scenarios", lambda: {"four": SCENARIO})
+    """As if the folder of scenarios held one file, and figure 2 were short."""
+    starved = joined_by_udp(
+        "dets-fig2", "starved", senders=3, udp_rate_bps=300 * M, warmup_s=1.0, blast_s=1.0, cooldown_s=1.0,
+        controls=("none",),
+    )  # fmt: skip
+    found = {"four": SCENARIO, "dets-fig2": starved}
+    monkeypatch.setattr(cells_module, "scenarios", lambda: found)
+    monkeypatch.setattr("experiments.evaluation.page.scenarios", lambda: found)
     monkeypatch.setattr(figures, "_run_side_by_side", _one_after_the_other)
 
 

@@ -10,10 +10,11 @@ from controller.openflow.constants import MeterModCommand
 from controller.openflow.meters import decode_meter_stats
 from controller.openflow.stats import encode_meter_stats_request
 from experiments.model.fabric import ModelFabric, ModelOptions
-from experiments.model.plain import install_plain_forwarding, install_static_limits, set_meter
+from experiments.model.plain import install_plain_forwarding, install_shares, set_meter
 from experiments.model.queues import QueueOptions
 from experiments.model.sources import OnOff, UdpSource
 from experiments.model.tcp import TcpSource
+from experiments.ovs.static_limits import equal_shares
 from topologies.builders import fabrics
 from topologies.fabric import Fabric, PhysicalNode, TopoLink, TopoSwitch
 
@@ -163,6 +164,18 @@ def test_delays_of_links_are_in_the_round_trip():
     source.start(0)
     model.run(1.0)
     assert source.min_rtt_s == pytest.approx(0.028, abs=0.0015)
+
+
+def install_static_limits(model, limits_bps, bursts_s):
+    """Share each VLAN's limit equally among all PNs but the last, the receiver; its port has a queue per VLAN."""
+    *senders, last = model.fabric.pns
+    pairs = {
+        (model.fabric.vn(vid, pn.number), model.fabric.vn(vid, last.number)): bursts_s[vid]
+        for vid in limits_bps
+        for pn in senders
+    }
+    limits = {vn: limits_bps[vn.vlan_vid] for vn in model.fabric.vns() if vn.vlan_vid in limits_bps}
+    install_shares(model, equal_shares(pairs, limits, limits), {last: limits_bps})
 
 
 def limited(rate_kbps, burst_kbits, source_of) -> tuple[ModelFabric, object]:

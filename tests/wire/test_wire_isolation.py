@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from experiments.fig5 import run
-from experiments.isolation import run_isolation
+from experiments.evaluation.on_wire import _warnings
 from experiments.measure.series import goodput_limit_bps
 from experiments.model.fabric import ModelFabric, ModelOptions
 from experiments.options import ExperimentOptions
-from experiments.wire.isolation import _warnings
+from experiments.single import run
 from experiments.wire.real_time_model import WireModel
 from topologies.builders import fig1
 
@@ -32,7 +31,7 @@ OPTIONS = ExperimentOptions(
 
 def test_the_victim_keeps_its_rate_under_the_real_application(tmp_path: Path) -> None:
     """Two edge switches and the links between them: hellos, hosts, entries, meters and counters go over TCP."""
-    summary = run(replace(OPTIONS, output=tmp_path))
+    summary = run("dets-fig5", replace(OPTIONS, output=tmp_path))
     allowed_bps = goodput_limit_bps(OPTIONS.victim_limit_bps)
     assert summary["fabric"] == "wire"
     baseline_bps = summary["baseline"]["victim_goodput_bps_during"]
@@ -44,21 +43,6 @@ def test_the_victim_keeps_its_rate_under_the_real_application(tmp_path: Path) ->
     assert len(meters) > len(runs["dets"]["switches"]), "the application's meters stand on the switches"
     assert any(vn["congested"] for vn in runs["dets"]["vns"]["vns"]), "the application saw the traffic"
     assert "stale" not in (tmp_path / "dets" / "controller.log").read_text(), "the switches' meters were found to count"
-
-
-def test_without_a_controller_it_is_the_models_run(tmp_path: Path) -> None:
-    wire, model = (
-        run_isolation(
-            ExperimentOptions(
-                senders=2, udp_rate_bps=30_000_000, warmup_s=1.0, blast_s=1.0, cooldown_s=1.0, fabric=fabric
-            ),
-            "none",
-            tmp_path / fabric,
-            lambda _phase, _passed_s: None,
-        )
-        for fabric in ("wire", "model")
-    )
-    assert wire.figures == model.figures
 
 
 def test_a_machine_that_is_too_busy_is_told_of() -> None:

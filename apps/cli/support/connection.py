@@ -109,7 +109,7 @@ def _in_options(error: RequestError) -> RequestError:
 
 def asking(command: Callable[..., int]) -> Callable[..., int]:
     """Give a command the options that say which controller to ask, as a ``Client``."""
-    return _with_options(command, _asking_options(), _client)
+    return with_options(command, _asking_options(), _client)
 
 
 def changing(command: Callable[..., int]) -> Callable[..., int]:
@@ -121,23 +121,25 @@ def changing(command: Callable[..., int]) -> Callable[..., int]:
         return Change(_client(**asked), dry_run, wait, timeout, if_revision)
 
     options = [
-        _option(CHANGE_PANEL, name, kind, option, default) for name, (kind, option, default) in _CHANGING.items()
+        option_of(CHANGE_PANEL, name, kind, option, default) for name, (kind, option, default) in _CHANGING.items()
     ]
-    return _with_options(command, [*options, *_asking_options()], change)
+    return with_options(command, [*options, *_asking_options()], change)
 
 
 def _asking_options() -> list[inspect.Parameter]:
-    return [_option(CONTROLLER_PANEL, name, kind, option, None) for name, (kind, option) in _ASKING.items()]
+    return [option_of(CONTROLLER_PANEL, name, kind, option, None) for name, (kind, option) in _ASKING.items()]
 
 
-def _option(panel: str, name: str, kind: Any, option: Any, default: Any) -> inspect.Parameter:
+def option_of(panel: str | None, name: str, kind: Any, option: Any, default: Any) -> inspect.Parameter:
+    """Return an option as a parameter of a command; ``option`` is typer's, and is shown in a panel of the help."""
     option.rich_help_panel = panel
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option])
 
 
-def _with_options(
+def with_options(
     command: Callable[..., int], options: list[inspect.Parameter], make: Callable[..., Any]
 ) -> Callable[..., int]:
+    """Return a command that has ``options`` in place of its first argument, which ``make`` makes of them."""
     signature = inspect.signature(command, eval_str=True)
     own = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in list(signature.parameters.values())[1:]]
     names = [one.name for one in options]

@@ -11,16 +11,18 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.isolation import run_isolation
+from experiments.evaluation.cells import SCALE, Cell, run_scenario
+from experiments.evaluation.measures import isolation_measures
+from experiments.evaluation.run import DEFAULT_SETTINGS
 from experiments.measure.frames import TCP_HEADERS_BYTES, VLAN_TAG_BYTES
-from experiments.options import ExperimentOptions
 from experiments.ovs.fabric import OvsFabric, OvsOptions
 from experiments.ovs.ovs_vsctl import ofctl
 from experiments.ovs.traffic import FIRST_PORT, IperfSource, IperfTraffic
+from experiments.scenarios.dets_fig5 import joined_by_udp
 from topologies.builders import fig1
 from topologies.fabric import Fabric, VirtualNode
 
@@ -28,18 +30,22 @@ WITHIN = 0.05  # of the larger of the two rates
 WITHIN_INTERVALS = 1
 # Below this share of the link a rate is what a starving flow happens to get: the difference says nothing.
 STARVED_BPS = 5_000_000
-# dets-fig2 and dets-fig5 at the rates that the experiments have.
-ISOLATION = ExperimentOptions(parameters={"d": 2}, warmup_s=8, blast_s=8, cooldown_s=2, quiet=True)
-QUEUES = replace(
-    ISOLATION,
+# dets-fig2 and dets-fig5 at a twentieth of the paper's rates.
+ISOLATION = joined_by_udp("isolation", "TCP joined by UDP", warmup_s=8, blast_s=8, cooldown_s=2).scaled(SCALE["ovs"])
+QUEUES = joined_by_udp(
+    "queues",
+    "wider queues",
     link_rate_bps=100_000_000,
     victim_limit_bps=40_000_000,
     aggressor_limit_bps=50_000_000,
     udp_rate_bps=15_000_000,
+    warmup_s=8,
+    blast_s=8,
+    cooldown_s=2,
 )
 SCENARIOS = (
     ("dets-fig2", "none", ISOLATION),
-    ("dets-fig5", "dets", ISOLATION),
+    ("dets-fig5", "fp d=2", ISOLATION),
     ("queues of 40 and 50 Mb/s, static meters", "static", QUEUES),
 )
 RATE_KBPS = 50_000
@@ -71,11 +77,11 @@ class Metered:
 
 def isolation_rows(fabric: str) -> dict[str, float]:
     """Return the figures of dets-fig2, of dets-fig5, and of static meters and queues, on one fabric."""
-    rows = {}
-    for name, control, options in SCENARIOS:
+    rows: dict[str, float] = {}
+    for name, control, scenario in SCENARIOS:
+        cell = Cell(name, control, 1, fabric, scenario)
         with tempfile.TemporaryDirectory() as folder:
-            ran = run_isolation(replace(options, fabric=fabric), control, Path(folder), lambda _phase, _passed_s: None)
-        figures = ran.figures
+            figures = isolation_measures(run_scenario(cell, Path(folder)))
         rows[f"{name}: TCP before, bit/s"] = figures["victim_goodput_bps_before"]
         rows[f"{name}: TCP during, bit/s"] = figures["victim_goodput_bps_during"]
         rows[f"{name}: UDP during, bit/s"] = figures["aggressor_received_bps_during"]
@@ -215,7 +221,7 @@ def run() -> dict[str, Any]:
         "figures": figures,
         "settings": {
             "ovs": reason or "userspace datapath",
-            "slot_s": ISOLATION.slot_s,
+            "slot_s": DEFAULT_SETTINGS.slot_s,
             "fine_slot_s": FINE_SLOT_S,
             "jitter_s": JITTER_S,
         },

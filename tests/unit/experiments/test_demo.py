@@ -19,7 +19,7 @@ def test_it_runs_where_it_can_and_says_why(monkeypatch, capsys, uid, ovs_vsctl, 
     asked = []
     monkeypatch.setattr(demo.os, "geteuid", lambda: uid)
     monkeypatch.setattr(demo.shutil, "which", lambda _name: ovs_vsctl)
-    monkeypatch.setattr(demo.fig5, "run", lambda options: asked.append(options) or {})
+    monkeypatch.setattr(demo.single, "run", lambda _name, options: asked.append(options) or {})
     demo.run()
     demo.run(quiet=True)
     assert [(options.checked().fabric, options.quiet) for options in asked] == [(fabric, False), (fabric, True)]

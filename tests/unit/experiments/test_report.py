@@ -1,4 +1,4 @@
-"""What an experiment leaves behind: summary, series, picture, manifest."""
+"""What figures 2 and 5 leave behind: summary, series, picture, manifest; the runs themselves are made up."""
 
 from __future__ import annotations
 
@@ -10,34 +10,62 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from experiments import runner
-from experiments.isolation import IsolationRun
+from experiments import single
+from experiments.evaluation.measures import rates_at
+from experiments.evaluation.run import ScenarioRun
 from experiments.measure.manifest import manifest
-from experiments.measure.series import Rates, Window, isolation_figures
+from experiments.measure.series import goodput_limit_bps
 from experiments.options import ExperimentOptions
-from experiments.report import write_results
 
-LIMITS = (40_000_000, 50_000_000)
-REQUIRED = {
+OPTIONS = ExperimentOptions(
+    link_rate_bps=100_000_000,
+    victim_limit_bps=40_000_000,
+    aggressor_limit_bps=50_000_000,
+    senders=2,
+    warmup_s=2.0,
+    blast_s=2.0,
+    cooldown_s=1.0,
+)
+KEYS = [
     "victim_limit_bps",
     "victim_goodput_limit_bps",
     "victim_goodput_bps_before",
     "victim_goodput_bps_during",
     "victim_intervals_below_95_percent",
-    "aggressor_received_bps_during",
+    "victim_intervals_below_95_percent_total",
+    "victim_recovery_intervals",
+    "victim_intervals_below_95_percent_before",
+    "intervals_during_blast",
+    "longest_interval_s",
     "aggressor_limit_bps",
-}
+    "aggressor_received_bps_during",
+]
 
 
-def made_up(control: str, during_bps: float) -> IsolationRun:
-    start_s = np.arange(100.0, 104.0, 0.055)
-    is_blast = start_s >= 102
-    goodput = np.where(is_blast, during_bps, 38e6)
-    victim = Rates(start_s, start_s + 0.055, goodput * 1.05, goodput)
-    aggressor = Rates(start_s, start_s + 0.055, np.where(is_blast, 50e6, 0.0), np.zeros_like(start_s))
-    before, blast = Window(100, 102), Window(102, 104)
-    figures = isolation_figures(victim, aggressor, before, blast, *LIMITS)
-    return IsolationRun(control, victim, aggressor, before, blast, figures, {"s1": {"dump-meters": "none"}}, [])
+def made_up(cell) -> ScenarioRun:
+    """Return a run in which TCP keeps 40 Mb/s, or 1 Mb/s without control, in full frames of 1518 bytes."""
+    time_s = np.arange(0.0, 5.0, 0.055)
+    blast = (time_s[:-1] >= 2.0) & (time_s[:-1] < 4.0)
+    during_bps = 1e6 if cell.control == "none" else 40e6
+    wire_bps = np.stack([np.where(blast, during_bps, 40e6), np.where(blast, 50e6, 0.0)], axis=1)
+    bits = wire_bps * 0.055
+    rows, pairs = len(blast), len(cell.scenario.pairs)
+    return ScenarioRun(
+        cell.scenario,
+        cell.control,
+        cell.fabric,
+        cell.seed,
+        time_s,
+        np.zeros((rows, pairs)),
+        bits,
+        bits / 8 / 1518,
+        np.zeros((rows, pairs)),
+        np.zeros(pairs),
+        np.zeros(pairs),
+        np.zeros((0, 3)),
+        {"warnings": ["busy"], "cpu_idle_share": 0.5, "cpu_stolen_share": 0.0},
+        {"switches": {"s1": {"dump-meters": "none"}}, "vns": None},
+    )
 
 
 @pytest.fixture
@@ -45,58 +73,77 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Runs are made up; returns the controls that were asked for."""
     asked: list[str] = []
 
-    def run(_options: ExperimentOptions, control: str, _folder: object, tell) -> IsolationRun:
-        asked.append(control)
-        tell("UDP blast", 1.0)
-        return made_up(control, 1e6 if control == "none" else 38e6)
+    def run(cell, _folder, progress) -> ScenarioRun:
+        asked.append(cell.control)
+        progress(1.0)
+        return made_up(cell)
 
-    monkeypatch.setattr(runner, "run_isolation", run)
+    monkeypatch.setattr(single, "run_scenario", run)
     return asked
 
 
 @pytest.mark.parametrize("quiet", [True, False])
 def test_summary_has_the_figures_and_those_of_the_baseline(tmp_path, ran, quiet: bool, capsys) -> None:
-    options = replace(ExperimentOptions(), output=tmp_path / "out", quiet=quiet)
-    summary = runner.run_and_report("dets-fig5", options, ("none", "dets"))
-    assert ran == ["none", "dets"]
+    summary = single.run("dets-fig5", replace(OPTIONS, output=tmp_path / "out", quiet=quiet, parameters={"d": 2}))
+    assert ran == ["none", "fp d=2"]
     assert json.loads((tmp_path / "out" / "summary.json").read_text()) == summary
-    assert set(summary) >= REQUIRED
-    assert set(summary["baseline"]) >= REQUIRED
-    assert summary["victim_goodput_bps_during"] == pytest.approx(38e6)
-    assert summary["baseline"]["victim_goodput_bps_during"] == pytest.approx(1e6)
+    shares = ["cpu_idle_share_during", "cpu_stolen_share_during"]
+    heads = ["experiment", "control", "fabric", "topology", "algorithm", "parameters", "senders", "seed"]
+    assert list(summary) == [*heads, *KEYS, *shares, "baseline"]
+    assert list(summary["baseline"]) == [*KEYS, *shares]
+    assert (summary["control"], summary["algorithm"], summary["parameters"]) == ("dets", "fp", {"d": 2})
+    assert summary["victim_goodput_bps_during"] == pytest.approx(goodput_limit_bps(40e6))
+    assert summary["baseline"]["victim_goodput_bps_during"] == pytest.approx(goodput_limit_bps(1e6))
+    assert summary["baseline"]["victim_recovery_intervals"] is None
     shown = capsys.readouterr()
     assert ("Picture" in shown.out) is not quiet
     assert (shown.out + shown.err == "") is quiet
+    if not quiet:
+        assert all(words in shown.out for words in ("without control", "with DETS", "Note: with DETS: busy"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "controls"),
+    [({"static": True}, ["none", "static", "fp"]), ({"baseline": False, "algorithm": "level"}, ["level"])],
+)
+def test_the_baselines_asked_for_come_first(tmp_path, ran, changes, controls) -> None:
+    single.run("dets-fig5", replace(OPTIONS, output=tmp_path, quiet=True, **changes))
+    assert ran == controls
 
 
 def test_manifest_holds_settings_versions_and_what_the_switch_said(tmp_path, ran) -> None:
-    options = replace(ExperimentOptions(), output=tmp_path, quiet=True, seed=77)
-    runner.run_and_report("dets-fig2", options, ("none",))
+    single.run("dets-fig2", replace(OPTIONS, output=tmp_path, quiet=True, seed=77))
+    assert ran == ["none"]
     made = json.loads((tmp_path / "manifest.json").read_text())
     assert made["options"]["seed"] == 77
-    assert made["runs"]["none"]["switches"] == {"s1": {"dump-meters": "none"}}
+    assert made["runs"]["none"] == {"switches": {"s1": {"dump-meters": "none"}}, "vns": None, "warnings": ["busy"]}
     assert made["packages"]["numpy"] == np.__version__
     assert made["machine"]["cpus"] >= 1
 
 
-def test_series_has_a_row_per_run_and_interval(tmp_path) -> None:
-    runs = [made_up("none", 1e6), made_up("dets", 38e6)]
-    picture = write_results(tmp_path, {"experiment": "x"}, {}, runs)
+def test_series_has_a_row_per_run_and_interval(tmp_path, ran) -> None:
+    single.run("dets-fig5", replace(OPTIONS, output=tmp_path, quiet=True))
     with (tmp_path / "series.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
-    assert len(rows) == sum(len(run.victim.start_s) for run in runs)
+    assert len(rows) == 2 * 90
     assert {row["control"] for row in rows} == {"none", "dets"}
     first = rows[0]
     assert (float(first["time_s"]), float(first["duration_s"])) == pytest.approx((-2.0, 0.055), abs=1e-6)
-    assert float(first["victim_goodput_bps"]) == 38e6
-    if picture is not None:
-        assert picture.read_bytes().startswith(b"\x89PNG")
+    assert float(first["victim_wire_bps"]) == 40e6
+    assert float(first["victim_goodput_bps"]) == round(goodput_limit_bps(40e6))
+    assert (tmp_path / "dets-fig5.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_goodput_counts_no_headers_of_small_frames() -> None:
+    scenario = single.joined_by_udp("x", "x", senders=2)
+    run = made_up(single.Cell("x", "fp", 1, "model", scenario))
+    acknowledgements = replace(run, received_packets=run.received_bits / 8 / 70)
+    assert (rates_at(acknowledgements, (1, 3)).tcp_goodput_bps == 0).all()
 
 
 def test_without_matplotlib_there_is_no_picture_and_the_table_says_why(tmp_path, ran, monkeypatch, capsys) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    monkeypatch.setitem(sys.modules, "matplotlib.backends.backend_agg", None)
-    runner.run_and_report("dets-fig2", replace(ExperimentOptions(), output=tmp_path), ("none",))
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    single.run("dets-fig2", replace(OPTIONS, output=tmp_path))
     assert not list(tmp_path.glob("*.png"))
     assert "matplotlib is not installed" in capsys.readouterr().out
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -40,7 +41,10 @@ def make(**changes):
         ({"phases": {"late": (9.0, 12.0)}}, "phases.late"),
         ({"events": (LimitChange(11.0, 1, 3, receive_bps=1),)}, "events[0].at_s"),
         ({"events": (AlgorithmChange(1.0, 7, "fp"),)}, "events[0].vlan_vid"),
+        ({"isolation": ("before", "after")}, "isolation"),
+        ({"isolation": ("a", "a"), "phases": {"a": (0.0, 1.0)}}, "isolation"),
         ({"controls": ("fair",)}, "control"),
+        ({"controls": ("",)}, "control"),
         ({"controls": ("fp d",)}, "control"),
         ({"controls": ("none d=1",)}, "control"),
     ],
@@ -100,6 +104,30 @@ def test_a_fabric_in_real_time_runs_a_part():
     assert scenario.on("ovs", 0.1).duration_s == 4.0
     assert scenario.on("ovs", 0.1).link_rate_bps == 100_000_000
     assert (scenario.controls_on("model"), scenario.controls_on("ovs")) == (("none", "fp"), ("fp",))
+
+
+def test_what_is_cut_off_ends_there():
+    scenario = make(
+        sources=(
+            SOURCE,
+            replace(SOURCE, spans=((1.0, 2.0), (3.0, 9.0), (9.0, 10.0))),
+            replace(SOURCE, spans=((5.0, 6.0),)),
+        ),
+        phases={"first": (0.0, 5.0), "last": (5.0, 10.0)},
+        events=(LimitChange(3.0, 1, 3, receive_bps=1), LimitChange(5.0, 1, 3, receive_bps=2)),
+    ).lasting(4.0)
+    assert [source.spans for source in scenario.sources] == [(), ((1.0, 2.0), (3.0, 4.0))]
+    assert scenario.phases == {"first": (0.0, 4.0)}
+    assert [event.at_s for event in scenario.events] == [3.0]
+
+
+def test_figure_5_in_real_time_has_many_seeds_of_fp_and_a_short_blast():
+    scenario = package.scenarios()["dets-fig5"]
+    assert [scenario.seeds_on("ovs", control) for control in scenario.controls_on("ovs")] == [1, 10, 2]
+    assert scenario.seeds_on("model", "static") == 5
+    short = scenario.on("ovs", 0.05)
+    assert (short.duration_s, short.judged, short.sources[-1].rate_bps) == (11.0, (6.0, 11.0), 16_000_000)
+    assert [short.phase_at(time_s) for time_s in (0.0, 5.9, 6.0, 11.0)] == ["TCP alone"] * 2 + ["UDP blast", ""]
 
 
 NEW = """
