@@ -118,7 +118,7 @@ def _show(done: Sequence[Judged], picture: Path | None, folder: Path) -> None:
     limit, allowed = (done[-1].figures[key] / 1e6 for key in ("victim_limit_bps", "victim_goodput_limit_bps"))
     meaning = f"Goodput is what TCP delivers: at most {allowed:.1f} Mb/s under a limit of {limit:g} Mb/s on the wire."
     console.print(meaning, soft_wrap=True)
-    for warning in dict.fromkeys(f"{one.title}: {text}" for one in done for text in one.run.notes["warnings"]):
+    for warning in dict.fromkeys(text for one in done for text in one.run.notes["warnings"]):
         console.print(f"Note: {warning}", soft_wrap=True)
     if picture is None:
         console.print("No picture: matplotlib is not installed (pip install matplotlib)", soft_wrap=True)

@@ -70,4 +70,8 @@ def _at_least(key: str, value: int, limit: int) -> None:
         raise ValueError(f"{key}: {value!r} is below {limit}")
 
 
-fabrics: dict[str, Callable[..., Fabric]] = {"dets-fig1": fig1, "dets-fig5": fig5, "dets-fig7": fig7}
+fabrics: dict[str, Callable[..., Fabric]] = {
+    "dets-fig1": fig1,
+    "dets-fig5": fig5,
+    "dets-fig7": fig7,
+}

@@ -1,8 +1,8 @@
-"""The DETS paper's fabrics for Mininet: ``mn --custom topologies/dets.py --topo dets-fig1``.
+"""The fabrics of topologies/builders.py for Mininet: ``mn --custom topologies/dets.py --topo dets-fig1``.
 
 Parameters follow the name: ``--topo dets-fig5,pns=6,datapath=kernel``. ``mn`` executes this file without ``__file__``
 and copies every name it defines over its own, so that there are few names here and all of them are peculiar to it.
-The fabrics themselves are described in topologies/builders.py. On the userspace datapath a process next to each switch
+On the userspace datapath a process next to each switch
 makes its queues real (experiments/ovs/queue_classifier.py).
 """
 
@@ -11,15 +11,21 @@ from functools import partial as _partial
 from pathlib import Path as _Path
 
 
-def _dets_topo(name, datapath="user", **parameters):  # type: ignore[no-untyped-def]
-    """Return the Topo of a fabric by name; called by ``mn``, so the project's root goes on sys.path at that time."""
-    root = str(_Path(_dets_topo.__code__.co_filename).resolve().parent.parent)
+def _fabrics():  # type: ignore[no-untyped-def]
+    """Return the builders by name; the project's root goes on sys.path for that."""
+    root = str(_Path(_fabrics.__code__.co_filename).resolve().parent.parent)
     if root not in _sys.path:
         _sys.path.insert(0, root)
     from topologies.builders import fabrics
+
+    return fabrics
+
+
+def _dets_topo(name, datapath="user", **parameters):  # type: ignore[no-untyped-def]
+    """Return the Topo of a fabric by name; called by ``mn``."""
     from topologies.mn import FabricTopo
 
-    return FabricTopo(fabrics[name](**parameters), datapath, follow_queues=True)
+    return FabricTopo(_fabrics()[name](**parameters), datapath, follow_queues=True)
 
 
-topos = {name: _partial(_dets_topo, name) for name in ("dets-fig1", "dets-fig5", "dets-fig7")}
+topos = {name: _partial(_dets_topo, name) for name in _fabrics()}

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from controller.allocation.registry import make_any_algorithm
 from experiments.evaluation.measures import isolation_measures, measures, oracle_of, phase_measures
 from experiments.evaluation.run import DEFAULT_SETTINGS, RunSettings, ScenarioRun, load_run
 from experiments.measure.manifest import manifest
 from experiments.scenarios import scenarios
-from experiments.scenarios.scenario import Scenario
+from experiments.scenarios.scenario import BASELINES, Scenario, parse_control
 
 # Userspace Open vSwitch on two cores carries a twentieth of the paper's rates with room to spare; software switches in
 # real time are given the same, so that the two can be compared.
@@ -73,21 +74,33 @@ class Cell:
         return load_run(results / self.folder, self.scenario, self.control, self.fabric, self.seed)
 
 
-def cells(fabric: str, seeds: int | None = None) -> list[Cell]:
-    """Return every cell of a fabric, the experiments in the order of their names.
+def done_cells(fabric: str, results: Path) -> list[tuple[Cell, dict[str, Any]]]:
+    """Return every cell that is done, with its summary, by experiment; controls that a scenario does not name last."""
+    known = scenarios()
+    found = []
+    for path in results.glob("*/*/seed-*/summary.json"):
+        said = json.loads(path.read_text())
+        if (name := said.get("experiment")) in known:
+            cell = Cell(name, said["control"], said["seed"], fabric, known[name].on(fabric, SCALE[fabric]))
+            if (summary := cell.summary(results)) is not None:
+                found.append((cell, summary))
 
-    ``seeds`` is how many of each; None: what the experiment says.
-    """
-    found = [cell for name, scenario in scenarios().items() for cell in scenario_cells(name, scenario, fabric, seeds)]
-    return sorted(found, key=lambda cell: cell.experiment)
+    def place(one: tuple[Cell, dict[str, Any]]) -> tuple[str, int, str, int]:
+        cell, _ = one
+        named = known[cell.experiment].controls_on(fabric)
+        return cell.experiment, (*named, cell.control).index(cell.control), cell.control, cell.seed
+
+    return sorted(found, key=place)
 
 
-def scenario_cells(name: str, scenario: Scenario, fabric: str, seeds: int | None = None) -> list[Cell]:
-    """Return the cells of one scenario on a fabric."""
+def scenario_cells(
+    name: str, scenario: Scenario, fabric: str, seeds: int | None = None, controls: Sequence[str] | None = None
+) -> list[Cell]:
+    """Return the cells of one scenario on a fabric; ``controls`` None: those that it names."""
     placed = scenario.on(fabric, SCALE[fabric])
     return [
         Cell(name, control, seed, fabric, placed)
-        for control in scenario.controls_on(fabric)
+        for control in (scenario.controls_on(fabric) if controls is None else controls)
         for seed in range(1, (seeds or scenario.seeds_on(fabric, control)) + 1)
     ]
 
@@ -123,6 +136,13 @@ def run_scenario(cell: Cell, folder: Path, progress: Progress = lambda _passed_s
     from experiments.evaluation.on_ovs import run_on_ovs
 
     return run_on_ovs(*what, folder, cell.settings)
+
+
+def check_control(control: str) -> None:
+    """Raise InvalidValueError unless a control is a baseline, or an algorithm that takes its parameters."""
+    algorithm, parameters = parse_control(control)
+    if algorithm not in BASELINES:
+        make_any_algorithm(algorithm, parameters, key="control", parameters_key="control")
 
 
 def by_experiment(summaries: list[dict[str, Any]]) -> Mapping[str, list[dict[str, Any]]]:

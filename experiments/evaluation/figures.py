@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from controller.errors import InvalidValueError
-from experiments.evaluation.cells import Cell, by_experiment, cells, run_cell
+from experiments.evaluation.cells import Cell, by_experiment, check_control, done_cells, run_cell, scenario_cells
 from experiments.measure.manifest import ROOT
+from experiments.scenarios import scenarios
 
 FABRICS = ("model", "ovs", "wire")
 MOST_SEEDS = 1000
@@ -42,20 +43,23 @@ class FigureOptions:
             raise InvalidValueError("fabric", self.fabric, f"is not one of {', '.join(FABRICS)}")
         if self.seeds is not None and not 1 <= self.seeds <= MOST_SEEDS:
             raise InvalidValueError("seeds", self.seeds, f"is outside 1 to {MOST_SEEDS}")
-        every = cells(self.fabric, self.seeds)
-        for key, given, known in (
-            ("only", self.experiments, {cell.experiment for cell in every}),
-            ("control", self.controls, {cell.control for cell in every}),
-        ):
-            for name in given:
-                if name not in known:
-                    raise InvalidValueError(key, name, f"is not one of {', '.join(sorted(known))}")
+        known = scenarios()
+        for name in self.experiments:
+            if name not in known:
+                raise InvalidValueError("only", name, f"is not one of {', '.join(sorted(known))}")
+        for control in self.controls:
+            check_control(control)
+        named = {name: known[name].controls_on(self.fabric) for name in self.experiments or known}
+        # A control that none of them names is run by all of them: that is how a new algorithm is compared.
+        new = [control for control in self.controls if not any(control in names for names in named.values())]
         return [
             cell
-            for cell in every
-            if (not self.experiments or cell.experiment in self.experiments)
-            and (not self.controls or cell.control in self.controls)
+            for name, names in named.items()
+            for cell in scenario_cells(name, known[name], self.fabric, self.seeds, self._wanted(names, new))
         ]
+
+    def _wanted(self, names: Sequence[str], new: Sequence[str]) -> list[str]:
+        return [*(one for one in names if not self.controls or one in self.controls), *new]
 
     @property
     def cell_folder(self) -> Path:
@@ -90,9 +94,7 @@ def write_pages(options: FigureOptions) -> dict[str, Any]:
     """Write pictures and pages from all the cells that are done."""
     from experiments.evaluation.page import digest_of, index_page, read_digests, results_page
 
-    wanted = [*cells(options.fabric), *cells(options.fabric, options.seeds)]
-    every = {cell.folder: cell for cell in wanted}.values()
-    done = [(cell, summary) for cell in every if (summary := cell.summary(options.cell_folder)) is not None]
+    done = done_cells(options.fabric, options.cell_folder)
     digest = digest_of(options.fabric, [summary for _, summary in done], options.command)
     folder = options.docs / "results"
     folder.mkdir(parents=True, exist_ok=True)

@@ -120,7 +120,7 @@ def _measure(
         decisions.stop()
     shares = cpu_shares(*ticks)
     endpoints.wait()
-    warnings += busy_warning(shares, "the run")
+    warnings += busy_warning(shares, f"the run ({control})")
     columns = endpoints.columns()
     if decisions is not None:
         granted_bps = decisions.granted_bps(scenario, fabric, begun_s, columns["time_s"])

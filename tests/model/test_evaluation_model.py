@@ -138,6 +138,7 @@ def only_four(monkeypatch):
     )  # fmt: skip
     found = {"four": SCENARIO, "dets-fig2": starved}
     monkeypatch.setattr(cells_module, "scenarios", lambda: found)
+    monkeypatch.setattr(figures, "scenarios", lambda: found)
     monkeypatch.setattr("experiments.evaluation.page.scenarios", lambda: found)
     monkeypatch.setattr(figures, "_run_side_by_side", _one_after_the_other)
 

@@ -99,7 +99,7 @@ def test_summary_has_the_figures_and_those_of_the_baseline(tmp_path, ran, quiet:
     assert ("Picture" in shown.out) is not quiet
     assert (shown.out + shown.err == "") is quiet
     if not quiet:
-        assert all(words in shown.out for words in ("without control", "with DETS", "Note: with DETS: busy"))
+        assert all(words in shown.out for words in ("without control", "with DETS", "Note: busy"))
 
 
 @pytest.mark.parametrize(
