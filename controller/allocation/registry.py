@@ -78,8 +78,10 @@ parameters_of: dict[str, tuple[Parameter, ...]] = {
 
 
 def title_of_algorithm(name: str) -> str:
-    """Return an algorithm's title for people."""
-    return NetworkMaxMin.title if name == NetworkMaxMin.name else algorithms[name].title
+    """Return an algorithm's title for people; of one that is not there any more, its name."""
+    if name == NetworkMaxMin.name:
+        return NetworkMaxMin.title
+    return algorithms[name].title if name in algorithms else name
 
 
 def make_any_algorithm(
