@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import re
 
 import numpy as np
 import pytest
-from support.paths import ROOT
 
 from experiments import scenarios as package
 from experiments.evaluation import cells as cells_module
@@ -19,7 +17,6 @@ from experiments.scenarios.dets_fig5 import joined_by_udp
 from experiments.scenarios.scenario import AlgorithmChange, LimitChange, Limits, Scenario, Source
 
 M = 1_000_000
-PAGE = ROOT / "docs" / "experiments.md"
 SCENARIO = Scenario(
     name="four",
     title="three to one",
@@ -117,16 +114,6 @@ def test_a_transfer_is_timed():
     assert figures_of_it["transfers_done"] == 1
     assert figures_of_it["completion_mean_s"] == pytest.approx(0.84, rel=0.25)  # 10 MB at 100 Mb/s of wire rate
     assert oracle_of(found).on[-1, 0] == False  # noqa: E712 - a numpy value
-
-
-def test_the_example_of_the_page_runs(tmp_path):
-    (example,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    names: dict[str, Scenario] = {}
-    exec(compile(example, str(PAGE), "exec"), names)
-    scenario = names["scenario"]
-    assert len(example.splitlines()) <= 32
-    phases = phase_measures(run(scenario, "fp d=4"))
-    assert phases["after"]["received_bps"] <= 1.02 * 200 * M
 
 
 @pytest.fixture
