@@ -44,6 +44,7 @@ def run_of(scenario, delivered_mbps, granted_mbps=None, transfers=()):
         np.arange(INTERVALS + 1) * 0.055,
         bits,
         bits.sum(axis=1, keepdims=True),
+        bits.sum(axis=1, keepdims=True) / 8 / 1518,
         granted,
         np.full(len(scenario.sources), 100.0),
         np.full(len(scenario.sources), 10.0),
@@ -150,7 +151,7 @@ def test_a_run_is_the_same_after_it_was_kept(tmp_path):
     again = load_run(tmp_path, scenario, "fp", "model", 1)
     assert measures(again) == measures(run)
     part, _ = within(again, oracle_of(again), (0.0, 1.0))
-    assert len(part.delivered_bits) == 18
+    assert len(part.delivered_bits) == len(part.received_packets) == 18
 
 
 def test_confidence_is_students():
