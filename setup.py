@@ -37,7 +37,7 @@ KERNELS = {
     "controller.allocation._kernel": ["controller/allocation/_kernel.c", "controller/allocation/_max_min.c"],
     "controller.metering._measure": ["controller/metering/_measure.c"],
 }
-KERNEL_HEADERS = [f"controller/allocation/_{name}.h" for name in ("kernel", "rows", "lanes")]
+KERNEL_HEADERS = [f"controller/allocation/_{name}.h" for name in ("kernel", "rows")]
 KERNEL_FLAGS = ["-O3", "-ffp-contract=off", "-Wno-psabi"]
 
 setup(

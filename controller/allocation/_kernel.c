@@ -5,49 +5,17 @@
  * compiler from fusing. The docstrings of the numpy form explain the steps; here they are only numbered.
  */
 #include "_rows.h"
-#include "_lanes.h"
 
 #define LEAST_FACTOR 0.5
 
-/* The receivers in the order in which they are worked on: ``batches`` of LANES each that have equally many rows, few
- * enough; then the others one by one. */
-typedef struct {
-    i64 batches, *receiver;
-    Scratch scratch;
-    Batch batch;
-} Work;
-
-static int get_work(Work *work, const i64 *offsets, i64 receivers)
+static int get_scratch_for(Scratch *scratch, const i64 *offsets, i64 receivers)
 {
-    i64 next[MOST_ROWS + 1] = {0}, end[MOST_ROWS + 1], at = 0, largest = 0;
+    i64 largest = 0;
     for (i64 r = 0; r < receivers; r++) {
         i64 n = offsets[r + 1] - offsets[r];
         largest = n > largest ? n : largest;
-        if (n <= MOST_ROWS)
-            next[n]++;
     }
-    for (int n = 0; n <= MOST_ROWS; n++) {
-        i64 together = next[n] / LANES * LANES;
-        next[n] = at;
-        end[n] = at += together;
-    }
-    work->batches = at / LANES;
-    work->receiver = malloc(((size_t)receivers + 1) * sizeof(i64));
-    if (!work->receiver || get_scratch(&work->scratch, largest)) {
-        free(work->receiver);
-        return OUT_OF_MEMORY;
-    }
-    for (i64 r = 0; r < receivers; r++) {
-        i64 n = offsets[r + 1] - offsets[r];
-        work->receiver[n <= MOST_ROWS && next[n] < end[n] ? next[n]++ : at++] = r;
-    }
-    return 0;
-}
-
-static void free_work(Work *work)
-{
-    free(work->scratch.memory);
-    free(work->receiver);
+    return get_scratch(scratch, largest);
 }
 
 /* ---- RAA-FS, SP and FP ---- */
@@ -56,19 +24,14 @@ FOR_EACH_CPU
 int dets_fair_share(i64 receivers, const i64 *offsets, const double *limit, const double *available, const double *weight,
                     const uint8_t *active, double *grants)
 {
-    Work work;
-    if (get_work(&work, offsets, receivers))
+    Scratch scratch;
+    if (get_scratch_for(&scratch, offsets, receivers))
         return OUT_OF_MEMORY;
-    for (i64 k = 0; k < work.batches; k++) {
-        const i64 *of = work.receiver + k * LANES, at[LANES] = FOUR(offsets, of, 0);
-        i64 n = offsets[of[0] + 1] - offsets[of[0]];
-        lanes_fair_share(n, at, LOADED(limit, of, 0), available, weight, active, grants, &work.batch);
+    for (i64 r = 0; r < receivers; r++) {
+        i64 f = offsets[r], n = offsets[r + 1] - f;
+        fair_share(n, limit[r], available + f, weight + f, active + f, grants + f, &scratch);
     }
-    for (i64 k = work.batches * LANES; k < receivers; k++) {
-        i64 r = work.receiver[k], f = offsets[r], n = offsets[r + 1] - f;
-        fair_share(n, limit[r], available + f, weight + f, active + f, grants + f, &work.scratch);
-    }
-    free_work(&work);
+    free(scratch.memory);
     return 0;
 }
 
@@ -78,28 +41,18 @@ int dets_probe(i64 receivers, const i64 *offsets, const double *limit, const dou
                const double *available, const double *dropped, const double *weight, const uint8_t *active,
                double inflation, double floor_part, double headroom, double d, double *grants)
 {
-    Columns c = {measured, granted, available, dropped, weight, active, grants};
-    Work work;
-    if (get_work(&work, offsets, receivers))
+    Scratch scratch;
+    if (get_scratch_for(&scratch, offsets, receivers))
         return OUT_OF_MEMORY;
-    for (i64 k = 0; k < work.batches; k++) {
-        const i64 *of = work.receiver + k * LANES, at[LANES] = FOUR(offsets, of, 0);
-        i64 n = offsets[of[0] + 1] - offsets[of[0]];
-        Lanes limits = LOADED(limit, of, 0);
-        lanes_slow_probe(n, at, limits, &c, inflation, floor_part, headroom, &work.batch);
-        if (d > 0)
-            lanes_reallocate(n, d, &work.batch);
-        lanes_keep_settled(n, at, limits, grants, &work.batch);
-    }
-    for (i64 k = work.batches * LANES; k < receivers; k++) {
-        i64 r = work.receiver[k], f = offsets[r], n = offsets[r + 1] - f;
+    for (i64 r = 0; r < receivers; r++) {
+        i64 f = offsets[r], n = offsets[r + 1] - f;
         Columns own = {measured + f, granted + f, available + f, dropped + f, weight + f, active + f, grants + f};
-        slow_probe(n, limit[r], &own, inflation, floor_part, headroom, &work.scratch);
+        slow_probe(n, limit[r], &own, inflation, floor_part, headroom, &scratch);
         if (d > 0)
-            reallocate(n, d, &own, &work.scratch);
-        keep_settled(n, limit[r], &own, &work.scratch);
+            reallocate(n, d, &own, &scratch);
+        keep_settled(n, limit[r], &own, &scratch);
     }
-    free_work(&work);
+    free(scratch.memory);
     return 0;
 }
 
@@ -110,20 +63,15 @@ int dets_fair_level(i64 receivers, const i64 *offsets, const double *shared, con
                     const double *granted, const double *available, const double *dropped, const double *weight,
                     const uint8_t *active, double *grants)
 {
-    Columns c = {measured, granted, available, dropped, weight, active, grants};
-    Work work;
-    if (get_work(&work, offsets, receivers))
+    Scratch scratch;
+    if (get_scratch_for(&scratch, offsets, receivers))
         return OUT_OF_MEMORY;
-    for (i64 k = 0; k < work.batches; k++) {
-        const i64 *of = work.receiver + k * LANES, at[LANES] = FOUR(offsets, of, 0);
-        lanes_fair_level(offsets[of[0] + 1] - offsets[of[0]], at, LOADED(shared, of, 0), &c, &work.batch);
-    }
-    for (i64 k = work.batches * LANES; k < receivers; k++) {
-        i64 r = work.receiver[k], f = offsets[r];
+    for (i64 r = 0; r < receivers; r++) {
+        i64 f = offsets[r];
         Columns own = {measured + f, granted + f, available + f, dropped + f, weight + f, active + f, grants + f};
-        fair_level(offsets[r + 1] - f, shared[r], &own, &work.scratch);
+        fair_level(offsets[r + 1] - f, shared[r], &own, &scratch);
     }
-    free_work(&work);
+    free(scratch.memory);
     return 0;
 }
 

@@ -36,17 +36,10 @@ typedef i64 Mask __attribute__((vector_size(LANES * sizeof(i64)))); /* of each l
 typedef Lanes Loose __attribute__((aligned(8), may_alias));         /* anywhere in a column */
 
 #define EVERY(x) ((Lanes){(x), (x), (x), (x)})
-#define FOUR(column, at, i) {(column)[(at)[0] + (i)], (column)[(at)[1] + (i)], (column)[(at)[2] + (i)], (column)[(at)[3] + (i)]}
-#define LOADED(column, at, i) ((Lanes)FOUR(column, at, i))
-#define ACTIVE(column, at, i) (-(Mask)FOUR(column, at, i)) /* of a column of 0 and 1 */
 #define AND(mask, x) ((Lanes)((mask) & (Mask)(x)))
-#define CHOSEN(mask, x, y) ((Lanes)(((mask) & (Mask)(x)) | (~(mask) & (Mask)(y))))
-#define LESSER(x, y) CHOSEN((x) < (y), x, y)
-#define GREATER(x, y) CHOSEN((x) > (y), x, y)
 #define TOTAL(x) (((x)[0] + (x)[1]) + ((x)[2] + (x)[3]))
-#define ANY(mask) (((mask)[0] | (mask)[1] | (mask)[2] | (mask)[3]) != 0)
 
-/* ---- the rows of RAA-SP and FP: of one receiver, or of all ---- */
+/* ---- the columns of RAA-SP, FP and Fair Level: those of one receiver ---- */
 
 typedef struct {
     const double *measured, *granted, *available, *dropped, *weight;
