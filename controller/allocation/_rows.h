@@ -236,7 +236,8 @@ INLINE void slow_probe(i64 n, double limit, const Columns *v, double inflation, 
     double level = fill_level(n, extra > 0 ? extra : 0.0, weight, s->rest);
     for (i64 i = 0; i < n; i++) {
         double more = level * weight[i];
-        grants[i] += more < s->rest[i] ? more : s->rest[i];
+        double grant = grants[i] + (more < s->rest[i] ? more : s->rest[i]); /* may round to just above the room */
+        grants[i] = grant < s->room[i] ? grant : s->room[i];
     }
 }
 
@@ -325,8 +326,9 @@ INLINE void pair_up(int32_t *upper, i64 uppers, const int32_t *lower, i64 lowers
             average = average < room[low] ? average : room[low];
             double next[2] = {raised, average};
             int apart = both - raised < target[high]; /* 3b, without a branch */
+            double rest = both - next[apart];
             grants[low] = next[apart];
-            grants[high] = both - next[apart];
+            grants[high] = rest < room[high] ? rest : room[high];
             upper[still] = upper[k];
             still += grants[high] > target[high];
         }

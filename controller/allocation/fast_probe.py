@@ -107,7 +107,7 @@ def _reallocate(requests: Requests, groups: Groups, full: BoolArray, grants_bps:
         average_bps = np.minimum(both_bps * (weight[low] / (weight[low] + weight[high])), room_bps[low])
         new_low_bps = np.where(both_bps - raised_bps < target_bps[high], average_bps, raised_bps)  # 3a, 3b
         grants_bps[low] = new_low_bps
-        grants_bps[high] = both_bps - new_low_bps
+        grants_bps[high] = np.minimum(both_bps - new_low_bps, room_bps[high])
         upper = upper[grants_bps[upper] > target_bps[upper]]
         high, low, lower = _paired(groups, upper, lower)
 

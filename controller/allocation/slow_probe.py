@@ -89,7 +89,7 @@ def slow_probe(
         grants_bps = np.minimum(np.where(kept, kept_bps, wanted_bps * groups.spread(ratio)), room_bps)
     extra_bps = np.maximum(requests.limit_bps - groups.sum(grants_bps), 0.0)
     grants_bps += fill(groups, extra_bps, requests.weight, room_bps - grants_bps)
-    return grants_bps
+    return np.minimum(grants_bps, room_bps)  # a sum of both parts may round to just above the room
 
 
 def _with_headroom(requests: Requests, wanted_bps: FloatArray, headroom: float) -> FloatArray:

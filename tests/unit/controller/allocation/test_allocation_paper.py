@@ -179,7 +179,8 @@ def test_fast_probe_is_the_papers_but_for_ties(table, d):
         if not _has_near_ties(limit, rows) and np.allclose(
             expected, [node.grant for node in nudged], rtol=1e-5, atol=1e-6
         ):
-            np.testing.assert_allclose(grants[rows_of], expected, rtol=1e-6, atol=1e-6)
+            # Sums up to the limit are rounded to its last bits, which are all that some senders get.
+            np.testing.assert_allclose(grants[rows_of], expected, rtol=1e-6, atol=max(1e-6, 4 * np.spacing(limit)))
 
 
 def _has_near_ties(limit, rows):
@@ -243,7 +244,7 @@ def test_grants_are_within_every_bound(table, name, headroom):
     requests = requests_of(table)
     grants = allocate(name, requests, **({"headroom": headroom} if name in ("sp", "fp") else {}))
     assert (grants >= 0).all()
-    assert (grants <= requests.available_bps * (1 + 1e-12)).all()
+    assert (grants <= requests.available_bps).all()
     assert (grants[~requests.active] == 0).all()
     if algorithms[name].sums_within_limit:
         for limit, rows in zip(requests.limit_bps, slices(requests), strict=True):

@@ -1,0 +1,132 @@
+"""No grant is above what its sender can send, to the last bit, with capacities that are no round numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from controller.allocation import Requests, algorithms, kernel, make_algorithm
+
+OFTEN = settings(derandomize=True, deadline=None, max_examples=150)
+INTERVALS = 60
+CONTROLS = [
+    *((name, {}) for name in algorithms),
+    ("sp", {"headroom": 0.1}),
+    ("fp", {"headroom": 0.1}),
+    ("fp", {"d": 1.0000001}),
+    ("fp", {"d": 10.0}),
+]
+seeds = st.integers(0, 2**32 - 1)
+
+
+def both_forms(algorithm, requests, state):
+    """The grants and the next state; numpy and the compiled kernel give the same bits."""
+    library, kernel.library = kernel.library, None
+    try:
+        plain, after = algorithm.allocate(requests, state)
+    finally:
+        kernel.library = library
+    grants, _ = algorithm.allocate(requests, state)
+    np.testing.assert_array_equal(grants, plain)
+    return grants, after
+
+
+def table(rng, receivers=20, most=14):
+    """Receivers with capacities, rates and limits over some orders of magnitude, none of them round."""
+    sizes = rng.integers(0, most, receivers)
+    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    entries = int(offsets[-1])
+    granted_bps = rng.lognormal(16.0, 2.0, entries) * (rng.random(entries) < 0.97)
+    return Requests(
+        offsets=offsets,
+        limit_bps=rng.lognormal(19.0, 1.0, receivers),
+        received_bps=rng.lognormal(19.0, 1.0, receivers),
+        measured_bps=granted_bps * rng.choice([1.0, 0.97, 0.5], entries),
+        granted_bps=granted_bps,
+        available_bps=rng.lognormal(17.5, 2.0, entries),
+        dropped_bps=np.zeros(entries),
+        weight=np.where(rng.random(entries) < 0.5, 1.0, rng.lognormal(0.0, 1.5, entries)),
+        active=rng.random(entries) < 0.9,
+    )
+
+
+@pytest.mark.parametrize(("name", "parameters"), CONTROLS)
+@OFTEN
+@given(seeds)
+def test_no_grant_is_above_what_a_sender_can_send(name, parameters, seed):
+    requests, algorithm = table(np.random.default_rng(seed)), make_algorithm(name, parameters)
+    state = algorithm.initial_state(requests.receivers, requests.entries)
+    for _ in range(2):  # RAA-FE and Fair Level have a state of their own from the first interval on
+        grants, state = both_forms(algorithm, requests, state)
+        assert (grants <= requests.available_bps).all()
+
+
+@pytest.mark.parametrize(("name", "parameters"), CONTROLS)
+@settings(OFTEN, max_examples=25)
+@given(seeds)
+def test_no_grant_is_above_what_a_sender_can_send_in_a_closed_loop(name, parameters, seed):
+    """What is granted limits what is measured next, while demands and capacities move."""
+    rng, algorithm = np.random.default_rng(seed), make_algorithm(name, parameters)
+    count, limit_bps = int(rng.integers(2, 12)), np.array([rng.lognormal(19.0, 0.5)])
+    weight = np.where(rng.random(count) < 0.5, 1.0, rng.lognormal(0.0, 1.0, count))
+    demand_bps, capacity_bps = rng.lognormal(17.5, 2.0, count), rng.lognormal(18.0, 1.5, count)
+    granted_bps, state = np.full(count, np.inf), algorithm.initial_state(1, count)
+    for _ in range(INTERVALS):
+        demand_bps = np.where(rng.random(count) < 0.05, rng.lognormal(17.5, 2.0, count), demand_bps)
+        capacity_bps = np.where(rng.random(count) < 0.05, rng.lognormal(18.0, 1.5, count), capacity_bps)
+        measured_bps = np.minimum(demand_bps, np.minimum(granted_bps, capacity_bps))
+        requests = Requests(
+            offsets=np.array([0, count]),
+            limit_bps=limit_bps,
+            received_bps=np.array([measured_bps.sum()]),
+            measured_bps=measured_bps,
+            granted_bps=granted_bps,
+            available_bps=capacity_bps,
+            dropped_bps=np.where(np.isinf(granted_bps), 0.0, np.maximum(demand_bps - granted_bps, 0.0)),
+            weight=weight,
+            active=demand_bps > 1e3,
+        )
+        granted_bps, state = both_forms(algorithm, requests, state)
+        assert (granted_bps <= capacity_bps).all()
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_sender_at_its_capacity_does_not_count_as_one_above_the_mean(compiled, monkeypatch):
+    """The second sender is granted all its capacity by step 1, one ulp more in a sum of two parts; step 3 leaves it."""
+    if compiled and kernel.library is None:
+        pytest.skip("the compiled kernel was not built")
+    if not compiled:
+        monkeypatch.setattr(kernel, "library", None)
+    granted = (
+        "0x1.a11e8510f842bp+23",
+        "0x1.9a2f2639aff1fp+19",
+        "0x1.660ea1c3eafc3p+21",
+        "0x1.b2f75f48fb8f2p+22",
+        "0x1.7f1d85b177809p+21",
+    )
+    available = (
+        "0x1.99c13de102729p+25",
+        "0x1.d1774244d188fp+24",
+        "0x1.192efd59fe970p+28",
+        "0x1.fa0f7c261b6c9p+27",
+        "0x1.770d8255c9a5bp+27",
+    )
+    granted_bps, available_bps = (np.array([float.fromhex(text) for text in column]) for column in (granted, available))
+    requests = Requests(
+        offsets=np.array([0, 5]),
+        limit_bps=np.array([400e6]),
+        received_bps=np.array([granted_bps.sum()]),
+        measured_bps=granted_bps,
+        granted_bps=granted_bps,
+        available_bps=available_bps,
+        dropped_bps=np.zeros(5),
+        weight=np.ones(5),
+        active=np.ones(5, dtype=np.bool_),
+    )
+    algorithm = make_algorithm("fp")
+    grants, _ = algorithm.allocate(requests, algorithm.initial_state(1, 5))
+    assert grants[1] == available_bps[1]
+    assert grants[0] == available_bps[0]
+    assert grants.sum() == pytest.approx(400e6, rel=1e-12)
