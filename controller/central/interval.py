@@ -60,7 +60,12 @@ def _readings(
     received_s: Mapping[int, float],
     confirmed_s: Mapping[int, float],
 ) -> tuple[MeterReadings, MeterReadings]:
-    """Return the readings of the entries' meters and of those of the VNs' send limits."""
+    """Return the readings of the entries' meters and of those of the VNs' send limits.
+
+    A switch confirms its last message. That says nothing about meters that an earlier message set: taken for theirs, it
+    would move the start of their counts to a later time again and again, and none of their readings would ever count.
+    """
+    modified_s = fabric.state.enforcement.modified_s
     of_entries, of_vns = MeterReadings.none(len(fabric.state.entries)), MeterReadings.none(len(fabric.vns))
     for dpid, meters in stats.items():
         if dpid not in fabric.switches:  # another configuration came in between
@@ -68,6 +73,8 @@ def _readings(
         listed = fabric.switches[dpid].listed(meters["meter_id"])
         times_s = received_s[dpid], confirmed_s.get(dpid, np.nan)
         _read(of_entries, meters, listed.entry_at, listed.entry, times_s)
+        earlier = modified_s[listed.entry] < modified_s[listed.entry].max(initial=-np.inf)
+        of_entries.confirmed_s[listed.entry[earlier]] = np.nan
         _read(of_vns, meters, listed.vn_at, listed.vn, times_s)
     return of_entries, of_vns
 

@@ -186,7 +186,8 @@ def control_step(
     machines = machines.on_set_rate(set_rate).on_keep_alive(keep_alive)
     # 6
     limit_bps = np.minimum(machines.limit_bps, ceiling_bps)
-    enforcement, changes = enforce(state.enforcement, limit_bps, measured, rates.seen_s, now_s)
+    too_soon = readings.present & np.isnan(rates.seen_s) & ~rates.implausible
+    enforcement, changes = enforce(state.enforcement, limit_bps, measured, rates.seen_s, now_s, too_soon)
     counters = counters.modified(changes.rows, now_s)
     result = StepResult(
         changes=changes,

@@ -47,6 +47,8 @@ REPAY_S = 0.220  # what was given too much is taken back in this time
 MOST_REPAID = 0.5  # ... but a rate is never lowered by more than this part of it
 MOST_OWED = 1.0  # and no more than so many depths: what was let through before a switch did as told is not all held up
 
+MOST_UNREAD_S = 0.220  # so long a meter stands whose counters, zeroed by the last modify, say nothing yet
+
 RATE_STEP_BPS = 1_000.0  # a band's rate and burst are whole kb/s and kb (OpenFlow 1.3.5, section 7.3.4.4)
 
 
@@ -171,11 +173,20 @@ def account(
 
 
 def enforce(
-    before: Enforcement, limit_bps: FloatArray, measured: Measurement, seen_s: FloatArray, now_s: float
+    before: Enforcement,
+    limit_bps: FloatArray,
+    measured: Measurement,
+    seen_s: FloatArray,
+    now_s: float,
+    too_soon: BoolArray | None = None,
 ) -> tuple[Enforcement, MeterChanges]:
     """Return which meters to modify so that the limits hold, and the state in which they stand afterwards.
 
     ``seen_s`` (entries,) tells over how much of the last interval each entry was measured; NaN: nothing is known.
+    ``too_soon`` (entries,) marks meters that were read so soon after their last modify that the reading says nothing
+    (None: none). A busy switch does as told just before it is asked for its counters, which begin again at zero. If it
+    were told something else each time, nothing would ever be known of its senders: so they wait for the next reading,
+    but no longer than MOST_UNREAD_S, lest a switch could hold on to a rate.
     """
     known = ~np.isnan(seen_s)
     unresponsive, evidence = judge(before, measured)
@@ -198,7 +209,10 @@ def enforce(
     stands_s = np.maximum(now_s - before.modified_s, REPAY_S)
     saves = (before.rate_bps - rate_bps) * stands_s > burst_bits - level_bits
     too_deep = unresponsive & (before.burst_bits > 2.0 * depth_bits)  # whoever pauses would have that much at once
-    rows = np.flatnonzero(((ahead_bits > budget_bits) & saves) | (known & (ahead_bits < -budget_bits)) | too_deep)
+    wanted = ((ahead_bits > budget_bits) & saves) | (known & (ahead_bits < -budget_bits)) | too_deep
+    if too_soon is not None:
+        wanted &= ~(too_soon & (now_s - before.modified_s < MOST_UNREAD_S))
+    rows = np.flatnonzero(wanted)
     rows = rows[np.argsort(rate_bps[rows] > before.rate_bps[rows], kind="stable")]
     rate_bps, burst_bits = rate_bps[rows], burst_bits[rows]
     after = Enforcement(

@@ -99,6 +99,22 @@ def test_a_late_loop_still_holds_the_limit(loop_delay_s):
     assert EventKind.COUNTERS_IMPLAUSIBLE not in kinds(plane)
 
 
+def test_a_switch_that_sets_meters_just_before_they_are_read_is_measured():
+    """What a meter counts begins again at zero when it is set; no reading is of use so soon after."""
+    model, plane = controlled(timing=ControlTiming(0.055, 0.0535))
+    for number, source in enumerate(blast(model)):
+        for turn in range(1, 40):  # on and off, so that grants change all the time
+            change = source.stop if turn % 2 else source.start
+            model.at(turn * (0.11 + 0.03 * number), lambda change=change: change(model.slot))
+    model.run(1.0)
+    first, oldest_s = plane.counts.meter_mods, 0.0
+    while model.now_s < 5.0:
+        model.run(model.now_s + 0.055)
+        oldest_s = max(oldest_s, model.now_s - plane.central.state.counters.received_s.min())
+    assert plane.counts.meter_mods - first > 40
+    assert oldest_s < 4 * 0.055  # one reading is left out, the next one counts, and half an interval to the step
+
+
 def test_counters_of_ports_and_queues_reach_the_controller():
     model, plane = controlled()
     blast(model, 10e6)

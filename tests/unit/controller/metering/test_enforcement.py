@@ -15,6 +15,7 @@ from controller.metering.enforcement import (
     MIN_BURST_BITS,
     MIN_BURST_S,
     MOST_REPAID,
+    MOST_UNREAD_S,
     RESPONSIVE_BURST_S,
     RESPONSIVE_INTERVALS,
     UNRESPONSIVE_BURST_S,
@@ -60,6 +61,21 @@ def seen(offered_bps, dropped_bps, rows=1):
 def step(state, limits, measured, now_s, known=True):
     limits = np.atleast_1d(np.array(limits, dtype=np.float64))
     return enforce(state, limits, measured, np.where(known, now_s - state.updated_s, np.nan), now_s)
+
+
+def test_a_meter_read_too_soon_is_not_modified_again_until_it_is_read():
+    """... nor for longer than MOST_UNREAD_S: a switch that never tells cannot hold on to a rate."""
+    state, changes = step(standing([10e6]), 5e6, seen(10e6, 0.0), 0.055)
+    assert changes.rows.tolist() == [0]
+    lower = np.array([1e6])
+    nothing, too_soon = np.array([np.nan]), np.array([True])
+    for now_s in (0.110, 0.165, 0.220):
+        state, changes = enforce(state, lower, seen(5e6, 0.0), nothing, now_s, too_soon)
+        assert changes.rows.tolist() == []
+    _, changes = enforce(state, lower, seen(5e6, 0.0), nothing, 0.055 + MOST_UNREAD_S, too_soon)
+    assert changes.rows.tolist() == [0]
+    _, changes = enforce(state, lower, seen(5e6, 0.0), np.array([0.055]), 0.275 - 1e-9, np.array([False]))
+    assert changes.rows.tolist() == [0]
 
 
 class Switch:
