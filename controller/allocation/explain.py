@@ -1,24 +1,50 @@
-"""Why an entry was granted what it was: the constraint that binds it, and what it would get without that one."""
+"""Why an entry was granted what it was: the bounds that hold it, and what it would get without them.
+
+A bound holds an entry if the entry's grant rises when that bound alone is raised by a little. So the algorithm runs
+again on what it decided on: with each bound raised in turn, and then with those that hold the entry lifted. Where no
+bound alone makes a difference, as with two equal ones, the fewest that do so together are named.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from controller.allocation.interface import FloatArray, IntArray, Requests
+from controller.allocation.interface import (
+    AlgorithmState,
+    AllocationAlgorithm,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    Requests,
+)
 from controller.allocation.max_min import BY_DEMAND, FlowPaths
-from controller.allocation.network_max_min import Constraints, NetworkGrants, share_network
+from controller.allocation.network_max_min import Constraints, NetworkGrants, share_network, used
 from controller.errors import InvalidValueError
 from controller.units import format_rate
 
-# A grant this close to a bound, as a part of it, is at the bound.
+# A bound is raised by this factor to see whether the grant rises.
+RAISED = 1.001
+# A grant this close to another one, as a part of it, is the same grant.
 _AT = 1e-9
+# Where a limit is lifted, it is this, which is more than any port carries: columns of rates must be finite.
+LIFTED_BPS = 1e15
 
 DEMAND = "what it demands"
 # Who wants little may have more than that all the same (see network_allocator.standing_rates).
 STANDING = "an equal share of the guarantee, which is more than it demands"
+NOTHING_TO_SEND = "having nothing to send"
+SEND_LIMIT = "its own send limit"
+RECEIVE_LIMIT = "the receive limit"
+FAIR_RATE = "the fair rate in force"
+SHARING = "the algorithm's division of the receive limit"
+NO_OTHER = "no other limit"
+
+Bounds = tuple[int, ...]
+RateWith = Callable[[Sequence[int], bool], float]
+"""An entry's grant with some bounds raised by RAISED, or (true) lifted; and all others as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +54,13 @@ class Explanation:
     entry: int
     grant_bps: float
     bound: str
-    """the binding constraint in words"""
+    """the binding constraints in words, joined by "and" where there are several"""
     place: int
     """1 if no other sharer is granted more, 2 if one is, and so on; 0 when nobody shares the constraint"""
     sharers: int
     """how many entries with a grant share the constraint"""
     lifted_bps: float
-    """the grant if the constraint were lifted, all else equal"""
+    """the grant if what binds it were lifted, all else equal; less where others that share a limit profit more"""
     next_bound: str
     """what would bind it then"""
 
@@ -44,16 +70,88 @@ class Explanation:
         return f"{grant}; bound by {self.bound}{share}; without it {lifted}, bound by {self.next_bound}"
 
 
+def binding(candidates: Sequence[int], rate_bps: float, rate_with: RateWith) -> Bounds:
+    """Return which bounds hold a rate: each that alone lets it rise, else the fewest that do so together, else none."""
+
+    def rises(bounds: Sequence[int]) -> bool:
+        return rate_with(bounds, False) > rate_bps * (1 + _AT)
+
+    alone = tuple(bound for bound in candidates if rises([bound]))
+    if alone or not rises(candidates):
+        return alone
+    together = list(candidates)
+    for bound in candidates:
+        rest = [other for other in together if other != bound]
+        if rises(rest):
+            together = rest
+    return tuple(together)
+
+
+# -- the whole network
+
+
+@dataclass(frozen=True, slots=True)
+class _NetworkProblem:
+    """What ``max-min`` solved. Its bounds: BY_DEMAND, a constraint's row (its limit), and for a ceiling above the limit
+    the row plus the number of constraints. ``apart`` (constraints,) says which ceilings are above their limits."""
+
+    paths: FlowPaths
+    constraints: Constraints
+    demand_bps: FloatArray
+    weight: FloatArray
+    apart: BoolArray
+
+    def changed(self, entry: int, bounds: Sequence[int], lifted: bool) -> _NetworkProblem:
+        """Return the problem with some bounds raised or lifted. A limit can be lifted no higher than its ceiling."""
+        rows, factor = len(self.constraints), np.inf if lifted else RAISED
+        guaranteed_bps, ceiling_bps = self.constraints.guaranteed_bps.copy(), self.constraints.ceiling_bps.copy()
+        demand_bps = self.demand_bps.copy()
+        for bound in sorted(bounds, reverse=True):  # a ceiling before its limit
+            if bound == BY_DEMAND:
+                demand_bps[entry] = LIFTED_BPS if lifted else demand_bps[entry] * RAISED
+            elif bound >= rows:
+                ceiling_bps[bound - rows] *= factor
+            elif self.apart[bound]:
+                guaranteed_bps[bound] = min(guaranteed_bps[bound] * factor, ceiling_bps[bound])
+            else:
+                guaranteed_bps[bound] = ceiling_bps[bound] = guaranteed_bps[bound] * factor
+        constraints = replace(self.constraints, guaranteed_bps=guaranteed_bps, ceiling_bps=ceiling_bps)
+        return replace(self, constraints=constraints, demand_bps=demand_bps)
+
+    def rate_bps(self, entry: int) -> float:
+        """Return the entry's rate."""
+        return float(share_network(self.paths, self.constraints, self.demand_bps, self.weight)[0][entry])
+
+    def binding(self, entry: int) -> tuple[float, Bounds]:
+        """Return the entry's rate and what binds it: of the bounds on its way only those that are used up can."""
+        rate_bps, within_bps, _ = share_network(self.paths, self.constraints, self.demand_bps, self.weight)
+        rows = self.paths.constraint[self.paths.offsets[entry] : self.paths.offsets[entry + 1]]
+        guaranteed_bps, ceiling_bps = self.constraints.guaranteed_bps[rows], self.constraints.ceiling_bps[rows]
+        apart = self.apart[rows]
+        limit_full = (used(self.paths, within_bps)[rows] >= guaranteed_bps * (1 - _AT)) & (guaranteed_bps < ceiling_bps)
+        ceiling_full = used(self.paths, rate_bps)[rows] >= ceiling_bps * (1 - _AT)
+        candidates = [BY_DEMAND] if rate_bps[entry] >= self.demand_bps[entry] * (1 - _AT) else []
+        candidates += rows[np.where(apart, limit_full, ceiling_full)].tolist()
+        candidates += (rows[apart & ceiling_full] + len(self.constraints)).tolist()
+        if len(candidates) == 1:
+            return float(rate_bps[entry]), tuple(candidates)
+        found = binding(candidates, float(rate_bps[entry]), lambda b, up: self.changed(entry, b, up).rate_bps(entry))
+        return float(rate_bps[entry]), found
+
+
 def constraint_name(
-    constraints: Constraints, vn_name: Callable[[int], str], link_name: Callable[[int], str], row: int
+    constraints: Constraints, vn_name: Callable[[int], str], link_name: Callable[[int], str], bound: int
 ) -> str:
-    """Return a constraint in words, given names of VNs and links by row."""
-    if row == BY_DEMAND:
+    """Return a bound of ``max-min`` in words, given names of VNs and links by row.
+
+    A bound is BY_DEMAND, a row of the constraints, or for the ceiling of one a row plus their number.
+    """
+    if bound == BY_DEMAND:
         return DEMAND
+    row, kind = bound % len(constraints), "ceiling" if bound >= len(constraints) else "limit"
     if row >= 2 * constraints.vns:
         return f"link {link_name(row - 2 * constraints.vns)}"
     direction, vn = ("send", row) if row < constraints.vns else ("receive", row - constraints.vns)
-    kind = "ceiling" if constraints.ceiling_bps[row] > constraints.guaranteed_bps[row] else "limit"
     return f"{vn_name(vn)}'s {direction} {kind}"
 
 
@@ -63,61 +161,118 @@ def explain_network(
     grants: NetworkGrants,
     weight: FloatArray,
     entry: int,
-    vn_name: Callable[[int], str],
-    link_name: Callable[[int], str],
+    name: Callable[[int], str],
 ) -> Explanation:
-    """Explain one entry of ``max-min`` grants, by solving again without the constraint that binds it.
+    """Explain one entry of ``max-min`` grants. ``name`` puts a bound into words (see constraint_name).
 
     Raises InvalidValueError for an entry that does not exist.
     """
     _check_entry(entry, paths.flows)
-    bound = int(grants.bound[entry])
-    demand_bps, lifted = grants.demand_bps, constraints
-    if bound == BY_DEMAND:
-        demand_bps = demand_bps.copy()
-        demand_bps[entry] = np.inf
-    else:
-        columns = (constraints.guaranteed_bps.copy(), constraints.ceiling_bps.copy())
-        for column in columns:
-            column[bound] = np.inf
-        lifted = replace(constraints, guaranteed_bps=columns[0], ceiling_bps=columns[1])
-    rate_bps, _, next_bounds = share_network(paths, lifted, demand_bps, weight)
-    place, sharers = (0, 0) if bound == BY_DEMAND else _place(grants.grant_bps, _users(paths, bound), entry)
-
-    def name(row: int) -> str:
-        return constraint_name(constraints, vn_name, link_name, row)
-
+    apart = constraints.ceiling_bps > constraints.guaranteed_bps
+    problem = _NetworkProblem(paths, constraints, grants.demand_bps, weight, apart)
+    grant_bps = float(grants.grant_bps[entry])
+    rate_bps, bounds = problem.binding(entry)
+    standing = grant_bps > rate_bps * (1 + _AT)
+    if standing:
+        bounds = (BY_DEMAND,)
+    lifted_bps, next_bounds = problem.changed(entry, bounds, True).binding(entry)
+    shared = [bound for bound in bounds if bound != BY_DEMAND]
+    users = _users(paths, shared[0] % len(constraints)) if shared else np.empty(0, dtype=np.int64)
     return Explanation(
         entry,
-        float(grants.grant_bps[entry]),
-        STANDING if bound == BY_DEMAND and grants.grant_bps[entry] > grants.demand_bps[entry] else name(bound),
-        place,
-        sharers,
-        float(max(rate_bps[entry], grants.grant_bps[entry])),
-        name(int(next_bounds[entry])),
+        grant_bps,
+        STANDING if standing else _joined(map(name, bounds)),
+        *(_place(grants.grant_bps, users, entry) if shared else (0, 0)),
+        max(lifted_bps, grant_bps) if standing else lifted_bps,
+        _joined(map(name, next_bounds)),
     )
 
 
-def explain_receiver(requests: Requests, grants_bps: FloatArray, entry: int) -> Explanation:
-    """Explain one entry of a per-receiver algorithm's grants (entries,).
+# -- one receiver
 
-    The receive limit binds a grant that could be larger. Without it the sender's capacity binds. Raises
-    InvalidValueError for an entry that does not exist.
+
+def explain_receiver(
+    algorithm: AllocationAlgorithm, requests: Requests, state: AlgorithmState, entry: int
+) -> Explanation:
+    """Explain one entry of a per-receiver algorithm's grants, of one receiver, with what the algorithm decided on.
+
+    Raises InvalidValueError for an entry that does not exist and for requests of more than one receiver.
     """
     _check_entry(entry, requests.entries)
-    receiver = int(np.searchsorted(requests.offsets, entry, side="right")) - 1
-    rows = np.arange(requests.offsets[receiver], requests.offsets[receiver + 1])
-    grant_bps, available_bps = float(grants_bps[entry]), float(requests.available_bps[entry])
+    if requests.receivers != 1:
+        raise InvalidValueError("receivers", requests.receivers, "must be 1: explain one receiver at a time")
+    grants_bps, _ = algorithm.allocate(requests, state)
     if not requests.active[entry]:
-        return Explanation(entry, grant_bps, "having nothing to send", 0, 0, grant_bps, "having nothing to send")
-    own = "its own send limit"
-    if grant_bps >= available_bps * (1 - _AT):
-        limit_bps = float(requests.limit_bps[receiver])
-        return Explanation(entry, grant_bps, own, 0, 0, max(grant_bps, limit_bps), "the receive limit")
-    shared = float(grants_bps[rows].sum()) >= float(requests.limit_bps[receiver]) * (1 - _AT)
-    bound = "the receive limit" if shared else "the fair rate in force"
-    place, sharers = _place(grants_bps, rows[requests.active[rows]], entry)
-    return Explanation(entry, grant_bps, bound, place, sharers, available_bps, own)
+        return Explanation(entry, float(grants_bps[entry]), NOTHING_TO_SEND, 0, 0, 0.0, NOTHING_TO_SEND)
+    bounds = _receiver_bounds(algorithm, requests, state, entry, ())
+    lifted, lifted_state = _changed(requests, state, entry, bounds, True)
+    lifted_bps = _grant(algorithm, lifted, lifted_state, entry)
+    shared = not bounds or _RECEIVE in bounds or _FAIR in bounds
+    next_bounds = _receiver_bounds(algorithm, lifted, lifted_state, entry, bounds)
+    rows = np.flatnonzero(requests.active)
+    return Explanation(
+        entry,
+        float(grants_bps[entry]),
+        _words(bounds, SHARING),
+        *(_place(grants_bps, rows, entry) if shared else (0, 0)),
+        lifted_bps,
+        _words(next_bounds, NO_OTHER if _RECEIVE in bounds else SHARING),
+    )
+
+
+_SEND, _RECEIVE, _FAIR, _OWN = range(4)
+_WORDS = {_SEND: SEND_LIMIT, _RECEIVE: RECEIVE_LIMIT, _FAIR: FAIR_RATE, _OWN: DEMAND}
+
+
+def _receiver_bounds(
+    algorithm: AllocationAlgorithm, requests: Requests, state: AlgorithmState, entry: int, lifted: Bounds
+) -> Bounds:
+    """Return what binds an entry, of what is not lifted: limits before what the algorithm remembers."""
+
+    def rate_with(bounds: Sequence[int], up: bool) -> float:
+        return _grant(algorithm, *_changed(requests, state, entry, bounds, up), entry)
+
+    grant_bps = _grant(algorithm, requests, state, entry)
+    for candidates in ((_SEND, _RECEIVE), (_FAIR,), (_OWN,)):
+        left = [bound for bound in candidates if bound not in lifted]
+        found = binding(left, grant_bps, rate_with)
+        if found:
+            return found
+    return ()
+
+
+def _grant(algorithm: AllocationAlgorithm, requests: Requests, state: AlgorithmState, entry: int) -> float:
+    return float(algorithm.allocate(requests, state)[0][entry])
+
+
+def _changed(
+    requests: Requests, state: AlgorithmState, entry: int, bounds: Sequence[int], lifted: bool
+) -> tuple[Requests, AlgorithmState]:
+    """Return requests and state with some bounds of an entry raised or lifted."""
+
+    def up(column: FloatArray, row: int) -> FloatArray:
+        column = column.copy()
+        column[row] = LIFTED_BPS if lifted else column[row] * RAISED
+        return column
+
+    for bound in bounds:
+        if bound == _SEND:
+            requests = replace(requests, available_bps=up(requests.available_bps, entry))
+        elif bound == _RECEIVE:
+            requests = replace(requests, limit_bps=up(requests.limit_bps, 0))
+        elif bound == _FAIR:
+            state = replace(state, receiver_columns={n: up(c, 0) for n, c in state.receiver_columns.items()})
+        else:
+            requests = replace(requests, measured_bps=up(requests.measured_bps, entry))
+    return requests, state
+
+
+def _words(bounds: Bounds, otherwise: str) -> str:
+    return _joined(_WORDS[bound] for bound in bounds) if bounds else otherwise
+
+
+def _joined(names: Iterable[str]) -> str:
+    return " and ".join(names) or NO_OTHER
 
 
 def _check_entry(entry: int, entries: int) -> None:

@@ -10,10 +10,20 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from controller.allocation import Requests
-from controller.allocation.explain import DEMAND, STANDING, Explanation, explain_network, explain_receiver
+from controller.allocation.explain import (
+    DEMAND,
+    FAIR_RATE,
+    LIFTED_BPS,
+    NO_OTHER,
+    RECEIVE_LIMIT,
+    SEND_LIMIT,
+    Explanation,
+    constraint_name,
+    explain_network,
+    explain_receiver,
+)
 from controller.central.state import FabricState
-from controller.dets.send_rate_controller import Control, traffic_reports
+from controller.dets.send_rate_controller import Control
 from controller.loop import step
 from controller.metering.enforcement import RATE_STEP_BPS
 
@@ -74,32 +84,29 @@ def explain_entry(fabric: FabricState, row: int) -> EntryExplanation:
     sender, receiver = int(state.entries.sender[row]), int(state.entries.receiver[row])
     from_place, to_place = fabric.place_name(sender), fabric.place_name(receiver)
     vlan_vid = int(vns.vlan_vid[sender])
-    if state.machines.control[row] == Control.LIMITED and vns.lends[receiver]:
-        found = _explain_network_grant(fabric, row, sender, receiver)
-    elif state.machines.control[row] == Control.LIMITED:
-        found = _explain_grant(fabric, row, receiver)
-    else:
+    if state.machines.control[row] != Control.LIMITED:
         found = _explain_limits(fabric, row, sender, receiver)
-    elsewhere = ""
-    if state.machines.control[row] == Control.LIMITED and not vns.lends[receiver]:
-        elsewhere_bps = float(vns.send_limit_bps[sender]) - _available_bps(fabric, row)
-        if elsewhere_bps >= RATE_STEP_BPS:
-            elsewhere = f", of which it sends {rate_in_words(elsewhere_bps)} elsewhere"
-    own = "its own send limit"
-    words = {
-        own: own + elsewhere,
-        "the receive limit": f"{to_place}'s receive limit of VLAN {vlan_vid}",
-        "the fair rate in force": f"the fair rate of {to_place}'s allocator",
-    }
+    elif vns.lends[receiver]:
+        found = _explain_network_grant(fabric, row, sender, receiver)
+    else:
+        found = _explain_grant(fabric, row, sender, receiver)
+    capacity_bps = float(vns.capacity_bps[sender])
+    if found.lifted_bps > capacity_bps:
+        found = replace(found, lifted_bps=capacity_bps, next_bound=f"the capacity of port {from_place}")
+    receive, fair = f"{to_place}'s receive limit of VLAN {vlan_vid}", f"the fair rate of {to_place}'s allocator"
+
+    def in_words(bound: str) -> str:
+        return bound.replace(RECEIVE_LIMIT, receive).replace(FAIR_RATE, fair)
+
     return EntryExplanation(
         vlan_vid,
         from_place,
         to_place,
         float(step.limits_in_force_bps(state, vns)[row]),
-        words.get(found.bound, found.bound),
+        in_words(found.bound),
         found.place,
         found.sharers,
-        words.get(found.next_bound, found.next_bound),
+        in_words(found.next_bound),
         found.lifted_bps,
         float(fabric.send_limits.offered_bps[sender]),
         float(fabric.send_limits.dropped_bps[sender]),
@@ -117,60 +124,56 @@ def _explain_network_grant(fabric: FabricState, row: int, sender: int, receiver:
     if not state.measured.active[row]:
         limits = _explain_limits(fabric, row, sender, receiver)
         return replace(limits, bound=STARTING, next_bound=limits.bound, lifted_bps=limits.grant_bps)
-    found = explain_network(
-        decision.paths,
-        decision.constraints,
-        decision.grants,
-        decision.weight,
-        at,
-        fabric.place_name,
-        decision.links.names.__getitem__,
-    )
     own, vlan_vid = f"{fabric.place_name(sender)}'s send", int(fabric.vns.vlan_vid[sender])
+    links = decision.links.names
 
-    def in_words(bound: str) -> str:
-        if bound.startswith(own):
-            return bound.replace(own, "its own send", 1)
-        return bound if bound in (DEMAND, STANDING) or bound.startswith("link ") else f"{bound} of VLAN {vlan_vid}"
+    def name(bound: int) -> str:
+        words = constraint_name(decision.constraints, fabric.place_name, links.__getitem__, bound)
+        if words.startswith(own):
+            return words.replace(own, "its own send", 1)
+        return words if words == DEMAND or words.startswith("link ") else f"{words} of VLAN {vlan_vid}"
 
-    return replace(found, bound=in_words(found.bound), next_bound=in_words(found.next_bound))
-
-
-def _available_bps(fabric: FabricState, row: int) -> float:
-    state = fabric.state
-    report = traffic_reports(state.machines, np.array([row]), state.entries, fabric.vns, state.measured)
-    return float(report.available_bps[0])
+    return explain_network(decision.paths, decision.constraints, decision.grants, decision.weight, at, name)
 
 
 def _explain_limits(fabric: FabricState, row: int, sender: int, receiver: int) -> Explanation:
     """Nobody holds the entry back: the lower of its two limits (or ceilings) binds it, then the other one."""
-    send_bps, receive_bps = float(fabric.vns.send_most_bps[sender]), float(fabric.vns.receive_most_bps[receiver])
-    bounds = [(send_bps, "its own send limit"), (receive_bps, "the receive limit")]
-    (limit_bps, bound), (next_bps, next_bound) = sorted(bounds, key=lambda one: one[0])
+    return _lower(row, float(fabric.vns.send_most_bps[sender]), float(fabric.vns.receive_most_bps[receiver]))
+
+
+def _lower(row: int, send_bps: float, receive_bps: float) -> Explanation:
+    """Explain the lower of two rates; where they are equal both bind, and then nothing that is configured."""
+    if send_bps == receive_bps:
+        return Explanation(row, send_bps, f"{SEND_LIMIT} and {RECEIVE_LIMIT}", 0, 0, LIFTED_BPS, NO_OTHER)
+    bounds = [(send_bps, SEND_LIMIT), (receive_bps, RECEIVE_LIMIT)]
+    (limit_bps, bound), (next_bps, next_bound) = sorted(bounds)
     return Explanation(row, limit_bps, bound, 0, 0, next_bps, next_bound)
 
 
-def _explain_grant(fabric: FabricState, row: int, receiver: int) -> Explanation:
-    """The receiver's allocator has granted a rate: explain it by what the allocator saw."""
-    state, vns = fabric.state, fabric.vns
-    first, last = np.searchsorted(state.entries.receiver, [receiver, receiver + 1])
-    rows = np.arange(first, last)
-    rows = rows[state.machines.controlled[rows]]
-    reports = traffic_reports(state.machines, rows, state.entries, vns, state.measured)
-    requests = Requests(
-        offsets=np.array([0, len(rows)], dtype=np.int64),
-        limit_bps=vns.receive_limit_bps[[receiver]],
-        received_bps=np.array([reports.measured_bps.sum()]),
-        measured_bps=reports.measured_bps,
-        granted_bps=reports.limit_bps,
-        available_bps=reports.available_bps,
-        dropped_bps=reports.dropped_bps,
-        weight=vns.weight[state.entries.sender[rows]],
-        active=reports.active,
-    )
-    at = int(np.searchsorted(rows, row))
-    if not reports.active[at]:
-        limits_bps = (float(reports.available_bps[at]), float(vns.receive_limit_bps[receiver]))
-        next_bound = "its own send limit" if limits_bps[0] <= limits_bps[1] else "the receive limit"
-        return Explanation(row, float(state.machines.limit_bps[row]), STARTING, 0, 0, min(limits_bps), next_bound)
-    return explain_receiver(requests, state.machines.limit_bps[rows], at)
+def _explain_grant(fabric: FabricState, row: int, sender: int, receiver: int) -> Explanation:
+    """The receiver's allocator has granted a rate: explain it by what the allocator decided on."""
+    for decision in fabric.state.allocators.decisions:
+        number = int(np.searchsorted(decision.receivers, receiver))
+        if number == len(decision.receivers) or decision.receivers[number] != receiver:
+            continue
+        requests, memory, rows = decision.of_receiver(number)
+        at = int(np.searchsorted(rows, row))
+        if at == len(rows) or rows[at] != row:
+            break
+        available_bps = float(requests.available_bps[at])
+        if requests.active[at]:
+            found = explain_receiver(decision.algorithm, requests, memory, at)
+        else:
+            lower = _lower(row, available_bps, float(requests.limit_bps[0]))
+            limit_bps = float(fabric.state.machines.limit_bps[row])
+            found = replace(
+                lower, bound=STARTING, next_bound=lower.bound, lifted_bps=lower.grant_bps, grant_bps=limit_bps
+            )
+        elsewhere_bps = float(decision.vns.send_limit_bps[sender]) - available_bps
+        if elsewhere_bps < RATE_STEP_BPS:
+            return found
+        own = f"{SEND_LIMIT}, of which it sends {rate_in_words(elsewhere_bps)} elsewhere"
+        return replace(
+            found, bound=found.bound.replace(SEND_LIMIT, own), next_bound=found.next_bound.replace(SEND_LIMIT, own)
+        )
+    return _explain_limits(fabric, row, sender, receiver)  # it came, or got its algorithm, since the last interval

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from controller.allocation import AlgorithmState, Requests
+from controller.allocation import AlgorithmState, AllocationAlgorithm, Requests
 from controller.allocation.network_max_min import NetworkMaxMin
 from controller.allocation.registry import Algorithm
 from controller.columns import NEW_ROW, BoolArray, FloatArray, IntArray
@@ -65,12 +65,53 @@ class NetworkView:
 
 
 @dataclass(frozen=True)
+class ReceiverDecision:
+    """What a group's algorithm decided on in the last interval: for explanations.
+
+    ``receivers`` are rows of ``vns`` and ``rows`` of the entry table, both ascending, as in ``requests``. ``state`` is
+    what the algorithm knew before.
+    """
+
+    algorithm: AllocationAlgorithm
+    vns: VnTable
+    receivers: IntArray
+    rows: IntArray
+    requests: Requests
+    state: AlgorithmState
+
+    def of_receiver(self, number: int) -> tuple[Requests, AlgorithmState, IntArray]:
+        """Return requests and state of one receiver, by its number in ``receivers``, and the rows of its entries."""
+        one = slice(number, number + 1)
+        first, last = self.requests.offsets[number : number + 2].tolist()
+        rows, state, requests = slice(first, last), self.state, self.requests
+        alone = Requests(
+            np.array([0, last - first], dtype=np.int64),
+            requests.limit_bps[one],
+            requests.received_bps[one],
+            requests.measured_bps[rows],
+            requests.granted_bps[rows],
+            requests.available_bps[rows],
+            requests.dropped_bps[rows],
+            requests.weight[rows],
+            requests.active[rows],
+        )
+        memory = AlgorithmState(
+            1,
+            last - first,
+            {name: column[one] for name, column in state.receiver_columns.items()},
+            {name: column[rows] for name, column in state.entry_columns.items()},
+        )
+        return alone, memory, self.rows[rows]
+
+
+@dataclass(frozen=True)
 class RateAllocators:
     """The state of all rate allocators.
 
     ``congested`` and ``calm_intervals`` have shape (vns,). ``states`` holds one algorithm state per group, for the
     congested receivers of the group and their controlled entries, whose rows of the VN and the entry table are
-    in ``receivers`` and ``rows``. ``network`` is what the allocator of the whole network decided last.
+    in ``receivers`` and ``rows``. ``network`` is what the allocator of the whole network decided last, ``decisions``
+    what the groups with other algorithms decided on; neither stands when the entry table is re-arranged.
     """
 
     congested: BoolArray
@@ -79,6 +120,7 @@ class RateAllocators:
     receivers: tuple[IntArray, ...]
     rows: tuple[IntArray, ...]
     network: NetworkDecision | None = None
+    decisions: tuple[ReceiverDecision, ...] = ()
 
     @classmethod
     def calm(cls, vns: int, groups: tuple[AlgorithmGroup, ...]) -> RateAllocators:
@@ -114,7 +156,7 @@ class RateAllocators:
             inside = rows < len(new_row)
             return np.where(inside, new_row[np.where(inside, rows, 0)], NEW_ROW) if len(new_row) else rows * 0 + NEW_ROW
 
-        return replace(self, rows=tuple(moved(rows) for rows in self.rows), network=None)
+        return replace(self, rows=tuple(moved(rows) for rows in self.rows), network=None, decisions=())
 
 
 def received_rates(entries: EntryTable, passed_bps: FloatArray, vns: int) -> FloatArray:
@@ -176,7 +218,7 @@ def answer(
     grants_bps = np.empty(len(reports.entry))
     report_receiver = entries.receiver[reports.entry]
     received_bps = np.bincount(report_receiver, weights=reports.measured_bps, minlength=len(vns)).astype(np.float64)
-    states, all_receivers, all_rows = [], [], []
+    states, all_receivers, all_rows, decisions = [], [], [], []
     for number, group in enumerate(groups):
         if isinstance(group.algorithm, NetworkMaxMin):
             states.append(before.states[number])
@@ -199,6 +241,7 @@ def answer(
             weight=vns.weight[entries.sender[rows]],
             active=reports.active[chosen],
         )
+        decisions.append(ReceiverDecision(group.algorithm, vns, receivers, rows, requests, state))
         granted_bps, state = group.algorithm.allocate(requests, state)
         grants_bps[chosen] = np.where(requests.active, granted_bps, _standing_rate(requests))
         states.append(state)
@@ -207,7 +250,12 @@ def answer(
     decision = _share_network(before, groups, entries, vns, reports, network, grants_bps)
     changed = np.abs(grants_bps - reports.limit_bps) > SAME_RATE * np.minimum(grants_bps, reports.limit_bps)
     after = replace(
-        before, states=tuple(states), receivers=tuple(all_receivers), rows=tuple(all_rows), network=decision
+        before,
+        states=tuple(states),
+        receivers=tuple(all_receivers),
+        rows=tuple(all_rows),
+        network=decision,
+        decisions=tuple(decisions),
     )
     return after, SetRate(reports.entry[changed], grants_bps[changed]), KeepAlive(reports.entry[~changed])
 

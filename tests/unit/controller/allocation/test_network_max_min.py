@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.allocation.explain import explain_network, explain_receiver
-from controller.allocation.interface import Requests
+from controller.allocation.explain import constraint_name, explain_network
 from controller.allocation.max_min import BY_DEMAND
 from controller.allocation.network_max_min import Constraints, FlowCounters, NetworkMaxMin, share_network, used
 from controller.errors import ColumnError, InvalidValueError
@@ -144,7 +145,12 @@ def test_core_links_bind_and_the_explanation_says_so():
     np.testing.assert_allclose(grants.grant_bps, [20.0, 40.0, 50.0])
     why = [
         explain_network(
-            paths, constraints, grants, np.array([1.0, 2.0, 1.0]), e, lambda v: f"vn{v}", lambda link: f"core{link}"
+            paths,
+            constraints,
+            grants,
+            np.array([1.0, 2.0, 1.0]),
+            e,
+            partial(constraint_name, constraints, "vn{}".format, "core{}".format),
         )
         for e in range(3)
     ]
@@ -158,53 +164,10 @@ def test_core_links_bind_and_the_explanation_says_so():
 def test_an_entry_that_has_what_it_demands_is_told_what_binds_next():
     constraints, paths = star(LIMITS, CEILINGS, 100 * M, PAIRS)
     grants = NetworkMaxMin().allocate(paths, constraints, counters([10 * M, 10 * M], [50 * M, 50 * M]), np.ones(2))
-    why = explain_network(paths, constraints, grants, np.ones(2), 0, "VN {}".format, "link {}".format)
+    why = explain_network(paths, constraints, grants, np.ones(2), 0, partial(constraint_name, constraints, str, str))
     assert why.bound == "what it demands"
     np.testing.assert_allclose((why.grant_bps, why.lifted_bps), (11 * M, 89 * M))
     assert (why.place, why.sharers) == (0, 0)
-
-
-RECEIVER = Requests(
-    offsets=np.array([0, 1, 5]),
-    limit_bps=np.array([9.0, 100.0]),
-    received_bps=np.zeros(2),
-    measured_bps=np.zeros(5),
-    granted_bps=np.zeros(5),
-    available_bps=np.array([9.0, 20.0, 60.0, 90.0, 90.0]),
-    dropped_bps=np.zeros(5),
-    weight=np.ones(5),
-    active=np.array([True, True, True, True, False]),
-)
-
-
-@pytest.mark.parametrize(
-    ("entry", "bound", "place", "sharers", "lifted", "following"),
-    [
-        (1, "its own send limit", 0, 0, 100.0, "the receive limit"),
-        (2, "the receive limit", 2, 3, 60.0, "its own send limit"),
-        (3, "the receive limit", 1, 3, 90.0, "its own send limit"),
-        (4, "having nothing to send", 0, 0, 0.0, "having nothing to send"),
-    ],
-)
-def test_explanation_of_a_receivers_grants(entry, bound, place, sharers, lifted, following):
-    why = explain_receiver(RECEIVER, np.array([9.0, 20.0, 38.0, 42.0, 0.0]), entry)
-    assert (why.bound, why.place, why.sharers, why.lifted_bps, why.next_bound) == (
-        bound,
-        place,
-        sharers,
-        lifted,
-        following,
-    )
-
-
-def test_a_limit_that_is_not_used_up_does_not_bind():
-    assert explain_receiver(RECEIVER, np.array([9.0, 15.0, 15.0, 15.0, 0.0]), 2).bound == "the fair rate in force"
-
-
-@pytest.mark.parametrize("entry", [-1, 5])
-def test_an_entry_that_does_not_exist(entry):
-    with pytest.raises(InvalidValueError, match="there are 5"):
-        explain_receiver(RECEIVER, np.zeros(5), entry)
 
 
 def test_bad_input_is_named():
