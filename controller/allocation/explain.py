@@ -58,7 +58,7 @@ class Explanation:
     place: int
     """1 if no other sharer is granted more, 2 if one is, and so on; 0 when nobody shares the constraint"""
     sharers: int
-    """how many entries with a grant share the constraint"""
+    """how many entries with a grant share the constraint, of several the one with the most"""
     lifted_bps: float
     """the grant if what binds it were lifted, all else equal; less where others that share a limit profit more"""
     next_bound: str
@@ -176,13 +176,12 @@ def explain_network(
     if standing:
         bounds = (BY_DEMAND,)
     lifted_bps, next_bounds = problem.changed(entry, bounds, True).binding(entry)
-    shared = [bound for bound in bounds if bound != BY_DEMAND]
-    users = _users(paths, shared[0] % len(constraints)) if shared else np.empty(0, dtype=np.int64)
+    shared = [_users(paths, bound % len(constraints)) for bound in bounds if bound != BY_DEMAND]
     return Explanation(
         entry,
         grant_bps,
         STANDING if standing else _joined(map(name, bounds)),
-        *(_place(grants.grant_bps, users, entry) if shared else (0, 0)),
+        *(_place(grants.grant_bps, max(shared, key=len), entry) if shared else (0, 0)),
         max(lifted_bps, grant_bps) if standing else lifted_bps,
         _joined(map(name, next_bounds)),
     )

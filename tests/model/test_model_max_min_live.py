@@ -131,7 +131,7 @@ def test_a_core_link_bounds_what_is_lent():
     assert loop.rate((2, 1), 20, -10) == pytest.approx(37.5 * M, rel=0.03)
     central = loop.fabric.central
     text = str(explain_entry(central.fabric, 0))
-    assert "bound by link out of s1:101, share 2 of 2" in text, text
+    assert "bound by its own send limit and link out of s1:101, share 2 of 2" in text, text  # guarantee and excess
 
 
 def test_a_core_link_that_is_not_named_bounds_nothing():
@@ -174,8 +174,8 @@ def test_an_entry_is_explained():
     loop.run(60)
     central = loop.fabric.central
     texts = [str(explain_entry(central.fabric, row)) for row in range(4)]
-    assert "bound by link s1:9 (receiving), share" in texts[0], texts
-    assert "next bound: s1:9's receive ceiling of VLAN 10 at" in texts[0], texts
+    assert "bound by s1:9's receive limit of VLAN 10 and link s1:9 (receiving), share" in texts[0], texts
+    assert "next bound: its own send limit and s1:9's receive ceiling of VLAN 10 at" in texts[0], texts
 
 
 def test_a_standing_rate_is_explained_as_what_it_is():
@@ -199,7 +199,8 @@ def test_what_changed_since_the_last_interval_is_explained_by_its_ceilings():
     loop.fabric.operator.set_vlan(10, loop.fabric.now_s, algorithm="max-min")
     texts = [str(explain_entry(central.fabric, row)) for row in range(4)]
     assert "VLAN 10" in texts[0]
-    assert "bound by its own send limit; next bound: s1:9's receive limit of VLAN 10" in texts[0]
+    both = "its own send limit and s1:9's receive limit of VLAN 10"
+    assert f"bound by {both}; next bound: the capacity of port s1:1 at 100.0 Mb/s" in texts[0]
     loop.add((1, 5), HUB, 20, 60 * M)
     assert all(str(explain_entry(central.fabric, row)) for row in range(4))
     loop.run(2)
