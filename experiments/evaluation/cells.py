@@ -18,7 +18,7 @@ from experiments.evaluation.measures import isolation_measures, measures, oracle
 from experiments.evaluation.run import DEFAULT_SETTINGS, RunSettings, ScenarioRun, load_run
 from experiments.measure.manifest import manifest
 from experiments.scenarios import scenarios
-from experiments.scenarios.scenario import BASELINES, Scenario, parse_control
+from experiments.scenarios.scenario import BASELINES, CONDITIONS, Scenario, parse_control
 
 # Userspace Open vSwitch on two cores carries a twentieth of the paper's rates with room to spare; software switches in
 # real time are given the same, so that the two can be compared.
@@ -43,7 +43,13 @@ class Cell:
     @property
     def folder(self) -> Path:
         """Where it stands below the fabric's folder."""
-        return Path(self.experiment) / self.control.replace(" ", "-") / f"seed-{self.seed}"
+        conditions = "" if self.conditions == "product" else f"@{self.conditions}"
+        return Path(self.experiment) / f"{self.control.replace(' ', '-')}{conditions}" / f"seed-{self.seed}"
+
+    @property
+    def conditions(self) -> str:
+        """The conditions it runs under, of scenario.CONDITIONS."""
+        return self.scenario.conditions
 
     @property
     def traffic_s(self) -> float:
@@ -81,16 +87,37 @@ def done_cells(fabric: str, results: Path) -> list[tuple[Cell, dict[str, Any]]]:
     for path in results.glob("*/*/seed-*/summary.json"):
         said = json.loads(path.read_text())
         if (name := said.get("experiment")) in known:
-            cell = Cell(name, said["control"], said["seed"], fabric, known[name].on(fabric, SCALE[fabric]))
+            scenario = known[name].under(said.get("conditions", "product")).on(fabric, SCALE[fabric])
+            cell = Cell(name, said["control"], said["seed"], fabric, scenario)
             if (summary := cell.summary(results)) is not None:
                 found.append((cell, summary))
 
-    def place(one: tuple[Cell, dict[str, Any]]) -> tuple[str, int, str, int]:
+    def place(one: tuple[Cell, dict[str, Any]]) -> tuple[str, int, str, int, int]:
         cell, _ = one
         named = known[cell.experiment].controls_on(fabric)
-        return cell.experiment, (*named, cell.control).index(cell.control), cell.control, cell.seed
+        conditions = list(CONDITIONS).index(cell.conditions)
+        return cell.experiment, (*named, cell.control).index(cell.control), cell.control, conditions, cell.seed
 
     return sorted(found, key=place)
+
+
+def compared_cells(fabric: str, experiments: Sequence[str] = (), seeds: int | None = None) -> list[Cell]:
+    """Return the cells that are compared under the product's and the paper's conditions and those between.
+
+    ``experiments`` by name; none: all. ``seeds`` is how many of each; None: what the experiment says.
+    """
+    return [
+        cell
+        for name, scenario in scenarios().items()
+        if not experiments or name in experiments
+        for other in conditions_on(fabric)
+        for cell in scenario_cells(name, scenario.under(other), fabric, seeds, scenario.paper_controls)
+    ]
+
+
+def conditions_on(fabric: str) -> tuple[str, ...]:
+    """Return the conditions that a fabric can offer: grants are late on the model alone."""
+    return tuple(CONDITIONS) if fabric == "model" else ("product", "unshaped")
 
 
 def scenario_cells(
@@ -117,6 +144,7 @@ def run_cell(cell: Cell, results: Path, progress: Progress = lambda _passed_s: N
     figures = {**measures(run, oracle), **isolation_measures(run)}
     summary = {"figures": figures, "phases": phase_measures(run, oracle), "notes": run.notes}
     names = {"experiment": cell.experiment, "control": cell.control, "seed": cell.seed, "fabric": cell.fabric}
+    names["conditions"] = cell.conditions
     summary = {"digest": cell.digest, **names, **summary, "manifest": made_with}
     (folder / "summary.json").write_text(json.dumps(summary, indent=1, default=str) + "\n")
     return summary

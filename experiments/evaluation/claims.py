@@ -8,7 +8,7 @@ better if the whole confidence interval of the difference is on its side (with o
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from experiments.evaluation.measures import confidence
@@ -20,6 +20,7 @@ WITHIN_LIMIT = 1.02
 PROMPT_INTERVALS = 2
 SEEDS_OF_TEN = 0.9
 ORACLE_TARGET = 0.97
+FE_PAPER = "fe k=0.07"  # the paper gives no k; with this one FE takes 39 intervals where nothing else delays it
 SLOW = (20, 60)  # intervals that still are "about 40"
 UNDISTURBED = 0.95
 
@@ -160,30 +161,44 @@ def _spread(measured: Measured) -> ClaimVerdict:
     return ClaimVerdict(f"FP {spreads[0]}, SP {spreads[1]} of the mean grant", holds, spreads[2])
 
 
-def _explicit_is_slow(measured: Measured) -> ClaimVerdict:
-    took = {
-        control: list(measured.values("dets-fe-convergence", control, "settled_after", "five send").values())
-        for control in ("fe", "fe k=0.2", "fe k=0.1", "fe k=0.05", "fp", BEST)
-    }
-    if not took["fe"]:
-        return ClaimVerdict("did not settle" if measured.runs("dets-fe-convergence", "fe") else "-", None)
-    slower = "".join(f", {show(took[c], 'count')} with {c[3:]}" for c in took if c.startswith("fe ") and took[c])
-    found = f"{show(took['fe'], 'count')} intervals with k=0.5{slower}; FP {show(took['fp'], 'count')}"
-    holds = SLOW[0] <= confidence(took["fe"])[0] <= SLOW[1]
-    return ClaimVerdict(found, holds, f"{show(took[BEST], 'count')} intervals")
+def _slow(explicit: str) -> Callable[[Measured], ClaimVerdict]:
+    """FE is slow with this ``explicit`` control; what other gains give is shown as well."""
+
+    def judge(measured: Measured) -> ClaimVerdict:
+        took = {
+            control: list(measured.values("dets-fe-convergence", control, "settled_after", "five send").values())
+            for control in ("fe", "fe k=0.2", "fe k=0.1", FE_PAPER, "fe k=0.05", "fp", BEST)
+        }
+        if not took[explicit]:
+            runs = measured.runs("dets-fe-convergence", explicit)
+            return ClaimVerdict("did not settle" if runs else "-", None)
+        gains = {"fe": "k=0.5", **{control: control[3:] for control in took if control.startswith("fe ")}}
+        shown = ", ".join(f"{show(took[c], 'count')} with {gain}" for c, gain in gains.items() if took[c])
+        holds = SLOW[0] <= confidence(took[explicit])[0] <= SLOW[1]
+        found = f"intervals: {shown}; FP {show(took['fp'], 'count')}"
+        return ClaimVerdict(found, holds, f"{show(took[BEST], 'count')} intervals")
+
+    return judge
 
 
-def _explicit_is_poor(measured: Measured) -> ClaimVerdict:
-    names = ("fe", "sp", "fp", "fs")
-    uses = {control: measured.shown("dets-fig6", control, "use_of_oracle") for control in (*names, BEST)}
-    swings = {control: measured.shown("dets-fig6", control, "received_swing") for control in ("fe", "fp", BEST)}
-    holds = all_of(
-        *(measured.more("dets-fig6", other, "fe", "use_of_oracle") for other in names[1:]),
-        measured.more("dets-fig6", "fe", "fp", "received_swing"),
-    )
-    found = f"use: FE {uses['fe']}, SP {uses['sp']}, FP {uses['fp']}, FS {uses['fs']}; "
-    found += f"swing of the received rate: FE {swings['fe']}, FP {swings['fp']}"
-    return ClaimVerdict(found, holds, f"use {uses[BEST]}, swing {swings[BEST]}")
+def _uses_least(explicit: str) -> Callable[[Measured], ClaimVerdict]:
+    def judge(measured: Measured) -> ClaimVerdict:
+        others = ("sp", "fp", "fs")
+        uses = {control: measured.shown("dets-fig6", control, "use_of_oracle") for control in (explicit, *others, BEST)}
+        holds = all_of(*(measured.more("dets-fig6", other, explicit, "use_of_oracle") for other in others))
+        found = f"FE {uses[explicit]}, SP {uses['sp']}, FP {uses['fp']}, FS {uses['fs']}"
+        return ClaimVerdict(found, holds, uses[BEST])
+
+    return judge
+
+
+def _swings(explicit: str) -> Callable[[Measured], ClaimVerdict]:
+    def judge(measured: Measured) -> ClaimVerdict:
+        swings = {c: measured.shown("dets-fig6", c, "received_swing") for c in (explicit, "fp", BEST)}
+        holds = measured.more("dets-fig6", explicit, "fp", "received_swing")
+        return ClaimVerdict(f"FE {swings[explicit]}, FP {swings['fp']} of the limit", holds, swings[BEST])
+
+    return judge
 
 
 def _trade_off(measured: Measured) -> ClaimVerdict:
@@ -262,8 +277,9 @@ CLAIMS = (
     Claim("use", "IV, fig. 6", "SP and FP use the receive limit better than FS", _use_against_fair_share),
     Claim("slow-over-fast", "IV, fig. 6", "SP uses it better than FP", _slow_over_fast),
     Claim("spread", "IV, fig. 6", "FP's grants differ less between senders than SP's", _spread),
-    Claim("explicit-slow", "III.A", "FE takes about 40 intervals to the fair rate", _explicit_is_slow),
-    Claim("explicit-poor", "IV, fig. 6", "FE does worse than the others, and does not get stable", _explicit_is_poor),
+    Claim("explicit-slow", "III.A", "FE takes about 40 intervals to the fair rate (k = 0.5)", _slow("fe")),
+    Claim("explicit-use", "IV, fig. 6", "FE uses the limit less than the others (k = 0.5)", _uses_least("fe")),
+    Claim("explicit-unrest", "IV, fig. 6", "FE does not get stable: it swings more than FP (k = 0.5)", _swings("fe")),
     Claim("trade-off", "III.A", "small d: better use, larger d: fairer", _trade_off),
     Claim("wasted", "III.A", "example: without probing, what somebody leaves is wasted", _wasted),
     Claim("fairness", "III.A", "example: SP keeps unfair shares, FP evens them out", _fairness),
@@ -271,6 +287,23 @@ CLAIMS = (
     Claim("edges", "V, fig. 7", "the same at the ports of several edge switches (FP)", _behind_edges),
     Claim("oracle", "-", "aim: 97 % of what one who knows all demands would get", _oracle),
 )
+
+
+def _with_gain(claim: Claim, judge: Callable[[Measured], ClaimVerdict]) -> Claim:
+    return replace(claim, key=f"{claim.key}-k", says=claim.says.replace(" (k = 0.5)", "") + " (k = 0.07)", judge=judge)
+
+
+_BY_KEY = {claim.key: claim for claim in CLAIMS}
+COMPARED = (
+    *(_BY_KEY[key] for key in ("use", "slow-over-fast", "spread", "wasted", "fairness")),
+    _BY_KEY["explicit-slow"],
+    _with_gain(_BY_KEY["explicit-slow"], _slow(FE_PAPER)),
+    _BY_KEY["explicit-use"],
+    _with_gain(_BY_KEY["explicit-use"], _uses_least(FE_PAPER)),
+    _BY_KEY["explicit-unrest"],
+    _with_gain(_BY_KEY["explicit-unrest"], _swings(FE_PAPER)),
+)
+"""The claims that are judged under several conditions; those about FE with two gains k, since the paper gives none."""
 
 
 def judge(summaries: Sequence[dict[str, Any]]) -> dict[str, ClaimVerdict]:

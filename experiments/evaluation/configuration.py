@@ -6,7 +6,7 @@ from typing import Any
 
 from experiments.machine.controller_process import configuration
 from experiments.ovs.static_limits import TCP_BURST_S, UDP_BURST_S, QueueRates, Share, equal_shares
-from experiments.scenarios.scenario import Limits, Scenario, parse_control
+from experiments.scenarios.scenario import CONDITIONS, Limits, Scenario, parse_control
 from topologies.fabric import Fabric, VirtualNode
 
 
@@ -17,6 +17,7 @@ def controller_configuration(
     algorithm, parameters = parse_control(control)
     receive_bps = {vid: limits.receive_bps for vid, limits in scenario.limits.items()}
     document = configuration(fabric, receive_bps, algorithm, parameters, openflow_port, rest_port)
+    document["queues"]["max_rate"] = "limit" if CONDITIONS[scenario.conditions].shaped else "capacity"
     for vid, limits in scenario.limits.items():
         document["vlans"][vid] |= _as_keys(limits)
     for (vid, number), limits in scenario.vn_limits.items():

@@ -12,7 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from controller.errors import InvalidValueError
-from experiments.evaluation.cells import Cell, by_experiment, check_control, done_cells, run_cell, scenario_cells
+from experiments.evaluation.cells import (
+    Cell,
+    by_experiment,
+    check_control,
+    compared_cells,
+    done_cells,
+    run_cell,
+    scenario_cells,
+)
 from experiments.measure.manifest import ROOT
 from experiments.scenarios import scenarios
 
@@ -24,13 +32,15 @@ MOST_SEEDS = 1000
 class FigureOptions:
     """What to make: ``experiments`` by name (none: all), ``seeds`` of each (None: what the experiment says).
 
-    ``again`` runs what is done already. The pages are written to ``results`` and ``docs``.
+    ``conditions`` are the product's, the paper's (with those between, to tell which of them decides) or both. ``again``
+    runs what is done already. The pages are written to ``results`` and ``docs``.
     """
 
     fabric: str = "model"
     experiments: tuple[str, ...] = ()
     controls: tuple[str, ...] = ()
     seeds: int | None = None
+    conditions: str = "both"
     again: bool = False
     results: Path = ROOT / "results"
     docs: Path = ROOT / "docs"
@@ -43,6 +53,8 @@ class FigureOptions:
             raise InvalidValueError("fabric", self.fabric, f"is not one of {', '.join(FABRICS)}")
         if self.seeds is not None and not 1 <= self.seeds <= MOST_SEEDS:
             raise InvalidValueError("seeds", self.seeds, f"is outside 1 to {MOST_SEEDS}")
+        if self.conditions not in ("product", "paper", "both"):
+            raise InvalidValueError("conditions", self.conditions, "is not one of product, paper, both")
         known = scenarios()
         for name in self.experiments:
             if name not in known:
@@ -52,11 +64,14 @@ class FigureOptions:
         named = {name: known[name].controls_on(self.fabric) for name in self.experiments or known}
         # A control that none of them names is run by all of them: that is how a new algorithm is compared.
         new = [control for control in self.controls if not any(control in names for names in named.values())]
-        return [
-            cell
-            for name, names in named.items()
-            for cell in scenario_cells(name, known[name], self.fabric, self.seeds, self._wanted(names, new))
-        ]
+        found: list[Cell] = []
+        if self.conditions != "paper":
+            for name, names in named.items():
+                found += scenario_cells(name, known[name], self.fabric, self.seeds, self._wanted(names, new))
+        if self.conditions != "product":
+            compared = compared_cells(self.fabric, self.experiments, self.seeds)
+            found += [cell for cell in compared if not self.controls or cell.control in self.controls]
+        return list({cell.folder: cell for cell in found}.values())
 
     def _wanted(self, names: Sequence[str], new: Sequence[str]) -> list[str]:
         return [*(one for one in names if not self.controls or one in self.controls), *new]
@@ -71,6 +86,7 @@ class FigureOptions:
         """The command that was given."""
         given = [f"--only {name}" for name in self.experiments] + [f"--control '{name}'" for name in self.controls]
         given += [] if self.seeds is None else [f"--seeds {self.seeds}"]
+        given += [] if self.conditions == "both" else [f"--conditions {self.conditions}"]
         if given:
             return " ".join(["dets figures", f"--fabric {self.fabric}", *given])
         return "make figures" if self.fabric == "model" else f"make figures FABRIC={self.fabric}"
@@ -92,19 +108,31 @@ def make_figures(options: FigureOptions) -> dict[str, Any]:
 
 def write_pages(options: FigureOptions) -> dict[str, Any]:
     """Write pictures and pages from all the cells that are done."""
+    from experiments.evaluation.conditions import conditions_digest
     from experiments.evaluation.page import digest_of, index_page, read_digests, results_page
 
     done = done_cells(options.fabric, options.cell_folder)
-    digest = digest_of(options.fabric, [summary for _, summary in done], options.command)
+    known = scenarios()
+    compared = [summary for cell, summary in done if cell.control in known[cell.experiment].paper_controls]
     folder = options.docs / "results"
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{options.fabric}.json").write_text(json.dumps(digest, indent=1, default=str) + "\n")
+    product = [(cell, summary) for cell, summary in done if cell.conditions == "product"]
+    digest = digest_of(options.fabric, [summary for _, summary in product], options.command)
+    if options.conditions != "paper":
+        _write(folder / f"{options.fabric}.json", digest)
+        _draw(options, product)
+    if options.conditions != "product":
+        _write(folder / f"{options.fabric}-conditions.json", conditions_digest(compared, digest))
     digests = read_digests(folder)
-    (options.docs / "results.md").write_text(results_page(digests))
-    _draw(options, done)
+    (options.docs / "results.md").write_text(results_page(digests, read_digests(folder, "-conditions")))
     manifests = _manifests(options.results)
+    options.results.mkdir(parents=True, exist_ok=True)
     (options.results / "index.html").write_text(index_page(digests, _pictures(options.results), manifests))
     return digest
+
+
+def _write(path: Path, digest: dict[str, Any]) -> None:
+    path.write_text(json.dumps(digest, indent=1, default=str) + "\n")
 
 
 def _draw(options: FigureOptions, done: Sequence[tuple[Cell, dict[str, Any]]]) -> None:
@@ -166,7 +194,8 @@ def _run(todo: Sequence[Cell], options: FigureOptions) -> list[str]:
 
 
 def _name(cell: Cell) -> str:
-    return f"{cell.experiment} {cell.control} seed {cell.seed}"
+    conditions = "" if cell.conditions == "product" else f" ({cell.conditions})"
+    return f"{cell.experiment} {cell.control}{conditions} seed {cell.seed}"
 
 
 def _run_one(cell: Cell, folder: Path, progress: Callable[[float], None]) -> BaseException | None:

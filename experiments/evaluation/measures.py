@@ -20,6 +20,7 @@ from experiments.measure.series import ENOUGH, Rates, Window, isolation_figures,
 from experiments.scenarios.scenario import LimitChange, Scenario, Span
 
 JAIN_WINDOW = 18  # intervals, one second: rates of shorter time are those of TCP's sawtooth
+ABOVE_LIMIT = 1.05  # of the limit: more than rounding and a frame that came late
 SETTLED_WITHIN = 0.05
 SETTLED_FOR = 5  # intervals in a row
 
@@ -151,7 +152,10 @@ def _measures(run: ScenarioRun, oracle: Oracle) -> Figures:
         "use_of_oracle": float(useful_bits.sum() / oracle_bits.sum()) if oracle_bits.sum() else None,
         "received_bps": float(run.received_bits.sum() / passed_s.sum()),
         "received_bps_by_receiver": (run.received_bits.sum(axis=0) / passed_s.sum()).tolist(),
-        "above_limit_share": float(np.mean(run.received_bits > 1.05 * limit_bps * passed_s)),
+        "above_limit_share": float(np.mean(run.received_bits > ABOVE_LIMIT * limit_bps * passed_s)),
+        "oracle_distance": float((np.abs(run.received_bits - oracle_bits) / passed_s / limit_bps)[wanted].mean())
+        if wanted.any()
+        else None,
         "jain_backlogged": _jain(delivered_bps, backlogged, run),
         "missed_intervals": int(missed.sum()),
         "missed_share": float(missed.sum() / wanted.sum()) if wanted.any() else None,

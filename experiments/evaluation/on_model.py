@@ -11,7 +11,8 @@ import yaml
 
 from controller.central.controller import CentralController
 from controller.config.load import parse_config
-from controller.loop.step import limits_in_force_bps
+from controller.dets.rate_allocator import AlgorithmGroup
+from controller.loop.step import limits_in_force_bps, with_groups
 from experiments.evaluation.configuration import controller_configuration, static_limits
 from experiments.evaluation.run import (
     DEFAULT_SETTINGS,
@@ -23,11 +24,13 @@ from experiments.evaluation.run import (
 )
 from experiments.model.control import ControlPlane
 from experiments.model.fabric import ModelFabric, ModelFlow, ModelOptions
+from experiments.model.late_grants import LateGrants
 from experiments.model.plain import install_plain_forwarding, install_shares
 from experiments.model.sources import UdpSource
 from experiments.model.tcp import TcpSource
 from experiments.scenarios.scenario import (
     BASELINES,
+    CONDITIONS,
     INTERVAL_S,
     AlgorithmChange,
     Event,
@@ -117,9 +120,18 @@ def _install(model: ModelFabric, scenario: Scenario, control: str, folder: Path 
     if folder is not None:
         (folder / "controller.yaml").write_text(text)
     central = CentralController(parse_config(text, "scenario"))
+    if CONDITIONS[scenario.conditions].late_intervals:
+        _delay_grants(central, CONDITIONS[scenario.conditions].late_intervals)
     plane = ControlPlane(model, central)
     plane.start()
     return plane
+
+
+def _delay_grants(central: CentralController, intervals: int) -> None:
+    """Let grants work ``intervals`` intervals after they were decided."""
+    before = central.groups
+    central.groups = tuple(AlgorithmGroup(LateGrants(one.algorithm, intervals), one.vns) for one in before)
+    central.state = with_groups(central.state, before, central.groups)
 
 
 def standing_bps(scenario: Scenario, control: str) -> FloatArray:

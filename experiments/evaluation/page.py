@@ -18,6 +18,7 @@ from experiments.evaluation.cells import by_experiment
 from experiments.evaluation.claims import CLAIMS, ClaimVerdict, Measured, judge
 from experiments.evaluation.pictures import title_of
 from experiments.scenarios import scenarios
+from experiments.scenarios.scenario import CONDITIONS
 
 FABRICS = {"model": "model, 1 Gb/s", "ovs": "Open vSwitch, 50 Mb/s", "wire": "software switches, 50 Mb/s"}
 HOLDS = {True: "yes", False: "**no**", None: "-"}
@@ -25,6 +26,8 @@ COLUMNS = (
     ("use_of_oracle", "use of the limit, of the oracle's", "percent"),
     ("jain_backlogged", "Jain, backlogged", "plain"),
     ("missed_share", "intervals below 95 % of the oracle's", "percent"),
+    ("above_limit_share", "intervals above 105 % of the limit", "percent"),
+    ("oracle_distance", "distance from the oracle, of the limit", "percent"),
     ("lost_share", "packets lost", "percent"),
     ("probing_cost", "probing cost", "percent"),
     ("grant_spread", "spread of grants", "percent"),
@@ -92,17 +95,17 @@ def _figure_5(measured: Measured, name: str, control: str, key: str, form: str) 
     return "never" if None in values else show(values, form)
 
 
-def read_digests(folder: Path) -> dict[str, dict[str, Any]]:
-    """Return what is known of each fabric, the model first."""
+def read_digests(folder: Path, kind: str = "") -> dict[str, dict[str, Any]]:
+    """Return what is known of each fabric, the model first; ``kind`` ends the name of the file."""
     found = {}
     for fabric in FABRICS:
-        path = folder / f"{fabric}.json"
+        path = folder / f"{fabric}{kind}.json"
         if path.exists():
             found[fabric] = json.loads(path.read_text())
     return found
 
 
-def results_page(digests: Mapping[str, dict[str, Any]]) -> str:
+def results_page(digests: Mapping[str, dict[str, Any]], conditions: Mapping[str, dict[str, Any]]) -> str:
     """Return ``docs/results.md``."""
     lines = [
         "# Results",
@@ -125,12 +128,28 @@ def results_page(digests: Mapping[str, dict[str, Any]]) -> str:
         'Means over seeds; "+-" is half the width of the 95 % confidence interval. "-": not run there, or it does not '
         "tell. Open vSwitch carries a twentieth of the paper's rates, and fewer algorithms and seeds.",
     ]
+    for fabric, digest in conditions.items():
+        lines += ["", f"## The product's conditions and the paper's: {FABRICS[fabric]}", "", *_conditions(digest)]
     for fabric, digest in digests.items():
         lines += ["", f"## Measures: {FABRICS[fabric]}", "", _made_with(digest)]
         for name, table in digest["tables"].items():
             lines += ["", f"### {name}", "", _title(name), "", _row(table[0]), _row(["---"] * len(table[0]))]
             lines += [_row(row) for row in table[1:]]
     return "\n".join(lines) + "\n"
+
+
+def _conditions(digest: Mapping[str, Any]) -> list[str]:
+    """Return the claims under each of the conditions, what decides, and the measures that show it."""
+    titles = [f"`{name}`: {CONDITIONS[name].title}" for name in digest["conditions"]]
+    lines = ["; ".join(titles) + ".", "", _made_with(digest), ""]
+    heads = ["section", "claim", *(f"`{name}`" for name in digest["conditions"]), "what decides"]
+    lines += [_row(heads), _row(["---"] * len(heads))]
+    for row in digest["claims"]:
+        lines.append(_row([row["section"], row["says"], *row["verdicts"], row["decides"]]))
+    for name, table in digest["tables"].items():
+        lines += ["", f"### {name}, by conditions", "", _row(table[0]), _row(["---"] * len(table[0]))]
+        lines += [_row(row) for row in table[1:]]
+    return lines
 
 
 def index_page(

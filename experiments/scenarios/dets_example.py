@@ -30,5 +30,6 @@ scenario = Scenario(
     duration_s=END_S,
     phases={"four send": (0.0, STOP_S), "first stopped": (STOP_S, MORE_S), "others want more": (MORE_S, END_S)},
     emulated_controls=("static", "fs", "sp", "fp", "level"),
+    paper_controls=("fs", "sp", "fp", "level"),
     seeds=3,
 )

@@ -17,7 +17,8 @@ scenario = Scenario(
     sources=tuple(_source(number) for number in range(1, RECEIVER)),
     duration_s=END_S,
     phases={"ten send": (0.0, STOP_S), "five send": (STOP_S, END_S)},
-    controls=(*CONTROLS, "fe k=0.2", "fe k=0.1", "fe k=0.05"),
-    emulated_controls=("static", "fp", "fe", "level"),
+    controls=(*CONTROLS, "fe k=0.2", "fe k=0.1", "fe k=0.07", "fe k=0.05"),
+    emulated_controls=("static", "fp", "fe", "fe k=0.07", "level"),
+    paper_controls=("fp", "fe", "fe k=0.07", "level"),
     seeds=3,
 )

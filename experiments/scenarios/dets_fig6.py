@@ -25,6 +25,7 @@ scenario = Scenario(
     sources=tuple(_source(number) for number in range(1, RECEIVER)),
     duration_s=1500 * INTERVAL_S,
     emulated_s=545 * INTERVAL_S,
-    controls=(*CONTROLS, "fp d=1.1", "fp d=1.5", "fp d=4", "fp d=10"),
-    emulated_controls=("static", "fs", "sp", "fp", "fe", "max-min", "level"),
+    controls=(*CONTROLS, "fp d=1.1", "fp d=1.5", "fp d=4", "fp d=10", "fe k=0.07"),
+    emulated_controls=("static", "fs", "sp", "fp", "fe", "fe k=0.07", "max-min", "level"),
+    paper_controls=("fs", "sp", "fp", "fe", "fe k=0.07", "level"),
 )

@@ -23,6 +23,25 @@ CONTROLS = (*BASELINES, "fs", "sp", "fp", "fe", "max-min", "level")
 LEAST_RATE_BPS = 100_000
 LONGEST_S = 10_800.0
 
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """Under which conditions a scenario runs: with a shaping queue at the receiver or without, grants late or not."""
+
+    title: str
+    shaped: bool = True
+    late_intervals: int = 0
+
+
+# The paper has no queue at the receiver, and "it takes two time units for the control algorithm to receive the
+# measurements and make the decision and apply the limits" (section IV). The two between show which of the two decides.
+CONDITIONS = {
+    "product": Conditions("the product's: the receiver's queue shapes, grants work at once"),
+    "unshaped": Conditions("without the receiver's shaping queue", shaped=False),
+    "late": Conditions("grants work two intervals late", late_intervals=2),
+    "paper": Conditions("the paper's: neither queue nor prompt grants", shaped=False, late_intervals=2),
+}
+
 Span = tuple[float, float]
 VnPair = tuple[int, int, int]
 """(VLAN, sending PN, receiving PN)"""
@@ -92,7 +111,8 @@ class Scenario:
     VLAN of ``limits`` sends UDP to the receiver of the first's TCP: then what the first keeps is measured as well.
     ``controls`` says what it runs under: ``none``, ``static`` (equal limits set once), or an algorithm with parameters,
     such as ``fp d=4``. Fabrics in real time run ``emulated_controls`` alone, if given, for ``emulated_s``, with
-    ``emulated_seeds``, which may be given by control. Raises InvalidValueError naming the field.
+    ``emulated_seeds``, which may be given by control. ``conditions`` are those of CONDITIONS, which are compared under
+    ``paper_controls``, each of them a control of every fabric. Raises InvalidValueError naming the field.
     """
 
     name: str
@@ -110,10 +130,13 @@ class Scenario:
     controls: tuple[str, ...] = CONTROLS
     emulated_controls: tuple[str, ...] | None = None
     emulated_s: float | None = None
+    paper_controls: tuple[str, ...] = ()
+    conditions: str = "product"
     seeds: int = 5
     emulated_seeds: int | Mapping[str, int] = 1
 
     def __post_init__(self) -> None:
+        _require(self.conditions in CONDITIONS, "conditions", self.conditions, f"is not one of {', '.join(CONDITIONS)}")
         _require(self.topology in fabrics, "topology", self.topology, f"is not one of {', '.join(fabrics)}")
         _require(2 <= self.pns <= 250, "pns", self.pns, "is outside 2 to 250")
         in_bounds = 1.0 <= self.duration_s <= LONGEST_S
@@ -131,7 +154,7 @@ class Scenario:
             key = f"events[{number}]"
             _require(0 <= event.at_s <= self.duration_s, f"{key}.at_s", event.at_s, f"is after {self.duration_s:g} s")
             _require(event.vlan_vid in self.limits, f"{key}.vlan_vid", event.vlan_vid, "is not a VLAN of limits")
-        for control in (*self.controls, *(self.emulated_controls or ())):
+        for control in (*self.controls, *(self.emulated_controls or ()), *self.paper_controls):
             parse_control(control)
 
     def _check_source(self, key: str, source: Source) -> None:
@@ -181,6 +204,10 @@ class Scenario:
         """Return it as it runs on a fabric: scaled, and shortened in real time."""
         scenario = self if scale == 1.0 else self.scaled(scale)
         return scenario if fabric == "model" or self.emulated_s is None else scenario.lasting(self.emulated_s)
+
+    def under(self, conditions: str) -> Scenario:
+        """Return the same scenario under other conditions; InvalidValueError where there are none of that name."""
+        return dataclasses.replace(self, conditions=conditions)
 
     @property
     def pairs(self) -> tuple[VnPair, ...]:

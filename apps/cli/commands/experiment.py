@@ -93,6 +93,9 @@ def figures(
         list[str] | None, typer.Option(help="This control alone, as fp or 'fp d=4'; repeatable.")
     ] = None,
     seeds: Annotated[int | None, typer.Option(help="How many seeds of each; default: what each says.")] = None,
+    conditions: Annotated[
+        str, typer.Option(help="product, paper (no shaping queue at receivers; late grants on the model) or both.")
+    ] = "both",
     again: Annotated[bool, typer.Option("--again", help="Also run what is done already.")] = False,
     output: Annotated[Path, typer.Option(help="Where runs, pictures and index.html go.")] = Path("results"),
     docs: Annotated[Path, typer.Option(help="Where results.md goes.")] = Path("docs"),
@@ -106,6 +109,7 @@ def figures(
         experiments=tuple(only or ()),
         controls=tuple(control or ()),
         seeds=seeds,
+        conditions=conditions,
         again=again,
         results=output,
         docs=docs,
