@@ -160,7 +160,11 @@ class RateAllocators:
 
 
 def received_rates(entries: EntryTable, passed_bps: FloatArray, vns: int) -> FloatArray:
-    """Return what each VN is sent, shape (vns,): the sum of what passed the meters of its senders."""
+    """Return what each VN is sent, shape (vns,): the sum of what passed the meters of its senders.
+
+    Deviation: the paper's receiving node measures what arrives there. A switch's port counter does not tell VLANs
+    apart, and what the receiver's queue holds back would be missing: it would hide the congestion that it shapes.
+    """
     return np.bincount(entries.receiver, weights=passed_bps, minlength=vns).astype(np.float64)
 
 

@@ -24,7 +24,9 @@ from controller.fabric.entries import EntryTable
 from controller.fabric.vns import VnTable
 from controller.metering.measurement import Measurement
 
-# A machine that heard neither Set Rate nor Keep Alive for this many intervals falls back to idle.
+# Choice: the paper does not say how long a sender waits for Keep Alive. After this many intervals (1.1 s at 55 ms) with
+# neither Set Rate nor Keep Alive a machine is idle again. An allocator waits as long until congestion is over; a few lost
+# messages do not set a sender free.
 KEEP_ALIVE_INTERVALS = 20
 
 
@@ -68,20 +70,25 @@ class SendRateControllers:
         return np.not_equal(self.control, Control.IDLE)
 
     def on_initialize(self, message: InitializeTrafficControl) -> SendRateControllers:
-        """IDLE -> REPORTING."""
-        return self._heard(message.entry, Control.REPORTING, None)
+        """IDLE -> REPORTING.
+
+        Choice: the paper does not say what a second Initialize does. A machine under control stays as it is.
+        """
+        again = self.control[message.entry] != Control.IDLE
+        return self._heard(message.entry[~again], Control.REPORTING, None)._alive(message.entry[again])
 
     def on_set_rate(self, message: SetRate) -> SendRateControllers:
-        """REPORTING, LIMITED -> LIMITED, with the granted rate in force."""
-        return self._heard(message.entry, Control.LIMITED, message.rate_bps)
+        """REPORTING, LIMITED -> LIMITED, with the granted rate in force.
+
+        Choice: an idle machine is not limited. Only Initialize puts it under control; a rate without one, such as one
+        that Deactivate has overtaken, is not for it.
+        """
+        known = self.control[message.entry] != Control.IDLE
+        return self._heard(message.entry[known], Control.LIMITED, message.rate_bps[known])
 
     def on_keep_alive(self, message: KeepAlive) -> SendRateControllers:
         """Stay as you are."""
-        if not len(message.entry):
-            return self
-        unheard = self.unheard_intervals.copy()
-        unheard[message.entry] = 0
-        return replace(self, unheard_intervals=unheard)
+        return self._alive(message.entry)
 
     def on_deactivate(self, message: DeactivateTrafficControl) -> SendRateControllers:
         """Any state -> IDLE, limited no longer."""
@@ -92,6 +99,13 @@ class SendRateControllers:
         unheard = self.unheard_intervals + 1
         lost = np.flatnonzero(self.controlled & (unheard > KEEP_ALIVE_INTERVALS))
         return replace(self, unheard_intervals=unheard).on_deactivate(DeactivateTrafficControl(lost))
+
+    def _alive(self, rows: IntArray) -> SendRateControllers:
+        if not len(rows):
+            return self
+        unheard = self.unheard_intervals.copy()
+        unheard[rows] = 0
+        return replace(self, unheard_intervals=unheard)
 
     def _heard(self, rows: IntArray, control: Control, limit_bps: FloatArray | float | None) -> SendRateControllers:
         if not len(rows):

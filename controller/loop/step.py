@@ -67,6 +67,9 @@ def ceilings(entries: EntryTable, vns: VnTable) -> FloatArray:
     """Return what an entry may carry while nothing is congested, shape (entries,).
 
     That is the lower of its two limits; in a VLAN that borrows, of its two ceilings.
+
+    Deviation: in the paper senders are free until their receiver is congested. Here a meter stands at the lower limit
+    before that, so that no sender alone can pass either limit: only several together pass a receive limit, for a while.
     """
     return np.minimum(vns.send_most_bps[entries.sender], vns.receive_most_bps[entries.receiver])
 

@@ -13,7 +13,9 @@ from controller.metering.counters import MeterRates
 # A TCP sender that lost its last segment is silent for its minimum retransmission time-out of 200 ms, four intervals,
 # and has not stopped: the memory fades over as many.
 MEMORY_INTERVALS = 4
-# A sender that was silent for this many intervals (550 ms at 55 ms) has no traffic to send.
+# Choice: the paper does not say when a node is no longer active. A sender that was silent for this many intervals
+# (550 ms at 55 ms) has no traffic to send. That is longer than two of TCP's least retransmission time-outs, so a TCP
+# sender keeps its share while it waits for one.
 IDLE_INTERVALS = 10
 
 

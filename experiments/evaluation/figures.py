@@ -121,7 +121,7 @@ def write_pages(options: FigureOptions) -> dict[str, Any]:
     if options.conditions != "paper":
         _write(folder / f"{options.fabric}.json", digest)
         _draw(options, product)
-    if options.conditions != "product":
+    if compared and options.conditions != "product":
         _write(folder / f"{options.fabric}-conditions.json", conditions_digest(compared, digest))
     digests = read_digests(folder)
     (options.docs / "results.md").write_text(results_page(digests, read_digests(folder, "-conditions")))

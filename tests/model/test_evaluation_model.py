@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import numpy as np
@@ -14,7 +15,7 @@ from experiments.evaluation.figures import FigureOptions, make_figures
 from experiments.evaluation.measures import measures, oracle_of, phase_measures
 from experiments.evaluation.on_model import run_on_model
 from experiments.scenarios.dets_fig5 import joined_by_udp
-from experiments.scenarios.scenario import AlgorithmChange, LimitChange, Limits, Scenario, Source
+from experiments.scenarios.scenario import CONDITIONS, AlgorithmChange, LimitChange, Limits, Scenario, Source
 
 M = 1_000_000
 SCENARIO = Scenario(
@@ -116,6 +117,47 @@ def test_a_transfer_is_timed():
     assert oracle_of(found).on[-1, 0] == False  # noqa: E712 - a numpy value
 
 
+COMPARED = dataclasses.replace(SCENARIO, paper_controls=("fs", "level"))
+
+
+def test_without_the_receivers_queue_more_than_the_limit_comes():
+    most = {}
+    for conditions in CONDITIONS:
+        found = run(COMPARED.under(conditions))
+        most[conditions] = found.received_bits.sum(axis=1).max() / (300 * M * 0.055)
+    assert max(most["product"], most["late"]) <= 1.02
+    assert min(most["unshaped"], most["paper"]) >= 1.05
+
+
+def test_late_grants_settle_two_intervals_later():
+    convergence = dataclasses.replace(package.scenarios()["dets-fe-convergence"], duration_s=12.0)
+    settled = {}
+    for conditions in ("product", "late"):
+        phases = phase_measures(run(convergence.under(conditions), "fp"))
+        settled[conditions] = phases["five send"]["settled_after"]
+    assert settled["late"] == settled["product"] + 2
+
+
+def test_conditions_are_cells_of_their_own(only_four, tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+    monkeypatch.setattr(cells_module, "scenarios", lambda: {"four": COMPARED})
+    monkeypatch.setattr(figures, "scenarios", lambda: {"four": COMPARED})
+    options = FigureOptions(conditions="paper", seeds=1, results=tmp_path, docs=tmp_path / "docs", quiet=True)
+    assert {(cell.control, cell.conditions) for cell in options.chosen()} == {
+        (control, conditions) for control in ("fs", "level") for conditions in CONDITIONS
+    }
+    both = dataclasses.replace(options, conditions="both").chosen()
+    assert len({cell.folder for cell in both}) == len(both) == 4 + 6  # its controls, other conditions
+    make_figures(options)
+    assert not (tmp_path / "docs" / "results" / "model.json").exists()
+    digest = json.loads((tmp_path / "docs" / "results" / "model-conditions.json").read_text())
+    assert (digest["runs"], digest["conditions"]) == (8, list(CONDITIONS))
+    assert len(digest["tables"]["four"]) == 1 + 8
+    page = (tmp_path / "docs" / "results.md").read_text()
+    assert "## The product's conditions and the paper's: model, 1 Gb/s" in page
+    assert "| Fair Level (`level`) | `unshaped` | 1 |" in page
+
+
 @pytest.fixture
 def only_four(monkeypatch):
     """As if the folder of scenarios held one file, and figure 2 were short."""
@@ -193,7 +235,8 @@ def test_a_failed_run_is_told_after_the_others(only_four, tmp_path, monkeypatch)
 def test_names_that_do_not_exist_are_refused():
     from controller.errors import InvalidValueError
 
-    for wrong, key in (({"fabric": "air"}, "fabric"), ({"experiments": ("x",)}, "only"), ({"seeds": 0}, "seeds")):
+    every = {"fabric": "air", "experiments": ("x",), "seeds": 0, "conditions": "x"}
+    for wrong, key in (({name: value}, "only" if name == "experiments" else name) for name, value in every.items()):
         with pytest.raises(InvalidValueError) as caught:
             FigureOptions(**wrong).chosen()
         assert caught.value.key == key

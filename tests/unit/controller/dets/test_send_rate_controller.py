@@ -36,6 +36,11 @@ def deliver(state, message):
     return handlers[type(message)](message)
 
 
+def test_an_idle_machine_is_not_limited():
+    state = deliver(machines(Control.IDLE), SET)
+    assert (state.control[1], state.limit_bps[1], state.unheard_intervals[1]) == (Control.IDLE, np.inf, 7)
+
+
 @pytest.mark.parametrize(
     ("control", "limit_bps", "message", "after", "after_bps"),
     [
@@ -43,6 +48,8 @@ def deliver(state, message):
         (Control.IDLE, np.inf, KEEP, Control.IDLE, np.inf),
         (Control.IDLE, np.inf, DEACTIVATE, Control.IDLE, np.inf),
         (Control.REPORTING, np.inf, SET, Control.LIMITED, 5e6),
+        (Control.REPORTING, np.inf, INITIALIZE, Control.REPORTING, np.inf),
+        (Control.LIMITED, 9e6, INITIALIZE, Control.LIMITED, 9e6),
         (Control.REPORTING, np.inf, KEEP, Control.REPORTING, np.inf),
         (Control.REPORTING, np.inf, DEACTIVATE, Control.IDLE, np.inf),
         (Control.LIMITED, 9e6, SET, Control.LIMITED, 5e6),

@@ -159,3 +159,12 @@ def test_confidence_is_students():
     assert math.isnan(confidence([3.0])[1])
     mean, half = confidence([1.0, 2.0, 3.0])
     assert (mean, half) == (2.0, pytest.approx(4.303 / 3**0.5))
+
+
+def test_overshoot_shows_in_the_distance_from_the_oracle_and_not_in_use():
+    """The limit is 90: half of the intervals at 108, half at 72."""
+    rates = np.where(np.arange(INTERVALS)[:, None] % 2, 108.0, 72.0)
+    found = measures(run_of(scenario_of(Source(1, 1, 4, "tcp")), rates))
+    assert found["use_of_oracle"] == pytest.approx(0.9)
+    assert found["above_limit_share"] == pytest.approx(0.5)
+    assert found["oracle_distance"] == pytest.approx(0.2)

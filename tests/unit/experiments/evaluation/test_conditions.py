@@ -1,0 +1,45 @@
+"""What decides a claim: the verdicts under each of the conditions."""
+
+from __future__ import annotations
+
+import pytest
+
+from experiments.evaluation.claims import COMPARED, Measured
+from experiments.evaluation.conditions import what_decides
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "decides"),
+    [
+        ((True, True, True, True), "nothing: it holds under all"),
+        ((False, False, False, False), "nothing: it fails under all"),
+        ((False, True, False, True), "the receiver's shaping queue"),
+        ((False, False, True, True), "the delay of grants"),
+        ((False, True, True, True), "the receiver's shaping queue or the delay of grants"),
+        ((True, True, True, False), "both together"),
+        ((True, False, True, True), "the two conditions make up for each other"),
+        ((True, None, True, False), "not known"),
+    ],
+)
+def test_what_decides(verdicts, decides):
+    assert what_decides(dict(zip(("product", "unshaped", "late", "paper"), verdicts, strict=True))) == decides
+
+
+def test_a_fabric_without_late_grants_has_one_difference():
+    assert what_decides({"product": False, "unshaped": True}) == "the receiver's shaping queue"
+    assert what_decides({"product": True}) == "not known"
+
+
+def summary(control, seed, **figures):
+    names = {"experiment": "dets-fig6", "control": control, "seed": seed}
+    return {**names, "figures": figures, "phases": {}}
+
+
+def test_claims_about_fe_are_judged_with_both_gains():
+    runs = [summary(control, seed, use_of_oracle=use + seed / 100, received_swing=0.2 - use / 10)
+            for control, use in (("fe", 0.9), ("fe k=0.07", 0.5), ("sp", 0.8), ("fp", 0.7), ("fs", 0.6))
+            for seed in (1, 2)]  # fmt: skip
+    holds = {claim.key: claim.judge(Measured(runs)).holds for claim in COMPARED}
+    assert (holds["explicit-use"], holds["explicit-use-k"]) == (False, True)
+    assert (holds["explicit-unrest"], holds["explicit-unrest-k"]) == (False, True)
+    assert holds["slow-over-fast"] is True
