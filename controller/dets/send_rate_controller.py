@@ -25,8 +25,8 @@ from controller.fabric.vns import VnTable
 from controller.metering.measurement import Measurement
 
 # Choice: the paper does not say how long a sender waits for Keep Alive. After this many intervals (1.1 s at 55 ms) with
-# neither Set Rate nor Keep Alive a machine is idle again. An allocator waits as long until congestion is over; a few lost
-# messages do not set a sender free.
+# neither Set Rate nor Keep Alive a machine is idle again. An allocator waits as long until congestion is over; a few
+# lost messages do not set a sender free.
 KEEP_ALIVE_INTERVALS = 20
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -129,9 +130,10 @@ def _install(model: ModelFabric, scenario: Scenario, control: str, folder: Path 
 
 def _delay_grants(central: CentralController, intervals: int) -> None:
     """Let grants work ``intervals`` intervals after they were decided."""
-    before = central.groups
-    central.groups = tuple(AlgorithmGroup(LateGrants(one.algorithm, intervals), one.vns) for one in before)
-    central.state = with_groups(central.state, before, central.groups)
+    control = central.fabric.control
+    groups = tuple(AlgorithmGroup(LateGrants(one.algorithm, intervals), one.vns) for one in control.groups)
+    state = with_groups(control.state, control.groups, groups)
+    central.fabric.control = replace(control, groups=groups, state=state)
 
 
 def standing_bps(scenario: Scenario, control: str) -> FloatArray:

@@ -137,6 +137,8 @@ class Scenario:
 
     def __post_init__(self) -> None:
         _require(self.conditions in CONDITIONS, "conditions", self.conditions, f"is not one of {', '.join(CONDITIONS)}")
+        late = CONDITIONS[self.conditions].late_intervals
+        _require(not (late and self.events), "conditions", self.conditions, "delay grants: events cannot change them")
         _require(self.topology in fabrics, "topology", self.topology, f"is not one of {', '.join(fabrics)}")
         _require(2 <= self.pns <= 250, "pns", self.pns, "is outside 2 to 250")
         in_bounds = 1.0 <= self.duration_s <= LONGEST_S
