@@ -17,6 +17,7 @@ FABRICS = ("ovs", "wire", "model")
 _MODELLED = ("cubic", "reno", "dctcp")
 CONGESTION_CONTROLS = {"ovs": ("cubic", "reno", "bbr"), "wire": _MODELLED, "model": _MODELLED}
 DATAPATHS = ("user", "kernel")
+QUEUES = ("limit", "none")
 MAX_SENDERS = 50  # 2 x 50 sources are more than two cores can drive honestly
 MAX_MODEL_RATE_BPS = 100_000_000_000
 MIN_WINDOW_S, MAX_WINDOW_S = 1.0, 3600.0
@@ -48,6 +49,7 @@ class ExperimentOptions:
     topology: str = _option("dets-fig5", f"One of {', '.join(fabrics)}.")
     fabric: str = _option("ovs", "ovs (root), wire (software switches) or model.")
     datapath: str = _option("user", "Open vSwitch datapath: user or kernel.")
+    queues: str = _option("limit", "Receiving queues: limit, or none, as on a switch whose queues nobody can set.")
     slot_s: float = _option(0.001, "Wire and model: the grain of time, in seconds.")
     seed: int = _option(1, "Of random bursts; on the model of every chance.")
     output: Path | None = _option(None, "Output folder; default results/NAME.")  # noqa: RUF009 - it makes a field
@@ -122,6 +124,7 @@ class ExperimentOptions:
             "congestion_control": CONGESTION_CONTROLS.get(self.fabric, ()),
             "topology": tuple(fabrics),
             "datapath": DATAPATHS,
+            "queues": QUEUES,
         }
         for name, known in choices.items():
             if getattr(self, name) not in known:

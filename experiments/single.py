@@ -43,7 +43,7 @@ def run(name: str, options: ExperimentOptions, given: Collection[str] = ()) -> d
     if name not in SET_BY_OPTIONS:
         says = f"means nothing to {name}, whose file in experiments/scenarios says it"
         _refuse(given, options, (*OF_THESE, *(("parameter",) if "algorithm" not in given else ())), says)
-    settings = RunSettings(options.slot_s, options.congestion_control, options.datapath)
+    settings = RunSettings(options.slot_s, options.congestion_control, options.datapath, options.queues)
     folder = options.output or Path("results") / name
     folder.mkdir(parents=True, exist_ok=True)
     if name in SET_BY_OPTIONS:

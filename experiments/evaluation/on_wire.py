@@ -47,12 +47,13 @@ def run_on_wire(
     folder.mkdir(parents=True, exist_ok=True)
     fabric = scenario.fabric()
     openflow_port, rest_port = free_ports(2)
-    document = controller_configuration(scenario, fabric, control, openflow_port, rest_port)
-    for switch in document["switches"].values():
-        del switch["ovsdb"]
+    ports = (openflow_port, rest_port)
+    document = controller_configuration(scenario, fabric, control, *ports, queues=settings.has_queues)
     model = ModelFabric(fabric, ModelOptions(slot_s=slot_s, seed=seed))
     parsed = parse_config(yaml.safe_dump(document), "wire")
     write_queues(model, parsed, VnTable.of_config(parsed))
+    for switch in document["switches"].values():
+        switch.pop("ovsdb", None)
     with ControllerProcess(document, folder) as controller, WireModel(model, ("127.0.0.1", openflow_port)) as wire:
         controller.wait_ready({switch.name for switch in fabric.switches})
         wire.introduce_hosts()

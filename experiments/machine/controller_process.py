@@ -36,8 +36,12 @@ def configuration(
     parameters: Mapping[str, object],
     openflow_port: int,
     rest_port: int,
+    *,
+    queues: bool = True,
 ) -> dict[str, Any]:
     """Return a configuration for a fabric: ``limits_bps`` of each VLAN, both ways, for every VN; queues held to limits.
+
+    Without ``queues`` no switch has an OVSDB address, as one whose queues nobody can set.
 
     The controller is to leave nothing behind when it stops (``on_stop: remove``).
     """
@@ -58,7 +62,8 @@ def configuration(
             for pn in fabric.pns
             if pn.switch == switch.name
         }
-        switches[switch.name] = {"dpid": f"{switch.dpid:016x}", "ovsdb": OVSDB, "ports": ports}
+        ovsdb = {"ovsdb": OVSDB} if queues else {}
+        switches[switch.name] = {"dpid": f"{switch.dpid:016x}", **ovsdb, "ports": ports}
     return {
         "control": {"on_stop": "remove"},
         "openflow": {"listen": f"127.0.0.1:{openflow_port}"},

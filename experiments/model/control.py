@@ -68,11 +68,16 @@ class ControlTiming:
 
 
 def write_queues(model: ModelFabric, config: Config, vns: VnTable) -> None:
-    """Give the edge ports the queues that a controller would write over OVSDB for these limits."""
+    """Give the edge ports the queues that a controller would write over OVSDB for these limits.
+
+    The ports of a switch without an OVSDB address keep their plain queue.
+    """
+    written = {switch.dpid for switch in config.switches.values() if switch.ovsdb is not None}
     model.set_queues(
         {
             PortId(dpid, port_no): {q.queue_id: (q.min_rate_bps, q.max_rate_bps) for q in queues.queues}
             for dpid, ports in desired_queues(config, vns).items()
+            if dpid in written
             for port_no, queues in ports.items()
         }
     )

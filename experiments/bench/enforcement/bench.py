@@ -162,9 +162,8 @@ def describe_fabric(grant_bps: int, slots: int) -> Fabric:
 def describe_control(fabric: Fabric, grant_bps: int, openflow_port: int, rest_port: int) -> dict[str, Any]:
     """Return the controller's configuration: limits that let the schedule alone decide, and no queues."""
     limits_bps = {SENDERS_VLAN: grant_bps, PING_VLAN: grant_bps}
-    config = configuration(fabric, limits_bps, "fs", {}, openflow_port, rest_port)
+    config = configuration(fabric, limits_bps, "fs", {}, openflow_port, rest_port, queues=False)
     switch = config["switches"]["s1"]
-    del switch["ovsdb"]
     for pn in fabric.pns:
         if len(pn.vlans) == 1:
             limits = {"send_limit": pn.link_rate_bps, "receive_limit": grant_bps}
