@@ -69,11 +69,15 @@ PortVerdicts = dict[int, Enforceability]
 
 @dataclass
 class Verdicts:
-    """For each switch's ports: the verdict last reported, the one last seen and since when, and its evidence."""
+    """For each switch's ports: the verdict last reported, the one last seen and since when, and its evidence.
+
+    ``shaped`` are those by which receivers were last left to their queues or not.
+    """
 
     told: dict[int, PortVerdicts] = field(default_factory=dict)
     seen: dict[int, tuple[PortVerdicts, float]] = field(default_factory=dict)
     made: dict[int, tuple[tuple[object, ...], PortVerdicts]] = field(default_factory=dict)
+    shaped: dict[int, PortVerdicts] = field(default_factory=dict)
 
 
 @dataclass
@@ -158,6 +162,17 @@ class Capabilities:
             return Ability(Finding.ABSENT, self.meters_unused)
         # What traffic shows now is more than what a test has shown once.
         return self.passive if self.passive.finding is not Finding.UNKNOWN else self.meters
+
+    def shapes(self, port_no: int, *, sets_queues: bool) -> bool:
+        """Tell whether receivers behind a port may be left to its queues; ``sets_queues``: there is an OVSDB address.
+
+        Queues that are about to be set, or have not shown yet that they work, are trusted.
+        """
+        if not self.uses_queues:
+            return False
+        if port_no in self.queues_set:
+            return self.queue(port_no).finding not in HOPELESS
+        return sets_queues or self.queues.get(port_no, UNKNOWN).works
 
     def queue(self, port_no: int) -> Ability:
         """Tell whether the receivers behind a port have queues that hold them to their limits."""

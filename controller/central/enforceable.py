@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+import numpy as np
+
 from controller.capability.capabilities import (
     HOPELESS,
     NOT_CONNECTED,
@@ -47,6 +49,9 @@ def note_changes(fabric: FabricState, now_s: float) -> None:
     verdicts = fabric.verdicts
     for dpid, now in of_all(fabric).items():
         record = fabric.switches[dpid]
+        if now is not verdicts.shaped.get(dpid):
+            verdicts.shaped[dpid] = now
+            _note_shaped(fabric, dpid)
         if not record.connected:
             verdicts.seen.pop(dpid, None)  # switch-down says it; verdicts are reported again when it is back
             verdicts.told.pop(dpid, None)
@@ -59,6 +64,17 @@ def note_changes(fabric: FabricState, now_s: float) -> None:
             for verdict, ports in told_apart(now):
                 text = f"switch {record.switch.name} ({dpid:016x}), port {shown_ports(ports)}: enforceable: {verdict}"
                 fabric.note(EventKind.ENFORCEABLE, text, now_s)
+
+
+def _note_shaped(fabric: FabricState, dpid: int) -> None:
+    """Leave the receivers behind a switch's ports to their queues, or to their senders' meters."""
+    record, vns = fabric.switches[dpid], fabric.vns
+    shaped = vns.shaped.copy()
+    for row in np.flatnonzero(vns.dpid == dpid).tolist():
+        sets_queues = record.switch.ovsdb is not None
+        shaped[row] = record.can.shapes(int(vns.port_no[row]), sets_queues=sets_queues)
+    if (shaped != vns.shaped).any():
+        fabric.vns = vns.with_columns(shaped=shaped)
 
 
 def _of_switch(fabric: FabricState, dpid: int, unlimited: Unlimited) -> PortVerdicts:

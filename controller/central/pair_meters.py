@@ -101,8 +101,7 @@ class PairMeters:
         if not metered:
             return
         sender, receiver, meter_ids = _columns(dict(metered))
-        rate_bps = step.first_rates(fabric.state, fabric.vns, sender, receiver)
-        burst_bits = step.first_bursts(rate_bps)
+        rate_bps, burst_bits = step.first_settings(fabric.state, fabric.vns, sender, receiver)
         self._add_entries(sender, receiver, meter_ids, rate_bps, burst_bits, now_s, added_now=True)
         settings = map(MeterSetting, kilo(rate_bps).tolist(), kilo(burst_bits).tolist())
         for (pair, meter_id), setting in zip(metered, settings, strict=True):

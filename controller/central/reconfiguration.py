@@ -154,6 +154,7 @@ def _carry_state(
         old.machines.carried(old_row),
         after.state.allocators,
         old.enforcement.carried(old_row, nothing, nothing, now_s),
+        old.accounts.carried(row_of.old),
     )
     for row in range(len(entries)):
         pair = Pair(int(entries.sender[row]), int(entries.receiver[row]))

@@ -42,6 +42,7 @@ class VnTable:
     ``capacity_bps`` is the capacity of the VN's edge port, which all VNs of that port share. Limits are rates on the
     wire (layer 2, frame header included, without preamble and inter-frame gap), as meters and queues count them.
     A ceiling is NaN where the VN has none, and of no effect where ``lends`` is False or the limit is above it.
+    ``shaped`` tells whether a queue at the edge port holds the VN to its receive limit; else its senders' meters do.
     """
 
     vlan_vid: IntArray
@@ -54,6 +55,7 @@ class VnTable:
     send_ceiling_bps: FloatArray
     receive_ceiling_bps: FloatArray
     lends: BoolArray
+    shaped: BoolArray
     _keys: list[VnKey] = field(init=False, repr=False, compare=False)
     _row: dict[VnKey, int] = field(init=False, repr=False, compare=False)
 
@@ -103,6 +105,7 @@ class VnTable:
         """Return the VNs of a configuration, in the order of the file."""
         vns = list(config.vns())
         ports = {(port_switch.dpid, port.port_no): port for port_switch, port in config.ports()}
+        queued = {s.dpid: s.ovsdb is not None and s.profile != "no-queues" for s in config.switches.values()}
         return cls(
             vlan_vid=np.array([vn.vlan_vid for vn in vns], dtype=np.int64),
             dpid=np.array([vn.dpid for vn in vns], dtype=np.uint64),
@@ -114,6 +117,7 @@ class VnTable:
             send_ceiling_bps=_rates_or_nan([vn.send_ceiling_bps for vn in vns]),
             receive_ceiling_bps=_rates_or_nan([vn.receive_ceiling_bps for vn in vns]),
             lends=np.zeros(len(vns), dtype=np.bool_),
+            shaped=np.array([queued[vn.dpid] for vn in vns], dtype=np.bool_),
         )
 
 

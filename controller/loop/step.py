@@ -21,8 +21,22 @@ from controller.fabric.entries import EntryTable
 from controller.fabric.links import FabricLinks
 from controller.fabric.vns import VnTable
 from controller.metering.counters import MeterCounters, MeterReadings, meter_rates
-from controller.metering.enforcement import Enforcement, MeterChanges, burst_for, enforce, whole_rates
+from controller.metering.enforcement import (
+    Enforcement,
+    MeterChanges,
+    burst_for,
+    enforce,
+    least_burst,
+    taken_bits,
+    whole_rates,
+)
 from controller.metering.measurement import Measurement, measure
+from controller.metering.receiver_accounts import REACTION_S, ReceiverAccounts, Rooms, standing
+
+# Over how long what senders may do unseen is bounded at most: an interval that came late is no reason to stop them.
+MOST_HORIZON_S = 0.2
+UNSEEN_S = 0.060  # from its first frame to the first reading that shows what a new sender sends
+NO_LIMIT_BPS = 1e15  # a queue holds it
 
 
 @dataclass(frozen=True)
@@ -35,6 +49,7 @@ class ControlState:
     machines: SendRateControllers
     allocators: RateAllocators
     enforcement: Enforcement
+    accounts: ReceiverAccounts
 
     @classmethod
     def start(cls, vns: VnTable, groups: tuple[AlgorithmGroup, ...]) -> ControlState:
@@ -46,6 +61,7 @@ class ControlState:
             SendRateControllers.idle(0),
             RateAllocators.calm(len(vns), groups),
             Enforcement.none(),
+            ReceiverAccounts.unused(len(vns)),
         )
 
 
@@ -74,17 +90,26 @@ def ceilings(entries: EntryTable, vns: VnTable) -> FloatArray:
     return np.minimum(vns.send_most_bps[entries.sender], vns.receive_most_bps[entries.receiver])
 
 
-def first_rates(state: ControlState, vns: VnTable, sender: IntArray, receiver: IntArray) -> FloatArray:
-    """Return the rate at which the meters of new entries start, shape of ``sender``.
+def first_settings(
+    state: ControlState, vns: VnTable, sender: IntArray, receiver: IntArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return the rates and bursts at which the meters of new entries start, shape of ``sender`` each.
 
     Choice: senders that join a congested receiver start at an equal share among all that it then has; any other at
-    the lower of the two limits.
+    the lower of the two limits. Where no queue holds the receiver, all have their part of its reserve at most.
     """
     limit_bps = vns.receive_limit_bps[receiver]
     receivers = np.concatenate([state.entries.receiver, receiver])
     senders = np.bincount(receivers, minlength=len(vns))[receiver]
     share_bps = np.where(state.allocators.congested[receiver], limit_bps / senders, limit_bps)
-    return whole_rates(np.minimum(vns.send_limit_bps[sender], share_bps))
+    rate_bps = whole_rates(np.minimum(vns.send_limit_bps[sender], share_bps))
+    burst_bits = first_bursts(rate_bps)
+    standing_bps, standing_bits = standing(limit_bps, senders.astype(np.float64), UNSEEN_S)
+    shaped = vns.shaped[receiver]
+    return (
+        np.where(shaped, rate_bps, np.minimum(rate_bps, whole_rates(standing_bps))),
+        np.where(shaped, burst_bits, np.minimum(burst_bits, least_burst(standing_bits))),
+    )
 
 
 def add_entries(
@@ -119,6 +144,7 @@ def add_entries(
         state.machines.carried(old_row),
         state.allocators.carried(old_row),
         state.enforcement.carried(old_row, rates, bursts, now_s, full=added_now),
+        state.accounts,
     )
     if added_now:
         return added
@@ -143,6 +169,7 @@ def remove_entries(state: ControlState, rows: IntArray) -> ControlState:
         state.machines.carried(old_row),
         state.allocators.carried(old_row),
         state.enforcement.carried(old_row, nothing, nothing, 0.0),
+        state.accounts,
     )
 
 
@@ -166,7 +193,8 @@ def control_step(
     3) Initialize Traffic Control at senders of congested VNs, Deactivate where congestion is over.
     4) The send-rate controllers under control send Traffic Reports.
     5) The allocators run their algorithms and answer with Set Rate or Keep Alive.
-    6) The send-rate controllers put the rates in force: meters.
+    6) The send-rate controllers put the rates in force: meters. Where no queue holds a receiver, its senders' meters
+       together let through no more than its account leaves.
     """
     entries = state.entries
     # 1
@@ -190,7 +218,10 @@ def control_step(
     # 6
     limit_bps = np.minimum(machines.limit_bps, ceiling_bps)
     too_soon = readings.present & np.isnan(rates.seen_s) & ~rates.implausible
-    enforcement, changes = enforce(state.enforcement, limit_bps, measured, rates.seen_s, now_s, too_soon)
+    accounts, rooms = _watch_receivers(state, vns, measured, rates.seen_s, now_s)
+    enforcement, changes = enforce(
+        state.enforcement, limit_bps, measured, rates.seen_s, now_s, too_soon, rooms, entries.receiver
+    )
     counters = counters.modified(changes.rows, now_s)
     result = StepResult(
         changes=changes,
@@ -198,7 +229,21 @@ def control_step(
         received_bps=received_bps,
         implausible=np.flatnonzero(rates.implausible),
     )
-    return ControlState(entries, counters, measured, machines, allocators, enforcement), result
+    return ControlState(entries, counters, measured, machines, allocators, enforcement, accounts), result
+
+
+def _watch_receivers(
+    state: ControlState, vns: VnTable, measured: Measurement, seen_s: FloatArray, now_s: float
+) -> tuple[ReceiverAccounts, Rooms | None]:
+    """Return the receivers' accounts after one more interval, and what they leave; None where queues hold all."""
+    if vns.shaped.all():
+        return state.accounts, None
+    bits = taken_bits(state.enforcement, measured, seen_s, now_s)
+    received_bits = np.bincount(state.entries.receiver, weights=bits, minlength=len(vns))
+    limit_bps = np.where(vns.shaped, 0.0, vns.receive_most_bps)
+    accounts = state.accounts.after(np.where(vns.shaped, 0.0, received_bits), limit_bps, now_s)
+    horizon_s = min(now_s - float(state.accounts.updated_s[0]), MOST_HORIZON_S) + REACTION_S
+    return accounts, accounts.rooms(np.where(vns.shaped, NO_LIMIT_BPS, vns.receive_most_bps), horizon_s)
 
 
 def limits_in_force_bps(state: ControlState, vns: VnTable) -> FloatArray:

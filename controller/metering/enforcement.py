@@ -15,6 +15,8 @@ modifies as it takes (docs/enforcement.md; docs/adr/0030 has the alternatives):
 4) A modify fills the bucket to the brim, so that the burst is what sets the level: it is set to the credit, and there
    is no gift. A bucket of less than MIN_BURST_BITS would pass no frames; what it gives too much is taken back through
    a rate below the grant.
+5) Where no queue holds a receiver, its account bounds what its senders' meters have together: rates below the grants,
+   bursts below the credits. A sender that goes on sending far above a rate so lowered saves nothing of the difference.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ import numpy as np
 
 from controller.columns import BoolArray, FloatArray, IntArray, carry
 from controller.metering.measurement import Measurement
+from controller.metering.receiver_accounts import Rooms
 
 RESPONSIVE_BURST_S = 0.300  # the minimum retransmission time-out of TCP, 200 ms, and the recovery after it
 UNRESPONSIVE_BURST_S = 0.030
@@ -56,12 +59,14 @@ RATE_STEP_BPS = 1_000.0  # a band's rate and burst are whole kb/s and kb (OpenFl
 class Enforcement:
     """What the entries' meters are set to, and the accounts of their senders; columns of shape (entries,).
 
-    ``rate_bps`` and ``burst_bits`` stand on the switch since ``modified_s``; ``limit_bps`` is the limit granted last.
+    ``rate_bps`` and ``burst_bits`` stand on the switch since ``modified_s``; ``limit_bps`` is the limit granted last,
+    ``allowed_bps`` what the receiver's account left of it (``receiver_accounts``).
     ``level_bits`` and ``credit_bits`` are those of ``updated_s``, the last reading; a credit may be negative.
     ``evidence`` counts intervals of unresponsiveness up, and of responsiveness down.
     """
 
     limit_bps: FloatArray
+    allowed_bps: FloatArray
     rate_bps: FloatArray
     burst_bits: FloatArray
     modified_s: FloatArray
@@ -75,7 +80,7 @@ class Enforcement:
     def none(cls) -> Enforcement:
         """Return the state without meters."""
         nothing = np.empty(0)
-        columns = (nothing, nothing, nothing, nothing, nothing, nothing, nothing)
+        columns = (nothing,) * 8
         return cls(*columns, np.empty(0, dtype=np.bool_), np.empty(0, dtype=np.int64))
 
     def carried(
@@ -89,6 +94,7 @@ class Enforcement:
         saved_bits = burst_bits if full else 0.0
         return Enforcement(
             carry(self.limit_bps, old_row, rate_bps),
+            carry(self.allowed_bps, old_row, rate_bps),
             carry(self.rate_bps, old_row, rate_bps),
             carry(self.burst_bits, old_row, burst_bits),
             carry(self.modified_s, old_row, now_s - REPAY_S),  # its counters did not begin anew just now
@@ -118,6 +124,11 @@ def burst_for(rate_bps: FloatArray, unresponsive: BoolArray) -> FloatArray:
     """Return the burst sizes in whole kb for senders that respond to drops or do not."""
     burst_s = np.where(unresponsive, UNRESPONSIVE_BURST_S, RESPONSIVE_BURST_S)
     return _whole_bursts(np.maximum(rate_bps * burst_s, 2 * MIN_BURST_BITS))
+
+
+def least_burst(burst_bits: FloatArray) -> FloatArray:
+    """Return burst sizes in whole kb that let a few frames pass."""
+    return _whole_bursts(np.maximum(burst_bits, MIN_BURST_BITS))
 
 
 def _whole_bursts(burst_bits: FloatArray) -> FloatArray:
@@ -168,8 +179,23 @@ def account(
     since_bits = np.where(unresponsive, 0.0, filled_bits) + FRAME_BITS
     level_bits = np.clip(left_bits, 0.0, np.where(dropping, since_bits, np.inf))
     missing_bits = np.where(unresponsive, 0.0, left_bits - level_bits)
-    credit_bits = before.credit_bits + before.limit_bps * elapsed_s - passed_bits - unseen_bps * unseen_s
+    pressing = known & (measured.dropped_bps > UNRESPONSIVE_DROP * measured.offered_bps)
+    filled_bps = np.where(pressing, before.allowed_bps, before.limit_bps)
+    credit_bits = before.credit_bits + filled_bps * elapsed_s - passed_bits - unseen_bps * unseen_s
     return level_bits, np.minimum(credit_bits, burst_for(before.limit_bps, unresponsive)) - missing_bits
+
+
+def taken_bits(before: Enforcement, measured: Measurement, seen_s: FloatArray, now_s: float) -> FloatArray:
+    """Return what passed each entry's meter since its last reading, (entries,); 0 where nothing is known yet.
+
+    Between the last reading and a modify, no counter saw it: it is taken to be as much as afterwards, at most the rate.
+    """
+    known = ~np.isnan(seen_s)
+    unseen_s = np.where(before.modified_s >= before.updated_s, now_s - before.updated_s - seen_s, 0.0)
+    held_bps = np.where(measured.dropped_bps > 0.0, before.rate_bps, np.inf)
+    unseen_bps = np.minimum(measured.passed_bps, held_bps)
+    bits = measured.passed_bps * seen_s + unseen_bps * np.maximum(unseen_s, 0.0)
+    return np.where(known, bits, 0.0)
 
 
 def enforce(
@@ -179,6 +205,8 @@ def enforce(
     seen_s: FloatArray,
     now_s: float,
     too_soon: BoolArray | None = None,
+    rooms: Rooms | None = None,
+    receiver: IntArray | None = None,
 ) -> tuple[Enforcement, MeterChanges]:
     """Return which meters to modify so that the limits hold, and the state in which they stand afterwards.
 
@@ -187,25 +215,31 @@ def enforce(
     (None: none). A busy switch does as told just before it is asked for its counters, which begin again at zero. If it
     were told something else each time, nothing would ever be known of its senders: so they wait for the next reading,
     but no longer than MOST_UNREAD_S, lest a switch could hold on to a rate.
+    ``rooms`` bound what the senders of a ``receiver`` (entries,) may send together; None where queues do.
     """
     known = ~np.isnan(seen_s)
     unresponsive, evidence = judge(before, measured)
-    exact_bps = whole_rates(limit_bps)
+    granted_bps = whole_rates(limit_bps)
     limit_bps = np.maximum(limit_bps, RATE_STEP_BPS)
     elapsed_s = np.maximum(now_s - before.updated_s, 0.0)
     # 1, 2
     level_bits, credit_bits = account(before, measured, seen_s, unresponsive, elapsed_s)
-    depth_bits = burst_for(exact_bps, unresponsive)
+    depth_bits = burst_for(granted_bps, unresponsive)
     spent_bits = credit_bits - np.where(known, 0.0, level_bits)  # of whom nothing is known, no bucket is filled again
     credit_bits = np.clip(credit_bits, -MOST_OWED * depth_bits, depth_bits)
     spent_bits = np.clip(spent_bits, -MOST_OWED * depth_bits, depth_bits)
+    meter_bps, usable_bits, given_bits = limit_bps, credit_bits, spent_bits
+    if rooms is not None and receiver is not None:
+        meter_bps, usable_bits = rooms.share(receiver, limit_bps, credit_bits, measured)
+        given_bits = np.minimum(spent_bits, usable_bits)
+    exact_bps = whole_rates(meter_bps)
     # 4, for all; step 3 tells whose meters are modified
-    burst_bits = _whole_bursts(np.maximum(spent_bits, np.maximum(MIN_BURST_S * exact_bps, MIN_BURST_BITS)))
-    given_bits = np.maximum(burst_bits - spent_bits - RATE_STEP_BPS, 0.0)
-    rate_bps = whole_rates(exact_bps - np.minimum(given_bits / REPAY_S, MOST_REPAID * exact_bps))
+    burst_bits = _whole_bursts(np.maximum(given_bits, np.maximum(MIN_BURST_S * exact_bps, MIN_BURST_BITS)))
+    excess_bits = np.maximum(burst_bits - given_bits - RATE_STEP_BPS, 0.0)
+    rate_bps = whole_rates(exact_bps - np.minimum(excess_bits / REPAY_S, MOST_REPAID * exact_bps))
     # 3
-    ahead_bits = level_bits - credit_bits + (before.rate_bps - limit_bps) * elapsed_s
-    budget_bits = np.maximum(BUDGET_S * limit_bps, MIN_BURST_BITS)
+    ahead_bits = level_bits - usable_bits + (before.rate_bps - meter_bps) * elapsed_s
+    budget_bits = np.maximum(BUDGET_S * meter_bps, MIN_BURST_BITS)
     stands_s = np.maximum(now_s - before.modified_s, REPAY_S)
     saves = (before.rate_bps - rate_bps) * stands_s > burst_bits - level_bits
     too_deep = unresponsive & (before.burst_bits > 2.0 * depth_bits)  # whoever pauses would have that much at once
@@ -217,6 +251,7 @@ def enforce(
     rate_bps, burst_bits = rate_bps[rows], burst_bits[rows]
     after = Enforcement(
         limit_bps,
+        meter_bps,
         _put(before.rate_bps, rows, rate_bps),
         _put(before.burst_bits, rows, burst_bits),
         _put(before.modified_s, rows, now_s),

@@ -32,6 +32,7 @@ from controller.loop.policies import Policy
 from controller.metering.counters import MeterCounters, MeterReadings
 from controller.metering.enforcement import Enforcement, MeterChanges
 from controller.metering.measurement import Measurement
+from controller.metering.receiver_accounts import ReceiverAccounts
 
 FORMAT = {"format": "dets-recording", "version": 2}
 # A reader that does not come for its records must not fill the controller's memory.
@@ -45,6 +46,7 @@ _TABLES: dict[str, type[Any]] = {
     "measured": Measurement,
     "machines": SendRateControllers,
     "enforcement": Enforcement,
+    "accounts": ReceiverAccounts,
 }
 _DTYPES = frozenset({"<f8", "<i8", "<u8", "|b1"})
 
@@ -200,6 +202,10 @@ def _start(values: dict[str, Any], columns: _Columns) -> Start:
         of = (f"by_receiver.{number}.", f"by_entry.{number}.")
         kept = [{n.removeprefix(p): column for n, column in columns.items() if n.startswith(p)} for p in of]
         memories.append(AlgorithmState(receivers, entries, *kept))
+    if "vns.shaped" not in columns:  # of a controller that left all receivers to their queues
+        columns["vns.shaped"] = np.ones(len(columns["vns.vlan_vid"]), dtype=np.bool_)
+        columns["enforcement.allowed_bps"] = columns["enforcement.limit_bps"]
+        _put(columns, "accounts", ReceiverAccounts.unused(len(columns["vns.vlan_vid"])))
     groups = range(len(memories))
     allocators = RateAllocators(
         columns["congested"],

@@ -32,7 +32,10 @@ def fabric(
     vlans: dict[int, dict[str, object]] | None = None,
     **sections: dict[str, object],
 ) -> Config:
-    """Switches by dpid, with edge ports by number: a list of VLANs makes a trunk, one VLAN an access port."""
+    """Switches by dpid, with edge ports by number: a list of VLANs makes a trunk, one VLAN an access port.
+
+    Their queues are set over OVSDB, so that senders' meters have nothing to hold but their grants.
+    """
     limits = limits or {10: "400M", 20: "500M"}
     document = {
         "vlans": {
@@ -42,6 +45,7 @@ def fabric(
         "switches": {
             f"s{dpid}": {
                 "dpid": dpid,
+                "ovsdb": "unix:/run/openvswitch/db.sock",
                 "ports": {
                     port_no: {"capacity": capacity, "access" if isinstance(vids, int) else "trunk": vids}
                     for port_no, vids in ports.items()

@@ -70,6 +70,7 @@ def labelled(state, oracle):
         stamp(state.machines),
         state.allocators,
         stamp(state.enforcement),
+        state.accounts,
     )
 
 

@@ -44,7 +44,7 @@ class Bench:
 
     def join(self, port, target=6):
         sender, receiver = ints(self.vns.row_of(10, 1, port)), ints(self.vns.row_of(10, 1, target))
-        rate = step.first_rates(self.state, self.vns, sender, receiver)
+        rate, burst = step.first_settings(self.state, self.vns, sender, receiver)
         meter_id = 100 * target + port
         self.state = step.add_entries(
             self.state,
@@ -53,7 +53,7 @@ class Bench:
             receiver,
             ints(meter_id),
             rate,
-            step.first_bursts(rate),
+            burst,
             self.now_s,
             added_now=True,
         )

@@ -42,6 +42,7 @@ def standing(rates_bps, *, unresponsive=False, credit_bits=None, level_bits=None
     zero = np.zeros(len(rates_bps))
     return Enforcement(
         limit_bps=rates_bps,
+        allowed_bps=rates_bps,
         rate_bps=rates_bps,
         burst_bits=bursts,
         modified_s=zero,

@@ -1,0 +1,147 @@
+"""What a receiving VN took in over the last second, and what its senders' meters may therefore let through next.
+
+Grants bound the long run, and a sender's own bucket bounds what it saved. Neither bounds what many senders of one
+receiver do together: sleepers that wake at once, buckets that are emptied in step, grants that sum to more than the
+limit. A receiving queue holds that back. Where no queue holds the receiver, the meters of its senders do, so that no
+second brings more than a tenth above the limit (docs/enforcement.md; docs/adr/0090 has the alternatives):
+
+1) A receiver's account is what it took in above its limit, in slots of SLOT_S over the last WINDOW_S.
+2) Until each slot has left the window, only so much may come: that bounds what comes before the next reading, and the
+   rate of the senders in use for longer.
+3) Senders in use come first: what each sends now, within its grant, all scaled to that rate.
+4) Idle senders share a reserve: what all of them together may send before the controller sees it.
+5) What is left goes to growth (grants not used yet) and to saved credit, in proportion. It is at most SAVED_S of the
+   limit, less what came above the limit lately.
+6) A receiver's only sender has what its grant and its own bucket allow: with less TCP does not fill its grant.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from controller.columns import FloatArray, IntArray, carry
+from controller.metering.measurement import Measurement
+
+WINDOW_S = 1.0
+NEVER_S = -1e9  # before anything was received
+SLOT_S = 0.050
+SLOTS = 21  # of at least SLOT_S each: they cover the window
+ALLOWED = 1.08  # of the limit within a window; what the meters' grain adds stays below 1.1
+RESERVE_S = 0.080  # what all idle senders may send before they are seen, in seconds of the limit
+SAVED_S = 0.300  # what the senders in use may save and grow by in all, in seconds of the limit
+REACTION_S = 0.008  # from reading the counters to meters that stand, on a busy switch
+
+
+@dataclass(frozen=True)
+class ReceiverAccounts:
+    """What VNs received lately. ``updated_s`` has shape (1,), ``slot_start_s`` (SLOTS,), newest first.
+
+    ``slot_bits``, shape (SLOTS * vns,), holds a row of all VNs for each slot: what came above the limit of that time,
+    below 0 where less came.
+    """
+
+    slot_bits: FloatArray
+    slot_start_s: FloatArray
+    updated_s: FloatArray
+
+    @classmethod
+    def unused(cls, vns: int) -> ReceiverAccounts:
+        """Return the state before anything was received."""
+        return cls(np.zeros(SLOTS * vns), np.full(SLOTS, NEVER_S), np.full(1, NEVER_S))
+
+    def carried(self, old_row: IntArray) -> ReceiverAccounts:
+        """Return the state for a re-arranged VN table."""
+        slots = [carry(slot, old_row, 0.0) for slot in self._slots()]
+        return replace(self, slot_bits=np.concatenate(slots))
+
+    def after(self, received_bits: FloatArray, limit_bps: FloatArray, now_s: float) -> ReceiverAccounts:
+        """Return the accounts after ``received_bits`` (vns,) came since the last update, under these limits (vns,)."""
+        slots, starts_s = self._slots(), self.slot_start_s
+        received_bits = received_bits - limit_bps * min(now_s - float(self.updated_s[0]), WINDOW_S)
+        if not self.updated_s[0] < starts_s[0] + SLOT_S:  # 1
+            slots = np.concatenate([received_bits[None], slots[:-1]])
+            starts_s = np.concatenate([np.maximum(self.updated_s, now_s - WINDOW_S), starts_s[:-1]])
+        else:
+            slots = slots.copy()
+            slots[0] += received_bits
+        return ReceiverAccounts(slots.ravel(), starts_s, np.full(1, now_s))
+
+    def rooms(self, limit_bps: FloatArray, horizon_s: float) -> Rooms:
+        """Return what may come over the next ``horizon_s`` and later, for limits of shape (vns,)."""
+        since_s = self.updated_s - self.slot_start_s
+        since_s = np.where(since_s > 2 * WINDOW_S, since_s[since_s <= 2 * WINDOW_S].max(initial=0.0), since_s)
+        # In this slot and all after it: what was above the limit of that time, and today's limit.
+        taken_bits = np.cumsum(self._slots(), axis=0) + limit_bps * since_s[:, None]
+        # Nothing is known of when in a slot it came: all of it counts until the slot has left the window.
+        gone_s = np.append(WINDOW_S, WINDOW_S - since_s[:-1])
+        later = gone_s > horizon_s
+        first = int(np.count_nonzero(later)) - 1
+        free_bits = ALLOWED * limit_bps * WINDOW_S - np.concatenate([taken_bits[first : first + 1], taken_bits[later]])
+        above_bits = np.cumsum(self._slots(), axis=0).max(axis=0)
+        saved_bits = SAVED_S * limit_bps - np.maximum(above_bits, 0.0)
+        return Rooms(limit_bps, np.concatenate([[horizon_s], gone_s[later]]), free_bits, saved_bits)
+
+    def _slots(self) -> FloatArray:
+        return self.slot_bits.reshape(SLOTS, -1)
+
+
+def standing(limit_bps: FloatArray, senders: FloatArray, horizon_s: float) -> tuple[FloatArray, FloatArray]:
+    """Return rate and burst of the meter of a sender that has not been seen yet, one of so many at its receiver.
+
+    Half of its part of the reserve is for its burst, half for what its rate brings within ``horizon_s``.
+    """
+    each_bits = RESERVE_S * limit_bps / senders
+    return each_bits / (2 * horizon_s), each_bits / 2
+
+
+@dataclass(frozen=True)
+class Rooms:
+    """What may come to receiving VNs: ``free_bits`` (times, vns) until ``ahead_s`` (times,) from now.
+
+    The first of the times is that of the next reading. ``saved_bits`` (vns,) is what senders in use may have saved.
+    """
+
+    limit_bps: FloatArray
+    ahead_s: FloatArray
+    free_bits: FloatArray
+    saved_bits: FloatArray
+
+    def share(
+        self, receiver: IntArray, grant_bps: FloatArray, credit_bits: FloatArray, measured: Measurement
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return the rates and the saved bits that the meters of entries may have, shape (entries,) each.
+
+        ``receiver`` (entries,) are rows of the VN table. No rate is above the grant, nothing saved above the credit.
+        """
+        vns, horizon_s = len(self.limit_bps), self.ahead_s[0]
+
+        def total(column: FloatArray) -> FloatArray:
+            return np.bincount(receiver, weights=column, minlength=vns).astype(np.float64)
+
+        active = measured.active & (measured.measured_bps > 0.0)
+        # 2
+        most_bps = np.maximum((self.free_bits / self.ahead_s[:, None]).min(axis=0), 0.0)
+        # 3
+        used_bps = np.where(active, np.minimum(grant_bps, measured.measured_bps), 0.0)
+        used_sum_bps = total(used_bps)
+        scale = np.minimum(most_bps / np.maximum(used_sum_bps, 1.0), 1.0)
+        left_bits = self.free_bits[0] - scale * used_sum_bps * horizon_s
+        # 4
+        idle = np.bincount(receiver[~active], minlength=vns)
+        reserve_bits = np.where(idle > 0, np.clip(left_bits, 0.0, RESERVE_S * self.limit_bps), 0.0)
+        each_bits = (reserve_bits / np.maximum(idle, 1))[receiver]
+        idle_bps = np.minimum(grant_bps, each_bits / (2 * horizon_s))
+        # 5
+        left_bits = np.minimum(left_bits - reserve_bits, self.saved_bits)
+        growth_bps = np.where(active, grant_bps - used_bps, 0.0)
+        kept_bits = np.where(active, np.maximum(credit_bits, 0.0), 0.0)
+        wanted_bits = np.maximum(total(growth_bps * horizon_s + kept_bits), 1.0)
+        part = np.clip(left_bits / wanted_bits, 0.0, 1.0)[receiver]
+        rate_bps = np.where(active, used_bps * scale[receiver] + part * growth_bps, idle_bps)
+        saved_bits = np.where(active, part * kept_bits, each_bits - idle_bps * horizon_s)
+        # 6
+        alone = np.bincount(receiver, minlength=vns)[receiver] < 2
+        rate_bps = np.where(alone, grant_bps, rate_bps)
+        return rate_bps, np.where(alone, credit_bits, np.minimum(credit_bits, saved_bits))
