@@ -58,6 +58,11 @@ class ExperimentOptions:
     quiet: bool = _option(False, "No progress.", short="-q")
 
     @property
+    def has_queues(self) -> bool:
+        """Whether the controller can set receiving queues."""
+        return self.queues != "none"
+
+    @property
     def control(self) -> str:
         """The algorithm with its parameters, as scenarios name it."""
         return " ".join([self.algorithm, *(f"{key}={value}" for key, value in self.parameters.items())])

@@ -5,6 +5,7 @@ Figures 2 and 5 are scenarios whose senders, rates and durations can be set; the
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Collection
 from pathlib import Path
@@ -43,7 +44,7 @@ def run(name: str, options: ExperimentOptions, given: Collection[str] = ()) -> d
     if name not in SET_BY_OPTIONS:
         says = f"means nothing to {name}, whose file in experiments/scenarios says it"
         _refuse(given, options, (*OF_THESE, *(("parameter",) if "algorithm" not in given else ())), says)
-    settings = RunSettings(options.slot_s, options.congestion_control, options.datapath, options.queues)
+    settings = RunSettings(options.slot_s, options.congestion_control, options.datapath)
     folder = options.output or Path("results") / name
     folder.mkdir(parents=True, exist_ok=True)
     if name in SET_BY_OPTIONS:
@@ -75,6 +76,7 @@ def _run_set(
         warmup_s=options.warmup_s,
         blast_s=options.blast_s,
         cooldown_s=options.cooldown_s,
+        queues=options.has_queues,
     )
     controls = ["none"]
     if name != "dets-fig2":
@@ -96,7 +98,8 @@ def _cells(scenario: Scenario, options: ExperimentOptions, settings: RunSettings
     controls = (*BASELINES, options.control) if chosen else scenario.controls_on(options.fabric)
     if not options.baseline:
         controls = tuple(control for control in controls if control not in BASELINES)
-    placed = scenario.on(options.fabric, SCALE[options.fabric])
+    asked = dataclasses.replace(scenario, queues=scenario.queues and options.has_queues)
+    placed = asked.on(options.fabric, SCALE[options.fabric])
     return [Cell(scenario.name, control, options.seed, options.fabric, placed, settings) for control in controls]
 
 

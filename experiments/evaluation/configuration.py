@@ -11,12 +11,13 @@ from topologies.fabric import Fabric, VirtualNode
 
 
 def controller_configuration(
-    scenario: Scenario, fabric: Fabric, control: str, openflow_port: int, rest_port: int, *, queues: bool = True
+    scenario: Scenario, fabric: Fabric, control: str, openflow_port: int, rest_port: int
 ) -> dict[str, Any]:
-    """Return the controller's configuration under an algorithm; without ``queues`` nobody can set any."""
+    """Return the controller's configuration under an algorithm."""
     algorithm, parameters = parse_control(control)
+    ports = (openflow_port, rest_port)
     receive_bps = {vid: limits.receive_bps for vid, limits in scenario.limits.items()}
-    document = configuration(fabric, receive_bps, algorithm, parameters, openflow_port, rest_port, queues=queues)
+    document = configuration(fabric, receive_bps, algorithm, parameters, *ports, queues=scenario.queues)
     document["queues"]["max_rate"] = "limit" if CONDITIONS[scenario.conditions].shaped else "capacity"
     for vid, limits in scenario.limits.items():
         document["vlans"][vid] |= _as_keys(limits)

@@ -60,7 +60,7 @@ def run_on_model(
 ) -> ScenarioRun:
     """Run a scenario under a control; ``folder`` gets the controller's configuration."""
     model = ModelFabric(scenario.fabric(), ModelOptions(slot_s=settings.slot_s, seed=seed))
-    plane = _install(model, scenario, control, folder, settings.has_queues)
+    plane = _install(model, scenario, control, folder)
     if plane is not None:
         for event in scenario.events:
             model.at(SETTLE_S + event.at_s, _change(plane, event))
@@ -109,16 +109,14 @@ def _vns(central: CentralController) -> list[dict[str, Any]]:
     ]
 
 
-def _install(
-    model: ModelFabric, scenario: Scenario, control: str, folder: Path | None, queues: bool
-) -> ControlPlane | None:
+def _install(model: ModelFabric, scenario: Scenario, control: str, folder: Path | None) -> ControlPlane | None:
     if control == "none":
         install_plain_forwarding(model)
         return None
     if control == "static":
         install_shares(model, *static_limits(scenario, model.fabric))
         return None
-    document = controller_configuration(scenario, model.fabric, control, _OPENFLOW_PORT, _REST_PORT, queues=queues)
+    document = controller_configuration(scenario, model.fabric, control, _OPENFLOW_PORT, _REST_PORT)
     text = yaml.safe_dump(document, sort_keys=False)
     if folder is not None:
         (folder / "controller.yaml").write_text(text)

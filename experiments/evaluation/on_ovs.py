@@ -58,15 +58,14 @@ def run_on_ovs(
     options = OvsOptions(
         controller=f"tcp:127.0.0.1:{openflow_port}" if controlled else None,
         datapath=settings.datapath,
-        edge_queues=control == "none" or not settings.has_queues,
+        edge_queues=control == "none" or not scenario.queues,
         congestion_control=settings.congestion_control,
         patch_links=True,
     )
     with contextlib.ExitStack() as stack:
         controller = None
         if controlled:
-            ports = (openflow_port, rest_port)
-            document = controller_configuration(scenario, fabric, control, *ports, queues=settings.has_queues)
+            document = controller_configuration(scenario, fabric, control, openflow_port, rest_port)
             controller = stack.enter_context(ControllerProcess(document, folder))
         ovs = stack.enter_context(OvsFabric(fabric, options))
         if controller is not None:

@@ -20,20 +20,11 @@ _ARRAYS = ("time_s", *_BY_INTERVAL, "sent_packets", "lost_packets", "transfers")
 
 @dataclass(frozen=True, slots=True)
 class RunSettings:
-    """What a scenario leaves open: the grain of virtual time, TCP's congestion control, Open vSwitch's datapath.
-
-    With ``queues`` "none" every edge port has one plain queue, as on a switch whose queues nobody can set.
-    """
+    """What a scenario leaves open: the grain of virtual time, TCP's congestion control, Open vSwitch's datapath."""
 
     slot_s: float = 0.001
     congestion_control: str = "cubic"
     datapath: str = "user"
-    queues: str = "limit"
-
-    @property
-    def has_queues(self) -> bool:
-        """Whether the controller can set queues."""
-        return self.queues != "none"
 
 
 DEFAULT_SETTINGS = RunSettings()

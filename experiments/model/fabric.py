@@ -60,6 +60,8 @@ class ModelFlow:
     way: Way = field(default_factory=Way)
     reported: tuple[int, int] = (0, 0)
     """What of (sent, delivered) has been counted by the entries on its way."""
+    seen: int = 0
+    """What had been sent when frames were reported last."""
 
 
 @dataclass(slots=True)
@@ -198,10 +200,11 @@ class ModelFabric:
         """Let the switches send up the frames that their tables say to.
 
         A switch does so with every frame of a pair without an entry; call this once an interval: here it is one frame,
-        of each source that sends.
+        of each source that sends or has sent since the last call.
         """
         for flow in self.flows:
-            if flow.source.running:
+            sent, flow.seen = flow.source.sent > flow.seen, flow.source.sent
+            if sent or flow.source.running:
                 for dpid, entry, in_port, frame, max_len in flow.way.reports:
                     self.switches[dpid].packet_in(entry, in_port, frame, max_len)
 

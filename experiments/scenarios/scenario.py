@@ -112,7 +112,8 @@ class Scenario:
     ``controls`` says what it runs under: ``none``, ``static`` (equal limits set once), or an algorithm with parameters,
     such as ``fp d=4``. Fabrics in real time run ``emulated_controls`` alone, if given, for ``emulated_s``, with
     ``emulated_seeds``, which may be given by control. ``conditions`` are those of CONDITIONS, which are compared under
-    ``paper_controls``, each of them a control of every fabric. Raises InvalidValueError naming the field.
+    ``paper_controls``, each of them a control of every fabric. Without ``queues`` a receiving port has one plain queue,
+    and meters alone hold the limits. Raises InvalidValueError naming the field.
     """
 
     name: str
@@ -134,6 +135,7 @@ class Scenario:
     conditions: str = "product"
     seeds: int = 5
     emulated_seeds: int | Mapping[str, int] = 1
+    queues: bool = True
 
     def __post_init__(self) -> None:
         _require(self.conditions in CONDITIONS, "conditions", self.conditions, f"is not one of {', '.join(CONDITIONS)}")

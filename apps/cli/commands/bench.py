@@ -17,6 +17,7 @@ from typing import Annotated
 import typer
 
 from apps.cli.support.common import FAILED, AsJson
+from controller.errors import InvalidValueError
 from controller.units import parse_rate
 
 app = typer.Typer()
@@ -57,10 +58,20 @@ def enforcement(
     pattern: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this schedule; repeatable.")] = None,
     seconds: Annotated[float | None, typer.Option(help="How long each batch is measured.")] = None,
     seed: Annotated[int | None, typer.Option(help="Of schedules that are drawn.")] = None,
+    bursts: Annotated[
+        bool, typer.Option("--bursts", help="What bursting senders gain, and what others lose, instead.")
+    ] = False,
     output: Annotated[Path | None, typer.Option(help="Folder of table and plot.")] = None,
     as_json: AsJson = False,
 ) -> int:
     """What is delivered against what is granted, on real Open vSwitch (root)."""
+    if bursts:
+        others = {"datapath": datapath, "grant": grant, "traffic": traffic, "pattern": pattern, "seconds": seconds}
+        for name, value in others.items():
+            if value:
+                raise InvalidValueError(name, value, "means nothing with --bursts")
+        options = {"full": full, "seed": seed, "output": output}
+        return measured("enforcement", "experiments.bench.enforcement.bursts:run", as_json, **options)
     return measured(
         "enforcement",
         "experiments.bench.enforcement.bench:run",
