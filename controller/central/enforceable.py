@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 
@@ -74,7 +75,7 @@ def _note_shaped(fabric: FabricState, dpid: int) -> None:
         sets_queues = record.switch.ovsdb is not None
         shaped[row] = record.can.shapes(int(vns.port_no[row]), sets_queues=sets_queues)
     if (shaped != vns.shaped).any():
-        fabric.vns = vns.with_columns(shaped=shaped)
+        fabric.control = replace(fabric.control, vns=vns.with_columns(shaped=shaped))
 
 
 def _of_switch(fabric: FabricState, dpid: int, unlimited: Unlimited) -> PortVerdicts:
