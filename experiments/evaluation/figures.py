@@ -108,8 +108,7 @@ def make_figures(options: FigureOptions) -> dict[str, Any]:
 
 def write_pages(options: FigureOptions) -> dict[str, Any]:
     """Write pictures and pages from all the cells that are done."""
-    from experiments.evaluation.conditions import conditions_digest
-    from experiments.evaluation.page import digest_of, index_page, read_digests, results_page
+    from experiments.evaluation.page import conditions_digest, digest_of, index_page, read_digests, results_page
 
     done = done_cells(options.fabric, options.cell_folder)
     known = scenarios()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from experiments.evaluation.claims import COMPARED, Measured
-from experiments.evaluation.conditions import what_decides
+from experiments.evaluation.page import what_decides
 
 
 @pytest.mark.parametrize(
