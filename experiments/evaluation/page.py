@@ -76,6 +76,7 @@ def conditions_digest(summaries: Sequence[dict[str, Any]], made: Mapping[str, An
     """
     rows = [one for one in summaries if "conditions" in one]
     names = [name for name in CONDITIONS if any(one["conditions"] == name for one in rows)]
+    rows = _paired(rows, names)
     measured = {name: Measured([one for one in rows if one["conditions"] == name]) for name in names}
     claims = []
     for claim in COMPARED:
@@ -92,6 +93,13 @@ def conditions_digest(summaries: Sequence[dict[str, Any]], made: Mapping[str, An
         "claims": claims,
         "tables": {name: _conditions_table(measured, name, mine) for name, mine in by_experiment(rows).items()},
     }
+
+
+def _paired(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the runs whose experiment, control and seed were run under all conditions: only those can be compared."""
+    runs = [[(one["experiment"], one["control"], one["seed"]) for one in rows if one["conditions"] == n] for n in names]
+    common = set(runs[0]).intersection(*runs) if runs else set()
+    return [one for one in rows if (one["experiment"], one["control"], one["seed"]) in common]
 
 
 def what_decides(holds: Mapping[str, bool | None]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from experiments.evaluation.claims import COMPARED, Measured
-from experiments.evaluation.page import what_decides
+from experiments.evaluation.page import conditions_digest, what_decides
 
 
 @pytest.mark.parametrize(
@@ -43,3 +43,15 @@ def test_claims_about_fe_are_judged_with_both_gains():
     assert (holds["explicit-use"], holds["explicit-use-k"]) == (False, True)
     assert (holds["explicit-unrest"], holds["explicit-unrest-k"]) == (False, True)
     assert holds["slow-over-fast"] is True
+
+
+def test_only_runs_that_were_made_under_all_conditions_are_compared():
+    runs = [
+        {**summary("sp", seed, use_of_oracle=0.5), "conditions": conditions, "notes": {}}
+        for conditions, seeds in (("product", (1, 2, 3)), ("unshaped", (2, 3)))
+        for seed in seeds
+    ]
+    made = {"fabric": "ovs", "commits": [], "machine": {}, "programs": {}, "command": "x"}
+    digest = conditions_digest(runs, made)
+    assert (digest["runs"], digest["conditions"]) == (4, ["product", "unshaped"])
+    assert [row[2] for row in digest["tables"]["dets-fig6"][1:]] == ["2", "2"]
