@@ -66,13 +66,17 @@ class SwitchPort:
             queue["tx_packets"] += packets
             queue["tx_errors"] += dropped_packets
 
-    def serve(self, offered_bps: dict[int | None, float]) -> dict[int | None, float]:
-        """Return what each queue (None: no queue) gets of the link: first its minimum, then a fair part of the rest."""
+    def serve(self, offered_bps: dict[int | None, float], used_bps: float = 0.0) -> dict[int | None, float]:
+        """Return what each queue (None: no queue) gets of the link: first its minimum, then a fair part of the rest.
+
+        ``used_bps`` of the link is taken already.
+        """
+        rate_bps = max(self.rate_bps - used_bps, 0.0)
         demand = {queue_id: min(rate, self._max_bps(queue_id)) for queue_id, rate in offered_bps.items()}
         served = {queue_id: min(rate, self._min_bps(queue_id)) for queue_id, rate in demand.items()}
-        left_bps = self.rate_bps - sum(served.values())
+        left_bps = rate_bps - sum(served.values())
         if left_bps < 0:
-            shrink = self.rate_bps / sum(served.values())
+            shrink = rate_bps / sum(served.values())
             return {queue_id: rate * shrink for queue_id, rate in served.items()}
         waiting = {queue_id for queue_id in demand if served[queue_id] < demand[queue_id]}
         while waiting and left_bps > 1e-3:

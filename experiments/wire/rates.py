@@ -24,6 +24,8 @@ _TEST_ETH_TYPE = 0x0800
 _QUEUE_BITS = 31
 _NO_QUEUE = (1 << _QUEUE_BITS) - 1  # port and queue in one integer: ports are below 2**32, queues of ours below this
 
+_PortKey = tuple[int, int]
+"""(dpid, port_no)"""
 Peer = Callable[[int, int], tuple[int, int] | None]
 """(dpid, port_no) to the (dpid, port_no) at the other end of the link, or None for a host."""
 
@@ -142,6 +144,7 @@ class TrafficRates:
     def _move(self, now_s: float, elapsed_s: float) -> None:
         offered = self._rate_bps[: len(self.flows)] / _BITS_PER_BYTE * elapsed_s
         octets = offered[self._flow_of_lane]
+        used_bps: dict[_PortKey, float] = {}
         for step in self._steps:
             if len(step.born):
                 octets[step.born[:, 0]] = octets[step.born[:, 1]]
@@ -155,7 +158,7 @@ class TrafficRates:
                 shares = meters.police_rates(meeting.keys, meeting.total(octets), self._packet_bytes, now_s)
                 octets[meeting.lanes] *= shares[meeting.where]
             for meeting in step.send:
-                octets[meeting.lanes] *= self._send(meeting, octets, elapsed_s)[meeting.where]
+                octets[meeting.lanes] *= self._send(meeting, octets, elapsed_s, used_bps)[meeting.where]
         to_hosts = np.bincount(self._flow_of_lane[self._leaves], octets[self._leaves], len(self.flows))
         self.delivered_bps = to_hosts * _BITS_PER_BYTE / elapsed_s
 
@@ -165,8 +168,14 @@ class TrafficRates:
             if port_no in ports:
                 ports[port_no].receive(count, count / self._packet_bytes)
 
-    def _send(self, meeting: _Meeting, octets: npt.NDArray[np.float64], elapsed_s: float) -> npt.NDArray[np.float64]:
-        """Serve the queues of each port; return the share of its traffic that each queue got away."""
+    def _send(
+        self,
+        meeting: _Meeting,
+        octets: npt.NDArray[np.float64],
+        elapsed_s: float,
+        used_bps: dict[_PortKey, float],
+    ) -> npt.NDArray[np.float64]:
+        """Serve the queues of each port with what ``used_bps`` leaves; return the share that each queue got away."""
         offered = meeting.total(octets)
         port_of_key, queue_of_key = meeting.keys >> _QUEUE_BITS, meeting.keys & _NO_QUEUE
         shares = np.zeros(len(meeting.keys))
@@ -177,7 +186,9 @@ class TrafficRates:
             rows = np.flatnonzero(port_of_key == port_no)
             names = [None if queue_id == _NO_QUEUE else queue_id for queue_id in queue_of_key[rows].tolist()]
             rates = (offered[rows] * _BITS_PER_BYTE / elapsed_s).tolist()
-            served = port.serve(dict(zip(names, rates, strict=True)))
+            used = used_bps.get((meeting.dpid, port_no), 0.0)
+            served = port.serve(dict(zip(names, rates, strict=True)), used)
+            used_bps[meeting.dpid, port_no] = used + sum(served.values())
             for row, name, rate_bps in zip(rows, names, rates, strict=True):
                 sent = served[name] * elapsed_s / _BITS_PER_BYTE
                 lost = offered[row] - sent
@@ -204,8 +215,33 @@ class TrafficRates:
         self._samples = trace.samples
 
 
+@dataclass(slots=True)
+class _Hop:
+    """A frame's way through one switch: what it meets, as (kind, lane, what) in order, and the ports it leaves by.
+
+    ``ways`` are (steps before it leaves, lane, parent lane or None, port and queue), ``after`` the port that it came
+    out of before, None at the fabric's edge. ``next`` are the hops that follow, by the index of their way.
+    """
+
+    dpid: int
+    after: _PortKey | None
+    met: list[tuple[str, int, int]]
+    ways: list[tuple[int, int, int | None, int]] = field(default_factory=list)
+    next: dict[int, _Hop] = field(default_factory=dict)
+
+    def ports(self) -> Iterator[tuple[int, _PortKey]]:
+        """Yield the steps before the frame leaves by a port, and that port."""
+        for steps, _lane, _parent, out in self.ways:
+            yield steps, (self.dpid, out >> _QUEUE_BITS)
+
+
 class _Trace:
-    """Where the flows go, written down step by step; also the visitor of each pipeline walk."""
+    """Where the flows go, written down hop by hop; also the visitor of each pipeline walk.
+
+    1) Walk every flow through the fabric.
+    2) Find the step in which each port is served: after all that its lanes meet before, so that it serves them at once.
+    3) Put what the lanes meet into steps.
+    """
 
     def __init__(self, switches: dict[int, Datapath], peer: Peer) -> None:
         self.steps: list[_Steps] = []
@@ -214,67 +250,131 @@ class _Trace:
         self.samples: list[tuple[int, FlowTableEntry | None, int, bytes, int]] = []
         self._switches = switches
         self._peer = peer
-        self._dpid = self._lane = self._step = 0
+        self._hop = _Hop(0, None, [])
+        self._lane = 0
         self._outputs: list[tuple[int, int, int, bytes]] = []
 
     def run(self, rates: TrafficRates) -> None:
-        for number, flow in enumerate(rates.flows):
+        hops: list[_Hop] = []
+        first: list[_Hop] = []
+        for number, flow in enumerate(rates.flows):  # 1
             lane = self._new_lane(number)
-            waiting = [(lane, 0, 0, flow.dpid, flow.port_no, flow.frame)]
+            waiting: list[_Arrival] = [_Arrival(None, 0, lane, 0, flow.dpid, flow.port_no, flow.frame)]
             while waiting:
-                waiting.extend(self._hop(number, *waiting.pop()))
+                arrival = waiting.pop()
+                hop = self._walk(number, arrival, waiting)
+                if hop is None:
+                    continue
+                hops.append(hop)
+                if arrival.before is None:
+                    first.append(hop)
+                else:
+                    arrival.before.next[arrival.way] = hop
+        served = _serving_steps(hops)  # 2
+        for hop in first:  # 3
+            self._put_in_steps(hop, served)
         rates.adopt(self)
 
-    def _hop(
-        self, number: int, lane: int, step: int, hops: int, dpid: int, port_no: int, frame: bytes
-    ) -> Iterator[tuple[int, int, int, int, int, bytes]]:
+    def _walk(self, number: int, arrival: _Arrival, waiting: list[_Arrival]) -> _Hop | None:
+        before, _way, lane, hops, dpid, port_no, frame = arrival
         datapath = self._switches[dpid]
         port = datapath.ports.get(port_no)
         if port is None or not port.up or hops >= _MAX_HOPS:
-            return
-        self._dpid, self._lane, self._step, self._outputs = dpid, lane, step, []
-        self._now().receive[dpid].append((lane, port_no))
-        self._step += 1
+            return None
+        after = None
+        if before is not None:
+            after = (before.dpid, before.ways[arrival.way][3] >> _QUEUE_BITS)
+        self._hop, self._lane, self._outputs = _Hop(dpid, after, [("receive", lane, port_no)]), lane, []
         datapath.pipeline.run(port_no, frame, self)
         # A copy that is not the end of the walk gets a lane of its own, since the meters after it do not concern it.
-        for index, (at_step, out_port, queue_id, sent) in enumerate(self._outputs):
-            branch = lane
-            if index < len(self._outputs) - 1 or at_step < self._step:
-                branch = self._new_lane(number)
-                self._at(at_step).born.append((branch, lane))
-            self._at(at_step).send[dpid].append((branch, out_port << _QUEUE_BITS | queue_id))
+        for index, (steps, out_port, queue_id, sent) in enumerate(self._outputs):
+            branch, parent = lane, None
+            if index < len(self._outputs) - 1 or steps < len(self._hop.met):
+                branch, parent = self._new_lane(number), lane
+            self._hop.ways.append((steps, branch, parent, out_port << _QUEUE_BITS | queue_id))
             peer = self._peer(dpid, out_port)
             if peer is None:
                 self.leaves.append(branch)
             else:
-                yield branch, at_step + 1, hops + 1, *peer, sent
+                waiting.append(_Arrival(self._hop, index, branch, hops + 1, *peer, sent))
+        return self._hop
+
+    def _put_in_steps(self, first: _Hop, served: dict[_PortKey, int]) -> None:
+        waiting = [(first, 0)]
+        while waiting:
+            hop, start = waiting.pop()
+            for steps, (kind, lane, what) in enumerate(hop.met):
+                getattr(self._at(start + steps), kind)[hop.dpid].append((lane, what))
+            for index, (steps, lane, parent, out) in enumerate(hop.ways):
+                if parent is not None:
+                    self._at(start + steps).born.append((lane, parent))
+                step = max(start + steps, served[hop.dpid, out >> _QUEUE_BITS])
+                self._at(step).send[hop.dpid].append((lane, out))
+                if index in hop.next:
+                    waiting.append((hop.next[index], step + 1))
 
     def hit(self, entry: FlowTableEntry, octets: int) -> None:
-        self._now().entry[self._dpid].append((self._lane, entry.row))
-        self._step += 1
+        self._hop.met.append(("entry", self._lane, entry.row))
 
     def police(self, meter_id: int, octets: int) -> bool:
-        self._now().meter[self._dpid].append((self._lane, meter_id))
-        self._step += 1
-        return self._switches[self._dpid].meters.exists(meter_id)
+        self._hop.met.append(("meter", self._lane, meter_id))
+        return self._switches[self._hop.dpid].meters.exists(meter_id)
 
     def output(self, port_no: int, queue_id: int | None, frame: bytes) -> None:
-        self._outputs.append((self._step, port_no, _NO_QUEUE if queue_id is None else queue_id, frame))
+        self._outputs.append((len(self._hop.met), port_no, _NO_QUEUE if queue_id is None else queue_id, frame))
 
     def to_controller(self, entry: FlowTableEntry | None, in_port: int, frame: bytes, max_len: int) -> None:
-        self.samples.append((self._dpid, entry, in_port, frame, max_len))
+        self.samples.append((self._hop.dpid, entry, in_port, frame, max_len))
 
     def _new_lane(self, number: int) -> int:
         self.flow_of_lane.append(number)
         return len(self.flow_of_lane) - 1
 
-    def _now(self) -> _Steps:
-        return self._at(self._step)
-
     def _at(self, step: int) -> _Steps:
         while len(self.steps) <= step:
             self.steps.append(_Steps())
         return self.steps[step]
+
+
+class _Arrival(NamedTuple):
+    """A frame that reaches a port: after which hop and which of its ways, in which lane, after how many hops."""
+
+    before: _Hop | None
+    way: int
+    lane: int
+    hops: int
+    dpid: int
+    port_no: int
+    frame: bytes
+
+
+def _serving_steps(hops: list[_Hop]) -> dict[_PortKey, int]:
+    """Return the step in which each port is served: the last in which one of its lanes gets there.
+
+    A port comes after those that its lanes come from. Where these wait for each other in a circle, one of them is
+    served more than once in a step of time, and has for the later lanes what the earlier ones left.
+    """
+    before: defaultdict[_PortKey, dict[_PortKey | None, int]] = defaultdict(dict)
+    for hop in hops:
+        for steps, port in hop.ports():
+            before[port][hop.after] = max(steps, before[port].get(hop.after, 0))
+    served: dict[_PortKey, int] = {}
+    entered: set[_PortKey] = set()
+    for port in before:
+        waiting = [port]
+        while waiting:
+            here = waiting[-1]
+            ahead = [a for a in before[here] if a is not None and a not in served and a not in entered]
+            entered.add(here)
+            if ahead:
+                waiting += ahead[:1]
+                continue
+            waiting.pop()
+            if here not in served:
+                served[here] = max(
+                    steps + (served.get(a, 0) + 1 if a is not None else 0) for a, steps in before[here].items()
+                )
+    return served
 
 
 def _pairs(rows: list[tuple[int, int]]) -> npt.NDArray[np.int64]:

@@ -187,3 +187,34 @@ def test_equal_runs_give_equal_counters() -> None:
         return made.rates.delivered_bps.tolist()
 
     assert counters() == counters()
+
+
+def test_a_port_shares_its_capacity_among_flows_that_reach_it_after_different_numbers_of_steps() -> None:
+    """Port 3 of switch 2 gets one flow straight, one behind two meters, and one from another switch."""
+    made = fabric(1, 2, link_bps=100 * MBPS)
+    made.link((1, 2), (2, 2))
+    install(made, 1, to_port(2))
+    install(made, 2, to_port(3), meter=(1, 1_000_000, 1_000_000))
+    far = Flow(0, 2, Match(vlan_vid=20), 0, meter_id=1, goto_table=1)
+    install(made, 2, far, Flow(1, 1, Match(), 0, actions=(Output(3),)))
+    for dpid, port_no, vlan_vid in ((2, 1, 10), (2, 1, 20), (1, 1, 10)):
+        made.rates.offer(dpid, port_no, 90 * MBPS, eth_src=1, eth_dst=9, vlan_vid=vlan_vid)
+    run(made, 0.2)
+    assert made.rates.delivered_bps.sum() == pytest.approx(100 * MBPS)
+    assert made.rates.delivered_bps.tolist() == pytest.approx([100 / 3 * MBPS] * 3)
+    assert made.switches[2].ports[3].counters["tx_bytes"] * 8 == pytest.approx(20 * MBPS)
+
+
+def test_ports_that_wait_for_each_other_carry_no_more_than_their_capacity() -> None:
+    """Three switches in a ring, each flow over two links: every link waits for the one before it."""
+    made = fabric(1, 2, 3, link_bps=100 * MBPS)
+    for one, other in ((1, 2), (2, 3), (3, 1)):
+        made.link((one, 2), (other, 3))
+    for dpid in (1, 2, 3):
+        install(made, dpid, to_port(2, vlan_vid=dpid), to_port(1, vlan_vid=dpid % 3 + 1))
+        install(made, dpid, to_port(2, in_port=3, vlan_vid=(dpid - 2) % 3 + 1))
+        made.rates.offer(dpid, 1, 80 * MBPS, eth_src=1, eth_dst=9, vlan_vid=dpid)
+    run(made, 0.2)
+    sent = [made.switches[dpid].ports[2].counters["tx_bytes"] * 8 / 0.2 for dpid in (1, 2, 3)]
+    assert max(sent) <= 100 * MBPS * (1 + 1e-9)
+    assert min(sent) > 80 * MBPS
