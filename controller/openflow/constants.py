@@ -192,6 +192,7 @@ class OxmField(IntEnum):
     """oxm_ofb_match_fields (7.2.3.7)."""
 
     IN_PORT = 0
+    METADATA = 2
     ETH_DST = 3
     ETH_SRC = 4
     ETH_TYPE = 5

@@ -39,6 +39,7 @@ _INSTRUCTION = Struct("!HH")
 _APPLY = Struct("!HH4x")
 _GOTO = Struct("!HHB3x")
 _METER = Struct("!HHI")
+_METADATA = Struct("!HH4xQQ")
 _STATS = Struct("!HBxIIHHHH4xQQQ")
 _STATS_RECORD = np.dtype(
     [
@@ -66,6 +67,13 @@ _SMALLEST_STATS = _STATS.size + 8
 _NAME = "FLOW stats reply"
 
 
+class WriteMetadata(NamedTuple):
+    """What an entry writes for later tables to match on: ``value`` where ``mask`` has ones, which it has alone."""
+
+    value: int
+    mask: int
+
+
 class _FlowFields(NamedTuple):
     table_id: int
     priority: int
@@ -76,12 +84,14 @@ class _FlowFields(NamedTuple):
     meter_id: int | None
     actions: tuple[Action, ...]
     goto_table: int | None
+    write_metadata: WriteMetadata | None
 
 
 class Flow(_FlowFields):
     """A flow entry. Raises InvalidValueError naming the field and its limit.
 
-    ``actions`` are the apply-actions; ``meter_id`` comes before and ``goto_table`` after them. ``idle_timeout_s``
+    ``actions`` are the apply-actions; ``meter_id`` comes before, ``write_metadata`` and ``goto_table`` after
+    them. ``idle_timeout_s``
     0 means that the entry stays. A tuple, as its match is.
     """
 
@@ -98,6 +108,7 @@ class Flow(_FlowFields):
         meter_id: int | None = None,
         actions: tuple[Action, ...] = (),
         goto_table: int | None = None,
+        write_metadata: WriteMetadata | None = None,
     ) -> Self:
         """Return an entry of fields that are in their ranges."""
         check_range("flow.table_id", table_id, 0, ofp.TABLE_MAX)
@@ -108,6 +119,9 @@ class Flow(_FlowFields):
             check_range("flow.meter_id", meter_id, 1, ofp.METER_MAX)
         if goto_table is not None:
             check_range("flow.goto_table", goto_table, table_id + 1, ofp.TABLE_MAX)
+        if write_metadata is not None:
+            check_range("flow.write_metadata.mask", write_metadata.mask, 1, 2**64 - 1)
+            check_range("flow.write_metadata.value", write_metadata.value, 0, write_metadata.mask)
         return super().__new__(
             cls,
             table_id,
@@ -119,6 +133,7 @@ class Flow(_FlowFields):
             meter_id,
             actions,
             goto_table,
+            write_metadata,
         )
 
     @classmethod
@@ -237,6 +252,7 @@ class Instructions:
     meter_id: int | None = None
     actions: tuple[Action, ...] = ()
     goto_table: int | None = None
+    write_metadata: WriteMetadata | None = None
 
 
 class UnknownInstructionError(Exception):
@@ -251,6 +267,8 @@ def encode_instructions(flow: Flow) -> bytes:
     if flow.actions:
         actions = encode_actions(flow.actions)
         parts += _APPLY.pack(InstructionType.APPLY_ACTIONS, _APPLY.size + len(actions)) + actions
+    if flow.write_metadata is not None:
+        parts += _METADATA.pack(InstructionType.WRITE_METADATA, _METADATA.size, *flow.write_metadata)
     if flow.goto_table is not None:
         parts += _GOTO.pack(InstructionType.GOTO_TABLE, _GOTO.size, flow.goto_table)
     return parts
@@ -264,6 +282,7 @@ def decode_instructions(view: memoryview, message: str) -> Instructions:
     meter_id: int | None = None
     actions: tuple[Action, ...] = ()
     goto_table: int | None = None
+    write_metadata: WriteMetadata | None = None
     seen: set[int] = set()
     unknown: Exception | None = None
     for kind, raw in _walk_instructions(view, message):
@@ -275,6 +294,9 @@ def decode_instructions(view: memoryview, message: str) -> Instructions:
                 meter_id = read(_METER, raw, 0, message, "meter instruction")[2]
             case InstructionType.GOTO_TABLE:
                 goto_table = read(_GOTO, raw, 0, message, "goto_table instruction")[2]
+            case InstructionType.WRITE_METADATA:
+                value, mask = read(_METADATA, raw, 0, message, "write_metadata instruction")[2:]
+                write_metadata = WriteMetadata(value, mask)
             case InstructionType.APPLY_ACTIONS:
                 try:
                     actions = decode_actions(raw[_APPLY.size :], message)
@@ -284,7 +306,7 @@ def decode_instructions(view: memoryview, message: str) -> Instructions:
                 unknown = UnknownInstructionError(f"instruction type {kind}")
     if unknown is not None:
         raise unknown
-    return Instructions(meter_id, actions, goto_table)
+    return Instructions(meter_id, actions, goto_table, write_metadata)
 
 
 def _walk_instructions(view: memoryview, message: str) -> Iterable[tuple[int, memoryview]]:
@@ -365,6 +387,7 @@ def decode_entry(raw: bytes) -> Flow | UnknownFlow:
             instructions.meter_id,
             instructions.actions,
             instructions.goto_table,
+            instructions.write_metadata,
         )
     except (UnknownMatchError, UnknownActionError, UnknownInstructionError, InvalidValueError):
         return unknown

@@ -1,4 +1,4 @@
-"""The match of a flow entry: the five fields in use, as OXM TLVs (OpenFlow 1.3.5, section 7.2.3)."""
+"""The match of a flow entry: the six fields in use, as OXM TLVs (OpenFlow 1.3.5, section 7.2.3)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ _HEADER = Struct("!HH")
 _OXM = Struct("!HBB")
 _FIELD_BYTES: dict[int, int] = {
     ofp.OxmField.IN_PORT: 4,
+    ofp.OxmField.METADATA: 8,
     ofp.OxmField.ETH_DST: 6,
     ofp.OxmField.ETH_SRC: 6,
     ofp.OxmField.ETH_TYPE: 2,
     ofp.OxmField.VLAN_VID: 2,
 }
 _MAC_MAX = 2**48 - 1
+_METADATA_MAX = 2**64 - 1
 _SMALLEST = 8  # ofp_match with no field: four bytes, padded
 
 
@@ -43,6 +45,9 @@ class _MatchFields(NamedTuple):
     eth_src: int | None
     eth_type: int | None
     eth_dst_mask: int | None
+    eth_src_mask: int | None
+    metadata: int | None
+    metadata_mask: int | None
 
 
 _LIMITS = (
@@ -52,15 +57,20 @@ _LIMITS = (
     ("match.eth_src", 0, _MAC_MAX),
     ("match.eth_type", 0, 0xFFFF),
     ("match.eth_dst_mask", 1, _MAC_MAX),
+    ("match.eth_src_mask", 1, _MAC_MAX),
+    ("match.metadata", 0, _METADATA_MAX),
+    ("match.metadata_mask", 1, _METADATA_MAX),
 )
+_MASKED = (("eth_dst", _MAC_MAX), ("eth_src", _MAC_MAX), ("metadata", _METADATA_MAX))
 
 
 class Match(_MatchFields):
     """What a flow entry matches on; None is any. Addresses are integers of 48 bits.
 
-    ``vlan_vid`` is the VLAN id 1..4094 of a tagged packet, or VLAN_NONE for untagged ones. ``eth_dst_mask`` has ones
-    where ``eth_dst`` counts; a mask of all ones is the same as none and is stored as None. Raises InvalidValueError
-    naming the field. A tuple, because switches hold tens of thousands, and tables are dicts of them.
+    ``vlan_vid`` is the VLAN id 1..4094 of a tagged packet, or VLAN_NONE for untagged ones. A mask has ones where
+    its field counts; a mask of all ones is the same as none and is stored as None. ``metadata`` is what earlier tables
+    wrote (section 5.1). Raises InvalidValueError naming the field. A tuple, because switches hold tens of thousands,
+    and tables are dicts of them.
     """
 
     __slots__ = ()
@@ -73,19 +83,20 @@ class Match(_MatchFields):
         eth_src: int | None = None,
         eth_type: int | None = None,
         eth_dst_mask: int | None = None,
+        eth_src_mask: int | None = None,
+        metadata: int | None = None,
+        metadata_mask: int | None = None,
     ) -> Self:
         """Return a match of fields that are in their ranges."""
-        match = super().__new__(cls, in_port, vlan_vid, eth_dst, eth_src, eth_type, eth_dst_mask)
+        fields = (in_port, vlan_vid, eth_dst, eth_src, eth_type, eth_dst_mask, eth_src_mask, metadata, metadata_mask)
+        match = super().__new__(cls, *fields)
         for value, (key, low, high) in zip(match, _LIMITS, strict=True):
             if value is not None:
                 check_range(key, value, low, high)
-        if eth_dst_mask is None:
+        if eth_dst_mask is None and eth_src_mask is None and metadata_mask is None:
             return match
-        if eth_dst is None:
-            raise InvalidValueError("match.eth_dst_mask", eth_dst_mask, "is set without eth_dst")
-        if eth_dst & ~eth_dst_mask:
-            raise InvalidValueError("match.eth_dst", eth_dst, "has bits outside eth_dst_mask; switches refuse that")
-        return match if eth_dst_mask != _MAC_MAX else super().__new__(cls, *match[:-1], None)
+        masks = [None if _checked_mask(match, key) == ones else getattr(match, f"{key}_mask") for key, ones in _MASKED]
+        return super().__new__(cls, *match[:5], masks[0], masks[1], metadata, masks[2])
 
     @classmethod
     def _make(cls, iterable: Iterable[Any]) -> Self:  # type: ignore[override]  # mypy takes the inherited for generic
@@ -97,10 +108,12 @@ def encode_match(match: Match) -> bytes:
     fields = b""
     if match.in_port is not None:
         fields += _encode_oxm(ofp.OxmField.IN_PORT, match.in_port)
+    if match.metadata is not None:
+        fields += _encode_oxm(ofp.OxmField.METADATA, match.metadata, match.metadata_mask)
     if match.eth_dst is not None:
         fields += _encode_oxm(ofp.OxmField.ETH_DST, match.eth_dst, match.eth_dst_mask)
     if match.eth_src is not None:
-        fields += _encode_oxm(ofp.OxmField.ETH_SRC, match.eth_src)
+        fields += _encode_oxm(ofp.OxmField.ETH_SRC, match.eth_src, match.eth_src_mask)
     if match.eth_type is not None:
         fields += _encode_oxm(ofp.OxmField.ETH_TYPE, match.eth_type)
     if match.vlan_vid is not None:
@@ -150,9 +163,9 @@ def match_from_oxms(oxms: list[Oxm]) -> Match:
         if key == "vlan_vid":
             value = _vlan_vid(oxm)
         elif oxm.mask is not None and oxm.mask != _ones(oxm.field):
-            if key != "eth_dst":
+            if key not in dict(_MASKED):
                 raise UnknownMatchError(f"{key} under a mask")
-            values["eth_dst_mask"] = oxm.mask
+            values[f"{key}_mask"] = oxm.mask
         values[key] = value
     try:
         return Match(**values)
@@ -163,6 +176,18 @@ def match_from_oxms(oxms: list[Oxm]) -> Match:
 def decode_match(buf: Buffer, message: str = "match") -> Match:
     """Return the Match of one whole ofp_match; ProtocolError when malformed, UnknownMatchError when beyond Match."""
     return match_from_oxms(read_oxms(memoryview(buf), 0, message)[0])
+
+
+def _checked_mask(match: Match, key: str) -> int | None:
+    """Return the mask of a field; raise InvalidValueError unless the field has bits under it alone."""
+    value, mask = getattr(match, key), getattr(match, f"{key}_mask")
+    if mask is None:
+        return None
+    if value is None:
+        raise InvalidValueError(f"match.{key}_mask", mask, f"is set without {key}")
+    if value & ~mask:
+        raise InvalidValueError(f"match.{key}", value, f"has bits outside {key}_mask; switches refuse that")
+    return int(mask)
 
 
 _KEYS: dict[int, str] = {field: field.name.lower() for field in ofp.OxmField}

@@ -25,13 +25,14 @@ _ERROR_TYPES = {int(error_type): error_type.name for error_type in ErrorType}
 
 @dataclass(frozen=True, slots=True)
 class PacketIn:
-    """A packet that the switch sent up: why, from which table and entry, and where it came in."""
+    """A packet that the switch sent up: why, from which table and entry, where it came in, and its metadata."""
 
     reason: int
     table_id: int
     cookie: int
     in_port: int
     data: bytes
+    metadata: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,13 +131,12 @@ def parse_packet_in(buf: Buffer) -> PacketIn:
     view = open_message(buf, MessageType.PACKET_IN)
     _buffer_id, _total, reason, table_id, cookie = read(_PACKET_IN, view, 0, name, "fixed part")
     oxms, offset = read_oxms(view, _PACKET_IN.size, name)
-    in_port = next(
-        (oxm.value for oxm in oxms if (oxm.oxm_class, oxm.field) == (ofp.OXM_CLASS_BASIC, ofp.OxmField.IN_PORT)), None
-    )
+    fields = {oxm.field: oxm.value for oxm in oxms if oxm.oxm_class == ofp.OXM_CLASS_BASIC}
+    in_port = fields.get(ofp.OxmField.IN_PORT)
     if in_port is None:
         raise malformed(name, "match", "no in_port", "in_port")
     take(view, offset, 2, name, "pad")
-    return PacketIn(reason, table_id, cookie, in_port, bytes(view[offset + 2 :]))
+    return PacketIn(reason, table_id, cookie, in_port, bytes(view[offset + 2 :]), fields.get(ofp.OxmField.METADATA, 0))
 
 
 def parse_flow_removed(buf: Buffer) -> FlowRemoved:

@@ -205,8 +205,8 @@ class ModelFabric:
         for flow in self.flows:
             sent, flow.seen = flow.source.sent > flow.seen, flow.source.sent
             if sent or flow.source.running:
-                for dpid, entry, in_port, frame, max_len in flow.way.reports:
-                    self.switches[dpid].packet_in(entry, in_port, frame, max_len)
+                for dpid, *report in flow.way.reports:
+                    self.switches[dpid].packet_in(*report)
 
     # -- inside
 

@@ -28,8 +28,8 @@ class Way:
     hops: list[Hop] = field(default_factory=list)
     entries: list[tuple[int, int]] = field(default_factory=list)
     """(dpid, row of the entry's counters)."""
-    reports: list[tuple[int, FlowTableEntry | None, int, bytes, int]] = field(default_factory=list)
-    """(dpid, entry, in_port, frame, max_len), as ``Datapath.packet_in`` takes them."""
+    reports: list[tuple[int, FlowTableEntry | None, int, bytes, int, int]] = field(default_factory=list)
+    """(dpid, entry, in_port, frame, max_len, metadata), as ``Datapath.packet_in`` takes them."""
 
 
 class _Walk:
@@ -50,8 +50,10 @@ class _Walk:
     def output(self, port_no: int, queue_id: int | None, frame: bytes) -> None:
         self.outputs.append((port_no, queue_id, frame, tuple(self.meters)))
 
-    def to_controller(self, entry: FlowTableEntry | None, in_port: int, frame: bytes, max_len: int) -> None:
-        self._way.reports.append((self._dpid, entry, in_port, frame, max_len))
+    def to_controller(
+        self, entry: FlowTableEntry | None, in_port: int, frame: bytes, max_len: int, metadata: int
+    ) -> None:
+        self._way.reports.append((self._dpid, entry, in_port, frame, max_len, metadata))
 
 
 def frame_of(source_mac: int, target_mac: int, vlan_vid: int | None) -> bytes:

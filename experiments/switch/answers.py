@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from controller.openflow import constants as ofp
 from controller.openflow.buffers import HEADER
-from controller.openflow.constants import MessageType, MultipartType, OxmField
+from controller.openflow.constants import MessageType, MultipartType
 from controller.openflow.match import Match, encode_match
 from experiments.switch.refusals import RefusalError
 
@@ -75,7 +75,6 @@ _MULTIPART = Struct("!HH4x")
 _PACKET_IN = Struct("!IHBBQ")
 _FLOW_REMOVED = Struct("!QHBBIIHHQQ")
 _PORT = Struct("!I4x6s2x16sIIIIIIII")
-_OXM_IN_PORT = Struct("!HHHBBI4x")
 _MOST = 0xFFFF
 
 
@@ -116,11 +115,17 @@ def multipart_rows(
         yield _part(part_type, xid, more, rows[start : start + at_once].tobytes())
 
 
-def packet_in(reason: int, table_id: int, cookie: int, in_port: int, frame: bytes, max_len: int) -> bytes:
-    """Return the packet-in with at most ``max_len`` bytes of ``frame`` (all of it for 0xffff)."""
+def packet_in(
+    reason: int, table_id: int, cookie: int, pipeline_fields: tuple[int, int], frame: bytes, max_len: int
+) -> bytes:
+    """Return the packet-in with at most ``max_len`` bytes of ``frame`` (all of it for 0xffff).
+
+    ``pipeline_fields`` are in_port and metadata; the latter is left out when it is 0 (section 7.4.1).
+    """
+    in_port, metadata = pipeline_fields
     sent = frame if max_len == ofp.MAX_LEN_NO_BUFFER else frame[:max_len]
-    oxm = _OXM_IN_PORT.pack(ofp.MATCH_TYPE_OXM, 12, ofp.OXM_CLASS_BASIC, OxmField.IN_PORT << 1, 4, in_port)
-    body = _PACKET_IN.pack(ofp.NO_BUFFER, len(frame), reason, table_id, cookie) + oxm + bytes(2) + sent
+    match = encode_match(Match(in_port=in_port, metadata=metadata or None))
+    body = _PACKET_IN.pack(ofp.NO_BUFFER, len(frame), reason, table_id, cookie) + match + bytes(2) + sent
     return message(MessageType.PACKET_IN, 0, body)
 
 

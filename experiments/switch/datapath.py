@@ -170,13 +170,15 @@ class Datapath:
         self._late = [(due_s, buf) for due_s, buf in self._late if due_s > now_s]
         self._messages += due
 
-    def packet_in(self, entry: FlowTableEntry | None, in_port: int, frame: bytes, max_len: int) -> None:
+    def packet_in(
+        self, entry: FlowTableEntry | None, in_port: int, frame: bytes, max_len: int, metadata: int = 0
+    ) -> None:
         """Send a frame up; the reason is NO_MATCH when the table-miss entry sent it (section 5.4)."""
         miss = entry is not None and entry.flow.priority == 0 and entry.flow.match == _ANY
         reason = ofp.PacketInReason.NO_MATCH if miss else ofp.PacketInReason.ACTION
         table_id, cookie = (entry.flow.table_id, entry.flow.cookie) if entry else (0, 2**64 - 1)
         if self._role != ControllerRole.SLAVE:
-            self._messages.append(answers.packet_in(reason, table_id, cookie, in_port, frame, max_len))
+            self._messages.append(answers.packet_in(reason, table_id, cookie, (in_port, metadata), frame, max_len))
 
     def emit(self, port_no: int, queue_id: int | None, frame: bytes) -> None:
         """Let a frame leave by a port, if there is one and it is up."""
@@ -367,5 +369,7 @@ class _Packet:
     def output(self, port_no: int, queue_id: int | None, frame: bytes) -> None:
         self.datapath.emit(port_no, queue_id, frame)
 
-    def to_controller(self, entry: FlowTableEntry | None, in_port: int, frame: bytes, max_len: int) -> None:
-        self.datapath.packet_in(entry, in_port, frame, max_len)
+    def to_controller(
+        self, entry: FlowTableEntry | None, in_port: int, frame: bytes, max_len: int, metadata: int
+    ) -> None:
+        self.datapath.packet_in(entry, in_port, frame, max_len, metadata)

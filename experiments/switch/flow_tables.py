@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from bisect import insort
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from struct import Struct
 from typing import NamedTuple
 
@@ -30,13 +30,14 @@ _COUNTERS = np.dtype(
 
 
 class Shape(NamedTuple):
-    """Which fields a match looks at, and under which mask eth_dst: entries of one shape share a hash table."""
+    """Which fields a match looks at, and under which mask: entries of one shape share a hash table."""
 
     in_port: bool
     vlan_vid: bool
     eth_dst_mask: int
-    eth_src: bool
+    eth_src_mask: int
     eth_type: bool
+    metadata_mask: int
 
 
 @dataclass(slots=True, eq=False)
@@ -88,11 +89,11 @@ class FlowTables:
         """Return how many entries each table holds."""
         return list(map(len, self._entries))
 
-    def lookup(self, table_id: int, in_port: int, header: FrameHeader) -> FlowTableEntry | None:
+    def lookup(self, table_id: int, in_port: int, header: FrameHeader, metadata: int = 0) -> FlowTableEntry | None:
         """Return the entry of highest priority that matches, or None: then the packet is dropped (section 5.4)."""
         best: tuple[int, int, FlowTableEntry] | None = None
         for shape, table in self._shapes[table_id].items():
-            found = table.get(_key_of_packet(shape, in_port, header))
+            found = table.get(_key_of_packet(shape, in_port, header, metadata))
             if found and (best is None or found[0][0] < best[0]):
                 best = found[0]
         return best[2] if best else None
@@ -228,7 +229,7 @@ class FlowTables:
     def _modify(self, entry: FlowTableEntry, mod: FlowMod) -> None:
         does: Instructions = mod.instructions
         self._count_meter(entry.flow.meter_id, -1)
-        entry.flow = entry.flow._replace(meter_id=does.meter_id, actions=does.actions, goto_table=does.goto_table)
+        entry.flow = entry.flow._replace(**asdict(does))
         self._count_meter(does.meter_id, 1)
         entry.tail = encode_match(entry.flow.match) + encode_instructions(entry.flow)
         if mod.flags & FlowModFlags.RESET_COUNTS:
@@ -276,45 +277,59 @@ def _check_meter(mod: FlowMod, has_meter: Callable[[int], bool]) -> None:
 
 def shape_of(match: Match) -> Shape:
     """Return the shape of a match."""
-    mask = 0 if match.eth_dst is None else match.eth_dst_mask or 2**48 - 1
     return Shape(
         match.in_port is not None,
         match.vlan_vid is not None,
-        mask,
-        match.eth_src is not None,
+        _mask(match.eth_dst, match.eth_dst_mask, 48),
+        _mask(match.eth_src, match.eth_src_mask, 48),
         match.eth_type is not None,
+        _mask(match.metadata, match.metadata_mask, 64),
     )
 
 
+def _mask(value: int | None, mask: int | None, bits: int) -> int:
+    return 0 if value is None else mask or 2**bits - 1
+
+
 def _key_of_match(match: Match) -> tuple[int | None, ...]:
-    return (match.in_port, match.vlan_vid, match.eth_dst, match.eth_src, match.eth_type)
+    return (match.in_port, match.vlan_vid, match.eth_dst, match.eth_src, match.eth_type, match.metadata)
 
 
-def _key_of_packet(shape: Shape, in_port: int, header: FrameHeader) -> tuple[int | None, ...]:
+def _key_of_packet(shape: Shape, in_port: int, header: FrameHeader, metadata: int) -> tuple[int | None, ...]:
     vlan_vid = ofp.VLAN_NONE if header.vlan_vid is None else header.vlan_vid or -1  # a priority tag is no VLAN of ours
     return (
         in_port if shape.in_port else None,
         vlan_vid if shape.vlan_vid else None,
         header.eth_dst & shape.eth_dst_mask if shape.eth_dst_mask else None,
-        header.eth_src if shape.eth_src else None,
+        header.eth_src & shape.eth_src_mask if shape.eth_src_mask else None,
         header.eth_type if shape.eth_type else None,
+        metadata & shape.metadata_mask if shape.metadata_mask else None,
     )
 
 
 def _is_within(match: Match, wider: Match) -> bool:
     """Whether every packet of ``match`` is one of ``wider`` too (non-strict, section 6.4)."""
-    for name in ("in_port", "vlan_vid", "eth_src", "eth_type"):
+    for name in ("in_port", "vlan_vid", "eth_type"):
         if getattr(wider, name) is not None and getattr(match, name) != getattr(wider, name):
             return False
-    wide_mask, mask = shape_of(wider).eth_dst_mask, shape_of(match).eth_dst_mask
-    return wide_mask & ~mask == 0 and ((match.eth_dst or 0) ^ (wider.eth_dst or 0)) & wide_mask == 0
+    return all(
+        wide & ~mask == 0 and (value ^ wide_value) & wide == 0
+        for (value, mask), (wide_value, wide) in zip(_masked(match), _masked(wider), strict=True)
+    )
 
 
 def _can_meet(one: Match, other: Match) -> bool:
     """Whether some packet matches both."""
-    for name in ("in_port", "vlan_vid", "eth_src", "eth_type"):
+    for name in ("in_port", "vlan_vid", "eth_type"):
         a, b = getattr(one, name), getattr(other, name)
         if a is not None and b is not None and a != b:
             return False
-    common = shape_of(one).eth_dst_mask & shape_of(other).eth_dst_mask
-    return ((one.eth_dst or 0) ^ (other.eth_dst or 0)) & common == 0
+    return all((a ^ b) & mask & of == 0 for (a, mask), (b, of) in zip(_masked(one), _masked(other), strict=True))
+
+
+def _masked(match: Match) -> Iterator[tuple[int, int]]:
+    """Yield the fields that may have masks: value (0 for any) and mask (0: it does not count)."""
+    shape = shape_of(match)
+    yield match.eth_dst or 0, shape.eth_dst_mask
+    yield match.eth_src or 0, shape.eth_src_mask
+    yield match.metadata or 0, shape.metadata_mask

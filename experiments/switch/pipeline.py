@@ -5,7 +5,7 @@ The same walk serves packets, which are counted and policed, and traces, which o
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from controller.errors import ProtocolError
 from controller.openflow import constants as ofp
@@ -31,8 +31,18 @@ class Visitor(Protocol):
     def output(self, port_no: int, queue_id: int | None, frame: bytes) -> None:
         """The frame goes to this port, which is a real one."""
 
-    def to_controller(self, entry: FlowTableEntry | None, in_port: int, frame: bytes, max_len: int) -> None:
+    def to_controller(
+        self, entry: FlowTableEntry | None, in_port: int, frame: bytes, max_len: int, metadata: int
+    ) -> None:
         """The frame goes up; ``entry`` is None for one of a packet-out."""
+
+
+class _Place(NamedTuple):
+    """Where a frame is: by which port it came, in which entry (None: in a packet-out), with which metadata."""
+
+    in_port: int
+    entry: FlowTableEntry | None
+    metadata: int
 
 
 class Pipeline:
@@ -50,38 +60,41 @@ class Pipeline:
         """Take ``frame`` from table 0 on; one without a whole Ethernet header is dropped."""
         table_id: int | None = 0
         queue_id: int | None = None
+        metadata = 0
         while table_id is not None:
             try:
                 header = parse_frame(frame)
             except ProtocolError:
                 return
-            entry = self._tables.lookup(table_id, in_port, header)
+            entry = self._tables.lookup(table_id, in_port, header, metadata)
             if entry is None:
                 return
             flow = entry.flow
             visitor.hit(entry, len(frame))
             if flow.meter_id is not None and not visitor.police(flow.meter_id, len(frame)):
                 return
-            frame, queue_id = self._apply(flow.actions, in_port, frame, queue_id, entry, visitor)
+            at = _Place(in_port, entry, metadata)
+            frame, queue_id = self._apply(flow.actions, at, frame, queue_id, visitor)
+            if flow.write_metadata is not None:
+                metadata = metadata & ~flow.write_metadata.mask | flow.write_metadata.value
             table_id = flow.goto_table
 
     def act(self, actions: tuple[Action, ...], in_port: int, frame: bytes, visitor: Visitor) -> None:
         """Do what a packet-out says."""
-        self._apply(actions, in_port, frame, None, None, visitor)
+        self._apply(actions, _Place(in_port, None, 0), frame, None, visitor)
 
     def _apply(
         self,
         actions: tuple[Action, ...],
-        in_port: int,
+        at: _Place,
         frame: bytes,
         queue_id: int | None,
-        entry: FlowTableEntry | None,
         visitor: Visitor,
     ) -> tuple[bytes, int | None]:
         for action in actions:
             match action:
                 case Output(port_no, max_len):
-                    self._output(port_no, max_len, in_port, frame, queue_id, entry, visitor)
+                    self._output(port_no, max_len, at, frame, queue_id, visitor)
                 case SetQueue(number):
                     queue_id = None if self._ignores_set_queue else number
                 case PushVlan():
@@ -98,14 +111,14 @@ class Pipeline:
         self,
         port_no: int,
         max_len: int,
-        in_port: int,
+        at: _Place,
         frame: bytes,
         queue_id: int | None,
-        entry: FlowTableEntry | None,
         visitor: Visitor,
     ) -> None:
+        in_port, entry, metadata = at
         if port_no == ofp.PORT_CONTROLLER:
-            visitor.to_controller(entry, in_port, frame, max_len)
+            visitor.to_controller(entry, in_port, frame, max_len, metadata)
         elif port_no == ofp.PORT_TABLE and entry is None:
             self.run(in_port, frame, visitor)
         elif port_no in (ofp.PORT_ALL, ofp.PORT_FLOOD):

@@ -54,7 +54,6 @@ _RESERVED = (ofp.PORT_IN_PORT, ofp.PORT_TABLE, ofp.PORT_FLOOD, ofp.PORT_ALL, ofp
 _FIELDS = frozenset(ofp.OxmField)
 _VLAN_VALUE_BITS = 0x1FFF
 _EXACT: dict[int, int] = {
-    ofp.OxmField.ETH_SRC: 2**48 - 1,
     ofp.OxmField.ETH_TYPE: 0xFFFF,
     ofp.OxmField.IN_PORT: 2**32 - 1,
 }
@@ -90,6 +89,7 @@ class FlowMod:
             self.instructions.meter_id,
             self.instructions.actions,
             self.instructions.goto_table,
+            self.instructions.write_metadata,
         )
 
 

@@ -26,6 +26,8 @@ _NO_QUEUE = (1 << _QUEUE_BITS) - 1  # port and queue in one integer: ports are b
 
 _PortKey = tuple[int, int]
 """(dpid, port_no)"""
+_Sample = tuple[int, FlowTableEntry | None, int, bytes, int, int]
+"""(dpid, entry, in_port, frame, max_len, metadata) of a frame that goes up."""
 Peer = Callable[[int, int], tuple[int, int] | None]
 """(dpid, port_no) to the (dpid, port_no) at the other end of the link, or None for a host."""
 
@@ -102,7 +104,7 @@ class TrafficRates:
         self._steps: list[_Step] = []
         self._flow_of_lane: npt.NDArray[np.int64] = np.zeros(0, np.int64)
         self._leaves: npt.NDArray[np.int64] = np.zeros(0, np.int64)
-        self._samples: list[tuple[int, FlowTableEntry | None, int, bytes, int]] = []
+        self._samples: list[_Sample] = []
         self._versions: list[int] | None = None
         self._traced_s = -np.inf
         self._sampled_s = -np.inf
@@ -138,8 +140,8 @@ class TrafficRates:
             self._move(now_s, now_s - last_s)
         if now_s - self._sampled_s >= self._sample_s:
             self._sampled_s = now_s
-            for dpid, entry, in_port, frame, max_len in self._samples:
-                self._switches[dpid].packet_in(entry, in_port, frame, max_len)
+            for dpid, entry, in_port, frame, max_len, metadata in self._samples:
+                self._switches[dpid].packet_in(entry, in_port, frame, max_len, metadata)
 
     def _move(self, now_s: float, elapsed_s: float) -> None:
         offered = self._rate_bps[: len(self.flows)] / _BITS_PER_BYTE * elapsed_s
@@ -247,7 +249,7 @@ class _Trace:
         self.steps: list[_Steps] = []
         self.flow_of_lane: list[int] = []
         self.leaves: list[int] = []
-        self.samples: list[tuple[int, FlowTableEntry | None, int, bytes, int]] = []
+        self.samples: list[_Sample] = []
         self._switches = switches
         self._peer = peer
         self._hop = _Hop(0, None, [])
@@ -323,8 +325,10 @@ class _Trace:
     def output(self, port_no: int, queue_id: int | None, frame: bytes) -> None:
         self._outputs.append((len(self._hop.met), port_no, _NO_QUEUE if queue_id is None else queue_id, frame))
 
-    def to_controller(self, entry: FlowTableEntry | None, in_port: int, frame: bytes, max_len: int) -> None:
-        self.samples.append((self._hop.dpid, entry, in_port, frame, max_len))
+    def to_controller(
+        self, entry: FlowTableEntry | None, in_port: int, frame: bytes, max_len: int, metadata: int
+    ) -> None:
+        self.samples.append((self._hop.dpid, entry, in_port, frame, max_len, metadata))
 
     def _new_lane(self, number: int) -> int:
         self.flow_of_lane.append(number)

@@ -108,20 +108,22 @@ class Switch:
 
     def run(self, frame: Frame, in_port: int) -> Trace:
         """Run one frame through the tables."""
-        trace, table_id = Trace(), 0
+        trace, table_id, metadata = Trace(), 0, 0
         while table_id is not None:
-            flow = self._lookup(table_id, frame, in_port)
+            flow = self._lookup(table_id, frame, in_port, metadata)
             if flow is None:
                 break
             trace.matched.append(flow_key(flow))
             if flow.meter_id is not None:
                 trace.meters.append(flow.meter_id)
-            frame = self._act(flow, frame, in_port, trace)
+            frame = self._act(flow, frame, in_port, trace, metadata)
+            if flow.write_metadata is not None:
+                metadata = metadata & ~flow.write_metadata.mask | flow.write_metadata.value
             table_id = flow.goto_table
         return trace
 
-    def _lookup(self, table_id: int, frame: Frame, in_port: int) -> Flow | None:
-        fitting = [f for f in self.flows.values() if f.table_id == table_id and matches(f, frame, in_port)]
+    def _lookup(self, table_id: int, frame: Frame, in_port: int, metadata: int) -> Flow | None:
+        fitting = [f for f in self.flows.values() if f.table_id == table_id and matches(f, frame, in_port, metadata)]
         if not fitting:
             return None
         best = max(flow.priority for flow in fitting)
@@ -129,12 +131,12 @@ class Switch:
         assert len(top) == 1, f"which of {top} matches {frame} is not defined (section 5.2)"
         return top[0]
 
-    def _act(self, flow: Flow, frame: Frame, in_port: int, trace: Trace) -> Frame:
+    def _act(self, flow: Flow, frame: Frame, in_port: int, trace: Trace, metadata: int) -> Frame:
         queue: int | None = None
         for action in flow.actions:
             match action:
                 case Output(port_no, _) if port_no == PORT_CONTROLLER:
-                    trace.reports.append(packet_in(frame, in_port, flow))
+                    trace.reports.append(packet_in(frame, in_port, flow, metadata))
                 case Output(port_no, _):
                     if port_no != in_port:
                         trace.outputs.append((port_no, frame, queue))
@@ -175,7 +177,7 @@ def meter_config(settings: dict[int, MeterSetting]) -> np.ndarray:
     return np.array([(i, int(OUR_FLAGS), *setting) for i, setting in settings.items()], dtype=METER_CONFIG)
 
 
-def matches(flow: Flow, frame: Frame, in_port: int) -> bool:
+def matches(flow: Flow, frame: Frame, in_port: int, metadata: int = 0) -> bool:
     """Whether an entry matches; the Ethernet type is that behind the tag, as in Open vSwitch."""
     match = flow.match
     mask = BROADCAST if match.eth_dst_mask is None else match.eth_dst_mask
@@ -185,15 +187,16 @@ def matches(flow: Flow, frame: Frame, in_port: int) -> bool:
             match.vlan_vid is None or match.vlan_vid == (VLAN_NONE if frame.vlan_vid is None else frame.vlan_vid or -1)
         )
         and (match.eth_dst is None or match.eth_dst == frame.eth_dst & mask)
-        and match.eth_src in (None, frame.eth_src)
+        and (match.eth_src is None or match.eth_src == frame.eth_src & (match.eth_src_mask or BROADCAST))
+        and (match.metadata is None or match.metadata == metadata & (match.metadata_mask or 2**64 - 1))
         and match.eth_type in (None, frame.eth_type)
     )
 
 
-def packet_in(frame: Frame, in_port: int, flow: Flow) -> PacketIn:
+def packet_in(frame: Frame, in_port: int, flow: Flow, metadata: int = 0) -> PacketIn:
     """The packet-in that an entry's output to the controller causes."""
     header = FrameHeader(frame.eth_dst, frame.eth_src, frame.vlan_vid, frame.eth_type)
-    return PacketIn(1, flow.table_id, flow.cookie, in_port, build_frame(header, bytes(46)))
+    return PacketIn(1, flow.table_id, flow.cookie, in_port, build_frame(header, bytes(46)), metadata)
 
 
 def keys_of(flows: Iterable[Flow]) -> set[FlowKey]:

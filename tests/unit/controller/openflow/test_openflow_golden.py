@@ -22,7 +22,7 @@ from controller.errors import ProtocolError
 from controller.openflow import constants as ofp
 from controller.openflow import flows, messages, meters, stats
 from controller.openflow.actions import Output, PopVlan, PushVlan, SetQueue, SetVlanVid
-from controller.openflow.flows import Flow
+from controller.openflow.flows import Flow, WriteMetadata
 from controller.openflow.frames import format_mac
 from controller.openflow.match import Match
 
@@ -34,16 +34,29 @@ PORT = st.integers(1, ofp.PORT_MAX)
 
 @st.composite
 def matches(draw: st.DrawFn) -> Match:
-    eth_dst = draw(st.none() | MAC)
-    mask = draw(st.none() | st.integers(1, 2**48 - 1)) if eth_dst is not None else None
+    def masked(bits: int) -> tuple[int | None, int | None]:
+        value = draw(st.none() | st.integers(0, 2**bits - 1))
+        mask = draw(st.none() | st.integers(1, 2**bits - 1)) if value is not None else None
+        return value & mask if value is not None and mask is not None else value, mask
+
+    (eth_dst, dst_mask), (eth_src, src_mask), (metadata, metadata_mask) = masked(48), masked(48), masked(64)
     return Match(
         in_port=draw(st.none() | PORT),
         vlan_vid=draw(st.none() | st.integers(0, 4094)),
-        eth_dst=eth_dst & mask if eth_dst is not None and mask is not None else eth_dst,
-        eth_src=draw(st.none() | MAC),
+        eth_dst=eth_dst,
+        eth_src=eth_src,
         eth_type=draw(st.none() | st.integers(0, 0xFFFF)),
-        eth_dst_mask=mask,
+        eth_dst_mask=dst_mask,
+        eth_src_mask=src_mask,
+        metadata=metadata,
+        metadata_mask=metadata_mask,
     )
+
+
+@st.composite
+def written_metadata(draw: st.DrawFn) -> WriteMetadata:
+    mask = draw(st.integers(1, 2**64 - 1))
+    return WriteMetadata(draw(st.integers(0, 2**64 - 1)) & mask, mask)
 
 
 ACTION = st.one_of(
@@ -65,6 +78,7 @@ FLOW = st.builds(
     st.none() | st.integers(1, ofp.METER_MAX),
     st.lists(ACTION, max_size=5).map(tuple),
     st.none() | st.integers(201, 254),
+    st.none() | written_metadata(),
 )
 
 
@@ -84,9 +98,13 @@ def ryu_match(match: Match) -> Any:
         address = format_mac(match.eth_dst)
         fields["eth_dst"] = (address, format_mac(match.eth_dst_mask)) if match.eth_dst_mask is not None else address
     if match.eth_src is not None:
-        fields["eth_src"] = format_mac(match.eth_src)
+        address = format_mac(match.eth_src)
+        fields["eth_src"] = (address, format_mac(match.eth_src_mask)) if match.eth_src_mask is not None else address
     if match.eth_type is not None:
         fields["eth_type"] = match.eth_type
+    if match.metadata is not None:
+        mask = match.metadata_mask
+        fields["metadata"] = match.metadata if mask is None else (match.metadata, mask)
     return ryu.OFPMatch(**fields)
 
 
@@ -109,6 +127,8 @@ def ryu_instructions(flow: Flow) -> list[Any]:
         out.append(ryu.OFPInstructionMeter(flow.meter_id))
     if flow.actions:
         out.append(ryu.OFPInstructionActions(ryu_ofp.OFPIT_APPLY_ACTIONS, [ryu_action(a) for a in flow.actions]))
+    if flow.write_metadata is not None:
+        out.append(ryu.OFPInstructionWriteMetadata(*flow.write_metadata))
     if flow.goto_table is not None:
         out.append(ryu.OFPInstructionGotoTable(flow.goto_table))
     return out
@@ -466,7 +486,7 @@ def test_packet_in() -> None:
         b"frame",
     )
     parsed = messages.parse_packet_in(serialized_by_fields(theirs))
-    assert parsed == messages.PacketIn(1, 2, 0xC0, 3, b"frame")
+    assert parsed == messages.PacketIn(1, 2, 0xC0, 3, b"frame", 9)
 
 
 def serialized_by_fields(packet_in: Any) -> bytes:
