@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from apps.rest.resources.representation import granted_bps, live_rates
+from apps.rest.resources.representation import flood_rates, granted_bps, live_rates
 from apps.runtime.loop_times import LoopTimes
 from apps.runtime.peer_limits import MessageCounts, PeerCounts
 from apps.runtime.supervisor import Supervisor
@@ -102,6 +102,7 @@ def vn_columns(central: CentralController) -> list[MetricColumn]:
     """Return the metrics of all VNs."""
     vns, guarantees = central.vns, central.fabric.guarantees
     received, sent, offered, send_offered, dropped, _, send_limit_dropped = live_rates(central)
+    may_flood, floods, flood_dropped, flood_received = flood_rates(central)
 
     def gauge(name: str, about: str, values: Any) -> MetricColumn:
         return MetricColumn(f"dets_vn_{name}", about, "gauge", np.asarray(values, dtype=np.float64))
@@ -118,6 +119,16 @@ def vn_columns(central: CentralController) -> list[MetricColumn]:
         gauge(f"send_limit_dropped_{bps}", "Dropped of what the VN sends by its send limit.", send_limit_dropped),
         gauge(
             f"granted_{bps}", "Sum of the grants of its active senders, while it is congested.", granted_bps(central)
+        ),
+        gauge(f"flood_limit_{bps}", "What the VN may send to everybody, groups and unknown addresses.", may_flood),
+        gauge(f"flooded_{bps}", "Sent by the VN to everybody, groups and unknown addresses.", floods),
+        gauge(f"flood_dropped_{bps}", "Dropped of that by its meters.", flood_dropped),
+        gauge(f"flood_received_{bps}", "What others' floods take of the receive limit.", flood_received),
+        MetricColumn(
+            "dets_vn_reports_dropped_total",
+            "Frames of new hosts and pairs of the VN that were not looked at: there were too many of them.",
+            "counter",
+            central.fabric.floods.reports_dropped,
         ),
         gauge(
             "congested",

@@ -24,12 +24,12 @@ from controller.fabric.vns import VnTable
 from controller.forwarding.desired_flows import FlowKey, plan_flows
 from controller.forwarding.host_search import HostSearch, Question
 from controller.forwarding.hosts_and_paths import Host, Network
-from controller.forwarding.pipeline import Table
+from controller.forwarding.pipeline import Mark, Table
 from controller.limits.precedence import LimitsInForce
 from controller.loop import step
 from controller.metering.enforcement import settle
 from controller.openflow.flows import Flow, UnknownFlow
-from controller.openflow.frames import TAGGED_HEADER_BYTES, FrameHeader, parse_frame
+from controller.openflow.frames import HEADER_BYTES, TAGGED_HEADER_BYTES, FrameHeader, parse_frame
 from controller.openflow.messages import FlowRemoved, PacketIn
 from controller.switch.adoption import Awaiting
 from controller.switch.record import SwitchRecord, SwitchUpdate
@@ -115,29 +115,34 @@ class CentralController:
     # -- what switches report
 
     def frame_reported(self, dpid: int, packet: PacketIn, now_s: float) -> None:
-        """A frame came up: from an unknown source (LEARN) or from a pair without an entry (RATE_CONTROL).
+        """A frame came up (REPORT): from an unknown source, from a pair without an entry, or both, as its mark says.
 
-        Raises ProtocolError when the frame is cut short.
+        It is looked at while its VN has not had too many of them. Raises ProtocolError when the frame is cut short.
         """
-        header = parse_frame(packet.data)
         port = PortId(dpid, packet.in_port)
-        if header.vlan_vid is None or self.network.edge_port(port) is None:
+        row = self.vns.row_of(packet.metadata & Mark.VLAN, *port)
+        if packet.table_id != Table.REPORT or row is None:
             return
-        if packet.table_id == Table.LEARN:
-            self.fabric.learn(Host(header.vlan_vid, header.eth_src), port, now_s)
-            self._look_for(header, port, packet.data, now_s)
-        elif packet.table_id == Table.RATE_CONTROL:
-            pair = self.network.pair_seen(Host(header.vlan_vid, header.eth_dst), port)
+        if not self.fabric.reports.take(row, now_s):
+            self.fabric.floods.reports_dropped[row] += 1
+            return
+        header = parse_frame(packet.data)
+        vlan_vid = self.vns.key(row).vlan_vid
+        if packet.metadata & Mark.UNKNOWN_SOURCE:
+            self.fabric.learn(Host(vlan_vid, header.eth_src), port, now_s)
+            self._look_for(Host(vlan_vid, header.eth_dst), header, port, packet.data, now_s)
+        if packet.metadata & Mark.NEW_PAIR:
+            pair = self.network.pair_seen(Host(vlan_vid, header.eth_dst), port)
             if pair is not None:
                 self.pairs.seen(pair, now_s)
 
-    def _look_for(self, header: FrameHeader, port: PortId, frame: bytes, now_s: float) -> None:
-        sought = Host(header.vlan_vid or 0, header.eth_dst)
+    def _look_for(self, sought: Host, header: FrameHeader, port: PortId, frame: bytes, now_s: float) -> None:
         edge = self.network.edge_port(port)
         if header.is_multicast or edge is None or self.network.knows(sought):
             return
-        as_sent = header if edge.tagged else header._replace(vlan_vid=None)
-        self._search.look_for(sought, port, as_sent, frame[TAGGED_HEADER_BYTES:], now_s)
+        payload = frame[TAGGED_HEADER_BYTES if header.vlan_vid is not None else HEADER_BYTES :]
+        as_sent = header._replace(vlan_vid=sought.vlan_vid if edge.tagged else None)
+        self._search.look_for(sought, port, as_sent, payload, now_s)
 
     def take_questions(self, now_s: float) -> list[Question]:
         """Return the frames that ask silent hosts where they are; each is to pass its switch's tables."""

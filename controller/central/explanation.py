@@ -80,7 +80,7 @@ def rate_in_words(rate_bps: float) -> str:
 
 def explain_entry(fabric: FabricState, row: int) -> EntryExplanation:
     """Explain the limit that entry ``row`` of the entry table has since the last interval."""
-    state, vns = fabric.state, fabric.vns
+    state, vns = fabric.state, fabric.shared_vns
     sender, receiver = int(state.entries.sender[row]), int(state.entries.receiver[row])
     from_place, to_place = fabric.place_name(sender), fabric.place_name(receiver)
     vlan_vid = int(vns.vlan_vid[sender])
@@ -93,7 +93,8 @@ def explain_entry(fabric: FabricState, row: int) -> EntryExplanation:
     capacity_bps = float(vns.capacity_bps[sender])
     if found.lifted_bps > capacity_bps:
         found = replace(found, lifted_bps=capacity_bps, next_bound=f"the capacity of port {from_place}")
-    receive, fair = f"{to_place}'s receive limit of VLAN {vlan_vid}", f"the fair rate of {to_place}'s allocator"
+    receive = f"{to_place}'s receive limit of VLAN {vlan_vid}{_less_floods(fabric, receiver)}"
+    fair = f"the fair rate of {to_place}'s allocator"
 
     def in_words(bound: str) -> str:
         return bound.replace(RECEIVE_LIMIT, receive).replace(FAIR_RATE, fair)
@@ -111,6 +112,11 @@ def explain_entry(fabric: FabricState, row: int) -> EntryExplanation:
         float(fabric.send_limits.offered_bps[sender]),
         float(fabric.send_limits.dropped_bps[sender]),
     )
+
+
+def _less_floods(fabric: FabricState, receiver: int) -> str:
+    taken_bps = float(fabric.floods.taken_bps[receiver])
+    return f", of which floods take {rate_in_words(taken_bps)}" if taken_bps else ""
 
 
 def _explain_network_grant(fabric: FabricState, row: int, sender: int, receiver: int) -> Explanation:
@@ -138,7 +144,8 @@ def _explain_network_grant(fabric: FabricState, row: int, sender: int, receiver:
 
 def _explain_limits(fabric: FabricState, row: int, sender: int, receiver: int) -> Explanation:
     """Nobody holds the entry back: the lower of its two limits (or ceilings) binds it, then the other one."""
-    return _lower(row, float(fabric.vns.send_most_bps[sender]), float(fabric.vns.receive_most_bps[receiver]))
+    send_bps, receive_bps = fabric.vns.send_most_bps[sender], fabric.shared_vns.receive_most_bps[receiver]
+    return _lower(row, float(send_bps), float(receive_bps))
 
 
 def _lower(row: int, send_bps: float, receive_bps: float) -> Explanation:

@@ -34,18 +34,19 @@ def run_interval(
 ) -> step.StepResult:
     """Run the control step on the METER_STATS of the switches, and queue the meter-mods that it decides."""
     readings, of_send_limits = _readings(fabric, stats, received_s, confirmed_s)
-    control = fabric.control
-    all_links = control.vns.lends.any() or control.shadow.names or recorder is not None
-    links = fabric.links.of(control.vns, fabric.network.topology) if all_links else None
-    state, result = step.control_step(control.state, control.vns, control.groups, readings, now_s, links)
+    _watch_floods(fabric, stats, now_s)
+    control, vns = fabric.control, fabric.shared_vns
+    all_links = vns.lends.any() or control.shadow.names or recorder is not None
+    links = fabric.links.of(vns, fabric.network.topology) if all_links else None
+    state, result = step.control_step(control.state, vns, control.groups, readings, now_s, links)
     shadow = control.shadow
     if shadow.names:
-        shadow = shadow_step(shadow, control.vns, control.state, state, links)
+        shadow = shadow_step(shadow, vns, control.state, state, links)
     fabric.control = replace(control, state=state, shadow=shadow)
     fabric.received_bps = result.received_bps
-    fabric.send_limits = fabric.send_limits.after(of_send_limits, control.vns.capacity_bps)
+    fabric.send_limits = fabric.send_limits.after(of_send_limits, vns.capacity_bps)
     if recorder is not None:
-        start = Start(control.state, control.vns, control.policies, links)
+        start = Start(control.state, vns, control.policies, links)
         recorder.interval(start, now_s, readings, state, result)
     queue_changes(fabric, result.changes)
     _watch_congestion(fabric, control.state, result.limit_bps, now_s)
@@ -117,8 +118,24 @@ def queue_changes(fabric: FabricState, changes: MeterChanges) -> None:
             record.update.modify_meters(meter_id[start:end], rate[start:end], burst[start:end])
 
 
+def _watch_floods(fabric: FabricState, stats: Mapping[int, MeterStats], now_s: float) -> None:
+    floods, vns = fabric.floods, fabric.vns
+    if not floods.due(now_s):
+        return
+    for dpid in stats.keys() & fabric.switches.keys():
+        rows, meter_id = fabric.switches[dpid].vn_meter_columns()
+        floods.read(dpid, stats[dpid], rows, meter_id[1:], now_s)
+    began, ended = floods.settle(vns.vlan_vid, vns.receive_limit_bps, now_s)
+    for row in began.tolist():
+        limit, dropped = fabric.flood_limit_bps[row] / 1e6, floods.dropped_bps[row] / 1e6
+        text = f"{fabric.vn_name(row)}: floods beyond its limit of {limit:.3g} Mbit/s; {dropped:.3g} Mbit/s are dropped"
+        fabric.note(EventKind.FLOOD_BEGAN, text, now_s)
+    for row in ended.tolist():
+        fabric.note(EventKind.FLOOD_ENDED, f"{fabric.vn_name(row)}: floods within its limit again", now_s)
+
+
 def _watch_guarantees(fabric: FabricState, now_s: float) -> None:
-    before, vns = fabric.guarantees, fabric.vns
+    before, vns = fabric.guarantees, fabric.shared_vns
     offered_bps = received_rates(fabric.state.entries, fabric.state.measured.offered_bps, len(vns))
     interval_s = fabric.config.interval_s
     after = before.after(offered_bps, fabric.received_bps, vns.receive_limit_bps, interval_s)

@@ -7,7 +7,7 @@ from operator import itemgetter
 import numpy as np
 
 from controller.central.state import Control, FabricState
-from controller.columns import IntArray
+from controller.columns import FloatArray, IntArray
 from controller.events import EventKind
 from controller.fabric.vns import VnTable
 from controller.limits.overrides import VN_FIELDS
@@ -23,9 +23,9 @@ def put_in_force(fabric: FabricState, values: LimitsInForce, now_s: float) -> No
 
     What is as before is not touched: no message is sent for it, and algorithms go on with what they remember.
     """
-    before, after = fabric.control, fabric.control.with_values(values)
-    fabric.control = after
-    _set_send_meters(fabric, np.flatnonzero(before.vns.send_most_bps != after.vns.send_most_bps), now_s)
+    before, before_flood_bps = fabric.control, fabric.flood_limit_bps
+    fabric.control = before.with_values(values)
+    _set_vn_meters(fabric, before.vns, before_flood_bps, now_s)
     _note_limits(fabric, before.vns, now_s)
     _note_vlans(fabric, before, now_s)
 
@@ -38,15 +38,17 @@ def _changed_rows(before: VnTable, after: VnTable) -> IntArray:
     return np.flatnonzero(unlike)
 
 
-def _set_send_meters(fabric: FabricState, rows: IntArray, now_s: float) -> None:
-    """Queue meter-mods for what these VNs may send, where their switches are connected and have such meters."""
-    fabric.send_limits = fabric.send_limits.modified(rows, now_s)
-    dpids = fabric.vns.dpid[rows]
-    for dpid in np.unique(dpids).tolist():
+def _set_vn_meters(fabric: FabricState, before: VnTable, before_flood_bps: FloatArray, now_s: float) -> None:
+    """Queue meter-mods for what VNs may send and flood, where that has changed and their switches have such meters."""
+    sending = before.send_most_bps != fabric.vns.send_most_bps
+    flooding = before_flood_bps != fabric.flood_limit_bps
+    fabric.send_limits = fabric.send_limits.modified(np.flatnonzero(sending), now_s)
+    for dpid in np.unique(fabric.vns.dpid[sending | flooding]).tolist():
         record = fabric.switches[dpid]
         if record.connected:
+            rows, meter_id = record.vn_meter_columns()
+            mine = np.concatenate([meter_id[0, sending[rows]], meter_id[1:3, flooding[rows]].ravel()])
             wanted = fabric.wanted_meters(record)
-            mine = [record.send_meter[row] for row in rows[dpids == dpid].tolist() if row in record.send_meter]
             at = np.flatnonzero(np.isin(wanted.meter_id, mine))
             record.update.modify_meters(wanted.meter_id[at], wanted.rate_kbps[at], wanted.burst_kbits[at])
 

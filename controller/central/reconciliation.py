@@ -73,8 +73,8 @@ class Reconciler:
             yield
         record.installed, record.touched = own, set()
         fabric.forget_counters(record)
-        senders = record.meters_of_senders()
-        yield from fabric.network.put_own(dpid, senders, set_queue=record.can.uses_queues)
+        self._give_vn_meters(record, telling, now_s)
+        yield from fabric.network.put_own(dpid, record.meters_in_use(), set_queue=record.can.uses_queues)
         if not record.can.uses_meters:
             pairs.take_meters(dpid)
         yield from self._adopt(record, telling, meters, now_s)
@@ -100,6 +100,15 @@ class Reconciler:
             record.update.set_flows(missing)
             record.hold([flow_key(flow) for _, flow in missing], wanted)
             yield
+
+    def _give_vn_meters(self, record: SwitchRecord, flows: Iterable[Flow], now_s: float) -> None:
+        """Let the VNs of a switch have meters, first those that its entries name as theirs."""
+        record.adopt_vn_meters(flows, self.fabric.vns)
+        lacking = record.complete_vn_meters()
+        if lacking and record.can.uses_meters:
+            record.can.short_of_meters = True
+            text = f"switch {record.switch.name}: no ids left for {lacking} meters of floods and reports"
+            self.fabric.note(EventKind.OUT_OF_METERS, text, now_s)
 
     def note_up(self, dpid: int, now_s: float) -> None:
         """Note that a switch has been brought up."""

@@ -25,6 +25,7 @@ from controller.fabric.entries import EntryTable
 from controller.fabric.topology import PortId
 from controller.forwarding.desired_flows import plan_flows
 from controller.forwarding.hosts_and_paths import Pair
+from controller.forwarding.pipeline import VnMeters
 from controller.loop import step
 from controller.switch.meter_settings import MeterColumns
 from controller.switch.record import SwitchRecord, SwitchUpdate
@@ -109,14 +110,16 @@ def _rows_of(before: FabricState, after: FabricState) -> _Rows:
 def _carry_record(before: SwitchRecord, after: SwitchRecord, row_of: _Rows, config: Config) -> None:
     """Let a switch have the meters, the tables and the abilities that it has; new VNs get meters of their own."""
     after.meter_ids = copy.deepcopy(before.meter_ids)
-    meters = {row: before.send_meter[old] for row in after.send_meter if (old := int(row_of.old[row])) != NEW_ROW}
-    for row in after.send_meter.keys() - meters.keys():
+    meters = {row: before.vn_meters[old] for row in after.vn_meters if (old := int(row_of.old[row])) != NEW_ROW}
+    for row in after.vn_meters.keys() - meters.keys():
         meter_id = after.meter_ids.take()
         if meter_id is None:
             reason = f"leaves switch {after.switch.name} no meter for a new VN: remove others first, or restart"
             raise InvalidValueError("openflow.last_meter_id", config.last_meter_id, reason)
-        meters[row] = meter_id
-    after.send_meter = dict(sorted(meters.items()))
+        meters[row] = VnMeters(send=meter_id)
+    after.vn_meters = dict(sorted(meters.items()))
+    if before.connected:
+        after.complete_vn_meters()
     after.can, after.connected = before.can, before.connected
     after.installed, after.touched, after.foreign = dict(before.installed), set(before.touched), before.foreign
 
@@ -127,7 +130,7 @@ def _carry_network(before: FabricState, after: FabricState, row_of: _Rows, kept:
     for dpid in kept:
         record = after.switches[dpid]
         if record.connected:
-            for _ in after.network.put_own(dpid, record.meters_of_senders(), set_queue=record.can.uses_queues):
+            for _ in after.network.put_own(dpid, record.meters_in_use(), set_queue=record.can.uses_queues):
                 pass
             after.network.switch_up(dpid)
     after.network.find_paths()

@@ -20,13 +20,23 @@ from controller.fabric.description import Config
 from controller.fabric.links import LinksInUse
 from controller.fabric.topology import PortId
 from controller.fabric.vns import VnTable
+from controller.forwarding.budgets import (
+    MOVES_AT_ONCE,
+    MOVES_PER_S,
+    REPORTS_AT_ONCE,
+    REPORTS_PER_S,
+    TokenBuckets,
+    report_bursts,
+)
 from controller.forwarding.hosts_and_paths import ForwardingSettings, Host, Network
 from controller.limits.admission import AdmittedLimits
+from controller.limits.floods import discovery_limits, flood_limits
 from controller.limits.overrides import VN_FIELDS
 from controller.limits.precedence import LimitsInForce
 from controller.loop import step
 from controller.loop.policies import Policy, algorithm_groups, lending_vlans, policies_of, shadows_of
-from controller.metering.enforcement import whole_rates
+from controller.metering.enforcement import RATE_STEP_BPS, whole_rates
+from controller.metering.floods import FloodRates
 from controller.metering.guarantees import Guarantees
 from controller.metering.send_limits import SendLimitMeters
 from controller.openflow.frames import format_mac
@@ -37,6 +47,8 @@ from controller.whatif.shadow import Shadow
 
 # A switch that has not come so long after the last one that did is not waited for any more.
 AWAITED_S = 30.0
+# That hosts move to and fro is said no more often for a VN.
+HELD_AGAIN_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -97,6 +109,12 @@ class FabricState:
         self.guarantees = Guarantees.unused(len(self.vns))
         self.congestion = Congestion.none(len(self.vns))
         self.send_limits = SendLimitMeters.unread(len(self.vns))
+        self.floods = FloodRates.unknown(len(self.vns))
+        self._flood_limits: tuple[VnTable, FloatArray] | None = None
+        self._shared: tuple[VnTable, FloatArray, VnTable] | None = None
+        self.reports = TokenBuckets(len(self.vns), REPORTS_PER_S, REPORTS_AT_ONCE)
+        self._moves = TokenBuckets(len(self.vns), MOVES_PER_S, MOVES_AT_ONCE)
+        self._held_s: dict[int, float] = {}
         self._came_s = -math.inf
 
     # -- what is in force
@@ -119,6 +137,24 @@ class FabricState:
     @state.setter
     def state(self, state: step.ControlState) -> None:
         self.control = replace(self.control, state=state)
+
+    @property
+    def flood_limit_bps(self) -> FloatArray:
+        """What each VN may flood, shape (vns,)."""
+        if self._flood_limits is None or self._flood_limits[0] is not self.vns:
+            configured = {vid: vlan.flood_limit_bps for vid, vlan in self.config.vlans.items()}
+            self._flood_limits = (self.vns, flood_limits(self.vns, configured))
+        return self._flood_limits[1]
+
+    @property
+    def shared_vns(self) -> VnTable:
+        """The VNs with what is left of their receive limits beside the floods that they get: what is shared out."""
+        taken_bps = self.floods.taken_bps
+        if self._shared is None or self._shared[0] is not self.vns or self._shared[1] is not taken_bps:
+            left_bps = np.maximum(self.vns.receive_limit_bps - taken_bps, RATE_STEP_BPS)
+            vns = self.vns.with_columns(receive_limit_bps=left_bps) if taken_bps.any() else self.vns
+            self._shared = (self.vns, taken_bps, vns)
+        return self._shared[2]
 
     # -- what happens
 
@@ -155,9 +191,18 @@ class FabricState:
         return self.switches[self.vns.key(row).dpid]
 
     def learn(self, host: Host, port: PortId, now_s: float) -> None:
-        """Note where a host is; say so when its VN may have no more."""
-        news = self.network.learn(host, port)
+        """Note where a host is; say so when its VN may have no more.
+
+        A host that moves does so at the cost of the VN that it moves to. Where too many move, they stay where they are.
+        """
         row = self.vns.row_of(host.vlan_vid, *port)
+        if row is not None and self.network.would_move(host, row) and not self._moves.take(row, now_s):
+            if now_s - self._held_s.get(row, -math.inf) >= HELD_AGAIN_S:
+                self._held_s[row] = now_s
+                text = f"{self.vn_name(row)}: hosts move there too often, such as {format_mac(host.mac)}; not followed"
+                self.note(EventKind.HOSTS_FLAP, text, now_s)
+            return
+        news = self.network.learn(host, port)
         if news and row is not None and self.network.full(row):
             text = f"{self.vn_name(row)} has {self.config.max_macs_per_vn} hosts, the most it may have"
             self.note(EventKind.HOSTS_FULL, f"{text}; the last is {format_mac(host.mac)}", now_s)
@@ -166,7 +211,7 @@ class FabricState:
         """Meters of a switch, all or some, may have been set outside of the interval, or by others."""
         rows = record.row_of_meter if meter_id is None else record.rows_of(meter_id)
         self.state = replace(self.state, counters=self.state.counters.forgotten(rows[rows != NO_ENTRY]))
-        senders = [row for row, own in record.send_meter.items() if meter_id is None or own in meter_id]
+        senders = [row for row, own in record.vn_meters.items() if meter_id is None or own.send in meter_id]
         self.send_limits = self.send_limits.forgotten(np.array(senders, dtype=np.int64))
 
     def meter_settings(self, dpid: int, meter_id: IntArray) -> tuple[FloatArray, FloatArray]:
@@ -183,13 +228,20 @@ class FabricState:
         if not record.can.uses_meters:
             nothing = np.empty(0, dtype=np.int64)
             return MeterColumns(nothing, nothing, nothing)
-        rows = np.array(list(record.send_meter), dtype=np.int64)
-        rate_bps = whole_rates(self.vns.send_most_bps[rows])
-        ids = np.array(list(record.send_meter.values()), dtype=np.int64)
+        rows, vn_meter_id = record.vn_meter_columns()
+        discovery_bps = discovery_limits(self.flood_limit_bps[rows])
+        rates_bps = (
+            whole_rates(self.vns.send_most_bps[rows]),
+            self.flood_limit_bps[rows] - discovery_bps,
+            discovery_bps,
+            np.full(len(rows), float(self.config.report_rate_bps)),
+        )
+        bursts_bits = (*map(step.first_bursts, rates_bps[:3]), report_bursts(rates_bps[3]))
+        there = vn_meter_id > 0
         mine = np.flatnonzero(self.vns.dpid[self.state.entries.sender] == record.switch.dpid)
         enforcement = self.state.enforcement
         return MeterColumns.of_rates(
-            np.concatenate([ids, self.state.entries.meter_id[mine]]),
-            np.concatenate([rate_bps, enforcement.rate_bps[mine]]),
-            np.concatenate([step.first_bursts(rate_bps), enforcement.burst_bits[mine]]),
+            np.concatenate([vn_meter_id[there], self.state.entries.meter_id[mine]]),
+            np.concatenate([np.stack(rates_bps)[there], enforcement.rate_bps[mine]]),
+            np.concatenate([np.stack(bursts_bits)[there], enforcement.burst_bits[mine]]),
         )

@@ -96,6 +96,7 @@ def _read_config(data: object, source_name: str) -> tuple[Config, list[Problem]]
         on_stop=control.on_stop,
         mac_ageing_s=control.mac_ageing_s,
         max_macs_per_vn=control.max_macs_per_vn,
+        report_rate_bps=control.report_rate,
         openflow_listen=Endpoint(*openflow.listen),
         first_meter_id=openflow.first_meter_id,
         last_meter_id=openflow.last_meter_id,
@@ -143,6 +144,7 @@ def _read_vlans(root: RootSection) -> tuple[dict[int, VlanSection], dict[int, Vl
             receive_limit_bps=section.receive_limit,
             shadow=section.shadow,
             shadow_parameters=section.shadow_parameters,
+            flood_limit_bps=section.flood_limit,
         )
     if not root.vlans and not root.has_bad("vlans"):
         problems.append(Problem(("vlans",), "holds no VLAN: at least one is needed"))

@@ -124,6 +124,8 @@ class ControlSection(Section):
     """A MAC that was not seen for so many seconds is forgotten."""
     max_macs_per_vn: Annotated[int, Field(ge=1, le=1_000_000)] = 64
     """How many MACs are learned behind one VN at most."""
+    report_rate: Rate = 128_000
+    """What of a VN's frames may go to the controller (new hosts, new pairs); all are forwarded."""
 
 
 class ListenerSection(Section):
@@ -213,6 +215,9 @@ class VlanSection(Section):
     """Up to this rate its VNs may borrow idle capacity, from the limit to the port's capacity; needs `max-min`."""
     receive_ceiling: Rate | None = None
     """Up to this rate its VNs may borrow idle capacity, from the limit to the port's capacity; needs `max-min`."""
+    flood_limit: Rate | None = None
+    """Broadcast, multicast and unknown destinations of each of its VNs; without it, a tenth of the smallest receive \
+limit, shared equally by the other VNs (docs/enforcement.md)."""
     weight: Annotated[float, Field(ge=MIN_WEIGHT, le=MAX_WEIGHT)] = 1.0
     """Its share among VLANs that compete for idle capacity; only with `max-min`."""
 

@@ -25,7 +25,8 @@ class Endpoint:
 class Vlan:
     """A tenant: its algorithm, and the limits its VNs have by default (None: each VN has its own).
 
-    ``shadow`` is an algorithm that is computed, with its own parameters, and not enforced.
+    ``shadow`` is an algorithm that is computed, with its own parameters, and not enforced. ``flood_limit_bps`` is what
+    each VN may flood; None: a part of the smallest receive limit.
     """
 
     vlan_vid: int
@@ -37,6 +38,7 @@ class Vlan:
     receive_limit_bps: int | None
     shadow: str | None = None
     shadow_parameters: Mapping[str, object] = field(default_factory=dict)
+    flood_limit_bps: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +141,7 @@ class Config:
     on_stop: Literal["keep", "remove"]
     mac_ageing_s: int
     max_macs_per_vn: int
+    report_rate_bps: int
     openflow_listen: Endpoint
     first_meter_id: int
     last_meter_id: int

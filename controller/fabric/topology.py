@@ -37,13 +37,46 @@ class SwitchPaths:
     next_port: dict[tuple[int, int], int]
 
 
-def ports_by_switch(links: Iterable[Link]) -> defaultdict[int, set[int]]:
-    """Return the ports of links by the dpid of the switch that has them."""
-    ports: defaultdict[int, set[int]] = defaultdict(set)
-    for link in links:
-        for port in link:
-            ports[port.dpid].add(port.port_no)
-    return ports
+class FloodTree:
+    """The links to flood along, which form no circle. Sets of switches are integers, a bit for each."""
+
+    def __init__(self, links: Iterable[Link]) -> None:
+        self._ports: defaultdict[int, dict[int, int]] = defaultdict(dict)  # by dpid: port and the dpid at its end
+        for link in links:
+            for end, other in (link, link[::-1]):
+                self._ports[end.dpid][end.port_no] = other.dpid
+        self._bit = {dpid: 1 << number for number, dpid in enumerate(sorted(self._ports))}
+        self._behind: dict[int, dict[int, int]] = {dpid: {} for dpid in self._ports}
+        for dpid in self._ports:
+            if not self._behind[dpid]:
+                self._find_behind(dpid)
+
+    def switches(self, dpids: Iterable[int]) -> int:
+        """Return the set of those of these switches that the tree has."""
+        found = 0
+        for dpid in dpids:
+            found |= self._bit.get(dpid, 0)
+        return found
+
+    def ports_towards(self, dpid: int, switches: int) -> tuple[int, ...]:
+        """Return the ports of a switch behind which the tree has one of these switches, in ascending order."""
+        return tuple(port_no for port_no, behind in sorted(self._behind.get(dpid, {}).items()) if behind & switches)
+
+    def _find_behind(self, root: int) -> None:
+        """Find what is behind the ports of the tree that ``root`` is in."""
+        order, came_from = [root], {root: root}
+        for dpid in order:  # grows meanwhile
+            for other in self._ports[dpid].values():
+                if other not in came_from:
+                    came_from[other] = dpid
+                    order.append(other)
+        below = {dpid: self._bit[dpid] for dpid in order}
+        for dpid in order[:0:-1]:
+            below[came_from[dpid]] |= below[dpid]
+        for dpid in order:
+            for port_no, other in self._ports[dpid].items():
+                down = came_from[other] == dpid and other != root
+                self._behind[dpid][port_no] = below[other] if down else below[root] & ~below[dpid]
 
 
 class Topology:

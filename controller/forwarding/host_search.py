@@ -11,6 +11,7 @@ A router does not answer for the addresses behind it: it is seen when it sends s
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,15 +19,15 @@ from typing import NamedTuple
 
 from controller.fabric.topology import PortId
 from controller.forwarding.hosts_and_paths import Host
+from controller.forwarding.pipeline import ETH_TYPE_ARP, ETH_TYPE_IPV6
 from controller.openflow.frames import FrameHeader, build_frame
 
 ETH_TYPE_IPV4 = 0x0800
-ETH_TYPE_ARP = 0x0806
-ETH_TYPE_IPV6 = 0x86DD
 # The first question may come before the links between the switches are known, and may be lost: ask again, ever later.
 FIRST_WAIT_S = 1.0
 QUESTIONS = 6
 MAX_SEARCHES = 1024
+MAX_SEARCHES_PER_VN = 64
 
 _ARP = struct.Struct("!HHBBH6s4s6s4s")  # hardware and protocol type, lengths, operation, sender, target
 _IPV6 = struct.Struct("!IHBB16s16s")  # version, payload length, next header, hop limit, source, destination
@@ -42,41 +43,76 @@ class Question(NamedTuple):
     frame: bytes
 
 
+class SendingVn(NamedTuple):
+    """The VN on whose behalf a host is looked for."""
+
+    vlan_vid: int
+    port: PortId
+
+
 @dataclass(slots=True)
 class _Search:
     question: Question
+    vn: SendingVn
     asked: int
     due_s: float
 
 
 class HostSearch:
-    """The hosts that are looked for; bounded, since anybody may send to any address."""
+    """The hosts that are looked for; bounded, since anybody may send to any address.
+
+    A VN has MAX_SEARCHES_PER_VN places. When all MAX_SEARCHES are taken, one that looks for fewer hosts than the VN
+    that looks for most takes that VN's newest place: whoever asks for much keeps nobody else from asking.
+    """
 
     def __init__(self) -> None:
         self._searches: dict[Host, _Search] = {}
+        self._of_vn: dict[SendingVn, list[Host]] = {}  # oldest first
+        self._due_s = math.inf  # no search is due before
 
     def look_for(self, host: Host, port: PortId, header: FrameHeader, payload: bytes, now_s: float) -> None:
         """Look for a host to which the VN behind ``port`` has sent a frame of this header and payload.
 
         ``header`` has the tag with which the port's own frames come in, or none. What is not IP asks nobody.
         """
-        if host in self._searches or len(self._searches) >= MAX_SEARCHES:
+        vn = SendingVn(host.vlan_vid, port)
+        places = len(self._of_vn.get(vn, ()))
+        if host in self._searches or places >= MAX_SEARCHES_PER_VN:
             return
         ask = {ETH_TYPE_IPV4: arp_request, ETH_TYPE_IPV6: neighbor_solicitation}.get(header.eth_type)
         frame = ask(header, payload) if ask is not None else None
-        if frame is not None:
-            self._searches[host] = _Search(Question(port, frame), 0, now_s)
+        if frame is None or (len(self._searches) >= MAX_SEARCHES and not self._make_room(places)):
+            return
+        self._searches[host] = _Search(Question(port, frame), vn, 0, now_s)
+        self._of_vn.setdefault(vn, []).append(host)
+        self._due_s = min(self._due_s, now_s)
+
+    def _make_room(self, places: int) -> bool:
+        most = max(self._of_vn.values(), key=len)
+        if len(most) <= places + 1:
+            return False
+        self._forget(most[-1])
+        return True
+
+    def _forget(self, host: Host) -> None:
+        vn = self._searches.pop(host).vn
+        self._of_vn[vn].remove(host)
+        if not self._of_vn[vn]:
+            del self._of_vn[vn]
 
     def take_due(self, knows: Callable[[Host], bool], now_s: float) -> list[Question]:
         """Return the questions to be asked now; who is known by now, or does not answer, is looked for no longer."""
+        if now_s < self._due_s:
+            return []
         due = []
         for host, search in list(self._searches.items()):
             if knows(host) or (search.asked == QUESTIONS and now_s >= search.due_s):
-                del self._searches[host]
+                self._forget(host)
             elif now_s >= search.due_s:
                 due.append(search.question)
                 search.due_s = now_s + FIRST_WAIT_S * 2**search.asked
                 search.asked += 1
+        self._due_s = min((search.due_s for search in self._searches.values()), default=math.inf)
         return due
 
 

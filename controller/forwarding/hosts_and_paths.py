@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from controller.fabric.description import EdgePort, Switch
-from controller.fabric.topology import Link, PortId, SwitchPaths, Topology, ports_by_switch
+from controller.fabric.topology import FloodTree, Link, PortId, SwitchPaths, Topology
 from controller.fabric.vns import VnTable
 from controller.forwarding import pipeline
 from controller.forwarding.desired_flows import DesiredFlows
@@ -60,7 +60,8 @@ class Network:
         self._vn_of_host: dict[Host, int] = {}
         self._hosts_of_vn: defaultdict[int, set[Host]] = defaultdict(set)
         self._queueless: set[int] = set()  # dpids of switches whose entries name no queue
-        self._fabric_ports: dict[int, tuple[set[int], set[int], bool]] = {}  # what their entries were made of, by dpid
+        # What the switches' entries for other switches were made of, by dpid.
+        self._fabric_ports: dict[int, tuple[set[int], dict[int, tuple[int, ...]], bool]] = {}
         self._meter_of_pair: dict[Pair, int | None] = {}
         self._senders_to: defaultdict[int, set[int]] = defaultdict(set)
         self._unused_pairs: set[Pair] = set()
@@ -93,26 +94,33 @@ class Network:
 
     # -- switches and links
 
-    def put_own(self, dpid: int, send_meter: Mapping[int, int | None], *, set_queue: bool = True) -> Iterator[None]:
-        """Let a switch have what it has whoever talks: edge ports and VNs' send limits; yield after each piece.
+    def put_own(
+        self, dpid: int, meters_of_vn: Mapping[int, pipeline.VnMeters], *, set_queue: bool = True
+    ) -> Iterator[None]:
+        """Let a switch have what it has whoever talks: edge ports and VNs' own limits; yield after each piece.
 
-        ``send_meter`` gives the meter of each of its VNs (rows), None where it has none. ``set_queue`` tells whether
+        ``meters_of_vn`` gives the meters of each of its VNs (rows). ``set_queue`` tells whether
         its entries name queues.
         """
         if (dpid in self._queueless) == set_queue:
             (self._queueless.discard if set_queue else self._queueless.add)(dpid)
             for host in self._vn_of_host:
                 self._put_forward(host)
-        general = [pipeline.link_discovery(), pipeline.drop_link_local(), pipeline.no_rate_control()]
+        general = [pipeline.link_discovery(), pipeline.drop_link_local(), pipeline.drop_group_sources()]
         self.desired.put(("switch", dpid), {dpid: general})
         for port in self._switches[dpid].ports.values():
             flows = [pipeline.drop_hosts_lldp(port.port_no), *(pipeline.admit(port, vid) for vid in port.vlan_vids)]
             self.desired.put(("edge", dpid, port.port_no), {dpid: flows})
             yield
-        for some in pieces(send_meter.items(), _AT_ONCE):
-            for row, meter_id in some:
-                key = self._vns.key(row)
-                self.desired.put(("sender", row), {dpid: [pipeline.limit_sender(key.port_no, key.vlan_vid, meter_id)]})
+        for some in pieces(meters_of_vn.items(), _AT_ONCE):
+            for row, meters in some:
+                _, _, port_no = key = self._vns.key(row)
+                flows = [
+                    pipeline.limit_sender(port_no, key.vlan_vid, meters.send),
+                    *pipeline.limit_floods(port_no, key.vlan_vid, meters),
+                    pipeline.report(port_no, key.vlan_vid, meters.report),
+                ]
+                self.desired.put(("sender", row), {dpid: flows})
                 self._put_unknown_source(row)
             yield
 
@@ -169,9 +177,10 @@ class Network:
         wanted = self._paths.tree
         self._retiring = self._retiring or not self._flood_tree <= wanted
         self._flood_tree = self._flood_tree & wanted if self._retiring else wanted
-        tree_ports = ports_by_switch(self._flood_tree)
+        tree = FloodTree(self._flood_tree)
+        members = {vid: tree.switches(edges) for vid, edges in self._edges.items()}
         for dpid in self.topology.switches:
-            self._put_fabric_ports(dpid, tree_ports[dpid])
+            self._put_fabric_ports(dpid, {vid: tree.ports_towards(dpid, there) for vid, there in members.items()})
         turned: defaultdict[int, set[int]] = defaultdict(set)  # which switches send frames for a switch another way
         for (dpid, target), _ in before.next_port.items() ^ self._paths.next_port.items():
             turned[target].add(dpid)
@@ -180,16 +189,17 @@ class Network:
             for dpid in turned[own]:
                 self.desired.put_at(("forward", host), dpid, self._towards(dpid, own, host))
 
-    def _put_fabric_ports(self, dpid: int, tree_ports: set[int]) -> None:
+    def _put_fabric_ports(self, dpid: int, flooded: dict[int, tuple[int, ...]]) -> None:
+        """Let a switch admit what comes from others, and flood each VLAN out of ports that lead to more of its VNs."""
         ports = self.topology.fabric_ports(dpid)
-        given = (ports, tree_ports, dpid in self._queueless)
+        given = (ports, flooded, dpid in self._queueless)
         if self._fabric_ports.get(dpid) == given:
             return
         self._fabric_ports[dpid] = given
         admitted = [pipeline.admit_from_fabric(port, vid) for port in sorted(ports) for vid in self._edges]
         self.desired.put(("fabric", dpid), {dpid: admitted})
         floods = [
-            pipeline.flood(vid, tree_ports, edges.get(dpid, []), set_queue=dpid not in self._queueless)
+            pipeline.flood(vid, flooded[vid], edges.get(dpid, []), set_queue=dpid not in self._queueless)
             for vid, edges in self._edges.items()
         ]
         self.desired.put(("flood", dpid), {dpid: floods})
@@ -234,6 +244,10 @@ class Network:
             if not self._in_use(pair):
                 self._unused_pairs.add(pair)
         self._put_unknown_source(row)
+
+    def would_move(self, host: Host, row: int) -> bool:
+        """Tell whether a host is known, and to be behind another port than the VN ``row``."""
+        return self._vn_of_host.get(host, row) != row
 
     def knows(self, host: Host) -> bool:
         """Tell whether it is known where a host is."""

@@ -1,32 +1,44 @@
-"""The pipeline: five named tables and the flow entries that can stand in each.
+"""The pipeline: six named tables and the flow entries that can stand in each.
 
 | table        | matches                     | does                                                              |
 |--------------|-----------------------------|-------------------------------------------------------------------|
 | CLASSIFY     | port and VLAN               | tags untagged frames of access ports, admits known VLANs only     |
 | SEND_LIMIT   | sending VN                  | the meter of the VN's send limit                                  |
-| LEARN        | sending VN, source address  | reports unknown source addresses                                  |
-| RATE_CONTROL | sending VN, destination     | the meter of the (sender VN, receiver VN) entry; reports new pairs |
+| LEARN        | sending VN, source address  | marks frames from unknown source addresses                        |
+| RATE_CONTROL | sending VN, destination     | the meter of the (sender VN, receiver VN) entry; marks new pairs; |
+|              |                             | the meters of what is flooded                                     |
 | FORWARD      | VLAN, destination           | receiving queue and output; floods the unknown                    |
+| REPORT       | sending VN, mark            | the meter of what the VN may have reported; sends it up             |
 
 Frames from other switches were limited where they entered the fabric: they go from CLASSIFY straight to FORWARD. A
 table without a matching entry drops (OpenFlow 1.3.5, section 5.4): nothing untagged, unknown or foreign gets through.
+
+A meter drops the frame itself, so what goes to the controller has its meter behind the output: a frame that is not
+reported is forwarded all the same. It may be untagged there; the mark (metadata) says its VLAN.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from enum import IntEnum
+from enum import IntEnum, IntFlag
+from typing import NamedTuple
 
 from controller.fabric.description import EdgePort
 from controller.openflow.actions import Action, Output, PopVlan, PushVlan, SetQueue, SetVlanVid
 from controller.openflow.constants import PORT_CONTROLLER, VLAN_NONE
-from controller.openflow.flows import Flow
+from controller.openflow.flows import Flow, WriteMetadata
 from controller.openflow.match import Match
 
 OWN_COOKIE = 0xDE75_0000_0000_0000
 OWN_COOKIE_MASK = 0xFFFF_0000_0000_0000
 
+ETH_TYPE_ARP = 0x0806
+ETH_TYPE_IPV6 = 0x86DD
 ETH_TYPE_LLDP = 0x88CC
+GROUP_BIT = 1 << 40  # of an address: broadcast and multicast
+# Neighbor Solicitations go to the solicited-node multicast address, FF02::1:FF00:0/104 (RFC 4291, RFC 2464).
+SOLICITED_NODE = 0x3333_FF00_0000
+SOLICITED_NODE_MASK = 0xFFFF_FF00_0000
 # 01-80-C2-00-00-0X never leaves a link (IEEE 802.1Q, table 8-1): PAUSE, spanning tree, LLDP of the hosts.
 LINK_LOCAL = 0x0180_C200_0000
 LINK_LOCAL_MASK = 0xFFFF_FFFF_FFF0
@@ -41,12 +53,36 @@ class Table(IntEnum):
     LEARN = 2
     RATE_CONTROL = 3
     FORWARD = 4
+    REPORT = 5
+
+
+class Mark(IntFlag):
+    """What a frame's metadata says: its VLAN id, and why it may go to the controller."""
+
+    VLAN = 0xFFF
+    UNKNOWN_SOURCE = 0x1000
+    NEW_PAIR = 0x2000
+
+
+class VnMeters(NamedTuple):
+    """The meters of one sending VN, whoever its frames are for; None where there is none.
+
+    ``discovery`` is for what asks where neighbours are, ``flood`` for everything else that is flooded, ``report`` for
+    what goes to the controller.
+    """
+
+    send: int | None = None
+    flood: int | None = None
+    discovery: int | None = None
+    report: int | None = None
 
 
 _REPORT = Output(PORT_CONTROLLER, REPORT_BYTES)
 
 
-def _flow(table: Table, priority: int, match: Match, *actions: Action, **rest: int | bool | None) -> Flow:
+def _flow(
+    table: Table, priority: int, match: Match, *actions: Action, **rest: int | bool | WriteMetadata | None
+) -> Flow:
     return Flow(table, priority, match, OWN_COOKIE | table, actions=actions, **rest)  # type: ignore[arg-type]
 
 
@@ -58,6 +94,11 @@ def link_discovery() -> Flow:
 def drop_link_local() -> Flow:
     """Frames that never leave a link are not forwarded."""
     return _flow(Table.CLASSIFY, 900, Match(eth_dst=LINK_LOCAL, eth_dst_mask=LINK_LOCAL_MASK))
+
+
+def drop_group_sources() -> Flow:
+    """No station's address is a group's (IEEE 802, section 8.2): such a source cannot be learned, only reported."""
+    return _flow(Table.CLASSIFY, 950, Match(eth_src=GROUP_BIT, eth_src_mask=GROUP_BIT))
 
 
 def drop_hosts_lldp(port_no: int) -> Flow:
@@ -87,8 +128,8 @@ def limit_sender(port_no: int, vlan_vid: int, meter_id: int | None) -> Flow:
 def unknown_source(port_no: int, vlan_vid: int, *, report: bool) -> Flow:
     """A VN's frames from a source address not yet known: forwarded, and reported unless the VN has too many."""
     match = Match(in_port=port_no, vlan_vid=vlan_vid)
-    actions = (_REPORT,) if report else ()
-    return _flow(Table.LEARN, 1, match, *actions, goto_table=Table.RATE_CONTROL)
+    mark = _mark(vlan_vid, Mark.UNKNOWN_SOURCE) if report else None
+    return _flow(Table.LEARN, 1, match, write_metadata=mark, goto_table=Table.RATE_CONTROL)
 
 
 def known_source(port_no: int, vlan_vid: int, mac: int, ageing_s: int) -> Flow:
@@ -113,12 +154,49 @@ def within_vn(port_no: int, vlan_vid: int, mac: int) -> Flow:
 def discover_pair(vlan_vid: int, mac: int) -> Flow:
     """Frames to a known address from a sender without an entry: forwarded and reported."""
     match = Match(vlan_vid=vlan_vid, eth_dst=mac)
-    return _flow(Table.RATE_CONTROL, 10, match, _REPORT, goto_table=Table.FORWARD)
+    mark = _mark(vlan_vid, Mark.NEW_PAIR)
+    return _flow(Table.RATE_CONTROL, 10, match, write_metadata=mark, goto_table=Table.FORWARD)
 
 
-def no_rate_control() -> Flow:
-    """Broadcast, multicast and unknown destinations have the send limit and the receiving queue only."""
-    return _flow(Table.RATE_CONTROL, 0, Match(), goto_table=Table.FORWARD)
+def limit_floods(port_no: int, vlan_vid: int, meters: VnMeters) -> tuple[Flow, ...]:
+    """A VN's frames to everybody, to a group, or to an address that nobody is known to have pass a meter.
+
+    ARP and Neighbor Solicitations have one of their own, so that neighbours are found while the VN floods.
+    """
+    vn = Match(in_port=port_no, vlan_vid=vlan_vid)
+    arp = vn._replace(eth_type=ETH_TYPE_ARP)
+    solicitations = vn._replace(eth_type=ETH_TYPE_IPV6, eth_dst=SOLICITED_NODE, eth_dst_mask=SOLICITED_NODE_MASK)
+    return (
+        _flow(Table.RATE_CONTROL, 3, arp, meter_id=meters.discovery, goto_table=Table.FORWARD),
+        _flow(Table.RATE_CONTROL, 3, solicitations, meter_id=meters.discovery, goto_table=Table.FORWARD),
+        _flow(Table.RATE_CONTROL, 1, vn, meter_id=meters.flood, goto_table=Table.FORWARD),
+    )
+
+
+def report(port_no: int, vlan_vid: int, meter_id: int | None) -> Flow:
+    """Of a VN's marked frames, those that pass its meter go to the controller; all have been forwarded already."""
+    match = Match(in_port=port_no, metadata=vlan_vid, metadata_mask=int(Mark.VLAN))
+    return _flow(Table.REPORT, 100, match, _REPORT, meter_id=meter_id)
+
+
+def meters_of_vn(flow: Flow) -> tuple[int, int, VnMeters] | None:
+    """Return the port and VLAN of the VN whose flood, discovery or report meter an entry names, and that meter."""
+    match = flow.match
+    if flow.meter_id is None or match.in_port is None:
+        return None
+    if flow.table_id == Table.REPORT and match.metadata is not None:
+        return match.in_port, match.metadata, VnMeters(report=flow.meter_id)
+    if flow.table_id != Table.RATE_CONTROL or match.vlan_vid is None:
+        return None
+    if match.eth_type is None and match.eth_dst is None:
+        return match.in_port, match.vlan_vid, VnMeters(flood=flow.meter_id)
+    if match.eth_type == ETH_TYPE_ARP:
+        return match.in_port, match.vlan_vid, VnMeters(discovery=flow.meter_id)
+    return None
+
+
+def _mark(vlan_vid: int, why: Mark) -> WriteMetadata:
+    return WriteMetadata(int(why) | vlan_vid, int(why | Mark.VLAN))
 
 
 def _to_edge(port: EdgePort, vlan_vid: int, set_queue: bool) -> tuple[Action, ...]:
@@ -130,12 +208,14 @@ def _to_edge(port: EdgePort, vlan_vid: int, set_queue: bool) -> tuple[Action, ..
 
 def forward_to_edge(port: EdgePort, vlan_vid: int, mac: int, *, set_queue: bool = True) -> Flow:
     """An address behind one of the switch's own edge ports; ``set_queue`` unless it has no queues."""
-    return _flow(Table.FORWARD, 100, Match(vlan_vid=vlan_vid, eth_dst=mac), *_to_edge(port, vlan_vid, set_queue))
+    actions = _to_edge(port, vlan_vid, set_queue)
+    return _flow(Table.FORWARD, 100, Match(vlan_vid=vlan_vid, eth_dst=mac), *actions, goto_table=Table.REPORT)
 
 
 def forward_to_switch(port_no: int, vlan_vid: int, mac: int) -> Flow:
     """An address behind another switch: out of the port that leads there."""
-    return _flow(Table.FORWARD, 100, Match(vlan_vid=vlan_vid, eth_dst=mac), Output(port_no))
+    match = Match(vlan_vid=vlan_vid, eth_dst=mac)
+    return _flow(Table.FORWARD, 100, match, Output(port_no), goto_table=Table.REPORT)
 
 
 def flood(
@@ -156,4 +236,4 @@ def flood(
                     continue
                 untagged = True
             actions.append(action)
-    return _flow(Table.FORWARD, 10, Match(vlan_vid=vlan_vid), *actions)
+    return _flow(Table.FORWARD, 10, Match(vlan_vid=vlan_vid), *actions, goto_table=Table.REPORT)

@@ -14,6 +14,7 @@ BROADCAST = 2**48 - 1
 _ETHERNET = Struct("!6s6sH")
 _TAG = Struct("!HH")
 _VID_BITS = 0x0FFF
+HEADER_BYTES = _ETHERNET.size
 TAGGED_HEADER_BYTES = _ETHERNET.size + _TAG.size
 
 

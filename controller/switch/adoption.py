@@ -46,7 +46,7 @@ def adopted_host(flow: Flow) -> Host | None:
 def host_of_pair(flow: Flow) -> Host | None:
     """Return the host that a metered entry of RATE_CONTROL leads to, or None."""
     match = flow.match
-    if flow.table_id != Table.RATE_CONTROL or flow.meter_id is None:
+    if flow.table_id != Table.RATE_CONTROL or flow.meter_id is None or match.eth_dst_mask is not None:
         return None
     return None if match.vlan_vid is None or match.eth_dst is None else Host(match.vlan_vid, match.eth_dst)
 

@@ -15,6 +15,7 @@ from controller.errors import InvalidValueError
 from controller.fabric.description import Config, Switch
 from controller.fabric.vns import VnTable
 from controller.forwarding.desired_flows import FlowKey, FlowMods
+from controller.forwarding.pipeline import VnMeters, meters_of_vn
 from controller.openflow.constants import FlowModCommand, MeterModCommand
 from controller.openflow.flows import Flow, encode_flow_mods
 from controller.openflow.meters import encode_meter_deletes, encode_meter_mods
@@ -121,7 +122,7 @@ class ListedMeters(NamedTuple):
 class SwitchRecord:
     """One switch of the configuration.
 
-    ``send_meter`` gives the meter of each of its VNs (rows of the VN table). ``installed`` is what its tables hold of
+    ``vn_meters`` gives the meters of each of its VNs (rows of the VN table). ``installed`` is what its tables hold of
     ours; ``touched`` gathers the keys of entries of which that has changed. ``foreign`` is how many entries of others
     it held when it came, and ``awaiting`` what an earlier run left there for pairs with switches that have not come
     yet. ``row_of_meter`` leads from a meter id, less the first of the range, to the row of the entry table. ``can`` is
@@ -131,7 +132,7 @@ class SwitchRecord:
     switch: Switch
     meter_ids: MeterIds
     first_meter_id: int
-    send_meter: dict[int, int]
+    vn_meters: dict[int, VnMeters]
     can: Capabilities
     connected: bool = False
     installed: dict[FlowKey, Flow] = field(default_factory=dict)
@@ -149,18 +150,46 @@ class SwitchRecord:
         Raises InvalidValueError when there are more VNs than ids.
         """
         ids = MeterIds(config.first_meter_id, config.last_meter_id)
-        send_meter: dict[int, int] = {}
+        vn_meters: dict[int, VnMeters] = {}
         for row in np.flatnonzero(vns.dpid == switch.dpid).tolist():
             meter_id = ids.take()
             if meter_id is None:
                 reason = f"leaves switch {switch.name} fewer meter ids than it has VNs"
                 raise InvalidValueError("openflow.last_meter_id", config.last_meter_id, reason)
-            send_meter[row] = meter_id
-        return cls(switch, ids, config.first_meter_id, send_meter, Capabilities(switch.profile))
+            vn_meters[row] = VnMeters(send=meter_id)
+        return cls(switch, ids, config.first_meter_id, vn_meters, Capabilities(switch.profile))
 
-    def meters_of_senders(self) -> dict[int, int | None]:
-        """Return the meter of each of its VNs' send limits, None where the switch's meters are of no use."""
-        return {row: meter_id if self.can.uses_meters else None for row, meter_id in self.send_meter.items()}
+    def meters_in_use(self) -> dict[int, VnMeters]:
+        """Return the meters of each of its VNs; they have none where the switch's meters are of no use."""
+        return self.vn_meters if self.can.uses_meters else dict.fromkeys(self.vn_meters, VnMeters())
+
+    def vn_meter_columns(self) -> tuple[IntArray, IntArray]:
+        """Return its VNs (rows of the VN table) and their meters, shape (4, VNs) as VnMeters; 0 for none."""
+        rows = np.array(list(self.vn_meters), dtype=np.int64)
+        ids = [[meter_id or 0 for meter_id in mine] for mine in self.vn_meters.values()]
+        return rows, np.array(ids, dtype=np.int64).reshape(-1, len(VnMeters._fields)).T
+
+    def adopt_vn_meters(self, flows: Iterable[Flow], vns: VnTable) -> None:
+        """Let VNs have the meters that entries on the switch name as theirs, where they have none yet."""
+        for flow in flows:
+            found = meters_of_vn(flow)
+            row = None if found is None else vns.row_of(found[1], self.switch.dpid, found[0])
+            if found is None or row not in self.vn_meters:
+                continue
+            mine = self.vn_meters[row]
+            self.vn_meters[row] = mine._replace(
+                **{
+                    name: meter_id
+                    for name, meter_id in found[2]._asdict().items()
+                    if meter_id is not None and getattr(mine, name) is None and self.meter_ids.claim(meter_id)
+                }
+            )
+
+    def complete_vn_meters(self) -> int:
+        """Give every VN the meters that it lacks; return how many there were no ids for."""
+        for row, mine in self.vn_meters.items():
+            self.vn_meters[row] = VnMeters(*(self.meter_ids.take() if one is None else one for one in mine))
+        return sum(mine.count(None) for mine in self.vn_meters.values())
 
     def limit_meter_ids(self) -> None:
         """Give out only ids that the switch can have: none where its meters are of no use."""
@@ -219,8 +248,8 @@ class SwitchRecord:
         if last is None or last[0] is not self.row_of_meter or not np.array_equal(last[1], meter_id):
             rows = self.rows_of(meter_id.astype(np.int64))
             entry_at = np.flatnonzero(rows != NO_ENTRY)
-            vns = np.array(list(self.send_meter), dtype=np.int64)
-            _, vn_at, which = np.intersect1d(meter_id, list(self.send_meter.values()), return_indices=True)
+            vns, vn_meter_id = self.vn_meter_columns()
+            _, vn_at, which = np.intersect1d(meter_id, vn_meter_id[0], return_indices=True)
             found = ListedMeters(entry_at, rows[entry_at], vn_at, vns[which])
             last = self._last_listed = (self.row_of_meter, meter_id.copy(), found)
         return last[2]

@@ -116,13 +116,12 @@ def multipart_rows(
 
 
 def packet_in(
-    reason: int, table_id: int, cookie: int, pipeline_fields: tuple[int, int], frame: bytes, max_len: int
+    reason: int, table_id: int, cookie: int, in_port: int, frame: bytes, max_len: int, metadata: int = 0
 ) -> bytes:
     """Return the packet-in with at most ``max_len`` bytes of ``frame`` (all of it for 0xffff).
 
-    ``pipeline_fields`` are in_port and metadata; the latter is left out when it is 0 (section 7.4.1).
+    Metadata of 0 is left out (section 7.4.1).
     """
-    in_port, metadata = pipeline_fields
     sent = frame if max_len == ofp.MAX_LEN_NO_BUFFER else frame[:max_len]
     match = encode_match(Match(in_port=in_port, metadata=metadata or None))
     body = _PACKET_IN.pack(ofp.NO_BUFFER, len(frame), reason, table_id, cookie) + match + bytes(2) + sent

@@ -178,7 +178,7 @@ class Datapath:
         reason = ofp.PacketInReason.NO_MATCH if miss else ofp.PacketInReason.ACTION
         table_id, cookie = (entry.flow.table_id, entry.flow.cookie) if entry else (0, 2**64 - 1)
         if self._role != ControllerRole.SLAVE:
-            self._messages.append(answers.packet_in(reason, table_id, cookie, (in_port, metadata), frame, max_len))
+            self._messages.append(answers.packet_in(reason, table_id, cookie, in_port, frame, max_len, metadata))
 
     def emit(self, port_no: int, queue_id: int | None, frame: bytes) -> None:
         """Let a frame leave by a port, if there is one and it is up."""

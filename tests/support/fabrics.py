@@ -240,7 +240,13 @@ class ControlLoop:
                 sender.source,
             )
             assert [port for port, _, _ in delivery.at] == [sender.target], delivery
-            sender._meters = delivery.meters
+            # Behind the output, and no limit to what is delivered.
+            reporting = {
+                (dpid, mine.report)
+                for dpid, record in self.fabric.central.switches.items()
+                for mine in record.vn_meters.values()
+            }
+            sender._meters = [meter for meter in delivery.meters if meter not in reporting]
             # What a report of this frame caused is seen by the next one.
             sender._seen = versions if not delivery.reports else ()
         bits = sender.rate_bps * step_s

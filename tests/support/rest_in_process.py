@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 from flask.testing import FlaskClient
+from support.switches import reported
 from werkzeug.test import TestResponse
 
 from apps.rest import Service, create_app
 from controller.central.controller import CentralController
 from controller.config.load import parse_config
-from controller.forwarding.pipeline import Table
+from controller.forwarding.pipeline import Mark
 from controller.openflow.frames import FrameHeader, build_frame
-from controller.openflow.messages import PacketIn
 from controller.openflow.meters import METER_CONFIG, METER_STATS
 
 CONFIG = """\
@@ -82,8 +82,8 @@ class Desk:
         """The host with MAC address = port number at one port of s1 sends to the one at another."""
         for port, to in ((receiver_port, sender_port), (sender_port, receiver_port)):
             frame = build_frame(FrameHeader(to, port, vlan_vid, 0x0800), b"")
-            self.central.frame_reported(DPID, PacketIn(0, Table.LEARN, 0, port, frame), self.now_s)
-        self.central.frame_reported(DPID, PacketIn(0, Table.RATE_CONTROL, 0, sender_port, frame), self.now_s)
+            self.central.frame_reported(DPID, reported(port, vlan_vid, frame, Mark.UNKNOWN_SOURCE), self.now_s)
+        self.central.frame_reported(DPID, reported(sender_port, vlan_vid, frame, Mark.NEW_PAIR), self.now_s)
 
     def run(self, offered_bps: list[float], dropped_bps: list[float], intervals: int) -> None:
         """Run intervals in which the entries of s1, in the order of the table, see these loads."""

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from controller.forwarding.desired_flows import FlowKey, flow_key
+from controller.forwarding.pipeline import Mark, Table
 from controller.openflow.actions import Output, PopVlan, PushVlan, SetQueue, SetVlanVid
 from controller.openflow.constants import PORT_CONTROLLER, VLAN_NONE, MeterModCommand
 from controller.openflow.flows import Flow
@@ -197,6 +198,11 @@ def packet_in(frame: Frame, in_port: int, flow: Flow, metadata: int = 0) -> Pack
     """The packet-in that an entry's output to the controller causes."""
     header = FrameHeader(frame.eth_dst, frame.eth_src, frame.vlan_vid, frame.eth_type)
     return PacketIn(1, flow.table_id, flow.cookie, in_port, build_frame(header, bytes(46)), metadata)
+
+
+def reported(in_port: int, vlan_vid: int, frame: bytes, why: Mark) -> PacketIn:
+    """The packet-in of a frame that was marked on its way."""
+    return PacketIn(1, Table.REPORT, 0, in_port, frame, int(why) | vlan_vid)
 
 
 def keys_of(flows: Iterable[Flow]) -> set[FlowKey]:

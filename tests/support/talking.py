@@ -7,7 +7,7 @@ from support.fabrics import Fabric, mac_of
 from support.switches import Frame
 
 from controller.fabric.topology import PortId
-from controller.forwarding.pipeline import Table
+from controller.switch.adoption import host_of_pair
 
 LEFT, RIGHT = PortId(1, 9), PortId(2, 9)
 
@@ -33,7 +33,7 @@ def rate_control_keys(switch, port_no=None):
     return [
         key
         for key, flow in switch.flows.items()
-        if flow.table_id == Table.RATE_CONTROL and flow.meter_id and port_no in (None, flow.match.in_port)
+        if host_of_pair(flow) is not None and port_no in (None, flow.match.in_port)
     ]
 
 

@@ -22,6 +22,7 @@ from experiments.switch.options import DatapathOptions
 
 SUPPORT = Path(__file__).parents[1] / "support"
 LINK = [((1, 10), (2, 10))]
+PAIR_METER = 4 * 4 + 1  # the first behind those of four VNs
 
 
 def health(app: Application) -> dict[str, Any]:
@@ -38,7 +39,7 @@ def wait_back(run: WireRun, dpid: int, connections: int) -> None:
 
 
 def test_pairs_beyond_the_switchs_meters_do_without_and_are_told_of(tmp_path: Path) -> None:
-    meters = 2 * 3 + 2  # each VN's own, and two more
+    meters = 4 * 2 * 3 + 2  # each VN's own, and two more
     with WireRun(tmp_path, {1: [1, 2, 3]}, options=DatapathOptions(max_meters=meters)) as run:
         for port in (1, 2, 3):
             run.introduce(1, port, 0xA0 + port)
@@ -69,7 +70,9 @@ def test_what_a_switch_refuses_is_told_and_mended_by_an_audit(tmp_path: Path) ->
             run.switch(1).abilities.refuse = False
 
         def mended() -> bool:
-            return any(flow.meter_id == 5 for flow in run.flows(1, Table.RATE_CONTROL)) and 5 in run.meters(1)
+            return any(
+                flow.meter_id == PAIR_METER for flow in run.flows(1, Table.RATE_CONTROL)
+            ) and PAIR_METER in run.meters(1)
 
         run.wait(mended, "mended", 30)
         assert run.app.events("tables-mended")

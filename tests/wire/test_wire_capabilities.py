@@ -58,14 +58,15 @@ def talk(run: WireRun) -> None:
     for port in PORTS:
         run.introduce(1, port, 0xA0 + port)
     run.fabric.inject(1, 1, frame(0xA1, 0xA2, 10))
-    run.wait(lambda: any(flow.match.in_port == 1 for flow in run.flows(1, Table.RATE_CONTROL)), "a pair")
+    run.wait(lambda: any(flow.match[0:3:2] == (1, 0xA2) for flow in run.flows(1, Table.RATE_CONTROL)), "a pair")
     run.fabric.forget_received()
     run.fabric.inject(1, 1, frame(0xA1, 0xA2, 10))
     assert len(run.fabric.received(1, 2)) == 1
 
 
 def meters_of_flows(run: WireRun) -> set[int | None]:
-    return {flow.meter_id for flow in run.flows(1) if flow.table_id in (Table.SEND_LIMIT, Table.RATE_CONTROL)}
+    tables = (Table.SEND_LIMIT, Table.RATE_CONTROL, Table.REPORT)
+    return {flow.meter_id for flow in run.flows(1) if flow.table_id in tables}
 
 
 # -- meters
@@ -76,7 +77,7 @@ def test_a_test_leaves_nothing_behind_and_meets_nobody(tmp_path: Path) -> None:
     with up(run):
         assert told(run) == [f"port 1-3: enforceable: partly ({NO_QUEUES})"]
         assert not any(flow.cookie & probe.COOKIE_MASK == probe.COOKIE for flow in run.flows(1))
-        assert set(run.meters(1)) == set(range(1, 2 * len(PORTS) + 1))
+        assert set(run.meters(1)) == set(range(1, 4 * 2 * len(PORTS) + 1))
         assert all(run.fabric.received(1, port) == [] for port in PORTS)
         assert run.handled(1, MessageType.PACKET_OUT) == 2 * probe.FRAMES
         assert health(run) | {"loops": 0} == {

@@ -42,6 +42,8 @@ VN_COLUMNS = (
     rate("send limit", "send_limit_bps"),
     rate("sent", "measured_send_bps"),
     OVER_SEND_LIMIT,
+    rate("floods", "flooded_bps"),
+    rate("floods dropped", "flood_dropped_bps"),
     rate("receive limit", "receive_limit_bps"),
     *LIVE,
     Column("congested", "congested"),

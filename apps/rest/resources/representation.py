@@ -81,6 +81,7 @@ def vn_views(service: Service, rows: IntArray, outcome: Outcome | None = None) -
         *(json_rates(column[rows]) for column in live_rates(central)),
         json_rates(_delivered(central, rows)),
         json_rates(granted_bps(central)[rows]),
+        *(json_rates(column[rows]) for column in flood_rates(central)),
         congestion.congested[rows].tolist(),
         [utc(service, since_s) for since_s in congestion.since_s[rows].tolist()],
         _hosts(central, rows),
@@ -113,6 +114,13 @@ def live_rates(central: CentralController) -> tuple[FloatArray, ...]:
     in_all, over = (np.where(online, one, np.nan) for one in (send_limits.offered_bps, send_limits.dropped_bps))
     meant_by = np.where(np.isnan(in_all), meant_by, in_all)
     return received, sent, meant_for, meant_by, dropped_for, dropped_by, over
+
+
+def flood_rates(central: CentralController) -> tuple[FloatArray, ...]:
+    """Return what VNs may flood, flood, have dropped of that, and get of others' floods: four columns (vns,), bit/s."""
+    floods, online = central.fabric.floods, _online(central)
+    now = (np.where(online, rate_bps, np.nan) for rate_bps in (floods.passed_bps, floods.dropped_bps))
+    return (central.fabric.flood_limit_bps, *now, floods.taken_bps)
 
 
 def granted_bps(central: CentralController) -> FloatArray:
@@ -157,7 +165,7 @@ def entry_views(central: CentralController, rows: IntArray) -> list[Json]:
             for rate_bps in (measured.measured_bps, measured.offered_bps, measured.dropped_bps)
         ),
         json_rates(state.machines.limit_bps[rows]),
-        json_rates(step.limits_in_force_bps(state, central.vns)[rows]),
+        json_rates(step.limits_in_force_bps(state, central.fabric.shared_vns)[rows]),
         json_rates(state.enforcement.rate_bps[rows]),
         state.entries.meter_id[rows].tolist(),
         control,

@@ -37,6 +37,9 @@ _LIVE = (
     "dropped_receive_bps",
     "dropped_send_bps",
     "dropped_send_limit_bps",
+    "granted_bps",
+    "flooded_bps",
+    "flood_dropped_bps",
 )
 _STREAM = {
     "description": "events `vlans` or `vns` (live state) and `event` (as in /v1/events, its number as id)",
@@ -116,7 +119,7 @@ class Streams:
         vids, of_vn = np.unique(central.vns.vlan_vid, return_inverse=True)
         congested = np.bincount(of_vn[central.fabric.congestion.congested], minlength=len(vids)).tolist()
         sums = [json_rates(np.bincount(of_vn, np.nan_to_num(column), len(vids))) for column in self._live()]
-        names = ("vlan_vid", "congested_vns", *_LIVE, "granted_bps")
+        names = ("vlan_vid", "congested_vns", *_LIVE)
         return [dict(zip(names, row, strict=True)) for row in zip(vids.tolist(), congested, *sums, strict=True)]
 
     def _vns(self, vlan: str | None, switch: str | None) -> list[Json]:
@@ -125,7 +128,7 @@ class Streams:
         rows = lookup.vn_rows(central, vlan, switch)
         rates = [json_rates(column[rows]) for column in self._live()]
         congested = central.fabric.congestion.congested[rows].tolist()
-        keys = ("vlan_vid", "switch", "port_no", "congested", *_LIVE, "granted_bps")
+        keys = ("vlan_vid", "switch", "port_no", "congested", *_LIVE)
         places = (names[row] for row in rows.tolist())
         lines = zip(places, congested, *rates, strict=True)
         return [dict(zip(keys, (*place, *values), strict=True)) for place, *values in lines]
@@ -135,7 +138,9 @@ class Streams:
         central, now_s = self.here.central, self.here.clock()
         made_s, vns, columns = self._columns
         if vns is not central.vns or now_s - made_s >= _FRESH_S:
-            columns = [*representation.live_rates(central), representation.granted_bps(central)]
+            _limit_bps, flooded_bps, dropped_bps, _received_bps = representation.flood_rates(central)
+            granted_bps = representation.granted_bps(central)
+            columns = [*representation.live_rates(central), granted_bps, flooded_bps, dropped_bps]
             self._columns = now_s, central.vns, columns
         return columns
 

@@ -31,6 +31,10 @@ VN: dict[str, Any] = {
     "measured_send_bps": None,
     "delivered_bps": None,
     "granted_bps": None,
+    "flood_limit_bps": 2_000_000,
+    "flooded_bps": 64_000,
+    "flood_dropped_bps": None,
+    "flood_received_bps": 0,
     "congested": True,
     "hosts": ["02:00:00:00:00:01"],
     "revision": 17,
@@ -494,6 +498,7 @@ def stream(*states: tuple[str, Any]) -> Answer:
 def test_top_shows_the_busiest_first_with_what_was_set_of_them(desk: RestDesk, dets: Any) -> None:
     live = {"vlan_vid": 10, "switch": "sw1", "port_no": 3, "congested": False, "granted_bps": None}
     live |= {"demand_receive_bps": 2 * 10**6, "dropped_receive_bps": 10**6, "measured_send_bps": 0}
+    live |= {"flooded_bps": 10**5, "flood_dropped_bps": 10**7}
     busy = {**live, "port_no": 4, "measured_receive_bps": 2 * 10**6}
     live |= {"measured_receive_bps": 10**6, "dropped_send_limit_bps": 3 * 10**6}
     busy["dropped_send_limit_bps"] = 0
@@ -511,8 +516,8 @@ def test_top_shows_the_busiest_first_with_what_was_set_of_them(desk: RestDesk, d
     assert desk.asked[0].query == {"vlan": "10", "interval_ms": "500", "states": "3"}
     table = lines(out)
     assert len(table) == 9
-    assert table[1] == ["10", "sw1:4", "400M", "0", "0", "1.5G", "2M", "2M", "1M", "-", "no"]
-    assert table[2] == ["10", "sw1:3", "400M", "0", "3M", "1.5G", "2M", "1M", "1M", "-", "no"]
+    assert table[1] == ["10", "sw1:4", "400M", "0", "0", "100k", "10M", "1.5G", "2M", "2M", "1M", "-", "no"]
+    assert table[2] == ["10", "sw1:3", "400M", "0", "3M", "100k", "10M", "1.5G", "2M", "1M", "1M", "-", "no"]
     assert table[7][2] == "1M"
     assert len([one for one in desk.asked if one.path == "/v1/vns"]) == 2
 

@@ -22,8 +22,10 @@ def test_a_limit_is_changed_and_the_rest_stays(desk: Desk) -> None:
     answer = desk.patch(VN, {"receive_limit_bps": 35_000_000})
     assert answer.status_code == 200
     told = {"receive_limit_bps": 35_000_000, "overridden": ["receive_limit_bps"], "revision": 2}
-    assert answer.get_json() == {**before[0], **told}
-    assert desk.get("/v1/vns")["vns"] == [answer.get_json(), *before[1:]]
+    floods = {"flood_limit_bps": 35_000_000 // 10 // 3 // 1000 * 1000}  # of all VNs of that VLAN
+    assert answer.get_json() == {**before[0], **told, **floods}
+    others = [{**vn, **(floods if vn["vlan_vid"] == 10 else {})} for vn in before[1:]]
+    assert desk.get("/v1/vns")["vns"] == [answer.get_json(), *others]
     assert desk.changes == 1
     (event,) = desk.get("/v1/events")["events"]
     assert (event["kind"], event["at_s"]) == ("limit-changed", 123.0)
@@ -36,8 +38,11 @@ def test_a_send_limit_reaches_the_switch_by_a_meter(desk: Desk) -> None:
     update = desk.central.take_updates()[DPID]
     row = desk.central.vns.row_of(10, DPID, 1)
     assert row is not None
-    meter_id = desk.central.switches[DPID].send_meter[row]
-    assert (update.meter_id, update.rate_kbps, update.flow_adds) == ([meter_id], [12_345], [])
+    meter_id = desk.central.switches[DPID].vn_meters[row].send
+    rates = dict(zip(update.meter_id, update.rate_kbps, strict=True))
+    assert rates.pop(meter_id) == 12_345
+    assert set(rates.values()) == {333}  # what the VLAN's VNs may flood, and ask for neighbours
+    assert update.flow_adds == []
 
 
 def test_a_lower_receive_limit_is_kept_from_the_next_interval_on(desk: Desk) -> None:
@@ -285,6 +290,7 @@ def test_a_change_is_made_exactly_when_all_of_it_is_acceptable(shared: Desk, bod
     if acceptable:
         assert answer.status_code == 200
         shown = answer.get_json()
+        before["flood_limit_bps"] = shown["flood_limit_bps"]
         assert shown["revision"] == before["revision"] + 1
         assert shown["overridden"] == sorted({*before["overridden"], *body}, reverse=True)
         assert shown == {**before, **body, "revision": shown["revision"], "overridden": shown["overridden"]}

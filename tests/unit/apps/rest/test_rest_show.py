@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from openapi_spec_validator import validate
 from support.rest_in_process import DPID, OTHER_DPID, VLAN, VN, Desk, problem_of
+from support.switches import reported
 
 from apps.rest.resources.representation import json_rates
 from controller.events import EventKind
-from controller.forwarding.pipeline import Table
+from controller.forwarding.pipeline import Mark
 from controller.openflow.frames import FrameHeader, build_frame
-from controller.openflow.messages import PacketIn
 
 
 @pytest.fixture
@@ -114,6 +114,10 @@ def test_a_vn_that_is_congested_and_one_that_sends_to_it(busy: Desk) -> None:
         "dropped_send_limit_bps": None,
         "delivered_bps": None,
         "granted_bps": round(float(granted_bps.sum())),
+        "flood_limit_bps": 1_333_000,
+        "flooded_bps": None,
+        "flood_dropped_bps": None,
+        "flood_received_bps": 0,
         "congested": True,
         "hosts": ["00:00:00:00:00:02"],
         "enforceable": "partly",
@@ -184,8 +188,8 @@ def test_what_a_lost_switch_counts_is_unknown_and_not_zero(busy: Desk) -> None:
 def test_a_receiver_of_a_lost_switchs_senders_receives_it_is_not_known_what(busy: Desk) -> None:
     busy.connect(OTHER_DPID)
     frame = build_frame(FrameHeader(2, 7, 10, 0x0800), b"")
-    busy.central.frame_reported(OTHER_DPID, PacketIn(0, Table.LEARN, 0, 7, frame), busy.now_s)
-    busy.central.frame_reported(OTHER_DPID, PacketIn(0, Table.RATE_CONTROL, 0, 7, frame), busy.now_s)
+    busy.central.frame_reported(OTHER_DPID, reported(7, 10, frame, Mark.UNKNOWN_SOURCE), busy.now_s)
+    busy.central.frame_reported(OTHER_DPID, reported(7, 10, frame, Mark.NEW_PAIR), busy.now_s)
     busy.run([30e6, 20e6, 0.0], [0.0, 0.0, 0.0], 1)
     assert busy.get("/v1/vns/10/s1/2")["measured_receive_bps"] is not None
     busy.central.switch_disconnected(OTHER_DPID, busy.now_s)

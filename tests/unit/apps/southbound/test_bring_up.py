@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from support.configs import fabric, star
-from support.fabrics import ControlLoop, Fabric
+from support.fabrics import ControlLoop, Fabric, mac_of
 from support.switches import Frame, meter_config
 from support.talking import (
     LEFT,
@@ -24,10 +24,12 @@ from controller.central.controller import CentralController
 from controller.central.state import AWAITED_S
 from controller.events import EventKind
 from controller.fabric.topology import PortId
-from controller.forwarding import hosts_and_paths
+from controller.forwarding import hosts_and_paths, pipeline
 from controller.forwarding.desired_flows import flow_key
-from controller.forwarding.pipeline import Table, admit
+from controller.forwarding.pipeline import OWN_COOKIE, Table, admit, meters_of_vn
 from controller.metering.enforcement import MIN_BURST_S
+from controller.openflow.actions import Output
+from controller.openflow.constants import PORT_CONTROLLER
 from controller.openflow.flows import Flow, UnknownFlow
 from controller.openflow.match import Match
 from controller.switch.adoption import sort_installed
@@ -290,7 +292,7 @@ def test_what_happens_meanwhile_is_not_lost(talking, one_by_one):
             talking.learn(0xD2, PortId(2, 2), 20)
     talking.wait(1.0)
     assert [talking.audit(dpid) for dpid in talking.switches] == [0, 0]
-    send_meter = talking.central.switches[1].send_meter[talking.central.vns.row_of(10, 1, 2)]
+    send_meter = talking.central.switches[1].vn_meters[talking.central.vns.row_of(10, 1, 2)].send
     assert talking.switches[1].meters[send_meter].setting.rate_kbps == 7_000
     learned = {flow.match.eth_dst for flow in talking.switches[1].flows.values()}
     assert {0xD1, 0xD2} <= learned
@@ -351,3 +353,58 @@ def test_a_pair_that_ages_while_its_receivers_switch_comes_leaves_nothing(talkin
     entries = again.central.state.entries
     assert sorted(metered) == sorted(entries.meter_id[again.central.vns.dpid[entries.sender] == 1].tolist())
     assert set(metered) <= again.switches[1].meters.keys()
+
+
+def as_before_floods_had_meters(switch):
+    """Make a switch's tables what an older controller left: reports in the middle, floods without limits."""
+    flows = {}
+    for flow in switch.flows.values():
+        if flow.table_id == Table.REPORT or (flow.table_id == Table.RATE_CONTROL and meters_of_vn(flow)):
+            continue
+        if flow.match.eth_src_mask is not None or flow.match.eth_dst_mask == pipeline.SOLICITED_NODE_MASK:
+            continue
+        if flow.table_id == Table.FORWARD:
+            flow = flow._replace(goto_table=None)
+        if flow.write_metadata is not None:
+            flow = flow._replace(write_metadata=None, actions=(Output(PORT_CONTROLLER, 128),))
+        flows[flow_key(flow)] = flow
+    everything = Flow(Table.RATE_CONTROL, 0, Match(), OWN_COOKIE | Table.RATE_CONTROL, goto_table=Table.FORWARD)
+    flows[flow_key(everything)] = everything
+    used = {flow.meter_id for flow in flows.values()}
+    switch.flows, switch.meters = flows, {i: meter for i, meter in switch.meters.items() if i in used}
+    return flow_key(everything)
+
+
+def test_tables_of_a_controller_that_limited_no_floods_are_taken_over_without_a_gap(talking):
+    """No entry of a pair or a host goes, no meter that stands is touched; what floods pass is there at once."""
+    old = {dpid: as_before_floods_had_meters(switch) for dpid, switch in talking.switches.items()}
+    pairs = {dpid: rate_control_keys(switch) for dpid, switch in talking.switches.items()}
+    meters = {dpid: dict(switch.meters) for dpid, switch in talking.switches.items()}
+    kept = {dpid: {(i, m.setting) for i, m in switch.meters.items()} for dpid, switch in talking.switches.items()}
+    again = restarted(talking)
+    again.start()
+    for dpid, switch in again.switches.items():
+        assert all(switch.flows[key].meter_id in meters[dpid] for key in pairs[dpid])
+        assert kept[dpid] <= {(i, meter.setting) for i, meter in switch.meters.items()}
+        assert len(again.central.switches[dpid].vn_meters) * 4 + len(set(pairs[dpid])) >= len(switch.meters)
+    frame = Frame(mac_of(PortId(2, 1), 10), mac_of(PortId(1, 1), 10), 10)
+    delivery = again.send(frame, PortId(1, 1))
+    assert [port for port, _, _ in delivery.at] == [PortId(2, 1)]
+    assert delivery.reports == 0
+    flood = again.send(Frame(2**48 - 1, mac_of(PortId(1, 1), 10), 10), PortId(1, 1))
+    mine = again.central.switches[1].vn_meters[again.central.vns.row_of(10, 1, 1)]
+    assert flood.meters == [(1, mine.send), (1, mine.flood)]
+    again.wait(AWAITED_S + 1)
+    for dpid, switch in again.switches.items():
+        again.audit(dpid)
+        assert old[dpid] not in switch.flows
+        assert again.audit(dpid) == 0
+
+
+def test_the_meters_of_floods_are_known_again_after_a_restart(talking):
+    before = {dpid: dict(record.vn_meters) for dpid, record in talking.central.switches.items()}
+    counted = {dpid: switch.meter_mods for dpid, switch in talking.switches.items()}
+    again = restarted(talking)
+    again.start()
+    assert {dpid: record.vn_meters for dpid, record in again.central.switches.items()} == before
+    assert {dpid: switch.meter_mods for dpid, switch in again.switches.items()} == counted

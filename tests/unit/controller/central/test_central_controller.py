@@ -21,9 +21,9 @@ from controller.config.load import parse_config
 from controller.errors import InvalidValueError
 from controller.events import EventKind
 from controller.fabric.topology import PortId
-from controller.forwarding.pipeline import Table
+from controller.forwarding.hosts_and_paths import Host
+from controller.forwarding.pipeline import Mark, Table
 from controller.openflow.constants import MeterModCommand
-from controller.openflow.messages import PacketIn
 from controller.switch.record import MeterSetting
 
 # -- pairs and their meters
@@ -71,7 +71,7 @@ def test_a_meter_that_goes_and_one_that_comes_in_one_update():
     assert net.audit(1) == 0
     # The id is free again afterwards.
     talk(net, (1, 3), (1, 1))
-    assert sorted(net.central.state.entries.meter_id.tolist()) == [9, 10]
+    assert sorted(net.central.state.entries.meter_id.tolist()) == [33, 34]  # behind the four of each VN
 
 
 def test_an_aged_pair_gives_its_meter_back():
@@ -106,7 +106,7 @@ def test_a_pair_whose_only_host_has_gone_gives_its_meter_back():
     net.learn(mac_of(PortId(1, 2), 10), PortId(1, 3), 10)  # it moved
     assert len(net.central.state.entries) == 0
     assert rate_control_keys(net.switches[1]) == []
-    assert len(net.switches[1].meters) == 8
+    assert len(net.switches[1].meters) == 8 * 4
     frame = Frame(mac_of(PortId(1, 2), 10), mac_of(PortId(1, 1), 10), 10)
     while net.send(frame, PortId(1, 1)).reports:
         pass
@@ -114,7 +114,7 @@ def test_a_pair_whose_only_host_has_gone_gives_its_meter_back():
 
 
 def test_out_of_meters():
-    net = started(star(3, limits={10: "100M"}, openflow={"first_meter_id": 100, "last_meter_id": 103}))
+    net = started(star(3, limits={10: "100M"}, openflow={"first_meter_id": 100, "last_meter_id": 112}))
     talk(net, (1, 1), (1, 2))
     net.learn(mac_of(PortId(1, 3), 10), PortId(1, 3), 10)
     frame = Frame(mac_of(PortId(1, 3), 10), mac_of(PortId(1, 1), 10), 10)
@@ -130,7 +130,14 @@ def test_out_of_meters():
     net.central.entry_removed(1, net.switches[1].age(rate_control_keys(net.switches[1])[0]), net.now_s)
     net.push()
     net.push()
-    assert net.send(frame, PortId(1, 1)).meters == [(1, 100), (1, 103)]
+    assert net.send(frame, PortId(1, 1)).meters == [(1, 100), (1, 112)]
+
+
+def test_floods_without_a_meter_are_told():
+    net = started(star(3, limits={10: "100M"}, openflow={"first_meter_id": 100, "last_meter_id": 103}))
+    (text,) = [event.text for event in net.central.events.after(0) if event.kind == EventKind.OUT_OF_METERS]
+    assert text == "switch s1: no ids left for 8 meters of floods and reports"
+    assert net.learn(mac_of(PortId(1, 3), 10), PortId(1, 3), 10).meters == [(1, 102)]
 
 
 def test_more_vns_than_meter_ids_are_refused():
@@ -143,10 +150,9 @@ def test_frames_from_nowhere_change_nothing():
     good = net.switches[1].run(Frame(2**48 - 1, 0x020000000001, 10), 1).reports[0]
     for packet in (
         replace(good, in_port=77),
-        replace(good, data=good.data[:12] + b"\x08\x00" + bytes(46)),  # no tag
-        PacketIn(
-            1, Table.LEARN, good.cookie, 1, good.data.replace(b"\x00\x0a\x08\x00", b"\x00\x63\x08\x00")
-        ),  # VLAN 99
+        replace(good, metadata=0),
+        replace(good, metadata=Mark.UNKNOWN_SOURCE | 99),  # of no VLAN of that port
+        replace(good, table_id=Table.LEARN),
     ):
         net.central.frame_reported(1, packet, net.now_s)
         assert net.push() == 0
@@ -207,9 +213,12 @@ def test_a_send_limit_is_in_force_at_once():
     net = started()
     row = net.central.vns.row_of(10, 1, 2)
     net.operator.set_vn(row, 1.0, send_limit_bps=123_456_789, receive_limit_bps=1_000_000)
-    assert net.push() == 1
-    meter = net.switches[1].meters[net.central.switches[1].send_meter[row]]
-    assert meter.setting == MeterSetting(123_456, 37_037)
+    assert net.push() == 1 + 2 * 4  # what the others may flood to it shrinks with its receive limit
+    meters = net.switches[1].meters
+    assert meters[net.central.switches[1].vn_meters[row].send].setting == MeterSetting(123_456, 37_037)
+    for other in np.flatnonzero(net.central.vns.vlan_vid == 10).tolist():
+        mine = net.central.switches[1].vn_meters[other]
+        assert sum(meters[i].setting.rate_kbps for i in (mine.flood, mine.discovery)) == 1_000 // 10 // 3
     kinds = [event.kind for event in net.central.events.after(0)]
     assert kinds[-1] == EventKind.LIMIT_CHANGED
 
@@ -223,7 +232,7 @@ def test_a_ceiling_is_in_force_at_once_where_the_vlan_borrows():
     assert net.push() == 0
     net.operator.set_vn(row, 1.0, send_ceiling_bps=450_000_000)
     assert net.push() == 1
-    meter = net.switches[1].meters[net.central.switches[1].send_meter[row]]
+    meter = net.switches[1].meters[net.central.switches[1].vn_meters[row].send]
     assert meter.setting.rate_kbps == 450_000
     net.operator.set_vn(row, 2.0, send_ceiling_bps=None, receive_ceiling_bps=700_000_000)
     assert net.push() == 1
@@ -254,7 +263,8 @@ def test_limits_set_while_a_switch_is_away_are_there_when_it_is_back():
     net.connect(1)
     settings = {i: meter.setting.rate_kbps for i, meter in net.switches[1].meters.items()}
     assert settings == {i: setting.rate_kbps for i, setting in net.central.reconciler.tables(1).meters.items()}
-    send, pair = sorted(settings.values(), reverse=True)[-2:]  # of one that told nothing, no burst is given on top
+    mine, pair_id = net.central.switches[1].vn_meters[row], net.central.state.entries.meter_id[0]
+    send, pair = settings[mine.send], settings[pair_id]  # of one that told nothing, no burst is given on top
     assert (send, pair) == (10_000, pytest.approx(10_000, rel=0.03))
 
 
@@ -267,3 +277,33 @@ def test_names_are_those_people_use():
     central = CentralController(config)
     assert central.fabric.vn_name(0) == "VLAN 10 at edge-a:3"
     assert np.uint64(0xA1) in central.vns.dpid
+
+
+# -- what tenants may cost
+
+
+def test_hosts_that_move_to_and_fro_are_followed_no_more():
+    net = started()
+    mac = mac_of(PortId(1, 3), 10)
+    for number in range(400):
+        net.learn(mac, PortId(1, 3 + number % 2), 10)
+    moved = net.push()
+    assert moved == 0
+    kinds = [event.kind for event in net.central.events.after(0)]
+    assert kinds.count(EventKind.HOSTS_FLAP) == 1
+    where = net.central.network.hosts()[Host(10, mac)]
+    other = PortId(1, 4 if net.central.vns.key(where).port_no == 3 else 3)
+    net.wait(1)
+    net.learn(mac, other, 10)
+    assert net.central.network.hosts()[Host(10, mac)] == net.central.vns.row_of(10, *other)
+
+
+def test_a_vn_that_reports_much_is_not_listened_to_and_others_are():
+    net = started(star(4, control={"max_macs_per_vn": 10_000}))
+    for number in range(1_000):
+        net.learn(0x0600_0000_0000 + number, PortId(1, 1), 10)
+    row = net.central.vns.row_of(10, 1, 1)
+    assert 200 <= len(net.central.network.hosts_of_vn(row)) <= 201
+    assert net.central.fabric.floods.reports_dropped[row] >= 799
+    net.learn(mac_of(PortId(1, 2), 10), PortId(1, 2), 10)
+    assert net.central.network.knows(Host(10, mac_of(PortId(1, 2), 10)))

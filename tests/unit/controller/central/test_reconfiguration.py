@@ -84,8 +84,10 @@ def test_new_ports_and_vlans_disturb_nobody():
     more = {1: [5, 10, 20], 2: [5, 10, 20], **{port: [5, 10, 20] for port in (3, 4, 5)}, 6: 10}
     assert reload(net, fabric({1: more}, limits={5: "10M", **VLANS})) > 0
     after = settings_of(net)[1]
-    assert {i: after[i] for i in before} == before
-    assert len(after) == len(before) + 5 + 2 + 1  # VLAN 5 at five ports, port 1 in both others, port 6
+    floods = {i for mine in net.central.switches[1].vn_meters.values() for i in (mine.flood, mine.discovery)}
+    assert {i: after[i] for i in before.keys() - floods} == {i: before[i] for i in before.keys() - floods}
+    assert all(after[i].rate_kbps < before[i].rate_kbps for i in before.keys() & floods if after[i] != before[i])
+    assert len(after) == len(before) + 4 * (5 + 2 + 1)  # VLAN 5 at five ports, port 1 in both others, port 6
     floods = {key for key in kept if "eth_dst" not in repr(key) or key.priority == 10}
     assert {key: net.switches[1].flows[key] for key in kept.keys() - floods} == {
         key: kept[key] for key in kept.keys() - floods
@@ -105,7 +107,7 @@ def test_what_is_removed_goes_with_its_meters_and_nothing_else():
     net = loop.fabric
     reload(net, star(4, limits={10: "40M"}))
     assert all("20" not in str(key.match.vlan_vid) for key in net.switches[1].flows)
-    assert len(net.switches[1].meters) == 4 + 3
+    assert len(net.switches[1].meters) == 4 * 4 + 3
     loop.senders, twin.senders = loop.senders[:3], twin.senders[:3]
     loop.run(30)
     twin.run(30)
@@ -122,8 +124,9 @@ def test_a_limit_of_the_file_is_in_force_at_once():
     reload(net, star(4, limits={**VLANS, 10: "20M"}))
     after = settings_of(net)[1]
     changed = {i for i in before if after[i] != before[i]}
-    assert {after[i].rate_kbps for i in changed} == {20_000}
-    assert len(changed) == 4  # the send limits of the VLAN's VNs; grants follow in the next interval
+    flood_kbps = 20_000 // 10 // 3 // 2  # what a VN may flood, and ask for its neighbours
+    assert {after[i].rate_kbps for i in changed} == {20_000, flood_kbps}
+    assert len(changed) == 3 * 4  # what the VLAN's VNs may send, flood and ask; grants follow in the next interval
     loop.run(20)
     assert loop.rate((1, 4), 10, -10) == pytest.approx(20e6, rel=0.03)
     consistent(net)
@@ -152,7 +155,7 @@ def test_a_switch_that_is_removed_is_told_of_and_no_path_leads_there():
     net.push()
     assert not len(net.central.state.entries)
     assert not [key for key, flow in net.switches[1].flows.items() if key.match.in_port == LEFT.port_no]
-    assert len(net.switches[1].meters) == 3
+    assert len(net.switches[1].meters) == 3 * 4
 
 
 def test_without_enough_meter_ids_everything_is_as_before():

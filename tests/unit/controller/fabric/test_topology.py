@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import networkx as nx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.fabric.topology import LINK_TIMEOUT_S, Link, PortId, Topology, ports_by_switch
+from controller.fabric.topology import LINK_TIMEOUT_S, FloodTree, Link, PortId, Topology
 
 A, B, C = PortId(1, 1), PortId(2, 1), PortId(3, 7)
 
@@ -180,11 +182,6 @@ def test_the_same_links_give_the_same_paths_however_they_were_found(edges, rando
     assert one == other
 
 
-def test_tree_ports():
-    tree_ports = ports_by_switch(linked((A, B), (PortId(1, 2), C)).paths().tree)
-    assert [tree_ports[dpid] for dpid in (1, 2, 3)] == [{1, 2}, {1}, {7}]
-
-
 def test_nobody_is_blamed_for_a_silence_in_which_nobody_listened():
     topology = Topology()
     ends = PortId(1, 1), PortId(2, 1)
@@ -195,3 +192,33 @@ def test_nobody_is_blamed_for_a_silence_in_which_nobody_listened():
     topology.excuse(60.0)
     assert not topology.expire(70.0 + LINK_TIMEOUT_S)
     assert topology.expire(70.0 + LINK_TIMEOUT_S + 0.01)
+
+
+def test_the_ports_of_a_flood_tree_lead_only_where_somebody_is():
+    tree = FloodTree(linked((A, B), (PortId(1, 2), C)).paths().tree)
+    everywhere = tree.switches((1, 2, 3, 99))
+    assert [tree.ports_towards(dpid, everywhere) for dpid in (1, 2, 3, 99)] == [(1, 2), (1,), (7,), ()]
+    assert [tree.ports_towards(dpid, tree.switches((3,))) for dpid in (1, 2, 3)] == [(2,), (1,), ()]
+
+
+@given(graphs)
+@settings(derandomize=True, deadline=None, max_examples=40)
+def test_a_flood_reaches_whoever_can_be_reached_and_takes_no_link_in_vain(edges):
+    links = linked(*links_of(edges), switches=range(1, 9)).paths().tree
+    tree, peer = FloodTree(links), {end: other for link in links for end, other in (link, link[::-1])}
+    graph = nx.Graph((a.dpid, b.dpid) for a, b in links)
+    members = [dpid for dpid in (1, 3, 5, 8) if dpid in graph]
+    for source in graph:
+        reached, used, waiting = {source}, set(), [(source, None)]
+        while waiting:
+            dpid, came_by = waiting.pop()
+            for port_no in tree.ports_towards(dpid, tree.switches(members)):
+                if port_no != came_by:
+                    there = peer[PortId(dpid, port_no)]
+                    reached.add(there.dpid)
+                    used.add(frozenset((dpid, there.dpid)))
+                    waiting.append((there.dpid, there.port_no))
+        wanted = [target for target in members if nx.has_path(graph, source, target)]
+        ways = [nx.shortest_path(graph, source, target) for target in wanted]
+        assert used == {frozenset(pair) for way in ways for pair in pairwise(way)}
+        assert reached >= set(wanted)

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import struct
+from collections import Counter
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from support.configs import fabric, star
 from support.fabrics import Fabric, mac_of
-from support.switches import Frame
+from support.switches import Frame, reported
 
 from controller.fabric.topology import PortId
 from controller.forwarding.host_search import (
     MAX_SEARCHES,
+    MAX_SEARCHES_PER_VN,
     QUESTIONS,
     HostSearch,
     arp_request,
     neighbor_solicitation,
 )
 from controller.forwarding.hosts_and_paths import Host
-from controller.forwarding.pipeline import Table
+from controller.forwarding.pipeline import Mark
 from controller.openflow.frames import FrameHeader, build_frame
-from controller.openflow.messages import PacketIn
 
 SENDER_MAC, TARGET_MAC = 0x02_00_00_00_00_01, 0x02_00_00_00_00_02
 IPV4 = bytes.fromhex("45000020000040004011") + bytes(2) + bytes([10, 0, 0, 1, 10, 0, 0, 2]) + bytes(12)
@@ -82,15 +85,43 @@ def test_a_host_that_is_known_is_not_asked_again():
 
 def test_searches_are_bounded():
     search = HostSearch()
-    for mac in range(MAX_SEARCHES + 10):
+    for mac in range(1500):
         search.look_for(Host(10, mac), AT, header(0x0800), IPV4, 0.0)
+    assert len(search.take_due(lambda host: False, 0.0)) == MAX_SEARCHES_PER_VN
+
+
+def test_who_looks_for_much_keeps_nobody_from_looking():
+    search = HostSearch()
+    for port_no in range(MAX_SEARCHES // MAX_SEARCHES_PER_VN + 5):
+        for mac in range(MAX_SEARCHES_PER_VN + 5):
+            search.look_for(Host(10, port_no << 16 | mac), PortId(1, port_no + 1), header(0x0800), IPV4, 0.0)
     assert len(search.take_due(lambda host: False, 0.0)) == MAX_SEARCHES
+    wanted = Host(10, 0xABCDEF)
+    search.look_for(wanted, PortId(9, 9), header(0x0800), IPV4, 1.0)
+    asked = [question.port for question in search.take_due(lambda host: False, 1.0)]
+    assert PortId(9, 9) in asked
+    assert len(asked) == MAX_SEARCHES
+
+
+@given(st.lists(st.tuples(st.integers(1, 40), st.integers(1, 60)), max_size=60))
+@settings(derandomize=True, deadline=None, max_examples=40)
+def test_the_places_are_shared_whoever_comes_first(asking):
+    search = HostSearch()
+    wanted = Counter()
+    for number, (port_no, hosts) in enumerate(asking):
+        for mac in range(hosts):
+            search.look_for(Host(10, number << 8 | mac), PortId(1, port_no), header(0x0800), IPV4, 0.0)
+        wanted[port_no] += hosts
+    got = Counter(question.port.port_no for question in search.take_due(lambda host: False, 0.0))
+    assert sum(got.values()) == min(MAX_SEARCHES, sum(min(n, MAX_SEARCHES_PER_VN) for n in wanted.values()))
+    held_back = [port_no for port_no in wanted if got[port_no] < min(wanted[port_no], MAX_SEARCHES_PER_VN)]
+    assert all(got[port_no] >= max(got.values()) - 1 for port_no in held_back)
 
 
 def report(net, port, vlan_vid, payload, eth_dst=TARGET_MAC):
     """A frame of IPv4 from an unknown source comes up from a switch."""
     frame = build_frame(FrameHeader(eth_dst, SENDER_MAC, vlan_vid, 0x0800), payload)
-    net.central.frame_reported(port.dpid, PacketIn(0, Table.LEARN, 0, port.port_no, frame), net.now_s)
+    net.central.frame_reported(port.dpid, reported(port.port_no, vlan_vid, frame, Mark.UNKNOWN_SOURCE), net.now_s)
     net.push()
 
 

@@ -10,7 +10,7 @@ from support.fabrics import Fabric, mac_of
 from support.switches import BROADCAST, Frame
 
 from controller.fabric.topology import PortId
-from controller.forwarding.pipeline import ETH_TYPE_LLDP, OWN_COOKIE, OWN_COOKIE_MASK, Table
+from controller.forwarding.pipeline import ETH_TYPE_LLDP, GROUP_BIT, OWN_COOKIE, OWN_COOKIE_MASK, Table
 from controller.openflow.flows import Flow
 
 # Trunks 1 and 2, access ports 3 and 4; both switches alike; VLAN 30 on the second only. Port 9 links them, 8 is unused.
@@ -48,6 +48,8 @@ macs = st.sampled_from(
         BROADCAST,
         0x0100_5E00_0001,
         0x0200_0000_0099,
+        0x3333_FF00_0001,
+        0x3333_0000_0001,
         0x0180_C200_0000,
         0x0180_C200_000E,
         0x0180_C200_0010,
@@ -58,8 +60,13 @@ frames = st.builds(
     eth_dst=macs,
     eth_src=macs,
     vlan_vid=st.sampled_from([None, 0, 10, 20, 30, 31, 4094]),
-    eth_type=st.sampled_from([0x0800, 0x0806, ETH_TYPE_LLDP, 0x8808]),
+    eth_type=st.sampled_from([0x0800, 0x0806, 0x86DD, ETH_TYPE_LLDP, 0x8808]),
 )
+
+
+def asks(frame):
+    """Whether a frame asks for a neighbour, by ARP or by IPv6's Neighbor Discovery."""
+    return frame.eth_type == 0x0806 or (frame.eth_type == 0x86DD and frame.eth_dst >> 24 == 0x3333FF)
 
 
 def members(vid):
@@ -83,7 +90,7 @@ def test_isolation(learned, frame, port):
     assert len(set(got)) == len(got)  # one copy each
     vid = vlan_of(port, frame)
     link_local = frame.eth_dst & ~0xF == 0x0180_C200_0000
-    if vid is None or frame.eth_type == ETH_TYPE_LLDP or link_local:
+    if vid is None or frame.eth_type == ETH_TYPE_LLDP or link_local or frame.eth_src & GROUP_BIT:
         assert (got, delivery.reports) == ([], 0)
         return
     others = members(vid) - {port}
@@ -97,10 +104,18 @@ def test_isolation(learned, frame, port):
         access = isinstance(PORTS[out.dpid][out.port_no], int)
         assert copy == frame._replace(vlan_vid=None if access else vid)
         assert queue == vid
-    # The sending VN's limit holds for whatever gets in, and a known pair's as well.
-    expected = 1 if not learned or not homes or homes == [port] else 2
-    assert len(delivery.meters) == expected
-    assert {dpid for dpid, _ in delivery.meters} == {port.dpid}
+    # The sending VN's limit holds for whatever gets in, then a known pair's or that of floods; reports have one too.
+    central = NETS[learned].central
+    row = central.vns.row_of(vid, *port)
+    mine = central.switches[port.dpid].vn_meters[row]
+    names = {(port.dpid, meter_id): name for name, meter_id in mine._asdict().items()}
+    flooded = [] if learned and homes else ["discovery" if asks(frame) else "flood"]
+    paired = ["pair"] if learned and homes and homes != [port] else []
+    passed = [names.get(meter, "pair") for meter in delivery.meters]
+    reported = ["report"] if delivery.reports else []
+    assert passed == ["send", *paired, *flooded, *reported]
+    own = learned and frame.eth_src == mac_of(port, vid)
+    assert delivery.reports == (0 if own or (homes == [port] and learned) else 1)
 
 
 @given(frames, st.sampled_from([PortId(1, 8), PortId(2, 8), PortId(1, 77)]))
@@ -134,7 +149,7 @@ def test_all_entries_are_owned_and_in_their_table():
             assert flow.cookie & OWN_COOKIE_MASK == OWN_COOKIE
             assert flow.cookie & 0xFF == flow.table_id
             assert flow.table_id in list(Table)
-            assert flow.meter_id is None or flow.table_id in (Table.SEND_LIMIT, Table.RATE_CONTROL)
+            assert flow.meter_id is None or flow.table_id in (Table.SEND_LIMIT, Table.RATE_CONTROL, Table.REPORT)
             assert flow.goto_table is None or flow.goto_table > flow.table_id
 
 

@@ -39,7 +39,7 @@ def test_nothing_is_known_to_be_dropped():
 def test_other_entries_do_not_count():
     rows = [
         (pipeline.limit_sender(1, 10, 5), 9, 1),
-        (pipeline.no_rate_control(), 9, 1),
+        (pipeline.report(1, 10, 5), 9, 1),
         (UnknownFlow(3, 1, 0, b""), 9, 1),
     ]
     assert told(FlowCounting(), rows, 0.0) == {}

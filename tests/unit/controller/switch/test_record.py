@@ -33,15 +33,18 @@ def messages(octets):
 
 def test_every_vn_has_its_meter():
     one = record()
-    assert sorted(one.send_meter.values()) == [10, 11, 12, 13]
-    assert one.meter_ids.take() == 14
+    assert sorted(meters.send for meters in one.vn_meters.values()) == [10, 11, 12, 13]
+    assert one.complete_vn_meters() == 0
+    assert sorted(meter_id for meters in one.vn_meters.values() for meter_id in meters) == list(range(10, 26))
+    assert one.meter_ids.take() == 26
+    assert record(last_meter_id=22).complete_vn_meters() == 3
     with pytest.raises(InvalidValueError, match="s1 fewer meter ids than it has VNs"):
         record(last_meter_id=12)
 
 
 def test_the_order_on_the_wire():
     update = SwitchUpdate()
-    flow = pipeline.no_rate_control()
+    flow = pipeline.drop_link_local()
     update.meter_deletes.append(9)
     update.set_flows([(FlowModCommand.ADD, flow), (FlowModCommand.DELETE_STRICT, flow)])
     update.put_meters({7: MeterSetting(1, 2)}, [])

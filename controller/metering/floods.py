@@ -1,0 +1,109 @@
+"""What VNs flood, and what their receivers get of it: the counters of the meters that floods pass."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.columns import FloatArray, IntArray
+from controller.openflow.constants import COUNTER_UNAVAILABLE
+
+READ_S = 0.5
+"""Counters are looked at no more often: floods are small beside what the control loop is there for."""
+STEP = 0.005
+"""A receiver's account follows its floods in steps of this part of its receive limit, so that a limit stands still."""
+FORGET_S = 5.0
+"""A VN that had nothing dropped for so long keeps within its flood limit again."""
+
+
+@dataclass(frozen=True)
+class _Counters:
+    """Counters of a switch's meters, shape (3, VNs there); NaN where a meter was not listed."""
+
+    passed_bytes: FloatArray
+    dropped_bytes: FloatArray
+    dropped_packets: FloatArray
+    duration_s: FloatArray
+
+
+@dataclass
+class FloodRates:
+    """Columns of shape (vns,). NaN: not known yet, or the switch has no meter for it.
+
+    ``passed_bps`` is what a VN floods, ``dropped_bps`` what its meters dropped of that, ``taken_bps`` what the floods
+    of the others take of its receive limit. ``reports_dropped`` counts frames that its report meter kept from the
+    controller. ``dropping`` tells which VNs flood beyond their limits.
+    """
+
+    passed_bps: FloatArray
+    dropped_bps: FloatArray
+    taken_bps: FloatArray
+    reports_dropped: FloatArray
+    dropping: NDArray[np.bool_]
+    _dropped_s: FloatArray
+    _last: dict[int, _Counters] = field(default_factory=dict)
+    _read_s: float = -math.inf
+
+    @classmethod
+    def unknown(cls, vns: int) -> FloodRates:
+        """Return the rates of VNs of which nothing has been read."""
+        unknown, zeros = np.full(vns, np.nan), np.zeros(vns)
+        return cls(unknown, unknown.copy(), zeros, zeros.copy(), np.zeros(vns, dtype=np.bool_), np.full(vns, -np.inf))
+
+    def due(self, now_s: float) -> bool:
+        """Whether the switches' counters should be read again; if so, note that they are."""
+        due = now_s - self._read_s >= READ_S
+        if due:
+            self._read_s = now_s
+        return due
+
+    def read(self, dpid: int, stats: NDArray[np.void], rows: IntArray, meter_ids: IntArray, now_s: float) -> None:
+        """Take a switch's counters (METER_STATS); ``meter_ids`` (3, rows) are those of floods, discovery, reports.
+
+        A VN without such a meter has the id 0. Counters that fell back were reset: their rates stay as they were.
+        """
+        now = _counters(stats, meter_ids)
+        last, self._last[dpid] = self._last.get(dpid), now
+        if last is None or last.passed_bytes.shape != now.passed_bytes.shape:
+            return
+        with np.errstate(invalid="ignore", divide="ignore"):
+            elapsed_s = now.duration_s - last.duration_s
+            passed = (now.passed_bytes - last.passed_bytes)[:2] * 8 / elapsed_s[:2]
+            dropped = (now.dropped_bytes - last.dropped_bytes)[:2] * 8 / elapsed_s[:2]
+            lost = now.dropped_packets[2] - last.dropped_packets[2]
+            known = ((passed >= 0) & (dropped >= 0) & (elapsed_s[:2] > 0)).all(axis=0)
+        self.passed_bps[rows[known]] = passed[:, known].sum(axis=0)
+        self.dropped_bps[rows[known]] = dropped[:, known].sum(axis=0)
+        self.reports_dropped[rows] += np.where(lost > 0, lost, 0.0)
+        self._dropped_s[rows[known & (dropped.sum(axis=0) > 0)]] = now_s
+
+    def settle(self, vlan_vid: IntArray, receive_limit_bps: FloatArray, now_s: float) -> tuple[IntArray, IntArray]:
+        """Bring ``taken_bps`` and ``dropping`` up to date; return the rows that began to drop, and that ended."""
+        vlan = np.unique(vlan_vid, return_inverse=True)[1]
+        passed_bps = np.nan_to_num(self.passed_bps)
+        taken_bps = np.maximum(np.bincount(vlan, passed_bps)[vlan] - passed_bps, 0.0)
+        taken_bps = np.where(taken_bps < STEP * receive_limit_bps, 0.0, taken_bps)
+        far = np.abs(taken_bps - self.taken_bps) > STEP * receive_limit_bps
+        far |= (taken_bps == 0.0) & (self.taken_bps > 0.0)
+        if far.any():
+            self.taken_bps = np.where(far, taken_bps, self.taken_bps)
+        before, self.dropping = self.dropping, now_s - self._dropped_s < FORGET_S
+        return np.flatnonzero(self.dropping & ~before), np.flatnonzero(before & ~self.dropping)
+
+
+def _counters(stats: NDArray[np.void], meter_ids: IntArray) -> _Counters:
+    order = np.argsort(stats["meter_id"], kind="stable")
+    ids = stats["meter_id"][order]
+    at = np.minimum(np.searchsorted(ids, meter_ids), max(len(ids) - 1, 0))
+    listed = (ids[at] == meter_ids) & (meter_ids > 0) if len(ids) else np.zeros(meter_ids.shape, dtype=np.bool_)
+    columns = []
+    for name in ("byte_in_count", "band_byte_count", "band_packet_count", "duration_s"):
+        column = np.full(meter_ids.shape, np.nan)
+        found = stats[name][order[at[listed]]]
+        column[listed] = np.where(found == COUNTER_UNAVAILABLE, np.nan, found)
+        columns.append(column)
+    entered, dropped, packets, duration_s = columns
+    return _Counters(entered - dropped, dropped, packets, duration_s)

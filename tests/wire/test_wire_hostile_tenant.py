@@ -1,0 +1,155 @@
+"""The real application against hostile tenants: floods, storms, and addresses that move or cannot be."""
+
+from __future__ import annotations
+
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from support.wire import EVERYBODY, WireRun, frame
+
+from controller.forwarding.host_search import MAX_SEARCHES_PER_VN
+from controller.forwarding.pipeline import Table
+from controller.openflow.constants import MessageType
+from controller.openflow.frames import FrameHeader, build_frame, parse_frame
+
+NOBODY = 0x0200_0000_DEAD
+RECEIVE_BPS = 50e6
+LIMITS = {"send_limit": "400M", "receive_limit": "50M", "algorithm": "fs"}
+PORTS = (1, 2, 3, 4)
+SOLICITED = 0x3333_FF00_0001
+IPV4 = bytes.fromhex("45000020000040004011") + bytes(2) + bytes([10, 0, 0, 1, 10, 0, 0, 2]) + bytes(12)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[WireRun]:
+    with WireRun(tmp_path, {1: PORTS}, vlans={10: dict(LIMITS), 20: dict(LIMITS)}) as started:
+        started.wait(lambda: started.flows(1, Table.RATE_CONTROL), "entries")
+        yield started
+
+
+def sent_bytes(run: WireRun, ports: Sequence[int]) -> list[float]:
+    with run.fabric.locked():
+        return [run.switch(1).ports[port_no].counters["tx_bytes"] for port_no in ports]
+
+
+def wait_s(run: WireRun, seconds: float) -> float:
+    """Let the switches' time pass; return how much it was."""
+    began_s = time.monotonic()
+    run.app.wait_for(lambda: time.monotonic() - began_s >= seconds, "time", seconds + 30)
+    return time.monotonic() - began_s
+
+
+def test_floods_take_no_more_than_admission_promised(run: WireRun) -> None:
+    """Three VNs send 400 Mb/s each to an address that nobody has; the fourth also gets more than its limit from one."""
+    mac = {port_no: 0x0200_0000_0A00 + port_no for port_no in PORTS}
+    for port_no in PORTS:
+        run.introduce(1, port_no, mac[port_no])
+    run.offer((1, 2), mac[2], mac[4], 60e6)
+    for port_no in (1, 2, 3):
+        run.offer((1, port_no), mac[port_no], NOBODY, 400e6)
+
+    def vn(port_no: int) -> dict[str, object]:
+        return run.app.get(f"/v1/vns/10/s1/{port_no}")
+
+    run.app.wait_for(lambda: vn(4)["congested"] and vn(4)["flood_received_bps"], "floods in the receiver's account")
+    wait_s(run, 2.0)  # the bursts that meters let through once
+    before = sent_bytes(run, PORTS)
+    elapsed_s = wait_s(run, 3.0)
+    got_bps = [(now - then) * 8 / elapsed_s for now, then in zip(sent_bytes(run, PORTS), before, strict=True)]
+    assert max(got_bps) <= RECEIVE_BPS * 1.03
+    assert got_bps[0] <= 0.11 * RECEIVE_BPS  # nothing but floods of two others
+    assert got_bps[3] >= RECEIVE_BPS * 0.9  # what floods leave goes to the flow that is for it
+    shown = vn(1)
+    assert shown["flooded_bps"] <= shown["flood_limit_bps"] * 1.05
+    assert shown["flood_dropped_bps"] > 300e6
+    told = [event["text"] for event in run.app.events("flood-began")]
+    assert sorted(text.split(":")[1] for text in told) == ["1", "2", "3"]
+    (explained,) = run.app.get("/v1/vns/10/s1/2/explanations")["explanations"]
+    assert "of which floods take" in explained["sentence"]
+
+
+@pytest.mark.parametrize("asker", [1, 2])
+@pytest.mark.parametrize(("eth_type", "target"), [(0x0806, EVERYBODY), (0x86DD, SOLICITED)])
+def test_neighbours_are_found_under_a_blast(run: WireRun, asker: int, eth_type: int, target: int) -> None:
+    """Port 1 blasts at everybody; it, and port 2, ask for their neighbours meanwhile."""
+    run.introduce(1, asker, 0xA0 + asker)
+    for blast_to in (EVERYBODY, NOBODY):
+        run.offer((1, 1), 0xB1, blast_to, 400e6)
+    run.app.wait_for(lambda: run.app.get("/v1/vns/10/s1/1")["flood_dropped_bps"], "the blast is dropped")
+    run.fabric.forget_received()
+    question = build_frame(FrameHeader(target, 0xA0 + asker, 10, eth_type), b"").ljust(60, b"\0")
+    for _ in range(20):
+        run.fabric.inject(1, asker, question)
+        time.sleep(0.02)
+    assert run.fabric.received(1, 4).count(question) == 20
+
+
+def test_an_arp_storm_is_limited_and_its_source_learned(run: WireRun) -> None:
+    storm = build_frame(FrameHeader(EVERYBODY, 0xA1, 10, 0x0806), b"").ljust(1500, b"\0")
+    for _ in range(3000):
+        run.fabric.inject(1, 1, storm)
+    assert 0 < len(run.fabric.received(1, 4)) < 1500
+    run.introduce(1, 2, 0xA2)
+
+
+def test_sources_that_are_groups_get_nowhere(run: WireRun) -> None:
+    """What a multicast source sends to addresses nobody has takes no place in the search from others."""
+    for number in range(1500):
+        header = FrameHeader(0x0200_0000_0000 + number, 0x0100_5E00_0001, 10, 0x0800)
+        run.fabric.inject(1, 1, build_frame(header, IPV4))
+    assert run.fabric.received(1, 4) == []
+    look_for(run, 2, 0x0200_0000_BEEF)
+
+
+def test_one_vn_that_looks_for_everybody_keeps_nobody_from_looking(run: WireRun) -> None:
+    """Each frame comes from another source, and goes to another address."""
+    for number in range(1500):
+        header = FrameHeader(0x0200_0000_0000 + number, 0x0600_0000_0000 + number, 10, 0x0800)
+        run.fabric.inject(1, 1, build_frame(header, IPV4))
+    look_for(run, 2, 0x0200_0000_BEEF)
+    asked = {parse_frame(one).eth_dst for one in run.fabric.received(1, 4) if parse_frame(one).eth_type == 0x0806}
+    assert len(asked - {0x0200_0000_BEEF}) <= MAX_SEARCHES_PER_VN
+
+
+def look_for(run: WireRun, port_no: int, mac: int) -> None:
+    """A host that nobody knows is sent to from a port, and asked for."""
+    run.fabric.inject(1, port_no, build_frame(FrameHeader(mac, 0x0200_0000_00AA, 10, 0x0800), IPV4))
+
+    def asked() -> bool:
+        found = [parse_frame(one) for one in run.fabric.received(1, 4)]
+        return any((one.eth_dst, one.eth_type) == (mac, 0x0806) for one in found)
+
+    run.wait(asked, f"asked for {mac:012x}")
+
+
+def test_addresses_that_move_to_and_fro_cost_a_bounded_number_of_messages(run: WireRun) -> None:
+    """Two VNs claim the same addresses in turn; whoever else moves is followed at once."""
+    before = run.handled(1, MessageType.FLOW_MOD)
+    began_s = time.monotonic()
+    for number in range(4000):
+        run.fabric.inject(1, 1 + number % 2, frame(0x0200_0000_0001 + number // 2 % 8, EVERYBODY, 10))
+    run.introduce(1, 3, 0x0200_0000_00C3)
+    elapsed_s = time.monotonic() - began_s
+    moves = 2 * (64 + 5 * elapsed_s) + 8
+    assert run.handled(1, MessageType.FLOW_MOD) - before <= 12 * moves
+    assert run.app.events("hosts-flap")
+    run.introduce(1, 4, 0x0200_0000_00C3)
+    assert run.app.get("/v1/vns/10/s1/4")["hosts"] == ["02:00:00:00:00:c3"]
+
+
+def test_frames_are_forwarded_whether_they_are_reported_or_not(run: WireRun) -> None:
+    """A VN sends from ever new addresses: its report meter drops most of what would go to the controller."""
+    for number in range(60):
+        header = FrameHeader(EVERYBODY, 0x0600_0000_0000 + number, 20, 0x0806)
+        run.fabric.inject(1, 1, build_frame(header, b"").ljust(1500, b"\0"))
+    assert len(run.fabric.received(1, 4)) >= 60
+    run.app.wait_for(lambda: reports_dropped(run) > 0, "reports were dropped")
+
+
+def reports_dropped(run: WireRun) -> int:
+    with urllib.request.urlopen(run.app.url + "/metrics", timeout=10) as answer:
+        lines = answer.read().decode().splitlines()
+    return sum(int(line.split()[-1]) for line in lines if line.startswith("dets_vn_reports_dropped_total{"))
