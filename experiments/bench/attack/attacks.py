@@ -7,6 +7,7 @@ GOOD_DPIDS, which are not.
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import signal
@@ -16,8 +17,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from controller.forwarding.host_search import ETH_TYPE_IPV4
+from controller.forwarding.pipeline import ETH_TYPE_ARP, GROUP_BIT, Mark, Table
 from controller.openflow.buffers import HEADER
 from controller.openflow.constants import MessageType, MultipartType
+from controller.openflow.frames import BROADCAST, FrameHeader, build_frame
 from experiments.bench.attack.hostile_peer import HostilePeer, crowd, features_reply, message, multipart_reply
 from experiments.switch import answers
 
@@ -26,6 +30,9 @@ HOSTILE_DPID = 4
 STRANGER_DPID = 0xDEAD
 Address = tuple[str, int]
 
+_TENANT_VLAN = 10
+_HOST = 0x06_00_00_00_00_00
+_IPV4 = bytes.fromhex("45000020000040004011") + bytes(2) + bytes([10, 0, 0, 1, 10, 0, 0, 2]) + bytes(12)
 _UNKNOWN_TYPE = 99
 _UNKNOWN_VERSION = 0x2A
 _PARTS_AT_ONCE = 200
@@ -241,7 +248,49 @@ def _packet_in() -> bytes:
         draw.randbytes(6) + (0x02_00_00_00_00_00 + number).to_bytes(6) + b"\x81\0\0\x0a\x08\0" + bytes(46)
         for number in range(_PARTS_AT_ONCE)
     )
-    return b"".join(answers.packet_in(1, 1, 0, 1, frame, 0xFFFF) for frame in frames)
+    mark = int(Mark.UNKNOWN_SOURCE) | _TENANT_VLAN
+    return b"".join(answers.packet_in(1, Table.REPORT, 0, 1, frame, 0xFFFF, mark) for frame in frames)
+
+
+def _tenant(frame_of: Callable[[int], tuple[int, FrameHeader]]) -> Callable[[Address, float], None]:
+    """Return an attack by hosts behind an honest switch: ``frame_of`` gives the port and header of each frame."""
+
+    def attack(address: Address, until_s: float) -> None:
+        sent = itertools.count()
+
+        def work(peer: HostilePeer) -> None:
+            switch = peer.become_ready(HOSTILE_DPID)
+
+            def send_frames() -> bool:
+                assert switch is not None
+                for number in itertools.islice(sent, _PARTS_AT_ONCE):
+                    port_no, header = frame_of(number)
+                    switch.inject(port_no, build_frame(header, _IPV4).ljust(60, b"\0"), time.monotonic())
+                switch.take_frames()
+                return time.monotonic() > until_s
+
+            if switch is not None:
+                peer.behave(switch, send_frames, until_s - time.monotonic())
+
+        _again(address, until_s, work)
+
+    return attack
+
+
+def _to_nobody(number: int) -> tuple[int, FrameHeader]:
+    return 1, FrameHeader(_HOST + number % 2**32, _HOST, _TENANT_VLAN, ETH_TYPE_IPV4)
+
+
+def _from_groups(number: int) -> tuple[int, FrameHeader]:
+    return 1, FrameHeader(_HOST + number % 2**32, GROUP_BIT | number % 2**16, _TENANT_VLAN, ETH_TYPE_IPV4)
+
+
+def _ask_all(number: int) -> tuple[int, FrameHeader]:
+    return 1, FrameHeader(BROADCAST, _HOST + number % 2**16, _TENANT_VLAN, ETH_TYPE_ARP)
+
+
+def _move(number: int) -> tuple[int, FrameHeader]:
+    return 1 + number % 2, FrameHeader(BROADCAST, _HOST + number // 2 % 8, _TENANT_VLAN, ETH_TYPE_IPV4)
 
 
 _METER = struct.pack("!IH50x", 1, 56)
@@ -261,6 +310,10 @@ ATTACKS: dict[str, Attack] = {
     "switch's errors": Attack("errors of a switch under control", _flood(_ERROR * _PARTS_AT_ONCE, ready=True)),
     "switch's replies": Attack("replies that nobody asked it for", _flood(_PORT_DESC, ready=True)),
     "switch's frames": Attack("packet-ins from 200 hosts", _flood(_packet_in(), ready=True)),
+    "unknown hosts": Attack("a tenant sends to addresses that nobody has", _tenant(_to_nobody)),
+    "group sources": Attack("the same, from addresses of groups", _tenant(_from_groups)),
+    "ARP storm": Attack("a tenant asks everybody, from 65,536 addresses", _tenant(_ask_all)),
+    "MAC flapping": Attack("eight addresses move between two ports", _tenant(_move)),
     "endless reply": Attack("a reply that never ends", endless_reply),
     "7 MB of meters": Attack("counters of 120,000 meters in each interval", _bloat(MultipartType.METER, _METER)),
     "7 MB of ports": Attack("counters of 60,000 ports in each interval", _bloat(MultipartType.PORT_STATS, bytes(112))),
