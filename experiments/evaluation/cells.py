@@ -109,7 +109,7 @@ def compared_cells(fabric: str, experiments: Sequence[str] = (), seeds: int | No
     return [
         cell
         for name, scenario in scenarios().items()
-        if not experiments or name in experiments
+        if scenario.paper_controls and (not experiments or name in experiments)
         for other in conditions_on(fabric)
         for cell in scenario_cells(name, scenario.under(other), fabric, seeds, scenario.paper_controls)
     ]

@@ -45,6 +45,7 @@ class Desk:
     def __init__(self) -> None:
         self.central = CentralController(parse_config(CONFIG))
         self.now_s = 100.0
+        self.counts_since_s: dict[int, float] = {}
         self.changes = 0
         self.service = Service(self.central, lambda: self.now_s)
         self.service.changed = self._changed  # type: ignore[method-assign]
@@ -86,16 +87,21 @@ class Desk:
         self.central.frame_reported(DPID, reported(sender_port, vlan_vid, frame, Mark.NEW_PAIR), self.now_s)
 
     def run(self, offered_bps: list[float], dropped_bps: list[float], intervals: int) -> None:
-        """Run intervals in which the entries of s1, in the order of the table, see these loads."""
-        self.central.take_updates()
-        meter_id = self.central.state.entries.meter_id
+        """Run intervals in which the entries of s1, in the order of the table, see these loads.
+
+        A meter that is modified counts from zero again, as in a switch.
+        """
         for _ in range(intervals):
+            for update in self.central.take_updates().values():
+                self.counts_since_s |= dict.fromkeys(update.meter_id, self.now_s)
+            meter_id = self.central.state.entries.meter_id
+            since_s = np.array([self.counts_since_s.get(one, 100.0) for one in meter_id.tolist()])
             self.now_s += INTERVAL_S
             stats = np.zeros(len(meter_id), METER_STATS)
             stats["meter_id"] = meter_id
             stats["duration_s"] = self.now_s - 100.0
             for name, rate_bps in (("byte_in_count", offered_bps), ("band_byte_count", dropped_bps)):
-                stats[name] = np.array(rate_bps) / 8 * (self.now_s - 100.0)
+                stats[name] = np.array(rate_bps) / 8 * (self.now_s - since_s)
             self.central.interval({DPID: stats}, {DPID: self.now_s}, self.now_s)
 
 

@@ -78,6 +78,7 @@ class FakeShell:
         self.peers: dict[int, Any] = {}
         self.standing_still = threading.Lock()
         self.let_go_of: list[int] = []
+        self.strangers: list[Any] = []
 
     def now_s(self) -> float:
         return 5.0
@@ -117,9 +118,6 @@ class App:
     def change(self, send_limit_bps: int) -> int:
         given = {NAME: {"send_limit_bps": send_limit_bps}}
         return self.settings.change_vns(given, ME, expect=lambda: None, dry_run=False).revision
-
-    def connections(self) -> list[Any]:
-        return [peer.connection for peer in self.shell.peers.values()]
 
     def adopt(self, config: Config) -> None:
         self.config = config
