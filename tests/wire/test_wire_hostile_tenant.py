@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import urllib.request
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -142,7 +143,15 @@ def test_addresses_that_move_to_and_fro_cost_a_bounded_number_of_messages(run: W
 def test_frames_are_forwarded_whether_they_are_reported_or_not(run: WireRun) -> None:
     """A VN sends from ever new addresses, more than its report meter lets through."""
     run.introduce(1, 4, 0xA4, 20)
+    run.app.wait_for(lambda: run.app.get("/v1/vns/20/s1/1")["flooded_bps"] is not None, "its meters were read")
     for number in range(60):
         header = FrameHeader(0xA4, 0x0600_0000_0000 + number, 20, 0x0800)
         run.fabric.inject(1, 1, build_frame(header, b"").ljust(1500, b"\0"))
     assert len(run.fabric.received(1, 4)) == 60
+    run.app.wait_for(lambda: reports_dropped(run) > 0, "reports were dropped")
+
+
+def reports_dropped(run: WireRun) -> int:
+    with urllib.request.urlopen(run.app.url + "/metrics", timeout=10) as answer:
+        lines = answer.read().decode().splitlines()
+    return sum(int(line.split()[-1]) for line in lines if line.startswith("dets_vn_reports_dropped_total{"))
