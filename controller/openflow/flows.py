@@ -90,9 +90,8 @@ class _FlowFields(NamedTuple):
 class Flow(_FlowFields):
     """A flow entry. Raises InvalidValueError naming the field and its limit.
 
-    ``actions`` are the apply-actions; ``meter_id`` comes before, ``write_metadata`` and ``goto_table`` after
-    them. ``idle_timeout_s``
-    0 means that the entry stays. A tuple, as its match is.
+    ``actions`` are the apply-actions; ``meter_id`` comes before, ``write_metadata`` and ``goto_table`` after them.
+    ``idle_timeout_s`` 0 means that the entry stays. A tuple, as its match is.
     """
 
     __slots__ = ()

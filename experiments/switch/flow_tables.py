@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from bisect import insort
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from struct import Struct
 from typing import NamedTuple
 
@@ -229,7 +229,12 @@ class FlowTables:
     def _modify(self, entry: FlowTableEntry, mod: FlowMod) -> None:
         does: Instructions = mod.instructions
         self._count_meter(entry.flow.meter_id, -1)
-        entry.flow = entry.flow._replace(**asdict(does))
+        entry.flow = entry.flow._replace(
+            meter_id=does.meter_id,
+            actions=does.actions,
+            goto_table=does.goto_table,
+            write_metadata=does.write_metadata,
+        )
         self._count_meter(does.meter_id, 1)
         entry.tail = encode_match(entry.flow.match) + encode_instructions(entry.flow)
         if mod.flags & FlowModFlags.RESET_COUNTS:

@@ -246,7 +246,8 @@ def test_leftovers_of_another_configuration_are_replaced(tmp_path: Path) -> None
         run.app.configure({**run.config, "vlans": vlans, "switches": {"s1": {"dpid": 1, "ports": ports}}})
         run.app.start()
         run.app.wait_ready()
-        run.app.wait_for(lambda: set(run.meters(1)) == {1, 2, FOREIGN_METER}, "the old meters gone", 20)
+        of_two_vns = {*range(1, 9), FOREIGN_METER}  # each has a send, flood, discovery and report meter
+        run.app.wait_for(lambda: set(run.meters(1)) == of_two_vns, "the old meters gone", 20)
         assert run.meters(1)[1][0] == 10_000
         ours = [flow for flow in run.flows(1) if flow != FOREIGN]
         assert {flow.cookie >> 48 for flow in ours} == {OWN_COOKIE >> 48}

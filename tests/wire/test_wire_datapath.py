@@ -467,7 +467,7 @@ REFUSED = {
         "OFPBMC_BAD_WILDCARDS",
     ),
     "instruction": (
-        flow_mod(instructions=[ryu.OFPInstructionWriteMetadata(1, 1)]),
+        flow_mod(instructions=[ryu.OFPInstructionActions(ofp.OFPIT_WRITE_ACTIONS, [])]),
         "OFPET_BAD_INSTRUCTION",
         "OFPBIC_UNSUP_INST",
     ),
