@@ -165,19 +165,26 @@ def test_a_stop_keeps_everything_and_the_next_start_takes_it_over_untouched(tmp_
         calm.start(100e6)  # within the limit: no meter has a reason to change
         run.app.wait_for(lambda: len(run.app.get("/v1/entries?vlan=10")["entries"]) == 3, "three pairs")
         calm.wait_delivered(300e6)
-        flows, meters = set(run.flows(1)), run.meters(1)
+        pairs = {entry["meter_id"] for entry in run.app.get("/v1/entries?vlan=10")["entries"]}
+
+        def standing() -> dict[int, tuple[int, int]]:
+            """The meters that no account moves: without queues those of pairs share what their receiver has left."""
+            return {meter_id: setting for meter_id, setting in run.meters(1).items() if meter_id not in pairs}
+
+        flows, meters = set(run.flows(1)), standing()
         assert run.app.stop() == 0
-        assert (set(run.flows(1)), run.meters(1)) == (flows, meters)
+        assert (set(run.flows(1)), standing()) == (flows, meters)
+        assert pairs <= run.meters(1).keys()
         assert calm.delivered_bps() == pytest.approx(300e6, rel=0.02)
         before = changes(run)
         # A new run tests what the switch can do, on a meter and entries of the test's own that come and go.
-        tested = {"flow-mods": 1 + len(probe.ProbeKind) + 1, "meter-mods": 2}
+        tested = {"flow-mods": 1 + len(probe.ProbeKind) + 1}
         run.app.start()
         run.app.wait_ready()
         run.app.wait_for(lambda: len(run.app.get("/v1/entries?vlan=10")["entries"]) == 3, "three pairs again")
         time.sleep(0.5)
-        assert changes(run) == {name: count + tested[name] for name, count in before.items()}
-        assert (set(run.flows(1)), run.meters(1)) == (flows, meters)
+        assert changes(run)["flow-mods"] == before["flow-mods"] + tested["flow-mods"]
+        assert (set(run.flows(1)), standing()) == (flows, meters)
         assert FOREIGN in flows
         assert meters[FOREIGN_METER][0] == 123
 
@@ -195,7 +202,7 @@ def test_a_controlled_receiver_stays_controlled_over_a_restart(tmp_path: Path) -
         blast.wait_delivered(LIMIT_BPS)
         with run.fabric.locked():
             more = run.switch(1).ports[RECEIVER].counters["tx_bytes"] - sent[0], time.monotonic() - sent[1]
-        assert more[0] * 8 / more[1] < 1.05 * LIMIT_BPS
+        assert more[0] * 8 / more[1] < 1.1 * LIMIT_BPS  # what meters alone promise (docs/enforcement.md)
         assert run.app.get("/v1/vns/10/s1/4")["congested"]
 
 
@@ -246,9 +253,10 @@ def test_leftovers_of_another_configuration_are_replaced(tmp_path: Path) -> None
         run.app.configure({**run.config, "vlans": vlans, "switches": {"s1": {"dpid": 1, "ports": ports}}})
         run.app.start()
         run.app.wait_ready()
-        of_two_vns = {*range(1, 9), FOREIGN_METER}  # each has a send, flood, discovery and report meter
-        run.app.wait_for(lambda: set(run.meters(1)) == of_two_vns, "the old meters gone", 20)
-        assert run.meters(1)[1][0] == 10_000
+        # Two VNs have a send, a flood, a discovery and a report meter each.
+        run.app.wait_for(lambda: len(run.meters(1)) == 2 * 4 + 1, "the old meters gone", 20)
+        assert FOREIGN_METER in run.meters(1)
+        assert [rate for rate, _ in run.meters(1).values()].count(10_000) == 2
         ours = [flow for flow in run.flows(1) if flow != FOREIGN]
         assert {flow.cookie >> 48 for flow in ours} == {OWN_COOKIE >> 48}
         assert {flow.match.vlan_vid for flow in ours if flow.table_id == Table.SEND_LIMIT} == {30}

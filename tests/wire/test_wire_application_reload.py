@@ -117,7 +117,7 @@ def test_a_switch_is_let_go_and_taken_in_again(tmp_path):
         run.app.configure(config)
         reload(run)
         run.app.wait_ready()
-        run.wait(lambda: len(run.meters(2)) == 4, "meters again")
+        run.wait(lambda: len(run.meters(2)) == 4 * 4, "meters again")  # four VNs, four meters each
 
 
 def test_the_command_line_shows_what_differs(run, capsys):

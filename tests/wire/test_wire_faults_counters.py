@@ -36,11 +36,15 @@ def grants(run: WireRun) -> list[int]:
 
 
 def held(run: WireRun) -> bool:
-    """Whether the three meters let no more than the receiver's limit pass, and not much less."""
+    """Whether the three limits sum to the receiver's, and its account lets the meters pass no more than it promises."""
     views = [run.app.entry(port, RECEIVER, 10) for port in SENDERS]
     meters = run.meters(1)
-    rates = [meters[view["meter_id"]][0] * 1000 for view in views if view is not None and view["meter_id"] in meters]
-    return len(rates) == len(SENDERS) and 0.9 * LIMIT_BPS < sum(rates) <= LIMIT_BPS
+    known = [view for view in views if view is not None and view["meter_id"] in meters]
+    if len(known) < len(SENDERS):
+        return False
+    limits_bps = sum(view["limit_bps"] for view in known)
+    rates_bps = sum(meters[view["meter_id"]][0] * 1000 for view in known)
+    return 0.9 * LIMIT_BPS < limits_bps <= LIMIT_BPS * 1.0001 and rates_bps <= 1.1 * LIMIT_BPS
 
 
 def wait_held(run: WireRun, what: str) -> None:

@@ -154,7 +154,10 @@ def test_a_switch_that_connects_again_wins_over_its_dead_connection(run: WireRun
     run.fabric.set_silent(HOSTILE, True)  # its connection stands, and nobody is there
     with unharmed(run), HostilePeer(address(run)) as peer:
         assert peer.become_ready(HOSTILE) is not None
-        assert any("the old one is dead" in event["text"] for event in run.app.events("switch-claimed", last))
+        run.app.wait_for(
+            lambda: any("the old one is dead" in event["text"] for event in run.app.events("switch-claimed", last)),
+            "told",
+        )
         run.app.wait_for(lambda: state(run, HOSTILE) == "ready", "ready")
         run.fabric.disconnect(HOSTILE, reconnect=False)
         run.fabric.set_silent(HOSTILE, False)
