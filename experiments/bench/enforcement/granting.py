@@ -68,9 +68,14 @@ def naive_enforcement(burst_s: float) -> Callable[..., tuple[Enforcement, MeterC
     """Return a replacement for ``controller.metering.enforcement.enforce`` that sets every meter in every interval."""
 
     def enforce(
-        before: Enforcement, limit_bps: FloatArray, measured: Measurement, seen_s: FloatArray, now_s: float
+        before: Enforcement,
+        limit_bps: FloatArray,
+        measured: Measurement,
+        seen_s: FloatArray,
+        now_s: float,
+        *accounts: object,
     ) -> tuple[Enforcement, MeterChanges]:
-        del measured, seen_s
+        del measured, seen_s, accounts
         rate_bps = whole_rates(limit_bps)
         burst_bits = np.ceil(np.maximum(rate_bps * burst_s, NAIVE_LEAST_BITS) / RATE_STEP_BPS) * RATE_STEP_BPS
         now_column_s = np.full(len(rate_bps), now_s)
