@@ -186,10 +186,6 @@ class Fabric:
         most_bps = sum(rates_bps) - min(rates_bps, default=0)
         return tuple(link for link in self.core_links if link.rate_bps >= most_bps and not link.delay_s)
 
-    def edge_switches(self) -> tuple[TopoSwitch, ...]:
-        """Return the switches that have PNs behind them by role."""
-        return tuple(s for s in self.switches if s.role == "edge")
-
     def check_emulable(self) -> None:
         """Raise ValueError for what Mininet or Linux would cut off or ignore without a word.
 
