@@ -1,0 +1,249 @@
+"""How a loop's rate answers to its link: the laws of Seawall (sections 4.2 to 4.4), as columns over loops.
+
+A law sees for each loop which parts of its traffic met loss, marks or neither, and by what step it may rise. It gives
+the next rate. What is the same for all laws is in ``clamped`` and ``first_rates``.
+
+Choice: the paper's step ``w`` has no unit. Taken as a fixed part of the link for each entity, n entities that overload
+it lose 7, 23 and 46 % for n = 2, 10 and 40. Here a step is a part of what the link has for those that want more, in
+proportion to their weights (see ``steps``), so that all steps of a link sum to that part whatever n.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from controller.allocation.interface import BoolArray, FloatArray
+from controller.seawall.loops import Loops
+
+# Choice: the loop may hold this many times what it used lately (section 4.4 says "a multiple"), and lately is about a
+# second: longer than an interval's growth shows, shorter than an idle entity should keep its rate.
+KAPPA = 2.0
+HISTORY_INTERVALS = 18
+# Choice: no loop falls below this part of its link. From nothing it could not show that it has traffic.
+FLOOR = 0.001
+# Choice: those that want more may take this part of a link at least, however much the others use.
+LEAST_LEFT = 0.05
+MANY_JOIN = 3
+# Choice: an overload that a decrease has not ended yet is not punished again (see docs/policies/seawall.md).
+HOLD_INTERVALS = 2.0
+# Choice: the concave part ends this near its goal, or after this part of T_s. As printed it never ends.
+NEAR_GOAL = 0.99
+LONGEST_PART = 0.9
+# Choice: of how much loss a destination's vote counts. A counter's grain is no loss.
+LEAST_LOSS = 0.001
+# Deviation: the paper takes missing feedback for loss. Here it is a fault of the control plane: a loop falls by half a
+# decrease in this many intervals at most, and then stands.
+UNKNOWN_INTERVALS = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class Feedback:
+    """What part of a loop's traffic met what, (loops,) each; the parts sum to 1 where anything is sent.
+
+    ``lost`` and ``marked`` hold the share that was lost and marked, ``lost_votes`` and ``marked_votes`` the parts of
+    the destinations that saw any of it. ``unknown`` is the part that nothing is known of.
+    """
+
+    lost: FloatArray
+    marked: FloatArray
+    lost_votes: FloatArray
+    marked_votes: FloatArray
+    unknown: FloatArray
+
+    @classmethod
+    def of(cls, loops: Loops, part: FloatArray, lost: FloatArray, marked: FloatArray) -> Feedback:
+        """Return the feedback of each loop from that of each use, (uses,), NaN where it is unknown (section 4.3).
+
+        p_loss is the sum of p_d * loss_d, p_mark that of p_d * mark_d * (1 - loss_d).
+        """
+        known = ~(np.isnan(lost) | np.isnan(marked))
+        counted = np.where(known, part, 0.0)
+        lost, marked = np.where(known, lost, 0.0), np.where(known, marked, 0.0)
+        saw_loss = lost > LEAST_LOSS
+        return cls(
+            loops.sum(counted * lost),
+            loops.sum(counted * marked * (1.0 - lost)),
+            loops.sum(counted * saw_loss),
+            loops.sum(counted * ((marked > LEAST_LOSS) & ~saw_loss)),
+            loops.sum(np.where(known, 0.0, part)),
+        )
+
+
+def steps(
+    loops: Loops, use_bps: FloatArray, backlogged: BoolArray, weight: FloatArray, capacity_bps: FloatArray
+) -> FloatArray:
+    """Return (loops,) what a loop's step is a part of: its share of what its link has for those that want more.
+
+    ``use_bps`` (loops,) is what the entity sends through the link, ``backlogged`` (loops,) whether it wants more,
+    ``weight`` (loops,) its weight, ``capacity_bps`` (links,) what the link has for all of them.
+
+    The share is by weight among the backlogged and the entity itself. Without taking off what the others use, one
+    greedy entity next to three that are not gets 92 % of what is left; with it 98 %.
+    """
+    links = len(capacity_bps)
+    of_backlogged = loops.sum_of_loops(np.where(backlogged, weight, 0.0), links)
+    limited_bps = loops.sum_of_loops(np.where(backlogged, 0.0, use_bps), links)
+    left_bps = np.maximum(capacity_bps - limited_bps, LEAST_LEFT * capacity_bps)
+    competing = of_backlogged[loops.link] + np.where(backlogged, 0.0, weight)
+    result: FloatArray = left_bps[loops.link] * weight / competing
+    return result
+
+
+def standing_shares(
+    loops: Loops, active: BoolArray, weight: FloatArray, capacity_bps: FloatArray
+) -> FloatArray:
+    """Return (loops,) the share of its link that each entity has among the active ones and itself.
+
+    It is where a new loop starts, and what no loop is clamped below.
+    """
+    sums = loops.sum_of_loops(np.where(active, weight, 0.0), len(capacity_bps))
+    share_bps: FloatArray = capacity_bps[loops.link] * weight / (sums[loops.link] + np.where(active, 0.0, weight))
+    return share_bps
+
+
+def first_rates(
+    loops: Loops, rate_bps: FloatArray, standing_bps: FloatArray, capacity_bps: FloatArray
+) -> FloatArray:
+    """Return the rates with the new loops' (NaN) put in: their standing shares.
+
+    Choice: the paper leaves I open. Where more than MANY_JOIN loops join a link in one interval, all its loops are
+    scaled down to what it carries: 40 that join one would else send nearly twice that until the law has cut them.
+    """
+    new = np.isnan(rate_bps)
+    if not new.any():
+        return rate_bps
+    links = len(capacity_bps)
+    rate_bps = np.where(new, standing_bps, rate_bps)
+    many = loops.sum_of_loops(new.astype(np.float64), links) > MANY_JOIN
+    sums_bps = loops.sum_of_loops(rate_bps, links)
+    part = np.divide(capacity_bps, sums_bps, out=np.ones(links), where=many & (sums_bps > capacity_bps))
+    return rate_bps * part[loops.link]
+
+
+def clamped(
+    loops: Loops,
+    rate_bps: FloatArray,
+    largest_use_bps: FloatArray,
+    standing_bps: FloatArray,
+    capacity_bps: FloatArray,
+    kappa: FloatArray | float = KAPPA,
+) -> FloatArray:
+    """Return the rates within what the loops can show that they use (section 4.4), all (loops,) but the capacities.
+
+    At most kappa times the largest use lately, or the standing share where that is more, and no more than the link.
+    """
+    of_link_bps = capacity_bps[loops.link]
+    most_bps = np.minimum(np.maximum(kappa * largest_use_bps, standing_bps), of_link_bps)
+    result: FloatArray = np.maximum(np.minimum(rate_bps, most_bps), FLOOR * of_link_bps)
+    return result
+
+
+def without_feedback(alpha: FloatArray, unknown: FloatArray, unknown_intervals: FloatArray) -> FloatArray:
+    """Return (loops,) the factor of a rate of which feedback is missing in part: half a decrease, for a few intervals.
+
+    ``unknown_intervals`` counts this one.
+    """
+    return 1.0 - np.where(unknown_intervals <= UNKNOWN_INTERVALS, 0.5 * alpha * unknown, 0.0)
+
+
+def proportional(
+    rate_bps: FloatArray, feedback: Feedback, step_bps: FloatArray, alpha: FloatArray, a: FloatArray
+) -> FloatArray:
+    """Return the next rates by the default law, on marks that the controller computes (see link_feedback.marked_shares).
+
+    Classes 1 and 2 of the paper in one step: each part of the traffic moves the rate in proportion.
+    """
+    congested = feedback.lost + feedback.marked
+    fine = np.maximum(1.0 - congested - feedback.unknown, 0.0)
+    return rate_bps * (1.0 - alpha * congested) + a * step_bps * fine
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """What a loop of the laws ``cubic`` and ``dctcp`` remembers, (loops,) each (section 4.4).
+
+    ``goal_bps`` is r_goal, ``increment_bps`` inc, ``since_drop_intervals`` the time since t_drop, ``marked_mean`` c.
+    NaN in a new loop: it has had no drop.
+    """
+
+    goal_bps: FloatArray
+    increment_bps: FloatArray
+    since_drop_intervals: FloatArray
+    marked_mean: FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class CurveConstants:
+    """The constants of the curve, (loops,) each."""
+
+    alpha: FloatArray
+    """of a decrease by marks, all of whose packets are marked"""
+    alpha_lost: FloatArray
+    """of a decrease by losses"""
+    a: FloatArray
+    gamma: FloatArray
+    delta: FloatArray
+    t_s_intervals: FloatArray
+    hold_intervals: FloatArray
+
+
+def curve(
+    rate_bps: FloatArray,
+    before: Curve,
+    feedback: Feedback,
+    step_bps: FloatArray,
+    constants: CurveConstants,
+    *,
+    uses_marks: bool,
+) -> tuple[FloatArray, Curve]:
+    """Return the next rates by the paper's Class 3: a decrease, then concave to the goal, then convex beyond it.
+
+    1. ``c <- c + gamma * (marked - c)``, the mean share of marks.
+    2. Loss (and with ``uses_marks`` marks): ``r_new = r - r * alpha * p * c``, where c is 1 for losses, with an alpha of
+       their own; the goal becomes r if r was above it, else the middle of r and r_new; then r becomes r_new. Not again
+       within ``hold``.
+    3. Below the goal: ``r + p * delta * (r_goal - r) * (1 - dt) ** 3`` with ``dt = min(since / T_s, 0.9)``.
+    4. Beyond it: ``r + p * inc``, and inc grows by a step.
+
+    Choice: the listing never assigns r_new to r; 2 does. Choice: a destination that saw any loss votes with all of its
+    part. As printed a trace of loss in every interval resets inc for ever, and 0.89 to 0.11 stays as it is.
+    Choice: 3 ends near the goal or at dt of 0.9: as printed two entities stand at 0.89 and 0.11 for good.
+    Deviation: 3 is not in proportion to the weight, so that weights work where the law is additive.
+    """
+    fresh = np.isnan(before.goal_bps)
+    goal_bps = np.where(fresh, 0.0, before.goal_bps)
+    increment_bps = np.where(fresh, 0.0, before.increment_bps)
+    since = np.where(fresh, np.inf, before.since_drop_intervals + 1.0)
+    c = np.where(np.isnan(before.marked_mean), 0.0, before.marked_mean)
+    marks = feedback.marked_votes if uses_marks else np.zeros(len(rate_bps))
+    c = c + constants.gamma * (feedback.marked - c) if uses_marks else c  # 1
+    cut = constants.alpha_lost * feedback.lost_votes + constants.alpha * marks * c
+    drops = (cut > 0.0) & (since >= constants.hold_intervals)
+    lower_bps = rate_bps * (1.0 - cut)  # 2
+    goal_after = np.where(rate_bps > goal_bps, rate_bps, 0.5 * (rate_bps + lower_bps))
+    goal_bps = np.where(drops, goal_after, goal_bps)
+    increment_bps = np.where(drops, 0.0, increment_bps)
+    since = np.where(drops, 0.0, since)
+    fine = np.maximum(1.0 - feedback.lost_votes - marks - feedback.unknown, 0.0)
+    dt = np.minimum(since / constants.t_s_intervals, LONGEST_PART)
+    concave = (rate_bps < NEAR_GOAL * goal_bps) & (dt < LONGEST_PART)
+    to_goal_bps = fine * constants.delta * (goal_bps - rate_bps) * (1.0 - dt) ** 3  # 3
+    risen_bps = rate_bps + np.where(concave, to_goal_bps, fine * increment_bps)  # 4
+    grows = ~drops & ~concave
+    increment_bps = np.where(grows, increment_bps + fine * constants.a * step_bps, increment_bps)
+    return np.where(drops, lower_bps, risen_bps), Curve(goal_bps, increment_bps, since, c)
+
+
+def strawman(
+    rate_bps: FloatArray, lost: FloatArray, step_bps: FloatArray, alpha: FloatArray, a: FloatArray
+) -> FloatArray:
+    """Return the next rates of one loop for each entry, (entries,): the design that the paper starts from (section 4.2).
+
+    Loss: ``r - r * alpha``, else ``r + step``. An entity with more destinations gets more: that is its flaw. Where
+    nothing is known of losses (NaN) the rate stands.
+    """
+    loses = lost > LEAST_LOSS
+    moved_bps = np.where(loses, rate_bps * (1.0 - alpha), rate_bps + a * step_bps)
+    return np.where(np.isnan(lost), rate_bps, moved_bps)

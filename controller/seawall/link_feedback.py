@@ -1,0 +1,115 @@
+"""What the links say: load, computed marks, and losses, from the counters of meters, ports and queues.
+
+The paper's receiving ends count gaps in sequence numbers and ECN marks. A switch's meter stands before the queues and
+sees neither. So load and loss are measured where they happen, per link, and handed to every entry that uses the link in
+proportion to its traffic, as a queue that serves frames in the order of their arrival does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from controller.allocation.interface import FloatArray, IntArray
+from controller.columns import carry
+from controller.seawall.loops import Loops
+
+# Choice: what a link's buffer may hold before the ledger calls it lost: 30 ms of queue, and 3 ms for the clocks of the
+# switches, whose counters are not read at one instant.
+BUFFER_S = 0.033
+# A link that carries less than this has an empty buffer.
+BUSY_ABOVE = 0.9
+# What is not the entries' traffic (floods, VLANs without entries) is a mean over as many intervals.
+FOREIGN_INTERVALS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class LinkLedger:
+    """What the loads of the links leave behind, (links,) each.
+
+    ``queued_bits`` came and was not transmitted yet, ``foreign_bps`` was transmitted and is of no entry, ``lost`` is the
+    share that was lost in the last interval (NaN: not known).
+    """
+
+    queued_bits: FloatArray
+    foreign_bps: FloatArray
+    lost: FloatArray
+
+    @classmethod
+    def empty(cls, links: int) -> LinkLedger:
+        """Return the state before anything was sent."""
+        return cls(np.zeros(links), np.zeros(links), np.zeros(links))
+
+    def carried(self, old_link: IntArray) -> LinkLedger:
+        """Return the state for links that were re-arranged; new ones are empty."""
+        columns = (self.queued_bits, self.foreign_bps, self.lost)
+        return LinkLedger(*(carry(column, old_link, 0.0) for column in columns))
+
+    def after(
+        self, load_bps: FloatArray, transmitted_bps: FloatArray, capacity_bps: FloatArray, elapsed_s: float
+    ) -> LinkLedger:
+        """Return the state after an interval, (links,) each: what came in, and what the port transmitted (NaN: unknown).
+
+        What came and was not transmitted waits in the buffer, or was lost as soon as it is more than the buffer holds.
+        """
+        known = ~np.isnan(transmitted_bps)
+        sent_bps = np.where(known, transmitted_bps, 0.0)
+        came_bps = load_bps + self.foreign_bps
+        buffer_bits = BUFFER_S * capacity_bps
+        queued_bits = self.queued_bits + (came_bps - sent_bps) * elapsed_s
+        lost_bits = np.maximum(queued_bits - buffer_bits, 0.0)
+        share = np.divide(lost_bits, came_bps * elapsed_s, out=np.zeros(len(load_bps)), where=came_bps > 0)
+        kept_bits = np.where(sent_bps < BUSY_ABOVE * capacity_bps, 0.0, np.clip(queued_bits, 0.0, buffer_bits))
+        foreign_bps = self.foreign_bps + (np.maximum(sent_bps - load_bps, 0.0) - self.foreign_bps) / FOREIGN_INTERVALS
+        return LinkLedger(
+            np.where(known, kept_bits, self.queued_bits),
+            np.where(known, foreign_bps, self.foreign_bps),
+            np.where(known, np.where(sent_bps < BUSY_ABOVE * capacity_bps, 0.0, np.minimum(share, 1.0)), np.nan),
+        )
+
+
+def link_loads(loops: Loops, passed_bps: FloatArray, lost: FloatArray) -> FloatArray:
+    """Return (links,) what the entries bring to each link: what passed their meters, less what is lost on the way.
+
+    ``passed_bps`` (entries,), ``lost`` (links,) the share that each link loses, NaN for none known. The uses of each
+    entry are in the order of its way.
+    """
+    survives = 1.0 - np.nan_to_num(lost)[loops.use_link]
+    arriving = upstream_product(survives, loops.offsets)
+    return np.bincount(loops.use_link, loops.at_uses(passed_bps) * arriving, minlength=len(lost)).astype(np.float64)
+
+
+def upstream_product(factor: FloatArray, offsets: IntArray) -> FloatArray:
+    """Return (uses,) the product of the factors of all earlier uses of the same entry; 1 at its first."""
+    product = np.ones(len(factor))
+    sizes = np.diff(offsets)
+    for place in range(1, int(sizes.max(initial=0))):  # as many rounds as the longest way has links
+        at = offsets[:-1][sizes > place] + place
+        product[at] = product[at - 1] * factor[at - 1]
+    return product
+
+
+def marked_shares(load_bps: FloatArray, capacity_bps: FloatArray, alpha: float, a: float, target: float) -> FloatArray:
+    """Return (links,) the share of a link's traffic that counts as marked: what is above a threshold below its capacity.
+
+    Choice: a proportional law stands where its decrease equals its increase, at a share of marks of a / (alpha + a).
+    With a threshold of ``target * alpha / (alpha + a)`` of the capacity that is when the link carries ``target`` of it:
+    so its buffer is empty, and nothing is lost. The paper's marks need switches that set them.
+    """
+    threshold_bps = target * alpha / (alpha + a) * capacity_bps
+    excess_bps = np.maximum(load_bps - threshold_bps, 0.0)
+    result: FloatArray = np.divide(excess_bps, load_bps, out=np.zeros(len(load_bps)), where=load_bps > 0)
+    return result
+
+
+def along_paths(loops: Loops, share: FloatArray) -> FloatArray:
+    """Return (uses,) for a share of each use what befalls an entry on all its way: ``1 - prod(1 - share)``.
+
+    NaN on one link makes the whole way unknown.
+    """
+    kept = np.ones(loops.entries)
+    used = np.diff(loops.offsets) > 0
+    if used.any():
+        kept[used] = np.multiply.reduceat(1.0 - share, loops.offsets[:-1][used])
+    return loops.at_uses(1.0 - kept)

@@ -1,0 +1,112 @@
+"""One control loop for each sending VN on each link that it sends through (Seawall, section 4.3).
+
+The entity that shares a link is the sending VN, however many receivers, flows or protocols it uses. So all its entries
+through a link have one loop there, and the loop's rate is divided among them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from controller.allocation.interface import BoolArray, FloatArray, IntArray
+from controller.errors import ColumnError, InvalidValueError
+
+# Paper, section 4.3: the part of a loop's rate that follows what its destinations get; "beta > 0.8".
+BETA = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Loops:
+    """The loops of some entries. A *use* is one link of one entry.
+
+    ``sender`` and ``link`` (loops,) name each loop, sorted by sender, then link. ``offsets`` (entries + 1,) are the
+    first uses of the entries, ``use_loop`` and ``use_link`` (uses,) the loop and the link of each use.
+    """
+
+    sender: IntArray
+    link: IntArray
+    offsets: IntArray
+    use_loop: IntArray
+    use_link: IntArray
+
+    @classmethod
+    def of(cls, sender: IntArray, offsets: IntArray, link: IntArray, links: int) -> Loops:
+        """Return the loops of entries that ``sender`` (entries,) sends over ``link[offsets[e]:offsets[e + 1]]``.
+
+        Raises InvalidValueError where the columns do not fit each other, ColumnError for a link that does not exist.
+        """
+        if len(offsets) != len(sender) + 1 or (len(offsets) and offsets[-1] != len(link)):
+            raise InvalidValueError("offsets", len(offsets), f"must fit {len(sender)} entries and {len(link)} uses")
+        bad = np.flatnonzero((link < 0) | (link >= links))
+        if len(bad):
+            raise ColumnError("link", int(bad[0]), int(link[bad[0]]), f"does not exist: there are {links}")
+        keys, use_loop = np.unique(np.repeat(sender, np.diff(offsets)) * max(links, 1) + link, return_inverse=True)
+        return cls(keys // max(links, 1), keys % max(links, 1), offsets, use_loop.reshape(-1), link)
+
+    def __len__(self) -> int:
+        return len(self.sender)
+
+    @property
+    def entries(self) -> int:
+        """The number of entries."""
+        return len(self.offsets) - 1
+
+    def at_uses(self, by_entry: FloatArray) -> FloatArray:
+        """Return (uses,) the value of each use's entry."""
+        return np.repeat(by_entry, np.diff(self.offsets))
+
+    def sum(self, by_use: FloatArray | BoolArray) -> FloatArray:
+        """Return (loops,) the sums over each loop's uses."""
+        return np.bincount(self.use_loop, by_use, minlength=len(self)).astype(np.float64, copy=False)
+
+    def sum_of_entries(self, by_entry: FloatArray | BoolArray) -> FloatArray:
+        """Return (loops,) the sums over each loop's entries."""
+        return self.sum(np.repeat(by_entry, np.diff(self.offsets)))
+
+    def sum_of_loops(self, by_loop: FloatArray, links: int) -> FloatArray:
+        """Return (links,) the sums over each link's loops."""
+        return np.bincount(self.link, by_loop, minlength=links).astype(np.float64, copy=False)
+
+    def least(self, by_use: FloatArray) -> FloatArray:
+        """Return (entries,) the least over each entry's uses; infinite for an entry without any."""
+        least = np.full(self.entries, np.inf)
+        used = np.diff(self.offsets) > 0
+        if used.any():
+            least[used] = np.minimum.reduceat(by_use, self.offsets[:-1][used])
+        return least
+
+
+def shares(loops: Loops, received_bps: FloatArray, active: BoolArray) -> FloatArray:
+    """Return (uses,) p: which part of what an entity gets through a link goes to each of its destinations.
+
+    ``received_bps`` and ``active`` (entries,) are what passed the meters and who has traffic. The parts of each loop
+    sum to 1, or to 0 where nothing is sent and nobody is active.
+
+    Deviation: the paper divides by what all destinations of the entity received. Then the parts through one link do not
+    sum to 1, and a tunnel over an uncongested link of its own is held to its part of another one. Here the sum is over
+    the destinations behind the link.
+    Choice: where nothing was received, each active destination has the same part; the paper divides 0 by 0.
+    """
+    got_bps = loops.at_uses(received_bps)
+    sum_bps = loops.sum(got_bps)[loops.use_loop]
+    has_traffic = loops.at_uses(active.astype(np.float64))
+    count = loops.sum(has_traffic)[loops.use_loop]
+    equal = np.divide(has_traffic, count, out=np.zeros(len(has_traffic)), where=count > 0)
+    result: FloatArray = np.divide(got_bps, sum_bps, out=equal, where=sum_bps > 0)
+    return result
+
+
+def entry_rates(loops: Loops, rate_bps: FloatArray, part: FloatArray, beta: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return what each entry may send, (entries,), and what each link leaves it, (uses,) (section 4.3).
+
+    ``rate_bps`` and ``beta`` (loops,), ``part`` (uses,) as ``shares`` gives it. Every destination has its part of beta
+    of the rate, and all of them share the rest equally, so that each can show that it wants more. The rates of an
+    entity's entries through a link sum to at most its rate there.
+    """
+    ones = np.ones(len(loops.use_loop))
+    count = loops.sum(ones)[loops.use_loop]
+    within = beta[loops.use_loop]
+    left_bps: FloatArray = rate_bps[loops.use_loop] * (within * part + (1.0 - within) / count)
+    return loops.least(left_bps), left_bps

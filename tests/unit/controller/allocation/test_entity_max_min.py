@@ -1,0 +1,118 @@
+"""Max-min between entities: a sender's share of a link does not depend on how many entries it has."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.allocation.entity_max_min import entity_max_min
+from controller.allocation.max_min import BY_DEMAND, FlowPaths, max_min
+from controller.errors import InvalidValueError
+
+
+def paths_of(ways, constraints):
+    offsets = np.concatenate([[0], np.cumsum([len(way) for way in ways])]).astype(np.int64)
+    return FlowPaths(offsets, np.array([link for way in ways for link in way], dtype=np.int64), constraints)
+
+
+def share(ways, entity, capacity, demand=None, weight=None):
+    flows = len(ways)
+    return entity_max_min(
+        paths_of(ways, len(capacity)),
+        np.array(entity, dtype=np.int64),
+        np.array(capacity, dtype=np.float64),
+        np.full(flows, 1e9) if demand is None else np.array(demand, dtype=np.float64),
+        np.ones(flows) if weight is None else np.array(weight, dtype=np.float64),
+    )
+
+
+def test_three_destinations_gain_nothing():
+    result = share([[0], [0], [0], [0]], [0, 0, 0, 1], [90.0])
+    assert result.rate_bps == pytest.approx([15, 15, 15, 45])
+    assert result.bound.tolist() == [0, 0, 0, 0]
+
+
+def test_weights_are_of_the_entities():
+    result = share([[0], [0], [0]], [0, 0, 1], [80.0], weight=[3, 3, 1])
+    assert result.rate_bps == pytest.approx([30, 30, 20])
+
+
+def test_what_one_entry_does_not_want_its_entity_has():
+    result = share([[0], [0], [0]], [0, 0, 1], [100.0], demand=[10, 1000, 1000])
+    assert result.rate_bps == pytest.approx([10, 40, 50])
+    assert result.bound[0] == BY_DEMAND
+
+
+def test_parking_lot():
+    """One entity over both links, one on each: the paper's share is half of each link."""
+    result = share([[0, 1], [0], [1]], [0, 1, 2], [100.0, 100.0])
+    assert result.rate_bps == pytest.approx([50, 50, 50])
+
+
+def test_an_entry_held_elsewhere_leaves_its_part_to_its_siblings():
+    result = share([[0, 1], [0], [0]], [0, 0, 1], [100.0, 4.0])
+    assert result.rate_bps == pytest.approx([4, 46, 50])
+    assert result.bound[0] == 1
+
+
+def test_different_weights_of_one_entity_are_refused():
+    with pytest.raises(InvalidValueError, match=r"weight.*must be one of all flows of entity 0"):
+        share([[0], [0]], [0, 0], [1.0], weight=[1, 2])
+
+
+def test_an_entity_column_that_does_not_fit_is_refused():
+    with pytest.raises(InvalidValueError, match=r"entity.*shape \(2,\)"):
+        share([[0], [0]], [0], [1.0])
+
+
+@st.composite
+def problems(draw, entities=4):
+    links = draw(st.integers(1, 4))
+    flows = draw(st.integers(1, 9))
+    ways = [sorted(draw(st.sets(st.integers(0, links - 1), min_size=1))) for _ in range(flows)]
+    entity = [draw(st.integers(0, entities - 1)) for _ in range(flows)]
+    capacity = [draw(st.floats(1.0, 1000.0)) for _ in range(links)]
+    demand = [draw(st.one_of(st.just(1e9), st.floats(0.0, 500.0))) for _ in range(flows)]
+    weights = [draw(st.floats(0.1, 10.0)) for _ in range(entities)]
+    return ways, entity, capacity, demand, [weights[one] for one in entity]
+
+
+@given(problems())
+def test_nothing_is_overbooked_and_everybody_is_bound(problem):
+    ways, entity, capacity, demand, weight = problem
+    result = share(ways, entity, capacity, demand, weight)
+    used = np.zeros(len(capacity))
+    for way, rate in zip(ways, result.rate_bps, strict=True):
+        used[way] += rate
+    assert (used <= np.array(capacity) * (1 + 1e-9)).all()
+    assert (result.rate_bps <= np.array(demand) * (1 + 1e-9)).all()
+    for flow, bound in enumerate(result.bound.tolist()):
+        if bound == BY_DEMAND:
+            assert result.rate_bps[flow] == pytest.approx(demand[flow])
+        else:
+            assert bound in ways[flow]
+            assert used[bound] == pytest.approx(capacity[bound])
+
+
+@given(problems())
+def test_entities_of_one_flow_are_plain_max_min(problem):
+    ways, entity, capacity, demand, weight = problem
+    each = list(range(len(entity)))
+    ours = share(ways, each, capacity, demand, weight)
+    plain = max_min(paths_of(ways, len(capacity)), np.array(capacity), np.array(demand), np.array(weight))
+    assert ours.rate_bps == pytest.approx(plain.rate_bps, rel=1e-6, abs=1e-6)
+
+
+@given(problems(), st.integers(1, 5))
+def test_splitting_over_more_destinations_gains_nothing(problem, parts):
+    """On one bottleneck: the sum of an entity does not rise with the number of its entries."""
+    _, entity, capacity, demand, weight = problem
+    ways = [[0]] * len(entity)
+    whole = share(ways, entity, capacity[:1], demand, weight)
+    first = entity[0]
+    ways, split = ways + [[0]] * parts, [*entity, *[first] * parts]
+    more = share(ways, split, capacity[:1], [1e9] * len(split), [*weight, *[weight[0]] * parts])
+    greedy = share([[0]] * len(entity), entity, capacity[:1], [1e9] * len(entity), weight)
+    mine = np.array(split) == first
+    assert more.rate_bps[mine].sum() <= greedy.rate_bps[np.array(entity) == first].sum() * (1 + 1e-9)
+    assert whole.rate_bps.sum() <= capacity[0] * (1 + 1e-9)
