@@ -25,8 +25,8 @@ class Law(Enum):
 class LoopState:
     """What loops keep from one interval to the next; NaN in new ones.
 
-    ``rate_bps`` (loops,), ``use_bps`` (loops, HISTORY_INTERVALS) what was used lately, newest first, ``unknown`` (loops,)
-    for how many intervals feedback was missing, ``curve`` what Class 3 remembers.
+    ``rate_bps`` (loops,), ``use_bps`` (loops, HISTORY_INTERVALS) what was used lately, newest first, ``unknown``
+    (loops,) for how many intervals feedback was missing, ``curve`` what Class 3 remembers.
     """
 
     rate_bps: FloatArray
@@ -49,9 +49,13 @@ class LoopState:
             moved[kept] = column[old_loop[kept]]
             return moved
 
-        curve = self.curve
-        remembered = (curve.goal_bps, curve.increment_bps, curve.since_drop_intervals, curve.marked_mean)
-        return LoopState(*map(carry, (self.rate_bps, self.use_bps, self.unknown)), laws.Curve(*map(carry, remembered)))
+        curve = laws.Curve(
+            carry(self.curve.goal_bps),
+            carry(self.curve.increment_bps),
+            carry(self.curve.since_drop_intervals),
+            carry(self.curve.marked_mean),
+        )
+        return LoopState(carry(self.rate_bps), carry(self.use_bps), carry(self.unknown), curve)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +107,7 @@ def allocate(
 ) -> Allocation:
     """Return what the entries may send from now on.
 
-    ``lost`` and ``marked`` (uses,) are the feedback, NaN where it is unknown; ``weight`` (loops,) the entities' weights;
+    ``lost`` and ``marked`` (uses,) are the feedback, NaN where it is unknown; ``weight`` (loops,) is the entities',
     ``capacity_bps`` (links,) what the links have for all of them.
 
     1. The part of each destination (section 4.3, 1), and with it the feedback of each loop (2).

@@ -91,9 +91,7 @@ def steps(
     return result
 
 
-def standing_shares(
-    loops: Loops, active: BoolArray, weight: FloatArray, capacity_bps: FloatArray
-) -> FloatArray:
+def standing_shares(loops: Loops, active: BoolArray, weight: FloatArray, capacity_bps: FloatArray) -> FloatArray:
     """Return (loops,) the share of its link that each entity has among the active ones and itself.
 
     It is where a new loop starts, and what no loop is clamped below.
@@ -103,9 +101,7 @@ def standing_shares(
     return share_bps
 
 
-def first_rates(
-    loops: Loops, rate_bps: FloatArray, standing_bps: FloatArray, capacity_bps: FloatArray
-) -> FloatArray:
+def first_rates(loops: Loops, rate_bps: FloatArray, standing_bps: FloatArray, capacity_bps: FloatArray) -> FloatArray:
     """Return the rates with the new loops' (NaN) put in: their standing shares.
 
     Choice: the paper leaves I open. Where more than MANY_JOIN loops join a link in one interval, all its loops are
@@ -151,7 +147,7 @@ def without_feedback(alpha: FloatArray, unknown: FloatArray, unknown_intervals: 
 def proportional(
     rate_bps: FloatArray, feedback: Feedback, step_bps: FloatArray, alpha: FloatArray, a: FloatArray
 ) -> FloatArray:
-    """Return the next rates by the default law, on marks that the controller computes (see link_feedback.marked_shares).
+    """Return the next rates by the default law, on marks that the controller computes (link_feedback.marked_shares).
 
     Classes 1 and 2 of the paper in one step: each part of the traffic moves the rate in proportion.
     """
@@ -201,9 +197,9 @@ def curve(
     """Return the next rates by the paper's Class 3: a decrease, then concave to the goal, then convex beyond it.
 
     1. ``c <- c + gamma * (marked - c)``, the mean share of marks.
-    2. Loss (and with ``uses_marks`` marks): ``r_new = r - r * alpha * p * c``, where c is 1 for losses, with an alpha of
-       their own; the goal becomes r if r was above it, else the middle of r and r_new; then r becomes r_new. Not again
-       within ``hold``.
+    2. Loss (and with ``uses_marks`` marks): ``r_new = r - r * alpha * p * c``, where c is 1 for losses, with an alpha
+       of their own; the goal becomes r if r was above it, else the middle of r and r_new; then r becomes r_new. Not
+       again within ``hold``.
     3. Below the goal: ``r + p * delta * (r_goal - r) * (1 - dt) ** 3`` with ``dt = min(since / T_s, 0.9)``.
     4. Beyond it: ``r + p * inc``, and inc grows by a step.
 
@@ -239,7 +235,7 @@ def curve(
 def strawman(
     rate_bps: FloatArray, lost: FloatArray, step_bps: FloatArray, alpha: FloatArray, a: FloatArray
 ) -> FloatArray:
-    """Return the next rates of one loop for each entry, (entries,): the design that the paper starts from (section 4.2).
+    """Return the next rates of one loop for each entry, (entries,): what the paper starts from (section 4.2).
 
     Loss: ``r - r * alpha``, else ``r + step``. An entity with more destinations gets more: that is its flaw. Where
     nothing is known of losses (NaN) the rate stands.

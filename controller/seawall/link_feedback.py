@@ -22,14 +22,16 @@ BUFFER_S = 0.033
 BUSY_ABOVE = 0.9
 # What is not the entries' traffic (floods, VLANs without entries) is a mean over as many intervals.
 FOREIGN_INTERVALS = 4
+# Below 0 it is the skew of two clocks, 4 ms of an interval at most; more is an overload, and says nothing of others.
+MOST_SKEW = 0.08
 
 
 @dataclass(frozen=True, slots=True)
 class LinkLedger:
     """What the loads of the links leave behind, (links,) each.
 
-    ``queued_bits`` came and was not transmitted yet, ``foreign_bps`` was transmitted and is of no entry, ``lost`` is the
-    share that was lost in the last interval (NaN: not known).
+    ``queued_bits`` came and was not transmitted yet. ``foreign_bps`` is what was transmitted of no entry; clocks that
+    differ move it to both sides of 0. ``lost`` is the share that was lost in the last interval (NaN: not known).
     """
 
     queued_bits: FloatArray
@@ -49,19 +51,22 @@ class LinkLedger:
     def after(
         self, load_bps: FloatArray, transmitted_bps: FloatArray, capacity_bps: FloatArray, elapsed_s: float
     ) -> LinkLedger:
-        """Return the state after an interval, (links,) each: what came in, and what the port transmitted (NaN: unknown).
+        """Return the state after an interval in which so much came, and was transmitted (NaN: unknown); (links,) each.
 
         What came and was not transmitted waits in the buffer, or was lost as soon as it is more than the buffer holds.
+        What was transmitted and did not come, nor waited in the buffer, is of no entry.
         """
         known = ~np.isnan(transmitted_bps)
         sent_bps = np.where(known, transmitted_bps, 0.0)
-        came_bps = load_bps + self.foreign_bps
+        came_bps = load_bps + np.maximum(self.foreign_bps, 0.0)
         buffer_bits = BUFFER_S * capacity_bps
         queued_bits = self.queued_bits + (came_bps - sent_bps) * elapsed_s
         lost_bits = np.maximum(queued_bits - buffer_bits, 0.0)
-        share = np.divide(lost_bits, came_bps * elapsed_s, out=np.zeros(len(load_bps)), where=came_bps > 0)
+        came_bits = came_bps * elapsed_s
+        share = np.divide(lost_bits, came_bits, out=np.zeros(len(load_bps)), where=came_bits > 0)
         kept_bits = np.where(sent_bps < BUSY_ABOVE * capacity_bps, 0.0, np.clip(queued_bits, 0.0, buffer_bits))
-        foreign_bps = self.foreign_bps + (np.maximum(sent_bps - load_bps, 0.0) - self.foreign_bps) / FOREIGN_INTERVALS
+        others_bps = np.maximum(sent_bps - load_bps - self.queued_bits / elapsed_s, -MOST_SKEW * capacity_bps)
+        foreign_bps = self.foreign_bps + (others_bps - self.foreign_bps) / FOREIGN_INTERVALS
         return LinkLedger(
             np.where(known, kept_bits, self.queued_bits),
             np.where(known, foreign_bps, self.foreign_bps),
@@ -91,10 +96,10 @@ def upstream_product(factor: FloatArray, offsets: IntArray) -> FloatArray:
 
 
 def marked_shares(load_bps: FloatArray, capacity_bps: FloatArray, alpha: float, a: float, target: float) -> FloatArray:
-    """Return (links,) the share of a link's traffic that counts as marked: what is above a threshold below its capacity.
+    """Return (links,) the share of a link's traffic that counts as marked: what is above a threshold.
 
     Choice: a proportional law stands where its decrease equals its increase, at a share of marks of a / (alpha + a).
-    With a threshold of ``target * alpha / (alpha + a)`` of the capacity that is when the link carries ``target`` of it:
+    With a threshold at ``target * alpha / (alpha + a)`` of the capacity that is when the link carries ``target`` of it:
     so its buffer is empty, and nothing is lost. The paper's marks need switches that set them.
     """
     threshold_bps = target * alpha / (alpha + a) * capacity_bps

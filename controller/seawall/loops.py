@@ -63,7 +63,7 @@ class Loops:
 
     def sum_of_entries(self, by_entry: FloatArray | BoolArray) -> FloatArray:
         """Return (loops,) the sums over each loop's entries."""
-        return self.sum(np.repeat(by_entry, np.diff(self.offsets)))
+        return self.sum(self.at_uses(by_entry.astype(np.float64, copy=False)))
 
     def sum_of_loops(self, by_loop: FloatArray, links: int) -> FloatArray:
         """Return (links,) the sums over each link's loops."""
@@ -98,7 +98,9 @@ def shares(loops: Loops, received_bps: FloatArray, active: BoolArray) -> FloatAr
     return result
 
 
-def entry_rates(loops: Loops, rate_bps: FloatArray, part: FloatArray, beta: FloatArray) -> tuple[FloatArray, FloatArray]:
+def entry_rates(
+    loops: Loops, rate_bps: FloatArray, part: FloatArray, beta: FloatArray
+) -> tuple[FloatArray, FloatArray]:
     """Return what each entry may send, (entries,), and what each link leaves it, (uses,) (section 4.3).
 
     ``rate_bps`` and ``beta`` (loops,), ``part`` (uses,) as ``shares`` gives it. Every destination has its part of beta

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from support.fluid_link import World
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.fluid_link import World
 
 from controller.columns import NEW_ROW
 from controller.seawall import laws
