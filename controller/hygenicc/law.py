@@ -1,0 +1,206 @@
+"""How a source's rate answers to marks (HyGenICC, Algorithm 1), as columns over limiters.
+
+A *limiter* is a token bucket at the source: of a sending VN (the paper) or of one of its entries.
+
+Deviation: the paper counts marks since the last update, every 5 round trips, and takes ``f * C / 1000`` off the rate. A
+control interval holds a hundred times as many frames, and that would be several times the link. Feedback here is phi,
+the share of marked frames. At the paper's own pace its decrease is in proportion to phi and to the rate, so the law is
+additive increase, multiplicative decrease, and is built as such.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+
+from controller.allocation.groups import Groups, fill_level
+from controller.allocation.interface import BoolArray, FloatArray, IntArray
+
+# Choice: no rate falls below this part of its share, nor below so many frames an interval: a mark has to be able to
+# come back. The paper's rate may become 0, and then nothing ever does.
+FLOOR_PART = 0.01
+FLOOR_BITS = 3 * 1518 * 8
+NEVER = 1e9  # intervals since a mark that never was
+
+
+class Cut(IntEnum):
+    """How far a rate falls when frames are marked."""
+
+    SHARE = 0  # by beta times the share of marked frames: the paper's law
+    LOAD = 1  # to what the bottleneck carries, if that is less
+    LEVEL = 2  # to the level at which all senders together fill the bottleneck; marks say when, and not how far
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """The limiters' state, (limiters,) each: the rate, and the intervals since the last mark. NaN rates are new."""
+
+    rate_bps: FloatArray
+    quiet: FloatArray
+
+    @classmethod
+    def new(cls, limiters: int) -> Rates:
+        """Return limiters that have not sent yet."""
+        return cls(np.full(limiters, np.nan), np.full(limiters, NEVER))
+
+
+@dataclass(frozen=True, slots=True)
+class Constants:
+    """The constants of the law, (limiters,) each: see the policy's parameters."""
+
+    cut: FloatArray
+    beta: FloatArray
+    slow: FloatArray
+    fast: FloatArray
+    timeout: FloatArray
+    gamma: FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class Bottlenecks:
+    """What each limiter's traffic is held by.
+
+    ``of`` (limiters,) is the bottleneck of each, ``load_bps`` and ``capacity_bps`` (bottlenecks,) what comes towards it
+    through the senders' meters, and what it carries; infinite where that is not known. ``senders`` (bottlenecks,) is
+    how many limiters send there.
+    """
+
+    of: IntArray
+    load_bps: FloatArray
+    capacity_bps: FloatArray
+    senders: FloatArray
+
+
+def marked_shares(
+    marked_bps: FloatArray, passed_bps: FloatArray, phantom_bps: FloatArray, receiver: IntArray
+) -> FloatArray:
+    """Return (entries,) phi, the share of an entry's traffic that was marked; NaN where it sent nothing or is unknown.
+
+    ``marked_bps`` and ``passed_bps`` (entries,) are what came with a mark and what passed the sender's meter.
+    ``phantom_bps`` (vns,) is what the phantom meters of the receiving VNs counted as too much; it is shared out among a
+    VN's entries by what they sent. Where one is unknown (NaN) the other counts.
+    """
+    sums_bps = np.bincount(receiver, np.nan_to_num(passed_bps), minlength=len(phantom_bps))
+    too_much = np.divide(phantom_bps, sums_bps, out=np.full(len(phantom_bps), np.nan), where=sums_bps > 0)[receiver]
+    sends = np.nan_to_num(passed_bps) > 0
+    marked = np.divide(marked_bps, passed_bps, out=np.full(len(passed_bps), np.nan), where=sends)
+    nothing = np.isnan(marked) & np.isnan(too_much)
+    share = np.minimum(np.nan_to_num(marked) + np.nan_to_num(too_much), 1.0)
+    return np.where(nothing | ~sends, np.nan, share)
+
+
+def of_limiters(share: FloatArray, passed_bps: FloatArray, limiter: IntArray, limiters: int) -> FloatArray:
+    """Return (limiters,) the mean phi of each limiter's entries, by what they sent; NaN where nothing is known.
+
+    Deviation: the paper's listing changes the rate of a VM once for each of its flows. Once for all is meant: k flows
+    would raise it k times as fast.
+    """
+    known = ~np.isnan(share)
+    sent_bps = np.where(known, passed_bps, 0.0)
+    sums = np.bincount(limiter, sent_bps, minlength=limiters)
+    marked = np.bincount(limiter, np.where(known, share * sent_bps, 0.0), minlength=limiters)
+    result: FloatArray = np.divide(marked, sums, out=np.full(limiters, np.nan), where=sums > 0)
+    return result
+
+
+def capacity_shares(
+    capacity_bps: FloatArray, port: IntArray, active: BoolArray, weight: FloatArray, most_bps: FloatArray
+) -> FloatArray:
+    """Return (vns,) the Capacity Share of each sending VN: its part, by weight, of its port among the active ones.
+
+    ``capacity_bps`` and ``most_bps`` (vns,) are the port's rate and the VN's own limit, ``port`` (vns,) names the port.
+    One that is not active has the share that it would have as one more.
+    """
+    sums = np.bincount(port, np.where(active, weight, 0.0), minlength=int(port.max(initial=-1)) + 1)[port]
+    sums = sums + np.where(active, 0.0, weight)
+    result: FloatArray = np.minimum(capacity_bps * weight / sums, most_bps)
+    return result
+
+
+def floors(share_bps: FloatArray, interval_s: float) -> FloatArray:
+    """Return the least rates of limiters with these shares."""
+    return np.minimum(np.maximum(FLOOR_PART * share_bps, FLOOR_BITS / interval_s), share_bps)
+
+
+def started(rates: Rates, share_bps: FloatArray, senders: FloatArray, start: FloatArray) -> FloatArray:
+    """Return the rates with those of new limiters put in, (limiters,) each.
+
+    With ``start`` 0 it is the Capacity Share (the paper). Choice: with 1 it is that over the number of senders to the
+    bottleneck, since a newcomer at the share doubles the load at once.
+    """
+    first_bps = np.where(start > 0, share_bps / np.maximum(senders, 1.0), share_bps)
+    return np.where(np.isnan(rates.rate_bps), first_bps, rates.rate_bps)
+
+
+def next_rates(
+    rates: Rates,
+    share: FloatArray,
+    weight: FloatArray,
+    bottlenecks: Bottlenecks,
+    link_bps: FloatArray,
+    least_bps: FloatArray,
+    most_bps: FloatArray,
+    constants: Constants,
+) -> Rates:
+    """Return the rates of the next interval; all (limiters,) but the bottlenecks.
+
+    ``share`` is phi, NaN for unknown: then the rate and its clock stand. ``link_bps`` is the rate of the sending port,
+    ``least_bps`` and ``most_bps`` the floor and the Capacity Share. ``rates`` holds no NaN.
+
+    1. Marked: the rate falls, by its cut.
+    2. Not marked for less than the timeout: ``+ slow * C / n``, else ``+ fast * C / n``, by weight.
+    3. Between the floor and the share.
+
+    Deviation: line 34 of the listing asks ``f >= 0``, which is always so: the slow increase would never happen.
+    Deviation: in 2 the controller knows n, the senders to the bottleneck. Without it n senders overshoot n times.
+    """
+    known = ~np.isnan(share)
+    marked = known & (np.nan_to_num(share) > 0.0)
+    quiet = np.where(marked, 0.0, np.where(known, rates.quiet + 1.0, rates.quiet))
+    lower_bps = _lowered(rates.rate_bps, np.nan_to_num(share), weight, marked, bottlenecks, constants)  # 1
+    senders = np.maximum(bottlenecks.senders[bottlenecks.of], 1.0)
+    sums = np.bincount(bottlenecks.of, weight, minlength=len(bottlenecks.senders))
+    count = np.bincount(bottlenecks.of, minlength=len(bottlenecks.senders))
+    relative = weight * (count / np.where(sums > 0, sums, 1.0))[bottlenecks.of]
+    gain = np.where(quiet < constants.timeout, constants.slow, constants.fast)
+    higher_bps = rates.rate_bps + gain * link_bps / senders * relative  # 2
+    moved_bps = np.where(marked, lower_bps, np.where(known, higher_bps, rates.rate_bps))
+    return Rates(np.minimum(np.maximum(moved_bps, least_bps), most_bps), quiet)  # 3
+
+
+def _lowered(
+    rate_bps: FloatArray,
+    share: FloatArray,
+    weight: FloatArray,
+    marked: BoolArray,
+    bottlenecks: Bottlenecks,
+    constants: Constants,
+) -> FloatArray:
+    """Return the rates of marked limiters after their cut."""
+    by_share = 1.0 - constants.beta * share
+    load_bps = bottlenecks.load_bps[bottlenecks.of]
+    # Where the capacity is not known it is what came when the first frame was marked.
+    capacity_bps = np.minimum(bottlenecks.capacity_bps[bottlenecks.of], np.maximum(load_bps, 1.0))
+    target_bps = constants.gamma * capacity_bps
+    to_load = np.divide(target_bps, load_bps, out=np.ones(len(load_bps)), where=load_bps > 0)
+    factor = np.where(constants.cut == Cut.LOAD, np.minimum(by_share, to_load), by_share)
+    if not (marked & (constants.cut == Cut.LEVEL)).any():
+        return rate_bps * factor
+    level_bps = _levels(rate_bps, weight, bottlenecks, constants.gamma)
+    to_level = np.where(load_bps > target_bps, np.minimum(rate_bps, level_bps * weight), rate_bps)
+    return np.where(constants.cut == Cut.LEVEL, to_level, rate_bps * factor)
+
+
+def _levels(rate_bps: FloatArray, weight: FloatArray, bottlenecks: Bottlenecks, gamma: FloatArray) -> FloatArray:
+    """Return (limiters,) the level of each bottleneck: the rates per weight at which its limiters fill it."""
+    order = np.argsort(bottlenecks.of, kind="stable")
+    sizes = np.bincount(bottlenecks.of, minlength=len(bottlenecks.load_bps))
+    groups = Groups(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))
+    load_bps, capacity_bps = bottlenecks.load_bps, bottlenecks.capacity_bps
+    part = np.ones(len(load_bps))
+    np.minimum.at(part, bottlenecks.of, gamma)
+    amount_bps = part * np.minimum(capacity_bps, np.maximum(load_bps, 1.0))
+    level_bps = fill_level(groups, amount_bps, weight[order], rate_bps[order])
+    return level_bps[bottlenecks.of]
