@@ -122,7 +122,7 @@ class ExperimentOptions:
             raise InvalidValueError("seed", self.seed, "is outside 0 to 2^32 - 1")
 
     def _check_words(self) -> None:
-        from controller.allocation.registry import make_any_algorithm
+        from controller.policy.registry import make_policy
 
         choices = {
             "fabric": FABRICS,
@@ -134,7 +134,7 @@ class ExperimentOptions:
         for name, known in choices.items():
             if getattr(self, name) not in known:
                 raise InvalidValueError(name, getattr(self, name), f"is not one of {', '.join(known)}")
-        make_any_algorithm(self.algorithm, self.parameters)
+        make_policy(self.algorithm, self.parameters)
 
 
 def option_name(field: dataclasses.Field[Any]) -> str:

@@ -9,7 +9,6 @@ from controller.allocation.interface import (
     Requests,
 )
 from controller.allocation.parameters import Parameter
-from controller.allocation.registry import algorithms, describe_algorithms, make_algorithm
 
 __all__ = [
     "AlgorithmState",
@@ -19,7 +18,4 @@ __all__ = [
     "IntArray",
     "Parameter",
     "Requests",
-    "algorithms",
-    "describe_algorithms",
-    "make_algorithm",
 ]

@@ -1,4 +1,4 @@
-"""The ``max-min`` algorithm: every demand and every link at once, which only a central controller can see.
+"""What ``max-min`` computes: every demand and every link at once, which only a central controller can see.
 
 DETS shares out each receiver's limit by itself and does not look at the network ("does not explicitly account for
 in-network congestions", section I), and what one VN leaves of its limit no other may use. Here the rates of all
@@ -9,12 +9,11 @@ paths in use, and what is left idle is lent up to each VN's ceiling.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from controller.allocation.interface import FULL_USE, BoolArray, FloatArray, IntArray, check_rates
-from controller.allocation.max_min import BY_DEMAND, FlowPaths, check_flows, solve
+from controller.allocation.max_min import FlowPaths, check_flows, solve
 from controller.allocation.parameters import Parameter
 from controller.errors import ColumnError, InvalidValueError
 
@@ -178,61 +177,29 @@ def used(paths: FlowPaths, rate_bps: FloatArray) -> FloatArray:
     return np.bincount(paths.constraint, uses, minlength=paths.constraints).astype(np.float64, copy=False)
 
 
-@dataclass(frozen=True, slots=True)
-class NetworkMaxMin:
-    """Network-wide weighted max-min with guarantees, ceilings and demands from the counters.
+def demands(
+    counters: FlowCounters,
+    least_bps: float,
+    probe: FloatArray | float,
+    headroom: FloatArray | float,
+    guaranteed_bps: FloatArray | None = None,
+) -> FloatArray:
+    """Return what each entry wants, (entries,): 0 when not active, and ``least_bps`` at least when it is.
 
-    1. Estimate what each active sender wants (see demands).
-    2. Share: guarantees first, then the excess by weight, up to each VN's ceiling (see share_network).
-
-    An owner that wants its guarantee back has it with the next grants, since step 1 of share_network does not look at
-    what was lent; it shows that it wants it by filling its grant, which ``headroom`` keeps above what it sends.
+    ``probe`` and ``headroom`` are one for all or (entries,). Whoever drops much at its meter wants what it offers.
+    Whoever fills its grant, or drops a little, wants more than can be seen, and is given the chance to show it; with
+    ``guaranteed_bps`` (entries,) it is taken to want that much at least, so that it has what is its own back in one
+    step. Of the others it is known: they want what they send.
     """
-
-    probe: float = PROBE.default
-    headroom: float = HEADROOM.default
-
-    name: ClassVar[str] = "max-min"
-    title: ClassVar[str] = "Network-wide weighted max-min"
-    parameters: ClassVar[tuple[Parameter, ...]] = (PROBE, HEADROOM)
-
-    def demands(self, counters: FlowCounters, least_bps: float, guaranteed_bps: FloatArray | None = None) -> FloatArray:
-        """Return what each entry wants, (entries,): 0 when not active, and ``least_bps`` at least when it is.
-
-        Whoever drops much at its meter wants what it offers. Whoever fills its grant, or drops a little, wants more
-        than can be seen, and is given the chance to show it; with ``guaranteed_bps`` (entries,) it is taken to want
-        that much at least, so that it has what is its own back in one step. Of the others it is known: they want what
-        they send.
-        """
-        measured_bps, granted_bps = counters.measured_bps, counters.granted_bps
-        offered_bps = measured_bps + counters.dropped_bps
-        unlimited = np.isinf(granted_bps)
-        full = (measured_bps >= FULL_USE * granted_bps) | (counters.dropped_bps > 0) | unlimited
-        in_force_bps = np.where(unlimited, measured_bps, granted_bps)
-        exact = (offered_bps >= UNRESPONSIVE * granted_bps) & (counters.dropped_bps > 0)
-        probed_bps = np.maximum(offered_bps, in_force_bps * self.probe)
-        if guaranteed_bps is not None:
-            probed_bps = np.maximum(probed_bps, guaranteed_bps)
-        wanted_bps = np.where(full, np.where(exact, offered_bps, probed_bps), measured_bps * (1 + self.headroom))
-        result: FloatArray = np.where(counters.active, np.maximum(wanted_bps, least_bps), 0.0)
-        return result
-
-    def allocate(
-        self,
-        paths: FlowPaths,
-        constraints: Constraints,
-        counters: FlowCounters,
-        weight: FloatArray,
-        least_bps: float = 1e6,
-    ) -> NetworkGrants:
-        """Return the grants. ``least_bps`` is the least demand of an active entry, so that probing can start from it.
-
-        Raises InvalidValueError or ColumnError for columns that do not fit or hold what they must not.
-        """
-        if len(counters.measured_bps) != paths.flows:
-            raise InvalidValueError(
-                "measured_bps", len(counters.measured_bps), f"rows must be {paths.flows}, as entries"
-            )
-        demand_bps = self.demands(counters, least_bps)  # 1
-        grant_bps, guaranteed_bps, bound = share_network(paths, constraints, demand_bps, weight)  # 2
-        return NetworkGrants(grant_bps, guaranteed_bps, demand_bps, np.where(counters.active, bound, BY_DEMAND))
+    measured_bps, granted_bps = counters.measured_bps, counters.granted_bps
+    offered_bps = measured_bps + counters.dropped_bps
+    unlimited = np.isinf(granted_bps)
+    full = (measured_bps >= FULL_USE * granted_bps) | (counters.dropped_bps > 0) | unlimited
+    in_force_bps = np.where(unlimited, measured_bps, granted_bps)
+    exact = (offered_bps >= UNRESPONSIVE * granted_bps) & (counters.dropped_bps > 0)
+    probed_bps = np.maximum(offered_bps, in_force_bps * probe)
+    if guaranteed_bps is not None:
+        probed_bps = np.maximum(probed_bps, guaranteed_bps)
+    wanted_bps = np.where(full, np.where(exact, offered_bps, probed_bps), measured_bps * (1 + headroom))
+    result: FloatArray = np.where(counters.active, np.maximum(wanted_bps, least_bps), 0.0)
+    return result

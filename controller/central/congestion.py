@@ -16,10 +16,10 @@ from controller.loop.step import ControlState
 class Congestion:
     """Congested VNs; columns of shape (vns,). ``since_s`` is NaN where a VN is not, or was at the start.
 
-    In most VLANs a VN is congested as its rate allocator declares (DETS, section II). ``max-min`` has its senders under
-    control before a receiver gets too much, so that its allocators declare nothing. Choice: there a VN is congested
-    while a sender offers more than it is granted, because of the receiver's limit or a link on the way and not because
-    of the sender's own limit, and until that has not been so for as many intervals as in section II.
+    In most VLANs a VN is congested as its rate allocator (DETS, section II) or its policy declares. One that always has
+    its senders under control does so before a receiver gets too much. Choice: there, if the policy does not say, a VN
+    is congested while a sender offers more than it is granted, because of the receiver's limit or a link on the way
+    and not because of the sender's own limit, and until that has not been so for as many intervals as in section II.
     """
 
     congested: BoolArray
@@ -47,14 +47,19 @@ class Congestion:
         The interval led from ``before`` to ``state``, with ``limit_bps`` (entries,) in force after it.
         """
         was, congested, calm_intervals = before.allocators.congested, state.allocators.congested, self.calm_intervals
-        if vns.lends.any():
+        held_back_counts = vns.always_controlled.copy()
+        for decision in state.allocators.decisions:
+            if decision.congested is not None:
+                held_back_counts &= ~decision.view.mine
+        if held_back_counts.any():
             entries = state.entries
             own_limit = CONGESTED_ABOVE * limit_bps >= vns.send_most_bps[entries.sender]
             held_back = (state.measured.offered_bps > CONGESTED_ABOVE * limit_bps) & ~own_limit
             held = np.bincount(entries.receiver[held_back], minlength=len(vns)) > 0
             calm_intervals = np.where(held, 0, self.calm_intervals + 1)
-            was = np.where(vns.lends, self.congested, was)
-            congested = np.where(vns.lends, held | (self.congested & (calm_intervals < CALM_INTERVALS)), congested)
+            since = held | (self.congested & (calm_intervals < CALM_INTERVALS))
+            was = np.where(held_back_counts, self.congested, was)
+            congested = np.where(held_back_counts, since, congested)
         began, ended = congested & ~was, was & ~congested
         since_s = np.where(began, now_s, np.where(ended, np.nan, self.since_s))
         return Congestion(congested, since_s, calm_intervals), np.flatnonzero(began), np.flatnonzero(ended)

@@ -16,7 +16,9 @@ from controller.loop import step
 from controller.metering import measure_kernel
 from controller.metering.counters import MeterReadings
 from controller.metering.enforcement import MeterChanges
+from controller.metering.observed import Reading
 from controller.openflow.constants import COUNTER_UNAVAILABLE
+from controller.policy.groups import readings_of
 from controller.switch.meter_settings import kilo
 from controller.whatif.recording import Recorder, Start
 from controller.whatif.shadow import shadow_step
@@ -36,8 +38,9 @@ def run_interval(
     readings, of_send_limits = _readings(fabric, stats, received_s, confirmed_s)
     _watch_floods(fabric, stats, now_s)
     control, vns = fabric.control, fabric.shared_vns
-    all_links = vns.lends.any() or control.shadow.names or recorder is not None
-    links = fabric.links.of(vns, fabric.network.topology) if all_links else None
+    reads = readings_of((*control.groups, *control.shadow.groups))
+    asked = Reading.LINKS in reads or recorder is not None
+    links = fabric.links.of(vns, fabric.network.topology) if asked else None
     state, result = step.control_step(control.state, vns, control.groups, readings, now_s, links)
     shadow = control.shadow
     if shadow.names:

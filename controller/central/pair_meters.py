@@ -101,7 +101,7 @@ class PairMeters:
         if not metered:
             return
         sender, receiver, meter_ids = _columns(dict(metered))
-        rate_bps, burst_bits = step.first_settings(fabric.state, fabric.vns, sender, receiver)
+        rate_bps, burst_bits = step.first_settings(fabric.state, fabric.vns, fabric.control.groups, sender, receiver)
         self._add_entries(sender, receiver, meter_ids, rate_bps, burst_bits, now_s, added_now=True)
         settings = map(MeterSetting, kilo(rate_bps).tolist(), kilo(burst_bits).tolist())
         for (pair, meter_id), setting in zip(metered, settings, strict=True):

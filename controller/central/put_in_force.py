@@ -12,7 +12,7 @@ from controller.events import EventKind
 from controller.fabric.vns import VnTable
 from controller.limits.overrides import VN_FIELDS
 from controller.limits.precedence import LimitsInForce
-from controller.loop.policies import lending_vlans
+from controller.policy.groups import borrows
 
 # A change to more VNs or VLANs than this is one event that says how many they are.
 _MOST_NAMED = 20
@@ -71,7 +71,7 @@ def _note_limits(fabric: FabricState, before: VnTable, now_s: float) -> None:
 def _unused_ceilings(fabric: FabricState, vid: int) -> int:
     """Return how many VNs of a VLAN have a ceiling that neither its algorithm nor its shadow uses."""
     vns, control = fabric.vns, fabric.control
-    if vid in lending_vlans(control.policies) or vid in lending_vlans(control.shadow.policies):
+    if borrows(control.policies, vid) or borrows(control.shadow.policies, vid):
         return 0
     with_ceiling = ~np.isnan(vns.send_ceiling_bps) | ~np.isnan(vns.receive_ceiling_bps)
     return int((with_ceiling & (vns.vlan_vid == vid)).sum())

@@ -158,6 +158,8 @@ def _carry_state(
         after.state.allocators,
         old.enforcement.carried(old_row, nothing, nothing, now_s),
         old.accounts.carried(row_of.old),
+        carry(old.unread_intervals, old_row, 0),
+        old.decided_s,
     )
     for row in range(len(entries)):
         pair = Pair(int(entries.sender[row]), int(entries.receiver[row]))
@@ -168,7 +170,7 @@ def _carry_state(
         carried,
         congested=carry(carried.congested, row_of.old, False),
         calm_intervals=carry(carried.calm_intervals, row_of.old, 0),
-        receivers=tuple(row_of.new[receivers] for receivers in carried.receivers),
+        memories=tuple(memory.carried_vns(row_of.old) for memory in carried.memories),
     )
 
 

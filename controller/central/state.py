@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,7 +13,6 @@ import numpy as np
 from controller.capability.capabilities import Verdicts
 from controller.central.congestion import Congestion
 from controller.columns import FloatArray, IntArray
-from controller.dets.rate_allocator import AlgorithmGroup
 from controller.events import EventKind, EventLog
 from controller.fabric.description import Config
 from controller.fabric.links import LinksInUse
@@ -34,12 +32,12 @@ from controller.limits.floods import discovery_limits, flood_limits
 from controller.limits.overrides import VN_FIELDS
 from controller.limits.precedence import LimitsInForce
 from controller.loop import step
-from controller.loop.policies import Policy, algorithm_groups, lending_vlans, policies_of, shadows_of
 from controller.metering.enforcement import RATE_STEP_BPS, whole_rates
 from controller.metering.floods import FloodRates
 from controller.metering.guarantees import Guarantees
 from controller.metering.send_limits import SendLimitMeters
 from controller.openflow.frames import format_mac
+from controller.policy.groups import Choices, PolicyGroup, choices_of, groups_of, shadows_of, under
 from controller.switch.delivery import Delivery
 from controller.switch.meter_settings import MeterColumns
 from controller.switch.record import NO_ENTRY, SwitchRecord
@@ -57,17 +55,17 @@ class Control:
 
     config: Config
     vns: VnTable
-    policies: Mapping[int, Policy]
-    groups: tuple[AlgorithmGroup, ...]
+    policies: Choices
+    groups: tuple[PolicyGroup, ...]
     shadow: Shadow
     state: step.ControlState
 
     @classmethod
     def start(cls, config: Config) -> Control:
         """Return what a configuration begins with: nobody talks to anybody."""
-        policies = policies_of(config)
-        vns = VnTable.of_config(config).with_lending(lending_vlans(policies))
-        groups = algorithm_groups(vns, policies)
+        policies = choices_of(config)
+        vns = under(VnTable.of_config(config), policies)
+        groups = groups_of(vns, policies)
         shadow = Shadow.of(vns, shadows_of(config))
         return cls(config, vns, policies, groups, shadow, step.ControlState.start(vns, groups))
 
@@ -77,12 +75,12 @@ class Control:
         Algorithms and shadows that stay go on with what they remember.
         """
         config = replace(self.config, vlans=values.vlans)
-        policies, shadows = policies_of(config), shadows_of(config)
+        policies, shadows = choices_of(config), shadows_of(config)
         columns = {name: getattr(values.vns, name) for name in (*VN_FIELDS, "weight")}
-        vns = self.vns.with_columns(**columns).with_lending(lending_vlans(policies))
+        vns = under(self.vns.with_columns(**columns), policies)
         groups, state = self.groups, self.state
         if policies != self.policies:
-            groups = algorithm_groups(vns, policies)
+            groups = groups_of(vns, policies)
             state = step.with_groups(state, self.groups, groups)
         shadow = self.shadow if shadows == self.shadow.policies else Shadow.of(vns, shadows)
         return Control(config, vns, policies, groups, shadow, state)

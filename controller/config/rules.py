@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import product
 
-from controller.allocation.registry import make_any_algorithm
 from controller.config.document import Path, Problem, show_path, show_value
 from controller.config.sections import VlanSection
 from controller.errors import InvalidValueError
@@ -16,6 +15,7 @@ from controller.fabric.description import WAYS, Config, EdgePort, Vn
 from controller.limits.admission import admit_core, core_overloaded, core_topology
 from controller.limits.changes import check_borrows
 from controller.limits.hose_model import AdmissionError, VnLimits, port_overload
+from controller.policy.registry import make_policy
 from controller.units import format_rate
 
 
@@ -27,7 +27,7 @@ def algorithm_problems(path: Path, section: VlanSection) -> Iterator[Problem]:
         name, parameters = getattr(section, key), getattr(section, parameters_key)
         if name is not None:
             try:
-                make_any_algorithm(name, parameters, key=key, parameters_key=parameters_key)
+                make_policy(name, parameters, key=key, parameters_key=parameters_key)
             except InvalidValueError as error:
                 yield Problem((*path, *error.key.split(".", 1)), f"{show_value(error.value)} {error.reason}")
         elif parameters:

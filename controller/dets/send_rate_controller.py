@@ -94,10 +94,13 @@ class SendRateControllers:
         """Any state -> IDLE, limited no longer."""
         return self._heard(message.entry, Control.IDLE, np.inf)
 
-    def on_interval(self) -> SendRateControllers:
-        """Count one interval; machines whose receiver has not been heard for too long go back to IDLE."""
+    def on_interval(self, holds: BoolArray | bool = False) -> SendRateControllers:
+        """Count one interval; machines whose receiver has not been heard for too long go back to IDLE.
+
+        Those that hold, (entries,), stay as they are: their policy fails closed.
+        """
         unheard = self.unheard_intervals + 1
-        lost = np.flatnonzero(self.controlled & (unheard > KEEP_ALIVE_INTERVALS))
+        lost = np.flatnonzero(self.controlled & (unheard > KEEP_ALIVE_INTERVALS) & np.logical_not(holds))
         return replace(self, unheard_intervals=unheard).on_deactivate(DeactivateTrafficControl(lost))
 
     def _alive(self, rows: IntArray) -> SendRateControllers:

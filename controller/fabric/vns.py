@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from copy import copy
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -41,7 +40,9 @@ class VnTable:
 
     ``capacity_bps`` is the capacity of the VN's edge port, which all VNs of that port share. Limits are rates on the
     wire (layer 2, frame header included, without preamble and inter-frame gap), as meters and queues count them.
-    A ceiling is NaN where the VN has none, and of no effect where ``lends`` is False or the limit is above it.
+    A ceiling is NaN where the VN has none, and of no effect where ``borrows`` is False or the limit is above it.
+    ``always_controlled`` tells whether its senders are under control while it is not congested, too. Both follow from
+    the policy of its VLAN.
     ``shaped`` tells whether a queue at the edge port holds the VN to its receive limit; else its senders' meters do.
     """
 
@@ -54,7 +55,8 @@ class VnTable:
     capacity_bps: FloatArray
     send_ceiling_bps: FloatArray
     receive_ceiling_bps: FloatArray
-    lends: BoolArray
+    borrows: BoolArray
+    always_controlled: BoolArray
     shaped: BoolArray
     _keys: list[VnKey] = field(init=False, repr=False, compare=False)
     _row: dict[VnKey, int] = field(init=False, repr=False, compare=False)
@@ -88,17 +90,13 @@ class VnTable:
 
     @property
     def send_most_bps(self) -> FloatArray:
-        """What a VN may send at most, shape (vns,): its ceiling if its VLAN lends and borrows, else its limit."""
-        return np.where(self.lends, np.fmax(self.send_limit_bps, self.send_ceiling_bps), self.send_limit_bps)
+        """What a VN may send at most, shape (vns,): its ceiling if its VLAN borrows, else its limit."""
+        return np.where(self.borrows, np.fmax(self.send_limit_bps, self.send_ceiling_bps), self.send_limit_bps)
 
     @property
     def receive_most_bps(self) -> FloatArray:
-        """What a VN may receive at most, shape (vns,): its ceiling if its VLAN lends and borrows, else its limit."""
-        return np.where(self.lends, np.fmax(self.receive_limit_bps, self.receive_ceiling_bps), self.receive_limit_bps)
-
-    def with_lending(self, vlan_vids: Iterable[int]) -> VnTable:
-        """Return the table in which these VLANs lend what they leave idle and borrow what others do."""
-        return self.with_columns(lends=np.isin(self.vlan_vid, list(vlan_vids)))
+        """What a VN may receive at most, shape (vns,): its ceiling if its VLAN borrows, else its limit."""
+        return np.where(self.borrows, np.fmax(self.receive_limit_bps, self.receive_ceiling_bps), self.receive_limit_bps)
 
     @classmethod
     def of_config(cls, config: Config) -> VnTable:
@@ -116,7 +114,8 @@ class VnTable:
             capacity_bps=np.array([ports[vn.dpid, vn.port_no].capacity_bps for vn in vns], dtype=np.float64),
             send_ceiling_bps=_rates_or_nan([vn.send_ceiling_bps for vn in vns]),
             receive_ceiling_bps=_rates_or_nan([vn.receive_ceiling_bps for vn in vns]),
-            lends=np.zeros(len(vns), dtype=np.bool_),
+            borrows=np.zeros(len(vns), dtype=np.bool_),
+            always_controlled=np.zeros(len(vns), dtype=np.bool_),
             shaped=np.array([queued[vn.dpid] for vn in vns], dtype=np.bool_),
         )
 

@@ -5,20 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from controller.allocation.network_max_min import NetworkMaxMin
-from controller.allocation.registry import make_any_algorithm
 from controller.errors import InvalidValueError
 from controller.fabric.description import WAYS, Vlan
 from controller.fabric.vns import VnTable, check_ceiling
 from controller.limits.overrides import VN_FIELDS
+from controller.policy.registry import borrowers, make_policy, policies
 from controller.units import check_rate_bps
 
 
 def check_borrows(key: str, ceiling_bps: int, algorithm: str, shadow: str | None) -> None:
     """Raise InvalidValueError for a ceiling in a VLAN of which neither the algorithm nor the shadow borrows."""
-    if NetworkMaxMin.name not in (algorithm, shadow):
-        reason = f"has no effect: the VLAN's algorithm is {algorithm}, and only {NetworkMaxMin.name} uses ceilings"
-        raise InvalidValueError(key, ceiling_bps, reason)
+    reason = without_ceilings(algorithm, shadow)
+    if reason:
+        raise InvalidValueError(key, ceiling_bps, f"has no effect: {reason}")
+
+
+def without_ceilings(algorithm: str, shadow: str | None) -> str:
+    """Return why ceilings have no effect in a VLAN with this algorithm and shadow; empty if they have."""
+    if any(policies[name].borrows for name in (algorithm, shadow) if name is not None):
+        return ""
+    return f"the VLAN's algorithm is {algorithm}, and only {borrowers()} uses ceilings"
 
 
 def check_vn(vns: VnTable, vlan: Vlan, row: int, given: Mapping[str, int | None], prefix: str = "") -> None:
@@ -55,7 +61,7 @@ def complete_vlan(before: Vlan, given: Mapping[str, Any]) -> dict[str, Any]:
         values[key] = name
         values[parameters_key] = dict(given.get(parameters_key, kept))
         if key == "algorithm" or name is not None:
-            make_any_algorithm(name, values[parameters_key], key=key, parameters_key=parameters_key)
+            make_policy(name, values[parameters_key], key=key, parameters_key=parameters_key)
         elif values[parameters_key]:
             raise InvalidValueError(parameters_key, values[parameters_key], f"stands without a {key}")
     return values

@@ -154,7 +154,7 @@ class Overrides:
         return replace(self, vlans={vid: one for vid, one in self.vlans.items() if vid not in off})
 
     def vns(self) -> VnTable:
-        """Return the VNs with the values in force, whether or not they fit; ``lends`` is not looked at."""
+        """Return the VNs with the values in force, whether or not they fit; ``borrows`` is not looked at."""
         table, columns = self.file.vns, {}
         for way in WAYS:
             name = f"{way}_limit_bps"

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from controller.allocation.registry import make_any_algorithm
 from controller.columns import BoolArray, IntArray
 from controller.errors import InvalidValueError
 from controller.fabric.description import WAYS, Vlan
@@ -20,6 +19,7 @@ from controller.fabric.vns import VnTable
 from controller.limits.admission import AdmittedLimits
 from controller.limits.hose_model import STEP_BPS, Overload, port_overload
 from controller.limits.overrides import NO_CEILING, VN_FIELDS, Override, Overrides, VnName
+from controller.policy.registry import make_policy
 from controller.units import MAX_RATE_BPS, MIN_RATE_BPS, format_rate
 
 CoreCheck = Callable[[VnTable], Overload | None]
@@ -27,7 +27,7 @@ CoreCheck = Callable[[VnTable], Overload | None]
 
 @dataclass(frozen=True)
 class LimitsInForce:
-    """The values in force, and the reason for each override that is inactive; ``vns.lends`` is not set."""
+    """The values in force, and the reason for each override that is inactive; ``vns.borrows`` is not set."""
 
     vns: VnTable
     vlans: Mapping[int, Vlan]
@@ -150,9 +150,9 @@ def _bad_vlan(overrides: Overrides, vid: int, override: Override) -> str:
     try:
         check_vlan_values(override.values)
         vlan = replace(vlan, **override.values)
-        make_any_algorithm(vlan.algorithm, vlan.parameters)
+        make_policy(vlan.algorithm, vlan.parameters)
         if vlan.shadow is not None:
-            make_any_algorithm(vlan.shadow, vlan.shadow_parameters, key="shadow", parameters_key="shadow_parameters")
+            make_policy(vlan.shadow, vlan.shadow_parameters, key="shadow", parameters_key="shadow_parameters")
     except InvalidValueError as error:
         return str(error)
     return ""

@@ -6,12 +6,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from controller.columns import FloatArray, IntArray
+from controller.columns import FloatArray, IntArray, carry
 from controller.dets.messages import InitializeTrafficControl, SetRate
 from controller.dets.rate_allocator import (
-    AlgorithmGroup,
-    NetworkView,
     RateAllocators,
+    Surroundings,
     answer,
     initialize,
     watch_congestion,
@@ -32,6 +31,8 @@ from controller.metering.enforcement import (
 )
 from controller.metering.measurement import Measurement, measure
 from controller.metering.receiver_accounts import REACTION_S, ReceiverAccounts, Rooms, standing
+from controller.policy.groups import PolicyGroup, held
+from controller.policy.interface import Newcomers
 
 # Over how long what senders may do unseen is bounded at most: an interval that came late is no reason to stop them.
 MOST_HORIZON_S = 0.2
@@ -41,7 +42,11 @@ NO_LIMIT_BPS = 1e15  # a queue holds it
 
 @dataclass(frozen=True)
 class ControlState:
-    """All that one interval hands to the next."""
+    """All that one interval hands to the next.
+
+    ``unread_intervals`` (entries,) counts the intervals since a meter was read. ``decided_s`` is when the last interval
+    was, NaN before the first.
+    """
 
     entries: EntryTable
     counters: MeterCounters
@@ -50,9 +55,11 @@ class ControlState:
     allocators: RateAllocators
     enforcement: Enforcement
     accounts: ReceiverAccounts
+    unread_intervals: IntArray
+    decided_s: float = np.nan
 
     @classmethod
-    def start(cls, vns: VnTable, groups: tuple[AlgorithmGroup, ...]) -> ControlState:
+    def start(cls, vns: VnTable, groups: tuple[PolicyGroup, ...]) -> ControlState:
         """Return the state in which nobody talks to anybody."""
         return cls(
             EntryTable.empty(),
@@ -62,6 +69,7 @@ class ControlState:
             RateAllocators.calm(len(vns), groups),
             Enforcement.none(),
             ReceiverAccounts.unused(len(vns)),
+            np.empty(0, dtype=np.int64),
         )
 
 
@@ -82,7 +90,7 @@ class StepResult:
 def ceilings(entries: EntryTable, vns: VnTable) -> FloatArray:
     """Return what an entry may carry while nothing is congested, shape (entries,).
 
-    That is the lower of its two limits; in a VLAN that borrows, of its two ceilings.
+    That is the lower of its two limits; where ceilings count, of its two ceilings.
 
     Deviation: in the paper senders are free until their receiver is congested. Here a meter stands at the lower limit
     before that, so that no sender alone can pass either limit: only several together pass a receive limit, for a while.
@@ -91,20 +99,24 @@ def ceilings(entries: EntryTable, vns: VnTable) -> FloatArray:
 
 
 def first_settings(
-    state: ControlState, vns: VnTable, sender: IntArray, receiver: IntArray
+    state: ControlState, vns: VnTable, groups: tuple[PolicyGroup, ...], sender: IntArray, receiver: IntArray
 ) -> tuple[FloatArray, FloatArray]:
     """Return the rates and bursts at which the meters of new entries start, shape of ``sender`` each.
 
-    Choice: senders that join a congested receiver start at an equal share among all that it then has; any other at
-    the lower of the two limits. Where no queue holds the receiver, all have their part of its reserve at most.
+    Their policy says. Where no queue holds the receiver, all have their part of its reserve at most.
     """
-    limit_bps = vns.receive_limit_bps[receiver]
     receivers = np.concatenate([state.entries.receiver, receiver])
     senders = np.bincount(receivers, minlength=len(vns))[receiver]
-    share_bps = np.where(state.allocators.congested[receiver], limit_bps / senders, limit_bps)
-    rate_bps = whole_rates(np.minimum(vns.send_limit_bps[sender], share_bps))
+    congested, first_bps = state.allocators.congested[receiver], np.empty(len(sender))
+    for group in groups:
+        new = np.flatnonzero(np.isin(receiver, group.vns))
+        if len(new):
+            newcomers = Newcomers(vns, sender[new], receiver[new], senders[new], congested[new])
+            first_bps[new] = group.policy.first_bps(newcomers)
+    most_bps = np.minimum(vns.send_most_bps[sender], vns.receive_most_bps[receiver])
+    rate_bps = whole_rates(np.minimum(first_bps, most_bps))
     burst_bits = first_bursts(rate_bps)
-    standing_bps, standing_bits = standing(limit_bps, senders.astype(np.float64), UNSEEN_S)
+    standing_bps, standing_bits = standing(vns.receive_limit_bps[receiver], senders.astype(np.float64), UNSEEN_S)
     shaped = vns.shaped[receiver]
     return (
         np.where(shaped, rate_bps, np.minimum(rate_bps, whole_rates(standing_bps))),
@@ -145,12 +157,14 @@ def add_entries(
         state.allocators.carried(old_row),
         state.enforcement.carried(old_row, rates, bursts, now_s, full=added_now),
         state.accounts,
+        carry(state.unread_intervals, old_row, 0),
+        state.decided_s,
     )
     if added_now:
         return added
     granted = new[rates[new] < whole_rates(ceilings(entries, vns))[new]]
     congested = added.allocators.congested.copy()
-    congested[entries.receiver[granted]] |= ~vns.lends[entries.receiver[granted]]
+    congested[entries.receiver[granted]] |= ~vns.always_controlled[entries.receiver[granted]]
     machines = added.machines.on_initialize(InitializeTrafficControl(granted))
     machines = machines.on_set_rate(SetRate(granted, rates[granted]))
     return replace(added, allocators=replace(added.allocators, congested=congested), machines=machines)
@@ -170,6 +184,8 @@ def remove_entries(state: ControlState, rows: IntArray) -> ControlState:
         state.allocators.carried(old_row),
         state.enforcement.carried(old_row, nothing, nothing, 0.0),
         state.accounts,
+        carry(state.unread_intervals, old_row, 0),
+        state.decided_s,
     )
 
 
@@ -181,18 +197,18 @@ def first_bursts(rate_bps: FloatArray) -> FloatArray:
 def control_step(
     state: ControlState,
     vns: VnTable,
-    groups: tuple[AlgorithmGroup, ...],
+    groups: tuple[PolicyGroup, ...],
     readings: MeterReadings,
     now_s: float,
     links: FabricLinks | None = None,
 ) -> tuple[ControlState, StepResult]:
-    """Run one interval of DETS (sections II-A and III). ``links`` are for ``max-min``; None: the access links alone.
+    """Run one interval (DETS, sections II-A and III). ``links``: None where only access links count.
 
     1) Turn counters into rates, and rates into what each sender sends.
     2) Each rate allocator compares what its VN receives with its limit: congestion begins, goes on or is over.
     3) Initialize Traffic Control at senders of congested VNs, Deactivate where congestion is over.
     4) The send-rate controllers under control send Traffic Reports.
-    5) The allocators run their algorithms and answer with Set Rate or Keep Alive.
+    5) The policies decide, and the allocators answer with Set Rate or Keep Alive.
     6) The send-rate controllers put the rates in force: meters. Where no queue holds a receiver, its senders' meters
        together let through no more than its account leaves.
     """
@@ -201,19 +217,27 @@ def control_step(
     counters = state.counters.confirmed(readings.confirmed_s)
     rates, counters = meter_rates(counters, readings, vns.capacity_bps[entries.sender])
     measured = measure(state.measured, rates)
-    machines = state.machines.on_interval()
+    machines = state.machines.on_interval(held(groups, len(vns))[entries.receiver])
     # 2
     allocators, received_bps = watch_congestion(state.allocators, entries, vns, measured)
     # 3
-    begin, end = initialize(allocators, entries, machines.controlled, vns.lends)
+    begin, end = initialize(allocators, entries, machines.controlled, vns.always_controlled)
     machines = machines.on_initialize(begin).on_deactivate(end)
     # 4
     reports = traffic_reports(machines, np.flatnonzero(machines.controlled), entries, vns, measured)
     # 5
-    ceiling_bps, network = ceilings(entries, vns), None
-    if vns.lends.any():
-        network = NetworkView(links, measured.measured_bps, np.minimum(machines.limit_bps, ceiling_bps))
-    allocators, set_rate, keep_alive = answer(allocators, groups, entries, vns, reports, network)
+    ceiling_bps = ceilings(entries, vns)
+    unread = np.where(np.isnan(rates.seen_s), state.unread_intervals + 1, 0)
+    seen = Surroundings(
+        now_s,
+        0.0 if np.isnan(state.decided_s) else now_s - state.decided_s,
+        links,
+        measured.measured_bps,
+        np.minimum(machines.limit_bps, ceiling_bps),
+        unread,
+        received_bps,
+    )
+    allocators, set_rate, keep_alive = answer(allocators, groups, entries, vns, reports, seen)
     machines = machines.on_set_rate(set_rate).on_keep_alive(keep_alive)
     # 6
     limit_bps = np.minimum(machines.limit_bps, ceiling_bps)
@@ -229,7 +253,10 @@ def control_step(
         received_bps=received_bps,
         implausible=np.flatnonzero(rates.implausible),
     )
-    return ControlState(entries, counters, measured, machines, allocators, enforcement, accounts), result
+    after = ControlState(
+        entries, counters, measured, machines, allocators, enforcement, accounts, unread, decided_s=now_s
+    )
+    return after, result
 
 
 def _watch_receivers(
@@ -251,8 +278,6 @@ def limits_in_force_bps(state: ControlState, vns: VnTable) -> FloatArray:
     return np.minimum(state.machines.limit_bps, ceilings(state.entries, vns))
 
 
-def with_groups(
-    state: ControlState, before: tuple[AlgorithmGroup, ...], groups: tuple[AlgorithmGroup, ...]
-) -> ControlState:
-    """Return the state after VLANs changed their algorithm, from those of ``before`` to those of ``groups``."""
+def with_groups(state: ControlState, before: tuple[PolicyGroup, ...], groups: tuple[PolicyGroup, ...]) -> ControlState:
+    """Return the state after VLANs changed their policy, from those of ``before`` to those of ``groups``."""
     return replace(state, allocators=state.allocators.with_groups(before, groups))

@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.allocation import AlgorithmState
 from controller.columns import FloatArray
 from controller.dets.rate_allocator import RateAllocators
 from controller.dets.send_rate_controller import SendRateControllers
@@ -28,13 +27,16 @@ from controller.fabric.entries import EntryTable
 from controller.fabric.links import FabricLinks
 from controller.fabric.vns import VnTable
 from controller.loop import step
-from controller.loop.policies import Policy
 from controller.metering.counters import MeterCounters, MeterReadings
 from controller.metering.enforcement import Enforcement, MeterChanges
 from controller.metering.measurement import Measurement
 from controller.metering.receiver_accounts import ReceiverAccounts
+from controller.policy.groups import Choices, PolicyChoice
+from controller.whatif.memories import get_memories, memories_of_version_2, put_memories
 
-FORMAT = {"format": "dets-recording", "version": 2}
+FORMAT = {"format": "dets-recording", "version": 3}
+# Version 2 knew what per-receiver algorithms remember alone, and had no readings of queues and links.
+READABLE = (FORMAT, {"format": "dets-recording", "version": 2})
 # A reader that does not come for its records must not fill the controller's memory.
 MOST_BYTES = 64 * 2**20
 
@@ -57,7 +59,7 @@ class Start:
 
     state: step.ControlState
     vns: VnTable
-    policies: Mapping[int, Policy]
+    policies: Choices
     links: FabricLinks | None
 
 
@@ -124,19 +126,12 @@ def encode_start(start: Start) -> bytes:
         _put(columns, name, getattr(start.state, name))
     allocators = start.state.allocators
     columns["congested"], columns["calm_intervals"] = allocators.congested, allocators.calm_intervals
-    sizes = []
-    for number, memory in enumerate(allocators.states):
-        columns[f"receivers.{number}"], columns[f"rows.{number}"] = (
-            allocators.receivers[number],
-            allocators.rows[number],
-        )
-        columns |= {f"by_receiver.{number}.{name}": column for name, column in memory.receiver_columns.items()}
-        columns |= {f"by_entry.{number}.{name}": column for name, column in memory.entry_columns.items()}
-        sizes.append([memory.receivers, memory.entries])
+    columns["unread_intervals"] = start.state.unread_intervals
     _put(columns, "vns", start.vns)
     values: dict[str, Any] = {
         "kind": "start",
-        "memories": sizes,
+        "decided_s": start.state.decided_s.hex(),
+        "memories": put_memories(columns, allocators.memories),
         "policies": [[vid, policy.algorithm, dict(policy.parameters)] for vid, policy in start.policies.items()],
     }
     if start.links is not None:
@@ -197,33 +192,30 @@ def _get(columns: _Columns, prefix: str, kind: type[_T], **others: Any) -> _T:
 
 
 def _start(values: dict[str, Any], columns: _Columns) -> Start:
-    memories = []
-    for number, (receivers, entries) in enumerate(values["memories"]):
-        of = (f"by_receiver.{number}.", f"by_entry.{number}.")
-        kept = [{n.removeprefix(p): column for n, column in columns.items() if n.startswith(p)} for p in of]
-        memories.append(AlgorithmState(receivers, entries, *kept))
+    rows = len(columns["vns.vlan_vid"])
+    policies = {vid: PolicyChoice(name, parameters) for vid, name, parameters in values["policies"]}
     if "vns.shaped" not in columns:  # of a controller that left all receivers to their queues
-        columns["vns.shaped"] = np.ones(len(columns["vns.vlan_vid"]), dtype=np.bool_)
+        columns["vns.shaped"] = np.ones(rows, dtype=np.bool_)
         columns["enforcement.allowed_bps"] = columns["enforcement.limit_bps"]
-        _put(columns, "accounts", ReceiverAccounts.unused(len(columns["vns.vlan_vid"])))
-    groups = range(len(memories))
-    allocators = RateAllocators(
-        columns["congested"],
-        columns["calm_intervals"],
-        tuple(memories),
-        tuple(columns[f"receivers.{number}"] for number in groups),
-        tuple(columns[f"rows.{number}"] for number in groups),
+        _put(columns, "accounts", ReceiverAccounts.unused(rows))
+    if "vns.lends" in columns:  # version 2
+        columns["vns.borrows"] = columns["vns.always_controlled"] = columns["vns.lends"]
+        columns["unread_intervals"] = np.zeros(len(columns["entries.sender"]), dtype=np.int64)
+        vns = _get(columns, "vns", VnTable)
+        memories = memories_of_version_2(columns, vns, policies)
+    else:
+        vns = _get(columns, "vns", VnTable)
+        memories = get_memories(columns, values["memories"], rows)
+    state = step.ControlState(
+        **{name: _get(columns, name, kind) for name, kind in _TABLES.items()},
+        allocators=RateAllocators(columns["congested"], columns["calm_intervals"], memories),
+        unread_intervals=columns["unread_intervals"],
+        decided_s=float.fromhex(values.get("decided_s", "nan")),
     )
-    tables = {name: _get(columns, name, kind) for name, kind in _TABLES.items()}
     links = values.get("links")
-    return Start(
-        step.ControlState(allocators=allocators, **tables),
-        _get(columns, "vns", VnTable),
-        {vid: Policy(name, parameters) for vid, name, parameters in values["policies"]},
-        None
-        if links is None
-        else _get(columns, "links", FabricLinks, names=tuple(links["names"]), switches=links["switches"]),
-    )
+    if links is not None:
+        links = _get(columns, "links", FabricLinks, names=tuple(links["names"]), switches=links["switches"])
+    return Start(state, vns, policies, links)
 
 
 def _interval(values: dict[str, Any], columns: _Columns) -> Interval:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controller.allocation.registry import make_any_algorithm
 from controller.columns import FloatArray, IntArray
 from controller.errors import ProtocolError
 from controller.loop import step
-from controller.loop.policies import Policy, algorithm_groups
+from controller.policy.groups import PolicyChoice, groups_of
+from controller.policy.registry import make_policy
 from controller.whatif.recording import Interval, Start
 from controller.whatif.shadow import Shadow, shadow_step
 
@@ -34,7 +34,7 @@ class Replayed:
     other_bps: FloatArray
 
 
-def replay(records: Iterable[Start | Interval], other: Policy | None = None) -> Iterator[Replayed]:
+def replay(records: Iterable[Start | Interval], other: PolicyChoice | None = None) -> Iterator[Replayed]:
     """Decide each recorded interval again, and by the ``other`` policy in all VLANs, if given.
 
     The other algorithm sees the counters as they were under the one that was in force, as a shadow does. It is not
@@ -44,7 +44,7 @@ def replay(records: Iterable[Start | Interval], other: Policy | None = None) -> 
     start from.
     """
     if other is not None:
-        make_any_algorithm(other.algorithm, other.parameters)
+        make_policy(other.algorithm, other.parameters)
     start, state, shadow = None, None, None
     for record in records:
         if isinstance(record, Start):
@@ -52,7 +52,7 @@ def replay(records: Iterable[Start | Interval], other: Policy | None = None) -> 
             others = dict.fromkeys(record.policies, other) if other is not None else {}
             if shadow is None or shadow.policies != others:
                 shadow = Shadow.of(record.vns, others)
-            groups = algorithm_groups(record.vns, record.policies)
+            groups = groups_of(record.vns, record.policies)
             continue
         if start is None or state is None or shadow is None:
             raise ProtocolError("recording: begins in the middle: an interval stands before the first start record")

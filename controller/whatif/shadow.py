@@ -6,20 +6,19 @@ it would grant is therefore what it would set next if it took over now, not what
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from controller.allocation.registry import make_any_algorithm
 from controller.columns import NEW_ROW, BoolArray, FloatArray, IntArray
-from controller.dets.rate_allocator import AlgorithmGroup, NetworkView, RateAllocators, answer
+from controller.dets.rate_allocator import RateAllocators, Surroundings, answer, received_rates
 from controller.dets.send_rate_controller import traffic_reports
 from controller.fabric.entries import EntryTable
 from controller.fabric.links import FabricLinks
 from controller.fabric.vns import VnTable
 from controller.loop import step
-from controller.loop.policies import Policy, algorithm_groups, lending_vlans
+from controller.policy.groups import Choices, PolicyGroup, groups_of, under
+from controller.policy.registry import make_policy
 
 
 @dataclass(frozen=True)
@@ -30,23 +29,23 @@ class Shadow:
     there is no shadow, for the rows of ``entries``.
     """
 
-    policies: Mapping[int, Policy]
-    groups: tuple[AlgorithmGroup, ...]
+    policies: Choices
+    groups: tuple[PolicyGroup, ...]
     shadowed: BoolArray
     allocators: RateAllocators
     entries: EntryTable
     rate_bps: FloatArray
 
     @classmethod
-    def of(cls, vns: VnTable, policies: Mapping[int, Policy]) -> Shadow:
+    def of(cls, vns: VnTable, policies: Choices) -> Shadow:
         """Return shadows that have seen nothing yet.
 
         Raises InvalidValueError, naming ``shadow`` or ``shadow_parameters.NAME``, for an unknown algorithm or parameter
         and for a value out of bounds.
         """
         for policy in policies.values():
-            make_any_algorithm(policy.algorithm, policy.parameters, key="shadow", parameters_key="shadow_parameters")
-        groups = algorithm_groups(vns, policies)
+            make_policy(policy.algorithm, policy.parameters, key="shadow", parameters_key="shadow_parameters")
+        groups = groups_of(vns, policies)
         shadowed = np.isin(vns.vlan_vid, list(policies))
         calm = RateAllocators.calm(len(vns), groups)
         return cls(dict(policies), groups, shadowed, calm, EntryTable.empty(), np.empty(0))
@@ -76,7 +75,7 @@ def shadow_step(
 ) -> Shadow:
     """Return the shadows after the interval that led from one control state to the next.
 
-    1) ``max-min`` looks at all entries of its VLANs, the others at those under control, as they would in force.
+    1) Policies that always control look at all entries of their VLANs, the others at those under control.
     2) The reports are those that the algorithm in force had: measured after the step, limited as before it.
     3) An entry that no allocator would hold back is limited by its ceiling.
     """
@@ -84,12 +83,21 @@ def shadow_step(
     allocators = shadow.allocators
     if shadow.entries is not entries:
         allocators = allocators.carried(_old_rows(shadow.entries, entries))
-    theirs = vns.with_lending(lending_vlans(shadow.policies))
+    theirs = under(vns, shadow.policies)
     of_shadow = shadow.shadowed[entries.receiver]
-    chosen = of_shadow & (after.machines.controlled | theirs.lends[entries.receiver])  # 1
+    chosen = of_shadow & (after.machines.controlled | theirs.always_controlled[entries.receiver])  # 1
     reports = traffic_reports(before.machines, np.flatnonzero(chosen), entries, vns, after.measured)  # 2
-    network = NetworkView(links, after.measured.measured_bps, step.limits_in_force_bps(before, vns))
-    allocators, set_rate, keep_alive = answer(allocators, shadow.groups, entries, theirs, reports, network)
+    seen = Surroundings(
+        after.decided_s,
+        0.0 if np.isnan(before.decided_s) else after.decided_s - before.decided_s,
+        links,
+        after.measured.measured_bps,
+        step.limits_in_force_bps(before, vns),
+        after.unread_intervals,
+        received_rates(entries, after.measured.passed_bps, len(vns)),
+    )
+    allocators = replace(allocators, congested=after.allocators.congested)
+    allocators, set_rate, keep_alive = answer(allocators, shadow.groups, entries, theirs, reports, seen)
     ceilings_bps = step.ceilings(entries, theirs)
     rate_bps = np.where(of_shadow, ceilings_bps, np.nan)  # 3
     rate_bps[set_rate.entry] = np.minimum(set_rate.rate_bps, ceilings_bps[set_rate.entry])

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from controller.allocation.registry import make_any_algorithm
+from controller.policy.registry import make_policy
 from experiments.evaluation.measures import isolation_measures, measures, oracle_of, phase_measures
 from experiments.evaluation.run import DEFAULT_SETTINGS, RunSettings, ScenarioRun, load_run
 from experiments.measure.manifest import manifest
@@ -170,7 +170,7 @@ def check_control(control: str) -> None:
     """Raise InvalidValueError unless a control is a baseline, or an algorithm that takes its parameters."""
     algorithm, parameters = parse_control(control)
     if algorithm not in BASELINES:
-        make_any_algorithm(algorithm, parameters, key="control", parameters_key="control")
+        make_policy(algorithm, parameters, key="control", parameters_key="control")
 
 
 def by_experiment(summaries: list[dict[str, Any]]) -> Mapping[str, list[dict[str, Any]]]:

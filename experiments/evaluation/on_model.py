@@ -12,8 +12,7 @@ import yaml
 
 from controller.central.controller import CentralController
 from controller.config.load import parse_config
-from controller.dets.rate_allocator import AlgorithmGroup
-from controller.loop.step import limits_in_force_bps, with_groups
+from controller.loop.step import limits_in_force_bps
 from experiments.evaluation.configuration import controller_configuration, static_limits
 from experiments.evaluation.run import (
     DEFAULT_SETTINGS,
@@ -131,9 +130,8 @@ def _install(model: ModelFabric, scenario: Scenario, control: str, folder: Path 
 def _delay_grants(central: CentralController, intervals: int) -> None:
     """Let grants work ``intervals`` intervals after they were decided."""
     control = central.fabric.control
-    groups = tuple(AlgorithmGroup(LateGrants(one.algorithm, intervals), one.vns) for one in control.groups)
-    state = with_groups(control.state, control.groups, groups)
-    central.fabric.control = replace(control, groups=groups, state=state)
+    groups = tuple(replace(one, policy=LateGrants(one.policy, intervals)) for one in control.groups)
+    central.fabric.control = replace(control, groups=groups)
 
 
 def standing_bps(scenario: Scenario, control: str) -> FloatArray:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from controller.allocation.registry import title_of_algorithm
+from controller.policy.registry import title_of as title_of_policy
 from experiments.evaluation.cells import Cell
 from experiments.evaluation.measures import confidence, grant_statistics, oracle_of, rates_at
 from experiments.evaluation.run import ScenarioRun
@@ -23,7 +23,7 @@ ROW_INCHES, ISOLATION_INCHES, WIDTH_INCHES, DOTS_PER_INCH = 1.9, 3.0, 11.0, 80
 def title_of(control: str) -> str:
     """Return a control's name for people."""
     name, _, parameters = control.partition(" ")
-    title = BASELINE_TITLES.get(name) or title_of_algorithm(name)
+    title = BASELINE_TITLES.get(name) or title_of_policy(name)
     return f"{title}, {parameters}" if parameters else title
 
 

@@ -2,60 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
-from controller.allocation import AlgorithmState, AllocationAlgorithm, FloatArray, Parameter, Requests
+from controller.allocation.explain import Explanation
+from controller.policy.interface import Decision, Place, Policy, PolicyView
+from controller.policy.memory import Memory
 
 
-@dataclass(frozen=True, slots=True)
-class LateGrants:
-    """An algorithm whose grants are put in force ``intervals`` intervals late.
+@dataclass(frozen=True)
+class LateGrants(Policy):
+    """A per-receiver policy whose grants are put in force ``intervals`` intervals late.
 
-    The grants on their way stand in the state, one column for each interval. A sender for which none has arrived keeps
-    the rate it has; one without a rate may send what it can.
+    The grants on their way are remembered, one column for each interval. A sender for which none has arrived keeps
+    the rate it has; one without a rate may send what it can. What a silent sender may start with is not late.
     """
 
-    algorithm: AllocationAlgorithm
+    policy: Policy
     intervals: int
 
-    @property
-    def name(self) -> str:
-        """The algorithm's name."""
-        return self.algorithm.name
+    name: ClassVar[str] = "late"
+    title: ClassVar[str] = "Late grants"
+    always_controls: ClassVar[bool] = False
 
-    @property
-    def title(self) -> str:
-        """The algorithm's title."""
-        return f"{self.algorithm.title}, {self.intervals} intervals late"
+    def decide(self, view: PolicyView, memory: Memory) -> Decision:
+        """Return the grants that arrive now, and remember those that were decided now."""
+        decided = self.policy.decide(view, memory)
+        columns = [f"late.{number}" for number in range(self.intervals)]
+        queue = [*map(memory.of_entry, columns), np.where(view.active, decided.grant_bps, np.nan)]
+        arrived_bps = np.minimum(np.where(np.isnan(queue[0]), view.limit_bps, queue[0]), view.available_bps)
+        on_the_way = dict(zip(columns, queue[1:], strict=True))
+        kept = decided.memory.after(by_entry={**decided.memory.by_entry, **on_the_way})
+        return replace(decided, grant_bps=np.where(view.active, arrived_bps, decided.grant_bps), memory=kept)
 
-    @property
-    def parameters(self) -> Sequence[Parameter]:
-        """The algorithm's parameters."""
-        return self.algorithm.parameters
-
-    @property
-    def sums_within_limit(self) -> bool:
-        """No: grants of different intervals add up to anything."""
-        return False
-
-    def initial_state(self, receivers: int, entries: int) -> AlgorithmState:
-        """Return the algorithm's state, with nothing on its way."""
-        state = self.algorithm.initial_state(receivers, entries)
-        none = {name: np.full(entries, np.nan) for name in self._columns}
-        return replace(state, entry_columns={**state.entry_columns, **none})
-
-    def allocate(self, requests: Requests, state: AlgorithmState) -> tuple[FloatArray, AlgorithmState]:
-        """Return the grants that arrive now (entries,), and the state with those that were decided now."""
-        decided_bps, after = self.algorithm.allocate(requests, state)
-        queue = [*(state.entry_columns[name] for name in self._columns), np.where(requests.active, decided_bps, np.nan)]
-        arrived_bps = np.where(np.isnan(queue[0]), requests.granted_bps, queue[0])
-        on_the_way = dict(zip(self._columns, queue[1:], strict=True))
-        after = replace(after, entry_columns={**after.entry_columns, **on_the_way})
-        return np.minimum(arrived_bps, requests.available_bps), after
-
-    @property
-    def _columns(self) -> list[str]:
-        return [f"late.{number}" for number in range(self.intervals)]
+    def explain(self, decision: Decision, at: int, place: Place) -> Explanation:
+        """Return what binds the entry, as if its grant had not been late."""
+        return self.policy.explain(decision, at, place)

@@ -277,9 +277,9 @@ def parse_control(control: str) -> tuple[str, dict[str, float]]:
     """
     name, *words = control.split() or [""]
     if name not in CONTROLS:
-        from controller.allocation.registry import parameters_of  # slower to import than all scenarios
+        from controller.policy.registry import policies  # slower to import than all scenarios
 
-        known = (*BASELINES, *parameters_of)
+        known = (*BASELINES, *policies)
         _require(name in known, "control", control, f"does not begin with one of {', '.join(known)}")
     parameters = {}
     for word in words:

@@ -40,7 +40,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("controller", "topologies", "experiments", "apps"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "controller/allocation/fixed_part.py").write_text(example("allocation.md", "class FixedPart"))
-    registry = folder / "controller/allocation/registry.py"
+    registry = folder / "controller/policy/registry.py"
     add_line(registry, "CLASSES = (\n", "allocation.md", '"controller.allocation.fixed_part:FixedPart",')
     builders = folder / "topologies/builders.py"
     add_line(builders, "fabrics: dict[str, Callable[..., Fabric]] = {\n", "experiments.md", '"my-line": line,')

@@ -11,7 +11,7 @@ from support.fabrics import ControlLoop, Fabric
 
 from controller.errors import InvalidValueError, ProtocolError
 from controller.loop import step
-from controller.loop.policies import Policy
+from controller.policy.groups import PolicyChoice
 from controller.whatif.recording import Interval, Recorder, Start, decode, encode_interval, encode_start
 from controller.whatif.replay import differences, replay
 
@@ -81,7 +81,7 @@ def test_the_same_algorithm_beside_makes_no_difference(algorithm):
     loop = loop_of(algorithm)
     loop.fabric.central.recorder = recorder = Recorder()
     loop.run(30)
-    again = list(replay(decode(recorder.take()), Policy(algorithm)))
+    again = list(replay(decode(recorder.take()), PolicyChoice(algorithm)))
     assert all(one.same for one in again)
     assert len(differences(again)) == 3
     assert max(row.largest_bps for row in differences(again)) == 0.0
@@ -94,7 +94,7 @@ def test_another_algorithm_is_compared():
     loop.run(20)
     loop.fabric.central.recorder = recorder = Recorder()
     loop.run(20)
-    again = list(replay(decode(recorder.take()), Policy("max-min")))
+    again = list(replay(decode(recorder.take()), PolicyChoice("max-min")))
     assert all(one.same for one in again)
     rows = {row.sender: row for row in differences(again)}
     assert set(rows) == {"s1:1", "s1:2", "s1:3"}
@@ -126,7 +126,7 @@ def test_a_recording_without_its_start_is_told():
 
 def test_an_unknown_algorithm_is_told():
     with pytest.raises(InvalidValueError, match="is not an allocation algorithm"):
-        list(replay(decode(eventful(loop_of("fs"))), Policy("best")))
+        list(replay(decode(eventful(loop_of("fs"))), PolicyChoice("best")))
 
 
 def test_the_other_algorithm_has_its_parameters():
@@ -138,13 +138,13 @@ def test_the_other_algorithm_has_its_parameters():
     loop.run(20)
     data = recorder.take()
     as_default, with_headroom = (
-        {row.sender: row.other_mean_bps for row in differences(replay(decode(data), Policy("sp", parameters)))}
+        {row.sender: row.other_mean_bps for row in differences(replay(decode(data), PolicyChoice("sp", parameters)))}
         for parameters in ({}, {"headroom": 1.0})
     )
     assert with_headroom["s1:1"] == pytest.approx(4 * M, rel=0.01)
     assert as_default["s1:1"] < 3 * M
     with pytest.raises(InvalidValueError, match=r"parameters\.headroom: 11 must be at least 0 and at most 10"):
-        list(replay(decode(data), Policy("sp", {"headroom": 11})))
+        list(replay(decode(data), PolicyChoice("sp", {"headroom": 11})))
 
 
 def test_a_recorder_whose_records_nobody_takes_stops():

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from apps.cli.support.rest_client import Client
 from controller.errors import InvalidValueError, ProtocolError
-from controller.loop.policies import Policy
-from controller.whatif.recording import FORMAT, Interval, Start, decode
+from controller.policy.groups import PolicyChoice
+from controller.whatif.recording import FORMAT, READABLE, Interval, Start, decode
 from controller.whatif.replay import Replayed, differences, replay
 
 TAKE_EVERY_S = 0.5
@@ -58,7 +58,7 @@ def read(path: Path) -> Iterator[Start | Interval]:
     try:
         with zipfile.ZipFile(path) as archive:
             said = json.loads(archive.read("format.json"))
-            if said != FORMAT:
+            if said not in READABLE:
                 raise ProtocolError(f"{path}: is of format {said}, not {FORMAT}")
             for name in sorted(name for name in archive.namelist() if name.startswith("records/")):
                 yield from decode(archive.read(name))
@@ -73,7 +73,7 @@ def replayed(path: Path, algorithm: str | None, parameters: Mapping[str, object]
     """
     if algorithm is None and parameters:
         raise InvalidValueError("parameter", ", ".join(parameters), "means nothing without --algorithm")
-    policy = None if algorithm is None else Policy(algorithm, dict(parameters or {}))
+    policy = None if algorithm is None else PolicyChoice(algorithm, dict(parameters or {}))
     again: list[Replayed] = list(replay(read(path), policy))
     other = [n for n, one in enumerate(again) if not one.same]
     rows = [

@@ -22,7 +22,6 @@ from apps.rest.schema.answers import (
 )
 from apps.settings.settings import Outcome, Settings
 from controller.allocation.parameters import check_parameters
-from controller.allocation.registry import parameters_of
 from controller.central.controller import CentralController
 from controller.central.enforceable import of_switch
 from controller.central.explanation import explain_entry
@@ -33,6 +32,7 @@ from controller.fabric.description import EdgePort, Switch
 from controller.limits.overrides import Overrides, VnName
 from controller.loop import step
 from controller.openflow.frames import format_mac
+from controller.policy.registry import policies
 
 Json = dict[str, Any]
 
@@ -256,7 +256,7 @@ def json_rates(rate_bps: FloatArray) -> list[int | None]:
 
 
 def _all_parameters(algorithm: str, parameters: Mapping[str, object]) -> dict[str, float]:
-    return check_parameters(algorithm, parameters_of[algorithm], parameters)
+    return check_parameters(algorithm, policies[algorithm].parameters, parameters)
 
 
 def _overridden(overrides: Overrides, rows: IntArray) -> list[list[str]]:

@@ -20,10 +20,10 @@ from pydantic import (
     model_validator,
 )
 
-from controller.allocation.registry import parameters_of
 from controller.config.sections import MAX_PORT_NO, MAX_VLAN_VID, MIN_VLAN_VID
 from controller.errors import InvalidValueError
 from controller.fabric.values import check_name, check_weight
+from controller.policy.registry import policies
 from controller.units import MAX_RATE_BPS, MAX_WEIGHT, MIN_RATE_BPS, MIN_WEIGHT, check_rate_bps
 
 _WHOLE_RATE = "must be a whole number of bits per second, such as 40000000: no quotes, fraction or exponent"
@@ -85,7 +85,7 @@ def _name(value: object) -> str:
 
 def _parameters_schema() -> dict[str, Any]:
     known: dict[str, Any] = {}
-    for parameters in parameters_of.values():
+    for parameters in (policy.parameters for policy in policies.values()):
         for one in parameters:
             low = {"exclusiveMinimum": one.above} if one.above is not None else {"minimum": one.minimum}
             meaning = f"{one.meaning}; {one.bounds}, {one.default:g} unless given"
@@ -324,14 +324,14 @@ class VlanPatch(_Patch):
         WithJsonSchema({"type": "string", "pattern": r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$", "maxLength": 63}),
     ] = ""
     algorithm: Annotated[
-        Any, WithJsonSchema({"type": "string", "enum": list(parameters_of), "description": "short name"})
+        Any, WithJsonSchema({"type": "string", "enum": list(policies), "description": "short name"})
     ] = ""
     parameters: Annotated[Any, BeforeValidator(_parameters), WithJsonSchema(_parameters_schema())] = None
     shadow: Annotated[
         Any,
         WithJsonSchema(
             {
-                "enum": [*parameters_of, None],
+                "enum": [*policies, None],
                 "description": "short name of an algorithm to compute for comparison, and not to enforce; null: none",
             }
         ),

@@ -22,8 +22,9 @@ from typing import Any
 
 import numpy as np
 
-from controller.allocation import AllocationAlgorithm, Requests, algorithms, kernel, make_algorithm
+from controller.allocation import AllocationAlgorithm, Requests, kernel
 from controller.allocation.max_min import FlowPaths, max_min
+from controller.policy.registry import algorithms, make_algorithm
 from experiments.bench.allocate import flow_instances, plain_allocation
 from experiments.bench.allocate.simgrid import SimGridSolver
 

@@ -13,12 +13,19 @@ from typing import Any
 
 import numpy as np
 
-from controller.allocation import Requests, algorithms, make_algorithm
+from controller.allocation import Requests
 from controller.allocation.forward_explicit import ForwardExplicit
 from controller.allocation.interface import FloatArray
 from controller.allocation.max_min import FlowPaths, max_min
-from controller.allocation.network_max_min import Constraints, FlowCounters, NetworkMaxMin
+from controller.fabric.entries import EntryTable
+from controller.fabric.links import FabricLinks
+from controller.fabric.vns import VnTable
+from controller.policy.groups import PolicyChoice, groups_of, under
+from controller.policy.interface import PolicyView
+from controller.policy.memory import Memory
+from controller.policy.registry import policies
 
+INTERVAL_S = 0.055
 M = 1e6
 GREEDY = 1e9
 SEND_LIMIT_BPS = 400 * M
@@ -58,54 +65,74 @@ SCENARIOS = (
 )
 
 
-def receiver_step(name: str, limit_bps: float, senders: int, parameters: Mapping[str, object] | None = None) -> Step:
-    """Return a function of (delivered, granted, demand), (senders,) each, to the next grants of such an algorithm."""
-    algorithm = make_algorithm(name, parameters)
-    state = algorithm.initial_state(1, senders)
+def policy_step(name: str, limit_bps: float, senders: int, parameters: Mapping[str, object] | None = None) -> Step:
+    """Return a function of (delivered, granted, demand), (senders,) each, to the next grants of such a policy.
+
+    The senders and their receiver are at ports of one switch that are wide enough. Silent senders are granted nothing.
+    """
+    vns = _star(limit_bps, senders, name, parameters)
+    (group,) = groups_of(vns, {1: PolicyChoice(name, parameters or {})})
+    rows, receiver = np.arange(senders), np.full(senders, senders)
+    entries, links = EntryTable(rows, receiver, rows + 1), FabricLinks.of_access(vns)
+    memory = Memory(len(vns)).aligned(rows, links.names)
 
     def step(delivered_bps: FloatArray, granted_bps: FloatArray, demand_bps: FloatArray) -> FloatArray:
-        nonlocal state
-        requests = Requests(
-            offsets=np.array([0, senders]),
-            limit_bps=np.array([limit_bps]),
-            received_bps=np.array([delivered_bps.sum()]),
+        nonlocal memory
+        received_bps = np.append(np.zeros(senders), delivered_bps.sum())
+        view = PolicyView(
+            now_s=0.0,
+            elapsed_s=INTERVAL_S,
+            entries=entries,
+            vns=vns,
+            mine=np.ones(len(vns), dtype=np.bool_),
+            parameters=group.parameters,
+            received_bps=received_bps,
+            congested=received_bps > vns.receive_limit_bps,
+            rows=rows,
+            sender=rows,
+            receiver=receiver,
             measured_bps=delivered_bps,
-            granted_bps=granted_bps,
-            available_bps=np.full(senders, SEND_LIMIT_BPS),
             dropped_bps=demand_bps - delivered_bps,
-            weight=np.ones(senders),
+            limit_bps=granted_bps,
+            available_bps=np.full(senders, SEND_LIMIT_BPS),
             active=demand_bps > 0,
+            unread_intervals=np.zeros(senders, dtype=np.int64),
+            links=links,
+            others_bps=np.zeros(len(links.names)),
         )
-        grants_bps, state = algorithm.allocate(requests, state)
-        return grants_bps
+        decision = group.policy.decide(view, memory)
+        memory = decision.memory
+        return np.where(view.active, decision.grant_bps, 0.0)
 
     return step
 
 
-def network_step(limit_bps: float, senders: int) -> Step:
-    """Return the same for ``max-min``, on a star whose links are wide enough."""
-    limits_bps = np.full(senders + 1, SEND_LIMIT_BPS)
-    limits_bps[senders] = limit_bps
-    constraints = Constraints.of(limits_bps, limits_bps.copy(), np.array([1e12]))
-    rows = np.arange(senders)
-    paths = constraints.paths(
-        rows, np.full(senders, senders), np.arange(senders + 1), np.zeros(senders, dtype=np.int64)
+def _star(limit_bps: float, senders: int, name: str, parameters: Mapping[str, object] | None) -> VnTable:
+    rows = senders + 1
+    receive_bps = np.full(rows, SEND_LIMIT_BPS)
+    receive_bps[senders] = limit_bps
+    vns = VnTable(
+        vlan_vid=np.ones(rows, dtype=np.int64),
+        dpid=np.ones(rows, dtype=np.uint64),
+        port_no=np.arange(1, rows + 1),
+        send_limit_bps=np.full(rows, SEND_LIMIT_BPS),
+        receive_limit_bps=receive_bps,
+        weight=np.ones(rows),
+        capacity_bps=np.full(rows, 1e12),
+        send_ceiling_bps=np.full(rows, np.nan),
+        receive_ceiling_bps=np.full(rows, np.nan),
+        borrows=np.zeros(rows, dtype=np.bool_),
+        always_controlled=np.zeros(rows, dtype=np.bool_),
+        shaped=np.ones(rows, dtype=np.bool_),
     )
-
-    def step(delivered_bps: FloatArray, granted_bps: FloatArray, demand_bps: FloatArray) -> FloatArray:
-        counters = FlowCounters(delivered_bps, granted_bps, demand_bps - delivered_bps, demand_bps > 0)
-        return NetworkMaxMin().allocate(paths, constraints, counters, np.ones(senders), FIRST_GRANT_BPS).grant_bps
-
-    return step
+    return under(vns, {1: PolicyChoice(name, parameters or {})})
 
 
 def make_step(name: str, limit_bps: float, senders: int) -> Step:
-    """Return the step of an algorithm by name, ``max-min`` and FP_WITH_HEADROOM included."""
-    if name == NetworkMaxMin.name:
-        return network_step(limit_bps, senders)
+    """Return the step of a policy by name, FP_WITH_HEADROOM included."""
     if name == FP_WITH_HEADROOM:
-        return receiver_step("fp", limit_bps, senders, {"headroom": 0.1})
-    return receiver_step(name, limit_bps, senders)
+        return policy_step("fp", limit_bps, senders, {"headroom": 0.1})
+    return policy_step(name, limit_bps, senders)
 
 
 def simulate(
@@ -187,7 +214,7 @@ def swing(k: float, delay: int) -> float:
 
 def run() -> dict[str, Any]:
     """Return all rows: a row per scenario and algorithm, and RAA-FE's swing by delay and k."""
-    names = [*algorithms, FP_WITH_HEADROOM, NetworkMaxMin.name]
+    names = [*policies, FP_WITH_HEADROOM]
     return {
         "settling": [settle(name, scenario) for scenario in SCENARIOS for name in names],
         "stability": [

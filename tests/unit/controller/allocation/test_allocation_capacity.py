@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.allocation import Requests, algorithms, kernel, make_algorithm
+from controller.allocation import Requests, kernel
+from controller.policy.registry import algorithms, make_algorithm
 
 OFTEN = settings(derandomize=True, deadline=None, max_examples=150)
 INTERVALS = 60

@@ -6,8 +6,7 @@ import re
 
 from support.paths import ROOT
 
-from controller.allocation import describe_algorithms
-from controller.allocation.network_max_min import NetworkMaxMin
+from controller.policy.registry import describe_policies
 
 TEXT = (ROOT / "docs" / "allocation.md").read_text(encoding="utf-8")
 
@@ -23,11 +22,8 @@ def test_examples_run_one_after_the_other():
 
 
 def test_the_table_of_parameters_is_complete_and_right():
-    described = {algorithm["name"]: algorithm for algorithm in describe_algorithms()}
-    for name in ("fs", "sp", "fp", "fe", "level"):
-        algorithm = described[name]
-        for parameter in algorithm["parameters"]:
-            shown = f"`{algorithm['name']}` | `{parameter['name']}` | {parameter['default']:g} | {parameter['bounds']}"
-            assert f"| {shown} | {parameter['meaning']} |" in TEXT
-    for parameter in NetworkMaxMin.parameters:
-        assert f"| `max-min` | `{parameter.name}` | {parameter.default:g} | {parameter.bounds} |" in TEXT
+    for policy in describe_policies():
+        for parameter in policy["parameters"]:
+            shown = f"`{policy['name']}` | `{parameter['name']}` | {parameter['default']:g} | {parameter['bounds']}"
+            meaning = "" if policy["borrows"] else f" {parameter['meaning']} |"
+            assert f"| {shown} |{meaning}" in TEXT

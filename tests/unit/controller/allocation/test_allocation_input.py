@@ -7,8 +7,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from controller.allocation import AlgorithmState, Requests, algorithms, describe_algorithms, make_algorithm
+from controller.allocation import AlgorithmState, Requests
 from controller.errors import ColumnError, InvalidValueError
+from controller.policy.registry import algorithms, make_algorithm, make_policy
 
 GOOD = Requests(
     offsets=np.array([0, 2, 3]),
@@ -128,19 +129,10 @@ def test_a_whole_number_that_no_float_can_hold_is_out_of_bounds(value):
 @pytest.mark.parametrize("name", ["FP", "", None, 3, ["fp"]])
 def test_an_unknown_algorithm_is_told_the_known_ones(name):
     with pytest.raises(InvalidValueError, match="fs, sp, fp, fe"):
-        make_algorithm(name)
+        make_policy(name)
 
 
 def test_keys_are_the_callers():
     with pytest.raises(InvalidValueError) as caught:
-        make_algorithm("fp", {"d": 0}, parameters_key="vlans.10.parameters")
+        make_policy("fp", {"d": 0}, parameters_key="vlans.10.parameters")
     assert caught.value.key == "vlans.10.parameters.d"
-
-
-def test_the_description_gives_the_defaults_that_are_used():
-    for row in describe_algorithms():
-        algorithm = make_algorithm(row["name"])
-        for parameter in row["parameters"]:
-            assert getattr(algorithm, parameter["name"]) == parameter["default"]
-            assert parameter["meaning"]
-            assert parameter["bounds"]

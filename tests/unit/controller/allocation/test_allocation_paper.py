@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.allocation import AlgorithmState, Requests, algorithms, kernel, make_algorithm
+from controller.allocation import AlgorithmState, Requests, kernel
 from controller.allocation.slow_probe import SETTLED
+from controller.policy.registry import algorithms, make_algorithm
 from experiments.bench.allocate import plain_allocation as plain
 
 # What the paper's and the project's own algorithms share, and others need not.

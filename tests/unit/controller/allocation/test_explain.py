@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.allocation import Requests, algorithms, make_algorithm
+from controller.allocation import Requests
 from controller.allocation.explain import (
     DEMAND,
     FAIR_RATE,
@@ -25,6 +25,7 @@ from controller.allocation.explain import (
 from controller.allocation.forward_explicit import RATE
 from controller.allocation.network_max_min import Constraints, NetworkGrants, share_network
 from controller.errors import InvalidValueError
+from controller.policy.registry import algorithms, make_algorithm
 
 OFTEN = settings(derandomize=True, deadline=None, max_examples=200)
 LITTLE = 1.001

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from controller.allocation.explain import constraint_name, explain_network
 from controller.allocation.max_min import BY_DEMAND
-from controller.allocation.network_max_min import Constraints, FlowCounters, NetworkMaxMin, share_network, used
+from controller.allocation.network_max_min import Constraints, FlowCounters, NetworkGrants, demands, share_network, used
 from controller.errors import ColumnError, InvalidValueError
 
 M = 1e6
@@ -41,6 +41,13 @@ def counters(measured, granted, dropped=None, active=None):
     return FlowCounters(measured, np.array(granted, dtype=float), dropped, active)
 
 
+def granted(paths, constraints, seen, weight, least_bps=1e6):
+    """The grants for what these counters show, with the default parameters."""
+    demand_bps = demands(seen, least_bps, 2.0, 0.1)
+    grant_bps, guaranteed_bps, bound = share_network(paths, constraints, demand_bps, weight)
+    return NetworkGrants(grant_bps, guaranteed_bps, demand_bps, np.where(seen.active, bound, BY_DEMAND))
+
+
 # Two VLANs (even and odd VNs) at three ports of 100 Mb/s; limits 40 and 50 Mb/s; either may borrow the rest.
 LIMITS = [(40 * M, 40 * M), (50 * M, 50 * M)] * 3
 CEILINGS = [(100 * M, 100 * M)] * 6
@@ -62,12 +69,9 @@ def test_idle_capacity_is_lent_and_guarantees_come_first():
 def test_what_was_lent_is_taken_back_with_the_next_grants():
     """VLAN 2 was idle with its least grant; it fills that for one interval, and has its limit with the next."""
     constraints, paths = star(LIMITS, CEILINGS, 100 * M, PAIRS)
-    algorithm = NetworkMaxMin()
-    idle = algorithm.allocate(
-        paths, constraints, counters([98 * M, 0], [98 * M, 1 * M], active=[True, False]), np.ones(2)
-    )
+    idle = granted(paths, constraints, counters([98 * M, 0], [98 * M, 1 * M], active=[True, False]), np.ones(2))
     np.testing.assert_allclose(idle.grant_bps, [100 * M, 0.0])
-    back = algorithm.allocate(paths, constraints, counters([98 * M, 1 * M], [98 * M, 1 * M], [0, 60 * M]), np.ones(2))
+    back = granted(paths, constraints, counters([98 * M, 1 * M], [98 * M, 1 * M], [0, 60 * M]), np.ones(2))
     np.testing.assert_allclose(back.grant_bps, [45 * M, 55 * M])
 
 
@@ -125,23 +129,21 @@ def test_the_guarantee_does_not_depend_on_ceilings():
 )
 def test_demands(measured, granted, dropped, wanted):
     given_counters = counters([measured, measured], [granted, granted], [dropped, dropped], [True, False])
-    np.testing.assert_allclose(NetworkMaxMin().demands(given_counters, 1.0), [wanted, 0.0])
+    np.testing.assert_allclose(demands(given_counters, 1.0, 2.0, 0.1), [wanted, 0.0])
 
 
 def test_a_sender_that_is_not_greedy_is_not_probed_for_ever():
-    algorithm, granted = NetworkMaxMin(), np.array([1.0])
+    rate_bps = np.array([1.0])
     for _ in range(20):
-        granted = algorithm.demands(counters(np.minimum(granted, 20.0), granted), 0.1)
-    np.testing.assert_allclose(granted, [22.0])
+        rate_bps = demands(counters(np.minimum(rate_bps, 20.0), rate_bps), 0.1, 2.0, 0.1)
+    np.testing.assert_allclose(rate_bps, [22.0])
 
 
 def test_core_links_bind_and_the_explanation_says_so():
     """Two senders behind a core link of 60, one receiver in front; and one sender beside the receiver."""
     constraints = Constraints.of(np.full(4, 50.0), np.full(4, 200.0), np.array([60.0]))
     paths = constraints.paths(np.array([0, 1, 2]), np.array([3, 3, 3]), np.array([0, 1, 2, 2]), np.array([0, 0]))
-    grants = NetworkMaxMin().allocate(
-        paths, constraints, counters([40.0] * 3, [40.0] * 3, [90.0] * 3), np.array([1.0, 2.0, 1.0]), 1.0
-    )
+    grants = granted(paths, constraints, counters([40.0] * 3, [40.0] * 3, [90.0] * 3), np.array([1.0, 2.0, 1.0]), 1.0)
     np.testing.assert_allclose(grants.grant_bps, [20.0, 40.0, 50.0])
     why = [
         explain_network(
@@ -163,7 +165,7 @@ def test_core_links_bind_and_the_explanation_says_so():
 
 def test_an_entry_that_has_what_it_demands_is_told_what_binds_next():
     constraints, paths = star(LIMITS, CEILINGS, 100 * M, PAIRS)
-    grants = NetworkMaxMin().allocate(paths, constraints, counters([10 * M, 10 * M], [50 * M, 50 * M]), np.ones(2))
+    grants = granted(paths, constraints, counters([10 * M, 10 * M], [50 * M, 50 * M]), np.ones(2))
     why = explain_network(paths, constraints, grants, np.ones(2), 0, partial(constraint_name, constraints, str, str))
     assert why.bound == "what it demands"
     np.testing.assert_allclose((why.grant_bps, why.lifted_bps), (11 * M, 89 * M))
@@ -185,6 +187,3 @@ def test_bad_input_is_named():
         constraints.paths(one, one, np.array([0, 1]), np.array([1]))
     with pytest.raises(ColumnError, match=r"dropped_bps\[0\]"):
         counters([1.0], [1.0], [np.nan])
-    paths = constraints.paths(one, one, none, np.array([], dtype=np.int64))
-    with pytest.raises(InvalidValueError, match="measured_bps"):
-        NetworkMaxMin().allocate(paths, constraints, counters([1.0, 2.0], [1.0, 2.0]), np.ones(1))

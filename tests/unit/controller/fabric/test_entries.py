@@ -13,7 +13,7 @@ from controller.columns import NEW_ROW, carry
 from controller.fabric.entries import EntryTable
 from controller.fabric.vns import VnTable
 from controller.loop import step
-from controller.loop.policies import algorithm_groups, policies_of
+from controller.policy.groups import choices_of, groups_of
 
 
 def ints(*values):
@@ -46,7 +46,7 @@ def test_carried_columns_keep_their_type_and_take_initial_values():
 
 
 VNS = VnTable.of_config(star(6, limits={10: "100M"}))
-GROUPS = algorithm_groups(VNS, policies_of(star(6, limits={10: "100M"})))
+GROUPS = groups_of(VNS, choices_of(star(6, limits={10: "100M"})))
 
 
 def labelled(state, oracle):
@@ -71,6 +71,7 @@ def labelled(state, oracle):
         state.allocators,
         stamp(state.enforcement),
         state.accounts,
+        labels,
     )
 
 

@@ -12,9 +12,9 @@ from controller.dets.rate_allocator import CALM_INTERVALS
 from controller.dets.send_rate_controller import Control
 from controller.fabric.vns import VnTable
 from controller.loop import step
-from controller.loop.policies import algorithm_groups, policies_of
 from controller.metering.counters import MeterReadings
 from controller.metering.enforcement import burst_for
+from controller.policy.groups import choices_of, groups_of
 
 LIMIT = 100e6
 INTERVAL_S = 0.055
@@ -23,7 +23,7 @@ INTERVAL_S = 0.055
 def world(algorithm="fs", vlans=None):
     config = star(6, limits={10: "100M", 20: "100M"}, algorithm=algorithm, vlans=vlans)
     vns = VnTable.of_config(config)
-    return vns, algorithm_groups(vns, policies_of(config))
+    return vns, groups_of(vns, choices_of(config))
 
 
 def ints(*values):
@@ -44,7 +44,7 @@ class Bench:
 
     def join(self, port, target=6):
         sender, receiver = ints(self.vns.row_of(10, 1, port)), ints(self.vns.row_of(10, 1, target))
-        rate, burst = step.first_settings(self.state, self.vns, sender, receiver)
+        rate, burst = step.first_settings(self.state, self.vns, self.groups, sender, receiver)
         meter_id = 100 * target + port
         self.state = step.add_entries(
             self.state,

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from controller.allocation.network_max_min import NetworkMaxMin
-from controller.allocation.registry import algorithms
+from controller.policy.registry import policies
 from experiments.evaluation.pictures import title_of
 
 
 def test_a_title_is_the_algorithms_own() -> None:
-    assert {name: title_of(name) for name in algorithms} == {name: one.title for name, one in algorithms.items()}
-    assert title_of("max-min probe=3") == f"{NetworkMaxMin.title}, probe=3"
+    assert {name: title_of(name) for name in policies} == {name: one.title for name, one in policies.items()}
+    assert title_of("max-min probe=3") == f"{policies['max-min'].title}, probe=3"
 
 
 @pytest.mark.parametrize(("control", "title"), [("none", "no control"), ("gone d=2", "gone, d=2")])

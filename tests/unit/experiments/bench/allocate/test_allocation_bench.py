@@ -8,8 +8,8 @@ import math
 import numpy as np
 import pytest
 
-from controller.allocation import algorithms
 from controller.allocation.max_min import max_min
+from controller.policy.registry import algorithms
 from experiments.bench.allocate import bench, flow_instances
 
 

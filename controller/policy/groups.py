@@ -1,0 +1,121 @@
+"""Which VLAN is under which policy, and the groups of VNs that are decided in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from controller.allocation.parameters import check_parameters
+from controller.columns import BoolArray, FloatArray, IntArray
+from controller.fabric.description import Config
+from controller.fabric.vns import VnTable
+from controller.metering.observed import Reading
+from controller.policy.interface import Policy, Silence
+from controller.policy.registry import make_policy, policies
+
+
+@dataclass(frozen=True)
+class PolicyChoice:
+    """A VLAN's policy by name, and its parameters, as configured."""
+
+    algorithm: str
+    parameters: Mapping[str, object] = field(default_factory=dict)
+
+
+Choices = Mapping[int, PolicyChoice]
+"""The choice of each VLAN by its id."""
+
+
+@dataclass(frozen=True)
+class PolicyGroup:
+    """VNs that one policy decides in one call: ``vns`` holds their rows, in ascending order.
+
+    ``key`` names the policy with its parameters, or the policy alone if all its VLANs are decided together: what
+    memory goes on with when VLANs change. ``parameters`` (vns,) are by VN then; NaN in VNs of others.
+    """
+
+    key: str
+    policy: Policy
+    vns: IntArray
+    parameters: Mapping[str, FloatArray] = field(default_factory=dict)
+
+
+def choices_of(config: Config) -> dict[int, PolicyChoice]:
+    """Return the policy of each VLAN by its id."""
+    return {vid: PolicyChoice(vlan.algorithm, vlan.parameters) for vid, vlan in config.vlans.items()}
+
+
+def shadows_of(config: Config) -> dict[int, PolicyChoice]:
+    """Return the policies of the shadows by the VLANs that have one."""
+    return {
+        vid: PolicyChoice(vlan.shadow, vlan.shadow_parameters)
+        for vid, vlan in config.vlans.items()
+        if vlan.shadow is not None
+    }
+
+
+def groups_of(vns: VnTable, choices: Choices) -> tuple[PolicyGroup, ...]:
+    """Return one group for each policy with its parameters, or for each policy whose VLANs are decided together.
+
+    Raises InvalidValueError as ``make_policy`` does.
+    """
+    made: dict[str, Policy] = {}
+    values_of: dict[str, dict[int, dict[str, float]]] = {}
+    for vid, choice in sorted(choices.items()):
+        policy = make_policy(choice.algorithm, choice.parameters)
+        values = check_parameters(policy.name, policy.parameters, choice.parameters)
+        key = policy.name if policy.together else repr((policy.name, sorted(values.items())))
+        made.setdefault(key, policy)
+        values_of.setdefault(key, {})[vid] = values
+    return tuple(
+        PolicyGroup(
+            key,
+            policy,
+            np.flatnonzero(np.isin(vns.vlan_vid, list(values_of[key]))),
+            _by_vn(vns, values_of[key]) if policy.together else {},
+        )
+        for key, policy in made.items()
+    )
+
+
+def under(vns: VnTable, choices: Choices) -> VnTable:
+    """Return the VNs as these policies have them: in which of the VLANs ceilings count, and who is always controlled.
+
+    VLANs without a choice stay as they are.
+    """
+    borrowing = [vid for vid, one in choices.items() if policies[one.algorithm].borrows]
+    always = [vid for vid, one in choices.items() if policies[one.algorithm].always_controls]
+    chosen = np.isin(vns.vlan_vid, list(choices))
+    return vns.with_columns(
+        borrows=np.where(chosen, np.isin(vns.vlan_vid, borrowing), vns.borrows),
+        always_controlled=np.where(chosen, np.isin(vns.vlan_vid, always), vns.always_controlled),
+    )
+
+
+def borrows(choices: Choices, vid: int) -> bool:
+    """Return whether ceilings count in a VLAN."""
+    return vid in choices and policies[choices[vid].algorithm].borrows
+
+
+def readings_of(groups: Iterable[PolicyGroup]) -> frozenset[Reading]:
+    """Return what these policies read."""
+    return frozenset[Reading]().union(*(group.policy.reads for group in groups))
+
+
+def held(groups: Iterable[PolicyGroup], vns: int) -> BoolArray:
+    """Return the VNs, (vns,), whose senders keep their limits while nobody answers (fail closed)."""
+    rows = np.zeros(vns, dtype=np.bool_)
+    for group in groups:
+        if group.policy.silence is Silence.HOLD:
+            rows[group.vns] = True
+    return rows
+
+
+def _by_vn(vns: VnTable, values_of: Mapping[int, Mapping[str, float]]) -> dict[str, FloatArray]:
+    columns: dict[str, FloatArray] = {}
+    for vid, values in values_of.items():
+        for name, value in values.items():
+            columns.setdefault(name, np.full(len(vns), np.nan))[vns.vlan_vid == vid] = value
+    return columns

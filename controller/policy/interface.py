@@ -1,0 +1,154 @@
+"""What a policy sees, remembers, decides and explains. A policy decides the rates of the entries of its VLANs.
+
+The controller measures, keeps what policies remember, and puts in force what they decide: meters, queues, messages,
+shadows, recordings and explanations work for every policy alike. Entries, VNs and links are rows of tables; columns
+hold one value per row. A policy is pure: it reads no clock, and the same view and memory give the same decision.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import ClassVar, Self
+
+import numpy as np
+
+from controller.allocation.explain import Explanation
+from controller.allocation.parameters import Parameter
+from controller.columns import BoolArray, FloatArray, IntArray
+from controller.fabric.entries import EntryTable
+from controller.fabric.links import FabricLinks
+from controller.fabric.vns import VnTable
+from controller.metering.observed import Reading
+from controller.policy.memory import Memory
+
+
+class Silence(Enum):
+    """What holds for an entry whose meter is not read."""
+
+    LAST_KNOWN = "the policy decides on what was read last"
+    FREE = "after KEEP_ALIVE_INTERVALS without a reading the entry goes to its ceiling (fail open)"
+    HOLD = "without a reading its limit does not rise (fail closed)"
+
+
+@dataclass(frozen=True)
+class PolicyView:
+    """What a policy sees in one interval. Rates in bits per second.
+
+    ``rows`` (rows,) are the rows of ``entries`` to decide on, ascending: those of the policy's VLANs that are under
+    control. All columns of shape (rows,) are theirs.
+    """
+
+    now_s: float
+    elapsed_s: float
+    """since the interval before; 0 in the first"""
+    entries: EntryTable
+    vns: VnTable
+    mine: BoolArray
+    """(vns,) whether a VN's VLAN is under this policy"""
+    parameters: Mapping[str, FloatArray]
+    """(vns,) each, the parameters of the VN's VLAN, for policies that are decided together; NaN where it is not mine"""
+    received_bps: FloatArray
+    """(vns,) what passes the meters of a VN's senders"""
+    congested: BoolArray
+    """(vns,) whether more than its limit is sent to a VN (DETS, section II)"""
+    rows: IntArray
+    sender: IntArray
+    """(rows,) the row of the VN that sends"""
+    receiver: IntArray
+    measured_bps: FloatArray
+    """(rows,) what passes the meter: it rises at once and fades over some intervals; never above ``limit_bps``"""
+    dropped_bps: FloatArray
+    """(rows,) what the meter dropped"""
+    limit_bps: FloatArray
+    """(rows,) the limit in force; infinite where none was granted yet"""
+    available_bps: FloatArray
+    """(rows,) the sender's limit less what it sends elsewhere"""
+    active: BoolArray
+    """(rows,) whether the sender has traffic for this receiver"""
+    unread_intervals: IntArray
+    """(rows,) for how many intervals the meter was not read, 0: just now"""
+    links: FabricLinks | None = None
+    """with Reading.LINKS"""
+    others_bps: FloatArray | None = None
+    """(links,) what VLANs under other policies use of a link, and 10 % more, up to limits; with Reading.LINKS"""
+
+    @property
+    def ceiling_bps(self) -> FloatArray:
+        """What an entry may carry at most, (rows,): no grant above it has an effect."""
+        return np.minimum(self.vns.send_most_bps[self.sender], self.vns.receive_most_bps[self.receiver])
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What was decided in one interval, and on what. A policy may add, in a class of its own, what it explains by.
+
+    ``grant_bps`` has shape (rows,). ``congested`` (vns,) is for policies that always control and say by themselves
+    which of their VNs are congested; None: the controller tells by what is sent to a VN, or held back at its senders.
+    """
+
+    view: PolicyView
+    grant_bps: FloatArray
+    memory: Memory
+    congested: BoolArray | None = field(default=None, kw_only=True)
+
+
+@dataclass(frozen=True)
+class Newcomers:
+    """Entries that are about to be added, in VLANs of one policy; all columns of shape (new,)."""
+
+    vns: VnTable
+    sender: IntArray
+    receiver: IntArray
+    senders: IntArray
+    """how many entries the receiver will have, these included"""
+    congested: BoolArray
+    """whether the receiver is congested"""
+
+
+Place = Callable[[int], str]
+"""Where the VN of a row is, as people write it: ``s1:3``."""
+
+
+class Policy(ABC):
+    """A policy with its parameters, which are given by name to its constructor. Usually a frozen dataclass."""
+
+    name: ClassVar[str]
+    """what configurations call it"""
+    title: ClassVar[str]
+    """what people call it"""
+    parameters: ClassVar[tuple[Parameter, ...]] = ()
+    borrows: ClassVar[bool] = False
+    """whether ceilings count: an entry, and a queue, may go above the limits of its VNs, up to their ceilings"""
+    always_controls: ClassVar[bool] = True
+    """whether senders are under control even while their receiver is not congested"""
+    together: ClassVar[bool] = False
+    """whether all VLANs under this policy are decided in one call, whatever their parameters"""
+    silence: ClassVar[Silence] = Silence.LAST_KNOWN
+    reads: ClassVar[frozenset[Reading]] = frozenset()
+
+    @classmethod
+    def of(cls, values: Mapping[str, float]) -> Self:
+        """Return the policy with these values, one for every parameter."""
+        return cls(**values)
+
+    @abstractmethod
+    def decide(self, view: PolicyView, memory: Memory) -> Decision:
+        """Return grants and what to remember. ``memory`` is that of the last decision, aligned with the view."""
+
+    @abstractmethod
+    def explain(self, decision: Decision, at: int, place: Place) -> Explanation:
+        """Return what binds the entry ``decision.view.rows[at]``, and what would bind it next."""
+
+    def first_bps(self, newcomers: Newcomers) -> FloatArray:
+        """Return the rates at which new entries start, (new,).
+
+        Choice: senders that join a congested receiver start at an equal share among all that it then has; any other at
+        the lower of the two limits.
+        """
+        vns, limit_bps = newcomers.vns, newcomers.vns.receive_limit_bps[newcomers.receiver]
+        share_bps = np.where(newcomers.congested, limit_bps / newcomers.senders, limit_bps)
+        first_bps: FloatArray = np.minimum(vns.send_limit_bps[newcomers.sender], share_bps)
+        return first_bps

@@ -1,0 +1,151 @@
+"""What a policy remembers from one interval to the next: named columns that follow their VNs, entries and links."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from controller.columns import NEW_ROW, FloatArray, IntArray, carry
+from controller.errors import InvalidValueError
+
+Columns = Mapping[str, FloatArray]
+_NONE = np.empty(0, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Columns of floats by name; NaN stands for "not known yet", and so does a column that was never written.
+
+    ``by_vn`` columns have shape (vns,). ``by_entry`` columns are for the entries that were decided on, whose rows of
+    the entry table are in ``rows``, ascending. ``by_link`` columns are for the links of these names. ``by_use`` columns
+    are for pairs of a VN and a link, whose rows are in ``use_vn`` and ``use_link`` (uses,), sorted by VN, then link.
+
+    ``derived`` is what the policy computed from the entries and links alone and would compute again: it is dropped
+    when entries are re-arranged, and never recorded.
+    """
+
+    vns: int
+    rows: IntArray = field(default_factory=_NONE.copy)
+    links: tuple[str, ...] = ()
+    use_vn: IntArray = field(default_factory=_NONE.copy)
+    use_link: IntArray = field(default_factory=_NONE.copy)
+    by_vn: Columns = field(default_factory=dict)
+    by_entry: Columns = field(default_factory=dict)
+    by_link: Columns = field(default_factory=dict)
+    by_use: Columns = field(default_factory=dict)
+    derived: object = None
+
+    def of_vn(self, name: str) -> FloatArray:
+        """Return a column by VN, (vns,)."""
+        return _column(self.by_vn, name, self.vns)
+
+    def of_entry(self, name: str) -> FloatArray:
+        """Return a column by entry, (rows,)."""
+        return _column(self.by_entry, name, len(self.rows))
+
+    def of_link(self, name: str) -> FloatArray:
+        """Return a column by link, (links,)."""
+        return _column(self.by_link, name, len(self.links))
+
+    def of_use(self, name: str, vn: IntArray, link: IntArray) -> FloatArray:
+        """Return a column for these pairs of a VN and a link, shape of ``vn``."""
+        span = max(len(self.links), 1)
+        old = positions(self.use_vn * span + self.use_link, vn * span + link)
+        return carry(_column(self.by_use, name, len(self.use_vn)), old, np.nan)
+
+    def after(
+        self,
+        by_vn: Columns | None = None,
+        by_entry: Columns | None = None,
+        by_link: Columns | None = None,
+        uses: tuple[IntArray, IntArray, Columns] | None = None,
+        derived: object = None,
+    ) -> Memory:
+        """Return the memory for the next interval: kinds of columns that are given replace all of their kind.
+
+        ``uses`` are VN and link rows, sorted by VN, then link, and their columns. Raises InvalidValueError, naming the
+        column, for one of another shape or type.
+        """
+        vn, link, by_use = (self.use_vn, self.use_link, self.by_use) if uses is None else uses
+        sizes = (("by_vn", by_vn, self.vns), ("by_entry", by_entry, len(self.rows)))
+        for kind, columns, size in (*sizes, ("by_link", by_link, len(self.links)), ("by_use", by_use, len(vn))):
+            for name, column in (columns or {}).items():
+                if column.shape != (size,) or column.dtype != np.float64:
+                    reason = f"must be float64 of shape ({size},)"
+                    raise InvalidValueError(f"{kind}.{name}", f"{column.dtype}{column.shape}", reason)
+        return replace(
+            self,
+            use_vn=vn,
+            use_link=link,
+            by_vn=self.by_vn if by_vn is None else by_vn,
+            by_entry=self.by_entry if by_entry is None else by_entry,
+            by_link=self.by_link if by_link is None else by_link,
+            by_use=by_use,
+            derived=derived,
+        )
+
+    # -- what the loop does
+
+    def aligned(self, rows: IntArray, links: tuple[str, ...] | None) -> Memory:
+        """Return the memory for today's rows of entries and links (None: as they were); mostly they are yesterday's."""
+        memory = self
+        if links is not None and links is not self.links and links != self.links:
+            memory = memory._with_links(links)
+        if np.array_equal(rows, memory.rows):
+            return memory
+        old = positions(memory.rows, rows)
+        by_entry = {name: carry(column, old, np.nan) for name, column in memory.by_entry.items()}
+        return replace(memory, rows=rows, by_entry=by_entry, derived=None)
+
+    def carried(self, old_row: IntArray) -> Memory:
+        """Return the memory for a re-arranged entry table; entries that are gone are forgotten."""
+        old = positions(self.rows, old_row)
+        rows = np.flatnonzero((old_row != NEW_ROW) & (old != NEW_ROW))
+        by_entry = {name: column[old[rows]] for name, column in self.by_entry.items()}
+        return replace(self, rows=rows, by_entry=by_entry, derived=None)
+
+    def carried_vns(self, old_vn: IntArray) -> Memory:
+        """Return the memory for a re-arranged VN table; what is known of VNs that are gone is forgotten."""
+        by_vn = {name: carry(column, old_vn, np.nan) for name, column in self.by_vn.items()}
+        new_vn = positions(old_vn, np.arange(self.vns))
+        memory = replace(self, vns=len(old_vn), by_vn=by_vn, derived=None)
+        return memory._with_uses(new_vn[self.use_vn], self.use_link)
+
+    def limited_to(self, vns: IntArray) -> Memory:
+        """Return the memory in which other VNs than these are forgotten."""
+        others = positions(vns, np.arange(self.vns)) == NEW_ROW
+        by_vn = {name: np.where(others, np.nan, column) for name, column in self.by_vn.items()}
+        memory = replace(self, by_vn=by_vn, derived=None)
+        return memory._with_uses(np.where(others[self.use_vn], NEW_ROW, self.use_vn), self.use_link)
+
+    def _with_links(self, links: tuple[str, ...]) -> Memory:
+        row_of = {name: row for row, name in enumerate(self.links)}
+        old = np.array([row_of.get(name, NEW_ROW) for name in links], dtype=np.int64)
+        by_link = {name: carry(column, old, np.nan) for name, column in self.by_link.items()}
+        memory = replace(self, links=links, by_link=by_link, derived=None)
+        new = positions(old, np.arange(len(self.links)))
+        return memory._with_uses(self.use_vn, new[self.use_link])
+
+    def _with_uses(self, vn: IntArray, link: IntArray) -> Memory:
+        """Return the memory whose uses are now of these VNs and links, NEW_ROW where there is none any more."""
+        kept = np.flatnonzero((vn != NEW_ROW) & (link != NEW_ROW))
+        kept = kept[np.lexsort((link[kept], vn[kept]))]
+        by_use = {name: column[kept] for name, column in self.by_use.items()}
+        return replace(self, use_vn=vn[kept], use_link=link[kept], by_use=by_use)
+
+
+def positions(old: IntArray, new: IntArray) -> IntArray:
+    """Return where each of ``new`` stood in ``old``, NEW_ROW where it did not."""
+    if not len(old):
+        return np.full(len(new), NEW_ROW, dtype=np.int64)
+    order = np.argsort(old, kind="stable")
+    found = np.searchsorted(old, new, sorter=order)
+    at = order[np.minimum(found, len(old) - 1)]
+    return np.where(old[at] == new, at, NEW_ROW)
+
+
+def _column(columns: Columns, name: str, rows: int) -> FloatArray:
+    column = columns.get(name)
+    return np.full(rows, np.nan) if column is None else column

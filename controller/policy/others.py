@@ -1,0 +1,36 @@
+"""What VLANs under other policies use of links: it is taken off first, so that several policies can share a port."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from controller.columns import BoolArray, FloatArray
+from controller.fabric.entries import EntryTable
+from controller.fabric.links import FabricLinks
+from controller.fabric.vns import VnTable
+
+# Choice: VLANs under other policies keep this part above what they send, so that they can show that they want more.
+OTHERS_HEADROOM = 0.10
+
+
+def load_of_others(
+    mine: BoolArray,
+    entries: EntryTable,
+    vns: VnTable,
+    links: FabricLinks,
+    used_bps: FloatArray,
+    limit_bps: FloatArray,
+) -> FloatArray:
+    """Return what VNs that are not ``mine`` (vns,) use of each link, shape (links,), with some headroom.
+
+    ``used_bps`` and ``limit_bps`` (entries,) are what passes the meters and the limits in force. No VN is taken to
+    receive more than its limit, or its ceiling where ceilings count: its queue does not let it.
+    """
+    rows = np.flatnonzero(~mine[entries.receiver])
+    receiver = entries.receiver[rows]
+    wanted_bps = np.minimum(used_bps[rows] * (1.0 + OTHERS_HEADROOM), limit_bps[rows])
+    sums_bps = np.bincount(receiver, weights=wanted_bps, minlength=len(vns))
+    part = np.minimum(vns.receive_most_bps / np.maximum(sums_bps, 1.0), 1.0)
+    offsets, link = links.of_entries(entries, rows)
+    uses_bps = np.repeat(wanted_bps * part[receiver], np.diff(offsets))
+    return np.bincount(link, weights=uses_bps, minlength=len(links.capacity_bps)).astype(np.float64)

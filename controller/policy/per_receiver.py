@@ -1,0 +1,158 @@
+"""DETS's policy: each receiver's limit is shared out among its senders by an algorithm of ``controller.allocation``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
+
+import numpy as np
+
+from controller.allocation.explain import SEND_LIMIT, Explanation, explain_receiver
+from controller.allocation.interface import AlgorithmState, AllocationAlgorithm, Requests
+from controller.columns import FloatArray, IntArray
+from controller.metering.enforcement import RATE_STEP_BPS
+from controller.policy.interface import Decision, Place, Policy, PolicyView
+from controller.policy.memory import Memory
+from controller.policy.words import lower_of, rate_in_words, starting
+
+
+@dataclass(frozen=True)
+class ReceiverDecision(Decision):
+    """What an algorithm decided on. ``receivers`` are rows of VNs, ascending, as in ``requests``.
+
+    ``state`` is what the algorithm knew before.
+    """
+
+    receivers: IntArray
+    requests: Requests
+    state: AlgorithmState
+
+    def of_receiver(self, number: int) -> tuple[Requests, AlgorithmState, int]:
+        """Return requests and state of one receiver, by its number in ``receivers``, and where its rows begin."""
+        one = slice(number, number + 1)
+        first, last = self.requests.offsets[number : number + 2].tolist()
+        rows, state, requests = slice(first, last), self.state, self.requests
+        alone = Requests(
+            np.array([0, last - first], dtype=np.int64),
+            requests.limit_bps[one],
+            requests.received_bps[one],
+            requests.measured_bps[rows],
+            requests.granted_bps[rows],
+            requests.available_bps[rows],
+            requests.dropped_bps[rows],
+            requests.weight[rows],
+            requests.active[rows],
+        )
+        memory = AlgorithmState(
+            1,
+            last - first,
+            {name: column[one] for name, column in state.receiver_columns.items()},
+            {name: column[rows] for name, column in state.entry_columns.items()},
+        )
+        return alone, memory, first
+
+
+@dataclass(frozen=True)
+class PerReceiver(Policy):
+    """Senders are under control while their receiver is congested, and share its limit (DETS, section III-A)."""
+
+    algorithm: AllocationAlgorithm
+
+    algorithm_class: ClassVar[type[AllocationAlgorithm]]
+    always_controls: ClassVar[bool] = False
+
+    @classmethod
+    def of(cls, values: Mapping[str, float]) -> Self:
+        """Return the policy with these values of the algorithm's parameters."""
+        return cls(cls.algorithm_class(**values))
+
+    def decide(self, view: PolicyView, memory: Memory) -> ReceiverDecision:
+        """Run the algorithm for all receivers with senders under control.
+
+        A receiver's rate is the sum of what its senders report, each at most its limit: what passed in one interval
+        shows how meters follow the grants (docs/enforcement.md), and an algorithm that steers by it swings with them.
+        """
+        senders = np.bincount(view.receiver, minlength=len(view.vns))
+        received_bps = np.bincount(view.receiver, weights=view.measured_bps, minlength=len(view.vns)).astype(np.float64)
+        receivers = np.flatnonzero(senders)
+        requests = Requests(
+            offsets=np.concatenate([[0], np.cumsum(senders[receivers])]).astype(np.int64),
+            limit_bps=view.vns.receive_limit_bps[receivers],
+            received_bps=received_bps[receivers],
+            measured_bps=view.measured_bps,
+            granted_bps=view.limit_bps,
+            available_bps=view.available_bps,
+            dropped_bps=view.dropped_bps,
+            weight=view.vns.weight[view.sender],
+            active=view.active,
+        )
+        state = self._state(memory, receivers)
+        granted_bps, after = self.algorithm.allocate(requests, state)
+        grants_bps = np.where(requests.active, granted_bps, _standing_rate(requests))
+        by_vn = {name: _spread(column, receivers, memory.vns) for name, column in after.receiver_columns.items()}
+        kept = memory.after(by_vn=by_vn, by_entry=after.entry_columns)
+        return ReceiverDecision(view, grants_bps, kept, receivers, requests, state)
+
+    def explain(self, decision: Decision, at: int, place: Place) -> Explanation:
+        """Return what binds the entry, of its receiver alone: others do not matter to it."""
+        assert isinstance(decision, ReceiverDecision)
+        view = decision.view
+        number = int(np.searchsorted(decision.receivers, view.receiver[at]))
+        requests, state, first = decision.of_receiver(number)
+        available_bps = float(view.available_bps[at])
+        if view.active[at]:
+            found = explain_receiver(self.algorithm, requests, state, at - first)
+        else:
+            lower = lower_of(at, available_bps, float(requests.limit_bps[0]))
+            found = starting(lower, float(decision.grant_bps[at]))
+        elsewhere_bps = float(view.vns.send_limit_bps[view.sender[at]]) - available_bps
+        if elsewhere_bps < RATE_STEP_BPS:
+            return found
+        own = f"{SEND_LIMIT}, of which it sends {rate_in_words(elsewhere_bps)} elsewhere"
+        return replace(
+            found, bound=found.bound.replace(SEND_LIMIT, own), next_bound=found.next_bound.replace(SEND_LIMIT, own)
+        )
+
+    def _state(self, memory: Memory, receivers: IntArray) -> AlgorithmState:
+        """Return what the algorithm knew of these receivers and of the entries that are decided on."""
+        first = self.algorithm.initial_state(len(receivers), len(memory.rows))
+        return AlgorithmState(
+            len(receivers),
+            len(memory.rows),
+            {name: memory.of_vn(name)[receivers] for name in first.receiver_columns},
+            {name: memory.of_entry(name) for name in first.entry_columns},
+        )
+
+
+def of_algorithm(algorithm: type[AllocationAlgorithm]) -> type[PerReceiver]:
+    """Return the policy of a per-receiver algorithm, under the algorithm's name."""
+    named = {
+        "name": algorithm.name,
+        "title": algorithm.title,
+        "parameters": algorithm.parameters,
+        "algorithm_class": algorithm,
+        "__doc__": algorithm.__doc__,
+    }
+    return type(algorithm.__name__, (PerReceiver,), named)
+
+
+def _spread(column: FloatArray, receivers: IntArray, vns: int) -> FloatArray:
+    """Return a column of receivers by VN; a VN that has no senders under control is forgotten."""
+    by_vn = np.full(vns, np.nan)
+    by_vn[receivers] = column
+    return by_vn
+
+
+def _standing_rate(requests: Requests) -> FloatArray:
+    """Return what a silent sender may start with: an equal share, as if it were one more active sender.
+
+    Choice: the paper shares among active nodes and does not say what limit the others keep. With none, a sender that
+    starts would be free for an interval; with zero, it could not show that it has traffic.
+    """
+    counts = np.diff(requests.offsets)
+    starts = requests.offsets[:-1]
+    active = np.add.reduceat(np.append(requests.active, False).astype(np.int64), starts) if len(starts) else counts
+    share_bps = requests.limit_bps / (np.where(counts > 0, active, 0) + 1)
+    standing_bps: FloatArray = np.minimum(np.repeat(share_bps, counts), requests.available_bps)
+    return standing_bps

@@ -1,0 +1,101 @@
+"""All policies by name. To add one: write its file, and add a line with its module and class here.
+
+A class is either a Policy, or a per-receiver algorithm of ``controller.allocation``, which becomes one.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+from controller.allocation.interface import AllocationAlgorithm
+from controller.allocation.parameters import check_parameters
+from controller.errors import InvalidValueError
+from controller.policy.interface import Policy
+from controller.policy.per_receiver import of_algorithm
+
+CLASSES = (
+    "controller.allocation.fair_share:FairShare",
+    "controller.allocation.slow_probe:SlowProbe",
+    "controller.allocation.fast_probe:FastProbe",
+    "controller.allocation.forward_explicit:ForwardExplicit",
+    "controller.allocation.fair_level:FairLevel",
+    "controller.policy.max_min:MaxMin",
+)
+
+
+def _load(target: str) -> type[Any]:
+    module, _, name = target.partition(":")
+    found: type[Any] = getattr(importlib.import_module(module), name)
+    return found
+
+
+_classes = tuple(map(_load, CLASSES))
+
+algorithms: dict[str, type[AllocationAlgorithm]] = {one.name: one for one in _classes if not issubclass(one, Policy)}
+"""The per-receiver algorithms by name."""
+
+policies: dict[str, type[Policy]] = {
+    one.name: one if issubclass(one, Policy) else of_algorithm(one) for one in _classes
+}
+"""All policies by name."""
+
+
+def make_policy(
+    name: object,
+    parameters: Mapping[str, object] | None = None,
+    *,
+    key: str = "algorithm",
+    parameters_key: str = "parameters",
+) -> Policy:
+    """Return the policy of that name with these parameters, and defaults for the others.
+
+    Raises InvalidValueError for an unknown name (naming ``key``), an unknown parameter or a value out of bounds (naming
+    ``parameters_key.parameter``), with what would be accepted.
+    """
+    known = policies.get(name) if isinstance(name, str) else None
+    if known is None:
+        raise InvalidValueError(key, name, f"is not an allocation algorithm: write one of {', '.join(policies)}")
+    return known.of(check_parameters(known.name, known.parameters, parameters or {}, parameters_key))
+
+
+def make_algorithm(name: str, parameters: Mapping[str, object] | None = None) -> AllocationAlgorithm:
+    """Return the per-receiver algorithm of that name by itself, as ``make_policy`` does a policy."""
+    known = algorithms.get(name)
+    if known is None:
+        reason = f"shares out no receiver's limit: write one of {', '.join(algorithms)}"
+        raise InvalidValueError("algorithm", name, reason)
+    return known(**check_parameters(known.name, known.parameters, parameters or {}))
+
+
+def title_of(name: str) -> str:
+    """Return a policy's title for people; of one that is not there any more, its name."""
+    return policies[name].title if name in policies else name
+
+
+def borrowers() -> str:
+    """Return the names of the policies under which ceilings count, for messages."""
+    return " and ".join(name for name, policy in policies.items() if policy.borrows)
+
+
+def describe_policies() -> list[dict[str, Any]]:
+    """Return a row per policy: name, title, and rows of its parameters with default, bounds and meaning."""
+    return [
+        {
+            "name": policy.name,
+            "title": policy.title,
+            "borrows": policy.borrows,
+            "always_controls": policy.always_controls,
+            "parameters": [
+                {
+                    "name": parameter.name,
+                    "default": parameter.default,
+                    "bounds": parameter.bounds,
+                    "meaning": parameter.meaning,
+                }
+                for parameter in policy.parameters
+            ],
+        }
+        for policy in policies.values()
+    ]
