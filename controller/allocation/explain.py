@@ -33,7 +33,7 @@ _AT = 1e-9
 LIFTED_BPS = 1e15
 
 DEMAND = "what it demands"
-# Who wants little may have more than that all the same (see network_allocator.standing_rates).
+# Who wants little may have more than that all the same (see controller.policy.max_min).
 STANDING = "an equal share of the guarantee, which is more than it demands"
 NOTHING_TO_SEND = "having nothing to send"
 SEND_LIMIT = "its own send limit"
