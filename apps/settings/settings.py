@@ -81,7 +81,7 @@ class Settings:
         self._facts = standing.facts
         self.file = FileValues(central.config)
         self.overrides = Overrides.of(self.file, standing.vlans, standing.vns)
-        self.values = LimitsInForce(self.file.vns, {}, {}, {})
+        self.values = LimitsInForce(self.file.vns, {}, {}, {}, {}, {})
         plan = self._plan(self.overrides, lay(self.overrides, central.fabric.admitted.core_overload))
         central.put_in_force(plan.values, clock())
         plan.commit()

@@ -17,6 +17,7 @@ from controller.fabric.description import WAYS, Vlan
 from controller.fabric.values import check_vlan_values
 from controller.fabric.vns import VnTable
 from controller.limits.admission import AdmittedLimits
+from controller.limits.changes import without_ceilings
 from controller.limits.hose_model import STEP_BPS, Overload, port_overload
 from controller.limits.overrides import NO_CEILING, VN_FIELDS, Override, Overrides, VnName
 from controller.policy.registry import make_policy
@@ -27,12 +28,49 @@ CoreCheck = Callable[[VnTable], Overload | None]
 
 @dataclass(frozen=True)
 class LimitsInForce:
-    """The values in force, and the reason for each override that is inactive; ``vns.borrows`` is not set."""
+    """The values in force, and the reason for each override that is inactive; ``vns.borrows`` is not set.
+
+    Ceilings that the policy of their VLAN does not use are kept for one that does: ``idle_vns`` names the overrides of
+    nothing but ceilings, which are not in force either, ``partly_idle_vns`` those of limits, too, which are.
+    """
 
     vns: VnTable
     vlans: Mapping[int, Vlan]
     inactive_vns: Mapping[VnName, str]
     inactive_vlans: Mapping[int, str]
+    idle_vns: Mapping[VnName, str]
+    partly_idle_vns: Mapping[VnName, str]
+
+    @classmethod
+    def of(
+        cls, active: Overrides, inactive_vns: Mapping[VnName, str], inactive_vlans: Mapping[int, str]
+    ) -> LimitsInForce:
+        """Return the values in force under overrides that all fit; the reasons are those of the others."""
+        vlans, limited = active.vlans_in_force(), _given(active, "limit")
+        idle: dict[bool, dict[VnName, str]] = {True: {}, False: {}}
+        for row in np.flatnonzero(_given(active, "ceiling")).tolist():
+            name = active.file.names[row]
+            reason = without_ceilings(vlans[name.vlan_vid].algorithm, vlans[name.vlan_vid].shadow)
+            if reason:
+                idle[bool(limited[row])][name] = f"its ceilings have no effect: {reason}"
+        return cls(active.vns(), vlans, inactive_vns, inactive_vlans, idle[False], idle[True])
+
+    def reason_of(self, name: VnName) -> tuple[bool, str | None]:
+        """Return whether the override of a VN is in force, and why it or a part of it is not."""
+        reason = self.inactive_vns.get(name) or self.idle_vns.get(name)
+        return reason is None, reason or self.partly_idle_vns.get(name)
+
+    @property
+    def not_in_force(self) -> set[int | VnName]:
+        """The VLANs and VNs whose overrides are not in force."""
+        return {*self.inactive_vlans, *self.inactive_vns, *self.idle_vns}
+
+
+def _given(overrides: Overrides, what: str) -> BoolArray:
+    """Return which VNs have an override of a limit, or of a ceiling, shape (vns,)."""
+    columns = [overrides.columns[f"{way}_{what}_bps"] for way in WAYS]
+    given: BoolArray = np.logical_or.reduce([~np.isnan(one) & (one != NO_CEILING) for one in columns])
+    return given
 
 
 def lay(overrides: Overrides, core_overload: CoreCheck) -> LimitsInForce:
@@ -76,7 +114,7 @@ def lay(overrides: Overrides, core_overload: CoreCheck) -> LimitsInForce:
         for row, way in raising[:enough]:
             _deactivate(left, row, way, str(overload), off, inactive_vns, inactive_vlans)
         left = overrides.without_vlans(inactive_vlans).without_vns(off)
-    return LimitsInForce(left.vns(), left.vlans_in_force(), inactive_vns, inactive_vlans)
+    return LimitsInForce.of(left, inactive_vns, inactive_vlans)
 
 
 def accept(
@@ -96,9 +134,9 @@ def accept(
     off = np.zeros(len(overrides.file.vns), dtype=np.bool_)
     off[[row_of[name] for name in inactive_vns if name in row_of]] = True
     active = overrides.without_vlans(inactive_vlans).without_vns(off)
-    table = active.vns()
-    check_fit(overrides, standing.vns, table, admitted)
-    return LimitsInForce(table, active.vlans_in_force(), inactive_vns, inactive_vlans)
+    values = LimitsInForce.of(active, inactive_vns, inactive_vlans)
+    check_fit(overrides, standing.vns, values.vns, admitted)
+    return values
 
 
 class UnfitError(InvalidValueError):

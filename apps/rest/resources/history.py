@@ -26,7 +26,7 @@ def list_overrides(query: requests.OverrideQuery) -> Json:
     names: list[int | VnName] = [vid for vid, _ in sorted(settings.overrides.standing_vlans())]
     names += settings.overrides.standing_names()
     if query.active is not None:
-        inactive = {*settings.values.inactive_vlans, *settings.values.inactive_vns}
+        inactive = settings.values.not_in_force
         names = [name for name in names if (name in inactive) != query.active]
     first = key[0] if key is not None else 0
     shown = names[first : first + query.limit]

@@ -224,12 +224,14 @@ def override_views(settings: Settings, names: Iterable[int | VnName], outcome: O
             override = overrides.strays[name] if row is None else overrides.of_vn(row)
             columns = {} if row is None else {one: getattr(file.vns, one)[row] for one in override.values}
             said = {one: None if np.isnan(rate_bps) else int(rate_bps) for one, rate_bps in columns.items()}
-            place, reason = name, values.inactive_vns.get(name)
+            place = name
+            active, reason = values.reason_of(name)
         else:
             override, vlan = overrides.vlans[name], file.config.vlans.get(name)
             said = {one: getattr(vlan, one) for one in override.values} if vlan else {}
             place, reason = (name, None, None), values.inactive_vlans.get(name)
-        row_values = (*place, dict(override.values), said, override.revision, reason is None, reason)
+            active = reason is None
+        row_values = (*place, dict(override.values), said, override.revision, active, reason)
         views.append(dict(zip(OverrideView.model_fields, row_values, strict=True)))
     return views
 

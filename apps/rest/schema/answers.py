@@ -286,7 +286,7 @@ class OverrideView(BaseModel):
     file: dict[str, Any] = Field(description="what the configuration says of these fields; empty: it has no such thing")
     revision: int
     active: bool = Field(description="whether it is in force")
-    reason: str | None = Field(description="why it is not in force")
+    reason: str | None = Field(description="why it, or a part of it, is not in force")
 
 
 class Replaced(Done):

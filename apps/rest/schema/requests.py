@@ -7,6 +7,7 @@ the models only add their JSON types, so that no value is ever converted into an
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import cache
 from typing import Annotated, Any, Literal, Self
 
@@ -20,6 +21,7 @@ from pydantic import (
     model_validator,
 )
 
+from controller.allocation.parameters import Parameter
 from controller.config.sections import MAX_PORT_NO, MAX_VLAN_VID, MIN_VLAN_VID
 from controller.errors import InvalidValueError
 from controller.fabric.values import check_name, check_weight
@@ -84,18 +86,28 @@ def _name(value: object) -> str:
 
 
 def _parameters_schema() -> dict[str, Any]:
-    known: dict[str, Any] = {}
-    for parameters in (policy.parameters for policy in policies.values()):
-        for one in parameters:
-            low = {"exclusiveMinimum": one.above} if one.above is not None else {"minimum": one.minimum}
-            meaning = f"{one.meaning}; {one.bounds}, {one.default:g} unless given"
-            # Of two algorithms' parameters of one name the first is described: it has the wider bounds.
-            known.setdefault(one.name, {"type": "number", **low, "maximum": one.maximum, "description": meaning})
+    of_name: dict[str, list[Parameter]] = {}
+    for policy in policies.values():
+        for one in policy.parameters:
+            of_name.setdefault(one.name, []).append(one)
+    known = {name: _number_schema(found) for name, found in of_name.items()}
     return {
         "type": "object",
         "properties": known,
         "additionalProperties": False,
         "description": "all parameters; those not given take their defaults; each algorithm has its own",
+    }
+
+
+def _number_schema(found: Sequence[Parameter]) -> dict[str, Any]:
+    """Return what values a parameter may have; where several policies have one of that name, in any of them."""
+    low, exclusive = min((one.minimum, False) if one.above is None else (one.above, True) for one in found)
+    meanings = dict.fromkeys(f"{one.meaning}; {one.bounds}, {one.default:g} unless given" for one in found)
+    return {
+        "type": "integer" if all(one.whole for one in found) else "number",
+        "exclusiveMinimum" if exclusive else "minimum": low,
+        "maximum": max(one.maximum for one in found),
+        "description": ". Or: ".join(meanings),
     }
 
 

@@ -95,6 +95,24 @@ def test_a_ceiling_that_nothing_uses_is_refused(desk: Desk) -> None:
     assert desk.fingerprint() == before
 
 
+def test_a_ceiling_is_listed_as_not_in_force_while_nothing_uses_it(lending: Desk) -> None:
+    """It is kept for an algorithm that does; a limit next to it holds meanwhile."""
+    desk, other = lending, VN.replace("/s1/1", "/s1/2")
+    desk.patch(VN, {"send_ceiling_bps": 90_000_000})
+    desk.patch(other, {"send_ceiling_bps": 90_000_000, "send_limit_bps": 35_000_000})
+    standing = [(one["active"], one["reason"]) for one in desk.get("/v1/overrides")["overrides"]]
+    assert standing == [(True, None)] * 3
+    assert desk.patch(VLAN, {"shadow": None}).status_code == 200
+    reason = "its ceilings have no effect: the VLAN's algorithm is fp, and only max-min uses ceilings"
+    found = {one["port_no"]: (one["active"], one["reason"]) for one in desk.get("/v1/overrides")["overrides"]}
+    assert (found[1], found[2]) == ((False, reason), (True, reason))
+    assert [one["port_no"] for one in desk.get("/v1/overrides?active=false")["overrides"]] == [1]
+    assert desk.get(other)["send_limit_bps"] == 35_000_000
+    assert desk.patch(VLAN, {"algorithm": "max-min"}).status_code == 200
+    assert {one["active"] for one in desk.get("/v1/overrides")["overrides"]} == {True}
+    assert desk.get(VN)["send_ceiling_bps"] == 90_000_000
+
+
 @pytest.mark.parametrize(
     "body",
     [
