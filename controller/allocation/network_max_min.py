@@ -42,7 +42,8 @@ HEADROOM = Parameter(
 class Constraints:
     """What the entries share: send limits of VNs, receive limits of VNs, links, in this order.
 
-    A limit is guaranteed to its VN; up to its ceiling it may borrow what others leave. For a link both are one.
+    A limit is guaranteed to its VN; up to its ceiling it may borrow what others leave. Of a link guarantees may use all
+    that others do not use within their limits, the excess what they leave in fact.
     """
 
     vns: int
@@ -50,7 +51,7 @@ class Constraints:
     guaranteed_bps: FloatArray
     """(2 * vns + links,)"""
     ceiling_bps: FloatArray
-    """(2 * vns + links,) not below the guaranteed rate"""
+    """(2 * vns + links,) for VNs not below the guaranteed rate"""
 
     @classmethod
     def of(
@@ -60,18 +61,22 @@ class Constraints:
         link_capacity_bps: FloatArray,
         send_ceiling_bps: FloatArray | None = None,
         receive_ceiling_bps: FloatArray | None = None,
+        link_left_bps: FloatArray | None = None,
     ) -> Constraints:
         """Return the constraints of VNs (limits and ceilings: (vns,)) and links (capacities: (links,)).
 
-        Without ceilings nobody gets more than its limit. Raises ColumnError for a ceiling below its limit, and for
+        Without ceilings nobody gets more than its limit. Guarantees may use all of a link, the excess what is left of
+        it (links,): all unless given. Raises ColumnError for a ceiling below its limit, and for
         values that are not rates above 0.
         """
         send_ceiling_bps = send_limit_bps if send_ceiling_bps is None else send_ceiling_bps
         receive_ceiling_bps = receive_limit_bps if receive_ceiling_bps is None else receive_ceiling_bps
+        link_left_bps = link_capacity_bps if link_left_bps is None else link_left_bps
         columns = {
             "send_limit_bps": send_limit_bps,
             "receive_limit_bps": receive_limit_bps,
             "link_capacity_bps": link_capacity_bps,
+            "link_left_bps": link_left_bps,
             "send_ceiling_bps": send_ceiling_bps,
             "receive_ceiling_bps": receive_ceiling_bps,
         }
@@ -91,7 +96,7 @@ class Constraints:
             len(send_limit_bps),
             len(link_capacity_bps),
             np.concatenate([send_limit_bps, receive_limit_bps, link_capacity_bps]),
-            np.concatenate([send_ceiling_bps, receive_ceiling_bps, link_capacity_bps]),
+            np.concatenate([send_ceiling_bps, receive_ceiling_bps, link_left_bps]),
         )
 
     def __len__(self) -> int:

@@ -11,7 +11,10 @@ from controller.errors import InvalidValueError
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A number that an algorithm takes, with its bounds. ``above`` is an exclusive, ``minimum`` an inclusive bound."""
+    """A number that an algorithm takes, with its bounds. ``above`` is an exclusive, ``minimum`` an inclusive bound.
+
+    A ``whole`` one takes whole numbers only; one from 0 to 1 is a switch, off or on.
+    """
 
     name: str
     default: float
@@ -19,12 +22,25 @@ class Parameter:
     maximum: float
     minimum: float | None = None
     above: float | None = None
+    whole: bool = False
+
+    @classmethod
+    def switch(cls, name: str, default: bool, meaning: str) -> Parameter:
+        """Return a parameter that is 0, off, or 1, on."""
+        return cls(name, float(default), meaning, maximum=1.0, minimum=0.0, whole=True)
+
+    @property
+    def is_switch(self) -> bool:
+        """Whether it is 0 or 1."""
+        return self.whole and (self.minimum, self.maximum) == (0.0, 1.0)
 
     @property
     def bounds(self) -> str:
         """The bounds in words."""
+        if self.is_switch:
+            return "0 (off) or 1 (on)"
         low = f"above {self.above:g}" if self.above is not None else f"at least {self.minimum:g}"
-        return f"{low} and at most {self.maximum:g}"
+        return f"{'whole, ' if self.whole else ''}{low} and at most {self.maximum:g}"
 
     def check(self, value: object, key: str) -> float:
         """Return the value as a float; raise InvalidValueError naming ``key``, value and bounds otherwise."""
@@ -34,7 +50,7 @@ class Parameter:
         if isinstance(value, float) and not math.isfinite(value):
             raise InvalidValueError(key, value, f"must be a number {self.bounds}")
         too_low = value <= self.above if self.above is not None else value < (self.minimum or 0.0)
-        if too_low or value > self.maximum:
+        if too_low or value > self.maximum or (self.whole and value != int(value)):
             raise InvalidValueError(key, value, f"must be {self.bounds}")
         return float(value)
 

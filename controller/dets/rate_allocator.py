@@ -183,10 +183,10 @@ def _view(
     seen: Surroundings,
 ) -> PolicyView:
     rows = reports.entry[chosen]
-    links = others_bps = None
+    links = others_bps = within_bps = None
     if Reading.LINKS in group.policy.reads:
         links = seen.links or FabricLinks.of_access(vns)
-        others_bps = load_of_others(mine, entries, vns, links, seen.used_bps, seen.limit_bps)
+        others_bps, within_bps = load_of_others(mine, entries, vns, links, seen.used_bps, seen.limit_bps)
     return PolicyView(
         now_s=seen.now_s,
         elapsed_s=seen.elapsed_s,
@@ -207,6 +207,7 @@ def _view(
         unread_intervals=seen.unread_intervals[rows],
         links=links,
         others_bps=others_bps,
+        others_within_bps=within_bps,
     )
 
 

@@ -73,7 +73,9 @@ class PolicyView:
     links: FabricLinks | None = None
     """with Reading.LINKS"""
     others_bps: FloatArray | None = None
-    """(links,) what VLANs under other policies use of a link, and 10 % more, up to limits; with Reading.LINKS"""
+    """(links,) what VLANs under other policies use of a link, and 10 % more, up to limits or ceilings"""
+    others_within_bps: FloatArray | None = None
+    """(links,) of that what is within their limits: the rest is borrowed, and what is mine is taken back from it"""
 
     @property
     def ceiling_bps(self) -> FloatArray:

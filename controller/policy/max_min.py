@@ -64,7 +64,7 @@ class MaxMin(Policy):
         """Decide on all entries of the VLANs, each with its own VLAN's parameters.
 
         1. What each sender wants; who fills its grant wants its guarantee at least.
-        2. What the links leave.
+        2. What the links leave: what others borrow of them is theirs after all guarantees only.
         3. Guarantees first, then the excess by weight up to the ceilings.
         4. Who does not want its standing rate has it all the same.
 
@@ -76,7 +76,7 @@ class MaxMin(Policy):
 
         Raises InvalidValueError without links: they are what is shared out.
         """
-        if view.links is None or view.others_bps is None:
+        if view.links is None or view.others_bps is None or view.others_within_bps is None:
             raise InvalidValueError("links", view.links, f"are needed: {self.name} shares out all of them")
         vns, sender, receiver = view.vns, view.sender, view.receiver
         counters = FlowCounters(view.measured_bps, view.limit_bps, view.dropped_bps, view.active)
@@ -86,9 +86,10 @@ class MaxMin(Policy):
         constraints = Constraints.of(  # 2
             vns.send_limit_bps,
             vns.receive_limit_bps,
-            np.maximum(view.links.capacity_bps - view.others_bps, MIN_RATE_BPS),
+            np.maximum(view.links.capacity_bps - view.others_within_bps, MIN_RATE_BPS),
             vns.send_most_bps,
             vns.receive_most_bps,
+            np.maximum(view.links.capacity_bps - view.others_bps, MIN_RATE_BPS),
         )
         paths = _paths(memory, constraints, view, view.links)
         weight = vns.weight[sender]

@@ -20,17 +20,23 @@ def load_of_others(
     links: FabricLinks,
     used_bps: FloatArray,
     limit_bps: FloatArray,
-) -> FloatArray:
-    """Return what VNs that are not ``mine`` (vns,) use of each link, shape (links,), with some headroom.
+) -> tuple[FloatArray, FloatArray]:
+    """Return what VNs that are not ``mine`` (vns,) use of each link, (links,), and of that what is within their limits.
 
-    ``used_bps`` and ``limit_bps`` (entries,) are what passes the meters and the limits in force. No VN is taken to
-    receive more than its limit, or its ceiling where ceilings count: its queue does not let it.
+    ``used_bps`` and ``limit_bps`` (entries,) are what passes the meters and the limits in force. There is some headroom
+    above it, but no VN is taken to receive more than its limit, or its ceiling where ceilings count: its queue does not
+    let it. The rest, above limits, is borrowed.
     """
     rows = np.flatnonzero(~mine[entries.receiver])
     receiver = entries.receiver[rows]
     wanted_bps = np.minimum(used_bps[rows] * (1.0 + OTHERS_HEADROOM), limit_bps[rows])
     sums_bps = np.bincount(receiver, weights=wanted_bps, minlength=len(vns))
-    part = np.minimum(vns.receive_most_bps / np.maximum(sums_bps, 1.0), 1.0)
     offsets, link = links.of_entries(entries, rows)
-    uses_bps = np.repeat(wanted_bps * part[receiver], np.diff(offsets))
-    return np.bincount(link, weights=uses_bps, minlength=len(links.capacity_bps)).astype(np.float64)
+
+    def up_to(most_bps: FloatArray) -> FloatArray:
+        part = np.minimum(most_bps / np.maximum(sums_bps, 1.0), 1.0)
+        uses_bps = np.repeat(wanted_bps * part[receiver], np.diff(offsets))
+        return np.bincount(link, weights=uses_bps, minlength=len(links.capacity_bps)).astype(np.float64)
+
+    within_bps = up_to(vns.receive_limit_bps)
+    return up_to(vns.receive_most_bps) if (vns.borrows & ~mine).any() else within_bps, within_bps

@@ -1,4 +1,4 @@
-"""The docs' algorithm, topology and scenario, pasted into a copy of the project and run start to end on the model."""
+"""The docs' algorithm, policy, topology and scenario, pasted into a copy of the project and run start to end."""
 
 from __future__ import annotations
 
@@ -35,13 +35,15 @@ def add_line(path: Path, after: str, page: str, line: str) -> None:
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the project with all three pasted."""
+    """A copy of the project with all four pasted."""
     folder = tmp_path_factory.mktemp("project")
     for name in ("controller", "topologies", "experiments", "apps"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "controller/allocation/fixed_part.py").write_text(example("allocation.md", "class FixedPart"))
     registry = folder / "controller/policy/registry.py"
     add_line(registry, "CLASSES = (\n", "allocation.md", '"controller.allocation.fixed_part:FixedPart",')
+    (folder / "controller/policy/steps.py").write_text(example("policies.md", "class Steps"))
+    add_line(registry, "CLASSES = (\n", "policies.md", '"controller.policy.steps:Steps",')
     builders = folder / "topologies/builders.py"
     add_line(builders, "fabrics: dict[str, Callable[..., Fabric]] = {\n", "experiments.md", '"my-line": line,')
     function = example("experiments.md", "def line(")
@@ -95,6 +97,16 @@ def test_figures_draw_and_name_the_scenario_and_the_algorithm(project: Path, det
     assert "| Fixed part of the limit (`part`) | 1 |" in page
     assert (project / "results/figures/model/my-burst.png").read_bytes().startswith(b"\x89PNG")
     assert "my-burst/part/seed-1" in (project / "results" / "index.html").read_text()
+
+
+@pytest.mark.parametrize("fabric", ["model", "wire"])
+def test_the_policy_is_run_drawn_and_judged(project: Path, dets: Dets, fabric: str) -> None:
+    words = ("--fabric", fabric, "--algorithm", "steps", "--parameter", "gentle=1", "-q", "--output", f"steps-{fabric}")
+    dets("experiment", "my-burst", *words)
+    summary = json.loads((project / f"steps-{fabric}" / "summary.json").read_text())
+    assert list(summary) == ["none", "static", "steps gentle=1"]
+    assert summary["steps gentle=1"]["phases"]["after"]["use_of_oracle"] > 0.5
+    assert (project / f"steps-{fabric}" / "my-burst.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_mininet_is_given_the_topology(project: Path) -> None:

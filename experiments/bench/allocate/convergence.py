@@ -99,6 +99,7 @@ def policy_step(name: str, limit_bps: float, senders: int, parameters: Mapping[s
             unread_intervals=np.zeros(senders, dtype=np.int64),
             links=links,
             others_bps=np.zeros(len(links.names)),
+            others_within_bps=np.zeros(len(links.names)),
         )
         decision = group.policy.decide(view, memory)
         memory = decision.memory

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -19,10 +19,12 @@ from controller.dets.rate_allocator import (
     initialize,
     watch_congestion,
 )
+from controller.dets.send_rate_controller import KEEP_ALIVE_INTERVALS
 from controller.fabric.entries import EntryTable
 from controller.fabric.vns import VnTable
 from controller.metering.measurement import Measurement
-from controller.policy.groups import PolicyChoice, choices_of, groups_of, under
+from controller.policy.groups import PolicyChoice, PolicyGroup, choices_of, groups_of, under
+from controller.policy.interface import Decision, Policy, Silence
 
 CONFIG = star(6, limits={10: "100M", 20: "100M"})
 VNS = VnTable.of_config(CONFIG)
@@ -228,3 +230,49 @@ def test_vns_of_max_min_are_under_control_without_congestion():
     always = under(VNS, {10: PolicyChoice("max-min")}).always_controlled
     begin, end = initialize(calm(), ENTRIES, np.array([True, False, False]), always)
     assert (begin.entry.tolist(), end.entry.tolist()) == ([1, 2], [])
+
+
+# -- silence
+
+
+@dataclass(frozen=True)
+class Always(Policy):
+    """Grants every entry the same, whatever it sees."""
+
+    grant_bps: float
+    silence: Silence = Silence.LAST_KNOWN
+    name = "always"
+
+    def decide(self, view, memory):
+        return Decision(view, np.full(len(view.rows), self.grant_bps), memory)
+
+    def explain(self, decision, at, place):
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize(
+    ("silence", "unread", "expected"),
+    [
+        (Silence.LAST_KNOWN, 1000, 50e6),
+        (Silence.FREE, KEEP_ALIVE_INTERVALS - 1, 50e6),
+        (Silence.FREE, KEEP_ALIVE_INTERVALS, LIMIT),
+        (Silence.HOLD, 0, 50e6),
+        (Silence.HOLD, 1, 30e6),
+        (Silence.HOLD, 1000, 30e6),
+    ],
+)
+def test_an_entry_whose_meter_is_not_read(silence, unread, expected):
+    groups = (PolicyGroup("always", Always(50e6, silence), np.flatnonzero(VNS.vlan_vid == 10)),)
+    seen_now = replace(around(ENTRIES), unread_intervals=np.array([unread, 0, 0]))
+    state = RateAllocators.calm(len(VNS), groups)
+    _, grants, kept = ask(state, seen(30e6), 30e6, groups, seen=seen_now)
+    assert grants.get(0, 30e6) == expected
+    assert (grants[1], grants[2]) == (50e6, 50e6)
+    assert kept == ([0] if expected == 30e6 else [])
+
+
+def test_a_silent_entry_that_holds_may_still_be_lowered():
+    groups = (PolicyGroup("always", Always(10e6, Silence.HOLD), np.flatnonzero(VNS.vlan_vid == 10)),)
+    seen_now = replace(around(ENTRIES), unread_intervals=np.full(3, 99))
+    _, grants, _ = ask(RateAllocators.calm(len(VNS), groups), seen(30e6), 30e6, groups, seen=seen_now)
+    assert grants == dict.fromkeys(range(3), 10e6)

@@ -1,0 +1,73 @@
+"""Policies by name: made, described, their parameters checked."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from support.configs import star
+
+from controller.allocation.parameters import Parameter, check_parameters
+from controller.errors import InvalidValueError
+from controller.fabric.vns import VnTable
+from controller.policy.groups import PolicyChoice, groups_of, under
+from controller.policy.registry import describe_policies, make_algorithm, make_policy, policies, title_of
+
+COUNT = Parameter("count", 2.0, "how many", minimum=1.0, maximum=20.0, whole=True)
+FLAG = Parameter.switch("flag", True, "whether")
+
+
+def test_every_policy_is_made_with_the_defaults_that_are_described():
+    for row in describe_policies():
+        values = {one["name"]: one["default"] for one in row["parameters"]}
+        assert make_policy(row["name"]) == make_policy(row["name"], values)
+        assert title_of(row["name"]) == row["title"]
+        assert all(one["meaning"] for one in row["parameters"])
+    assert title_of("gone") == "gone"
+
+
+def test_an_algorithm_by_itself_is_one_of_a_receiver():
+    assert make_algorithm("fp", {"d": 3}).d == 3.0
+    with pytest.raises(InvalidValueError, match="'max-min' shares out no receiver's limit: write one of fs"):
+        make_algorithm("max-min")
+
+
+@pytest.mark.parametrize(
+    ("given", "refusal"),
+    [
+        ({"count": 2.5}, "parameters.count: 2.5 must be whole, at least 1 and at most 20"),
+        ({"count": 0}, "parameters.count: 0 must be whole, at least 1 and at most 20"),
+        ({"flag": 0.5}, r"parameters.flag: 0.5 must be 0 \(off\) or 1 \(on\)"),
+        ({"flag": 2}, r"parameters.flag: 2 must be 0 \(off\) or 1 \(on\)"),
+        ({"flag": True}, r"parameters.flag: True must be a number 0 \(off\) or 1 \(on\)"),
+    ],
+)
+def test_whole_numbers_and_switches_are_checked(given, refusal):
+    with pytest.raises(InvalidValueError, match=refusal):
+        check_parameters("toy", (COUNT, FLAG), given)
+    assert check_parameters("toy", (COUNT, FLAG), {"count": 3, "flag": 0}) == {"count": 3.0, "flag": 0.0}
+
+
+def test_vlans_of_one_policy_are_one_call_if_their_parameters_agree_or_it_decides_together():
+    vns = VnTable.of_config(star(2, limits=dict.fromkeys((10, 20, 30, 40), "100M")))
+    choices = {
+        10: PolicyChoice("fe", {"k": 0.5}),
+        20: PolicyChoice("fe"),  # the default
+        30: PolicyChoice("max-min", {"probe": 3}),
+        40: PolicyChoice("max-min"),
+    }
+    alike, together = groups_of(vns, choices)
+    assert set(vns.vlan_vid[alike.vns]) == {10, 20}
+    assert set(vns.vlan_vid[together.vns]) == {30, 40}
+    probe = together.parameters["probe"]
+    assert [set(probe[vns.vlan_vid == vid].tolist()) for vid in (30, 40)] == [{3.0}, {2.0}]
+    assert np.isnan(probe[vns.vlan_vid == 10]).all()
+
+
+def test_policies_say_where_ceilings_count_and_who_is_always_controlled():
+    vns = VnTable.of_config(star(2))
+    changed = under(vns, {10: PolicyChoice("max-min")})
+    for column in (changed.borrows, changed.always_controlled):
+        assert (column == (vns.vlan_vid == 10)).all()
+    kept = under(changed, {20: PolicyChoice("fs")})
+    assert (kept.borrows == changed.borrows).all()
+    assert policies["max-min"].together
