@@ -212,9 +212,9 @@ class VlanSection(Section):
     receive_limit: Rate | None = None
     """Of each of its VNs; without it every VN needs its own limit."""
     send_ceiling: Rate | None = None
-    """Up to this rate its VNs may borrow idle capacity, from the limit to the port's capacity; needs `max-min`."""
+    """Up to this rate its VNs may borrow, limit to port's capacity; for algorithms that borrow, as `max-min`."""
     receive_ceiling: Rate | None = None
-    """Up to this rate its VNs may borrow idle capacity, from the limit to the port's capacity; needs `max-min`."""
+    """Up to this rate its VNs may borrow, limit to port's capacity; for algorithms that borrow, as `max-min`."""
     flood_limit: Rate | None = None
     """Broadcast, multicast and unknown destinations of each of its VNs; without it, a tenth of the smallest receive \
 limit, shared equally by the other VNs (docs/enforcement.md)."""

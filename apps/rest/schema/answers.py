@@ -77,8 +77,8 @@ class VnView(BaseModel):
     port_no: int
     send_limit_bps: int = Field(description="bit/s on the wire")
     receive_limit_bps: int = Field(description="bit/s on the wire")
-    send_ceiling_bps: int | None = Field(description="up to where it may borrow with max-min, bit/s; null: its limit")
-    receive_ceiling_bps: int | None = Field(description="up to where it may borrow with max-min; null: its limit")
+    send_ceiling_bps: int | None = Field(description="up to where its algorithm may borrow, bit/s; null: its limit")
+    receive_ceiling_bps: int | None = Field(description="up to where its algorithm may borrow; null: its limit")
     measured_receive_bps: Rate = Field(description="what its senders' meters let through, bit/s; null: unknown")
     measured_send_bps: Rate = Field(description="what the meters let through of what it sends, bit/s; null: unknown")
     demand_receive_bps: Rate = Field(

@@ -138,7 +138,7 @@ CeilingBps = Annotated[
     WithJsonSchema(
         {
             "anyOf": [{"type": "integer", "minimum": MIN_RATE_BPS, "maximum": MAX_RATE_BPS}, {"type": "null"}],
-            "description": "bit/s up to which it may borrow with max-min, its limit to its port's capacity; null: none",
+            "description": "bit/s up to which its algorithm may borrow, its limit to its port's capacity; null: none",
         }
     ),
 ]
