@@ -149,8 +149,8 @@ def answer(
     ``reports`` must be in ascending order of ``entry``, which keeps the senders of a receiver together.
     """
     grants_bps = np.empty(len(reports.entry))
-    receiver, congested = entries.receiver[reports.entry], before.congested
-    decisions = []
+    receiver = entries.receiver[reports.entry] if len(groups) > 1 else entries.receiver
+    congested, decisions = before.congested, []
     for group, memory in zip(groups, before.memories, strict=True):
         mine = np.zeros(len(vns), dtype=np.bool_)
         mine[group.vns] = True
@@ -183,6 +183,7 @@ def _view(
     seen: Surroundings,
 ) -> PolicyView:
     rows = reports.entry[chosen]
+    at = slice(None) if len(rows) == len(entries) else rows  # all of them need no picking
     links = others_bps = within_bps = None
     if Reading.LINKS in group.policy.reads:
         links = seen.links or FabricLinks.of_access(vns)
@@ -197,14 +198,14 @@ def _view(
         received_bps=seen.received_bps,
         congested=before.congested,
         rows=rows,
-        sender=entries.sender[rows],
-        receiver=entries.receiver[rows],
+        sender=entries.sender[at],
+        receiver=entries.receiver[at],
         measured_bps=reports.measured_bps[chosen],
         dropped_bps=reports.dropped_bps[chosen],
         limit_bps=reports.limit_bps[chosen],
         available_bps=reports.available_bps[chosen],
         active=reports.active[chosen],
-        unread_intervals=seen.unread_intervals[rows],
+        unread_intervals=seen.unread_intervals[at],
         links=links,
         others_bps=others_bps,
         others_within_bps=within_bps,

@@ -100,7 +100,8 @@ class SendRateControllers:
         Those that hold, (entries,), stay as they are: their policy fails closed.
         """
         unheard = self.unheard_intervals + 1
-        lost = np.flatnonzero(self.controlled & (unheard > KEEP_ALIVE_INTERVALS) & np.logical_not(holds))
+        lost = np.flatnonzero(self.controlled & (unheard > KEEP_ALIVE_INTERVALS))
+        lost = lost[~np.broadcast_to(holds, len(unheard))[lost]]
         return replace(self, unheard_intervals=unheard).on_deactivate(DeactivateTrafficControl(lost))
 
     def _alive(self, rows: IntArray) -> SendRateControllers:

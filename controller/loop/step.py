@@ -217,7 +217,7 @@ def control_step(
     counters = state.counters.confirmed(readings.confirmed_s)
     rates, counters = meter_rates(counters, readings, vns.capacity_bps[entries.sender])
     measured = measure(state.measured, rates)
-    machines = state.machines.on_interval(held(groups, len(vns))[entries.receiver])
+    machines = state.machines.on_interval(held(groups, entries.receiver, len(vns)))
     # 2
     allocators, received_bps = watch_congestion(state.allocators, entries, vns, measured)
     # 3

@@ -104,13 +104,14 @@ def readings_of(groups: Iterable[PolicyGroup]) -> frozenset[Reading]:
     return frozenset[Reading]().union(*(group.policy.reads for group in groups))
 
 
-def held(groups: Iterable[PolicyGroup], vns: int) -> BoolArray:
-    """Return the VNs, (vns,), whose senders keep their limits while nobody answers (fail closed)."""
-    rows = np.zeros(vns, dtype=np.bool_)
-    for group in groups:
-        if group.policy.silence is Silence.HOLD:
-            rows[group.vns] = True
-    return rows
+def held(groups: Iterable[PolicyGroup], receiver: IntArray, vns: int) -> BoolArray | bool:
+    """Return which entries, given by their receivers, keep their limits while nobody answers (fail closed)."""
+    holding = [group.vns for group in groups if group.policy.silence is Silence.HOLD]
+    if not holding:
+        return False
+    holds = np.zeros(vns, dtype=np.bool_)
+    holds[np.concatenate(holding)] = True
+    return holds[receiver]
 
 
 def _by_vn(vns: VnTable, values_of: Mapping[int, Mapping[str, float]]) -> dict[str, FloatArray]:

@@ -78,6 +78,16 @@ def test_a_receiver_that_vanished_limits_nobody_for_ever(control):
     assert (state.control[1], state.limit_bps[1]) == (Control.IDLE, np.inf)
 
 
+def test_a_machine_that_holds_keeps_its_rate_while_nobody_answers():
+    """Its policy fails closed; the other one is free after KEEP_ALIVE_INTERVALS."""
+    both = np.array([0, 1])
+    state = SendRateControllers.idle(2).on_initialize(InitializeTrafficControl(both))
+    state = state.on_set_rate(SetRate(both, np.array([5e6, 5e6])))
+    for _ in range(KEEP_ALIVE_INTERVALS + 1):
+        state = state.on_interval(np.array([True, False]))
+    assert state.limit_bps.tolist() == [5e6, np.inf]
+
+
 def test_keep_alive_and_set_rate_put_the_expiry_off():
     state = machines(Control.LIMITED, 9e6, unheard=0)
     for number in range(5 * KEEP_ALIVE_INTERVALS):
