@@ -94,18 +94,20 @@ def _take(peers: Peers, peer: Peer, asked: Poll, body: bytes | None, counters: P
         counters.received_s[dpid] = peer.counted_s = asked.meters.received_s
         if peer.meters_set is not None and peer.meters_set.done:
             counters.confirmed_s[dpid] = peer.meters_set.received_s
+    # Ports and queues count as of this round where the meters came with them; else they are nobody's.
+    came_s = counters.received_s.get(dpid, asked.asked_s)
     delivery = peers.central.fabric.deliveries[dpid]
     port_stats = None
     if (body := asked.ports.wait(0.0)) is not None:
         check_size("ports", body)
         port_stats = decode_port_stats(body)
-        delivery.read_ports(port_stats)
+        delivery.read_ports(port_stats, came_s)
         if dpid in counters.meters and peer.counting is None and peers.central.switches[dpid].can.uses_meters:
             peer.meters.read(counters.meters[dpid], port_stats, peers.clock())
     if (body := asked.queues.wait(0.0)) is not None:
         check_size("queues", body)
         queue_stats = decode_queue_stats(body)
-        delivery.read_queues(queue_stats)
+        delivery.read_queues(queue_stats, came_s)
         if port_stats is not None:
             peer.queues.read(queue_stats, port_stats, peers.clock())
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from controller.central.observing import observe
 from controller.central.state import FabricState
 from controller.columns import FloatArray, IntArray
 from controller.dets.rate_allocator import received_rates
@@ -39,18 +40,20 @@ def run_interval(
     _watch_floods(fabric, stats, now_s)
     control, vns = fabric.control, fabric.shared_vns
     reads = readings_of((*control.groups, *control.shadow.groups))
-    asked = Reading.LINKS in reads or recorder is not None
-    links = fabric.links.of(vns, fabric.network.topology) if asked else None
-    state, result = step.control_step(control.state, vns, control.groups, readings, now_s, links)
+    if recorder is not None:
+        reads = frozenset(Reading)  # so that it can be decided again by others
+    links = fabric.links.of(vns, fabric.network.topology) if Reading.LINKS in reads else None
+    observed = observe(fabric, reads, received_s, now_s)
+    state, result = step.control_step(control.state, vns, control.groups, readings, now_s, links, observed)
     shadow = control.shadow
     if shadow.names:
-        shadow = shadow_step(shadow, vns, control.state, state, links)
+        shadow = shadow_step(shadow, vns, control.state, state, links, observed)
     fabric.control = replace(control, state=state, shadow=shadow)
     fabric.received_bps = result.received_bps
     fabric.send_limits = fabric.send_limits.after(of_send_limits, vns.capacity_bps)
     if recorder is not None:
         start = Start(control.state, vns, control.policies, links)
-        recorder.interval(start, now_s, readings, state, result)
+        recorder.interval(start, now_s, readings, observed, state, result)
     queue_changes(fabric, result.changes)
     _watch_congestion(fabric, control.state, result.limit_bps, now_s)
     _note_implausible(fabric, result.implausible, now_s)

@@ -23,7 +23,7 @@ from controller.fabric.entries import EntryTable
 from controller.fabric.links import FabricLinks
 from controller.fabric.vns import VnTable
 from controller.metering.measurement import Measurement
-from controller.metering.observed import Reading
+from controller.metering.observed import Observed, Reading
 from controller.policy.groups import PolicyGroup
 from controller.policy.interface import Decision, PolicyView, Silence
 from controller.policy.memory import Memory
@@ -46,7 +46,7 @@ class Surroundings:
 
     ``used_bps`` and ``limit_bps`` (entries,) are what passes the meters and the limits in force, ``unread_intervals``
     (entries,) for how long a meter was not read, ``received_bps`` (vns,) what passes the meters of a VN's senders.
-    ``links`` are None where only access links count.
+    ``links`` are None where only access links count, ``observed`` where no policy reads queues or ports.
     """
 
     now_s: float
@@ -56,6 +56,7 @@ class Surroundings:
     limit_bps: FloatArray
     unread_intervals: IntArray
     received_bps: FloatArray
+    observed: Observed | None = None
 
 
 @dataclass(frozen=True)
@@ -188,6 +189,7 @@ def _view(
     if Reading.LINKS in group.policy.reads:
         links = seen.links or FabricLinks.of_access(vns)
         others_bps, within_bps = load_of_others(mine, entries, vns, links, seen.used_bps, seen.limit_bps)
+    observed, reads = seen.observed or Observed(), group.policy.reads
     return PolicyView(
         now_s=seen.now_s,
         elapsed_s=seen.elapsed_s,
@@ -209,6 +211,8 @@ def _view(
         links=links,
         others_bps=others_bps,
         others_within_bps=within_bps,
+        queues=observed.queues if Reading.QUEUES in reads else None,
+        ports=observed.ports if Reading.PORTS in reads else None,
     )
 
 

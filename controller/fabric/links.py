@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from controller.columns import FloatArray, IntArray
+from controller.columns import BoolArray, FloatArray, IntArray
 from controller.fabric.description import Config
 from controller.fabric.entries import EntryTable
 from controller.fabric.topology import Link, PortId, SwitchPaths, Topology, hops
@@ -48,8 +49,7 @@ class FabricLinks:
 
         ``paths`` and ``links`` are those in use; links without a capacity bound nothing.
         """
-        ports, port = np.unique(np.stack([vns.dpid, vns.port_no.astype(np.uint64)]), axis=1, return_inverse=True)
-        port = port.reshape(-1)
+        ports, port = _access_ports(vns)
         dpids, switch = np.unique(vns.dpid, return_inverse=True)
         access_bps = np.zeros(ports.shape[1])
         access_bps[port] = vns.capacity_bps
@@ -96,6 +96,31 @@ class FabricLinks:
         return offsets, links
 
 
+@dataclass(frozen=True)
+class LinkPorts:
+    """Where each row of ``FabricLinks`` can be read, shape (links,): a port, and which way its frames go there.
+
+    ``inward`` marks the links from hosts: the port receives what they carry, and sends into all others.
+    """
+
+    dpid: NDArray[np.uint64]
+    port_no: IntArray
+    inward: BoolArray
+
+    @classmethod
+    def of(cls, vns: VnTable, core: Iterable[PortId]) -> LinkPorts:
+        """Return the ports of the links of ``FabricLinks.of``; ``core`` in the order of its ``core_capacity_bps``."""
+        access, ends = _access_ports(vns)[0].astype(np.uint64), list(core)
+        dpid, port_no = np.concatenate([access, access, np.array(ends, dtype=np.uint64).reshape(-1, 2).T], axis=1)
+        return cls(dpid, port_no.astype(np.int64), np.arange(len(dpid)) < access.shape[1])
+
+
+def _access_ports(vns: VnTable) -> tuple[NDArray[np.uint64], IntArray]:
+    """Return the edge ports as (2, ports) dpids and numbers, and the port of each VN, shape (vns,)."""
+    ports, port = np.unique(np.stack([vns.dpid, vns.port_no.astype(np.uint64)]), axis=1, return_inverse=True)
+    return ports, port.reshape(-1)
+
+
 class LinksInUse:
     """Remembers the links until the topology changes."""
 
@@ -106,6 +131,7 @@ class LinksInUse:
         }
         self._seen: frozenset[Link] | None = None
         self._links: FabricLinks | None = None
+        self._ports: LinkPorts | None = None
 
     def of(self, vns: VnTable, topology: Topology) -> FabricLinks:
         """Return the links of the paths in use; the very same object as long as the same links are up."""
@@ -114,3 +140,9 @@ class LinksInUse:
             self._seen = up
             self._links = FabricLinks.of(vns, self._names, self._capacity_bps, topology.paths(), up)
         return self._links
+
+    def ports(self, vns: VnTable) -> LinkPorts:
+        """Return where the links can be read; the same object for the life of a configuration."""
+        if self._ports is None:
+            self._ports = LinkPorts.of(vns, self._capacity_bps)
+        return self._ports

@@ -30,6 +30,7 @@ from controller.metering.enforcement import (
     whole_rates,
 )
 from controller.metering.measurement import Measurement, measure
+from controller.metering.observed import Observed
 from controller.metering.receiver_accounts import REACTION_S, ReceiverAccounts, Rooms, standing
 from controller.policy.groups import PolicyGroup, held
 from controller.policy.interface import Newcomers
@@ -201,8 +202,11 @@ def control_step(
     readings: MeterReadings,
     now_s: float,
     links: FabricLinks | None = None,
+    observed: Observed | None = None,
 ) -> tuple[ControlState, StepResult]:
     """Run one interval (DETS, sections II-A and III). ``links``: None where only access links count.
+
+    ``observed`` are the readings of queues and links, for those that decide by them; None: nobody asked for them.
 
     1) Turn counters into rates, and rates into what each sender sends.
     2) Each rate allocator compares what its VN receives with its limit: congestion begins, goes on or is over.
@@ -236,6 +240,7 @@ def control_step(
         np.minimum(machines.limit_bps, ceiling_bps),
         unread,
         received_bps,
+        observed,
     )
     allocators, set_rate, keep_alive = answer(allocators, groups, entries, vns, reports, seen)
     machines = machines.on_set_rate(set_rate).on_keep_alive(keep_alive)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
+
+from controller.metering.port_readings import PortReadings
+from controller.metering.queue_readings import QueueReadings
 
 
 class Reading(Enum):
@@ -10,3 +14,13 @@ class Reading(Enum):
 
     LINKS = "links"
     """Paths and capacities of links."""
+    QUEUES = "queues"
+    PORTS = "ports"
+
+
+@dataclass(frozen=True)
+class Observed:
+    """The readings of one interval; None where nobody asked."""
+
+    queues: QueueReadings | None = None
+    ports: PortReadings | None = None

@@ -22,6 +22,8 @@ from controller.fabric.entries import EntryTable
 from controller.fabric.links import FabricLinks
 from controller.fabric.vns import VnTable
 from controller.metering.observed import Reading
+from controller.metering.port_readings import PortReadings
+from controller.metering.queue_readings import QueueReadings
 from controller.policy.memory import Memory
 
 
@@ -76,6 +78,10 @@ class PolicyView:
     """(links,) what VLANs under other policies use of a link, and 10 % more, up to limits or ceilings"""
     others_within_bps: FloatArray | None = None
     """(links,) of that what is within their limits: the rest is borrowed, and what is mine is taken back from it"""
+    queues: QueueReadings | None = None
+    """with Reading.QUEUES: what the receiving queues of VNs sent and dropped; None where nobody read them"""
+    ports: PortReadings | None = None
+    """with Reading.PORTS: what went over links, rows as in ``links``; None where nobody read them"""
 
     @property
     def ceiling_bps(self) -> FloatArray:

@@ -30,6 +30,9 @@ from controller.loop import step
 from controller.metering.counters import MeterCounters, MeterReadings
 from controller.metering.enforcement import Enforcement, MeterChanges
 from controller.metering.measurement import Measurement
+from controller.metering.observed import Observed
+from controller.metering.port_readings import PortReadings
+from controller.metering.queue_readings import QueueReadings
 from controller.metering.receiver_accounts import ReceiverAccounts
 from controller.policy.groups import Choices, PolicyChoice
 from controller.whatif.memories import get_memories, memories_of_version_2, put_memories
@@ -50,6 +53,7 @@ _TABLES: dict[str, type[Any]] = {
     "enforcement": Enforcement,
     "accounts": ReceiverAccounts,
 }
+_OBSERVED: dict[str, type[Any]] = {"queues": QueueReadings, "ports": PortReadings}
 _DTYPES = frozenset({"<f8", "<i8", "<u8", "|b1"})
 
 
@@ -65,10 +69,14 @@ class Start:
 
 @dataclass(frozen=True)
 class Interval:
-    """One control step: what it was given and decided. ``limit_bps`` (entries,) are the limits in force after it."""
+    """One control step: what it was given and decided. ``limit_bps`` (entries,) are the limits in force after it.
+
+    ``observed`` is None in recordings of version 2, and its parts where the recording controller did not read them.
+    """
 
     now_s: float
     readings: MeterReadings
+    observed: Observed | None
     changes: MeterChanges
     limit_bps: FloatArray
 
@@ -87,14 +95,20 @@ class Recorder:
     _known: Start | None = None
 
     def interval(
-        self, before: Start, now_s: float, readings: MeterReadings, after: step.ControlState, result: step.StepResult
+        self,
+        before: Start,
+        now_s: float,
+        readings: MeterReadings,
+        observed: Observed | None,
+        after: step.ControlState,
+        result: step.StepResult,
     ) -> None:
         """Note one interval, which led from ``before`` to ``after``."""
         if self.overrun:
             return
         if self._known is None or not _same(self._known, before):
             self._add(encode_start(before))
-        self._add(encode_interval(Interval(now_s, readings, result.changes, result.limit_bps)))
+        self._add(encode_interval(Interval(now_s, readings, observed, result.changes, result.limit_bps)))
         self._known = dataclasses.replace(before, state=after)
 
     def take(self) -> bytes:
@@ -145,6 +159,9 @@ def encode_interval(interval: Interval) -> bytes:
     columns: _Columns = {"limit_bps": interval.limit_bps}
     _put(columns, "readings", interval.readings)
     _put(columns, "changes", interval.changes)
+    for name in _OBSERVED:
+        if (part := getattr(interval.observed, name, None)) is not None:
+            _put(columns, name, part)
     return _encode({"kind": "interval", "now_s": interval.now_s.hex()}, columns)
 
 
@@ -219,9 +236,12 @@ def _start(values: dict[str, Any], columns: _Columns) -> Start:
 
 
 def _interval(values: dict[str, Any], columns: _Columns) -> Interval:
+    seen = {column.partition(".")[0] for column in columns}
+    observed = {name: _get(columns, name, kind) for name, kind in _OBSERVED.items() if name in seen}
     return Interval(
         float.fromhex(values["now_s"]),
         _get(columns, "readings", MeterReadings),
+        Observed(**observed) if observed else None,
         _get(columns, "changes", MeterChanges),
         columns["limit_bps"],
     )

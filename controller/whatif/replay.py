@@ -57,9 +57,11 @@ def replay(records: Iterable[Start | Interval], other: PolicyChoice | None = Non
         if start is None or state is None or shadow is None:
             raise ProtocolError("recording: begins in the middle: an interval stands before the first start record")
         before = state
-        state, result = step.control_step(before, start.vns, groups, record.readings, record.now_s, start.links)
+        state, result = step.control_step(
+            before, start.vns, groups, record.readings, record.now_s, start.links, record.observed
+        )
         if shadow.policies:
-            shadow = shadow_step(shadow, start.vns, before, state, start.links)
+            shadow = shadow_step(shadow, start.vns, before, state, start.links, record.observed)
         pairs = [(result.limit_bps, record.limit_bps)]
         pairs += [(getattr(result.changes, name), getattr(record.changes, name)) for name in _CHANGES]
         yield Replayed(

@@ -17,6 +17,7 @@ from controller.fabric.entries import EntryTable
 from controller.fabric.links import FabricLinks
 from controller.fabric.vns import VnTable
 from controller.loop import step
+from controller.metering.observed import Observed
 from controller.policy.groups import Choices, PolicyGroup, groups_of, under
 from controller.policy.registry import make_policy
 
@@ -72,6 +73,7 @@ def shadow_step(
     before: step.ControlState,
     after: step.ControlState,
     links: FabricLinks | None,
+    observed: Observed | None = None,
 ) -> Shadow:
     """Return the shadows after the interval that led from one control state to the next.
 
@@ -95,6 +97,7 @@ def shadow_step(
         step.limits_in_force_bps(before, vns),
         after.unread_intervals,
         received_rates(entries, after.measured.passed_bps, len(vns)),
+        observed,
     )
     allocators = replace(allocators, congested=after.allocators.congested)
     allocators, set_rate, keep_alive = answer(allocators, shadow.groups, entries, theirs, reports, seen)

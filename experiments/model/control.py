@@ -165,8 +165,8 @@ class ControlPlane:
             datapath.advance(model.now_s)
             stats[dpid] = decode_meter_stats(self._ask(dpid, encode_meter_stats_request))
             delivery = self.central.fabric.deliveries[dpid]
-            delivery.read_ports(decode_port_stats(self._ask(dpid, encode_port_stats_request)))
-            delivery.read_queues(decode_queue_stats(self._ask(dpid, encode_queue_stats_request)))
+            delivery.read_ports(decode_port_stats(self._ask(dpid, encode_port_stats_request)), self._read_s)
+            delivery.read_queues(decode_queue_stats(self._ask(dpid, encode_queue_stats_request)), self._read_s)
         model.report_frames()
         for dpid in model.switches:
             self._listen(dpid)

@@ -143,7 +143,7 @@ class ModelFabric:
     def set_queues(self, queues: Mapping[PortId, Mapping[int, tuple[int, int]]]) -> None:
         """Give edge ports classes: (min, max) rates in bit/s by queue id, by port."""
         for port, classes in queues.items():
-            self.ports[port].configure(dict(classes))
+            self.ports[port].configure(dict(classes), self.now_s)
         self._versions = None
 
     def run(self, until_s: float) -> None:
@@ -193,8 +193,10 @@ class ModelFabric:
         for pn in self.fabric.pns:
             uplink = self.uplinks[pn.number]
             self.ports[PortId(self.fabric.switch(pn.switch).dpid, pn.port_no)].port.receive(*uplink.take_sent())
-        for port in self.ports.values():
-            port.count()
+        for at, port in self.ports.items():
+            sent = port.count()
+            if at in self.links:
+                self.ports[self.links[at]].port.receive(*sent)
 
     def report_frames(self) -> None:
         """Let the switches send up the frames that their tables say to.

@@ -187,13 +187,13 @@ class OutPort:
         self.waiting = False
         self._capacity_bytes = port.rate_bps * slot_s / 8
 
-    def configure(self, queues: dict[int, tuple[int, int]]) -> None:
+    def configure(self, queues: dict[int, tuple[int, int]], now_s: float) -> None:
         """Give the port these classes, (min, max) rates in bit/s by queue id; what waits in others is dropped."""
         for queue_id in self.port.queues.keys() - queues.keys():
-            del self.port.queues[queue_id]
+            self.port.remove_queue(queue_id)
             self.queues.pop(queue_id, None)
         for queue_id, (min_rate_bps, max_rate_bps) in queues.items():
-            self.port.set_queue(queue_id, min_rate_bps, max_rate_bps)
+            self.port.set_queue(queue_id, min_rate_bps, max_rate_bps, now_s)
             if queue_id in self.queues:
                 self.queues[queue_id].limit = self._options.limit_packets or leaf_packets(max_rate_bps)
 
@@ -214,11 +214,12 @@ class OutPort:
             queue.sent_bytes = queue.sent = 0
         return octets, packets
 
-    def count(self) -> None:
-        """Bring the counters of the port and of its queues up to date."""
+    def count(self) -> tuple[int, int]:
+        """Bring the counters of the port and of its queues up to date; return (bytes, packets) sent meanwhile."""
         for queue_id, queue in self.queues.items():
             self.port.send(queue_id, queue.sent_bytes, queue.sent, queue.dropped)
-            queue.sent_bytes = queue.sent = queue.dropped = 0
+            queue.dropped = 0
+        return self.take_sent()
 
     def beyond(self, source: Sender) -> int:
         """Return how many packets of a source are at this port and at those after it on its way."""

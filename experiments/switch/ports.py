@@ -22,6 +22,7 @@ class QueueSetting:
 
     min_rate_bps: float
     max_rate_bps: float
+    added_s: float
 
 
 @dataclass(slots=True)
@@ -45,10 +46,15 @@ class SwitchPort:
         state = 0 if self.up else ofp.PORT_STATE_LINK_DOWN
         return answers.port(self.port_no, self.name, self.hw_addr, 0, state, int(min(self.rate_bps / 1000, 2**32 - 1)))
 
-    def set_queue(self, queue_id: int, min_rate_bps: float, max_rate_bps: float) -> None:
-        """Make or change a queue, as OVSDB would; the counters of one that exists go on."""
-        self.queues[queue_id] = QueueSetting(min_rate_bps, max_rate_bps)
+    def set_queue(self, queue_id: int, min_rate_bps: float, max_rate_bps: float, now_s: float = 0.0) -> None:
+        """Make or change a queue, as OVSDB would; the counters and the clock of one that exists go on."""
+        added_s = self.queues[queue_id].added_s if queue_id in self.queues else now_s
+        self.queues[queue_id] = QueueSetting(min_rate_bps, max_rate_bps, added_s)
         self.queue_counters.setdefault(queue_id, dict.fromkeys(_QUEUE_COUNTERS, 0.0))
+
+    def remove_queue(self, queue_id: int) -> None:
+        """Take a queue away, with its counters."""
+        del self.queues[queue_id], self.queue_counters[queue_id]
 
     def receive(self, octets: float, packets: float) -> None:
         """Count what came in."""
@@ -123,7 +129,7 @@ def queue_stats(ports: Iterable[SwitchPort], queue_id: int, now_s: float) -> npt
             _reported(port.queue_counters[number][name], port.queue_offsets.get((number, name), 0))
             for port, number in chosen
         ]
-    answers.fill_duration(rows, np.array([now_s - port.added_s for port, _number in chosen]))
+    answers.fill_duration(rows, np.array([now_s - port.queues[number].added_s for port, number in chosen]))
     return rows
 
 

@@ -59,7 +59,8 @@ def read(path: Path) -> Iterator[Start | Interval]:
         with zipfile.ZipFile(path) as archive:
             said = json.loads(archive.read("format.json"))
             if said not in READABLE:
-                raise ProtocolError(f"{path}: is of format {said}, not {FORMAT}")
+                versions = " or ".join(str(one["version"]) for one in READABLE)
+                raise ProtocolError(f"{path}: is of format {said}; dets-recording of version {versions} can be read")
             for name in sorted(name for name in archive.namelist() if name.startswith("records/")):
                 yield from decode(archive.read(name))
     except (zipfile.BadZipFile, KeyError, ValueError) as error:

@@ -1,0 +1,60 @@
+"""What each link of the fabric carried since its port was last read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from controller.columns import BoolArray, FloatArray
+from controller.metering.counters import PLAUSIBLE_LOAD
+from controller.units import BITS_PER_BYTE
+
+
+@dataclass(frozen=True)
+class PortChanges:
+    """How far the counters of the links' ports moved, shape (links,); NaN unknown, below zero where they went back."""
+
+    sent_bytes: FloatArray
+    dropped_packets: FloatArray
+    elapsed_s: FloatArray
+
+    @classmethod
+    def unknown(cls, links: int) -> PortChanges:
+        """Return changes that no switch has filled in yet; their columns are there to be written to."""
+        return cls(*(np.full(links, np.nan) for _ in range(3)))
+
+
+@dataclass(frozen=True)
+class PortReadings:
+    """All directions of links (rows of ``FabricLinks``), shape (links,): what went over them since the last reading.
+
+    A switch says what it sent into a link and what it dropped before (``tx_bytes``, ``tx_dropped``); of the links from
+    hosts it says what came out (``rx_bytes``), so that their ``dropped_packets`` is always NaN. ``elapsed_s`` is the
+    port's own clock. All are NaN where ``known`` is False: no fresh reply, a port that was made again, or counters that
+    no traffic can have moved so (``implausible``).
+
+    Open vSwitch does not count in ``tx_dropped`` what a queueing discipline behind a port drops.
+    """
+
+    transmitted_bps: FloatArray
+    dropped_packets: FloatArray
+    elapsed_s: FloatArray
+    known: BoolArray
+    implausible: BoolArray
+
+    @classmethod
+    def of(cls, changes: PortChanges, capacity_bps: FloatArray) -> PortReadings:
+        """Return what counter changes say; ``capacity_bps`` (links,) is what the links carry.
+
+        Counters that went back, or faster than PLAUSIBLE_LOAD times the capacity, are not believed.
+        """
+        with np.errstate(invalid="ignore"):
+            transmitted_bps = changes.sent_bytes * BITS_PER_BYTE / changes.elapsed_s
+            implausible = (transmitted_bps < 0.0) | (changes.dropped_packets < 0.0)
+            implausible |= transmitted_bps > PLAUSIBLE_LOAD * capacity_bps
+        known = ~np.isnan(transmitted_bps) & ~implausible
+        transmitted_bps, dropped_packets, elapsed_s = (
+            np.where(known, column, np.nan) for column in (transmitted_bps, changes.dropped_packets, changes.elapsed_s)
+        )
+        return cls(transmitted_bps, dropped_packets, elapsed_s, known, implausible)

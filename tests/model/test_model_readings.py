@@ -1,0 +1,228 @@
+"""Readings of queues and links on the model: they are what happened, fresh or unknown, recorded and replayed."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import zipfile
+
+import numpy as np
+import pytest
+import yaml
+
+from apps.cli.support import recordings
+from controller.central.controller import CentralController
+from controller.central.observing import observe
+from controller.config.load import parse_config
+from controller.errors import ProtocolError
+from controller.events import EventKind
+from controller.fabric.topology import PortId
+from controller.metering.observed import Reading
+from controller.whatif.recording import FORMAT, Interval, Recorder, decode, encode_interval, encode_start
+from controller.whatif.replay import replay
+from experiments.machine.controller_process import configuration
+from experiments.model.control import ControlPlane
+from experiments.model.fabric import ModelFabric, ModelOptions
+from experiments.model.plain import install_plain_forwarding
+from experiments.model.sources import UdpSource
+from topologies.builders import fabrics
+
+NUMBER_OF_LAST_PN = 5
+
+
+def controlled(topology="dets-fig5"):
+    """A model under control, with the capacities of its core links in the configuration."""
+    fabric = fabrics[topology](pns=NUMBER_OF_LAST_PN)
+    limits_bps = dict(zip(fabric.vlans, (40_000_000, 50_000_000), strict=True))
+    document = configuration(fabric, limits_bps, "fp", {}, openflow_port=6653, rest_port=8080)
+    document["links"] = [
+        {"between": [f"{link.switch_a}:{link.port_a}", f"{link.switch_b}:{link.port_b}"], "capacity": link.rate_bps}
+        for link in fabric.core_links
+    ]
+    model = ModelFabric(fabric, ModelOptions())
+    plane = ControlPlane(model, CentralController(parse_config(yaml.safe_dump(document), "model")))
+    plane.start()
+    return model, plane
+
+
+def blast(model, rate_bps=25e6):
+    """Send UDP from all PNs to the last one, in VLAN 2."""
+    *senders, last = model.fabric.pns
+    for pn in senders:
+        source = UdpSource(rate_bps, model.slot_s)
+        model.connect(source, model.fabric.vn(2, pn.number), model.fabric.vn(2, last.number))
+        source.start(0)
+
+
+def recorded(plane, model, seconds):
+    """Let time pass; return the intervals' readings."""
+    central = plane.central
+    central.recorder = recorder = Recorder()
+    model.run(model.now_s + seconds)
+    central.recorder = None
+    return [one for one in decode(recorder.take()) if isinstance(one, Interval)]
+
+
+def receiver(plane, vid=2):
+    return plane.central.vns.row_of(vid, 1, NUMBER_OF_LAST_PN)
+
+
+def test_the_models_counters_are_what_its_sources_sent_got_and_lost():
+    """Without meters all that is lost is lost in queues, of one VLAN here, and of the port without queues there."""
+    model = ModelFabric(fabrics["dets-fig7"](pns=4, link_rate_bps=100_000_000), ModelOptions())
+    install_plain_forwarding(model)
+    sources = []
+    for number in (1, 2, 3):
+        source = UdpSource(60e6, model.slot_s)
+        model.connect(source, model.fabric.vn(1, number), model.fabric.vn(1, 4))
+        source.start(0)
+        sources.append(source)
+    model.run(2.0)
+    for source in sources:
+        source.stop(model.slot)
+    model.run(3.0)
+    model.count_hits()
+    counters = {at: out.port.counters for at, out in model.ports.items()}
+    assert sum(row["tx_dropped"] for row in counters.values()) == sum(source.lost for source in sources) > 1000
+    last = model.edge_port(model.fabric.vn(1, 4))
+    octets = sum(source.delivered * source.frame_bytes for source in sources)
+    assert counters[last]["tx_bytes"] == octets == model.received[model.fabric.vn(1, 4)].octets
+    for one, other in model.links.items():
+        assert counters[one]["tx_bytes"] == counters[other]["rx_bytes"]
+    assert any(counters[end]["tx_bytes"] for end in model.links)
+
+
+def test_a_queue_that_overflows_is_read_and_no_other():
+    model, plane = controlled()
+    at = PortId(1, NUMBER_OF_LAST_PN)
+    model.set_queues({at: {1: (40_000_000, 40_000_000), 2: (10_000_000, 10_000_000)}})  # below the limit
+    blast(model)
+    model.run(2.0)
+    intervals = recorded(plane, model, 2.0)
+    mine, other = receiver(plane), receiver(plane, 1)
+    assert len(intervals) >= 36
+    for one in intervals:
+        queues = one.observed.queues
+        assert queues.known[[mine, other]].all()
+        assert queues.served_bps[mine] == pytest.approx(10e6, rel=0.05)
+        assert queues.elapsed_s[mine] == pytest.approx(0.055, abs=0.003)
+        assert queues.dropped_packets[other] == 0
+        assert not queues.implausible.any()
+    passed_bps = sum(plane.central.state.measured.smoothed_bps)
+    dropped_bps = np.mean([one.observed.queues.dropped_bps[mine] for one in intervals])
+    assert passed_bps > 30e6
+    assert dropped_bps == pytest.approx(passed_bps - 10e6, rel=0.1)
+
+
+def test_links_are_read():
+    model, plane = controlled("dets-fig7")
+    blast(model, 5e6)
+    model.run(2.0)
+    *_, last = recorded(plane, model, 0.5)
+    ports, fabric = last.observed.ports, plane.central.fabric
+    links = fabric.links.of(fabric.vns, fabric.network.topology)
+    assert ports.known.all()
+    vns, mine = plane.central.vns, plane.central.vns.row_of(2, 4, 1)
+    senders = [row for row in range(len(vns)) if vns.vlan_vid[row] == 2 and row != mine]
+    assert ports.transmitted_bps[links.up[senders]] == pytest.approx(5e6, rel=0.1)
+    assert ports.transmitted_bps[links.down[mine]] == pytest.approx(20e6, rel=0.1)
+    core = [row for row, name in enumerate(links.names) if name.startswith("out of")]
+    into_last = [row for row in core if links.names[row] == "out of c1:4"]
+    assert ports.transmitted_bps[into_last] == pytest.approx(20e6, rel=0.1)
+    assert ports.dropped_packets[core].tolist() == [0] * 8
+    assert np.isnan(ports.dropped_packets[links.up[senders]]).all()
+    assert ports.dropped_packets[links.down[mine]] == 0
+
+
+def test_nothing_is_computed_that_nobody_asks_for(monkeypatch):
+    model, plane = controlled()
+    asked = []
+    monkeypatch.setattr("controller.switch.delivery.CounterChanges.between", lambda *given: asked.append(given))
+    model.run(1.0)
+    assert asked == []
+
+
+def test_a_reply_older_than_that_of_the_meters_is_not_known():
+    model, plane = controlled()
+    blast(model)
+    model.run(2.0)
+    fabric, now_s, both = plane.central.fabric, model.now_s, frozenset(Reading)
+    fresh = {dpid: delivery.queues.received_s for dpid, delivery in fabric.deliveries.items()}
+    assert observe(fabric, both, fresh, now_s).queues.known[receiver(plane)]
+    assert observe(fabric, both, fresh, now_s).ports.known.any()
+    for stale in ({}, {dpid: at_s + 0.001 for dpid, at_s in fresh.items()}):
+        seen = observe(fabric, both, stale, now_s)
+        assert not seen.queues.known.any()
+        assert not seen.ports.known.any()
+    assert observe(fabric, frozenset(), fresh, now_s) is None
+    assert observe(fabric, {Reading.LINKS}, fresh, now_s) is None
+    only = observe(fabric, {Reading.PORTS}, fresh, now_s)
+    assert only.queues is None
+    assert only.ports is not None
+
+
+def test_a_queue_made_again_is_unknown_once_and_a_jump_is_reported():
+    model, plane = controlled()
+    blast(model)
+    model.run(2.0)
+    at, mine = PortId(1, NUMBER_OF_LAST_PN), receiver(plane)
+
+    def known(intervals=4):
+        return [one.observed.queues.known[mine] for one in recorded(plane, model, 0.055 * intervals)]
+
+    assert all(known())
+    model.set_queues({at: {1: (40_000_000, 40_000_000)}})
+    assert not any(known()[1:])
+    model.set_queues({at: {1: (40_000_000, 40_000_000), 2: (50_000_000, 50_000_000)}})
+    again = known(6)
+    assert again[-3:] == [True] * 3
+    assert False in again
+    assert EventKind.COUNTERS_IMPLAUSIBLE not in {event.kind for event in plane.events()}
+    model.ports[at].port.queue_counters[2]["tx_errors"] += 1e12
+    assert sorted(known())[:2] == [False, True]
+    told = [event.text for event in plane.events() if event.kind == EventKind.COUNTERS_IMPLAUSIBLE]
+    assert told == ["VLAN 2 at s1:5: its queue's counters jumped or fell back"]
+
+
+def test_readings_are_recorded_and_decided_on_again():
+    model, plane = controlled()
+    blast(model)
+    central = plane.central
+    central.recorder = recorder = Recorder()
+    model.run(2.0)
+    data = recorder.take()
+    assert [one.same for one in replay(decode(data))] == [True] * plane.counts.intervals
+    start, *intervals = decode(data)
+    again = encode_start(start) + b"".join(
+        map(encode_interval, (one for one in intervals if isinstance(one, Interval)))
+    )
+    first, second = (next(one for one in decode(d) if isinstance(one, Interval)) for d in (data, again))
+    for part in ("queues", "ports"):
+        for field in dataclasses.fields(getattr(first.observed, part)):
+            columns = [getattr(getattr(one.observed, part), field.name) for one in (first, second)]
+            assert columns[0].tobytes() == columns[1].tobytes()
+            assert len(columns[0]) > 0
+
+
+def write(path, version, records):
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("format.json", json.dumps({"format": "dets-recording", "version": version}))
+        archive.writestr("records/000000", records)
+    return path
+
+
+def test_recordings_of_version_2_are_read_without_readings(tmp_path):
+    model, plane = controlled()
+    blast(model)
+    plane.central.recorder = recorder = Recorder()
+    model.run(1.0)
+    bare = [
+        encode_interval(dataclasses.replace(one, observed=None)) if isinstance(one, Interval) else encode_start(one)
+        for one in decode(recorder.take())
+    ]
+    read = list(recordings.read(write(tmp_path / "old", 2, b"".join(bare))))
+    assert {one.observed for one in read if isinstance(one, Interval)} == {None}
+    assert all(one.same for one in replay(read))
+    with pytest.raises(ProtocolError, match="of version 3 or 2 can be read"):
+        list(recordings.read(write(tmp_path / "older", 1, b"".join(bare))))
+    assert FORMAT["version"] == 3
