@@ -1,0 +1,53 @@
+"""What a receiving node tells a sending node that decides its rate itself: a sixth message next to DETS's five.
+
+Deviation: DETS (section II-A) has five messages, and rates go from the receiver to the sender. Gatekeeper, Seawall and
+HyGenICC let the sender decide on what the receiver saw, so that what travels is what was seen. Which columns there are is
+for the policy to say: ``floor_bps``, ``received_bps`` and ``lost_share``, or ``marked_bps`` and ``passed_bps``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from controller.columns import FloatArray, IntArray
+from controller.errors import InvalidValueError
+
+
+@dataclass(frozen=True, slots=True)
+class CongestionFeedback:
+    """Receiving to sending node: what was seen of what you send to me. One value per message in each column.
+
+    ``entry`` are ascending rows of the entry table, which know both ends. ``columns`` has the policy's names, each of
+    the shape of ``entry``; NaN is unknown. Raises InvalidValueError where they do not fit each other.
+    """
+
+    entry: IntArray
+    columns: Mapping[str, FloatArray]
+
+    def __post_init__(self) -> None:
+        if (self.entry[1:] <= self.entry[:-1]).any() or (self.entry[:1] < 0).any():
+            raise InvalidValueError("feedback.entry", self.entry.tolist(), "are not ascending rows of the entry table")
+        for name, column in self.columns.items():
+            if column.shape != self.entry.shape or column.dtype != np.float64:
+                reason = f"is not one float for each of {len(self.entry)} messages"
+                raise InvalidValueError(f"feedback.{name}", f"{column.shape} of {column.dtype}", reason)
+
+    @classmethod
+    def none(cls, *names: str) -> CongestionFeedback:
+        """Return no message, with these columns."""
+        return cls(np.empty(0, dtype=np.int64), {name: np.empty(0) for name in names})
+
+    def __len__(self) -> int:
+        return len(self.entry)
+
+    def heard(self, name: str, rows: IntArray) -> FloatArray:
+        """Return what entries were told in one column, shape of ``rows``: any rows; NaN for those without a message."""
+        told = np.full(len(rows), np.nan)
+        if len(self.entry):
+            at = np.minimum(np.searchsorted(self.entry, rows), len(self.entry) - 1)
+            same = self.entry[at] == rows
+            told[same] = self.columns[name][at[same]]
+        return told
