@@ -101,4 +101,6 @@ def _judge_ports(peers: Peers, peer: Peer, can: Capabilities) -> None:
         peers.complain(dpid, f"has no port {', '.join(map(str, absent))}, which the configuration names")
     missing = sorted(set(Table) - can.tables) if can.tables else []
     if missing:
-        peers.complain(dpid, f"has no table {', '.join(map(str, missing))}: forwarding needs {len(Table)}")
+        peers.complain(
+            dpid, f"has no table {', '.join(map(str, missing))}: forwarding needs tables 0 to {max(Table):d}"
+        )

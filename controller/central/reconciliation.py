@@ -13,9 +13,11 @@ from controller.central.pair_meters import PairMeters
 from controller.central.state import FabricState
 from controller.events import EventKind
 from controller.fabric.topology import PortId
+from controller.forwarding import pipeline
 from controller.forwarding.desired_flows import FlowKey, flow_key, plan_flows
 from controller.forwarding.hosts_and_paths import Pair
 from controller.forwarding.pipeline import Table
+from controller.openflow.constants import FlowModCommand
 from controller.openflow.flows import Flow, UnknownFlow
 from controller.pieces import pieces
 from controller.switch.adoption import Awaiting, adopted_host, adopted_pair, entries_by_host, sort_installed
@@ -48,7 +50,8 @@ class Reconciler:
     ) -> Iterator[None]:
         """Take a switch of the configuration over, with the flow entries and meters (METER_CONFIG) in its tables.
 
-        1) Hosts and pairs that an earlier run left are adopted, with their meters as they stand.
+        1) Hosts and pairs that an earlier run left are adopted, with their meters as they stand. Entries in tables
+           that have another number now are put there as well.
         2) What is missing or different is put right at once.
         3) What is the controller's and of no use is removed by an ``audit`` once no switch is awaited: until then it
            may be of use.
@@ -63,15 +66,20 @@ class Reconciler:
         record.meter_ids.reserve(meters["meter_id"].tolist())
         # 1
         own: dict[FlowKey, Flow] = {}
+        moved: dict[FlowKey, Flow] = {}  # what an earlier version had in tables of other numbers, as it is now
         telling: list[Flow] = []  # entries that may show where a host is, or that a pair talks
         record.foreign = 0
         for some in pieces(flows, _LOOKED_AT_ONCE):
             found, foreign = sort_installed(some)
             own.update(found)
-            telling += [flow for flow in found.values() if flow.match.eth_src is not None or flow.meter_id is not None]
+            now = {flow_key(again): again for flow in found.values() if (again := pipeline.moved(flow)) is not None}
+            moved.update(now)
+            both = (*found.values(), *now.values())
+            telling += [flow for flow in both if flow.match.eth_src is not None or flow.meter_id is not None]
             record.foreign += foreign
             yield
-        record.installed, record.touched = own, set()
+        moved = {key: flow for key, flow in moved.items() if key not in own}
+        record.installed, record.touched = {**own, **moved}, set(moved)
         fabric.forget_counters(record)
         self._give_vn_meters(record, telling, now_s)
         yield from fabric.network.put_own(dpid, record.meters_in_use(), set_queue=record.can.uses_queues)
@@ -93,6 +101,9 @@ class Reconciler:
         differing = (settings.differing(standing) & settings.keys()) - set(record.update.meter_id)
         record.update.put_meters({meter_id: settings[meter_id] for meter_id in sorted(differing)}, standing.keys())
         yield
+        for keys in pieces(sorted(moved, key=attrgetter("table_id"), reverse=True), _LOOKED_AT_ONCE):
+            record.update.set_flows((FlowModCommand.ADD, moved[key]) for key in keys)
+            yield
         # What changes from here on is sent as usual. Later tables come before earlier ones, as in any plan.
         wanted = fabric.network.desired.of_switch(dpid)
         for keys in pieces(sorted(wanted, key=attrgetter("table_id"), reverse=True), _LOOKED_AT_ONCE):

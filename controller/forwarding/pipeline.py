@@ -1,4 +1,4 @@
-"""The pipeline: six named tables and the flow entries that can stand in each.
+"""The pipeline: eight named tables and the flow entries that can stand in each.
 
 | table        | matches                     | does                                                              |
 |--------------|-----------------------------|-------------------------------------------------------------------|
@@ -7,9 +7,12 @@
 | LEARN        | sending VN, source address  | marks frames from unknown source addresses                        |
 | RATE_CONTROL | sending VN, destination     | the meter of the (sender VN, receiver VN) entry; marks new pairs; |
 |              |                             | the meters of what is flooded                                     |
+| MARKS        | VLAN, pair, ECN             | the meters that count frames with marks; takes the marks off      |
 | FORWARD      | VLAN, destination           | receiving queue and output; floods the unknown                    |
+| PHANTOM      | VLAN, destination           | the phantom meter of the receiving VN: what it drops is gone out  |
 | REPORT       | sending VN, mark            | the meter of what the VN may have reported; sends it up             |
 
+Only VLANs that ask for marks pass MARKS and PHANTOM; the frames of others go by (``controller.forwarding.marks``).
 Frames from other switches were limited where they entered the fabric: they go from CLASSIFY straight to FORWARD. A
 table without a matching entry drops (OpenFlow 1.3.5, section 5.4): nothing untagged, unknown or foreign gets through.
 
@@ -46,14 +49,23 @@ REPORT_BYTES = 128  # enough of a frame to see its addresses and its tag
 
 
 class Table(IntEnum):
-    """The tables by number."""
+    """The tables by number.
+
+    Earlier versions forwarded in table 4 and reported in table 5 (``moved``). Nothing is put there, so that an upgrade
+    does not mix their entries with its own: they lead frames through until the new ones stand.
+    """
 
     CLASSIFY = 0
     SEND_LIMIT = 1
     LEARN = 2
     RATE_CONTROL = 3
-    FORWARD = 4
-    REPORT = 5
+    MARKS = 6
+    FORWARD = 7
+    PHANTOM = 8
+    REPORT = 9
+
+
+_EARLIER = {4: Table.FORWARD, 5: Table.REPORT}
 
 
 class Mark(IntFlag):
@@ -177,6 +189,15 @@ def report(port_no: int, vlan_vid: int, meter_id: int | None) -> Flow:
     """Of a VN's marked frames, those that pass its meter go to the controller; all have been forwarded already."""
     match = Match(in_port=port_no, metadata=vlan_vid, metadata_mask=int(Mark.VLAN))
     return _flow(Table.REPORT, 100, match, _REPORT, meter_id=meter_id)
+
+
+def moved(flow: Flow) -> Flow | None:
+    """Return an entry that an earlier version put into a table of another number as it is now; None for any other."""
+    if flow.table_id not in _EARLIER:
+        return None
+    table = _EARLIER[flow.table_id]
+    goto = flow.goto_table if flow.goto_table is None else _EARLIER.get(flow.goto_table, flow.goto_table)
+    return flow._replace(table_id=table, goto_table=goto, cookie=OWN_COOKIE | table)
 
 
 def meters_of_vn(flow: Flow) -> tuple[int, int, VnMeters] | None:

@@ -1,8 +1,8 @@
 """What a receiving node tells a sending node that decides its rate itself: a sixth message next to DETS's five.
 
 Deviation: DETS (section II-A) has five messages, and rates go from the receiver to the sender. Gatekeeper, Seawall and
-HyGenICC let the sender decide on what the receiver saw, so that what travels is what was seen. Which columns there are is
-for the policy to say: ``floor_bps``, ``received_bps`` and ``lost_share``, or ``marked_bps`` and ``passed_bps``.
+HyGenICC let the sender decide on what the receiver saw, so that what travels is what was seen. Which columns there are
+is for the policy to say: ``floor_bps``, ``received_bps`` and ``lost_share``, or ``marked_bps`` and ``passed_bps``.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from controller.columns import IntArray
 from controller.errors import InvalidValueError
 from controller.fabric.description import Config, Switch
 from controller.fabric.vns import VnTable
-from controller.forwarding.desired_flows import FlowKey, FlowMods
+from controller.forwarding.desired_flows import FlowKey
 from controller.forwarding.pipeline import VnMeters, meters_of_vn
 from controller.openflow.constants import FlowModCommand, MeterModCommand
 from controller.openflow.flows import Flow, encode_flow_mods
@@ -83,7 +83,7 @@ class SwitchUpdate:
         if rows:
             self._meter_mods.append(np.array(rows, dtype=np.int64).T)
 
-    def set_flows(self, mods: FlowMods) -> None:
+    def set_flows(self, mods: Iterable[tuple[FlowModCommand, Flow]]) -> None:
         """Append planned flow-mods."""
         for command, flow in mods:
             (self.flow_adds if command == FlowModCommand.ADD else self.flow_deletes).append(flow)

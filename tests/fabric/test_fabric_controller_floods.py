@@ -15,6 +15,7 @@ import pytest
 from support.application import Application
 from support.ovs import controlled
 
+from controller.forwarding.pipeline import Table
 from experiments.measure.frames import UDP_FRAME_BYTES, UDP_PAYLOAD_BYTES
 from experiments.measure.sampler import Sampler
 from experiments.measure.series import rates_of, read_samples
@@ -114,6 +115,6 @@ def test_neighbours_are_found_under_a_blast(
 def test_frames_reach_the_controller_through_a_meter_and_are_forwarded_all_the_same(
     fabric: tuple[OvsFabric, Application, Path],
 ) -> None:
-    entries = re.findall(r"table=5,.*", ofctl("dump-flows", "s1"))
+    entries = re.findall(rf"table={Table.REPORT:d},.*", ofctl("dump-flows", "s1"))
     assert len(entries) == 6
     assert all("meter:" in entry and "CONTROLLER:128" in entry for entry in entries)

@@ -30,7 +30,7 @@ INTERVAL_S = 0.055
 FABRIC = fig1(pns=3)
 RECEIVER = "/v1/vns/1/s1/3"
 QUEUED_PORT = "s1-eth3"
-FOREIGN_FLOW = "table=9,priority=7,cookie=0xbeef,in_port=1,actions=drop"
+FOREIGN_FLOW = "table=20,priority=7,cookie=0xbeef,in_port=1,actions=drop"
 FOREIGN_METER = 5000
 LAST_METER = 1000
 
@@ -197,13 +197,13 @@ def foreign() -> Iterator[str]:
     qos = vsctl("create", "QoS", "type=linux-htb", "other_config:max-rate=77000000").strip()
     yield qos
     vsctl("--if-exists", "destroy", "QoS", qos)
-    ofctl("del-flows", "s1", "table=9")
+    ofctl("del-flows", "s1", "table=20")
     ofctl("del-meter", "s1", f"meter={FOREIGN_METER}")
 
 
 def foreign_stands(qos: str) -> bool:
     return (
-        "cookie=0xbeef" in ofctl("dump-flows", "s1", "table=9")
+        "cookie=0xbeef" in ofctl("dump-flows", "s1", "table=20")
         and meter_rates("s1")[FOREIGN_METER] == 77777
         and any(row["_uuid"] == qos for row in find_rows("QoS", "_uuid"))
     )

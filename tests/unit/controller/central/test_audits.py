@@ -43,7 +43,7 @@ def test_audit_mends_what_is_missing_altered_and_alien(talking):
         actions=(), goto_table=None, meter_id=None, cookie=0xDE75 << 48
     )
     switch.flows[pair_flow] = switch.flows[pair_flow]._replace(meter_id=1)
-    alien = Flow(0, 9999, Match(in_port=1), 0xDE75 << 48, goto_table=4)
+    alien = Flow(0, 9999, Match(in_port=1), 0xDE75 << 48, goto_table=7)
     switch.flows[flow_key(alien)] = alien
     del switch.meters[2]
     switch.meters[1].setting = MeterSetting(1, 1)
