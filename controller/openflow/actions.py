@@ -19,7 +19,9 @@ _OUTPUT = Struct("!HHIH6x")
 _WORD = Struct("!HHI")
 _PUSH = Struct("!HHH2x")
 _SET_FIELD = Struct("!HHHBBH6x")
+_SET_BYTE = Struct("!HHHBBB7x")
 _OXM_VLAN_VID = ofp.OxmField.VLAN_VID << 1
+_OXM_IP_ECN = ofp.OxmField.IP_ECN << 1
 
 
 class UnknownActionError(Exception):
@@ -75,7 +77,20 @@ class PopVlan:
     """Take the outer 802.1Q tag off the packet."""
 
 
-Action: TypeAlias = Output | SetQueue | PushVlan | SetVlanVid | PopVlan
+@dataclass(frozen=True, slots=True)
+class SetIpEcn:
+    """Write ``ip_ecn`` (0..3) into the ECN field of an IP packet; the entry must match on the EtherType of IP.
+
+    The switch keeps the DSCP and mends IPv4's checksum (RFC 3168; OpenFlow 1.3.5, section 7.2.3.8).
+    """
+
+    ip_ecn: int
+
+    def __post_init__(self) -> None:
+        check_range("set_ip_ecn.ip_ecn", self.ip_ecn, 0, ofp.IP_ECN_MAX)
+
+
+Action: TypeAlias = Output | SetQueue | PushVlan | SetVlanVid | PopVlan | SetIpEcn
 
 
 def encode_actions(actions: Iterable[Action]) -> bytes:
@@ -116,6 +131,9 @@ def _encode_action(action: Action) -> bytes:
             return _SET_FIELD.pack(ofp.ActionType.SET_FIELD, _SET_FIELD.size, *oxm)
         case PopVlan():
             return _WORD.pack(ofp.ActionType.POP_VLAN, _WORD.size, 0)
+        case SetIpEcn(ip_ecn):
+            fixed = (ofp.ActionType.SET_FIELD, _SET_BYTE.size, ofp.OXM_CLASS_BASIC, _OXM_IP_ECN, 1)
+            return _SET_BYTE.pack(*fixed, ip_ecn)
 
 
 def _decode_action(action_type: int, raw: memoryview, message: str) -> Action:
@@ -147,6 +165,8 @@ def _decode_action(action_type: int, raw: memoryview, message: str) -> Action:
 def _decode_set_field(raw: memoryview, message: str) -> Action:
     size = read(Struct("!7xB"), raw, 0, message, "set_field")[0]
     oxm = next(walk_oxms(take(raw, 4, 4 + size, message, "set_field.oxm_length"), message))
+    if (oxm.oxm_class, oxm.field, oxm.mask) == (ofp.OXM_CLASS_BASIC, ofp.OxmField.IP_ECN, None):
+        return SetIpEcn(oxm.value)
     if (oxm.oxm_class, oxm.field, oxm.mask) != (ofp.OXM_CLASS_BASIC, ofp.OxmField.VLAN_VID, None):
         raise UnknownActionError(f"set_field of field {oxm.field}")
     if not oxm.value & ofp.VID_PRESENT:

@@ -197,8 +197,11 @@ class OxmField(IntEnum):
     ETH_SRC = 4
     ETH_TYPE = 5
     VLAN_VID = 6
+    IP_ECN = 9
 
 
+ETH_TYPES_IP: Final = (0x0800, 0x86DD)
+IP_ECN_MAX: Final = 3
 VID_PRESENT: Final = 0x1000  # OFPVID_PRESENT: the packet is tagged
 VLAN_NONE: Final = 0  # OFPVID_NONE: the packet is untagged
 VLAN_MAX: Final = 4094

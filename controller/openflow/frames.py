@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from controller.openflow.actions import ETH_TYPE_VLAN
 from controller.openflow.buffers import Buffer, read
+from controller.openflow.constants import ETH_TYPES_IP
 
 ETH_TYPE_LLDP = 0x88CC
 BROADCAST = 2**48 - 1
@@ -14,6 +15,7 @@ BROADCAST = 2**48 - 1
 _ETHERNET = Struct("!6s6sH")
 _TAG = Struct("!HH")
 _VID_BITS = 0x0FFF
+_IPV4_CHECKSUM = 10  # where it is in the packet
 HEADER_BYTES = _ETHERNET.size
 TAGGED_HEADER_BYTES = _ETHERNET.size + _TAG.size
 
@@ -41,6 +43,43 @@ def parse_frame(frame: Buffer) -> FrameHeader:
         tci, eth_type = read(_TAG, view, _ETHERNET.size, "Ethernet frame", "802.1Q tag")
         vlan_vid = tci & _VID_BITS
     return FrameHeader(int.from_bytes(eth_dst), int.from_bytes(eth_src), vlan_vid, eth_type)
+
+
+def ip_ecn_of(frame: Buffer, header: FrameHeader) -> int | None:
+    """Return the ECN field of a frame with this header; None when it is no IP packet, or cut short."""
+    at = _ecn_at(header)
+    if at is None or at >= len(frame):
+        return None
+    return memoryview(frame)[at] >> _ecn_shift(header) & 0b11
+
+
+def with_ip_ecn(frame: bytes, ip_ecn: int) -> bytes:
+    """Return an IP packet with another ECN field, and IPv4's checksum mended (RFC 1624, equation 3); else as it is."""
+    header = parse_frame(frame)
+    at, shift = _ecn_at(header), _ecn_shift(header)
+    if at is None or len(frame) < at - 1 + _IPV4_CHECKSUM + 2:
+        return frame
+    changed = bytearray(frame)
+    changed[at] = changed[at] & ~(0b11 << shift) | ip_ecn << shift
+    if shift == 0:
+        word, where = slice(at - 1, at + 1), slice(at - 1 + _IPV4_CHECKSUM, at - 1 + _IPV4_CHECKSUM + 2)
+        before, after, checksum = (int.from_bytes(some) for some in (frame[word], changed[word], frame[where]))
+        total = (~checksum & 0xFFFF) + (~before & 0xFFFF) + after
+        total = (total & 0xFFFF) + (total >> 16)
+        changed[where] = (~(total + (total >> 16)) & 0xFFFF).to_bytes(2)
+    return bytes(changed)
+
+
+def _ecn_at(header: FrameHeader) -> int | None:
+    """Return which byte of a frame holds the ECN field: in both versions of IP it is the second of the packet."""
+    if header.eth_type not in ETH_TYPES_IP:
+        return None
+    return (HEADER_BYTES if header.vlan_vid is None else TAGGED_HEADER_BYTES) + 1
+
+
+def _ecn_shift(header: FrameHeader) -> int:
+    """Return by how many bits it is shifted there: IPv6's traffic class begins in the middle of the first byte."""
+    return 0 if header.eth_type == ETH_TYPES_IP[0] else 4
 
 
 def format_mac(address: int) -> str:

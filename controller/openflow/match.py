@@ -1,4 +1,4 @@
-"""The match of a flow entry: the six fields in use, as OXM TLVs (OpenFlow 1.3.5, section 7.2.3)."""
+"""The match of a flow entry: the seven fields in use, as OXM TLVs (OpenFlow 1.3.5, section 7.2.3)."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ _FIELD_BYTES: dict[int, int] = {
     ofp.OxmField.ETH_SRC: 6,
     ofp.OxmField.ETH_TYPE: 2,
     ofp.OxmField.VLAN_VID: 2,
+    ofp.OxmField.IP_ECN: 1,
 }
 _MAC_MAX = 2**48 - 1
 _METADATA_MAX = 2**64 - 1
@@ -48,6 +49,7 @@ class _MatchFields(NamedTuple):
     eth_src_mask: int | None
     metadata: int | None
     metadata_mask: int | None
+    ip_ecn: int | None
 
 
 _LIMITS = (
@@ -60,6 +62,7 @@ _LIMITS = (
     ("match.eth_src_mask", 1, _MAC_MAX),
     ("match.metadata", 0, _METADATA_MAX),
     ("match.metadata_mask", 1, _METADATA_MAX),
+    ("match.ip_ecn", 0, ofp.IP_ECN_MAX),
 )
 _MASKED = (("eth_dst", _MAC_MAX), ("eth_src", _MAC_MAX), ("metadata", _METADATA_MAX))
 
@@ -69,8 +72,8 @@ class Match(_MatchFields):
 
     ``vlan_vid`` is the VLAN id 1..4094 of a tagged packet, or VLAN_NONE for untagged ones. A mask has ones where
     its field counts; a mask of all ones is the same as none and is stored as None. ``metadata`` is what earlier tables
-    wrote (section 5.1). Raises InvalidValueError naming the field. A tuple, because switches hold tens of thousands,
-    and tables are dicts of them.
+    wrote (section 5.1). ``ip_ecn`` needs an ``eth_type`` of IPv4 or IPv6 (section 7.2.3.8). Raises InvalidValueError
+    naming the field. A tuple, because switches hold tens of thousands, and tables are dicts of them.
     """
 
     __slots__ = ()
@@ -86,17 +89,20 @@ class Match(_MatchFields):
         eth_src_mask: int | None = None,
         metadata: int | None = None,
         metadata_mask: int | None = None,
+        ip_ecn: int | None = None,
     ) -> Self:
         """Return a match of fields that are in their ranges."""
-        fields = (in_port, vlan_vid, eth_dst, eth_src, eth_type, eth_dst_mask, eth_src_mask, metadata, metadata_mask)
-        match = super().__new__(cls, *fields)
+        masked = (eth_dst_mask, eth_src_mask, metadata, metadata_mask)
+        match = super().__new__(cls, in_port, vlan_vid, eth_dst, eth_src, eth_type, *masked, ip_ecn)
         for value, (key, low, high) in zip(match, _LIMITS, strict=True):
             if value is not None:
                 check_range(key, value, low, high)
+        if ip_ecn is not None and eth_type not in ofp.ETH_TYPES_IP:
+            raise InvalidValueError("match.ip_ecn", ip_ecn, "needs eth_type 0x0800 or 0x86dd")
         if eth_dst_mask is None and eth_src_mask is None and metadata_mask is None:
             return match
         masks = [None if _checked_mask(match, key) == ones else getattr(match, f"{key}_mask") for key, ones in _MASKED]
-        return super().__new__(cls, *match[:5], masks[0], masks[1], metadata, masks[2])
+        return super().__new__(cls, *match[:5], masks[0], masks[1], metadata, masks[2], ip_ecn)
 
     @classmethod
     def _make(cls, iterable: Iterable[Any]) -> Self:  # type: ignore[override]  # mypy takes the inherited for generic
@@ -119,6 +125,8 @@ def encode_match(match: Match) -> bytes:
     if match.vlan_vid is not None:
         tagged = ofp.VID_PRESENT if match.vlan_vid != ofp.VLAN_NONE else 0
         fields += _encode_oxm(ofp.OxmField.VLAN_VID, match.vlan_vid | tagged)
+    if match.ip_ecn is not None:
+        fields += _encode_oxm(ofp.OxmField.IP_ECN, match.ip_ecn)
     length = _HEADER.size + len(fields)
     return _HEADER.pack(ofp.MATCH_TYPE_OXM, length) + fields + bytes(-length % 8)
 

@@ -38,6 +38,7 @@ class Shape(NamedTuple):
     eth_src_mask: int
     eth_type: bool
     metadata_mask: int
+    ip_ecn: bool
 
 
 @dataclass(slots=True, eq=False)
@@ -89,11 +90,16 @@ class FlowTables:
         """Return how many entries each table holds."""
         return list(map(len, self._entries))
 
-    def lookup(self, table_id: int, in_port: int, header: FrameHeader, metadata: int = 0) -> FlowTableEntry | None:
-        """Return the entry of highest priority that matches, or None: then the packet is dropped (section 5.4)."""
+    def lookup(
+        self, table_id: int, in_port: int, header: FrameHeader, metadata: int = 0, ip_ecn: int | None = None
+    ) -> FlowTableEntry | None:
+        """Return the entry of highest priority that matches, or None: then the packet is dropped (section 5.4).
+
+        ``ip_ecn`` is None for what is no IP packet.
+        """
         best: tuple[int, int, FlowTableEntry] | None = None
         for shape, table in self._shapes[table_id].items():
-            found = table.get(_key_of_packet(shape, in_port, header, metadata))
+            found = table.get(_key_of_packet(shape, in_port, header, metadata, ip_ecn))
             if found and (best is None or found[0][0] < best[0]):
                 best = found[0]
         return best[2] if best else None
@@ -289,6 +295,7 @@ def shape_of(match: Match) -> Shape:
         _mask(match.eth_src, match.eth_src_mask, 48),
         match.eth_type is not None,
         _mask(match.metadata, match.metadata_mask, 64),
+        match.ip_ecn is not None,
     )
 
 
@@ -297,10 +304,12 @@ def _mask(value: int | None, mask: int | None, bits: int) -> int:
 
 
 def _key_of_match(match: Match) -> tuple[int | None, ...]:
-    return (match.in_port, match.vlan_vid, match.eth_dst, match.eth_src, match.eth_type, match.metadata)
+    return (*match[:5], match.metadata, match.ip_ecn)
 
 
-def _key_of_packet(shape: Shape, in_port: int, header: FrameHeader, metadata: int) -> tuple[int | None, ...]:
+def _key_of_packet(
+    shape: Shape, in_port: int, header: FrameHeader, metadata: int, ip_ecn: int | None
+) -> tuple[int | None, ...]:
     vlan_vid = ofp.VLAN_NONE if header.vlan_vid is None else header.vlan_vid or -1  # a priority tag is no VLAN of ours
     return (
         in_port if shape.in_port else None,
@@ -309,12 +318,13 @@ def _key_of_packet(shape: Shape, in_port: int, header: FrameHeader, metadata: in
         header.eth_src & shape.eth_src_mask if shape.eth_src_mask else None,
         header.eth_type if shape.eth_type else None,
         metadata & shape.metadata_mask if shape.metadata_mask else None,
+        (-1 if ip_ecn is None else ip_ecn) if shape.ip_ecn else None,
     )
 
 
 def _is_within(match: Match, wider: Match) -> bool:
     """Whether every packet of ``match`` is one of ``wider`` too (non-strict, section 6.4)."""
-    for name in ("in_port", "vlan_vid", "eth_type"):
+    for name in ("in_port", "vlan_vid", "eth_type", "ip_ecn"):
         if getattr(wider, name) is not None and getattr(match, name) != getattr(wider, name):
             return False
     return all(
@@ -325,7 +335,7 @@ def _is_within(match: Match, wider: Match) -> bool:
 
 def _can_meet(one: Match, other: Match) -> bool:
     """Whether some packet matches both."""
-    for name in ("in_port", "vlan_vid", "eth_type"):
+    for name in ("in_port", "vlan_vid", "eth_type", "ip_ecn"):
         a, b = getattr(one, name), getattr(other, name)
         if a is not None and b is not None and a != b:
             return False

@@ -9,8 +9,17 @@ from typing import NamedTuple, Protocol
 
 from controller.errors import ProtocolError
 from controller.openflow import constants as ofp
-from controller.openflow.actions import ETH_TYPE_VLAN, Action, Output, PopVlan, PushVlan, SetQueue, SetVlanVid
-from controller.openflow.frames import parse_frame
+from controller.openflow.actions import (
+    ETH_TYPE_VLAN,
+    Action,
+    Output,
+    PopVlan,
+    PushVlan,
+    SetIpEcn,
+    SetQueue,
+    SetVlanVid,
+)
+from controller.openflow.frames import ip_ecn_of, parse_frame, with_ip_ecn
 from experiments.switch.flow_tables import FlowTableEntry, FlowTables
 
 _ADDRESSES = 12
@@ -66,7 +75,7 @@ class Pipeline:
                 header = parse_frame(frame)
             except ProtocolError:
                 return
-            entry = self._tables.lookup(table_id, in_port, header, metadata)
+            entry = self._tables.lookup(table_id, in_port, header, metadata, ip_ecn_of(frame, header))
             if entry is None:
                 return
             flow = entry.flow
@@ -105,6 +114,8 @@ class Pipeline:
                     frame = frame[: _ADDRESSES + 2] + tci + frame[_ADDRESSES + _TAG :]
                 case PopVlan() if frame[_ADDRESSES : _ADDRESSES + 2] == _TAG_TYPE:
                     frame = frame[:_ADDRESSES] + frame[_ADDRESSES + _TAG :]
+                case SetIpEcn(ip_ecn):
+                    frame = with_ip_ecn(frame, ip_ecn)
         return frame, queue_id
 
     def _output(

@@ -18,6 +18,7 @@ from controller.openflow.actions import (
     Output,
     PopVlan,
     PushVlan,
+    SetIpEcn,
     SetVlanVid,
     UnknownActionError,
     decode_actions,
@@ -56,6 +57,7 @@ _VLAN_VALUE_BITS = 0x1FFF
 _EXACT: dict[int, int] = {
     ofp.OxmField.ETH_TYPE: 0xFFFF,
     ofp.OxmField.IN_PORT: 2**32 - 1,
+    ofp.OxmField.IP_ECN: 0xFF,
 }
 
 
@@ -171,6 +173,8 @@ def check_actions(actions: tuple[Action, ...], match: Match) -> None:
                 raise RefusalError(ErrorType.BAD_ACTION, "MATCH_INCONSISTENT")
             case PopVlan():
                 tags -= 1
+            case SetIpEcn() if match.eth_type not in ofp.ETH_TYPES_IP:
+                raise RefusalError(ErrorType.BAD_ACTION, "MATCH_INCONSISTENT")
 
 
 def meter_mod_rows(data: memoryview) -> npt.NDArray[np.void]:
@@ -203,7 +207,7 @@ def _action_refusal(error: Exception) -> RefusalError:
     text = str(error)
     if text.startswith("set_field"):
         return RefusalError(ErrorType.BAD_ACTION, "BAD_SET_TYPE")
-    if text.startswith("set_vlan_vid"):
+    if text.startswith(("set_vlan_vid", "set_ip_ecn")):
         return RefusalError(ErrorType.BAD_ACTION, "BAD_SET_ARGUMENT")
     if text.startswith("output"):
         return RefusalError(ErrorType.BAD_ACTION, "BAD_OUT_PORT")
@@ -225,4 +229,7 @@ def _match_code(oxms: list[Oxm]) -> str:
             return "BAD_MASK"
         if oxm.field == ofp.OxmField.VLAN_VID and oxm.mask not in (None, _VLAN_VALUE_BITS, 0xFFFF):
             return "BAD_MASK"
+    fields = {oxm.field: oxm.value for oxm in oxms}
+    if ofp.OxmField.IP_ECN in fields and fields.get(ofp.OxmField.ETH_TYPE) not in ofp.ETH_TYPES_IP:
+        return "BAD_PREREQ"
     return "BAD_VALUE"

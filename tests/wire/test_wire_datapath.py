@@ -7,6 +7,7 @@ import warnings
 from typing import Any
 
 import pytest
+from support.ip_frames import IPV4, IPV6, ip_frame, traffic_class
 
 from controller.openflow.frames import FrameHeader, build_frame, parse_frame
 from experiments.switch.datapath import Datapath
@@ -393,6 +394,58 @@ def test_port_and_queue_stats() -> None:
     (queue,) = queues.body
     assert (queue.port_no, queue.queue_id, queue.tx_bytes, queue.tx_packets) == (2, 10, 100, 1)
     assert (queue.duration_sec, queue.duration_nsec) == (1, 500_000_000)
+
+
+@pytest.mark.parametrize("eth_type", [IPV4, IPV6])
+def test_congestion_marks_are_counted_and_cleared_before_the_output_and_metered_behind_it(eth_type: int) -> None:
+    """A drop band of the greatest rate only counts; a meter behind the output counts and takes nothing away."""
+    datapath = switch()
+    tag = ofp.OFPVID_PRESENT | 10
+    ce = ryu.OFPMatch(vlan_vid=tag, eth_type=eth_type, ip_ecn=3)
+    counted = [
+        ryu.OFPInstructionMeter(1),
+        apply_actions(ryu.OFPActionSetField(ip_ecn=0)),
+        ryu.OFPInstructionGotoTable(1),
+    ]
+    out = [
+        apply_actions(
+            ryu.OFPActionPopVlan(),
+            ryu.OFPActionOutput(2),
+            ryu.OFPActionPushVlan(),
+            ryu.OFPActionSetField(vlan_vid=tag),
+        ),
+        ryu.OFPInstructionGotoTable(2),
+    ]
+    assert not tell(
+        datapath,
+        meter_mod(1, 2**32 - 1),
+        meter_mod(2, 1, burst=1),
+        flow_mod(table_id=2, match=ryu.OFPMatch(vlan_vid=tag), instructions=[ryu.OFPInstructionMeter(2)]),
+        flow_mod(table_id=1, match=ryu.OFPMatch(vlan_vid=tag), instructions=out),
+        flow_mod(table_id=0, priority=1, match=ryu.OFPMatch(), instructions=[ryu.OFPInstructionGotoTable(1)]),
+        flow_mod(table_id=0, priority=9, match=ce, instructions=counted),
+    )
+    marks = [3, 0, 1, 2, 3, 3]
+    for mark in marks:
+        datapath.inject(1, ip_frame(eth_type, 0xB8 | mark, 1, 2, 10), 0.0)
+    got = [frame for port, frame in datapath.take_frames() if port == 2]
+    assert [traffic_class(frame) for frame in got] == [0xB8 | (0 if mark == 3 else mark) for mark in marks]
+    assert {parse_frame(frame).vlan_vid for frame in got} == {None}
+    (reply,) = tell(datapath, ryu.OFPMeterStatsRequest(RYU, 0, ofp.OFPM_ALL))
+    counting, phantom = sorted(reply.body, key=lambda meter: meter.meter_id)
+    assert (counting.packet_in_count, counting.band_stats[0].packet_band_count) == (3, 0)
+    assert phantom.packet_in_count == len(marks)
+    assert phantom.byte_in_count == sum(len(frame) + 4 for frame in got)  # with the tag
+    assert phantom.band_stats[0].packet_band_count == len(marks) - 1  # its bucket holds one; and yet all were delivered
+
+
+def test_what_ecn_needs_is_asked_for() -> None:
+    datapath = switch()
+    set_ecn = [apply_actions(ryu.OFPActionSetField(ip_ecn=0))]
+    (without_type,) = tell(datapath, flow_mod(match=ryu.OFPMatch(ip_ecn=3)))
+    assert (without_type.type, without_type.code) == (ofp.OFPET_BAD_MATCH, ofp.OFPBMC_BAD_PREREQ)
+    (any_frame,) = tell(datapath, flow_mod(match=ryu.OFPMatch(), instructions=set_ecn))
+    assert (any_frame.type, any_frame.code) == (ofp.OFPET_BAD_ACTION, ofp.OFPBAC_MATCH_INCONSISTENT)
 
 
 def test_barriers_come_after_what_was_before_them_or_late_or_never() -> None:

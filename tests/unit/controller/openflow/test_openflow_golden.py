@@ -21,7 +21,7 @@ with warnings.catch_warnings():
 from controller.errors import ProtocolError
 from controller.openflow import constants as ofp
 from controller.openflow import flows, messages, meters, stats
-from controller.openflow.actions import Output, PopVlan, PushVlan, SetQueue, SetVlanVid
+from controller.openflow.actions import Output, PopVlan, PushVlan, SetIpEcn, SetQueue, SetVlanVid
 from controller.openflow.flows import Flow, WriteMetadata
 from controller.openflow.frames import format_mac
 from controller.openflow.match import Match
@@ -40,16 +40,18 @@ def matches(draw: st.DrawFn) -> Match:
         return value & mask if value is not None and mask is not None else value, mask
 
     (eth_dst, dst_mask), (eth_src, src_mask), (metadata, metadata_mask) = masked(48), masked(48), masked(64)
+    eth_type = draw(st.none() | st.sampled_from([0x0800, 0x86DD]) | st.integers(0, 0xFFFF))
     return Match(
         in_port=draw(st.none() | PORT),
         vlan_vid=draw(st.none() | st.integers(0, 4094)),
         eth_dst=eth_dst,
         eth_src=eth_src,
-        eth_type=draw(st.none() | st.integers(0, 0xFFFF)),
+        eth_type=eth_type,
         eth_dst_mask=dst_mask,
         eth_src_mask=src_mask,
         metadata=metadata,
         metadata_mask=metadata_mask,
+        ip_ecn=draw(st.none() | st.integers(0, 3)) if eth_type in (0x0800, 0x86DD) else None,
     )
 
 
@@ -66,6 +68,7 @@ ACTION = st.one_of(
     st.builds(PushVlan),
     st.builds(SetVlanVid, st.integers(1, 4094)),
     st.builds(PopVlan),
+    st.builds(SetIpEcn, st.integers(0, 3)),
 )
 FLOW = st.builds(
     Flow,
@@ -105,6 +108,8 @@ def ryu_match(match: Match) -> Any:
     if match.metadata is not None:
         mask = match.metadata_mask
         fields["metadata"] = match.metadata if mask is None else (match.metadata, mask)
+    if match.ip_ecn is not None:
+        fields["ip_ecn"] = match.ip_ecn
     return ryu.OFPMatch(**fields)
 
 
@@ -118,6 +123,8 @@ def ryu_action(action: object) -> Any:
             return ryu.OFPActionPushVlan()
         case SetVlanVid(vlan_vid):
             return ryu.OFPActionSetField(vlan_vid=vlan_vid | ryu_ofp.OFPVID_PRESENT)
+        case SetIpEcn(ip_ecn):
+            return ryu.OFPActionSetField(ip_ecn=ip_ecn)
     return ryu.OFPActionPopVlan()
 
 
