@@ -35,11 +35,15 @@ FLOW_STATS_STALENESS_S = 0.5  # Open vSwitch's revalidator
 
 @dataclass(frozen=True, slots=True)
 class ModelOptions:
-    """``slot_s`` is the grain of time: nothing is told apart within it, and no round trip is shorter."""
+    """``slot_s`` is the grain of time: nothing is told apart within it, and no round trip is shorter.
+
+    ``queues`` are those of hosts and edge ports, ``core_queues`` those of links between switches; None: as all others.
+    """
 
     slot_s: float = 0.001
     seed: int = 1
     queues: QueueOptions = field(default_factory=QueueOptions)
+    core_queues: QueueOptions | None = None
     flow_stats_staleness_s: float = FLOW_STATS_STALENESS_S
 
     def __post_init__(self) -> None:
@@ -215,7 +219,7 @@ class ModelFabric:
     def _build(self) -> None:
         for pn in self.fabric.pns:
             at = PortId(self.fabric.switch(pn.switch).dpid, pn.port_no)
-            self._add_port(at, pn.link_rate_bps, pn.edge_interface)
+            self._add_port(at, pn.link_rate_bps, pn.edge_interface, self.options.queues)
             trunk = LinkPort(1, pn.trunk_interface, 0, pn.link_rate_bps)
             self.uplinks[pn.number] = OutPort(trunk, self.slot_s, self.options.queues, self.rng)
         for link in self.fabric.core_links:
@@ -224,14 +228,14 @@ class ModelFabric:
                 for name, port_no in ((link.switch_a, link.port_a), (link.switch_b, link.port_b))
             ]
             for end, interface in zip(ends, link.interfaces, strict=True):
-                self._add_port(end, link.rate_bps, interface)
+                self._add_port(end, link.rate_bps, interface, self.options.core_queues or self.options.queues)
             self.links[ends[0]], self.links[ends[1]] = ends[1], ends[0]
         for datapath in self.switches.values():
             datapath.take_messages()  # port-status: there is nobody to tell yet
 
-    def _add_port(self, at: PortId, rate_bps: int, name: str) -> None:
+    def _add_port(self, at: PortId, rate_bps: int, name: str, queues: QueueOptions) -> None:
         port = self.switches[at.dpid].add_port(at.port_no, rate_bps, self.now_s, name)
-        self.ports[at] = OutPort(port, self.slot_s, self.options.queues, self.rng)
+        self.ports[at] = OutPort(port, self.slot_s, queues, self.rng)
 
     def _core_delay_s(self, start: str, end: str) -> float:
         """Return the delay of the way with the fewest links; floods settle on trees, so that there is one only."""
@@ -287,3 +291,5 @@ class ModelFabric:
                 if not packets:
                     return
         hop.port.arrived.append((hop.queue_id, (source, packets, sent_slot, min(marked, packets))))
+        for bucket in hop.behind:
+            packets = bucket.take(packets, source.frame_bits, now_ms)

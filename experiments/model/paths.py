@@ -95,7 +95,10 @@ def _follow(
         if out not in ports:
             continue
         queue = queue_id if queue_id is not None and queue_id in ports[out].port.queues else 0
-        hop = Hop(tuple(datapath.meters.buckets[m] for m in meters), ports[out], queue)
+        before, behind = (
+            tuple(datapath.meters.buckets[m] for m in some) for some in (meters, walk.meters[len(meters) :])
+        )
+        hop = Hop(before, ports[out], queue, behind)
         if out == target:
             return [hop]
         other = peer(out)

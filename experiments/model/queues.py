@@ -282,8 +282,9 @@ class OutPort:
 
 
 class Hop(NamedTuple):
-    """Meters to pass, then a class of a port to wait in."""
+    """Meters to pass, then a class of a port to wait in; the meters ``behind`` the output count and hold nothing up."""
 
     meters: tuple[Bucket, ...]
     port: OutPort
     queue_id: int
+    behind: tuple[Bucket, ...] = ()
