@@ -36,7 +36,7 @@ def test_meters(peers: Peers, peer: Peer, standing: set[int]) -> None:
     try:
         peer.connection.send(test.setup, test.setup_messages)
         peers.answer(peer.connection.barrier())
-        if not test.refused.keys() - {probe.ProbeKind.QUEUED.name}:
+        if not test.refused.keys() - probe.NOT_OF_METERS:
             peer.connection.send(test.frames, test.frame_messages)
             peers.answer(peer.connection.barrier())
             _await_frames(peers, test)

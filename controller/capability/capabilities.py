@@ -85,10 +85,10 @@ class Capabilities:
     """What is known of one switch.
 
     ``meters`` says whether meters limit, ``counters`` whether they count, ``set_queue`` whether entries may have that
-    action at all, and ``queues`` whether the queues of an edge port, by its number, take effect. ``queues_set`` says
-    which edge ports have the queues that the limits want: None, or what stands in the way; a port that is not there is
-    one that nobody sets queues on. ``meters_unused`` says why no entry is given a meter, if none is. ``passive`` is
-    what the counters of ordinary traffic show of meters.
+    action at all, ``ecn`` whether they may match on congestion marks and clear them, and ``queues`` whether the queues
+    of an edge port, by its number, take effect. ``queues_set`` says which edge ports have the queues that the limits
+    want: None, or what stands in the way; a port that is not there is one that nobody sets queues on. ``meters_unused``
+    says why no entry is given a meter, if none is. ``passive`` is what the counters of ordinary traffic show of meters.
     """
 
     profile: Profile = "auto"
@@ -99,6 +99,7 @@ class Capabilities:
     meters: Ability = UNKNOWN
     counters: Ability = UNKNOWN
     set_queue: Ability = UNKNOWN
+    ecn: Ability = UNKNOWN
     queues: dict[int, Ability] = field(default_factory=dict)
     queues_set: dict[int, str | None] = field(default_factory=dict)
     meters_unused: str = ""
@@ -128,7 +129,7 @@ class Capabilities:
 
     def forget_tests(self) -> None:
         """Know nothing but what the switch says: it is not what was tested."""
-        self.meters = self.counters = self.set_queue = UNKNOWN
+        self.meters = self.counters = self.set_queue = self.ecn = UNKNOWN
         self.meters_unused = ""
 
     def note_features(self, features: MeterFeatures) -> None:

@@ -5,8 +5,9 @@ what comes from the controller only (in_port CONTROLLER, OpenFlow 1.3.5, section
 
 1. One entry sends frames up as they are, another one through a meter far too small for them.
 2. So many frames for each, by packet-out into the tables (port TABLE); then the meter's counters.
+   A few more are IPv4 packets with a congestion mark, whose entry matches the mark and clears it.
 3. What came up of the first kind shows that the way exists, what came up of the second kind whether the meter limits.
-   Both, and a third that names a queue, may be refused as well.
+   Both, a third that names a queue and the one that clears marks may be refused as well.
 4. Entries and meter go; an idle time-out takes the entries away should the controller end meanwhile.
 
 Queues (``queue_frame``): a few short frames out of an edge port, as the VLAN's are, to an address that no bridge
@@ -23,10 +24,10 @@ from controller.errors import ProtocolError
 from controller.fabric.description import EdgePort
 from controller.forwarding.pipeline import Table
 from controller.openflow import constants as ofp
-from controller.openflow.actions import Output, SetQueue
+from controller.openflow.actions import Action, Output, SetIpEcn, SetQueue
 from controller.openflow.constants import FlowModCommand, MeterModCommand
 from controller.openflow.flows import Flow, encode_flow_delete_by_cookie, encode_flow_mods
-from controller.openflow.frames import FrameHeader, build_frame, parse_frame
+from controller.openflow.frames import FrameHeader, build_frame, ip_ecn_of, parse_frame
 from controller.openflow.match import Match
 from controller.openflow.messages import ErrorMessage, PacketIn, encode_packet_out
 from controller.openflow.meters import decode_meter_stats, encode_meter_deletes, encode_meter_mods
@@ -46,7 +47,11 @@ FRAME_BYTES = 1000
 RATE_KBPS = 64
 BURST_KBITS = 16
 
-QUEUE_FRAMES = 3
+QUEUE_FRAMES = MARKED_FRAMES = 3
+ETH_TYPE_IPV4 = 0x0800
+IP_ECN_CE = 3
+# An IPv4 header of 20 bytes alone with a mark, protocol 253 (RFC 3692: for experiments), and its checksum.
+_MARKED_PACKET = bytes.fromhex("45030014 00000000 01fd34e7 c0000201 c0000202")
 _SHORTEST_FRAME = 60
 
 
@@ -56,6 +61,11 @@ class ProbeKind(IntEnum):
     PLAIN = 1
     METERED = 2
     QUEUED = 3
+    MARKED = 4
+
+
+# Of these the test of meters does not depend.
+NOT_OF_METERS = frozenset({ProbeKind.QUEUED.name, ProbeKind.MARKED.name})
 
 
 @dataclass
@@ -85,29 +95,38 @@ class MeterProbe:
         )
 
     def _flow(self, kind: ProbeKind) -> Flow:
-        queue = (SetQueue(self.queue_id),) if kind is ProbeKind.QUEUED else ()
+        first: dict[ProbeKind, tuple[Action, ...]] = {
+            ProbeKind.QUEUED: (SetQueue(self.queue_id),),
+            ProbeKind.MARKED: (SetIpEcn(0),),
+        }
+        match = Match(in_port=ofp.PORT_CONTROLLER, eth_dst=DESTINATION, eth_src=_SOURCE | kind)
+        if kind is ProbeKind.MARKED:
+            match = match._replace(eth_type=ETH_TYPE_IPV4, ip_ecn=IP_ECN_CE)
         return Flow(
             Table.CLASSIFY,
             PRIORITY,
-            Match(in_port=ofp.PORT_CONTROLLER, eth_dst=DESTINATION, eth_src=_SOURCE | kind),
+            match,
             COOKIE | kind,
             IDLE_TIMEOUT_S,
             meter_id=self.meter_id if kind is ProbeKind.METERED else None,
-            actions=(*queue, Output(ofp.PORT_CONTROLLER, REPORT_BYTES)),
+            actions=(*first.get(kind, ()), Output(ofp.PORT_CONTROLLER, REPORT_BYTES)),
         )
 
     @property
     def frame_messages(self) -> int:
         """How many messages ``frames`` makes."""
-        return 2 * FRAMES
+        return MARKED_FRAMES + 2 * FRAMES
 
     def frames(self, xid_first: int) -> bytes:
-        """Return the packet-outs, those through the meter first."""
-        kinds = [ProbeKind.METERED] * FRAMES + [ProbeKind.PLAIN] * FRAMES
+        """Return the packet-outs: those with a mark, those through the meter, then the plain ones."""
+        marked = build_frame(FrameHeader(DESTINATION, _SOURCE | ProbeKind.MARKED, None, ETH_TYPE_IPV4), _MARKED_PACKET)
+        frames = [marked.ljust(_SHORTEST_FRAME, b"\0")] * MARKED_FRAMES
+        for kind in (ProbeKind.METERED, ProbeKind.PLAIN):
+            frames += [_frame(kind, None, FRAME_BYTES)] * FRAMES
         action = (Output(ofp.PORT_TABLE),)
         return b"".join(
-            encode_packet_out(xid_first + number, ofp.PORT_CONTROLLER, action, _frame(kind, None, FRAME_BYTES))
-            for number, kind in enumerate(kinds)
+            encode_packet_out(xid_first + number, ofp.PORT_CONTROLLER, action, frame)
+            for number, frame in enumerate(frames)
         )
 
     cleanup_messages = 2
@@ -118,7 +137,7 @@ class MeterProbe:
         return clean + encode_meter_deletes([self.meter_id], xid_first + 1)
 
     def heard(self, packet: PacketIn) -> bool:
-        """Tell whether a packet-in is one of the test's frames; it is counted."""
+        """Tell whether a packet-in is one of the test's frames; it is counted, unless a mark is still on it."""
         if packet.in_port != ofp.PORT_CONTROLLER:
             return False
         try:
@@ -128,7 +147,7 @@ class MeterProbe:
         kind = header.eth_src ^ _SOURCE
         if header.eth_dst != DESTINATION or kind not in set(ProbeKind):
             return False
-        self.seen[ProbeKind(kind)] += 1
+        self.seen[ProbeKind(kind)] += not ip_ecn_of(packet.data, header)
         return True
 
     def failed(self, error: ErrorMessage) -> bool:
@@ -153,6 +172,13 @@ class MeterProbe:
             )
         elif ProbeKind.PLAIN.name not in self.refused:
             can.set_queue = Ability(Finding.WORKS)
+        if ProbeKind.MARKED.name in self.refused:
+            why = f"the switch refuses to match and clear marks (ip_ecn): {self.refused[ProbeKind.MARKED.name]}"
+            can.ecn = Ability(Finding.FAILS, why)
+        elif self.seen[ProbeKind.MARKED]:
+            can.ecn = Ability(Finding.WORKS)
+        elif self.seen[ProbeKind.PLAIN]:
+            can.ecn = Ability(Finding.FAILS, "marks (ip_ecn) are not seen, or not cleared")
         for part, what in (("meter", "meters"), (ProbeKind.METERED.name, "entries with a meter")):
             if part in self.refused:
                 can.lack_meters(f"the switch refuses {what}: {self.refused[part]}")

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from support.ip_frames import checksum
 
 from controller.capability import probe
-from controller.capability.capabilities import Capabilities, Finding
+from controller.capability.capabilities import Ability, Capabilities, Finding
 from controller.fabric.description import EdgePort, Vn
 from controller.forwarding.pipeline import OWN_COOKIE_MASK
 from controller.openflow import constants as ofp
 from controller.openflow.constants import MeterFlags
-from controller.openflow.messages import ErrorMessage, PacketIn
+from controller.openflow.messages import ErrorMessage, PacketIn, parse_packet_in
 from controller.openflow.meters import MeterFeatures
 from experiments.switch import answers
 from experiments.switch.datapath import Datapath
@@ -48,12 +49,12 @@ def judged(plain: int, passed: int, stats: bytes | None, **refused: str) -> Capa
 def test_a_switch_takes_all_of_it_and_is_left_as_it_was() -> None:
     datapath, test = switch(), probe.MeterProbe(METER_ID, QUEUE_ID)
     datapath.receive(test.setup(100), 0.0)
-    assert [flow.cookie & OWN_COOKIE_MASK for flow in datapath.tables.flows()] == [probe.COOKIE] * 3
+    assert [flow.cookie & OWN_COOKIE_MASK for flow in datapath.tables.flows()] == [probe.COOKIE] * 4
     assert datapath.meters.setting(METER_ID) == (probe.RATE_KBPS, probe.BURST_KBITS)
     datapath.receive(test.frames(200), 0.0)
     assert datapath.take_frames() == []  # no port sees any of it
     passed = probe.BURST_KBITS * 1000 // (probe.FRAME_BYTES * 8)
-    assert datapath.take_messages().count(probe.DESTINATION.to_bytes(6)) == probe.FRAMES + passed
+    assert datapath.take_messages().count(probe.DESTINATION.to_bytes(6)) == probe.MARKED_FRAMES + probe.FRAMES + passed
     datapath.receive(test.cleanup(300), 0.0)
     assert list(datapath.tables.flows()) == []
     assert not datapath.meters.exists(METER_ID)
@@ -131,6 +132,48 @@ def test_a_refused_set_queue_is_not_sent_again() -> None:
     can = judged(ALL, 2, stats_body(ALL, ALL - 2), QUEUED="BAD_ACTION / BAD_QUEUE")
     assert not can.uses_queues
     assert can.limits.works
+
+
+def marks_found(**refused: str) -> Capabilities:
+    """What is made of marks by a switch that does all, or refuses some of it."""
+    datapath, test, can = switch(), probe.MeterProbe(METER_ID, QUEUE_ID), Capabilities()
+    can.note_features(FEATURES)
+    datapath.receive(test.setup(100), 0.0)
+    test.refused |= refused
+    datapath.receive(test.frames(200), 0.0)
+    said = datapath.take_messages()
+    while said:
+        length = int.from_bytes(said[2:4])
+        if said[1] == ofp.MessageType.PACKET_IN:
+            assert test.heard(parse_packet_in(said[:length]))
+        said = said[length:]
+    test.judge(can, stats_body(ALL, ALL - 2))
+    return can
+
+
+def test_marks_that_are_matched_and_cleared_work() -> None:
+    assert marks_found().ecn == Ability(Finding.WORKS)
+    assert marks_found().limits.works
+
+
+def test_marks_that_are_refused_are_told_and_meters_work_all_the_same() -> None:
+    can = marks_found(MARKED="BAD_MATCH / BAD_FIELD")
+    assert can.ecn.why == "the switch refuses to match and clear marks (ip_ecn): BAD_MATCH / BAD_FIELD"
+    assert can.limits.works
+
+
+def test_marks_that_stay_on_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("experiments.switch.pipeline.with_ip_ecn", lambda frame, ip_ecn: frame)
+    assert marks_found().ecn == Ability(Finding.FAILS, "marks (ip_ecn) are not seen, or not cleared")
+
+
+def test_nothing_is_known_of_marks_where_no_frame_comes_back() -> None:
+    assert judged(0, 0, stats_body(0, 0)).ecn == Ability()
+
+
+def test_the_marked_packet_is_a_right_one() -> None:
+    assert checksum(probe._MARKED_PACKET) == 0
+    assert probe._MARKED_PACKET[1] == probe.IP_ECN_CE
 
 
 def test_errors_and_frames_are_told_from_those_of_others() -> None:
