@@ -34,7 +34,7 @@ class PortReadings:
     port's own clock. All are NaN where ``known`` is False: no fresh reply, a port that was made again, or counters that
     no traffic can have moved so (``implausible``).
 
-    Open vSwitch does not count in ``tx_dropped`` what a queueing discipline behind a port drops.
+    ``tx_dropped`` need not count what a queueing discipline behind a port drops.
     """
 
     transmitted_bps: FloatArray

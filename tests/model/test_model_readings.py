@@ -18,6 +18,7 @@ from controller.errors import ProtocolError
 from controller.events import EventKind
 from controller.fabric.topology import PortId
 from controller.metering.observed import Reading
+from controller.policy.max_min import MaxMin
 from controller.whatif.recording import FORMAT, Interval, Recorder, decode, encode_interval, encode_start
 from controller.whatif.replay import replay
 from experiments.machine.controller_process import configuration
@@ -30,11 +31,11 @@ from topologies.builders import fabrics
 NUMBER_OF_LAST_PN = 5
 
 
-def controlled(topology="dets-fig5"):
+def controlled(topology="dets-fig5", algorithm="fp"):
     """A model under control, with the capacities of its core links in the configuration."""
     fabric = fabrics[topology](pns=NUMBER_OF_LAST_PN)
     limits_bps = dict(zip(fabric.vlans, (40_000_000, 50_000_000), strict=True))
-    document = configuration(fabric, limits_bps, "fp", {}, openflow_port=6653, rest_port=8080)
+    document = configuration(fabric, limits_bps, algorithm, {}, openflow_port=6653, rest_port=8080)
     document["links"] = [
         {"between": [f"{link.switch_a}:{link.port_a}", f"{link.switch_b}:{link.port_b}"], "capacity": link.rate_bps}
         for link in fabric.core_links
@@ -135,11 +136,24 @@ def test_links_are_read():
 
 
 def test_nothing_is_computed_that_nobody_asks_for(monkeypatch):
-    model, plane = controlled()
+    model, _ = controlled()
     asked = []
     monkeypatch.setattr("controller.switch.delivery.CounterChanges.between", lambda *given: asked.append(given))
     model.run(1.0)
     assert asked == []
+
+
+def test_a_policy_sees_the_readings_that_it_asks_for_and_no_others(monkeypatch):
+    views, decide = [], MaxMin.decide
+    monkeypatch.setattr(MaxMin, "reads", frozenset({Reading.LINKS, Reading.QUEUES}))
+    monkeypatch.setattr(MaxMin, "decide", lambda self, view, memory: views.append(view) or decide(self, view, memory))
+    model, plane = controlled(algorithm="max-min")
+    blast(model)
+    model.run(2.0)
+    assert views[-1].queues.known[receiver(plane)]
+    assert views[-1].queues.served_bps[receiver(plane)] == pytest.approx(50e6, rel=0.1)
+    assert views[-1].ports is None
+    assert views[-1].links is not None
 
 
 def test_a_reply_older_than_that_of_the_meters_is_not_known():
