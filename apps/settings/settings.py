@@ -18,7 +18,16 @@ from controller.errors import InvalidValueError
 from controller.events import EventKind
 from controller.fabric.description import Config
 from controller.limits.admission import AdmittedLimits
-from controller.limits.overrides import VLAN_FIELDS, VLAN_LIMITS, VN_FIELDS, FileValues, Override, Overrides, VnName
+from controller.limits.overrides import (
+    VLAN_FIELDS,
+    VLAN_LIMITS,
+    VN_FIELDS,
+    FileValues,
+    Override,
+    Overrides,
+    VnName,
+    vn_value,
+)
 from controller.limits.precedence import LimitsInForce, accept, lay
 from controller.pieces import pieces
 
@@ -94,10 +103,11 @@ class Settings:
     # -- reading
 
     def vn_revision(self, row: int) -> int:
-        """Return the revision of the last change to a VN's limits."""
-        of_vlan = self.overrides.vlans.get(int(self.file.vns.vlan_vid[row]))
-        limits = of_vlan.limits_revision if of_vlan is not None else 0
-        return max(int(self.overrides.revision[row]), limits, self._file_revision)
+        """Return the revision of the last change to what a VN has, its VLAN's limits and weight included."""
+        of_vlan = self.overrides.vlans.get(int(self.file.vns.vlan_vid[row]), Override({}, 0))
+        # A weight has no revision of its own: where the VLAN's was set, each change of the VLAN counts.
+        inherited = of_vlan.revision if "weight" in of_vlan.values else of_vlan.limits_revision
+        return max(int(self.overrides.revision[row]), inherited, self._file_revision)
 
     def revision_of(self, name: VnName) -> int:
         """Return the revision of the last change to a VN's limits; of any change if the file has no such VN."""
@@ -122,14 +132,14 @@ class Settings:
 
     def change_vns(
         self,
-        changes: Mapping[VnName, Mapping[str, int | None]],
+        changes: Mapping[VnName, Mapping[str, float | None]],
         caller: Caller,
         action: str = "vn",
         *,
         expect: Callable[[], None],
         dry_run: bool,
     ) -> Outcome:
-        """Give VNs of the configuration other limits and ceilings: all, or none.
+        """Give VNs of the configuration other limits, ceilings and weights: all, or none.
 
         Raises UnfitError when ports or links cannot carry them, StoreError when they cannot be kept.
         """
@@ -184,7 +194,7 @@ class Settings:
         self,
         action: str,
         vlans: Mapping[int, Mapping[str, Any]],
-        vns: Mapping[VnName, Mapping[str, int | None]],
+        vns: Mapping[VnName, Mapping[str, float | None]],
         caller: Caller,
         *,
         expect: Callable[[], None],
@@ -276,18 +286,18 @@ class Settings:
         """Return every value that a proposal changes, as it was and will be in force."""
         items = []
         for vid in proposal.vlans.keys() & values.vlans.keys():
-            before, after = self.central.config.vlans[vid], values.vlans[vid]
+            old_vlan, new_vlan = self.central.config.vlans[vid], values.vlans[vid]
             for name in VLAN_FIELDS:
-                old, new = getattr(before, name), getattr(after, name)
+                old, new = getattr(old_vlan, name), getattr(new_vlan, name)
                 if old != new:
                     items.append(Item(vid, None, None, name, old, new))
         rows = np.array([row for vn in proposal.vns if (row := self.file.row_of.get(vn)) is not None], dtype=np.int64)
         for name in VN_FIELDS:
-            before_bps, after_bps = (getattr(vns, name)[rows] for vns in (self.central.vns, values.vns))
-            changed = np.flatnonzero((before_bps != after_bps) & ~(np.isnan(before_bps) & np.isnan(after_bps)))
-            rates = zip(before_bps[changed].tolist(), after_bps[changed].tolist(), strict=True)
-            for count, (row, (old, new)) in enumerate(zip(rows[changed].tolist(), rates, strict=True), 1):
-                items.append(Item(*self.file.names[row], name, _rate(old), _rate(new)))
+            before, after = (getattr(vns, name)[rows] for vns in (self.central.vns, values.vns))
+            changed = np.flatnonzero((before != after) & ~(np.isnan(before) & np.isnan(after)))
+            pairs = zip(before[changed].tolist(), after[changed].tolist(), strict=True)
+            for count, (row, (old, new)) in enumerate(zip(rows[changed].tolist(), pairs, strict=True), 1):
+                items.append(Item(*self.file.names[row], name, vn_value(name, old), vn_value(name, new)))
                 self._rest_after(count)
         return items
 
@@ -363,10 +373,6 @@ def _digest(file: FileValues) -> str:
     for name in VN_FIELDS:
         digest.update(getattr(file.vns, name).tobytes())
     return digest.hexdigest()
-
-
-def _rate(rate_bps: float) -> int | None:
-    return None if rate_bps != rate_bps else int(rate_bps)  # NaN
 
 
 def _utc_now() -> str:

@@ -15,14 +15,25 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from apps.settings.store_file import MEMORY, StoreGuard, check_whole, connect, damaged, failing, transaction
+from apps.settings.store_file import (
+    MEMORY,
+    StoreGuard,
+    check_whole,
+    connect,
+    damaged,
+    failing,
+    transaction,
+    upgrade,
+    version_of,
+)
 from apps.settings.store_lock import StoreLock
-from controller.limits.overrides import VN_FIELDS, Override, VnName
+from controller.limits.overrides import VN_FIELDS, VN_RATES, Override, VnName
 
 # The history is bounded: of older changes only the effect is kept.
 KEPT_CHANGES = 10_000
 _NO_CEILING = 0  # in a ceiling's column of vn_overrides; NULL means that there is no override
 _VN_COLUMNS = f"vlan_vid, switch, port_no, {', '.join(VN_FIELDS)}, revision"
+_VN_COLUMNS_OF_1 = f"vlan_vid, switch, port_no, {', '.join(VN_RATES)}, NULL, revision"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +96,7 @@ class Store:
             if path != MEMORY:
                 self._reader = undo.enter_context(contextlib.closing(connect(path)))
             check_whole(self._reader, path)
+            upgrade(self._writer)
             self._revision = _last_revision(self._reader)
             self._guard = None if path == MEMORY else StoreGuard(path)
             self._close: Callable[[], None] = undo.pop_all().close
@@ -116,7 +128,7 @@ class Store:
                 [(vid, json.dumps(one.values), one.revision, one.limits_revision) for vid, one in vlans.items()],
             )
             db.executemany(
-                "INSERT OR REPLACE INTO vn_overrides VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                f"INSERT OR REPLACE INTO vn_overrides ({_VN_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 [(*name, *_columns(one.values), one.revision) for name, one in vns.items()],
             )
             db.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", (facts or {}).items())
@@ -167,7 +179,8 @@ class Store:
 def _standing(db: sqlite3.Connection, path: str) -> Standing:
     rows = db.execute('SELECT vlan_vid, "values", revision, limits_revision FROM vlan_overrides').fetchall()
     vlans = dict(_vlan_override(row, path) for row in rows)
-    vns = dict(_vn_override(row, path) for row in db.execute(f"SELECT {_VN_COLUMNS} FROM vn_overrides"))
+    columns = _VN_COLUMNS_OF_1 if version_of(db) == 1 else _VN_COLUMNS
+    vns = dict(_vn_override(row, path) for row in db.execute(f"SELECT {columns} FROM vn_overrides"))
     facts = dict(db.execute("SELECT name, value FROM facts").fetchall())
     return Standing(_last_revision(db), vlans, vns, facts)
 
@@ -181,7 +194,7 @@ def _packed(item: Item) -> tuple[Any, ...]:
     return item.vlan_vid, item.switch, item.port_no, item.field, item.before, item.after
 
 
-def _columns(values: Mapping[str, int | None]) -> list[int | None]:
+def _columns(values: Mapping[str, float | None]) -> list[float | None]:
     """Return the columns of a VN's values."""
     return [(values[name] or _NO_CEILING) if name in values else None for name in VN_FIELDS]
 
@@ -199,13 +212,14 @@ def _vlan_override(row: tuple[Any, ...], path: str) -> tuple[int, Override]:
 
 def _vn_override(row: tuple[Any, ...], path: str) -> tuple[VnName, Override]:
     name, given, revision = VnName(*row[:3]), row[3:-1], row[-1]
-    if not _all_int(name.vlan_vid, name.port_no, revision, *(value for value in given if value is not None)):
-        raise damaged(path, f"is damaged (the override of {name} cannot be read)")
     values = {field: value for field, value in zip(VN_FIELDS, given, strict=True) if value is not None}
+    rates = (value for field, value in values.items() if field in VN_RATES)
+    if not _all_int(name.vlan_vid, name.port_no, revision, *rates) or not isinstance(values.get("weight", 1.0), float):
+        raise damaged(path, f"is damaged (the override of {name} cannot be read)")
     return name, Override({field: _ceiling_or_rate(field, value) for field, value in values.items()}, revision)
 
 
-def _ceiling_or_rate(field: str, value: int) -> int | None:
+def _ceiling_or_rate(field: str, value: float) -> float | None:
     return None if field.endswith("_ceiling_bps") and value == _NO_CEILING else value
 
 

@@ -16,7 +16,7 @@ from apps.settings.errors import StoreError
 
 MEMORY = ":memory:"
 _APPLICATION_ID = 0x44455453  # "DETS"
-_VERSION = 1
+_VERSION = 2
 _BUSY_TIMEOUT_S = 5.0
 _SHOWN_LENGTH = 100
 _SCHEMA = """
@@ -26,7 +26,7 @@ CREATE TABLE vlan_overrides (
 CREATE TABLE vn_overrides (
     vlan_vid INTEGER, switch TEXT, port_no INTEGER,
     send_limit_bps INTEGER, receive_limit_bps INTEGER, send_ceiling_bps INTEGER, receive_ceiling_bps INTEGER,
-    revision INTEGER NOT NULL, PRIMARY KEY (vlan_vid, switch, port_no)
+    weight REAL, revision INTEGER NOT NULL, PRIMARY KEY (vlan_vid, switch, port_no)
 ) WITHOUT ROWID;
 CREATE TABLE changes (
     revision INTEGER PRIMARY KEY, at TEXT NOT NULL, who TEXT NOT NULL, address TEXT NOT NULL, action TEXT NOT NULL,
@@ -57,10 +57,10 @@ def connect(path: str) -> sqlite3.Connection:
     try:
         if path == MEMORY:
             _fill(db)
-        (kind,), (version,) = (db.execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version"))
+        (kind,) = db.execute("PRAGMA application_id").fetchone()
         if kind != _APPLICATION_ID:
             raise StoreError(f"store.file: {path!r} is a database, but not a store of this controller's")
-        if version > _VERSION:
+        if version_of(db) > _VERSION:
             raise StoreError(f"store.file: {path!r} was written by a newer version of this controller")
         db.execute("PRAGMA journal_mode = WAL")
         # In WAL mode NORMAL may lose the last commits at a power cut.
@@ -69,6 +69,20 @@ def connect(path: str) -> sqlite3.Connection:
         db.close()
         raise
     return db
+
+
+def version_of(db: sqlite3.Connection) -> int:
+    """Return the version of the tables of a store."""
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    return int(version)
+
+
+def upgrade(db: sqlite3.Connection) -> None:
+    """Give a store of an earlier version the tables of this one. Only for the controller whose store it is."""
+    if version_of(db) == 1:
+        with transaction(db):
+            db.execute("ALTER TABLE vn_overrides ADD COLUMN weight REAL")
+            db.execute("PRAGMA user_version = 2")
 
 
 def _open(path: str) -> sqlite3.Connection:

@@ -49,6 +49,7 @@ class FairLevel:
     title: ClassVar[str] = "Fair Level"
     parameters: ClassVar[tuple[Parameter, ...]] = (BOOKING,)
     sums_within_limit: ClassVar[bool] = False
+    weighted: ClassVar[bool] = True
 
     def initial_state(self, receivers: int, entries: int) -> AlgorithmState:
         """Return the state to start with: nothing is booked above the limits."""

@@ -28,6 +28,7 @@ class FairShare:
     title: ClassVar[str] = "Fair Share (RAA-FS)"
     parameters: ClassVar[tuple[Parameter, ...]] = ()
     sums_within_limit: ClassVar[bool] = True
+    weighted: ClassVar[bool] = True
 
     def initial_state(self, receivers: int, entries: int) -> AlgorithmState:
         """Return the state to start with: there is none to keep."""

@@ -67,6 +67,7 @@ class FastProbe:
     title: ClassVar[str] = "Fast Probe (RAA-FP)"
     parameters: ClassVar[tuple[Parameter, ...]] = (D, INFLATION, FLOOR, HEADROOM)
     sums_within_limit: ClassVar[bool] = True
+    weighted: ClassVar[bool] = True
 
     def initial_state(self, receivers: int, entries: int) -> AlgorithmState:
         """Return the state to start with: there is none to keep."""

@@ -51,6 +51,7 @@ class ForwardExplicit:
     title: ClassVar[str] = "Forward Explicit (RAA-FE)"
     parameters: ClassVar[tuple[Parameter, ...]] = (K, FLOOR)
     sums_within_limit: ClassVar[bool] = False
+    weighted: ClassVar[bool] = False
 
     def initial_state(self, receivers: int, entries: int) -> AlgorithmState:
         """Return the state to start with: no receiver has a rate yet."""

@@ -165,13 +165,15 @@ class AllocationAlgorithm(Protocol):
 
     Grants are in bits per second, one per entry. An inactive entry is granted 0: the caller decides what a sender that
     was idle may start with. No grant is above ``available_bps``; where ``sums_within_limit`` holds, the grants of a
-    receiver sum to at most its limit (to within rounding, 1e-12 of it). What cannot be allocated is not.
+    receiver sum to at most its limit (to within rounding, 1e-12 of it). What cannot be allocated is not. ``weighted``
+    says whether it shares by the senders' weights; an algorithm that does not ignores them.
     """
 
     name: ClassVar[str]
     title: ClassVar[str]
     parameters: ClassVar[tuple[Parameter, ...]]
     sums_within_limit: ClassVar[bool]
+    weighted: ClassVar[bool]
 
     def initial_state(self, receivers: int, entries: int) -> AlgorithmState:
         """Return the state to start with, for tables of this many rows."""

@@ -51,6 +51,7 @@ class SlowProbe:
     title: ClassVar[str] = "Slow Probe (RAA-SP)"
     parameters: ClassVar[tuple[Parameter, ...]] = (INFLATION, FLOOR, HEADROOM)
     sums_within_limit: ClassVar[bool] = True
+    weighted: ClassVar[bool] = True
 
     def initial_state(self, receivers: int, entries: int) -> AlgorithmState:
         """Return the state to start with: there is none to keep."""

@@ -10,9 +10,9 @@ from controller.central.state import Control, FabricState
 from controller.columns import FloatArray, IntArray
 from controller.events import EventKind
 from controller.fabric.vns import VnTable
-from controller.limits.overrides import VN_FIELDS
+from controller.limits.overrides import VN_FIELDS, vn_value
 from controller.limits.precedence import LimitsInForce
-from controller.policy.groups import borrows
+from controller.policy.groups import borrows, weighs
 
 # A change to more VNs or VLANs than this is one event that says how many they are.
 _MOST_NAMED = 20
@@ -56,25 +56,33 @@ def _set_vn_meters(fabric: FabricState, before: VnTable, before_flood_bps: Float
 def _note_limits(fabric: FabricState, before: VnTable, now_s: float) -> None:
     rows = _changed_rows(before, fabric.vns)
     if len(rows) > _MOST_NAMED:
-        fabric.note(EventKind.LIMIT_CHANGED, f"{len(rows)} VNs have new limits", now_s)
+        fabric.note(EventKind.LIMIT_CHANGED, f"{len(rows)} VNs have new limits or weights", now_s)
         return
     for row in rows.tolist():
         words = []
         for name in VN_FIELDS:
             old, new = getattr(before, name)[row], getattr(fabric.vns, name)[row]
             if old != new and not (np.isnan(old) and np.isnan(new)):
-                shown = "none" if np.isnan(new) else f"{new:.0f} bit/s"
-                words.append(f"{name.removesuffix('_bps').replace('_', ' ')} {shown}")
+                words.append(_shown(name, new))
         fabric.note(EventKind.LIMIT_CHANGED, f"{fabric.vn_name(row)}: {', '.join(words)}", now_s)
 
 
-def _unused_ceilings(fabric: FabricState, vid: int) -> int:
-    """Return how many VNs of a VLAN have a ceiling that neither its algorithm nor its shadow uses."""
+def _shown(field: str, number: float) -> str:
+    value, words = vn_value(field, number), field.removesuffix("_bps").replace("_", " ")
+    return f"{words} {'none' if value is None else f'{value} bit/s' if field.endswith('_bps') else f'{value:g}'}"
+
+
+def _unused(fabric: FabricState, vid: int) -> str:
+    """Return what VNs of a VLAN have that neither its algorithm nor its shadow uses, for people; empty: nothing."""
     vns, control = fabric.vns, fabric.control
-    if borrows(control.policies, vid) or borrows(control.shadow.policies, vid):
-        return 0
-    with_ceiling = ~np.isnan(vns.send_ceiling_bps) | ~np.isnan(vns.receive_ceiling_bps)
-    return int((with_ceiling & (vns.vlan_vid == vid)).sum())
+    mine = vns.vlan_vid == vid
+    unused = []
+    if not (borrows(control.policies, vid) or borrows(control.shadow.policies, vid)):
+        with_ceiling = ~np.isnan(vns.send_ceiling_bps) | ~np.isnan(vns.receive_ceiling_bps)
+        unused.append(("ceilings", int((with_ceiling & mine).sum())))
+    if not (weighs(control.policies, vid) or weighs(control.shadow.policies, vid)):
+        unused.append(("weights", int(((vns.weight != 1.0) & mine).sum())))
+    return "".join(f"; the {what} of {count} VNs are kept and not used" for what, count in unused if count)
 
 
 def _note_vlans(fabric: FabricState, before: Control, now_s: float) -> None:
@@ -92,7 +100,4 @@ def _note_vlans(fabric: FabricState, before: Control, now_s: float) -> None:
         text = f"VLAN {vid}: {policy.algorithm} {dict(policy.parameters) or ''}".rstrip()
         if shadow is not None:
             text += f", shadow {shadow.algorithm} {dict(shadow.parameters) or ''}".rstrip()
-        unused = _unused_ceilings(fabric, vid)
-        if unused:
-            text += f"; the ceilings of {unused} VNs are kept and not used"
-        fabric.note(EventKind.ALGORITHM_CHANGED, text, now_s)
+        fabric.note(EventKind.ALGORITHM_CHANGED, text + _unused(fabric, vid), now_s)

@@ -76,7 +76,7 @@ class Control:
         """
         config = replace(self.config, vlans=values.vlans)
         policies, shadows = choices_of(config), shadows_of(config)
-        columns = {name: getattr(values.vns, name) for name in (*VN_FIELDS, "weight")}
+        columns = {name: getattr(values.vns, name) for name in VN_FIELDS}
         vns = under(self.vns.with_columns(**columns), policies)
         groups, state = self.groups, self.state
         if policies != self.policies:

@@ -20,7 +20,7 @@ from controller.config.document import ConfigError, ConfigProblem, Problem, read
 from controller.config.links import read_links
 from controller.config.listeners import read_rest, read_tls
 from controller.config.ports import read_port
-from controller.config.rules import algorithm_problems, link_problems, port_problems, vlan_ceiling_problems
+from controller.config.rules import algorithm_problems, link_problems, port_problems, unused_problems
 from controller.config.sections import (
     MAX_VLAN_VID,
     MIN_VLAN_VID,
@@ -130,7 +130,7 @@ def _read_vlans(root: RootSection) -> tuple[dict[int, VlanSection], dict[int, Vl
         section, bad_section = read_section(VlanSection, path, data)
         vid, bad_number = read_number(path, "VLAN id", MIN_VLAN_VID, MAX_VLAN_VID)
         problems += [*bad_section, *bad_number, *algorithm_problems(path, section)]
-        problems += vlan_ceiling_problems(path, section)
+        problems += unused_problems(path, section)
         if vid is None:
             continue
         sections[vid] = section

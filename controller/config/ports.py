@@ -1,4 +1,4 @@
-"""The edge ports of a configuration: which VLANs they carry, and their VNs' limits and ceilings.
+"""The edge ports of a configuration: which VLANs they carry, and their VNs' limits, ceilings and weights.
 
 A VN's limits are its own or its VLAN's, and none is above the port's capacity. ``controller.config.rules`` checks their
 sums.
@@ -105,6 +105,7 @@ def _read_vn(
         send_ceiling_bps=ceiling_bps["send"],
         receive_ceiling_bps=ceiling_bps["receive"],
         own_limits=own_limits,
+        weight=own.weight,
     )
     return vn, problems
 

@@ -13,7 +13,7 @@ from controller.config.sections import VlanSection
 from controller.errors import InvalidValueError
 from controller.fabric.description import WAYS, Config, EdgePort, Vn
 from controller.limits.admission import admit_core, core_overloaded, core_topology
-from controller.limits.changes import check_borrows
+from controller.limits.changes import check_borrows, check_weighs
 from controller.limits.hose_model import AdmissionError, VnLimits, port_overload
 from controller.policy.registry import make_policy
 from controller.units import format_rate
@@ -34,8 +34,8 @@ def algorithm_problems(path: Path, section: VlanSection) -> Iterator[Problem]:
             yield Problem((*path, parameters_key), f"stands without {key}, whose parameters these are")
 
 
-def vlan_ceiling_problems(path: Path, section: VlanSection) -> Iterator[Problem]:
-    """Yield for each ceiling of a VLAN that its algorithm does not use."""
+def unused_problems(path: Path, section: VlanSection) -> Iterator[Problem]:
+    """Yield for each ceiling and the weight of a VLAN that its algorithm does not use."""
     if section.has_bad("algorithm") or section.has_bad("shadow"):
         return
     for key in ("send_ceiling", "receive_ceiling"):
@@ -45,10 +45,15 @@ def vlan_ceiling_problems(path: Path, section: VlanSection) -> Iterator[Problem]
                 check_borrows(key, ceiling_bps, section.algorithm, section.shadow)
         except InvalidValueError as error:
             yield Problem((*path, key), f"{format_rate(ceiling_bps)} {error.reason}")
+    if "weight" in section.model_fields_set and not section.has_bad("weight"):
+        try:
+            check_weighs("weight", section.weight, section.algorithm, section.shadow)
+        except InvalidValueError as error:
+            yield Problem((*path, "weight"), f"{section.weight:g} {error.reason}")
 
 
 def port_problems(path: Path, port: EdgePort, vlans: Mapping[int, VlanSection]) -> Iterator[Problem]:
-    """Yield for each sum of limits above the port's capacity, and for each ceiling of a VN that its VLAN does not use.
+    """Yield for each sum of limits above the port's capacity, and for what a VN has and its VLAN does not use.
 
     Capacities and limits that are unknown are 0.
     """
@@ -61,6 +66,13 @@ def port_problems(path: Path, port: EdgePort, vlans: Mapping[int, VlanSection]) 
         except InvalidValueError as error:
             message = f"the {key} of VLAN {vn.vlan_vid}, {format_rate(ceiling_bps)}, {error.reason}"
             yield Problem((*path, "vns", str(vn.vlan_vid), key), message)
+    for vn in port.vns:
+        try:
+            if vn.weight is not None:
+                check_weighs("weight", vn.weight, vlans[vn.vlan_vid].algorithm, vlans[vn.vlan_vid].shadow)
+        except InvalidValueError as error:
+            message = f"the weight of VLAN {vn.vlan_vid}, {vn.weight:g}, {error.reason}"
+            yield Problem((*path, "vns", str(vn.vlan_vid), "weight"), message)
     for way in WAYS if port.capacity_bps else ():
         limits_bps = {vn.vlan_vid: getattr(vn, f"{way}_limit_bps") for vn in port.vns}
         overload = port_overload(show_path(path), way, limits_bps.values(), port.capacity_bps)

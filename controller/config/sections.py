@@ -92,6 +92,7 @@ Ovsdb = Annotated[str, BeforeValidator(check_ovsdb), Written("`unix:/PATH`, `tcp
 VlanVid = Annotated[int, Field(ge=MIN_VLAN_VID, le=MAX_VLAN_VID), Written("a VLAN")]
 Algorithm = Annotated[str, StringConstraints(min_length=1, max_length=63), Written("the name of an algorithm")]
 Parameters = Annotated[dict[str, Any], Written("such as `{d: 2}`")]
+Weight = Annotated[float, Field(ge=MIN_WEIGHT, le=MAX_WEIGHT)]
 SwitchPort = Annotated[str, Written("SWITCH:PORT")]
 FilePath = Annotated[str, StringConstraints(min_length=1, max_length=4095), Written("a path")]
 
@@ -218,12 +219,12 @@ class VlanSection(Section):
     flood_limit: Rate | None = None
     """Broadcast, multicast and unknown destinations of each of its VNs; without it, a tenth of the smallest receive \
 limit, shared equally by the other VNs (docs/enforcement.md)."""
-    weight: Annotated[float, Field(ge=MIN_WEIGHT, le=MAX_WEIGHT)] = 1.0
-    """Its share among VLANs that compete for idle capacity; only with `max-min`."""
+    weight: Weight = 1.0
+    """Weight of each of its VNs, by which senders share; with `max-min` across VLANs too, not with `fe`."""
 
 
 class VnSection(Section):
-    """``switches.NAME.ports.NO.vns.VID``: one VN's own limits."""
+    """``switches.NAME.ports.NO.vns.VID``: one VN's own limits and weight."""
 
     path = "switches.NAME.ports.NO.vns.VID"
     send_limit: Rate | None = None
@@ -233,6 +234,8 @@ class VnSection(Section):
     send_ceiling: Rate | None = None
     """Instead of the VLAN's."""
     receive_ceiling: Rate | None = None
+    """Instead of the VLAN's."""
+    weight: Weight | None = None
     """Instead of the VLAN's."""
 
 
@@ -250,7 +253,7 @@ class PortSection(Section):
     trunk: list[VlanVid] | None = None
     """Several VLANs, frames with a tag; either this or `access`."""
     vns: dict[str, Any] = Field(default_factory=dict)
-    """Own limits of VNs at this port."""
+    """Own limits and weights of VNs at this port."""
 
 
 class SwitchSection(Section):

@@ -1,4 +1,4 @@
-"""What a VLAN's values may be, whether they come from the configuration file, from REST or from the store."""
+"""What the values of VLANs and VNs may be, whether they come from the configuration file, REST or the store."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from controller.errors import InvalidValueError
 from controller.units import MAX_WEIGHT, MIN_WEIGHT, check_rate_bps
 
 NAME_RULE = "must be 1 to 63 letters, digits, '_', '-' or '.', the first a letter or digit"
+WHOLE_RATE_RULE = "must be a whole number of bits per second, such as 40000000: no quotes, fraction or exponent"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 
 
@@ -20,11 +21,26 @@ def check_name(value: object) -> str:
     return value
 
 
-def check_weight(value: object) -> float:
-    """Return a VLAN's weight."""
+def check_weight(value: object, *, key: str = "weight") -> float:
+    """Return a weight; raise InvalidValueError naming ``key`` and the bounds."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not MIN_WEIGHT <= value <= MAX_WEIGHT:
-        raise InvalidValueError("weight", value, f"must be a number, {MIN_WEIGHT:f} to {MAX_WEIGHT:.0f}")
+        raise InvalidValueError(key, value, f"must be a number, {MIN_WEIGHT:f} to {MAX_WEIGHT:.0f}")
     return float(value)
+
+
+def check_vn_value(field: str, value: object, *, key: str | None = None) -> int | float | None:
+    """Return a VN's limit, ceiling (None: it has none) or weight; raise InvalidValueError naming ``key``.
+
+    ``field`` is one of ``controller.limits.overrides.VN_FIELDS``, and the key unless one is given.
+    """
+    key = field if key is None else key
+    if field == "weight":
+        return check_weight(value, key=key)
+    if value is None and field.endswith("_ceiling_bps"):
+        return None
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidValueError(key, value, WHOLE_RATE_RULE)
+    return check_rate_bps(value, key)
 
 
 def check_vlan_values(values: Mapping[str, object]) -> None:

@@ -110,7 +110,9 @@ class VnTable:
             port_no=np.array([vn.port_no for vn in vns], dtype=np.int64),
             send_limit_bps=np.array([vn.send_limit_bps for vn in vns], dtype=np.float64),
             receive_limit_bps=np.array([vn.receive_limit_bps for vn in vns], dtype=np.float64),
-            weight=np.array([config.vlans[vn.vlan_vid].weight for vn in vns], dtype=np.float64),
+            weight=np.array(
+                [config.vlans[vn.vlan_vid].weight if vn.weight is None else vn.weight for vn in vns], dtype=np.float64
+            ),
             capacity_bps=np.array([ports[vn.dpid, vn.port_no].capacity_bps for vn in vns], dtype=np.float64),
             send_ceiling_bps=_rates_or_nan([vn.send_ceiling_bps for vn in vns]),
             receive_ceiling_bps=_rates_or_nan([vn.receive_ceiling_bps for vn in vns]),

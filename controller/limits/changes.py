@@ -1,4 +1,4 @@
-"""What an operator asks to change, checked before it becomes an override: rates, ceilings, algorithms."""
+"""What an operator asks to change, checked before it becomes an override: rates, ceilings, weights, algorithms."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 from controller.errors import InvalidValueError
 from controller.fabric.description import WAYS, Vlan
+from controller.fabric.values import check_vn_value
 from controller.fabric.vns import VnTable, check_ceiling
 from controller.limits.overrides import VN_FIELDS
-from controller.policy.registry import borrowers, make_policy, policies
-from controller.units import check_rate_bps
+from controller.policy.registry import borrowers, make_policy, policies, weighers
 
 
 def check_borrows(key: str, ceiling_bps: int, algorithm: str, shadow: str | None) -> None:
@@ -27,22 +27,37 @@ def without_ceilings(algorithm: str, shadow: str | None) -> str:
     return f"the VLAN's algorithm is {algorithm}, and only {borrowers()} uses ceilings"
 
 
-def check_vn(vns: VnTable, vlan: Vlan, row: int, given: Mapping[str, int | None], prefix: str = "") -> None:
-    """Check new limits and ceilings (``VN_FIELDS``) of the VN of a row; ``prefix`` comes before the keys in errors.
+def check_weighs(key: str, weight: float, algorithm: str, shadow: str | None) -> None:
+    """Raise InvalidValueError for a weight in a VLAN of which neither the algorithm nor the shadow uses weights."""
+    reason = without_weights(algorithm, shadow)
+    if reason:
+        raise InvalidValueError(key, weight, f"has no effect: {reason}")
+
+
+def without_weights(algorithm: str, shadow: str | None) -> str:
+    """Return why weights have no effect in a VLAN with this algorithm and shadow; empty if they have."""
+    if any(policies[name].weighted for name in (algorithm, shadow) if name is not None):
+        return ""
+    return f"the VLAN's algorithm is {algorithm}, and only {weighers()} use weights"
+
+
+def check_vn(vns: VnTable, vlan: Vlan, row: int, given: Mapping[str, float | None], prefix: str = "") -> None:
+    """Check new values (``VN_FIELDS``) of the VN of a row; ``prefix`` comes before the keys in errors.
 
     ``vlan`` is that of the VN, with the values in force. Raises InvalidValueError for a rate that no meter can carry,
-    for a ceiling that is not from the VN's limit to its port's capacity, and for one that the VLAN does not use.
+    for a weight out of bounds, for a ceiling that is not from the VN's limit to its port's capacity, and for a ceiling
+    or weight that the VLAN does not use.
     """
     for key in VN_FIELDS:
-        rate_bps = given.get(key)
-        if rate_bps is not None:
-            check_rate_bps(rate_bps, f"{prefix}{key}")
+        value = check_vn_value(key, given[key], key=f"{prefix}{key}") if key in given else None
+        if key == "weight" and value is not None:
+            check_weighs(f"{prefix}{key}", value, vlan.algorithm, vlan.shadow)
     for way in WAYS:
         ceiling_bps = given.get(f"{way}_ceiling_bps")
         if ceiling_bps is not None:
-            check_borrows(f"{prefix}{way}_ceiling_bps", ceiling_bps, vlan.algorithm, vlan.shadow)
-            limit_bps = given.get(f"{way}_limit_bps") or int(getattr(vns, f"{way}_limit_bps")[row])
-            check_ceiling(f"{prefix}{way}_ceiling_bps", ceiling_bps, limit_bps, int(vns.capacity_bps[row]))
+            check_borrows(f"{prefix}{way}_ceiling_bps", int(ceiling_bps), vlan.algorithm, vlan.shadow)
+            limit_bps = int(given.get(f"{way}_limit_bps") or getattr(vns, f"{way}_limit_bps")[row])
+            check_ceiling(f"{prefix}{way}_ceiling_bps", int(ceiling_bps), limit_bps, int(vns.capacity_bps[row]))
 
 
 def complete_vlan(before: Vlan, given: Mapping[str, Any]) -> dict[str, Any]:

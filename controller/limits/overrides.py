@@ -1,7 +1,7 @@
 """Values that operators set at run time, laid over those of the configuration file.
 
-The value in force of a VN's limit is the first of these that there is: the VN's override; the VN's own limit in the
-file; the VLAN's override; the VLAN's limit in the file. Overrides outlive the file that they were made over.
+The value in force of a VN's limit or weight is the first of these that there is: the VN's override; the VN's own value
+in the file; the VLAN's override; the VLAN's value in the file. Overrides outlive the file that they were made over.
 ``controller.limits.precedence`` lays them over another one.
 """
 
@@ -17,12 +17,20 @@ from controller.columns import BoolArray, FloatArray, IntArray
 from controller.fabric.description import WAYS, Config, Vlan
 from controller.fabric.vns import VnTable
 
-VN_FIELDS = ("send_limit_bps", "receive_limit_bps", "send_ceiling_bps", "receive_ceiling_bps")
-VLAN_LIMITS = VN_FIELDS[:2]
+VN_RATES = ("send_limit_bps", "receive_limit_bps", "send_ceiling_bps", "receive_ceiling_bps")
+VN_FIELDS = (*VN_RATES, "weight")
+VLAN_LIMITS = VN_RATES[:2]
 VLAN_FIELDS = ("name", "algorithm", "parameters", "shadow", "shadow_parameters", "weight", *VLAN_LIMITS)
 # In a ceiling's column: the VN has no ceiling, whatever the file says. NaN means that there is no override.
 NO_CEILING = 0.0
 _VIDS = 4096
+
+
+def vn_value(field: str, number: float) -> int | float | None:
+    """Return a number of a column of VNs' values (``VN_FIELDS``) as operators give it; None: no ceiling."""
+    if number != number or number == NO_CEILING:  # NaN
+        return None
+    return number if field == "weight" else int(number)
 
 
 class VnName(NamedTuple):
@@ -38,7 +46,7 @@ class VnName(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """What was set of a VLAN or of a VN, by field; rates in bits per second, a ceiling of None is none.
+    """What was set of a VLAN or of a VN, by field; rates in whole bits per second; a ceiling of None is none.
 
     ``revision`` is that of the last change, ``limits_revision`` of the last to a limit. Without ``values`` there was an
     override, and it was removed.
@@ -57,6 +65,7 @@ class FileValues:
         self.config = config
         self.vns = VnTable.of_config(config)
         self.own = {way: np.array([way in vn.own_limits for vn in vns], dtype=np.bool_) for way in WAYS}
+        self.own_weight = np.array([vn.weight is not None for vn in vns], dtype=np.bool_)
         self.names = [VnName(vn.vlan_vid, vn.switch, vn.port_no) for vn in vns]
         self.row_of = {name: row for row, name in enumerate(self.names)}
         ports: dict[tuple[str, int], int] = {}
@@ -120,9 +129,9 @@ class Overrides:
         """Yield what was set of the VNs of these rows."""
         columns = zip(*(column[rows].tolist() for column in self.columns.values()), strict=True)
         names = tuple(self.columns)
-        for values_bps, revision in zip(columns, self.revision[rows].tolist(), strict=True):
-            given = {name: value for name, value in zip(names, values_bps, strict=True) if value == value}  # not NaN
-            yield Override({name: int(value) if value else None for name, value in given.items()}, revision)
+        for values, revision in zip(columns, self.revision[rows].tolist(), strict=True):
+            given = {name: value for name, value in zip(names, values, strict=True) if value == value}  # not NaN
+            yield Override({name: vn_value(name, value) for name, value in given.items()}, revision)
 
     def standing_vns(self) -> Iterator[tuple[VnName, Override]]:
         """Yield every VN that has an override, those of the file first."""
@@ -165,8 +174,10 @@ class Overrides:
             given = self.columns[name]
             ceiling = np.where(np.isnan(given), getattr(table, name), given)
             columns[name] = np.where(given == NO_CEILING, np.nan, ceiling)
-        weight = self._of_vlans("weight")
-        return table.with_columns(**columns, weight=np.where(np.isnan(weight), table.weight, weight))
+        default = self._of_vlans("weight")
+        inherited = np.where(self.file.own_weight | np.isnan(default), table.weight, default)
+        weight = np.where(np.isnan(self.columns["weight"]), inherited, self.columns["weight"])
+        return table.with_columns(**columns, weight=weight)
 
     def vlans_in_force(self) -> dict[int, Vlan]:
         """Return the VLANs of the file with what was set of them, whether or not it is acceptable."""

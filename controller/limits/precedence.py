@@ -17,11 +17,11 @@ from controller.fabric.description import WAYS, Vlan
 from controller.fabric.values import check_vlan_values
 from controller.fabric.vns import VnTable
 from controller.limits.admission import AdmittedLimits
-from controller.limits.changes import without_ceilings
+from controller.limits.changes import without_ceilings, without_weights
 from controller.limits.hose_model import STEP_BPS, Overload, port_overload
-from controller.limits.overrides import NO_CEILING, VN_FIELDS, Override, Overrides, VnName
+from controller.limits.overrides import NO_CEILING, VN_RATES, Override, Overrides, VnName
 from controller.policy.registry import make_policy
-from controller.units import MAX_RATE_BPS, MIN_RATE_BPS, format_rate
+from controller.units import MAX_RATE_BPS, MAX_WEIGHT, MIN_RATE_BPS, MIN_WEIGHT, format_rate
 
 CoreCheck = Callable[[VnTable], Overload | None]
 
@@ -30,8 +30,8 @@ CoreCheck = Callable[[VnTable], Overload | None]
 class LimitsInForce:
     """The values in force, and the reason for each override that is inactive; ``vns.borrows`` is not set.
 
-    Ceilings that the policy of their VLAN does not use are kept for one that does: ``idle_vns`` names the overrides of
-    nothing but ceilings, which are not in force either, ``partly_idle_vns`` those of limits, too, which are.
+    Ceilings and weights that the policy of their VLAN does not use are kept for one that does: ``idle_vns`` names the
+    overrides of nothing else, which are not in force either, ``partly_idle_vns`` those of what is used, too.
     """
 
     vns: VnTable
@@ -47,12 +47,20 @@ class LimitsInForce:
     ) -> LimitsInForce:
         """Return the values in force under overrides that all fit; the reasons are those of the others."""
         vlans, limited = active.vlans_in_force(), _given(active, "limit")
+        with_ceiling, with_weight = _given(active, "ceiling"), ~np.isnan(active.columns["weight"])
         idle: dict[bool, dict[VnName, str]] = {True: {}, False: {}}
-        for row in np.flatnonzero(_given(active, "ceiling")).tolist():
+        for row in np.flatnonzero(with_ceiling | with_weight).tolist():
             name = active.file.names[row]
-            reason = without_ceilings(vlans[name.vlan_vid].algorithm, vlans[name.vlan_vid].shadow)
-            if reason:
-                idle[bool(limited[row])][name] = f"its ceilings have no effect: {reason}"
+            vlan = vlans[name.vlan_vid]
+            ceiling = without_ceilings(vlan.algorithm, vlan.shadow) if with_ceiling[row] else None
+            weight = without_weights(vlan.algorithm, vlan.shadow) if with_weight[row] else None
+            reasons = [
+                f"its {what} no effect: {why}"
+                for what, why in (("ceilings have", ceiling), ("weight has", weight))
+                if why
+            ]
+            if reasons:
+                idle[bool(limited[row]) or "" in (ceiling, weight)][name] = "; ".join(reasons)
         return cls(active.vns(), vlans, inactive_vns, inactive_vlans, idle[False], idle[True])
 
     def reason_of(self, name: VnName) -> tuple[bool, str | None]:
@@ -197,10 +205,12 @@ def _bad_vlan(overrides: Overrides, vid: int, override: Override) -> str:
 
 
 def _bad_vns(overrides: Overrides) -> dict[int, str]:
-    """Return what is wrong with the values of overrides of VNs by themselves, by row: no rate, or above the port's."""
+    """Return what is wrong with the values of VNs' overrides, by row: out of bounds, or above the port's capacity."""
     found: dict[int, str] = {}
-    capacity_bps = overrides.file.vns.capacity_bps
-    for name in VN_FIELDS:
+    capacity_bps, weight = overrides.file.vns.capacity_bps, overrides.columns["weight"]
+    for row in np.flatnonzero((weight < MIN_WEIGHT) | (weight > MAX_WEIGHT)).tolist():
+        found[row] = f"its weight of {weight[row]:g} is outside {MIN_WEIGHT:f} to {MAX_WEIGHT:.0f}"
+    for name in VN_RATES:
         column, what = overrides.columns[name], name.removesuffix("_bps").replace("_", " ")
         ceiling = name.endswith("_ceiling_bps")
         outside = (column < MIN_RATE_BPS) | (column > MAX_RATE_BPS)

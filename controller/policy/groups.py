@@ -99,6 +99,11 @@ def borrows(choices: Choices, vid: int) -> bool:
     return vid in choices and policies[choices[vid].algorithm].borrows
 
 
+def weighs(choices: Choices, vid: int) -> bool:
+    """Return whether VNs' weights count in a VLAN."""
+    return vid in choices and policies[choices[vid].algorithm].weighted
+
+
 def readings_of(groups: Iterable[PolicyGroup]) -> frozenset[Reading]:
     """Return what these policies read."""
     return frozenset[Reading]().union(*(group.policy.reads for group in groups))

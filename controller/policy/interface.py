@@ -130,6 +130,8 @@ class Policy(ABC):
     parameters: ClassVar[tuple[Parameter, ...]] = ()
     borrows: ClassVar[bool] = False
     """whether ceilings count: an entry, and a queue, may go above the limits of its VNs, up to their ceilings"""
+    weighted: ClassVar[bool] = False
+    """whether VNs' weights count"""
     always_controls: ClassVar[bool] = True
     """whether senders are under control even while their receiver is not congested"""
     together: ClassVar[bool] = False

@@ -57,6 +57,7 @@ class MaxMin(Policy):
     title: ClassVar[str] = "Network-wide weighted max-min"
     parameters: ClassVar[tuple[Parameter, ...]] = (PROBE, HEADROOM)
     borrows: ClassVar[bool] = True
+    weighted: ClassVar[bool] = True
     together: ClassVar[bool] = True
     reads: ClassVar[frozenset[Reading]] = frozenset({Reading.LINKS})
 

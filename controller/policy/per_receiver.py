@@ -131,6 +131,7 @@ def of_algorithm(algorithm: type[AllocationAlgorithm]) -> type[PerReceiver]:
         "name": algorithm.name,
         "title": algorithm.title,
         "parameters": algorithm.parameters,
+        "weighted": algorithm.weighted,
         "algorithm_class": algorithm,
         "__doc__": algorithm.__doc__,
     }

@@ -79,6 +79,11 @@ def borrowers() -> str:
     return " and ".join(name for name, policy in policies.items() if policy.borrows)
 
 
+def weighers() -> str:
+    """Return the names of the policies that use weights, for messages."""
+    return ", ".join(name for name, policy in policies.items() if policy.weighted)
+
+
 def describe_policies() -> list[dict[str, Any]]:
     """Return a row per policy: name, title, and rows of its parameters with default, bounds and meaning."""
     return [

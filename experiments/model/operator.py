@@ -24,8 +24,8 @@ class Operator:
         self._values = lay(self._overrides, central.fabric.admitted.core_overload)
         self._revision = 0
 
-    def set_vn(self, row: int, now_s: float, **given: int | None) -> None:
-        """Give the VN of a row of the VN table other limits and ceilings (``VN_FIELDS``); a ceiling of None is none."""
+    def set_vn(self, row: int, now_s: float, **given: float | None) -> None:
+        """Give the VN of a row of the VN table other values (``VN_FIELDS``); a ceiling of None is none."""
         vns, vlans = self._central.vns, self._central.config.vlans
         check_vn(vns, vlans[vns.key(row).vlan_vid], row, given)
         name, before = self._file.names[row], self._overrides.of_vn(row)

@@ -15,6 +15,7 @@ from controller.fabric.topology import PortId
 from experiments.evaluation.on_model import run_on_model
 from experiments.model.control import ControlPlane, ControlTiming, central_of
 from experiments.model.fabric import ModelFabric, ModelOptions
+from experiments.model.operator import Operator
 from experiments.model.sources import UdpSource
 from experiments.options import ExperimentOptions
 from experiments.scenarios.dets_fig5 import joined_by_udp
@@ -69,6 +70,27 @@ def test_a_blast_is_held_to_its_limit_on_every_topology(topology):
     assert kinds(plane).count(EventKind.CONGESTION_BEGAN) == 1
     assert len(plane.central.state.entries) == 4
     assert EventKind.COUNTERS_IMPLAUSIBLE not in kinds(plane)
+
+
+def test_senders_share_by_their_own_weights():
+    model, plane = controlled()
+    operator = Operator(plane.central)
+    operator.set_vlan(2, 0.0, algorithm="level")
+    row = plane.central.vns.row_of(2, 1, 1)
+    operator.set_vn(row, 0.0, weight=3.0)
+    senders = blast(model)
+    model.run(3.0)
+    before = [source.delivered for source in senders]
+    model.run(6.0)
+    got = [source.delivered - was for source, was in zip(senders, before, strict=True)]
+    assert got[0] / (sum(got[1:]) / 3) == pytest.approx(3.0, rel=0.05)
+    operator.set_vn(row, 6.0, weight=1.0)
+    assert "weight 1" in plane.events()[-1].text
+    model.run(8.0)
+    before = [source.delivered for source in senders]
+    model.run(10.0)
+    got = [source.delivered - was for source, was in zip(senders, before, strict=True)]
+    assert got[0] / (sum(got[1:]) / 3) == pytest.approx(1.0, rel=0.05)
 
 
 def test_links_between_switches_come_up_and_stay():

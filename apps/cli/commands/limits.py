@@ -29,6 +29,7 @@ Send = Annotated[str | None, typer.Option(metavar="RATE", help="Send limit.")]
 Receive = Annotated[str | None, typer.Option(metavar="RATE", help="Receive limit.")]
 SendCeiling = Annotated[str | None, typer.Option(metavar="RATE", help="Up to which it may borrow; none: its limit.")]
 ReceiveCeiling = Annotated[str | None, typer.Option(metavar="RATE", help="Up to which it may borrow; none: its limit.")]
+Weight = Annotated[float | None, typer.Option(help="Weight by which it shares; not with every algorithm.")]
 
 VLAN_COLUMNS = (
     number("VLAN", "vlan_vid"),
@@ -57,6 +58,7 @@ VN_DETAILS = (
     *VN_COLUMNS[:4],
     rate("send ceiling", "send_ceiling_bps"),
     rate("receive ceiling", "receive_ceiling_bps"),
+    number("weight", "weight"),
     *VN_COLUMNS[4:6],
     rate("delivered", "delivered_bps"),
     rate("flood limit", "flood_limit_bps"),
@@ -123,7 +125,7 @@ def set_vlan(
     shadow_parameter: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="A parameter of the shadow; repeatable.")
     ] = None,
-    weight: Annotated[float | None, typer.Option(help="Its share of what is idle, with max-min.")] = None,
+    weight: Annotated[float | None, typer.Option(help="Weight of VNs without their own.")] = None,
     send: Annotated[str | None, typer.Option(metavar="RATE", help="Send limit of VNs without their own.")] = None,
     receive: Annotated[str | None, typer.Option(metavar="RATE", help="Receive limit of VNs without their own.")] = None,
     output: AnyForm = Form.table,
@@ -179,12 +181,13 @@ def set_limits(
     receive: Receive = None,
     send_ceiling: SendCeiling = None,
     receive_ceiling: ReceiveCeiling = None,
+    weight: Weight = None,
     output: AnyForm = Form.table,
 ) -> int:
-    """Set limits of a VN, or of those at several ports at once: all of them, or none. A RATE is such as 400M."""
-    given = zip(LIMITS, (send, receive, send_ceiling, receive_ceiling), strict=True)
-    body = _limits({name: text for name, text in given if text is not None})
-    _check_some(body, "--send, --receive, --send-ceiling or --receive-ceiling")
+    """Set limits and weight of a VN, or of those at several ports at once: all, or none. A RATE is such as 400M."""
+    given = zip((*LIMITS, "weight"), (send, receive, send_ceiling, receive_ceiling, weight), strict=True)
+    body = _limits({name: value for name, value in given if value is not None})
+    _check_some(body, "--send, --receive, --send-ceiling, --receive-ceiling or --weight")
     if len(port) == 1:
         answer = change.make("PATCH", vn_path(vlan, *place("port", port[0])), body)
         _tell_one(change, answer, output, f"VLAN {vlan}, {port[0]}: {_shown(body)}", VN_DETAILS)
@@ -198,10 +201,10 @@ def set_limits(
 @changing
 def apply_limits(
     change: Change,
-    file: Annotated[Path, typer.Argument(help="A list of {vlan, port, send, receive, ...}, as YAML or JSON.")],
+    file: Annotated[Path, typer.Argument(help="A list of {vlan, port, send, receive, weight, ...}, as YAML or JSON.")],
     output: AnyForm = Form.table,
 ) -> int:
-    """Set the limits of many VNs at once: all of them, or none."""
+    """Set limits and weights of many VNs at once: all of them, or none."""
     from apps.cli.support.limits_file import read_limits
 
     with refusing_bad_files():
@@ -221,7 +224,7 @@ def reset_limits(
     ] = False,
     output: AnyForm = Form.table,
 ) -> int:
-    """Take back limits set while the controller ran: those of the configuration file hold again."""
+    """Take back limits and weights set while the controller ran: those of the configuration file hold again."""
     if everything and vlan is None and port is None:
         answer = change.make("DELETE", "/v1/overrides", if_match="*")
     elif not everything and vlan is not None and port is not None:
@@ -265,9 +268,9 @@ def _rate(key: str, text: str | int | None) -> int | None:
     return None if text is None else parse_rate(text, key)
 
 
-def _limits(given: dict[str, Any]) -> dict[str, int | None]:
-    """Return the members of a request for limits as people write them; a ceiling may be ``none``."""
-    body: dict[str, int | None] = {}
+def _limits(given: dict[str, Any]) -> dict[str, float | None]:
+    """Return the members of a request for limits as people write them and a weight; a ceiling may be ``none``."""
+    body: dict[str, float | None] = {"weight": given["weight"]} if "weight" in given else {}
     for name in LIMITS:
         if name in given:
             ceiling = name.endswith("_ceiling")

@@ -30,6 +30,7 @@ _OPTION_OF = {
     "receive_limit_bps": "--receive",
     "send_ceiling_bps": "--send-ceiling",
     "receive_ceiling_bps": "--receive-ceiling",
+    "weight": "--weight",
 }
 _Path = Path | None
 _ASKING: dict[str, tuple[Any, Any]] = {

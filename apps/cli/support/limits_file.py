@@ -1,4 +1,4 @@
-"""The file of ``dets limit apply``: a list of VNs with limits, in YAML or JSON; problems name their line."""
+"""The file of ``dets limit apply``: VNs with limits and weights, in YAML or JSON; problems name their line."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from typing import Any
 from apps.cli.support.common import LIMITS
 from controller.config.document import ConfigError, ConfigProblem, Problem, read_document, show_value
 from controller.errors import InvalidValueError
+from controller.fabric.values import check_weight
 from controller.units import parse_rate
 
-_KEYS = ("vlan", "port", *LIMITS)
+_VALUES = (*LIMITS, "weight")
+_KEYS = ("vlan", "port", *_VALUES)
 
 
 def read_limits(path: Path) -> list[dict[str, Any]]:
-    """Return the rows of a file, each with ``vlan``, ``port`` and limits as they are written.
+    """Return the rows of a file, each with ``vlan``, ``port``, limits as they are written and ``weight``.
 
     Raises ConfigError with all that is wrong with it.
     """
@@ -41,15 +43,17 @@ def _row_problems(place: str, row: object) -> Iterator[Problem]:
     for key, value in row.items():
         if key not in _KEYS:
             yield Problem((place, key), f"is not a known key; known are {', '.join(_KEYS)}", at_key=True)
-        elif key in LIMITS and not (key.endswith("_ceiling") and value == "none"):
-            try:
+        try:
+            if key in LIMITS and not (key.endswith("_ceiling") and value == "none"):
                 parse_rate(value)
-            except InvalidValueError as error:
-                yield Problem((place, key), f"{show_value(error.value)} {error.reason}")
+            elif key == "weight":
+                check_weight(value)
+        except InvalidValueError as error:
+            yield Problem((place, key), f"{show_value(error.value)} {error.reason}")
     for key, kind, words in (("vlan", int, "a VLAN id, such as 10"), ("port", str, "SWITCH:PORT, such as s1:3")):
         if key not in row:
             yield Problem((place,), f"lacks {key}: {words}")
         elif not isinstance(row[key], kind) or isinstance(row[key], bool):
             yield Problem((place, key), f"{show_value(row[key])} is not {words}")
-    if not set(LIMITS) & row.keys():
-        yield Problem((place,), f"sets nothing: give {', '.join(LIMITS)}")
+    if not set(_VALUES) & row.keys():
+        yield Problem((place,), f"sets nothing: give {', '.join(_VALUES)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Any
 
@@ -18,7 +19,7 @@ from apps.settings.settings import Outcome
 from controller.config.document import ConfigError
 from controller.errors import InvalidValueError
 from controller.fabric.description import Vlan
-from controller.limits.changes import check_vn, complete_vlan
+from controller.limits.changes import check_vn, check_weighs, complete_vlan
 from controller.limits.overrides import VnName
 from controller.limits.precedence import UnfitError
 
@@ -32,7 +33,11 @@ def change_vlan(
     vid = lookup.vlan_vid(here.central, path.vlan_vid)
     expect = expecting(lambda: here.settings.vlan_revision(vid))
     with problems.refusing_bad_values():
-        values = complete_vlan(here.central.config.vlans[vid], body.given())
+        standing = here.central.config.vlans[vid]
+        values = complete_vlan(standing, body.given())
+        if "weight" in values:
+            after = replace(standing, **values)
+            check_weighs("weight", after.weight, after.algorithm, after.shadow)
         outcome = here.settings.change_vlan(vid, values, caller(), expect=expect, dry_run=query.dry_run)
     view = representation.vlan_views(here, [vid], outcome)[0]
     return _answer(here, outcome, query.dry_run, tagged(view, here.settings.vlan_revision(vid)))
@@ -42,7 +47,7 @@ def change_vlan(
 def change_vn(
     path: requests.VnPath, query: requests.ChangeQuery, header: requests.IfMatch, body: requests.VnPatch
 ) -> Response:
-    """Change a VN's limits and ceilings, from the next control interval on: all that are given, or none."""
+    """Change a VN's limits, ceilings and weight, from the next control interval on: all that are given, or none."""
     here = service()
     row = int(lookup.vn_row(here.central, path)[0])
     name, given = here.settings.file.names[row], body.given()
@@ -58,7 +63,7 @@ def change_vn(
 
 @api.post("/limits", responses={200: answers.Done, **BAD_BODY, **CHANGE})
 def change_limits(query: requests.ChangeQuery, header: requests.IfMatch, body: requests.ManyLimits) -> Response:
-    """Change limits and ceilings of many VNs in one transaction: all, or none."""
+    """Change limits, ceilings and weights of many VNs in one transaction: all, or none."""
     here = service()
     settings = here.settings
     if body.limits == []:

@@ -29,7 +29,7 @@ from controller.columns import BoolArray, FloatArray, IntArray
 from controller.dets.send_rate_controller import Control
 from controller.events import Event
 from controller.fabric.description import EdgePort, Switch
-from controller.limits.overrides import Overrides, VnName
+from controller.limits.overrides import Overrides, VnName, vn_value
 from controller.loop import step
 from controller.openflow.frames import format_mac
 from controller.policy.registry import policies
@@ -78,6 +78,7 @@ def vn_views(service: Service, rows: IntArray, outcome: Outcome | None = None) -
         json_rates(vns.receive_limit_bps[rows]),
         json_rates(vns.send_ceiling_bps[rows]),
         json_rates(vns.receive_ceiling_bps[rows]),
+        vns.weight[rows].tolist(),
         *(json_rates(column[rows]) for column in live_rates(central)),
         json_rates(_delivered(central, rows)),
         json_rates(granted_bps(central)[rows]),
@@ -223,7 +224,7 @@ def override_views(settings: Settings, names: Iterable[int | VnName], outcome: O
             row = file.row_of.get(name)
             override = overrides.strays[name] if row is None else overrides.of_vn(row)
             columns = {} if row is None else {one: getattr(file.vns, one)[row] for one in override.values}
-            said = {one: None if np.isnan(rate_bps) else int(rate_bps) for one, rate_bps in columns.items()}
+            said = {one: vn_value(one, float(value)) for one, value in columns.items()}
             place = name
             active, reason = values.reason_of(name)
         else:

@@ -79,6 +79,7 @@ class VnView(BaseModel):
     receive_limit_bps: int = Field(description="bit/s on the wire")
     send_ceiling_bps: int | None = Field(description="up to where its algorithm may borrow, bit/s; null: its limit")
     receive_ceiling_bps: int | None = Field(description="up to where its algorithm may borrow; null: its limit")
+    weight: float = Field(description="its share of what its VLAN's algorithm shares by weight")
     measured_receive_bps: Rate = Field(description="what its senders' meters let through, bit/s; null: unknown")
     measured_send_bps: Rate = Field(description="what the meters let through of what it sends, bit/s; null: unknown")
     demand_receive_bps: Rate = Field(
@@ -100,8 +101,8 @@ class VnView(BaseModel):
     hosts: list[str] = Field(description="MAC addresses learned behind the port in this VLAN")
     enforceable: Enforceable
     enforceable_why: list[str] = Field(description="why it is not yes")
-    overridden: list[str] = Field(description="which limits and ceilings were set at run time and are not the file's")
-    revision: int = Field(description="of the last change to its limits; its ETag")
+    overridden: list[str] = Field(description="which of limits, ceilings and weight were set at run time")
+    revision: int = Field(description="of the last change to its limits, ceilings and weight; its ETag")
 
 
 class PortView(BaseModel):

@@ -11,15 +11,15 @@ from apps.rest.http import problems
 from apps.rest.schema.requests import MOST_LIMITS, VlanPatch
 from controller.config.sections import MAX_PORT_NO, MAX_VLAN_VID, MIN_VLAN_VID
 from controller.errors import InvalidValueError
+from controller.fabric.values import check_vn_value
 from controller.limits.overrides import VN_FIELDS, VnName
-from controller.units import check_rate_bps
 
 _PLACE = ("vlan_vid", "switch", "port_no")
 _KEYS = frozenset({*_PLACE, *VN_FIELDS})
 _AT_ONCE = 250
 _MOST_ERRORS = 20
 
-Values = dict[str, int | None]
+Values = dict[str, float | None]
 VnValues = dict[VnName, Values]
 
 
@@ -92,17 +92,7 @@ def _vn(key: str, item: object) -> tuple[VnName, Values]:
     port_no = _whole(f"{key}.port_no", item["port_no"], 1, MAX_PORT_NO)
     if not isinstance(item["switch"], str) or not 0 < len(item["switch"]) <= 63:
         raise InvalidValueError(f"{key}.switch", item["switch"], "must be the name of a switch")
-    given: Values = {}
-    for field in VN_FIELDS:
-        if field in item:
-            rate_bps = item[field]
-            if rate_bps is None and field.endswith("ceiling_bps"):
-                given[field] = None
-            elif type(rate_bps) is not int:
-                reason = "must be a whole number of bits per second, such as 40000000: no quotes, fraction or exponent"
-                raise InvalidValueError(f"{key}.{field}", rate_bps, reason)
-            else:
-                given[field] = check_rate_bps(rate_bps, f"{key}.{field}")
+    given = {one: check_vn_value(one, item[one], key=f"{key}.{one}") for one in VN_FIELDS if one in item}
     return VnName(vid, item["switch"], port_no), given
 
 

@@ -24,11 +24,10 @@ from pydantic import (
 from controller.allocation.parameters import Parameter
 from controller.config.sections import MAX_PORT_NO, MAX_VLAN_VID, MIN_VLAN_VID
 from controller.errors import InvalidValueError
-from controller.fabric.values import check_name, check_weight
+from controller.fabric.values import check_name, check_vn_value, check_weight
 from controller.policy.registry import policies
-from controller.units import MAX_RATE_BPS, MAX_WEIGHT, MIN_RATE_BPS, MIN_WEIGHT, check_rate_bps
+from controller.units import MAX_RATE_BPS, MAX_WEIGHT, MIN_RATE_BPS, MIN_WEIGHT
 
-_WHOLE_RATE = "must be a whole number of bits per second, such as 40000000: no quotes, fraction or exponent"
 _MAX_EVENT_NUMBER = 10**18 - 1
 _WHOLE_NUMBER = re.compile(r"0|[1-9][0-9]{0,17}")
 # A page of VNs of this many takes about as long as the controller can spare at once.
@@ -38,15 +37,8 @@ MOST_LIMITS = 20_000
 MIN_STREAM_MS, MAX_STREAM_MS = 250, 60_000
 
 
-def _rate(value: object, info: ValidationInfo) -> int:
-    key = info.field_name or "rate"
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidValueError(key, value, _WHOLE_RATE)
-    return check_rate_bps(value, key)
-
-
-def _ceiling(value: object, info: ValidationInfo) -> int | None:
-    return None if value is None else _rate(value, info)
+def _vn_value(value: object, info: ValidationInfo) -> int | float | None:
+    return check_vn_value(info.field_name or "", value)
 
 
 def _parameters(value: object, info: ValidationInfo) -> dict[str, Any]:
@@ -130,17 +122,23 @@ def _change(schema: dict[str, Any]) -> None:
 
 VlanVid = Annotated[str, _whole(MIN_VLAN_VID, MAX_VLAN_VID, "VLAN id")]
 PortNo = Annotated[str, _whole(1, MAX_PORT_NO, "OpenFlow port number of an edge port")]
-RateBps = Annotated[int, BeforeValidator(_rate), _whole(MIN_RATE_BPS, MAX_RATE_BPS, "bit/s on the wire (layer 2)")]
+RateBps = Annotated[int, BeforeValidator(_vn_value), _whole(MIN_RATE_BPS, MAX_RATE_BPS, "bit/s on the wire (layer 2)")]
 
 CeilingBps = Annotated[
     int | None,
-    BeforeValidator(_ceiling),
+    BeforeValidator(_vn_value),
     WithJsonSchema(
         {
             "anyOf": [{"type": "integer", "minimum": MIN_RATE_BPS, "maximum": MAX_RATE_BPS}, {"type": "null"}],
             "description": "bit/s up to which its algorithm may borrow, its limit to its port's capacity; null: none",
         }
     ),
+]
+
+Weight = Annotated[
+    float,
+    BeforeValidator(check_weight),
+    WithJsonSchema({"type": "number", "minimum": MIN_WEIGHT, "maximum": MAX_WEIGHT, "description": "its share"}),
 ]
 
 
@@ -319,12 +317,13 @@ class _Patch(BaseModel):
 
 
 class VnPatch(_Patch):
-    """New limits and ceilings of a VN; one that is not given stays as it is. All are set, or none."""
+    """New limits, ceilings and weight of a VN; what is not given stays as it is. All are set, or none."""
 
     send_limit_bps: RateBps = 0
     receive_limit_bps: RateBps = 0
     send_ceiling_bps: CeilingBps = None
     receive_ceiling_bps: CeilingBps = None
+    weight: Weight = 0.0
 
 
 class VlanPatch(_Patch):
@@ -349,11 +348,7 @@ class VlanPatch(_Patch):
         ),
     ] = None
     shadow_parameters: Annotated[Any, BeforeValidator(_parameters), WithJsonSchema(_parameters_schema())] = None
-    weight: Annotated[
-        float,
-        BeforeValidator(check_weight),
-        WithJsonSchema({"type": "number", "minimum": MIN_WEIGHT, "maximum": MAX_WEIGHT, "description": "its share"}),
-    ] = 0.0
+    weight: Weight = 0.0
     send_limit_bps: RateBps = 0
     receive_limit_bps: RateBps = 0
 
@@ -372,6 +367,7 @@ def _vn_item() -> dict[str, Any]:
             "receive_limit_bps": limit,
             "send_ceiling_bps": ceiling,
             "receive_ceiling_bps": ceiling,
+            "weight": {"type": "number", "minimum": MIN_WEIGHT, "maximum": MAX_WEIGHT},
         },
         "required": ["vlan_vid", "switch", "port_no"],
         "minProperties": 4,
@@ -380,7 +376,7 @@ def _vn_item() -> dict[str, Any]:
 
 
 class ManyLimits(BaseModel):
-    """New limits and ceilings of many VNs: all are set, or none. What is not given of a VN stays as it is."""
+    """New limits, ceilings and weights of many VNs: all are set, or none. What is not given of a VN stays as it is."""
 
     model_config = ConfigDict(extra="forbid")
     # Read by apps.rest.schema.many: a model for each of thousands would take too long at once.

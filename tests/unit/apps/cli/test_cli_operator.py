@@ -611,3 +611,18 @@ def test_the_shell_completes_commands_and_options(words: str, found: str) -> Non
         [sys.executable, "-m", "apps.cli"], env=environment, capture_output=True, text=True, check=False, timeout=60
     )
     assert done.stdout.strip() == found
+
+
+def test_weights_are_set_with_limits_and_from_a_file(desk: RestDesk, dets: Any, tmp_path: Path) -> None:
+    desk.on("PATCH", VN_PATH, VN)
+    out = dets("limit", "set", *HERE, "--weight", "2.5", "--send", "1M")[1]
+    assert out == "VLAN 10, sw1:3: weight 2.5, send 1M (revision 17)\n"
+    assert desk.last().body == {"send_limit_bps": 1_000_000, "weight": 2.5}
+    desk.on("POST", "/v1/limits", {"revision": 18, "changed": 1})
+    file = tmp_path / "limits.yaml"
+    file.write_text("- {vlan: 10, port: 'sw1:3', weight: 3}\n")
+    assert dets("limit", "apply", str(file))[0] == 0
+    assert desk.last().body == {"limits": [{"vlan_vid": 10, "switch": "sw1", "port_no": 3, "weight": 3}]}
+    file.write_text("- {vlan: 10, port: 'sw1:3', weight: 0}\n")
+    status, _, told = dets("limit", "apply", str(file))
+    assert (status, told) == (2, f"{file}:1:37: [0].weight: 0 must be a number, 0.000001 to 1000000\n")

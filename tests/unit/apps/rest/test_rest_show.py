@@ -105,6 +105,7 @@ def test_a_vn_that_is_congested_and_one_that_sends_to_it(busy: Desk) -> None:
         "receive_limit_bps": 40_000_000,
         "send_ceiling_bps": None,
         "receive_ceiling_bps": None,
+        "weight": 2.0,
         "measured_receive_bps": 50_000_000,
         "measured_send_bps": 0,
         "demand_receive_bps": 50_000_000,

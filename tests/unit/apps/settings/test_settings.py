@@ -78,7 +78,7 @@ class Place:
         self.store.close()
         return Place(self.store.path, text)
 
-    def vns(self, changes: dict[VnName, dict[str, int | None]], *, dry_run: bool = False) -> Any:
+    def vns(self, changes: dict[VnName, dict[str, float | None]], *, dry_run: bool = False) -> Any:
         return self.settings.change_vns(changes, ME, expect=anything, dry_run=dry_run)
 
     def vlan(self, vid: int, **values: Any) -> Any:
@@ -89,6 +89,9 @@ class Place:
 
     def send_bps(self, name: VnName) -> int:
         return int(self.central.vns.send_limit_bps[self.settings.file.row_of[name]])
+
+    def weight(self, name: VnName) -> float:
+        return float(self.central.vns.weight[self.settings.file.row_of[name]])
 
     def inactive(self) -> list[str]:
         return [one.text for one in self.central.events.after(0) if one.kind == EventKind.OVERRIDE_INACTIVE]
@@ -116,11 +119,14 @@ def test_revisions_are_those_of_what_was_changed() -> None:
     assert [settings.vn_revision(row) for row in rows] == [2, 1]
     place.vlan(10, weight=3.0)
     assert (settings.vlan_revision(10), settings.vlan_revision(20)) == (3, 1)
-    assert [settings.vn_revision(row) for row in rows] == [2, 1]  # a weight is no limit
+    assert [settings.vn_revision(row) for row in rows] == [3, 3]  # they have the weight of their VLAN
+    place.vlan(20, name="two")
     place.vlan(10, receive_limit_bps=30_000_000)
-    assert [settings.vn_revision(row) for row in rows] == [4, 4]
+    assert [settings.vn_revision(row) for row in rows] == [5, 5]
     place.reset(ONE)
-    assert [settings.vn_revision(row) for row in rows] == [5, 4]  # not 1 again: it is not what it was
+    assert [settings.vn_revision(row) for row in rows] == [6, 5]  # not 1 again: it is not what it was
+    place.reset(vids=(10,))
+    assert [settings.vn_revision(row) for row in rows] == [7, 7]
 
 
 def test_what_does_not_fit_names_the_vn_and_changes_nothing() -> None:
@@ -298,6 +304,7 @@ def test_what_cannot_be_kept_is_not_in_force(monkeypatch: pytest.MonkeyPatch) ->
         ("send_limit_bps", -5, "its send limit of -5 bit/s is outside 1k to 4.295T"),
         ("send_limit_bps", 0, "its send limit of 0 bit/s is outside 1k to 4.295T"),
         ("receive_limit_bps", 2**62, "its receive limit of 4611686018427387904 bit/s is outside 1k to 4.295T"),
+        ("weight", 2e6, "its weight of 2e+06 is outside 0.000001 to 1000000"),
         ("send_ceiling_bps", 7, "its send ceiling of 7 bit/s is outside 1k to 4.295T"),
         ("receive_ceiling_bps", 200_000_000, "its receive ceiling is above the port's capacity of 100M"),
     ],
@@ -414,3 +421,31 @@ def test_a_refusal_of_the_store_is_an_event_once(monkeypatch: pytest.MonkeyPatch
         place.vns({ONE: {"send_limit_bps": 2_000_000}})
     told = [one.text for one in place.central.events.after(0) if one.kind == EventKind.STORE_REFUSED]
     assert told == ["a change is refused: the disk is full"] * 2
+
+
+WEIGHED = CONFIG.replace("10: {send_limit: 30M}", "10: {send_limit: 30M, weight: 3}")
+
+
+def test_a_weight_has_the_precedence_of_a_limit() -> None:
+    place = Place(text=WEIGHED)
+    assert [place.weight(name) for name in (ONE, TWO, THREE)] == [1.0, 3.0, 1.0]
+    place.vlan(10, weight=5.0)
+    assert [place.weight(name) for name in (ONE, TWO, THREE)] == [5.0, 3.0, 5.0]
+    place.vns({THREE: {"weight": 0.5}, TWO: {"weight": 2.0}})
+    assert [place.weight(name) for name in (ONE, TWO, THREE)] == [5.0, 2.0, 0.5]
+    assert [one.after for one in place.settings.change_of(3).items] == [0.5, 2.0]  # type: ignore[union-attr]
+    place.reset(TWO)
+    assert [place.weight(name) for name in (ONE, TWO, THREE)] == [5.0, 3.0, 0.5]
+    place.reset(vids=(10,))
+    assert [place.weight(name) for name in (ONE, TWO, THREE)] == [1.0, 3.0, 0.5]
+
+
+def test_a_weight_survives_a_restart_and_another_file(tmp_path: Path) -> None:
+    place = Place(tmp_path / "x.db")
+    place.vns({ONE: {"weight": 2.5, "send_limit_bps": 1_000_000}})
+    again = place.again(WEIGHED)
+    assert (again.weight(ONE), again.weight(TWO)) == (2.5, 3.0)
+    assert again.settings.overrides.of_vn(again.settings.file.row_of[ONE]).values == {
+        "weight": 2.5,
+        "send_limit_bps": 1_000_000,
+    }

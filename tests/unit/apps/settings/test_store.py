@@ -214,6 +214,7 @@ def test_a_start_on_a_damaged_store_ends_with_a_sentence(path: Path, damage: Cal
     [
         ("UPDATE vn_overrides SET send_limit_bps = 'fast'", "the override of VLAN 10 at s1:1 cannot be read"),
         ("UPDATE vn_overrides SET send_limit_bps = 1.5", "the override of VLAN 10 at s1:1 cannot be read"),
+        ("UPDATE vn_overrides SET weight = 'heavy'", "the override of VLAN 10 at s1:1 cannot be read"),
         ("UPDATE vn_overrides SET port_no = x'00'", "at s1:.* cannot be read"),
         ("INSERT INTO vlan_overrides VALUES (10, '{', 1, 1)", "the override of VLAN 10 cannot be read"),
         ("INSERT INTO vlan_overrides VALUES (10, '[]', 1, 1)", "the override of VLAN 10 cannot be read"),
@@ -309,3 +310,21 @@ def test_tokens_of_a_damaged_store_are_an_error_of_the_store(store: Store, path:
             db.execute("DROP TABLE tokens")
         with pytest.raises(StoreError, match="tokens"):
             tokens.find("dets_x")
+
+
+def test_a_store_of_the_first_version_is_read_as_it_is_and_upgraded_by_its_controller(path: Path) -> None:
+    with contextlib.closing(Store(str(path))) as store:
+        commit(store, 1)
+    with contextlib.closing(sqlite3.connect(path)) as db, db:
+        db.execute("ALTER TABLE vn_overrides DROP COLUMN weight")
+        db.execute("PRAGMA user_version = 1")
+    before = read_standing(str(path))
+    assert before.vns == {ONE: Override({"send_limit_bps": 5_000}, 1)}
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        assert db.execute("PRAGMA user_version").fetchone() == (1,)
+    with contextlib.closing(Store(str(path))) as store:
+        assert store.load() == before
+        weighed = Override({"send_limit_bps": 5_000, "weight": 0.5}, 2)
+        store.commit(change(2), {}, {ONE: weighed})
+    with contextlib.closing(Store(str(path))) as store:
+        assert store.load().vns == {ONE: weighed}

@@ -14,6 +14,7 @@ from support.paths import ROOT
 from controller.config.document import ConfigError, read_document
 from controller.config.load import load_config, parse_config
 from controller.fabric.description import Config, Endpoint, Vn
+from controller.fabric.vns import VnTable
 
 GOOD = """\
 control:
@@ -490,3 +491,35 @@ def test_a_ceiling_is_between_the_limit_and_the_capacity(own: str, path: str) ->
     (problem,) = caught.value.problems
     assert problem.path == path
     assert "to the port's capacity of 100M" in problem.message
+
+
+WEIGHTS = """\
+vlans:
+  10: {algorithm: fs, send_limit: 40M, receive_limit: 40M, weight: 2}
+switches:
+  s1: {dpid: 1, ports: {1: {capacity: 100M, access: 10}, 2: {capacity: 100M, access: 10, vns: {10: {OWN}}}}}
+"""
+
+
+def test_weights_are_the_vlans_or_the_vns_own() -> None:
+    config = parse_config(WEIGHTS.replace("OWN", "weight: 0.5"))
+    assert [vn.weight for vn in config.vns()] == [None, 0.5]
+    assert VnTable.of_config(config).weight.tolist() == [2.0, 0.5]
+
+
+@pytest.mark.parametrize("weight", ["0", "1e-7", "1000001", "heavy", ".nan", ".inf"])
+def test_a_bad_weight_of_a_vn_is_refused_at_its_place(weight: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_config(WEIGHTS.replace("OWN", f"weight: {weight}"))
+    (problem,) = caught.value.problems
+    assert (problem.path, problem.line) == ("switches.s1.ports.2.vns.10.weight", 4)
+
+
+def test_a_weight_that_nothing_uses_is_refused() -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_config(WEIGHTS.replace("fs", "fe").replace("OWN", "weight: 3"))
+    found = caught.value.problems
+    assert [one.path for one in found] == ["vlans.10.weight", "switches.s1.ports.2.vns.10.weight"]
+    for problem in found:
+        assert "has no effect: the VLAN's algorithm is fe, and only fs, sp" in problem.message
+    parse_config(WEIGHTS.replace("fs", "fe, shadow: fs").replace("OWN", "weight: 3"))

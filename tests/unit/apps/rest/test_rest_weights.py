@@ -1,0 +1,82 @@
+"""REST: a VN's weight is shown, changed, undone, and refused where it is out of bounds or has no effect."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from support.rest_in_process import VLAN, VN, Desk
+
+OTHER = "/v1/vns/10/s1/2"
+PLACE = {"vlan_vid": 10, "switch": "s1", "port_no": 2}
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+def errors_of(answer: Any) -> list[tuple[str, Any]]:
+    assert answer.status_code == 422, answer.text
+    return [(one["field"], one["value"]) for one in answer.get_json()["errors"]]
+
+
+def test_a_weight_is_set_and_taken_back(desk: Desk) -> None:
+    before, ceilings = desk.get(VN), desk.central.vns.send_ceiling_bps
+    assert before["weight"] == 2.0
+    after = desk.patch(VN, {"weight": 3}).get_json()
+    assert after == {**before, "weight": 3.0, "overridden": ["weight"], "revision": 2}
+    assert (desk.get(VN), desk.get(OTHER)["weight"]) == (after, 2.0)
+    assert desk.central.vns.send_ceiling_bps is not ceilings
+    (item,) = desk.get("/v1/history/2")["items"]
+    assert (item["field"], item["before"], item["after"]) == ("weight", 2.0, 3.0)
+    (override,) = desk.get("/v1/overrides")["overrides"]
+    assert (override["values"], override["file"]) == ({"weight": 3.0}, {"weight": 2.0})
+    desk.client.delete(f"{VN}/overrides")
+    assert desk.get(VN) == {**before, "revision": 3}
+
+
+def test_a_transaction_holds_limits_and_weights_and_a_dry_run_changes_nothing(desk: Desk) -> None:
+    body = {"limits": [{**PLACE, "weight": 0.25, "send_limit_bps": 1_000_000}]}
+    before = desk.fingerprint()
+    assert desk.client.post("/v1/limits?dry_run=true", json=body).get_json()["changed"] == 2
+    assert desk.fingerprint() == before
+    assert desk.client.post("/v1/limits", json=body).get_json()["changed"] == 2
+    assert (desk.get(OTHER)["weight"], desk.get(OTHER)["send_limit_bps"]) == (0.25, 1_000_000)
+    exported = desk.get("/v1/export")
+    assert exported["vns"] == [{**PLACE, "weight": 0.25, "send_limit_bps": 1_000_000}]
+    desk.client.delete("/v1/overrides", headers={"If-Match": "*"})
+    desk.client.post("/v1/import", json=exported, headers={"If-Match": "*"})
+    assert desk.get(OTHER)["weight"] == 0.25
+
+
+def test_a_weight_is_bound_to_the_revision_that_was_seen(desk: Desk) -> None:
+    seen = desk.client.get(VN).headers["ETag"]
+    assert desk.patch(VLAN, {"weight": 4}).status_code == 200  # the VN's weight is another one now
+    answer = desk.client.patch(VN, json={"weight": 3}, headers={"If-Match": seen})
+    assert (answer.status_code, desk.get(VN)["weight"]) == (412, 4.0)
+
+
+@pytest.mark.parametrize("weight", [0, -1, 1e-7, 1e7, "2", None, True])
+def test_a_bad_weight_is_named_with_its_bounds_and_changes_nothing(desk: Desk, weight: object) -> None:
+    before = desk.fingerprint()
+    answer = desk.patch(VN, {"weight": weight, "send_limit_bps": 1_000_000})
+    assert errors_of(answer) == [("weight", weight)]
+    assert "0.000001 to 1000000" in answer.text
+    many = desk.client.post("/v1/limits", json={"limits": [{**PLACE, "weight": weight}]})
+    assert errors_of(many) == [("limits.0.weight", weight)]
+    assert desk.fingerprint() == before
+
+
+def test_a_weight_that_nothing_uses_is_refused(desk: Desk) -> None:
+    desk.patch(VLAN, {"algorithm": "fe"})
+    assert desk.central.events.after(0)[-1].text == "VLAN 10: fe; the weights of 4 VNs are kept and not used"
+    before = desk.fingerprint()
+    for path, body in ((VN, {"weight": 3}), (VLAN, {"weight": 3})):
+        answer = desk.patch(path, body)
+        assert errors_of(answer) == [("weight", 3)]
+        words = "has no effect: the VLAN's algorithm is fe, and only fs, sp, fp, level, max-min use weights"
+        assert answer.get_json()["errors"][0]["reason"] == words
+    assert desk.fingerprint() == before
+    assert desk.patch(VLAN, {"shadow": "fs"}).status_code == 200  # it shows what the weight would do
+    assert desk.patch(VN, {"weight": 3}).get_json()["weight"] == 3.0
