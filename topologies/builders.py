@@ -1,18 +1,18 @@
-"""The DETS paper's fabrics (figures 1, 5 and 7) as descriptions, parametrised by size and rates.
+"""The papers' fabrics as descriptions, parametrised by size and rates.
 
-The paper's links carry 1 Gb/s. The default here is a tenth of it: userspace Open vSwitch on two cores carries about
+The papers' links carry 1 Gb/s. The default here is a tenth of it: userspace Open vSwitch on two cores carries about
 1 Gb/s in all, so that the experiments on it are scaled.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from topologies.fabric import MAX_MININET_RATE_BPS, Fabric, PhysicalNode, TopoLink, TopoSwitch
 
 LINK_RATE_BPS = 100_000_000
 VLANS = (1, 2)
-FIRST_UPLINK_PORT_NO = 1001  # of every edge switch in figure 7; its PNs have the ports from 1 on
+FIRST_UPLINK_PORT_NO = 1001  # of every edge switch; its PNs have the ports from 1 on
 CORE_DPID_BASE = 0x1000
 
 
@@ -59,6 +59,50 @@ def fig7(
     return Fabric("dets-fig7", tuple(switches), (*senders, receiver), vlans, tuple(links))
 
 
+def gatekeeper_hosts(
+    pns: int = 11,
+    link_rate_bps: int = LINK_RATE_BPS,
+    vlans: tuple[int, ...] = VLANS,
+    access_rates_bps: Mapping[int, int] | None = None,
+) -> Fabric:
+    """Gatekeeper (HPL-2010-151, section 2) with the scheduler on hosts: PN i alone behind edge switch si, all si on c1.
+
+    All links carry ``link_rate_bps``, so that what is sent to a PN queues in c1. ``access_rates_bps`` gives PNs, by
+    number, another rate between edge switch and PN: a receiver's is below its link's, the paper's headroom.
+    """
+    _at_least("pns", pns, 2)
+    access_rates_bps = access_rates_bps or {}
+    for number in access_rates_bps:
+        if not 1 <= number <= pns:
+            raise ValueError(f"access_rates_bps: {number!r} is outside 1 to {pns}, the numbers of the PNs")
+    numbers = range(1, pns + 1)
+    nodes = [PhysicalNode(i, f"s{i}", 1, vlans, access_rates_bps.get(i, link_rate_bps)) for i in numbers]
+    switches = [*(TopoSwitch(f"s{i}", i) for i in numbers), TopoSwitch("c1", CORE_DPID_BASE + 1, "core")]
+    links = [TopoLink(f"s{i}", FIRST_UPLINK_PORT_NO, "c1", i, link_rate_bps) for i in numbers]
+    return Fabric("gatekeeper-hosts", tuple(switches), tuple(nodes), vlans, tuple(links))
+
+
+def dumbbell(
+    pns: int = 4,
+    link_rate_bps: int = LINK_RATE_BPS,
+    vlans: tuple[int, ...] = VLANS,
+    core_rate_bps: int | None = None,
+    receivers: int = 1,
+) -> Fabric:
+    """A narrow core: the last ``receivers`` PNs are behind s2, the senders behind s1, and one link joins the switches.
+
+    The link carries ``core_rate_bps``, a PN's rate unless given, so that the senders together fill it.
+    """
+    _at_least("receivers", receivers, 1)
+    _at_least("pns", pns, receivers + 1)
+    rate_bps = core_rate_bps if core_rate_bps is not None else link_rate_bps
+    senders = pns - receivers
+    nodes = [PhysicalNode(i, "s1", i, vlans, link_rate_bps) for i in range(1, senders + 1)]
+    nodes += [PhysicalNode(senders + i, "s2", i, vlans, link_rate_bps) for i in range(1, receivers + 1)]
+    link = TopoLink("s1", FIRST_UPLINK_PORT_NO, "s2", FIRST_UPLINK_PORT_NO, rate_bps)
+    return Fabric("dumbbell", (TopoSwitch("s1", 1), TopoSwitch("s2", 2)), tuple(nodes), vlans, (link,))
+
+
 def _star(name: str, pns: int, link_rate_bps: int, vlans: tuple[int, ...]) -> Fabric:
     _at_least("pns", pns, 2)
     nodes = tuple(PhysicalNode(i, "s1", i, vlans, link_rate_bps) for i in range(1, pns + 1))
@@ -74,4 +118,6 @@ fabrics: dict[str, Callable[..., Fabric]] = {
     "dets-fig1": fig1,
     "dets-fig5": fig5,
     "dets-fig7": fig7,
+    "gatekeeper-hosts": gatekeeper_hosts,
+    "dumbbell": dumbbell,
 }

@@ -12,7 +12,7 @@ from support.paths import ROOT
 from experiments.ovs.fabric import OvsFabric, OvsOptions, wait_connected
 from experiments.ovs.ovs_vsctl import OvsError, find_rows, vsctl
 from topologies import vlan_switch
-from topologies.builders import fig1, fig7
+from topologies.builders import fabrics, fig1, fig7
 
 
 def traces() -> dict[str, object]:
@@ -38,6 +38,13 @@ def test_traffic_crosses_the_core_and_nothing_is_left_afterwards(can_connect) ->
         assert can_connect(fabric, "v1_1", "v1_3")
         assert len(traces()["bridges"]) == len(before["bridges"]) + 4  # type: ignore[arg-type]
     assert traces() == before
+
+
+@pytest.mark.parametrize("name", sorted(fabrics))
+def test_every_topology_carries_traffic(name: str, can_connect) -> None:
+    with OvsFabric(fabrics[name](pns=3), OvsOptions(edge_queues=True)) as fabric:
+        assert can_connect(fabric, "v1_1", "v1_3")
+        assert can_connect(fabric, "v2_2", "v2_3")
 
 
 def test_links_that_are_never_full_need_no_interfaces(can_connect) -> None:

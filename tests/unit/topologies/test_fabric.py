@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.paths import ROOT
 
-from topologies.builders import fabrics, fig1, fig5, fig7
+from topologies.builders import dumbbell, fabrics, fig1, fig5, fig7, gatekeeper_hosts
 from topologies.fabric import Fabric, PhysicalNode, TopoLink, TopoSwitch
 
 PN = PhysicalNode(1, "s1", 1, (1, 2), 100_000_000)
@@ -38,6 +38,24 @@ def test_fig7_has_the_receiver_alone_and_senders_behind_different_switches() -> 
     assert behind == {"s1": [1, 4, 7, 10], "s2": [2, 5, 8], "s3": [3, 6, 9], "s4": [11], "c1": [], "c2": []}
     linked = {(link.switch_a, link.switch_b) for link in fabric.core_links}
     assert linked == {(f"s{e}", f"c{c}") for e in range(1, 5) for c in (1, 2)}
+
+
+def test_each_pn_is_alone_behind_a_switch_and_its_access_may_be_slower() -> None:
+    fabric = gatekeeper_hosts(pns=3, link_rate_bps=100_000_000, access_rates_bps={3: 86_000_000})
+    assert [(pn.switch, pn.link_rate_bps) for pn in fabric.pns] == [("s1", 10**8), ("s2", 10**8), ("s3", 86_000_000)]
+    assert [(link.switch_a, link.switch_b, link.rate_bps) for link in fabric.core_links] == [
+        (f"s{i}", "c1", 10**8) for i in (1, 2, 3)
+    ]
+    assert fabric.wide_links() == ()
+
+
+def test_a_dumbbell_has_its_receivers_behind_a_narrow_link() -> None:
+    fabric = dumbbell(pns=5, link_rate_bps=100_000_000, core_rate_bps=40_000_000, receivers=2)
+    assert [(pn.switch, pn.port_no) for pn in fabric.pns] == [("s1", 1), ("s1", 2), ("s1", 3), ("s2", 1), ("s2", 2)]
+    (link,) = fabric.core_links
+    assert ({link.switch_a, link.switch_b}, link.rate_bps) == ({"s1", "s2"}, 40_000_000)
+    assert dumbbell().core_links[0].rate_bps == dumbbell().pns[0].link_rate_bps
+    assert fabric.wide_links() == ()
 
 
 def test_a_core_link_is_wide_if_no_traffic_of_pns_fills_it() -> None:
@@ -95,6 +113,12 @@ def test_addresses_and_interfaces_are_unique(name: str, pns: int, vlans: list[in
         (lambda: TopoSwitch("s1", 1, "spine"), ("s1.role", "spine", "edge or core")),
         (lambda: fig1(pns=1), ("pns", "1", "below 2")),
         (lambda: fig7(edges=1), ("edges", "1", "below 2")),
+        (lambda: gatekeeper_hosts(pns=1), ("pns", "1", "below 2")),
+        (lambda: gatekeeper_hosts(pns=3, access_rates_bps={4: 10**7}), ("access_rates_bps", "4", "1 to 3")),
+        (lambda: gatekeeper_hosts(pns=3, access_rates_bps={3: 0}), ("PN 3.link_rate_bps", "0", "1000")),
+        (lambda: dumbbell(pns=2, receivers=2), ("pns", "2", "below 3")),
+        (lambda: dumbbell(receivers=0), ("receivers", "0", "below 1")),
+        (lambda: dumbbell(core_rate_bps=0), ("s1-eth1001-s2-eth1001.rate_bps", "0", "1000")),
     ],
 )
 def test_wrong_descriptions_are_refused(make, words) -> None:

@@ -180,7 +180,10 @@ def test_the_output_folder_has_the_experiments_name(stand_in: types.ModuleType) 
         ("dets-fig5 --warmup 3601", "--warmup: 3601.0 is outside 1 to 3600 seconds"),
         ("dets-fig5 --seed -1", "--seed: -1 is outside 0 to 2^32 - 1"),
         ("dets-fig5 --congestion-control vegas", "--congestion-control: 'vegas' is not one of cubic, reno, bbr"),
-        ("dets-fig5 --topology ring", "--topology: 'ring' is not one of dets-fig1, dets-fig5, dets-fig7"),
+        (
+            "dets-fig5 --topology ring",
+            "--topology: 'ring' is not one of dets-fig1, dets-fig5, dets-fig7, gatekeeper-hosts, dumbbell",
+        ),
         ("dets-fig5 --fabric air", "--fabric: 'air' is not one of ovs, wire, model"),
         ("dets-fig5 --fabric model --link-rate 101G", "--link-rate: '101G' is above 100G"),
         (
