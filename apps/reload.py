@@ -145,7 +145,7 @@ class _SwitchOver:
         shell.push()
         self._application.queues.wake()
         for dpid, peer in self._gone.items():
-            if dpid in central.switches:  # it has another profile
+            if dpid in central.switches:  # it has another profile, or other classes of queues
                 self._application.spawn(shell.let_go, peer, None)
             else:
                 self._application.spawn(self._take_leave, peer, self._leaving[dpid], self._records[dpid].switch)

@@ -75,7 +75,7 @@ class QueueKeeper:
         if record.switch.ovsdb is None or peer is None or not peer.ports:
             return
         desired = desired_queues(self._shell.central.config, self._shell.central.vns).get(dpid, {})
-        if not record.can.uses_queues:
+        if not record.can.sets_queues:
             desired = {}
         names = {peer.ports[port_no].name: port_no for port_no in desired if port_no in peer.ports}
         wanted = {name: desired[port_no] for name, port_no in names.items()}

@@ -89,6 +89,7 @@ class Capabilities:
     of an edge port, by its number, take effect. ``queues_set`` says which edge ports have the queues that the limits
     want: None, or what stands in the way; a port that is not there is one that nobody sets queues on. ``meters_unused``
     says why no entry is given a meter, if none is. ``passive`` is what the counters of ordinary traffic show of meters.
+    ``classes``: edge ports have a queue for each VLAN, not one.
     """
 
     profile: Profile = "auto"
@@ -106,6 +107,7 @@ class Capabilities:
     passive: Ability = UNKNOWN
     short_of_meters: bool = False
     refuses_meters: bool = False  # it did lately, though the test went well
+    classes: bool = True
 
     @property
     def uses_meters(self) -> bool:
@@ -118,9 +120,14 @@ class Capabilities:
         return self.profile != "no-meter-counters" and self.counters.finding not in (Finding.ABSENT, Finding.FAILS)
 
     @property
+    def sets_queues(self) -> bool:
+        """Whether queues are set on edge ports."""
+        return self.profile != "no-queues" and not (self.classes and self.set_queue.finding is Finding.FAILS)
+
+    @property
     def uses_queues(self) -> bool:
         """Whether queues are set, and entries name them."""
-        return self.profile != "no-queues" and self.set_queue.finding is not Finding.FAILS
+        return self.classes and self.sets_queues
 
     @property
     def tested(self) -> bool:
@@ -152,7 +159,7 @@ class Capabilities:
     def evidence(self) -> tuple[object, ...]:
         """All that a verdict on its ports follows from. ``queues`` and ``queues_set`` are replaced, never changed."""
         known = (self.limits, self.counters, self.set_queue, self.role, self.short_of_meters, self.meters_unused)
-        return (*known, self.refuses_meters, self.queues, self.queues_set)
+        return (*known, self.refuses_meters, self.classes, self.queues, self.queues_set)
 
     @property
     def limits(self) -> Ability:
@@ -179,6 +186,8 @@ class Capabilities:
         """Tell whether the receivers behind a port have queues that hold them to their limits."""
         if self.profile == "no-queues":
             return Ability(Finding.ABSENT, "its profile is no-queues")
+        if not self.classes:
+            return Ability(Finding.ABSENT, "queues.classes is none, so that its port has one queue for all VLANs")
         if not self.uses_queues:
             return self.set_queue
         effect = self.queues.get(port_no, UNKNOWN)

@@ -35,8 +35,8 @@ from controller.switch.record import SwitchRecord, SwitchUpdate
 class Reconfiguration:
     """A change that is half made: ``finish`` makes the rest, ``undo`` takes it back.
 
-    ``gone`` are the switches that the new configuration does not have, or not with the same profile. ``_standing`` is
-    what the meters of the others were set to.
+    ``gone`` are the switches that the new configuration does not have, or not with the same profile and
+    classes of queues. ``_standing`` is what the meters of the others were set to.
     """
 
     gone: frozenset[int]
@@ -59,6 +59,11 @@ class Reconfiguration:
                 _plan(fabric, record, standing)
 
 
+def _alike(before: SwitchRecord, after: SwitchRecord) -> bool:
+    """Tell whether what is known of a switch still counts, and its flow entries name queues as they did."""
+    return before.can.profile == after.can.profile and before.can.classes == after.can.classes
+
+
 def reconfigure(central: CentralController, config: Config, now_s: float) -> Reconfiguration:
     """Let a controller have another configuration; whoever refers to it need not know.
 
@@ -70,7 +75,7 @@ def reconfigure(central: CentralController, config: Config, now_s: float) -> Rec
     kept = {
         dpid
         for dpid, record in after.switches.items()
-        if dpid in before.switches and before.switches[dpid].switch.profile == record.switch.profile
+        if dpid in before.switches and _alike(before.switches[dpid], record)
     }
     standing = {dpid: before.wanted_meters(before.switches[dpid]) for dpid in sorted(kept)}
     for dpid in kept:

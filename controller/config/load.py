@@ -102,6 +102,7 @@ def _read_config(data: object, source_name: str) -> tuple[Config, list[Problem]]
         last_meter_id=openflow.last_meter_id,
         rest=rest,
         queue_max_rate=queues.max_rate,
+        queue_classes=queues.classes,
         vlans=vlans,
         switches=switches,
         links=links,

@@ -187,9 +187,11 @@ class LoggingSection(Section):
 
 
 class QueuesSection(Section):
-    """``queues``: whether a receiver's queue may exceed its limit while the port has room."""
+    """``queues``: which queues edge ports have, and whether one may exceed its limit while the port has room."""
 
     path = "queues"
+    classes: Literal["vlan", "none"] = "vlan"
+    """A queue for each VLAN, or one for all: then only senders' meters limit what VLANs receive."""
     max_rate: Literal["limit", "capacity"] = "limit"
     """Highest rate of a receiver's queue while its port has room: its limit, or the port's capacity."""
 

@@ -155,6 +155,7 @@ class Config:
     openflow_tls: Tls | None = None
     log_format: Literal["console", "json"] = "console"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    queue_classes: Literal["vlan", "none"] = "vlan"
 
     @property
     def interval_s(self) -> float:

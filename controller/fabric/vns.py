@@ -103,7 +103,10 @@ class VnTable:
         """Return the VNs of a configuration, in the order of the file."""
         vns = list(config.vns())
         ports = {(port_switch.dpid, port.port_no): port for port_switch, port in config.ports()}
-        queued = {s.dpid: s.ovsdb is not None and s.profile != "no-queues" for s in config.switches.values()}
+        classes = config.queue_classes == "vlan"
+        queued = {
+            s.dpid: classes and s.ovsdb is not None and s.profile != "no-queues" for s in config.switches.values()
+        }
         return cls(
             vlan_vid=np.array([vn.vlan_vid for vn in vns], dtype=np.int64),
             dpid=np.array([vn.dpid for vn in vns], dtype=np.uint64),

@@ -8,6 +8,8 @@ Deviation: the paper has no queue at the receiver. Here both rates are the limit
 a queue that may borrow the idle rest of the port never fills, so it smooths nothing. DETS lends nothing between VLANs
 either. ``queues.max_rate: capacity`` lends what is idle. docs/adr/0004-queues.md has the figures.
 A VLAN with ``max-min`` may borrow, up to its VNs' receive ceilings, and so may its queues.
+
+``queues.classes: none`` leaves a port one queue for all VLANs, at the port's rate: a switch without classes.
 """
 
 from __future__ import annotations
@@ -65,6 +67,12 @@ def desired_queues(config: Config, vns: VnTable) -> dict[int, dict[int, PortQueu
 
     Switches without an OVSDB address are there too: the writer of queues decides where it can.
     """
+    if config.queue_classes == "none":
+        return {
+            switch.dpid: {port.port_no: plain_queue(port.port_no, port.capacity_bps) for port in switch.ports.values()}
+            for switch in config.switches.values()
+            if switch.ports
+        }
     rows: dict[tuple[int, int], list[int]] = {}
     for row in range(len(vns)):
         key = vns.key(row)
@@ -97,6 +105,11 @@ def port_queues(
     for vlan_vid, limit_bps in sorted(limits_bps.items()):
         queues.append(_queue(vlan_vid, limit_bps, capacity_bps if borrows else most_bps[vlan_vid]))
     return PortQueues(port_no, capacity_bps, tuple(queues))
+
+
+def plain_queue(port_no: int, capacity_bps: int) -> PortQueues:
+    """Return the queues of a port without classes: the default queue, which serves all VLANs at the port's rate."""
+    return PortQueues(port_no, capacity_bps, (_queue(DEFAULT_QUEUE_ID, capacity_bps, capacity_bps),))
 
 
 def _queue(queue_id: int, min_rate_bps: int, max_rate_bps: int) -> Queue:

@@ -157,7 +157,13 @@ class SwitchRecord:
                 reason = f"leaves switch {switch.name} fewer meter ids than it has VNs"
                 raise InvalidValueError("openflow.last_meter_id", config.last_meter_id, reason)
             vn_meters[row] = VnMeters(send=meter_id)
-        return cls(switch, ids, config.first_meter_id, vn_meters, Capabilities(switch.profile))
+        return cls(
+            switch,
+            ids,
+            config.first_meter_id,
+            vn_meters,
+            Capabilities(switch.profile, classes=config.queue_classes == "vlan"),
+        )
 
     def meters_in_use(self) -> dict[int, VnMeters]:
         """Return the meters of each of its VNs; they have none where the switch's meters are of no use."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -9,7 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from apps.southbound.ovsdb import QueueWriter
-from controller.switch.queues import PortQueues, port_queues
+from controller.switch.queues import PortQueues, plain_queue, port_queues
 from experiments.ovs.ovs_vsctl import find_rows, ofctl, vsctl
 from experiments.ovs.queue_classifier import QueueClassifier
 
@@ -71,6 +72,12 @@ def classes(interface: str) -> dict[str, str]:
     return {words[2]: " ".join(words[words.index("rate") :][:6]) for words in lines if "parent" in words}
 
 
+def packets_of_queue_0() -> int:
+    found = re.search(r" pkts=(\d+),", ofctl("queue-stats", BRIDGE, "1", "0"))
+    assert found is not None
+    return int(found[1])
+
+
 def wait_until(is_so: Callable[[], bool]) -> None:
     """Wait for ovs-vswitchd, which acts on a row some milliseconds after the transaction."""
     deadline_s = time.monotonic() + 10
@@ -88,6 +95,20 @@ def test_rows_become_classes_with_the_rates_that_were_set(writer: QueueWriter) -
     }
     wait_until(lambda: classes(INTERFACES[0]) == expected)
     assert classes(INTERFACES[1]) == {}
+
+
+def test_classes_give_way_to_one_at_the_rate_of_the_port(writer: QueueWriter) -> None:
+    writer.apply(DPID, wanted({10: 40_000_000, 20: 50_000_000}))
+    wait_until(lambda: len(classes(INTERFACES[0])) == 3)
+    assert writer.apply(DPID, {INTERFACES[0]: plain_queue(1, 100_000_000)}) == []
+    wait_until(lambda: classes(INTERFACES[0]) == {"1:1": "rate 100Mbit ceil 100Mbit burst 375000b"})
+    assert len(find_rows("Queue", "_uuid", OWN)) == 1
+    with QueueClassifier([INTERFACES[0]]) as classifier:
+        classifier.settle()
+        before = packets_of_queue_0()
+        for _ in range(20):
+            ofctl("packet-out", BRIDGE, f"in_port=controller packet={FRAME_10} actions=output:1")
+        wait_until(lambda: packets_of_queue_0() >= before + 20)
 
 
 def test_a_new_limit_changes_the_class_in_place(writer: QueueWriter) -> None:

@@ -53,6 +53,7 @@ def test_what_works_is_enforceable() -> None:
         ({"queues": {}}, Verdict.PARTLY, "that queues take effect has not been tested"),
         ({"queues": {1: IGNORED}}, Verdict.PARTLY, "set_queue has no effect"),
         ({"profile": "no-queues"}, Verdict.PARTLY, "no queue: its profile is no-queues"),
+        ({"classes": False}, Verdict.PARTLY, "receivers have no queue: queues.classes is none"),
         ({"profile": "no-meters"}, Verdict.PARTLY, "senders are not limited: its profile is no-meters"),
         ({"profile": "no-meter-counters"}, Verdict.PARTLY, "up to 500 ms stale: its profile is no-meter-counters"),
         ({"meters": Ability(Finding.FAILS, "so")}, Verdict.PARTLY, "senders are not limited: so"),
@@ -167,3 +168,11 @@ def test_a_switch_without_meters_says_so_at_the_ports_of_others_that_share_its_v
     found = enforceable.of_switch(central.fabric, 1)
     assert "senders at s2 are not limited" in str(found[1])
     assert "s2" not in str(found[2])
+
+
+def test_a_port_without_classes_has_its_queue_and_entries_name_none() -> None:
+    """Even where set_queue is refused: the one queue needs no entry to name it."""
+    can = able(classes=False, set_queue=Ability(Finding.FAILS, "refused"))
+    assert (can.sets_queues, can.uses_queues, can.shapes(1, sets_queues=True)) == (True, False, False)
+    assert troubles(can, [1]) == []
+    assert not able(classes=False, profile="no-queues").sets_queues

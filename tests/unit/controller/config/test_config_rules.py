@@ -125,6 +125,7 @@ def test_vns_have_their_own_limits_or_their_vlans() -> None:
 def test_defaults() -> None:
     config = parse_config(SMALL)
     assert (config.interval_ms, config.on_stop, config.queue_max_rate) == (55, "keep", "limit")
+    assert config.queue_classes == "vlan"
     assert str(config.openflow_listen) == "127.0.0.1:6653"
     assert (config.first_meter_id, config.last_meter_id) == (1, 65535)
     assert (config.vlans[10].name, config.vlans[10].algorithm, config.vlans[10].weight) == ("vlan10", "fp", 1.0)
@@ -523,3 +524,9 @@ def test_a_weight_that_nothing_uses_is_refused() -> None:
     for problem in found:
         assert "has no effect: the VLAN's algorithm is fe, and only fs, sp" in problem.message
     parse_config(WEIGHTS.replace("fs", "fe, shadow: fs").replace("OWN", "weight: 3"))
+
+
+def test_classes_of_queues_are_by_vlan_or_none() -> None:
+    assert parse_config(GOOD.replace("max_rate: capacity", "max_rate: capacity, classes: none")).queue_classes == "none"
+    with pytest.raises(ConfigError, match=r"queues.classes: 'port' .*'vlan' or 'none'"):
+        parse_config(GOOD.replace("max_rate: capacity", "classes: port"))

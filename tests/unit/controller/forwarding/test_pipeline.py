@@ -158,3 +158,16 @@ def test_queues_are_not_set_on_links():
         for _, frame, queue in switch.run(Frame(BROADCAST, 0x0200_0000_0001, 10), 1).outputs[:1]:
             assert frame.vlan_vid == 10
             assert queue is None  # the link's copy goes first
+
+
+@pytest.mark.parametrize(("classes", "queue"), [("vlan", 10), ("none", None)])
+def test_entries_name_the_queue_of_a_vlan_where_there_is_one(classes, queue):
+    net = Fabric(fabric({1: {1: [10], 2: [10]}}, limits={10: "100M"}, queues={"classes": classes}))
+    net.start()
+    ends = [PortId(1, 1), PortId(1, 2)]
+    for port in ends:
+        net.learn(mac_of(port, 10), port, 10)
+    sent = net.send(Frame(mac_of(ends[1], 10), mac_of(ends[0], 10), 10), ends[0])
+    assert [(port, number) for port, _, number in sent.at] == [(ends[1], queue)]
+    flood = net.send(Frame(BROADCAST, mac_of(ends[0], 10), 10), ends[0])
+    assert [(port, number) for port, _, number in flood.at] == [(ends[1], queue)]

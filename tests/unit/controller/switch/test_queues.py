@@ -68,6 +68,19 @@ def test_with_max_rate_capacity_a_vlan_may_take_the_idle_rest() -> None:
     ]
 
 
+def test_without_classes_a_port_has_one_queue_at_its_rate() -> None:
+    plain = parse_config(CONFIG.replace("MAX_RATE", "limit, classes: none"))
+    desired = desired_queues(plain, VnTable.of_config(plain))
+    assert desired == {
+        DPID: {
+            1: PortQueues(1, 100_000_000, (Queue(DEFAULT_QUEUE_ID, 100_000_000, 100_000_000, 3_000_000),)),
+            2: PortQueues(2, 60_000_000, (Queue(DEFAULT_QUEUE_ID, 60_000_000, 60_000_000, 1_800_000),)),
+        },
+        OTHER_DPID: {1: PortQueues(1, 100_000_000, (Queue(DEFAULT_QUEUE_ID, 100_000_000, 100_000_000, 3_000_000),))},
+    }
+    assert not VnTable.of_config(plain).shaped.any()  # senders' meters hold receivers to their limits
+
+
 def test_limits_in_force_count_not_those_of_the_file() -> None:
     vns = VnTable.of_config(config())
     row = vns.row_of(10, DPID, 1)
