@@ -150,6 +150,20 @@ class ModelFabric:
             self.ports[port].configure(dict(classes), self.now_s)
         self._versions = None
 
+    def set_uplink_queues(self, pn_number: int, vlans: Mapping[int, tuple[int, int]]) -> None:
+        """Give a PN's way out a class for each of these VLANs: (min, max) rates in bit/s by VLAN id; none: one FIFO.
+
+        VLANs without one share what the classes leave, as a default class. It is the host's scheduler that a paper on
+        hosts assumes; edge switches see frames only behind it. Raises InvalidValueError for a VLAN the PN has not.
+        """
+        pn = self.fabric.pn(pn_number)
+        for vid in vlans.keys() - set(pn.vlans):
+            raise InvalidValueError(
+                "vlan_vid", vid, f"is not a VLAN of PN {pn_number} ({', '.join(map(str, pn.vlans))})"
+            )
+        self.uplinks[pn_number].configure(dict(vlans))
+        self._versions = None
+
     def run(self, until_s: float) -> None:
         """Let time pass until then."""
         end = self.slot_of(until_s)
@@ -172,7 +186,8 @@ class ModelFabric:
         self.count_hits()
         for flow in self.flows:
             flow.way = find_way(self.switches, self.ports, self.links.get, flow.frame, flow.start, flow.target)
-            uplink = Hop((), self.uplinks[flow.sender.pn.number], 0)
+            port, vid = self.uplinks[flow.sender.pn.number], flow.sender.vlan_vid
+            uplink = Hop((), port, vid if vid in port.port.queues else 0)
             flow.source.take_way([uplink, *flow.way.hops] if flow.way.hops else [])
         everything = [*self.uplinks.values(), *self.ports.values()]
         self._order = in_order(everything, (flow.source.hops for flow in self.flows))

@@ -293,3 +293,33 @@ def test_values_that_make_no_sense_are_refused():
         TcpSource("vegas", 0.001)
     with pytest.raises(InvalidValueError, match="receiver"):
         model.connect(UdpSource(1e6, 0.001), model.fabric.vn(1, 1), model.fabric.vn(2, 2))
+
+
+def test_a_pns_way_out_has_classes_on_demand():
+    """UDP of one VN takes a plain way out from TCP of another; classes keep the second its part, and are taken away."""
+    model = star(3)
+    flow = send(model, TcpSource("cubic", model.slot_s), 1, 2)
+    send(model, UdpSource(150e6, model.slot_s), 1, 3, vid=2)
+    model.run(2.0)
+    assert received_bps(model, 2, seconds=4.0) < 20e6
+    model.set_uplink_queues(1, {1: (40_000_000, 100_000_000), 2: (50_000_000, 100_000_000)})
+    model.run(model.now_s + 2.0)
+    before = flow.time_outs
+    assert 38e6 < received_bps(model, 2, seconds=4.0) < 52e6
+    assert flow.time_outs == before
+    model.set_uplink_queues(1, {})
+    model.run(model.now_s + 2.0)
+    assert received_bps(model, 2, seconds=4.0) < 20e6
+    with pytest.raises(InvalidValueError, match=r"vlan_vid: 9 is not a VLAN of PN 1 \(1, 2\)"):
+        model.set_uplink_queues(1, {9: (1_000_000, 1_000_000)})
+
+
+def test_a_slower_edge_port_is_where_its_traffic_queues_up():
+    """A receiver's rate of 86 % of its link, as host placement needs it: the edge port serves that, not the link's."""
+    fabric = fabrics["gatekeeper-hosts"](pns=3, link_rate_bps=100_000_000, access_rates_bps={3: 86_000_000})
+    model = ModelFabric(fabric, ModelOptions())
+    install_plain_forwarding(model)
+    for pn in (1, 2):
+        send(model, UdpSource(45e6, model.slot_s), pn, 3)
+    model.run(1.0)
+    assert received_bps(model, 3, seconds=2.0) == pytest.approx(86e6, rel=0.01)
