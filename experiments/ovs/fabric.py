@@ -14,14 +14,14 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from experiments.machine.processors import kept_awake
 from experiments.ovs.ovs_vsctl import OvsError, find_rows, ofctl, vsctl
-from experiments.ovs.queue_classifier import QueueClassifier, leaf_packets
+from experiments.ovs.queue_classifier import QueueClassifier, leaf_packets, uplink_lines
 from experiments.ovs.socket_buffers import complaints_about_vswitchd, large_receive_buffers
 from topologies.fabric import Fabric
 
@@ -99,6 +99,21 @@ class OvsFabric:
         core = [interface for link in self._veth_links for interface in link.interfaces]
         trunks = [pn.trunk_interface for pn in self.fabric.pns] if self._pn_bridges else []
         return [*self.edge_interfaces(), *trunks, *core]
+
+    def set_uplink_queues(self, pn_number: int, vlans: Mapping[int, tuple[int, int]]) -> None:
+        """Give a PN's way out a class for each of these VLANs: (min, max) rates in bit/s by VLAN id; none: one FIFO.
+
+        It is the host's scheduler that a paper on hosts assumes. What waits there is dropped. Raises ValueError for a
+        VLAN that the PN has not, OvsError where PNs' vswitches are bridges: their trunks are Open vSwitch's to shape.
+        """
+        pn = self.fabric.pn(pn_number)
+        for vid in vlans.keys() - set(pn.vlans):
+            raise ValueError(f"vlan_vid: {vid!r} is not a VLAN of PN {pn_number} ({', '.join(map(str, pn.vlans))})")
+        if self._pn_bridges:
+            raise OvsError(f"{pn.trunk_interface}: has no classes, for PNs' vswitches are bridges here")
+        rate_bps, name = pn.link_rate_bps, pn.trunk_interface
+        delete = f"qdisc del dev {name} root"
+        _batch("tc", [delete, *(uplink_lines(name, rate_bps, vlans) if vlans else _one_class(name, rate_bps))])
 
     def close(self) -> None:
         """Take everything away that this object made. Safe to call twice."""

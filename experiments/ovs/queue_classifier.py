@@ -28,7 +28,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,6 +39,8 @@ LEAF_MAX_PACKETS = 1000
 ROOT_MAJOR = 1  # OVS creates its HTB root as 1:
 ROOT_CLASS_MINOR = 0xFFFE  # OVS's inner class 1:fffe, the port's max-rate; the queues' classes are its children
 FILTER_PRIORITY = 7  # OVS uses none on egress; a number of our own tells our filter from others
+UPLINK_DEFAULT_RATE_BPS = 1_000_000
+_SKF_AD_VLAN_TAG = 0xFFFF_F000 + 44  # linux/filter.h
 SETTLE_S = 0.002  # OVS announces a QoS row as a train of changes: look once it pauses
 RESCAN_S = 2.0  # in case the socket lost announcements
 _RTNLGRP_TC = 1 << 3  # RTMGRP_TC of linux/rtnetlink.h
@@ -96,6 +98,43 @@ def classifier_program(untagged_minor: int | None) -> str:
         (0x06, 0, 0, untagged),
     )
     return _program_text(program)
+
+
+def uplink_program() -> str:
+    """Return cBPF in tc's form for a PN's way out: the class id of a frame by the tag that its vswitch has pushed.
+
+    That tag is beside the frame until it is on the wire: the kernel's ancillary word SKF_AD_VLAN_TAG, 0 without one.
+    """
+    program = (
+        (0x28, 0, 0, _SKF_AD_VLAN_TAG),  # A = TCI
+        (0x54, 0, 0, 0x0FFF),  # A = VLAN id
+        (0x04, 0, 0, 1),  # A = minor of the class of queue VLAN id
+        (0x44, 0, 0, ROOT_MAJOR << 16),  # A = its class id
+        (0x16, 0, 0, 0),  # return A
+    )
+    return _program_text(program)
+
+
+def uplink_lines(interface: str, rate_bps: int, vlans: Mapping[int, tuple[int, int]]) -> list[str]:
+    """Return the lines for ``tc -batch`` that give a PN's way out its rate and a class for each of these VLANs.
+
+    ``vlans`` holds (min, max) rates in bit/s by VLAN id; other frames go to a default class, which is sure of little.
+    Classes borrow from each other up to their max. The interface must have nothing at its root.
+    """
+    root, inner = f"{ROOT_MAJOR:x}:", f"{ROOT_MAJOR:x}:{ROOT_CLASS_MINOR:x}"
+    rates = {0: (min(UPLINK_DEFAULT_RATE_BPS, rate_bps), rate_bps), **vlans}
+    lines = [
+        f"qdisc add dev {interface} root handle {root} htb default 1",
+        f"class add dev {interface} parent {root} classid {inner} htb rate {rate_bps}bit",
+    ]
+    for vid, (min_rate_bps, max_rate_bps) in rates.items():
+        classid = f"{ROOT_MAJOR:x}:{vid + 1:x}"
+        limits = f"rate {min_rate_bps}bit ceil {max_rate_bps}bit"
+        lines.append(f"class add dev {interface} parent {inner} classid {classid} htb {limits}")
+        leaf = leaf_packets(max_rate_bps)
+        lines.append(f"qdisc add dev {interface} parent {classid} pfifo_head_drop limit {leaf}")
+    where = f"dev {interface} parent {root} protocol all prio {FILTER_PRIORITY}"
+    return [*lines, f'filter add {where} bpf bytecode "{uplink_program()}"']
 
 
 def wanted_program(classes: Iterable[HtbClass]) -> str:

@@ -12,6 +12,7 @@ import pytest
 from experiments.ovs.fabric import OvsFabric
 from experiments.ovs.ovs_vsctl import vsctl
 from experiments.ovs.queue_classifier import leaf_packets, read_state
+from topologies import vlan_switch
 
 PORT = "s1-eth3"
 SEND = (
@@ -45,8 +46,8 @@ def settle(fabric: OvsFabric) -> None:
     fabric.classifier.settle()
 
 
-def packets_of_classes() -> dict[str, int]:
-    text = subprocess.run(["tc", "-s", "-j", "qdisc", "show", "dev", PORT], capture_output=True, check=True).stdout
+def packets_of_classes(interface: str = PORT) -> dict[str, int]:
+    text = subprocess.run(["tc", "-s", "-j", "qdisc", "show", "dev", interface], capture_output=True, check=True).stdout
     return {row["parent"]: row["packets"] for row in json.loads(text) if "parent" in row}
 
 
@@ -128,3 +129,24 @@ def test_what_a_queue_drops_moves_its_counter_and_no_other(three_pns, qos) -> No
     after = drops_of_queues()
     assert after[1] - before[1] > 100
     assert after[2] == before[2]
+
+
+def test_a_pns_way_out_has_classes_on_demand(three_pns) -> None:
+    if vlan_switch.why_not():
+        pytest.skip("PNs' vswitches are bridges here: their trunks are Open vSwitch's to shape")
+    trunk = three_pns.fabric.pn(1).trunk_interface
+    three_pns.set_uplink_queues(1, {1: (40_000_000, 100_000_000), 2: (50_000_000, 100_000_000)})
+    try:
+        for vlan_vid, class_id in ((1, "1:2"), (2, "1:3")):
+            before = packets_of_classes(trunk)
+            send(three_pns, vlan_vid, 200)
+            got = {name: packets - before[name] for name, packets in packets_of_classes(trunk).items()}
+            assert got[class_id] >= 190
+            assert sum(got.values()) - got[class_id] < 20
+    finally:
+        three_pns.set_uplink_queues(1, {})
+    assert set(packets_of_classes(trunk)) == {"1:1"}
+    send(three_pns, 1, 200)
+    assert packets_of_classes(trunk)["1:1"] >= 190
+    with pytest.raises(ValueError, match="vlan_vid: 9 is not a VLAN of PN 1"):
+        three_pns.set_uplink_queues(1, {9: (1_000_000, 1_000_000)})

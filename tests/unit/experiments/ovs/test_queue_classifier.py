@@ -16,11 +16,15 @@ from experiments.ovs.queue_classifier import (
     classifier_program,
     leaf_packets,
     parse_tc_rate,
+    uplink_lines,
+    uplink_program,
     wanted_program,
 )
 
+SKF_AD_VLAN_TAG = 0xFFFFF02C  # the tag that is beside the frame, 0 without one
 
-def run_program(text: str, frame: bytes) -> int:
+
+def run_program(text: str, frame: bytes, tci: int = 0) -> int:
     """A reading of linux/filter.h, for the instructions in use."""
     count, *lines = text.split(",")
     program = [tuple(map(int, line.split())) for line in lines]
@@ -29,7 +33,9 @@ def run_program(text: str, frame: bytes) -> int:
     while True:
         code, jump_true, jump_false, k = program[at]
         at += 1
-        if code == 0x28:
+        if code == 0x28 and k == SKF_AD_VLAN_TAG:
+            accumulator = tci
+        elif code == 0x28:
             accumulator = int.from_bytes(frame[k : k + 2], "big")
         elif code == 0x15:
             at += jump_true if accumulator == k else jump_false
@@ -56,6 +62,24 @@ def frame(vlan_vid: int | None, priority: int = 0) -> bytes:
 @given(vlan_vid=st.integers(0, 4095), priority=st.integers(0, 7))
 def test_the_class_of_a_tagged_frame_is_its_vlan_plus_one(vlan_vid: int, priority: int) -> None:
     assert run_program(classifier_program(None), frame(vlan_vid, priority)) == 0x10000 + vlan_vid + 1
+
+
+@settings(derandomize=True, deadline=None)
+@given(vlan_vid=st.integers(0, 4095), priority=st.integers(0, 7))
+def test_on_a_pns_way_out_the_tag_is_beside_the_frame(vlan_vid: int, priority: int) -> None:
+    assert run_program(uplink_program(), frame(None), priority << 13 | vlan_vid) == 0x10000 + vlan_vid + 1
+
+
+def test_a_pns_way_out_has_a_class_for_each_vlan_and_one_for_the_rest() -> None:
+    lines = uplink_lines("x", 100_000_000, {10: (40_000_000, 80_000_000)})
+    assert [line for line in lines if line.startswith("class")] == [
+        "class add dev x parent 1: classid 1:fffe htb rate 100000000bit",
+        "class add dev x parent 1:fffe classid 1:1 htb rate 1000000bit ceil 100000000bit",
+        "class add dev x parent 1:fffe classid 1:b htb rate 40000000bit ceil 80000000bit",
+    ]
+    assert f"qdisc add dev x parent 1:b pfifo_head_drop limit {leaf_packets(80e6)}" in lines
+    assert lines[0] == "qdisc add dev x root handle 1: htb default 1"
+    assert lines[-1].startswith("filter add dev x parent 1: ")
 
 
 def test_untagged_frames_have_no_class_unless_one_is_given() -> None:
