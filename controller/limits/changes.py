@@ -22,7 +22,7 @@ def check_borrows(key: str, ceiling_bps: int, algorithm: str, shadow: str | None
 
 def without_ceilings(algorithm: str, shadow: str | None) -> str:
     """Return why ceilings have no effect in a VLAN with this algorithm and shadow; empty if they have."""
-    if any(policies[name].borrows for name in (algorithm, shadow) if name is not None):
+    if any(policies[name].borrows for name in (algorithm, shadow) if name in policies) or algorithm not in policies:
         return ""
     return f"the VLAN's algorithm is {algorithm}, and only {borrowers()} uses ceilings"
 
@@ -36,7 +36,7 @@ def check_weighs(key: str, weight: float, algorithm: str, shadow: str | None) ->
 
 def without_weights(algorithm: str, shadow: str | None) -> str:
     """Return why weights have no effect in a VLAN with this algorithm and shadow; empty if they have."""
-    if any(policies[name].weighted for name in (algorithm, shadow) if name is not None):
+    if any(policies[name].weighted for name in (algorithm, shadow) if name in policies) or algorithm not in policies:
         return ""
     return f"the VLAN's algorithm is {algorithm}, and only {weighers()} use weights"
 

@@ -80,3 +80,13 @@ def test_a_weight_that_nothing_uses_is_refused(desk: Desk) -> None:
     assert desk.fingerprint() == before
     assert desk.patch(VLAN, {"shadow": "fs"}).status_code == 200  # it shows what the weight would do
     assert desk.patch(VN, {"weight": 3}).get_json()["weight"] == 3.0
+
+
+def test_an_override_whose_weight_nothing_uses_is_listed_with_the_reason(desk: Desk) -> None:
+    desk.patch(VN, {"weight": 3})
+    desk.patch(OTHER, {"weight": 3, "send_limit_bps": 1_000_000})
+    desk.patch(VLAN, {"algorithm": "fe"})
+    listed = {one["port_no"]: one for one in desk.get("/v1/overrides")["overrides"] if one["switch"] is not None}
+    assert [listed[port]["active"] for port in (1, 2)] == [False, True]
+    for one in listed.values():
+        assert one["reason"].startswith("its weight has no effect: the VLAN's algorithm is fe, and only fs, sp")

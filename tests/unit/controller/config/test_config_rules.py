@@ -530,3 +530,12 @@ def test_classes_of_queues_are_by_vlan_or_none() -> None:
     assert parse_config(GOOD.replace("max_rate: capacity", "max_rate: capacity, classes: none")).queue_classes == "none"
     with pytest.raises(ConfigError, match=r"queues.classes: 'port' .*'vlan' or 'none'"):
         parse_config(GOOD.replace("max_rate: capacity", "classes: port"))
+
+
+@pytest.mark.parametrize("where", ["algorithm: best", "algorithm: fe, shadow: best"])
+def test_an_unknown_algorithm_is_refused_with_ceilings_and_weights_too(where: str) -> None:
+    text = WEIGHTS.replace("algorithm: fs", f"{where}, send_ceiling: 50M").replace(
+        "OWN", "weight: 3, send_ceiling: 60M"
+    )
+    with pytest.raises(ConfigError, match="'best' is not an allocation algorithm"):
+        parse_config(text)
