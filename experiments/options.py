@@ -11,11 +11,10 @@ from typing import Any
 from controller.errors import InvalidValueError
 from controller.units import check_rate_bps, format_rate
 from experiments.model.slots import LEAST_SLOT_S, MOST_SLOT_S
+from experiments.scenarios.traffic import CONGESTION_CONTROLS
 from topologies.builders import fabrics
 
 FABRICS = ("ovs", "wire", "model")
-_MODELLED = ("cubic", "reno", "dctcp")
-CONGESTION_CONTROLS = {"ovs": ("cubic", "reno", "bbr"), "wire": _MODELLED, "model": _MODELLED}
 DATAPATHS = ("user", "kernel")
 QUEUES = ("limit", "none")
 MAX_SENDERS = 50  # 2 x 50 sources are more than two cores can drive honestly

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from controller.policy.registry import make_policy
-from experiments.evaluation.measures import isolation_measures, measures, oracle_of, phase_measures
+from experiments.evaluation.measures import isolation_measures, measures, phase_measures
+from experiments.evaluation.oracle import oracle_of
 from experiments.evaluation.run import DEFAULT_SETTINGS, RunSettings, ScenarioRun, load_run
 from experiments.measure.manifest import manifest
 from experiments.scenarios import scenarios

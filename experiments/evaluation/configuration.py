@@ -1,12 +1,13 @@
-"""What controllers and static limits are told about a scenario: the same on every fabric."""
+"""What controllers and static limits get of a scenario: the same on every fabric."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from controller.policy.registry import policies
 from experiments.machine.controller_process import configuration
 from experiments.ovs.static_limits import TCP_BURST_S, UDP_BURST_S, QueueRates, Share, equal_shares
-from experiments.scenarios.scenario import CONDITIONS, Limits, Scenario, parse_control
+from experiments.scenarios.scenario import CONDITIONS, LimitChange, Limits, Scenario, parse_control
 from topologies.fabric import Fabric, VirtualNode
 
 
@@ -20,12 +21,27 @@ def controller_configuration(
     document = configuration(fabric, receive_bps, algorithm, parameters, *ports, queues=scenario.queues)
     document["queues"]["max_rate"] = "limit" if CONDITIONS[scenario.conditions].shaped else "capacity"
     for vid, limits in scenario.limits.items():
-        document["vlans"][vid] |= _as_keys(limits)
+        document["vlans"][vid] |= _as_keys(limits, algorithm)
     for (vid, number), limits in scenario.vn_limits.items():
         pn = fabric.pn(number)
         port = document["switches"][pn.switch]["ports"][pn.port_no]
-        port.setdefault("vns", {})[vid] = _as_keys(limits)
+        port.setdefault("vns", {})[vid] = _as_keys(limits, algorithm)
+    if scenario.promise != "limits" and fabric.core_links:
+        document["links"] = [
+            {"between": [f"{link.switch_a}:{link.port_a}", f"{link.switch_b}:{link.port_b}"], "capacity": link.rate_bps}
+            for link in fabric.core_links
+        ]
     return document
+
+
+def borrows(algorithm: str) -> bool:
+    """Whether an algorithm uses ceilings: the product refuses them under one that does not."""
+    return policies[algorithm].borrows
+
+
+def fields_in_use(change: LimitChange, algorithm: str) -> dict[str, float]:
+    """Return what a change asks of the product under an algorithm; nothing where it is about ceilings alone."""
+    return {name: value for name, value in change.fields.items() if "ceiling" not in name or borrows(algorithm)}
 
 
 def static_limits(scenario: Scenario, fabric: Fabric) -> tuple[list[Share], QueueRates]:
@@ -46,5 +62,8 @@ def static_limits(scenario: Scenario, fabric: Fabric) -> tuple[list[Share], Queu
     return equal_shares(bursts_s, send, receive), queues
 
 
-def _as_keys(limits: Limits) -> dict[str, int]:
-    return {"send_limit": limits.send_bps, "receive_limit": limits.receive_bps}
+def _as_keys(limits: Limits, algorithm: str) -> dict[str, float]:
+    keys = {"send_limit": limits.send_bps, "receive_limit": limits.receive_bps, "weight": limits.weight}
+    if borrows(algorithm):
+        keys |= {"send_ceiling": limits.send_ceiling_bps, "receive_ceiling": limits.receive_ceiling_bps}
+    return {key: value for key, value in keys.items() if value is not None}

@@ -12,9 +12,12 @@ from typing import Any
 import numpy as np
 
 from controller.whatif.recording import Start, decode
+from experiments.evaluation.configuration import fields_in_use
 from experiments.evaluation.run import FloatArray
 from experiments.machine.controller_process import ControllerProcess
-from experiments.scenarios.scenario import BASELINES, AlgorithmChange, Event, Scenario, VnPair, parse_control
+from experiments.scenarios.limits import AlgorithmChange, Event
+from experiments.scenarios.scenario import BASELINES, Scenario, parse_control
+from experiments.scenarios.traffic import VnPair
 from topologies.fabric import Fabric
 
 TAKE_EVERY_S = 0.5
@@ -76,7 +79,7 @@ def request(controller: ControllerProcess, path: str, method: str, body: object)
 
 
 def tell(controller: ControllerProcess, fabric: Fabric, event: Event) -> None:
-    """Let a running controller know of an event."""
+    """Make the change of an event in a running controller, over REST."""
     if isinstance(event, AlgorithmChange):
         name, parameters = parse_control(event.control)
         if name not in BASELINES:
@@ -84,9 +87,9 @@ def tell(controller: ControllerProcess, fabric: Fabric, event: Event) -> None:
             request(controller, f"/v1/vlans/{event.vlan_vid}", "PATCH", body)
         return
     pn = fabric.pn(event.pn)
-    limits = {"send_limit_bps": event.send_bps, "receive_limit_bps": event.receive_bps}
-    body = {key: limit_bps for key, limit_bps in limits.items() if limit_bps is not None}
-    request(controller, f"/v1/vns/{event.vlan_vid}/{pn.switch}/{pn.port_no}", "PATCH", body)
+    algorithm = controller.get(f"/v1/vlans/{event.vlan_vid}")["algorithm"]
+    if fields := fields_in_use(event, algorithm):
+        request(controller, f"/v1/vns/{event.vlan_vid}/{pn.switch}/{pn.port_no}", "PATCH", fields)
 
 
 def _places(fabric: Fabric, pairs: Sequence[VnPair]) -> list[tuple[tuple[int, int, int], ...]]:

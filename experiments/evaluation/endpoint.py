@@ -11,6 +11,7 @@ import array
 import contextlib
 import fcntl
 import json
+import math
 import os
 import selectors
 import signal
@@ -19,6 +20,7 @@ import sys
 import termios
 import threading
 import time
+from collections import deque
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +32,70 @@ TICK_S = 0.002
 NOT_SENT_BYTES = 16_384  # so that a burst ends when its source stops, not when a full buffer is empty
 TCP_NOTSENT_LOWAT = 25
 RECEIVE_BUFFER_BYTES = 1 << 20
+REQUEST_BYTES = 8
 RETRANSMITTED_AT, SEGMENTS_AT = 100, 136  # offsets in Linux's struct tcp_info
+
+
+class Client:
+    """The client of a web server: makes requests on the connections that the server opened, and times the answers.
+
+    A session takes a connection that is free, or waits for one. A request is the bytes that it wants, as 8 bytes.
+    """
+
+    def __init__(self, sessions: list[Any]) -> None:
+        self._waiting = deque(sessions)
+        self._free: deque[socket.socket] = deque()
+        self._busy: dict[socket.socket, tuple[float, int, deque[int]]] = {}  # wanted at, bytes to come, answers left
+        self.start_s = 0.0
+        self.rows: list[tuple[float, float | None]] = []
+
+    def connected(self, connection: socket.socket) -> None:
+        """Use one more connection."""
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._free.append(connection)
+
+    def next_s(self) -> float:
+        """Return when it next has something to do by itself, on the monotonic clock."""
+        return self.start_s + self._waiting[0][0] if self._free and self._waiting else math.inf
+
+    def begin_due(self, now_s: float) -> None:
+        """Begin the sessions that are due and find a connection free."""
+        while self.next_s() <= now_s:
+            begin_s, answers = self._waiting.popleft()
+            self._ask(self._free.popleft(), self.start_s + begin_s, deque(answers))
+
+    def took(self, connection: socket.socket, octets: int, now_s: float) -> None:
+        """Count bytes of an answer; after its last one make the next request."""
+        wanted_s, left, answers = self._busy[connection]
+        if left > octets:
+            self._busy[connection] = (wanted_s, left - octets, answers)
+            return
+        self.rows.append((wanted_s - self.start_s, now_s - self.start_s))
+        del self._busy[connection]
+        if answers:
+            self._ask(connection, now_s, answers)
+        else:
+            self._free.append(connection)
+
+    def all_rows(self, end_s: float) -> list[tuple[float, float | None]]:
+        """Return (wanted, answered) of every request, None for one without an answer, as for a session that waits."""
+        open_s = [wanted_s - self.start_s for wanted_s, _, _ in self._busy.values()]
+        open_s += [begin_s for begin_s, _ in self._waiting if begin_s < end_s]
+        return [*self.rows, *((at_s, None) for at_s in open_s)]
+
+    def _ask(self, connection: socket.socket, wanted_s: float, answers: deque[int]) -> None:
+        octets = answers.popleft()
+        self._busy[connection] = (wanted_s, octets, answers)
+        connection.send(octets.to_bytes(REQUEST_BYTES, "big"))  # nothing else is in the buffer: it takes all of it
 
 
 def receive(job: dict[str, Any]) -> dict[str, Any]:
     """Take what comes for each source at its own port, and note the counts once an interval."""
     selector = selectors.DefaultSelector()
     count = [0] * len(job["sources"])
+    clients = {
+        n: Client(source["sessions"]) for n, source in enumerate(job["sources"]) if source["sessions"] is not None
+    }
     for index, source in enumerate(job["sources"]):
         kind = socket.SOCK_DGRAM if source["protocol"] == "udp" else socket.SOCK_STREAM
         sock = socket.socket(socket.AF_INET, kind)
@@ -46,35 +105,48 @@ def receive(job: dict[str, Any]) -> dict[str, Any]:
         sock.bind((job["address"], source["port"]))
         sock.setblocking(False)
         if kind == socket.SOCK_STREAM:
-            sock.listen()
+            sock.listen(source["flows"])
         selector.register(sock, selectors.EVENT_READ, (index, kind == socket.SOCK_STREAM))
     with contextlib.suppress(PermissionError):
         os.nice(-5)  # late samples blur the series
     start_s = wait_for_start()
+    for client in clients.values():
+        client.start_s = start_s
     rows: list[list[int]] = []
     buffer = bytearray(1 << 18)
     for interval in range(job["intervals"] + 1):
-        take_until(start_s + interval * job["interval_s"], selector, count, buffer)
+        take_until(start_s + interval * job["interval_s"], selector, count, buffer, clients)
         rows.append([time.monotonic_ns() - round(start_s * 1e9), *received(job["interface"]), *count])
-    take_until(time.monotonic() + GRACE_S, selector, count, buffer)
-    return {"rows": rows, "total": count}
+    answers = {str(index): client.all_rows(job["duration_s"]) for index, client in clients.items()}
+    take_until(time.monotonic() + GRACE_S, selector, count, buffer, {})
+    return {"rows": rows, "total": count, "requests": answers}
 
 
-def take_until(end_s: float, selector: selectors.BaseSelector, count: list[int], buffer: bytearray) -> None:
-    """Count payload until then."""
-    while (left_s := end_s - time.monotonic()) > 0:
-        for key, _ in selector.select(left_s):
+def take_until(
+    end_s: float, selector: selectors.BaseSelector, count: list[int], buffer: bytearray, clients: dict[int, Client]
+) -> None:
+    """Count payload until then; let the clients, by the number of their source, make their requests."""
+    while (now_s := time.monotonic()) < end_s:
+        for client in clients.values():
+            client.begin_due(now_s)
+        next_s = min([end_s, *(client.next_s() for client in clients.values())])
+        for key, _ in selector.select(max(next_s - time.monotonic(), 0.0)):
             index, listening = key.data
             sock = key.fileobj
             assert isinstance(sock, socket.socket)
+            client_of = clients.get(index)
             if listening:
                 connection, _ = sock.accept()
                 connection.setblocking(False)
                 selector.register(connection, selectors.EVENT_READ, (index, False))
+                if client_of is not None:
+                    client_of.connected(connection)
                 continue
             with contextlib.suppress(BlockingIOError, ConnectionResetError):
                 got = sock.recv_into(buffer)
                 count[index] += got
+                if got and client_of is not None:
+                    client_of.took(sock, got, time.monotonic())
                 if not got and sock.type == socket.SOCK_STREAM:
                     selector.unregister(sock)
                     sock.close()
@@ -92,18 +164,25 @@ def received(interface: str) -> tuple[int, int]:
 
 def send(job: dict[str, Any]) -> dict[str, Any]:
     """Send what each source has to, in a thread for each."""
-    reports: list[dict[str, Any]] = [{} for _ in job["sources"]]
-    sockets = [open_socket(job, source) for source in job["sources"]]
+    flows = [(source, open_socket(job, source)) for source in job["sources"] for _ in range(source["flows"])]
+    reports: list[dict[str, Any]] = [{} for _ in flows]
     start_s = wait_for_start()
     threads = []
-    for source, sock, report in zip(job["sources"], sockets, reports, strict=True):
-        work = send_udp if source["protocol"] == "udp" else send_tcp
+    for (source, sock), report in zip(flows, reports, strict=True):
+        work = send_udp if source["protocol"] == "udp" else send_tcp if source["sessions"] is None else serve
         thread = threading.Thread(target=work, args=(sock, source, start_s, start_s + job["duration_s"], report))
         thread.start()
         threads.append(thread)
     for thread in threads:
         thread.join()
-    return {"sources": reports}
+    waiting = iter(reports)
+    return {"sources": [summed([next(waiting) for _ in range(source["flows"])]) for source in job["sources"]]}
+
+
+def summed(reports: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the reports of a source's flows as one."""
+    sums = {key: sum(one[key] for one in reports) for key in ("sent", "lost") if key in reports[0]}
+    return {**sums, "transfers": [row for one in reports for row in one.get("transfers", [])]}
 
 
 def open_socket(job: dict[str, Any], source: dict[str, Any]) -> socket.socket:
@@ -164,6 +243,30 @@ def send_tcp(sock: socket.socket, source: dict[str, Any], start_s: float, end_s:
             write_until(sock, stop_s)
         else:
             write_at_rate(sock, source["payload_bps"] / 8, start_s + begin, stop_s)
+    note_segments(sock, report)
+
+
+def serve(sock: socket.socket, source: dict[str, Any], start_s: float, end_s: float, report: dict[str, Any]) -> None:
+    """Answer web requests until the end: each is the number of bytes that it wants."""
+    block, asked = bytes(PAYLOAD_BYTES * 8), b""
+    while (left_s := end_s - time.monotonic()) > 0:
+        sock.settimeout(left_s)
+        with contextlib.suppress(TimeoutError):
+            got = sock.recv(REQUEST_BYTES - len(asked))
+            if not got:
+                break
+            asked += got
+        if len(asked) == REQUEST_BYTES:
+            left, asked = int.from_bytes(asked, "big"), b""
+            while left and (left_s := end_s - time.monotonic()) > 0:
+                sock.settimeout(left_s)
+                with contextlib.suppress(TimeoutError):
+                    left -= sock.send(block[: min(left, len(block))])
+    note_segments(sock, report)
+
+
+def note_segments(sock: socket.socket, report: dict[str, Any]) -> None:
+    """Note how many segments a connection has sent, and sent again."""
     information = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 192)
     report["lost"] = int.from_bytes(information[RETRANSMITTED_AT : RETRANSMITTED_AT + 4], sys.byteorder)
     report["sent"] = int.from_bytes(information[SEGMENTS_AT : SEGMENTS_AT + 4], sys.byteorder)

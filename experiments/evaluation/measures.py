@@ -1,86 +1,26 @@
-"""What a run is judged by. Pure functions on the columns of a ``ScenarioRun``.
-
-The yardstick is an *oracle*: an allocator that knows in every interval what each source has to send, and shares the
-receivers' and senders' limits max-min fairly among those. It has no delay and wastes nothing.
-"""
+"""What a run is judged by. Pure functions on the columns of a ``ScenarioRun``; the yardstick is that of oracle.py."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from controller.allocation.max_min import FlowPaths, max_min
+from experiments.evaluation.oracle import BoolArray, Oracle, oracle_of, promised_by_time
 from experiments.evaluation.run import FloatArray, ScenarioRun
 from experiments.measure.frames import TCP_HEADERS_BYTES, VLAN_TAG_BYTES
 from experiments.measure.series import ENOUGH, Rates, Window, isolation_figures, longest_run
-from experiments.scenarios.scenario import LimitChange, Scenario, Span
+from experiments.scenarios.traffic import Span
 
 JAIN_WINDOW = 18  # intervals, one second: rates of shorter time are those of TCP's sawtooth
 ABOVE_LIMIT = 1.05  # of the limit: more than rounding and a frame that came late
 SETTLED_WITHIN = 0.05
 SETTLED_FOR = 5  # intervals in a row
+PERCENTILES = (50, 90, 99)
 
-BoolArray = NDArray[np.bool_]
 Figures = dict[str, Any]
 """Measures by name; None where a run does not have what is measured."""
-
-
-@dataclass(frozen=True, slots=True)
-class Oracle:
-    """What the oracle would deliver, and what there was to send: (intervals, pairs), rates in bit/s."""
-
-    rate_bps: FloatArray
-    demand_bps: FloatArray
-    on: BoolArray
-    """whether a pair had something to send during the whole interval"""
-
-
-def limits_by_time(scenario: Scenario, time_s: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return what each VN may send and receive in each interval, (intervals, VNs of ``fabric().vns()``) each."""
-    vns = {(vn.vlan_vid, vn.pn.number): n for n, vn in enumerate(scenario.fabric().vns())}
-    limits = [scenario.limits_of(vn) for vn in scenario.fabric().vns()]
-    send = np.tile(np.array([limit.send_bps for limit in limits], dtype=np.float64), (len(time_s) - 1, 1))
-    receive = np.tile(np.array([limit.receive_bps for limit in limits], dtype=np.float64), (len(time_s) - 1, 1))
-    for event in scenario.events:
-        if isinstance(event, LimitChange):
-            column, later = vns[event.vlan_vid, event.pn], time_s[:-1] >= event.at_s
-            for table, limit_bps in ((send, event.send_bps), (receive, event.receive_bps)):
-                if limit_bps is not None:
-                    table[later, column] = limit_bps
-    return send, receive
-
-
-def oracle_of(run: ScenarioRun) -> Oracle:
-    """Return what one who knows all demands would have delivered in each interval of a run."""
-    scenario, time_s = run.scenario, run.time_s
-    vns = [(vn.vlan_vid, vn.pn.number) for vn in scenario.fabric().vns()]
-    send_bps, receive_bps = limits_by_time(scenario, time_s)
-    pairs, passed_s = scenario.pairs, np.diff(time_s)
-    ends = np.array([[vns.index((vid, s)), len(vns) + vns.index((vid, r))] for vid, s, r in pairs], dtype=np.int64)
-    paths = FlowPaths(np.arange(0, 2 * len(pairs) + 1, 2), ends.ravel(), 2 * len(vns))
-    parts = np.stack([_part_on(spans, time_s) for spans in scenario.timeline(run.seed)], axis=1)
-    most_bps = np.minimum(send_bps[:, ends[:, 0]], receive_bps[:, ends[:, 1] - len(vns)])
-    column = [pairs.index(source.pair) for source in scenario.sources]
-    left_bits = np.array([_file_bits(source.octets) for source in scenario.sources])
-    demand_bps, rate_bps = np.zeros((len(passed_s), len(pairs))), np.zeros((len(passed_s), len(pairs)))
-    on = np.zeros(demand_bps.shape, dtype=np.bool_)
-    for row in range(len(passed_s)):
-        for number, source in enumerate(scenario.sources):
-            pair = column[number]
-            wanted_bps = most_bps[row, pair] if source.rate_bps is None else float(source.rate_bps)
-            wanted_bps = min(wanted_bps * parts[row, number], left_bits[number] / passed_s[row])
-            demand_bps[row, pair] += wanted_bps
-            on[row, pair] |= parts[row, number] > 0.999 and left_bits[number] > 0
-        capacity_bps = np.concatenate([send_bps[row], receive_bps[row]])
-        rate_bps[row] = max_min(paths, capacity_bps, demand_bps[row], np.ones(len(pairs))).rate_bps
-        for number, source in enumerate(scenario.sources):
-            if source.octets is not None:
-                left_bits[number] -= min(rate_bps[row, column[number]] * passed_s[row], left_bits[number])
-    return Oracle(rate_bps, demand_bps, on)
 
 
 def measures(run: ScenarioRun, oracle: Oracle | None = None) -> Figures:
@@ -89,19 +29,16 @@ def measures(run: ScenarioRun, oracle: Oracle | None = None) -> Figures:
     figures = _measures(run, oracle)
     sent = run.sent_packets.sum()
     figures["lost_share"] = float(run.lost_packets.sum() / sent) if sent else 0.0
-    if len(run.transfers):
-        took_s = run.transfers[:, 2] - run.transfers[:, 1]
-        done = ~np.isnan(took_s)
-        figures["transfers"], figures["transfers_done"] = len(took_s), int(done.sum())
-        figures["completion_mean_s"] = float(took_s[done].mean()) if done.any() else None
-        figures["completion_worst_s"] = float(took_s.max()) if done.all() else None
-    return figures
+    return {**figures, **_completions(run), **_latencies(run, (0.0, run.scenario.duration_s))}
 
 
 def phase_measures(run: ScenarioRun, oracle: Oracle | None = None) -> dict[str, Figures]:
     """Return the measures of each phase of the scenario by its name."""
     oracle = oracle or oracle_of(run)
-    return {name: _measures(*within(run, oracle, span)) for name, span in run.scenario.phases.items()}
+    return {
+        name: {**_measures(*within(run, oracle, span)), **_latencies(run, span)}
+        for name, span in run.scenario.phases.items()
+    }
 
 
 def isolation_measures(run: ScenarioRun) -> Figures:
@@ -136,7 +73,7 @@ def within(run: ScenarioRun, oracle: Oracle, span: Span) -> tuple[ScenarioRun, O
 def _measures(run: ScenarioRun, oracle: Oracle) -> Figures:
     passed_s = np.diff(run.time_s)[:, None]
     by_receiver = _sums_by_receiver(run)
-    limit_bps = _receive_limits(run)
+    limit_bps = _most_received_bps(run)
     oracle_bits = by_receiver(oracle.rate_bps * passed_s)
     useful_bits = np.minimum(run.received_bits, limit_bps * passed_s)
     delivered_bps = pair_rates(run)
@@ -152,11 +89,12 @@ def _measures(run: ScenarioRun, oracle: Oracle) -> Figures:
         "use_of_oracle": float(useful_bits.sum() / oracle_bits.sum()) if oracle_bits.sum() else None,
         "received_bps": float(run.received_bits.sum() / passed_s.sum()),
         "received_bps_by_receiver": (run.received_bits.sum(axis=0) / passed_s.sum()).tolist(),
+        **_by_sender(run, delivered_bps, oracle),
         "above_limit_share": float(np.mean(run.received_bits > ABOVE_LIMIT * limit_bps * passed_s)),
         "oracle_distance": float((np.abs(run.received_bits - oracle_bits) / passed_s / limit_bps)[wanted].mean())
         if wanted.any()
         else None,
-        "jain_backlogged": _jain(delivered_bps, backlogged, run),
+        "jain_backlogged": _jain(delivered_bps, oracle, backlogged, run),
         "missed_intervals": int(missed.sum()),
         "missed_share": float(missed.sum() / wanted.sum()) if wanted.any() else None,
         "missed_longest": max(longest_run(column) for column in missed.T),
@@ -221,10 +159,31 @@ def _sums_by_receiver(run: ScenarioRun) -> Callable[[FloatArray], FloatArray]:
     return sums
 
 
-def _receive_limits(run: ScenarioRun) -> FloatArray:
+def _sums_by_sender(run: ScenarioRun) -> Callable[[FloatArray], FloatArray]:
+    """Return a function that adds up the columns of pairs, (intervals, pairs), by sending VN."""
+    column = np.array([run.senders.index((vid, sender)) for vid, sender, _ in run.scenario.pairs])
+
+    def sums(values: FloatArray) -> FloatArray:
+        out = np.zeros((len(values), len(run.senders)))
+        np.add.at(out, (slice(None), column), values)
+        return out
+
+    return sums
+
+
+def _by_sender(run: ScenarioRun, delivered_bps: FloatArray, oracle: Oracle) -> Figures:
+    """Return what came of each sending VN, in the order of ``run.senders``: its rate, and its part of the oracle's."""
+    sums, passed_s = _sums_by_sender(run), np.diff(run.time_s)[:, None]
+    bits, wanted_bits = ((sums(rates) * passed_s).sum(axis=0) for rates in (delivered_bps, oracle.rate_bps))
+    parts = [got / wanted if wanted else None for got, wanted in zip(bits.tolist(), wanted_bits.tolist(), strict=True)]
+    return {"delivered_bps_by_sender": (bits / passed_s.sum()).tolist(), "part_of_oracle_by_sender": parts}
+
+
+def _most_received_bps(run: ScenarioRun) -> FloatArray:
+    """Return the most that each receiver may get, (intervals, receivers): its limit, or its ceiling if it has one."""
     vns = [(vn.vlan_vid, vn.pn.number) for vn in run.scenario.fabric().vns()]
-    _, receive_bps = limits_by_time(run.scenario, run.time_s)
-    return receive_bps[:, [vns.index(receiver) for receiver in run.receivers]]
+    most_bps = promised_by_time(run.scenario, run.time_s).most_receive_bps
+    return most_bps[:, [vns.index(receiver) for receiver in run.receivers]]
 
 
 def _probing(
@@ -242,18 +201,73 @@ def _probing(
     return unused, unmet, idle
 
 
-def _jain(delivered_bps: FloatArray, backlogged: BoolArray, run: ScenarioRun) -> float | None:
-    """Return Jain's index of those who want more than they get, mean over windows and receivers with two or more."""
+def _jain(delivered_bps: FloatArray, oracle: Oracle, backlogged: BoolArray, run: ScenarioRun) -> float | None:
+    """Return Jain's index of those that want more than they get, mean over windows of a second.
+
+    Where limits are promised it is taken over the pairs of each receiver. Where ceilings or parts of links are, it is
+    taken over the sending VNs, each by its part of what the oracle gives it (as in Jain, Chiu and Hawe 1984, section
+    3): VNs of other weights, and behind other bottlenecks, have other rates.
+    """
     found = []
-    receivers = np.array([run.receivers.index((vid, receiver)) for vid, _, receiver in run.scenario.pairs])
+    if run.scenario.promise == "limits":
+        group = np.array([run.receivers.index((vid, receiver)) for vid, _, receiver in run.scenario.pairs])
+        fair_bps = np.ones(delivered_bps.shape)
+    else:
+        by_sender = _sums_by_sender(run)
+        group = np.zeros(len(run.senders), dtype=np.int64)
+        delivered_bps, fair_bps = by_sender(delivered_bps), by_sender(oracle.rate_bps)
+        backlogged = by_sender(backlogged.astype(np.float64)) > 0
     for start in range(0, len(delivered_bps) - JAIN_WINDOW + 1, JAIN_WINDOW):
         rows = slice(start, start + JAIN_WINDOW)
-        throughout = backlogged[rows].all(axis=0)
-        for receiver in range(len(run.receivers)):
-            rates = delivered_bps[rows].mean(axis=0)[throughout & (receivers == receiver)]
+        throughout = backlogged[rows].all(axis=0) & (fair_bps[rows] > 0).all(axis=0)
+        for one in range(int(group.max()) + 1):
+            mine = throughout & (group == one)
+            rates = delivered_bps[rows].mean(axis=0)[mine] / fair_bps[rows].mean(axis=0)[mine]
             if len(rates) >= 2 and rates.any():
                 found.append(rates.sum() ** 2 / (len(rates) * (rates**2).sum()))
     return float(np.mean(found)) if found else None
+
+
+def _completions(run: ScenarioRun) -> Figures:
+    """Return how long files took, if there are any."""
+    rows = _transfers(run, requests=False)
+    if not len(rows):
+        return {}
+    took_s = rows[:, 2] - rows[:, 1]
+    done = ~np.isnan(took_s)
+    return {
+        "transfers": len(took_s),
+        "transfers_done": int(done.sum()),
+        "completion_mean_s": float(took_s[done].mean()) if done.any() else None,
+        "completion_worst_s": float(took_s.max()) if done.all() else None,
+    }
+
+
+def _latencies(run: ScenarioRun, span: Span) -> Figures:
+    """Return how long answers to the web requests of a span took, if there are any; an answer that never came is late.
+
+    A percentile is None where it falls among answers that did not come.
+    """
+    rows = _transfers(run, requests=True)
+    rows = rows[(rows[:, 1] >= span[0]) & (rows[:, 1] < span[1])]
+    if not len(rows):
+        return {}
+    took_s = np.sort(rows[:, 2] - rows[:, 1])  # NaN comes last
+    known = int((~np.isnan(took_s)).sum())
+    at = {percent: took_s[min(int(np.ceil(percent / 100 * len(took_s))), len(took_s)) - 1] for percent in PERCENTILES}
+    return {
+        "requests": len(took_s),
+        "requests_answered": known,
+        "answers_per_s": known / (span[1] - span[0]),
+        "latency_mean_s": float(took_s[:known].mean()) if known else None,
+        **{f"latency_p{percent}_s": None if np.isnan(late_s) else float(late_s) for percent, late_s in at.items()},
+    }
+
+
+def _transfers(run: ScenarioRun, *, requests: bool) -> FloatArray:
+    """Return the rows of answers to web requests, or those of files."""
+    asked = np.array([source.requests is not None for source in run.scenario.sources])
+    return run.transfers[asked[run.transfers[:, 0].astype(np.int64)] == requests]
 
 
 def _unrest(granted_bps: FloatArray, active: BoolArray) -> float | None:
@@ -266,19 +280,6 @@ def _unrest(granted_bps: FloatArray, active: BoolArray) -> float | None:
 def _mean(values: FloatArray) -> float | None:
     known = values[np.isfinite(values)]
     return float(known.mean()) if len(known) else None
-
-
-def _part_on(spans: tuple[Span, ...], time_s: FloatArray) -> FloatArray:
-    """Return the part of each interval that lies in one of the spans."""
-    begin, end = time_s[:-1], time_s[1:]
-    part = np.zeros(len(begin))
-    for begin_s, end_s in spans:
-        part += np.maximum(np.minimum(end, end_s) - np.maximum(begin, begin_s), 0.0)
-    return part / (end - begin)
-
-
-def _file_bits(octets: int | None) -> float:
-    return np.inf if octets is None else octets * 8.0 * 1518 / 1448
 
 
 def confidence(values: list[float]) -> tuple[float, float]:

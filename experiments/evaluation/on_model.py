@@ -13,7 +13,7 @@ import yaml
 from controller.central.controller import CentralController
 from controller.config.load import parse_config
 from controller.loop.step import limits_in_force_bps
-from experiments.evaluation.configuration import controller_configuration, static_limits
+from experiments.evaluation.configuration import controller_configuration, fields_in_use, static_limits
 from experiments.evaluation.run import (
     DEFAULT_SETTINGS,
     FloatArray,
@@ -26,19 +26,12 @@ from experiments.model.control import ControlPlane
 from experiments.model.fabric import ModelFabric, ModelFlow, ModelOptions
 from experiments.model.late_grants import LateGrants
 from experiments.model.plain import install_plain_forwarding, install_shares
+from experiments.model.requests import RequestClient
 from experiments.model.sources import UdpSource
 from experiments.model.tcp import TcpSource
-from experiments.scenarios.scenario import (
-    BASELINES,
-    CONDITIONS,
-    INTERVAL_S,
-    AlgorithmChange,
-    Event,
-    Scenario,
-    Source,
-    Span,
-    parse_control,
-)
+from experiments.scenarios.limits import AlgorithmChange, Event
+from experiments.scenarios.scenario import BASELINES, CONDITIONS, INTERVAL_S, Scenario, parse_control
+from experiments.scenarios.traffic import Session, Source, Span
 from topologies.fabric import VirtualNode
 
 SETTLE_S = 0.5
@@ -153,10 +146,9 @@ def _change(plane: ControlPlane, event: Event) -> Callable[[], None]:
                 operator.set_vlan(event.vlan_vid, model.now_s, algorithm=name, parameters=parameters)
             return
         row = vn_row(central, model, model.fabric.vn(event.vlan_vid, event.pn))
-        limits = {"send_limit_bps": event.send_bps, "receive_limit_bps": event.receive_bps}
-        given = {key: limit_bps for key, limit_bps in limits.items() if limit_bps is not None}
-        operator.set_vn(row, model.now_s, **given)
-        plane.write_queues()
+        if fields := fields_in_use(event, central.config.vlans[event.vlan_vid].algorithm):
+            operator.set_vn(row, model.now_s, **fields)
+            plane.write_queues()
 
     return change
 
@@ -207,10 +199,16 @@ class ModelTraffic:
         grants: Callable[[], FloatArray],
     ) -> None:
         self._model, self._scenario, self._seed, self._begin_s, self._grants = model, scenario, seed, begin_s, grants
-        self._flows = [self._connect(source, law) for source in scenario.sources]
+        self._flows = [self._connect(source, source.congestion_control or law) for source in scenario.sources]
         self._receivers = [model.fabric.vn(vid, pn) for vid, pn in receivers_of(scenario)]
-        for flow, source, spans in zip(self._flows, scenario.sources, scenario.timeline(seed), strict=True):
-            self._schedule(flow, source, spans)
+        self._clients: dict[int, RequestClient] = {}
+        timeline, sessions = scenario.timeline(seed), scenario.sessions(seed)
+        for number, source in enumerate(scenario.sources):
+            if source.requests is not None:
+                self._clients[number] = self._client(self._flows[number], sessions[number])
+                continue
+            for flow in self._flows[number]:
+                self._schedule(flow, source, timeline[number])
         self._time_s: list[float] = []
         self._delivered: list[list[int]] = []
         self._received: list[list[int]] = []
@@ -221,7 +219,6 @@ class ModelTraffic:
 
     def run(self, control: str, fabric: str, notes: dict[str, Any], seen: dict[str, Any]) -> ScenarioRun:
         """Return the run."""
-        sources = [flow.source for flow in self._flows]
         return ScenarioRun(
             self._scenario,
             control,
@@ -232,21 +229,32 @@ class ModelTraffic:
             np.diff(np.array(self._received, dtype=np.float64), axis=0),
             np.diff(np.array(self._packets, dtype=np.float64), axis=0),
             np.array(self._granted)[1:],
-            np.array([source.sent for source in sources], dtype=np.float64),
-            np.array([source.lost for source in sources], dtype=np.float64),
+            np.array([sum(flow.source.sent for flow in flows) for flows in self._flows], dtype=np.float64),
+            np.array([sum(flow.source.lost for flow in flows) for flows in self._flows], dtype=np.float64),
             transfer_rows(self._transfers()),
             notes,
             seen,
         )
 
-    def _connect(self, source: Source, law: str) -> ModelFlow:
+    def _connect(self, source: Source, law: str) -> list[ModelFlow]:
+        """Connect the flows of a source."""
         model = self._model
         ends = model.fabric.vn(source.vlan_vid, source.sender), model.fabric.vn(source.vlan_vid, source.receiver)
         if source.protocol == "udp":
             assert source.rate_bps is not None
-            return model.connect(UdpSource(source.rate_bps, model.slot_s, model.rng.random()), *ends)
+            return [model.connect(UdpSource(source.rate_bps, model.slot_s, model.rng.random()), *ends)]
         return_s = model.round_trip_s(*ends)
-        return model.connect(TcpSource(law, model.slot_s, return_s=return_s, rate_bps=source.rate_bps), *ends)
+        rate_bps = None if source.rate_bps is None else source.rate_bps / source.flows
+        made = (TcpSource(law, model.slot_s, return_s=return_s, rate_bps=rate_bps) for _ in range(source.flows))
+        return [model.connect(one, *ends) for one in made]
+
+    def _client(self, flows: list[ModelFlow], sessions: tuple[Session, ...]) -> RequestClient:
+        """Return the client of a web server, and set it going."""
+        connections = [flow.source for flow in flows if isinstance(flow.source, TcpSource)]
+        due = [(self._begin_s + begin_s, answers) for begin_s, answers in sessions]
+        client = RequestClient(due, connections, self._model.slot_s)
+        self._model.generate(client)
+        return client
 
     def _schedule(self, flow: ModelFlow, source: Source, spans: tuple[Span, ...]) -> None:
         model = self._model
@@ -264,18 +272,27 @@ class ModelTraffic:
     def _sample(self) -> None:
         model = self._model
         self._time_s.append(model.now_s - self._begin_s)
-        self._delivered.append([flow.source.delivered * flow.source.frame_bits for flow in self._flows])
+        self._delivered.append(
+            [sum(flow.source.delivered * flow.source.frame_bits for flow in flows) for flows in self._flows]
+        )
         self._received.append([model.received[vn].octets * 8 for vn in self._receivers])
         self._packets.append([model.received[vn].packets for vn in self._receivers])
         self._granted.append(self._grants())
 
     def _transfers(self) -> list[tuple[int, float, float | None]]:
-        """Return (source, begun, ended) of every transfer."""
+        """Return (source, begun, ended) of every file and of every answer to a web request."""
         rows: list[tuple[int, float, float | None]] = []
         timeline = self._scenario.timeline(self._seed)
-        for number, (flow, spans) in enumerate(zip(self._flows, timeline, strict=True)):
-            if self._scenario.sources[number].octets is not None and isinstance(flow.source, TcpSource):
-                ended = [one.ended_s - self._begin_s for one in flow.source.transfers if one.ended_s is not None]
+        for number, (flows, spans) in enumerate(zip(self._flows, timeline, strict=True)):
+            if number in self._clients:
+                answers = self._clients[number].rows(self._begin_s + self._scenario.duration_s)
+                since = [
+                    (at_s - self._begin_s, None if to_s is None else to_s - self._begin_s) for at_s, to_s in answers
+                ]
+                rows += [(number, *one) for one in since]
+            elif self._scenario.sources[number].octets is not None and isinstance(flows[0].source, TcpSource):
+                done = flows[0].source.transfers
+                ended = [one.ended_s - self._begin_s for one in done if one.ended_s is not None]
                 ends: list[float | None] = [*ended, *[None] * (len(spans) - len(ended))]
                 rows += [(number, span[0], end_s) for span, end_s in zip(spans, ends, strict=True)]
         return rows

@@ -135,7 +135,7 @@ class _Endpoints:
 
     def __init__(self, ovs: OvsFabric, scenario: Scenario, seed: int, law: str, folder: Path) -> None:
         self._ovs, self._scenario, self._folder = ovs, scenario, folder
-        self._spans, self._law = scenario.timeline(seed), law
+        self._spans, self._sessions, self._law = scenario.timeline(seed), scenario.sessions(seed), law
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._senders: dict[str, list[int]] = {}
         self._receivers: dict[str, list[int]] = {}
@@ -196,11 +196,12 @@ class _Endpoints:
                 frames = FRAME_BYTES[sources[number].protocol] / endpoint.PAYLOAD_BYTES
                 delivered[:, number] = counts[:, 2 + column] * 8 * frames
                 got_packets[number] = report["total"][column] / endpoint.PAYLOAD_BYTES
+                transfers += [(number, *times) for times in report["requests"].get(str(column), [])]
         for name, numbers in self._senders.items():
             for number, one in zip(numbers, self._report("send", name)["sources"], strict=True):
                 sent[number] = one["sent"]
                 lost[number] = one.get("lost", max(one["sent"] - got_packets[number], 0.0))
-                transfers += [(number, begun_s, ended_s) for begun_s, ended_s in one.get("transfers", [])]
+                transfers += [(number, begun_s, ended_s) for begun_s, ended_s in one["transfers"]]
         return {
             "time_s": time_s,
             "delivered_bits": delivered,
@@ -254,10 +255,12 @@ class _Endpoints:
             "protocol": source.protocol,
             "address": self._ends(source)[1].ip,
             "port": FIRST_PORT + number,
-            "payload_bps": None if source.rate_bps is None else source.rate_bps * payload,
+            "payload_bps": None if source.rate_bps is None else source.rate_bps * payload / source.flows,
             "spans": [list(span) for span in self._spans[number]],
             "octets": source.octets,
-            "congestion_control": self._law,
+            "flows": source.flows,
+            "sessions": self._sessions[number] if source.requests is not None else None,
+            "congestion_control": source.congestion_control or self._law,
         }
 
     def _report(self, role: str, name: str) -> dict[str, Any]:

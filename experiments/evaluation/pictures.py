@@ -10,7 +10,8 @@ import numpy as np
 
 from controller.policy.registry import title_of as title_of_policy
 from experiments.evaluation.cells import Cell
-from experiments.evaluation.measures import confidence, grant_statistics, oracle_of, rates_at
+from experiments.evaluation.measures import confidence, grant_statistics, rates_at
+from experiments.evaluation.oracle import oracle_of
 from experiments.evaluation.run import ScenarioRun
 from experiments.measure.series import goodput_limit_bps
 from experiments.scenarios.scenario import INTERVAL_S

@@ -57,7 +57,7 @@ class ScenarioRun:
     lost_packets: FloatArray
     """(sources,); of TCP, the segments that it sent again"""
     transfers: FloatArray
-    """(transfers, 3): source, begun, ended (NaN: not)"""
+    """(transfers, 3): source, begun, ended (NaN: not), of files and of answers to web requests"""
     notes: dict[str, Any]
     seen: dict[str, Any] = field(default_factory=dict)
     """what switches and controller said at the end of the span that is judged; empty for a run that was loaded"""
@@ -66,6 +66,11 @@ class ScenarioRun:
     def receivers(self) -> list[tuple[int, int]]:
         """Who receives, as (VLAN, PN), in the order of the columns."""
         return receivers_of(self.scenario)
+
+    @property
+    def senders(self) -> list[tuple[int, int]]:
+        """Who sends, as (VLAN, PN), in the order of the pairs."""
+        return list(dict.fromkeys((vid, sender) for vid, sender, _ in self.scenario.pairs))
 
     def save(self, folder: Path) -> None:
         """Write ``run.npz``, ``notes.json`` and ``seen.json``."""

@@ -25,7 +25,7 @@ from experiments.model.meters import ModelDatapath, whole_ms
 from experiments.model.paths import Hop, Way, find_way, frame_of, in_order
 from experiments.model.queues import OutPort, QueueOptions, Run
 from experiments.model.slots import LEAST_SLOT_S, MOST_SLOT_S
-from experiments.model.sources import ModelSource, OnOff
+from experiments.model.sources import Generator, ModelSource
 from experiments.switch.options import DatapathOptions
 from experiments.switch.ports import SwitchPort as LinkPort
 from topologies.fabric import Fabric, VirtualNode
@@ -98,7 +98,7 @@ class ModelFabric:
         self._delay_s: dict[OutPort, float] = {}
         self._receiver_of: dict[ModelSource, Received] = {}
         self._sending: list[ModelSource] = []
-        self._generators: list[OnOff] = []
+        self._generators: list[Generator] = []
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._event_count = 0
         self._order: list[OutPort] = []
@@ -131,8 +131,8 @@ class ModelFabric:
         self._versions = None
         return flow
 
-    def generate(self, generator: OnOff) -> None:
-        """Let an on/off generator drive its source from now on."""
+    def generate(self, generator: Generator) -> None:
+        """Let a generator drive its sources from now on."""
         self._generators.append(generator)
 
     def edge_port(self, vn: VirtualNode) -> PortId:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from itertools import pairwise
 from random import Random
+from typing import Protocol
 
 from controller.errors import InvalidValueError
 from experiments.measure.frames import UDP_FRAME_BYTES
@@ -87,6 +88,13 @@ class UdpSource(ModelSource):
         self._ready -= packets
         self.sent += packets
         return packets
+
+
+class Generator(Protocol):
+    """Drives sources."""
+
+    def step(self, slot: int) -> None:
+        """Let them do what is due; called once in every slot."""
 
 
 class OnOff:

@@ -112,6 +112,11 @@ class TcpSource(ModelSource):
         self._transfers.append((self.acked + self.in_flight + self._again + self._left, packets, slot * self._slot_s))
         self.start(slot)
 
+    @property
+    def transferring(self) -> bool:
+        """Whether a transfer has not arrived yet."""
+        return bool(self._transfers)
+
     # -- the network
 
     def arrive(self, packets: int, sent_slot: int, marked: int, slot: int) -> None:

@@ -9,18 +9,29 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from random import Random
 from typing import Any
 
 from controller.errors import InvalidValueError
+from experiments.scenarios.limits import RATES as LIMIT_RATES
+from experiments.scenarios.limits import AlgorithmChange, Event, LimitChange, Limits
+from experiments.scenarios.traffic import (
+    Requests,
+    Session,
+    Source,
+    Span,
+    VnPair,
+    require,
+    scaled_fields,
+    scaled_rate_bps,
+)
 from topologies.builders import fabrics
 from topologies.fabric import Fabric, VirtualNode
 
+__all__ = ["AlgorithmChange", "LimitChange", "Limits", "Requests", "Scenario", "Source"]
+
 INTERVAL_S = 0.055  # DETS's timer, and the time unit of the paper's figures
-PROTOCOLS = ("udp", "tcp")
 BASELINES = ("none", "static")
 CONTROLS = (*BASELINES, "fs", "sp", "fp", "fe", "max-min", "level")
-LEAST_RATE_BPS = 100_000
 LONGEST_S = 10_800.0
 
 
@@ -42,65 +53,12 @@ CONDITIONS = {
     "paper": Conditions("the paper's: neither queue nor prompt grants", shaped=False, late_intervals=2),
 }
 
-Span = tuple[float, float]
-VnPair = tuple[int, int, int]
-"""(VLAN, sending PN, receiving PN)"""
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What a VN may send and receive."""
-
-    send_bps: int
-    receive_bps: int
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """What one VN sends to another.
-
-    ``rate_bps`` is what UDP offers, whatever becomes of it, or the most that the application behind TCP has to send
-    (None: as much as the network lets it). It has something to send in each of ``spans``, or all the time. With
-    ``most_burst_s`` it is the generator of section IV instead: bursts and pauses of random length, uniform between 0
-    and that. With ``octets`` a TCP source begins to transfer so many bytes at the start of each span, and then stops.
-    """
-
-    vlan_vid: int
-    sender: int
-    receiver: int
-    protocol: str
-    rate_bps: int | None = None
-    spans: tuple[Span, ...] = ()
-    most_burst_s: float | None = None
-    octets: int | None = None
-
-    @property
-    def pair(self) -> VnPair:
-        """The VLAN and the two PNs: what has one entry, and one meter."""
-        return self.vlan_vid, self.sender, self.receiver
-
-
-@dataclass(frozen=True, slots=True)
-class LimitChange:
-    """At a time a VN gets another limit."""
-
-    at_s: float
-    vlan_vid: int
-    pn: int
-    send_bps: int | None = None
-    receive_bps: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class AlgorithmChange:
-    """At a time a VLAN gets another algorithm. Baselines, which have none, do not notice."""
-
-    at_s: float
-    vlan_vid: int
-    control: str
-
-
-Event = LimitChange | AlgorithmChange
+# What the rates of a run are compared with, and over what Jain's index is taken (experiments/evaluation/oracle.py).
+PROMISES = {
+    "limits": "limits of senders and receivers, max-min fairly over pairs",
+    "ceilings": "limits first, then what is left, by weight, up to ceilings and links; fairness over sending VNs",
+    "entities": "weighted max-min over sending VNs on each link, within ceilings; fairness over sending VNs by weight",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +71,8 @@ class Scenario:
     such as ``fp d=4``. Fabrics in real time run ``emulated_controls`` alone, if given, for ``emulated_s``, with
     ``emulated_seeds``, which may be given by control. ``conditions`` are those of CONDITIONS, which are compared under
     ``paper_controls``, each of them a control of every fabric. Without ``queues`` a receiving port has one plain queue,
-    and meters alone hold the limits. Raises InvalidValueError naming the field.
+    and meters alone hold the limits. ``promise`` is one of PROMISES; ``topology_options`` go to the topology's builder,
+    those that end with ``_bps`` scaled. Raises InvalidValueError naming the field.
     """
 
     name: str
@@ -133,57 +92,52 @@ class Scenario:
     emulated_s: float | None = None
     paper_controls: tuple[str, ...] = ()
     conditions: str = "product"
+    promise: str = "limits"
+    topology_options: Mapping[str, Any] = field(default_factory=dict)
     seeds: int = 5
     emulated_seeds: int | Mapping[str, int] = 1
     queues: bool = True
 
     def __post_init__(self) -> None:
-        _require(self.conditions in CONDITIONS, "conditions", self.conditions, f"is not one of {', '.join(CONDITIONS)}")
+        require(self.conditions in CONDITIONS, "conditions", self.conditions, f"is not one of {', '.join(CONDITIONS)}")
         late = CONDITIONS[self.conditions].late_intervals
-        _require(not (late and self.events), "conditions", self.conditions, "delay grants: events cannot change them")
-        _require(self.topology in fabrics, "topology", self.topology, f"is not one of {', '.join(fabrics)}")
-        _require(2 <= self.pns <= 250, "pns", self.pns, "is outside 2 to 250")
+        require(not (late and self.events), "conditions", self.conditions, "delay grants: events cannot change them")
+        require(self.topology in fabrics, "topology", self.topology, f"is not one of {', '.join(fabrics)}")
+        require(2 <= self.pns <= 250, "pns", self.pns, "is outside 2 to 250")
         in_bounds = 1.0 <= self.duration_s <= LONGEST_S
-        _require(in_bounds, "duration_s", self.duration_s, f"is outside 1 to {LONGEST_S:g} seconds")
-        _require(len(self.sources) > 0, "sources", (), "are none: nobody sends")
-        _require(len(self.limits) > 0, "limits", {}, "name no VLAN")
+        require(in_bounds, "duration_s", self.duration_s, f"is outside 1 to {LONGEST_S:g} seconds")
+        require(len(self.sources) > 0, "sources", (), "are none: nobody sends")
+        require(len(self.limits) > 0, "limits", {}, "name no VLAN")
+        require(self.promise in PROMISES, "promise", self.promise, f"is not one of {', '.join(PROMISES)}")
+        self._check_limits()
         for number, source in enumerate(self.sources):
-            self._check_source(f"sources[{number}]", source)
+            source.check(f"sources[{number}]", tuple(self.limits), self.pns, self.duration_s)
         for name, span in self.phases.items():
             self._check_span(f"phases.{name}", span)
         for name in self.isolation or ():
-            _require(name in self.phases, "isolation", name, f"is not one of the phases: {', '.join(self.phases)}")
-        _require(self.isolation is None or len(self.limits) > 1, "isolation", self.isolation, "needs two VLANs")
+            require(name in self.phases, "isolation", name, f"is not one of the phases: {', '.join(self.phases)}")
+        require(self.isolation is None or len(self.limits) > 1, "isolation", self.isolation, "needs two VLANs")
         for number, event in enumerate(self.events):
             key = f"events[{number}]"
-            _require(0 <= event.at_s <= self.duration_s, f"{key}.at_s", event.at_s, f"is after {self.duration_s:g} s")
-            _require(event.vlan_vid in self.limits, f"{key}.vlan_vid", event.vlan_vid, "is not a VLAN of limits")
+            require(0 <= event.at_s <= self.duration_s, f"{key}.at_s", event.at_s, f"is after {self.duration_s:g} s")
+            require(event.vlan_vid in self.limits, f"{key}.vlan_vid", event.vlan_vid, "is not a VLAN of limits")
+            if isinstance(event, LimitChange):
+                require(1 <= event.pn <= self.pns, f"{key}.pn", event.pn, f"is outside 1 to {self.pns}")
         for control in (*self.controls, *(self.emulated_controls or ()), *self.paper_controls):
             parse_control(control)
 
-    def _check_source(self, key: str, source: Source) -> None:
-        _require(source.protocol in PROTOCOLS, f"{key}.protocol", source.protocol, "is neither udp nor tcp")
-        _require(source.vlan_vid in self.limits, f"{key}.vlan_vid", source.vlan_vid, "is not a VLAN of limits")
-        for end in ("sender", "receiver"):
-            number = getattr(source, end)
-            _require(1 <= number <= self.pns, f"{key}.{end}", number, f"is outside 1 to {self.pns}")
-        _require(source.sender != source.receiver, f"{key}.receiver", source.receiver, "is the sender too")
-        if source.rate_bps is None:
-            _require(source.protocol == "tcp", f"{key}.rate_bps", None, "is needed: UDP has no rate of its own")
-        else:
-            _require(source.rate_bps > 0, f"{key}.rate_bps", source.rate_bps, "is not above 0")
-        for span in source.spans:
-            self._check_span(f"{key}.spans", span)
-        if source.most_burst_s is not None:
-            _require(source.most_burst_s > 0, f"{key}.most_burst_s", source.most_burst_s, "is not above 0")
-            _require(not source.spans, f"{key}.spans", source.spans, "and most_burst_s exclude each other")
-        if source.octets is not None:
-            _require(source.octets > 0, f"{key}.octets", source.octets, "is not above 0")
-            _require(source.protocol == "tcp", f"{key}.octets", source.octets, "needs TCP, which knows what arrived")
+    def _check_limits(self) -> None:
+        for vid, limits in self.limits.items():
+            limits.check(f"limits[{vid}]")
+        for (vid, pn), limits in self.vn_limits.items():
+            key = f"vn_limits[{vid}, {pn}]"
+            require(vid in self.limits, key, vid, "is not a VLAN of limits")
+            require(1 <= pn <= self.pns, key, pn, f"is outside 1 to {self.pns}")
+            limits.check(key)
 
     def _check_span(self, key: str, span: Span) -> None:
         begin_s, end_s = span
-        _require(0 <= begin_s < end_s <= self.duration_s, key, span, f"is not within 0 to {self.duration_s:g} seconds")
+        require(0 <= begin_s < end_s <= self.duration_s, key, span, f"is not within 0 to {self.duration_s:g} seconds")
 
     def controls_on(self, fabric: str) -> tuple[str, ...]:
         """Return what it runs under on a fabric."""
@@ -205,7 +159,12 @@ class Scenario:
         return next((name for name, (_, end_s) in self.phases.items() if time_s < end_s), "")
 
     def on(self, fabric: str, scale: float = 1.0) -> Scenario:
-        """Return it as it runs on a fabric: scaled, and shortened in real time."""
+        """Return it as it runs on a fabric: scaled, and shortened in real time.
+
+        Raises InvalidValueError for a source that the fabric cannot have.
+        """
+        for number, source in enumerate(self.sources):
+            source.check_on(f"sources[{number}]", fabric)
         scenario = self if scale == 1.0 else self.scaled(scale)
         return scenario if fabric == "model" or self.emulated_s is None else scenario.lasting(self.emulated_s)
 
@@ -220,21 +179,28 @@ class Scenario:
 
     def fabric(self) -> Fabric:
         """Return the fabric's description."""
-        return fabrics[self.topology](pns=self.pns, link_rate_bps=self.link_rate_bps, vlans=tuple(self.limits))
+        sizes = {"pns": self.pns, "link_rate_bps": self.link_rate_bps, "vlans": tuple(self.limits)}
+        return fabrics[self.topology](**sizes, **self.topology_options)
 
     def limits_of(self, vn: VirtualNode) -> Limits:
-        """Return what a VN may send and receive at the beginning."""
-        return self.vn_limits.get((vn.vlan_vid, vn.pn.number), self.limits[vn.vlan_vid])
+        """Return what a VN is promised at the beginning; its weight is the VLAN's unless it has its own."""
+        vlan = self.limits[vn.vlan_vid]
+        own = self.vn_limits.get((vn.vlan_vid, vn.pn.number), vlan)
+        return own if own.weight is not None else dataclasses.replace(own, weight=vlan.weight)
 
     def scaled(self, factor: float) -> Scenario:
-        """Return the same scenario with every rate, and the size of transfers, times ``factor``; times stay."""
+        """Return the same scenario with every rate, and the size of transfers, times ``factor``; times stay.
+
+        Of web requests the rate changes, not the size: a page of a few packets would be less than one.
+        """
         return dataclasses.replace(
             self,
-            link_rate_bps=_times(self.link_rate_bps, factor),
-            limits={vid: _scaled_limits(limits, factor) for vid, limits in self.limits.items()},
-            vn_limits={key: _scaled_limits(limits, factor) for key, limits in self.vn_limits.items()},
-            sources=tuple(_scaled_fields(source, ("rate_bps", "octets"), factor) for source in self.sources),
-            events=tuple(_scaled_fields(event, ("send_bps", "receive_bps"), factor) for event in self.events),
+            link_rate_bps=scaled_rate_bps(self.link_rate_bps, factor),
+            topology_options={key: _scaled_option(key, value, factor) for key, value in self.topology_options.items()},
+            limits={vid: limits.scaled(factor) for vid, limits in self.limits.items()},
+            vn_limits={key: limits.scaled(factor) for key, limits in self.vn_limits.items()},
+            sources=tuple(source.scaled(factor) for source in self.sources),
+            events=tuple(scaled_fields(event, LIMIT_RATES, factor) for event in self.events),
         )
 
     def lasting(self, duration_s: float) -> Scenario:
@@ -257,17 +223,11 @@ class Scenario:
 
     def timeline(self, seed: int) -> tuple[tuple[Span, ...], ...]:
         """Return when each source has something to send: the same for a seed on every fabric, under every control."""
-        return tuple(self._spans(number, source, seed) for number, source in enumerate(self.sources))
+        return tuple(source.spans_of(number, seed, self.duration_s) for number, source in enumerate(self.sources))
 
-    def _spans(self, number: int, source: Source, seed: int) -> tuple[Span, ...]:
-        if source.most_burst_s is None:
-            return source.spans or ((0.0, self.duration_s),)
-        rng, spans, now_s = Random(f"{seed}/{number}"), [], 0.0
-        while now_s < self.duration_s:
-            end_s = now_s + rng.uniform(0.0, source.most_burst_s)
-            spans.append((now_s, min(end_s, self.duration_s)))
-            now_s = end_s + rng.uniform(0.0, source.most_burst_s)
-        return tuple(spans)
+    def sessions(self, seed: int) -> tuple[tuple[Session, ...], ...]:
+        """Return the sessions of web requests of each source, likewise."""
+        return tuple(source.sessions_of(number, seed, self.duration_s) for number, source in enumerate(self.sources))
 
 
 def parse_control(control: str) -> tuple[str, dict[str, float]]:
@@ -280,7 +240,7 @@ def parse_control(control: str) -> tuple[str, dict[str, float]]:
         from controller.policy.registry import policies  # slower to import than all scenarios
 
         known = (*BASELINES, *policies)
-        _require(name in known, "control", control, f"does not begin with one of {', '.join(known)}")
+        require(name in known, "control", control, f"does not begin with one of {', '.join(known)}")
     parameters = {}
     for word in words:
         key, _, value = word.partition("=")
@@ -288,23 +248,9 @@ def parse_control(control: str) -> tuple[str, dict[str, float]]:
             parameters[key] = float(value)
         except ValueError:
             raise InvalidValueError("control", control, f"{word!r} is not KEY=NUMBER") from None
-    _require(not (parameters and name in BASELINES), "control", control, f"{name} has no parameters")
+    require(not (parameters and name in BASELINES), "control", control, f"{name} has no parameters")
     return name, parameters
 
 
-def _times(rate_bps: int, factor: float) -> int:
-    return max(round(rate_bps * factor), LEAST_RATE_BPS)
-
-
-def _scaled_limits(limits: Limits, factor: float) -> Limits:
-    return Limits(_times(limits.send_bps, factor), _times(limits.receive_bps, factor))
-
-
-def _scaled_fields(item: Any, names: tuple[str, ...], factor: float) -> Any:
-    found = {name: getattr(item, name) for name in names if getattr(item, name, None) is not None}
-    return dataclasses.replace(item, **{name: _times(value, factor) for name, value in found.items()})
-
-
-def _require(condition: bool, key: str, value: object, reason: str) -> None:
-    if not condition:
-        raise InvalidValueError(key, value, reason)
+def _scaled_option(key: str, value: Any, factor: float) -> Any:
+    return scaled_rate_bps(value, factor) if key.endswith("_bps") and value is not None else value

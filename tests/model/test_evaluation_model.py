@@ -12,8 +12,9 @@ from experiments import scenarios as package
 from experiments.evaluation import cells as cells_module
 from experiments.evaluation import figures
 from experiments.evaluation.figures import FigureOptions, make_figures
-from experiments.evaluation.measures import measures, oracle_of, phase_measures
+from experiments.evaluation.measures import measures, phase_measures
 from experiments.evaluation.on_model import run_on_model
+from experiments.evaluation.oracle import oracle_of
 from experiments.scenarios.dets_fig5 import joined_by_udp
 from experiments.scenarios.scenario import CONDITIONS, AlgorithmChange, LimitChange, Limits, Scenario, Source
 

@@ -7,7 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from experiments.evaluation.measures import confidence, measures, oracle_of, phase_measures, settled_after, within
+from experiments.evaluation.measures import confidence, measures, phase_measures, settled_after, within
+from experiments.evaluation.oracle import oracle_of
 from experiments.evaluation.run import ScenarioRun, load_run
 from experiments.scenarios.scenario import LimitChange, Limits, Scenario, Source
 

@@ -1,0 +1,90 @@
+"""Max-min fairness between entities on links: what Seawall (NSDI 2011, section 3) promises, with all demands known.
+
+An *entity* is a sender with a weight, whatever the number of its flows. On each link the entities that use it have
+shares in proportion to their weights, and what an entity cannot use goes to the others of that link.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+_SAME = 1e-9
+
+
+def entity_max_min(
+    links: Sequence[IntArray], entity: IntArray, weight: FloatArray, capacity_bps: FloatArray, demand_bps: FloatArray
+) -> FloatArray:
+    """Return the rates of flows, (flows,): weighted max-min over the entities on each link, not over flows.
+
+    ``links[f]`` are the links of flow ``f``, ``entity`` (flows,) its entity, ``weight`` (entities,), ``capacity_bps``
+    (links,). A flow needs a finite demand or a link.
+
+    1. The level of a link is what it has per unit of weight: an entity with open flows is to get level x weight of it,
+       its closed flows included; entities without open flows keep what they have. Open flows share their entity's part
+       equally. A flow can have the least of its shares.
+    2. Flows that demand no more than this get what they demand, and are closed. Levels only rise by it: again.
+    3. If there is none: a link that gives each of its open flows the least of this flow's shares is a bottleneck. They
+       get it, and are closed: again.
+    4. If there is none either (two links, each the tighter one for another flow of the other), the flow with the least
+       rate per weight is closed.
+    """
+    flows = len(links)
+    uses = np.zeros((flows, len(capacity_bps)), dtype=np.bool_)
+    for flow, row in enumerate(links):
+        uses[flow, row] = True
+    rate_bps, is_open = np.zeros(flows), np.ones(flows, dtype=np.bool_)
+    while is_open.any():
+        share_bps = np.full(uses.shape, np.inf)
+        for link in np.flatnonzero(uses[is_open].any(axis=0)):
+            _share_link(link, uses, entity, weight, capacity_bps, rate_bps, is_open, share_bps)  # 1
+        least_bps = share_bps.min(axis=1)
+        content = is_open & (demand_bps <= least_bps * (1 + _SAME))
+        if content.any():  # 2
+            rate_bps[content] = demand_bps[content]
+            is_open &= ~content
+            continue
+        tightest = share_bps <= least_bps[:, None] * (1 + _SAME)
+        users = uses & is_open[:, None]
+        bottleneck = users.any(axis=0) & (tightest | ~users).all(axis=0)
+        closed = is_open & (uses & bottleneck).any(axis=1)  # 3
+        if not closed.any():  # 4
+            per_weight = np.where(is_open, least_bps / weight[entity], np.inf)
+            closed = np.arange(flows) == per_weight.argmin()
+        rate_bps[closed] = least_bps[closed]
+        is_open &= ~closed
+    return rate_bps
+
+
+def _share_link(
+    link: int,
+    uses: NDArray[np.bool_],
+    entity: IntArray,
+    weight: FloatArray,
+    capacity_bps: FloatArray,
+    rate_bps: FloatArray,
+    is_open: NDArray[np.bool_],
+    share_bps: FloatArray,
+) -> None:
+    """Write what a link has for each of its open flows into its column of ``share_bps``."""
+    mine = uses[:, link]
+    closed_bps = np.bincount(entity[mine & ~is_open], rate_bps[mine & ~is_open], minlength=len(weight))
+    count = np.bincount(entity[mine & is_open], minlength=len(weight))
+    sharing = count > 0
+    left_bps = max(float(capacity_bps[link] - closed_bps[~sharing].sum()), 0.0)
+    # An entity whose closed flows have more than its part keeps it, and shares no more.
+    taking = sharing.copy()
+    while True:
+        level = (left_bps - closed_bps[sharing & ~taking].sum()) / weight[taking].sum() if taking.any() else 0.0
+        over = taking & (closed_bps > level * weight * (1 + _SAME))
+        if not over.any():
+            break
+        taking &= ~over
+    part_bps = np.where(taking, np.maximum(level * weight - closed_bps, 0.0), 0.0)
+    rows = np.flatnonzero(mine & is_open)
+    share_bps[rows, link] = (part_bps / np.maximum(count, 1))[entity[rows]]

@@ -1,0 +1,66 @@
+"""A client of a web server on the model: sessions of requests on connections that it keeps open."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from experiments.model.tcp import TcpSource
+
+Answers = tuple[int, ...]
+"""The bytes of the answers of one session, one after another."""
+
+
+@dataclass(slots=True)
+class _Busy:
+    """A connection with a session: what is left of it, and when the client wanted what it waits for."""
+
+    left: deque[int]
+    wanted_s: float
+
+
+class RequestClient:
+    """Makes requests: a session takes a connection that is free, or waits for one, first come, first served.
+
+    A request is made when its session has a connection and the answer before it has come. The connections are the
+    server's sources. A request takes as long as an acknowledgement, which the sources count: so an answer is timed at
+    the server, from its first segment to the acknowledgement of its last.
+    """
+
+    def __init__(
+        self, sessions: Sequence[tuple[float, Answers]], connections: Sequence[TcpSource], slot_s: float
+    ) -> None:
+        self._waiting = deque(sessions)
+        self._connections, self._slot_s = connections, slot_s
+        self._busy: dict[int, _Busy] = {}
+        self._rows: list[tuple[float, float]] = []
+
+    def step(self, slot: int) -> None:
+        """Take the answers that have come, and make the requests that are due; called once in every slot."""
+        now_s = slot * self._slot_s
+        for number, busy in list(self._busy.items()):
+            source = self._connections[number]
+            if not source.transferring:
+                answered_s = source.transfers[-1].ended_s
+                assert answered_s is not None
+                self._rows.append((busy.wanted_s, answered_s))
+                busy.wanted_s = now_s
+                if busy.left:
+                    source.transfer(busy.left.popleft(), slot)
+                else:
+                    del self._busy[number]
+        while self._waiting and self._waiting[0][0] <= now_s and len(self._busy) < len(self._connections):
+            begin_s, answers = self._waiting.popleft()
+            number = next(n for n in range(len(self._connections)) if n not in self._busy)
+            self._busy[number] = _Busy(deque(answers[1:]), begin_s)
+            self._connections[number].transfer(answers[0], slot)
+
+    def rows(self, end_s: float) -> list[tuple[float, float | None]]:
+        """Return (wanted, answered) of every request in seconds of the model; None: not answered by ``end_s``.
+
+        A session that got no connection counts as one request without an answer.
+        """
+        open_s = [busy.wanted_s for busy in self._busy.values()]
+        open_s += [begin_s for begin_s, _ in self._waiting if begin_s < end_s]
+        return [*self._rows, *((at_s, None) for at_s in open_s)]

@@ -1,0 +1,184 @@
+"""What VNs send in a scenario: datagrams, TCP flows, files, and web requests with their answers.
+
+What is random comes from a seed and the number of the source, so that it is the same on every fabric, under every
+control. Standard library only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any
+
+from controller.errors import InvalidValueError
+
+PROTOCOLS = ("udp", "tcp")
+_MODELLED = ("cubic", "reno", "dctcp")
+CONGESTION_CONTROLS = {"ovs": ("cubic", "reno", "bbr"), "wire": _MODELLED, "model": _MODELLED}
+"""The congestion controls of each fabric."""
+MAX_FLOWS = 1000
+LEAST_RATE_BPS = 100_000
+# WebStone's mix of files, as (bytes, part of the requests). Choice: Seawall (section 6.4) names WebStone and 500 B to
+# 5 MB, not the parts.
+WEBSTONE = ((500, 0.35), (5_000, 0.50), (50_000, 0.14), (500_000, 0.009), (5_000_000, 0.001))
+
+Span = tuple[float, float]
+VnPair = tuple[int, int, int]
+"""(VLAN, sending PN, receiving PN)"""
+Session = tuple[float, tuple[int, ...]]
+"""When a session of web requests begins, and the bytes of its answers, one after another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """A client's web requests: sessions that begin as a Poisson process, each of some requests, one after another.
+
+    How many a session has is exponential with a mean of ``mean_requests``, one at least. ``sizes`` holds the bytes of
+    answers with the probability of each.
+    """
+
+    sessions_per_s: float
+    mean_requests: float = 10.0
+    sizes: tuple[tuple[int, float], ...] = WEBSTONE
+
+    def check(self, key: str) -> None:
+        """Raise InvalidValueError naming what makes no sense below ``key``."""
+        require(self.sessions_per_s > 0, f"{key}.sessions_per_s", self.sessions_per_s, "is not above 0")
+        require(self.mean_requests >= 1, f"{key}.mean_requests", self.mean_requests, "is below 1")
+        good = bool(self.sizes) and all(octets >= 1 and part > 0 for octets, part in self.sizes)
+        require(good, f"{key}.sizes", self.sizes, "must be bytes of 1 or more, each with a probability above 0")
+        total = sum(part for _, part in self.sizes)
+        require(abs(total - 1) < 1e-6, f"{key}.sizes", self.sizes, f"have probabilities of {total:g} together, not 1")
+
+    def sessions(self, rng: Random, spans: tuple[Span, ...]) -> tuple[Session, ...]:
+        """Return the sessions that begin within the spans."""
+        octets, parts = zip(*self.sizes, strict=True)
+        found: list[Session] = []
+        for begin_s, end_s in spans:
+            at_s = begin_s + rng.expovariate(self.sessions_per_s)
+            while at_s < end_s:
+                count = max(1, round(rng.expovariate(1 / self.mean_requests)))
+                found.append((at_s, tuple(rng.choices(octets, parts, k=count))))
+                at_s += rng.expovariate(self.sessions_per_s)
+        return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What one VN sends to another.
+
+    ``rate_bps`` is what UDP offers, whatever becomes of it, or the most that the application behind TCP has to send
+    (None: as much as the network lets it). It has something to send in each of ``spans``, or all the time. With
+    ``most_burst_s`` it is the generator of section IV instead: bursts and pauses of random length, uniform between 0
+    and that. With ``octets`` a TCP source begins to transfer so many bytes at the start of each span, and then stops.
+    With ``requests`` the sender is a web server and the receiver its client, which keeps ``flows`` connections: a
+    session takes a connection that is free, or waits for one.
+
+    ``flows`` TCP connections carry what a source sends; they share ``rate_bps`` equally. ``congestion_control`` is its
+    own, None: that of the run.
+    """
+
+    vlan_vid: int
+    sender: int
+    receiver: int
+    protocol: str
+    rate_bps: int | None = None
+    spans: tuple[Span, ...] = ()
+    most_burst_s: float | None = None
+    octets: int | None = None
+    flows: int = 1
+    requests: Requests | None = None
+    congestion_control: str | None = None
+
+    @property
+    def pair(self) -> VnPair:
+        """The VLAN and the two PNs: what has one entry, and one meter."""
+        return self.vlan_vid, self.sender, self.receiver
+
+    def check(self, key: str, vlans: tuple[int, ...], pns: int, duration_s: float) -> None:
+        """Raise InvalidValueError naming what makes no sense below ``key``, in a scenario of these VLANs and PNs."""
+        require(self.protocol in PROTOCOLS, f"{key}.protocol", self.protocol, "is neither udp nor tcp")
+        require(self.vlan_vid in vlans, f"{key}.vlan_vid", self.vlan_vid, "is not a VLAN of limits")
+        for end in ("sender", "receiver"):
+            number = getattr(self, end)
+            require(1 <= number <= pns, f"{key}.{end}", number, f"is outside 1 to {pns}")
+        require(self.sender != self.receiver, f"{key}.receiver", self.receiver, "is the sender too")
+        if self.rate_bps is None:
+            require(self.protocol == "tcp", f"{key}.rate_bps", None, "is needed: UDP has no rate of its own")
+        else:
+            require(self.rate_bps > 0, f"{key}.rate_bps", self.rate_bps, "is not above 0")
+        for begin_s, end_s in self.spans:
+            good = 0 <= begin_s < end_s <= duration_s
+            require(good, f"{key}.spans", (begin_s, end_s), f"is not within 0 to {duration_s:g} seconds")
+        if self.most_burst_s is not None:
+            require(self.most_burst_s > 0, f"{key}.most_burst_s", self.most_burst_s, "is not above 0")
+            require(not self.spans, f"{key}.spans", self.spans, "and most_burst_s exclude each other")
+        if self.octets is not None:
+            require(self.octets > 0, f"{key}.octets", self.octets, "is not above 0")
+        self._check_tcp(key)
+
+    def _check_tcp(self, key: str) -> None:
+        require(1 <= self.flows <= MAX_FLOWS, f"{key}.flows", self.flows, f"is outside 1 to {MAX_FLOWS}")
+        only_tcp = {"octets": None, "flows": 1, "requests": None, "congestion_control": None}
+        for name, default in only_tcp.items():
+            value = getattr(self, name)
+            require(self.protocol == "tcp" or value == default, f"{key}.{name}", value, "needs TCP")
+        require(self.octets is None or self.flows == 1, f"{key}.flows", self.flows, "and octets exclude each other")
+        if self.requests is not None:
+            for name in ("rate_bps", "most_burst_s", "octets"):
+                value = getattr(self, name)
+                require(value is None, f"{key}.{name}", value, "and requests exclude each other")
+            self.requests.check(f"{key}.requests")
+        known = sorted({law for laws in CONGESTION_CONTROLS.values() for law in laws})
+        good = self.congestion_control is None or self.congestion_control in known
+        reason = f"is not one of {', '.join(known)}"
+        require(good, f"{key}.congestion_control", self.congestion_control, reason)
+
+    def check_on(self, key: str, fabric: str) -> None:
+        """Raise InvalidValueError for a congestion control that a fabric does not have."""
+        known = CONGESTION_CONTROLS[fabric]
+        good = self.congestion_control is None or self.congestion_control in known
+        reason = f"is not on the {fabric} fabric: it has {', '.join(known)}"
+        require(good, f"{key}.congestion_control", self.congestion_control, reason)
+
+    def scaled(self, factor: float) -> Source:
+        """Return it with its rate, the size of its file and the frequency of its sessions times ``factor``."""
+        scaled: Source = scaled_fields(self, ("rate_bps", "octets"), factor)
+        if self.requests is None:
+            return scaled
+        per_s = self.requests.sessions_per_s * factor
+        return replace(scaled, requests=replace(self.requests, sessions_per_s=per_s))
+
+    def spans_of(self, number: int, seed: int, duration_s: float) -> tuple[Span, ...]:
+        """Return when the source, the scenario's ``number``-th, has something to send with a seed."""
+        if self.most_burst_s is None:
+            return self.spans or ((0.0, duration_s),)
+        rng, spans, now_s = Random(f"{seed}/{number}"), [], 0.0
+        while now_s < duration_s:
+            end_s = now_s + rng.uniform(0.0, self.most_burst_s)
+            spans.append((now_s, min(end_s, duration_s)))
+            now_s = end_s + rng.uniform(0.0, self.most_burst_s)
+        return tuple(spans)
+
+    def sessions_of(self, number: int, seed: int, duration_s: float) -> tuple[Session, ...]:
+        """Return the sessions of web requests with a seed; none for a source without requests."""
+        if self.requests is None:
+            return ()
+        return self.requests.sessions(Random(f"{seed}/{number}/requests"), self.spans or ((0.0, duration_s),))
+
+
+def require(condition: bool, key: str, value: object, reason: str) -> None:
+    """Raise InvalidValueError unless a condition holds."""
+    if not condition:
+        raise InvalidValueError(key, value, reason)
+
+
+def scaled_rate_bps(rate_bps: float, factor: float) -> int:
+    """Return a rate times ``factor``, not below LEAST_RATE_BPS."""
+    return max(round(rate_bps * factor), LEAST_RATE_BPS)
+
+
+def scaled_fields(item: Any, names: tuple[str, ...], factor: float) -> Any:
+    """Return a dataclass with those of the fields that are there and not None times ``factor``."""
+    found = {name: getattr(item, name) for name in names if getattr(item, name, None) is not None}
+    return replace(item, **{name: scaled_rate_bps(rate, factor) for name, rate in found.items()})
