@@ -13,7 +13,7 @@ IS_ROOT := $(shell [ "$$(id -u)" -eq 0 ] && echo yes)
 
 help:
 	@echo "make demo    see DETS protect a TCP tenant from a UDP blast (as root on Open vSwitch, else on a model)"
-	@echo "make figures the paper's figures and claims, on the model; FABRIC=ovs: on Open vSwitch (root)"
+	@echo "make figures a paper's figures and claims, on the model; FABRIC=ovs: on Open vSwitch (root); PAPER=dets"
 	@echo "make test    all tests; without root those on real Open vSwitch are skipped"
 	@echo "make test-kernel   those on the kernel datapath alone: native, or in user-mode-linux"
 	@echo "make check   ruff and mypy"
@@ -39,8 +39,9 @@ demo: setup ovs
 	@$(BIN)/dets demo
 
 FABRIC ?= model
+PAPER ?= dets
 figures: setup $(if $(filter ovs,$(FABRIC)),ovs)
-	@$(BIN)/dets figures --fabric $(FABRIC) $(FIGURES_ARGS)
+	@$(BIN)/dets figures --paper $(PAPER) --fabric $(FABRIC) $(FIGURES_ARGS)
 
 test: setup ovs
 	@scripts/run-tests $(BIN)/python $(PYTEST_ARGS)

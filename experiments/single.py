@@ -14,8 +14,8 @@ from typing import Any
 from controller.errors import InvalidValueError
 from experiments.evaluation.cells import SCALE, Cell, run_cell, run_scenario
 from experiments.evaluation.claims import Measured
-from experiments.evaluation.page import table_of
 from experiments.evaluation.run import RunSettings, ScenarioRun
+from experiments.figures.digests import table_of
 from experiments.options import ExperimentOptions
 from experiments.report import TITLES, label_of, report
 from experiments.scenarios import scenarios

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -102,15 +102,15 @@ def done_cells(fabric: str, results: Path) -> list[tuple[Cell, dict[str, Any]]]:
     return sorted(found, key=place)
 
 
-def compared_cells(fabric: str, experiments: Sequence[str] = (), seeds: int | None = None) -> list[Cell]:
+def compared_cells(fabric: str, experiments: Collection[str], seeds: int | None = None) -> list[Cell]:
     """Return the cells that are compared under the product's and the paper's conditions and those between.
 
-    ``experiments`` by name; none: all. ``seeds`` is how many of each; None: what the experiment says.
+    ``seeds`` is how many of each; None: what the experiment says.
     """
     return [
         cell
         for name, scenario in scenarios().items()
-        if scenario.paper_controls and (not experiments or name in experiments)
+        if scenario.paper_controls and name in experiments
         for other in conditions_on(fabric)
         for cell in scenario_cells(name, scenario.under(other), fabric, seeds, scenario.paper_controls)
     ]

@@ -10,11 +10,11 @@ import pytest
 
 from experiments import scenarios as package
 from experiments.evaluation import cells as cells_module
-from experiments.evaluation import figures
-from experiments.evaluation.figures import FigureOptions, make_figures
 from experiments.evaluation.measures import measures, phase_measures
 from experiments.evaluation.on_model import run_on_model
 from experiments.evaluation.oracle import oracle_of
+from experiments.figures import make as figures
+from experiments.figures.make import FigureOptions, make_figures
 from experiments.scenarios.dets_fig5 import joined_by_udp
 from experiments.scenarios.scenario import CONDITIONS, AlgorithmChange, LimitChange, Limits, Scenario, Source
 
@@ -150,13 +150,12 @@ def test_conditions_are_cells_of_their_own(only_four, tmp_path, monkeypatch):
     both = dataclasses.replace(options, conditions="both").chosen()
     assert len({cell.folder for cell in both}) == len(both) == 4 + 6  # its controls, other conditions
     make_figures(options)
-    assert not (tmp_path / "docs" / "results" / "model.json").exists()
-    digest = json.loads((tmp_path / "docs" / "results" / "model-conditions.json").read_text())
+    assert not (tmp_path / "docs" / "results" / "dets-model.json").exists()
+    digest = json.loads((tmp_path / "docs" / "results" / "dets-model-conditions.json").read_text())
     assert (digest["runs"], digest["conditions"]) == (8, list(CONDITIONS))
     assert len(digest["tables"]["four"]) == 1 + 8
-    page = (tmp_path / "docs" / "results.md").read_text()
-    assert "## The product's conditions and the paper's: model, 1 Gb/s" in page
-    assert "| Fair Level (`level`) | `unshaped` | 1 |" in page
+    assert "## Under the paper's conditions: model, 1 Gb/s" in (tmp_path / "docs" / "results" / "dets.md").read_text()
+    assert "<td>Fair Level (level)</td><td>unshaped</td><td>1</td>" in (tmp_path / "index.html").read_text()
 
 
 @pytest.fixture
@@ -169,7 +168,7 @@ def only_four(monkeypatch):
     found = {"four": SCENARIO, "dets-fig2": starved}
     monkeypatch.setattr(cells_module, "scenarios", lambda: found)
     monkeypatch.setattr(figures, "scenarios", lambda: found)
-    monkeypatch.setattr("experiments.evaluation.page.scenarios", lambda: found)
+    monkeypatch.setattr("experiments.figures.index.scenarios", lambda: found)
     monkeypatch.setattr(figures, "_run_side_by_side", _one_after_the_other)
 
 
@@ -186,10 +185,10 @@ def test_figures_are_made_written_down_and_resumed(only_four, tmp_path, monkeypa
     assert made["runs"] == 5
     assert made["claims"]["starving"]["found"].endswith("of what it had before")
     assert made["claims"]["trade-off"]["holds"] is None
-    page = (tmp_path / "docs" / "results.md").read_text()
+    page = (tmp_path / "docs" / "results" / "dets.md").read_text()
     assert "| I, fig. 2 | without control, UDP of another VLAN takes TCP to almost zero |" in page
-    assert "three to one" in page
     html = (tmp_path / "results" / "index.html").read_text()
+    assert "three to one" in html
     assert html.count("data:image/png;base64,") == 3  # four and its trade-off, figure 2
     assert 'src="http' not in html
     assert html.count("<details>") == 5
@@ -207,10 +206,13 @@ def test_a_fabric_keeps_its_results_when_another_is_run(only_four, tmp_path):
     folder.mkdir(parents=True)
     kept = {"fabric": "ovs", "command": "make figures FABRIC=ovs", "runs": 3, "runs_with_warnings": 0, "commits": []}
     verdict = {"found": "seen on Open vSwitch", "holds": False, "best": "-"}
-    (folder / "ovs.json").write_text(json.dumps({**kept, "machine": {}, "claims": {"starving": verdict}, "tables": {}}))
+    (folder / "dets-ovs.json").write_text(
+        json.dumps({**kept, "machine": {}, "claims": {"starving": verdict}, "tables": {}})
+    )
     only = ("dets-fig2",)
     make_figures(FigureOptions(experiments=only, seeds=1, results=tmp_path, docs=tmp_path / "docs", quiet=True))
-    page = (tmp_path / "docs" / "results.md").read_text()
+    assert "| seen on Open vSwitch |" in (tmp_path / "docs" / "results.md").read_text()
+    page = (tmp_path / "docs" / "results" / "dets.md").read_text()
     assert "seen on Open vSwitch" in page
     assert "ovs **no**" in page
 

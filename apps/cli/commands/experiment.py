@@ -85,6 +85,7 @@ def experiment(
 
 @app.command()
 def figures(
+    paper: Annotated[str, typer.Option(help="The paper whose claims are judged.")] = "dets",
     fabric: Annotated[str, typer.Option(help="model (minutes), ovs (root, a quarter of an hour) or wire.")] = "model",
     only: Annotated[
         list[str] | None, typer.Option(metavar="EXPERIMENT", help="This experiment alone; repeatable.")
@@ -97,14 +98,18 @@ def figures(
         str, typer.Option(help="product, paper (no shaping queue at receivers; late grants on the model) or both.")
     ] = "both",
     again: Annotated[bool, typer.Option("--again", help="Also run what is done already.")] = False,
+    pages: Annotated[
+        bool, typer.Option("--pages", help="Run nothing: only write the pages again, from DOCS/results/*.json.")
+    ] = False,
     output: Annotated[Path, typer.Option(help="Where runs, pictures and index.html go.")] = Path("results"),
-    docs: Annotated[Path, typer.Option(help="Where results.md goes.")] = Path("docs"),
+    docs: Annotated[Path, typer.Option(help="Where results.md and results/ go.")] = Path("docs"),
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> int:
-    """Make every figure and claim of the paper again; what is done already is kept, so it can be interrupted."""
-    from experiments.evaluation.figures import FigureOptions, make_figures
+    """Make every figure and claim of a paper again; what is done already is kept, so it can be interrupted."""
+    from experiments.figures.make import FigureOptions, make_figures, write_pages
 
     options = FigureOptions(
+        paper=paper,
         fabric=fabric,
         experiments=tuple(only or ()),
         controls=tuple(control or ()),
@@ -115,9 +120,12 @@ def figures(
         docs=docs,
         quiet=quiet,
     )
+    if pages:
+        print(*write_pages(options), sep="\n")
+        return 0
     made = make_figures(options)
     for key, verdict in made["claims"].items():
         held = {True: "holds", False: "does not hold", None: "not known"}[verdict["holds"]]
         print(f"{key:15} {held:14} {verdict['found']}")
-    print(f"{output / 'index.html'}, {docs / 'results.md'}")
+    print(f"{output / 'index.html'}, {docs / 'results' / f'{paper}.md'}")
     return 0

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.evaluation.claims import COMPARED, Measured
-from experiments.evaluation.page import conditions_digest, what_decides
+from experiments.evaluation.claims import Measured
+from experiments.figures.digests import conditions_digest, what_decides
+from experiments.papers.dets import COMPARED, paper
 
 
 @pytest.mark.parametrize(
@@ -52,6 +53,6 @@ def test_only_runs_that_were_made_under_all_conditions_are_compared():
         for seed in seeds
     ]
     made = {"fabric": "ovs", "commits": [], "machine": {}, "programs": {}, "command": "x"}
-    digest = conditions_digest(runs, made)
+    digest = conditions_digest(paper, runs, made)
     assert (digest["runs"], digest["conditions"]) == (4, ["product", "unshaped"])
     assert [row[2] for row in digest["tables"]["dets-fig6"][1:]] == ["2", "2"]

@@ -1,4 +1,4 @@
-"""``dets figures``: every figure and claim of the paper on one fabric; what is done already is not run again."""
+"""``dets figures``: every figure and claim of a paper on one fabric; what is done already is not run again."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ from experiments.evaluation.cells import (
     scenario_cells,
 )
 from experiments.measure.manifest import ROOT
+from experiments.papers import DEFAULT, experiments_of, paper_named
 from experiments.scenarios import scenarios
+from experiments.scenarios.scenario import Scenario
 
 FABRICS = ("model", "ovs", "wire")
 MOST_SEEDS = 1000
@@ -30,12 +32,13 @@ MOST_SEEDS = 1000
 
 @dataclass(frozen=True, slots=True)
 class FigureOptions:
-    """What to make: ``experiments`` by name (none: all), ``seeds`` of each (None: what the experiment says).
+    """What to make: ``experiments`` of a paper by name (none: all), ``seeds`` of each (None: what the experiment says).
 
     ``conditions`` are the product's, the paper's (with those between, to tell which of them decides) or both. ``again``
     runs what is done already. The pages are written to ``results`` and ``docs``.
     """
 
+    paper: str = DEFAULT
     fabric: str = "model"
     experiments: tuple[str, ...] = ()
     controls: tuple[str, ...] = ()
@@ -55,7 +58,7 @@ class FigureOptions:
             raise InvalidValueError("seeds", self.seeds, f"is outside 1 to {MOST_SEEDS}")
         if self.conditions not in ("product", "paper", "both"):
             raise InvalidValueError("conditions", self.conditions, "is not one of product, paper, both")
-        known = scenarios()
+        known = self.known
         for name in self.experiments:
             if name not in known:
                 raise InvalidValueError("only", name, f"is not one of {', '.join(sorted(known))}")
@@ -69,12 +72,18 @@ class FigureOptions:
             for name, names in named.items():
                 found += scenario_cells(name, known[name], self.fabric, self.seeds, self._wanted(names, new))
         if self.conditions != "product":
-            compared = compared_cells(self.fabric, self.experiments, self.seeds)
+            compared = compared_cells(self.fabric, self.experiments or known, self.seeds)
             found += [cell for cell in compared if not self.controls or cell.control in self.controls]
         return list({cell.folder: cell for cell in found}.values())
 
     def _wanted(self, names: Sequence[str], new: Sequence[str]) -> list[str]:
         return [*(one for one in names if not self.controls or one in self.controls), *new]
+
+    @property
+    def known(self) -> dict[str, Scenario]:
+        """The experiments of the paper; InvalidValueError for a paper that there is none of."""
+        found = scenarios()
+        return {name: found[name] for name in experiments_of(paper_named(self.paper).name, found)}
 
     @property
     def cell_folder(self) -> Path:
@@ -88,8 +97,9 @@ class FigureOptions:
         given += [] if self.seeds is None else [f"--seeds {self.seeds}"]
         given += [] if self.conditions == "both" else [f"--conditions {self.conditions}"]
         if given:
-            return " ".join(["dets figures", f"--fabric {self.fabric}", *given])
-        return "make figures" if self.fabric == "model" else f"make figures FABRIC={self.fabric}"
+            return " ".join(["dets figures", f"--paper {self.paper}", f"--fabric {self.fabric}", *given])
+        settings = (("PAPER", self.paper, DEFAULT), ("FABRIC", self.fabric, "model"))
+        return " ".join(["make figures", *(f"{key}={value}" for key, value, default in settings if value != default)])
 
 
 def make_figures(options: FigureOptions) -> dict[str, Any]:
@@ -100,38 +110,42 @@ def make_figures(options: FigureOptions) -> dict[str, Any]:
     chosen = options.chosen()
     todo = [cell for cell in chosen if options.again or cell.summary(options.cell_folder) is None]
     failures = _run(todo, options) if todo else []
-    digest = write_pages(options)
+    digest = keep_digest(options)
+    write_pages(options)
     if failures:
         raise RuntimeError(f"{len(failures)} of {len(todo)} runs failed, {failures[0]}")
     return digest
 
 
-def write_pages(options: FigureOptions) -> dict[str, Any]:
-    """Write pictures and pages from all the cells that are done."""
-    from experiments.evaluation.page import conditions_digest, digest_of, index_page, read_digests, results_page
+def keep_digest(options: FigureOptions) -> dict[str, Any]:
+    """Draw the pictures, and keep what all the cells that are done came to; return it."""
+    from experiments.figures.digests import conditions_digest, digest_of, write_digest
 
-    done = done_cells(options.fabric, options.cell_folder)
-    known = scenarios()
+    known, paper, folder = options.known, paper_named(options.paper), options.docs / "results"
+    done = [one for one in done_cells(options.fabric, options.cell_folder) if one[0].experiment in known]
     compared = [summary for cell, summary in done if cell.control in known[cell.experiment].paper_controls]
-    folder = options.docs / "results"
-    folder.mkdir(parents=True, exist_ok=True)
     product = [(cell, summary) for cell, summary in done if cell.conditions == "product"]
-    digest = digest_of(options.fabric, [summary for _, summary in product], options.command)
+    digest = digest_of(paper, options.fabric, [summary for _, summary in product], options.command)
+    name = f"{options.paper}-{options.fabric}"
     if options.conditions != "paper":
-        _write(folder / f"{options.fabric}.json", digest)
+        write_digest(folder, name, digest)
         _draw(options, product)
-    if compared and options.conditions != "product":
-        _write(folder / f"{options.fabric}-conditions.json", conditions_digest(compared, digest))
-    digests = read_digests(folder)
-    (options.docs / "results.md").write_text(results_page(digests, read_digests(folder, "-conditions")))
-    manifests = _manifests(options.results)
-    options.results.mkdir(parents=True, exist_ok=True)
-    (options.results / "index.html").write_text(index_page(digests, _pictures(options.results), manifests))
+    if paper.compared and compared and options.conditions != "product":
+        write_digest(folder, f"{name}-conditions", conditions_digest(paper, compared, digest))
     return digest
 
 
-def _write(path: Path, digest: dict[str, Any]) -> None:
-    path.write_text(json.dumps(digest, indent=1, default=str) + "\n")
+def write_pages(options: FigureOptions) -> list[Path]:
+    """Write the pages of all papers from the digests that are kept, and the pictures that are there; return them."""
+    from experiments.figures.index import index_page
+    from experiments.figures.pages import read_results, write_docs
+
+    index = options.results / "index.html"
+    options.results.mkdir(parents=True, exist_ok=True)
+    written = write_docs(options.docs)
+    results = read_results(options.docs / "results")
+    index.write_text(index_page(results, _pictures(options.results), _manifests(options.results)))
+    return [index, *written]
 
 
 def _draw(options: FigureOptions, done: Sequence[tuple[Cell, dict[str, Any]]]) -> None:

@@ -1,0 +1,44 @@
+"""The papers whose claims are judged: one module each, with a ``paper``. A new file is found by itself.
+
+Its experiments are those in ``experiments.scenarios`` whose names begin with its own. Start with dets.py.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterable
+
+from controller.errors import InvalidValueError
+from experiments.evaluation.claims import Paper
+
+DEFAULT = "dets"
+
+
+def papers() -> dict[str, Paper]:
+    """Return all papers by name, DETS first; InvalidValueError for one that has another name than its file."""
+    found = {}
+    for module in pkgutil.iter_modules(__path__):
+        paper: Paper = importlib.import_module(f"{__name__}.{module.name}").paper
+        if paper.name != module.name:
+            raise InvalidValueError("name", paper.name, f"must be {module.name}, as its file {module.name}.py says")
+        found[paper.name] = paper
+    return dict(sorted(found.items(), key=lambda one: (one[0] != DEFAULT, one[0])))
+
+
+def paper_named(name: str) -> Paper:
+    """Return a paper; InvalidValueError for a name that there is none of."""
+    known = papers()
+    if name not in known:
+        raise InvalidValueError("paper", name, f"is not one of {', '.join(known)}")
+    return known[name]
+
+
+def experiments_of(paper: str, experiments: Iterable[str]) -> list[str]:
+    """Return the experiments of a paper; those of no paper are run with the default one."""
+    known = papers()
+
+    def owner(experiment: str) -> str:
+        return next((name for name in known if experiment.startswith(f"{name}-")), DEFAULT)
+
+    return [experiment for experiment in experiments if owner(experiment) == paper]

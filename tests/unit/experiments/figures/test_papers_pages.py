@@ -1,0 +1,116 @@
+"""Papers are found by themselves, and the pages of results are made from what their runs left."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+from support.paths import ROOT
+from typer.testing import CliRunner
+
+from apps.cli.commands.experiment import app
+from controller.errors import InvalidValueError
+from experiments import papers as package
+from experiments.evaluation.claims import Claim, ClaimVerdict, Measured, Paper
+from experiments.figures import pages
+from experiments.figures.make import FigureOptions
+from experiments.papers import experiments_of, paper_named, papers
+
+NEW = """
+from experiments.evaluation.claims import Claim, ClaimVerdict, Paper
+
+def _quiet(measured):
+    rates = list(measured.values("whisper-fig1", "max-min", "received_bps").values())
+    return ClaimVerdict(f"{len(rates)} runs", bool(rates) and max(rates) < 1e6)
+
+paper = Paper("{name}", "Whisper", (Claim("quiet", "2", "hardly anything is sent", _quiet),))
+"""
+
+
+@pytest.fixture
+def whisper(tmp_path, monkeypatch):
+    (tmp_path / "whisper.py").write_text(NEW.replace("{name}", "whisper"))
+    monkeypatch.setattr(package, "__path__", [*package.__path__, str(tmp_path)])
+
+
+def test_a_paper_in_a_new_file_is_found_by_itself_with_its_experiments(whisper):
+    assert list(papers()) == ["dets", "whisper"]
+    names = ["dets-fig1", "whisper-fig1", "my-burst", "whisperer"]
+    assert experiments_of("whisper", names) == ["whisper-fig1"]
+    assert experiments_of("dets", names) == ["dets-fig1", "my-burst", "whisperer"]
+    assert FigureOptions(paper="whisper").chosen() == []  # no such scenario is there
+    assert FigureOptions(paper="whisper", fabric="ovs").command == "make figures PAPER=whisper FABRIC=ovs"
+
+
+def test_a_paper_that_is_not_there_is_refused_by_name():
+    with pytest.raises(InvalidValueError) as caught:
+        FigureOptions(paper="whisper").chosen()
+    assert (caught.value.key, "dets" in caught.value.reason) == ("paper", True)
+
+
+def test_a_paper_named_otherwise_than_its_file_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "mumble.py").write_text(NEW.replace("{name}", "whisper"))
+    monkeypatch.setattr(package, "__path__", [*package.__path__, str(tmp_path)])
+    with pytest.raises(InvalidValueError, match="must be mumble"):
+        papers()
+
+
+def digest(**claims):
+    made = {"command": "make figures", "runs": 3, "runs_with_warnings": 0, "commits": ["abc"], "machine": {}}
+    return {**made, "programs": {}, "claims": claims, "tables": {"whisper-fig1": [["control", "seeds"], ["x", "1"]]}}
+
+
+def test_every_paper_has_a_page_and_the_overview_shows_what_does_not_hold(whisper, tmp_path):
+    folder = tmp_path / "docs" / "results"
+    folder.mkdir(parents=True)
+    held = dataclasses.asdict(ClaimVerdict("3 runs", True))
+    failed = dataclasses.asdict(ClaimVerdict("loud", False))
+    (folder / "whisper-model.json").write_text(json.dumps(digest(quiet=held)))
+    (folder / "whisper-ovs.json").write_text(json.dumps(digest(quiet=failed)))
+    assert [path.name for path in pages.write_docs(tmp_path / "docs")] == ["results.md", "whisper.md"]
+    page = (folder / "whisper.md").read_text()
+    assert "| 2 | hardly anything is sent | 3 runs | loud | model yes, ovs **no** |" in page
+    assert "whisper-fig1" not in page  # tables of measures are in the JSON and in index.html
+    overview = (tmp_path / "docs" / "results.md").read_text()
+    assert "| [Whisper](results/whisper.md) | 1 | 1 of 1 | 0 of 1 | 0 |" in overview
+    assert "| Whisper | 2 | hardly anything is sent | Open vSwitch | loud |" in overview
+
+
+def test_the_pages_in_the_repository_are_those_of_its_figures(tmp_path):
+    """``dets figures --pages`` after a change of claims or of figures."""
+    results = pages.read_results(ROOT / "docs" / "results")
+    assert (ROOT / "docs" / "results.md").read_text() == pages.overview_page(results)
+    for one in results:
+        assert (ROOT / "docs" / "results" / f"{one.paper.name}.md").read_text() == pages.paper_page(one)
+    assert len(pages.overview_page(results).split()) < 1500
+
+
+def test_the_command_writes_the_pages_without_a_run(tmp_path):
+    docs = tmp_path / "docs" / "results"
+    docs.mkdir(parents=True)
+    (docs / "dets-model.json").write_text((ROOT / "docs" / "results" / "dets-model.json").read_text())
+    arguments = ["figures", "--pages", "--docs", str(tmp_path / "docs"), "--output", str(tmp_path)]
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "index.html").exists()
+    assert "**no**" in (docs / "dets.md").read_text()
+    assert (docs / "dets-model.json").read_text() == (ROOT / "docs" / "results" / "dets-model.json").read_text()
+
+
+def test_claims_are_judged_by_what_was_measured():
+    def least(measured):
+        return ClaimVerdict(measured.shown("x-a", "fp", "use"), measured.more("x-a", "fp", "fs", "use"))
+
+    runs = [
+        {"experiment": "x-a", "control": control, "seed": seed, "figures": {"use": use + seed / 100}, "phases": {}}
+        for control, use in (("fp", 0.8), ("fs", 0.7))
+        for seed in (1, 2)
+    ]
+    paper = Paper(
+        "x", "X", (Claim("least", "1", "more", least), Claim("none", "1", "?", lambda _: ClaimVerdict("-", None)))
+    )
+    found = paper.judge(runs)
+    assert (found["least"].holds, found["none"].holds) == (True, None)
+    assert Measured(runs).mean("x-a", "fp", "use") == pytest.approx(0.815)
+    assert paper_named("dets").best == "level"
