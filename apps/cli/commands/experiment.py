@@ -12,6 +12,7 @@ import typer
 
 from apps.cli.support.common import Parameters, as_option, parse_parameters
 from apps.cli.support.connection import option_of, with_options
+from apps.cli.support.output import AnyForm, Column, Form, number, show
 from controller.errors import InvalidValueError
 from controller.units import format_rate, parse_rate
 from experiments.options import ExperimentOptions, option_name
@@ -129,3 +130,35 @@ def figures(
         print(f"{key:15} {held:14} {verdict['found']}")
     print(f"{output / 'index.html'}, {docs / 'results' / f'{paper}.md'}")
     return 0
+
+
+@app.command()
+def victims(
+    folders: Annotated[list[Path], typer.Argument(metavar="FOLDER...", help="Output folders of dets-fig5.")],
+    output: AnyForm = Form.table,
+) -> int:
+    """Show what TCP lost in many runs of dets-fig5, by algorithm: intervals of the blast below 95 %, and shares."""
+    from experiments.victims import victim_rows
+
+    show(
+        victim_rows(folders),
+        output,
+        [
+            Column("control", "control"),
+            Column("fabric", "fabric"),
+            number("seeds", "seeds"),
+            number("below 95 %", "intervals_below"),
+            number("most in a seed", "most_in_one_seed"),
+            number("longest", "longest_stretch"),
+            number("seeds above 1", "seeds_above_one"),
+            _share("goodput", "goodput_share"),
+            _share("least", "least_goodput_share"),
+            _share("cpu idle, least", "cpu_idle_share"),
+            _share("stolen, most", "cpu_stolen_share"),
+        ],
+    )
+    return 0
+
+
+def _share(title: str, name: str) -> Column:
+    return Column(title, lambda row: None if row[name] is None else f"{row[name]:.1%}", right=True)
