@@ -7,16 +7,14 @@ encoded messages, and what they say is decoded, so that a run on the model exerc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from struct import Struct
 
 import numpy as np
-import yaml
 from numpy.typing import NDArray
 
 from controller.central.controller import CentralController
-from controller.config.load import parse_config
 from controller.errors import InvalidValueError, ProtocolError
 from controller.events import Event
 from controller.fabric.description import Config
@@ -37,11 +35,9 @@ from controller.openflow.stats import (
     encode_queue_stats_request,
 )
 from controller.switch.queues import desired_queues
-from experiments.machine.controller_process import configuration
 from experiments.model.fabric import ModelFabric, mac_of
 from experiments.model.operator import Operator
 from experiments.model.paths import frame_of
-from topologies.fabric import Fabric
 
 _SETTLE_TICKS = 3
 _MULTIPART_HEAD = Struct("!HH4x")
@@ -81,14 +77,6 @@ def write_queues(model: ModelFabric, config: Config, vns: VnTable) -> None:
             for port_no, queues in ports.items()
         }
     )
-
-
-def central_of(
-    fabric: Fabric, limits_bps: Mapping[int, int], algorithm: str, parameters: Mapping[str, object]
-) -> CentralController:
-    """Return a central controller with the configuration that it would have on Open vSwitch."""
-    document = configuration(fabric, limits_bps, algorithm, parameters, openflow_port=6653, rest_port=8080)
-    return CentralController(parse_config(yaml.safe_dump(document), "model"))
 
 
 @dataclass(slots=True)

@@ -58,11 +58,6 @@ def tcp_sources(senders: Sequence[VirtualNode], receiver: VirtualNode, congestio
     ]
 
 
-def udp_sources(senders: Sequence[VirtualNode], receiver: VirtualNode, wire_rate_bps: int) -> list[IperfSource]:
-    """Return one UDP flow of ``wire_rate_bps`` from each sender to the receiver."""
-    return [IperfSource(vn, receiver, FIRST_PORT + i, wire_rate_bps=wire_rate_bps) for i, vn in enumerate(senders)]
-
-
 class IperfTraffic:
     """The iperf3 processes of one run; a context manager that ends them all."""
 

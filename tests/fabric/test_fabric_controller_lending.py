@@ -24,7 +24,7 @@ from experiments.measure.series import (
 )
 from experiments.ovs.fabric import OvsFabric
 from experiments.ovs.ovs_vsctl import find_rows, vsctl
-from experiments.ovs.traffic import IperfTraffic, tcp_sources, udp_sources
+from experiments.ovs.traffic import FIRST_PORT, IperfSource, IperfTraffic, tcp_sources
 from topologies.builders import fig1
 
 LIMITS_BPS = {1: 20_000_000, 2: 30_000_000}
@@ -64,6 +64,12 @@ def rates(ovs: OvsFabric, folder: Path, seconds: float, then: Callable[[], None]
     return {vid: rates_of(read_samples(samples, interface)) for vid, interface in interfaces.items()}
 
 
+def udp_flows(ovs: OvsFabric, vlan_vid: int, rate_bps: int) -> list[IperfSource]:
+    """Return a flow from each of the first two PNs to the third."""
+    ends = [ovs.fabric.vn(vlan_vid, pn) for pn in (1, 2, 3)]
+    return [IperfSource(vn, ends[2], FIRST_PORT + n, wire_rate_bps=rate_bps) for n, vn in enumerate(ends[:2])]
+
+
 def limits_bps(app: Application, vlan_vid: int) -> int:
     return sum(entry["limit_bps"] for entry in app.get(f"/v1/entries?vlan={vlan_vid}")["entries"])
 
@@ -73,7 +79,7 @@ def blast(fabric: tuple[OvsFabric, Application, Path]) -> Iterator[IperfTraffic]
     """VLAN 2 sends more than it may borrow, all the time, and has borrowed all that it may."""
     ovs, app, folder = fabric
     with IperfTraffic(ovs, folder, 200) as traffic:
-        flows = udp_sources([ovs.fabric.vn(2, 1), ovs.fabric.vn(2, 2)], ovs.fabric.vn(2, 3), UDP_BPS)
+        flows = udp_flows(ovs, 2, UDP_BPS)
         traffic.serve(flows)
         traffic.start(flows, 150)
         app.wait_for(lambda: limits_bps(app, 2) >= 0.99 * CEILING_BPS, "lent")
@@ -101,7 +107,7 @@ def test_what_was_lent_is_taken_back_when_its_owner_wants_it(
 ) -> None:
     """The owner asks for more than its limit, all at once. Of 50 Mb/s the borrower had 45, and is left 30."""
     ovs, app, folder = fabric
-    flows = udp_sources([ovs.fabric.vn(1, 1), ovs.fabric.vn(1, 2)], ovs.fabric.vn(1, 3), OWNER_BPS)
+    flows = udp_flows(ovs, 1, OWNER_BPS)
     blast.serve(flows)
     got = rates(ovs, folder, 4.0, lambda: blast.start(flows, 6))
     blast.wait(flows, 15)

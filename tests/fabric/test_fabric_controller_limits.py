@@ -20,7 +20,7 @@ from experiments.measure.sampler import Sampler
 from experiments.measure.series import Rates, rates_of, read_samples
 from experiments.ovs.fabric import OvsFabric
 from experiments.ovs.ovs_vsctl import find_rows, ofctl, vsctl
-from experiments.ovs.traffic import IperfSource, IperfTraffic, udp_sources
+from experiments.ovs.traffic import FIRST_PORT, IperfSource, IperfTraffic
 from topologies.builders import fig1
 from topologies.fabric import Fabric
 
@@ -74,7 +74,8 @@ class Blast:
 
 
 def sources(fabric: Fabric) -> list[IperfSource]:
-    return udp_sources([fabric.vn(1, 1), fabric.vn(1, 2)], fabric.vn(1, 3), UDP_BPS)
+    receiver = fabric.vn(1, 3)
+    return [IperfSource(fabric.vn(1, n), receiver, FIRST_PORT + n, wire_rate_bps=UDP_BPS) for n in (1, 2)]
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from experiments.evaluation.oracle import oracle_of
 from experiments.figures import make as figures
 from experiments.figures.make import FigureOptions, make_figures
 from experiments.scenarios.dets_fig5 import joined_by_udp
-from experiments.scenarios.scenario import CONDITIONS, AlgorithmChange, LimitChange, Limits, Scenario, Source
+from experiments.scenarios.scenario import CONDITIONS, AlgorithmChange, LimitChange, Limits, Requests, Scenario, Source
 
 M = 1_000_000
 SCENARIO = Scenario(
@@ -116,6 +116,95 @@ def test_a_transfer_is_timed():
     assert figures_of_it["transfers_done"] == 1
     assert figures_of_it["completion_mean_s"] == pytest.approx(0.84, rel=0.25)  # 10 MB at 100 Mb/s of wire rate
     assert oracle_of(found).on[-1, 0] == False  # noqa: E712 - a numpy value
+
+
+def test_a_source_of_many_flows_takes_its_part_of_a_plain_link():
+    """Without control ten flows against one have most of the link; measured are two sources, not eleven."""
+    scenario = Scenario(
+        name="flows",
+        title="",
+        topology="dets-fig1",
+        pns=3,
+        limits={1: Limits(900 * M, 900 * M)},
+        sources=(Source(1, 1, 3, "tcp"), Source(1, 2, 3, "tcp", flows=10)),
+        duration_s=5.5,
+        phases={"settled": (2.2, 5.5)},
+    )
+    found = run(scenario, "none")
+    one, ten = found.delivered_bits[40:].sum(axis=0)
+    assert found.delivered_bits.shape == (100, 2)
+    assert ten > 3 * one > 0
+    reno = dataclasses.replace(scenario.sources[0], congestion_control="reno")
+    other = run(dataclasses.replace(scenario, sources=(reno, scenario.sources[1])), "none")
+    assert (other.delivered_bits != found.delivered_bits).any()
+
+
+def test_flows_share_the_rate_of_their_application():
+    sources = (Source(1, 1, 2, "tcp", 40 * M, flows=4),)
+    limits = {1: Limits(400 * M, 300 * M)}
+    found = run(Scenario("slow", "", limits, sources, 2.2, topology="dets-fig1", pns=2), "none")
+    assert found.delivered_bits.sum() / 2.2 == pytest.approx(40 * M, rel=0.02)
+
+
+def web(flood_bps=0):
+    flood = tuple(Source(2, pn, 3, "udp", flood_bps) for pn in (2, 4)) if flood_bps else ()
+    requests = Requests(20.0, 5.0, ((5_000, 0.9), (500_000, 0.1)))
+    return Scenario(
+        name="web",
+        title="",
+        topology="dets-fig1",
+        pns=4,
+        limits={1: Limits(400 * M, 400 * M), 2: Limits(500 * M, 500 * M)},
+        sources=(Source(1, 1, 3, "tcp", requests=requests, flows=16), *flood),
+        duration_s=5.5,
+        phases={"first": (0.0, 2.2), "later": (2.2, 5.5)},
+    )
+
+
+def test_web_requests_are_answered_and_timed():
+    quiet = run(web(), "none")
+    found = measures(quiet)
+    sessions = web().sessions(1)[0]
+    asked = sum(len(answers) for _, answers in sessions)
+    assert found["requests"] == pytest.approx(asked, abs=5)  # those of the end are under way
+    assert found["requests_answered"] >= asked - 10
+    assert found["answers_per_s"] == pytest.approx(found["requests_answered"] / 5.5)
+    assert found["latency_p50_s"] == pytest.approx(0.002, abs=0.0011)  # 4 segments: one round trip of two slots
+    assert 0.004 <= found["latency_p99_s"] <= 0.06  # 346 segments are 4 ms of the link, beside the other answers
+    assert found["use_of_oracle"] == pytest.approx(1.0, abs=0.05)
+    phases = phase_measures(quiet)
+    assert sum(phase["requests"] for phase in phases.values()) == found["requests"]
+
+
+def test_a_flood_without_control_starves_a_web_server_and_under_control_does_not():
+    flooded, held, alone = (
+        measures(run(*one)) for one in ((web(990 * M), "none"), (web(990 * M), "fp"), (web(), "fp"))
+    )
+    assert flooded["requests_answered"] < 0.5 * alone["requests_answered"]
+    assert flooded["latency_p99_s"] is None  # the last of them never came
+    assert held["answers_per_s"] == pytest.approx(alone["answers_per_s"], rel=0.05)
+
+
+def test_ceilings_and_weights_reach_the_controller_and_change_as_the_product_changes_them():
+    """Two senders under max-min: the first may send 100 Mb/s, then borrow up to 300, then is given another limit."""
+    scenario = Scenario(
+        name="borrowing",
+        title="",
+        topology="dets-fig1",
+        pns=3,
+        limits={1: Limits(100 * M, 200 * M, 100 * M, 500 * M)},
+        sources=(Source(1, 1, 3, "udp", 280 * M),),
+        events=(LimitChange(1.1, 1, 1, send_ceiling_bps=250 * M), LimitChange(2.2, 1, 1, send_ceiling_bps=150 * M)),
+        duration_s=3.3,
+        phases={"limit": (0.55, 1.1), "ceiling": (1.65, 2.2), "lower": (2.75, 3.3)},
+        promise="ceilings",
+    )
+    phases = phase_measures(run(scenario, "max-min"))
+    got = [phases[name]["received_bps"] / M for name in ("limit", "ceiling", "lower")]
+    assert got == pytest.approx([100, 250, 150], rel=0.03)
+    assert [phases[name]["part_of_oracle_by_sender"][0] for name in phases] == pytest.approx([1, 1, 1], abs=0.03)
+    kept = phase_measures(run(scenario, "fp"))  # DETS does not borrow: the ceilings and their changes are left out
+    assert [kept[name]["received_bps"] / M for name in kept] == pytest.approx([100, 100, 100], rel=0.03)
 
 
 COMPARED = dataclasses.replace(SCENARIO, paper_controls=("fs", "level"))

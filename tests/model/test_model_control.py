@@ -8,12 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 
+from controller.central.controller import CentralController
+from controller.config.load import parse_config
 from controller.errors import InvalidValueError
 from controller.events import EventKind
 from controller.fabric.topology import PortId
 from experiments.evaluation.on_model import run_on_model
-from experiments.model.control import ControlPlane, ControlTiming, central_of
+from experiments.machine.controller_process import configuration
+from experiments.model.control import ControlPlane, ControlTiming
 from experiments.model.fabric import ModelFabric, ModelOptions
 from experiments.model.operator import Operator
 from experiments.model.sources import UdpSource
@@ -37,7 +41,9 @@ FAST = replace(
 def controlled(topology="dets-fig5", timing=None, **sizes):
     fabric = fabrics[topology](pns=5, **sizes)
     model = ModelFabric(fabric, ModelOptions())
-    central = central_of(fabric, dict(zip(fabric.vlans, (40_000_000, 50_000_000), strict=True)), "fp", {})
+    limits_bps = dict(zip(fabric.vlans, (40_000_000, 50_000_000), strict=True))
+    document = configuration(fabric, limits_bps, "fp", {}, openflow_port=6653, rest_port=8080)
+    central = CentralController(parse_config(yaml.safe_dump(document), "model"))
     plane = ControlPlane(model, central, timing)
     plane.start()
     return model, plane

@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 
 from controller.errors import InvalidValueError
 from experiments import scenarios as package
-from experiments.scenarios.scenario import AlgorithmChange, LimitChange, Limits, Scenario, Source, parse_control
+from experiments.scenarios.scenario import (
+    AlgorithmChange,
+    LimitChange,
+    Limits,
+    Requests,
+    Scenario,
+    Source,
+    parse_control,
+)
 
 LIMITS = {1: Limits(400_000_000, 300_000_000)}
 SOURCE = Source(1, 1, 3, "udp", 100_000_000)
@@ -38,6 +46,24 @@ def make(**changes):
         ({"sources": (Source(1, 1, 3, "udp", 10_000, octets=5),)}, "sources[0].octets"),
         ({"sources": (Source(1, 1, 3, "tcp", spans=((5.0, 11.0),)),)}, "sources[0].spans"),
         ({"sources": (Source(1, 1, 3, "tcp", spans=((0.0, 1.0),), most_burst_s=1.0),)}, "sources[0].spans"),
+        ({"sources": (replace(SOURCE, flows=2),)}, "sources[0].flows"),
+        ({"sources": (Source(1, 1, 3, "tcp", octets=5, flows=2),)}, "sources[0].flows"),
+        ({"sources": (Source(1, 1, 3, "tcp", flows=0),)}, "sources[0].flows"),
+        ({"sources": (replace(SOURCE, congestion_control="reno"),)}, "sources[0].congestion_control"),
+        ({"sources": (Source(1, 1, 3, "tcp", congestion_control="vegas"),)}, "sources[0].congestion_control"),
+        ({"sources": (replace(SOURCE, requests=Requests(1.0)),)}, "sources[0].requests"),
+        ({"sources": (Source(1, 1, 3, "tcp", 5, requests=Requests(1.0)),)}, "sources[0].rate_bps"),
+        ({"sources": (Source(1, 1, 3, "tcp", requests=Requests(0.0)),)}, "sources[0].requests.sessions_per_s"),
+        ({"sources": (Source(1, 1, 3, "tcp", requests=Requests(1.0, 0.5)),)}, "sources[0].requests.mean_requests"),
+        (
+            {"sources": (Source(1, 1, 3, "tcp", requests=Requests(1.0, sizes=((9, 0.5),))),)},
+            "sources[0].requests.sizes",
+        ),
+        ({"limits": {1: Limits(400, 300, send_ceiling_bps=399)}}, "limits[1].send_ceiling_bps"),
+        ({"vn_limits": {(1, 3): Limits(400, 300, weight=0.0)}}, "vn_limits[1, 3].weight"),
+        ({"vn_limits": {(1, 12): Limits(400, 300)}}, "vn_limits[1, 12]"),
+        ({"events": (LimitChange(1.0, 1, 12, weight=2.0),)}, "events[0].pn"),
+        ({"promise": "everything"}, "promise"),
         ({"phases": {"late": (9.0, 12.0)}}, "phases.late"),
         ({"events": (LimitChange(11.0, 1, 3, receive_bps=1),)}, "events[0].at_s"),
         ({"events": (AlgorithmChange(1.0, 7, "fp"),)}, "events[0].vlan_vid"),
@@ -76,6 +102,54 @@ def test_scaling_changes_every_rate_and_size_and_no_time():
     assert small.events[0].receive_bps == 5_000_000
     assert small.events[0].send_bps is None
     assert (small.phases, small.duration_s) == (scenario.phases, scenario.duration_s)
+
+
+def test_ceilings_and_the_frequency_of_sessions_are_scaled_and_weights_and_pages_are_not():
+    small = make(
+        limits={1: Limits(400_000_000, 300_000_000, 500_000_000, None, 2.0)},
+        sources=(Source(1, 1, 3, "tcp", requests=Requests(40.0), congestion_control="reno"),),
+        events=(LimitChange(5.0, 1, 3, send_ceiling_bps=600_000_000, weight=3.0),),
+        topology="dets-fig7",
+        topology_options={"edges": 2, "core_rate_bps": 500_000_000},
+    ).scaled(0.05)
+    assert small.limits[1] == Limits(20_000_000, 15_000_000, 25_000_000, None, 2.0)
+    assert small.sources[0].requests == Requests(2.0)
+    assert small.events[0].fields == {"send_ceiling_bps": 30_000_000, "weight": 3.0}
+    assert {link.rate_bps for link in small.fabric().core_links} == {25_000_000}
+
+
+def test_a_vn_has_the_weight_of_its_vlan_unless_it_has_its_own():
+    own = {(1, 1): Limits(1, 1), (1, 2): Limits(1, 1, weight=3.0)}
+    scenario = make(limits={1: Limits(2, 2, weight=5.0)}, vn_limits=own)
+    weights = [scenario.limits_of(scenario.fabric().vn(1, pn)).weight for pn in (1, 2, 3)]
+    assert weights == [5.0, 3.0, 5.0]
+
+
+def test_a_congestion_control_that_a_fabric_lacks_is_refused_there():
+    scenario = make(sources=(SOURCE, Source(1, 2, 3, "tcp", congestion_control="dctcp")))
+    assert scenario.on("model") is scenario
+    with pytest.raises(InvalidValueError) as caught:
+        scenario.on("ovs", 0.05)
+    assert caught.value.key == "sources[1].congestion_control"
+
+
+@settings(derandomize=True, deadline=None, max_examples=50)
+@given(st.integers(0, 2**32 - 1), st.floats(0.5, 50.0), st.floats(1.0, 20.0))
+def test_sessions_are_in_order_within_their_spans_and_the_same_for_a_seed(seed, per_s, mean_requests):
+    requests = Requests(per_s, mean_requests, ((500, 0.5), (5_000, 0.5)))
+    scenario = make(sources=(Source(1, 1, 3, "tcp", requests=requests, spans=((1.0, 3.0), (5.0, 9.0))),))
+    (sessions,) = scenario.sessions(seed)
+    begun = [begin_s for begin_s, _ in sessions]
+    assert begun == sorted(begun)
+    assert all(1.0 <= at_s < 3.0 or 5.0 <= at_s < 9.0 for at_s in begun)
+    assert all(answers and set(answers) <= {500, 5_000} for _, answers in sessions)
+    assert scenario.sessions(seed) == (sessions,)
+
+
+def test_sessions_come_at_their_rate_with_their_mean_number_of_requests():
+    (sessions,) = make(sources=(Source(1, 1, 3, "tcp", requests=Requests(200.0)),)).sessions(1)
+    assert len(sessions) == pytest.approx(2_000, rel=0.07)
+    assert sum(len(answers) for _, answers in sessions) / len(sessions) == pytest.approx(10.0, rel=0.07)
 
 
 @settings(derandomize=True, deadline=None, max_examples=50)
@@ -157,6 +231,36 @@ def test_a_file_whose_scenario_has_another_name_is_refused(tmp_path, monkeypatch
     (tmp_path / "two_senders_misnamed.py").write_text(NEW.format(name="three"))
     monkeypatch.setattr(package, "__path__", [*package.__path__, str(tmp_path)])
     with pytest.raises(InvalidValueError, match="must be two-senders-misnamed"):
+        package.scenarios()
+
+
+VARIANTS = """
+from experiments.scenarios.scenario import Limits, Scenario, Source
+
+scenarios = tuple(
+    Scenario("{name}-" + kind, kind, {{1: Limits(1_000_000, 1_000_000)}}, (Source(1, 1, 2, kind, 1_000_000),), 2.0)
+    for kind in {kinds}
+)
+"""
+
+
+def test_a_file_may_hold_variants_of_a_scenario_and_a_folder_files(tmp_path, monkeypatch):
+    (tmp_path / "hum").mkdir()
+    (tmp_path / "hum" / "__init__.py").write_text("")
+    (tmp_path / "hum" / "fig1.py").write_text(VARIANTS.format(name="hum-fig1", kinds=("tcp", "udp")))
+    monkeypatch.setattr(package, "__path__", [*package.__path__, str(tmp_path)])
+    assert {"hum-fig1-tcp", "hum-fig1-udp", "dets-fig1"} <= set(package.scenarios())
+
+
+@pytest.mark.parametrize(
+    ("name", "kinds", "reason"), [("other", ("tcp",), "begin with"), ("moo", ("tcp", "tcp"), "twice")]
+)
+def test_variants_are_named_as_their_file_and_once(name, kinds, reason, tmp_path, monkeypatch):
+    (tmp_path / f"moo_{name}.py").write_text(
+        VARIANTS.format(name=f"moo-{'moo' if name == 'moo' else 'x'}", kinds=kinds)
+    )
+    monkeypatch.setattr(package, "__path__", [*package.__path__, str(tmp_path)])
+    with pytest.raises(InvalidValueError, match=reason):
         package.scenarios()
 
 
