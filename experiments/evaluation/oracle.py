@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from controller.allocation.max_min import FlowPaths, max_min
 from controller.allocation.network_max_min import Constraints, share_network
-from experiments.evaluation.entity_max_min import entity_max_min
+from experiments.evaluation.entity_oracle import entity_rates
 from experiments.evaluation.run import FloatArray, ScenarioRun
 from experiments.measure.frames import TCP_PAYLOAD_BYTES, TCP_WIRE_BYTES
 from experiments.scenarios.limits import RATES, LimitChange
@@ -185,7 +185,7 @@ class _Shared:
             np.array([*mine, first + sender, first + self._vns + receiver])
             for mine, sender, receiver in zip(self._links, self.sender, self.receiver, strict=True)
         ]
-        return entity_max_min(links, self.sender, weight, capacity_bps, demand_bps)
+        return entity_rates(links, self.sender, weight, capacity_bps, demand_bps)
 
 
 def links_of(fabric: Fabric, ends: list[tuple[int, int]]) -> tuple[FloatArray, list[IntArray]]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from experiments.evaluation.measures import measures, phase_measures
 from experiments.evaluation.on_ovs import run_on_ovs
 from experiments.evaluation.run import RunSettings, ScenarioRun
-from experiments.scenarios.scenario import LimitChange, Limits, Scenario, Source
+from experiments.scenarios.scenario import LimitChange, Limits, Requests, Scenario, Source
 
 M = 1_000_000
 SCENARIO = Scenario(
@@ -68,3 +71,36 @@ def test_what_was_granted_is_known(run: ScenarioRun) -> None:
         np.testing.assert_allclose(run.granted_bps, 8 * M / 3, rtol=0.01)
     else:
         assert run.granted_bps[-1].max() <= 4 * M * 1.06
+
+
+WEB = Scenario(
+    name="emulated-web",
+    title="ten flows, web requests and a ceiling that is lowered",
+    topology="dets-fig1",
+    pns=4,
+    link_rate_bps=20 * M,
+    limits={1: Limits(4 * M, 8 * M, 12 * M, 16 * M), 2: Limits(4 * M, 4 * M)},
+    sources=(
+        Source(1, 1, 4, "tcp", flows=10),
+        Source(2, 2, 4, "tcp", requests=Requests(4.0, 3.0, ((500, 0.5), (20_000, 0.5))), flows=8),
+        Source(2, 3, 4, "tcp", 200_000, congestion_control="cubic"),
+    ),
+    events=(LimitChange(2.75, 1, 1, send_ceiling_bps=6 * M),),
+    duration_s=5.5,
+    phases={"lent": (1.1, 2.75), "lowered": (3.85, 5.5)},
+    promise="ceilings",
+)
+
+
+def test_many_flows_web_requests_and_a_ceiling_that_is_lowered(tmp_path: Path) -> None:
+    run = run_on_ovs(WEB, "max-min", 1, lambda _passed_s: None, tmp_path, RunSettings(congestion_control="reno"))
+    assert (run.delivered_bits.sum(axis=0) > 0).all()
+    lent, lowered = (phase_measures(run)[name]["delivered_bps_by_sender"][0] / M for name in ("lent", "lowered"))
+    assert lent > 8.0  # of 12; its limit is 4
+    assert 4.0 < lowered < 6.6
+    found = measures(run)
+    asked = sum(len(answers) for _, answers in WEB.sessions(1)[1])
+    assert found["requests"] == pytest.approx(asked, abs=6)
+    assert found["requests_answered"] >= 0.9 * asked
+    # 20,000 bytes take 40 ms of a limit of 4 Mb/s.
+    assert 0.0005 < found["latency_p50_s"] < found["latency_p99_s"]

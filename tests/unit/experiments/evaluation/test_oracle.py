@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from controller.allocation.entity_max_min import entity_max_min
 from controller.allocation.max_min import FlowPaths, max_min
-from experiments.evaluation.entity_max_min import entity_max_min
+from experiments.evaluation.entity_oracle import entity_rates
 from experiments.evaluation.oracle import oracle_of, promised_by_time
 from experiments.evaluation.run import ScenarioRun
 from experiments.scenarios.scenario import LimitChange, Limits, Requests, Scenario, Source
@@ -176,7 +177,7 @@ def networks(draw):
 def test_entities_of_one_flow_each_are_weighted_max_min(network):
     links, _, _, capacity, demand = network
     weight = np.linspace(0.5, 2.0, len(links))
-    found = entity_max_min(links, np.arange(len(links)), weight, capacity, demand)
+    found = entity_rates(links, np.arange(len(links)), weight, capacity, demand)
     offsets = np.concatenate([[0], np.cumsum([len(one) for one in links])]).astype(np.int64)
     known = max_min(FlowPaths(offsets, np.concatenate(links), len(capacity)), capacity, demand, weight).rate_bps
     np.testing.assert_allclose(found, known, rtol=1e-6, atol=1e-9)
@@ -186,7 +187,7 @@ def test_entities_of_one_flow_each_are_weighted_max_min(network):
 @given(networks())
 def test_on_one_link_entities_share_by_weight_and_their_flows_equally(network):
     links, entity, weight, capacity, demand = network
-    found = entity_max_min([np.zeros(1, dtype=np.int64)] * len(links), entity, weight, capacity[:1], demand)
+    found = entity_rates([np.zeros(1, dtype=np.int64)] * len(links), entity, weight, capacity[:1], demand)
     names = np.unique(entity)
     sums = np.array([demand[entity == one].sum() for one in names])
     every = np.ones((len(names), 1), dtype=bool)
@@ -203,7 +204,7 @@ def test_on_one_link_entities_share_by_weight_and_their_flows_equally(network):
 @given(networks())
 def test_nobody_has_more_than_it_wants_and_no_link_more_than_it_carries(network):
     links, entity, weight, capacity, demand = network
-    found = entity_max_min(links, entity, weight, capacity, demand)
+    found = entity_rates(links, entity, weight, capacity, demand)
     used = np.zeros(len(capacity))
     for way, rate in zip(links, found, strict=True):
         used[way] += rate
@@ -216,5 +217,15 @@ def test_nobody_has_more_than_it_wants_and_no_link_more_than_it_carries(network)
 @given(networks(), st.sampled_from([0.25, 8.0]))
 def test_weights_count_in_proportion_only(network, factor):
     links, entity, weight, capacity, demand = network
-    rates = [entity_max_min(links, entity, weight * one, capacity, demand) for one in (1.0, factor)]
+    rates = [entity_rates(links, entity, weight * one, capacity, demand) for one in (1.0, factor)]
     np.testing.assert_allclose(rates[0], rates[1], rtol=1e-6, atol=1e-9)
+
+
+@PROPERTY
+@given(networks())
+def test_the_policys_own_law_agrees_on_one_link(network):
+    links, entity, weight, capacity, demand = network
+    one = FlowPaths(np.arange(len(links) + 1), np.zeros(len(links), dtype=np.int64), 1)
+    law = entity_max_min(one, entity, capacity[:1], demand, weight[entity]).rate_bps
+    found = entity_rates([np.zeros(1, dtype=np.int64)] * len(links), entity, weight, capacity[:1], demand)
+    np.testing.assert_allclose(found, law, rtol=1e-6, atol=1e-9)

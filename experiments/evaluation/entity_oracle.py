@@ -2,6 +2,10 @@
 
 An *entity* is a sender with a weight, whatever the number of its flows. On each link the entities that use it have
 shares in proportion to their weights, and what an entity cannot use goes to the others of that link.
+
+Choice: not ``controller.allocation.entity_max_min``, which a policy may decide with: a law is not its own judge. The
+two agree on one link and where each entity has one flow. There, an entity that sends over a second link as well grows
+more slowly on the first, and gets less than its share of it; here shares are per link.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ IntArray = NDArray[np.int64]
 _SAME = 1e-9
 
 
-def entity_max_min(
+def entity_rates(
     links: Sequence[IntArray], entity: IntArray, weight: FloatArray, capacity_bps: FloatArray, demand_bps: FloatArray
 ) -> FloatArray:
     """Return the rates of flows, (flows,): weighted max-min over the entities on each link, not over flows.
