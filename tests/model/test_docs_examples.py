@@ -1,4 +1,4 @@
-"""The docs' algorithm, policy, topology and scenario, pasted into a copy of the project and run start to end."""
+"""The docs' algorithm, policy, topology, scenario and paper, pasted into a copy of the project and run."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def add_line(path: Path, after: str, page: str, line: str) -> None:
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the project with all four pasted."""
+    """A copy of the project with all of them pasted."""
     folder = tmp_path_factory.mktemp("project")
     for name in ("controller", "topologies", "experiments", "apps"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -49,6 +49,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     function = example("experiments.md", "def line(")
     builders.write_text(builders.read_text().replace("fabrics: dict", f"{function}\n\nfabrics: dict"))
     (folder / "experiments/scenarios/my_burst.py").write_text(example("experiments.md", 'name="my-burst"'))
+    (folder / "experiments/papers/my.py").write_text(example("experiments.md", 'paper = Paper("my"'))
     return folder
 
 
@@ -89,14 +90,17 @@ def test_figure_5_runs_on_the_topology_under_the_algorithm(project: Path, dets: 
     assert 2 * summary["baseline"]["victim_goodput_bps_during"] < summary["victim_goodput_bps_during"]
 
 
-def test_figures_draw_and_name_the_scenario_and_the_algorithm(project: Path, dets: Dets) -> None:
-    only = ("--only", "my-burst", "--control", "part", "--control", "static", "--seeds", "1", "-q")
-    dets("figures", *only, "--output", "results", "--docs", "pages")
-    page = (project / "pages" / "results.md").read_text()
-    assert "### my-burst" in page
-    assert "| Fixed part of the limit (`part`) | 1 |" in page
+def test_figures_judge_the_paper_and_name_the_scenario_and_the_algorithm(project: Path, dets: Dets) -> None:
+    controls = ("--control", "part", "--control", "static", "--control", "level")
+    dets("figures", "--paper", "my", *controls, "--seeds", "1", "-q", "--output", "results", "--docs", "pages")
+    page = (project / "pages" / "results" / "my.md").read_text()
+    (row,) = [line for line in page.splitlines() if line.startswith("| 2 | a halved limit is used as well |")]
+    assert row.endswith("% of the oracle's | model yes |")
+    assert "| [My paper](results/my.md) | 1 | 1 of 1 | 0 |" in (project / "pages" / "results.md").read_text()
+    index = (project / "results" / "index.html").read_text()
+    assert "<td>Fixed part of the limit (part)</td><td>1</td>" in index
     assert (project / "results/figures/model/my-burst.png").read_bytes().startswith(b"\x89PNG")
-    assert "my-burst/part/seed-1" in (project / "results" / "index.html").read_text()
+    assert "my-burst/part/seed-1" in index
 
 
 @pytest.mark.parametrize("fabric", ["model", "wire"])
