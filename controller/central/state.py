@@ -140,8 +140,7 @@ class FabricState:
     def flood_limit_bps(self) -> FloatArray:
         """What each VN may flood, shape (vns,)."""
         if self._flood_limits is None or self._flood_limits[0] is not self.vns:
-            configured = {vid: vlan.flood_limit_bps for vid, vlan in self.config.vlans.items()}
-            self._flood_limits = (self.vns, flood_limits(self.vns, configured))
+            self._flood_limits = (self.vns, flood_limits(self.vns, self.config.vlans))
         return self._flood_limits[1]
 
     @property

@@ -5,7 +5,7 @@ with all that is wrong, each with file, line and column. Reading the file is thi
 
 Rules between sections: a VN's limit is at most its port's capacity, and so is the sum of a port's send limits and the
 sum of its receive limits; a port is either an access port or a trunk; its VLANs exist and are named once; a dpid
-belongs to one switch; the links carry every traffic matrix that the limits allow.
+belongs to one switch; floods fit the receive limits; the links carry every traffic matrix that the limits allow.
 
 Each section's reader returns its values and the problems it found. Where a section has bad values its reader goes on
 with the others: its problems stop the result from being used, and rules that need a bad value are left out.
@@ -20,7 +20,13 @@ from controller.config.document import ConfigError, ConfigProblem, Problem, read
 from controller.config.links import read_links
 from controller.config.listeners import read_rest, read_tls
 from controller.config.ports import read_port
-from controller.config.rules import algorithm_problems, link_problems, port_problems, unused_problems
+from controller.config.rules import (
+    algorithm_problems,
+    flood_problems,
+    link_problems,
+    port_problems,
+    unused_problems,
+)
 from controller.config.sections import (
     MAX_VLAN_VID,
     MIN_VLAN_VID,
@@ -68,7 +74,7 @@ def parse_config(text: str, source_name: str = "<text>") -> Config:
         raise ConfigError(source_name, document.problems)
     config, problems = _read_config(document.data, source_name)
     if not problems and not document.problems:
-        problems += link_problems(config)
+        problems += [*flood_problems(config), *link_problems(config)]
     if problems or document.problems:
         raise ConfigError(source_name, [*document.problems, *document.place(problems)])
     return config

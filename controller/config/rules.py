@@ -14,6 +14,7 @@ from controller.errors import InvalidValueError
 from controller.fabric.description import WAYS, Config, EdgePort, Vn
 from controller.limits.admission import admit_core, core_overloaded, core_topology
 from controller.limits.changes import check_borrows, check_weighs
+from controller.limits.floods import LEAST_FLOOD_BPS, largest_flood_limit
 from controller.limits.hose_model import AdmissionError, VnLimits, port_overload
 from controller.policy.registry import make_policy
 from controller.units import format_rate
@@ -104,6 +105,28 @@ def link_problems(config: Config) -> Iterator[Problem]:
         limit = f"the {way} limit of VLAN {vns[fit].vlan_vid} at {asked[fit].port}, {format_rate(error.value_bps)},"
         offer = f"at most {format_rate(error.largest_bps)} fits beside the limits before it"
         yield Problem(_limit_path(vns[fit], way), f"{limit} does not fit: {error.overload}; {offer}")
+
+
+def flood_problems(config: Config) -> Iterator[Problem]:
+    """Yield for each ``flood_limit`` with which floods could exceed the receive limit of a VN of the VLAN.
+
+    ``config`` must have no other problem.
+    """
+    receive_bps: dict[int, list[int]] = {}
+    for vn in config.vns():
+        receive_bps.setdefault(vn.vlan_vid, []).append(vn.receive_limit_bps)
+    for vid, limits_bps in receive_bps.items():
+        flood_bps, smallest_bps = config.vlans[vid].flood_limit_bps, min(limits_bps)
+        largest_bps = largest_flood_limit(smallest_bps, len(limits_bps))
+        if flood_bps is None or LEAST_FLOOD_BPS <= flood_bps <= largest_bps:
+            continue
+        if flood_bps < LEAST_FLOOD_BPS:
+            reason = f"is below {format_rate(LEAST_FLOOD_BPS)}, what two meters can carry"
+        else:
+            others = max(len(limits_bps) - 1, 1)
+            reason = f"does not fit: {others} VNs may flood to one whose receive limit is {format_rate(smallest_bps)}"
+        fits = f"at most {largest_bps} ({format_rate(largest_bps)}) fits" if largest_bps else "nothing fits"
+        yield Problem(("vlans", str(vid), "flood_limit"), f"{format_rate(flood_bps)} {reason}; {fits}")
 
 
 def _limit_path(vn: Vn, way: str) -> Path:

@@ -220,7 +220,7 @@ class VlanSection(Section):
     """Up to this rate its VNs may borrow, limit to port's capacity; for algorithms that borrow, as `max-min`."""
     flood_limit: Rate | None = None
     """Broadcast, multicast and unknown destinations of each of its VNs; without it, a tenth of the smallest receive \
-limit, shared equally by the other VNs (docs/enforcement.md)."""
+limit, shared equally by the other VNs; at most all of it so shared, at least 2k (docs/enforcement.md)."""
     weight: Weight = 1.0
     """Weight of each of its VNs, by which senders share; with `max-min` across VLANs too, not with `fe`."""
 

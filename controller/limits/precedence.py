@@ -1,7 +1,7 @@
 """What is in force: overrides laid over the configuration file, and which of them do not fit it.
 
-Of overrides that do not fit together, those made last that raise a limit are inactive first: those that lower one are
-never the cause, and the oldest promise is kept longest.
+Of overrides that do not fit together, those made last that raise a limit are inactive first: the oldest promise is kept
+longest. One that lowers a limit is inactive only where the VLAN's ``flood_limit`` needs a higher receive limit.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from controller.columns import BoolArray, IntArray
+from controller.columns import BoolArray, FloatArray, IntArray
 from controller.errors import InvalidValueError
 from controller.fabric.description import WAYS, Vlan
 from controller.fabric.values import check_vlan_values
 from controller.fabric.vns import VnTable
 from controller.limits.admission import AdmittedLimits
 from controller.limits.changes import without_ceilings, without_weights
+from controller.limits.floods import least_receive_limits
 from controller.limits.hose_model import STEP_BPS, Overload, port_overload
 from controller.limits.overrides import NO_CEILING, VN_RATES, Override, Overrides, VnName
 from controller.policy.registry import make_policy
@@ -85,8 +86,9 @@ def lay(overrides: Overrides, core_overload: CoreCheck) -> LimitsInForce:
     """Return what is in force under these overrides; ``core_overload`` names a core link that limits overload, if any.
 
     1) Overrides of what the file does not have, or whose values it does not allow, are inactive.
-    2) At each port that is promised more than it can carry, the newest override that raises is, until all ports fit.
-    3) While a core link is overloaded, so is the newest of all that raise.
+    2) So are those under which floods exceed a receive limit.
+    3) At each port that is promised more than it can carry, the newest override that raises is, until all ports fit.
+    4) While a core link is overloaded, so is the newest of all that raise. Then 2 to 4 again, until all fit.
     """
     file = overrides.file
     inactive_vns = {name: "the configuration has no such VN" for name, one in overrides.strays.items() if one.values}
@@ -98,30 +100,18 @@ def lay(overrides: Overrides, core_overload: CoreCheck) -> LimitsInForce:
     inactive_vns |= {file.names[row]: reason for row, reason in bad_vns.items()}
     off = np.zeros(len(file.vns), dtype=np.bool_)
     off[list(bad_vns)] = True
-    # 2
     while True:
         left = overrides.without_vlans(inactive_vlans).without_vns(off)
         vns = left.vns()
-        found = _newest_at_overloaded_ports(left, vns)
+        # 2, 3
+        found = _below_floods(left, vns) or _newest_at_overloaded_ports(left, vns)
+        # 4
+        if not found and (overload := core_overload(vns)) is not None:
+            found = dict.fromkeys(_newest_on_links(left, vns, core_overload), str(overload))
         if not found:
             break
         for (row, way), reason in found.items():
             _deactivate(left, row, way, reason, off, inactive_vns, inactive_vlans)
-    # 3
-    overload = core_overload(vns)
-    if overload is not None:
-        raising = _raising(left, vns)
-        fewest, enough = 0, len(raising)
-        while enough - fewest > 1:
-            middle = (fewest + enough) // 2
-            trial_off, trial_vlans = off.copy(), dict(inactive_vlans)
-            for row, way in raising[:middle]:
-                _deactivate(left, row, way, "", trial_off, {}, trial_vlans)
-            fits = core_overload(overrides.without_vlans(trial_vlans).without_vns(trial_off).vns()) is None
-            fewest, enough = (fewest, middle) if fits else (middle, enough)
-        for row, way in raising[:enough]:
-            _deactivate(left, row, way, str(overload), off, inactive_vns, inactive_vlans)
-        left = overrides.without_vlans(inactive_vlans).without_vns(off)
     return LimitsInForce.of(left, inactive_vns, inactive_vlans)
 
 
@@ -158,9 +148,14 @@ class UnfitError(InvalidValueError):
 def check_fit(overrides: Overrides, before: VnTable, after: VnTable, admitted: AdmittedLimits) -> None:
     """Raise UnfitError unless ports and links carry the limits that ``after`` has and ``before`` had not.
 
-    Places where nothing is raised are not looked at.
+    Places where nothing is raised are not looked at. Nor may a receive limit be lowered below what floods may take.
     """
     file, raised_rows = overrides.file, np.zeros(len(after), dtype=np.bool_)
+    needed_bps = least_receive_limits(after, file.config.vlans)
+    lowered = after.receive_limit_bps < np.minimum(before.receive_limit_bps, needed_bps)
+    for row in np.flatnonzero(lowered)[:1].tolist():
+        reason = f"does not fit: {_flood_reason(overrides, needed_bps, row)}"
+        raise UnfitError(row, "receive_limit_bps", int(after.receive_limit_bps[row]), reason)
     for way in WAYS:
         limit_bps = getattr(after, f"{way}_limit_bps")
         raised = limit_bps > getattr(before, f"{way}_limit_bps")
@@ -268,6 +263,36 @@ def _newest_at_overloaded_ports(overrides: Overrides, vns: VnTable) -> dict[tupl
         for row in rows[first].tolist():
             found[row, way] = str(_port_overload(overrides, vns, row, way))
     return found
+
+
+def _newest_on_links(overrides: Overrides, vns: VnTable, core_overload: CoreCheck) -> list[tuple[int, str]]:
+    """Return the rows and ways of the newest raised limits: as few as let the core links carry the others."""
+    raising = _raising(overrides, vns)
+    fewest, enough = 0, len(raising)
+    while enough - fewest > 1:
+        middle = (fewest + enough) // 2
+        off, inactive_vlans = np.zeros(len(vns), dtype=np.bool_), dict[int, str]()
+        for row, way in raising[:middle]:
+            _deactivate(overrides, row, way, "", off, {}, inactive_vlans)
+        fits = core_overload(overrides.without_vlans(inactive_vlans).without_vns(off).vns()) is None
+        fewest, enough = (fewest, middle) if fits else (middle, enough)
+    return raising[:enough]
+
+
+def _below_floods(overrides: Overrides, vns: VnTable) -> dict[tuple[int, str], str]:
+    """Return the rows whose receive limits are lowered below what their VLANs' flood limits need, and what is wrong."""
+    file = overrides.file
+    needed_bps = least_receive_limits(vns, file.config.vlans)
+    below = (vns.receive_limit_bps < needed_bps) & (vns.receive_limit_bps < file.vns.receive_limit_bps)
+    return {(row, "receive"): _flood_reason(overrides, needed_bps, row) for row in np.flatnonzero(below).tolist()}
+
+
+def _flood_reason(overrides: Overrides, needed_bps: FloatArray, row: int) -> str:
+    file, least_bps = overrides.file, int(needed_bps[row])
+    flood_bps = file.config.vlans[file.names[row].vlan_vid].flood_limit_bps
+    assert flood_bps is not None
+    others, flood = round(least_bps / flood_bps), format_rate(flood_bps)
+    return f"{others} VNs may flood {flood} each to it; at least {least_bps} ({format_rate(least_bps)}) fits"
 
 
 def _port_overload(overrides: Overrides, vns: VnTable, row: int, way: str) -> Overload:

@@ -449,3 +449,57 @@ def test_a_weight_survives_a_restart_and_another_file(tmp_path: Path) -> None:
         "weight": 2.5,
         "send_limit_bps": 1_000_000,
     }
+
+
+FLOODS = CONFIG.replace("10: {send", "10: {flood_limit: 10M, send", 1)
+
+
+def receive_bps(place: Place, name: VnName) -> int:
+    return int(place.central.vns.receive_limit_bps[place.settings.file.row_of[name]])
+
+
+def test_a_receive_limit_under_which_the_flood_limit_does_not_fit_is_refused() -> None:
+    """Two others flood 10 Mb/s each; whoever sets the limit: the VN, its VLAN, or a reset."""
+    place = Place(text=FLOODS)
+    place.vns({ONE: {"receive_limit_bps": 20_000_000}})
+    with pytest.raises(UnfitError, match=r"2 VNs may flood 10M each.*at least 20000000 \(20M\) fits") as refusal:
+        place.vns({TWO: {"send_limit_bps": 1_000_000}, ONE: {"receive_limit_bps": 19_999_000}})
+    assert refusal.value.row == place.settings.file.row_of[ONE]
+    assert (refusal.value.key, refusal.value.value) == ("receive_limit_bps", 19_999_000)
+    place.vns({name: {"receive_limit_bps": 30_000_000} for name in (ONE, TWO, THREE)})
+    place.vlan(10, receive_limit_bps=5_000_000)  # which no VN has
+    with pytest.raises(UnfitError, match="at least 20000000"):
+        place.reset(TWO)
+    with pytest.raises(UnfitError, match="at least 20000000"):
+        Place(text=FLOODS).vlan(10, receive_limit_bps=5_000_000)
+    assert receive_bps(place, TWO) == 30_000_000
+    assert set(place.central.fabric.flood_limit_bps[place.central.vns.vlan_vid == 10]) == {10e6}
+
+
+def test_overrides_under_which_the_files_flood_limit_does_not_fit_are_inactive(tmp_path: Path) -> None:
+    """With another file, or after an import: by name, and the flood limit is the file's."""
+    place = Place(tmp_path / "x.db")
+    place.vns({ONE: {"receive_limit_bps": 19_000_000}, TWO: {"receive_limit_bps": 21_000_000}})
+    place.vlan(10, receive_limit_bps=5_000_000)
+    again = place.again(FLOODS)
+    assert [receive_bps(again, name) for name in (ONE, TWO, THREE)] == [40_000_000, 21_000_000, 40_000_000]
+    assert set(again.settings.values.inactive_vns) == {ONE}
+    assert set(again.settings.values.inactive_vlans) == {10}
+    assert all("2 VNs may flood 10M each" in text for text in again.inactive())
+    again.settings.replace_all(
+        "import", {}, {THREE: {"receive_limit_bps": 1_000_000}}, ME, expect=anything, dry_run=False
+    )
+    assert receive_bps(again, THREE) == 40_000_000
+
+
+def test_limits_lowered_by_an_override_that_goes_are_looked_at_again(tmp_path: Path) -> None:
+    """A VN's override overloads its port; under it, its VLAN's override is too low for the flood limit."""
+    place = Place(tmp_path / "x.db")
+    place.vns({name: {"receive_limit_bps": 50_000_000} for name in (ONE, TWO, THREE)})
+    place.vlan(10, receive_limit_bps=5_000_000)
+    again = place.again(
+        FLOODS.replace("20: {send_limit: 50M, receive_limit: 50M", "20: {send_limit: 50M, receive_limit: 60M")
+    )
+    assert [receive_bps(again, name) for name in (ONE, TWO, THREE)] == [40_000_000, 40_000_000, 50_000_000]
+    assert set(again.settings.values.inactive_vns) == {ONE, TWO}
+    assert set(again.settings.values.inactive_vlans) == {10}

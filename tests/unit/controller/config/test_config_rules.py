@@ -539,3 +539,42 @@ def test_an_unknown_algorithm_is_refused_with_ceilings_and_weights_too(where: st
     )
     with pytest.raises(ConfigError, match="'best' is not an allocation algorithm"):
         parse_config(text)
+
+
+FLOODING = """\
+vlans:
+  10:
+    send_limit: 40M
+    receive_limit: 40M
+    flood_limit: {flood_limit}
+switches:
+  s1:
+    dpid: 1
+    ports:
+      1: {capacity: 100M, access: 10}
+      2: {capacity: 100M, access: 10}
+      3: {capacity: 100M, access: 10, vns: {10: {receive_limit: 30M}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("flood_limit", "reason"),
+    [
+        ("15001k", "15M does not fit: 2 VNs may flood to one whose receive limit is 30M; at most 15000000 (15M) fits"),
+        ("1G", "1G does not fit: 2 VNs may flood to one whose receive limit is 30M; at most 15000000 (15M) fits"),
+        ("1999", "1.999k is below 2k, what two meters can carry; at most 15000000 (15M) fits"),
+    ],
+)
+def test_a_flood_limit_that_does_not_fit_the_receive_limits_is_refused(flood_limit: str, reason: str) -> None:
+    (line,) = refused(FLOODING.replace("{flood_limit}", flood_limit))
+    assert line == f"f:5:18: vlans.10.flood_limit: {reason}"
+
+
+@pytest.mark.parametrize("flood_limit", ["15M", "2k"])
+def test_a_flood_limit_that_fits_is_taken(flood_limit: str) -> None:
+    assert parse_config(FLOODING.replace("{flood_limit}", flood_limit)).vlans[10].flood_limit_bps is not None
+
+
+def test_where_no_flood_limit_fits_that_is_said() -> None:
+    (line,) = refused(FLOODING.replace("{flood_limit}", "2k").replace("30M", "3k"))
+    assert line.endswith("2k does not fit: 2 VNs may flood to one whose receive limit is 3k; nothing fits")
