@@ -110,7 +110,7 @@ class CentralController:
 
     def port_down(self, dpid: int, port_no: int, now_s: float) -> None:
         """A port has lost its link, or is no more."""
-        self.network.port_down(PortId(dpid, port_no))
+        self.network.port_down(PortId(dpid, port_no), now_s)
 
     # -- what switches report
 

@@ -13,6 +13,8 @@ import networkx as nx
 HELLO_INTERVAL_S = 1.0
 # A link of which three hellos in a row were lost is down; a port that goes down takes its links with it at once.
 LINK_TIMEOUT_S = 3.5
+HOLD_S = 1.0  # so long a port whose link was reported down has no other: paths are not found for every flap of a link
+MOST_NEIGHBOURS = 8  # ports that one port hears, or that hear it: one, but for a segment that several switches share
 
 
 class PortId(NamedTuple):
@@ -82,12 +84,16 @@ class FloodTree:
 class Topology:
     """Switches and links that come and go. A link is up when both its ends have heard each other lately.
 
-    What a hello costs does not grow with the fabric: every link is heard of twice a second.
+    What a hello costs does not grow with the fabric: every link is heard of twice a second. Nor with what a switch
+    makes up: a port hears, and is heard by, MOST_NEIGHBOURS others, and one whose link was reported down has none for
+    HOLD_S.
     """
 
     def __init__(self) -> None:
         self._switches: set[int] = set()
         self._heard_s: dict[tuple[PortId, PortId], float] = {}  # by sender and receiver, those heard last at the end
+        self._heard_at: defaultdict[PortId, set[tuple[PortId, PortId]]] = defaultdict(set)  # by either end
+        self._held_until_s: dict[PortId, float] = {}
         self._links: frozenset[Link] = frozenset()
         self._links_of: defaultdict[int, set[Link]] = defaultdict(set)  # by the dpid of either end
 
@@ -117,14 +123,25 @@ class Topology:
         self._switches.discard(dpid)
         self._forget([ends for ends in self._heard_s if dpid in (ends[0].dpid, ends[1].dpid)])
 
-    def remove_port(self, port: PortId) -> None:
-        """A port is down, and so is its link."""
-        self._forget([ends for ends in self._heard_s if port in ends])
+    def remove_port(self, port: PortId, now_s: float) -> bool:
+        """A port is down, and so is its link; tell whether it had one."""
+        heard = list(self._heard_at.get(port, ()))
+        if down := self._forget(heard):
+            held = {end: until_s for end, until_s in self._held_until_s.items() if until_s > now_s}
+            self._held_until_s = held | dict.fromkeys({end for ends in heard for end in ends}, now_s + HOLD_S)
+        return down
 
     def hear(self, sender: PortId, receiver: PortId, now_s: float) -> bool:
         """Note that ``receiver`` got a hello from ``sender``; tell whether that brought a link up."""
-        self._heard_s.pop((sender, receiver), None)
-        self._heard_s[sender, receiver] = now_s
+        pair = (sender, receiver)
+        if sender.dpid == receiver.dpid or any(now_s < self._held_until_s.get(end, now_s) for end in pair):
+            return False
+        if self._heard_s.pop(pair, None) is None:
+            if any(len(self._heard_at.get(end, ())) >= 2 * MOST_NEIGHBOURS for end in pair):
+                return False
+            for end in pair:
+                self._heard_at[end].add(pair)
+        self._heard_s[pair] = now_s
         return self._look_at(sender, receiver)
 
     def expire(self, now_s: float) -> bool:
@@ -141,7 +158,7 @@ class Topology:
 
     def is_linked(self, port: PortId) -> bool:
         """Tell whether a port has a link that is up."""
-        return any(port in link for link in self._links_of[port.dpid])
+        return any(Link(min(pair), max(pair)) in self._links for pair in self._heard_at.get(port, ()))
 
     def fabric_ports(self, dpid: int) -> set[int]:
         """Return the ports of a switch that lead to other switches."""
@@ -172,6 +189,10 @@ class Topology:
         down = False
         for ends in heard:
             del self._heard_s[ends]
+            for end in ends:
+                self._heard_at[end].discard(ends)
+                if not self._heard_at[end]:
+                    del self._heard_at[end]
             down = self._look_at(*ends) or down
         return down
 

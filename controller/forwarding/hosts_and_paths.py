@@ -134,13 +134,14 @@ class Network:
         self.topology.remove_switch(dpid)
         self._links_changed = True
 
-    def port_down(self, port: PortId) -> None:
+    def port_down(self, port: PortId, now_s: float) -> None:
         """A port lost its link: what was learned over it is forgotten."""
-        self.topology.remove_port(port)
-        behind = (h for h, row in self._vn_of_host.items() if self._vns.key(row)[1:] == (port.dpid, port.port_no))
-        for host in list(behind):
-            self.forget_host(host)
-        self._links_changed = True
+        self._links_changed = self.topology.remove_port(port, now_s) or self._links_changed
+        edge = self.edge_port(port)
+        for vid in edge.vlan_vids if edge is not None else ():
+            row = self._vns.row_of(vid, *port)
+            for host in self.hosts_of_vn(row) if row is not None else ():
+                self.forget_host(host)
 
     def hear_hello(self, sender: PortId, receiver: PortId, now_s: float) -> bool:
         """A hello of one switch's port reached another's; tell whether that brought a link up."""

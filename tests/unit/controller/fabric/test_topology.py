@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.fabric.topology import LINK_TIMEOUT_S, FloodTree, Link, PortId, Topology
+from controller.fabric.topology import HOLD_S, LINK_TIMEOUT_S, MOST_NEIGHBOURS, FloodTree, Link, PortId, Topology
 
 A, B, C = PortId(1, 1), PortId(2, 1), PortId(3, 7)
 
@@ -55,12 +55,46 @@ def test_a_link_of_which_one_direction_is_silent_expires(silent):
 
 def test_ports_and_switches_take_their_links_along():
     topology = linked((A, B), (PortId(1, 2), C))
-    topology.remove_port(B)
+    assert topology.remove_port(B, 0.0)
+    assert not topology.remove_port(B, 0.0)
     assert topology.links() == {Link(PortId(1, 2), C)}
     topology.remove_switch(3)
     assert topology.links() == frozenset()
     topology.add_switch(3)  # it has to be heard again
     assert topology.links() == frozenset()
+
+
+@pytest.mark.parametrize("other", [B, PortId(2, 2)])
+def test_a_link_that_was_reported_down_comes_back_after_a_while_at_neither_end(other):
+    """Or a switch that reports its ports down and up would have all paths found again with each report."""
+    topology = linked((A, B))
+    topology.remove_port(B, 1.0)
+    for at_s in (1.0, 1.0 + 0.9 * HOLD_S):
+        assert not topology.hear(A, other, at_s)
+        assert not topology.hear(other, A, at_s)
+    topology.hear(A, other, 1.0 + HOLD_S)
+    assert topology.hear(other, A, 1.0 + HOLD_S)
+    assert topology.links() == {Link(A, other)}
+
+
+def test_a_port_that_had_no_link_is_not_kept_without_one():
+    topology = linked()
+    assert not topology.remove_port(A, 0.0)
+    topology.hear(A, B, 0.0)
+    assert topology.hear(B, A, 0.0)
+
+
+def test_what_a_switch_says_that_its_ports_hear_is_bounded():
+    topology = linked()
+    for port_no in range(1, 1_000):
+        topology.hear(A, PortId(2, port_no), 0.0)
+        topology.hear(PortId(2, port_no), A, 0.0)
+        topology.hear(PortId(2, port_no), PortId(2, port_no + 1), 0.0)
+    assert len(topology.links()) == MOST_NEIGHBOURS
+    assert len(topology._heard_s) == 2 * MOST_NEIGHBOURS
+    assert topology.expire(LINK_TIMEOUT_S + 1)
+    assert topology.links() == frozenset()
+    assert topology._heard_at == {}
 
 
 def test_a_switch_plugged_into_itself_is_no_link():
@@ -92,7 +126,7 @@ STEPS = st.lists(
 @settings(derandomize=True, deadline=None, max_examples=300)
 def test_links_are_up_that_both_ends_have_heard_lately_whatever_comes_and_goes(steps):
     topology, now_s = Topology(), 0.0
-    switches, heard_s = {1, 2}, {}
+    switches, heard_s, held_s = {1, 2}, {}, {}
     for dpid in switches:
         topology.add_switch(dpid)
 
@@ -106,21 +140,25 @@ def test_links_are_up_that_both_ends_have_heard_lately_whatever_comes_and_goes(s
     for name, *given_ in steps:
         before, news = links(), None
         if name == "hear":
-            heard_s[tuple(given_)] = now_s
+            if not any(now_s < held_s.get(end, now_s) for end in given_):
+                heard_s[tuple(given_)] = now_s
             news = topology.hear(*given_, now_s)
         elif name == "expire":
             now_s += given_[0]
             heard_s = {ends: at_s for ends, at_s in heard_s.items() if now_s - at_s <= LINK_TIMEOUT_S}
             news = topology.expire(now_s)
         else:
-            getattr(topology, name)(*given_)
+            getattr(topology, name)(*given_, *([now_s] if name == "remove_port" else []))
             if name == "add_switch":
                 switches.add(*given_)
             elif name == "remove_switch":
                 switches.discard(*given_)
                 heard_s = {ends: at_s for ends, at_s in heard_s.items() if given_[0] not in {end.dpid for end in ends}}
             else:
+                gone = [ends for ends in heard_s if given_[0] in ends and ends[0].dpid != ends[1].dpid]
                 heard_s = {ends: at_s for ends, at_s in heard_s.items() if given_[0] not in ends}
+                if links() != before:
+                    held_s |= dict.fromkeys({end for ends in gone for end in ends}, now_s + HOLD_S)
         up = links()
         assert topology.links() == up
         assert news in (None, up != before)

@@ -273,6 +273,18 @@ def test_an_edge_port_that_goes_down_takes_its_hosts_along():
     assert unicast(net, 1, 2) == [2]
 
 
+def test_ports_without_links_that_are_reported_down_make_nobody_find_paths_again(monkeypatch):
+    """A switch may report thousands a second, of ports that lead to hosts or to nothing."""
+    net = ring()
+    network, found = net.central.network, []
+    net.push()
+    monkeypatch.setattr(network.topology, "paths", lambda: found.append(1))
+    for port_no in (EDGE, 99, 2**31):
+        net.central.port_down(2, port_no, net.now_s)
+        net.push()
+    assert found == []
+
+
 def test_a_vn_has_so_many_hosts_and_no_more():
     net = Fabric(replace(star(3), max_macs_per_vn=2))
     net.start()
