@@ -87,7 +87,8 @@ def cut_off_for(run: WireRun, last: int, reason: str) -> Callable[[], bool]:
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in attacks.ATTACKS if name.startswith(("switch's", "comes", "strang", "7 MB"))]
+    "name",
+    [name for name in attacks.ATTACKS if name.startswith(("switch's", "comes", "strang", "7 MB", "crowd", "relayed"))],
 )
 def test_attacks_harm_nobody_else(run: WireRun, name: str) -> None:
     with unharmed(run):

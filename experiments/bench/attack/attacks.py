@@ -7,7 +7,6 @@ GOOD_DPIDS, which are not.
 
 from __future__ import annotations
 
-import itertools
 import os
 import random
 import signal
@@ -17,25 +16,30 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from controller.forwarding.host_search import ETH_TYPE_IPV4
-from controller.forwarding.pipeline import ETH_TYPE_ARP, GROUP_BIT, Mark, Table
+from controller.forwarding.pipeline import Mark, Table
 from controller.openflow.buffers import HEADER
-from controller.openflow.constants import MessageType, MultipartType
-from controller.openflow.frames import BROADCAST, FrameHeader, build_frame
-from experiments.bench.attack.hostile_peer import HostilePeer, crowd, features_reply, message, multipart_reply
+from controller.openflow.constants import PORT_STATE_LINK_DOWN, MessageType, MultipartType, PortReason
+from experiments.bench.attack import tenants
+from experiments.bench.attack.hostile_peer import (
+    HOSTILE_DPID,
+    Address,
+    HostilePeer,
+    again,
+    crowd,
+    features_reply,
+    message,
+    multipart_reply,
+)
 from experiments.switch import answers
 
 GOOD_DPIDS = (1, 2, 3)
-HOSTILE_DPID = 4
 STRANGER_DPID = 0xDEAD
-Address = tuple[str, int]
 
-_TENANT_VLAN = 10
-_HOST = 0x06_00_00_00_00_00
-_IPV4 = bytes.fromhex("45000020000040004011") + bytes(2) + bytes([10, 0, 0, 1, 10, 0, 0, 2]) + bytes(12)
 _UNKNOWN_TYPE = 99
 _UNKNOWN_VERSION = 0x2A
 _PARTS_AT_ONCE = 200
+_CROWD = 64
+_MANY_PORTS = 1_000
 _PAUSE_S = 0.02
 
 
@@ -52,17 +56,6 @@ def idle(address: Address, until_s: float) -> None:
     time.sleep(max(until_s - time.monotonic(), 0.0))
 
 
-def _again(address: Address, until_s: float, work: Callable[[HostilePeer], None], **options: int) -> None:
-    """Connect and do ``work``, again and again."""
-    while time.monotonic() < until_s:
-        try:
-            with HostilePeer(address, **options) as peer:
-                work(peer)
-        except OSError:
-            pass
-        time.sleep(_PAUSE_S)
-
-
 def _pour(peer: HostilePeer, data: bytes, until_s: float) -> None:
     """Send the same for as long as it is taken."""
     while time.monotonic() < until_s and peer.send(data):
@@ -76,7 +69,7 @@ def stop_reading(address: Address, until_s: float) -> None:
         if peer.become_ready(HOSTILE_DPID) is not None:
             _pour(peer, message(MessageType.ECHO_REQUEST, bytes(60_000)), until_s)
 
-    _again(address, until_s, work, receive_bytes=4096)
+    again(address, until_s, work, receive_bytes=4096)
 
 
 def many_ports(address: Address, until_s: float) -> None:
@@ -89,12 +82,12 @@ def many_ports(address: Address, until_s: float) -> None:
             while time.monotonic() < until_s and peer.send(b""):
                 time.sleep(_PAUSE_S)
 
-    _again(address, until_s, work, receive_bytes=4096)
+    again(address, until_s, work, receive_bytes=4096)
 
 
-def port(number: int) -> bytes:
-    """Return the ofp_port of a port that is up."""
-    return answers.port(number, f"p{number}", number, 0, 0, 1_000_000)
+def port(number: int, *, up: bool = True) -> bytes:
+    """Return the ofp_port of a port."""
+    return answers.port(number, f"p{number}", number, 0, 0 if up else PORT_STATE_LINK_DOWN, 1_000_000)
 
 
 def claim_dpid(address: Address, until_s: float) -> None:
@@ -104,7 +97,7 @@ def claim_dpid(address: Address, until_s: float) -> None:
         peer.shake_hands(GOOD_DPIDS[0])
         peer.wait_gone(0.2)
 
-    _again(address, until_s, work)
+    again(address, until_s, work)
 
 
 def claim_dpid_and_stay(address: Address, until_s: float) -> None:
@@ -115,7 +108,7 @@ def claim_dpid_and_stay(address: Address, until_s: float) -> None:
         if switch is not None:
             peer.behave(switch, lambda: time.monotonic() > until_s, until_s - time.monotonic())
 
-    _again(address, until_s, work)
+    again(address, until_s, work)
 
 
 def _flood(data: bytes, dpid: int | None = None, *, ready: bool = False) -> Callable[[Address, float], None]:
@@ -129,7 +122,7 @@ def _flood(data: bytes, dpid: int | None = None, *, ready: bool = False) -> Call
                 peer.shake_hands(dpid)
             _pour(peer, data, until_s)
 
-        _again(address, until_s, work)
+        again(address, until_s, work)
 
     return attack
 
@@ -149,7 +142,7 @@ def endless_reply(address: Address, until_s: float) -> None:
         part = multipart_reply(MultipartType.FLOW, bytes(60_000), HEADER.unpack_from(asked)[3], more=True)
         _pour(peer, part, until_s)
 
-    _again(address, until_s, work)
+    again(address, until_s, work)
 
 
 def _bloat(part_type: MultipartType, record: bytes) -> Callable[[Address, float], None]:
@@ -170,9 +163,42 @@ def _bloat(part_type: MultipartType, record: bytes) -> Callable[[Address, float]
                         switch.receive(one, time.monotonic())
                 peer.send(switch.take_messages())
 
-        _again(address, until_s, work)
+        again(address, until_s, work)
 
     return attack
+
+
+def relay_hellos(address: Address, until_s: float) -> None:
+    """A switch under control says that its 1,000 ports hear each other, and that they go down."""
+
+    def work(peer: HostilePeer) -> None:
+        switch = peer.become_ready(HOSTILE_DPID, ports=_MANY_PORTS)
+        if switch is None:
+            return
+        heard: dict[int, bytes] = {}
+        deadline_s = time.monotonic() + 1.0
+
+        def hear() -> bool:
+            heard.update(switch.take_frames())
+            return len(heard) > _MANY_PORTS // 2 or time.monotonic() > deadline_s
+
+        peer.behave(switch, hear)
+        draw = random.Random(1)
+        while heard and time.monotonic() < until_s and not peer.gone:
+            said = draw.choices(list(heard.values()), k=_PARTS_AT_ONCE)
+            ports = draw.choices(range(3, _MANY_PORTS), k=_PARTS_AT_ONCE)
+            hellos = (
+                answers.packet_in(1, Table.CLASSIFY, 0, one, frame, 0xFFFF)
+                for one, frame in zip(ports, said, strict=True)
+            )
+            flaps = (
+                message(MessageType.PORT_STATUS, bytes([PortReason.MODIFY]) + bytes(7) + port(one, up=False))
+                for one in ports[:20]
+            )
+            peer.send(b"".join([*hellos, *flaps]))
+            peer.behave(switch, lambda: True)
+
+    again(address, until_s, work)
 
 
 def silent_when_polled(address: Address, until_s: float) -> None:
@@ -184,7 +210,7 @@ def silent_when_polled(address: Address, until_s: float) -> None:
             switch.faults.lose_replies = set(MultipartType)
             peer.behave(switch, lambda: time.monotonic() > until_s, until_s - time.monotonic())
 
-    _again(address, until_s, work)
+    again(address, until_s, work)
 
 
 def idle_connections(address: Address, until_s: float) -> None:
@@ -203,6 +229,27 @@ def dribble(address: Address, until_s: float) -> None:
             for peer in peers:
                 peer.send(b"\0")
             time.sleep(0.1)
+
+
+def _crowd(data: bytes, step: int, dpid: int | None = None) -> Callable[[Address, float], None]:
+    """Return an attack by _CROWD connections that pour ``data`` again and again, ``step`` bytes at a time.
+
+    Before any handshake; with a ``dpid`` after one, each with another dpid from that one on.
+    """
+
+    def attack(address: Address, until_s: float) -> None:
+        while time.monotonic() < until_s:
+            with crowd(address, _CROWD) as peers:
+                for number, peer in enumerate(peers):
+                    if dpid is not None:
+                        peer.shake_hands(dpid + number)
+                at = 0
+                while time.monotonic() < until_s and not all(peer.gone for peer in peers):
+                    for peer in peers:
+                        peer.send_some(data[at : at + step])
+                    at = (at + step) % len(data)
+
+    return attack
 
 
 def strangers(address: Address, until_s: float) -> None:
@@ -239,7 +286,7 @@ def come_and_go(address: Address, until_s: float) -> None:
     def work(peer: HostilePeer) -> None:
         peer.become_ready(HOSTILE_DPID)
 
-    _again(address, until_s, work)
+    again(address, until_s, work)
 
 
 def _packet_in() -> bytes:
@@ -248,52 +295,13 @@ def _packet_in() -> bytes:
         draw.randbytes(6) + (0x02_00_00_00_00_00 + number).to_bytes(6) + b"\x81\0\0\x0a\x08\0" + bytes(46)
         for number in range(_PARTS_AT_ONCE)
     )
-    mark = int(Mark.UNKNOWN_SOURCE) | _TENANT_VLAN
+    mark = int(Mark.UNKNOWN_SOURCE) | tenants.VLAN
     return b"".join(answers.packet_in(1, Table.REPORT, 0, 1, frame, 0xFFFF, mark) for frame in frames)
 
 
-def _tenant(frame_of: Callable[[int], tuple[int, FrameHeader]]) -> Callable[[Address, float], None]:
-    """Return an attack by hosts behind an honest switch: ``frame_of`` gives the port and header of each frame."""
-
-    def attack(address: Address, until_s: float) -> None:
-        sent = itertools.count()
-
-        def work(peer: HostilePeer) -> None:
-            switch = peer.become_ready(HOSTILE_DPID)
-
-            def send_frames() -> bool:
-                assert switch is not None
-                for number in itertools.islice(sent, _PARTS_AT_ONCE):
-                    port_no, header = frame_of(number)
-                    switch.inject(port_no, build_frame(header, _IPV4).ljust(60, b"\0"), time.monotonic())
-                switch.take_frames()
-                return time.monotonic() > until_s
-
-            if switch is not None:
-                peer.behave(switch, send_frames, until_s - time.monotonic())
-
-        _again(address, until_s, work)
-
-    return attack
-
-
-def _to_nobody(number: int) -> tuple[int, FrameHeader]:
-    return 1, FrameHeader(_HOST + number % 2**32, _HOST, _TENANT_VLAN, ETH_TYPE_IPV4)
-
-
-def _from_groups(number: int) -> tuple[int, FrameHeader]:
-    return 1, FrameHeader(_HOST + number % 2**32, GROUP_BIT | number % 2**16, _TENANT_VLAN, ETH_TYPE_IPV4)
-
-
-def _ask_all(number: int) -> tuple[int, FrameHeader]:
-    return 1, FrameHeader(BROADCAST, _HOST + number % 2**16, _TENANT_VLAN, ETH_TYPE_ARP)
-
-
-def _move(number: int) -> tuple[int, FrameHeader]:
-    return 1 + number % 2, FrameHeader(BROADCAST, _HOST + number // 2 % 8, _TENANT_VLAN, ETH_TYPE_IPV4)
-
-
 _METER = struct.pack("!IH50x", 1, 56)
+_ECHO = message(MessageType.ECHO_REQUEST)
+_LONG_ECHO = message(MessageType.ECHO_REQUEST, bytes(60_000))
 _ERROR = message(MessageType.ERROR, b"\0\1\0\1" + bytes(64))
 _PORT_DESC = multipart_reply(MultipartType.PORT_DESC, b"".join(map(port, range(1, 1001))))
 
@@ -310,16 +318,22 @@ ATTACKS: dict[str, Attack] = {
     "switch's errors": Attack("errors of a switch under control", _flood(_ERROR * _PARTS_AT_ONCE, ready=True)),
     "switch's replies": Attack("replies that nobody asked it for", _flood(_PORT_DESC, ready=True)),
     "switch's frames": Attack("packet-ins from 200 hosts", _flood(_packet_in(), ready=True)),
-    "unknown hosts": Attack("a tenant sends to addresses that nobody has", _tenant(_to_nobody)),
-    "group sources": Attack("the same, from addresses of groups", _tenant(_from_groups)),
-    "ARP storm": Attack("a tenant asks everybody, from 65,536 addresses", _tenant(_ask_all)),
-    "MAC flapping": Attack("eight addresses move between two ports", _tenant(_move)),
+    "unknown hosts": Attack("a tenant sends to addresses that nobody has", tenants.tenant(tenants.to_nobody)),
+    "group sources": Attack("the same, from addresses of groups", tenants.tenant(tenants.from_groups)),
+    "broadcast sources": Attack("the same, from everybody's address", tenants.tenant(tenants.from_everybody)),
+    "ARP storm": Attack("a tenant asks everybody, from 65,536 addresses", tenants.tenant(tenants.ask_all)),
+    "neighbour storm": Attack("the same by Neighbor Solicitations", tenants.tenant(tenants.solicit_all)),
+    "MAC flapping": Attack("eight addresses move between two ports", tenants.tenant(tenants.move)),
     "endless reply": Attack("a reply that never ends", endless_reply),
     "7 MB of meters": Attack("counters of 120,000 meters in each interval", _bloat(MultipartType.METER, _METER)),
     "7 MB of ports": Attack("counters of 60,000 ports in each interval", _bloat(MultipartType.PORT_STATS, bytes(112))),
+    "relayed hellos": Attack("says that its 1,000 ports hear each other, and that they go down", relay_hellos),
     "no counters": Attack("confirms all, and never tells its counters", silent_when_polled),
     "idle connections": Attack("500 connections that say nothing", idle_connections),
     "dribble": Attack("200 connections, a byte each now and then", dribble),
+    "crowd of echoes": Attack("64 connections ask for echoes before any handshake", _crowd(_ECHO * 200, 1600)),
+    "crowd of bytes": Attack("64 connections send single bytes as fast as they can", _crowd(_LONG_ECHO, 1)),
+    "crowd of strangers": Attack("64 switches not configured ask for echoes", _crowd(_ECHO * 200, 1600, STRANGER_DPID)),
     "strangers": Attack("switches not configured, each with another dpid", strangers),
     "unknown versions": Attack("a version that there is not", unknown_versions),
     "comes and goes": Attack("is brought up and leaves, again and again", come_and_go),

@@ -18,6 +18,9 @@ from controller.openflow.constants import MessageType, MultipartType
 from experiments.switch.datapath import Datapath
 
 TIMEOUT_S = 2.0
+HOSTILE_DPID = 4  # of the switch that is configured, and is the attacker's
+Address = tuple[str, int]
+_PAUSE_S = 0.02
 _FEATURES = Struct("!QIBB2xII")
 _MULTIPART = Struct("!HH4x")
 _CHUNK_BYTES = 1 << 20
@@ -54,11 +57,12 @@ class HostilePeer:
         if receive_bytes is not None:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
         self._socket.settimeout(TIMEOUT_S)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket.connect(address)
         if tls is not None:
             self._socket = tls.wrap_socket(self._socket, server_hostname=address[0])
         self.gone = False
-        self._rest = b""
+        self._rest = self._unsent = b""
         self._unread: deque[bytes] = deque()  # messages that came with one that was awaited
 
     def __enter__(self) -> Self:
@@ -83,6 +87,18 @@ class HostilePeer:
         except OSError:
             self.gone = True
         return not self.gone
+
+    def send_some(self, data: bytes) -> None:
+        """Send as much as is taken at once; the rest goes first the next time, and ``data`` is left out meanwhile."""
+        if self.gone:
+            return
+        self._unsent = self._unsent or data
+        try:
+            self._unsent = self._unsent[self._socket.send(self._unsent, socket.MSG_DONTWAIT) :]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self.gone = True
 
     def read(self, timeout_s: float = TIMEOUT_S) -> list[bytes]:
         """Return the messages that have come whole, waiting for something to come; [] if nothing does."""
@@ -177,3 +193,14 @@ def crowd(address: tuple[str, int], count: int) -> Iterator[list[HostilePeer]]:
     finally:
         for peer in peers:
             peer.close()
+
+
+def again(address: Address, until_s: float, work: Callable[[HostilePeer], None], **options: int) -> None:
+    """Connect and do ``work``, again and again."""
+    while time.monotonic() < until_s:
+        try:
+            with HostilePeer(address, **options) as peer:
+                work(peer)
+        except OSError:
+            pass
+        time.sleep(_PAUSE_S)
