@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Generic, NamedTuple, TypeVar
 
 BUDGET_INTERVAL_S = 0.05
+SHARING = 10  # so many peers without a handshake, or not configured, have their whole allowance
 REPEAT_S = 10.0
 MOST_PORTS = 4096  # of a switch
 _MOST_KEYS = 1000
@@ -36,11 +37,16 @@ SWITCH = Allowance(messages=1000, octets=8 << 20, reports=200)
 
 
 class PeerBudget:
-    """What is left of a peer's allowance; ``allowance`` may be replaced at any time. ``clock`` is monotonic."""
+    """What is left of a peer's allowance. ``clock`` is monotonic.
 
-    def __init__(self, allowance: Allowance, clock: Callable[[], float]) -> None:
-        self.allowance = allowance
+    ``peers`` is how many peers share the process's time: of more than SHARING each waits for longer, so that all of
+    them together bring no more than SHARING do.
+    """
+
+    def __init__(self, allowance: Allowance, clock: Callable[[], float], peers: Callable[[], int] = lambda: 1) -> None:
+        self._allowance = allowance
         self._clock = clock
+        self._peers = peers
         self._ends_s = 0.0
         self._messages = self._octets = self._reports = 0
 
@@ -48,12 +54,12 @@ class PeerBudget:
         """Count a message of that many bytes; return for how many seconds no further one may be taken."""
         now_s = self._clock()
         if now_s >= self._ends_s:
-            self._ends_s = now_s + BUDGET_INTERVAL_S
+            self._ends_s = now_s + BUDGET_INTERVAL_S * max(self._peers() / SHARING, 1.0)
             self._messages = self._octets = self._reports = 0
         self._messages += 1
         self._octets += octets
         self._reports += report
-        most = self.allowance
+        most = self._allowance
         if self._messages < most.messages and self._octets < most.octets and self._reports < most.reports:
             return 0.0
         return self._ends_s - now_s

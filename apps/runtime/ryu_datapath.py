@@ -264,6 +264,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
     counts: ClassVar[PeerCounts] = PeerCounts()
     clock: ClassVar[Callable[[], float]] = time.monotonic
     sparing: ClassVar[Sparing] = Sparing(time.monotonic)
+    strangers: ClassVar[set[PeerDatapath]] = set()  # connected, and not under control
 
     def __init__(self, sock: Any, address: Any) -> None:
         self.connection: SwitchConnection | None = None
@@ -276,19 +277,21 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
         self._most_unsent_bytes = MOST_UNREAD_BY_STRANGER_BYTES
         self._to_send = hub.Event()
         self._asked: OrderedDict[int, None] = OrderedDict()  # xids of requests of others than the controller
-        self._budget = PeerBudget(STRANGER, PeerDatapath.clock)
+        self._budget = PeerBudget(STRANGER, PeerDatapath.clock, lambda: len(PeerDatapath.strangers))
         super().__init__(sock, address)
 
     # -- its life
 
     def serve(self) -> None:
         """Talk until either side hangs up."""
+        PeerDatapath.strangers.add(self)
         helpers = [hub.spawn(self._send_loop), hub.spawn(self._echo_request_loop)]
         try:
             self.send_msg(self.ofproto_parser.OFPHello(self))
             self._receive_loop()
         finally:
             self._end()
+            PeerDatapath.strangers.discard(self)
             self.send_q = None  # ends Ryu's loop of echo requests
             for helper in helpers:
                 hub.kill(helper)
@@ -306,7 +309,8 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
 
     def keep(self) -> None:
         """This is a switch under control."""
-        self._budget.allowance = SWITCH
+        PeerDatapath.strangers.discard(self)
+        self._budget = PeerBudget(SWITCH, PeerDatapath.clock)
         self._most_unsent_bytes = MOST_UNREAD_BYTES
         self.on_keep()
 
@@ -426,6 +430,8 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
             if wait_s > 0.0 or handled >= _MESSAGES_AT_ONCE or offset - since >= _BYTES_AT_ONCE:
                 handled, since = 0, offset
                 hub.sleep(wait_s)
+        if not offset and (wait_s := self._budget.spend(0, report=False)) > 0.0:
+            hub.sleep(wait_s)  # a message that comes byte by byte costs as much as so many
         del buffer[:offset]
 
     def _handle(self, version: int, kind: int, xid: int, message: bytes) -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from apps.runtime.peer_limits import (
     BUDGET_INTERVAL_S,
     REPEAT_S,
+    SHARING,
     STRANGER,
     SWITCH,
     Allowance,
@@ -53,6 +54,23 @@ def test_a_budget_is_there_again_in_the_next_interval(clock: Clock) -> None:
     assert budget.spend(1000, report=False) > 0.0
     clock.now_s += BUDGET_INTERVAL_S + 1e-9
     assert budget.spend(10, report=False) == 0.0
+
+
+@pytest.mark.parametrize("peers", [1, SHARING, 10 * SHARING])
+def test_a_crowd_brings_no_more_than_a_few(clock: Clock, peers: int) -> None:
+    """Whoever comes new may do its handshake at once: what a crowd changes is how long one waits after that."""
+    budgets = [PeerBudget(SMALL, clock, lambda: peers) for _ in range(peers)]
+    began_s, due_s, taken = clock.now_s, [clock.now_s] * peers, 0
+    while clock.now_s - began_s < 20 * BUDGET_INTERVAL_S:
+        for number, budget in enumerate(budgets):
+            while due_s[number] <= clock.now_s:
+                due_s[number] = clock.now_s + (budget.spend(8, report=False) or 0.0)
+                taken += 1
+                if due_s[number] > clock.now_s:
+                    break
+        clock.now_s += BUDGET_INTERVAL_S / 4
+    most = 20 * SMALL.messages * min(peers, SHARING)
+    assert 0.7 * most < taken <= most + SMALL.messages * peers
 
 
 @given(st.lists(st.tuples(st.floats(0.0, 0.2), st.integers(8, 2000), st.booleans()), max_size=60))
