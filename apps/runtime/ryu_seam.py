@@ -1,7 +1,8 @@
 """The seam to the controller framework, which is Ryu 4.34 (docs/adr/0001): its applications, hub, listener and options.
 
 Everything else sees a base class for the application, a hub to spawn and sleep with, and ``SwitchConnection``, which
-sends bytes and collects replies. The only other module that knows Ryu is ryu_datapath.py: one connection.
+sends bytes and collects replies. The other modules that know Ryu make one connection: ryu_datapath.py,
+switch_connection.py and send_queue.py.
 """
 
 from __future__ import annotations
@@ -29,8 +30,9 @@ from ryu.ofproto import ofproto_v1_3
 from apps.runtime.lasting_listener import LastingListener
 from apps.runtime.logs import LogFormat, set_format, set_level
 from apps.runtime.peer_limits import ConnectionLimits, CutOff
-from apps.runtime.ryu_datapath import PeerDatapath, Reply, SwitchConnection, serve_peer
+from apps.runtime.ryu_datapath import PeerDatapath, serve_peer
 from apps.runtime.server_tls import TlsConnection
+from apps.runtime.switch_connection import Reply, SwitchConnection
 from controller.errors import InvalidValueError
 
 __all__ = [

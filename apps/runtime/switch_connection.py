@@ -1,0 +1,216 @@
+"""The controller's own side of a switch's connection: bytes out, replies to its requests and reports in, as bytes.
+
+Ryu's applications see the same connection as ``PeerDatapath`` (ryu_datapath.py), which offers every reply and report
+here first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from ryu.lib import hub
+
+from apps.runtime.peer_limits import CutOff, MessageCounts
+from controller.errors import ProtocolError
+from controller.openflow.buffers import HEADER
+from controller.openflow.constants import MessageType
+from controller.openflow.messages import encode_barrier_request
+from controller.openflow.stats import multipart_header
+
+MOST_REPLY_BYTES = 16 << 20  # of all unfinished replies of one switch; 100,000 flow entries
+_PART_BYTES = 100  # what a part costs in addition to its body
+MOST_UNWANTED = 1000  # replies that may still come though nobody waits for them any more
+MAX_XID = 0xFFFF_FFFF
+
+
+class Wire(Protocol):
+    """What the connection needs of its socket's side; ``xid`` is the last transaction id in use."""
+
+    id: int
+    address: Any
+    xid: int
+    cut: CutOff | None
+
+    def keep(self) -> None:
+        """Treat the peer as a switch under control."""
+
+    def close(self) -> None:
+        """Hang up."""
+
+    def cut_off(self, reason: CutOff) -> None:
+        """Hang up on a peer that misbehaves."""
+
+    def enqueue(self, data: bytes) -> bool:
+        """Send messages without waiting; return whether the connection stands."""
+
+
+@dataclass
+class Reply:
+    """The answer to one request, as it comes in; ``wait`` for it. ``heard_s`` is when its last part so far came."""
+
+    xid: int = 0
+    received_s: float = 0.0
+    heard_s: float = -math.inf
+    error: ProtocolError | None = None
+    done: bool = False
+    octets: int = 0
+    _parts: list[bytes] = field(default_factory=list)
+    _event: Any = field(default_factory=hub.Event)
+
+    def wait(self, timeout_s: float) -> bytes | None:
+        """Return the bodies of all parts, joined, or None if they have not all come in time.
+
+        Raises ProtocolError when the answer was malformed or the switch refused the request.
+        """
+        if not self.done and (timeout_s <= 0.0 or not self._event.wait(timeout_s)):
+            return None
+        if self.error is not None:
+            raise self.error
+        return b"".join(self._parts)
+
+    def add(self, body: bytes) -> int:
+        """Add a part; return how many bytes it counts for."""
+        self._parts.append(body)
+        self.octets += len(body) + _PART_BYTES
+        return len(body) + _PART_BYTES
+
+    def give_up(self, error: ProtocolError) -> None:
+        """Fail with ``error``; the parts that have come are freed at once."""
+        self.error = error
+        self._parts.clear()
+        self.finish()
+
+    def finish(self) -> None:
+        """Mark it complete and wake whoever waits."""
+        self.done = True
+        self._event.set()
+
+
+class SwitchConnection:
+    """The controller's side of one switch's connection, from the end of the handshake on.
+
+    Nothing here waits for the switch. ``on_report`` gets (message type, message) of what the switch reports;
+    ``on_close`` is called once, in a greenlet of its own, when the connection has ended.
+    """
+
+    def __init__(self, datapath: Wire, clock: Callable[[], float]) -> None:
+        self._datapath = datapath
+        self._clock = clock
+        self._awaited: dict[int, Reply] = {}
+        self._unwanted: dict[int, None] = {}
+        self._held_octets = 0
+        self.dpid: int = datapath.id
+        self.address = datapath.address
+        self.count = MessageCounts()
+        self.closed = False
+        self.on_report: Callable[[int, bytes], None] = lambda kind, message: None
+        self.on_close: Callable[[], None] = lambda: None
+
+    @property
+    def cut_off(self) -> CutOff | None:
+        """Why the controller cut the connection off, None if it did not."""
+        return self._datapath.cut
+
+    def keep(self) -> None:
+        """This is a switch under control: it may send and be sent much more than a stranger."""
+        self._datapath.keep()
+
+    def close(self) -> None:
+        """End: nothing more is sent; awaited replies fail."""
+        if self.closed:
+            return
+        self.closed = True
+        for xid in list(self._awaited):
+            self.fail(xid, ProtocolError("the switch disconnected"))
+        hub.spawn(self.on_close)
+
+    def disconnect(self, reason: CutOff | None = None) -> None:
+        """Close the connection; the switch may connect again. With a reason, unsent bytes are discarded."""
+        if reason is None:
+            self._datapath.close()
+        else:
+            self._datapath.cut_off(reason)
+
+    def send(self, encode: Callable[[int], bytes], messages: int) -> None:
+        """Send messages; ``encode`` is given the first of as many xids."""
+        self.count.sent += messages
+        self._datapath.enqueue(encode(self._reserve(messages)))
+
+    def ask(self, encode: Callable[[int], bytes]) -> Reply:
+        """Send a multipart request and return its reply to wait for."""
+        return self.ask_all(encode)[0]
+
+    def ask_all(self, *encodes: Callable[[int], bytes]) -> tuple[Reply, ...]:
+        """Send several requests at once; their replies come in the same order."""
+        xids = [self._reserve(1) for _ in encodes]
+        replies = tuple(Reply(xid) for xid in xids)
+        self._awaited.update(zip(xids, replies, strict=True))
+        self.count.sent += len(xids)
+        self._datapath.enqueue(b"".join(encode(xid) for encode, xid in zip(encodes, xids, strict=True)))
+        if self.closed:
+            for xid in xids:
+                self.fail(xid, ProtocolError("the switch disconnected"))
+        return replies
+
+    def barrier(self) -> Reply:
+        """Send a barrier request; its reply says that all before it is done."""
+        return self.ask(encode_barrier_request)
+
+    def forget(self, reply: Reply) -> None:
+        """Stop waiting for a reply. If it still comes, it is dropped."""
+        if self._awaited.pop(reply.xid, None) is not None:
+            self._held_octets -= reply.octets
+            self._unwanted[reply.xid] = None
+            if len(self._unwanted) > MOST_UNWANTED:
+                del self._unwanted[next(iter(self._unwanted))]
+
+    def fail(self, xid: int, error: ProtocolError) -> bool:
+        """Note that the request of that xid failed, and why; return whether it was the controller's."""
+        reply = self._awaited.pop(xid, None)
+        if reply is None:
+            return self._unwanted.pop(xid, False) is None
+        self._held_octets -= reply.octets
+        reply.give_up(error)
+        return True
+
+    def _reserve(self, messages: int) -> int:
+        first = (self._datapath.xid + 1) & MAX_XID
+        self._datapath.xid = (self._datapath.xid + messages) & MAX_XID
+        return first
+
+    def take_reply(self, kind: int, xid: int, message: bytes) -> bool:
+        """Take one message if it answers a request of the controller."""
+        reply = self._awaited.get(xid)
+        if reply is None:
+            return xid in self._unwanted
+        self.count.received += 1
+        reply.heard_s = self._clock()
+        part = None
+        try:
+            if kind == MessageType.MULTIPART_REPLY:
+                part = multipart_header(message)
+        except ProtocolError as error:
+            reply.error = error
+        if part is not None:
+            self._held_octets += reply.add(bytes(part.body))
+        elif kind == MessageType.ROLE_REPLY:
+            self._held_octets += reply.add(message[HEADER.size :])
+        if self._held_octets > MOST_REPLY_BYTES:
+            self.fail(xid, ProtocolError(f"its replies are longer than {MOST_REPLY_BYTES} bytes"))
+            self.disconnect(CutOff.REPLY)
+        elif part is None or not part.more:
+            del self._awaited[xid]
+            self._held_octets -= reply.octets
+            reply.received_s = reply.heard_s
+            reply.finish()
+        return True
+
+    def report(self, kind: int, message: bytes) -> None:
+        """Pass on a report of the switch."""
+        self.count.received += 1
+        self.count.errors += kind == MessageType.ERROR
+        if not self.closed:
+            self.on_report(kind, message)

@@ -1,0 +1,104 @@
+"""The controller's requests and what answers them: parts are joined, failures named, replies bounded."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import pytest
+
+from apps.runtime.peer_limits import CutOff
+from apps.runtime.switch_connection import MAX_XID, MOST_REPLY_BYTES, SwitchConnection
+from controller.errors import ProtocolError
+from controller.openflow.constants import MULTIPART_REPLY_MORE, VERSION, MessageType
+
+
+class Peer:
+    """The socket's side, which keeps what is sent."""
+
+    def __init__(self) -> None:
+        self.id, self.address, self.xid = 1, ("127.0.0.1", 1), 41
+        self.cut: CutOff | None = None
+        self.sent: list[bytes] = []
+        self.closed = False
+
+    def keep(self) -> None: ...
+
+    def close(self) -> None:
+        self.closed = True
+
+    def cut_off(self, reason: CutOff) -> None:
+        self.cut = reason
+
+    def enqueue(self, data: bytes) -> bool:
+        self.sent.append(data)
+        return True
+
+
+def encode(xid: int) -> bytes:
+    return struct.pack("!I", xid)
+
+
+def part(xid: int, body: bytes, flags: int = 0) -> tuple[int, int, bytes]:
+    header = struct.pack("!BBHIHH4x", VERSION, MessageType.MULTIPART_REPLY, 16 + len(body), xid, 9, flags)
+    return int(MessageType.MULTIPART_REPLY), xid, header + body
+
+
+@pytest.fixture
+def peer() -> Peer:
+    return Peer()
+
+
+@pytest.fixture
+def connection(peer: Any) -> SwitchConnection:
+    return SwitchConnection(peer, lambda: 7.0)
+
+
+def test_the_parts_of_a_reply_are_joined(connection: SwitchConnection, peer: Peer) -> None:
+    reply = connection.ask(encode)
+    assert peer.sent == [encode(42)]
+    assert connection.take_reply(*part(42, b"one ", MULTIPART_REPLY_MORE))
+    assert reply.wait(0.0) is None
+    assert connection.take_reply(*part(42, b"two"))
+    assert reply.wait(0.0) == b"one two"
+    assert reply.received_s == 7.0
+
+
+def test_transaction_ids_begin_again_after_the_last(connection: SwitchConnection, peer: Peer) -> None:
+    peer.xid = MAX_XID - 1
+    assert [reply.xid for reply in connection.ask_all(encode, encode, encode)] == [MAX_XID, 0, 1]
+
+
+def test_a_refused_request_raises_its_reason(connection: SwitchConnection) -> None:
+    reply = connection.ask(encode)
+    assert connection.fail(reply.xid, ProtocolError("METER_MOD_FAILED"))
+    with pytest.raises(ProtocolError, match="METER_MOD_FAILED"):
+        reply.wait(0.0)
+    assert not connection.fail(reply.xid, ProtocolError("once more"))
+
+
+def test_replies_to_others_are_not_taken(connection: SwitchConnection) -> None:
+    assert not connection.take_reply(*part(99, b"x"))
+
+
+def test_a_forgotten_reply_is_taken_and_dropped(connection: SwitchConnection) -> None:
+    reply = connection.ask(encode)
+    connection.forget(reply)
+    assert connection.take_reply(*part(reply.xid, b"late"))
+    assert reply.wait(0.0) is None
+
+
+def test_replies_without_end_are_cut_off_and_freed(connection: SwitchConnection, peer: Peer) -> None:
+    reply = connection.ask(encode)
+    body = bytes(60_000)
+    for _ in range(MOST_REPLY_BYTES // len(body) + 1):
+        connection.take_reply(*part(reply.xid, body, MULTIPART_REPLY_MORE))
+    assert peer.cut is CutOff.REPLY
+    with pytest.raises(ProtocolError, match="longer than"):
+        reply.wait(0.0)
+
+
+def test_a_request_after_the_end_fails_at_once(connection: SwitchConnection) -> None:
+    connection.close()
+    with pytest.raises(ProtocolError, match="disconnected"):
+        connection.ask(encode).wait(0.0)
