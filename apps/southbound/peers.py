@@ -31,7 +31,7 @@ REPEAT_S = 10.0
 # A reply that is not read in pieces: 37,000 meters, 18,000 ports or 52,000 queues.
 MOST_BYTES = 2 << 20
 MOST_COMPLAINTS = 100  # kinds of refusals that are told apart
-# A switch that has not told its counters for so long is asked again.
+# A switch that has not sent its counters for so long is asked again.
 POLL_PATIENCE_S = 1.0
 
 
@@ -92,7 +92,7 @@ class Peer:
             return []
         told = []
         if now_s - self.counted_s > POLL_PATIENCE_S:
-            told.append(f"has not told its counters for {now_s - self.counted_s:.0f} s")
+            told.append(f"has not sent its counters for {now_s - self.counted_s:.0f} s")
         if self.refuses_meters(now_s):
             told.append("refuses meters")
         return told

@@ -56,7 +56,7 @@ def test_pairs_beyond_the_switchs_meters_do_without_and_are_told_of(tmp_path: Pa
         assert len(run.fabric.received(1, 3)) == 1
 
 
-def test_what_a_switch_refuses_is_told_and_mended_by_an_audit(tmp_path: Path) -> None:
+def test_what_a_switch_refuses_is_reported_and_mended_by_an_audit(tmp_path: Path) -> None:
     with WireRun(tmp_path, {1: [1, 2]}) as run:
         run.introduce(1, 1, 0xA1)
         run.introduce(1, 2, 0xA2)

@@ -97,7 +97,7 @@ def test_counters_that_never_come_leave_the_limits_in_force_and_show_in_the_heal
     with run.fabric.locked():
         run.switch(1).faults.lose_replies = {int(MultipartType.METER)}
     run.app.wait_for(lambda: run.app.get("/v1/health")["status"] == "degraded", "noticed")
-    assert "has not told its counters" in run.app.get("/v1/health")["troubles"]["s1"][0]
+    assert "has not sent its counters" in run.app.get("/v1/health")["troubles"]["s1"][0]
     assert run.app.get("/v1/loop")["unanswered_polls"] > 0
     assert held(run)
     assert run.meters(1).keys() == meters.keys()

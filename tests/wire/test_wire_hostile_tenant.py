@@ -125,7 +125,7 @@ def look_for(run: WireRun, port_no: int, mac: int) -> None:
     run.wait(asked, f"asked for {mac:012x}")
 
 
-def test_addresses_that_move_to_and_fro_cost_a_bounded_number_of_messages(run: WireRun) -> None:
+def test_addresses_that_move_back_and_forth_cost_a_bounded_number_of_messages(run: WireRun) -> None:
     """Two VNs claim the same addresses in turn; whoever else moves is followed at once."""
     before = run.handled(1, MessageType.FLOW_MOD)
     began_s = time.monotonic()

@@ -91,7 +91,7 @@ def test_the_guides_limits_are_read(tmp_path: Path) -> None:
         "is kept, but not in force after",
         "is not in the configuration; left alone",
         "refuses meters",
-        "has not told its counters for",
+        "has not sent its counters for",
         "guarantee-missed",
         "skipped_intervals",
         "unanswered_polls",

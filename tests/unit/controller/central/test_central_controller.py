@@ -282,7 +282,7 @@ def test_names_are_those_people_use():
 # -- what tenants may cost
 
 
-def test_hosts_that_move_to_and_fro_are_followed_no_more():
+def test_hosts_that_move_back_and_forth_are_followed_no_more():
     net = started()
     mac = mac_of(PortId(1, 3), 10)
     for number in range(400):
