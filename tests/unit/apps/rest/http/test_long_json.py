@@ -60,7 +60,7 @@ def test_broken_text_is_refused_as_the_ordinary_decoder_does(body: dict[str, Any
         ('{"a": [1 2]}', "line 1 column 10"),
         ('{"a": [1]} x', "Extra data: line 1 column 12"),
         ('{"a": ["\\ud800"]}', "surrogate"),
-        ('{"a": ' + "[" * 60_000, "nested too deeply"),
+        ('{"a": ' + "[" * 60_000, "nested too deeply|longer than 4096"),
         ("[1, 2]", "Expecting '{'"),
         ("{1: 2}", "property name"),
         ('{"a": ["' + "x" * MAX_ITEM_CHARACTERS + '"]}', "longer than 4096 characters"),
