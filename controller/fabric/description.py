@@ -172,7 +172,3 @@ class Config:
         """Yield every VN, in the order of the file."""
         for _, port in self.ports():
             yield from port.vns
-
-    def switch_of(self, dpid: int) -> Switch | None:
-        """Return the switch with this datapath id, or None if it is not configured."""
-        return next((switch for switch in self.switches.values() if switch.dpid == dpid), None)

@@ -73,7 +73,6 @@ MULTIPART_REPLY_MORE: Final = 1
 PORT_MAX: Final = 0xFFFFFF00
 PORT_IN_PORT: Final = 0xFFFFFFF8
 PORT_TABLE: Final = 0xFFFFFFF9
-PORT_NORMAL: Final = 0xFFFFFFFA
 PORT_FLOOD: Final = 0xFFFFFFFB
 PORT_ALL: Final = 0xFFFFFFFC
 PORT_CONTROLLER: Final = 0xFFFFFFFD
@@ -159,7 +158,6 @@ class MeterFlags(IntFlag):
 
 
 METER_BAND_DROP: Final = 1
-METER_BAND_DSCP_REMARK: Final = 2
 
 
 class InstructionType(IntEnum):

@@ -169,16 +169,6 @@ def encode_flow_add(flow: Flow, xid: int) -> bytes:
     return _encode_flow_mod(FlowModCommand.ADD, flow, xid)
 
 
-def encode_flow_modify_strict(flow: Flow, xid: int) -> bytes:
-    """Return the flow-mod that gives the installed ``flow`` its instructions; counters and timeouts stay."""
-    return _encode_flow_mod(FlowModCommand.MODIFY_STRICT, flow, xid)
-
-
-def encode_flow_delete_strict(flow: Flow, xid: int) -> bytes:
-    """Return the flow-mod that deletes the entry of that table, priority and match, if it has exactly that cookie."""
-    return _encode_flow_mod(FlowModCommand.DELETE_STRICT, flow, xid)
-
-
 def encode_flow_mods(rows: Iterable[tuple[FlowModCommand, Flow]], xid_first: int) -> bytes:
     """Return a flow-mod for each (ADD, MODIFY_STRICT or DELETE_STRICT; flow) in order, xids from ``xid_first`` on."""
     todo = list(rows)

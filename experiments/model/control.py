@@ -22,14 +22,12 @@ from controller.fabric.topology import HELLO_INTERVAL_S, PortId
 from controller.fabric.vns import VnTable
 from controller.openflow.buffers import HEADER
 from controller.openflow.constants import MessageType
-from controller.openflow.flows import FlowStats, decode_flow_stats
 from controller.openflow.frames import BROADCAST
 from controller.openflow.messages import parse_error, parse_flow_removed, parse_packet_in
 from controller.openflow.meters import METER_CONFIG, decode_meter_stats
 from controller.openflow.stats import (
     decode_port_stats,
     decode_queue_stats,
-    encode_flow_stats_request,
     encode_meter_stats_request,
     encode_port_stats_request,
     encode_queue_stats_request,
@@ -127,10 +125,6 @@ class ControlPlane:
     def write_queues(self) -> None:
         """Give the edge ports the queues that the limits in force ask for."""
         write_queues(self.model, self.central.config, self.central.vns)
-
-    def flow_stats(self, dpid: int) -> FlowStats:
-        """Ask a switch for its flow-stats, which are as old as its revalidator lets them be."""
-        return decode_flow_stats(self._ask(dpid, encode_flow_stats_request))
 
     def events(self) -> list[Event]:
         """Return what the controller noted."""

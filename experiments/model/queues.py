@@ -30,8 +30,6 @@ class Sender(Protocol):
 Run: TypeAlias = tuple[Sender, int, int, int]
 """A source, how many of its packets, the slot they were sent in, and how many of them are ECN-marked."""
 
-NO_QUEUE = -1  # the one queue of a port that has no classes
-
 
 @dataclass(frozen=True, slots=True)
 class QueueOptions:

@@ -13,7 +13,6 @@ import contextlib
 import json
 import os
 import subprocess
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -264,19 +263,6 @@ def remove_leftovers() -> None:
     _destroy_qos([*dict.fromkeys([*qos_rows, *own])])
 
 
-def wait_connected(fabric: Fabric, timeout_s: float = 20.0) -> None:
-    """Wait until every edge and core switch is connected with its controller; else TimeoutError naming them."""
-    deadline = time.monotonic() + timeout_s
-    names = {switch.name for switch in fabric.switches}
-    while True:
-        missing = [name for name in sorted(names) if not _is_connected(name)]
-        if not missing:
-            return
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"not connected with a controller within {timeout_s:g} s: {', '.join(missing)}")
-        time.sleep(0.1)
-
-
 def describe_switches(fabric: Fabric) -> dict[str, dict[str, str]]:
     """Return, per edge and core switch, what it says of itself: meter features, meters, queues, ports."""
     commands = ("meter-features", "dump-meters", "queue-get-config", "dump-ports-desc", "dump-desc")
@@ -310,11 +296,6 @@ def _answers(bridge: str, commands: tuple[str, ...]) -> Iterator[tuple[str, str]
             yield command, ofctl(command, bridge)
         except OvsError as error:
             yield command, str(error)
-
-
-def _is_connected(bridge: str) -> bool:
-    controller = vsctl("get-controller", bridge).split()
-    return bool(controller) and "true" in vsctl("get", "Controller", bridge, "is_connected")
 
 
 def _prepare_host(host: Any, congestion_control: str) -> str:

@@ -9,7 +9,7 @@ import sys
 import pytest
 from support.paths import ROOT
 
-from experiments.ovs.fabric import OvsFabric, OvsOptions, wait_connected
+from experiments.ovs.fabric import OvsFabric, OvsOptions
 from experiments.ovs.ovs_vsctl import OvsError, find_rows, vsctl
 from topologies import vlan_switch
 from topologies.builders import fabrics, fig1, fig7
@@ -28,8 +28,6 @@ def traces() -> dict[str, object]:
 def test_nothing_passes_a_switch_whose_controller_is_away(can_connect) -> None:
     with OvsFabric(fig1(pns=2), OvsOptions(controller="tcp:127.0.0.1:1")) as fabric:
         assert not can_connect(fabric, "v1_1", "v1_2", timeout_s=1)
-        with pytest.raises(TimeoutError, match="s1"):
-            wait_connected(fabric.fabric, timeout_s=0.2)
 
 
 def test_traffic_crosses_the_core_and_nothing_is_left_afterwards(can_connect) -> None:

@@ -15,6 +15,8 @@ from controller.config.load import parse_config
 from controller.errors import InvalidValueError
 from controller.events import EventKind
 from controller.fabric.topology import PortId
+from controller.openflow.flows import decode_flow_stats
+from controller.openflow.stats import encode_flow_stats_request
 from experiments.evaluation.on_model import run_on_model
 from experiments.machine.controller_process import configuration
 from experiments.model.control import ControlPlane, ControlTiming
@@ -161,7 +163,7 @@ def test_flow_stats_are_as_old_as_the_revalidator_lets_them_be():
     seen = set()
     for _ in range(8):
         model.run(model.now_s + 0.11)
-        stats = plane.flow_stats(1)
+        stats = decode_flow_stats(plane._ask(1, encode_flow_stats_request))
         counts = {
             f.match.in_port: n for f, n in zip(stats.flows, stats.packet_count.tolist(), strict=True) if f.table_id == 3
         }

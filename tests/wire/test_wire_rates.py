@@ -152,7 +152,7 @@ def test_new_tables_are_followed_and_old_ones_forgotten() -> None:
     install(made, 1, flow)
     run(made, 0.1)
     assert made.rates.delivered_bps.tolist() == pytest.approx([10 * MBPS])
-    made.switches[1].receive(flows.encode_flow_delete_strict(flow, 1), made._clock())
+    made.switches[1].receive(flows.encode_flow_mods([(ofp.FlowModCommand.DELETE_STRICT, flow)], 1), made._clock())
     run(made, 0.1)
     assert made.rates.delivered_bps.tolist() == [0.0]
 

@@ -284,7 +284,7 @@ def test_flow_deletes_are_what_ryu_sends() -> None:
         out_group=ryu_ofp.OFPG_ANY,
         match=ryu_match(flow.match),
     )
-    assert flows.encode_flow_delete_strict(flow, 1) == serialized(strict, 1)
+    assert flows.encode_flow_mods([(ofp.FlowModCommand.DELETE_STRICT, flow)], 1) == serialized(strict, 1)
     by_cookie = ryu.OFPFlowMod(
         DATAPATH,
         cookie=0xD000,
@@ -302,13 +302,13 @@ def test_flow_modify_strict_is_what_ryu_sends() -> None:
     flow = Flow(3, 7, Match(in_port=1), 0xABC, meter_id=9, goto_table=4)
     expected = ryu_flow_add(flow)
     expected.command, expected.cookie_mask = ryu_ofp.OFPFC_MODIFY_STRICT, 2**64 - 1
-    assert flows.encode_flow_modify_strict(flow, 8) == serialized(expected, 8)
+    assert flows.encode_flow_mods([(ofp.FlowModCommand.MODIFY_STRICT, flow)], 8) == serialized(expected, 8)
 
 
 def test_flow_mods_in_one_go_are_the_single_ones_with_xids_counted_on() -> None:
     flow = Flow(0, 1, Match(), 1)
     rows = [(ofp.FlowModCommand.DELETE_STRICT, flow), (ofp.FlowModCommand.ADD, flow)]
-    expected = flows.encode_flow_delete_strict(flow, 2**32 - 1) + flows.encode_flow_add(flow, 0)
+    expected = flows.encode_flow_mods(rows[:1], 2**32 - 1) + flows.encode_flow_add(flow, 0)
     assert flows.encode_flow_mods(rows, 2**32 - 1) == expected
 
 
