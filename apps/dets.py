@@ -1,6 +1,6 @@
 """The DETS application for ryu-manager: ``ryu-manager --dets-config dets.yaml apps/dets.py``.
 
-Other Ryu applications can run beside it. The configuration is the file named by ``--dets-config``, by the environment
+Other Ryu applications can run next to it. The configuration is the file named by ``--dets-config``, by the environment
 variable DETS_CONFIG, or ``dets.yaml`` in the current folder.
 """
 
@@ -53,7 +53,7 @@ from controller.fabric.topology import HELLO_INTERVAL_S
 
 WANTED_AUDITS_INTERVAL_S = 1.0
 LAG_INTERVAL_S, LAG_SLEEP_S = 0.1, 0.01
-RESERVED_FILES = 32  # for the store, databases of switches, threads, besides the connections of REST clients
+RESERVED_FILES = 32  # for the store, databases of switches, threads, in addition to the connections of REST clients
 TESTS_INTERVAL_S = 0.5
 
 

@@ -216,7 +216,7 @@ class _Controller(Collector):
                 "Rounds of the control loop that were due and never began.",
                 times.skipped_intervals,
             ),
-            ("unanswered_polls", "Switches that did not tell their counters in time.", times.unanswered_polls),
+            ("unanswered_polls", "Switches that did not send their counters in time.", times.unanswered_polls),
             ("read_meters", "Meters whose counters were read.", times.read_meters),
             ("set_meters", "Meters that were modified.", times.set_meters),
         ):

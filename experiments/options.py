@@ -31,7 +31,7 @@ def _option(default: Any, help_text: str = "", name: str | None = None, short: s
 class ExperimentOptions:
     """What ``dets experiment`` runs. Rates are wire rates in bit/s; "of figures 2 and 5" alone: see ``single``.
 
-    TCP alone runs for ``warmup_s``, then UDP beside it for ``blast_s``, then TCP alone for ``cooldown_s``.
+    TCP alone runs for ``warmup_s``, then UDP next to it for ``blast_s``, then TCP alone for ``cooldown_s``.
     """
 
     algorithm: str = _option("fp", "Rate allocation algorithm.")

@@ -16,7 +16,7 @@ FABRIC_FOLDER = HERE / "fabric"
 # what fails is repeated, twice at most; "-rR" tells which.
 REAL_TIME = (FABRIC_FOLDER, HERE / "kernel", HERE / "wire")
 REPEATS = 2
-# These carry real traffic, and no other test runs beside them (scripts/run-tests).
+# These carry real traffic, and no other test runs at the same time (scripts/run-tests).
 ALONE = (FABRIC_FOLDER, HERE / "kernel")
 # Shared builders are imported as ``support.x`` (tests/support).
 sys.path.insert(0, str(Path(__file__).parent))

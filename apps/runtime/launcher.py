@@ -55,7 +55,7 @@ def manager(arguments: list[str]) -> int:
     init_log = log.init_log
 
     def init_log_in_format() -> None:
-        # The first lines come before any application, and are to be read by what reads the others.
+        # The first lines come before any application; they have the same format as the others.
         log_format = FORMATS[0]
         if cfg.CONF.dets_config is not None:
             try:
@@ -80,7 +80,7 @@ def ryu_manager() -> int:
 
 
 def main(config: str, apps: list[str]) -> int:
-    """Entry point of ``dets run``: run the DETS application, and other Ryu applications beside it.
+    """Entry point of ``dets run``: run the DETS application, and other Ryu applications next to it.
 
     The process becomes ``python -m apps.runtime.launcher``, because greening must come before any other import. That
     process also reads the configuration, so that nothing is imported twice.

@@ -171,7 +171,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
         return self.enqueue(bytes(buf), close_socket)
 
     def enqueue(self, data: bytes, close_socket: bool = False) -> bool:
-        """Send messages; tell whether the connection stands. Waits for nothing."""
+        """Send messages; return whether the connection stands. Waits for nothing."""
         if self._ended or self._queue.closing:
             return False
         if not self._queue.put(data, last=close_socket):

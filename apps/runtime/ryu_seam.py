@@ -65,7 +65,7 @@ _RawSocket = eventlet.patcher.original("socket").socket
 
 
 class AppBase(app_manager.RyuApp):  # type: ignore[misc]  # Ryu has no types
-    """An application that is told of every switch once its handshake is done."""
+    """An application that is notified of every switch once its handshake is done."""
 
     def switch_connected(self, connection: SwitchConnection) -> None:
         """A switch has connected."""

@@ -21,7 +21,7 @@ class ServiceManager:
         self._fed_s = 0.0
 
     def ready(self) -> None:
-        """All is served that is to be served, from the start or after a reload."""
+        """Everything is served, from the start or after a reload."""
         self._say("READY=1")
 
     def reloading(self) -> None:
@@ -45,4 +45,4 @@ class ServiceManager:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as plain:
                 plain.sendto(text.encode(), self._address)
         except OSError as error:  # the manager was restarted, and its socket is another now: the controller works on
-            LOG.debug("the service manager cannot be told %r: %s", text, error)
+            LOG.debug("the service manager cannot be notified of %r: %s", text, error)

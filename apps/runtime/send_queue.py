@@ -14,7 +14,7 @@ _SEND_BYTES = 64 << 10
 
 
 class SendQueue:
-    """What is to be sent to one peer. ``octets`` counts what the peer's socket has not taken yet."""
+    """What waits to be sent to one peer. ``octets`` counts what the peer's socket has not taken yet."""
 
     def __init__(self, sock: Any) -> None:
         self._socket = sock

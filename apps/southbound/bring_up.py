@@ -35,7 +35,7 @@ NO_METERS = MeterFeatures(0, 0, MeterFlags(0), 0, 0)
 
 @dataclass(frozen=True)
 class SwitchHoldings:
-    """What a switch has in its tables: flow entries of ours, meters of one drop band (METER_CONFIG), and all ids."""
+    """A switch's tables: the controller's flow entries, meters of one drop band (METER_CONFIG), and all ids."""
 
     flows: Iterable[Flow | UnknownFlow]
     meters: NDArray[np.void]

@@ -33,7 +33,7 @@ class Claims:
         self._sparing = Sparing(peers.clock)
 
     def granted(self, newcomer: SwitchConnection) -> bool:
-        """Tell whether the newcomer may have its dpid; else it is cut off. Waits for CLAIM_PATIENCE_S at most."""
+        """Return whether the newcomer may have its dpid; else it is cut off. Waits for CLAIM_PATIENCE_S at most."""
         dpid = newcomer.dpid
         owner = self._peers.get(dpid)
         if owner is None and dpid not in self._waiting:  # 1
@@ -54,7 +54,7 @@ class Claims:
         return not stays  # 3
 
     def _answers(self, owner: SwitchConnection) -> bool:
-        """Tell whether the owner confirms a barrier in time; time in which the process itself stood still is not it."""
+        """Return whether the owner confirms a barrier in time, less time in which the process stood still."""
         clock = self._peers.clock
         reply = owner.barrier()
         with suppress(ProtocolError):

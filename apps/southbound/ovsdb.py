@@ -69,10 +69,10 @@ class QueueWriter:
     def apply(self, dpid: int, desired: Mapping[str, PortQueues]) -> list[str]:
         """Make the queues of a switch those desired, by interface name, in one transaction, and nothing if they are.
 
-        Our queues on its other ports go, and rows of ours that earlier runs left. Returns what stands in the way, port
-        by port (a QoS row of others, no such port): those ports are left alone. Raises OvsdbError, with nothing
-        changed, when the database cannot be reached, answers too late, refuses, or has no bridge of this dpid (after a
-        restart ovs-vswitchd has yet to write it); only after "no answer" it may have done it all the same.
+        The controller's queues on its other ports are removed, and rows that its earlier runs left. Returns the
+        obstacles, port by port (a QoS row of others, no such port): those ports are left alone. Raises OvsdbError when
+        the database cannot be reached, answers too late, refuses, or has no bridge of this dpid (after a restart
+        ovs-vswitchd has yet to write it). Then nothing has changed, except that after "no answer" it may have.
         """
         with self._lock:
             if self._closed:

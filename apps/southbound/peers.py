@@ -30,7 +30,7 @@ AUDIT_INTERVAL_S = 10.0
 REPEAT_S = 10.0
 # A reply that is not read in pieces: 37,000 meters, 18,000 ports or 52,000 queues.
 MOST_BYTES = 2 << 20
-MOST_COMPLAINTS = 100  # kinds of refusals that are told apart
+MOST_COMPLAINTS = 100  # kinds of refusals that are kept apart
 # A switch that has not sent its counters for so long is asked again.
 POLL_PATIENCE_S = 1.0
 
@@ -45,7 +45,7 @@ class SwitchState(StrEnum):
 
 
 class Poll(NamedTuple):
-    """What a switch was asked for at ``asked_s`` and has not told yet, or not all."""
+    """What a switch was asked for at ``asked_s`` and has not answered yet, or not all."""
 
     asked_s: float
     meters: Reply
@@ -75,7 +75,7 @@ class Peer:
     early: dict[int, PortStatus] = field(default_factory=dict)
     complaints: dict[str, float] = field(default_factory=dict)
     asked_s: float = -math.inf  # when it was last asked for a barrier
-    meters_set: Reply | None = None  # the barrier behind the meters that it was told to set last
+    meters_set: Reply | None = None  # the barrier behind the meters that were sent last
     known_flows: FlowStats = field(default_factory=lambda: decode_flow_stats(b""))
     listing: FlowListing = field(default_factory=FlowListing)  # its flow entries when it was last asked for them
     compared: bool = False  # whether they have been compared with what they should be, all of them
@@ -98,7 +98,7 @@ class Peer:
         return told
 
     def refuses_meters(self, now_s: float) -> bool:
-        """Tell whether it has refused a meter lately: an audit sends again what was refused."""
+        """Return whether it has refused a meter lately: an audit sends again what was refused."""
         return now_s - self.meters_refused_s < AUDIT_INTERVAL_S + REPEAT_S
 
     def excuse(self, seconds: float) -> None:

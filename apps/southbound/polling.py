@@ -22,7 +22,7 @@ from controller.openflow.stats import (
     encode_queue_stats_request,
 )
 
-# Of a flow entry and of its meter a switch tells no more than that.
+# A switch reports no more than that of a flow entry and its meter.
 _METER_BYTES = 400
 
 

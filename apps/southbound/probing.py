@@ -66,7 +66,7 @@ def _meter_stats(peers: Peers, peer: Peer, meter_id: int) -> bytes | None:
 
 
 def run_round(peers: Peers) -> None:
-    """Send test frames into queues of which nothing is known yet, and tell what has changed of what can be enforced."""
+    """Send test frames into queues not tested yet, and report what has changed of what can be enforced."""
     for dpid, peer in peers.ready().items():
         record = peers.central.switches[dpid]
         record.can.passive = peer.meters.ability

@@ -53,12 +53,12 @@ class QueueKeeper:
         return [dpid for dpid, problems in self._problems.items() if problems]
 
     def remove_all(self) -> None:
-        """Take the queues of ours off all switches."""
+        """Remove the controller's queues from all switches."""
         for record in self._shell.central.switches.values():
             self.remove(record.switch)
 
     def remove(self, switch: Switch) -> None:
-        """Take the queues of ours off a switch, and forget it."""
+        """Remove the controller's queues from a switch, and forget it."""
         self._problems.pop(switch.dpid, None)
         self._wanted.pop(switch.dpid, None)
         if switch.ovsdb is not None:

@@ -192,7 +192,7 @@ class Shell:
             self.hellos.say(dpid, port_no)
 
     def _take_over(self, dpid: int, peer: Peer, holds: SwitchHoldings, breathe: Callable[[], None]) -> bool:
-        """Take over what a switch holds; tell whether it is still there."""
+        """Take over what a switch holds; return whether it is still there."""
         with self.standing_still:
             if not self.peers.holds(peer):
                 return False
@@ -309,7 +309,7 @@ class Shell:
         return peer.connection.barrier()
 
     def remove_all(self) -> None:
-        """Take everything of ours off the switches, and wait until it is done."""
+        """Remove everything of the controller's from the switches, and wait until it is done."""
         peers = list(self.peers.items())
         tables = self.central.reconciler.tables
         self._await_all([self._remove_ours(peer, sorted(tables(dpid).meters)) for dpid, peer in peers])

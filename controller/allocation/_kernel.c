@@ -1,4 +1,4 @@
-/* The allocation algorithms, compiled: the same arithmetic as the numpy code beside this file, a receiver at a time.
+/* The allocation algorithms, compiled: the same arithmetic as the numpy code next to this file, a receiver at a time.
  *
  * Plain C called by ctypes (kernel.py), not a Python module, so that one build serves every Python. The four algorithms of
  * the paper give the same bits as their numpy form: sums are taken in numpy's order, and -ffp-contract=off keeps the

@@ -128,7 +128,7 @@ class Constraints:
 
 @dataclass(frozen=True, slots=True)
 class FlowCounters:
-    """What the meters tell of every entry; (entries,) each, rates in bits per second."""
+    """What the meters counted of every entry; (entries,) each, rates in bits per second."""
 
     measured_bps: FloatArray
     granted_bps: FloatArray

@@ -172,7 +172,7 @@ class Capabilities:
         return self.passive if self.passive.finding is not Finding.UNKNOWN else self.meters
 
     def shapes(self, port_no: int, *, sets_queues: bool) -> bool:
-        """Tell whether receivers behind a port may be left to its queues; ``sets_queues``: there is an OVSDB address.
+        """Return whether receivers behind a port may be left to its queues; ``sets_queues``: there is an OVSDB address.
 
         Queues that are about to be set, or have not shown yet that they work, are trusted.
         """
@@ -183,7 +183,7 @@ class Capabilities:
         return sets_queues or self.queues.get(port_no, UNKNOWN).works
 
     def queue(self, port_no: int) -> Ability:
-        """Tell whether the receivers behind a port have queues that hold them to their limits."""
+        """Return whether the receivers behind a port have queues that hold them to their limits."""
         if self.profile == "no-queues":
             return Ability(Finding.ABSENT, "its profile is no-queues")
         if not self.classes:

@@ -137,7 +137,7 @@ class MeterProbe:
         return clean + encode_meter_deletes([self.meter_id], xid_first + 1)
 
     def heard(self, packet: PacketIn) -> bool:
-        """Tell whether a packet-in is one of the test's frames; it is counted, unless a mark is still on it."""
+        """Return whether a packet-in is one of the test's frames; it is counted, unless a mark is still on it."""
         if packet.in_port != ofp.PORT_CONTROLLER:
             return False
         try:
@@ -151,7 +151,7 @@ class MeterProbe:
         return True
 
     def failed(self, error: ErrorMessage) -> bool:
-        """Tell whether an error is about one of the test's messages; it is noted."""
+        """Return whether an error is about one of the test's messages; it is noted."""
         number = error.xid - self._first_xid
         if not 0 <= number < self.setup_messages + self.frame_messages:
             return False

@@ -149,7 +149,7 @@ class CentralController:
         return self._search.take_due(self.network.knows, now_s)
 
     def hello_heard(self, sender: PortId, receiver: PortId, now_s: float) -> bool:
-        """A hello of one switch reached another; tell whether that brought a link up."""
+        """A hello of one switch reached another; return whether that brought a link up."""
         up = self.network.hear_hello(sender, receiver, now_s)
         if up:
             ends = " and ".join(f"{self.fabric.switch_name(end.dpid)}:{end.port_no}" for end in (sender, receiver))

@@ -52,7 +52,7 @@ class PairMeters:
         self._map_meters()
 
     def metered(self, pair: Pair) -> bool:
-        """Tell whether a pair has its meter."""
+        """Return whether a pair has its meter."""
         return pair in self._metered
 
     @property

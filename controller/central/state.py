@@ -45,7 +45,7 @@ from controller.whatif.shadow import Shadow
 
 # A switch that has not come so long after the last one that did is not waited for any more.
 AWAITED_S = 30.0
-# That hosts move to and fro is said no more often for a VN.
+# Least time between two events about one VN's hosts that move back and forth.
 HELD_AGAIN_S = 60.0
 
 
@@ -145,7 +145,7 @@ class FabricState:
 
     @property
     def shared_vns(self) -> VnTable:
-        """The VNs with what is left of their receive limits beside the floods that they get: what is shared out."""
+        """The VNs with their receive limits less the floods that they get: what is shared out."""
         taken_bps = self.floods.taken_bps
         if self._shared is None or self._shared[0] is not self.vns or self._shared[1] is not taken_bps:
             left_bps = np.maximum(self.vns.receive_limit_bps - taken_bps, RATE_STEP_BPS)

@@ -50,7 +50,7 @@ def _read_vids(path: Path, section: PortSection, vlans: Mapping[int, object]) ->
     """Return the declared VLANs of a port, each once."""
     problems: list[Problem] = []
     if section.access is not None and section.trunk is not None:
-        message = "stands beside trunk: a port is an access port of one VLAN or a trunk of several, not both"
+        message = "cannot stand next to trunk: a port is an access port of one VLAN or a trunk of several, not both"
         problems.append(Problem((*path, "access"), message, at_key=True))
     elif section.access is None and section.trunk is None and not _has_bad_vids(section):
         message = "needs access: VID (one VLAN, untagged) or trunk: [VID, ...] (tagged)"

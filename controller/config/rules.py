@@ -103,7 +103,7 @@ def link_problems(config: Config) -> Iterator[Problem]:
     except AdmissionError as error:
         way = error.key.rpartition(".")[2].removesuffix("_limit")
         limit = f"the {way} limit of VLAN {vns[fit].vlan_vid} at {asked[fit].port}, {format_rate(error.value_bps)},"
-        offer = f"at most {format_rate(error.largest_bps)} fits beside the limits before it"
+        offer = f"at most {format_rate(error.largest_bps)} fits next to the limits before it"
         yield Problem(_limit_path(vns[fit], way), f"{limit} does not fit: {error.overload}; {offer}")
 
 

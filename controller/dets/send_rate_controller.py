@@ -1,7 +1,7 @@
 """The send-rate controllers: one state machine per (sending VN, receiving VN) (DETS, section III and figure 4).
 
 A machine is idle until its receiver initializes traffic control; then it reports what is sent, applies each rate it is
-granted, and goes back to idle when it is told to, or when it has heard nothing for a while (so that a sender is not
+granted, and goes back to idle on Deactivate, or when it has heard nothing for a while (so that a sender is not
 limited for ever by a receiver that has vanished).
 """
 

@@ -124,7 +124,7 @@ class Topology:
         self._forget([ends for ends in self._heard_s if dpid in (ends[0].dpid, ends[1].dpid)])
 
     def remove_port(self, port: PortId, now_s: float) -> bool:
-        """A port is down, and so is its link; tell whether it had one."""
+        """A port is down, and so is its link; return whether it had one."""
         heard = list(self._heard_at.get(port, ()))
         if down := self._forget(heard):
             held = {end: until_s for end, until_s in self._held_until_s.items() if until_s > now_s}
@@ -132,7 +132,7 @@ class Topology:
         return down
 
     def hear(self, sender: PortId, receiver: PortId, now_s: float) -> bool:
-        """Note that ``receiver`` got a hello from ``sender``; tell whether that brought a link up."""
+        """Note that ``receiver`` got a hello from ``sender``; return whether that brought a link up."""
         pair = (sender, receiver)
         if sender.dpid == receiver.dpid or any(now_s < self._held_until_s.get(end, now_s) for end in pair):
             return False
@@ -145,7 +145,7 @@ class Topology:
         return self._look_at(sender, receiver)
 
     def expire(self, now_s: float) -> bool:
-        """Forget what was not heard for LINK_TIMEOUT_S; tell whether that took a link down."""
+        """Forget what was not heard for LINK_TIMEOUT_S; return whether that took a link down."""
         return self._forget(list(takewhile(lambda ends: now_s - self._heard_s[ends] > LINK_TIMEOUT_S, self._heard_s)))
 
     def excuse(self, seconds: float) -> None:
@@ -157,7 +157,7 @@ class Topology:
         return self._links
 
     def is_linked(self, port: PortId) -> bool:
-        """Tell whether a port has a link that is up."""
+        """Return whether a port has a link that is up."""
         return any(Link(min(pair), max(pair)) in self._links for pair in self._heard_at.get(port, ()))
 
     def fabric_ports(self, dpid: int) -> set[int]:
@@ -185,7 +185,7 @@ class Topology:
         return SwitchPaths(tree, next_port)
 
     def _forget(self, heard: Iterable[tuple[PortId, PortId]]) -> bool:
-        """Forget some of what was heard; tell whether that took a link down."""
+        """Forget some of what was heard; return whether that took a link down."""
         down = False
         for ends in heard:
             del self._heard_s[ends]
@@ -197,7 +197,7 @@ class Topology:
         return down
 
     def _look_at(self, one: PortId, other: PortId) -> bool:
-        """Look whether the link of two ports is up; tell whether that is news."""
+        """Look whether the link of two ports is up; return whether that is news."""
         heard = (one, other) in self._heard_s and (other, one) in self._heard_s
         up = heard and one.dpid != other.dpid and {one.dpid, other.dpid} <= self._switches
         link = Link(min(one, other), max(one, other))

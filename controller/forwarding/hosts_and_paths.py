@@ -144,7 +144,7 @@ class Network:
                 self.forget_host(host)
 
     def hear_hello(self, sender: PortId, receiver: PortId, now_s: float) -> bool:
-        """A hello of one switch's port reached another's; tell whether that brought a link up."""
+        """A hello of one switch's port reached another's; return whether that brought a link up."""
         if self.edge_port(sender) is not None or self.edge_port(receiver) is not None:
             return False
         up = self.topology.hear(sender, receiver, now_s)
@@ -208,7 +208,7 @@ class Network:
     # -- hosts
 
     def learn(self, host: Host, port: PortId) -> bool:
-        """A host was seen behind an edge port; tell whether that is news. A host that moved leaves its old place."""
+        """A host was seen behind an edge port; return whether that is news. A host that moved leaves its old place."""
         row = self._vns.row_of(host.vlan_vid, port.dpid, port.port_no)
         multicast = host.mac >> 40 & 1
         if row is None or multicast or self._vn_of_host.get(host) == row:
@@ -247,11 +247,11 @@ class Network:
         self._put_unknown_source(row)
 
     def would_move(self, host: Host, row: int) -> bool:
-        """Tell whether a host is known, and to be behind another port than the VN ``row``."""
+        """Return whether a host is known, and to be behind another port than the VN ``row``."""
         return self._vn_of_host.get(host, row) != row
 
     def knows(self, host: Host) -> bool:
-        """Tell whether it is known where a host is."""
+        """Return whether it is known where a host is."""
         return host in self._vn_of_host
 
     def hosts(self) -> dict[Host, int]:
@@ -263,7 +263,7 @@ class Network:
         return list(self._hosts_of_vn.get(row, ()))
 
     def full(self, row: int) -> bool:
-        """Tell whether a VN has as many hosts as it may have."""
+        """Return whether a VN has as many hosts as it may have."""
         return len(self._hosts_of_vn[row]) >= self._settings.max_macs_per_vn
 
     def _put_host(self, host: Host) -> None:

@@ -65,7 +65,7 @@ def core_topology(config: Config) -> HoseTopology:
 
 
 def core_overloaded(core: HoseTopology, vns: Iterable[VnLimits]) -> bool:
-    """Tell whether some traffic matrix within the limits overloads a core link."""
+    """Return whether some traffic matrix within the limits overloads a core link."""
     return bool(overloads(core, _by_switch(vns).values()))
 
 

@@ -55,10 +55,10 @@ void dets_meter_rates(i64 n, double least_elapsed_s, double plausible, double bi
 {
     for (i64 i = 0; i < n; i++) {
         /* 1 */
-        int anew = duration_s[i] < was_duration_s[i];
-        double start_s = anew ? 0.0 : epoch_s[i];
-        double start_in = anew ? 0.0 : was_in[i];
-        double start_dropped = anew ? 0.0 : was_dropped[i];
+        int restarted = duration_s[i] < was_duration_s[i];
+        double start_s = restarted ? 0.0 : epoch_s[i];
+        double start_in = restarted ? 0.0 : was_in[i];
+        double start_dropped = restarted ? 0.0 : was_dropped[i];
         /* 2 */
         double elapsed_s = duration_s[i] - start_s;
         int newer = present[i] & (elapsed_s >= least_elapsed_s);

@@ -128,7 +128,7 @@ def meter_rates(
 
     ``capacity_bps``, shape (entries,), is that of the sender's edge port.
 
-    1) A meter whose duration went back was added anew: it has counted from zero since then.
+    1) A meter whose duration went back was added again: it has counted from zero since then.
     2) Elapsed time is the switch's own; a reading that is hardly newer than the last one says nothing.
     3) A count below the last one, or one that jumped over PLAUSIBLE_LOAD times the capacity, makes the rate unknown.
     """

@@ -48,7 +48,7 @@ RESPONSIVE_INTERVALS = 20
 BUDGET_S = 0.010
 REPAY_S = 0.220  # what was given too much is taken back in this time
 MOST_REPAID = 0.5  # ... but a rate is never lowered by more than this part of it
-MOST_OWED = 1.0  # and no more than so many depths: what was let through before a switch did as told is not all held up
+MOST_OWED = 1.0  # and no more than so many depths: what passed before a switch acted is not all held up
 
 MOST_UNREAD_S = 0.220  # so long a meter stands whose counters, zeroed by the last modify, say nothing yet
 
@@ -97,7 +97,7 @@ class Enforcement:
             carry(self.allowed_bps, old_row, rate_bps),
             carry(self.rate_bps, old_row, rate_bps),
             carry(self.burst_bits, old_row, burst_bits),
-            carry(self.modified_s, old_row, now_s - REPAY_S),  # its counters did not begin anew just now
+            carry(self.modified_s, old_row, now_s - REPAY_S),  # its counters have not restarted
             carry(self.level_bits, old_row, saved_bits),
             carry(self.credit_bits, old_row, saved_bits),
             carry(self.updated_s, old_row, now_s),
@@ -155,7 +155,7 @@ def account(
 ) -> tuple[FloatArray, FloatArray]:
     """Return level and credit after ``elapsed_s`` more seconds, (entries,) each.
 
-    Counters begin anew at a modify, so that what passed between the last reading and the modify is in none; it is taken
+    Counters restart at a modify, so what passed between the last reading and the modify is in none; it is taken
     to be as much as afterwards, of a sender that is held back no more than its rate. The bucket was set after it.
     Where the meter dropped, its bucket was empty at that time and holds no more than it was filled with since, which is
     nothing for a sender that does not stop. What else it should hold such a sender's shallow bucket lost, for a bucket
@@ -210,7 +210,7 @@ def enforce(
 ) -> tuple[Enforcement, MeterChanges]:
     """Return which meters to modify so that the limits hold, and the state in which they stand afterwards.
 
-    ``seen_s`` (entries,) tells over how much of the last interval each entry was measured; NaN: nothing is known.
+    ``seen_s`` (entries,) is over how much of the last interval each entry was measured; NaN: nothing is known.
     ``too_soon`` (entries,) marks meters that were read so soon after their last modify that the reading says nothing
     (None: none). A busy switch does as told just before it is asked for its counters, which begin again at zero. If it
     were told something else each time, nothing would ever be known of its senders: so they wait for the next reading,

@@ -12,7 +12,7 @@ from controller.columns import FloatArray, IntArray
 from controller.openflow.constants import COUNTER_UNAVAILABLE
 
 READ_S = 0.5
-"""Counters are looked at no more often: floods are small beside what the control loop is there for."""
+"""Counters are read no more often: floods are small next to the traffic under control."""
 STEP = 0.005
 """A receiver's account follows its floods in steps of this part of its receive limit, so that a limit stands still."""
 FORGET_S = 5.0

@@ -111,7 +111,7 @@ def decode_actions(view: memoryview, message: str) -> tuple[Action, ...]:
         try:
             actions.append(_decode_action(action_type, raw, message))
         except UnknownActionError as error:
-            unknown = error  # told only after the rest proved well-formed
+            unknown = error  # reported only after the rest proved well-formed
         offset += length
     if unknown is not None:
         raise unknown

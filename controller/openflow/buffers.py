@@ -60,7 +60,7 @@ def rows(view: memoryview, layout: npt.DTypeLike, message: str) -> npt.NDArray[n
 
 
 def record_length(view: memoryview, offset: int, length_at: int, smallest: int, message: str) -> int:
-    """Return the length that the record at ``offset`` tells in a uint16 at ``length_at`` of it.
+    """Return the length that the record at ``offset`` has in a uint16 at ``length_at`` of it.
 
     Raises ProtocolError for a record shorter than ``smallest`` or one that reaches beyond the body.
     """
@@ -76,7 +76,7 @@ def record_length(view: memoryview, offset: int, length_at: int, smallest: int, 
 def equal_runs(view: memoryview, length_at: int, smallest: int, message: str) -> list[tuple[int, int, int]]:
     """Return the body as runs of records of equal length: (offset, length, count) each, in order.
 
-    Every record tells its length in a uint16 at ``length_at``. Errors as above.
+    Every record has its length in a uint16 at ``length_at``. Errors as above.
     """
     runs = []
     offset, end = 0, len(view)

@@ -142,7 +142,7 @@ class Flow(_FlowFields):
 
 @dataclass(frozen=True, slots=True)
 class UnknownFlow:
-    """An installed entry that Flow does not express: not one of ours. ``raw`` is its ofp_flow_stats."""
+    """An installed entry that Flow does not express: not the controller's. ``raw`` is its ofp_flow_stats."""
 
     table_id: int
     priority: int
@@ -188,7 +188,7 @@ def decode_flow_stats(body: Buffer, known: Mapping[bytes, Flow] | None = None) -
     """Return the entries of the body of a flow-stats reply (of one part, or of several joined).
 
     An entry with anything that Flow cannot express becomes UnknownFlow. ``known`` is that of an earlier reply: an entry
-    that stands there is not decoded anew, which takes a twentieth of the time. Raises ProtocolError when malformed.
+    that stands there is not decoded again, which takes a twentieth of the time. Raises ProtocolError when malformed.
     """
     view = memoryview(body)
     offsets = record_offsets(view, 0, _SMALLEST_STATS, _NAME)
@@ -310,7 +310,7 @@ def _walk_instructions(view: memoryview, message: str) -> Iterable[tuple[int, me
 
 def _encode_flow_mod(command: FlowModCommand, flow: Flow, xid: int) -> bytes:
     if command == FlowModCommand.DELETE_STRICT:
-        # The full mask: an entry that someone else put in the place of ours must not be deleted.
+        # The full mask: an entry that someone else put in place of the controller's must not be deleted.
         return _pack_flow_mod(
             command, (flow.cookie, 2**64 - 1, flow.table_id), (0, flow.priority, 0), flow.match, b"", xid
         )

@@ -1,7 +1,7 @@
-"""Link discovery frames: IEEE 802.1AB TLVs that tell which port of which switch sent them, and prove it.
+"""Link discovery frames: IEEE 802.1AB TLVs that name the switch and port that sent them, and prove it.
 
-A host can send LLDP too, or copy a frame. Each of ours carries an authenticator over (dpid, port_no) under a key that
-exists for one run only, so a host cannot invent a link; ``is_authentic`` tells.
+A host can send LLDP too, or copy a frame. Each of the controller's carries an authenticator over (dpid, port_no)
+under a key that exists for one run only, so a host cannot invent a link; ``is_authentic`` checks it.
 """
 
 from __future__ import annotations

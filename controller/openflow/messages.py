@@ -75,7 +75,7 @@ class PortStatus:
 
 
 def speaks(version: int, hello: Buffer) -> bool:
-    """Tell whether who sent this hello speaks a version, when no later one is ours (6.3.1, 7.5.1).
+    """Return whether who sent this hello speaks a version, when no later one is ours (6.3.1, 7.5.1).
 
     Its bitmap of versions says so, if it has one; else it is whether its header has that version or a later one. A
     hello whose elements cannot be read to the end is taken as far as it can be.
@@ -116,7 +116,7 @@ def decode_role(body: Buffer) -> ControllerRole:
 
 
 def encode_packet_out(xid: int, in_port: int, actions: tuple[Action, ...], data: bytes) -> bytes:
-    """Return the packet-out of the whole frame ``data``; ``in_port`` is what the pipeline is told (PORT_CONTROLLER)."""
+    """Return the packet-out of the whole frame ``data``; ``in_port`` is what the pipeline sees (PORT_CONTROLLER)."""
     check_range("xid", xid, 0, 2**32 - 1)
     check_range("in_port", in_port, 1, ofp.PORT_ANY - 1)
     encoded = encode_actions(actions)

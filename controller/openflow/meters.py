@@ -1,7 +1,8 @@
 """Meters on arrays: one structured array becomes all meter-mods, and one statistics reply becomes columns.
 
-OpenFlow 1.3.5, sections 7.3.4.4 (meter-mod) and 7.3.5.13 to 15 (meter statistics, configuration, features). Every meter
-of ours has the flags KBPS, BURST and STATS and one drop band. Rates are kb/s, bursts kb (1000 bits), as on the wire.
+OpenFlow 1.3.5, sections 7.3.4.4 (meter-mod) and 7.3.5.13 to 15 (meter statistics, configuration, features). The
+controller's meters have the flags KBPS, BURST and STATS and one drop band. Rates are kb/s, bursts kb (1000 bits), as on
+the wire.
 """
 
 from __future__ import annotations

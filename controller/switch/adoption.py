@@ -19,7 +19,7 @@ from controller.openflow.meters import METER_CONFIG
 
 
 def is_own(flow: Flow | UnknownFlow) -> TypeGuard[Flow]:
-    """Tell whether an entry is the controller's; anybody else's is never touched."""
+    """Return whether an entry is the controller's; anybody else's is never touched."""
     return flow.cookie & OWN_COOKIE_MASK == OWN_COOKIE and isinstance(flow, Flow)
 
 

@@ -18,7 +18,7 @@ class MeterIds:
         self._reserved: set[int] = set()
 
     def owns(self, meter_id: int) -> bool:
-        """Tell whether an id is in the range."""
+        """Return whether an id is in the range."""
         return self.first <= meter_id <= self.last
 
     def limit_to(self, most: int) -> None:
@@ -55,7 +55,7 @@ class MeterIds:
         self._used |= self._reserved
 
     def claim(self, meter_id: int) -> bool:
-        """Mark an id that stands on the switch as in use; tell whether it was free and in the range."""
+        """Mark an id that stands on the switch as in use; return whether it was free and in the range."""
         if not self.owns(meter_id) or (meter_id in self._used and meter_id not in self._reserved):
             return False
         self._used.add(meter_id)

@@ -142,7 +142,7 @@ class _Planner:
         return found
 
     def can_shape(self, name: str, rate_bps: int) -> bool:
-        """Tell whether this Open vSwitch can do a rate; if not, it is a problem: better no queues than wrong ones."""
+        """Return whether this Open vSwitch can do a rate; if not, it is a problem: better no queues than wrong ones."""
         version = next((text for row in self._tables.root.values() for text in row["ovs_version"]), "")
         numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())
         if rate_bps <= NARROW_MAX_RATE_BPS or len(numbers) < 2 or numbers >= WIDE_RATES_VERSION:
@@ -203,7 +203,7 @@ class _Planner:
                 self._delete("Queue", uuid, row)
 
     def _is_useless(self, row: Row, in_use: bool) -> bool:
-        """Tell whether a row that this switch does not want is ours to delete.
+        """Return whether a row that this switch does not want is ours to delete.
 
         One of another switch is, once nobody else refers to it: rows are made and referred to in one transaction.
         """

@@ -4,7 +4,7 @@
 
 A sampling profiler: the kernel interrupts the process after every SAMPLE_S of processor time (ITIMER_PROF), greenlets
 and time inside numpy or the kernel included, and the stack is noted. Nothing is traced, so that the program runs as it
-does without. FILE gets a table when the module ends, or a SIGUSR2 comes; a SIGUSR1 makes it begin anew.
+does without. FILE gets a table when the module ends, or a SIGUSR2 comes; a SIGUSR1 restarts it.
 """
 
 from __future__ import annotations

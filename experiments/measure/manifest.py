@@ -1,4 +1,4 @@
-"""What a run was made with, written beside its results so that they can be made again."""
+"""What a run was made with, written next to its results so that they can be made again."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ class TcpSource(ModelSource):
     # -- the application
 
     def start(self, slot: int) -> None:
-        """Have something to say; after a pause longer than the time-out the window begins anew (RFC 2861)."""
+        """Have something to say; after a pause longer than the time-out the window restarts (RFC 2861)."""
         super().start(slot)
         if not self.in_flight and slot * self._slot_s - self._last_sent_s > self._rto_s():
             self.window = min(self.window, float(INITIAL_WINDOW))

@@ -11,8 +11,8 @@ default class. This follower adds what is missing, for the ports of an emulated 
 2. A ``pfifo_head_drop`` leaf under each class, about 30 ms long at the class's ceiling. A full ``pfifo`` makes the
    sending system call fail with ENOBUFS, and OVS then drops the rest of its batch, other VLANs' packets included.
 
-The kernel tells of every change of qdiscs and classes over rtnetlink, so that what ovs-vswitchd creates anew is mended
-within milliseconds, without polling. Standard library only.
+The kernel announces every change of qdiscs and classes over rtnetlink, so that what ovs-vswitchd creates again
+is corrected within milliseconds, without polling. Standard library only.
 """
 
 from __future__ import annotations

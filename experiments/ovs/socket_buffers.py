@@ -41,7 +41,7 @@ def complaints_about_vswitchd() -> list[str]:
     if send_bytes < MIN_SEND_BUFFER_BYTES:
         complaints.append(
             f"net.core.wmem_default is {send_bytes} bytes: one full queue of a port then stops its other queues. "
-            "Set net.core.wmem_default=33554432 and net.core.wmem_max=67108864 and start Open vSwitch anew"
+            "Set net.core.wmem_default=33554432 and net.core.wmem_max=67108864 and restart Open vSwitch"
         )
     niceness = _niceness_of_vswitchd()
     if niceness is not None and niceness >= ORDINARY_NICENESS:

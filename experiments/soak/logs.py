@@ -51,7 +51,7 @@ def needs_explanation(line: str) -> bool:
 
 
 def explanation_of(line: str) -> str | None:
-    """Return why a line is to be expected; None if it is not."""
+    """Return why a line is expected; None if it is not."""
     for explanation in EXPLANATIONS:
         if re.search(explanation.pattern, line):
             return explanation.reason

@@ -49,7 +49,7 @@ class Faults:
 class Datapath:
     """A switch. Every call that may need it is told the time ``now_s``; it must never go back.
 
-    What is to be sent gathers in two boxes that the caller empties: ``take_messages`` and ``take_frames``.
+    What it sends gathers in two boxes that the caller empties: ``take_messages`` and ``take_frames``.
     """
 
     def __init__(self, dpid: int, options: DatapathOptions | None = None) -> None:
@@ -236,7 +236,7 @@ class Datapath:
             raise RefusalError(ErrorType.GROUP_MOD_FAILED, code)
 
     def _meter_mod(self, xid: int, body: memoryview, now_s: float) -> None:
-        """Handle one meter-mod that is not of the common form: deletes, and what is to be refused."""
+        """Handle one meter-mod that is not of the common form: deletes, and what must be refused."""
         if len(body) < _METER_MOD_HEAD.size:
             raise RefusalError(ErrorType.BAD_REQUEST, "BAD_LEN")
         command, _flags, meter_id = _METER_MOD_HEAD.unpack_from(body)

@@ -176,7 +176,7 @@ class MeterTable:
         self.offsets.setdefault(meter_id, {})[name] = offset
 
     def reset_counters(self) -> None:
-        """Zero all counters, as after a restart of the datapath; durations start anew with the next add only."""
+        """Zero all counters, as after a restart of the datapath; durations restart with the next add only."""
         for name in ("packets_in", "bytes_in", "band_packets", "band_bytes"):
             self._rows[name] = 0
 

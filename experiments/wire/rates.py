@@ -22,7 +22,7 @@ _BITS_PER_BYTE = 8
 _MAX_HOPS = 64
 _TEST_ETH_TYPE = 0x0800
 _QUEUE_BITS = 31
-_NO_QUEUE = (1 << _QUEUE_BITS) - 1  # port and queue in one integer: ports are below 2**32, queues of ours below this
+_NO_QUEUE = (1 << _QUEUE_BITS) - 1  # port and queue in one integer: ports are below 2**32, queue ids below this
 
 _PortKey = tuple[int, int]
 """(dpid, port_no)"""

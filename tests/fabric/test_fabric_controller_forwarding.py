@@ -29,7 +29,7 @@ RING = Fabric(
         TopoLink("s1", 13, "s3", 11, LINK_BPS),
     ),
 )
-# Measured: 0.12 to 0.17 s. A switch tells of a lost port at once; nothing waits for a timeout.
+# Measured: 0.12 to 0.17 s. A switch reports a lost port at once; nothing waits for a timeout.
 REROUTED_WITHIN_S = 2.0
 
 

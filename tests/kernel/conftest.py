@@ -81,7 +81,7 @@ class _Reader:
         self._rest = ""
 
     def reports_of(self, item: pytest.Item) -> Iterator[pytest.TestReport]:
-        """Return the reports of one test, up to that of its teardown; one that tells of the machine's end instead."""
+        """Return the reports of one test, up to that of its teardown; one that reports the machine's end instead."""
         while True:
             ended = self._machine.ended or time.monotonic() > self._deadline_s
             line = self._next_line()

@@ -1,4 +1,4 @@
-"""Runs are recorded and decided again: bit for bit, and with another algorithm beside."""
+"""Runs are recorded and decided again: bit for bit, and with another algorithm."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Algorithms that run beside the one that enforces: they see what it sees and change nothing."""
+"""Algorithms that run next to the one that enforces: they see what it sees and change nothing."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class _Plain(yaml.SafeDumper):
 
 
 class Application:
-    """``dets run`` with a configuration, or ryu-manager with other applications beside; ended with its ``with``.
+    """``dets run`` with a configuration, or ryu-manager with other applications; ended with its ``with``.
 
     ``start`` and ``stop`` may follow each other any number of times. ``token`` is shown with every request, if set;
     ``files`` is how many file descriptors the process may have.

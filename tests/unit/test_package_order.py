@@ -11,7 +11,7 @@ from support.paths import ROOT
 
 TOPS = ("controller", "apps", "topologies", "experiments")
 MOST_FILES = 14
-# Files of their own beside the packages of a top-level folder.
+# Files of their own next to the packages of a top-level folder.
 MOST_TOP_FILES = 8
 BEGIN, END = "<!-- package order -->", "<!-- end -->"
 

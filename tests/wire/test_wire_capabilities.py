@@ -129,7 +129,7 @@ def test_meters_that_come_to_be_of_use_are_used_from_the_next_connection_on(tmp_
         with run.fabric.locked():
             run.switch(1).abilities.refuse = False
         run.fabric.disconnect(1)
-        run.app.wait_for(lambda: len(run.app.get("/v1/entries")["entries"]) == 1, "judged anew")
+        run.app.wait_for(lambda: len(run.app.get("/v1/entries")["entries"]) == 1, "judged again")
         assert run.app.get("/v1/entries")["unmetered"] == []
         run.wait(lambda: meters_of_flows(run) != {None}, "metered")
         run.fabric.forget_received()

@@ -52,7 +52,7 @@ def attack(
 @app.command()
 def enforcement(
     datapath: Annotated[str | None, typer.Option(help="userspace (the default) or kernel.")] = None,
-    full: Annotated[bool | None, typer.Option("--full", help="All cases; else a telling subset.")] = None,
+    full: Annotated[bool | None, typer.Option("--full", help="All cases; else a subset.")] = None,
     grant: Annotated[list[str] | None, typer.Option(metavar="RATE", help="Only this grant; repeatable.")] = None,
     traffic: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this traffic; repeatable.")] = None,
     pattern: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this schedule; repeatable.")] = None,
@@ -102,7 +102,7 @@ def loop(
     interval_ms: Annotated[int | None, typer.Option(help="The control interval.")] = None,
     seconds: Annotated[float | None, typer.Option(help="How long each case is measured.")] = None,
     output: Annotated[Path | None, typer.Option(help="Folder of table and plot.")] = None,
-    profile: Annotated[bool | None, typer.Option("--profile", help="Tell where processor time goes instead.")] = None,
+    profile: Annotated[bool | None, typer.Option("--profile", help="Show where processor time goes instead.")] = None,
     as_json: AsJson = False,
 ) -> int:
     """The control loop of the real application, against stock Ryu handlers."""

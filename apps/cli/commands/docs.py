@@ -16,7 +16,7 @@ app = typer.Typer()
 def docs(
     context: typer.Context,
     folder: Annotated[Path, typer.Argument(help="The pages.")] = Path("docs"),
-    check: Annotated[bool, typer.Option("--check", help="Only tell which are out of date; exit status 1 if any.")] = (
+    check: Annotated[bool, typer.Option("--check", help="Only list those out of date; exit status 1 if any.")] = (
         False
     ),
 ) -> int:

@@ -63,7 +63,7 @@ def explain(
     ] = None,
     output: AnyForm = Form.table,
 ) -> int:
-    """Tell what binds the limit of a pair of VNs in a running controller, and what would bind it next."""
+    """Show what binds the limit of a pair of VNs in a running controller, and what would bind it next."""
     found = explanations(client, vlan, sender, receiver)
     if output is Form.table:
         for one in found:
@@ -145,7 +145,7 @@ def events(
     after: Annotated[int, typer.Option(metavar="NUMBER", min=0, help="Only those with a higher number.")] = 0,
     output: AnyForm = Form.table,
 ) -> int:
-    """Tell what happened: limits changed, congestion begun and ended, switches come and gone."""
+    """Show what happened: limits changed, congestion begun and ended, switches come and gone."""
     found = client.call("/v1/events", query={"after": after})
     if not follow:
         show(found["events"], output, EVENT_COLUMNS)

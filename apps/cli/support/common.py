@@ -48,7 +48,7 @@ def _parse_parameter(text: str) -> tuple[str, object]:
 
 @contextlib.contextmanager
 def refusing_bad_files() -> Iterator[None]:
-    """Tell all that is wrong with a file, a line each, and end the command, when ConfigError is raised within."""
+    """Print all problems of a file, a line each, and end the command, when ConfigError is raised within."""
     from controller.config.document import ConfigError
 
     try:
@@ -59,7 +59,7 @@ def refusing_bad_files() -> Iterator[None]:
 
 
 def complain(message: str) -> None:
-    """Tell on stderr, in the command's name, why it does not do what was asked."""
+    """Print on stderr, in the command's name, why it refuses."""
     print(f"dets: {message}", file=sys.stderr)
 
 

@@ -25,20 +25,20 @@ _MOST_EXPLAINED = 100
 
 @api.get("/health", responses={200: answers.Health})
 def get_health(query: requests.NoQuery) -> Json:
-    """Tell whether the controller works and which switches are ready."""
+    """Show whether the controller works and which switches are ready."""
     return service().health()
 
 
 @api.get("/revision", responses={200: answers.Revision})
 def get_revision(query: requests.NoQuery) -> Json:
-    """Tell the last change, and the last one that is in force on the switches."""
+    """Show the last change, and the last one that is in force on the switches."""
     here = service()
     return here.in_force(here.settings.revision)
 
 
 @api.get("/loop", responses={200: answers.Loop, **NOT_FOUND})
 def get_loop(query: requests.LoopQuery) -> Json:
-    """Tell how long the last rounds of the control loop took, and what it missed."""
+    """Show how long the last rounds of the control loop took, and what it missed."""
     rounds = service().loop(query.after)
     if rounds is None:
         raise problems.not_found("loop", "", "no control loop runs here")
@@ -136,7 +136,7 @@ def list_entries(query: requests.VnQuery) -> Json:
     responses={200: answers.ExplanationView, **NOT_FOUND},
 )
 def explain_entry(path: requests.EntryPath, query: requests.NoQuery) -> Json:
-    """Tell what binds an entry's limit, and what would bind it next."""
+    """Show what binds an entry's limit, and what would bind it next."""
     central = service().central
     row = lookup.entry_row(central, path)
     return representation.explanation_views(central, np.array([row], dtype=np.int64))[0]
@@ -144,7 +144,7 @@ def explain_entry(path: requests.EntryPath, query: requests.NoQuery) -> Json:
 
 @api.get("/vns/<vlan_vid>/<switch>/<port_no>/explanations", responses={200: answers.Explanations, **NOT_FOUND})
 def explain_vn(path: requests.VnPath, query: requests.NoQuery) -> Json:
-    """Tell what binds the limits of the entries of which a VN is the sender or the receiver."""
+    """Show what binds the limits of the entries of which a VN is the sender or the receiver."""
     central = service().central
     rows = lookup.entries_of(central, int(lookup.vn_row(central, path)[0]))
     explained = representation.explanation_views(central, rows[:_MOST_EXPLAINED])
@@ -162,7 +162,7 @@ def list_events(query: requests.EventQuery) -> Json:
 
 @api.get("/recording", responses={200: answers.Recording})
 def get_recording(query: requests.NoQuery) -> Json:
-    """Tell whether the control intervals are being recorded."""
+    """Show whether the control intervals are being recorded."""
     return _recording_view(service().central.recorder)
 
 

@@ -1,7 +1,7 @@
 """``dets bench allocate``: how fast the allocation algorithms are, against plain code, linear programs and SimGrid.
 
 Everything is measured in one run, on one core. A time is the best of several calls (others measure what else the
-machine does); the median is given beside it. Rows are all different, 70 % of the senders fully use their limit and
+machine does); the median is given next to it. Rows are all different, 70 % of the senders fully use their limit and
 nothing is settled: the case with most work.
 """
 

@@ -77,7 +77,7 @@ class HostilePeer:
         self.gone = True
 
     def send(self, data: bytes) -> bool:
-        """Send all, and tell whether the connection stood; nothing is read. A full socket is waited for TIMEOUT_S."""
+        """Send all, and return whether the connection stood; nothing is read. A full socket is waited for TIMEOUT_S."""
         if self.gone:
             return False
         try:
@@ -124,7 +124,7 @@ class HostilePeer:
         return found
 
     def wait_gone(self, timeout_s: float) -> bool:
-        """Read until the controller closes the connection; tell whether it does in time."""
+        """Read until the controller closes the connection; return whether it does in time."""
         deadline_s = time.monotonic() + timeout_s
         while not self.gone and time.monotonic() < deadline_s:
             self.read(0.1)
@@ -142,7 +142,7 @@ class HostilePeer:
         return None
 
     def shake_hands(self, dpid: int, auxiliary_id: int = 0) -> bool:
-        """Say who one is, and tell whether the controller listened to the end."""
+        """Say who one is, and return whether the controller listened to the end."""
         self.send(message(MessageType.HELLO))
         asked = self.await_message(MessageType.FEATURES_REQUEST)
         if asked is None:
@@ -154,7 +154,7 @@ class HostilePeer:
         return self.send(multipart_reply(MultipartType.PORT_DESC, b"", HEADER.unpack_from(asked)[3]))
 
     def behave(self, switch: Datapath, until: Callable[[], bool], timeout_s: float = 10.0) -> bool:
-        """Be an honest switch until something holds; tell whether it did in time."""
+        """Be an honest switch until something holds; return whether it did in time."""
         deadline_s = time.monotonic() + timeout_s
         while not self.gone and time.monotonic() < deadline_s:
             self.send(switch.take_messages())

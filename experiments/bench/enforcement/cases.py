@@ -16,7 +16,7 @@ INTERVAL_S = 0.055
 WIRE_BITS = 8 * 1518
 # A receiver's port carries this many times the grant: as much as the largest burst lets through, and not much more.
 PORT_FACTOR = 5
-# Userspace Open vSwitch on two cores, sources beside it: what it forwards without losing frames in front of a switch.
+# What userspace Open vSwitch forwards without loss on two cores, with the sources on the same machine.
 MOST_PPS = {"user": 40_000, "kernel": 60_000}
 MOST_SLOTS = 8
 UDP_DELIVERED_WITHIN, TCP_DELIVERED_WITHIN = 0.02, 0.05

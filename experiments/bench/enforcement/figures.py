@@ -100,7 +100,7 @@ def step_figures(log: GrantLog, samples: Samples, window: Window) -> dict[str, f
 
 
 def tcp_figures(report: Mapping[str, Any]) -> dict[str, float | None]:
-    """Return what iperf3's report tells of TCP: retransmissions per MB that was received."""
+    """Return TCP's figures from iperf3's report: retransmissions per MB that was received."""
     end = report.get("end", {})
     sent, received = end.get("sum_sent", {}), end.get("sum_received", {})
     if not received.get("bytes"):

@@ -79,7 +79,7 @@ def _cell(row: Mapping[str, Any] | None, key: str, form: str) -> str:
 
 
 def plot(rows: Sequence[Mapping[str, Any]], path: Path) -> bool:
-    """Draw delivered over granted by case, a panel per pattern; tell whether matplotlib is there to do it."""
+    """Draw delivered over granted by case, a panel per pattern; return whether matplotlib is there to do it."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure

@@ -58,7 +58,7 @@ class Size:
 
 
 def sizes_of(switches: int, entries: int | None, interval_ms: int) -> list[Size]:
-    """Return what is to be measured; ``entries`` None is the sweep."""
+    """Return what to measure; ``entries`` None is the sweep."""
     if entries is not None:
         return [Size(switches, entries, interval_ms)]
     sweep = [Size(switches, size // switches, interval_ms) for size in SIZES]
@@ -118,7 +118,7 @@ def _check(switches: int, entries: int | None, interval_ms: int, seconds: float)
 
 
 def measure_size(size: Size, seconds: float, profiles: Path | None) -> list[dict[str, Any]]:
-    """Return a row for the controller and for the baseline, for each share of entries that is set anew.
+    """Return a row for the controller and for the baseline, for each share of entries that is set again.
 
     ``profiles`` is a folder for the controller's profile, and there is no baseline then.
     """
@@ -291,7 +291,7 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def plot(rows: Sequence[dict[str, Any]], path: Path) -> bool:
-    """Draw cost per entry against size; tell whether matplotlib is there to do it."""
+    """Draw cost per entry against size; return whether matplotlib is there to do it."""
     try:
         from matplotlib import pyplot
     except ImportError:
@@ -302,7 +302,7 @@ def plot(rows: Sequence[dict[str, Any]], path: Path) -> bool:
             mine = [row for row in rows if (row["who"], row["varied"]) == (who, varied)]
             sizes = [row["entries"] for row in mine]
             costs = [row["cpu_us_per_entry"] for row in mine]
-            axes.plot(sizes, costs, line, color=colour, marker="o", label=f"{who}, {varied:.0%} set anew")
+            axes.plot(sizes, costs, line, color=colour, marker="o", label=f"{who}, {varied:.0%} set again")
     axes.set(xscale="log", yscale="log", xlabel="metered entries", ylabel="CPU per entry and interval, µs")
     axes.set_title("One control interval: cost of an entry by the number of entries")
     axes.grid(alpha=0.3)

@@ -2,7 +2,7 @@
 
 ``python -m experiments.bench.loop.loop_fabric PLAN.json`` reads a plan (``LoopPlan``), fills the tables of its switches
 with what the controller itself would have installed, says ``ready`` on stdout and serves until its stdin ends. Lines
-there are ``vary SHARE``, a new share of receivers that vary, and ``cut DPID``: that switch connects anew, with full
+there are ``vary SHARE``, a new share of receivers that vary, and ``cut DPID``: that switch reconnects, with full
 tables.
 
 Traffic is made at the meters, which are token buckets. Each sender offers more than its fair share. Senders to the
@@ -225,7 +225,7 @@ class BusyDatapath(Datapath):
     """A switch of the bench: its entries never age, its counters always move."""
 
     def clear_tables(self) -> None:
-        """Begin anew, with busy meters."""
+        """Restart, with busy meters."""
         super().clear_tables()
         self.meters = BusyMeters(self.abilities)
         self.multipart = PreparedMultipart(self.options, self.tables, self.meters, self.ports)

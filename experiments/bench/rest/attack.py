@@ -108,6 +108,7 @@ class Attack:
                     except OSError:  # it has been cut off
                         self._count("slow", sock, 1)
                         clients.remove(sock)
+                        sock.close()
         finally:
             for sock in clients:
                 sock.close()

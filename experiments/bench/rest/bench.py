@@ -3,7 +3,7 @@
 The real application controls software switches that carry traffic (``bench.loop.loop_fabric``), in processes of their
 own. Then operators come: all VNs are listed by pages, half of them get other limits in one transaction, metrics are
 scraped, event streams are followed; first one after the other, then all at once. Then come clients that mean no good,
-and a switch that connects anew, full of entries.
+and a switch that reconnects, full of entries.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ class Operator:
         raise TimeoutError(f"the controller was not ready within {READY_TIMEOUT_S:g} s")
 
     def all_ready(self) -> bool:
-        """Tell whether every switch is."""
+        """Return whether every switch is ready."""
         return set(self.get("/v1/health")["switches"].values()) == {"ready"}
 
     def list_vns(self) -> list[dict[str, Any]]:

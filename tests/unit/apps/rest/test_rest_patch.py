@@ -58,7 +58,7 @@ def test_a_lower_receive_limit_is_kept_from_the_next_interval_on(desk: Desk) -> 
 
 @pytest.mark.parametrize("way", ["send", "receive"])
 def test_a_limit_may_fill_the_port_and_no_more(desk: Desk, way: str) -> None:
-    free_bps = 50_000_000  # of 100 Mb/s, beside the 50 Mb/s of VLAN 20
+    free_bps = 50_000_000  # of 100 Mb/s, next to the 50 Mb/s of VLAN 20
     key = f"{way}_limit_bps"
     problem = problem_of(desk.patch(VN, {key: free_bps + 1}), 422)
     assert [(e["field"], e["value"]) for e in problem["errors"]] == [(key, free_bps + 1)]

@@ -217,7 +217,7 @@ def test_events(desk: Desk) -> None:
         {"number": 3, "at_s": 30.0, "kind": "link-up", "text": "link 3"},
     ]
     assert desk.get("/v1/events?after=0") == desk.get("/v1/events")
-    # Numbers begin anew with the controller: a reader sees by ``last`` that its own is of another life.
+    # Numbers restart with the controller: ``last`` shows a reader that its own is of an earlier run.
     assert desk.get("/v1/events?after=99") == {"events": [], "last": 3}
 
 

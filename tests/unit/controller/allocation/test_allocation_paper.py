@@ -455,7 +455,7 @@ def test_slow_probe_keeps_the_limits_in_force_when_only_rounding_differs():
 @pytest.mark.parametrize("name", ["sp", "fp"])
 @pytest.mark.parametrize("wants", [1e6, 10e6, 18e6])
 def test_with_headroom_nobody_is_squeezed_and_probed_in_turns(name, wants):
-    """One that wants little beside one that is greedy: the grants become constant, and nearly all is used."""
+    """One that wants little next to one that is greedy: the grants become constant, and nearly all is used."""
     rng, granted, history = np.random.default_rng(1), np.array([20e6, 20e6]), []
     for _ in range(40):
         measured = np.minimum(granted, [wants * rng.uniform(0.98, 1.0), 40e6])

@@ -140,7 +140,7 @@ def test_a_sender_that_is_not_greedy_is_not_probed_for_ever():
 
 
 def test_core_links_bind_and_the_explanation_says_so():
-    """Two senders behind a core link of 60, one receiver in front; and one sender beside the receiver."""
+    """Two senders behind a core link of 60, one receiver in front; and one sender next to the receiver."""
     constraints = Constraints.of(np.full(4, 50.0), np.full(4, 200.0), np.array([60.0]))
     paths = constraints.paths(np.array([0, 1, 2]), np.array([3, 3, 3]), np.array([0, 1, 2, 2]), np.array([0, 0]))
     grants = granted(paths, constraints, counters([40.0] * 3, [40.0] * 3, [90.0] * 3), np.array([1.0, 2.0, 1.0]), 1.0)

@@ -21,7 +21,7 @@ UP = range(10)
 
 
 class Counters:
-    """Port 1 with VLANs 10 and 20, port 2 with VLAN 10; another port and the default queue beside."""
+    """Port 1 with VLANs 10 and 20, port 2 with VLAN 10; and another port and the default queue."""
 
     def __init__(self) -> None:
         self.watch = QueueWatch({2: [10], 1: [10, 20]})
