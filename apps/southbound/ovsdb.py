@@ -86,7 +86,7 @@ class QueueWriter:
                 raise OvsdbError(self.address, _reason(error)) from error
 
     def remove(self, dpid: int) -> list[str]:
-        """Take our queues off all ports of a switch; returns and raises what ``apply`` does."""
+        """Remove the controller's queues from all ports of a switch; returns and raises what ``apply`` does."""
         return self.apply(dpid, {})
 
     def close(self) -> None:

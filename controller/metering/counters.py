@@ -23,7 +23,7 @@ class MeterReadings:
     ``byte_in_count`` counts what arrived at the meter, before the drop; ``dropped_byte_count`` what its band dropped.
     ``duration_s`` is the switch's own clock, the time since the meter was added: a better clock than the controller's.
     ``received_s`` is the controller's clock when the reply came. A meter that no reply mentioned has ``present`` false.
-    ``confirmed_s`` is the controller's clock when the switch had done what it was last told; NaN where that is unknown.
+    ``confirmed_s`` is the controller's clock when the switch had done what it was last sent; NaN where that is unknown.
     """
 
     byte_in_count: FloatArray
@@ -96,7 +96,7 @@ class MeterCounters:
         return replace(self, byte_in_count=byte_in, dropped_byte_count=dropped, epoch_s=epoch)
 
     def confirmed(self, confirmed_s: FloatArray) -> MeterCounters:
-        """Return the state once it is known when switches had done what they were told, shape (entries,); else NaN.
+        """Return the state once it is known when switches had done what they were sent, shape (entries,); else NaN.
 
         A meter that was modified counts from then on, which is later than the modify was sent where a switch is busy.
         """

@@ -212,8 +212,8 @@ def enforce(
 
     ``seen_s`` (entries,) is over how much of the last interval each entry was measured; NaN: nothing is known.
     ``too_soon`` (entries,) marks meters that were read so soon after their last modify that the reading says nothing
-    (None: none). A busy switch does as told just before it is asked for its counters, which begin again at zero. If it
-    were told something else each time, nothing would ever be known of its senders: so they wait for the next reading,
+    (None: none). A busy switch acts just before it is asked for its counters, which begin again at zero. If it
+    were sent something else each time, nothing would ever be known of its senders: so they wait for the next reading,
     but no longer than MOST_UNREAD_S, lest a switch could hold on to a rate.
     ``rooms`` bound what the senders of a ``receiver`` (entries,) may send together; None where queues do.
     """

@@ -317,7 +317,7 @@ def _encode_flow_mod(command: FlowModCommand, flow: Flow, xid: int) -> bytes:
     if command not in (FlowModCommand.ADD, FlowModCommand.MODIFY_STRICT):
         raise InvalidValueError("command", command, "is not ADD, MODIFY_STRICT or DELETE_STRICT")
     flags = FlowModFlags.SEND_FLOW_REM if flow.send_flow_removed else 0
-    # A cookie mask in ADD is ignored; in MODIFY_STRICT it keeps our hands off an entry that is not ours.
+    # A cookie mask in ADD is ignored; in MODIFY_STRICT it protects entries of others.
     mask = 0 if command == FlowModCommand.ADD else 2**64 - 1
     identity = (flow.cookie, mask, flow.table_id)
     return _pack_flow_mod(

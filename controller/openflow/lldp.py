@@ -69,9 +69,9 @@ def build(dpid: int, port_no: int, nonce: bytes) -> bytes:
 
 
 def parse(frame: bytes) -> LldpInfo | None:
-    """Return what one of our frames says; None for every other frame, such as a host's own LLDP.
+    """Return what one of the controller's frames says; None for every other frame, such as a host's own LLDP.
 
-    Choice: a frame that bears our organisationally specific TLV but is damaged or made up in some other part raises
+    Choice: a frame that has the controller's own TLV but is damaged or made up in some other part raises
     ProtocolError, since somebody should hear of it. Whether it is genuine is ``is_authentic``'s question.
     """
     try:

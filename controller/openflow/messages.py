@@ -75,7 +75,7 @@ class PortStatus:
 
 
 def speaks(version: int, hello: Buffer) -> bool:
-    """Return whether who sent this hello speaks a version, when no later one is ours (6.3.1, 7.5.1).
+    """Return whether who sent this hello speaks a version, when the controller speaks no later one (6.3.1, 7.5.1).
 
     Its bitmap of versions says so, if it has one; else it is whether its header has that version or a later one. A
     hello whose elements cannot be read to the end is taken as far as it can be.

@@ -117,7 +117,7 @@ class _Planner:
         self._named = 0
 
     def find_ports(self, wanted: Iterable[str]) -> dict[str, str]:
-        """Return the UUID of the Port row of each wanted interface that is on our bridge; the rest are problems."""
+        """Return the UUID of the Port row of each wanted interface on the switch's bridge; the rest are problems."""
         wanted = sorted(wanted)
         bridge = next((b for b in self._tables.bridges.values() if b["datapath_id"] == (self._owner,)), None)
         if bridge is None:
@@ -203,7 +203,7 @@ class _Planner:
                 self._delete("Queue", uuid, row)
 
     def _is_useless(self, row: Row, in_use: bool) -> bool:
-        """Return whether a row that this switch does not want is ours to delete.
+        """Return whether a row that this switch does not want is the controller's to delete.
 
         One of another switch is, once nobody else refers to it: rows are made and referred to in one transaction.
         """

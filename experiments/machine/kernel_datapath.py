@@ -82,7 +82,7 @@ class UserModeLinux:
         self.exchange = Path()
 
     def __enter__(self) -> UserModeLinux:
-        # A folder of our own making: the kernel's command line takes no blanks, which other paths may have.
+        # A folder made here: the kernel's command line takes no blanks, which other paths may have.
         self.exchange = Path(tempfile.mkdtemp(prefix="uml-"))
         shutil.copy(INIT, self.exchange / "init")
         self.exchange.joinpath("order.sh").write_text(order(self._command, self._environment, self.folder))

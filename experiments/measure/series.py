@@ -1,6 +1,6 @@
 """From counter samples to the rates and figures of an experiment. Pure functions on arrays.
 
-Two rates are told apart. *Wire* rate: tagged Ethernet frames as the edge switch's port, meters and queues count them
+Two rates are distinguished. *Wire* rate: tagged Ethernet frames as the edge switch's port, meters and queues count them
 (without preamble and FCS). *Goodput*: what TCP delivers to its user.
 """
 

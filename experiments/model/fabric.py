@@ -35,7 +35,7 @@ FLOW_STATS_STALENESS_S = 0.5  # Open vSwitch's revalidator
 
 @dataclass(frozen=True, slots=True)
 class ModelOptions:
-    """``slot_s`` is the grain of time: nothing is told apart within it, and no round trip is shorter.
+    """``slot_s`` is the grain of time: nothing is distinguished within it, and no round trip is shorter.
 
     ``queues`` are those of hosts and edge ports, ``core_queues`` those of links between switches; None: as all others.
     """

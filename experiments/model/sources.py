@@ -15,7 +15,7 @@ from experiments.model.queues import Hop, OutPort
 class ModelSource(ABC):
     """A flow from one host to another; subclasses say what it sends and what it makes of the answers.
 
-    ``reliable`` sources are told how many packets were ahead of lost ones. ``hops`` is its way through the fabric.
+    ``reliable`` sources learn how many packets were ahead of lost ones. ``hops`` is its way through the fabric.
     ``sent``, ``delivered`` and ``lost`` count packets of ``frame_bytes`` (tagged frames). ``running`` is whether the
     application has something to say.
     """

@@ -38,7 +38,7 @@ LEAF_MIN_PACKETS = 30
 LEAF_MAX_PACKETS = 1000
 ROOT_MAJOR = 1  # OVS creates its HTB root as 1:
 ROOT_CLASS_MINOR = 0xFFFE  # OVS's inner class 1:fffe, the port's max-rate; the queues' classes are its children
-FILTER_PRIORITY = 7  # OVS uses none on egress; a number of our own tells our filter from others
+FILTER_PRIORITY = 7  # OVS uses none on egress; this number marks the fabric's filter
 UPLINK_DEFAULT_RATE_BPS = 1_000_000
 _SKF_AD_VLAN_TAG = 0xFFFF_F000 + 44  # linux/filter.h
 SETTLE_S = 0.002  # OVS announces a QoS row as a train of changes: look once it pauses
@@ -60,7 +60,7 @@ class HtbClass:
 
 @dataclass(frozen=True, slots=True)
 class PortState:
-    """What the kernel has on one interface. ``program`` is our classifier's bytecode, None without one."""
+    """What the kernel has on one interface. ``program`` is the fabric's classifier's bytecode, None without one."""
 
     has_root: bool
     classes: tuple[HtbClass, ...] = ()

@@ -107,7 +107,7 @@ def verdict(record: Record) -> dict[str, Any]:
         _at_most("floor missed", int(floor.missed.sum()), 0, "windows of 2 s"),
         _at_most("ceilings missed", int(sum(j.missed.sum() for j in ceilings)), 0, "windows of 2 s"),
         _at_most("judged flows broken off", record.broken_flows, 0, ""),
-        _at_most("ailments told outside transients", len(record.ailments), 0, "looks"),
+        _at_most("ailments reported outside transients", len(record.ailments), 0, "looks"),
         _at_most("events of trouble without explanation", len(record.troubles), 0, "events"),
         *_held_targets(start, quiet),
         _at_most("rows in OVSDB after the fabric's end", _more(record.rows_after, record.rows_before), 0, ""),

@@ -37,7 +37,7 @@ class Faults:
     """What goes wrong from now on. ``lose_barriers``: so many more barriers are never answered (-1: none ever is)."""
 
     lag_s: float = 0.0
-    """The switch does everything so much after it was told, as one whose processor is busy."""
+    """The switch does everything so much later, as one whose processor is busy."""
     barrier_delay_s: float = 0.0
     lose_barriers: int = 0
     lose_replies: set[int] = field(default_factory=set)
@@ -47,7 +47,7 @@ class Faults:
 
 
 class Datapath:
-    """A switch. Every call that may need it is told the time ``now_s``; it must never go back.
+    """A switch. Every call that may need it gets the time ``now_s``; it must never go back.
 
     What it sends gathers in two boxes that the caller empties: ``take_messages`` and ``take_frames``.
     """

@@ -28,7 +28,7 @@ _TAG_TYPE = ETH_TYPE_VLAN.to_bytes(2)
 
 
 class Visitor(Protocol):
-    """Who is told of every step of the walk."""
+    """What observes every step of the walk."""
 
     def hit(self, entry: FlowTableEntry, octets: int) -> None:
         """The frame matched this entry."""

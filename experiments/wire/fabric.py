@@ -29,7 +29,7 @@ _Value = TypeVar("_Value")
 
 
 class ManualClock:
-    """A clock that stands still until it is told to go on."""
+    """A clock that stands still until it is advanced."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -193,7 +193,7 @@ class WireFabric:
         self._in_loop(cut)
 
     def reconnect(self, dpid: int) -> None:
-        """Let a switch connect again that was told to stay away."""
+        """Let a switch connect again that was kept away."""
         self._in_loop(self._connections[dpid].reconnect)
 
     def set_silent(self, dpid: int, silent: bool) -> None:

@@ -94,7 +94,7 @@ class Lab:
     def run(self, tell: Callable[[str], None], duration_s: float | None = None) -> None:
         """Let the hosts speak now and then, so that the controller knows them, for a time or until Ctrl-C.
 
-        ``tell`` is told which switches connect and which are cut off.
+        ``tell`` is called with the names of switches that connect and that are cut off.
         """
         end_s = None if duration_s is None else time.monotonic() + duration_s
         connected: set[str] = set()

@@ -41,7 +41,7 @@ _ASKING: dict[str, tuple[Any, Any]] = {
     ),
     "cacert": (_Path, typer.Option(envvar="DETS_CACERT", help="CA of the controller's certificate.")),
     "cert": (_Path, typer.Option(envvar="DETS_CERT", help="Our certificate, if the controller asks for one.")),
-    "key": (_Path, typer.Option(envvar="DETS_KEY", help="The key of our certificate.")),
+    "key": (_Path, typer.Option(envvar="DETS_KEY", help="The client certificate's key.")),
 }
 _CHANGING: dict[str, tuple[Any, Any, Any]] = {
     "dry_run": (bool, typer.Option("--dry-run", help="Check and show it, and change nothing."), False),

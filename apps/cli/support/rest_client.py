@@ -144,7 +144,7 @@ class Client:
 
 
 def tls_context(cacert: Path | None, cert: Path | None, key: Path | None) -> ssl.SSLContext | None:
-    """Return what checks the controller's certificate and shows ours; None if nothing of it is given."""
+    """Return the TLS context with CA and client certificate; None if neither is given."""
     if cacert is None and cert is None and key is None:
         return None
     import ssl

@@ -253,7 +253,7 @@ def load(plan: LoopPlan, varied_share: float, central: CentralController, datapa
 
 
 def entry_list(plan: LoopPlan, central: CentralController) -> dict[str, Any]:
-    """Return what the baseline has to be told: by dpid, columns of meter ids and receivers."""
+    """Return what the baseline needs: by dpid, columns of meter ids and receivers."""
     entries = central.state.entries
     dpid = central.vns.dpid[entries.sender]
     by_dpid = {}

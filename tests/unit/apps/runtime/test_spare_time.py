@@ -1,4 +1,4 @@
-"""Work that can wait and the control loop share one thread: whose turn it is when, on a clock of our own."""
+"""Work that can wait and the control loop share one thread: whose turn it is when, on a manual clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long an answer of a switch is waited for, on a clock of our own."""
+"""How long an answer of a switch is waited for, on a manual clock."""
 
 from __future__ import annotations
 
