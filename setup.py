@@ -61,7 +61,11 @@ setup(
     ),
     install_requires=REQUIRES,
     extras_require={"plot": PLOT, "test": TEST, "dev": DEV},
-    package_data={"experiments.machine": ["*.c", "*.sh"], "experiments.bench.allocate": ["*.cpp"]},
+    package_data={
+        "apps": ["ui/*", "ui/*/*", "ui/*/*/*"],
+        "experiments.machine": ["*.c", "*.sh"],
+        "experiments.bench.allocate": ["*.cpp"],
+    },
     ext_modules=[
         Extension(name, sources, depends=KERNEL_HEADERS, extra_compile_args=KERNEL_FLAGS, optional=True)
         for name, sources in KERNELS.items()

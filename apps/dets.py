@@ -50,6 +50,7 @@ from controller.config.load import load_config
 from controller.errors import DetsError
 from controller.fabric.description import Config
 from controller.fabric.topology import HELLO_INTERVAL_S
+from controller.observed.observer import Observer
 
 WANTED_AUDITS_INTERVAL_S = 1.0
 LAG_INTERVAL_S, LAG_SLEEP_S = 0.1, 0.01
@@ -82,6 +83,7 @@ class Dets(AppBase):
             raise SystemExit(2) from None
         self.spare = SpareTime(self.config.interval_s, time.monotonic, hub.sleep, hub.Event())
         self.shell = Shell(self.config, time.monotonic, self._ports_known, self.spare.breathe)
+        self.observer = Observer(self.shell.central)
         self.queues = QueueKeeper(self.shell)
         self.loops = Supervisor(time.monotonic, hub.spawn, hub.sleep, hub.kill)
         self.settings = self._settings(store)
@@ -125,6 +127,7 @@ class Dets(AppBase):
     def _run_interval(self) -> None:
         with self.spare.round():
             self.shell.run_interval()
+        self.observer.note(time.monotonic())
         self.manager.alive(time.monotonic())
         if self.shell.times.last is not None:
             self.metrics.round_s.observe(self.shell.times.last.total_ms / 1e3)
@@ -145,7 +148,7 @@ class Dets(AppBase):
 
     def _serve_rest(self, tls: ssl.SSLContext | None) -> rest.RestServer:
         settings = self.config.rest
-        app = rest.create_app(_Running(self), self._tokens, max(settings.max_connections // 2, 1))
+        app = rest.create_app(_Running(self), self._tokens, max(settings.max_connections // 2, 1), settings.ui)
         pace = rest.Pace(settings.requests_per_s, time.monotonic)
         gate = rest.paced(app, pace, hub.sleep, self.spare.wait)
         return rest.serve(gate, settings.listen.host, settings.listen.port, tls, settings.max_connections)
@@ -185,7 +188,7 @@ class _Running(rest.Service):
 
     def __init__(self, dets: Dets) -> None:
         needs_if_match = dets.config.rest.if_match == "required"
-        super().__init__(dets.shell.central, time.monotonic, dets.settings, needs_if_match)
+        super().__init__(dets.shell.central, time.monotonic, dets.settings, needs_if_match, dets.observer)
         self._dets = dets
         self._in_force = ChangesInForce(dets.shell, dets.queues, dets.settings.revision)
 

@@ -6,6 +6,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Literal
 
 
 class EventKind(StrEnum):
@@ -38,14 +39,44 @@ class EventKind(StrEnum):
     RELOAD_FAILED = "reload-failed"
 
 
+Severity = Literal["info", "warning", "critical"]
+
+_CRITICAL = frozenset(
+    {EventKind.SWITCH_DOWN, EventKind.GUARANTEE_MISSED, EventKind.LINKS_DOWN, EventKind.STORE_REFUSED}
+)
+_INFO = frozenset(
+    {
+        EventKind.SWITCH_UP,
+        EventKind.LINK_UP,
+        EventKind.CONGESTION_BEGAN,
+        EventKind.CONGESTION_ENDED,
+        EventKind.GUARANTEE_MET,
+        EventKind.LIMIT_CHANGED,
+        EventKind.ALGORITHM_CHANGED,
+        EventKind.FLOOD_ENDED,
+    }
+)
+
+
+def severity_of(kind: EventKind) -> Severity:
+    """Return whether an event is what happens every day, should be looked into, or hurts tenants now."""
+    return "critical" if kind in _CRITICAL else "info" if kind in _INFO else "warning"
+
+
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event: ``number`` grows by one, ``at_s`` is the controller's clock."""
+    """One event: ``number`` grows by one, ``at_s`` is the controller's clock.
+
+    ``vlan_vid``, ``switch`` (its name) and ``port_no`` say where, as far as it is about one place.
+    """
 
     number: int
     at_s: float
     kind: EventKind
     text: str
+    vlan_vid: int | None = None
+    switch: str | None = None
+    port_no: int | None = None
 
 
 @dataclass
@@ -61,11 +92,19 @@ class EventLog:
     _events: deque[Event] = field(default_factory=deque)
     _number: int = 0
 
-    def add(self, kind: EventKind, text: str, at_s: float) -> Event:
-        """Note an event."""
+    def add(
+        self,
+        kind: EventKind,
+        text: str,
+        at_s: float,
+        vlan_vid: int | None = None,
+        switch: str | None = None,
+        port_no: int | None = None,
+    ) -> Event:
+        """Note an event, and where it is."""
         self._number += 1
         self.counts[kind] += 1
-        event = Event(self._number, at_s, kind, text)
+        event = Event(self._number, at_s, kind, text, vlan_vid, switch, port_no)
         self._events.append(event)
         if len(self._events) > self.keep:
             self._events.popleft()

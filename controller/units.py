@@ -9,7 +9,7 @@ from controller.errors import InvalidValueError
 
 BITS_PER_BYTE = 8
 _SCALE = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
-_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMGT]?)(?:bit/s|bps)?")
+_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMGT]?)(?:bit/s|bps|bit|b/s)?")
 
 # OFPMT_BAND_DROP carries the rate as a uint32 of kb/s (OpenFlow 1.3.5, section 7.3.4.4), so this is the largest rate
 # that a meter can be set to, and one kb/s the smallest.
@@ -23,6 +23,8 @@ MAX_WEIGHT = 1e6
 
 def parse_rate(text: object, key: str = "rate") -> int:
     """Return bits per second for ``400M``, ``1.5G``, ``64k`` or a whole number of bits per second.
+
+    ``bit/s``, ``b/s``, ``bps`` or ``bit`` may follow, as other tools write it: ``400Mbit``.
 
     Raises InvalidValueError, naming ``key``, for anything else and for rates a meter cannot carry.
     """
@@ -45,6 +47,14 @@ def check_rate_bps(rate_bps: int, key: str, shown: object = None) -> int:
         )
         raise InvalidValueError(key, rate_bps if shown is None else shown, reason)
     return rate_bps
+
+
+def exact_rate(rate_bps: int) -> str:
+    """Return a rate as people type it, with no digit lost: ``37.5M``, ``123.456789M``."""
+    for suffix in ("T", "G", "M", "k"):
+        if rate_bps >= _SCALE[suffix]:
+            return f"{Decimal(rate_bps) / _SCALE[suffix]:f}{suffix}"
+    return str(rate_bps)
 
 
 def format_rate(rate_bps: float) -> str:

@@ -15,11 +15,11 @@ from flask_openapi3.models.info import Info
 from flask_openapi3.openapi import OpenAPI
 from pydantic import BaseModel, ValidationError
 
-from apps.rest import page
+from apps.rest import page, ui
 from apps.rest.http import access, problems
 from apps.rest.http.body import MAX_BODY_BYTES, MAX_LONG_BODY_BYTES, JsonRequest, StrictJson, check_body
 from apps.rest.http.problems import HttpRefusedError
-from apps.rest.resources import change, history, show, stream
+from apps.rest.resources import change, fabric, history, show, stream, watch
 from apps.rest.resources.service import ANY, Json, Service, api, service
 from apps.rest.schema import requests
 from apps.settings.tokens import Tokens
@@ -28,7 +28,7 @@ from controller.errors import InvalidValueError
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _METRICS: Json = {"description": "text", "content": {_METRICS_TYPE: {"schema": {"type": "string"}}}}
 
-__all__ = ["change", "create_app", "history", "show", "stream"]
+__all__ = ["change", "create_app", "fabric", "history", "show", "stream", "watch"]
 
 _WITH_BODY = frozenset({"PATCH", "POST", "PUT"})
 _WITHOUT_BODY = frozenset({"/v1/reload"})
@@ -40,10 +40,13 @@ _FIELDS = {
 }
 
 
-def create_app(running: Service, tokens: Tokens | None = None, most_streams: int = 128) -> OpenAPI:
+def create_app(
+    running: Service, tokens: Tokens | None = None, most_streams: int = 128, with_page: bool = True
+) -> OpenAPI:
     """Return the WSGI application of the REST interface to a controller.
 
     Without ``tokens`` everybody may do everything. At most ``most_streams`` clients follow the state at a time.
+    ``with_page`` serves the live page at ``/ui``.
     """
     app = OpenAPI(
         "dets.rest",
@@ -66,13 +69,16 @@ def create_app(running: Service, tokens: Tokens | None = None, most_streams: int
 
     def check_request() -> None:
         access.refuse_pages_of_others(tokens)
-        g.caller = access.identify(tokens)
+        g.caller, g.scope = access.identify(tokens)
         _check_request()
 
     app.before_request(check_request)
     app.after_request(_add_headers)
     app.register_api(api)
     app.get("/docs", summary="This interface as a page.", responses={200: page.RESPONSE, **ANY})(show_docs)
+    if with_page:
+        app.get("/ui", summary="The live page.", responses={200: ui.RESPONSE, **ANY})(show_ui)
+        ui.add_to(app)
     about = "Metrics in Prometheus' text format, version 0.0.4."
     app.get("/metrics", summary=about, responses={200: _METRICS, **ANY})(show_metrics)
     return app
@@ -96,6 +102,11 @@ def show_metrics(query: requests.NoQuery) -> Response:
     return Response(stream_with_context(pieces()), mimetype=None, content_type=_METRICS_TYPE)
 
 
+def show_ui(query: requests.NoQuery) -> Response:
+    """Show the live page; it is static, and asks /v1 for all that it shows."""
+    return ui.show_page()
+
+
 def show_docs(query: requests.NoQuery) -> Response:
     """Show the description of this interface to people."""
     return page.response(_document())
@@ -105,7 +116,7 @@ def _document() -> Json:
     document = cast(OpenAPI, current_app).api_doc
     if current_app.extensions["dets.guarded"] and "security" not in document:
         document["security"] = [{"token": []}]
-        for path in access.OPEN:
+        for path in access.OPEN & document["paths"].keys():
             document["paths"][path]["get"]["security"] = []
     return cast(Json, document)
 
@@ -131,6 +142,6 @@ def _check_request() -> None:
 
 
 def _add_headers(response: Response) -> Any:
-    response.headers["Cache-Control"] = "no-store"
+    response.headers.setdefault("Cache-Control", "no-store")
     response.headers["X-Content-Type-Options"] = "nosniff"
     return response

@@ -136,7 +136,7 @@ class Peers(dict[int, Peer]):
     def complain(self, dpid: int, text: str) -> None:
         """Note that something is wrong with a switch of the configuration."""
         name = self.central.switches[dpid].switch.name
-        self.central.note(EventKind.SWITCH_REFUSED, f"switch {name} ({dpid:016x}) {text}", self.clock())
+        self.central.note(EventKind.SWITCH_REFUSED, f"switch {name} ({dpid:016x}) {text}", self.clock(), dpid=dpid)
 
     def answer(self, reply: Reply) -> bytes:
         """Wait for an answer; raises ProtocolError when it stays away or is bad (``await_answer``)."""

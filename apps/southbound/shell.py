@@ -166,7 +166,7 @@ class Shell:
         if (reason := peer.connection.cut_off) is not None and dpid in self.central.switches:
             name = self.central.switches[dpid].switch.name
             text = f"switch {name} ({dpid:016x}) at {peer.connection.address[0]} was cut off: {reason}"
-            self.central.note(EventKind.SWITCH_CUT_OFF, text, self._clock())
+            self.central.note(EventKind.SWITCH_CUT_OFF, text, self._clock(), dpid=dpid)
         if dpid in self.central.switches and self.central.switches[dpid].connected:
             self.central.switch_disconnected(dpid, self._clock())
             self.push()

@@ -85,9 +85,9 @@ class CentralController:
         """The switches of the configuration by dpid."""
         return self.fabric.switches
 
-    def note(self, kind: EventKind, text: str, now_s: float) -> None:
-        """Note an event."""
-        self.fabric.note(kind, text, now_s)
+    def note(self, kind: EventKind, text: str, now_s: float, *, dpid: int | None = None) -> None:
+        """Note an event, of a switch if it is about one."""
+        self.fabric.note(kind, text, now_s, dpid=dpid)
 
     # -- switches
 
@@ -106,7 +106,7 @@ class CentralController:
         record.awaiting = Awaiting()
         record.take_update()
         self.network.switch_down(dpid)
-        self.note(EventKind.SWITCH_DOWN, f"switch {record.switch.name} ({dpid:016x}) is down", now_s)
+        self.note(EventKind.SWITCH_DOWN, f"switch {record.switch.name} ({dpid:016x}) is down", now_s, dpid=dpid)
 
     def port_down(self, dpid: int, port_no: int, now_s: float) -> None:
         """A port has lost its link, or is no more."""

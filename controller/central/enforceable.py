@@ -64,7 +64,7 @@ def note_changes(fabric: FabricState, now_s: float) -> None:
             verdicts.told[dpid] = now
             for verdict, ports in told_apart(now):
                 text = f"switch {record.switch.name} ({dpid:016x}), port {shown_ports(ports)}: enforceable: {verdict}"
-                fabric.note(EventKind.ENFORCEABLE, text, now_s)
+                fabric.note(EventKind.ENFORCEABLE, text, now_s, dpid=dpid)
 
 
 def _note_shaped(fabric: FabricState, dpid: int) -> None:

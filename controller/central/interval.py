@@ -135,9 +135,9 @@ def _watch_floods(fabric: FabricState, stats: Mapping[int, MeterStats], now_s: f
     for row in began.tolist():
         limit, dropped = fabric.flood_limit_bps[row] / 1e6, floods.dropped_bps[row] / 1e6
         text = f"{fabric.vn_name(row)}: floods beyond its limit of {limit:.3g} Mbit/s; {dropped:.3g} Mbit/s are dropped"
-        fabric.note(EventKind.FLOOD_BEGAN, text, now_s)
+        fabric.note(EventKind.FLOOD_BEGAN, text, now_s, vn=row)
     for row in ended.tolist():
-        fabric.note(EventKind.FLOOD_ENDED, f"{fabric.vn_name(row)}: floods within its limit again", now_s)
+        fabric.note(EventKind.FLOOD_ENDED, f"{fabric.vn_name(row)}: floods within its limit again", now_s, vn=row)
 
 
 def _watch_guarantees(fabric: FabricState, now_s: float) -> None:
@@ -149,20 +149,25 @@ def _watch_guarantees(fabric: FabricState, now_s: float) -> None:
     for row in np.flatnonzero(after.missing & ~before.missing).tolist():
         got, owed = after.received_bps[row] / 1e6, after.owed_bps[row] / 1e6
         text = f"{fabric.vn_name(row)}: gets {got:.3g} of {owed:.3g} Mbit/s that it is sent within its limit"
-        fabric.note(EventKind.GUARANTEE_MISSED, text, now_s)
+        fabric.note(EventKind.GUARANTEE_MISSED, text, now_s, vn=row)
     for row in np.flatnonzero(before.missing & ~after.missing).tolist():
-        fabric.note(EventKind.GUARANTEE_MET, f"{fabric.vn_name(row)}: gets what it was promised again", now_s)
+        fabric.note(EventKind.GUARANTEE_MET, f"{fabric.vn_name(row)}: gets what it was promised again", now_s, vn=row)
 
 
 def _watch_congestion(fabric: FabricState, before: step.ControlState, limit_bps: FloatArray, now_s: float) -> None:
     fabric.congestion, began, ended = fabric.congestion.after(before, fabric.state, fabric.vns, limit_bps, now_s)
     for kind, rows in ((EventKind.CONGESTION_BEGAN, began), (EventKind.CONGESTION_ENDED, ended)):
         for row in rows.tolist():
-            fabric.note(kind, f"{fabric.vn_name(row)}: {kind.value.replace('-', ' ')}", now_s)
+            fabric.note(kind, f"{fabric.vn_name(row)}: {kind.value.replace('-', ' ')}", now_s, vn=row)
 
 
 def _note_implausible(fabric: FabricState, rows: IntArray, now_s: float) -> None:
     entries = fabric.state.entries
     for row in rows.tolist():
         ends = f"{fabric.vn_name(int(entries.sender[row]))} to {fabric.vn_name(int(entries.receiver[row]))}"
-        fabric.note(EventKind.COUNTERS_IMPLAUSIBLE, f"{ends}: its counters jumped or fell back", now_s)
+        fabric.note(
+            EventKind.COUNTERS_IMPLAUSIBLE,
+            f"{ends}: its counters jumped or fell back",
+            now_s,
+            vn=int(entries.sender[row]),
+        )

@@ -117,7 +117,7 @@ class PairMeters:
         record.can.short_of_meters = True
         text = f"switch {record.switch.name}: all meter ids to {self._fabric.config.last_meter_id} are in use"
         text += "; further pairs have only the send limit and their queue"
-        self._fabric.note(EventKind.OUT_OF_METERS, text, now_s)
+        self._fabric.note(EventKind.OUT_OF_METERS, text, now_s, dpid=record.switch.dpid)
 
     def adopt(self, meter_of: Mapping[Pair, int], standing: Mapping[int, MeterSetting], now_s: float) -> Iterator[None]:
         """Take over pairs whose meters stand on a switch and have been claimed; yield after each piece.

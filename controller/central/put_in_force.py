@@ -13,6 +13,7 @@ from controller.fabric.vns import VnTable
 from controller.limits.overrides import VN_FIELDS, vn_value
 from controller.limits.precedence import LimitsInForce
 from controller.policy.groups import borrows, weighs
+from controller.units import exact_rate
 
 # A change to more VNs or VLANs than this is one event that says how many they are.
 _MOST_NAMED = 20
@@ -64,12 +65,12 @@ def _note_limits(fabric: FabricState, before: VnTable, now_s: float) -> None:
             old, new = getattr(before, name)[row], getattr(fabric.vns, name)[row]
             if old != new and not (np.isnan(old) and np.isnan(new)):
                 words.append(_shown(name, new))
-        fabric.note(EventKind.LIMIT_CHANGED, f"{fabric.vn_name(row)}: {', '.join(words)}", now_s)
+        fabric.note(EventKind.LIMIT_CHANGED, f"{fabric.vn_name(row)}: {', '.join(words)}", now_s, vn=row)
 
 
 def _shown(field: str, number: float) -> str:
     value, words = vn_value(field, number), field.removesuffix("_bps").replace("_", " ")
-    return f"{words} {'none' if value is None else f'{value} bit/s' if field.endswith('_bps') else f'{value:g}'}"
+    return f"{words} {'none' if value is None else exact_rate(int(value)) if field.endswith('_bps') else f'{value:g}'}"
 
 
 def _unused(fabric: FabricState, vid: int) -> str:
@@ -100,4 +101,4 @@ def _note_vlans(fabric: FabricState, before: Control, now_s: float) -> None:
         text = f"VLAN {vid}: {policy.algorithm} {dict(policy.parameters) or ''}".rstrip()
         if shadow is not None:
             text += f", shadow {shadow.algorithm} {dict(shadow.parameters) or ''}".rstrip()
-        fabric.note(EventKind.ALGORITHM_CHANGED, text + _unused(fabric, vid), now_s)
+        fabric.note(EventKind.ALGORITHM_CHANGED, text + _unused(fabric, vid), now_s, vlan_vid=vid)

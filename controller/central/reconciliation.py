@@ -119,13 +119,15 @@ class Reconciler:
         if lacking and record.can.uses_meters:
             record.can.short_of_meters = True
             text = f"switch {record.switch.name}: no ids left for {lacking} meters of floods and reports"
-            self.fabric.note(EventKind.OUT_OF_METERS, text, now_s)
+            self.fabric.note(EventKind.OUT_OF_METERS, text, now_s, dpid=record.switch.dpid)
 
     def note_up(self, dpid: int, now_s: float) -> None:
         """Note that a switch has been brought up."""
         record = self.fabric.switches[dpid]
         foreign = f", {record.foreign} entries of others left alone" if record.foreign else ""
-        self.fabric.note(EventKind.SWITCH_UP, f"switch {record.switch.name} ({dpid:016x}) is up{foreign}", now_s)
+        self.fabric.note(
+            EventKind.SWITCH_UP, f"switch {record.switch.name} ({dpid:016x}) is up{foreign}", now_s, dpid=dpid
+        )
 
     def tables(self, dpid: int) -> InstalledTables:
         """Return what a switch's tables should hold once everything that was taken by ``take_updates`` is done."""
@@ -175,7 +177,7 @@ class Reconciler:
         finally:
             if count:
                 text = f"switch {record.switch.name}: {count} entries and meters mended"
-                self.fabric.note(EventKind.TABLES_MENDED, text, now_s)
+                self.fabric.note(EventKind.TABLES_MENDED, text, now_s, dpid=record.switch.dpid)
 
     def _mend_flows(
         self, record: SwitchRecord, keys: Collection[FlowKey], differing: set[FlowKey], *, tidy: bool

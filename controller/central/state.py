@@ -155,9 +155,21 @@ class FabricState:
 
     # -- what happens
 
-    def note(self, kind: EventKind, text: str, now_s: float) -> None:
-        """Note an event."""
-        self.events.add(kind, text, now_s)
+    def note(
+        self,
+        kind: EventKind,
+        text: str,
+        now_s: float,
+        *,
+        vn: int | None = None,
+        dpid: int | None = None,
+        vlan_vid: int | None = None,
+    ) -> None:
+        """Note an event, of a VN (row), of a switch or of a VLAN if it is about one."""
+        port_no = None
+        if vn is not None:
+            vlan_vid, dpid, port_no = self.vns.key(vn)
+        self.events.add(kind, text, now_s, vlan_vid, None if dpid is None else self.switch_name(dpid), port_no)
 
     def switch_came(self, now_s: float) -> None:
         """A switch of the configuration is there, with whatever its tables hold."""
@@ -197,12 +209,12 @@ class FabricState:
             if now_s - self._held_s.get(row, -math.inf) >= HELD_AGAIN_S:
                 self._held_s[row] = now_s
                 text = f"{self.vn_name(row)}: hosts move there too often, such as {format_mac(host.mac)}; not followed"
-                self.note(EventKind.HOSTS_FLAP, text, now_s)
+                self.note(EventKind.HOSTS_FLAP, text, now_s, vn=row)
             return
         news = self.network.learn(host, port)
         if news and row is not None and self.network.full(row):
             text = f"{self.vn_name(row)} has {self.config.max_macs_per_vn} hosts, the most it may have"
-            self.note(EventKind.HOSTS_FULL, f"{text}; the last is {format_mac(host.mac)}", now_s)
+            self.note(EventKind.HOSTS_FULL, f"{text}; the last is {format_mac(host.mac)}", now_s, vn=row)
 
     def forget_counters(self, record: SwitchRecord, meter_id: IntArray | None = None) -> None:
         """Meters of a switch, all or some, may have been set outside of the interval, or by others."""

@@ -31,6 +31,7 @@ def read_rest(section: RestSection, store: StoreSection, source_name: str) -> tu
         listen=listen,
         authentication=section.authentication,
         if_match=section.if_match,
+        ui=section.ui,
         requests_per_s=section.requests_per_s,
         max_connections=section.max_connections,
         tls=tls,

@@ -128,6 +128,7 @@ class Rest:
     listen: Endpoint
     authentication: Literal["none", "token"]
     if_match: Literal["optional", "required"]
+    ui: bool
     requests_per_s: int
     max_connections: int
     tls: Tls | None

@@ -42,6 +42,11 @@ class LatestCounters:
         self.received_s = received_s
 
     @property
+    def latest(self) -> tuple[IntArray, NDArray[np.void]] | None:
+        """The last reading, by its keys; None before the first."""
+        return None if self._latest is None else (self._key_of(self._latest), self._latest)
+
+    @property
     def changes(self) -> CounterChanges | None:
         """How far the counters moved from the last reading but one to the last; None before the first."""
         if self._changes is None and self._latest is not None:

@@ -18,7 +18,8 @@ from apps.settings.tokens import Tokens
 
 # Where the common name of a client's certificate stands in the environment of a request.
 CERTIFICATE_NAME = "dets.certificate_name"
-OPEN = frozenset({"/v1/openapi.json", "/docs"})
+OPEN = frozenset({"/v1/openapi.json", "/docs", "/ui"})
+_OPEN_FOLDER = "/ui/"
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
 _NAVIGATES = ("Sec-Fetch-Mode", "navigate")  # a person follows a link, and sees the answer in the browser
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="dets"'}
@@ -52,12 +53,15 @@ def refuse_pages_of_others(tokens: Tokens | None) -> None:
         raise HttpRefusedError(HTTPStatus.FORBIDDEN, "another-origin", detail)
 
 
-def identify(tokens: Tokens | None) -> Caller:
-    """Return who sends the request; raise HttpRefusedError (401, 403) when they may not. None: everybody may do all."""
+def identify(tokens: Tokens | None) -> tuple[Caller, str]:
+    """Return who sends the request and their scope; raise HttpRefusedError (401, 403) when they may not.
+
+    Without ``tokens`` everybody may do all.
+    """
     address = request.remote_addr or ""
     certificate = request.environ.get(CERTIFICATE_NAME)
-    if tokens is None or request.path in OPEN:
-        return Caller(f"certificate {certificate}" if certificate else "anonymous", address)
+    if tokens is None or request.path in OPEN or request.path.startswith(_OPEN_FOLDER):
+        return Caller(f"certificate {certificate}" if certificate else "anonymous", address), "write"
     scheme, _, given = request.headers.get("Authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not given:
         detail = "send a token: Authorization: Bearer TOKEN; dets token on the controller's machine makes one"
@@ -71,7 +75,7 @@ def identify(tokens: Tokens | None) -> Caller:
         detail = f"the token {token.name} may only read: changes need one of scope write"
         headers = {"WWW-Authenticate": _CHALLENGE["WWW-Authenticate"] + ', error="insufficient_scope", scope="write"'}
         raise HttpRefusedError(HTTPStatus.FORBIDDEN, "scope", detail, headers=headers)
-    return Caller(f"token {token.name}", address)
+    return Caller(f"token {token.name}", address), token.scope
 
 
 class Pace:

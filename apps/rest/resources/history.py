@@ -11,6 +11,7 @@ from apps.rest.resources.conditions import tagged
 from apps.rest.resources.pages import make_cursor, read_cursor
 from apps.rest.resources.service import NOT_FOUND, Json, api, service
 from apps.rest.schema import answers, requests
+from controller.errors import InvalidValueError
 from controller.limits.overrides import VnName
 
 _FORMAT = "dets-overrides-1"
@@ -39,14 +40,19 @@ def list_overrides(query: requests.OverrideQuery) -> Json:
 
 
 @api.get("/history", responses={200: answers.History})
-def list_history(query: requests.PageQuery) -> Json:
-    """List who changed what and when, newest first."""
+def list_history(query: requests.HistoryQuery) -> Json:
+    """List who changed what and when, newest first; with a filter a page may be shorter than ``limit``, or empty."""
     settings = service().settings
     key = read_cursor(query.cursor, int)
     before = min(max(key[0], 0), _END) if key is not None else _END
     found = settings.history(before, query.limit + 1)
     shown = found[: query.limit]
     cursor = make_cursor(shown[-1].revision) if len(found) > query.limit else None
+    place = tuple(query.given(name) for name in ("vlan", "switch", "port"))
+    if place != (None, None, None):
+        if place[0] is None:
+            raise problems.invalid(InvalidValueError("vlan", "", "is needed with switch and port"))
+        shown = [change for change in shown if settings.changes_at(change.revision, place)]
     return {"next": cursor, "changes": [_without_items(asdict(change)) for change in shown]}
 
 

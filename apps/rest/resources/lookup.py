@@ -36,6 +36,15 @@ def vn_row(central: CentralController, path: VnPath) -> IntArray:
     return np.array([row], dtype=np.int64)
 
 
+def vn_row_of(central: CentralController, text: str, field: str) -> int:
+    """Return the row of the VN that ``VID/SWITCH/PORT`` names; raise HttpRefusedError (404) when there is none."""
+    parts = text.split("/")
+    if len(parts) != 3:
+        raise not_found(field, text, "is not VID/SWITCH/PORT, such as 10/s1/3")
+    path = VnPath(vlan_vid=parts[0], switch=parts[1], port_no=parts[2])
+    return int(vn_row(central, path)[0])
+
+
 def port_of(central: CentralController, name: str, port_no: str) -> tuple[Switch, EdgePort]:
     """Return an edge port; raise HttpRefusedError (404) naming the part of the path that leads nowhere."""
     switch = _switch(central, name)

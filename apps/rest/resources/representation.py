@@ -20,17 +20,20 @@ from apps.rest.schema.answers import (
     VlanView,
     VnView,
 )
+from apps.rest.schema.observed import GuaranteeView, MissedBy
 from apps.settings.settings import Outcome, Settings
 from controller.allocation.parameters import check_parameters
 from controller.central.controller import CentralController
 from controller.central.enforceable import of_switch
 from controller.central.explanation import explain_entry
-from controller.columns import BoolArray, FloatArray, IntArray
+from controller.columns import FloatArray, IntArray
 from controller.dets.send_rate_controller import Control
-from controller.events import Event
+from controller.events import Event, severity_of
 from controller.fabric.description import EdgePort, Switch
 from controller.limits.overrides import Overrides, VnName, vn_value
 from controller.loop import step
+from controller.observed.live import connected, flood_rates, granted_bps, live_rates
+from controller.observed.traffic import MISSED, Fulfilment
 from controller.openflow.frames import format_mac
 from controller.policy.registry import policies
 
@@ -85,6 +88,7 @@ def vn_views(service: Service, rows: IntArray, outcome: Outcome | None = None) -
         *(json_rates(column[rows]) for column in flood_rates(central)),
         congestion.congested[rows].tolist(),
         [utc(service, since_s) for since_s in congestion.since_s[rows].tolist()],
+        _guarantees(service, rows),
         _hosts(central, rows),
         *_enforceable(central, rows),
         _overridden(overrides, rows),
@@ -93,43 +97,24 @@ def vn_views(service: Service, rows: IntArray, outcome: Outcome | None = None) -
     return _objects(VnView, columns)
 
 
-def live_rates(central: CentralController) -> tuple[FloatArray, ...]:
-    """Return what VNs receive and send, what was meant for them and by them, and what was dropped of that.
-
-    Seven columns of shape (vns,) in bit/s, in the order of ``VnView`` from ``measured_receive_bps`` on. The last one is
-    what their send limits dropped. NaN is unknown: where the switch that counts it is not connected, for a receiver
-    with a sender there, and for both ends of a pair without a meter.
-    """
-    state, vns, send_limits = central.state, len(central.vns), central.fabric.send_limits
-    entries, measured, online = state.entries, state.measured, _online(central)
-    known = [online.copy(), online.copy()]
-    for pair in central.pairs.unmetered:
-        known[0][pair.receiver] = known[1][pair.sender] = False
-    columns = []
-    meant_bps = measured.offered_bps * send_limits.offered_to_passed[entries.sender]
-    for rate_bps in (measured.passed_bps, meant_bps, measured.dropped_bps):
-        told_bps = np.where(online[entries.sender], rate_bps, np.nan)
-        sums = (_sums(end, told_bps, vns) for end in (entries.receiver, entries.sender))
-        columns += [np.where(ends, sum_bps, np.nan) for ends, sum_bps in zip(known, sums, strict=True)]
-    received, sent, meant_for, meant_by, dropped_for, dropped_by = columns
-    in_all, over = (np.where(online, one, np.nan) for one in (send_limits.offered_bps, send_limits.dropped_bps))
-    meant_by = np.where(np.isnan(in_all), meant_by, in_all)
-    return received, sent, meant_for, meant_by, dropped_for, dropped_by, over
-
-
-def flood_rates(central: CentralController) -> tuple[FloatArray, ...]:
-    """Return what VNs may flood, flood, have dropped of that, and get of others' floods: four columns (vns,), bit/s."""
-    floods, online = central.fabric.floods, _online(central)
-    now = (np.where(online, rate_bps, np.nan) for rate_bps in (floods.passed_bps, floods.dropped_bps))
-    return (central.fabric.flood_limit_bps, *now, floods.taken_bps)
-
-
-def granted_bps(central: CentralController) -> FloatArray:
-    """Return the sum of the grants of each VN's active senders, shape (vns,); NaN: it is not congested."""
-    state, entries = central.state, central.state.entries
-    counted = (state.machines.control == Control.LIMITED) & state.measured.active
-    sums_bps = _sums(entries.receiver[counted], state.machines.limit_bps[counted], len(central.vns))
-    return np.where(central.fabric.congestion.congested, sums_bps, np.nan)
+def _guarantees(service: Service, rows: IntArray) -> list[Json]:
+    """Return how the guarantees of these VNs fare as ``GuaranteeView`` has it."""
+    service.observer.follow()
+    found, traffic = service.central.fabric.guarantees, service.observer.traffic
+    seconds = traffic.seconds[:, rows].round(3)
+    by = [dict(zip(MissedBy.model_fields, one, strict=True)) for one in seconds[MISSED[0] :].T.tolist()]
+    columns = (
+        json_rates(found.owed_bps[rows]),
+        json_rates(found.received_bps[rows]),
+        found.missing[rows].tolist(),
+        [utc(service, since_s) for since_s in traffic.missing_since_s[rows].tolist()],
+        seconds[Fulfilment.IDLE].tolist(),
+        seconds[Fulfilment.MET].tolist(),
+        traffic.missed_s[rows].round(3).tolist(),
+        traffic.missed_last_hour_s[rows].round(3).tolist(),
+        by,
+    )
+    return _objects(GuaranteeView, columns)
 
 
 def port_views(central: CentralController, ports: Sequence[tuple[Switch, EdgePort]]) -> list[Json]:
@@ -155,7 +140,7 @@ def entry_views(central: CentralController, rows: IntArray) -> list[Json]:
     """Return the entries of these rows of the entry table as ``EntryView`` has them."""
     state = central.state
     sender, receiver = state.entries.sender[rows], state.entries.receiver[rows]
-    measured, known = state.measured, _online(central)[sender]
+    measured, known = state.measured, connected(central)[sender]
     control = [Control(value).name.lower() for value in state.machines.control[rows].tolist()]
     columns = (
         central.vns.vlan_vid[sender].tolist(),
@@ -210,7 +195,20 @@ def explanation_views(central: CentralController, rows: IntArray) -> list[Json]:
 
 def event_views(service: Service, events: Sequence[Event]) -> list[Json]:
     """Return events as ``EventView`` has them."""
-    rows = ((event.number, event.at_s, utc(service, event.at_s), event.kind, event.text) for event in events)
+    rows = (
+        (
+            event.number,
+            event.at_s,
+            utc(service, event.at_s),
+            event.kind,
+            severity_of(event.kind),
+            event.vlan_vid,
+            event.switch,
+            event.port_no,
+            event.text,
+        )
+        for event in events
+    )
     return [dict(zip(EventView.model_fields, row, strict=True)) for row in rows]
 
 
@@ -269,12 +267,6 @@ def _overridden(overrides: Overrides, rows: IntArray) -> list[list[str]]:
     return [[name for name, column in given.items() if column[at]] for at in range(len(rows))]
 
 
-def _online(central: CentralController) -> BoolArray:
-    """Return whether the switch of each VN is connected, shape (vns,): what another counts is unknown, not zero."""
-    connected = [dpid for dpid, record in central.switches.items() if record.connected]
-    return np.isin(central.vns.dpid, np.array(connected, dtype=np.uint64))
-
-
 def _delivered(central: CentralController, rows: IntArray) -> FloatArray:
     """Return what the queues of these VNs sent, NaN where the switch has no such queue or is not connected."""
     vns = central.vns
@@ -285,10 +277,6 @@ def _delivered(central: CentralController, rows: IntArray) -> FloatArray:
             delivery, vn = central.fabric.deliveries[dpid], rows[mine]
             delivered_bps[mine] = delivery.queue_bps(vns.port_no[vn], vns.vlan_vid[vn])
     return delivered_bps
-
-
-def _sums(rows: IntArray, rate_bps: FloatArray, vns: int) -> FloatArray:
-    return np.bincount(rows, weights=rate_bps, minlength=vns).astype(np.float64)
 
 
 def _enforceable(central: CentralController, rows: IntArray) -> tuple[list[str], list[list[str]]]:

@@ -18,6 +18,7 @@ from apps.settings.store import Store
 from apps.settings.store_file import MEMORY
 from controller.central.controller import CentralController
 from controller.config.changes import ConfigChange
+from controller.observed.observer import Observer
 
 Json = dict[str, Any]
 Responses = dict[str | int, type[BaseModel] | Json | None]
@@ -37,8 +38,10 @@ class Service:
         clock: Callable[[], float],
         settings: Settings | None = None,
         needs_if_match: bool = False,
+        observer: Observer | None = None,
     ) -> None:
         self.central, self.clock, self.needs_if_match = central, clock, needs_if_match
+        self.observer = Observer(central) if observer is None else observer
         if settings is None:
             store = Store(MEMORY)
             settings = Settings(central, store, clock)

@@ -67,10 +67,12 @@ def get_vlan(path: requests.VlanPath, query: requests.NoQuery) -> Response:
 
 
 @api.get("/vns", responses={200: answers.Vns, **NOT_FOUND})
-def list_vns(query: requests.VnQuery) -> Json:
+def list_vns(query: requests.VnListQuery) -> Json:
     """List VNs with their limits and their state."""
     here = service()
     rows = lookup.vn_rows(here.central, query.given("vlan"), query.given("switch"))
+    if query.missing:
+        rows = rows[here.central.fabric.guarantees.missing[rows]]
     rows, more = _page_of_rows(rows, _row_behind(query.cursor), query.limit)
     cursor = make_cursor(*here.settings.file.names[rows[-1]]) if more else None
     return {"next": cursor, "vns": representation.vn_views(here, rows), "revision": here.settings.revision}
@@ -156,7 +158,15 @@ def list_events(query: requests.EventQuery) -> Json:
     """List what happened, oldest first."""
     here = service()
     events = here.central.events.after(0)
-    newer = [event for event in events if event.number > query.after][: query.limit]
+    vlan, switch = query.given("vlan"), query.given("switch")
+    newer = [
+        event
+        for event in events
+        if event.number > query.after
+        and query.kind in (None, event.kind)
+        and vlan in (None, str(event.vlan_vid))
+        and switch in (None, event.switch)
+    ][: query.limit]
     return {"events": representation.event_views(here, newer), "last": events[-1].number if events else 0}
 
 

@@ -6,6 +6,7 @@ slowly gets the state of the time when it is ready for the next, and nothing pil
 
 from __future__ import annotations
 
+import json as plain_json
 import math
 from collections.abc import Iterator
 from http import HTTPStatus
@@ -17,13 +18,14 @@ from apps.rest.http.problems import HttpRefusedError, invalid
 from apps.rest.resources import lookup, representation
 from apps.rest.resources.representation import json_rates
 from apps.rest.resources.service import NOT_FOUND, Json, Service, api, service
+from apps.rest.resources.stream_columns import Columns, keys_of, state_of
 from apps.rest.schema import requests
 from controller.columns import FloatArray
 from controller.errors import InvalidValueError
 from controller.events import Event
 from controller.fabric.vns import VnTable
 
-Picked = tuple[str | None, str | None]
+Picked = tuple[str | None, str | None] | Columns
 
 _MOST_VNS = 1000
 # Clients that ask for the same state within so long get the same bytes.
@@ -42,7 +44,8 @@ _LIVE = (
     "flood_dropped_bps",
 )
 _STREAM = {
-    "description": "events `vlans` or `vns` (live state) and `event` (as in /v1/events, its number as id)",
+    "description": "events `vlans` or `vns` (live state), with form=columns `keys` and `state`, and `event` (as in "
+    "/v1/events, its number as id)",
     "content": {
         "text/event-stream": {
             "schema": {
@@ -77,7 +80,14 @@ def stream(query: requests.StreamQuery) -> Response:
         )
     last = request.headers.get("Last-Event-ID", "")
     after = int(last) if last.isascii() and last.isdecimal() and len(last) < 19 else None
-    follower = _Follower(streams, (vlan, switch), query.interval_ms / 1e3, query.states, after)
+    receiver = query.given("receiver")
+    if receiver is not None and (rows is None or query.form != "columns"):
+        reason = "needs form=columns, and vlan or switch"
+        raise invalid(InvalidValueError("receiver", receiver, reason))
+    if receiver is not None:
+        lookup.vn_row_of(here.central, receiver, "receiver")
+    picked = (vlan, switch) if query.form == "objects" else Columns(vlan, switch, receiver)
+    follower = _Follower(streams, picked, query.interval_ms / 1e3, query.states, after)
     return Response(follower, mimetype="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
 
@@ -106,12 +116,19 @@ class Streams:
         made_s, frame = self._states.get(picked, (-math.inf, b""))
         if now_s - made_s < _FRESH_S:
             return frame
-        name, objects = ("vlans", self._vlans()) if picked == (None, None) else ("vns", self._vns(*picked))
-        text = json.dumps({"at": representation.utc(here, now_s), "revision": here.settings.revision, name: objects})
-        frame = f"event: {name}\ndata: {text}\n\n".encode()
+        if isinstance(picked, Columns):
+            frame = b"event: state\ndata: " + _compact(state_of(here, picked)) + b"\n\n"
+        else:
+            name, objects = ("vlans", self._vlans()) if picked == (None, None) else ("vns", self._vns(*picked))
+            state = {"at": representation.utc(here, now_s), "revision": here.settings.revision, name: objects}
+            frame = f"event: {name}\ndata: {json.dumps(state)}\n\n".encode()
         self._states = {key: one for key, one in self._states.items() if now_s - one[0] < _FRESH_S}
         self._states[picked] = now_s, frame
         return frame
+
+    def keys(self, picked: Columns) -> bytes:
+        """Return what the rows of a stream of columns are, as an event."""
+        return b"event: keys\ndata: " + _compact(keys_of(self.here, picked)) + b"\n\n"
 
     def _vlans(self) -> list[Json]:
         """Return one object per VLAN: how many of its VNs are congested, and sums of what is known."""
@@ -145,6 +162,10 @@ class Streams:
         return columns
 
 
+def _compact(state: Json) -> bytes:
+    return plain_json.dumps(state, separators=(",", ":")).encode()
+
+
 class _Follower:
     """What one client gets. It counts as open until it is closed, which the server does in any case."""
 
@@ -154,6 +175,7 @@ class _Follower:
         self._after = after if after is not None else (events[-1].number if events else 0)
         self._due_s = streams.here.clock()
         self._open = True
+        self._keys: tuple[object, ...] = ()  # for which the rows of columns were named last
         streams.open += 1
 
     def __iter__(self) -> Iterator[bytes]:
@@ -169,7 +191,7 @@ class _Follower:
         self._due_s = max(self._due_s + self._interval_s, here.clock())
         self._left -= 1
         try:
-            return self._events() + self._streams.state(self._picked)
+            return self._events() + self._new_keys() + self._streams.state(self._picked)
         except HttpRefusedError:  # another configuration, which does not have what was picked
             raise StopIteration from None
 
@@ -178,6 +200,17 @@ class _Follower:
         if self._open:
             self._open = False
             self._streams.open -= 1
+
+    def _new_keys(self) -> bytes:
+        """Return what the rows are, when the configuration or the links are others than before."""
+        if not isinstance(self._picked, Columns):
+            return b""
+        here = self._streams.here
+        now = (here.central.fabric, here.observer.links.up)
+        if len(self._keys) == len(now) and all(a is b for a, b in zip(now, self._keys, strict=True)):
+            return b""
+        self._keys = now
+        return self._streams.keys(self._picked)
 
     def _events(self) -> bytes:
         events = self._streams.here.central.events.after(self._after)

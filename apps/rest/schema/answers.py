@@ -6,6 +6,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from apps.rest.schema.observed import GuaranteeView
+from controller.events import EventKind
+
 Rate = Annotated[int | None, Field(description="bit/s on the wire; null while unknown")]
 
 
@@ -98,6 +101,7 @@ class VnView(BaseModel):
     flood_received_bps: Rate = Field(description="what others' floods take of its receive limit now, bit/s")
     congested: bool = Field(description="more is sent to it than its limit; with max-min: than its senders are granted")
     congested_since: str | None = Field(description="RFC 3339, UTC; null: is not, or was when the controller started")
+    guarantee: GuaranteeView
     hosts: list[str] = Field(description="MAC addresses learned behind the port in this VLAN")
     enforceable: Enforceable
     enforceable_why: list[str] = Field(description="why it is not yes")
@@ -182,7 +186,11 @@ class EventView(BaseModel):
     number: int = Field(description="grows by one with each event")
     at_s: float = Field(description="the controller's clock, seconds")
     at: str = Field(description="RFC 3339, UTC")
-    kind: str
+    kind: EventKind
+    severity: Literal["info", "warning", "critical"]
+    vlan_vid: int | None = Field(description="the VLAN that it is about; null: none, or several")
+    switch: str | None = Field(description="the switch that it is about; null: none, or several")
+    port_no: int | None = Field(description="the edge port that it is about; null: none, or several")
     text: str
 
 

@@ -24,6 +24,7 @@ from pydantic import (
 from controller.allocation.parameters import Parameter
 from controller.config.sections import MAX_PORT_NO, MAX_VLAN_VID, MIN_VLAN_VID
 from controller.errors import InvalidValueError
+from controller.events import EventKind
 from controller.fabric.values import check_name, check_vn_value, check_weight
 from controller.policy.registry import policies
 from controller.units import MAX_RATE_BPS, MAX_WEIGHT, MIN_RATE_BPS, MIN_WEIGHT
@@ -34,6 +35,7 @@ _WHOLE_NUMBER = re.compile(r"0|[1-9][0-9]{0,17}")
 MAX_PAGE = 250
 MAX_EVENTS = 1000
 MOST_LIMITS = 20_000
+STREAM_FORMS = ("objects", "columns")
 MIN_STREAM_MS, MAX_STREAM_MS = 250, 60_000
 
 
@@ -71,6 +73,12 @@ def _flag(value: object, info: ValidationInfo) -> bool:
     if value not in ("true", "false", True, False):
         raise InvalidValueError(info.field_name or "flag", value, "must be true or false")
     return value in ("true", True)
+
+
+def _form(value: object) -> str:
+    if value not in STREAM_FORMS:
+        raise InvalidValueError("form", value, f"is not a form of the stream: write {' or '.join(STREAM_FORMS)}")
+    return str(value)
 
 
 def _name(value: object) -> str:
@@ -159,6 +167,7 @@ class _Query(_Parameters):
     model_config = ConfigDict(extra="forbid", json_schema_extra=_absent_not_null)
 
 
+VnText = Annotated[str, WithJsonSchema({"type": "string", "minLength": 1, "maxLength": 100})]
 PageSize = Annotated[
     int, _number_in(1, MAX_PAGE), WithJsonSchema({"type": "integer", "minimum": 1, "maximum": MAX_PAGE})
 ]
@@ -205,6 +214,26 @@ class VnQuery(PageQuery):
         return getattr(self, name) if name in self.model_fields_set else None
 
 
+class VnListQuery(VnQuery):
+    """Which VNs to list."""
+
+    missing: Flag = Field(default=False, description="only those whose guarantee is missing now")
+
+
+class HistoryQuery(PageQuery):
+    """Which changes to list: all, or those that changed something of a VLAN or a VN."""
+
+    vlan: VlanVid = Field(default="", description="only changes of this VLAN id and its VNs; needed for the others")
+    switch: Annotated[str, WithJsonSchema({"type": "string", "minLength": 1})] = Field(
+        default="", description="only changes of VNs on this switch, by its name"
+    )
+    port: PortNo = Field(default="", description="only changes of VNs at this port")
+
+    def given(self, name: str) -> str | None:
+        """Return a part of the query, None if it is absent."""
+        return getattr(self, name) if name in self.model_fields_set else None
+
+
 class PortQuery(PageQuery):
     """Which edge ports to list."""
 
@@ -235,6 +264,12 @@ class StreamQuery(_Query):
         _number_in(MIN_STREAM_MS, MAX_STREAM_MS),
         WithJsonSchema({"type": "integer", "minimum": MIN_STREAM_MS, "maximum": MAX_STREAM_MS}),
     ] = Field(default=1000, description="milliseconds between two states; 1000 unless given")
+    form: Annotated[str, BeforeValidator(_form), WithJsonSchema({"type": "string", "enum": list(STREAM_FORMS)})] = (
+        Field(default="objects", description="objects, or columns: arrays in kb/s, means over the last second")
+    )
+    receiver: VnText = Field(
+        default="", description="with form=columns and vlan or switch: also the pairs of this VN, as VID/SWITCH/PORT"
+    )
     states: Annotated[
         int, _number_in(1, 1_000_000), WithJsonSchema({"type": "integer", "minimum": 1, "maximum": 1_000_000})
     ] = Field(default=1_000_000, description="end after so many states")
@@ -244,9 +279,27 @@ class StreamQuery(_Query):
         return getattr(self, name) if name in self.model_fields_set else None
 
 
-class EventQuery(_Query):
-    """From where on to list events."""
+class SeriesQuery(_Query):
+    """Of what to show the last five minutes: of a VLAN or of a VN."""
 
+    vlan: VlanVid = Field(default="", description="of this VLAN id, sums over its VNs")
+    vn: VnText = Field(default="", description="of this VN: VID/SWITCH/PORT, such as 10/s1/3")
+
+    def given(self, name: str) -> str | None:
+        """Return a part of the query, None if it is absent."""
+        return getattr(self, name) if name in self.model_fields_set else None
+
+
+class EventQuery(_Query):
+    """From where on to list events, and of which kind and place."""
+
+    kind: Annotated[EventKind | None, WithJsonSchema({"type": "string", "enum": [str(kind) for kind in EventKind]})] = (
+        Field(default=None, description="only events of this kind")
+    )
+    vlan: VlanVid = Field(default="", description="only events of this VLAN id")
+    switch: Annotated[str, WithJsonSchema({"type": "string", "minLength": 1})] = Field(
+        default="", description="only events of this switch, by its name"
+    )
     after: Annotated[int, BeforeValidator(_event_number)] = Field(
         default=0, description="only events with a higher number", ge=0, le=_MAX_EVENT_NUMBER
     )
@@ -255,6 +308,10 @@ class EventQuery(_Query):
         _number_in(1, MAX_EVENTS),
         WithJsonSchema({"type": "integer", "minimum": 1, "maximum": MAX_EVENTS}),
     ] = Field(default=MAX_EVENTS, description="how many at most; the most unless given")
+
+    def given(self, name: str) -> str | None:
+        """Return a part of the query, None if it is absent."""
+        return getattr(self, name) if name in self.model_fields_set else None
 
 
 class LoopQuery(_Query):

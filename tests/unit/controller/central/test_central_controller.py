@@ -237,7 +237,7 @@ def test_a_ceiling_is_in_force_at_once_where_the_vlan_borrows():
     net.operator.set_vn(row, 2.0, send_ceiling_bps=None, receive_ceiling_bps=700_000_000)
     assert net.push() == 1
     assert meter.setting.rate_kbps == 400_000
-    assert net.central.events.after(0)[-1].text.endswith("send ceiling none, receive ceiling 700000000 bit/s")
+    assert net.central.events.after(0)[-1].text.endswith("send ceiling none, receive ceiling 700M")
 
 
 def test_ceilings_are_kept_and_said_to_be_unused_under_another_algorithm():

@@ -1,0 +1,90 @@
+"""The resources of the fabric itself: switches and the links between them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from apps.rest.resources import representation
+from apps.rest.resources.pages import make_cursor, read_cursor
+from apps.rest.resources.service import Json, Service, api, service
+from apps.rest.schema import observed, requests
+from controller.fabric.topology import PortId
+from controller.observed.links import FabricLink
+
+# What limits promise of a link takes a moment to work out: so many, and others get their turn.
+_LINKS_AT_ONCE = 8
+
+
+@api.get("/switches", responses={200: observed.Switches})
+def list_switches(query: requests.PageQuery) -> Json:
+    """List the switches of the configuration, with their state."""
+    here = service()
+    health = here.health()
+    states, troubles = health["switches"], health.get("troubles", {})
+    switches = list(here.central.config.switches.values())
+    first = (read_cursor(query.cursor, int) or (0,))[0]
+    shown, more = switches[first : first + query.limit], len(switches) > first + query.limit
+    vns = dict(zip(*(one.tolist() for one in np.unique(here.central.vns.dpid, return_counts=True)), strict=True))
+    views = [
+        {
+            "switch": one.name,
+            "dpid": f"{one.dpid:016x}",
+            "role": "edge" if one.ports else "core",
+            "state": str(states.get(one.name, "disconnected")),
+            "troubles": troubles.get(one.name, []),
+            "edge_ports": len(one.ports),
+            "vns": vns.get(one.dpid, 0),
+            "capacity_bps": sum(port.capacity_bps for port in one.ports.values()),
+        }
+        for one in shown
+    ]
+    return {"next": make_cursor(first + query.limit) if more else None, "switches": views}
+
+
+@api.get("/links", responses={200: observed.Links})
+def list_links(query: requests.PageQuery) -> Json:
+    """List the links between switches: whether they are up, what is promised of them and what they carry."""
+    here = service()
+    links = here.observer.links.of(here.central.config)
+    first = (read_cursor(query.cursor, int) or (0,))[0]
+    shown, more = links[first : first + query.limit], len(links) > first + query.limit
+    views = []
+    for count, link in enumerate(shown, 1):
+        views.append(_link_view(here, link))
+        if count % _LINKS_AT_ONCE == 0:
+            here.sleep(0.0)
+    return {"next": make_cursor(first + query.limit) if more else None, "links": views}
+
+
+def _link_view(here: Service, one: FabricLink) -> Json:
+    a, b = one.link
+    ends = [
+        {"switch": here.central.fabric.switch_name(end.dpid), "dpid": f"{end.dpid:016x}", "port_no": end.port_no}
+        for end in one.link
+    ]
+    return {
+        "a": ends[0],
+        "b": ends[1],
+        "capacity_bps": one.capacity_bps,
+        "up": one.up,
+        "up_since": representation.utc(here, one.up_since_s),
+        "a_to_b": _direction(here, one, a, b),
+        "b_to_a": _direction(here, one, b, a),
+    }
+
+
+def _direction(here: Service, one: FabricLink, start: PortId, end: PortId) -> Json:
+    promised = None
+    if one.capacity_bps is not None:
+        promised = round(here.observer.promises.out_of(start, here.central.vns))
+    return {"promised_bps": promised, "load_bps": link_load(here, start, end)}
+
+
+def link_load(here: Service, start: PortId, end: PortId) -> int | None:
+    """Return what went out of ``start`` into a link, or if its switch does not say so, what came in at ``end``."""
+    ports = here.observer.ports
+    sent_bps = ports.sent_bps(start.dpid, np.array([start.port_no], dtype=np.int64))
+    if np.isnan(sent_bps[0]):
+        sent_bps = ports.received_bps(end.dpid, np.array([end.port_no], dtype=np.int64))
+    (load_bps,) = representation.json_rates(sent_bps)
+    return load_bps

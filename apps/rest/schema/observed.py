@@ -1,0 +1,123 @@
+"""What answers about switches, links, guarantees, series and the session hold; descriptions state units."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, Field
+
+Rate = Annotated[int | None, Field(description="bit/s on the wire; null while unknown")]
+
+
+class SwitchView(BaseModel):
+    """A switch of the configuration."""
+
+    switch: str = Field(description="its name")
+    dpid: str = Field(description="datapath id, 16 hex digits")
+    role: Literal["edge", "core"] = Field(description="whether it has edge ports")
+    state: str = Field(description="ready, connecting, disconnected, ...")
+    troubles: list[str] = Field(description="what is wrong with it although it is ready")
+    edge_ports: int
+    vns: int
+    capacity_bps: int = Field(description="sum of its edge ports' capacities, bit/s")
+
+
+class Switches(BaseModel):
+    """Switches in the order of the configuration."""
+
+    next: str | None = Field(description="cursor of the next page; null: this is the last one")
+    switches: list[SwitchView]
+
+
+class LinkDirection(BaseModel):
+    """One direction of a link."""
+
+    promised_bps: int | None = Field(
+        description="the most that the limits let through it: exact on trees, elsewhere an upper bound; null: the link "
+        "is not in the configuration"
+    )
+    load_bps: Rate = Field(description="what it carried, mean over the last second, bit/s; null: unknown")
+
+
+class LinkEndView(BaseModel):
+    """Where a link ends."""
+
+    switch: str
+    dpid: str
+    port_no: int
+
+
+class LinkView(BaseModel):
+    """A link between two switches."""
+
+    a: LinkEndView
+    b: LinkEndView
+    capacity_bps: int | None = Field(description="either way, bit/s; null: the link is not in the configuration")
+    up: bool
+    up_since: str | None = Field(description="RFC 3339, UTC; null: it is down")
+    a_to_b: LinkDirection
+    b_to_a: LinkDirection
+
+
+class Links(BaseModel):
+    """Links of the configuration in its order, then others that were found."""
+
+    next: str | None = Field(description="cursor of the next page; null: this is the last one")
+    links: list[LinkView]
+
+
+class MissedBy(BaseModel):
+    """For how long a guarantee was missed, by reason; seconds since the controller started."""
+
+    switch: float = Field(description="its switch, or one of its senders', was not connected")
+    machine: float = Field(description="the controller was late in the last seconds")
+    floods: float = Field(description="floods took a part of the receive limit")
+    grants: float = Field(description="less was granted, or let through by the meters that follow the grants")
+
+
+class GuaranteeView(BaseModel):
+    """How a VN's receive limit is kept as a promise: what its senders offer within it should reach it."""
+
+    owed_bps: int = Field(description="what is offered within the limit, mean over 3 s, bit/s")
+    received_bps: int = Field(description="what it gets, mean over 3 s, bit/s")
+    missing: bool = Field(description="it gets less than 95 % of what it is owed")
+    missing_since: str | None = Field(description="RFC 3339, UTC; null: it is met")
+    idle_s: float = Field(description="seconds in which nothing was owed, since the controller started")
+    met_s: float = Field(description="seconds in which it was owed and met")
+    missed_s: float = Field(description="seconds in which it was missed")
+    missed_last_hour_s: float = Field(description="the same in the last hour")
+    missed_by_s: MissedBy
+
+
+class SeriesColumns(BaseModel):
+    """Rates in bit/s, a number a second; a VLAN's are the sums over its VNs."""
+
+    offered: list[int] = Field(description="sent to it, before any meter")
+    received: list[int] = Field(description="of that, what passed its senders' meters")
+    dropped: list[int] = Field(description="dropped by the meters of its senders' pairs with it")
+    granted: list[int] = Field(description="sum of its senders' grants; 0 while it is not congested")
+    send_offered: list[int] = Field(description="what it sends, before its send limit")
+    sent: list[int] = Field(description="what its meters let through of that")
+    send_limit_dropped: list[int] = Field(description="what its send limit drops")
+    flooded: list[int] = Field(description="sent to everybody, groups and unknown addresses")
+
+
+class SeriesView(BaseModel):
+    """The last five minutes, a row a second, oldest first."""
+
+    at: list[float] = Field(description="seconds since 1970, UTC")
+    receive_limit_bps: list[int] = Field(description="the limit then; of a VLAN the sum")
+    mean: SeriesColumns = Field(description="mean of the second")
+    max: SeriesColumns = Field(description="highest of the second's intervals")
+
+
+class SessionView(BaseModel):
+    """Who asks, and what they may do."""
+
+    who: str = Field(description="the name of the token or certificate; anonymous: neither was needed")
+    address: str
+    scope: Literal["read", "write"]
+    authentication: Literal["none", "token"] = Field(description="whether requests need a token")
+    if_match: Literal["optional", "required"] = Field(description="whether changes need If-Match")
+    version: str = Field(description="of the controller")
+    interval_ms: int = Field(description="control interval")

@@ -1,0 +1,183 @@
+// Where the page begins: which view is shown, the status bar, the keys, the login.
+
+import { get, setToken, whenLoginIsNeeded } from "/ui/api.js";
+import { h, isTyping, say, setAttribute, setText } from "/ui/dom.js";
+import { follow, live, setPaused, subscribe } from "/ui/live.js";
+import { ChangesView } from "/ui/views/changes.js";
+import { EventsView } from "/ui/views/events.js";
+import { FabricView } from "/ui/views/fabric.js";
+import { LedgerView } from "/ui/views/ledger.js";
+import { VlanView } from "/ui/views/vlan.js";
+import { VnView } from "/ui/views/vn.js";
+
+const CLOCK_MS = 500;
+const SPOKEN = new Set(["guarantee-missed", "switch-down"]);
+const KEYS = [["/", "filter"], ["j, k or arrows", "next, previous row"], ["Enter", "open"], ["Esc", "back"], ["g f, g l, g c, g e", "fabric, ledger, changes, events"], ["e", "change a limit (VN)"], ["p", "pause"], ["?", "this list"]];
+const GO = { f: "#/", l: "#/ledger", c: "#/changes", e: "#/events" };
+
+const main = document.getElementById("main");
+let view = null, loading = null;
+
+function viewOf(hash) {
+  const [path, query] = hash.replace(/^#\/?/, "").split("?");
+  const parts = path.split("/").map(decodeURIComponent);
+  if (parts[0] === "") return ["fabric", new FabricView()];
+  if (parts[0] === "vlan" && /^\d+$/.test(parts[1])) return ["fabric", new VlanView(Number(parts[1]))];
+  if (parts[0] === "vn" && /^\d+$/.test(parts[1]) && /^\d+$/.test(parts[3])) return ["fabric", new VnView(Number(parts[1]), parts[2], Number(parts[3]))];
+  if (parts[0] === "ledger") return ["ledger", new LedgerView()];
+  if (parts[0] === "changes") return ["changes", new ChangesView()];
+  if (parts[0] === "events") return ["events", new EventsView(new URLSearchParams(query ?? ""))];
+  return [null, null];
+}
+
+function show() {
+  loading?.abort();
+  view?.destroy();
+  let name;
+  try {
+    [name, view] = viewOf(location.hash);
+  } catch {
+    view = null;
+  }
+  for (const link of document.querySelectorAll("nav a")) setAttribute(link, "aria-current", link.dataset.view === name ? "page" : null);
+  if (!view) return main.replaceChildren(h("p", {}, "There is no such view. ", h("a", { href: "#/" }, "Fabric")));
+  document.title = `${view.title} – DETS`;
+  main.replaceChildren(view.element);
+  main.focus({ preventScroll: true });
+  scrollTo(0, 0);
+  follow(view.query);
+  load(view);
+}
+
+async function load(shown) {
+  loading = new AbortController();
+  try {
+    await shown.load(loading.signal);
+  } catch (error) {
+    if (shown !== view || error.name === "AbortError") return;
+    const again = h("button", { type: "button", onclick: show }, "Try again");
+    main.prepend(h("p", { class: "warning", role: "alert" }, `${error.message} `, again));
+  }
+}
+
+function paintView(what) {
+  if (!view) return;
+  if (what === "state") view.paint();
+  else if (what === "keys") view.onKeys?.();
+  else if (what === "gone") show();
+  else if (what === "event") {
+    const event = live.events[live.events.length - 1];
+    view.onEvent?.(event);
+    if (SPOKEN.has(event.kind)) say(event.text);
+  }
+}
+
+// -- the status bar
+
+const bar = {
+  health: h("a", { href: "#/events", class: "health" }, "connecting"),
+  missed: h("span"), age: h("span"), revision: h("a", { href: "#/changes" }), who: h("span"),
+  pause: h("button", { type: "button", "aria-pressed": "false", onclick: () => setPaused(!live.paused) }, "Pause"),
+  theme: h("button", { type: "button", onclick: () => changeTheme() }, "Light or dark"),
+  keys: h("button", { type: "button", onclick: () => showKeys() }, "Keys"),
+};
+
+function paintBar() {
+  const state = live.latest;
+  const age = (performance.now() - live.at) / 1000, stale = live.isStale();
+  const down = state?.missing.length ?? 0;
+  const health = stale ? (live.connected ? "stale" : "no connection") : state.status;
+  setText(bar.health, `${health}${down ? `, ${down} switch${down === 1 ? "" : "es"} down` : ""}`);
+  setAttribute(bar.health, "class", `health ${stale ? "stale" : state.status}`);
+  setAttribute(bar.health, "title", down ? state.missing.join(", ") : null);
+  setText(bar.missed, state ? `${state.skipped} of ${state.rounds + state.skipped} intervals missed` : "");
+  setText(bar.age, !Number.isFinite(age) ? "no data yet" : live.paused ? "paused" : `${stale ? "stale, " : ""}${Math.floor(age)} s old`);
+  const waits = state && state.installed_revision < state.revision;
+  setText(bar.revision, state ? `revision ${state.revision}${waits ? `, ${state.installed_revision} in force` : ", in force"}` : "");
+  setAttribute(bar.pause, "aria-pressed", String(live.paused));
+  document.body.classList.toggle("stale", stale);
+}
+
+function changeTheme() {
+  const root = document.documentElement;
+  const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  root.dataset.theme = dark ? "light" : "dark";
+  localStorage.setItem("dets-theme", root.dataset.theme);
+  document.dispatchEvent(new Event("dets-theme"));
+}
+
+// -- keys
+
+let go = 0;
+
+function onKey(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented || document.querySelector("dialog[open]")) return;
+  if (event.key === "Escape") {
+    if (isTyping(event.target)) event.target.blur();
+    else if (location.hash.replace(/^#\/?/, "")) history.back();
+    return;
+  }
+  if (isTyping(event.target)) return;
+  const went = performance.now() - go < 1000;
+  go = 0;
+  if (went && GO[event.key]) location.hash = GO[event.key];
+  else if (event.key === "g") go = performance.now();
+  else if (event.key === "/") main.querySelector("input[type=search]")?.focus();
+  else if (event.key === "p") setPaused(!live.paused);
+  else if (event.key === "?") showKeys();
+  else if ("jk".includes(event.key)) (view?.table ?? view?.vlans ?? view?.portTable)?.move(event.key === "j" ? 1 : -1);
+  else if (!view?.onKey?.(event.key)) return;
+  event.preventDefault();
+}
+
+function showKeys() {
+  const close = h("button", { type: "button", onclick: () => dialog.close() }, "Close");
+  const dialog = h("dialog", { "aria-labelledby": "keys-title", onclose: () => dialog.remove() }, h("h3", { id: "keys-title" }, "Keys"),
+    h("dl", {}, KEYS.flatMap(([key, what]) => [h("dt", {}, key), h("dd", {}, what)])), close);
+  document.body.append(dialog);
+  dialog.showModal();
+}
+
+// -- the login
+
+function askForToken(detail) {
+  return new Promise((done) => {
+    const field = h("input", { type: "password", id: "token", autocomplete: "off", required: true, size: 50 });
+    const keep = h("input", { type: "checkbox", id: "keep" });
+    const form = h("form", { method: "dialog", onsubmit: (event) => {
+      event.preventDefault();
+      setToken(field.value.trim(), keep.checked);
+      dialog.close();
+      dialog.remove();
+      done();
+      greet().catch(() => {});
+    } }, h("p", {}, h("label", { for: "token" }, "Token (dets token create)"), field), h("p", {}, keep, h("label", { for: "keep" }, " Keep it until this tab is closed")), h("button", { type: "submit", class: "primary" }, "Log in"));
+    const dialog = h("dialog", { "aria-labelledby": "login-title", oncancel: (event) => event.preventDefault() }, h("h2", { id: "login-title" }, "Log in"), h("p", { role: "alert" }, detail), form);
+    document.body.append(dialog);
+    dialog.showModal();
+    field.focus();
+  });
+}
+
+async function greet() {
+  live.session = await get("/v1/session");
+  setText(bar.who, `${live.session.who}, ${live.session.scope === "write" ? "may change" : "may read"}`);
+  view?.onKeys?.();
+}
+
+// -- the beginning
+
+const theme = localStorage.getItem("dets-theme");
+if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
+document.getElementById("status").append(bar.health, bar.missed, bar.age, bar.revision, bar.who, bar.pause, bar.theme, bar.keys);
+document.getElementById("skip").addEventListener("click", (event) => { event.preventDefault(); main.focus(); });
+whenLoginIsNeeded(askForToken);
+subscribe((what) => {
+  paintView(what);
+  if (what !== "event") paintBar();
+});
+setInterval(paintBar, CLOCK_MS);
+addEventListener("hashchange", show);
+addEventListener("keydown", onKey);
+paintBar();
+greet().catch((error) => main.prepend(h("p", { class: "warning", role: "alert" }, error.message))).finally(show);

@@ -1,0 +1,161 @@
+// #/vn/VID/SWITCH/PORT: the last five minutes, who sends, and why each has the rate it has.
+
+import { get, send, vnPath } from "/ui/api.js";
+import { Chart } from "/ui/chart.js";
+import { h, plainTable, vnLink } from "/ui/dom.js";
+import { percent, rate, rateInWords, seconds } from "/ui/format.js";
+import { LimitsForm } from "/ui/limits.js";
+import { live, rateOf, rowOfVn } from "/ui/live.js";
+
+const WHY_EVERY_MS = 2000, AGAIN_MS = 10000, MARK_WORDS = { "congestion-began": "congested", "congestion-ended": "calm", "guarantee-missed": "missed", "guarantee-met": "met", "limit-changed": "limit", "flood-began": "flood", "flood-ended": "flood ended" };
+const SERIES = [
+  { key: "offered", label: "offered", variable: "--offered", dash: [6, 3] },
+  { key: "received", label: "received", variable: "--received" },
+  { key: "granted", label: "granted", variable: "--granted", dash: [2, 3] },
+  { key: "limit", label: "receive limit", variable: "--limit", step: true },
+];
+
+export class VnView {
+  constructor(vid, switchName, portNo) {
+    Object.assign(this, { vid, switchName, portNo });
+    this.title = `${switchName}:${portNo}, VLAN ${vid}`;
+    this.query = `&vlan=${vid}&switch=${encodeURIComponent(switchName)}&receiver=${encodeURIComponent(`${vid}/${switchName}/${portNo}`)}`;
+    this.path = vnPath(vid, switchName, portNo);
+    this.chart = new Chart(`Rates of ${this.title} over the last five minutes`, SERIES);
+    this.limits = new LimitsForm(vid, switchName, portNo, () => this.loadVn());
+    this.words = h("p", { class: "words" });
+    this.about = h("dl", { class: "about" });
+    this.pairs = h("div", {}, h("p", {}, "Nobody sends to it."));
+    this.why = h("div", {});
+    this.element = h("section", {},
+      h("h2", {}, h("a", { href: `#/vlan/${vid}` }, `VLAN ${vid}`), ` at ${switchName}:${portNo}`),
+      this.words, this.chart.element, this.limits.element,
+      h("h3", {}, "Its senders"), this.pairs, h("h3", {}, "Why"), this.why, h("h3", {}, "About it"), this.about);
+  }
+
+  async load(signal) {
+    await this.loadVn(signal);
+    const series = await get(`/v1/series?vn=${encodeURIComponent(`${this.vid}/${this.switchName}/${this.portNo}`)}`, signal);
+    const granted = series.mean.granted.map((bps) => bps || null);
+    this.chart.set(series.at, [series.mean.offered, series.mean.received, granted, series.receive_limit_bps]);
+    const events = await get(`/v1/events?vlan=${this.vid}&switch=${encodeURIComponent(this.switchName)}`, signal);
+    this.chart.marks = [];
+    for (const event of events.events) this.onEvent(event);
+    this.loadWhy();
+  }
+
+  async loadVn(signal) {
+    const answer = await send("GET", this.path, { signal });
+    this.vn = await answer.json();
+    this.revision = live.state?.revision;
+    this.limits.set(this.vn, answer.headers.get("ETag"));
+    this.writeAbout();
+    clearTimeout(this.vnTimer);
+    this.vnTimer = setTimeout(() => this.loadVn().catch(() => {}), AGAIN_MS);
+  }
+
+  async loadWhy() {
+    clearTimeout(this.whyTimer);
+    if (!live.paused && !document.hidden) {
+      const found = await get(`${this.path}/explanations`).catch(() => null);
+      if (found) this.writeWhy(found.explanations);
+    }
+    if (!this.gone) this.whyTimer = setTimeout(() => this.loadWhy(), WHY_EVERY_MS);
+  }
+
+  writeWhy(explanations) {
+    if (this.why.contains(document.activeElement)) return;
+    const mine = (end) => end.switch === this.switchName && end.port_no === this.portNo;
+    this.explained = explanations;
+    const link = (end) => vnLink(this.vid, end.switch, end.port_no);
+    const rows = explanations.map((one) => {
+      const other = mine(one.receiver) ? one.sender : one.receiver;
+      const verb = mine(one.receiver) ? "from " : "to ";
+      const share = one.sharers ? ` (share ${one.place} of ${one.sharers})` : "";
+      const next = `; next: ${one.next_bound}, ${rateInWords(one.next_limit_bps)}`;
+      const drops = one.dropped_send_limit_bps > 1000 ? `; its send limit drops ${rateInWords(one.dropped_send_limit_bps)}` : "";
+      return h("li", {}, verb, link(other), `: ${one.sender.switch}:${one.sender.port_no} is held to ${rateInWords(one.limit_bps)} by ${one.bound}${share}${next}${drops}.`);
+    });
+    this.why.replaceChildren(rows.length ? h("ul", { class: "why" }, rows) : h("p", {}, "Nobody talks to it, and it talks to nobody."));
+  }
+
+  writeAbout() {
+    const vn = this.vn, kept = vn.guarantee, by = kept.missed_by_s;
+    const reasons = Object.entries(by).filter(([, s]) => s > 0).map(([name, s]) => `${name} ${seconds(s)}`).join(", ");
+    const items = [
+      ["limits", `send ${rate(vn.send_limit_bps)}, receive ${rate(vn.receive_limit_bps)}`],
+      ["ceilings", `send ${rate(vn.send_ceiling_bps)}, receive ${rate(vn.receive_ceiling_bps)}`],
+      ["guarantee", `${kept.missing ? "missing" : "met"}; owed and met ${seconds(kept.met_s)}, missed ${seconds(kept.missed_s)}${reasons ? ` (${reasons})` : ""}, nothing owed ${seconds(kept.idle_s)}`],
+      ["missed in the last hour", seconds(kept.missed_last_hour_s)],
+      ["flood limit", `${rate(vn.flood_limit_bps)}; floods now ${rate(vn.flooded_bps)}, dropped ${rate(vn.flood_dropped_bps)}, others' floods take ${rate(vn.flood_received_bps)}`],
+      ["enforceable", vn.enforceable + (vn.enforceable_why.length ? `: ${vn.enforceable_why.join("; ")}` : "")],
+      ["hosts", vn.hosts.join(", ") || "none known"],
+      ["revision", String(vn.revision)],
+    ];
+    if (vn.weight !== undefined && vn.weight !== null) items.splice(2, 0, ["weight", String(vn.weight)]);
+    this.about.replaceChildren(...items.flatMap(([name, text]) => [h("dt", {}, name), h("dd", {}, text)]));
+  }
+
+  paint() {
+    const row = rowOfVn(this.vid, this.switchName, this.portNo);
+    if (row < 0 || !live.state || !this.vn) return;
+    const [offered, received, granted, dropped] = ["offered", "received", "granted", "dropped"].map((key) => rateOf(key, row));
+    this.chart.push(Date.parse(live.state.at) / 1000, [offered, received, granted, this.vn.receive_limit_bps]);
+    this.chart.say(`Received ${rateInWords(received)} of ${rateInWords(this.vn.receive_limit_bps)} (${percent(received, this.vn.receive_limit_bps)}), offered ${rateInWords(offered)}, dropped ${rateInWords(dropped)}.`);
+    this.limits.paint();
+    this.writePairs(live.state.pairs ?? []);
+    this.writeWords(row);
+    if (this.revision !== undefined && live.state.revision !== this.revision) {
+      this.revision = live.state.revision;
+      this.loadVn().catch(() => {});
+    }
+  }
+
+  writeWords(row) {
+    const here = `${this.switchName}:${this.portNo}`, words = [];
+    const held = (live.state.pairs ?? []).filter((pair) => pair.control === "limited" && (pair.dropped_bps ?? 0) > 0);
+    if (live.state.missed.includes(row)) words.push("! Its guarantee is missing.");
+    if (live.state.congested.includes(row)) words.push("It is congested.");
+    if (held.length) words.push(`It throttles ${held.map((pair) => `${pair.sender.switch}:${pair.sender.port_no}`).join(", ")}.`);
+    for (const one of this.explained ?? []) {
+      const sender = `${one.sender.switch}:${one.sender.port_no}`;
+      if (sender === here && one.sharers) words.push(`It is throttled by ${one.receiver.switch}:${one.receiver.port_no}.`);
+    }
+    const text = words.join(" ") || "Nothing holds it back.";
+    if (this.words.textContent !== text) this.words.textContent = text;
+  }
+
+  writePairs(pairs) {
+    if (this.pairs.contains(document.activeElement)) return;
+    const rows = pairs.map((pair) => [
+      vnLink(this.vid, pair.sender.switch, pair.sender.port_no), rate(pair.offered_bps), rate(pair.granted_bps), rate(pair.limit_bps),
+      rate(pair.meter_rate_bps), rate(pair.dropped_bps), pair.control + (pair.unresponsive ? ", unresponsive" : "") + (pair.enforced ? "" : ", not enforced"),
+    ]);
+    this.pairs.replaceChildren(rows.length ? plainTable("Senders", ["sender", "offered", "granted", "limit", "meter", "dropped", "control"], rows, [1, 2, 3, 4, 5]) : h("p", {}, "Nobody sends to it."));
+  }
+
+  onEvent(event) {
+    const mine = event.vlan_vid === this.vid && event.switch === this.switchName && event.port_no === this.portNo;
+    if (!mine || !MARK_WORDS[event.kind]) return;
+    this.chart.marks.push({ at: Date.parse(event.at) / 1000, text: MARK_WORDS[event.kind] });
+    if (this.chart.marks.length > 50) this.chart.marks.shift();
+  }
+
+  onKeys() {
+    if (this.vn) this.loadVn().catch(() => {});
+  }
+
+  onKey(key) {
+    if (key !== "e" || this.limits.element.hidden) return false;
+    this.limits.focus();
+    return true;
+  }
+
+  destroy() {
+    this.gone = true;
+    clearTimeout(this.vnTimer);
+    clearTimeout(this.whyTimer);
+    this.limits.destroy();
+    this.chart.destroy();
+  }
+}

@@ -1,0 +1,58 @@
+"""What VNs send and get in the last interval, as columns."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from controller.central.controller import CentralController
+from controller.columns import BoolArray, FloatArray, IntArray
+from controller.dets.send_rate_controller import Control
+
+
+def live_rates(central: CentralController) -> tuple[FloatArray, ...]:
+    """Return what VNs receive and send, what was meant for them and by them, and what was dropped of that.
+
+    Seven columns of shape (vns,) in bit/s, in the order of ``VnView`` from ``measured_receive_bps`` on. The last one is
+    what their send limits dropped. NaN is unknown: where the switch that counts it is not connected, for a receiver
+    with a sender there, and for both ends of a pair without a meter.
+    """
+    state, vns, send_limits = central.state, len(central.vns), central.fabric.send_limits
+    entries, measured, online = state.entries, state.measured, connected(central)
+    known = [online.copy(), online.copy()]
+    for pair in central.pairs.unmetered:
+        known[0][pair.receiver] = known[1][pair.sender] = False
+    columns = []
+    meant_bps = measured.offered_bps * send_limits.offered_to_passed[entries.sender]
+    for rate_bps in (measured.passed_bps, meant_bps, measured.dropped_bps):
+        told_bps = np.where(online[entries.sender], rate_bps, np.nan)
+        sums = (_sums(end, told_bps, vns) for end in (entries.receiver, entries.sender))
+        columns += [np.where(ends, sum_bps, np.nan) for ends, sum_bps in zip(known, sums, strict=True)]
+    received, sent, meant_for, meant_by, dropped_for, dropped_by = columns
+    in_all, over = (np.where(online, one, np.nan) for one in (send_limits.offered_bps, send_limits.dropped_bps))
+    meant_by = np.where(np.isnan(in_all), meant_by, in_all)
+    return received, sent, meant_for, meant_by, dropped_for, dropped_by, over
+
+
+def flood_rates(central: CentralController) -> tuple[FloatArray, ...]:
+    """Return what VNs may flood, flood, have dropped of that, and get of others' floods: four columns (vns,), bit/s."""
+    floods, online = central.fabric.floods, connected(central)
+    now = (np.where(online, rate_bps, np.nan) for rate_bps in (floods.passed_bps, floods.dropped_bps))
+    return (central.fabric.flood_limit_bps, *now, floods.taken_bps)
+
+
+def granted_bps(central: CentralController) -> FloatArray:
+    """Return the sum of the grants of each VN's active senders, shape (vns,); NaN: it is not congested."""
+    state, entries = central.state, central.state.entries
+    counted = (state.machines.control == Control.LIMITED) & state.measured.active
+    sums_bps = _sums(entries.receiver[counted], state.machines.limit_bps[counted], len(central.vns))
+    return np.where(central.fabric.congestion.congested, sums_bps, np.nan)
+
+
+def connected(central: CentralController) -> BoolArray:
+    """Return whether the switch of each VN is connected, shape (vns,): what another counts is unknown, not zero."""
+    dpids = [dpid for dpid, record in central.switches.items() if record.connected]
+    return np.isin(central.vns.dpid, np.array(dpids, dtype=np.uint64))
+
+
+def _sums(rows: IntArray, rate_bps: FloatArray, vns: int) -> FloatArray:
+    return np.bincount(rows, weights=rate_bps, minlength=vns).astype(np.float64)

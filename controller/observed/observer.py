@@ -1,0 +1,58 @@
+"""Looks at a controller after each of its rounds, and remembers what operators and monitoring ask for later.
+
+It follows the controller through changes of its configuration by itself, and decides nothing.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from controller.central.controller import CentralController
+from controller.columns import NEW_ROW, IntArray
+from controller.fabric.vns import VnTable
+from controller.observed.links import LinkPromises, LinkTimes
+from controller.observed.ports import PortTraffic
+from controller.observed.series import Series
+from controller.observed.traffic import Traffic, rates_now
+
+
+class Observer:
+    """What is remembered of one controller; ``note`` is called after each round of the loop."""
+
+    def __init__(self, central: CentralController) -> None:
+        self.central = central
+        self.traffic = Traffic.none(len(central.vns))
+        self.series = Series(central.vns)
+        self.ports = PortTraffic()
+        self.links = LinkTimes()
+        self.promises = LinkPromises(central.config)
+        self._fabric, self._vns = central.fabric, central.vns
+        self._noted_s: float | None = None
+
+    def note(self, now_s: float) -> None:
+        """A round has ended."""
+        self.follow()
+        central = self.central
+        elapsed_s = central.config.interval_s if self._noted_s is None else max(now_s - self._noted_s, 0.0)
+        self._noted_s = now_s
+        self.links.note(central.network.topology.links(), now_s)
+        rates_bps = rates_now(central)
+        self.series.add(rates_bps)
+        if self.traffic.add(rates_bps, central, elapsed_s, now_s):
+            self.series.close(central.vns, now_s)
+            self.ports.read(central)
+
+    def follow(self) -> None:
+        """Let the columns be those of the controller's VNs, which may be others since the configuration changed."""
+        central = self.central
+        if central.fabric is self._fabric:
+            return
+        self.traffic = self.traffic.carried(_old_rows(self._vns, central.vns))
+        self.series = Series(central.vns).carried(self.series, central.vns)
+        self.promises = LinkPromises(central.config)
+        self._fabric, self._vns = central.fabric, central.vns
+
+
+def _old_rows(before: VnTable, after: VnTable) -> IntArray:
+    found = (before.row_of(*after.key(row)) for row in range(len(after)))
+    return np.array([NEW_ROW if row is None else row for row in found], dtype=np.int64)
