@@ -28,7 +28,7 @@ REQUIRES = [
 ]
 PLOT = ["matplotlib>=3.9"]
 TEST = ["pytest>=8", "hypothesis>=6.100", "scipy>=1.14", "openapi-spec-validator>=0.7", "jsonschema>=4"]
-TEST += ["schemathesis>=4.30", "pytest-rerunfailures>=15", "pytest-xdist>=3.6"]
+TEST += ["playwright>=1.55", "schemathesis>=4.30", "pytest-rerunfailures>=15", "pytest-xdist>=3.6"]
 DEV = ["ruff>=0.8", "mypy>=1.13", "types-PyYAML"]
 
 # Called by ctypes; optional, since numpy does the same more slowly where there is no C compiler. Contracting a multiply

@@ -14,10 +14,10 @@ HERE = Path(__file__).parent
 FABRIC_FOLDER = HERE / "fabric"
 # Here time is real. A machine that is taken away from them for a moment (a virtual one, by its host) makes them fail:
 # what fails is repeated, twice at most; "-rR" tells which.
-REAL_TIME = (FABRIC_FOLDER, HERE / "kernel", HERE / "wire")
+REAL_TIME = (FABRIC_FOLDER, HERE / "kernel", HERE / "ui", HERE / "wire")
 REPEATS = 2
 # These carry real traffic, and no other test runs at the same time (scripts/run-tests).
-ALONE = (FABRIC_FOLDER, HERE / "kernel")
+ALONE = (FABRIC_FOLDER, HERE / "kernel", HERE / "ui")
 # Shared builders are imported as ``support.x`` (tests/support).
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -51,7 +51,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Shout if the fabric or the kernel tier, or a part of it, did not run."""
-    for tier, what in (("fabric", "real Open vSwitch"), ("kernel", "Open vSwitch's kernel datapath")):
+    for tier, what in (
+        ("fabric", "real Open vSwitch"),
+        ("kernel", "Open vSwitch's kernel datapath"),
+        ("ui", "the live page in a browser"),
+    ):
         skipped = [report for report in terminalreporter.stats.get("skipped", []) if tier in report.keywords]
         if not skipped:
             continue

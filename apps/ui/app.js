@@ -16,7 +16,7 @@ const KEYS = [["/", "filter"], ["j, k or arrows", "next, previous row"], ["Enter
 const GO = { f: "#/", l: "#/ledger", c: "#/changes", e: "#/events" };
 
 const main = document.getElementById("main");
-let view = null, loading = null;
+let view = null, loading = null, steps = 0;
 
 function viewOf(hash) {
   const [path, query] = hash.replace(/^#\/?/, "").split("?");
@@ -114,7 +114,8 @@ function onKey(event) {
   if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented || document.querySelector("dialog[open]")) return;
   if (event.key === "Escape") {
     if (isTyping(event.target)) event.target.blur();
-    else if (location.hash.replace(/^#\/?/, "")) history.back();
+    else if (steps > 0) history.back();
+    else location.hash = "#/";
     return;
   }
   if (isTyping(event.target)) return;
@@ -177,7 +178,7 @@ subscribe((what) => {
   if (what !== "event") paintBar();
 });
 setInterval(paintBar, CLOCK_MS);
-addEventListener("hashchange", show);
+addEventListener("hashchange", () => { steps += 1; show(); });
 addEventListener("keydown", onKey);
 paintBar();
 greet().catch((error) => main.prepend(h("p", { class: "warning", role: "alert" }, error.message))).finally(show);

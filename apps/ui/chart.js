@@ -3,7 +3,7 @@
 import { h, setText } from "/ui/dom.js";
 import { rate } from "/ui/format.js";
 
-const MOST_POINTS = 300;
+const MOST_POINTS = 300, LEAST_S = 60;
 
 /** series: [{key, label, variable (CSS custom property), dash, step}]; `marks` are lines at times, with words. */
 export class Chart {
@@ -48,6 +48,10 @@ export class Chart {
     times.push(time);
     values.forEach((value, at) => this.data[at + 1].push(value));
     if (times.length > MOST_POINTS) for (const column of this.data) column.shift();
+    if (this.table.open && this.body) {
+      this.body.prepend(this.tableRow(times.length - 1));
+      while (this.body.children.length > times.length) this.body.lastChild.remove();
+    }
     this.draw();
   }
 
@@ -66,7 +70,7 @@ export class Chart {
       ...this.size(),
       cursor: { y: false, drag: { x: false, y: false } },
       legend: { show: false },
-      scales: { y: { range: (_, __, most) => [0, Math.max(most * 1.1, 1000)] } },
+      scales: { x: { range: (_, first, last) => [Math.min(first, last - LEAST_S), last] }, y: { range: (_, __, most) => [0, Math.max(most * 1.1, 1000)] } },
       axes: [axis, { ...axis, size: 56, values: (_, ticks) => ticks.map(rate) }],
       series: [{}, ...this.series.map((one) => ({
         label: one.label, stroke: colour(one.variable), width: 2, dash: one.dash, points: { show: false },
@@ -101,9 +105,13 @@ export class Chart {
     this.table.querySelector("table")?.remove();
     if (!this.table.open) return;
     const head = h("tr", {}, h("th", { scope: "col" }, "time"), this.series.map((one) => h("th", { scope: "col", class: "num" }, one.label)));
-    const rows = this.data[0].map((time, at) => h("tr", {},
-      h("td", {}, new Date(1000 * time).toLocaleTimeString([], { hour12: false })),
-      this.series.map((_, column) => h("td", { class: "num" }, rate(this.data[column + 1][at])))));
-    this.table.append(h("table", {}, h("thead", {}, head), h("tbody", {}, rows.reverse())));
+    const rows = this.data[0].map((_, at) => this.tableRow(at));
+    this.body = h("tbody", {}, rows.reverse());
+    this.table.append(h("table", {}, h("thead", {}, head), this.body));
+  }
+
+  tableRow(at) {
+    return h("tr", {}, h("td", {}, new Date(1000 * this.data[0][at]).toLocaleTimeString([], { hour12: false })),
+      this.series.map((_, column) => h("td", { class: "num" }, rate(this.data[column + 1][at]))));
   }
 }

@@ -37,7 +37,7 @@ export class LimitsForm {
     this.etag = etag;
     this.element.hidden = live.session?.scope !== "write";
     for (const { field, input, shown } of this.inputs) {
-      if (document.activeElement !== input && !this.asked) input.value = exactRate(vn[field]);
+      if (!this.asked) input.value = exactRate(vn[field]);
       shown.textContent = `now ${vn[field].toLocaleString()} bit/s${vn.overridden.includes(field) ? ", set at run time" : ""}`;
     }
   }

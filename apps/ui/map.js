@@ -3,7 +3,7 @@
 import { setAttribute, setText, svg } from "/ui/dom.js";
 import { percent, rate } from "/ui/format.js";
 
-const WIDTH = 960, HEIGHT = 560, MIDDLE_X = WIDTH / 2, MIDDLE_Y = HEIGHT / 2;
+const WIDTH = 800, HEIGHT = 520, MIDDLE_X = WIDTH / 2, MIDDLE_Y = HEIGHT / 2;
 const BOX_W = 92, BOX_H = 34, PORT = 16;
 const MOST_PORTS = 200;
 export const MOST_SWITCHES = 50;
@@ -36,8 +36,8 @@ export function layout(switches, links) {
     if (core.length === 1) places.set(core[0].switch, { x: MIDDLE_X, y: 130 });
     return places;
   }
-  ring(ordered, core.length ? 380 : 300, core.length ? 200 : 150);
-  ring(core, 150, 70);
+  ring(ordered, core.length ? 320 : 250, core.length ? 190 : 140);
+  ring(core, 130, 65);
   return places;
 }
 

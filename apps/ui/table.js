@@ -34,7 +34,7 @@ export class Table {
     this.above = h("tr", { class: "space", "aria-hidden": "true" }, h("td", { colspan: columns.length }));
     this.below = this.above.cloneNode(true);
     this.table = h("table", { "aria-label": label, class: className }, h("thead", {}, h("tr", { "aria-rowindex": 1 }, this.heads)), this.body);
-    this.scroller = h("div", { class: "virtual", tabindex: 0, role: "region", "aria-label": label, onscroll: () => this.paint() }, this.table);
+    this.scroller = h("div", { class: "virtual", tabindex: 0, role: "region", "aria-label": `Rows: ${label}`, onscroll: () => this.paint() }, this.table);
     this.element = h("div", { class: "tablebox" }, matches ? h("div", { class: "tools" }, this.filter, this.shown) : null, this.scroller);
     this.scroller.addEventListener("pointerenter", () => { this.frozen = true; });
     this.scroller.addEventListener("pointerleave", () => { this.frozen = false; });

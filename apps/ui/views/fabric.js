@@ -27,7 +27,7 @@ export class FabricView {
       rates("received", "Received", "What they get"),
       rates("dropped", "Dropped", "What the meters of its pairs drop"),
     ], { sort: "trouble", matches: (i, words) => `${known(i)[0]} ${known(i)[1]}`.toLowerCase().includes(words) });
-    this.picker = h("select", { "aria-label": "Show the ports and paths of a VLAN alone", onchange: () => {
+    this.picker = h("select", { onchange: () => {
       this.chosen = this.picker.value === "" ? null : Number(this.picker.value);
       this.map?.choose(this.chosen);
     } });

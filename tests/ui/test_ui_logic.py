@@ -1,0 +1,133 @@
+"""The page's own logic, called in the page: rates, frames of the stream, sorting, the map."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+from support.paths import ROOT
+from support.rest_server import CONFIG
+
+from controller.units import exact_rate, format_rate, parse_rate
+
+AXE = Path(__file__).parent / "vendor" / "axe-core-4.14.1" / "axe.min.js"
+UI = ROOT / "apps" / "ui"
+VIEWS = ("#/", "#/vlan/10", "#/vn/10/s2/1", "#/ledger", "#/changes", "#/events")
+
+
+@pytest.fixture
+def page(open_page, serve):
+    return open_page(f"http://127.0.0.1:{serve(CONFIG).port}")
+
+
+@pytest.fixture
+def call(page):
+    """Call a function of one of the page's modules, in the page."""
+    script = "([module, name, given]) => import(`/ui/${module}.js`).then((one) => one[name](...given))"
+    return lambda module, name, *given: page.evaluate(script, [module, name, list(given)])
+
+
+def test_rates_are_those_of_the_command_line(call):
+    rates = [0, 999, 1000, 64_500, 37_500_000, 123_456_789, 999_999_999, 1_000_000_000, 4_294_967_295_000]
+    for rate_bps in rates:
+        assert call("format", "rate", rate_bps) == format_rate(rate_bps)
+        assert call("format", "exactRate", rate_bps) == exact_rate(rate_bps)
+    for text in ("25M", "1.5G", "64k", "64000", "400Mbit", "400 Mb/s", "0.1M", "4.294967295T"):
+        assert call("format", "parseRate", text) == parse_rate(text)
+    assert call("format", "rate", None) == "–"
+
+
+def test_frames_come_in_any_pieces(call):
+    text = 'event: keys\ndata: {"a":1}\n\n: nothing\n\nid: 7\nevent: event\ndata: x\ndata: y\n\nevent: st'
+    taken = call("stream", "takeFrames", text)
+    assert [(one["event"], one["data"], one["id"]) for one in taken["events"]] == [
+        ("keys", '{"a":1}', None),
+        ("event", "x\ny", "7"),
+    ]
+    assert taken["rest"] == "event: st"
+    rest, found = "", []
+    for character in text:
+        taken = call("stream", "takeFrames", rest + character)
+        rest, found = taken["rest"], found + taken["events"]
+    assert len(found) == 2
+
+
+def test_loads_have_four_steps_and_links_of_a_vlan_are_on_its_paths(call, page):
+    assert [call("map", "step", load, 100) for load in (0, 24, 25, 74, 75, 100, 130)] == [0, 0, 1, 2, 3, 3, 3]
+    assert call("map", "step", None, 100) is None
+    links = [
+        {"a": {"switch": a}, "b": {"switch": b}, "up": True} for a, b in (("s1", "c1"), ("s2", "c1"), ("s3", "c1"))
+    ]
+    script = "([names, links]) => import('/ui/map.js').then((one) => [...one.linksBetween(names, links)].sort())"
+    assert page.evaluate(script, [["s1", "s2"], links]) == [0, 1]
+
+
+def test_twenty_thousand_rows_are_few_elements_and_sorted(page):
+    found = page.evaluate("""() => import("/ui/table.js").then(({ Table }) => {
+      const values = Float64Array.from({ length: 20000 }, (_, i) => (i * 7919) % 20011);
+      const text = (i) => String(values[i]);
+      const table = new Table("Many", [{ key: "v", title: "V", num: true, value: (i) => values[i], text }],
+        { sort: "v", matches: (i, words) => String(values[i]).includes(words) });
+      document.getElementById("main").replaceChildren(table.element);
+      table.setCount(20000, true);
+      const began = performance.now();
+      table.sort(true);
+      const sortMs = performance.now() - began;
+      const first = table.order.slice(0, 3).map((i) => values[i]);
+      const rows = table.body.querySelectorAll("tr").length;
+      table.scroller.scrollTop = 30 * 10000;
+      table.paint();
+      return { first: [...first], rows, sortMs, count: table.table.getAttribute("aria-rowcount"),
+        sorted: table.order.every((row, at, all) => at === 0 || values[all[at - 1]] >= values[row]) };
+    })""")
+    assert found["sorted"]
+    assert found["first"] == [20010, 20009, 20008]
+    assert found["rows"] <= 82
+    assert found["count"] == "20001"
+
+
+def open_view(lab, open_page, view, **options):
+    page = open_page(lab.url, f"/ui{view}", **options)
+    expect(page.locator("main td, main li, main dd").first).to_be_attached()
+    return page
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_axe_finds_nothing_light_or_dark(lab, open_page, view):
+    page = open_view(lab, open_page, view, bypass_csp=True)  # axe compiles its rules
+    page.evaluate(AXE.read_text(encoding="utf-8"))
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+        shown = [(one["id"], [node["html"][:160] for node in one["nodes"]][:3]) for one in found["violations"]]
+        assert shown == [], scheme
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_no_screen_scrolls_sideways(lab, open_page, view):
+    page = open_view(lab, open_page, view)
+    for width in (2560, 1280, 320):
+        page.set_viewport_size({"width": width, "height": 800})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, width
+
+
+def test_what_is_vendored_is_what_was_released():
+    for folder in (UI / "vendor" / "uPlot-1.6.32", AXE.parent):
+        sums = dict(line.split()[::-1] for line in (folder / "SHA256SUMS").read_text().splitlines())
+        names = {path.name for path in folder.iterdir()} - {"SHA256SUMS"}
+        assert names == set(sums)
+        assert "LICENSE" in names
+        for name, digest in sums.items():
+            assert hashlib.sha256((folder / name).read_bytes()).hexdigest() == digest
+
+
+def test_the_pages_own_scripts_are_small():
+    scripts = [path for path in UI.rglob("*.js") if "vendor" not in path.parts]
+    assert sum(path.stat().st_size for path in scripts) <= 85_000
+    assert sum(len(path.read_text().splitlines()) for path in scripts) <= 2500
+    served = {path for path in UI.rglob("*") if path.is_file() and path.name not in ("LICENSE", "SHA256SUMS")}
+    from apps.rest.ui import paths
+
+    assert {UI / (path.removeprefix("/ui").strip("/") or "index.html") for path in paths()} == served
