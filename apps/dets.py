@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from apps import rest
 from apps.metrics import Metrics
-from apps.reload import Reloader
+from apps.reload import Reloader, Reloads
 from apps.runtime import logs
 from apps.runtime.garbage import keep_all
 from apps.runtime.ryu_seam import (
@@ -88,8 +88,10 @@ class Dets(AppBase):
         self.loops = Supervisor(time.monotonic, hub.spawn, hub.sleep, hub.kill)
         self.settings = self._settings(store)
         self.manager = ServiceManager()
-        self.metrics = Metrics(self.shell, self.loops, self.queues, PeerDatapath.counts)
-        self.reloader = Reloader(self)
+        reloads = Reloads()
+        reloads.read(self.config.source_name)
+        self.metrics = Metrics(self.shell, self.loops, self.queues, PeerDatapath.counts, self.observer, reloads)
+        self.reloader = Reloader(self, reloads)
         on_hangup(self.reloader.on_signal)
         self._rest = self._serve_rest(rest_tls)
 
@@ -150,7 +152,7 @@ class Dets(AppBase):
         settings = self.config.rest
         app = rest.create_app(_Running(self), self._tokens, max(settings.max_connections // 2, 1), settings.ui)
         pace = rest.Pace(settings.requests_per_s, time.monotonic)
-        gate = rest.paced(app, pace, hub.sleep, self.spare.wait)
+        gate = rest.counted(rest.paced(app, pace, hub.sleep, self.spare.wait), self.metrics.requests)
         return rest.serve(gate, settings.listen.host, settings.listen.port, tls, settings.max_connections)
 
     def _settings(self, store: Store) -> Settings:

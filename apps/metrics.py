@@ -8,15 +8,16 @@ hosts or clients send. What is unknown has no sample.
 from __future__ import annotations
 
 import platform
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sized
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from prometheus_client import CollectorRegistry, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Histogram, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from apps.rest.resources.representation import flood_rates, granted_bps, live_rates
+from apps.reload import Reloads
 from apps.runtime.loop_times import LoopTimes
 from apps.runtime.peer_limits import MessageCounts, PeerCounts
 from apps.runtime.supervisor import Supervisor
@@ -25,10 +26,26 @@ from controller.capability.capabilities import Verdict
 from controller.central import enforceable
 from controller.central.controller import CentralController
 from controller.columns import FloatArray, IntArray
+from controller.events import EventKind
+from controller.fabric.topology import PortId
+from controller.observed.observer import Observer
+from controller.observed.traffic import COLUMNS, Fulfilment
 
 # So many samples are written before others in the process get their turn, about a millisecond's worth.
 AT_ONCE = 2000
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.04, 0.055, 0.08, 0.11, 0.25, 0.5, 1.0, 2.5)
+_MOVED = {
+    "received": "Sent to the VN, behind the meters of its senders.",
+    "sent": "Sent by the VN, behind its meters.",
+    "offered": "Sent to the VN, before any meter of its senders.",
+    "send_offered": "Sent by the VN, before its send limit.",
+    "dropped": "Dropped by the meters of its senders' pairs with it.",
+    "send_limit_dropped": "Dropped of what the VN sends by its send limit.",
+    "granted": "What its active senders were granted while it was congested.",
+    "flooded": "Sent by the VN to everybody, groups and unknown addresses.",
+    "flood_dropped": "Dropped of that by its meters.",
+    "flood_received": "What others' floods took of its receive limit.",
+}
 _ENFORCEABLE = {Verdict.YES: 1.0, Verdict.PARTLY: 0.5, Verdict.NO: 0.0}
 
 
@@ -72,9 +89,19 @@ class Metrics:
     It is asked of the conversation with switches (``shell``, ``queues``, ``peers``) and of the loops.
     """
 
-    def __init__(self, shell: Southbound, loops: Supervisor, queues: Transactions, peers: PeerCounts) -> None:
+    def __init__(
+        self,
+        shell: Southbound,
+        loops: Supervisor,
+        queues: Transactions,
+        peers: PeerCounts,
+        observer: Observer,
+        reloads: Reloads,
+    ) -> None:
         self.central, self.shell, self.loops, self.queues, self.peers = shell.central, shell, loops, queues, peers
+        self.observer, self.reloads = observer, reloads
         self._registry = CollectorRegistry()
+        ProcessCollector(registry=self._registry)
         self._registry.register(_Controller(self))
         self.round_s = Histogram(
             "dets_loop_seconds",
@@ -82,6 +109,7 @@ class Metrics:
             buckets=_SECONDS,
             registry=self._registry,
         )
+        self.requests: Counter[str] = Counter()  # answers of REST by their status
         self.hub_lag_s = Histogram(
             "dets_hub_lag_seconds",
             "How much later than asked for a sleeper was woken: what everybody waits for somebody.",
@@ -91,56 +119,42 @@ class Metrics:
 
     def page(self) -> Iterator[bytes]:
         """Yield the page piece by piece, so that others can run in between; VNs are all as they were at the start."""
-        columns, vn_labels, vlan_labels = vn_columns(self.central), _vn_labels(self.central), _vlan_labels(self.central)
-        vlan_vid = self.central.vns.vlan_vid
+        columns = vn_columns(self.observer)
+        vn_labels, vlan_labels = _vn_labels(self.central), _vlan_labels(self.central)
+        vlan_vid, seconds = self.central.vns.vlan_vid, self.observer.traffic.seconds.copy()
         yield generate_latest(self._registry)
         yield from samples(vn_labels, columns)
         yield from samples(vlan_labels, vlan_columns(vlan_vid, columns))
+        yield from guarantee_samples(vlan_labels, vlan_vid, seconds)
 
 
-def vn_columns(central: CentralController) -> list[MetricColumn]:
-    """Return the metrics of all VNs."""
-    vns, guarantees = central.vns, central.fabric.guarantees
-    received, sent, offered, send_offered, dropped, _, send_limit_dropped = live_rates(central)
-    may_flood, floods, flood_dropped, flood_received = flood_rates(central)
+def vn_columns(observer: Observer) -> list[MetricColumn]:
+    """Return the metrics of all VNs: limits and states as they are now, all else counted since the start."""
+    observer.follow()
+    central, traffic = observer.central, observer.traffic
+    vns, fabric = central.vns, central.fabric
 
     def gauge(name: str, about: str, values: Any) -> MetricColumn:
         return MetricColumn(f"dets_vn_{name}", about, "gauge", np.asarray(values, dtype=np.float64))
 
+    def counter(name: str, about: str, values: FloatArray) -> MetricColumn:
+        return MetricColumn(f"dets_vn_{name}_total", about, "counter", values)
+
+    moved = dict(zip(COLUMNS, traffic.bytes.copy(), strict=True))
     bps = "bits_per_second"
     return [
         gauge(f"send_limit_{bps}", "Send limit.", vns.send_limit_bps),
         gauge(f"receive_limit_{bps}", "Receive limit.", vns.receive_limit_bps),
-        gauge(f"received_{bps}", "Sent to the VN, behind the meters of its senders.", received),
-        gauge(f"sent_{bps}", "Sent by the VN, behind its meters.", sent),
-        gauge(f"offered_{bps}", "Sent to the VN, before any meter of its senders.", offered),
-        gauge(f"dropped_{bps}", "Dropped by the meters of its senders' pairs with it.", dropped),
-        gauge(f"send_offered_{bps}", "Sent by the VN, before its send limit.", send_offered),
-        gauge(f"send_limit_dropped_{bps}", "Dropped of what the VN sends by its send limit.", send_limit_dropped),
-        gauge(
-            f"granted_{bps}", "Sum of the grants of its active senders, while it is congested.", granted_bps(central)
-        ),
-        gauge(f"flood_limit_{bps}", "What the VN may send to everybody, groups and unknown addresses.", may_flood),
-        gauge(f"flooded_{bps}", "Sent by the VN to everybody, groups and unknown addresses.", floods),
-        gauge(f"flood_dropped_{bps}", "Dropped of that by its meters.", flood_dropped),
-        gauge(f"flood_received_{bps}", "What others' floods take of the receive limit.", flood_received),
-        MetricColumn(
-            "dets_vn_reports_dropped_total",
+        gauge(f"flood_limit_{bps}", "What it may send to everybody.", fabric.flood_limit_bps),
+        gauge("congested", "1 while more is sent to the VN than it may get.", fabric.congestion.congested),
+        gauge("guarantee_missing", "1 while it gets less than it is sent within its limit.", fabric.guarantees.missing),
+        *(counter(f"{name}_bytes", about, moved[name]) for name, about in _MOVED.items()),
+        counter("congested_seconds", "How long it was congested.", traffic.congested_s.copy()),
+        counter("guarantee_missed_seconds", "How long its guarantee was missed.", traffic.missed_s),
+        counter(
+            "reports_dropped",
             "Frames of new hosts and pairs of the VN that were not looked at: there were too many of them.",
-            "counter",
-            central.fabric.floods.reports_dropped,
-        ),
-        gauge(
-            "congested",
-            "1 while more is sent to the VN than its limit, with max-min than its senders are granted.",
-            central.fabric.congestion.congested,
-        ),
-        gauge("guarantee_missing", "1 while it gets less than it is sent within its limit.", guarantees.missing),
-        MetricColumn(
-            "dets_vn_guarantee_missed_intervals_total",
-            "Control intervals in which guarantee_missing was 1.",
-            "counter",
-            guarantees.missed_intervals.astype(np.float64),
+            fabric.floods.reports_dropped,
         ),
     ]
 
@@ -152,10 +166,29 @@ def samples(labels: list[str], columns: Iterable[MetricColumn]) -> Iterator[byte
         known = np.flatnonzero(~np.isnan(column.values))
         for start in range(0, len(known), AT_ONCE):
             rows = known[start : start + AT_ONCE]
-            values = np.rint(column.values[rows]).astype(np.int64).tolist()
+            values = _shown(column, rows)
             name = column.name
             lines = [f"{name}{labels[row]} {value}\n" for row, value in zip(rows.tolist(), values, strict=True)]
             yield "".join(lines).encode()
+
+
+def guarantee_samples(labels: list[str], vlan_vid: IntArray, seconds: FloatArray) -> Iterator[bytes]:
+    """Yield how long the guarantees of each VLAN's VNs were idle, met and missed, by reason: (Fulfilment, vns)."""
+    name = "dets_vlan_guarantee_seconds_total"
+    yield _head(MetricColumn(name, "How the guarantees of its VNs fared, over all of them.", "counter", seconds[0]))
+    for outcome in Fulfilment:
+        word = outcome.name.lower()
+        with_outcome = [f'{one[:-1]},outcome="{word}"}}' for one in labels]
+        (sums,) = vlan_columns(vlan_vid, [MetricColumn(name, "", "counter", seconds[outcome])])
+        yield from (piece for piece in samples(with_outcome, [sums]) if not piece.startswith(b"#"))
+
+
+def _shown(column: MetricColumn, rows: IntArray) -> list[float]:
+    values = column.values[rows]
+    shown: list[float] = (
+        values.round(3) if column.name.endswith("seconds_total") else np.rint(values).astype(np.int64)
+    ).tolist()
+    return shown
 
 
 def vlan_columns(vlan_vid: IntArray, columns: Iterable[MetricColumn]) -> Iterator[MetricColumn]:
@@ -199,9 +232,11 @@ class _Controller(Collector):
         yield from self._loop()
         yield from self._switches()
         yield from self._ports()
+        yield from self._links()
+        yield from self._service()
         events = CounterMetricFamily("dets_events", "Events by kind.", labels=["kind"])
-        for kind, count in sorted(self._metrics.central.events.counts.items()):
-            events.add_metric([str(kind)], count)
+        for kind in EventKind:  # those that have not happened too, or the first one would not be an increase
+            events.add_metric([str(kind)], self._metrics.central.events.counts[kind])
         yield events
         failures = CounterMetricFamily("dets_task_failures", "Rounds of background tasks that failed.", labels=["task"])
         for task, loop in self._metrics.loops.loops.items():
@@ -257,10 +292,67 @@ class _Controller(Collector):
         strangers.add_metric([], len(self._metrics.shell.strangers))
         yield from (ready, messages, errors, cut_off, dropped, strangers)
 
+    def _service(self) -> Iterator[Metric]:
+        requests = CounterMetricFamily("dets_rest_requests", "Answers of the REST interface.", labels=["code"])
+        for code, count in sorted(self._metrics.requests.items()):
+            requests.add_metric([code], count)
+        yield requests
+        reloads = self._metrics.reloads
+        family = CounterMetricFamily("dets_config_reloads", "Reloads of the configuration.", labels=["result"])
+        family.add_metric(["done"], reloads.done)
+        family.add_metric(["failed"], reloads.failed)
+        yield family
+        about = "When the configuration in force was read, seconds since 1970."
+        yield GaugeMetricFamily("dets_config_read_timestamp_seconds", about, value=reloads.read_s)
+        yield InfoMetricFamily("dets_config", "The file that was read last.", value={"sha256": reloads.sha256})
+
+    def _links(self) -> Iterator[Metric]:
+        """Links of the configuration alone: what is found in the fabric could be without end."""
+        observer, names = self._metrics.observer, self._metrics.central.fabric.switch_name
+        up = GaugeMetricFamily("dets_link_up", "1 while a link of the configuration is up.", labels=["a", "b"])
+        capacity = GaugeMetricFamily("dets_link_capacity_bits_per_second", "Either way.", labels=["a", "b"])
+        moved = CounterMetricFamily("dets_link_bytes", "What a link carried.", labels=["from", "to"])
+
+        def shown(end: PortId) -> str:
+            return f"{names(end.dpid)}:{end.port_no}"
+
+        for one in observer.links.of(self._metrics.central.config):
+            if one.capacity_bps is None:
+                continue
+            a, b = one.link
+            up.add_metric([shown(a), shown(b)], float(one.up))
+            capacity.add_metric([shown(a), shown(b)], one.capacity_bps)
+            for start, end in ((a, b), (b, a)):
+                counted = observer.ports.counted_bytes(start.dpid).get(start.port_no)
+                if counted is not None:
+                    moved.add_metric([shown(start), shown(end)], counted[0])
+        yield from (up, capacity, moved)
+
     def _ports(self) -> Iterator[Metric]:
         about = "Whether limits can be enforced at an edge port: 1 yes, 0.5 partly, 0 no."
         metric = GaugeMetricFamily("dets_port_enforceable", about, labels=["switch", "port"])
-        central = self._metrics.central
+        central, vns = self._metrics.central, self._metrics.central.vns
+        moved = CounterMetricFamily(
+            "dets_port_bytes",
+            "What edge ports got from hosts and sent.",
+            labels=["switch", "port", "direction"],
+        )
+        capacity = GaugeMetricFamily("dets_port_capacity_bits_per_second", "Capacity.", labels=["switch", "port"])
+        promised = GaugeMetricFamily(
+            "dets_port_promised_bits_per_second", "Sum of its VNs' limits.", labels=["switch", "port", "direction"]
+        )
+        for switch, port in central.config.ports():
+            place = [switch.name, str(port.port_no)]
+            capacity.add_metric(place, port.capacity_bps)
+            rows = [vns.row_of(vid, switch.dpid, port.port_no) for vid in port.vlan_vids]
+            for way, limits_bps in (("send", vns.send_limit_bps), ("receive", vns.receive_limit_bps)):
+                promised.add_metric([*place, way], float(limits_bps[rows].sum()))
+        for dpid, record in central.switches.items():
+            counted = self._metrics.observer.ports.counted_bytes(dpid)
+            for port_no in record.switch.ports.keys() & counted.keys():
+                for direction, count in zip(("sent", "received"), counted[port_no], strict=True):
+                    moved.add_metric([record.switch.name, str(port_no), direction], count)
+        yield from (moved, capacity, promised)
         for dpid, record in central.switches.items():
             for port_no, found in enforceable.of_switch(central.fabric, dpid).items():
                 metric.add_metric([record.switch.name, str(port_no)], _ENFORCEABLE[found.verdict])

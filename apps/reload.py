@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import logging
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from apps.runtime.sd_notify import ServiceManager
@@ -44,13 +49,44 @@ class Application(Protocol):
         """Call a function soon, next to the others in the process."""
 
 
+@dataclass
+class Reloads:
+    """How often the file was put in force again (``done``: or nothing differed), and which file was read last.
+
+    ``read_s`` is in seconds since 1970; ``sha256`` is that of the file that was put in force last.
+    """
+
+    done: int = 0
+    failed: int = 0
+    read_s: float = 0.0
+    sha256: str = ""
+
+    def read(self, source_name: str) -> None:
+        """The file is in force. Blocks while it is read; without one there is nothing to tell."""
+        with contextlib.suppress(OSError):
+            self.sha256 = hashlib.sha256(Path(source_name).read_bytes()).hexdigest()
+        self.read_s = time.time()
+
+
 class Reloader:
     """Puts the configuration file of an application in force again."""
 
-    def __init__(self, application: Application) -> None:
-        self._application = application
+    def __init__(self, application: Application, reloads: Reloads) -> None:
+        self._application, self._reloads = application, reloads
 
     def reload(self, *, dry_run: bool = False) -> list[ConfigChange]:
+        """Do as ``_reload`` does, and count it unless it was a dry run."""
+        try:
+            changes = self._reload(dry_run)
+        except Exception:
+            self._reloads.failed += not dry_run
+            raise
+        if not dry_run:
+            self._reloads.done += 1
+            self._application.run_in_thread(self._reloads.read, self._application.config.source_name)
+        return changes
+
+    def _reload(self, dry_run: bool) -> list[ConfigChange]:
         """Read the file and put it in force, unless ``dry_run``; return what differs.
 
         Raises ConfigError when the file is not acceptable, InvalidValueError when it changes what only a restart can,

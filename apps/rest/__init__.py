@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from apps.rest.application import create_app
-from apps.rest.http.access import Pace, paced
+from apps.rest.http.access import Pace, counted, paced
 from apps.rest.http.server import RestServer, serve
 from apps.rest.resources.service import Service
 
-__all__ = ["Pace", "RestServer", "Service", "create_app", "paced", "serve"]
+__all__ = ["Pace", "RestServer", "Service", "counted", "create_app", "paced", "serve"]

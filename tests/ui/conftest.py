@@ -39,8 +39,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
+    expect.set_options(timeout=20_000)  # a busy machine is slow, not wrong
     arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=arguments)
@@ -83,7 +84,7 @@ def open_page(browser: Any, serve: Any) -> Iterator[Callable[..., Any]]:
             page.on("console", lambda message: wrongs.append(f"console: {message.text}"))
             page.on("pageerror", lambda error: wrongs.append(f"error: {error}"))
             opened.append((page, wrongs, expected))
-            page.set_default_timeout(15_000)
+            page.set_default_timeout(20_000)
             page.goto(url + path)
             return page
 

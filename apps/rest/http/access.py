@@ -151,6 +151,19 @@ def paced(app: WsgiApp, pace: Pace, sleep: Callable[[float], None], wait: Callab
     return gate
 
 
+def counted(app: WsgiApp, count: Counter[str]) -> WsgiApp:
+    """Return the application, which counts the statuses of its answers in ``count``."""
+
+    def gate(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        def start(status: str, *more: Any) -> Any:
+            count[status[:3]] += 1
+            return start_response(status, *more)
+
+        return app(environ, start)
+
+    return gate
+
+
 def _is_this_machine(host: str) -> bool:
     try:
         name = (urlsplit(f"//{host}").hostname or "").removesuffix(".")

@@ -9,9 +9,11 @@ from support.configs import star
 from support.fabrics import ControlLoop, Fabric
 
 from apps.metrics import AT_ONCE, MetricColumn, Metrics, samples, vlan_columns
+from apps.reload import Reloads
 from apps.runtime.loop_times import LoopTimes
 from apps.runtime.peer_limits import CutOff, MessageCounts, PeerCounts
 from apps.runtime.supervisor import LoopState, Supervisor
+from controller.observed.observer import Observer
 
 LIMIT_BPS = 10_000_000
 
@@ -34,7 +36,12 @@ def metrics_of(central):
     loops.loops["audits"] = LoopState(failures=2)
     peers.cut_off[CutOff.UNREAD] += 4
     peers.dropped["type"] += 7
-    return Metrics(shell, loops, shell, peers)
+    observer = Observer(central)
+    for step in range(40):
+        observer.note(100.0 + 0.055 * step)
+    metrics = Metrics(shell, loops, shell, peers, observer, Reloads(2, 1, 1.8e9, "abc"))
+    metrics.requests.update({"200": 7, "429": 2})
+    return metrics
 
 
 def values(page):
@@ -61,17 +68,21 @@ def blast():
 def test_a_blast_as_prometheus_sees_it(blast):
     page = values(metrics_of(blast).page())
     assert page[vn("receive_limit_bits_per_second", 3)] == LIMIT_BPS
-    assert page[vn("received_bits_per_second", 3)] == pytest.approx(LIMIT_BPS, rel=0.02)
-    assert page[vn("offered_bits_per_second", 3)] == pytest.approx(16e6, rel=0.02)
-    assert page[vn("dropped_bits_per_second", 3)] == pytest.approx(6e6, rel=0.05)
-    assert page[vn("granted_bits_per_second", 3)] == pytest.approx(LIMIT_BPS, rel=0.02)
-    assert page[vn("send_offered_bits_per_second", 1)] == pytest.approx(8e6, rel=0.02)
-    assert page[vn("send_limit_dropped_bits_per_second", 1)] == 0
+    took_s = 40 * 0.055  # as long as it was looked at
+    assert page[vn("received_bytes_total", 3)] * 8 == pytest.approx(LIMIT_BPS * took_s, rel=0.02)
+    assert page[vn("offered_bytes_total", 3)] * 8 == pytest.approx(16e6 * took_s, rel=0.02)
+    assert page[vn("dropped_bytes_total", 3)] * 8 == pytest.approx(6e6 * took_s, rel=0.05)
+    assert page[vn("granted_bytes_total", 3)] * 8 == pytest.approx(LIMIT_BPS * took_s, rel=0.02)
+    assert page[vn("send_offered_bytes_total", 1)] * 8 == pytest.approx(8e6 * took_s, rel=0.02)
+    assert page[vn("send_limit_dropped_bytes_total", 1)] == 0
     assert (page[vn("congested", 3)], page[vn("congested", 1)]) == (1, 0)
-    assert page[vn("guarantee_missed_intervals_total", 3)] == 0
-    assert vn("granted_bits_per_second", 1) not in page  # it is not congested: there is no grant
+    assert page[vn("congested_seconds_total", 3)] == pytest.approx(took_s)
+    assert page[vn("guarantee_missed_seconds_total", 3)] == 0
+    assert page[vn("granted_bytes_total", 1)] == 0  # it is not congested: there is no grant
     vlan = (("name", "vlan10"), ("vlan", "10"))
-    assert page["dets_vlan_sent_bits_per_second", vlan] == pytest.approx(LIMIT_BPS, rel=0.02)
+    assert page["dets_vlan_sent_bytes_total", vlan] * 8 == pytest.approx(LIMIT_BPS * took_s, rel=0.02)
+    met = page["dets_vlan_guarantee_seconds_total", (("name", "vlan10"), ("outcome", "met"), ("vlan", "10"))]
+    assert met == pytest.approx(took_s)
     assert page["dets_vlan_receive_limit_bits_per_second", vlan] == 3 * LIMIT_BPS
     assert page["dets_entries", ()] == len(blast.state.entries)
     assert page["dets_events_total", (("kind", "congestion-began"),)] == 1
@@ -83,6 +94,11 @@ def test_a_blast_as_prometheus_sees_it(blast):
     assert page["dets_openflow_cut_off_total", (("reason", "does not read"),)] == 4
     assert page["dets_openflow_dropped_messages_total", (("reason", "type"),)] == 7
     assert page["dets_openflow_strangers", ()] == 1
+    assert page["dets_rest_requests_total", (("code", "429"),)] == 2
+    assert page["dets_config_reloads_total", (("result", "failed"),)] == 1
+    assert page["dets_config_info", (("sha256", "abc"),)] == 1
+    assert page["process_resident_memory_bytes", ()] > 1e6
+    assert page["dets_port_promised_bits_per_second", (("direction", "receive"), ("port", "3"), ("switch", "s1"))] > 0
     assert 0 <= page["dets_port_enforceable", (("port", "1"), ("switch", "s1"))] <= 1
 
 
@@ -96,7 +112,9 @@ def test_who_is_kept_below_its_limit_is_shown(blast):
     assert len(entries)
     page = values(metrics_of(blast).page())
     assert page[vn("guarantee_missing", 3)] == 1
-    assert page[vn("guarantee_missed_intervals_total", 3)] > 40
+    assert page[vn("guarantee_missed_seconds_total", 3)] == pytest.approx(40 * 0.055)
+    labels = (("name", "vlan10"), ("outcome", "missed_grants"), ("vlan", "10"))
+    assert page["dets_vlan_guarantee_seconds_total", labels] == pytest.approx(3 * 40 * 0.055)  # all three VNs
 
 
 def test_names_people_give_do_not_break_the_page(blast):

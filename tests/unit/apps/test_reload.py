@@ -15,7 +15,7 @@ import pytest
 
 import apps.reload
 import apps.settings.settings
-from apps.reload import Reloader
+from apps.reload import Reloader, Reloads
 from apps.runtime.sd_notify import ServiceManager
 from apps.settings.errors import StoreError
 from apps.settings.settings import Caller, FilePlan, Settings
@@ -159,7 +159,7 @@ def app(tmp_path: Path) -> Iterator[App]:
 
 
 def reloader(app: App) -> Reloader:
-    return Reloader(app)  # type: ignore[arg-type]
+    return Reloader(app, Reloads())  # type: ignore[arg-type]
 
 
 def failing(real: Callable[..., Any], error: Exception) -> Callable[..., Any]:

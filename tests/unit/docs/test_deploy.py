@@ -17,12 +17,14 @@ from support.fabrics import Fabric
 from support.paths import ROOT
 
 from apps.metrics import Metrics
+from apps.reload import Reloads
 from apps.runtime.loop_times import LoopTimes
 from apps.runtime.peer_limits import CutOff, PeerCounts
 from apps.runtime.supervisor import LoopState
+from controller.observed.observer import Observer
 
 DEPLOY = ROOT / "deploy"
-METRIC = re.compile(r"\b(dets_\w+|up)\b")
+METRIC = re.compile(r"\b(dets_\w+|process_\w+|up)\b")
 NOT_THERE = 127
 
 
@@ -60,7 +62,10 @@ def exported():
         failed=0,
     )
     loops = SimpleNamespace(loops={"x": LoopState()})
-    metrics = Metrics(shell, loops, shell, PeerCounts(Counter([CutOff.UNREAD]), Counter(["type"])))
+    peers = PeerCounts(Counter([CutOff.UNREAD]), Counter(["type"]))
+    observer = Observer(net.central)
+    metrics = Metrics(shell, loops, shell, peers, observer, Reloads())
+    metrics.requests["200"] += 1
     families = text_string_to_metric_families(b"".join(metrics.page()).decode())
     names = {"up"}
     for family in families:
