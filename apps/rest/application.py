@@ -114,10 +114,15 @@ def show_docs(query: requests.NoQuery) -> Response:
 
 def _document() -> Json:
     document = cast(OpenAPI, current_app).api_doc
-    if current_app.extensions["dets.guarded"] and "security" not in document:
-        document["security"] = [{"token": []}]
+    if "security" not in document:
+        document["security"] = [{"token": []}] if current_app.extensions["dets.guarded"] else [{}, {"token": []}]
         for path in access.OPEN & document["paths"].keys():
             document["paths"][path]["get"]["security"] = []
+        for path, item in document["paths"].items():
+            for operation in item.values():
+                operation["tags"] = [path.removeprefix("/v1/").strip("/").partition("/")[0].removesuffix(".json")]
+        tags = sorted({tag for item in document["paths"].values() for one in item.values() for tag in one["tags"]})
+        document["tags"] = [{"name": tag} for tag in tags]
     return cast(Json, document)
 
 

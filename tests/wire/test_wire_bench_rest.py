@@ -15,4 +15,5 @@ def test_the_smallest_run() -> None:
     assert figures["at rest"]["rounds"] > 0
     assert figures["an attack"]["body 413"] == 50
     assert figures["a switch comes back"]["rounds"] > 0
-    assert [row["target"] for row in result["targets"]] == [0] * 10
+    assert figures["ten pages, a scrape every 5 s, a client at the rate limit"]["asked"] > 10
+    assert [row["target"] for row in result["targets"]] == [0] * 11

@@ -12,15 +12,40 @@ from controller.events import EventKind
 Rate = Annotated[int | None, Field(description="bit/s on the wire; null while unknown")]
 
 
+class BackgroundLoop(BaseModel):
+    """One loop of the application."""
+
+    failures: int = Field(description="rounds that failed, so far")
+    ailment: str | None = Field(description="what is wrong with it now; null: nothing")
+
+
 class Health(BaseModel):
     """Whether the controller is able to do its work."""
 
-    model_config = ConfigDict(extra="allow")
-    status: str
+    status: Literal["ready", "degraded"]
     switches: dict[str, str] = Field(description="state of each switch by its name: ready, connecting, ...")
     troubles: dict[str, list[str]] = Field(
         default_factory=dict, description="what is wrong with switches that are ready, by name"
     )
+    enforceable: dict[str, int] = Field(
+        default_factory=dict, description="how many edge ports are enforceable: yes, partly, no"
+    )
+    loops: dict[str, BackgroundLoop] = Field(default_factory=dict, description="the loops of the application, by name")
+
+
+class LastRound(BaseModel):
+    """One round of the control loop; times in milliseconds, but for ``started_s``."""
+
+    number: int
+    started_s: float = Field(description="the controller's clock, seconds")
+    poll_ms: float
+    step_ms: float
+    push_ms: float
+    entries: int = Field(description="pairs of VNs with a meter")
+    read_meters: int
+    set_meters: int
+    unanswered: int = Field(description="switches that did not answer in time")
+    skipped: int = Field(description="rounds that were due since the one before, and never began")
 
 
 class Spread(BaseModel):
@@ -34,7 +59,6 @@ class Spread(BaseModel):
 class Loop(BaseModel):
     """The control loop: every interval one round of polling the counters, deciding, and pushing what follows."""
 
-    model_config = ConfigDict(extra="allow")
     interval_ms: float
     rounds: int = Field(description="rounds so far")
     skipped_intervals: int = Field(description="rounds that were due and never began, so far")
@@ -46,6 +70,7 @@ class Loop(BaseModel):
     step_ms: Spread | None = Field(description="deciding")
     push_ms: Spread | None = Field(description="handing the messages over for sending")
     total_ms: Spread | None
+    last: LastRound | None = Field(description="the last of the rounds looked at")
 
 
 class VlanView(BaseModel):

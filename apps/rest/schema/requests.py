@@ -187,6 +187,7 @@ class ChangeQuery(_Query):
 class IfMatch(_Parameters):
     """What a change is meant for."""
 
+    model_config = ConfigDict(json_schema_extra=_absent_not_null)
     if_match: str = Field(
         default="", alias="If-Match", description='the ETag of the resource that changes, such as "17"; * for any'
     )

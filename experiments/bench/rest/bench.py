@@ -22,10 +22,12 @@ from experiments.bench.loop.bench import fabric_process
 from experiments.bench.loop.loop_fabric import LoopPlan
 from experiments.bench.rest.attack import Attack
 from experiments.bench.rest.clients import TIMEOUT_S, Operator, Streams, stand_aside
+from experiments.bench.rest.pages import Pages
 from experiments.machine.controller_process import ControllerProcess, free_ports
 
 SWITCHES, PORTS = 4, 5
 VLANS, ENTRIES, CHANGES, STREAMS = 1_000, 10_000, 10_000, 50
+PAGES = 10
 INTERVAL_MS = 55
 SECONDS = 20.0
 SETTLE_S = 3.0
@@ -111,13 +113,24 @@ def measure(operator: Operator, changes: int, streams: int, seconds: float) -> d
     scraped: list[bytes] = []
     figures["scrape"] = watched(operator, lambda: scraped.append(operator.call("GET", "/metrics")))
     figures["scraped bytes"] = len(scraped[0])
-    with Streams(operator, streams) as follower:
+    figures["ten pages, a scrape every 5 s, a client at the rate limit"] = watch_pages(operator, vns, seconds)
+    # Half of them watch all VLANs, half one VLAN's VNs.
+    queries = [f"?vlan={number + 1}" if number % 2 else "" for number in range(streams)]
+    with Streams(operator, queries) as follower:
         figures["streams"] = watched(operator, lambda: time.sleep(seconds))
         figures["all at once"] = watched(operator, lambda: everything(operator, some, 0.0))
         figures["everything"] = watched(operator, lambda: everything(operator, some, seconds))
         figures["states streamed"] = follower.states
         figures["streams open at the end"] = follower.open
     return figures
+
+
+def watch_pages(operator: Operator, vns: list[dict[str, Any]], seconds: float) -> dict[str, Any]:
+    """Keep ten live pages open, scrape, and ask as fast as one client may; return what the loop did meanwhile."""
+    with Pages(operator, vns, PAGES) as pages:
+        phase = watched(operator, lambda: time.sleep(seconds))
+    per_page = pages.received_bytes / PAGES / phase["seconds"]
+    return phase | {"asked": pages.asked, "kbytes_per_s_and_page": round(per_page / 1e3, 1)}
 
 
 def come_back(operator: Operator, tell: Callable[[str], None], seconds: float) -> None:

@@ -10,6 +10,7 @@ import socket
 import threading
 import time
 import urllib.parse
+from collections.abc import Sequence
 from typing import Any
 
 READY_TIMEOUT_S = 300.0
@@ -25,12 +26,13 @@ def stand_aside() -> None:
 class Operator:
     """A client that measures what it asks for."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, address: str = "127.0.0.1") -> None:
+        self.address = address  # what it asks from
         self.host = urllib.parse.urlsplit(url).netloc
 
     def call(self, method: str, path: str, body: object = None) -> bytes:
         """Return the body of an answer; raise RuntimeError unless it is 200."""
-        connection = http.client.HTTPConnection(self.host, timeout=TIMEOUT_S)
+        connection = http.client.HTTPConnection(self.host, timeout=TIMEOUT_S, source_address=(self.address, 0))
         try:
             data = None if body is None else json.dumps(body).encode()
             connection.request(method, path, data, {"Content-Type": "application/json"} if data else {})
@@ -92,13 +94,12 @@ class Operator:
 class Streams:
     """Event streams that are read as fast as they come, in one thread, inside a ``with``; ``states`` counts."""
 
-    def __init__(self, operator: Operator, count: int) -> None:
-        self.states, self.open = 0, count
+    def __init__(self, operator: Operator, queries: Sequence[str]) -> None:
+        self.states, self.open, self.received_bytes = 0, len(queries), 0
         host, _, port = operator.host.partition(":")
         self._selector = selectors.DefaultSelector()
-        for number in range(count):
+        for query in queries:
             sock = socket.create_connection((host, int(port)), timeout=TIMEOUT_S)
-            query = f"?vlan={number + 1}" if number % 2 else ""  # half of them watch all VLANs, half one VLAN's VNs
             sock.sendall(f"GET /v1/stream{query} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
             self._selector.register(sock, selectors.EVENT_READ)
         self._stop = threading.Event()
@@ -120,7 +121,8 @@ class Streams:
         while not self._stop.is_set():
             for key, _ in self._selector.select(0.2):
                 data = key.fileobj.recv(2**18)  # type: ignore[union-attr]
-                self.states += data.count(b"event: v")
+                self.states += data.count(b"event: v") + data.count(b"event: s")
+                self.received_bytes += len(data)
                 if not data:
                     self.open -= 1
                     self._selector.unregister(key.fileobj)

@@ -1,0 +1,90 @@
+"""Live pages as the controller sees them: a stream of columns each, and what a page asks; a scrape, a client."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from experiments.bench.rest.clients import Operator, Streams, stand_aside
+
+WHY_EVERY_S, VNS_EVERY_S, SCRAPE_EVERY_S = 2.0, 10.0, 5.0  # as apps/ui/views and a usual Prometheus ask
+CLIENT_REQUESTS_PER_S = 200  # what rest.requests_per_s allows unless configured
+_CLIENT_ADDRESS, _SCRAPE_ADDRESS = "127.0.0.2", "127.0.0.3"
+
+
+class Pages:
+    """So many open pages, inside a ``with``: a third shows the fabric, a third a VLAN, a third a VN.
+
+    Next to them Prometheus scrapes, and a client asks as fast as it may. ``asked`` counts all requests.
+    """
+
+    def __init__(self, operator: Operator, vns: list[dict[str, Any]], pages: int) -> None:
+        self.asked = 0
+        self._operator = operator
+        self._shown = [vns[number * len(vns) // pages] for number in range(pages)]
+        self._client = Operator(f"http://{operator.host}", _CLIENT_ADDRESS)
+        self._scraper = Operator(f"http://{operator.host}", _SCRAPE_ADDRESS)
+        self._streams = Streams(operator, [self._query(number) for number in range(pages)])
+        self._failed: list[BaseException] = []
+        self._over = threading.Event()
+
+    def __enter__(self) -> Pages:
+        self._streams.__enter__()
+        works = (
+            (self._ask_why, WHY_EVERY_S),
+            (self._ask_vns, VNS_EVERY_S),
+            (lambda: self._ask(self._scraper, "/metrics"), SCRAPE_EVERY_S),
+            (self._ask_a_vn, 1.0 / CLIENT_REQUESTS_PER_S),
+        )
+        self._threads = [threading.Thread(target=self._again, args=work) for work in works]
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._over.set()
+        for thread in self._threads:
+            thread.join()
+        self._streams.__exit__(*exception)
+        if self._failed:
+            raise self._failed[0]
+
+    @property
+    def received_bytes(self) -> int:
+        """What the streams have sent to all pages."""
+        return self._streams.received_bytes
+
+    def _query(self, number: int) -> str:
+        vn = self._shown[number]
+        place = f"{vn['vlan_vid']}/{vn['switch']}/{vn['port_no']}"
+        of_vn = f"&vlan={vn['vlan_vid']}&switch={vn['switch']}&receiver={place}"
+        return "?form=columns" + ("", f"&vlan={vn['vlan_vid']}", of_vn)[number % 3]
+
+    def _again(self, work: Callable[[], None], every_s: float) -> None:
+        stand_aside()
+        due_s = time.monotonic()
+        try:
+            while not self._over.is_set():
+                work()
+                due_s = max(due_s + every_s, time.monotonic())
+                self._over.wait(max(due_s - time.monotonic(), 0.0))
+        except BaseException as error:
+            self._failed.append(error)
+
+    def _ask(self, operator: Operator, path: str) -> None:
+        operator.call("GET", path)
+        self.asked += 1
+
+    def _ask_why(self) -> None:
+        for vn in self._shown[2::3]:
+            self._ask(self._operator, f"/v1/vns/{vn['vlan_vid']}/{vn['switch']}/{vn['port_no']}/explanations")
+
+    def _ask_vns(self) -> None:
+        for vn in self._shown[1::3]:
+            self._ask(self._operator, f"/v1/vns?vlan={vn['vlan_vid']}")
+
+    def _ask_a_vn(self) -> None:
+        vn = self._shown[self.asked % len(self._shown)]
+        self._ask(self._client, f"/v1/vns/{vn['vlan_vid']}/{vn['switch']}/{vn['port_no']}")
