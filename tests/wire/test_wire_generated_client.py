@@ -1,4 +1,4 @@
-"""A client that a stock generator makes from the description can change limits, in one transaction too, and conflict."""
+"""A client that a stock generator makes from the description changes limits, also in one transaction, and conflicts."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ def test_a_generated_client_changes_limits(tmp_path: Path) -> None:
         tokens.close()
         document = server.request("GET", "/v1/openapi.json")[2]
         (tmp_path / "openapi.json").write_text(json.dumps(document))
+        folder = ["--output-path", "made/dets_controller_client", "--meta", "none", "--fail-on-warning"]
         made = subprocess.run(
-            [GENERATOR, "generate", "--path", "openapi.json", "--output-path", "made/dets_controller_client"]
-            + ["--meta", "none", "--fail-on-warning"],
+            [GENERATOR, "generate", "--path", "openapi.json", *folder],
             cwd=tmp_path,
             capture_output=True,
             text=True,
