@@ -10,22 +10,13 @@ ingress over rtnetlink; the interfaces hold them, and they go when the interface
 
 from __future__ import annotations
 
-import ctypes
-import errno
 import os
-import platform
 import socket
 import struct
 from collections.abc import Mapping
 
-_SYSCALL_BPF = {"x86_64": 321, "aarch64": 280}
-_BPF_PROG_LOAD, _BPF_PROG_TYPE_SCHED_CLS = 5, 3
-_PROGRAM = struct.Struct("=IIQQIIQII16s")  # union bpf_attr as BPF_PROG_LOAD takes it, up to prog_name
-_INSTRUCTION = struct.Struct("=BBhi")  # struct bpf_insn: opcode, registers, jump offset, constant
-_R0, _R1, _R2, _R3, _R6, _R7, _R8 = 0, 1, 2, 3, 6, 7, 8
-_VLAN_PRESENT, _VLAN_TCI = 20, 24  # struct __sk_buff
-_VLAN_PUSH, _VLAN_POP, _REDIRECT = 18, 19, 23  # enum bpf_func_id
-_TC_ACT_SHOT = 2
+from topologies import bpf
+
 _TPID = socket.htons(0x8100)
 _VID_MASK = 0x0FFF
 _NAME = b"dets_vlan"
@@ -57,7 +48,7 @@ def attach(trunk: str, access: Mapping[str, int]) -> None:
 def why_not() -> str:
     """Return why this process may not load such programs, "" where it may."""
     try:
-        os.close(_load(access_program(1, 1)))
+        os.close(bpf.load_program(access_program(1, 1), _NAME))
     except OSError as error:
         return error.strerror or str(error)
     return ""
@@ -67,15 +58,15 @@ def access_program(vlan_vid: int, trunk_index: int) -> bytes:
     """Return what an access port does with a VN's frame: tag it and send it on the trunk."""
     return b"".join(
         (
-            _move(_R6, _R1),
-            _load_word(_R1, _R6, _VLAN_PRESENT),
-            _jump_if_equal(_R1, 0, 2),
-            *_leave(_TC_ACT_SHOT),
-            _move(_R1, _R6),
-            _set(_R2, _TPID),
-            _set(_R3, vlan_vid),
-            _call(_VLAN_PUSH),
-            *_redirect(_set(_R1, trunk_index)),
+            bpf.move(bpf.R6, bpf.R1),
+            bpf.load_word(bpf.R1, bpf.R6, bpf.SKB_VLAN_PRESENT),
+            bpf.jump_if_equal(bpf.R1, 0, 2),
+            *bpf.leave(bpf.TC_ACT_SHOT),
+            bpf.move(bpf.R1, bpf.R6),
+            bpf.set_to(bpf.R2, _TPID),
+            bpf.set_to(bpf.R3, vlan_vid),
+            bpf.call(bpf.VLAN_PUSH),
+            *_redirect(bpf.set_to(bpf.R1, trunk_index)),
         )
     )
 
@@ -86,91 +77,30 @@ def trunk_program(ports: Mapping[int, int]) -> bytes:
     choices = [
         line
         for number, (vid, index) in enumerate(ports.items())
-        for line in (_set(_R8, index), _jump_if_equal(_R7, vid, lines_to_pop - 2 * number))
+        for line in (bpf.set_to(bpf.R8, index), bpf.jump_if_equal(bpf.R7, vid, lines_to_pop - 2 * number))
     ]
     return b"".join(
         (
-            _move(_R6, _R1),
-            _load_word(_R7, _R6, _VLAN_PRESENT),
-            _jump_if_equal(_R7, 0, 2 + len(choices)),
-            _load_word(_R7, _R6, _VLAN_TCI),
-            _and(_R7, _VID_MASK),
+            bpf.move(bpf.R6, bpf.R1),
+            bpf.load_word(bpf.R7, bpf.R6, bpf.SKB_VLAN_PRESENT),
+            bpf.jump_if_equal(bpf.R7, 0, 2 + len(choices)),
+            bpf.load_word(bpf.R7, bpf.R6, bpf.SKB_VLAN_TCI),
+            bpf.and_with(bpf.R7, _VID_MASK),
             *choices,
-            *_leave(_TC_ACT_SHOT),
-            _move(_R1, _R6),
-            _call(_VLAN_POP),
-            *_redirect(_move(_R1, _R8)),
+            *bpf.leave(bpf.TC_ACT_SHOT),
+            bpf.move(bpf.R1, bpf.R6),
+            bpf.call(bpf.VLAN_POP),
+            *_redirect(bpf.move(bpf.R1, bpf.R8)),
         )
     )
 
 
-def _line(opcode: int, target: int = 0, source: int = 0, offset: int = 0, constant: int = 0) -> bytes:
-    return _INSTRUCTION.pack(opcode, source << 4 | target, offset, constant)
-
-
-def _move(target: int, source: int) -> bytes:
-    return _line(0xBF, target, source)
-
-
-def _set(target: int, constant: int) -> bytes:
-    return _line(0xB7, target, constant=constant)
-
-
-def _and(target: int, constant: int) -> bytes:
-    return _line(0x57, target, constant=constant)
-
-
-def _load_word(target: int, base: int, offset: int) -> bytes:
-    return _line(0x61, target, base, offset)
-
-
-def _jump_if_equal(register: int, constant: int, lines: int) -> bytes:
-    return _line(0x15, register, offset=lines, constant=constant)
-
-
-def _call(helper: int) -> bytes:
-    return _line(0x85, constant=helper)
-
-
-def _leave(verdict: int) -> tuple[bytes, bytes]:
-    return _set(_R0, verdict), _line(0x95)
-
-
 def _redirect(index_to_r1: bytes) -> tuple[bytes, ...]:
-    return index_to_r1, _set(_R2, 0), _call(_REDIRECT), _line(0x95)
-
-
-def _load(program: bytes) -> int:
-    """Return a file descriptor of the program; raise OSError with what the kernel's verifier says."""
-    number = _SYSCALL_BPF.get(platform.machine())
-    if number is None:
-        raise OSError(errno.ENOSYS, f"the number of bpf(2) is not known for {platform.machine()}")
-    code = ctypes.create_string_buffer(program, len(program))
-    licence = ctypes.create_string_buffer(b"Apache-2.0")
-    said = ctypes.create_string_buffer(4096)
-    attributes = _PROGRAM.pack(
-        _BPF_PROG_TYPE_SCHED_CLS,
-        len(program) // _INSTRUCTION.size,
-        ctypes.addressof(code),
-        ctypes.addressof(licence),
-        1,
-        len(said),
-        ctypes.addressof(said),
-        0,
-        0,
-        _NAME,
-    )
-    libc = ctypes.CDLL(None, use_errno=True)
-    descriptor = libc.syscall(number, _BPF_PROG_LOAD, ctypes.c_char_p(attributes), len(attributes))
-    if descriptor < 0:
-        error = ctypes.get_errno()
-        text = said.value.decode(errors="replace").strip().rpartition("\n")[2]
-        raise OSError(error, f"bpf(2): {os.strerror(error)}" + (f" ({text})" if text else ""))
-    return int(descriptor)
+    return index_to_r1, bpf.set_to(bpf.R2, 0), bpf.call(bpf.REDIRECT), bpf.line(0x95)
 
 
 def _run_at_ingress(interface_index: int, program: bytes) -> None:
-    descriptor = _load(program)
+    descriptor = bpf.load_program(program, _NAME)
     try:
         qdisc = _TCMSG.pack(socket.AF_UNSPEC, interface_index, _INGRESS_HANDLE, _INGRESS_PARENT, 0)
         _ask(_RTM_NEWQDISC, qdisc + _attribute(_TCA_KIND, b"ingress\0"))

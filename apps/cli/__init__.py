@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from apps.cli.commands import bench, cert, docs, experiment, history, lab, limits, run, watch
+from apps.cli.commands import agent, bench, cert, docs, experiment, history, lab, limits, run, watch
 from apps.cli.support.common import FAILED, INTERRUPTED, REFUSED, ClickError, complain
 from apps.cli.support.rest_client import RequestError
 from controller import __version__
@@ -34,6 +34,7 @@ app.add_typer(watch.app)
 app.add_typer(history.app)
 app.add_typer(history.tokens, name="token")
 app.add_typer(lab.app)
+app.add_typer(agent.app)
 app.add_typer(experiment.app)
 app.add_typer(bench.app, name="bench")
 app.add_typer(docs.app)

@@ -1,0 +1,155 @@
+"""The agent's loop: read counters, report, take what the controller says, put rates in force.
+
+Nothing waits: what the interface does not take is lost and said again in the next interval; what came is read up to
+MOST_FRAMES. A controller that is gone is not waited for (``pairs``).
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import select
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from apps.agent.frames import FrameSocket
+from apps.agent.pairs import AgentPairs
+from apps.agent.shaper import Shaper
+from controller.dets.control_frames import (
+    CONTROLLER_MAC,
+    ETH_TYPE_MAC_CONTROL,
+    LONGEST_OCTETS,
+    NO_RATE,
+    STRICT_OCTETS,
+    ControlFrame,
+    Feature,
+    Opcode,
+    Order,
+    Speaker,
+    encode,
+    records,
+)
+
+LOG = logging.getLogger("dets.agent")
+HELLO_INTERVALS = 20
+MOST_FRAMES = 1024  # in an interval
+LEAST_INTERVAL_MS, MOST_INTERVAL_MS = 10, 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class AgentOptions:
+    """What an agent is started with; ``vlans`` has 0 for untagged frames."""
+
+    vlans: tuple[int, ...]
+    link_rate_bps: int
+    ethertype: int = ETH_TYPE_MAC_CONTROL
+    interval_ms: int = 55
+    long_frames: bool = True
+
+
+class Agent:
+    """Speaks for one interface. ``clock`` is monotonic, in seconds."""
+
+    def __init__(
+        self,
+        options: AgentOptions,
+        shaper: Shaper,
+        sock: FrameSocket,
+        clock: Callable[[], float] = time.monotonic,
+        epoch: int | None = None,
+    ) -> None:
+        self.options, self.interval_s = options, options.interval_ms / 1000
+        self.pairs = AgentPairs(options.vlans, shaper.most_pairs)
+        self.intervals = self.refusals = 0
+        self._shaper, self._socket, self._clock = shaper, sock, clock
+        self._epoch = random.getrandbits(32) if epoch is None else epoch
+        self._sequence = dict.fromkeys(options.vlans, 0)
+        self._order = {vid: Order() for vid in options.vlans}
+        self._heard_epoch: int | None = None
+        self._longest_octets = STRICT_OCTETS
+        self._read_s = clock()
+        self._stopped = False
+
+    def stop(self) -> None:
+        """Let ``run`` end soon; may be called from a signal handler."""
+        self._stopped = True
+
+    def run(self) -> None:
+        """Speak until ``stop``."""
+        due_s = self._clock()
+        while not self._stopped:
+            left_s = due_s - self._clock()
+            if left_s > 0:
+                if select.select([self._socket], [], [], left_s)[0]:
+                    self.hear()
+                continue
+            self.interval()
+            due_s = max(due_s + self.interval_s, self._clock())
+
+    def hear(self) -> None:
+        """Take what has come, and put the rates that it sets in force at once."""
+        for frame in self._socket.receive(MOST_FRAMES):
+            self._take(frame)
+        self._apply()
+
+    def interval(self) -> None:
+        """Read counters, report, and say Hello now and then."""
+        now_s = self._clock()
+        counters = self._shaper.counters(self.pairs.pairs)
+        elapsed_s, self._read_s = max(now_s - self._read_s, 1e-3), now_s
+        reports = self.pairs.interval(counters, elapsed_s)
+        if self.intervals % HELLO_INTERVALS == 0:
+            self._hello()
+        self.intervals += 1
+        for vid, entries in reports.items():
+            self._say(vid, Opcode.TRAFFIC_REPORT, entries)
+        self._apply()
+
+    def _take(self, frame: ControlFrame) -> None:
+        vid = frame.speaker.vlan_vid or 0
+        order = self._order.get(vid)
+        if order is None or frame.speaker.source != CONTROLLER_MAC or not order.is_news(frame):
+            self.refusals += 1
+            return
+        if frame.speaker.epoch != self._heard_epoch:
+            self._heard_epoch = frame.speaker.epoch
+            LOG.info("controller heard, epoch %08x", frame.speaker.epoch)
+            self._hello()
+        if frame.opcode is Opcode.HELLO:
+            said = frame.entries[0]
+            long = self.options.long_frames and said["features"] & Feature.LONG_FRAMES
+            self._longest_octets = LONGEST_OCTETS if long else STRICT_OCTETS
+            self.interval_s = min(max(int(said["interval_ms"]), LEAST_INTERVAL_MS), MOST_INTERVAL_MS) / 1000
+        self.pairs.hear(frame)
+
+    def _apply(self) -> None:
+        rates, gone = self.pairs.take_changes()
+        try:
+            if gone:
+                self._shaper.remove(gone)
+            if rates:
+                self._shaper.set_rates(rates)
+        except OSError as error:
+            LOG.error("the kernel refused a change: %s", error)
+
+    def _hello(self) -> None:
+        """Say what this agent is, in its first VLAN."""
+        features = Feature.SHAPES | Feature.REPORTS | (Feature.LONG_FRAMES if self.options.long_frames else 0)
+        most = min(self._shaper.most_pairs, 0xFFFF)
+        link_kbps = min(self.options.link_rate_bps // 1000, NO_RATE - 1)
+        entry = records(
+            Opcode.HELLO,
+            features=[int(features)],
+            interval_ms=[round(self.interval_s * 1000)],
+            most_classes=[most],
+            link_rate_kbps=[link_kbps],
+        )
+        self._say(self.options.vlans[0], Opcode.HELLO, entry)
+
+    def _say(self, vid: int, opcode: Opcode, entries: object) -> None:
+        speaker = Speaker(CONTROLLER_MAC, self._socket.address, vid or None, self._epoch, self.options.ethertype)
+        clock_ms = int(self._read_s * 1000)
+        frames = encode(speaker, opcode, entries, self._sequence[vid] + 1, clock_ms, self._longest_octets)  # type: ignore[arg-type]
+        self._sequence[vid] = (self._sequence[vid] + len(frames)) % 2**16
+        self._socket.send(frames)

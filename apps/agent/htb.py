@@ -1,0 +1,225 @@
+"""The HTB build: a class for the link, one in it for each VLAN, and one in that for each destination under control.
+
+    de75:      root                      handle 0xDE75: an agent's, whoever left it
+    |- :1      the link                  rate and ceil: the link's
+       |- :2   frames of other VLANs
+       |- :1vvv  VLAN vvv (hex)          rate and ceil: what its VN may send
+          |- :2vvv  destinations without a class of their own
+          |- :3000..  a destination      ceil: the rate set; all but LEAST_BPS is borrowed from the VLAN's
+
+A class's rate is changed without its bucket being filled again (``dets bench agent``). The classes of destinations
+borrow, so that what they send together is what the VN may send and no more: VNs of one host cannot take each other's.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apps.agent import classifier
+from apps.agent.netlink import (
+    CREATE,
+    EXCL,
+    REPLACE,
+    RTM_DELQDISC,
+    RTM_DELTCLASS,
+    RTM_NEWQDISC,
+    RTM_NEWTCLASS,
+    TC_H_ROOT,
+    TCA_KIND,
+    TCA_OPTIONS,
+    Netlink,
+    Request,
+    attribute,
+    tc_message,
+)
+from apps.agent.shaper import OWN, PairCounters, ShapedPair
+from controller.errors import InvalidValueError
+from topologies.bpf import HashMap
+
+MAJOR = 0xDE75
+DIRECT_PRIORITY = MAJOR << 16
+"""SO_PRIORITY of frames that go around all classes: the agent's own."""
+LINK, OTHERS, VLAN, REST, FIRST_PAIR, LAST_PAIR = 0x1, 0x2, 0x1000, 0x2000, 0x3000, 0xFFFE
+LEAST_BPS = 8_000
+# A burst is one frame and what is sent in a millisecond: a shaper queues where a meter would drop.
+FRAME_OCTETS, BURST_S = 1_600, 0.001
+TAG_OCTETS = 4
+QUANTUM_OCTETS = 3_044  # what a class may send before it is another's turn: two frames
+QUEUE_S, LEAST_QUEUE, MOST_QUEUE = 0.030, 30, 1000  # leaf queues, in time at the rate and in frames
+_TCA_HTB_PARMS, _TCA_HTB_INIT, _TCA_HTB_RATE64, _TCA_HTB_CEIL64 = 1, 2, 6, 7
+_RATESPEC = struct.Struct("=BBHhHI")
+_OPTIONS = struct.Struct("=IIIII")
+_GLOBAL = struct.Struct("=IIIII")
+_LINKLAYER_ETHERNET = 1
+_TICK_NS = 64  # linux/pkt_sched.h: PSCHED_SHIFT
+_MOST_RATE = 2**32 - 1
+
+
+def take_root(netlink: Netlink, interface: str, *, replace: bool) -> int:
+    """Return the index of an interface whose root qdisc an agent may set.
+
+    InvalidValueError where somebody else has set one, unless that may be replaced.
+    """
+    try:
+        index = socket.if_nametoindex(interface)
+    except OSError as error:
+        raise InvalidValueError("interface", interface, "is not an interface of this host") from error
+    handle, kind = netlink.root_qdisc(index)
+    if handle and handle != MAJOR << 16 and not replace:
+        found = f"has the root qdisc {kind} {handle >> 16:x}:, which somebody else has set"
+        raise InvalidValueError("interface", interface, f"{found}; --replace takes its place")
+    if handle:
+        netlink.change([Request(RTM_DELQDISC, 0, tc_message(index, 0, TC_H_ROOT))])
+    return index
+
+
+class HtbShaper:
+    """Shapes on one interface. ``vlans`` are those that the host has VNs in; 0 stands for untagged frames."""
+
+    most_pairs = LAST_PAIR - FIRST_PAIR + 1
+
+    def __init__(self, interface: str, vlans: Sequence[int], link_rate_bps: int, *, replace: bool = False) -> None:
+        self._netlink = Netlink()
+        self._link_rate_bps = link_rate_bps
+        self._index = take_root(self._netlink, interface, replace=replace)
+        self._minor_of: dict[ShapedPair, int] = {ShapedPair(vid, OWN): VLAN + vid for vid in vlans}
+        self._overhead = {vid: TAG_OCTETS if vid else 0 for vid in vlans}
+        self._queue: dict[int, int] = {}
+        self._next_minor, self._free = FIRST_PAIR, list[int]()
+        # Dropped frames are counted; their octets are taken to be the mean of those that were sent.
+        self._map = HashMap(8, self.most_pairs + len(vlans))
+        try:
+            self._build(vlans)
+        except BaseException:
+            self.close(keep=False)
+            raise
+
+    def _build(self, vlans: Sequence[int]) -> None:
+        glob = attribute(_TCA_HTB_INIT, _GLOBAL.pack(3, 10, OTHERS, 0, 0))
+        root = tc_message(self._index, MAJOR << 16, TC_H_ROOT)
+        requests = [
+            Request(RTM_NEWQDISC, CREATE | EXCL, root + attribute(TCA_KIND, b"htb\0") + attribute(TCA_OPTIONS, glob)),
+            self._class(LINK, 0, self._link_rate_bps, self._link_rate_bps),
+            self._class(OTHERS, LINK, LEAST_BPS, self._link_rate_bps),
+            *self._queue_of(OTHERS, self._link_rate_bps),
+        ]
+        for vid in vlans:
+            overhead = self._overhead[vid]
+            requests += [
+                self._class(VLAN + vid, LINK, LEAST_BPS, self._link_rate_bps, overhead),
+                self._class(REST + vid, VLAN + vid, LEAST_BPS, self._link_rate_bps, overhead),
+                *self._queue_of(REST + vid, self._link_rate_bps),
+            ]
+            self._map.put(classifier.key_of(vid, classifier.REST), REST + vid)
+        descriptor = classifier.load(self._map.descriptor, OTHERS)
+        try:
+            self._netlink.change([*requests, classifier.attach(self._index, MAJOR, descriptor)])
+        finally:
+            os.close(descriptor)
+
+    def set_rates(self, rates: Sequence[tuple[ShapedPair, int]]) -> None:
+        """Put rates (bit/s) in force; a pair that has none yet gets its own queue."""
+        requests: list[Request] = []
+        new: list[tuple[ShapedPair, int]] = []
+        for pair, rate_bps in rates:
+            minor, overhead = self._minor_of.get(pair), self._overhead[pair.vlan_vid]
+            ceil_bps = min(rate_bps, self._link_rate_bps)
+            if pair.destination == OWN:
+                assert minor is not None, "the classes of VLANs are there from the start"
+                requests.append(self._class(minor, LINK, ceil_bps, ceil_bps, overhead))
+                continue
+            if minor is None:
+                minor = self._minor_of[pair] = self._take_minor()
+                new.append((pair, minor))
+            requests.append(self._class(minor, VLAN + pair.vlan_vid, LEAST_BPS, ceil_bps, overhead))
+            requests += self._queue_of(minor, ceil_bps)
+        self._netlink.change(requests)
+        for pair, minor in new:
+            self._map.put(classifier.key_of(*pair), minor)
+
+    def remove(self, pairs: Sequence[ShapedPair]) -> None:
+        """Let pairs go back to what their VN sends elsewhere, and a VN to what the link carries."""
+        requests = []
+        for pair in pairs:
+            if pair.destination == OWN:
+                requests.append(
+                    self._class(VLAN + pair.vlan_vid, LINK, LEAST_BPS, self._link_rate_bps, self._overhead[pair[0]])
+                )
+            elif (minor := self._minor_of.pop(pair, None)) is not None:
+                self._map.delete(classifier.key_of(*pair))
+                self._queue.pop(minor, None)
+                self._free.append(minor)
+                requests.append(Request(RTM_DELTCLASS, 0, tc_message(self._index, MAJOR << 16 | minor, 0)))
+        self._netlink.change(requests)
+
+    def counters(self, pairs: Sequence[ShapedPair]) -> PairCounters:
+        """Return what pairs have counted since they got their queues; one without has counted nothing."""
+        found = self._netlink.class_counters(self._index)
+        place = np.full(0x10000, -1, dtype=np.int64)
+        place[found.minor] = np.arange(len(found.minor))
+        minors = np.array([self._minor_of.get(pair, 0) for pair in pairs], dtype=np.int64)
+        at = place[minors]
+        overhead = np.array([self._overhead[pair.vlan_vid] for pair in pairs], dtype=np.int64)
+
+        def column(values: NDArray[np.int64]) -> NDArray[np.int64]:
+            return np.where(at >= 0, values[at], 0) if len(values) else np.zeros(len(at), dtype=np.int64)
+
+        packets, dropped = column(found.packets), column(found.dropped)
+        sent = column(found.octets) + overhead * packets
+        mean = np.where(packets > 0, sent / np.maximum(packets, 1), FRAME_OCTETS)
+        return PairCounters(sent, np.rint(dropped * mean).astype(np.int64), column(found.backlog_octets))
+
+    def close(self, *, keep: bool) -> None:
+        """Stop; rates stay in force with ``keep``, otherwise the kernel's own qdisc is back."""
+        if not keep and self._netlink.root_qdisc(self._index)[0] == MAJOR << 16:
+            self._netlink.change([Request(RTM_DELQDISC, 0, tc_message(self._index, 0, TC_H_ROOT))])
+        self._map.close()
+        self._netlink.close()
+
+    def _take_minor(self) -> int:
+        if self._free:
+            return self._free.pop()
+        if self._next_minor > LAST_PAIR:
+            raise InvalidValueError("pairs", self.most_pairs + 1, f"are more than {self.most_pairs} classes")
+        self._next_minor += 1
+        return self._next_minor - 1
+
+    def _class(self, minor: int, parent: int, rate_bps: int, ceil_bps: int, overhead: int = 0) -> Request:
+        rate, ceil = max(rate_bps // 8, 1), max(ceil_bps // 8, 1)
+        parts = (
+            _ratespec(rate, overhead),
+            _ratespec(ceil, overhead),
+            _OPTIONS.pack(_burst_ticks(rate), _burst_ticks(ceil), QUANTUM_OCTETS, 0, 0),
+        )
+        options = attribute(_TCA_HTB_PARMS, b"".join(parts))
+        if ceil > _MOST_RATE:
+            options += attribute(_TCA_HTB_CEIL64, struct.pack("=Q", ceil))
+            options += attribute(_TCA_HTB_RATE64, struct.pack("=Q", rate))
+        where = tc_message(self._index, MAJOR << 16 | minor, MAJOR << 16 | parent if parent else MAJOR << 16)
+        return Request(RTM_NEWTCLASS, CREATE, where + attribute(TCA_KIND, b"htb\0") + attribute(TCA_OPTIONS, options))
+
+    def _queue_of(self, minor: int, rate_bps: int) -> list[Request]:
+        """Return what gives a leaf its queue, if it has none, or one of less than half or more than twice as much."""
+        frames = min(max(round(rate_bps * QUEUE_S / 8 / 1518), LEAST_QUEUE), MOST_QUEUE)
+        known = self._queue.get(minor)
+        if known is not None and frames <= 2 * known and known <= 2 * frames:
+            return []
+        self._queue[minor] = frames
+        where = tc_message(self._index, 0, MAJOR << 16 | minor)
+        options = attribute(TCA_KIND, b"pfifo_head_drop\0") + attribute(TCA_OPTIONS, struct.pack("=I", frames))
+        return [Request(RTM_NEWQDISC, CREATE | REPLACE, where + options)]
+
+
+def _ratespec(octets_per_s: int, overhead: int) -> bytes:
+    return _RATESPEC.pack(0, _LINKLAYER_ETHERNET, overhead, -1, 0, min(octets_per_s, _MOST_RATE))
+
+
+def _burst_ticks(octets_per_s: int) -> int:
+    burst_s = FRAME_OCTETS / octets_per_s + BURST_S
+    return min(round(burst_s * 1e9 / _TICK_NS), 2**32 - 1)

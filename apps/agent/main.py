@@ -1,0 +1,147 @@
+"""``dets agent`` put together: the shaper, the socket, signals; the probe and the dry run."""
+
+from __future__ import annotations
+
+import logging
+import select
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from apps.agent.agent import Agent, AgentOptions
+from apps.agent.frames import FrameSocket
+from apps.agent.htb import DIRECT_PRIORITY, HtbShaper
+from apps.agent.shaper import OWN, PairCounters, ShapedPair
+from controller.dets.control_frames import (
+    CONTROLLER_MAC,
+    ETH_TYPE_LOCAL_EXPERIMENT,
+    ETH_TYPE_MAC_CONTROL,
+    Feature,
+    Opcode,
+    Speaker,
+    encode,
+    records,
+)
+from controller.errors import InvalidValueError
+
+PROBE_S, PROBES = 2.0, 4
+MAX_VLAN_VID = 4094
+
+
+def parse_vlans(text: str | None, *, access: bool) -> tuple[int, ...]:
+    """Return the VLAN ids of ``10,20``, or 0 for an access port, whose frames have no tag."""
+    if access == (text is not None):
+        raise InvalidValueError("vlans", text, "and --access exclude each other, and one of them is needed")
+    if text is None:
+        return (0,)
+    vids = [int(word) if word.isdecimal() else 0 for word in text.split(",")]
+    if len(set(vids)) != len(vids) or not all(1 <= vid <= MAX_VLAN_VID for vid in vids):
+        raise InvalidValueError("vlans", text, f"must be different VLAN ids of 1 to {MAX_VLAN_VID}, as 10,20")
+    return tuple(vids)
+
+
+def link_rate_bps(interface: str, given_bps: int | None) -> int:
+    """Return a link's rate: the one given, or else what the interface says."""
+    if given_bps is not None:
+        return given_bps
+    path = Path("/sys/class/net") / interface / "speed"
+    try:
+        mbps = int(path.read_text())
+    except (OSError, ValueError):
+        mbps = -1
+    if mbps <= 0:
+        raise InvalidValueError("link_rate", None, f"is needed: {interface} does not say how fast it is")
+    return mbps * 1_000_000
+
+
+class DryShaper:
+    """Says what it would do, and does nothing."""
+
+    most_pairs = HtbShaper.most_pairs
+
+    def set_rates(self, rates: Sequence[tuple[ShapedPair, int]]) -> None:
+        """Say which rates would be in force."""
+        for pair, rate_bps in rates:
+            print(f"would shape {_shown(pair)} to {rate_bps / 1e6:g} Mbit/s", flush=True)
+
+    def remove(self, pairs: Sequence[ShapedPair]) -> None:
+        """Say which pairs would be let go of."""
+        for pair in pairs:
+            print(f"would let go of {_shown(pair)}", flush=True)
+
+    def counters(self, pairs: Sequence[ShapedPair]) -> PairCounters:
+        """Return that nothing was sent."""
+        nothing = np.zeros(len(pairs), dtype=np.int64)
+        return PairCounters(nothing, nothing, nothing)
+
+    def close(self, *, keep: bool) -> None:
+        """Nothing is there to be taken away."""
+
+
+def _shown(pair: ShapedPair) -> str:
+    vlan = f"VLAN {pair.vlan_vid}" if pair.vlan_vid else "untagged frames"
+    return f"all of {vlan}" if pair.destination == OWN else f"{vlan} to {pair.destination.hex(':')}"
+
+
+def run_agent(interface: str, options: AgentOptions, *, replace_root: bool, keep: bool, dry_run: bool) -> int:
+    """Shape an interface until SIGTERM or SIGINT; ``keep`` leaves the rates in force. Return the exit status."""
+    logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s", stream=sys.stderr)
+    with FrameSocket(interface, DIRECT_PRIORITY) as sock:
+        shaper: HtbShaper | DryShaper
+        if dry_run:
+            vlans = ", ".join("untagged" if vid == 0 else str(vid) for vid in options.vlans)
+            print(f"would give {interface} an HTB root of {options.link_rate_bps / 1e6:g} Mbit/s, VLANs {vlans}")
+            shaper = DryShaper()
+        else:
+            shaper = HtbShaper(interface, options.vlans, options.link_rate_bps, replace=replace_root)
+        agent = Agent(options, shaper, sock)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda _number, _frame: agent.stop())
+        print("ready", flush=True)
+        try:
+            agent.run()
+        finally:
+            shaper.close(keep=keep)
+    return 0
+
+
+def probe(interface: str, options: AgentOptions) -> int:
+    """Find out in which EtherType control frames get through to the controller and back; return the exit status."""
+    heard: set[int] = set()
+    with FrameSocket(interface, 0) as sock:
+        hello = records(
+            Opcode.HELLO, features=[Feature.REPORTS], interval_ms=[55], most_classes=[0], link_rate_kbps=[0]
+        )
+        end_s = time.monotonic() + PROBE_S
+        for number in range(PROBES):
+            for ethertype in (ETH_TYPE_MAC_CONTROL, ETH_TYPE_LOCAL_EXPERIMENT):
+                for vid in options.vlans:
+                    speaker = Speaker(CONTROLLER_MAC, sock.address, vid or None, int(time.time()) % 2**32, ethertype)
+                    sock.send(encode(speaker, Opcode.HELLO, hello, number, 0))
+            until_s = end_s - PROBE_S * (PROBES - 1 - number) / PROBES
+            while (left_s := until_s - time.monotonic()) > 0:
+                if select.select([sock], [], [], left_s)[0]:
+                    frames = sock.receive(100)
+                    heard |= {frame.speaker.ethertype for frame in frames if frame.speaker.source == CONTROLLER_MAC}
+    for ethertype in (ETH_TYPE_MAC_CONTROL, ETH_TYPE_LOCAL_EXPERIMENT):
+        print(f"{ethertype:#06x}: {'a controller answers' if ethertype in heard else 'no answer'}")
+    if not heard:
+        print("no controller hears this port: is its agent key set, and is the switch connected?")
+        return 1
+    best = ETH_TYPE_MAC_CONTROL if ETH_TYPE_MAC_CONTROL in heard else ETH_TYPE_LOCAL_EXPERIMENT
+    print(f"use --ethertype {best:#06x}")
+    return 0
+
+
+def checked(options: AgentOptions) -> AgentOptions:
+    """Return the options if they are acceptable; raise InvalidValueError naming the first that is not."""
+    if options.ethertype not in (ETH_TYPE_MAC_CONTROL, ETH_TYPE_LOCAL_EXPERIMENT):
+        raise InvalidValueError("ethertype", f"{options.ethertype:#06x}", "is neither 0x8808 nor 0x88b5")
+    if not 10 <= options.interval_ms <= 10_000:
+        raise InvalidValueError("interval", options.interval_ms, "is outside 10 to 10000 milliseconds")
+    return replace(options)

@@ -1,0 +1,207 @@
+"""What an agent decides, without I/O: which rate holds for which pair, and what it reports.
+
+Each pair under control has a send-rate controller, the same code as at the controller's end
+(``controller.dets.send_rate_controller``): IDLE, REPORTING, LIMITED, and IDLE again after KEEP_ALIVE_INTERVALS without
+a word. What is said of a pair of a VN with itself is for all that the VN sends: its send limit.
+
+Deviation: the paper's sender is free once its receiver has not been heard for a while. Here the rate stands for another
+KEPT_INTERVALS: a lost controller must not begin with a blast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from apps.agent.shaper import OWN, PairCounters, ShapedPair
+from controller.columns import NEW_ROW, FloatArray, IntArray, carry
+from controller.dets.control_frames import (
+    LAYOUTS,
+    NO_RATE,
+    ControlFrame,
+    Opcode,
+    ReportFlag,
+)
+from controller.dets.messages import DeactivateTrafficControl, InitializeTrafficControl, KeepAlive, SetRate
+from controller.dets.send_rate_controller import SendRateControllers
+from controller.metering.measurement import IDLE_INTERVALS
+
+KEPT_INTERVALS = 20
+KBPS = 1000
+
+
+class AgentPairs:
+    """The pairs of one interface that a controller has initialized; ``vlans`` are those that it may speak of.
+
+    ``refused`` counts what was asked of pairs beyond ``most_pairs`` or of other VLANs.
+    """
+
+    def __init__(self, vlans: Sequence[int], most_pairs: int) -> None:
+        self.vlans, self.most_pairs, self.refused = tuple(vlans), most_pairs, 0
+        self.pairs: list[ShapedPair] = []
+        self._row_of: dict[ShapedPair, int] = {}
+        self._ends: list[tuple[bytes, bytes]] = []  # sender and receiver, as the controller says them
+        self._machines = SendRateControllers.idle(0)
+        self._rate_kbps = np.empty(0, dtype=np.int64)
+        self._idle_intervals = np.empty(0, dtype=np.int64)
+        self._silent_intervals = np.empty(0, dtype=np.int64)
+        self._counters: tuple[IntArray, IntArray, IntArray] = (self._rate_kbps,) * 3
+        self._seen = np.empty(0, dtype=np.bool_)
+        self._set: dict[ShapedPair, int] = {}
+        self._removed: dict[ShapedPair, None] = {}
+
+    @property
+    def rate_kbps(self) -> dict[ShapedPair, int]:
+        """The rates in force, NO_RATE for a pair without one."""
+        return dict(zip(self.pairs, self._rate_kbps.tolist(), strict=True))
+
+    def hear(self, frame: ControlFrame) -> None:
+        """Do what the controller says; frames that are no news must not come here."""
+        vid = frame.speaker.vlan_vid or 0
+        if frame.opcode in (Opcode.HELLO, Opcode.TRAFFIC_REPORT):
+            return
+        if vid not in self.vlans:
+            self.refused += len(frame.entries)
+            return
+        ends = [(one["sender"].tobytes(), one["receiver"].tobytes()) for one in frame.entries]
+        pairs = [ShapedPair(vid, OWN if sender == receiver else receiver) for sender, receiver in ends]
+        if frame.opcode is Opcode.INITIALIZE:
+            self._add(pairs, ends)
+        known = [number for number, pair in enumerate(pairs) if pair in self._row_of]
+        rows = np.array([self._row_of[pairs[number]] for number in known], dtype=np.int64)
+        if frame.opcode is Opcode.INITIALIZE:
+            self._machines = self._machines.on_initialize(InitializeTrafficControl(rows))
+            self._idle_intervals[rows] = 0
+        elif frame.opcode is Opcode.SET_RATE:
+            self._set_rates(rows, frame.entries["rate_kbps"][known].astype(np.int64))
+        elif frame.opcode is Opcode.KEEP_ALIVE:
+            self._machines = self._machines.on_keep_alive(KeepAlive(rows))
+        else:
+            self._machines = self._machines.on_deactivate(DeactivateTrafficControl(rows))
+            self._remove(rows)
+
+    def take_changes(self) -> tuple[list[tuple[ShapedPair, int]], list[ShapedPair]]:
+        """Return the rates (bit/s) to put in force and the pairs to let go of since the last call."""
+        taken = [(pair, rate_kbps * KBPS) for pair, rate_kbps in self._set.items()], list(self._removed)
+        self._set, self._removed = {}, {}
+        return taken
+
+    def interval(self, counters: PairCounters, elapsed_s: float) -> dict[int, NDArray[np.void]]:
+        """Let an interval pass; return the Traffic Reports by VLAN. ``counters`` are those of ``pairs``.
+
+        1) Machines whose controller has not been heard go back to idle; so much later their rates are lifted.
+        2) What was sent, dropped or put in the queue since the last call becomes rates.
+        3) Each machine under control reports.
+        """
+        # 1
+        self._machines = self._machines.on_interval()
+        controlled = self._machines.controlled
+        self._idle_intervals = np.where(controlled, 0, self._idle_intervals + 1)
+        # 2
+        sent, dropped, backlog = self._counters
+        growth = np.maximum(counters.backlog_octets - backlog, 0)
+        measured_bps = (counters.sent_octets - sent) * 8 / elapsed_s
+        dropped_bps = (counters.dropped_octets - dropped + growth) * 8 / elapsed_s
+        used = (measured_bps > 0) | (dropped_bps > 0) | (counters.backlog_octets > 0)
+        self._silent_intervals = np.where(used, 0, self._silent_intervals + 1)
+        known, self._seen = self._seen, np.ones(len(self.pairs), dtype=np.bool_)
+        self._counters = (counters.sent_octets, counters.dropped_octets, counters.backlog_octets)
+        # 3
+        reports = self._reports(measured_bps, dropped_bps, counters.backlog_octets > 0, known)
+        rows = np.flatnonzero(controlled)
+        vids = np.array([self.pairs[row].vlan_vid for row in rows.tolist()], dtype=np.int64)
+        found = {vid: reports[rows[vids == vid]] for vid in np.unique(vids).tolist()}
+        self._remove(np.flatnonzero(self._idle_intervals > KEPT_INTERVALS))
+        return found
+
+    def _reports(
+        self, measured_bps: FloatArray, dropped_bps: FloatArray, waits: NDArray[np.bool_], known: NDArray[np.bool_]
+    ) -> NDArray[np.void]:
+        reports = np.zeros(len(self.pairs), dtype=LAYOUTS[Opcode.TRAFFIC_REPORT])
+        if not len(reports):
+            return reports
+        octets = np.frombuffer(b"".join(one for ends in self._ends for one in ends), dtype=np.uint8)
+        reports["sender"], reports["receiver"] = octets.reshape(-1, 2, 6).transpose(1, 0, 2)
+        reports["measured_kbps"] = _kbps(measured_bps)
+        reports["dropped_kbps"] = _kbps(dropped_bps)
+        reports["limit_kbps"] = self._rate_kbps
+        reports["available_kbps"] = self._available_kbps(measured_bps)
+        active = self._silent_intervals < IDLE_INTERVALS
+        shaped = self._rate_kbps != NO_RATE
+        for flag, is_set in (
+            (ReportFlag.ACTIVE, active),
+            (ReportFlag.SHAPED_HERE, shaped),
+            (ReportFlag.BACKLOG, waits),
+            (ReportFlag.RATE_UNKNOWN, ~known),
+        ):
+            reports["flags"] |= np.where(is_set, flag, 0).astype(np.uint32)
+        return reports
+
+    def _available_kbps(self, measured_bps: FloatArray) -> IntArray:
+        """Return what each pair could send: its VN's send limit less what the VN sends elsewhere."""
+        available = np.full(len(self.pairs), NO_RATE, dtype=np.int64)
+        for row, pair in enumerate(self.pairs):
+            own = self._row_of.get(ShapedPair(pair.vlan_vid, OWN))
+            if own is None or self._rate_kbps[own] == NO_RATE:
+                continue
+            elsewhere_bps = 0.0 if own == row else max(measured_bps[own] - measured_bps[row], 0.0)
+            available[row] = max(int(self._rate_kbps[own] - elsewhere_bps / KBPS), 0)
+        return available
+
+    def _add(self, pairs: list[ShapedPair], ends: list[tuple[bytes, bytes]]) -> None:
+        new = {pair: end for pair, end in zip(pairs, ends, strict=True) if pair not in self._row_of}
+        room = self.most_pairs - len(self.pairs)
+        self.refused += max(len(new) - room, 0)
+        taken = list(new.items())[:room]
+        if not taken:
+            return
+        for pair, _ in taken:
+            self._row_of[pair] = len(self.pairs)
+            self.pairs.append(pair)
+        self._ends += [end for _, end in taken]
+        count = len(self.pairs)
+        self._carry(np.concatenate([np.arange(count - len(taken)), np.full(len(taken), NEW_ROW)]))
+
+    def _set_rates(self, rows: IntArray, rate_kbps: IntArray) -> None:
+        mine = self._machines.controlled[rows]  # a rate without Initialize is not for an idle machine
+        rows, rate_kbps = rows[mine], rate_kbps[mine]
+        limit_bps = np.where(rate_kbps == NO_RATE, np.inf, rate_kbps * float(KBPS))
+        self._machines = self._machines.on_set_rate(SetRate(rows, limit_bps))
+        changed = rows[self._rate_kbps[rows] != rate_kbps]
+        self._rate_kbps[rows] = rate_kbps
+        for row in changed.tolist():
+            pair = self.pairs[row]
+            self._removed.pop(pair, None)
+            if self._rate_kbps[row] == NO_RATE:
+                self._set.pop(pair, None)
+                self._removed[pair] = None
+            else:
+                self._set[pair] = int(self._rate_kbps[row])
+
+    def _remove(self, rows: IntArray) -> None:
+        if not len(rows):
+            return
+        gone = set(rows.tolist())
+        for row in gone:
+            self._set.pop(self.pairs[row], None)
+            self._removed[self.pairs[row]] = None
+        kept = np.array([row for row in range(len(self.pairs)) if row not in gone], dtype=np.int64)
+        self.pairs = [self.pairs[row] for row in kept.tolist()]
+        self._ends = [self._ends[row] for row in kept.tolist()]
+        self._row_of = {pair: row for row, pair in enumerate(self.pairs)}
+        self._carry(kept)
+
+    def _carry(self, old_row: IntArray) -> None:
+        self._machines = self._machines.carried(old_row)
+        self._rate_kbps = carry(self._rate_kbps, old_row, NO_RATE)
+        self._idle_intervals = carry(self._idle_intervals, old_row, 0)
+        self._silent_intervals = carry(self._silent_intervals, old_row, IDLE_INTERVALS)
+        self._seen = carry(self._seen, old_row, False)
+        sent, dropped, backlog = (carry(column, old_row, 0) for column in self._counters)
+        self._counters = sent, dropped, backlog
+
+
+def _kbps(rate_bps: FloatArray) -> IntArray:
+    return np.clip(np.rint(rate_bps / KBPS), 0, NO_RATE - 1).astype(np.int64)

@@ -1,0 +1,160 @@
+"""eBPF programs written instruction by instruction (linux/bpf.h), and maps for them. Standard library only."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import os
+import platform
+import struct
+
+R0, R1, R2, R3, R4, R6, R7, R8, R10 = 0, 1, 2, 3, 4, 6, 7, 8, 10
+# struct __sk_buff
+SKB_PROTOCOL, SKB_VLAN_PRESENT, SKB_VLAN_TCI, SKB_TC_CLASSID = 16, 20, 24, 72
+# enum bpf_func_id
+MAP_LOOKUP, VLAN_PUSH, VLAN_POP, REDIRECT, LOAD_BYTES = 1, 18, 19, 23, 26
+TC_ACT_OK, TC_ACT_SHOT = 0, 2
+
+_SYSCALL = {"x86_64": 321, "aarch64": 280}
+_MAP_CREATE, _MAP_UPDATE, _MAP_DELETE, _PROG_LOAD = 0, 2, 3, 5
+_PROG_TYPE_SCHED_CLS, _MAP_TYPE_HASH, _NO_PREALLOC = 3, 1, 1
+_PSEUDO_MAP = 1
+_PROGRAM = struct.Struct("=IIQQIIQII16s")  # union bpf_attr as BPF_PROG_LOAD takes it, up to prog_name
+_MAP = struct.Struct("=IIIII")
+_ELEMENT = struct.Struct("=IxxxxQQQ")
+_INSTRUCTION = struct.Struct("=BBhi")  # struct bpf_insn: opcode, registers, jump offset, constant
+
+
+def line(opcode: int, target: int = 0, source: int = 0, offset: int = 0, constant: int = 0) -> bytes:
+    """Return one instruction."""
+    return _INSTRUCTION.pack(opcode, source << 4 | target, offset, constant)
+
+
+def move(target: int, source: int) -> bytes:
+    """Return ``target = source``."""
+    return line(0xBF, target, source)
+
+
+def set_to(target: int, constant: int) -> bytes:
+    """Return ``target = constant``."""
+    return line(0xB7, target, constant=constant)
+
+
+def and_with(target: int, constant: int) -> bytes:
+    """Return ``target &= constant``."""
+    return line(0x57, target, constant=constant)
+
+
+def add_to(target: int, constant: int) -> bytes:
+    """Return ``target += constant``."""
+    return line(0x07, target, constant=constant)
+
+
+def load_word(target: int, base: int, offset: int) -> bytes:
+    """Return ``target = the 32 bits at base + offset``."""
+    return line(0x61, target, base, offset)
+
+
+def load_packet_half(offset: int) -> bytes:
+    """Return ``R0 = the 16 bits at an offset of the frame``, in the host's order; R6 holds the context."""
+    return line(0x28, constant=offset)
+
+
+def store_word(base: int, offset: int, source: int) -> bytes:
+    """Return ``the 32 bits at base + offset = source``."""
+    return line(0x63, base, source, offset)
+
+
+def store_half(base: int, offset: int, source: int) -> bytes:
+    """Return ``the 16 bits at base + offset = source``."""
+    return line(0x6B, base, source, offset)
+
+
+def jump_if_equal(register: int, constant: int, lines: int) -> bytes:
+    """Return a jump over so many instructions if the register holds the constant."""
+    return line(0x15, register, offset=lines, constant=constant)
+
+
+def jump_unless_equal(register: int, constant: int, lines: int) -> bytes:
+    """Return a jump over so many instructions unless the register holds the constant."""
+    return line(0x55, register, offset=lines, constant=constant)
+
+
+def jump(lines: int) -> bytes:
+    """Return a jump over so many instructions."""
+    return line(0x05, offset=lines)
+
+
+def call(helper: int) -> bytes:
+    """Return a call of a helper function."""
+    return line(0x85, constant=helper)
+
+
+def leave(verdict: int) -> tuple[bytes, bytes]:
+    """Return the end of a program with this verdict."""
+    return set_to(R0, verdict), line(0x95)
+
+
+def load_map(target: int, descriptor: int) -> tuple[bytes, bytes]:
+    """Return the two halves of ``target = the map``."""
+    return line(0x18, target, _PSEUDO_MAP, constant=descriptor), line(0)
+
+
+def load_program(program: bytes, name: bytes) -> int:
+    """Return a file descriptor of a classifier program; raise OSError with what the kernel's verifier says."""
+    code = ctypes.create_string_buffer(program, len(program))
+    licence = ctypes.create_string_buffer(b"Apache-2.0")
+    said = ctypes.create_string_buffer(4096)
+    attributes = _PROGRAM.pack(
+        _PROG_TYPE_SCHED_CLS,
+        len(program) // _INSTRUCTION.size,
+        ctypes.addressof(code),
+        ctypes.addressof(licence),
+        1,
+        len(said),
+        ctypes.addressof(said),
+        0,
+        0,
+        name,
+    )
+    try:
+        return _bpf(_PROG_LOAD, attributes)
+    except OSError as error:
+        text = said.value.decode(errors="replace").strip().rpartition("\n")[2]
+        raise OSError(error.errno, f"{error.strerror}" + (f" ({text})" if text else "")) from None
+
+
+class HashMap:
+    """A hash map in the kernel, from keys of ``key_octets`` to 32-bit numbers; ``descriptor`` is its file."""
+
+    def __init__(self, key_octets: int, most: int) -> None:
+        self.descriptor = _bpf(_MAP_CREATE, _MAP.pack(_MAP_TYPE_HASH, key_octets, 4, most, _NO_PREALLOC))
+
+    def put(self, key: bytes, value: int) -> None:
+        """Let a key have a value."""
+        octets = ctypes.create_string_buffer(key, len(key))
+        number = ctypes.c_uint32(value)
+        _bpf(_MAP_UPDATE, _ELEMENT.pack(self.descriptor, ctypes.addressof(octets), ctypes.addressof(number), 0))
+
+    def delete(self, key: bytes) -> None:
+        """Let a key have no value; it may have none."""
+        octets = ctypes.create_string_buffer(key, len(key))
+        with contextlib.suppress(FileNotFoundError):
+            _bpf(_MAP_DELETE, _ELEMENT.pack(self.descriptor, ctypes.addressof(octets), 0, 0))
+
+    def close(self) -> None:
+        """Close the file; the kernel keeps the map for the programs that use it."""
+        os.close(self.descriptor)
+
+
+def _bpf(command: int, attributes: bytes) -> int:
+    number = _SYSCALL.get(platform.machine())
+    if number is None:
+        raise OSError(errno.ENOSYS, f"the number of bpf(2) is not known for {platform.machine()}")
+    libc = ctypes.CDLL(None, use_errno=True)
+    found = libc.syscall(number, command, ctypes.c_char_p(attributes), len(attributes))
+    if found < 0:
+        error = ctypes.get_errno()
+        raise OSError(error, f"bpf(2): {os.strerror(error)}")
+    return int(found)
