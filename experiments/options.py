@@ -17,6 +17,7 @@ from topologies.builders import fabrics
 FABRICS = ("ovs", "wire", "model")
 DATAPATHS = ("user", "kernel")
 QUEUES = ("limit", "none")
+SHAPINGS = ("meter", "agent", "both", "mixed")
 MAX_SENDERS = 50  # 2 x 50 sources are more than two cores can drive honestly
 MAX_MODEL_RATE_BPS = 100_000_000_000
 MIN_WINDOW_S, MAX_WINDOW_S = 1.0, 3600.0
@@ -48,6 +49,7 @@ class ExperimentOptions:
     topology: str = _option("dets-fig5", f"One of {', '.join(fabrics)}.")
     fabric: str = _option("ovs", "ovs (root), wire (software switches) or model.")
     datapath: str = _option("user", "Open vSwitch datapath: user or kernel.")
+    shaping: str = _option("meter", "Who shapes: meter, agent (no meters), both, mixed (agents at every second PN).")
     queues: str = _option("limit", "Receiving queues: limit, or none, as on a switch whose queues nobody can set.")
     slot_s: float = _option(0.001, "Wire and model: the grain of time, in seconds.")
     seed: int = _option(1, "Of random bursts; on the model of every chance.")
@@ -129,6 +131,7 @@ class ExperimentOptions:
             "topology": tuple(fabrics),
             "datapath": DATAPATHS,
             "queues": QUEUES,
+            "shaping": SHAPINGS,
         }
         for name, known in choices.items():
             if getattr(self, name) not in known:

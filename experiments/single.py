@@ -25,7 +25,7 @@ from experiments.scenarios.scenario import BASELINES, Scenario
 SET_BY_OPTIONS = ("dets-fig2", "dets-fig5")
 RATES = ("link_rate", "victim_limit", "aggressor_limit", "udp_rate")
 OF_THESE = ("senders", *RATES, "duration", "warmup", "cooldown", "topology", "static")
-UNUSED_ON = {"ovs": ("slot",), "wire": ("datapath",), "model": ("datapath",)}
+UNUSED_ON = {"ovs": ("slot",), "wire": ("datapath", "shaping"), "model": ("datapath",)}
 UNUSED_BY = {"dets-fig2": ("algorithm", "parameter", "baseline", "static")}
 
 
@@ -44,7 +44,7 @@ def run(name: str, options: ExperimentOptions, given: Collection[str] = ()) -> d
     if name not in SET_BY_OPTIONS:
         says = f"means nothing to {name}, whose file in experiments/scenarios says it"
         _refuse(given, options, (*OF_THESE, *(("parameter",) if "algorithm" not in given else ())), says)
-    settings = RunSettings(options.slot_s, options.congestion_control, options.datapath)
+    settings = RunSettings(options.slot_s, options.congestion_control, options.datapath, options.shaping)
     folder = options.output or Path("results") / name
     folder.mkdir(parents=True, exist_ok=True)
     if name in SET_BY_OPTIONS:

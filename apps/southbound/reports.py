@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from apps.runtime.peer_limits import MOST_PORTS, CutOff, Sparing
+from apps.southbound.agents import AgentFrames, is_control
 from apps.southbound.bring_up import note_port
 from apps.southbound.hellos import Hellos
 from apps.southbound.peers import MOST_COMPLAINTS, REPEAT_S, Peer, Peers
@@ -39,8 +40,14 @@ class Reports:
     """
 
     def __init__(
-        self, peers: Peers, hellos: Hellos, push_soon: Callable[[], None], on_ports: Callable[[int], None]
+        self,
+        peers: Peers,
+        hellos: Hellos,
+        agents: AgentFrames,
+        push_soon: Callable[[], None],
+        on_ports: Callable[[int], None],
     ) -> None:
+        self._agents = agents
         self._peers, self._hellos, self._push_soon, self._on_ports = peers, hellos, push_soon, on_ports
         self._sparing = Sparing(peers.clock)
         self._handlers: dict[int, tuple[Callable[[bytes], Any], Callable[[Peer, Any], None]]] = {
@@ -74,6 +81,9 @@ class Reports:
         if peer.probe is not None and peer.probe.heard(packet):
             return
         if not central.switches[dpid].connected or packet.in_port > ofp.PORT_MAX:
+            return
+        if packet.table_id == Table.CLASSIFY and is_control(packet.data):
+            self._agents.heard(dpid, packet)
             return
         if packet.table_id == Table.CLASSIFY:
             self._hellos.heard(dpid, packet)

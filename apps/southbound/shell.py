@@ -7,6 +7,7 @@ for a part of the interval (docs/adr/0077).
 from __future__ import annotations
 
 import logging
+import random
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
@@ -18,6 +19,7 @@ from apps.runtime.logs import EventLines
 from apps.runtime.loop_times import LoopTimes
 from apps.runtime.peer_limits import CutOff, MessageCounts, Sparing
 from apps.runtime.ryu_seam import Reply, SwitchConnection, hub
+from apps.southbound.agents import AgentFrames
 from apps.southbound.audits import Audits
 from apps.southbound.bring_up import SwitchHoldings, introduce
 from apps.southbound.claims import Claims
@@ -67,9 +69,10 @@ class Shell:
         breathe: Callable[[], None] = lambda: None,
     ) -> None:
         self.lines = EventLines(breathe)
-        self.central = CentralController(config, self.lines.note)
+        self.central = CentralController(config, self.lines.note, random.getrandbits(32))
         self.peers = Peers(self.central, clock)
         self.hellos = Hellos(self.peers, breathe)
+        self.agents = AgentFrames(self.peers)
         self.audits = Audits(self.peers, self.push, breathe)
         self.strangers: set[SwitchConnection] = set()  # connected, and not under control
         self.counts: dict[int, MessageCounts] = {}  # by dpid of the configuration
@@ -80,7 +83,7 @@ class Shell:
         self._on_ports = on_ports
         self._breathe = breathe
         self._push_due = False
-        self._reports = Reports(self.peers, self.hellos, self.push_soon, on_ports)
+        self._reports = Reports(self.peers, self.hellos, self.agents, self.push_soon, on_ports)
         self._claims = Claims(self.peers)
         self._sparing = Sparing(clock)
 
@@ -216,6 +219,7 @@ class Shell:
         self.central.tick(now_s)
         decided_s = self._clock()
         self.push()
+        self.agents.say()
         self.times.note(
             (started_s, now_s, decided_s, self._clock()),
             entries=len(self.central.state.entries),

@@ -203,10 +203,13 @@ NOT_CONNECTED = Enforceability(Verdict.NO, ("the switch is not connected; its la
 NOT_PROVEN = "has not been tested"
 
 
-def enforceability(can: Capabilities, port_no: int, unlimited: Iterable[str] = ()) -> Enforceability:
+def enforceability(
+    can: Capabilities, port_no: int, unlimited: Iterable[str] = (), *, agent: bool = False
+) -> Enforceability:
     """Return what can be enforced at an edge port of a connected switch.
 
-    ``unlimited`` names other switches with VNs of the port's VLANs whose senders cannot be limited.
+    ``unlimited`` names other switches with VNs of the port's VLANs whose senders cannot be limited. ``agent``: the
+    agent on the host behind the port limits its senders.
 
     1) Senders behind the port are limited by its switch's meters.
     2) Receivers behind the port are protected by its queues at once, and by the senders' meters an interval later.
@@ -217,7 +220,9 @@ def enforceability(can: Capabilities, port_no: int, unlimited: Iterable[str] = (
     limits, queue = can.limits, can.queue(port_no)
     why = []
     # 1
-    if limits.finding is Finding.UNKNOWN:
+    if agent and not limits.works:
+        why.append("its host is trusted: its agent limits senders, and no meters")
+    elif limits.finding is Finding.UNKNOWN:
         why.append(f"that meters limit senders {NOT_PROVEN}" + (f": {limits.why}" if limits.why else ""))
     elif not limits.works:
         why.append(f"senders are not limited: {limits.why}")
@@ -237,7 +242,7 @@ def enforceability(can: Capabilities, port_no: int, unlimited: Iterable[str] = (
     if can.uses_meters and not can.counts_meters:
         said = can.counters.why or "its profile is no-meter-counters"
         why.append(f"rates are up to 500 ms stale: {said}")
-    if limits.finding in HOPELESS and queue.finding in HOPELESS:
+    if limits.finding in HOPELESS and not agent and queue.finding in HOPELESS:
         return Enforceability(Verdict.NO, tuple(why))
     return Enforceability(Verdict.PARTLY if why else Verdict.YES, tuple(why))
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.central import interval
+from controller.central.agents import AgentFrame, Agents
 from controller.central.pair_meters import PairMeters
 from controller.central.put_in_force import put_in_force
 from controller.central.reconciliation import Reconciler
@@ -41,12 +42,15 @@ class CentralController:
 
     ``reconciler`` holds all that belongs to one configuration: the fabric and its pairs. Another configuration replaces
     it at once (``controller.central.reconfiguration``), so that whoever refers to this object need not know.
+    ``epoch`` is random at every start: agents on hosts tell by it that what was said before is void.
     ``on_event`` is called with every event as it happens. Raises InvalidValueError as ``FabricState`` does.
     """
 
-    def __init__(self, config: Config, on_event: Callable[[EventKind, str], None] | None = None) -> None:
+    def __init__(
+        self, config: Config, on_event: Callable[[EventKind, str], None] | None = None, epoch: int = 0
+    ) -> None:
         self.events = EventLog(on_event)
-        self.reconciler = Reconciler(FabricState(config, self.events))
+        self.reconciler = Reconciler(FabricState(config, self.events), epoch)
         self.recorder: Recorder | None = None
         self._search = HostSearch()
 
@@ -59,6 +63,11 @@ class CentralController:
     def pairs(self) -> PairMeters:
         """The pairs that talk, and their meters."""
         return self.reconciler.pairs
+
+    @property
+    def agents(self) -> Agents:
+        """The agents on hosts."""
+        return self.reconciler.agents
 
     @property
     def config(self) -> Config:
@@ -144,6 +153,14 @@ class CentralController:
         as_sent = header._replace(vlan_vid=sought.vlan_vid if edge.tagged else None)
         self._search.look_for(sought, port, as_sent, payload, now_s)
 
+    def control_frame_heard(self, dpid: int, port_no: int, frame: bytes, now_s: float) -> None:
+        """A control frame came in by an edge port: its host's agent speaks."""
+        self.agents.hear(PortId(dpid, port_no), frame, now_s)
+
+    def take_agent_frames(self) -> list[AgentFrame]:
+        """Return what agents are to be told."""
+        return self.agents.take_frames()
+
     def take_questions(self, now_s: float) -> list[Question]:
         """Return the frames that ask silent hosts where they are; each is to pass its switch's tables."""
         return self._search.take_due(self.network.knows, now_s)
@@ -184,7 +201,10 @@ class CentralController:
         ``confirmed_s`` is when switches had carried out their last meter-mods, where that is known.
         """
         self.pairs.flush()
-        return interval.run_interval(self.fabric, self.recorder, stats, received_s, now_s, confirmed_s or {})
+        self.pairs.hand_over(*self.agents.hand_over(), now_s)
+        return interval.run_interval(
+            self.fabric, self.agents, self.recorder, stats, received_s, now_s, confirmed_s or {}
+        )
 
     def tick(self, now_s: float) -> None:
         """Let links expire and the tree settle; call it every interval."""

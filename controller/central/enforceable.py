@@ -81,13 +81,16 @@ def _note_shaped(fabric: FabricState, dpid: int) -> None:
 def _of_switch(fabric: FabricState, dpid: int, unlimited: Unlimited) -> PortVerdicts:
     record = fabric.switches[dpid]
     can = record.can
-    given = (record.switch, record.connected, *can.evidence, unlimited)
+    given = (record.switch, record.connected, *can.evidence, unlimited, fabric.agent_ports)
     before, made = fabric.verdicts.made.get(dpid, (None, {}))
     if before is not None and all(one is other or one == other for one, other in zip(given, before, strict=True)):
         return made
     made = {
         port_no: enforceability(
-            can, port_no, (name for other, name, vids in unlimited if other != dpid and vids & set(port.vlan_vids))
+            can,
+            port_no,
+            (name for other, name, vids in unlimited if other != dpid and vids & set(port.vlan_vids)),
+            agent=(dpid, port_no) in fabric.agent_ports,
         )
         if record.connected
         else NOT_CONNECTED

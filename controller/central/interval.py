@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from controller.central.agents import Agents
 from controller.central.observing import observe
 from controller.central.state import FabricState
 from controller.columns import FloatArray, IntArray
@@ -29,6 +30,7 @@ MeterStats = NDArray[np.void]
 
 def run_interval(
     fabric: FabricState,
+    agents: Agents,
     recorder: Recorder | None,
     stats: Mapping[int, MeterStats],
     received_s: Mapping[int, float],
@@ -38,13 +40,14 @@ def run_interval(
     """Run the control step on the METER_STATS of the switches, and queue the meter-mods that it decides."""
     readings, of_send_limits = _readings(fabric, stats, received_s, confirmed_s)
     _watch_floods(fabric, stats, now_s)
+    shaped = agents.before_step(readings, now_s)
     control, vns = fabric.control, fabric.shared_vns
     reads = readings_of((*control.groups, *control.shadow.groups))
     if recorder is not None:
         reads = frozenset(Reading)  # so that it can be decided again by others
     links = fabric.links.of(vns, fabric.network.topology) if Reading.LINKS in reads else None
     observed = observe(fabric, reads, received_s, now_s)
-    state, result = step.control_step(control.state, vns, control.groups, readings, now_s, links, observed)
+    state, result = step.control_step(control.state, vns, control.groups, readings, now_s, links, observed, shaped)
     shadow = control.shadow
     if shadow.names:
         shadow = shadow_step(shadow, vns, control.state, state, links, observed)
@@ -55,6 +58,8 @@ def run_interval(
         start = Start(control.state, vns, control.policies, links)
         recorder.interval(start, now_s, readings, observed, state, result)
     queue_changes(fabric, result.changes)
+    queue_changes(fabric, result.backstops)
+    agents.after_step(result.limit_bps, now_s)
     _watch_congestion(fabric, control.state, result.limit_bps, now_s)
     _note_implausible(fabric, result.implausible, now_s)
     _watch_guarantees(fabric, now_s)

@@ -6,13 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
+from controller.central.agents import Agents
 from controller.central.state import FabricState
 from controller.columns import FloatArray, IntArray
 from controller.events import EventKind
-from controller.fabric.entries import EntryTable
+from controller.fabric.entries import NO_METER, EntryTable
 from controller.forwarding.hosts_and_paths import Pair
 from controller.loop import step
-from controller.metering.enforcement import RATE_STEP_BPS
+from controller.metering.enforcement import RATE_STEP_BPS, whole_rates
 from controller.pieces import pieces
 from controller.switch.meter_settings import MeterSetting, kilo
 from controller.switch.record import SwitchRecord
@@ -24,8 +25,8 @@ _AT_ONCE = 250
 class PairMeters:
     """Gives pairs of VNs their meters, and takes them away."""
 
-    def __init__(self, fabric: FabricState) -> None:
-        self._fabric = fabric
+    def __init__(self, fabric: FabricState, agents: Agents) -> None:
+        self._fabric, self._agents = fabric, agents
         self._new_pairs: dict[Pair, None] = {}
         self._seen_s = 0.0
         self._metered: set[Pair] = set()
@@ -77,7 +78,7 @@ class PairMeters:
             self._remove(self._old_pairs)
             self._old_pairs = set()
         for pair in self._unmetered:
-            if fabric.record_of_sender(pair.sender).meter_ids.available:
+            if fabric.record_of_sender(pair.sender).meter_ids.available or self._agents.covers(pair.sender):
                 self._new_pairs[pair] = None
         if self._new_pairs:
             pairs, self._new_pairs = list(self._new_pairs), {}
@@ -88,7 +89,9 @@ class PairMeters:
         metered: list[tuple[Pair, int]] = []
         for pair in pairs:
             record = fabric.record_of_sender(pair.sender)
-            meter_id = record.meter_ids.take()
+            meter_id = NO_METER if self._agents.shapes_alone(pair.sender) else record.meter_ids.take()
+            if meter_id is None and self._agents.covers(pair.sender):
+                meter_id = NO_METER
             if meter_id is not None:
                 metered.append((pair, meter_id))
                 self._unmetered.pop(pair, None)
@@ -106,9 +109,9 @@ class PairMeters:
         settings = map(MeterSetting, kilo(rate_bps).tolist(), kilo(burst_bits).tolist())
         for (pair, meter_id), setting in zip(metered, settings, strict=True):
             record = fabric.record_of_sender(pair.sender)
-            if record.connected:
+            if record.connected and meter_id:
                 record.update.put_meters({meter_id: setting}, [])
-            fabric.network.add_pair(pair, meter_id)
+            fabric.network.add_pair(pair, meter_id or None)
 
     def _out_of_meters(self, record: SwitchRecord, now_s: float) -> None:
         if record.switch.dpid in self._without_meter:
@@ -118,6 +121,49 @@ class PairMeters:
         text = f"switch {record.switch.name}: all meter ids to {self._fabric.config.last_meter_id} are in use"
         text += "; further pairs have only the send limit and their queue"
         self._fabric.note(EventKind.OUT_OF_METERS, text, now_s, dpid=record.switch.dpid)
+
+    def hand_over(self, shaped: list[Pair], bare: list[Pair], now_s: float) -> None:
+        """Take the meters of pairs that agents shape alone, and give ``bare`` pairs, whose agents are gone, theirs.
+
+        In a switch's update meters are added before the entries that name them, and deleted after: there is no gap. A
+        pair for which there is no meter is nobody's from now on.
+        """
+        if shaped:
+            self._set_meters(dict.fromkeys(shaped, NO_METER), now_s)
+        given: dict[Pair, int] = {}
+        for pair in bare:
+            meter_id = self._fabric.record_of_sender(pair.sender).meter_ids.take()
+            if meter_id is not None:
+                given[pair] = meter_id
+        if given:
+            self._set_meters(given, now_s)
+        left = set(bare) - given.keys()
+        if left:
+            self._remove(left)
+            for pair in sorted(left):
+                self._unmetered[pair] = None
+                self._fabric.network.add_pair(pair, None)
+
+    def _set_meters(self, meter_of: Mapping[Pair, int], now_s: float) -> None:
+        """Let pairs with entries have other meters, or none, at the rates of their limits."""
+        fabric = self._fabric
+        rows, state = _rows_of(fabric.state.entries, meter_of, len(fabric.vns)), fabric.state
+        rate_bps = whole_rates(step.limits_in_force_bps(state, fabric.shared_vns))[rows]
+        burst_bits = step.first_bursts(rate_bps)
+        settings = map(MeterSetting, kilo(rate_bps).tolist(), kilo(burst_bits).tolist())
+        meter_ids = state.entries.meter_id.copy()
+        for row, (pair, meter_id), setting in zip(rows.tolist(), meter_of.items(), settings, strict=True):
+            record = fabric.record_of_sender(pair.sender)
+            before, meter_ids[row] = int(meter_ids[row]), meter_id
+            if record.connected and meter_id:
+                record.update.put_meters({meter_id: setting}, [])
+            fabric.network.add_pair(pair, meter_id or None)
+            if before and record.connected:
+                record.update.meter_deletes.append(before)
+            elif before:
+                record.meter_ids.release(before)
+        fabric.state = step.with_meters(state, rows, meter_ids, rate_bps, burst_bits, now_s)
+        self._map_meters()
 
     def adopt(self, meter_of: Mapping[Pair, int], standing: Mapping[int, MeterSetting], now_s: float) -> Iterator[None]:
         """Take over pairs whose meters stand on a switch and have been claimed; yield after each piece.
@@ -175,6 +221,8 @@ class PairMeters:
             meter_id = int(entries.meter_id[row])
             self._without_meter.discard(record.switch.dpid)
             record.can.short_of_meters = False
+            if not meter_id:
+                continue
             if record.connected and standing:
                 record.update.meter_deletes.append(meter_id)
             else:
@@ -191,7 +239,14 @@ class PairMeters:
         ends = np.searchsorted(dpid[order], np.array(list(fabric.switches), dtype=np.uint64), side="right")
         for record, start, end in zip(fabric.switches.values(), starts, ends, strict=True):
             rows = order[start:end]
+            rows = rows[entries.meter_id[rows] > 0]
             record.map_meters(entries.meter_id[rows], rows)
+
+
+def _rows_of(entries: EntryTable, pairs: Iterable[Pair], vns: int) -> IntArray:
+    """Return the rows of pairs that have entries."""
+    keys = np.array([pair.receiver * vns + pair.sender for pair in pairs], dtype=np.int64)
+    return np.searchsorted(entries.receiver * vns + entries.sender, keys)
 
 
 def _columns(meter_of: Mapping[Pair, int]) -> tuple[IntArray, IntArray, IntArray]:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from controller.central.agents import Agents
 from controller.central.pair_meters import PairMeters
 from controller.central.state import FabricState
 from controller.events import EventKind
@@ -38,12 +39,14 @@ class InstalledTables(NamedTuple):
 class Reconciler:
     """Brings the switches' tables to what the fabric wants, and takes over what they hold: a fabric and its pairs.
 
-    A controller has one at a time. Another configuration comes with another one, and this one is dropped as a whole.
+    ``agents`` are those on hosts. A controller has one at a time. Another configuration comes with another one, and
+    this one is dropped as a whole.
     """
 
-    def __init__(self, fabric: FabricState) -> None:
+    def __init__(self, fabric: FabricState, epoch: int = 0) -> None:
         self.fabric = fabric
-        self.pairs = PairMeters(fabric)
+        self.agents = Agents(fabric, epoch)
+        self.pairs = PairMeters(fabric, self.agents)
 
     def bring_up(
         self, dpid: int, flows: Iterable[Flow | UnknownFlow], meters: NDArray[np.void], now_s: float

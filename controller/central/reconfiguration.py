@@ -84,6 +84,7 @@ def reconfigure(central: CentralController, config: Config, now_s: float) -> Rec
     allocators = _carry_state(before, after, row_of, kept, now_s)
     _carry_views(before, after, row_of, kept)
     reconciler = Reconciler(after)
+    reconciler.agents.carry(central.agents)
     unmetered = [pair for pair in map(row_of.pair, central.pairs.unmetered) if pair is not None]
     reconciler.pairs.carry(after.state.entries, unmetered)
     done = Reconfiguration(frozenset(before.switches.keys() - kept), central.reconciler, standing, allocators)
@@ -169,7 +170,7 @@ def _carry_state(
     for row in range(len(entries)):
         pair = Pair(int(entries.sender[row]), int(entries.receiver[row]))
         was = Pair(int(row_of.old[pair.sender]), int(row_of.old[pair.receiver]))
-        after.network.carry_pair(pair, int(entries.meter_id[row]), before.network.hosts_of_pair(was))
+        after.network.carry_pair(pair, int(entries.meter_id[row]) or None, before.network.hosts_of_pair(was))
     carried = old.allocators.carried(old_row)
     return replace(
         carried,

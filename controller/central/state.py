@@ -114,6 +114,7 @@ class FabricState:
         self._moves = TokenBuckets(len(self.vns), MOVES_PER_S, MOVES_AT_ONCE)
         self._held_s: dict[int, float] = {}
         self._came_s = -math.inf
+        self.agent_ports: frozenset[PortId] = frozenset()  # behind which agents shape, as far as is known
 
     # -- what is in force
 
@@ -223,6 +224,10 @@ class FabricState:
         senders = [row for row, own in record.vn_meters.items() if meter_id is None or own.send in meter_id]
         self.send_limits = self.send_limits.forgotten(np.array(senders, dtype=np.int64))
 
+    def forget_rows(self, rows: IntArray) -> None:
+        """The counters of these entries come from elsewhere now."""
+        self.state = replace(self.state, counters=self.state.counters.forgotten(rows))
+
     def meter_settings(self, dpid: int, meter_id: IntArray) -> tuple[FloatArray, FloatArray]:
         """Return the rates (bit/s) and bursts (bits) of meters of a switch that limit entries; infinite for others."""
         rows = self.switches[dpid].rows_of(meter_id)
@@ -244,10 +249,12 @@ class FabricState:
             self.flood_limit_bps[rows] - discovery_bps,
             discovery_bps,
             np.full(len(rows), float(self.config.report_rate_bps)),
+            np.full(len(rows), float(self.config.agent_report_rate_bps)),
         )
-        bursts_bits = (*map(step.first_bursts, rates_bps[:3]), report_bursts(rates_bps[3]))
+        bursts_bits = (*map(step.first_bursts, rates_bps[:3]), *map(report_bursts, rates_bps[3:]))
         there = vn_meter_id > 0
-        mine = np.flatnonzero(self.vns.dpid[self.state.entries.sender] == record.switch.dpid)
+        entries = self.state.entries
+        mine = np.flatnonzero((self.vns.dpid[entries.sender] == record.switch.dpid) & (entries.meter_id > 0))
         enforcement = self.state.enforcement
         return MeterColumns.of_rates(
             np.concatenate([vn_meter_id[there], self.state.entries.meter_id[mine]]),

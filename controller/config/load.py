@@ -30,6 +30,7 @@ from controller.config.rules import (
 from controller.config.sections import (
     MAX_VLAN_VID,
     MIN_VLAN_VID,
+    AgentsSection,
     ControlSection,
     LoggingSection,
     OpenFlowSection,
@@ -86,6 +87,7 @@ def _read_config(data: object, source_name: str) -> tuple[Config, list[Problem]]
     openflow, bad_openflow = read_section(OpenFlowSection, ("openflow",), root.openflow)
     logging, bad_logging = read_section(LoggingSection, ("logging",), root.logging)
     queues, bad_queues = read_section(QueuesSection, ("queues",), root.queues)
+    agents, bad_agents = read_section(AgentsSection, ("agents",), root.agents)
     rest_section, bad_rest_section = read_section(RestSection, ("rest",), root.rest)
     store, bad_store = read_section(StoreSection, ("store",), root.store)
     rest, bad_rest = read_rest(rest_section, store, source_name)
@@ -94,7 +96,7 @@ def _read_config(data: object, source_name: str) -> tuple[Config, list[Problem]]
     switches, bad_switches = _read_switches(root, sections)
     links, bad_links = read_links(root.links, switches)
     problems += bad_control + bad_openflow + bad_logging + bad_queues + bad_rest_section + bad_store + bad_rest
-    problems += bad_tls + bad_vlans + bad_switches + bad_links
+    problems += bad_tls + bad_vlans + bad_switches + bad_links + bad_agents
     problems += _listener_problems(openflow, rest.listen)
     config = Config(
         source_name=source_name,
@@ -112,6 +114,8 @@ def _read_config(data: object, source_name: str) -> tuple[Config, list[Problem]]
         vlans=vlans,
         switches=switches,
         links=links,
+        agent_report_rate_bps=agents.report_rate,
+        agent_long_frames=agents.long_frames,
         openflow_tls=tls,
         log_format=logging.format,
         log_level=logging.level,

@@ -20,7 +20,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr,
 
 from controller.config.document import Path, Problem, show_value
 from controller.errors import InvalidValueError
-from controller.fabric.description import Profile
+from controller.fabric.description import AgentMode, Profile
 from controller.fabric.values import check_name
 from controller.units import MAX_WEIGHT, MIN_WEIGHT, parse_rate
 
@@ -198,6 +198,16 @@ class QueuesSection(Section):
     """Highest rate of a receiver's queue while its port has room: its limit, or the port's capacity."""
 
 
+class AgentsSection(Section):
+    """``agents``: what hosts' agents may say, at ports whose `agent` is not `none`."""
+
+    path = "agents"
+    report_rate: Rate = 1_000_000
+    """What of an agent's frames of one VLAN may go to the controller."""
+    long_frames: bool = False
+    """Whether control frames may have more than 44 octets of parameters, where agents take them as well."""
+
+
 class VlanSection(Section):
     """``vlans.VID``: a tenant, its algorithm and the limits its VNs have unless a port says otherwise."""
 
@@ -258,6 +268,9 @@ class PortSection(Section):
     """Several VLANs, frames with a tag; either this or `access`."""
     vns: dict[str, Any] = Field(default_factory=dict)
     """Own limits and weights of VNs at this port."""
+    agent: AgentMode = "none"
+    """Whether the host behind it has an agent that shapes: `trust` lets it shape alone, `verify` keeps meters \
+behind it (docs/agents.md)."""
 
 
 class SwitchSection(Section):
@@ -302,6 +315,8 @@ class RootSection(Section):
     """The log."""
     queues: dict[str, Any] = Field(default_factory=dict)
     """The queues of receiving VLANs."""
+    agents: dict[str, Any] = Field(default_factory=dict)
+    """Agents on hosts."""
     vlans: dict[str, Any] = Field(default_factory=dict)
     """The tenants by VLAN id, 1 to 4094."""
     switches: dict[str, Any] = Field(default_factory=dict)

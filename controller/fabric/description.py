@@ -61,6 +61,10 @@ class Vn:
     weight: float | None = None
 
 
+AgentMode = Literal["none", "trust", "verify"]
+"""Whether the host behind a port has an agent that shapes, and whether meters watch it."""
+
+
 @dataclass(frozen=True, slots=True)
 class EdgePort:
     """An edge port. ``tagged`` is True for a trunk; an access port has exactly one VN, whose frames carry no tag."""
@@ -70,6 +74,7 @@ class EdgePort:
     capacity_bps: int
     tagged: bool
     vns: tuple[Vn, ...]
+    agent: AgentMode = "none"
 
     @property
     def vlan_vids(self) -> tuple[int, ...]:
@@ -153,6 +158,8 @@ class Config:
     vlans: Mapping[int, Vlan]
     switches: Mapping[str, Switch]
     links: tuple[CoreLink, ...] = ()
+    agent_report_rate_bps: int = 1_000_000
+    agent_long_frames: bool = False
     openflow_tls: Tls | None = None
     log_format: Literal["console", "json"] = "console"
     log_level: Literal["debug", "info", "warning", "error"] = "info"

@@ -8,6 +8,9 @@ import numpy as np
 
 from controller.columns import NEW_ROW, BoolArray, IntArray
 
+NO_METER = 0
+"""The meter id of an entry that an agent on its host shapes alone; ids begin at 1 (OpenFlow 1.3.5, section 7.3.4.4)."""
+
 
 @dataclass(frozen=True)
 class EntryTable:

@@ -57,6 +57,8 @@ class Network:
         self._vns = vns
         self._settings = settings
         self._edges = _edges_by_vlan(self._switches.values())
+        self._has_agents = any(port.agent != "none" for one in self._switches.values() for port in one.ports.values())
+        self.host_changes = 0
         self._vn_of_host: dict[Host, int] = {}
         self._hosts_of_vn: defaultdict[int, set[Host]] = defaultdict(set)
         self._queueless: set[int] = set()  # dpids of switches whose entries name no queue
@@ -107,6 +109,8 @@ class Network:
             for host in self._vn_of_host:
                 self._put_forward(host)
         general = [pipeline.link_discovery(), pipeline.drop_link_local(), pipeline.drop_group_sources()]
+        if self._has_agents:
+            general += map(pipeline.drop_control, pipeline.CONTROL_ETH_TYPES)
         self.desired.put(("switch", dpid), {dpid: general})
         for port in self._switches[dpid].ports.values():
             flows = [pipeline.drop_hosts_lldp(port.port_no), *(pipeline.admit(port, vid) for vid in port.vlan_vids)]
@@ -120,6 +124,12 @@ class Network:
                     *pipeline.limit_floods(port_no, key.vlan_vid, meters),
                     pipeline.report(port_no, key.vlan_vid, meters.report),
                 ]
+                port = self._switches[dpid].ports[port_no]
+                if port.agent != "none":
+                    flows += [
+                        pipeline.agent_frames(port, key.vlan_vid, ethertype, meters.agent)
+                        for ethertype in pipeline.CONTROL_ETH_TYPES
+                    ]
                 self.desired.put(("sender", row), {dpid: flows})
                 self._put_unknown_source(row)
             yield
@@ -216,6 +226,7 @@ class Network:
         if len(self._hosts_of_vn[row]) >= self._settings.max_macs_per_vn:
             return False
         self.forget_host(host)
+        self.host_changes += 1
         self._vn_of_host[host] = row
         self._hosts_of_vn[row].add(host)
         self._put_host(host)
@@ -237,6 +248,7 @@ class Network:
         row = self._vn_of_host.pop(host, None)
         if row is None:
             return
+        self.host_changes += 1
         self._hosts_of_vn[row].discard(host)
         for group in ("source", "forward", "discover"):
             self.desired.drop((group, host))

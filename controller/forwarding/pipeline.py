@@ -38,6 +38,8 @@ OWN_COOKIE_MASK = 0xFFFF_0000_0000_0000
 ETH_TYPE_ARP = 0x0806
 ETH_TYPE_IPV6 = 0x86DD
 ETH_TYPE_LLDP = 0x88CC
+# MAC control (IEEE 802.3, clause 31) and local experiments (IEEE 802): what agents may speak in.
+CONTROL_ETH_TYPES = (0x8808, 0x88B5)
 GROUP_BIT = 1 << 40  # of an address: broadcast and multicast
 # Neighbor Solicitations go to the solicited-node multicast address, FF02::1:FF00:0/104 (RFC 4291, RFC 2464).
 SOLICITED_NODE = 0x3333_FF00_0000
@@ -80,13 +82,14 @@ class VnMeters(NamedTuple):
     """The meters of one sending VN, whoever its frames are for; None where there is none.
 
     ``discovery`` is for what asks where neighbours are, ``flood`` for everything else that is flooded, ``report`` for
-    what goes to the controller.
+    what goes to the controller, ``agent`` for the control frames of its host's agent.
     """
 
     send: int | None = None
     flood: int | None = None
     discovery: int | None = None
     report: int | None = None
+    agent: int | None = None
 
 
 _REPORT = Output(PORT_CONTROLLER, REPORT_BYTES)
@@ -116,6 +119,17 @@ def drop_group_sources() -> Flow:
 def drop_hosts_lldp(port_no: int) -> Flow:
     """A host cannot forge links: LLDP from edge ports is dropped."""
     return _flow(Table.CLASSIFY, 1100, Match(in_port=port_no, eth_type=ETH_TYPE_LLDP))
+
+
+def drop_control(ethertype: int) -> Flow:
+    """Control frames never cross a switch: PAUSE of a host, forged Set Rate."""
+    return _flow(Table.CLASSIFY, 1040, Match(eth_type=ethertype))
+
+
+def agent_frames(port: EdgePort, vlan_vid: int, ethertype: int, meter_id: int | None) -> Flow:
+    """What the agent behind an edge port says of one of its VLANs goes to the controller whole."""
+    match = Match(in_port=port.port_no, vlan_vid=vlan_vid if port.tagged else VLAN_NONE, eth_type=ethertype)
+    return _flow(Table.CLASSIFY, 1050, match, Output(PORT_CONTROLLER, 0xFFFF), meter_id=meter_id)
 
 
 def admit(port: EdgePort, vlan_vid: int) -> Flow:
@@ -205,6 +219,8 @@ def meters_of_vn(flow: Flow) -> tuple[int, int, VnMeters] | None:
     match = flow.match
     if flow.meter_id is None or match.in_port is None:
         return None
+    if flow.table_id == Table.CLASSIFY and match.vlan_vid is not None and match.eth_type in CONTROL_ETH_TYPES:
+        return match.in_port, match.vlan_vid, VnMeters(agent=flow.meter_id)
     if flow.table_id == Table.REPORT and match.metadata is not None:
         return match.in_port, match.metadata, VnMeters(report=flow.meter_id)
     if flow.table_id != Table.RATE_CONTROL or match.vlan_vid is None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from controller.columns import FloatArray, IntArray, carry
+from controller.columns import NEW_ROW, BoolArray, FloatArray, IntArray, carry
 from controller.dets.messages import InitializeTrafficControl, SetRate
 from controller.dets.rate_allocator import (
     RateAllocators,
@@ -19,6 +19,7 @@ from controller.dets.send_rate_controller import SendRateControllers, traffic_re
 from controller.fabric.entries import EntryTable
 from controller.fabric.links import FabricLinks
 from controller.fabric.vns import VnTable
+from controller.metering.backstop import with_backstops
 from controller.metering.counters import MeterCounters, MeterReadings, meter_rates
 from controller.metering.enforcement import (
     Enforcement,
@@ -78,11 +79,13 @@ class ControlState:
 class StepResult:
     """What one interval decided, besides the next state.
 
-    ``changes`` are the meters to modify, ``limit_bps`` (entries,) the limits in force from now on. ``received_bps`` has
-    shape (vns,). ``implausible`` are rows of the entry table whose counters moved in a way no traffic can move them.
+    ``changes`` are the meters to modify, ``backstops`` those of entries that agents shape. ``limit_bps`` (entries,) are
+    the limits in force from now on. ``received_bps`` has shape (vns,). ``implausible`` are rows of the entry table
+    whose counters moved in a way no traffic can move them.
     """
 
     changes: MeterChanges
+    backstops: MeterChanges
     limit_bps: FloatArray
     received_bps: FloatArray
     implausible: IntArray
@@ -190,6 +193,25 @@ def remove_entries(state: ControlState, rows: IntArray) -> ControlState:
     )
 
 
+def with_meters(
+    state: ControlState, rows: IntArray, meter_id: IntArray, rate_bps: FloatArray, burst_bits: FloatArray, now_s: float
+) -> ControlState:
+    """Return the state in which the entries have the meters ``meter_id`` (entries,), those of ``rows`` new ones.
+
+    New meters stand at ``rate_bps`` and ``burst_bits``, shape of ``rows``, and have been added now.
+    """
+    old_row = np.arange(len(state.entries))
+    old_row[rows] = NEW_ROW
+    rates, bursts = np.zeros(len(old_row)), np.zeros(len(old_row))
+    rates[rows], bursts[rows] = rate_bps, burst_bits
+    return replace(
+        state,
+        entries=EntryTable(state.entries.sender, state.entries.receiver, meter_id),
+        counters=state.counters.carried(old_row, added_s=now_s),
+        enforcement=state.enforcement.carried(old_row, rates, bursts, now_s),
+    )
+
+
 def first_bursts(rate_bps: FloatArray) -> FloatArray:
     """Return the burst of new meters: that of senders which respond to drops, until they show otherwise."""
     return burst_for(rate_bps, np.zeros(len(rate_bps), dtype=np.bool_))
@@ -203,10 +225,13 @@ def control_step(
     now_s: float,
     links: FabricLinks | None = None,
     observed: Observed | None = None,
+    shaped: BoolArray | None = None,
 ) -> tuple[ControlState, StepResult]:
     """Run one interval (DETS, sections II-A and III). ``links``: None where only access links count.
 
     ``observed`` are the readings of queues and links, for those that decide by them; None: nobody asked for them.
+
+    ``shaped`` (entries,) are those that an agent on the sender's host holds (None: none).
 
     1) Turn counters into rates, and rates into what each sender sends.
     2) Each rate allocator compares what its VN receives with its limit: congestion begins, goes on or is over.
@@ -251,9 +276,14 @@ def control_step(
     enforcement, changes = enforce(
         state.enforcement, limit_bps, measured, rates.seen_s, now_s, too_soon, rooms, entries.receiver
     )
+    held = np.zeros(len(entries), dtype=np.bool_) if shaped is None else shaped
+    enforcement, changes, backstops = with_backstops(
+        state.enforcement, enforcement, changes, held, entries.meter_id > 0, limit_bps, now_s
+    )
     counters = counters.modified(changes.rows, now_s)
     result = StepResult(
         changes=changes,
+        backstops=backstops,
         limit_bps=limit_bps,
         received_bps=received_bps,
         implausible=np.flatnonzero(rates.implausible),

@@ -126,7 +126,7 @@ class SwitchRecord:
     ours; ``touched`` gathers the keys of entries of which that has changed. ``foreign`` is how many entries of others
     it held when it came, and ``awaiting`` what an earlier run left there for pairs with switches that have not come
     yet. ``row_of_meter`` leads from a meter id, less the first of the range, to the row of the entry table. ``can`` is
-    what the switch can do, as far as is known.
+    what the switch can do, as far as is known. ``agent_rows`` are the VNs whose ports may have an agent behind them.
     """
 
     switch: Switch
@@ -141,6 +141,7 @@ class SwitchRecord:
     update: SwitchUpdate = field(default_factory=SwitchUpdate)
     awaiting: Awaiting = field(default_factory=Awaiting)
     row_of_meter: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    agent_rows: frozenset[int] = frozenset()
     _last_listed: tuple[IntArray, NDArray[np.uint32], ListedMeters] | None = None
 
     @classmethod
@@ -157,13 +158,10 @@ class SwitchRecord:
                 reason = f"leaves switch {switch.name} fewer meter ids than it has VNs"
                 raise InvalidValueError("openflow.last_meter_id", config.last_meter_id, reason)
             vn_meters[row] = VnMeters(send=meter_id)
-        return cls(
-            switch,
-            ids,
-            config.first_meter_id,
-            vn_meters,
-            Capabilities(switch.profile, classes=config.queue_classes == "vlan"),
-        )
+        agents = {port.port_no for port in switch.ports.values() if port.agent != "none"}
+        behind = frozenset(row for row in vn_meters if int(vns.port_no[row]) in agents)
+        can = Capabilities(switch.profile, classes=config.queue_classes == "vlan")
+        return cls(switch, ids, config.first_meter_id, vn_meters, can, agent_rows=behind)
 
     def meters_in_use(self) -> dict[int, VnMeters]:
         """Return the meters of each of its VNs; they have none where the switch's meters are of no use."""
@@ -194,8 +192,11 @@ class SwitchRecord:
     def complete_vn_meters(self) -> int:
         """Give every VN the meters that it lacks; return how many there were no ids for."""
         for row, mine in self.vn_meters.items():
-            self.vn_meters[row] = VnMeters(*(self.meter_ids.take() if one is None else one for one in mine))
-        return sum(mine.count(None) for mine in self.vn_meters.values())
+            needed = {name for name in VnMeters._fields if name != "agent" or row in self.agent_rows}
+            missing = [name for name in VnMeters._fields if name in needed and getattr(mine, name) is None]
+            self.vn_meters[row] = mine._replace(**{name: self.meter_ids.take() for name in missing})
+        lacking = sum(mine[:-1].count(None) for mine in self.vn_meters.values())
+        return lacking + sum(self.vn_meters[row].agent is None for row in self.agent_rows)
 
     def limit_meter_ids(self) -> None:
         """Give out only ids that the switch can have: none where its meters are of no use."""

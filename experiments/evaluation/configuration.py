@@ -8,13 +8,13 @@ from controller.policy.registry import policies
 from experiments.machine.controller_process import configuration
 from experiments.ovs.static_limits import TCP_BURST_S, UDP_BURST_S, QueueRates, Share, equal_shares
 from experiments.scenarios.scenario import CONDITIONS, LimitChange, Limits, Scenario, parse_control
-from topologies.fabric import Fabric, VirtualNode
+from topologies.fabric import Fabric, PhysicalNode, VirtualNode
 
 
 def controller_configuration(
-    scenario: Scenario, fabric: Fabric, control: str, openflow_port: int, rest_port: int
+    scenario: Scenario, fabric: Fabric, control: str, openflow_port: int, rest_port: int, shaping: str = "meter"
 ) -> dict[str, Any]:
-    """Return the controller's configuration under an algorithm."""
+    """Return the controller's configuration under an algorithm; ``shaping`` as in ``RunSettings``."""
     algorithm, parameters = parse_control(control)
     ports = (openflow_port, rest_port)
     receive_bps = {vid: limits.receive_bps for vid, limits in scenario.limits.items()}
@@ -22,6 +22,14 @@ def controller_configuration(
     document["queues"]["max_rate"] = "limit" if CONDITIONS[scenario.conditions].shaped else "capacity"
     for vid, limits in scenario.limits.items():
         document["vlans"][vid] |= _as_keys(limits, algorithm)
+    agents = agents_at(fabric, shaping)
+    if agents:
+        document["agents"] = {"long_frames": True}
+    for pn, mode in agents.items():
+        document["switches"][pn.switch]["ports"][pn.port_no]["agent"] = mode
+    if shaping == "agent":
+        for switch in document["switches"].values():
+            switch["profile"] = "no-meters"
     for (vid, number), limits in scenario.vn_limits.items():
         pn = fabric.pn(number)
         port = document["switches"][pn.switch]["ports"][pn.port_no]
@@ -42,6 +50,14 @@ def borrows(algorithm: str) -> bool:
 def fields_in_use(change: LimitChange, algorithm: str) -> dict[str, float]:
     """Return what a change asks of the product under an algorithm; nothing where it is about ceilings alone."""
     return {name: value for name, value in change.fields.items() if "ceiling" not in name or borrows(algorithm)}
+
+
+def agents_at(fabric: Fabric, shaping: str) -> dict[PhysicalNode, str]:
+    """Return the PNs with an agent, and how far the controller trusts each."""
+    if shaping == "meter":
+        return {}
+    mode = "verify" if shaping == "both" else "trust"
+    return {pn: mode for pn in fabric.pns if shaping != "mixed" or pn.number % 2}
 
 
 def static_limits(scenario: Scenario, fabric: Fabric) -> tuple[list[Share], QueueRates]:

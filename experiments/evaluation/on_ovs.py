@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from experiments.evaluation import endpoint
-from experiments.evaluation.configuration import controller_configuration, static_limits
+from experiments.evaluation.configuration import agents_at, controller_configuration, static_limits
 from experiments.evaluation.decisions import Decisions, tell
 from experiments.evaluation.on_model import Progress, standing_bps
 from experiments.evaluation.run import (
@@ -31,6 +31,7 @@ from experiments.evaluation.run import (
 from experiments.machine.controller_process import ControllerProcess, free_ports
 from experiments.machine.processors import CpuTicks, busy_warning, cpu_shares, read_cpu_ticks
 from experiments.measure.frames import TCP_WIRE_BYTES, UDP_FRAME_BYTES
+from experiments.ovs.agents import fabric_agents
 from experiments.ovs.fabric import OvsFabric, OvsOptions, describe_switches
 from experiments.ovs.static_limits import install_static_limits
 from experiments.scenarios.scenario import BASELINES, INTERVAL_S, Scenario, Source
@@ -65,17 +66,32 @@ def run_on_ovs(
     with contextlib.ExitStack() as stack:
         controller = None
         if controlled:
-            document = controller_configuration(scenario, fabric, control, openflow_port, rest_port)
+            document = controller_configuration(scenario, fabric, control, openflow_port, rest_port, settings.shaping)
             controller = stack.enter_context(ControllerProcess(document, folder))
         ovs = stack.enter_context(OvsFabric(fabric, options))
         if controller is not None:
             controller.wait_ready({switch.name for switch in fabric.switches})
+            if agents := agents_at(fabric, settings.shaping):
+                stack.enter_context(fabric_agents(agents, folder))
+                wait_agents(controller, len(agents))
         elif control == "static":
             install_static_limits(fabric, *static_limits(scenario, fabric))
         if ovs.classifier is not None:
             ovs.classifier.settle()
         endpoints = stack.enter_context(_Endpoints(ovs, scenario, seed, settings.congestion_control, folder))
         return _measure(scenario, control, seed, progress, fabric, controller, endpoints, list(ovs.warnings))
+
+
+def wait_agents(controller: ControllerProcess, count: int) -> None:
+    """Wait until the controller knows so many agents; TimeoutError if it does not."""
+    deadline = time.monotonic() + END_TIMEOUT_S
+    while True:
+        states = [port["agent"]["state"] for port in controller.get("/v1/ports?limit=1000")["ports"] if port["agent"]]
+        if sum(state in ("hello", "trusted") for state in states) >= count:
+            return
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"of {count} agents the controller knows: {', '.join(states)}")
+        time.sleep(0.1)
 
 
 def _measure(

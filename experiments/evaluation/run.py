@@ -20,11 +20,16 @@ _ARRAYS = ("time_s", *_BY_INTERVAL, "sent_packets", "lost_packets", "transfers")
 
 @dataclass(frozen=True, slots=True)
 class RunSettings:
-    """What a scenario leaves open: the grain of virtual time, TCP's congestion control, Open vSwitch's datapath."""
+    """What a scenario leaves open: the grain of virtual time, TCP's congestion control, Open vSwitch's datapath.
+
+    ``shaping`` says who shapes, of options.SHAPINGS: meters, agents on the PNs without any meter, agents with meters
+    behind them, or agents alone at every second PN and meters at the others.
+    """
 
     slot_s: float = 0.001
     congestion_control: str = "cubic"
     datapath: str = "user"
+    shaping: str = "meter"
 
 
 DEFAULT_SETTINGS = RunSettings()

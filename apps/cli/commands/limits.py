@@ -81,7 +81,12 @@ PORT_COLUMNS = (
     rate("sent", "sent_bps"),
     Column("enforceable", "enforceable"),
 )
-PORT_DETAILS = (*PORT_COLUMNS, Column("why not", "enforceable_why"))
+PORT_DETAILS = (
+    *PORT_COLUMNS,
+    Column("why not", "enforceable_why"),
+    Column("agent", lambda row: None if row["agent"] is None else f"{row['agent']['state']} ({row['agent']['mode']})"),
+    Column("agent heard, ms", lambda row: None if row["agent"] is None else row["agent"]["heard_ms"]),
+)
 ENTRY_COLUMNS = (
     number("VLAN", "vlan_vid"),
     Column("from", lambda row: f"{row['sender']['switch']}:{row['sender']['port_no']}"),
@@ -91,6 +96,7 @@ ENTRY_COLUMNS = (
     rate("granted", "granted_bps"),
     rate("limit", "limit_bps"),
     rate("meter", "meter_rate_bps"),
+    Column("shaped by", "shaping"),
     Column("control", "control"),
 )
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
+from math import isinf
 from typing import Any
 
 import numpy as np
 
 from apps.rest.resources.service import Service
 from apps.rest.schema.answers import (
+    AgentView,
     EntryView,
     EventView,
     ExplanationView,
@@ -22,14 +24,17 @@ from apps.rest.schema.answers import (
 )
 from apps.rest.schema.observed import GuaranteeView, MissedBy
 from apps.settings.settings import Outcome, Settings
+from controller.agents.ports import AgentPort, Shaping
 from controller.allocation.parameters import check_parameters
 from controller.central.controller import CentralController
 from controller.central.enforceable import of_switch
 from controller.central.explanation import explain_entry
 from controller.columns import FloatArray, IntArray
+from controller.dets.control_frames import Feature
 from controller.dets.send_rate_controller import Control
 from controller.events import Event, severity_of
 from controller.fabric.description import EdgePort, Switch
+from controller.fabric.topology import PortId
 from controller.limits.overrides import Overrides, VnName, vn_value
 from controller.loop import step
 from controller.observed.live import connected, flood_rates, granted_bps, live_rates
@@ -131,9 +136,19 @@ def port_views(central: CentralController, ports: Sequence[tuple[Switch, EdgePor
         limits = [int(column[rows].sum()) for column in (vns.send_limit_bps, vns.receive_limit_bps)]
         place = (switch.name, f"{switch.dpid:016x}", port.port_no, port.name, port.capacity_bps)
         can = verdicts[switch.dpid][port.port_no]
-        values = (*place, list(port.vlan_vids), *limits, received_bps, sent_bps, str(can.verdict), list(can.why))
+        agent = central.agents.ports.get(PortId(switch.dpid, port.port_no))
+        shown = None if agent is None else agent_view(agent, central.agents.stepped_s)
+        values = (*place, list(port.vlan_vids), *limits, received_bps, sent_bps, str(can.verdict), list(can.why), shown)
         views.append(dict(zip(PortView.model_fields, values, strict=True)))
     return views
+
+
+def agent_view(agent: AgentPort, now_s: float) -> Json:
+    """Return the agent behind a port as ``AgentView`` has it."""
+    heard_ms = None if isinf(agent.heard_s) else max(round((now_s - agent.heard_s) * 1000), 0)
+    features = [feature.name.lower().replace("_", "-") for feature in Feature if agent.features & feature]
+    values = (agent.mode, str(agent.state), features, heard_ms, dict(agent.refused))
+    return dict(zip(AgentView.model_fields, values, strict=True))
 
 
 def entry_views(central: CentralController, rows: IntArray) -> list[Json]:
@@ -141,6 +156,7 @@ def entry_views(central: CentralController, rows: IntArray) -> list[Json]:
     state = central.state
     sender, receiver = state.entries.sender[rows], state.entries.receiver[rows]
     measured, known = state.measured, connected(central)[sender]
+    shaping = np.array(central.agents.shaping(), dtype=object)[rows].tolist()
     control = [Control(value).name.lower() for value in state.machines.control[rows].tolist()]
     columns = (
         central.vns.vlan_vid[sender].tolist(),
@@ -153,9 +169,13 @@ def entry_views(central: CentralController, rows: IntArray) -> list[Json]:
         json_rates(state.machines.limit_bps[rows]),
         json_rates(step.limits_in_force_bps(state, central.fabric.shared_vns)[rows]),
         json_rates(state.enforcement.rate_bps[rows]),
-        state.entries.meter_id[rows].tolist(),
+        [meter_id or None for meter_id in state.entries.meter_id[rows].tolist()],
+        [str(one) for one in shaping],
         control,
-        [central.fabric.record_of_sender(row).can.limits.works for row in sender.tolist()],
+        [
+            one is not Shaping.METER or central.fabric.record_of_sender(row).can.limits.works
+            for row, one in zip(sender.tolist(), shaping, strict=True)
+        ],
         state.enforcement.unresponsive[rows].tolist(),
         json_rates(central.fabric.control.shadow.rates_of(state.entries)[rows]),
     )

@@ -134,6 +134,16 @@ class VnView(BaseModel):
     revision: int = Field(description="of the last change to its limits, ceilings and weight; its ETag")
 
 
+class AgentView(BaseModel):
+    """The agent on the host behind an edge port."""
+
+    mode: Literal["trust", "verify"] = Field(description="whether it shapes alone, or meters watch it")
+    state: Literal["absent", "hello", "trusted", "mistrusted"]
+    features: list[str] = Field(description="what it says that it can do")
+    heard_ms: int | None = Field(description="since it was heard last; null: never")
+    refused: dict[str, int] = Field(description="its frames that were not listened to, by cause")
+
+
 class PortView(BaseModel):
     """An edge port: what it carries, and what is promised of it."""
 
@@ -149,6 +159,7 @@ class PortView(BaseModel):
     sent_bps: Rate = Field(description="what went out to its hosts, bit/s; null: unknown")
     enforceable: Enforceable
     enforceable_why: list[str] = Field(description="why it is not yes")
+    agent: AgentView | None = Field(description="the agent on its host; null: none is configured")
 
 
 class Place(BaseModel):
@@ -173,9 +184,12 @@ class EntryView(BaseModel):
     meter_rate_bps: int = Field(
         description="what the meter is set to, bit/s; its mean follows the limit (docs/enforcement.md)"
     )
-    meter_id: int
+    meter_id: int | None = Field(description="null: its host's agent shapes alone")
+    shaping: Literal["meter", "agent", "both"] = Field(
+        description="who shapes: a meter, the agent of the sender's host, or both"
+    )
     control: Literal["idle", "reporting", "limited"] = Field(description="state of the send-rate controller")
-    enforced: bool = Field(description="whether meters of the sender's switch limit, as tests have shown")
+    enforced: bool = Field(description="whether its limit holds: an agent shapes, or meters limit, as tests have shown")
     unresponsive: bool = Field(description="whether the sender goes on sending far above its rate")
     shadow_bps: Rate = Field(description="limit that the VLAN's shadow algorithm would set; null: it has none")
 

@@ -127,6 +127,7 @@ def test_ports_and_entries_are_listed(desk: RestDesk, dets: Any) -> None:
     port = {"switch": "sw1", "port_no": 3, "name": "pn3", "capacity_bps": 10**9, "vlan_vids": [10, 20]}
     port |= {"send_limits_bps": 5 * 10**8, "receive_limits_bps": 5 * 10**8, "received_bps": 1000, "sent_bps": None}
     port |= {"enforceable": "partly", "enforceable_why": ["no queues"]}
+    port |= {"agent": {"mode": "verify", "state": "trusted", "features": [], "heard_ms": 40, "refused": {}}}
     desk.on("GET", "/v1/ports", {"ports": [port], "next": None})
     row = lines(dets("port", "list", "--switch", "sw1")[1])[1]
     assert row == ["sw1:3", "pn3", "1G", "10,", "20", "500M", "500M", "1k", "-", "partly"]
@@ -135,10 +136,11 @@ def test_ports_and_entries_are_listed(desk: RestDesk, dets: Any) -> None:
     shown = lines(dets("port", "show", "sw1:3")[1])
     assert ["capacity", "1G"] in shown
     assert ["why", "not", "no", "queues"] in shown
+    assert ["agent", "trusted", "(verify)"] in shown
     entry = {"vlan_vid": 10, "sender": {"switch": "sw1", "port_no": 1}, "receiver": {"switch": "sw2", "port_no": 3}}
     entry |= {"offered_bps": 2, "dropped_bps": 1, "granted_bps": None, "limit_bps": 1000, "meter_rate_bps": 1000}
-    desk.on("GET", "/v1/entries", {"entries": [entry | {"control": "idle"}], "next": None})
-    assert lines(dets("entry", "list")[1])[1] == ["10", "sw1:1", "sw2:3", "2", "1", "-", "1k", "1k", "idle"]
+    desk.on("GET", "/v1/entries", {"entries": [entry | {"control": "idle", "shaping": "agent"}], "next": None})
+    assert lines(dets("entry", "list")[1])[1] == ["10", "sw1:1", "sw2:3", "2", "1", "-", "1k", "1k", "agent", "idle"]
 
 
 def test_the_status_tells_troubles_and_fails_with_them(desk: RestDesk, dets: Any) -> None:

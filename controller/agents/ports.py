@@ -1,0 +1,102 @@
+"""Which edge port has which agent, and how far it is trusted.
+
+| state | means |
+|---|---|
+| ABSENT | nothing was heard, or not for LOST_INTERVALS |
+| HELLO | it has said Hello, and reports nothing yet |
+| TRUSTED | it reports, and shapes what it has been asked to |
+| MISTRUSTED | meters have counted what it denied (``verify``); for MISTRUST_S it is not listened to |
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from controller.dets.control_frames import Cause, ControlFrame, Feature, Opcode, Order
+from controller.dets.send_rate_controller import KEEP_ALIVE_INTERVALS
+from controller.fabric.description import AgentMode, EdgePort
+
+LOST_INTERVALS = KEEP_ALIVE_INTERVALS
+MISTRUST_S = 300.0
+REORDERED, FOREIGN_VLAN, TOO_MANY = "order", "vlan", "budget"
+"""Causes to refuse a frame besides those of the codec."""
+
+
+class AgentState(StrEnum):
+    """How far the agent at a port is."""
+
+    ABSENT = "absent"
+    HELLO = "hello"
+    TRUSTED = "trusted"
+    MISTRUSTED = "mistrusted"
+
+
+class Shaping(StrEnum):
+    """Who shapes an entry."""
+
+    METER = "meter"
+    AGENT = "agent"
+    BOTH = "both"
+
+
+@dataclass
+class AgentPort:
+    """The agent behind one edge port, as far as it has been heard; ``refused`` counts frames by cause."""
+
+    port: EdgePort
+    state: AgentState = AgentState.ABSENT
+    address: int = 0
+    ethertype: int = 0
+    features: int = 0
+    most_classes: int = 0
+    link_rate_kbps: int = 0
+    epoch: int | None = None
+    heard_s: float = -math.inf
+    mistrusted_s: float = -math.inf
+    answer_hello: bool = False
+    refused: Counter[str] = field(default_factory=Counter)
+    sequence: dict[int, int] = field(default_factory=dict)
+    _order: dict[int, Order] = field(default_factory=dict)
+
+    @property
+    def mode(self) -> AgentMode:
+        """What the configuration says of it."""
+        return self.port.agent
+
+    @property
+    def present(self) -> bool:
+        """Whether it is there and is believed."""
+        return self.state in (AgentState.HELLO, AgentState.TRUSTED)
+
+    @property
+    def long_frames(self) -> bool:
+        """Whether it takes frames of more than 44 octets of parameters."""
+        return bool(self.features & Feature.LONG_FRAMES)
+
+    def takes(self, frame: ControlFrame, now_s: float) -> int | None:
+        """Return the VLAN that a frame is about if it is news to listen to, None after counting why not."""
+        tag = frame.speaker.vlan_vid
+        vid = tag if self.port.tagged else (self.port.vlan_vids[0] if tag is None else None)
+        if vid is None or vid not in self.port.vlan_vids:
+            self.refused[FOREIGN_VLAN] += 1
+            return None
+        if not self._order.setdefault(vid, Order()).is_news(frame):
+            self.refused[REORDERED] += 1
+            return None
+        if self.state is AgentState.MISTRUSTED and now_s - self.mistrusted_s < MISTRUST_S:
+            return None
+        self.heard_s = now_s
+        self.address, self.ethertype = frame.speaker.source, frame.speaker.ethertype
+        if frame.opcode is Opcode.HELLO:
+            said = frame.entries[0]
+            self.features, self.most_classes = int(said["features"]), int(said["most_classes"])
+            self.link_rate_kbps = int(said["link_rate_kbps"])
+            self.answer_hello = True
+        return vid
+
+    def refuse(self, cause: Cause | str) -> None:
+        """Count a frame that is not listened to."""
+        self.refused[str(cause)] += 1

@@ -1,0 +1,89 @@
+"""What agents report, as columns that follow the entry table, and as readings like those of meters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from controller.columns import BoolArray, FloatArray, IntArray, carry
+from controller.dets.control_frames import NO_RATE, ReportFlag
+from controller.metering.counters import MeterReadings
+
+# Between two reports of an entry: what lies further apart says nothing of the time between.
+MOST_GAP_S = 2.0
+OCTETS_PER_KBPS_S = 125.0
+
+
+@dataclass
+class ReportColumns:
+    """The last reports of all entries; columns of shape (entries,).
+
+    ``octets_in`` and ``octets_dropped`` are rates times the agent's own clock, so that they count as a meter does;
+    ``duration_s`` is that clock's time since the first report. ``limit_kbps`` is what the agent has in force.
+    ``heard_s`` is when it reported last, -inf for an entry that it does not know.
+    """
+
+    octets_in: FloatArray
+    octets_dropped: FloatArray
+    duration_s: FloatArray
+    clock_s: FloatArray
+    limit_kbps: IntArray
+    measured_kbps: IntArray
+    flags: IntArray
+    heard_s: FloatArray
+    fresh: BoolArray
+
+    @classmethod
+    def none(cls, entries: int) -> ReportColumns:
+        """Return the columns of entries that nobody reports."""
+        return cls(
+            np.zeros(entries),
+            np.zeros(entries),
+            np.zeros(entries),
+            np.full(entries, np.nan),
+            np.full(entries, NO_RATE, dtype=np.int64),
+            np.zeros(entries, dtype=np.int64),
+            np.zeros(entries, dtype=np.int64),
+            np.full(entries, -np.inf),
+            np.zeros(entries, dtype=np.bool_),
+        )
+
+    def carried(self, old_row: IntArray) -> ReportColumns:
+        """Return the columns for a re-arranged entry table."""
+        empty = ReportColumns.none(1)
+        return ReportColumns(
+            *(carry(getattr(self, name), old_row, getattr(empty, name)[0]) for name in self.__dataclass_fields__)
+        )
+
+    def take(self, rows: IntArray, entries: npt.NDArray[np.void], clock_s: FloatArray, now_s: float) -> None:
+        """Take reports of these rows, each once, in the order in which they were said; ``clock_s`` is the agents'.
+
+        A report without a rate, and the first one, only begin a count.
+        """
+        elapsed_s = clock_s - self.clock_s[rows]
+        flags = entries["flags"].astype(np.int64)
+        counts = (elapsed_s > 0.0) & (elapsed_s <= MOST_GAP_S) & (flags & ReportFlag.RATE_UNKNOWN == 0)
+        told_s = np.where(counts, elapsed_s, 0.0)
+        measured, dropped = (entries[name].astype(np.float64) for name in ("measured_kbps", "dropped_kbps"))
+        self.octets_in[rows] += (measured + dropped) * OCTETS_PER_KBPS_S * told_s
+        self.octets_dropped[rows] += dropped * OCTETS_PER_KBPS_S * told_s
+        self.duration_s[rows] += told_s
+        self.clock_s[rows] = clock_s
+        self.limit_kbps[rows] = entries["limit_kbps"]
+        self.measured_kbps[rows] = entries["measured_kbps"]
+        self.flags[rows] = flags
+        self.heard_s[rows] = now_s
+        self.fresh[rows] |= counts
+
+    def lay_over(self, readings: MeterReadings, shaped: BoolArray) -> None:
+        """Put what was reported of the ``shaped`` entries in the place of what meters say; what is old is unknown."""
+        rows = np.flatnonzero(shaped)
+        readings.byte_in_count[rows] = self.octets_in[rows]
+        readings.dropped_byte_count[rows] = self.octets_dropped[rows]
+        readings.duration_s[rows] = self.duration_s[rows]
+        readings.received_s[rows] = self.heard_s[rows]
+        readings.present[rows] = self.fresh[rows]
+        readings.confirmed_s[rows] = np.nan
+        self.fresh[:] = False

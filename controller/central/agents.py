@@ -1,0 +1,442 @@
+"""Agents and the control loop: their reports become readings, the limits in force become Set Rate and Keep Alive.
+
+In every interval:
+
+1) Reports that came are written to the rows of the entries that they are about. A report is taken for entries whose
+   sender is at the port that it came in by, and for no other.
+2) An entry is *shaped* once its agent reports the rate that it was told. Its rates then come from reports; its meter,
+   if it has one, is a backstop.
+3) After the step each pair is told: Initialize and Set Rate while its agent does not report it, Set Rate where the
+   agent reports another rate, else Keep Alive; Deactivate for what the agent reports and no entry has. So what is lost
+   is said again, without either end keeping account of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.agents.ports import (
+    LOST_INTERVALS,
+    MISTRUST_S,
+    TOO_MANY,
+    AgentPort,
+    AgentState,
+    Shaping,
+)
+from controller.agents.reports import ReportColumns
+from controller.agents.verify import Verification
+from controller.central.state import FabricState
+from controller.columns import NEW_ROW, BoolArray, FloatArray, IntArray
+from controller.dets.control_frames import (
+    CONTROLLER_MAC,
+    LAYOUTS,
+    LONGEST_OCTETS,
+    STRICT_OCTETS,
+    ControlFrame,
+    Feature,
+    Opcode,
+    Refusal,
+    ReportFlag,
+    Speaker,
+    decode,
+    encode,
+    mac_numbers,
+    mac_octets,
+    records,
+)
+from controller.events import EventKind
+from controller.fabric.entries import EntryTable
+from controller.fabric.topology import PortId
+from controller.forwarding.budgets import TokenBuckets
+from controller.forwarding.hosts_and_paths import Pair
+from controller.metering.counters import MeterReadings
+from controller.metering.enforcement import RATE_STEP_BPS, whole_rates
+
+FRAMES_PER_S, FRAMES_AT_ONCE = 2000.0, 400.0
+# An agent that has not reported a pair for so long is told of it again.
+UNHEARD_INTERVALS = 2.5
+
+
+class AgentFrame(NamedTuple):
+    """A frame for the agent behind an edge port."""
+
+    port: PortId
+    octets: bytes
+
+
+class _Told(NamedTuple):
+    """The pairs that agents are told of; columns of shape (pairs,). ``row`` is that of the entry table."""
+
+    row: IntArray
+    sender: IntArray
+    sender_mac: IntArray
+    receiver_mac: IntArray
+
+
+class Agents:
+    """All agents of a fabric. ``epoch`` is random at the controller's start."""
+
+    def __init__(self, fabric: FabricState, epoch: int = 0) -> None:
+        self.epoch = epoch
+        self.ports: dict[PortId, AgentPort] = {
+            PortId(switch.dpid, port.port_no): AgentPort(port)
+            for switch, port in fabric.config.ports()
+            if port.agent != "none"
+        }
+        self.refused_unconfigured = 0
+        self._fabric = fabric
+        self._number = {port: number for number, port in enumerate(self.ports)}
+        self._budgets = TokenBuckets(len(self.ports), FRAMES_PER_S, FRAMES_AT_ONCE)
+        self._port_of_vn = self._ports_of_vns()
+        self._heard: list[tuple[int, ControlFrame]] = []
+        self._to_say: list[AgentFrame] = []
+        self._entries = fabric.state.entries
+        self._reports = ReportColumns.none(0)
+        self._verification = Verification.none(0)
+        self._shaped = np.zeros(0, dtype=np.bool_)
+        self._own_kbps = np.full(len(fabric.vns), -1, dtype=np.int64)
+        self._own_heard_s = np.full(len(fabric.vns), -math.inf)
+        self._meant_kbps = np.zeros(0, dtype=np.int64)
+        self._told: _Told | None = None
+        self._told_for: tuple[EntryTable, int] | None = None
+        self._unknown: dict[tuple[int, bytes, bytes], None] = {}
+        self._stepped_s: float | None = None
+
+    def _ports_of_vns(self) -> NDArray[np.object_]:
+        vns = self._fabric.vns
+        found = np.full(len(vns), None, dtype=object)
+        for port, agent in self.ports.items():
+            for vid in agent.port.vlan_vids:
+                row = vns.row_of(vid, *port)
+                if row is not None:
+                    found[row] = agent
+        return found
+
+    def carry(self, before: Agents) -> None:
+        """Know of the agents at the same ports what ``before`` knew."""
+        self.epoch = before.epoch
+        for port, agent in self.ports.items():
+            was = before.ports.get(port)
+            if was is not None and was.mode == agent.mode:
+                known = {name: getattr(was, name) for name in AgentPort.__dataclass_fields__ if name != "port"}
+                for name, value in known.items():
+                    setattr(agent, name, value)
+            elif was is not None:
+                agent.sequence = was.sequence
+
+    # -- what is known
+
+    def shaping(self) -> list[Shaping]:
+        """Return who shapes each entry."""
+        self._follow_entries()
+        metered = self._fabric.state.entries.meter_id > 0
+        return [
+            (Shaping.BOTH if has_meter else Shaping.AGENT) if by_agent else Shaping.METER
+            for by_agent, has_meter in zip(self._shaped.tolist(), metered.tolist(), strict=True)
+        ]
+
+    def covers(self, sender: int) -> bool:
+        """Whether the agent of a VN (row) is there, so that a pair of it can do without a meter."""
+        agent = self._port_of_vn[sender]
+        return agent is not None and agent.present
+
+    def shapes_alone(self, sender: int) -> bool:
+        """Whether a new pair of a VN (row) takes no meter: its agent is there and trusted."""
+        return self.covers(sender) and self._port_of_vn[sender].mode == "trust"
+
+    def counts(self) -> dict[str, int]:
+        """Return how many agents are in each state."""
+        found = Counter(agent.state for agent in self.ports.values())
+        return {str(state): found[state] for state in AgentState}
+
+    def refused(self) -> Counter[str]:
+        """Return how many frames were refused, by cause."""
+        return sum((agent.refused for agent in self.ports.values()), Counter())
+
+    # -- frames
+
+    def hear(self, port: PortId, octets: bytes, now_s: float) -> None:
+        """Take a frame that came in by an edge port; it never raises, whatever the octets."""
+        agent = self.ports.get(port)
+        if agent is None:
+            self.refused_unconfigured += 1
+            return
+        if not self._budgets.take(self._number[port], now_s):
+            agent.refuse(TOO_MANY)
+            return
+        frame = decode(octets)
+        if isinstance(frame, Refusal):
+            agent.refuse(frame.cause)
+            return
+        vid = agent.takes(frame, now_s)
+        if vid is None:
+            return
+        if agent.state in (AgentState.ABSENT, AgentState.MISTRUSTED):
+            agent.state = AgentState.HELLO
+            self._fabric.note(EventKind.AGENT_UP, f"{self._name(port)}: its host's agent is there", now_s)
+        if frame.opcode is Opcode.TRAFFIC_REPORT:
+            agent.state = AgentState.TRUSTED
+            row = self._fabric.vns.row_of(vid, *port)
+            if row is not None:
+                self._heard.append((row, frame))
+
+    def take_frames(self) -> list[AgentFrame]:
+        """Return the frames to send since the last call."""
+        taken, self._to_say = self._to_say, []
+        return taken
+
+    # -- the interval
+
+    def hand_over(self) -> tuple[list[Pair], list[Pair]]:
+        """Return the pairs whose meters are of no use any more, and those without one that need one again."""
+        entries = self._fabric.state.entries
+        if not self.ports and (entries.meter_id > 0).all():
+            return [], []
+        self._follow_entries()
+        trusted, present = self._by_vn(lambda agent: agent.mode == "trust"), self._by_vn(lambda agent: agent.present)
+        metered = entries.meter_id > 0
+        free = metered & self._shaped & trusted[entries.sender] & present[entries.sender]
+        bare = ~metered & ~present[entries.sender]
+        return self._pairs(free), self._pairs(bare)
+
+    def before_step(self, readings: MeterReadings, now_s: float) -> BoolArray | None:
+        """Put reports in the place of readings; return which entries agents shape (None: there are no agents)."""
+        if not self.ports:
+            return None
+        self._follow_entries()
+        self._look_for_lost(now_s)
+        self._take_reports(now_s)
+        self._decide_shaped(now_s)
+        self._verify(readings, now_s)
+        self._reports.lay_over(readings, self._shaped)
+        return self._shaped
+
+    @property
+    def stepped_s(self) -> float:
+        """When the last interval ran."""
+        return -math.inf if self._stepped_s is None else self._stepped_s
+
+    def after_step(self, limit_bps: FloatArray, now_s: float) -> None:
+        """Say what follows from the limits in force, shape (entries,)."""
+        if not self.ports:
+            return
+        self._meant_kbps = np.rint(whole_rates(limit_bps) / RATE_STEP_BPS).astype(np.int64)
+        told = self._follow_told()
+        for port, agent in self.ports.items():
+            if agent.answer_hello and agent.present:
+                self._say_hello(port, agent, now_s)
+        present = self._by_vn(lambda agent: agent.present)
+        heard_since_s = now_s - UNHEARD_INTERVALS * self._fabric.config.interval_s
+        mine = np.flatnonzero(present[told.sender]) if len(told.sender) else np.empty(0, dtype=np.int64)
+        told = _Told(*(column[mine] for column in told))
+        pairs = (
+            told.sender,
+            told.sender_mac,
+            told.receiver_mac,
+            self._meant_kbps[told.row],
+            self._reports.limit_kbps[told.row],
+            self._reports.heard_s[told.row] >= heard_since_s,
+        )
+        senders, first = np.unique(told.sender, return_index=True)
+        most_kbps = np.rint(whole_rates(self._fabric.vns.send_most_bps[senders]) / RATE_STEP_BPS).astype(np.int64)
+        macs = told.sender_mac[first]
+        own = (senders, macs, macs, most_kbps, self._own_kbps[senders], self._own_heard_s[senders] >= heard_since_s)
+        columns = [np.concatenate(both) for both in zip(own, pairs, strict=True)]
+        order = np.argsort(columns[0], kind="stable")
+        sender, sender_mac, receiver_mac, meant, reported, heard = (column[order] for column in columns)
+        said = {
+            Opcode.INITIALIZE: ~heard,
+            Opcode.SET_RATE: ~heard | (reported != meant),
+            Opcode.KEEP_ALIVE: heard & (reported == meant),
+        }
+        for opcode, chosen in said.items():
+            rows = np.flatnonzero(chosen)
+            if not len(rows):
+                continue
+            entries = np.zeros(len(rows), dtype=LAYOUTS[opcode])
+            entries["sender"], entries["receiver"] = mac_octets(sender_mac[rows]), mac_octets(receiver_mac[rows])
+            if opcode is Opcode.SET_RATE:
+                entries["rate_kbps"] = meant[rows]
+            starts = np.flatnonzero(np.diff(sender[rows], prepend=-1))
+            for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(rows)], strict=True):
+                self._say(int(sender[rows[start]]), opcode, entries[start:end], now_s)
+        self._deactivate(now_s)
+
+    # -- inside
+
+    def _by_vn(self, is_so: object) -> BoolArray:
+        """Return for each VN (row) whether it is behind an agent that is so."""
+        assert callable(is_so)
+        answers = {id(agent): bool(is_so(agent)) for agent in self.ports.values()}
+        return np.array([agent is not None and answers[id(agent)] for agent in self._port_of_vn], dtype=np.bool_)
+
+    def _pairs(self, chosen: BoolArray) -> list[Pair]:
+        entries = self._fabric.state.entries
+        return list(map(Pair, entries.sender[chosen].tolist(), entries.receiver[chosen].tolist()))
+
+    def _name(self, port: PortId) -> str:
+        return f"{self._fabric.switch_name(port.dpid)}:{port.port_no}"
+
+    def _follow_entries(self) -> None:
+        """Let all columns follow the entry table, which is sorted by (receiver, sender)."""
+        now, before = self._fabric.state.entries, self._entries
+        if now is before and len(self._shaped) == len(now):
+            return
+        vns = len(self._fabric.vns)
+        keys, old = (one.receiver * vns + one.sender for one in (now, before))
+        at = np.minimum(np.searchsorted(old, keys), max(len(old) - 1, 0))
+        same = old[at] == keys if len(old) else np.zeros(len(keys), dtype=np.bool_)
+        old_row = np.where(same, at, NEW_ROW)
+        self._reports, self._verification = self._reports.carried(old_row), self._verification.carried(old_row)
+        for name, initial in (("_shaped", False), ("_meant_kbps", -1)):
+            column = getattr(self, name)
+            column = column if len(column) == len(before) else np.full(len(before), initial, dtype=column.dtype)
+            moved = np.full(len(now), initial, dtype=column.dtype)
+            moved[same] = column[at[same]]
+            setattr(self, name, moved)
+        self._entries = now
+
+    def _follow_told(self) -> _Told:
+        """Return the pairs behind agents whose receivers have one address: what an agent can tell apart."""
+        fabric = self._fabric
+        now = (fabric.state.entries, fabric.network.host_changes)
+        known = self._told_for
+        if self._told is not None and known is not None and known[0] is now[0] and known[1] == now[1]:
+            return self._told
+        entries, hosts_of_vn = fabric.state.entries, fabric.network.hosts_of_vn
+        behind = np.array([agent is not None for agent in self._port_of_vn], dtype=np.bool_)
+        rows = np.flatnonzero(behind[entries.sender]) if len(entries) else np.empty(0, dtype=np.int64)
+        ends = np.unique(np.concatenate([entries.sender[rows], entries.receiver[rows]]))
+        macs = {row: sorted(host.mac for host in hosts_of_vn(row)) for row in ends.tolist()}
+        found = [
+            (row, sender, macs[sender][0], macs[receiver][0])
+            for row, sender, receiver in zip(
+                rows.tolist(), entries.sender[rows].tolist(), entries.receiver[rows].tolist(), strict=True
+            )
+            if macs[sender] and len(macs[receiver]) == 1
+        ]
+        self._told = _Told(*np.array(found, dtype=np.int64).reshape(-1, 4).T)
+        self._told_for = now
+        return self._told
+
+    def _look_for_lost(self, now_s: float) -> None:
+        there = frozenset(port for port, agent in self.ports.items() if agent.present)
+        if there != self._fabric.agent_ports:
+            self._fabric.agent_ports = there
+        silence_s = LOST_INTERVALS * self._fabric.config.interval_s
+        for port, agent in self.ports.items():
+            if agent.present and now_s - agent.heard_s > silence_s:
+                agent.state = AgentState.ABSENT
+                text = f"{self._name(port)}: its host's agent has not been heard for {LOST_INTERVALS} intervals"
+                self._fabric.note(EventKind.AGENT_LOST, text, now_s)
+
+    def _take_reports(self, now_s: float) -> None:
+        """Write what has come to the rows that it is about; what no entry has is noted, to be deactivated."""
+        heard, self._heard = self._heard, []
+        if not heard:
+            return
+        told, vns, entries = self._follow_told(), len(self._fabric.vns), self._fabric.state.entries
+        said = np.concatenate([frame.entries for _, frame in heard])
+        counts = [len(frame.entries) for _, frame in heard]
+        sender = np.repeat(np.array([row for row, _ in heard], dtype=np.int64), counts)
+        clock_s = np.repeat(np.array([frame.clock_ms / 1000 for _, frame in heard]), counts)
+        own = (said["sender"] == said["receiver"]).all(axis=1)
+        self._own_kbps[sender[own]] = said["limit_kbps"][own]
+        self._own_heard_s[sender[own]] = now_s
+        # A receiver is known by VLAN and address: the table of those that agents are told of, sorted.
+        vids = self._fabric.vns.vlan_vid
+        keys = vids[told.sender].astype(np.int64) << 48 | told.receiver_mac
+        order = np.argsort(keys, kind="stable")
+        wanted = vids[sender].astype(np.int64) << 48 | mac_numbers(said["receiver"])
+        at = np.minimum(np.searchsorted(keys, wanted, sorter=order), max(len(keys) - 1, 0))
+        known = keys[order][at] == wanted if len(keys) else np.zeros(len(wanted), dtype=np.bool_)
+        receiver = entries.receiver[told.row[order[at]]] if len(keys) else np.zeros(len(wanted), dtype=np.int64)
+        entry_keys = entries.receiver * vns + entries.sender
+        sought = receiver * vns + sender
+        row = np.minimum(np.searchsorted(entry_keys, sought), max(len(entry_keys) - 1, 0))
+        if len(entry_keys):
+            known &= entry_keys[row] == sought
+        for number in np.flatnonzero(~known & ~own).tolist():
+            ends = said["sender"][number].tobytes(), said["receiver"][number].tobytes()
+            self._unknown[int(sender[number]), *ends] = None
+        left = np.flatnonzero(known & ~own)
+        while len(left):
+            _, first = np.unique(row[left], return_index=True)
+            once = left[np.sort(first)]
+            self._reports.take(row[once], said[once], clock_s[once], now_s)
+            left = left[~np.isin(left, once)]
+
+    def _decide_shaped(self, now_s: float) -> None:
+        """Say whose agents hold them: from the report of the rate that they were told, while their agent is there."""
+        reports, entries = self._reports, self._fabric.state.entries
+        present = self._by_vn(lambda agent: agent.present)
+        alive = now_s - reports.heard_s <= LOST_INTERVALS * self._fabric.config.interval_s
+        holds = present[entries.sender] & alive & (reports.flags & ReportFlag.SHAPED_HERE != 0)
+        shaped = holds & (self._shaped | (reports.limit_kbps == self._meant_kbps))
+        changed = np.flatnonzero(shaped != self._shaped)
+        if len(changed):
+            self._fabric.forget_rows(changed)
+        self._shaped = shaped
+
+    def _verify(self, readings: MeterReadings, now_s: float) -> None:
+        """Compare what meters count with what agents report, where they are not trusted."""
+        entries, interval_s = self._fabric.state.entries, self._fabric.config.interval_s
+        elapsed_s = interval_s if self._stepped_s is None else max(now_s - self._stepped_s, 0.0)
+        self._stepped_s = now_s
+        watched = self._shaped & (entries.meter_id > 0) & self._by_vn(lambda one: one.mode == "verify")[entries.sender]
+        reported: FloatArray = self._reports.measured_kbps.astype(np.float64) * (125.0 * elapsed_s)
+        limit_bps = np.maximum(self._meant_kbps, 0) * RATE_STEP_BPS
+        lied = self._verification.after(watched, readings.byte_in_count, reported, limit_bps, elapsed_s)
+        for row in np.unique(entries.sender[lied]).tolist():
+            agent = self._port_of_vn[row]
+            if agent.state is not AgentState.MISTRUSTED:
+                agent.state, agent.mistrusted_s = AgentState.MISTRUSTED, now_s
+                text = f"{self._fabric.place_name(row)}: its host's agent denies what its meters count"
+                text += f"; meters shape for {MISTRUST_S:g} s"
+                self._fabric.note(EventKind.AGENT_MISTRUSTED, text, now_s)
+
+    def _deactivate(self, now_s: float) -> None:
+        unknown, self._unknown = self._unknown, {}
+        by_sender: dict[int, list[tuple[bytes, bytes]]] = {}
+        for sender, *ends in unknown:
+            by_sender.setdefault(sender, []).append((ends[0], ends[1]))
+        for sender, pairs in by_sender.items():
+            agent = self._port_of_vn[sender]
+            if agent is None or not agent.present:
+                continue
+            octets = np.frombuffer(b"".join(one for ends in pairs for one in ends), dtype=np.uint8).reshape(-1, 2, 6)
+            entries = np.zeros(len(pairs), dtype=LAYOUTS[Opcode.DEACTIVATE])
+            entries["sender"], entries["receiver"] = octets[:, 0], octets[:, 1]
+            self._say(sender, Opcode.DEACTIVATE, entries, now_s)
+
+    def _say_hello(self, port: PortId, agent: AgentPort, now_s: float) -> None:
+        agent.answer_hello = False
+        config = self._fabric.config
+        features = Feature.REPORTS | (Feature.LONG_FRAMES if config.agent_long_frames else 0)
+        entry = records(
+            Opcode.HELLO,
+            features=[int(features)],
+            interval_ms=[config.interval_ms],
+            most_classes=[0],
+            link_rate_kbps=[min(agent.port.capacity_bps // 1000, 2**32 - 1)],
+        )
+        row = self._fabric.vns.row_of(agent.port.vlan_vids[0], *port)
+        if row is not None:
+            self._say(row, Opcode.HELLO, entry, now_s)
+
+    def _say(self, sender: int, opcode: Opcode, entries: NDArray[np.void], now_s: float) -> None:
+        """Speak to the agent of a VN (row)."""
+        agent = self._port_of_vn[sender]
+        vid, dpid, port_no = self._fabric.vns.key(sender)
+        tag = vid if agent.port.tagged else None
+        speaker = Speaker(agent.address, CONTROLLER_MAC, tag, self.epoch, agent.ethertype)
+        longest = LONGEST_OCTETS if agent.long_frames and self._fabric.config.agent_long_frames else STRICT_OCTETS
+        sequence = agent.sequence.get(vid, 0)
+        frames = encode(speaker, opcode, entries, sequence + 1, int(now_s * 1000), longest)
+        agent.sequence[vid] = (sequence + len(frames)) % 2**16
+        self._to_say += [AgentFrame(PortId(dpid, port_no), frame) for frame in frames]

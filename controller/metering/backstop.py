@@ -1,0 +1,63 @@
+"""Meters behind agents: a little above the rate at which the host shapes, and left alone while they are near it.
+
+A meter that stood at the limit itself would drop from what is shaped to just that. A backstop is no shaper: it bounds
+what an agent can do that is killed, or lies.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from controller.columns import BoolArray, FloatArray
+from controller.metering.enforcement import Enforcement, MeterChanges, burst_for, least_burst, whole_rates
+
+BACKSTOP = 1.05
+BACKSTOP_BURST_S = 0.030
+# A backstop is moved when the limit has left it by more than this part.
+MOVED = 0.05
+
+
+def with_backstops(
+    before: Enforcement,
+    after: Enforcement,
+    changes: MeterChanges,
+    shaped: BoolArray,
+    metered: BoolArray,
+    limit_bps: FloatArray,
+    now_s: float,
+) -> tuple[Enforcement, MeterChanges, MeterChanges]:
+    """Return the enforcement with backstops, the changes of other entries' meters, and those of the backstops.
+
+    ``shaped`` (entries,) are those that an agent holds, ``metered`` those that have a meter at all. The accounts of
+    shaped entries stand still: their buckets count as full and nothing is owed.
+    """
+    others = metered[changes.rows] & ~shaped[changes.rows]
+    changes = MeterChanges(changes.rows[others], changes.rate_bps[others], changes.burst_bits[others])
+    if not shaped.any():
+        return after, changes, _none()
+    target_bps = whole_rates(BACKSTOP * limit_bps)
+    moved = shaped & metered & (np.abs(before.rate_bps - target_bps) > MOVED * target_bps)
+    rows = np.flatnonzero(moved)
+    rows = rows[np.argsort(target_bps[rows] > before.rate_bps[rows], kind="stable")]
+    burst_bits = least_burst(target_bps * BACKSTOP_BURST_S)
+
+    def held(new: FloatArray, old: FloatArray) -> FloatArray:
+        return np.where(shaped, old, new)
+
+    standing_bits = np.where(moved, burst_bits, before.burst_bits)
+    enforcement = replace(
+        after,
+        rate_bps=held(after.rate_bps, np.where(moved, target_bps, before.rate_bps)),
+        burst_bits=held(after.burst_bits, standing_bits),
+        modified_s=held(after.modified_s, np.where(moved, now_s, before.modified_s)),
+        level_bits=held(after.level_bits, standing_bits),
+        credit_bits=held(after.credit_bits, burst_for(limit_bps, after.unresponsive)),
+        updated_s=held(after.updated_s, np.full(len(shaped), now_s)),
+    )
+    return enforcement, changes, MeterChanges(rows, target_bps[rows], burst_bits[rows])
+
+
+def _none() -> MeterChanges:
+    return MeterChanges(np.empty(0, dtype=np.int64), np.empty(0), np.empty(0))
