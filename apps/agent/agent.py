@@ -12,8 +12,8 @@ import select
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
-from apps.agent.frames import FrameSocket
 from apps.agent.pairs import AgentPairs
 from apps.agent.shaper import Shaper
 from controller.dets.control_frames import (
@@ -48,6 +48,21 @@ class AgentOptions:
     long_frames: bool = True
 
 
+class FramePort(Protocol):
+    """What frames go out by and come in by; ``address`` is the host's there."""
+
+    address: int
+
+    def fileno(self) -> int:
+        """Return the file descriptor, to wait on."""
+
+    def send(self, frames: list[bytes]) -> None:
+        """Send frames; what cannot be sent now is lost."""
+
+    def receive(self, most: int) -> list[ControlFrame]:
+        """Return the frames that are there, at most so many."""
+
+
 class Agent:
     """Speaks for one interface. ``clock`` is monotonic, in seconds."""
 
@@ -55,7 +70,7 @@ class Agent:
         self,
         options: AgentOptions,
         shaper: Shaper,
-        sock: FrameSocket,
+        sock: FramePort,
         clock: Callable[[], float] = time.monotonic,
         epoch: int | None = None,
     ) -> None:

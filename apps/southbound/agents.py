@@ -3,27 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
-from struct import Struct
 
 from apps.southbound.peers import Peers
-from controller.forwarding.pipeline import CONTROL_ETH_TYPES
 from controller.openflow.actions import Output
 from controller.openflow.constants import PORT_CONTROLLER
 from controller.openflow.messages import PacketIn, encode_packet_out
-
-_ETH_TYPE = Struct("!12xH")
-_TAGGED_ETH_TYPE = Struct("!16xH")
-_TPID = 0x8100
-
-
-def is_control(frame: bytes) -> bool:
-    """Tell whether a frame is a control frame, by its EtherType."""
-    if len(frame) < _TAGGED_ETH_TYPE.size:
-        return False
-    (ethertype,) = _ETH_TYPE.unpack_from(frame)
-    if ethertype == _TPID:
-        (ethertype,) = _TAGGED_ETH_TYPE.unpack_from(frame)
-    return ethertype in CONTROL_ETH_TYPES
 
 
 class AgentFrames:

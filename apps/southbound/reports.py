@@ -11,10 +11,11 @@ from collections.abc import Callable
 from typing import Any
 
 from apps.runtime.peer_limits import MOST_PORTS, CutOff, Sparing
-from apps.southbound.agents import AgentFrames, is_control
+from apps.southbound.agents import AgentFrames
 from apps.southbound.bring_up import note_port
 from apps.southbound.hellos import Hellos
 from apps.southbound.peers import MOST_COMPLAINTS, REPEAT_S, Peer, Peers
+from controller.dets.control_frames import is_control
 from controller.errors import ProtocolError, SwitchRefusedError
 from controller.forwarding.pipeline import OWN_COOKIE, OWN_COOKIE_MASK, Table
 from controller.openflow import constants as ofp

@@ -218,6 +218,15 @@ def _header(speaker: Speaker) -> bytes:
     return addresses + tag + speaker.ethertype.to_bytes(2)
 
 
+def is_control(frame: Buffer) -> bool:
+    """Tell whether a frame is a control frame, by its EtherType."""
+    view = memoryview(frame)
+    at = _ADDRESSES.size - 2
+    if len(view) >= at + 6 and view[at : at + 2] == ETH_TYPE_VLAN.to_bytes(2):
+        at += _TAG.size
+    return bytes(view[at : at + 2]) in (ETH_TYPE_MAC_CONTROL.to_bytes(2), ETH_TYPE_LOCAL_EXPERIMENT.to_bytes(2))
+
+
 def decode(frame: Buffer) -> ControlFrame | Refusal:
     """Return what a frame says, or why it says nothing; it never raises, whatever the octets."""
     view = memoryview(frame)

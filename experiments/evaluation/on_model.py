@@ -13,7 +13,7 @@ import yaml
 from controller.central.controller import CentralController
 from controller.config.load import parse_config
 from controller.loop.step import limits_in_force_bps
-from experiments.evaluation.configuration import controller_configuration, fields_in_use, static_limits
+from experiments.evaluation.configuration import agents_at, controller_configuration, fields_in_use, static_limits
 from experiments.evaluation.run import (
     DEFAULT_SETTINGS,
     FloatArray,
@@ -22,6 +22,7 @@ from experiments.evaluation.run import (
     receivers_of,
     transfer_rows,
 )
+from experiments.model.agents import ModelAgents
 from experiments.model.control import ControlPlane
 from experiments.model.fabric import ModelFabric, ModelFlow, ModelOptions
 from experiments.model.late_grants import LateGrants
@@ -52,7 +53,7 @@ def run_on_model(
 ) -> ScenarioRun:
     """Run a scenario under a control; ``folder`` gets the controller's configuration."""
     model = ModelFabric(scenario.fabric(), ModelOptions(slot_s=settings.slot_s, seed=seed))
-    plane = _install(model, scenario, control, folder)
+    plane = _install(model, scenario, control, folder, settings.shaping)
     if plane is not None:
         for event in scenario.events:
             model.at(SETTLE_S + event.at_s, _change(plane, event))
@@ -101,14 +102,16 @@ def _vns(central: CentralController) -> list[dict[str, Any]]:
     ]
 
 
-def _install(model: ModelFabric, scenario: Scenario, control: str, folder: Path | None) -> ControlPlane | None:
+def _install(
+    model: ModelFabric, scenario: Scenario, control: str, folder: Path | None, shaping: str
+) -> ControlPlane | None:
     if control == "none":
         install_plain_forwarding(model)
         return None
     if control == "static":
         install_shares(model, *static_limits(scenario, model.fabric))
         return None
-    document = controller_configuration(scenario, model.fabric, control, _OPENFLOW_PORT, _REST_PORT)
+    document = controller_configuration(scenario, model.fabric, control, _OPENFLOW_PORT, _REST_PORT, shaping)
     text = yaml.safe_dump(document, sort_keys=False)
     if folder is not None:
         (folder / "controller.yaml").write_text(text)
@@ -117,6 +120,8 @@ def _install(model: ModelFabric, scenario: Scenario, control: str, folder: Path 
         _delay_grants(central, CONDITIONS[scenario.conditions].late_intervals)
     plane = ControlPlane(model, central)
     plane.start()
+    if agents := agents_at(model.fabric, shaping):
+        ModelAgents(plane, agents)
     return plane
 
 

@@ -14,16 +14,19 @@ from struct import Struct
 import numpy as np
 from numpy.typing import NDArray
 
+from controller.central.agents import AgentFrame
 from controller.central.controller import CentralController
+from controller.dets.control_frames import is_control
 from controller.errors import InvalidValueError, ProtocolError
 from controller.events import Event
 from controller.fabric.description import Config
 from controller.fabric.topology import HELLO_INTERVAL_S, PortId
 from controller.fabric.vns import VnTable
+from controller.openflow.actions import Output
 from controller.openflow.buffers import HEADER
-from controller.openflow.constants import MessageType
+from controller.openflow.constants import PORT_CONTROLLER, MessageType
 from controller.openflow.frames import BROADCAST
-from controller.openflow.messages import parse_error, parse_flow_removed, parse_packet_in
+from controller.openflow.messages import encode_packet_out, parse_error, parse_flow_removed, parse_packet_in
 from controller.openflow.meters import METER_CONFIG, decode_meter_stats
 from controller.openflow.stats import (
     decode_port_stats,
@@ -101,6 +104,7 @@ class ControlPlane:
         self._began_s = self._read_s = 0.0
         self._confirmed_s: dict[int, float] = {}
         self._hello_s = -HELLO_INTERVAL_S
+        self.on_control_frame: Callable[[PortId, bytes], None] = lambda _port, _frame: None
 
     def start(self) -> None:
         """Connect the switches, bring up links, let every VN be heard once, and set the loop going."""
@@ -121,6 +125,10 @@ class ControlPlane:
             self._listen(port.dpid)
         self._push(self._take())
         self._schedule()
+
+    def listen(self, dpid: int) -> None:
+        """Take in what a switch says now."""
+        self._listen(dpid)
 
     def write_queues(self) -> None:
         """Give the edge ports the queues that the limits in force ask for."""
@@ -162,8 +170,13 @@ class ControlPlane:
         if now_s - self._hello_s >= HELLO_INTERVAL_S:
             self._hello()
         self.central.tick(now_s)
-        updates = self._take()
-        self.model.at(now_s + self.timing.loop_delay_s / 2, lambda: self._push(updates))
+        updates, said = self._take(), self.central.take_agent_frames()
+
+        def push() -> None:
+            self._push(updates)
+            self._say(said)
+
+        self.model.at(now_s + self.timing.loop_delay_s / 2, push)
 
     def _hello(self) -> None:
         self._hello_s = self.model.now_s
@@ -189,6 +202,16 @@ class ControlPlane:
             self._listen(dpid)
         self.counts.meter_mods += self._meter_mods() - before
 
+    def _say(self, said: list[AgentFrame]) -> None:
+        """Send what agents are told by packet-out; what leaves by their ports is theirs."""
+        for port, octets in said:
+            message = encode_packet_out(self._xid, PORT_CONTROLLER, (Output(port.port_no),), octets)
+            self._xid += 1
+            datapath = self.model.switches[port.dpid]
+            datapath.receive(message, self.model.now_s)
+            for port_no, frame in datapath.take_frames():
+                self.on_control_frame(PortId(port.dpid, port_no), frame)
+
     def _meter_mods(self) -> int:
         return sum(datapath.handled.get(MessageType.METER_MOD, 0) for datapath in self.model.switches.values())
 
@@ -211,7 +234,11 @@ class ControlPlane:
             offset += length
             if kind == MessageType.PACKET_IN:
                 self.counts.packet_ins += 1
-                self.central.frame_reported(dpid, parse_packet_in(message), now_s)
+                packet = parse_packet_in(message)
+                if is_control(packet.data):
+                    self.central.control_frame_heard(dpid, packet.in_port, packet.data, now_s)
+                else:
+                    self.central.frame_reported(dpid, packet, now_s)
             elif kind == MessageType.FLOW_REMOVED:
                 self.central.entry_removed(dpid, parse_flow_removed(message), now_s)
             elif kind == MessageType.MULTIPART_REPLY:

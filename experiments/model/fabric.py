@@ -94,6 +94,7 @@ class ModelFabric:
         self.switches = {s.dpid: ModelDatapath(s.dpid, datapath) for s in fabric.switches}
         self.ports: dict[PortId, OutPort] = {}
         self.uplinks: dict[int, OutPort] = {}
+        self.uplink_queue = self.class_on_uplink
         self.links: dict[PortId, PortId] = {}
         self._delay_s: dict[OutPort, float] = {}
         self._receiver_of: dict[ModelSource, Received] = {}
@@ -178,6 +179,15 @@ class ModelFabric:
             self._pass_slot()
             self.slot += 1
 
+    def class_on_uplink(self, flow: ModelFlow) -> int:
+        """Return the class of a flow on its PN's way out: its VLAN's, if there is one."""
+        vid = flow.sender.vlan_vid
+        return vid if vid in self.uplinks[flow.sender.pn.number].port.queues else 0
+
+    def uplinks_changed(self) -> None:
+        """Let sources find their queues on uplinks again."""
+        self._versions = None
+
     def follow_tables(self) -> None:
         """Let every source take the way that the flow tables say now, if they have changed."""
         versions = [datapath.tables.version for datapath in self.switches.values()]
@@ -186,8 +196,7 @@ class ModelFabric:
         self.count_hits()
         for flow in self.flows:
             flow.way = find_way(self.switches, self.ports, self.links.get, flow.frame, flow.start, flow.target)
-            port, vid = self.uplinks[flow.sender.pn.number], flow.sender.vlan_vid
-            uplink = Hop((), port, vid if vid in port.port.queues else 0)
+            uplink = Hop((), self.uplinks[flow.sender.pn.number], self.uplink_queue(flow))
             flow.source.take_way([uplink, *flow.way.hops] if flow.way.hops else [])
         everything = [*self.uplinks.values(), *self.ports.values()]
         self._order = in_order(everything, (flow.source.hops for flow in self.flows))

@@ -7,7 +7,7 @@ slot, whatever the speed of the link.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple, Protocol, TypeAlias
@@ -183,6 +183,7 @@ class OutPort:
         self.queues: dict[int, ModelQueue] = {}
         self.arrived: list[tuple[int, Run]] = []
         self.waiting = False
+        self.on_count: Callable[[int, int, int], None] = lambda _queue_id, _octets, _dropped: None
         self._capacity_bytes = port.rate_bps * slot_s / 8
 
     def configure(self, queues: dict[int, tuple[int, int]], now_s: float) -> None:
@@ -207,9 +208,10 @@ class OutPort:
     def take_sent(self) -> tuple[int, int]:
         """Return (bytes, packets) sent since the last call, all classes together."""
         octets, packets = 0, 0
-        for queue in self.queues.values():
+        for queue_id, queue in self.queues.items():
             octets, packets = octets + queue.sent_bytes, packets + queue.sent
-            queue.sent_bytes = queue.sent = 0
+            self.on_count(queue_id, queue.sent_bytes, queue.dropped)
+            queue.sent_bytes = queue.sent = queue.dropped = 0
         return octets, packets
 
     def count(self) -> tuple[int, int]:

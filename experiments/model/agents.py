@@ -1,0 +1,209 @@
+"""Agents on the model's hosts: the real agent, with queues of the model in the place of HTB's classes.
+
+Its frames go through the edge switch's tables as bytes, and the controller's come back by packet-out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from random import Random
+
+import numpy as np
+
+from apps.agent.agent import Agent, AgentOptions
+from apps.agent.shaper import OWN, PairCounters, ShapedPair
+from controller.dets.control_frames import ControlFrame, Refusal, decode
+from controller.fabric.topology import PortId
+from experiments.model.control import ControlPlane
+from experiments.model.fabric import ModelFabric, ModelFlow, mac_of
+from experiments.model.queues import OutPort
+from experiments.switch.ports import SwitchPort
+from topologies.fabric import PhysicalNode
+
+INTERVAL_S = 0.055
+FRAME_OCTETS = 1518
+
+
+class HostPort(SwitchPort):
+    """An uplink of two levels: VLANs share the link, each up to its own rate, and its queues share that."""
+
+    def __init__(self, name: str, rate_bps: float) -> None:
+        super().__init__(1, name, 0, rate_bps)
+        self.vlan_of: dict[int, int] = {}
+        self.vlan_rate_bps: dict[int, float] = {}
+
+    def serve(self, offered_bps: dict[int | None, float], used_bps: float = 0.0) -> dict[int | None, float]:
+        """Return what each queue gets: a VLAN's own rate is sure to it as far as the link carries all of them."""
+        by_vlan: dict[int, dict[int | None, float]] = {}
+        for queue_id, rate_bps in offered_bps.items():
+            vid = self.vlan_of.get(queue_id or 0, 0)
+            by_vlan.setdefault(vid, {})[queue_id] = min(rate_bps, self._max_bps(queue_id))
+        rates = {vid: min(sum(each.values()), self._most_bps(vid)) for vid, each in by_vlan.items()}
+        left_bps = max(self.rate_bps - used_bps, 0.0)
+        if sum(rates.values()) > left_bps:
+            rates = _fair(rates, left_bps)
+        return {queue_id: got for vid, each in by_vlan.items() for queue_id, got in _fair(each, rates[vid]).items()}
+
+    def _most_bps(self, vid: int) -> float:
+        return self.vlan_rate_bps.get(vid, self.rate_bps)
+
+
+def _fair(wanted: dict, rate_bps: float) -> dict:  # type: ignore[type-arg]
+    """Return max-min fair parts of a rate."""
+    got, left_bps, waiting = dict.fromkeys(wanted, 0.0), rate_bps, sorted(wanted, key=wanted.__getitem__)
+    for number, key in enumerate(waiting):
+        got[key] = min(wanted[key], left_bps / (len(waiting) - number))
+        left_bps -= got[key]
+    return got
+
+
+class ModelShaper:
+    """``apps.agent.shaper.Shaper`` on an uplink of the model."""
+
+    most_pairs = 50_000
+
+    def __init__(self, model: ModelFabric, pn: PhysicalNode) -> None:
+        self._model = model
+        self.port = HostPort(pn.trunk_interface, pn.link_rate_bps)
+        self.uplink = OutPort(self.port, model.slot_s, model.options.queues, model.rng)
+        self.uplink.on_count = self._count
+        self._rest: dict[int, int] = {}
+        self._queue: dict[ShapedPair, int] = {}
+        self._totals: dict[int, list[int]] = {}
+        self._next = 1
+        for vid in pn.vlans:
+            self._rest[vid] = self._add(vid, pn.link_rate_bps)
+        model.uplinks[pn.number] = self.uplink
+
+    def queue_for(self, vid: int, destination: bytes) -> int:
+        """Return the queue of a frame."""
+        return self._queue.get(ShapedPair(vid, destination), self._rest[vid])
+
+    def set_rates(self, rates: Sequence[tuple[ShapedPair, int]]) -> None:
+        """Put rates in force."""
+        for pair, rate_bps in rates:
+            if pair.destination == OWN:
+                self.port.vlan_rate_bps[pair.vlan_vid] = rate_bps
+                continue
+            if pair not in self._queue:
+                self._queue[pair] = self._add(pair.vlan_vid, rate_bps)
+                self._model.uplinks_changed()
+            self.port.set_queue(self._queue[pair], 0.0, rate_bps)
+
+    def remove(self, pairs: Sequence[ShapedPair]) -> None:
+        """Let pairs go back to the others of their VLAN."""
+        for pair in pairs:
+            if pair.destination == OWN:
+                self.port.vlan_rate_bps.pop(pair.vlan_vid, None)
+            elif pair in self._queue:
+                del self._queue[pair]
+        self._model.uplinks_changed()
+
+    def counters(self, pairs: Sequence[ShapedPair]) -> PairCounters:
+        """Return what pairs have sent, lost and have waiting; what all of a VLAN has for OWN."""
+        self._model.count_hits()
+        found = [self._counted(pair) for pair in pairs]
+        return PairCounters(*np.array(found, dtype=np.int64).reshape(-1, 3).T)
+
+    def _counted(self, pair: ShapedPair) -> tuple[int, int, int]:
+        ids = [self._queue[pair]] if pair in self._queue else []
+        if pair.destination == OWN:
+            ids = [one for one, vid in self.port.vlan_of.items() if vid == pair.vlan_vid]
+        sent, dropped = (sum(self._totals[one][column] for one in ids) for column in (0, 1))
+        queues = self.uplink.queues
+        waiting = sum(queues[one].waiting_bytes for one in ids if one in queues)
+        return sent, dropped * FRAME_OCTETS, waiting
+
+    def close(self, *, keep: bool) -> None:
+        """Nothing outlives a model."""
+
+    def _add(self, vid: int, rate_bps: float) -> int:
+        number, self._next = self._next, self._next + 1
+        self._totals[number] = [0, 0]
+        self.port.vlan_of[number] = vid
+        self.port.set_queue(number, 0.0, rate_bps)
+        return number
+
+    def _count(self, queue_id: int, octets: int, dropped: int) -> None:
+        totals = self._totals.setdefault(queue_id, [0, 0])
+        totals[0] += octets
+        totals[1] += dropped
+
+
+class ModelFrames:
+    """The host's end of the link to its edge switch, for control frames; ``loss`` of them vanish, either way."""
+
+    def __init__(self, plane: ControlPlane, port: PortId, address: int, rng: Random) -> None:
+        self.address, self.loss, self.arrived = address, 0.0, list[ControlFrame]()
+        self._plane, self._port, self._rng = plane, port, rng
+
+    def fileno(self) -> int:
+        """There is no file."""
+        raise OSError("the model has no files")
+
+    def send(self, frames: list[bytes]) -> None:
+        """Let the edge switch have frames."""
+        for frame in frames:
+            if self._rng.random() >= self.loss:
+                self._plane.model.switches[self._port.dpid].inject(self._port.port_no, frame, self._plane.model.now_s)
+        self._plane.listen(self._port.dpid)
+
+    def receive(self, most: int) -> list[ControlFrame]:
+        """Return what has come."""
+        taken, self.arrived = self.arrived[:most], self.arrived[most:]
+        return taken
+
+    def deliver(self, octets: bytes) -> bool:
+        """Take a frame from the switch; tell whether it got here and says something."""
+        frame = decode(octets)
+        if self._rng.random() < self.loss or isinstance(frame, Refusal):
+            return False
+        self.arrived.append(frame)
+        return True
+
+
+class ModelAgents:
+    """The agents of some PNs, started before anybody sends; ``by_pn`` holds each."""
+
+    def __init__(self, plane: ControlPlane, pns: Iterable[PhysicalNode]) -> None:
+        self._plane, model = plane, plane.model
+        self.by_pn: dict[int, Agent] = {}
+        self.frames: dict[int, ModelFrames] = {}
+        self._shapers: dict[int, ModelShaper] = {}
+        self._number_of_port: dict[PortId, int] = {}
+        self.running: set[int] = set()
+        rng = Random(model.options.seed)
+        for pn in pns:
+            port = PortId(model.fabric.switch(pn.switch).dpid, pn.port_no)
+            shaper = self._shapers[pn.number] = ModelShaper(model, pn)
+            frames = self.frames[pn.number] = ModelFrames(plane, port, 0x02_0000_F000_00 + pn.number, rng)
+            options = AgentOptions(tuple(pn.vlans), pn.link_rate_bps)
+            self.by_pn[pn.number] = Agent(options, shaper, frames, lambda: model.now_s, epoch=pn.number)
+            self._number_of_port[port] = pn.number
+            self.running.add(pn.number)
+            self._later(pn.number, rng.uniform(0.0, INTERVAL_S))
+        model.uplink_queue = self._queue_of
+        plane.on_control_frame = self._deliver
+
+    def kill(self, number: int) -> None:
+        """End the agent of a PN without a word; its rates stay."""
+        self.running.discard(number)
+
+    def _queue_of(self, flow: ModelFlow) -> int:
+        shaper = self._shapers.get(flow.sender.pn.number)
+        if shaper is None:
+            return self._plane.model.class_on_uplink(flow)
+        return shaper.queue_for(flow.sender.vlan_vid, mac_of(flow.receiver).to_bytes(6))
+
+    def _later(self, number: int, wait_s: float) -> None:
+        self._plane.model.at(self._plane.model.now_s + wait_s, lambda: self._interval(number))
+
+    def _interval(self, number: int) -> None:
+        if number in self.running:
+            self.by_pn[number].interval()
+            self._later(number, self.by_pn[number].interval_s)
+
+    def _deliver(self, port: PortId, octets: bytes) -> None:
+        number = self._number_of_port.get(port)
+        if number in self.running and self.frames[number].deliver(octets):
+            self.by_pn[number].hear()
