@@ -276,9 +276,9 @@ def control_step(
     enforcement, changes = enforce(
         state.enforcement, limit_bps, measured, rates.seen_s, now_s, too_soon, rooms, entries.receiver
     )
-    held = np.zeros(len(entries), dtype=np.bool_) if shaped is None else shaped
+    by_agents = np.zeros(len(entries), dtype=np.bool_) if shaped is None else shaped
     enforcement, changes, backstops = with_backstops(
-        state.enforcement, enforcement, changes, held, entries.meter_id > 0, limit_bps, now_s
+        state.enforcement, enforcement, changes, by_agents, entries.meter_id > 0, limit_bps, now_s
     )
     counters = counters.modified(changes.rows, now_s)
     result = StepResult(
