@@ -32,7 +32,7 @@ from controller.dets.control_frames import (
 )
 
 LOG = logging.getLogger("dets.agent")
-HELLO_INTERVALS = 20
+HELLO_INTERVALS = 5  # an agent without pairs says nothing else, and counts as lost after 20
 MOST_FRAMES = 1024  # in an interval
 LEAST_INTERVAL_MS, MOST_INTERVAL_MS = 10, 10_000
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from apps.agent.agent import Agent, AgentOptions
 from apps.agent.shaper import OWN, PairCounters, ShapedPair
-from controller.dets.control_frames import ControlFrame, Refusal, decode
+from controller.dets.control_frames import NO_RATE, ControlFrame, Refusal, decode
 from controller.fabric.topology import PortId
 from experiments.model.control import ControlPlane
 from experiments.model.fabric import ModelFabric, ModelFlow, mac_of
@@ -71,6 +71,7 @@ class ModelShaper:
         self._queue: dict[ShapedPair, int] = {}
         self._totals: dict[int, list[int]] = {}
         self._next = 1
+        self._said = 1.0
         for vid in pn.vlans:
             self._rest[vid] = self._add(vid, pn.link_rate_bps)
         model.uplinks[pn.number] = self.uplink
@@ -89,6 +90,11 @@ class ModelShaper:
                 self._queue[pair] = self._add(pair.vlan_vid, rate_bps)
                 self._model.uplinks_changed()
             self.port.set_queue(self._queue[pair], 0.0, rate_bps)
+
+    def lie(self) -> None:
+        """Count half of what is sent, and hold nothing back, from now on."""
+        self._said = 0.5
+        self.set_rates = lambda rates: None  # type: ignore[method-assign]
 
     def remove(self, pairs: Sequence[ShapedPair]) -> None:
         """Let pairs go back to the others of their VLAN."""
@@ -112,7 +118,7 @@ class ModelShaper:
         sent, dropped = (sum(self._totals[one][column] for one in ids) for column in (0, 1))
         queues = self.uplink.queues
         waiting = sum(queues[one].waiting_bytes for one in ids if one in queues)
-        return sent, dropped * FRAME_OCTETS, waiting
+        return round(sent * self._said), dropped * FRAME_OCTETS, waiting
 
     def close(self, *, keep: bool) -> None:
         """Nothing outlives a model."""
@@ -188,6 +194,26 @@ class ModelAgents:
     def kill(self, number: int) -> None:
         """End the agent of a PN without a word; its rates stay."""
         self.running.discard(number)
+
+    def let_go(self, number: int) -> None:
+        """Take all rates of a PN away, as an operator of the host could."""
+        shaper = self._shapers[number]
+        shaper.remove(list(self.by_pn[number].pairs.rate_kbps))
+
+    def lie(self, number: int) -> None:
+        """Let the agent of a PN shape nothing any more and report half of what is sent."""
+        self.let_go(number)
+        self._shapers[number].lie()
+
+    def cut_off(self) -> None:
+        """Let no frame arrive at any agent from now on."""
+        self._plane.on_control_frame = lambda _port, _frame: None
+
+    def rates_kbps(self, number: int, vlan_vid: int, receiver: int) -> int:
+        """Return the rate in force at a PN towards another one's VN; 0 where there is none."""
+        destination = mac_of(self._plane.model.fabric.vn(vlan_vid, receiver)).to_bytes(6)
+        rate_kbps = self.by_pn[number].pairs.rate_kbps.get(ShapedPair(vlan_vid, destination), NO_RATE)
+        return 0 if rate_kbps == NO_RATE else rate_kbps
 
     def _queue_of(self, flow: ModelFlow) -> int:
         shaper = self._shapers.get(flow.sender.pn.number)

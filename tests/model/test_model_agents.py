@@ -1,0 +1,270 @@
+"""Agents on the model's hosts: who shapes, what is lost on the way, who dies, who lies."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import yaml
+
+from controller.agents.ports import LOST_INTERVALS, AgentState, Shaping
+from controller.central.controller import CentralController
+from controller.config.load import parse_config
+from controller.dets.control_frames import (
+    CONTROLLER_MAC,
+    LAYOUTS,
+    Opcode,
+    Speaker,
+    encode,
+    records,
+)
+from controller.dets.send_rate_controller import KEEP_ALIVE_INTERVALS
+from controller.events import EventKind
+from controller.fabric.topology import PortId
+from experiments.machine.controller_process import configuration
+from experiments.model.agents import ModelAgents
+from experiments.model.control import ControlPlane
+from experiments.model.fabric import ModelFabric, ModelOptions
+from experiments.model.sources import UdpSource
+from experiments.options import ExperimentOptions
+from experiments.single import run
+from topologies.builders import fabrics
+
+INTERVAL_S = 0.055
+LIMITS_BPS = {1: 20_000_000, 2: 25_000_000}
+
+
+def fabric_of(mode: str, profile: str = "full", **agents: object):
+    """Five PNs with 50 Mb/s links and an agent each; PN 5 receives."""
+    description = fabrics["dets-fig5"](pns=5, link_rate_bps=50_000_000)
+    document = configuration(description, LIMITS_BPS, "fp", {}, 6653, 8080)
+    document["agents"] = {"long_frames": True, **agents}
+    for switch in document["switches"].values():
+        switch["profile"] = profile
+        for port in switch["ports"].values():
+            port["agent"] = mode
+    model = ModelFabric(description, ModelOptions())
+    plane = ControlPlane(model, CentralController(parse_config(yaml.safe_dump(document), "model"), epoch=9))
+    plane.start()
+    return model, plane, ModelAgents(plane, description.pns)
+
+
+def blast(model, rate_bps=16e6, vid=2):
+    """Let PNs 1 to 4 send UDP to PN 5 from 0.5 s on; return the sources."""
+    sources = []
+    for number in range(1, 5):
+        source = UdpSource(rate_bps, model.slot_s)
+        model.connect(source, model.fabric.vn(vid, number), model.fabric.vn(vid, 5))
+        model.at(0.5, lambda one=source: one.start(model.slot))
+        sources.append(source)
+    return sources
+
+
+def received_bps(model, begin_s, end_s, vid=2, pn=5):
+    vn = model.fabric.vn(vid, pn)
+    model.run(begin_s)
+    before = model.received[vn].octets
+    model.run(end_s)
+    return (model.received[vn].octets - before) * 8 / (end_s - begin_s)
+
+
+def kinds(plane):
+    return [event.kind for event in plane.events()]
+
+
+def port_of(model, number):
+    return model.edge_port(model.fabric.vn(1, number))
+
+
+@pytest.mark.parametrize("shaping", ["agent", "both", "mixed"])
+def test_figure_5_holds_whoever_shapes(tmp_path, shaping) -> None:
+    options = ExperimentOptions(
+        fabric="model", warmup_s=3, blast_s=4, cooldown_s=1, baseline=False, quiet=True, shaping=shaping
+    )
+    summary = run("dets-fig5", replace(options, output=tmp_path))
+    assert summary["victim_intervals_below_95_percent"] <= 2
+    assert summary["victim_goodput_bps_during"] >= 0.98 * summary["victim_goodput_limit_bps"]
+    assert summary["aggressor_received_bps_during"] == pytest.approx(25e6, rel=0.02)
+
+
+def test_trusted_agents_shape_without_any_meter() -> None:
+    model, plane, _ = fabric_of("trust", "no-meters")
+    blast(model)
+    assert received_bps(model, 2.0, 4.0) == pytest.approx(25e6, rel=0.02)
+    assert set(plane.central.agents.shaping()) == {Shaping.AGENT}
+    assert plane.central.state.entries.meter_id.tolist() == [0] * 4
+    assert plane.central.agents.counts() == {"absent": 0, "hello": 1, "trusted": 4, "mistrusted": 0}
+
+
+def test_a_trusted_agent_takes_over_from_meters_and_gives_back() -> None:
+    model, plane, agents = fabric_of("trust")
+    blast(model)
+    assert received_bps(model, 2.0, 3.0) == pytest.approx(25e6, rel=0.02)
+    assert set(plane.central.agents.shaping()) == {Shaping.AGENT}
+    for number in range(1, 6):
+        agents.kill(number)
+    assert received_bps(model, 3.0, 5.0) == pytest.approx(25e6, rel=0.03)
+    assert (plane.central.state.entries.meter_id > 0).all()
+    assert set(plane.central.agents.shaping()) == {Shaping.METER}
+    assert kinds(plane).count(EventKind.AGENT_LOST) == 5
+
+
+def test_a_killed_agent_is_missed_within_25_intervals() -> None:
+    model, plane, agents = fabric_of("verify")
+    blast(model)
+    model.run(2.0)
+    agents.kill(1)
+    model.run(2.0 + 25 * INTERVAL_S)
+    (event,) = [event for event in plane.events() if event.kind is EventKind.AGENT_LOST]
+    assert event.at_s <= 2.0 + 25 * INTERVAL_S
+    assert plane.central.agents.ports[port_of(model, 1)].state is AgentState.ABSENT
+
+
+def test_a_host_whose_agent_lets_go_is_held_by_its_backstop_at_once() -> None:
+    model, plane, agents = fabric_of("verify")
+    blast(model, 20e6)
+    model.run(3.0)
+    assert set(plane.central.agents.shaping()) == {Shaping.BOTH}
+    for number in range(1, 5):
+        agents.kill(number)
+        agents.let_go(number)
+    limit_bps = float(np.sum(plane.central.state.machines.limit_bps))
+    interval_bps = [received_bps(model, 3.0 + n * 0.22, 3.22 + n * 0.22) for n in range(8)]
+    assert max(interval_bps) <= 1.05 * limit_bps + 4 * 0.030 * 25e6 / 0.22
+
+
+def test_an_agent_that_lies_is_mistrusted_within_25_intervals() -> None:
+    model, plane, agents = fabric_of("verify")
+    blast(model, 8e6)
+    model.run(3.0)
+    agents.lie(1)
+    model.run(3.0 + 25 * INTERVAL_S + INTERVAL_S)
+    (event,) = [event for event in plane.events() if event.kind is EventKind.AGENT_MISTRUSTED]
+    assert event.at_s <= 3.0 + 25 * INTERVAL_S
+    assert plane.central.agents.ports[port_of(model, 1)].state is AgentState.MISTRUSTED
+    assert received_bps(model, 5.0, 7.0) == pytest.approx(25e6, rel=0.03)
+
+
+def test_honest_agents_are_neither_mistrusted_nor_lost() -> None:
+    model, plane, _ = fabric_of("verify")
+    blast(model)
+    model.run(12.0)
+    assert not {EventKind.AGENT_MISTRUSTED, EventKind.AGENT_LOST} & set(kinds(plane))
+
+
+@pytest.mark.parametrize(("loss", "intervals"), [(0.01, 1), (0.10, 2), (0.50, 5)])
+def test_set_rate_gets_through_though_frames_are_lost(loss, intervals) -> None:
+    model, plane, agents = fabric_of("trust", "no-meters")
+    blast(model)
+    model.run(2.0)
+    for frames in agents.frames.values():
+        frames.loss = loss
+    row = plane.central.vns.row_of(2, *port_of(model, 5))
+    late = []
+    for number in range(12):
+        begin_s = 2.0 + number * 2.0
+        model.run(begin_s)
+        limit_bps = 24_000_000 if number % 2 else 12_000_000
+        plane.operator.set_vn(row, model.now_s, receive_limit_bps=limit_bps)
+        changed = 0
+        model.run(begin_s + INTERVAL_S + 0.004)  # the next interval has decided and spoken
+        while sum(agents.rates_kbps(n, 2, 5) for n in range(1, 5)) > limit_bps / 1000 * 1.01 and changed < 40:
+            model.run(model.now_s + INTERVAL_S)
+            changed += 1
+        late.append(changed)
+    assert np.mean(late) <= intervals
+
+
+def test_rates_stand_while_the_controller_is_gone_and_not_for_ever() -> None:
+    model, _, agents = fabric_of("trust", "no-meters")
+    blast(model)
+    model.run(3.0)
+    held = sum(agents.rates_kbps(n, 2, 5) for n in range(1, 5))
+    agents.cut_off()
+    model.run(3.0 + 2 * KEEP_ALIVE_INTERVALS * INTERVAL_S - 2 * INTERVAL_S)
+    assert sum(agents.rates_kbps(n, 2, 5) for n in range(1, 5)) == held
+    model.run(3.0 + (2 * KEEP_ALIVE_INTERVALS + 4) * INTERVAL_S)
+    assert sum(agents.rates_kbps(n, 2, 5) for n in range(1, 5)) == 0
+
+
+def forged(vid: int, opcode: Opcode, source: int = 0x02_0000_0000_99) -> list[bytes]:
+    entries = np.zeros(1, dtype=LAYOUTS[opcode])
+    if opcode is Opcode.SET_RATE:
+        entries["rate_kbps"] = 1
+    if opcode is Opcode.HELLO:
+        entries = records(opcode, features=[7], interval_ms=[55], most_classes=[9], link_rate_kbps=[9])
+    return encode(Speaker(source, CONTROLLER_MAC, vid, 1), opcode, entries, 1, 0)
+
+
+@pytest.mark.parametrize("opcode", list(Opcode))
+def test_no_control_frame_crosses_a_switch(opcode) -> None:
+    model, _, _ = fabric_of("verify")
+    port = port_of(model, 1)
+    victim = int(model.fabric.vn(1, 5).mac.replace(":", ""), 16)
+    datapath = model.switches[port.dpid]
+    datapath.take_frames()
+    for frame in forged(1, opcode, victim):
+        datapath.inject(port.port_no, frame, model.now_s)
+    assert datapath.take_frames() == []
+
+
+def test_a_flood_of_forged_frames_takes_no_more_than_its_budget() -> None:
+    model, plane, _ = fabric_of("verify")
+    blast(model)
+    model.run(2.0)
+    agents, port = plane.central.agents, port_of(model, 1)
+    (frame,) = forged(2, Opcode.TRAFFIC_REPORT)
+    for _ in range(5_500):  # what 100,000 a second are in an interval, and no switch holds any of it back
+        plane.central.control_frame_heard(*port, frame, model.now_s)
+    refused = agents.ports[port].refused
+    assert refused["budget"] >= 5_000
+    assert agents.refused() == refused
+    assert received_bps(model, 2.0, 4.0) == pytest.approx(25e6, rel=0.03)
+
+
+def test_a_port_without_an_agent_is_not_listened_to() -> None:
+    model, plane, _ = fabric_of("none")
+    (frame,) = forged(1, Opcode.HELLO)
+    plane.central.control_frame_heard(*port_of(model, 1), frame, model.now_s)
+    assert plane.central.agents.ports == {}
+    assert EventKind.AGENT_UP not in kinds(plane)
+
+
+def test_reports_are_taken_for_senders_at_that_port_alone() -> None:
+    model, plane, _ = fabric_of("trust", "no-meters")
+    blast(model)
+    model.run(3.0)
+    before = plane.central.state.measured.passed_bps.copy()
+    sender, receiver = (int(model.fabric.vn(2, n).mac.replace(":", ""), 16) for n in (1, 5))
+    entry = records(
+        Opcode.TRAFFIC_REPORT,
+        sender=[sender],
+        receiver=[receiver],
+        measured_kbps=[1],
+        dropped_kbps=[0],
+        limit_kbps=[1],
+        available_kbps=[1],
+        flags=[3],
+    )
+    for sequence in range(1, 6):  # PN 2 says that PN 1 sends nothing
+        (frame,) = encode(Speaker(CONTROLLER_MAC, 0x02_00_00_00_00_77, 2, 5), Opcode.TRAFFIC_REPORT, entry, sequence, 0)
+        plane.central.control_frame_heard(*port_of(model, 2), frame, model.now_s)
+    model.run(3.2)
+    row = int(np.flatnonzero(plane.central.state.entries.sender == plane.central.vns.row_of(2, *port_of(model, 1)))[0])
+    assert plane.central.state.measured.passed_bps[row] == pytest.approx(before[row], rel=0.5)
+
+
+def test_the_controller_answers_hello_and_says_its_interval() -> None:
+    model, plane, agents = fabric_of("trust")
+    model.run(1.0)
+    assert plane.central.agents.ports[port_of(model, 1)].long_frames
+    assert agents.by_pn[1].interval_s == pytest.approx(INTERVAL_S)
+    assert kinds(plane).count(EventKind.AGENT_UP) == 5
+    assert LOST_INTERVALS == KEEP_ALIVE_INTERVALS
+
+
+def test_ports_are_those_of_the_configuration() -> None:
+    model, plane, _ = fabric_of("trust")
+    assert set(plane.central.agents.ports) == {port_of(model, number) for number in range(1, 6)}
+    assert PortId(99, 1) not in plane.central.agents.ports
