@@ -22,6 +22,7 @@ from apps.runtime.loop_times import LoopTimes
 from apps.runtime.peer_limits import MessageCounts, PeerCounts
 from apps.runtime.supervisor import Supervisor
 from controller import __version__
+from controller.agents.ports import REFUSED_CAUSES
 from controller.capability.capabilities import Verdict
 from controller.central import enforceable
 from controller.central.controller import CentralController
@@ -357,3 +358,13 @@ class _Controller(Collector):
             for port_no, found in enforceable.of_switch(central.fabric, dpid).items():
                 metric.add_metric([record.switch.name, str(port_no)], _ENFORCEABLE[found.verdict])
         yield metric
+        agents = GaugeMetricFamily("dets_agents", "Edge ports with an agent, by its state.", labels=["state"])
+        for state, count in central.agents.counts().items():
+            agents.add_metric([state], count)
+        refused = CounterMetricFamily(
+            "dets_control_frames_refused", "Agents' frames that were not listened to.", labels=["cause"]
+        )
+        found_causes = central.agents.refused()
+        for cause in REFUSED_CAUSES:
+            refused.add_metric([cause], found_causes[cause])
+        yield from (agents, refused)

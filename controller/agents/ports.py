@@ -23,6 +23,7 @@ LOST_INTERVALS = KEEP_ALIVE_INTERVALS
 MISTRUST_S = 300.0
 REORDERED, FOREIGN_VLAN, TOO_MANY = "order", "vlan", "budget"
 """Causes to refuse a frame besides those of the codec."""
+REFUSED_CAUSES = (*map(str, Cause), REORDERED, FOREIGN_VLAN, TOO_MANY)
 
 
 class AgentState(StrEnum):

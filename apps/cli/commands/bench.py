@@ -40,6 +40,16 @@ def allocate(as_json: AsJson = False) -> int:
 
 
 @app.command()
+def agent(
+    pairs: Annotated[int | None, typer.Option(help="Pairs of one agent.")] = None,
+    seconds: Annotated[float | None, typer.Option(help="How long each rate is measured.")] = None,
+    as_json: AsJson = False,
+) -> int:
+    """What an agent costs its host and the controller, and how true its rates are (root)."""
+    return measured("agent", "experiments.bench.agent.bench:run", as_json, pairs=pairs, seconds=seconds)
+
+
+@app.command()
 def attack(
     seconds: Annotated[float | None, typer.Option(help="How long each attack lasts.")] = None,
     attack: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this attack; repeatable.")] = None,

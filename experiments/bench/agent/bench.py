@@ -1,0 +1,289 @@
+"""``dets bench agent``: an agent's processor time, the codec's, and HTB classes whose rates change all the time.
+
+HTB stands on a veth pair in a network namespace of its own; a process offers each class more than its rate. A meter's
+bucket is filled at every modify, so that a rate set again and again passes more: a class's must not be.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from apps.agent.agent import Agent, AgentOptions
+from apps.agent.htb import HtbShaper
+from apps.agent.shaper import OWN, ShapedPair
+from controller.dets.control_frames import (
+    CONTROLLER_MAC,
+    LONGEST_OCTETS,
+    STRICT_OCTETS,
+    ControlFrame,
+    Opcode,
+    Refusal,
+    Speaker,
+    capacity,
+    decode,
+    encode,
+    records,
+)
+from controller.errors import InvalidValueError
+
+PAIRS, SECONDS = 1000, 5.0
+INTERVAL_S = 0.055
+RATE_BPS = 5_000_000
+TURNS_BPS = (3_500_000, 6_500_000)
+VLAN = 10
+AGENTS, PAIRS_OF_AGENT = 1000, 20
+NAMESPACE, UPLINK, FAR = "dets-agent-bench", "agb0", "agb1"
+SENDER = 0x02_0000_0000_01
+FRAME_OCTETS = 1518
+LINK_BPS = 1_000_000_000
+
+
+def run(pairs: int = PAIRS, seconds: float = SECONDS) -> dict[str, Any]:
+    """Measure with so many ``pairs`` of one agent, each rate for so many ``seconds``; PermissionError without root."""
+    if not 1 <= pairs <= 50_000:
+        raise InvalidValueError("pairs", pairs, "is outside 1 to 50000")
+    if not 0.5 <= seconds <= 600:
+        raise InvalidValueError("seconds", seconds, "is outside 0.5 to 600")
+    if os.geteuid() != 0:
+        raise PermissionError("bench agent needs root: it makes a network namespace with HTB classes")
+    codec = codec_figures()
+    with uplink():
+        rates = {name: passed_bps(change, seconds) / 1e6 for name, change in schedules().items()}
+        batch_ms = batch_of_changes_ms()
+        cost = agent_cost(pairs)
+    figures = {
+        "passed_mbps": rates,
+        "hundred_changes_ms": batch_ms,
+        "agent_cpu_percent_per_1000_pairs": cost * 1000 / pairs,
+        **codec,
+        "control_frames_per_s": frames_per_s(),
+    }
+    off = max(abs(rate / 5.0 - 1.0) for rate in rates.values())
+    targets = [
+        _target("rates that change, off their mean", round(100 * off, 2), "%", 1.0),
+        _target("100 changes of rates", round(batch_ms, 2), "ms", 5.0),
+        _target("encode and decode, an entry", codec["codec_us_per_entry"], "us", 0.2),
+    ]
+    return {"figures": figures, "settings": {"pairs": pairs, "seconds": seconds}, "targets": targets}
+
+
+def _target(name: str, value: float, unit: str, most: float) -> dict[str, Any]:
+    return {"name": name, "value": value, "unit": unit, "target": most, "met": value <= most}
+
+
+def _entries(count: int) -> Any:
+    numbers = np.arange(count)
+    return records(
+        Opcode.TRAFFIC_REPORT,
+        sender=np.full(count, SENDER),
+        receiver=SENDER + 1 + numbers,
+        measured_kbps=numbers,
+        dropped_kbps=numbers,
+        limit_kbps=numbers + 1,
+        available_kbps=numbers,
+        flags=np.full(count, 3),
+    )
+
+
+def codec_figures() -> dict[str, float]:
+    """Return what a Traffic Report costs to encode and decode, by entry, in long frames and in strict ones."""
+    speaker, found = Speaker(CONTROLLER_MAC, SENDER, VLAN, 1), {}
+    for name, octets in (("codec_us_per_entry", LONGEST_OCTETS), ("codec_strict_us_per_entry", STRICT_OCTETS)):
+        entries, best = _entries(46 * 40), float("inf")
+        for _ in range(20):
+            begun = time.perf_counter()
+            frames = encode(speaker, Opcode.TRAFFIC_REPORT, entries, 1, 0, octets)
+            read = sum(len(frame.entries) for frame in map(decode, frames) if isinstance(frame, ControlFrame))
+            best = min(best, time.perf_counter() - begun)
+            assert read == len(entries)
+        found[name] = round(best / len(entries) * 1e6, 4)
+    return found
+
+
+def frames_per_s() -> dict[str, int]:
+    """Return how many frames AGENTS with PAIRS_OF_AGENT pairs say in a second, in long frames and in strict ones."""
+    intervals_per_s, found = 1 / INTERVAL_S, {}
+    for name, octets in (("long", LONGEST_OCTETS), ("strict", STRICT_OCTETS)):
+        frames = -(-PAIRS_OF_AGENT // capacity(Opcode.TRAFFIC_REPORT, octets))
+        found[name] = round(AGENTS * frames * intervals_per_s)
+    return found
+
+
+def schedules() -> dict[str, Callable[[HtbShaper, ShapedPair, int], None]]:
+    """Return what is done to a class every interval: nothing, the same rate again, two rates by turns."""
+
+    def again(shaper: HtbShaper, pair: ShapedPair, _number: int) -> None:
+        shaper.set_rates([(pair, RATE_BPS)])
+
+    def by_turns(shaper: HtbShaper, pair: ShapedPair, number: int) -> None:
+        shaper.set_rates([(pair, TURNS_BPS[number % 2])])
+
+    return {"constant": lambda *_: None, "set again": again, "by turns": by_turns}
+
+
+def passed_bps(change: Callable[[HtbShaper, ShapedPair, int], None], seconds: float) -> float:
+    """Return what a class passes of more than its rate while it is changed every interval."""
+    shaper, pair = HtbShaper(UPLINK, [VLAN], LINK_BPS), ShapedPair(VLAN, (SENDER + 1).to_bytes(6))
+    try:
+        shaper.set_rates([(pair, RATE_BPS)])
+        with offering(pair):
+            while not shaper.counters([pair]).dropped_octets[0]:
+                time.sleep(0.01)
+            intervals = 2 * round(seconds / INTERVAL_S / 2)
+            begun_s, before = time.monotonic(), shaper.counters([pair]).sent_octets[0]
+            for number in range(intervals):
+                change(shaper, pair, number)
+                time.sleep(max(begun_s + (number + 1) * INTERVAL_S - time.monotonic(), 0.0))
+            passed = shaper.counters([pair]).sent_octets[0] - before
+            return float(passed * 8 / (time.monotonic() - begun_s))
+    finally:
+        shaper.close(keep=False)
+
+
+def batch_of_changes_ms() -> float:
+    """Return how long a hundred changes take, the best of several."""
+    shaper = HtbShaper(UPLINK, [VLAN], LINK_BPS)
+    pairs = [ShapedPair(VLAN, (SENDER + 1 + number).to_bytes(6)) for number in range(100)]
+    try:
+        shaper.set_rates([(pair, RATE_BPS) for pair in pairs])
+        best = float("inf")
+        for number in range(20):
+            begun = time.perf_counter()
+            shaper.set_rates([(pair, TURNS_BPS[number % 2]) for pair in pairs])
+            best = min(best, time.perf_counter() - begun)
+        return best * 1e3
+    finally:
+        shaper.close(keep=False)
+
+
+class _Mirror:
+    """A controller in the process: says Keep Alive, or another rate for a tenth of the pairs, in every interval."""
+
+    address = SENDER
+
+    def __init__(self, pairs: int) -> None:
+        self._pairs, self._sequence, self._number = pairs, 0, 0
+        self._waiting: list[bytes] = []
+        self.sent = 0
+
+    def fileno(self) -> int:
+        raise OSError("there is no file")
+
+    def send(self, frames: list[bytes]) -> None:
+        self.sent += len(frames)
+
+    def receive(self, most: int) -> list[ControlFrame]:
+        taken, self._waiting = self._waiting, []
+        return [frame for frame in map(decode, taken) if not isinstance(frame, Refusal)]
+
+    def speak(self, opcode: Opcode, receivers: np.ndarray[Any, Any], **columns: Any) -> None:
+        """Let frames of an opcode wait."""
+        speaker = Speaker(SENDER, CONTROLLER_MAC, VLAN, 1)
+        entries = records(opcode, sender=np.full(len(receivers), SENDER), receiver=receivers, **columns)
+        frames = encode(speaker, opcode, entries, self._sequence + 1, 0, LONGEST_OCTETS)
+        self._sequence = (self._sequence + len(frames)) % 2**16
+        self._waiting += frames
+
+    def interval(self) -> None:
+        """Say what an interval says."""
+        self._number += 1
+        receivers = SENDER + 1 + np.arange(self._pairs)
+        changed = (np.arange(self._pairs) + self._number) % 10 == 0
+        self.speak(Opcode.SET_RATE, receivers[changed], rate_kbps=np.full(changed.sum(), 4000 + self._number % 100))
+        self.speak(Opcode.KEEP_ALIVE, receivers[~changed])
+
+
+def agent_cost(pairs: int) -> float:
+    """Return the processor time that an agent with so many pairs takes, in percent of one processor.
+
+    In every interval a tenth of the rates changes, all counters are read and all pairs are reported.
+    """
+    shaper, mirror = HtbShaper(UPLINK, [VLAN], LINK_BPS), _Mirror(pairs)
+    try:
+        agent = Agent(AgentOptions((VLAN,), LINK_BPS), shaper, mirror)
+        receivers = SENDER + 1 + np.arange(pairs)
+        mirror.speak(Opcode.INITIALIZE, receivers)
+        mirror.speak(Opcode.SET_RATE, receivers, rate_kbps=np.full(pairs, 4000))
+        agent.hear()
+        assert ShapedPair(VLAN, OWN) not in agent.pairs.rate_kbps
+        used_s, intervals = 0.0, 40
+        for _ in range(intervals):
+            mirror.interval()
+            before_s = _used_s()
+            agent.hear()
+            agent.interval()
+            used_s += _used_s() - before_s
+        return used_s / (intervals * INTERVAL_S) * 100
+    finally:
+        shaper.close(keep=False)
+
+
+def _used_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+_OFFER = """
+import socket, sys, time
+frame, sock = bytes.fromhex(sys.argv[1]), socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+sock.bind((sys.argv[2], 0))
+while True:
+    for _ in range(6):
+        try:
+            sock.send(frame)
+        except OSError:
+            pass
+    time.sleep(0.002)
+"""
+
+
+@contextlib.contextmanager
+def offering(pair: ShapedPair) -> Iterator[None]:
+    """Let a process offer a pair several times its rate."""
+    head = pair.destination + SENDER.to_bytes(6) + b"\x81\x00" + pair.vlan_vid.to_bytes(2) + b"\x08\x00"
+    command = [sys.executable, "-c", _OFFER, head.hex() + bytes(FRAME_OCTETS - len(head)).hex(), UPLINK]
+    process = subprocess.Popen(command)
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait(10)
+
+
+@contextlib.contextmanager
+def uplink() -> Iterator[None]:
+    """Be in a network namespace with a veth pair, both ends up."""
+    own = os.open("/proc/self/ns/net", os.O_RDONLY)
+    _ip("netns", "add", NAMESPACE)
+    try:
+        _ip("-n", NAMESPACE, "link", "add", UPLINK, "type", "veth", "peer", "name", FAR)
+        for name in (UPLINK, FAR):
+            _ip("-n", NAMESPACE, "link", "set", name, "up")
+        inside = os.open(f"/run/netns/{NAMESPACE}", os.O_RDONLY)
+        _enter(inside)
+        os.close(inside)
+        yield
+    finally:
+        _enter(own)
+        os.close(own)
+        _ip("netns", "del", NAMESPACE)
+
+
+def _enter(namespace: int) -> None:
+    """Be in another network namespace: setns(2), which Python has from 3.12 on."""
+    if ctypes.CDLL(None, use_errno=True).setns(namespace, 0) != 0:
+        raise OSError(ctypes.get_errno(), "setns(2) failed")
+
+
+def _ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True, capture_output=True, timeout=10)
