@@ -88,6 +88,14 @@ def test_figure_5_holds_whoever_shapes(tmp_path, shaping) -> None:
     assert summary["aggressor_received_bps_during"] == pytest.approx(25e6, rel=0.02)
 
 
+@pytest.mark.parametrize(("shaping", "kept"), [("meter", False), ("agent", True)])
+def test_vns_of_one_host_are_kept_apart_on_its_uplink_by_an_agent_alone(tmp_path, shaping, kept) -> None:
+    options = ExperimentOptions(fabric="model", baseline=False, quiet=True, shaping=shaping, output=tmp_path)
+    figures = run("dets-uplink", options)["fp"]["figures"]
+    share = figures["victim_goodput_bps_during"] / figures["victim_goodput_limit_bps"]
+    assert share >= 0.98 if kept else share < 0.5
+
+
 def test_trusted_agents_shape_without_any_meter() -> None:
     model, plane, _ = fabric_of("trust", "no-meters")
     blast(model)
