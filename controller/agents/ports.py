@@ -58,6 +58,7 @@ class AgentPort:
     heard_s: float = -math.inf
     mistrusted_s: float = -math.inf
     answer_hello: bool = False
+    allowance: int = 16  # frames that may still come in this interval
     refused: Counter[str] = field(default_factory=Counter)
     sequence: dict[int, int] = field(default_factory=dict)
     _order: dict[int, Order] = field(default_factory=dict)

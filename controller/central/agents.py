@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -52,12 +53,14 @@ from controller.dets.control_frames import (
 from controller.events import EventKind
 from controller.fabric.entries import EntryTable
 from controller.fabric.topology import PortId
-from controller.forwarding.budgets import TokenBuckets
 from controller.forwarding.hosts_and_paths import Pair
 from controller.metering.counters import MeterReadings
 from controller.metering.enforcement import RATE_STEP_BPS, whole_rates
 
-FRAMES_PER_S, FRAMES_AT_ONCE = 2000.0, 400.0
+# Frames of a port in an interval: so many times what an agent says that speaks in the shortest frames.
+FRAMES_FACTOR = 4
+# Reports of one entry in an interval, and reports of what no entry has: what is beyond is not looked at.
+MOST_REPORTS, MOST_UNKNOWN = 3, 256
 # An agent that has not reported a pair for so long is told of it again.
 UNHEARD_INTERVALS = 2.5
 
@@ -90,9 +93,8 @@ class Agents:
         }
         self.refused_unconfigured = 0
         self._fabric = fabric
-        self._number = {port: number for number, port in enumerate(self.ports)}
-        self._budgets = TokenBuckets(len(self.ports), FRAMES_PER_S, FRAMES_AT_ONCE)
-        self._port_of_vn = self._ports_of_vns()
+        self._agents = list(self.ports.values())
+        self._number_of_vn = self._ports_of_vns()
         self._heard: list[tuple[int, ControlFrame]] = []
         self._to_say: list[AgentFrame] = []
         self._entries = fabric.state.entries
@@ -107,15 +109,20 @@ class Agents:
         self._unknown: dict[tuple[int, bytes, bytes], None] = {}
         self._stepped_s: float | None = None
 
-    def _ports_of_vns(self) -> NDArray[np.object_]:
+    def _ports_of_vns(self) -> IntArray:
+        """Return the number of the port with an agent that each VN is behind, shape (vns,); -1 for none."""
         vns = self._fabric.vns
-        found = np.full(len(vns), None, dtype=object)
-        for port, agent in self.ports.items():
+        found = np.full(len(vns), -1, dtype=np.int64)
+        for number, (port, agent) in enumerate(self.ports.items()):
             for vid in agent.port.vlan_vids:
                 row = vns.row_of(vid, *port)
                 if row is not None:
-                    found[row] = agent
+                    found[row] = number
         return found
+
+    def _agent_of(self, vn: int) -> AgentPort | None:
+        number = int(self._number_of_vn[vn])
+        return None if number < 0 else self._agents[number]
 
     def carry(self, before: Agents) -> None:
         """Know of the agents at the same ports what ``before`` knew."""
@@ -142,12 +149,13 @@ class Agents:
 
     def covers(self, sender: int) -> bool:
         """Whether the agent of a VN (row) is there, so that a pair of it can do without a meter."""
-        agent = self._port_of_vn[sender]
+        agent = self._agent_of(sender)
         return agent is not None and agent.present
 
     def shapes_alone(self, sender: int) -> bool:
         """Whether a new pair of a VN (row) takes no meter: its agent is there and trusted."""
-        return self.covers(sender) and self._port_of_vn[sender].mode == "trust"
+        agent = self._agent_of(sender)
+        return agent is not None and agent.present and agent.mode == "trust"
 
     def counts(self) -> dict[str, int]:
         """Return how many agents are in each state."""
@@ -166,9 +174,10 @@ class Agents:
         if agent is None:
             self.refused_unconfigured += 1
             return
-        if not self._budgets.take(self._number[port], now_s):
+        if agent.allowance <= 0:
             agent.refuse(TOO_MANY)
             return
+        agent.allowance -= 1
         frame = decode(octets)
         if isinstance(frame, Refusal):
             agent.refuse(frame.cause)
@@ -227,6 +236,7 @@ class Agents:
             return
         self._meant_kbps = np.rint(whole_rates(limit_bps) / RATE_STEP_BPS).astype(np.int64)
         told = self._follow_told()
+        self._refill(told)
         for port, agent in self.ports.items():
             if agent.answer_hello and agent.present:
                 self._say_hello(port, agent, now_s)
@@ -269,11 +279,17 @@ class Agents:
 
     # -- inside
 
-    def _by_vn(self, is_so: object) -> BoolArray:
+    def _by_vn(self, is_so: Callable[[AgentPort], bool]) -> BoolArray:
         """Return for each VN (row) whether it is behind an agent that is so."""
-        assert callable(is_so)
-        answers = {id(agent): bool(is_so(agent)) for agent in self.ports.values()}
-        return np.array([agent is not None and answers[id(agent)] for agent in self._port_of_vn], dtype=np.bool_)
+        answers = np.array([*map(is_so, self._agents), False], dtype=np.bool_)  # the last one for VNs without
+        found: BoolArray = answers[self._number_of_vn]
+        return found
+
+    def _refill(self, told: _Told) -> None:
+        """Let each port say as much in the next interval as its VNs and pairs call for."""
+        pairs = np.bincount(self._number_of_vn[told.sender], minlength=len(self._agents))
+        for agent, count in zip(self._agents, pairs.tolist(), strict=True):
+            agent.allowance = FRAMES_FACTOR * (count + len(agent.port.vlan_vids) + 1)
 
     def _pairs(self, chosen: BoolArray) -> list[Pair]:
         entries = self._fabric.state.entries
@@ -309,7 +325,7 @@ class Agents:
         if self._told is not None and known is not None and known[0] is now[0] and known[1] == now[1]:
             return self._told
         entries, hosts_of_vn = fabric.state.entries, fabric.network.hosts_of_vn
-        behind = np.array([agent is not None for agent in self._port_of_vn], dtype=np.bool_)
+        behind = self._number_of_vn >= 0
         rows = np.flatnonzero(behind[entries.sender]) if len(entries) else np.empty(0, dtype=np.int64)
         ends = np.unique(np.concatenate([entries.sender[rows], entries.receiver[rows]]))
         macs = {row: sorted(host.mac for host in hosts_of_vn(row)) for row in ends.tolist()}
@@ -361,11 +377,11 @@ class Agents:
         row = np.minimum(np.searchsorted(entry_keys, sought), max(len(entry_keys) - 1, 0))
         if len(entry_keys):
             known &= entry_keys[row] == sought
-        for number in np.flatnonzero(~known & ~own).tolist():
+        for number in np.flatnonzero(~known & ~own)[:MOST_UNKNOWN].tolist():
             ends = said["sender"][number].tobytes(), said["receiver"][number].tobytes()
             self._unknown[int(sender[number]), *ends] = None
         left = np.flatnonzero(known & ~own)
-        while len(left):
+        for _ in range(MOST_REPORTS):
             _, first = np.unique(row[left], return_index=True)
             once = left[np.sort(first)]
             self._reports.take(row[once], said[once], clock_s[once], now_s)
@@ -393,8 +409,8 @@ class Agents:
         limit_bps = np.maximum(self._meant_kbps, 0) * RATE_STEP_BPS
         lied = self._verification.after(watched, readings.byte_in_count, reported, limit_bps, elapsed_s)
         for row in np.unique(entries.sender[lied]).tolist():
-            agent = self._port_of_vn[row]
-            if agent.state is not AgentState.MISTRUSTED:
+            agent = self._agent_of(row)
+            if agent is not None and agent.state is not AgentState.MISTRUSTED:
                 agent.state, agent.mistrusted_s = AgentState.MISTRUSTED, now_s
                 text = f"{self._fabric.place_name(row)}: its host's agent denies what its meters count"
                 text += f"; meters shape for {MISTRUST_S:g} s"
@@ -406,7 +422,7 @@ class Agents:
         for sender, *ends in unknown:
             by_sender.setdefault(sender, []).append((ends[0], ends[1]))
         for sender, pairs in by_sender.items():
-            agent = self._port_of_vn[sender]
+            agent = self._agent_of(sender)
             if agent is None or not agent.present:
                 continue
             octets = np.frombuffer(b"".join(one for ends in pairs for one in ends), dtype=np.uint8).reshape(-1, 2, 6)
@@ -431,7 +447,8 @@ class Agents:
 
     def _say(self, sender: int, opcode: Opcode, entries: NDArray[np.void], now_s: float) -> None:
         """Speak to the agent of a VN (row)."""
-        agent = self._port_of_vn[sender]
+        agent = self._agent_of(sender)
+        assert agent is not None, "only VNs behind agents are spoken to"
         vid, dpid, port_no = self._fabric.vns.key(sender)
         tag = vid if agent.port.tagged else None
         speaker = Speaker(agent.address, CONTROLLER_MAC, tag, self.epoch, agent.ethertype)

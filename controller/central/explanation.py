@@ -10,12 +10,19 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from controller.agents.ports import Shaping
 from controller.allocation.explain import FAIR_RATE, RECEIVE_LIMIT, Explanation
 from controller.central.state import FabricState
 from controller.dets.send_rate_controller import Control
 from controller.loop import step
 from controller.metering.enforcement import RATE_STEP_BPS
 from controller.policy.words import lower_of, rate_in_words
+
+_SHAPED_BY = {
+    Shaping.METER: "",
+    Shaping.AGENT: "; shaped by the agent on the host behind {}",
+    Shaping.BOTH: "; shaped by the agent on the host behind {}, with a meter behind it",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +48,15 @@ class EntryExplanation:
     """what the sender sends in all, before its send limit; NaN: unknown"""
     send_limit_dropped_bps: float
     """what its send limit drops of that; NaN: unknown"""
+    shaping: Shaping = Shaping.METER
+    """who shapes it"""
 
     def __str__(self) -> str:
         share = f", share {self.place} of {self.sharers}" if self.sharers else ""
         return (
             f"VLAN {self.vlan_vid}, {self.sender} to {self.receiver}: {rate_in_words(self.limit_bps)}; "
             f"bound by {self.bound}{share}; next bound: {self.next_bound} at {rate_in_words(self.next_limit_bps)}"
-            f"{self._drops()}"
+            f"{self._drops()}{_SHAPED_BY[self.shaping].format(self.sender)}"
         )
 
     def _drops(self) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import yaml
 
+from apps.rest.resources.representation import explanation_views
 from controller.agents.ports import LOST_INTERVALS, AgentState, Shaping
 from controller.central.controller import CentralController
 from controller.config.load import parse_config
@@ -102,6 +103,8 @@ def test_trusted_agents_shape_without_any_meter() -> None:
     assert received_bps(model, 2.0, 4.0) == pytest.approx(25e6, rel=0.02)
     assert set(plane.central.agents.shaping()) == {Shaping.AGENT}
     assert plane.central.state.entries.meter_id.tolist() == [0] * 4
+    (sentence, *_) = (one["sentence"] for one in explanation_views(plane.central, np.arange(4)))
+    assert sentence.endswith("; shaped by the agent on the host behind s1:1")
     assert plane.central.agents.counts() == {"absent": 0, "hello": 1, "trusted": 4, "mistrusted": 0}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from math import isinf
@@ -195,7 +196,8 @@ def explanation_views(central: CentralController, rows: IntArray) -> list[Json]:
     entries = central.state.entries
     senders = _objects(("switch", "dpid", "port_no"), _places(central, entries.sender[rows]))
     receivers = _objects(("switch", "dpid", "port_no"), _places(central, entries.receiver[rows]))
-    found = [explain_entry(central.fabric, row) for row in rows.tolist()]
+    shaping = central.agents.shaping()
+    found = [replace(explain_entry(central.fabric, row), shaping=shaping[row]) for row in rows.tolist()]
     columns = (
         [one.vlan_vid for one in found],
         senders,
