@@ -1,7 +1,7 @@
 """The store of what operators set at run time: overrides, who changed what and when, and tokens (SQLite).
 
 A commit that has returned survives ``kill -9`` and a power cut (docs/adr/0045-store.md). It is refused when the file is
-not the one that was opened, or is damaged (docs/adr/0073-store-guards.md). The calls block while the disk works: the
+not the one that was opened, or is damaged. The calls block while the disk works: the
 application makes them from a thread, one change at a time, so there is no lock against threads in here.
 """
 
