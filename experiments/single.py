@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,8 @@ def run(name: str, options: ExperimentOptions, given: Collection[str] = ()) -> d
     if name not in SET_BY_OPTIONS:
         says = f"means nothing to {name}, whose file in experiments/scenarios says it"
         _refuse(given, options, (*OF_THESE, *(("parameter",) if "algorithm" not in given else ())), says)
-    settings = RunSettings(options.slot_s, options.congestion_control, options.datapath, options.shaping)
+    announce = None if options.quiet else _announce
+    settings = RunSettings(options.slot_s, options.congestion_control, options.datapath, options.shaping, announce)
     folder = options.output or Path("results") / name
     folder.mkdir(parents=True, exist_ok=True)
     if name in SET_BY_OPTIONS:
@@ -52,6 +54,10 @@ def run(name: str, options: ExperimentOptions, given: Collection[str] = ()) -> d
         return report(name, options, folder, runs)
     cells = _cells(known[name], options, settings, "algorithm" in given)
     return _run_cells(name, cells, options, folder)
+
+
+def _announce(rest_url: str) -> None:
+    print(f"The live page of this run: {rest_url}/ui", file=sys.stderr, flush=True)
 
 
 def _refuse(given: Collection[str], options: ExperimentOptions, unused: tuple[str, ...], reason: str) -> None:

@@ -128,8 +128,8 @@ class Settings:
         found: StoredChange | None = self._run(self.store.change, revision)
         return found
 
-    def changes_at(self, revision: int, place: tuple[str | None, ...]) -> bool:
-        """Tell whether a change is of this place: VLAN id, switch and port number as text, None for any."""
+    def changes_at(self, revision: int, place: tuple[int | None, str | None, int | None]) -> bool:
+        """Tell whether a change is of this place: VLAN id, switch and port number, None for any."""
         return bool(self._run(self.store.changes_at, revision, place))
 
     # -- changing; ``expect`` is called first, under the lock, to refuse a change that was meant for another revision

@@ -74,6 +74,8 @@ def run_on_ovs(
             if agents := agents_at(fabric, settings.shaping):
                 stack.enter_context(fabric_agents(agents, folder))
                 wait_agents(controller, len(agents))
+            if settings.announce is not None:
+                settings.announce(controller.rest_url)
         elif control == "static":
             install_static_limits(fabric, *static_limits(scenario, fabric))
         if ovs.classifier is not None:

@@ -55,6 +55,8 @@ def run_on_wire(
         switch.pop("ovsdb", None)
     with ControllerProcess(document, folder) as controller, WireModel(model, ("127.0.0.1", openflow_port)) as wire:
         controller.wait_ready({switch.name for switch in fabric.switches})
+        if settings.announce is not None:
+            settings.announce(controller.rest_url)
         wire.introduce_hosts()
         wire.longest_step_s = 0.0
         unknown = np.full(len(scenario.pairs), np.inf)

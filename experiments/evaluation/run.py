@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -24,12 +24,16 @@ class RunSettings:
 
     ``shaping`` says who shapes, of options.SHAPINGS: meters, agents on the PNs without any meter, agents with meters
     behind them, or agents alone at every second PN and meters at the others.
+
+    ``announce`` is called with the address of a controller that runs for the scenario; it is no part of the settings
+    that runs are compared by.
     """
 
     slot_s: float = 0.001
     congestion_control: str = "cubic"
     datapath: str = "user"
     shaping: str = "meter"
+    announce: Callable[[str], None] | None = field(default=None, repr=False, compare=False)
 
 
 DEFAULT_SETTINGS = RunSettings()

@@ -32,6 +32,9 @@ def lab(
     with refusing_bad_files():
         loaded = load_config(config)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if loaded.rest.ui:
+        scheme = "http" if loaded.rest.tls is None else "https"
+        print(f"the live page of the controller: {scheme}://{loaded.rest.listen}/ui", flush=True)
     with Lab(loaded, [parse_offer(text, loaded) for text in offer or []]) as running:
         try:
             running.run(lambda text: print(text, flush=True), duration)

@@ -48,7 +48,7 @@ def list_history(query: requests.HistoryQuery) -> Json:
     found = settings.history(before, query.limit + 1)
     shown = found[: query.limit]
     cursor = make_cursor(shown[-1].revision) if len(found) > query.limit else None
-    place = tuple(query.given(name) for name in ("vlan", "switch", "port"))
+    place = (query.vlan, query.given("switch"), query.port)
     if place != (None, None, None):
         if place[0] is None:
             raise problems.invalid(InvalidValueError("vlan", "", "is needed with switch and port"))

@@ -158,13 +158,13 @@ def list_events(query: requests.EventQuery) -> Json:
     """List what happened, oldest first."""
     here = service()
     events = here.central.events.after(0)
-    vlan, switch = query.given("vlan"), query.given("switch")
+    switch = query.given("switch")
     newer = [
         event
         for event in events
         if event.number > query.after
         and query.kind in (None, event.kind)
-        and vlan in (None, str(event.vlan_vid))
+        and query.vlan in (None, event.vlan_vid)
         and switch in (None, event.switch)
     ][: query.limit]
     return {"events": representation.event_views(here, newer), "last": events[-1].number if events else 0}

@@ -167,6 +167,9 @@ class _Query(_Parameters):
     model_config = ConfigDict(extra="forbid", json_schema_extra=_absent_not_null)
 
 
+# Of what was, which need not be there any more.
+VidFilter = Annotated[int | None, _number_in(MIN_VLAN_VID, MAX_VLAN_VID), _whole(MIN_VLAN_VID, MAX_VLAN_VID, "VLAN id")]
+PortFilter = Annotated[int | None, _number_in(1, MAX_PORT_NO), _whole(1, MAX_PORT_NO, "OpenFlow port number")]
 VnText = Annotated[str, WithJsonSchema({"type": "string", "minLength": 1, "maxLength": 100})]
 PageSize = Annotated[
     int, _number_in(1, MAX_PAGE), WithJsonSchema({"type": "integer", "minimum": 1, "maximum": MAX_PAGE})
@@ -224,11 +227,11 @@ class VnListQuery(VnQuery):
 class HistoryQuery(PageQuery):
     """Which changes to list: all, or those that changed something of a VLAN or a VN."""
 
-    vlan: VlanVid = Field(default="", description="only changes of this VLAN id and its VNs; needed for the others")
+    vlan: VidFilter = Field(default=None, description="only changes of this VLAN id and its VNs; needed for the others")
     switch: Annotated[str, WithJsonSchema({"type": "string", "minLength": 1})] = Field(
         default="", description="only changes of VNs on this switch, by its name"
     )
-    port: PortNo = Field(default="", description="only changes of VNs at this port")
+    port: PortFilter = Field(default=None, description="only changes of VNs at this port")
 
     def given(self, name: str) -> str | None:
         """Return a part of the query, None if it is absent."""
@@ -297,7 +300,7 @@ class EventQuery(_Query):
     kind: Annotated[EventKind | None, WithJsonSchema({"type": "string", "enum": [str(kind) for kind in EventKind]})] = (
         Field(default=None, description="only events of this kind")
     )
-    vlan: VlanVid = Field(default="", description="only events of this VLAN id")
+    vlan: VidFilter = Field(default=None, description="only events of this VLAN id")
     switch: Annotated[str, WithJsonSchema({"type": "string", "minLength": 1})] = Field(
         default="", description="only events of this switch, by its name"
     )
