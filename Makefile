@@ -9,13 +9,14 @@ KERNEL := $(wildcard controller/*/*.c)
 STAMP := $(VENV)/installed
 IS_ROOT := $(shell [ "$$(id -u)" -eq 0 ] && echo yes)
 
-.PHONY: help setup packages ovs demo figures test test-kernel check clean
+.PHONY: help setup packages ovs demo figures screenshots test test-kernel check clean
 
 help:
 	@echo "make demo    see DETS protect a TCP tenant from a UDP blast (as root on Open vSwitch, else on a model)"
 	@echo "make figures a paper's figures and claims, on the model; FABRIC=ovs: on Open vSwitch (root); PAPER=dets"
 	@echo "make test    all tests; without root those on real Open vSwitch are skipped"
 	@echo "make test-kernel   those on the kernel datapath alone: native, or in user-mode-linux"
+	@echo "make screenshots   the pictures of the live page in docs/, light and dark"
 	@echo "make check   ruff and mypy"
 	@echo "make setup   what the others need: packages, .venv"
 	@echo "make clean   remove what setup and tests made, results/ excepted"
@@ -42,6 +43,9 @@ FABRIC ?= model
 PAPER ?= dets
 figures: setup $(if $(filter ovs,$(FABRIC)),ovs)
 	@$(BIN)/dets figures --paper $(PAPER) --fabric $(FABRIC) $(FIGURES_ARGS)
+
+screenshots: setup
+	@$(BIN)/python -m experiments.screenshots docs
 
 test: setup ovs
 	@scripts/run-tests $(BIN)/python $(PYTEST_ARGS)

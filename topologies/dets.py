@@ -23,9 +23,21 @@ def _fabrics():  # type: ignore[no-untyped-def]
 
 def _dets_topo(name, datapath="user", **parameters):  # type: ignore[no-untyped-def]
     """Return the Topo of a fabric by name; called by ``mn``."""
-    from topologies.mn import FabricTopo
+    from inspect import signature
 
-    return FabricTopo(_fabrics()[name](**parameters), datapath, follow_queues=True)
+    build = _fabrics()[name]
+    known = ["datapath", *signature(build).parameters]
+    unknown = parameters.keys() - known
+    # After any other exception mn cleans up by name: it ends processes and removes bridges that are not its own.
+    if unknown:
+        raise SystemExit(f"{name}: there is no parameter {min(unknown)}; there are {', '.join(known)}")
+    try:
+        fabric = build(**parameters)
+        from topologies.mn import FabricTopo
+
+        return FabricTopo(fabric, datapath, follow_queues=True)
+    except (TypeError, ValueError) as error:
+        raise SystemExit(f"{name}: {error}") from None
 
 
 topos = {name: _partial(_dets_topo, name) for name in _fabrics()}

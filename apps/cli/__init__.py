@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from apps.cli.commands import agent, bench, cert, docs, experiment, history, lab, limits, run, watch
+from apps.cli.commands import agent, bench, cert, docs, experiment, fabric, history, lab, limits, run, watch
 from apps.cli.support.common import FAILED, INTERRUPTED, REFUSED, ClickError, complain
 from apps.cli.support.rest_client import RequestError
 from controller import __version__
@@ -30,6 +30,8 @@ app.add_typer(limits.vns, name="vn")
 app.add_typer(limits.limits, name="limit")
 app.add_typer(limits.ports, name="port")
 app.add_typer(limits.entries, name="entry")
+app.add_typer(fabric.switches, name="switch")
+app.add_typer(fabric.links, name="link")
 app.add_typer(watch.app)
 app.add_typer(history.app)
 app.add_typer(history.tokens, name="token")

@@ -299,13 +299,12 @@ def _answers(bridge: str, commands: tuple[str, ...]) -> Iterator[tuple[str, str]
 
 
 def _prepare_host(host: Any, congestion_control: str) -> str:
-    """Let a VN send frames as they are on a wire: checksummed and no larger than the MTU. Return its default TCP.
+    """Let a VN begin each connection without what it knows of earlier ones. Return its default TCP.
 
     The default is a wish only: in a namespace the kernel refuses one that is not in tcp_allowed_congestion_control, a
     setting of the whole machine, which is left alone. Sources therefore ask for theirs on each socket.
     """
     answer = host.cmd(
-        f"ethtool -K {host.name}-eth0 tx off tso off gso off gro off >/dev/null;"
         f"sysctl -qw net.ipv4.tcp_congestion_control={congestion_control} 2>/dev/null;"
         "sysctl -qw net.ipv4.tcp_no_metrics_save=1 net.ipv6.conf.all.disable_ipv6=1;"
         "sysctl -n net.ipv4.tcp_congestion_control"

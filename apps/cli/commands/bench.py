@@ -130,6 +130,16 @@ def loop(
 
 
 @app.command()
+def page(
+    vlans: Annotated[int | None, typer.Option(help="VLANs of 20 VNs.")] = None,
+    seconds: Annotated[float | None, typer.Option(help="How long the page is watched.")] = None,
+    as_json: AsJson = False,
+) -> int:
+    """What the live page costs a browser (chromium)."""
+    return measured("page", "experiments.bench.page.bench:run", as_json, vlans=vlans, seconds=seconds)
+
+
+@app.command()
 def rest(
     vlans: Annotated[int | None, typer.Option(help="How many VLANs, of 20 VNs each; 1,000 when left out.")] = None,
     entries: Annotated[int | None, typer.Option(help="How many pairs talk.")] = None,

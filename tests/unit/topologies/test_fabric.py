@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -168,3 +170,20 @@ def test_the_custom_file_runs_without_a_file_name_and_shadows_no_name_of_mn() ->
     exec(compile(path.read_text(), str(path), "exec"), names)
     assert set(names["topos"]) == set(fabrics)  # type: ignore[call-overload]
     assert {name for name in names if not name.startswith("_")} == {"topos"}
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ({"pn": 2}, "dets-fig1: there is no parameter pn; there are datapath, pns, link_rate_bps, vlans"),
+        ({"pns": 0}, "dets-fig1: pns: 0 is below 2"),
+        ({"pns": "many"}, "dets-fig1: "),
+    ],
+)
+def test_a_wrong_parameter_ends_mn_with_a_sentence_and_no_clean_up(parameters: dict[str, object], words: str) -> None:
+    """``mn`` cleans up by name after every other exception."""
+    path = ROOT / "topologies" / "dets.py"
+    names: dict[str, Any] = {}
+    exec(compile(path.read_text(), str(path), "exec"), names)
+    with pytest.raises(SystemExit, match=re.escape(words)):
+        names["topos"]["dets-fig1"](**parameters)

@@ -1,0 +1,64 @@
+"""``dets switch`` and ``dets link``: the fabric itself."""
+
+from __future__ import annotations
+
+import typer
+
+from apps.cli.support.connection import asking
+from apps.cli.support.output import AnyForm, Column, Form, Row, number, rate, show
+from apps.cli.support.rest_client import Client
+from controller.units import format_rate
+
+switches = typer.Typer(no_args_is_help=True, help="Switches: what they are for, and how they are.")
+links = typer.Typer(no_args_is_help=True, help="Links between switches: what they carry, and what is promised of them.")
+
+
+def _end(name: str) -> Column:
+    return Column(name, lambda row: f"{row[name]['switch']}:{row[name]['port_no']}")
+
+
+def _way(title: str, way: str, member: str) -> Column:
+    def cell(row: Row) -> str | None:
+        rate_bps = row[way][member]
+        return None if rate_bps is None else format_rate(rate_bps)
+
+    return Column(title, cell, right=True)
+
+
+SWITCH_COLUMNS = (
+    Column("switch", "switch"),
+    Column("dpid", "dpid"),
+    Column("role", "role"),
+    Column("state", "state"),
+    number("edge ports", "edge_ports"),
+    number("VNs", "vns"),
+    rate("capacity", "capacity_bps"),
+    Column("troubles", "troubles"),
+)
+LINK_COLUMNS = (
+    _end("a"),
+    _end("b"),
+    Column("up", "up"),
+    rate("capacity", "capacity_bps"),
+    _way("promised a to b", "a_to_b", "promised_bps"),
+    _way("carried", "a_to_b", "load_bps"),
+    _way("promised b to a", "b_to_a", "promised_bps"),
+    _way("carried", "b_to_a", "load_bps"),
+    Column("up since", "up_since"),
+)
+
+
+@switches.command("list")
+@asking
+def list_switches(client: Client, output: AnyForm = Form.table) -> int:
+    """List the switches of the configuration."""
+    show(client.pages("/v1/switches", "switches"), output, SWITCH_COLUMNS)
+    return 0
+
+
+@links.command("list")
+@asking
+def list_links(client: Client, output: AnyForm = Form.table) -> int:
+    """List the links of the configuration and others that were found, with what they carried in the last second."""
+    show(client.pages("/v1/links", "links"), output, LINK_COLUMNS)
+    return 0
