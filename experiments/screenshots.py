@@ -18,7 +18,7 @@ from experiments.wire.lab import Lab, parse_offer
 
 OFFERS = ("10/s1:1/s3:1/300M", "10/s2:1/s3:1/250M", "20/s2:2/s3:2/200M", "20/s1:2/s2:2/300M")
 CHANGE_AFTER_S, LOOK_AFTER_S = 25.0, 70.0
-_SIZE = {"width": 1100, "height": 620}
+_SIZE = {"width": 1280, "height": 640}
 
 
 def configuration() -> dict[str, Any]:

@@ -75,6 +75,12 @@ def _flag(value: object, info: ValidationInfo) -> bool:
     return value in ("true", True)
 
 
+def _some_name(value: object, info: ValidationInfo) -> str:
+    if not value or not isinstance(value, str):
+        raise InvalidValueError(info.field_name or "name", value, "is empty: give a name, or leave it out")
+    return value
+
+
 def _form(value: object) -> str:
     if value not in STREAM_FORMS:
         raise InvalidValueError("form", value, f"is not a form of the stream: write {' or '.join(STREAM_FORMS)}")
@@ -170,6 +176,7 @@ class _Query(_Parameters):
 # Of what was, which need not be there any more.
 VidFilter = Annotated[int | None, _number_in(MIN_VLAN_VID, MAX_VLAN_VID), _whole(MIN_VLAN_VID, MAX_VLAN_VID, "VLAN id")]
 PortFilter = Annotated[int | None, _number_in(1, MAX_PORT_NO), _whole(1, MAX_PORT_NO, "OpenFlow port number")]
+SwitchFilter = Annotated[str, BeforeValidator(_some_name), WithJsonSchema({"type": "string", "minLength": 1})]
 VnText = Annotated[str, WithJsonSchema({"type": "string", "minLength": 1, "maxLength": 100})]
 PageSize = Annotated[
     int, _number_in(1, MAX_PAGE), WithJsonSchema({"type": "integer", "minimum": 1, "maximum": MAX_PAGE})
@@ -228,9 +235,7 @@ class HistoryQuery(PageQuery):
     """Which changes to list: all, or those that changed something of a VLAN or a VN."""
 
     vlan: VidFilter = Field(default=None, description="only changes of this VLAN id and its VNs; needed for the others")
-    switch: Annotated[str, WithJsonSchema({"type": "string", "minLength": 1})] = Field(
-        default="", description="only changes of VNs on this switch, by its name"
-    )
+    switch: SwitchFilter = Field(default="", description="only changes of VNs on this switch, by its name")
     port: PortFilter = Field(default=None, description="only changes of VNs at this port")
 
     def given(self, name: str) -> str | None:
@@ -301,9 +306,7 @@ class EventQuery(_Query):
         Field(default=None, description="only events of this kind")
     )
     vlan: VidFilter = Field(default=None, description="only events of this VLAN id")
-    switch: Annotated[str, WithJsonSchema({"type": "string", "minLength": 1})] = Field(
-        default="", description="only events of this switch, by its name"
-    )
+    switch: SwitchFilter = Field(default="", description="only events of this switch, by its name")
     after: Annotated[int, BeforeValidator(_event_number)] = Field(
         default=0, description="only events with a higher number", ge=0, le=_MAX_EVENT_NUMBER
     )

@@ -21,7 +21,9 @@ from apps.reload import Reloads
 from apps.runtime.loop_times import LoopTimes
 from apps.runtime.peer_limits import CutOff, PeerCounts
 from apps.runtime.supervisor import LoopState
+from controller.config.load import load_config
 from controller.observed.observer import Observer
+from experiments.wire.lab import parse_offer
 
 DEPLOY = ROOT / "deploy"
 METRIC = re.compile(r"\b(dets_\w+|process_\w+|up)\b")
@@ -150,3 +152,40 @@ def test_the_unit_is_one_that_systemd_understands(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert "dets.service" not in done.stderr
+
+
+CONTAINER = DEPLOY / "container"
+
+
+def test_what_the_compose_file_mounts_and_builds_is_there():
+    services = yaml.safe_load((CONTAINER / "compose.yaml").read_text())["services"]
+    assert set(services) == {"controller", "fabric", "prometheus", "grafana"}
+    assert {one["network_mode"] for one in services.values()} == {"host"}
+    mounted = [one.split(":")[0] for service in services.values() for one in service["volumes"]]
+    paths = [CONTAINER / one for one in mounted if one.startswith(".")]
+    assert len(paths) == 7
+    assert all(path.is_file() for path in paths)
+    context = (CONTAINER / services["controller"]["build"]["context"]).resolve()
+    assert context == ROOT
+    copied = re.findall(r"^COPY (?!--from)(.*) \S+$", (context / "deploy/container/Containerfile").read_text(), re.M)
+    assert all((ROOT / name).exists() for names in copied for name in names.split())
+
+
+def test_the_containers_agree_on_addresses_ports_and_vns():
+    services = yaml.safe_load((CONTAINER / "compose.yaml").read_text())["services"]
+    config = load_config(CONTAINER / "dets.yaml")
+    (scraped,) = yaml.safe_load((CONTAINER / "prometheus.yml").read_text())["scrape_configs"]
+    assert scraped["job_name"] == "dets"  # as the alert rules have it
+    assert scraped["static_configs"] == [{"targets": [str(config.rest.listen)]}]
+    (source,) = yaml.safe_load((CONTAINER / "grafana-datasource.yml").read_text())["datasources"]
+    assert f"--web.listen-address={source['url'].removeprefix('http://')}" in services["prometheus"]["command"]
+    words = services["fabric"]["command"]
+    offers = [parse_offer(words[at + 1], config) for at, word in enumerate(words) if word == "--offer"]
+    assert len(offers) == 2
+
+
+def test_prometheus_takes_its_configuration(promtool, tmp_path):
+    (tmp_path / "alerts.yml").write_text((DEPLOY / "prometheus-alerts.yml").read_text())
+    (tmp_path / "prometheus.yml").write_text((CONTAINER / "prometheus.yml").read_text())
+    done = promtool("check", "config", str(tmp_path / "prometheus.yml"))
+    assert done.returncode == 0, done.stdout + done.stderr
