@@ -51,6 +51,8 @@ def granted_bps(central: CentralController) -> FloatArray:
 def connected(central: CentralController) -> BoolArray:
     """Return whether the switch of each VN is connected, shape (vns,): what another counts is unknown, not zero."""
     dpids = [dpid for dpid, record in central.switches.items() if record.connected]
+    if len(dpids) == len(central.switches):
+        return np.ones(len(central.vns), dtype=np.bool_)
     return np.isin(central.vns.dpid, np.array(dpids, dtype=np.uint64))
 
 

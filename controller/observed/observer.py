@@ -37,9 +37,9 @@ class Observer:
         self._noted_s = now_s
         self.links.note(central.network.topology.links(), now_s)
         rates_bps = rates_now(central)
-        self.series.add(rates_bps)
+        self.series.add(central, rates_bps)
         if self.traffic.add(rates_bps, central, elapsed_s, now_s):
-            self.series.close(central.vns, now_s)
+            self.series.close(central.vns, self.traffic.mean_bps, now_s)
             self.ports.read(central)
 
     def follow(self) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from controller.central.controller import CentralController
 from controller.columns import FloatArray, IntArray
 from controller.fabric.vns import VnKey, VnTable
 from controller.observed.traffic import COLUMNS
@@ -38,69 +39,87 @@ class _Ring:
     """Means and highest values of ``keys`` columns of rates, a row a second, SECONDS of them."""
 
     def __init__(self, keys: int) -> None:
-        self._at_s = np.full(SECONDS, np.nan)
-        self._rows: NDArray[np.float32] = np.full((SECONDS, 2, len(KEPT), keys), np.nan, dtype=np.float32)
-        self._limit_bps: NDArray[np.float32] = np.zeros((SECONDS, keys), dtype=np.float32)
-        self._sum, self._max = np.zeros((len(KEPT), keys)), np.zeros((len(KEPT), keys))
-        self._count = self._next = 0
+        self.at_s = np.full(SECONDS, np.nan)
+        self.rows: NDArray[np.float32] = np.full((SECONDS, 2, len(KEPT), keys), np.nan, dtype=np.float32)
+        self.limit_bps: NDArray[np.float32] = np.zeros((SECONDS, keys), dtype=np.float32)
+        self.next = 0
 
-    def add(self, rates_bps: FloatArray) -> None:
-        self._sum += rates_bps
-        np.maximum(self._max, rates_bps, out=self._max)
-        self._count += 1
-
-    def close(self, limit_bps: FloatArray, now_s: float) -> None:
-        row = self._next
-        self._at_s[row], self._limit_bps[row] = now_s, limit_bps
-        self._rows[row, 0], self._rows[row, 1] = self._sum / max(self._count, 1), self._max
-        self._sum[:], self._max[:], self._count = 0.0, 0.0, 0
-        self._next = (row + 1) % SECONDS
+    def close(self, mean_bps: FloatArray, max_bps: FloatArray, limit_bps: FloatArray, now_s: float) -> None:
+        """Take the mean and the highest rates of a second, shape (KEPT, keys)."""
+        row = self.next
+        self.at_s[row], self.limit_bps[row] = now_s, limit_bps
+        self.rows[row, 0], self.rows[row, 1] = mean_bps, np.maximum(mean_bps, max_bps)
+        self.next = (row + 1) % SECONDS
 
     def of(self, key: int) -> SeriesRows:
-        order = np.roll(np.arange(SECONDS), -self._next)
-        order = order[~np.isnan(self._at_s[order])]
-        mean, most = (self._rows[order, which, :, key].astype(np.float64) for which in (0, 1))
-        return SeriesRows(self._at_s[order], mean, most, self._limit_bps[order, key].astype(np.float64))
+        """Return the rows of a key, oldest first."""
+        order = np.roll(np.arange(SECONDS), -self.next)
+        order = order[~np.isnan(self.at_s[order])]
+        mean, most = (self.rows[order, which, :, key].astype(np.float64) for which in (0, 1))
+        return SeriesRows(self.at_s[order], mean, most, self.limit_bps[order, key].astype(np.float64))
+
+
+@dataclass
+class _Watched:
+    """A VN that somebody looks at: its row, when it was asked for last, and the highest rates of this second."""
+
+    row: int
+    asked_s: float
+    ring: _Ring
+    max_bps: FloatArray
 
 
 class Series:
-    """The series of a fabric's VLANs, and of the VNs that are watched."""
+    """The series of a fabric's VLANs, and of the VNs that are watched.
+
+    Of a VLAN the highest rate of an interval is known of what is sent to its VNs; of the rest the mean stands for it.
+    """
 
     def __init__(self, vns: VnTable) -> None:
         vids, self._vlan_of_vn = np.unique(vns.vlan_vid, return_inverse=True)
         self._vlan_at = {vid: at for at, vid in enumerate(vids.tolist())}
         self._vlans = _Ring(len(vids))
-        self._watched: OrderedDict[VnKey, tuple[int, float, _Ring]] = OrderedDict()
+        self._max_bps = np.zeros((len(KEPT), len(vids)))
+        self._watched: OrderedDict[VnKey, _Watched] = OrderedDict()
 
     def carried(self, before: Series, vns: VnTable) -> Series:
-        """Take over the VNs that are watched and are still there."""
-        for key, (_row, asked_s, ring) in before._watched.items():
+        """Take over the VNs that are watched and are still there, and the VLANs that are."""
+        for key, one in before._watched.items():
             row = vns.row_of(*key)
             if row is not None:
-                self._watched[key] = (row, asked_s, ring)
+                self._watched[key] = replace(one, row=row)
         for vid in self._vlan_at.keys() & before._vlan_at.keys():
             mine, other = self._vlan_at[vid], before._vlan_at[vid]
-            self._vlans._rows[..., mine] = before._vlans._rows[..., other]
-            self._vlans._limit_bps[:, mine] = before._vlans._limit_bps[:, other]
-        self._vlans._at_s[:], self._vlans._next = before._vlans._at_s, before._vlans._next
+            self._vlans.rows[..., mine] = before._vlans.rows[..., other]
+            self._vlans.limit_bps[:, mine] = before._vlans.limit_bps[:, other]
+        self._vlans.at_s[:], self._vlans.next = before._vlans.at_s, before._vlans.next
         return self
 
-    def add(self, rates_bps: FloatArray) -> None:
+    def add(self, central: CentralController, rates_bps: FloatArray) -> None:
         """Take the rates of an interval, shape (COLUMNS, vns)."""
-        known = np.nan_to_num(rates_bps[_ROWS])
-        vlans = len(self._vlan_at)
-        self._vlans.add(np.stack([np.bincount(self._vlan_of_vn, column, vlans) for column in known]))
-        for row, _asked_s, ring in self._watched.values():
-            ring.add(known[:, row : row + 1])
+        state = central.state
+        vlan = self._vlan_of_vn[state.entries.receiver]
+        measured = state.measured
+        for at, rate_bps in enumerate((measured.offered_bps, measured.passed_bps, measured.dropped_bps)):
+            sums_bps = np.bincount(vlan, rate_bps, len(self._vlan_at))
+            np.maximum(self._max_bps[at], sums_bps, out=self._max_bps[at])
+        for one in self._watched.values():
+            np.fmax(one.max_bps, rates_bps[_ROWS, one.row], out=one.max_bps)
 
-    def close(self, vns: VnTable, now_s: float) -> None:
-        """A second is full."""
-        self._vlans.close(
-            np.bincount(self._vlan_of_vn, vns.receive_limit_bps, len(self._vlan_at)).astype(np.float64), now_s
-        )
-        for key, (row, asked_s, ring) in list(self._watched.items()):
-            ring.close(vns.receive_limit_bps[row : row + 1], now_s)
-            if now_s - asked_s > WATCHED_S:
+    def close(self, vns: VnTable, mean_bps: FloatArray, now_s: float) -> None:
+        """A second is full; ``mean_bps`` (COLUMNS, vns) is its mean."""
+        known = mean_bps[_ROWS]
+        known[np.isnan(known)] = 0.0
+        vlans = len(self._vlan_at)
+        sums_bps = np.stack([np.bincount(self._vlan_of_vn, column, vlans) for column in known]).astype(np.float64)
+        limit_bps = np.bincount(self._vlan_of_vn, vns.receive_limit_bps, vlans).astype(np.float64)
+        self._vlans.close(sums_bps, self._max_bps, limit_bps, now_s)
+        self._max_bps[:] = 0.0
+        for key, one in list(self._watched.items()):
+            rows = slice(one.row, one.row + 1)
+            one.ring.close(known[:, rows], one.max_bps[:, None], vns.receive_limit_bps[rows], now_s)
+            one.max_bps[:] = 0.0
+            if now_s - one.asked_s > WATCHED_S:
                 del self._watched[key]
 
     def of_vlan(self, vlan_vid: int) -> SeriesRows:
@@ -113,14 +132,13 @@ class Series:
         Of more VNs than MOST_WATCHED the one that nobody has asked for the longest is watched no more.
         """
         key = vns.key(row)
-        _row, _asked_s, ring = self._watched.pop(key, (row, now_s, None))
-        ring = ring or _Ring(1)
-        self._watched[key] = (row, now_s, ring)
+        one = self._watched.pop(key, None) or _Watched(row, now_s, _Ring(1), np.zeros(len(KEPT)))
+        self._watched[key] = replace(one, row=row, asked_s=now_s)
         if len(self._watched) > MOST_WATCHED:
             self._watched.popitem(last=False)
-        return ring.of(0)
+        return one.ring.of(0)
 
     @property
     def watched_rows(self) -> IntArray:
         """The rows of the VNs that are watched."""
-        return np.array([row for row, _, _ in self._watched.values()], dtype=np.int64)
+        return np.array([one.row for one in self._watched.values()], dtype=np.int64)

@@ -1,7 +1,7 @@
 """What VNs have sent and got since the start, and how long each guarantee was owed, met and missed, and by what.
 
 The control loop measures rates of single intervals. Somebody who looks every 15 s would see one interval of 273: here
-they are added up, so that two looks tell what came in between.
+they are added up, so that two looks tell what came in between. Bytes are added up every interval, states once a second.
 """
 
 from __future__ import annotations
@@ -74,7 +74,6 @@ class Traffic:
     missing_since_s: FloatArray
     minutes: FloatArray
     _second_bytes: FloatArray
-    _outcome: IntArray
     _late_s: float = -np.inf
     _second_s: float = np.nan
     _minute_s: float = np.nan
@@ -93,7 +92,6 @@ class Traffic:
             np.full(vns, np.nan),
             np.zeros((HOUR_MINUTES, vns)),
             columns.copy(),
-            np.zeros(vns, dtype=np.int64),
             _rows=np.arange(vns, dtype=np.int64),
         )
 
@@ -117,16 +115,21 @@ class Traffic:
 
     def add(self, rates_bps: FloatArray, central: CentralController, elapsed_s: float, now_s: float) -> bool:
         """Add what happened in the last ``elapsed_s`` at these rates (COLUMNS, vns); tell whether a second is full."""
-        self.bytes += np.nan_to_num(rates_bps) * (elapsed_s / BITS_PER_BYTE)
-        self.congested_s[central.fabric.congestion.congested] += elapsed_s
-        self._judge(central, elapsed_s, now_s)
+        unknown = np.isnan(rates_bps)
+        moved = np.where(unknown, 0.0, rates_bps)
+        moved *= elapsed_s / BITS_PER_BYTE
+        self.bytes += moved
+        if elapsed_s > LATE_INTERVALS * central.config.interval_s:
+            self._late_s = now_s
         if np.isnan(self._second_s):
-            self._second_s = self._minute_s = now_s
+            self._second_s = self._minute_s = now_s - elapsed_s
         passed_s = now_s - self._second_s
         if passed_s < 1.0:
             return False
+        self.congested_s[central.fabric.congestion.congested] += passed_s
+        self._judge(central, passed_s, now_s)
         mean_bps = (self.bytes - self._second_bytes) * (BITS_PER_BYTE / passed_s)
-        self.mean_bps = np.where(np.isnan(rates_bps), np.nan, mean_bps)
+        self.mean_bps = np.where(unknown, np.nan, mean_bps)
         self._second_s, self._second_bytes = now_s, self.bytes.copy()
         if now_s - self._minute_s >= 60.0:
             self._minute_s, self._minute = now_s, (self._minute + 1) % HOUR_MINUTES
@@ -144,9 +147,8 @@ class Traffic:
         return np.asarray(self.minutes.sum(axis=0))
 
     def _judge(self, central: CentralController, elapsed_s: float, now_s: float) -> None:
+        """Count the seconds since the last look for the state that guarantees are in now: it is a mean over seconds."""
         guarantees = central.fabric.guarantees
-        if elapsed_s > LATE_INTERVALS * central.config.interval_s:
-            self._late_s = now_s
         outcome = np.where(guarantees.owed_bps >= LEAST_OWED_BPS, Fulfilment.MET, Fulfilment.IDLE).astype(np.int64)
         missing = guarantees.missing
         if missing.any():

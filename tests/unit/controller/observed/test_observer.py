@@ -90,23 +90,22 @@ def starve(watched: Watched, intervals: int) -> None:
 
 
 def test_a_guarantee_is_idle_met_or_missed_for_a_reason(watched: Watched) -> None:
-    watched.observer.note(watched.desk.now_s)
-    assert watched.seconds(Fulfilment.IDLE) == pytest.approx(INTERVAL_S)
-    starve(watched, 30)
+    for _ in range(19):  # a second is full
+        watched.desk.now_s += INTERVAL_S
+        watched.observer.note(watched.desk.now_s)
+    assert watched.seconds(Fulfilment.IDLE) == pytest.approx(19 * INTERVAL_S)
+    starve(watched, 38)
     assert watched.seconds(Fulfilment.MISSED_GRANTS) > 1.0
-    since_s = watched.observer.traffic.missing_since_s[watched.row]
-    assert watched.desk.now_s - since_s == pytest.approx(
-        watched.seconds(Fulfilment.MISSED_GRANTS) - INTERVAL_S, abs=1e-6
-    )
+    assert watched.desk.now_s - watched.observer.traffic.missing_since_s[watched.row] < 38 * INTERVAL_S
     watched.central.fabric.floods.taken_bps = np.full(len(watched.central.vns), 10e6)
-    starve(watched, 10)
-    assert watched.seconds(Fulfilment.MISSED_FLOODS) == pytest.approx(10 * INTERVAL_S)
+    starve(watched, 19)
+    assert watched.seconds(Fulfilment.MISSED_FLOODS) == pytest.approx(19 * INTERVAL_S)
     watched.desk.now_s += 1.0
-    starve(watched, 10)
-    assert watched.seconds(Fulfilment.MISSED_MACHINE) == pytest.approx(1.0 + 10 * INTERVAL_S)
+    starve(watched, 1)
+    assert watched.seconds(Fulfilment.MISSED_MACHINE) == pytest.approx(1.0 + INTERVAL_S)
     watched.central.switch_disconnected(0xA1, watched.desk.now_s)
-    starve(watched, 10)
-    assert watched.seconds(Fulfilment.MISSED_SWITCH) == pytest.approx(10 * INTERVAL_S)
+    starve(watched, 19)
+    assert watched.seconds(Fulfilment.MISSED_SWITCH) == pytest.approx(19 * INTERVAL_S)
     assert watched.observer.traffic.missed_s[watched.row] == pytest.approx(
         sum(watched.seconds(one) for one in Fulfilment if one >= Fulfilment.MISSED_SWITCH)
     )
@@ -145,8 +144,8 @@ def test_series_are_bounded(watched: Watched) -> None:
     series = Series(vns)
     rates_bps = np.zeros((len(COLUMNS), len(vns)))
     for second in range(SECONDS + 50):
-        series.add(rates_bps)
-        series.close(vns, float(second))
+        series.add(watched.central, rates_bps)
+        series.close(vns, rates_bps, float(second))
     assert len(series.of_vlan(10).at_s) == SECONDS
     assert series.of_vlan(10).at_s[[0, -1]].tolist() == [50.0, SECONDS + 49.0]
     assert len(series.watched_rows) <= MOST_WATCHED
