@@ -27,6 +27,7 @@ from controller.forwarding.budgets import (
     report_bursts,
 )
 from controller.forwarding.hosts_and_paths import ForwardingSettings, Host, Network
+from controller.forwarding.pipeline import CONTROL_ETH_TYPES
 from controller.limits.admission import AdmittedLimits
 from controller.limits.floods import discovery_limits, flood_limits
 from controller.limits.overrides import VN_FIELDS
@@ -98,7 +99,8 @@ class FabricState:
         self.events = events
         self.admitted = AdmittedLimits(config)
         self.links = LinksInUse(config)
-        settings = ForwardingSettings(config.mac_ageing_s, config.max_macs_per_vn)
+        ethertypes = CONTROL_ETH_TYPES if config.agent_local_ethertype else CONTROL_ETH_TYPES[:1]
+        settings = ForwardingSettings(config.mac_ageing_s, config.max_macs_per_vn, ethertypes)
         self.network = Network(config.switches.values(), self.vns, settings)
         self.switches = {s.dpid: SwitchRecord.of(s, self.vns, config) for s in config.switches.values()}
         self.deliveries = {dpid: Delivery() for dpid in self.switches}

@@ -160,6 +160,7 @@ class Config:
     links: tuple[CoreLink, ...] = ()
     agent_report_rate_bps: int = 1_000_000
     agent_long_frames: bool = False
+    agent_local_ethertype: bool = False
     openflow_tls: Tls | None = None
     log_format: Literal["console", "json"] = "console"
     log_level: Literal["debug", "info", "warning", "error"] = "info"

@@ -38,10 +38,14 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True)
 class ForwardingSettings:
-    """``mac_ageing_s`` is how long a silent host is remembered; a VN may have ``max_macs_per_vn`` hosts at most."""
+    """``mac_ageing_s`` is how long a silent host is remembered; a VN may have ``max_macs_per_vn`` hosts at most.
+
+    ``control_ethertypes`` are those that agents speak in.
+    """
 
     mac_ageing_s: int = 300
     max_macs_per_vn: int = 64
+    control_ethertypes: tuple[int, ...] = pipeline.CONTROL_ETH_TYPES[:1]
 
 
 class Network:
@@ -110,7 +114,7 @@ class Network:
                 self._put_forward(host)
         general = [pipeline.link_discovery(), pipeline.drop_link_local(), pipeline.drop_group_sources()]
         if self._has_agents:
-            general += map(pipeline.drop_control, pipeline.CONTROL_ETH_TYPES)
+            general += map(pipeline.drop_control, self._settings.control_ethertypes)
         self.desired.put(("switch", dpid), {dpid: general})
         for port in self._switches[dpid].ports.values():
             flows = [pipeline.drop_hosts_lldp(port.port_no), *(pipeline.admit(port, vid) for vid in port.vlan_vids)]
@@ -128,7 +132,7 @@ class Network:
                 if port.agent != "none":
                     flows += [
                         pipeline.agent_frames(port, key.vlan_vid, ethertype, meters.agent)
-                        for ethertype in pipeline.CONTROL_ETH_TYPES
+                        for ethertype in self._settings.control_ethertypes
                     ]
                 self.desired.put(("sender", row), {dpid: flows})
                 self._put_unknown_source(row)

@@ -22,6 +22,7 @@ from controller.events import Event
 from controller.fabric.description import Config
 from controller.fabric.topology import HELLO_INTERVAL_S, PortId
 from controller.fabric.vns import VnTable
+from controller.forwarding.pipeline import Table
 from controller.openflow.actions import Output
 from controller.openflow.buffers import HEADER
 from controller.openflow.constants import PORT_CONTROLLER, MessageType
@@ -235,7 +236,7 @@ class ControlPlane:
             if kind == MessageType.PACKET_IN:
                 self.counts.packet_ins += 1
                 packet = parse_packet_in(message)
-                if is_control(packet.data):
+                if packet.table_id == Table.CLASSIFY and is_control(packet.data):
                     self.central.control_frame_heard(dpid, packet.in_port, packet.data, now_s)
                 else:
                     self.central.frame_reported(dpid, packet, now_s)
