@@ -29,19 +29,18 @@ from controller.dets.control_frames import (
     Opcode,
     Refusal,
     Speaker,
-    capacity,
     decode,
     encode,
     records,
 )
 from controller.errors import InvalidValueError
+from experiments.bench.agent.crowd import run_crowd
 
 PAIRS, SECONDS = 1000, 5.0
 INTERVAL_S = 0.055
 RATE_BPS = 5_000_000
 TURNS_BPS = (3_500_000, 6_500_000)
 VLAN = 10
-AGENTS, PAIRS_OF_AGENT = 1000, 20
 NAMESPACE, UPLINK, FAR = "dets-agent-bench", "agb0", "agb1"
 SENDER = 0x02_0000_0000_01
 FRAME_OCTETS = 1518
@@ -66,7 +65,7 @@ def run(pairs: int = PAIRS, seconds: float = SECONDS) -> dict[str, Any]:
         "hundred_changes_ms": batch_ms,
         "agent_cpu_percent_per_1000_pairs": cost * 1000 / pairs,
         **codec,
-        "control_frames_per_s": frames_per_s(),
+        "thousand_agents_of_20_pairs": run_crowd(),
     }
     off = max(abs(rate / 5.0 - 1.0) for rate in rates.values())
     targets = [
@@ -107,15 +106,6 @@ def codec_figures() -> dict[str, float]:
             best = min(best, time.perf_counter() - begun)
             assert read == len(entries)
         found[name] = round(best / len(entries) * 1e6, 4)
-    return found
-
-
-def frames_per_s() -> dict[str, int]:
-    """Return how many frames AGENTS with PAIRS_OF_AGENT pairs say in a second, in long frames and in strict ones."""
-    intervals_per_s, found = 1 / INTERVAL_S, {}
-    for name, octets in (("long", LONGEST_OCTETS), ("strict", STRICT_OCTETS)):
-        frames = -(-PAIRS_OF_AGENT // capacity(Opcode.TRAFFIC_REPORT, octets))
-        found[name] = round(AGENTS * frames * intervals_per_s)
     return found
 
 
