@@ -126,9 +126,9 @@ def running(*more: str) -> Iterator[subprocess.Popen[str]]:
 
 SEND = """
 import socket, sys, time
-seconds, per_tick, frames = float(sys.argv[1]), int(sys.argv[2]), [bytes.fromhex(one) for one in sys.argv[3:]]
+seconds, per_tick, frames = float(sys.argv[2]), int(sys.argv[3]), [bytes.fromhex(one) for one in sys.argv[4:]]
 sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
-sock.bind(("agt0", 0))
+sock.bind((sys.argv[1], 0))
 end = time.monotonic() + seconds
 while time.monotonic() < end:
     for frame in frames:
@@ -146,14 +146,17 @@ def frame(vid: int, receiver: int = RECEIVER, ethertype: int = 0x0800) -> str:
     return (head + bytes(FRAME_OCTETS - len(head))).hex()
 
 
-def sending(seconds: float, per_tick: int, *frames: str) -> subprocess.Popen[bytes]:
-    command = ["ip", "netns", "exec", NAMESPACE, sys.executable, "-c", SEND, str(seconds), str(per_tick), *frames]
+def sending(seconds: float, per_tick: int, *frames: str, interface: str = UPLINK) -> subprocess.Popen[bytes]:
+    options = [interface, str(seconds), str(per_tick)]
+    command = ["ip", "netns", "exec", NAMESPACE, sys.executable, "-c", SEND, *options, *frames]
     return subprocess.Popen(command)
 
 
-def rates_bps(controller: Controller, seconds: float, per_tick: int, *frames: str, meanwhile=lambda: None):
+def rates_bps(
+    controller: Controller, seconds: float, per_tick: int, *frames: str, meanwhile=lambda: None, interface: str = UPLINK
+):
     """Return the rates by VLAN while so much is offered, without the first tenth of a second."""
-    process = sending(seconds + 0.5, per_tick, *frames)
+    process = sending(seconds + 0.5, per_tick, *frames, interface=interface)
     while not controller.received():
         assert process.poll() is None
     controller.listen(0.1)
@@ -187,6 +190,30 @@ def test_an_agent_says_hello_shapes_and_reports(controller) -> None:
         assert report["flags"] & ReportFlag.SHAPED_HERE
 
 
+def test_frames_are_shaped_whose_tag_stands_beside_them(controller) -> None:
+    """A vswitch in the kernel, as a VLAN interface, keeps a frame's tag beside it until it is on the wire."""
+    run("ip", "-n", NAMESPACE, "link", "add", "acc0", "type", "veth", "peer", "name", "vn0")
+    for name in ("acc0", "vn0"):
+        run("ip", "-n", NAMESPACE, "link", "set", name, "up")
+    attach = f"from topologies import vlan_switch; vlan_switch.attach({UPLINK!r}, {{'acc0': 10}})"
+    run("ip", "netns", "exec", NAMESPACE, "env", f"PYTHONPATH={ROOT}", sys.executable, "-c", attach)
+    data = frame(10)
+    untagged = data[:24] + data[32:]
+    with running():
+        controller.listen(0.2)
+        controller.pair(10, Opcode.INITIALIZE)
+        controller.pair(10, Opcode.SET_RATE, rate_kbps=[5000])
+        rates = rates_bps(
+            controller,
+            2.0,
+            5,
+            untagged,
+            meanwhile=lambda: controller.pair(10, Opcode.KEEP_ALIVE),
+            interface="vn0",
+        )
+    assert rates[10] == pytest.approx(5e6, rel=0.03)
+
+
 def test_changing_a_rate_does_not_fill_its_bucket(controller) -> None:
     turns = [3500, 6500]
 
@@ -213,7 +240,7 @@ def test_a_vn_cannot_take_what_another_on_its_host_may_send(controller) -> None:
             for vid in VNS:
                 controller.pair(vid, Opcode.KEEP_ALIVE, VNS[vid])
 
-        rates = rates_bps(controller, 2.0, 4, *frames, meanwhile=keep)
+        rates = rates_bps(controller, 2.0, 12, *frames, meanwhile=keep)
     assert rates[10] == pytest.approx(30e6, rel=0.03)
     assert rates[20] == pytest.approx(15e6, rel=0.03)
 
