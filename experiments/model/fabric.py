@@ -162,7 +162,7 @@ class ModelFabric:
             raise InvalidValueError(
                 "vlan_vid", vid, f"is not a VLAN of PN {pn_number} ({', '.join(map(str, pn.vlans))})"
             )
-        self.uplinks[pn_number].configure(dict(vlans))
+        self.uplinks[pn_number].configure(dict(vlans), self.now_s)
         self._versions = None
 
     def run(self, until_s: float) -> None:
