@@ -56,7 +56,7 @@ def run_interval(
     fabric.send_limits = fabric.send_limits.after(of_send_limits, vns.capacity_bps)
     if recorder is not None:
         start = Start(control.state, vns, control.policies, links)
-        recorder.interval(start, now_s, readings, observed, state, result)
+        recorder.interval(start, now_s, readings, observed, state, result, shaped)
     queue_changes(fabric, result.changes)
     queue_changes(fabric, result.backstops)
     agents.after_step(result.limit_bps, now_s)

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.columns import FloatArray
+from controller.columns import BoolArray, FloatArray
 from controller.dets.rate_allocator import RateAllocators
 from controller.dets.send_rate_controller import SendRateControllers
 from controller.errors import ProtocolError
@@ -72,6 +72,7 @@ class Interval:
     """One control step: what it was given and decided. ``limit_bps`` (entries,) are the limits in force after it.
 
     ``observed`` is None in recordings of version 2, and its parts where the recording controller did not read them.
+    ``shaped`` (entries,) are the entries that agents on hosts hold; None: there are no agents.
     """
 
     now_s: float
@@ -79,6 +80,7 @@ class Interval:
     observed: Observed | None
     changes: MeterChanges
     limit_bps: FloatArray
+    shaped: BoolArray | None = None
 
 
 @dataclass
@@ -102,13 +104,14 @@ class Recorder:
         observed: Observed | None,
         after: step.ControlState,
         result: step.StepResult,
+        shaped: BoolArray | None = None,
     ) -> None:
         """Note one interval, which led from ``before`` to ``after``."""
         if self.overrun:
             return
         if self._known is None or not _same(self._known, before):
             self._add(encode_start(before))
-        self._add(encode_interval(Interval(now_s, readings, observed, result.changes, result.limit_bps)))
+        self._add(encode_interval(Interval(now_s, readings, observed, result.changes, result.limit_bps, shaped)))
         self._known = dataclasses.replace(before, state=after)
 
     def take(self) -> bytes:
@@ -157,6 +160,8 @@ def encode_start(start: Start) -> bytes:
 def encode_interval(interval: Interval) -> bytes:
     """Return an interval record."""
     columns: _Columns = {"limit_bps": interval.limit_bps}
+    if interval.shaped is not None:
+        columns["shaped"] = interval.shaped
     _put(columns, "readings", interval.readings)
     _put(columns, "changes", interval.changes)
     for name in _OBSERVED:
@@ -244,4 +249,5 @@ def _interval(values: dict[str, Any], columns: _Columns) -> Interval:
         Observed(**observed) if observed else None,
         _get(columns, "changes", MeterChanges),
         columns["limit_bps"],
+        columns.get("shaped"),
     )

@@ -58,7 +58,7 @@ def replay(records: Iterable[Start | Interval], other: PolicyChoice | None = Non
             raise ProtocolError("recording: begins in the middle: an interval stands before the first start record")
         before = state
         state, result = step.control_step(
-            before, start.vns, groups, record.readings, record.now_s, start.links, record.observed
+            before, start.vns, groups, record.readings, record.now_s, start.links, record.observed, record.shaped
         )
         if shadow.policies:
             shadow = shadow_step(shadow, start.vns, before, state, start.links, record.observed)

@@ -23,6 +23,9 @@ from controller.dets.control_frames import (
 from controller.dets.send_rate_controller import KEEP_ALIVE_INTERVALS
 from controller.events import EventKind
 from controller.fabric.topology import PortId
+from controller.whatif.recording import Recorder
+from controller.whatif.recording import decode as decode_recording
+from controller.whatif.replay import replay
 from experiments.machine.controller_process import configuration
 from experiments.model.agents import ModelAgents
 from experiments.model.control import ControlPlane
@@ -119,6 +122,19 @@ def test_a_trusted_agent_takes_over_from_meters_and_gives_back() -> None:
     assert (plane.central.state.entries.meter_id > 0).all()
     assert set(plane.central.agents.shaping()) == {Shaping.METER}
     assert kinds(plane).count(EventKind.AGENT_LOST) == 5
+
+
+@pytest.mark.parametrize("mode", ["trust", "verify"])
+def test_a_recording_with_agents_is_replayed_bit_by_bit(mode) -> None:
+    model, plane, agents = fabric_of(mode)
+    recorder = plane.central.recorder = Recorder()
+    blast(model)
+    model.run(2.0)
+    agents.kill(1)
+    model.run(4.0)
+    again = list(replay(decode_recording(recorder.take())))
+    assert len(again) > 60
+    assert all(one.same for one in again)
 
 
 def test_a_killed_agent_is_missed_within_25_intervals() -> None:
