@@ -45,7 +45,8 @@ class Surroundings:
     """What policies see of an interval besides the Traffic Reports.
 
     ``used_bps`` and ``limit_bps`` (entries,) are what passes the meters and the limits in force, ``unread_intervals``
-    (entries,) for how long a meter was not read, ``received_bps`` (vns,) what passes the meters of a VN's senders.
+    (entries,) for how long a meter was not read, ``received_bps`` (vns,) what passes the meters of a VN's senders,
+    ``passed_bps`` (entries,) what passed each meter in the last interval.
     ``links`` are None where only access links count, ``observed`` where no policy reads queues or ports.
     """
 
@@ -56,6 +57,7 @@ class Surroundings:
     limit_bps: FloatArray
     unread_intervals: IntArray
     received_bps: FloatArray
+    passed_bps: FloatArray
     observed: Observed | None = None
 
 
@@ -198,6 +200,7 @@ def _view(
         mine=mine,
         parameters=group.parameters,
         received_bps=seen.received_bps,
+        passed_bps=seen.passed_bps,
         congested=before.congested,
         rows=rows,
         sender=entries.sender[at],

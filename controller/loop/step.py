@@ -265,6 +265,7 @@ def control_step(
         np.minimum(machines.limit_bps, ceiling_bps),
         unread,
         received_bps,
+        measured.passed_bps,
         observed,
     )
     allocators, set_rate, keep_alive = answer(allocators, groups, entries, vns, reports, seen)

@@ -54,6 +54,8 @@ class PolicyView:
     """(vns,) each, the parameters of the VN's VLAN, for policies that are decided together; NaN where it is not mine"""
     received_bps: FloatArray
     """(vns,) what passes the meters of a VN's senders"""
+    passed_bps: FloatArray
+    """(entries,) what passed each meter in the last interval, of all entries of the table; ``passed_bps[rows]`` is mine"""
     congested: BoolArray
     """(vns,) whether more than its limit is sent to a VN (DETS, section II)"""
     rows: IntArray

@@ -97,6 +97,7 @@ def shadow_step(
         step.limits_in_force_bps(before, vns),
         after.unread_intervals,
         received_rates(entries, after.measured.passed_bps, len(vns)),
+        after.measured.passed_bps,
         observed,
     )
     allocators = replace(allocators, congested=after.allocators.congested)

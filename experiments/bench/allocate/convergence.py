@@ -87,6 +87,7 @@ def policy_step(name: str, limit_bps: float, senders: int, parameters: Mapping[s
             mine=np.ones(len(vns), dtype=np.bool_),
             parameters=group.parameters,
             received_bps=received_bps,
+            passed_bps=delivered_bps,
             congested=received_bps > vns.receive_limit_bps,
             rows=rows,
             sender=rows,

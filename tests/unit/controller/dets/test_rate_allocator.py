@@ -65,7 +65,8 @@ def reports(measured, limit_bps, rows=(0, 1, 2), available_bps=LIMIT):
 
 def around(entries):
     rows = len(entries)
-    return Surroundings(0.0, 0.055, None, np.zeros(rows), np.zeros(rows), np.zeros(rows, dtype=int), np.zeros(len(VNS)))
+    unread, nothing = np.zeros(rows, dtype=int), np.zeros(rows)
+    return Surroundings(0.0, 0.055, None, nothing, nothing, unread, np.zeros(len(VNS)), nothing)
 
 
 def ask(state, measured, limit_bps, groups=GROUPS, vns=VNS, seen=None, **kwargs):

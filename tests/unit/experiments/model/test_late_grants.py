@@ -29,6 +29,7 @@ def view(receive_limit_bps, limit_bps, active=(True, True), measured_bps=10.0):
         mine=VNS.vlan_vid == 10,
         parameters={},
         received_bps=np.zeros(len(VNS)),
+        passed_bps=np.full(2, measured_bps),
         congested=np.zeros(len(VNS), dtype=bool),
         rows=ROWS,
         sender=ENTRIES.sender,
