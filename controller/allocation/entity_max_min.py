@@ -3,6 +3,10 @@
 ``max_min`` shares a link among flows, so a sender with more receivers has more of it. Here the *entity* shares it: all
 entries of an entity together have its part of a link (Seawall, sections 1 and 4: the share of entity k on link l is its
 weight over the weights of those that are active there).
+
+Choice: links are shared one by one. Filling all of an entity at one pace, slowed by the link on which it has most
+flows, is simpler, but takes from it on one link for what it sends over another: A and B share 100 Mb/s, A sends 30 Mb/s
+elsewhere as well, and has 35 instead of 50 there.
 """
 
 from __future__ import annotations
@@ -11,12 +15,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controller.allocation.interface import FloatArray, IntArray
+from controller.allocation.interface import BoolArray, FloatArray, IntArray
 from controller.allocation.max_min import BY_DEMAND, FlowPaths, check_flows
 from controller.errors import InvalidValueError
 
-# What is left of a constraint or a demand is nothing below this part of it.
-_NOTHING = 1e-12
+_SAME = 1e-9
+# Demands can be chosen so that every round closes one flow. A few rounds are usual.
+MOST_ROUNDS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +33,45 @@ class EntityShares:
     rounds: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """The part of each entity on each of its constraints, in rows; ``of_use`` (uses,) is the row of a use."""
+
+    of_use: IntArray
+    constraint: IntArray
+    weight: FloatArray
+
+    @classmethod
+    def of(cls, paths: FlowPaths, entity: IntArray, weight: FloatArray, flow: IntArray) -> _Parts:
+        keys = entity[flow] * max(paths.constraints, 1) + paths.constraint
+        _, first, of_use = np.unique(keys, return_index=True, return_inverse=True)
+        return cls(of_use.reshape(-1), paths.constraint[first], weight[flow[first]])
+
+    def shares(self, capacity_bps: FloatArray, use_bps: FloatArray, is_open: BoolArray) -> FloatArray:
+        """Return (uses,) what its constraint has for each open flow; infinite for closed ones.
+
+        A level is what a constraint has per unit of weight. An entity with open flows gets its weight times it, its
+        closed flows included, in equal parts. One whose closed flows have more keeps it, and shares no more.
+        """
+        rows, constraints = len(self.constraint), len(capacity_bps)
+        count = np.bincount(self.of_use, is_open, minlength=rows)
+        closed_bps = np.bincount(self.of_use, np.where(is_open, 0.0, use_bps), minlength=rows)
+        taking = count > 0
+        while True:
+            kept_bps = np.bincount(self.constraint, np.where(taking, 0.0, closed_bps), minlength=constraints)
+            weights = np.bincount(self.constraint, np.where(taking, self.weight, 0.0), minlength=constraints)
+            level_bps = np.zeros(constraints)
+            np.divide(np.maximum(capacity_bps - kept_bps, 0.0), weights, out=level_bps, where=weights > 0)
+            mine_bps = level_bps[self.constraint] * self.weight
+            over = taking & (closed_bps > mine_bps * (1 + _SAME))
+            if not over.any():
+                break
+            taking &= ~over
+        part_bps = np.where(taking, np.maximum(mine_bps - closed_bps, 0.0), 0.0) / np.maximum(count, 1.0)
+        share_bps: FloatArray = np.where(is_open, part_bps[self.of_use], np.inf)
+        return share_bps
+
+
 def entity_max_min(
     paths: FlowPaths, entity: IntArray, capacity_bps: FloatArray, demand_bps: FloatArray, weight: FloatArray
 ) -> EntityShares:
@@ -37,50 +81,75 @@ def entity_max_min(
     ``capacity_bps`` (constraints,), ``demand_bps`` (flows,). Raises as ``check_flows`` does, and InvalidValueError
     where two flows of an entity have different weights.
 
-    Progressive filling:
+    1. Each constraint shares what it has among the entities with open flows there; a flow can have the least of the
+       shares on its way.
+    2. Flows that want no more get what they want, and are closed. The others' shares only rise by it: again.
+    3. If there is none: where all open flows of a constraint have their least share there, they get it, and are closed.
+    4. If there is none either (two constraints, each the tighter one for another flow of the other), the flow with the
+       least share by weight is closed at it.
+    5. 4 may leave something. Flows that want more, and have a way on which nothing is full, share it likewise.
 
-    1. Every open flow grows. Of an entity's growth on a constraint, its weight, its open flows have equal parts; a flow
-       grows as its tightest constraint lets it: ``weight / max over constraints of the entity's open flows there``.
-    2. All grow until the first demand is met or the first constraint is full. Those flows are fixed.
-    3. Again without them, until none is open. What a fixed flow does not take, the others of its entity do.
-
-    A round fixes one flow at least, so the cost is that of the uses times the rounds.
+    Whatever is closed has no more than its share everywhere, so nothing is overbooked. After MOST_ROUNDS all that are
+    open are closed at their shares: a loop of 55 ms must not depend on what senders want.
     """
     check_flows(paths, capacity_bps, demand_bps, weight)
     _check_entities(entity, weight, paths.flows)
+    flow = np.repeat(np.arange(paths.flows), np.diff(paths.offsets))
+    parts = _Parts.of(paths, entity, weight, flow)
     rate_bps, bound = np.zeros(paths.flows), np.full(paths.flows, BY_DEMAND)
-    open_flow = demand_bps > 0.0
-    left_bps = capacity_bps.astype(np.float64, copy=True)
-    rounds, constraints = 0, max(paths.constraints, 1)
-    counts = np.diff(paths.offsets)
-    flow_of_use = np.repeat(np.arange(paths.flows), counts)
-    shared = np.unique(entity[flow_of_use] * constraints + paths.constraint, return_inverse=True)[1].reshape(-1)
-    pairs = int(shared.max(initial=-1)) + 1
-    while open_flow.any():
-        rounds += 1
-        open_use = open_flow[flow_of_use]
-        siblings = np.bincount(shared, open_use, minlength=pairs)[shared]  # 1
-        most = np.ones(paths.flows)
-        np.maximum.at(most, flow_of_use, np.where(open_use, siblings, 1.0))
-        growth = np.where(open_flow, weight / most, 0.0)
-        of_constraint = np.bincount(paths.constraint, growth[flow_of_use], minlength=paths.constraints)
-        until_full = np.full(paths.constraints, np.inf)  # 2
-        np.divide(left_bps, of_constraint, out=until_full, where=of_constraint > 0)
-        until_met = np.full(paths.flows, np.inf)
-        np.divide(demand_bps - rate_bps, growth, out=until_met, where=open_flow)
-        time = max(min(until_full.min(initial=np.inf), until_met.min(initial=np.inf)), 0.0)
-        rate_bps = rate_bps + growth * time
-        left_bps = np.maximum(left_bps - of_constraint * time, 0.0)
-        met = open_flow & (until_met <= time * (1 + _NOTHING))
-        rate_bps[met] = demand_bps[met]
-        full = (of_constraint > 0) & ((until_full <= time * (1 + _NOTHING)) | (left_bps <= _NOTHING * capacity_bps))
-        stopping = np.flatnonzero(full[paths.constraint] & open_use)
-        stopped = flow_of_use[stopping][::-1]
-        bound[stopped] = paths.constraint[stopping][::-1]
-        bound[met] = BY_DEMAND
-        open_flow = open_flow & ~met
-        open_flow[stopped] = False  # 3
+    wanting, rounds = demand_bps > 0.0, 0
+    while wanting.any() and rounds < MOST_ROUNDS:
+        left_bps = capacity_bps - np.bincount(paths.constraint, rate_bps[flow], minlength=paths.constraints)
+        full = np.isfinite(capacity_bps) & (left_bps <= _SAME * capacity_bps)
+        stopped = full[paths.constraint] & wanting[flow]
+        bound[flow[stopped]] = paths.constraint[stopped]
+        wanting[flow[stopped]] = False  # 5
+        rest_bps = np.where(wanting, demand_bps - rate_bps, 0.0)
+        more_bps, bound_now, took = _share(
+            paths, flow, parts, np.where(full, 0.0, left_bps), rest_bps, weight, MOST_ROUNDS - rounds
+        )
+        rate_bps, rounds = rate_bps + more_bps, rounds + took
+        bound = np.where(wanting, bound_now, bound)
+        wanting &= bound != BY_DEMAND
     return EntityShares(rate_bps, bound, rounds)
+
+
+def _share(
+    paths: FlowPaths,
+    flow: IntArray,
+    parts: _Parts,
+    capacity_bps: FloatArray,
+    demand_bps: FloatArray,
+    weight: FloatArray,
+    most_rounds: int,
+) -> tuple[FloatArray, IntArray, int]:
+    """Return rates, bounds, (flows,) each, and rounds of steps 1 to 4; ``flow`` (uses,) is that of each use."""
+    rate_bps, bound = np.zeros(paths.flows), np.full(paths.flows, BY_DEMAND)
+    is_open, rounds = demand_bps > 0.0, 0
+    bounded = np.flatnonzero(np.diff(paths.offsets))
+    while is_open.any():
+        rounds += 1
+        open_use = is_open[flow]
+        share_bps = parts.shares(capacity_bps, rate_bps[flow], open_use)  # 1
+        least_bps = np.full(paths.flows, np.inf)
+        least_bps[bounded] = np.minimum.reduceat(share_bps, paths.offsets[:-1][bounded])
+        content = is_open & (demand_bps <= least_bps * (1 + _SAME))
+        rate_bps[content] = demand_bps[content]
+        if content.any() and rounds < most_rounds:  # 2
+            is_open = is_open & ~content
+            continue
+        tightest = open_use & (share_bps <= least_bps[flow] * (1 + _SAME))
+        looser = np.bincount(paths.constraint, open_use & ~tightest, minlength=paths.constraints) > 0
+        closing = tightest & ~looser[paths.constraint]  # 3
+        if rounds >= most_rounds:
+            closing = tightest & ~content[flow]
+        elif not closing.any():  # 4
+            closing = tightest & (flow == np.where(is_open, least_bps / weight, np.inf).argmin())
+        rate_bps[flow[closing]] = least_bps[flow[closing]]
+        bound[flow[closing]] = paths.constraint[closing]
+        is_open = is_open & ~content
+        is_open[flow[closing]] = False
+    return rate_bps, bound, rounds
 
 
 def _check_entities(entity: IntArray, weight: FloatArray, flows: int) -> None:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.allocation.entity_max_min import entity_max_min
+from controller.allocation.entity_max_min import MOST_ROUNDS, entity_max_min
 from controller.allocation.max_min import BY_DEMAND, FlowPaths, max_min
 from controller.errors import InvalidValueError
 
@@ -53,6 +53,28 @@ def test_an_entry_held_elsewhere_leaves_its_part_to_its_siblings():
     result = share([[0, 1], [0], [0]], [0, 0, 1], [100.0, 4.0])
     assert result.rate_bps == pytest.approx([4, 46, 50])
     assert result.bound[0] == 1
+
+
+def test_what_it_sends_elsewhere_does_not_cost_it_its_part():
+    """A and B share 100, A sends 30 over another link: half of the first link each (35 to 65 if A is slowed as one)."""
+    result = share([[0], [1], [0]], [0, 0, 1], [100.0, 30.0])
+    assert result.rate_bps == pytest.approx([50, 30, 50])
+
+
+def test_two_links_that_wait_for_each_other_are_used_up():
+    ways = [[0, 1], [1], [0, 1], [0], [0, 1]]
+    result = share(ways, [0, 0, 0, 1, 1], [1.0, 1.0])
+    for link in (0, 1):
+        assert sum(rate for way, rate in zip(ways, result.rate_bps, strict=True) if link in way) == pytest.approx(1.0)
+
+
+def test_demands_that_are_met_one_by_one_end_in_time():
+    """Each is a little above the share that the one before leaves."""
+    flows = 400
+    demand = [1.0 / flows * (1 + 0.99 * one / flows) for one in range(flows)]
+    result = share([[0]] * flows, list(range(flows)), [1.0], demand=demand)
+    assert result.rounds <= MOST_ROUNDS
+    assert 0.99 <= result.rate_bps.sum() <= 1.0 + 1e-9
 
 
 def test_different_weights_of_one_entity_are_refused():

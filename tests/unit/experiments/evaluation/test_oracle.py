@@ -229,3 +229,18 @@ def test_the_policys_own_law_agrees_on_one_link(network):
     law = entity_max_min(one, entity, capacity[:1], demand, weight[entity]).rate_bps
     found = entity_rates([np.zeros(1, dtype=np.int64)] * len(links), entity, weight, capacity[:1], demand)
     np.testing.assert_allclose(found, law, rtol=1e-6, atol=1e-9)
+
+
+@PROPERTY
+@given(networks())
+def test_the_policys_own_law_gives_everybody_as_much(network):
+    """And what step 4 leaves: on a link where nothing is left both agree."""
+    links, entity, weight, capacity, demand = network
+    offsets = np.concatenate([[0], np.cumsum([len(way) for way in links])]).astype(np.int64)
+    paths = FlowPaths(offsets, np.concatenate(links), len(capacity))
+    law = entity_max_min(paths, entity, capacity, demand, weight[entity]).rate_bps
+    found = entity_rates(links, entity, weight, capacity, demand)
+    assert (law >= found * (1 - 1e-6) - 1e-9).all()
+    used = np.bincount(np.concatenate(links), np.repeat(found, np.diff(offsets)), minlength=len(capacity))
+    if (np.isclose(used, capacity) | (found >= demand * (1 - 1e-9)).all()).all():
+        np.testing.assert_allclose(found, law, rtol=1e-6, atol=1e-9)
