@@ -55,7 +55,7 @@ class PolicyView:
     received_bps: FloatArray
     """(vns,) what passes the meters of a VN's senders"""
     passed_bps: FloatArray
-    """(entries,) what passed each meter in the last interval, of all entries of the table; ``passed_bps[rows]`` is mine"""
+    """(entries,) what passed each meter in the last interval, others' too; ``passed_bps[rows]`` is mine"""
     congested: BoolArray
     """(vns,) whether more than its limit is sent to a VN (DETS, section II)"""
     rows: IntArray

@@ -50,7 +50,9 @@ class Memory:
         return _column(self.by_link, name, len(self.links))
 
     def of_use(self, name: str, vn: IntArray, link: IntArray) -> FloatArray:
-        """Return a column for these pairs of a VN and a link, shape of ``vn``."""
+        """Return a column for these pairs of a VN and a link, shape of ``vn``; mostly they are yesterday's."""
+        if vn is self.use_vn and link is self.use_link:
+            return _column(self.by_use, name, len(vn))
         span = max(len(self.links), 1)
         old = positions(self.use_vn * span + self.use_link, vn * span + link)
         return carry(_column(self.by_use, name, len(self.use_vn)), old, np.nan)

@@ -22,6 +22,11 @@ CLASSES = (
     "controller.allocation.forward_explicit:ForwardExplicit",
     "controller.allocation.fair_level:FairLevel",
     "controller.policy.max_min:MaxMin",
+    "controller.seawall.policy:Seawall",
+    "controller.seawall.policy:SeawallCubic",
+    "controller.seawall.policy:SeawallDctcp",
+    "controller.seawall.strawman:SeawallStrawman",
+    "controller.seawall.exact:SeawallExact",
 )
 
 

@@ -7,8 +7,7 @@ from enum import Enum
 
 import numpy as np
 
-from controller.allocation.interface import FULL_USE, BoolArray, FloatArray, IntArray
-from controller.columns import NEW_ROW
+from controller.allocation.interface import FULL_USE, BoolArray, FloatArray
 from controller.seawall import laws
 from controller.seawall.loops import Loops, entry_rates, shares
 
@@ -25,12 +24,12 @@ class Law(Enum):
 class LoopState:
     """What loops keep from one interval to the next; NaN in new ones.
 
-    ``rate_bps`` (loops,), ``use_bps`` (loops, HISTORY_INTERVALS) what was used lately, newest first, ``unknown``
-    (loops,) for how many intervals feedback was missing, ``curve`` what Class 3 remembers.
+    ``rate_bps``, ``peak_bps`` what was used at most lately, ``unknown`` for how many intervals feedback was missing,
+    (loops,) each; ``curve`` is what Class 3 remembers.
     """
 
     rate_bps: FloatArray
-    use_bps: FloatArray
+    peak_bps: FloatArray
     unknown: FloatArray
     curve: laws.Curve
 
@@ -38,24 +37,7 @@ class LoopState:
     def new(cls, loops: int) -> LoopState:
         """Return loops of which nothing is known."""
         nan = np.full(loops, np.nan)
-        return cls(nan, np.full((loops, laws.HISTORY_INTERVALS), np.nan), nan, laws.Curve(nan, nan, nan, nan))
-
-    def carried(self, old_loop: IntArray) -> LoopState:
-        """Return the state for other loops; ``old_loop`` gives the row of each in this one, NEW_ROW for new ones."""
-
-        def carry(column: FloatArray) -> FloatArray:
-            moved = np.full((len(old_loop), *column.shape[1:]), np.nan)
-            kept = old_loop != NEW_ROW
-            moved[kept] = column[old_loop[kept]]
-            return moved
-
-        curve = laws.Curve(
-            carry(self.curve.goal_bps),
-            carry(self.curve.increment_bps),
-            carry(self.curve.since_drop_intervals),
-            carry(self.curve.marked_mean),
-        )
-        return LoopState(carry(self.rate_bps), carry(self.use_bps), carry(self.unknown), curve)
+        return cls(nan, nan, nan, laws.Curve.none(loops))
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +84,14 @@ def allocate(
     lost: FloatArray,
     marked: FloatArray,
     weight: FloatArray,
+    ceiling_bps: FloatArray,
     capacity_bps: FloatArray,
     constants: Constants,
 ) -> Allocation:
     """Return what the entries may send from now on.
 
     ``lost`` and ``marked`` (uses,) are the feedback, NaN where it is unknown; ``weight`` (loops,) is the entities',
-    ``capacity_bps`` (links,) what the links have for all of them.
+    ``ceiling_bps`` (loops,) is what an entity may send at most, ``capacity_bps`` (links,) what the links have for all.
 
     1. The part of each destination (section 4.3, 1), and with it the feedback of each loop (2).
     2. What each loop may rise by (see laws.steps).
@@ -130,13 +113,13 @@ def allocate(
     curve = constants.curve
     moved_bps, remembered = _moved(law, rate_bps, before.curve, feedback, step_bps, curve)  # 3
     moved_bps = moved_bps * laws.without_feedback(curve.alpha, np.where(missing, feedback.unknown, 0.0), unknown)
-    history_bps = np.column_stack([use_bps, before.use_bps[:, :-1]])
-    largest_bps = np.nanmax(history_bps, axis=1, initial=0.0)
-    bounded_bps = laws.clamped(loops, moved_bps, largest_bps, standing_bps, capacity_bps, constants.kappa)  # 4
+    peak_bps = laws.faded_peak(before.peak_bps, use_bps)
+    bounded_bps = laws.clamped(loops, moved_bps, peak_bps, standing_bps, capacity_bps, constants.kappa)  # 4
     next_bps = np.where(fresh, rate_bps, bounded_bps)
+    next_bps = np.minimum(next_bps, ceiling_bps)
     next_bps = np.maximum(next_bps, laws.FLOOR * capacity_bps[loops.link])
     allowed_bps, left_bps = entry_rates(loops, next_bps, part, constants.beta)  # 5
-    state = replace(before, rate_bps=next_bps, use_bps=history_bps, unknown=unknown, curve=remembered)
+    state = replace(before, rate_bps=next_bps, peak_bps=peak_bps, unknown=unknown, curve=remembered)
     return Allocation(allowed_bps, left_bps, standing_bps, state)
 
 

@@ -17,10 +17,10 @@ import numpy as np
 from controller.allocation.interface import BoolArray, FloatArray
 from controller.seawall.loops import Loops
 
-# Choice: the loop may hold this many times what it used lately (section 4.4 says "a multiple"), and lately is about a
-# second: longer than an interval's growth shows, shorter than an idle entity should keep its rate.
+# Choice: the loop may hold this many times what it used lately (section 4.4 says "a multiple"). What was used fades by
+# half in half a second: that is slower than a loop's growth shows, and an idle entity does not come back at full rate.
 KAPPA = 2.0
-HISTORY_INTERVALS = 18
+FADING_INTERVALS = 9
 # Choice: no loop falls below this part of its link. From nothing it could not show that it has traffic.
 FLOOR = 0.001
 # Choice: those that want more may take this part of a link at least, however much the others use.
@@ -118,20 +118,26 @@ def first_rates(loops: Loops, rate_bps: FloatArray, standing_bps: FloatArray, ca
     return rate_bps * part[loops.link]
 
 
+def faded_peak(before_bps: FloatArray, use_bps: FloatArray) -> FloatArray:
+    """Return what loops used at most lately, (loops,): it rises at once and fades by half in FADING_INTERVALS."""
+    peak_bps: FloatArray = np.maximum(use_bps, np.nan_to_num(before_bps) * 0.5 ** (1.0 / FADING_INTERVALS))
+    return peak_bps
+
+
 def clamped(
     loops: Loops,
     rate_bps: FloatArray,
-    largest_use_bps: FloatArray,
+    peak_bps: FloatArray,
     standing_bps: FloatArray,
     capacity_bps: FloatArray,
     kappa: FloatArray | float = KAPPA,
 ) -> FloatArray:
     """Return the rates within what the loops can show that they use (section 4.4), all (loops,) but the capacities.
 
-    At most kappa times the largest use lately, or the standing share where that is more, and no more than the link.
+    At most kappa times the peak of its use, or the standing share where that is more, and no more than the link.
     """
     of_link_bps = capacity_bps[loops.link]
-    most_bps = np.minimum(np.maximum(kappa * largest_use_bps, standing_bps), of_link_bps)
+    most_bps = np.minimum(np.maximum(kappa * peak_bps, standing_bps), of_link_bps)
     result: FloatArray = np.maximum(np.minimum(rate_bps, most_bps), FLOOR * of_link_bps)
     return result
 
@@ -168,6 +174,12 @@ class Curve:
     increment_bps: FloatArray
     since_drop_intervals: FloatArray
     marked_mean: FloatArray
+
+    @classmethod
+    def none(cls, loops: int) -> Curve:
+        """Return the memory of new loops."""
+        nan = np.full(loops, np.nan)
+        return cls(nan, nan, nan, nan)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from controller.allocation.interface import FloatArray, IntArray
-from controller.columns import carry
 from controller.seawall.loops import Loops
 
 # Choice: what a link's buffer may hold before the ledger calls it lost: 30 ms of queue, and 3 ms for the clocks of the
@@ -42,11 +41,6 @@ class LinkLedger:
     def empty(cls, links: int) -> LinkLedger:
         """Return the state before anything was sent."""
         return cls(np.zeros(links), np.zeros(links), np.zeros(links))
-
-    def carried(self, old_link: IntArray) -> LinkLedger:
-        """Return the state for links that were re-arranged; new ones are empty."""
-        columns = (self.queued_bits, self.foreign_bps, self.lost)
-        return LinkLedger(*(carry(column, old_link, 0.0) for column in columns))
 
     def after(
         self, load_bps: FloatArray, transmitted_bps: FloatArray, capacity_bps: FloatArray, elapsed_s: float
@@ -95,8 +89,10 @@ def upstream_product(factor: FloatArray, offsets: IntArray) -> FloatArray:
     return product
 
 
-def marked_shares(load_bps: FloatArray, capacity_bps: FloatArray, alpha: float, a: float, target: float) -> FloatArray:
-    """Return (links,) the share of a link's traffic that counts as marked: what is above a threshold.
+def marked_shares(
+    load_bps: FloatArray, capacity_bps: FloatArray, alpha: FloatArray, a: FloatArray, target: float
+) -> FloatArray:
+    """Return the share of traffic that counts as marked, what is above a threshold; all columns are of one shape.
 
     Choice: a proportional law stands where its decrease equals its increase, at a share of marks of a / (alpha + a).
     With a threshold at ``target * alpha / (alpha + a)`` of the capacity that is when the link carries ``target`` of it:

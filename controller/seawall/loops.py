@@ -53,6 +53,11 @@ class Loops:
         """The number of entries."""
         return len(self.offsets) - 1
 
+    @property
+    def entry_of_use(self) -> IntArray:
+        """The entry of each use, (uses,)."""
+        return np.repeat(np.arange(self.entries), np.diff(self.offsets))
+
     def at_uses(self, by_entry: FloatArray) -> FloatArray:
         """Return (uses,) the value of each use's entry."""
         return np.repeat(by_entry, np.diff(self.offsets))

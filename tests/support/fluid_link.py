@@ -64,7 +64,8 @@ class World:
         self.lost_share = float(lost.max())
         self.load_bps = load
         options = DEFAULTS | self.options
-        marked = marked_shares(load, self.capacity_bps, options["alpha"], options["a"], 0.98)
+        alpha, a = (np.full(len(load), options[name]) for name in ("alpha", "a"))
+        marked = marked_shares(load, self.capacity_bps, alpha, a, 0.98)
         uses = self.loops.use_link
         nothing = np.full(len(uses), np.nan)
         traffic = Traffic(passed, in_force < self.demand_bps, self.demand_bps > 0)
@@ -77,6 +78,7 @@ class World:
             along_paths(self.loops, lost[uses]) if self.feedback_known else nothing,
             along_paths(self.loops, marked[uses]) if self.feedback_known else nothing,
             weight,
+            np.full(len(self.loops), np.inf),
             self.capacity_bps,
             self.constants(),
         )

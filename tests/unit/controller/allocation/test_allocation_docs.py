@@ -1,4 +1,4 @@
-"""The examples of docs/allocation.md run, and its table of parameters is the one in force."""
+"""The examples of docs/allocation.md run, and its tables of parameters, and those of docs/policies, are in force."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from support.paths import ROOT
 
 from controller.policy.registry import describe_policies
 
-TEXT = (ROOT / "docs" / "allocation.md").read_text(encoding="utf-8")
+DOCS = ROOT / "docs"
+TEXT = (DOCS / "allocation.md").read_text(encoding="utf-8")
 
 
 def test_examples_run_one_after_the_other():
@@ -22,8 +23,9 @@ def test_examples_run_one_after_the_other():
 
 
 def test_the_table_of_parameters_is_complete_and_right():
+    text = TEXT + "".join(page.read_text(encoding="utf-8") for page in sorted((DOCS / "policies").glob("*.md")))
     for policy in describe_policies():
         for parameter in policy["parameters"]:
             shown = f"`{policy['name']}` | `{parameter['name']}` | {parameter['default']:g} | {parameter['bounds']}"
             meaning = "" if policy["borrows"] else f" {parameter['meaning']} |"
-            assert f"| {shown} |{meaning}" in TEXT
+            assert f"| {shown} |{meaning}" in text

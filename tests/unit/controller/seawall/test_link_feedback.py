@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.columns import NEW_ROW
 from controller.seawall.link_feedback import LinkLedger, along_paths, link_loads, marked_shares
 from controller.seawall.loops import Loops
 
@@ -66,13 +65,6 @@ def test_traffic_without_entries_is_load():
     assert ledger.foreign_bps[0] == pytest.approx(0.5e9, rel=0.01)
 
 
-def test_the_ledger_follows_its_links():
-    ledger = LinkLedger(np.array([1.0, 2.0]), np.array([3.0, 4.0]), np.array([0.1, 0.2]))
-    moved = ledger.carried(np.array([1, NEW_ROW, 0]))
-    assert moved.queued_bits.tolist() == [2.0, 0.0, 1.0]
-    assert moved.lost.tolist() == [0.2, 0.0, 0.1]
-
-
 def test_what_is_lost_upstream_does_not_load_the_next_link():
     loops = Loops.of(np.array([0]), np.array([0, 3]), np.array([0, 1, 2]), 3)
     loads = link_loads(loops, np.array([100.0]), np.array([0.5, np.nan, 0.0]))
@@ -81,7 +73,9 @@ def test_what_is_lost_upstream_does_not_load_the_next_link():
 
 def test_marks_stand_for_the_target_load():
     """A loop of the proportional law stands where its marks are a / (alpha + a): at 98 % of the link."""
-    at_target = marked_shares(np.array([0.98 * C, 0.5 * C, 0.0]), np.full(3, C), 0.5, 0.05, 0.98)
+    at_target = marked_shares(
+        np.array([0.98 * C, 0.5 * C, 0.0]), np.full(3, C), np.full(3, 0.5), np.full(3, 0.05), 0.98
+    )
     assert at_target == pytest.approx([0.05 / 0.55, 0.0, 0.0])
 
 

@@ -1,12 +1,13 @@
 """Seawall's laws on links of fluid: the paper's promises, and a test for each slip of its listing."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.fluid_link import World
 
-from controller.columns import NEW_ROW
 from controller.seawall import laws
 from controller.seawall.entity_allocator import Law
 from controller.seawall.loops import Loops, entry_rates, shares
@@ -70,7 +71,7 @@ def test_many_that_join_at_once_are_held_to_the_link():
     world = World([[0]] * 40, list(range(40)), [C], demand_bps=[1e12] + [0.0] * 39)
     world.run(100)
     world.demand_bps[1:] = 1e12
-    world.state = world.state.carried(np.where(np.arange(40) > 0, NEW_ROW, 0))
+    world.state = replace(world.state, rate_bps=np.where(np.arange(40) > 0, np.nan, world.state.rate_bps))
     sent = world.run(60)
     assert sent.sum(axis=1).max() <= C
 

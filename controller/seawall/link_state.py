@@ -1,0 +1,143 @@
+"""What the links of a view carry, lose and mark: the readings of one interval, and what is remembered of links."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from controller.allocation.interface import FULL_USE
+from controller.columns import BoolArray, FloatArray, IntArray
+from controller.errors import InvalidValueError
+from controller.fabric.links import FabricLinks
+from controller.policy.interface import PolicyView
+from controller.policy.memory import Memory
+from controller.seawall.link_feedback import LinkLedger, link_loads
+from controller.seawall.loops import Loops
+from controller.units import MIN_RATE_BPS
+
+
+@dataclass(frozen=True)
+class Ways:
+    """The loops of the entries to decide on, and of all others of the table: they change when entries or links do.
+
+    ``up`` (links,) marks the links from hosts.
+    """
+
+    links: FabricLinks
+    loops: Loops
+    others: Loops
+    other_rows: IntArray
+    up: BoolArray
+
+    @classmethod
+    def of(cls, view: PolicyView, memory: Memory, name: str) -> Ways:
+        """Return the ways; most of the time they are those of the interval before.
+
+        Raises InvalidValueError without links: they are what the policy called ``name`` shares out.
+        """
+        if view.links is None or view.others_bps is None:
+            raise InvalidValueError("links", view.links, f"are needed: {name} shares out all of them")
+        known = memory.derived
+        if isinstance(known, Ways) and known.links is view.links:
+            return known
+        is_other = np.ones(len(view.entries), dtype=np.bool_)
+        is_other[view.rows] = False
+        other_rows = np.flatnonzero(is_other)
+        up = np.zeros(len(view.links.names), dtype=np.bool_)
+        up[view.links.up] = True
+        return cls(view.links, _loops(view, view.rows), _loops(view, other_rows), other_rows, up)
+
+
+@dataclass(frozen=True)
+class LinkState:
+    """The links in one interval.
+
+    ``used_bps`` (rows,) is what the entries use. ``capacity_bps`` is what the links have for them, ``load_bps`` what
+    they bring, and what is of no entry; ``ledger`` what they leave behind; (links,) each. ``lost`` (uses,) is the share
+    that is lost at each use.
+    """
+
+    used_bps: FloatArray
+    capacity_bps: FloatArray
+    load_bps: FloatArray
+    ledger: LinkLedger
+    lost: FloatArray
+
+    @classmethod
+    def of(cls, view: PolicyView, memory: Memory, ways: Ways) -> LinkState:
+        """Return what the readings say.
+
+        1. What the entries bring to each link, and those of other VLANs.
+        2. What was transmitted of it, and what is lost. Of links from hosts a meter's own drops are no loss, and no
+           foreign load: they carry what passed the meters.
+        3. Where the receiving queue counts its drops, they are what is lost there.
+        4. What the law steers by (used_rates).
+        """
+        assert view.links is not None
+        assert view.others_bps is not None
+        links = len(view.links.names)
+        queued_bits, foreign_bps = (np.nan_to_num(memory.of_link(name)) for name in ("queued_bits", "foreign_bps"))
+        before = LinkLedger(queued_bits, foreign_bps, memory.of_link("lost"))
+        came_bps = link_loads(ways.loops, view.passed_bps[view.rows], before.lost)  # 1
+        came_bps += link_loads(ways.others, view.passed_bps[ways.other_rows], before.lost)
+        transmitted_bps = view.ports.transmitted_bps if view.ports is not None else np.full(links, np.nan)
+        transmitted_bps = np.where(ways.up, came_bps, transmitted_bps)  # 2
+        ledger = before
+        if view.elapsed_s > 0.0:
+            ledger = before.after(came_bps, transmitted_bps, view.links.capacity_bps, view.elapsed_s)
+        used_bps = used_rates(view)  # 4
+        return cls(
+            used_bps,
+            np.maximum(view.links.capacity_bps - view.others_bps, MIN_RATE_BPS),
+            link_loads(ways.loops, used_bps, before.lost) + np.maximum(ledger.foreign_bps, 0.0),
+            ledger,
+            _lost(view, ways.loops, ledger.lost),  # 3
+        )
+
+    def columns(self) -> dict[str, FloatArray]:
+        """Return what to remember of links."""
+        ledger = self.ledger
+        return {"queued_bits": ledger.queued_bits, "foreign_bps": ledger.foreign_bps, "lost": ledger.lost}
+
+
+def used_rates(view: PolicyView) -> FloatArray:
+    """Return what the entries use of what they may, (rows,): what passed, and all of it where the meter holds them.
+
+    Choice: meters follow grants within a budget, some intervals late (docs/enforcement.md). A law that steers by what
+    passed would swing with them: alone on a link, a sender had 93 % of it instead of 98.
+    """
+    full = (view.dropped_bps > 0.0) | (view.measured_bps >= FULL_USE * view.limit_bps)
+    passed_bps = view.passed_bps[view.rows]
+    held_bps = np.where(np.isfinite(view.limit_bps), view.limit_bps, passed_bps)
+    return np.where(full, held_bps, np.minimum(passed_bps, held_bps))
+
+
+def _loops(view: PolicyView, rows: IntArray) -> Loops:
+    assert view.links is not None
+    offsets, link = view.links.of_entries(view.entries, rows)
+    return Loops.of(view.entries.sender[rows], offsets, in_order_of_way(offsets, link), len(view.links.names))
+
+
+def in_order_of_way(offsets: IntArray, link: IntArray) -> IntArray:
+    """Return the links of each entry as a frame meets them; ``FabricLinks`` gives both access links first."""
+    sizes = np.diff(offsets)
+    place = np.arange(len(link)) - np.repeat(offsets[:-1], sizes)
+    last = place == np.repeat(sizes, sizes) - 1
+    taken = np.arange(len(link)) + ((place > 0) & ~last)
+    taken[last] = offsets[:-1][sizes > 0] + np.minimum(1, sizes[sizes > 0] - 1)
+    ordered: IntArray = link[taken]
+    return ordered
+
+
+def _lost(view: PolicyView, loops: Loops, of_links: FloatArray) -> FloatArray:
+    """Return (uses,) the share that is lost at each use: by the receiving queue's own drops where it counts them."""
+    lost = of_links[loops.use_link]
+    if view.queues is None or not loops.entries:
+        return lost
+    came_bps = view.queues.served_bps + view.queues.dropped_bps
+    of_queue = np.divide(view.queues.dropped_bps, came_bps, out=np.zeros(len(came_bps)), where=came_bps > 0)
+    of_queue = np.where(view.queues.known, of_queue, np.nan)[view.receiver]
+    last = loops.offsets[1:] - 1
+    lost[last] = np.where(np.isnan(of_queue), lost[last], of_queue)
+    return lost

@@ -1,0 +1,279 @@
+"""Seawall's policies: every link is shared among the sending VNs by their weights, whatever they send.
+
+One class for each law of section 4. All VLANs under a law are decided together, so that a VN's share of a link does not
+depend on which of them it is in; each VLAN's parameters hold for its own VNs. Two more are at the ends of the scale:
+strawman.py is what the paper starts from, exact.py what a controller can compute.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from controller.allocation.explain import Explanation
+from controller.allocation.groups import Groups, fill_level
+from controller.allocation.interface import FULL_USE
+from controller.allocation.network_max_min import HEADROOM
+from controller.allocation.parameters import Parameter
+from controller.columns import FloatArray
+from controller.metering.observed import Reading
+from controller.policy.interface import Decision, Newcomers, Place, Policy, PolicyView, Silence
+from controller.policy.memory import Memory
+from controller.policy.words import lower_of, rate_in_words
+from controller.seawall import laws
+from controller.seawall.entity_allocator import Allocation, Constants, Law, LoopState, Traffic, allocate
+from controller.seawall.link_feedback import along_paths, marked_shares
+from controller.seawall.link_state import LinkState, Ways
+from controller.seawall.loops import BETA, Loops
+from controller.units import MIN_RATE_BPS
+
+TARGET = 0.98  # Choice: of a link, where the proportional law stands: its buffer stays empty
+NO_CEILING_BPS = 1e15
+
+ALPHA = Parameter("alpha", 0.5, "how far a rate falls when all of its traffic is marked", above=0.0, maximum=1.0)
+ALPHA_LOST = Parameter("alpha", 0.2, "how far a rate falls at a loss", above=0.0, maximum=1.0)
+A = Parameter("a", 0.05, "by which part of what is left of a link all rates there rise", above=0.0, maximum=1.0)
+A_CURVE = Parameter("a", 0.01, "by which part of what is left of a link the rise itself grows", above=0.0, maximum=1.0)
+BETA_PART = Parameter(
+    "beta", BETA, "the part of a rate that follows what each destination gets", minimum=0.0, maximum=1.0
+)
+KAPPA = Parameter("kappa", laws.KAPPA, "how many times its use of late a rate may be", minimum=1.0, maximum=100.0)
+GAMMA = Parameter("gamma", 1 / 16, "how fast the mean share of marks follows", above=0.0, maximum=1.0)
+DELTA = Parameter("delta", 0.4, "how fast the concave part nears its goal", above=0.0, maximum=1.0)
+T_S = Parameter("t_s", 10.0, "intervals of the concave part", minimum=1.0, maximum=1000.0)
+HOLD = Parameter(
+    "hold", laws.HOLD_INTERVALS, "intervals after a decrease without another one", minimum=0.0, maximum=100.0
+)
+# Deviation: the paper's receivers see the whole way, and so do the loops of all its links. A controller knows which
+# link it was. With feedback of the whole way two links that are equally full mark twice: alone on both, a sender has
+# 94 % of them, not 98.
+PATH = Parameter.switch("path", False, "whether feedback is of the whole way, as in the paper, or of each link alone")
+_COMMON = (BETA_PART, KAPPA, PATH)
+_CURVE = (DELTA, T_S, HOLD)
+
+# What is remembered of each loop; the second part by laws with a curve alone.
+_LOOP = ("rate_bps", "peak_bps", "unknown")
+_OF_CURVE = ("goal_bps", "increment_bps", "since_drop_intervals", "marked_mean")
+
+
+@dataclass(frozen=True)
+class SeawallDecision(Decision):
+    """What was decided, and on what: for explanations. ``marked`` (uses,) are the marks of each link by itself."""
+
+    loops: Loops
+    allocation: Allocation
+    state: LinkState
+    marked: FloatArray
+
+
+@dataclass(frozen=True)
+class _SenderShares(Policy):
+    """What all laws have in common.
+
+    1. The loops: one for each sending VN on each link (section 4.3). No loop has more than its VN's send ceiling.
+    2. What the links say: load, computed marks, losses. Of an entry whose meter was not read nothing is known.
+    3. The bandwidth allocators of all entities (entity_allocator.allocate).
+    4. No more than a receiver's ceiling, by weight.
+    """
+
+    law: ClassVar[Law]
+    borrows: ClassVar[bool] = True
+    weighted: ClassVar[bool] = True
+    together: ClassVar[bool] = True
+    silence: ClassVar[Silence] = Silence.HOLD
+    reads: ClassVar[frozenset[Reading]] = frozenset({Reading.LINKS, Reading.PORTS, Reading.QUEUES})
+
+    def decide(self, view: PolicyView, memory: Memory) -> SeawallDecision:
+        """Decide on all entries. Raises InvalidValueError without links: they are what is shared out."""
+        ways = Ways.of(view, memory, self.name)  # 1
+        loops, links = ways.loops, LinkState.of(view, memory, ways)  # 2
+        constants = self._constants(view, loops)
+        marked = marked_shares(
+            links.load_bps[loops.use_link],
+            links.capacity_bps[loops.use_link],
+            constants.curve.alpha[loops.use_loop],
+            constants.curve.a[loops.use_loop],
+            TARGET,
+        )
+        # Choice: the proportional law has marks before anything is lost, so losses that are not known do not stop it.
+        lost = np.nan_to_num(links.lost) if self.law is Law.PROPORTIONAL else links.lost
+        lost = np.where(loops.at_uses((view.unread_intervals > 0).astype(np.float64)) > 0.0, np.nan, lost)
+        of_way = view.parameters[PATH.name][loops.sender[loops.use_loop]] > 0
+        allocation = allocate(  # 3
+            self.law,
+            loops,
+            self._state(memory, view, loops, links),
+            Traffic(links.used_bps, view.dropped_bps > 0.0, view.active),
+            np.where(of_way, along_paths(loops, lost), lost),
+            np.where(of_way, along_paths(loops, marked), marked),
+            view.vns.weight[loops.sender],
+            view.vns.send_most_bps[loops.sender],
+            links.capacity_bps,
+            constants,
+        )
+        grant_bps = np.minimum(allocation.rate_bps, receiver_shares(view, allocation.rate_bps, links))  # 4
+        kept = memory.after(
+            by_link=links.columns(),
+            uses=(loops.sender, loops.link, self._columns(allocation.state)),
+            derived=ways,
+        )
+        return SeawallDecision(view, np.maximum(grant_bps, MIN_RATE_BPS), kept, loops, allocation, links, marked)
+
+    def first_bps(self, newcomers: Newcomers) -> FloatArray:
+        """Return an equal share among a receiver's senders of what it may receive: about what the loop starts with."""
+        vns = newcomers.vns
+        share_bps = vns.receive_most_bps[newcomers.receiver] / np.maximum(newcomers.senders, 1)
+        first_bps: FloatArray = np.minimum(vns.send_most_bps[newcomers.sender], share_bps)
+        return first_bps
+
+    def explain(self, decision: Decision, at: int, place: Place) -> Explanation:
+        """Return what binds the entry: the link that leaves it least, or a ceiling.
+
+        Feedback of the whole way holds the loops of links that are not the bottleneck as well. So of links that leave
+        about the same the one whose own traffic is marked most is named.
+        """
+        assert isinstance(decision, SeawallDecision)
+        view, loops, allocation = decision.view, decision.loops, decision.allocation
+        uses = np.arange(loops.offsets[at], loops.offsets[at + 1])
+        left_bps = allocation.left_bps[uses]
+        near = left_bps <= left_bps.min() * (1.0 + 2.0 * (1.0 - TARGET))
+        first = int(uses[np.lexsort((left_bps, np.where(near, -decision.marked[uses], 1.0)))[0]])
+        rest = [(float(allocation.left_bps[use]), _link_words(decision, int(use))) for use in uses if use != first]
+        sender, receiver = int(view.sender[at]), int(view.receiver[at])
+        ceilings = lower_of(at, float(view.vns.send_most_bps[sender]), float(view.vns.receive_most_bps[receiver]))
+        grant_bps = float(decision.grant_bps[at])
+        rest.append((ceilings.grant_bps, ceilings.bound))
+        link = (float(left_bps.min()), _link_words(decision, first))
+        if grant_bps < link[0] * (1.0 - 1e-9):  # less than any link leaves it
+            bound = ceilings.bound if grant_bps >= ceilings.grant_bps else f"what {place(receiver)} may receive"
+            return Explanation(at, grant_bps, bound, 0, 0, link[0], link[1])
+        own = np.flatnonzero(loops.use_loop == loops.use_loop[first])
+        place_there = 1 + int((allocation.left_bps[own] > allocation.left_bps[first] * (1.0 + 1e-9)).sum())
+        next_bps, next_bound = min(rest)
+        return Explanation(at, grant_bps, link[1], place_there, len(own), max(next_bps, grant_bps), next_bound)
+
+    def _constants(self, view: PolicyView, loops: Loops) -> Constants:
+        """Return the constants of each loop: its sender's VLAN's, or the default where the law does not use one."""
+
+        def column(parameter: Parameter) -> FloatArray:
+            values = view.parameters.get(parameter.name)
+            return np.full(len(loops), parameter.default) if values is None else values[loops.sender]
+
+        alpha = column(ALPHA)
+        alpha_lost = alpha if ALPHA_LOST in self.parameters else np.full(len(loops), ALPHA_LOST.default)
+        curve = (column(parameter) for parameter in (A, GAMMA, DELTA, T_S, HOLD))
+        return Constants(column(BETA_PART), column(KAPPA), laws.CurveConstants(alpha, alpha_lost, *curve))
+
+    def _state(self, memory: Memory, view: PolicyView, loops: Loops, links: LinkState) -> LoopState:
+        """Return the loops' state. A new loop whose entries all have limits already goes on from there."""
+        columns = {name: memory.of_use(name, loops.sender, loops.link) for name in _LOOP}
+        rate_bps = columns["rate_bps"]
+        fresh = np.isnan(rate_bps)
+        if fresh.any():
+            granted = np.isfinite(view.limit_bps)
+            found_bps = loops.sum_of_entries(np.where(granted, view.limit_bps, 0.0))
+            found = fresh & (loops.sum_of_entries(~granted) == 0)
+            columns["rate_bps"] = np.where(found, np.minimum(found_bps, links.capacity_bps[loops.link]), rate_bps)
+        if self.law is Law.PROPORTIONAL:
+            return LoopState(**columns, curve=laws.Curve.none(len(loops)))
+        curve = laws.Curve(*(memory.of_use(name, loops.sender, loops.link) for name in _OF_CURVE))
+        return LoopState(**columns, curve=curve)
+
+    def _columns(self, state: LoopState) -> dict[str, FloatArray]:
+        columns = {name: getattr(state, name) for name in _LOOP}
+        if self.law is Law.PROPORTIONAL:
+            return columns
+        return columns | {name: getattr(state.curve, name) for name in _OF_CURVE}
+
+
+@dataclass(frozen=True)
+class Seawall(_SenderShares):
+    """The default: proportional to marks that the controller computes, which come before anything is lost."""
+
+    alpha: float = ALPHA.default
+    a: float = A.default
+    beta: float = BETA_PART.default
+    kappa: float = KAPPA.default
+    path: float = PATH.default
+
+    name: ClassVar[str] = "seawall"
+    title: ClassVar[str] = "Seawall"
+    law: ClassVar[Law] = Law.PROPORTIONAL
+    parameters: ClassVar[tuple[Parameter, ...]] = (ALPHA, A, *_COMMON)
+
+
+@dataclass(frozen=True)
+class SeawallCubic(_SenderShares):
+    """The paper's Class 3 on losses alone (section 4.4)."""
+
+    alpha: float = ALPHA_LOST.default
+    a: float = A_CURVE.default
+    beta: float = BETA_PART.default
+    kappa: float = KAPPA.default
+    delta: float = DELTA.default
+    t_s: float = T_S.default
+    hold: float = HOLD.default
+    path: float = PATH.default
+
+    name: ClassVar[str] = "seawall-cubic"
+    title: ClassVar[str] = "Seawall, on losses"
+    law: ClassVar[Law] = Law.CUBIC
+    parameters: ClassVar[tuple[Parameter, ...]] = (ALPHA_LOST, A_CURVE, *_COMMON, *_CURVE)
+
+
+@dataclass(frozen=True)
+class SeawallDctcp(_SenderShares):
+    """The paper's Class 3 on losses and on marks that the controller computes (section 4.4)."""
+
+    alpha: float = ALPHA.default
+    a: float = A_CURVE.default
+    beta: float = BETA_PART.default
+    kappa: float = KAPPA.default
+    gamma: float = GAMMA.default
+    delta: float = DELTA.default
+    t_s: float = T_S.default
+    hold: float = HOLD.default
+    path: float = PATH.default
+
+    name: ClassVar[str] = "seawall-dctcp"
+    title: ClassVar[str] = "Seawall, on losses and marks"
+    law: ClassVar[Law] = Law.DCTCP
+    parameters: ClassVar[tuple[Parameter, ...]] = (ALPHA, A_CURVE, *_COMMON, *_CURVE, GAMMA)
+
+
+def receiver_shares(view: PolicyView, rate_bps: FloatArray, links: LinkState) -> FloatArray:
+    """Return (rows,) what each entry may have of its receiver's ceiling: weighted max-min among its senders.
+
+    A ceiling below what the access link has for the receiver is a bottleneck that no link shows. It is known, so what
+    it leaves is computed. Who does not fill its limit is taken to want a little more than it sends.
+    """
+    vns, down = view.vns, links.capacity_bps
+    assert view.links is not None
+    narrow = vns.receive_most_bps < down[view.links.down]
+    if not narrow[view.receiver].any():
+        return view.ceiling_bps
+    weight = vns.weight[view.sender]
+    greedy = (view.measured_bps >= FULL_USE * view.limit_bps) | (view.dropped_bps > 0.0) | np.isinf(view.limit_bps)
+    wanted_bps = np.where(greedy, rate_bps, np.minimum(rate_bps, (1.0 + HEADROOM.default) * view.measured_bps))
+    wanted_bps = np.where(view.active, np.minimum(wanted_bps, view.ceiling_bps), 0.0)
+    senders = np.bincount(view.receiver, minlength=len(vns))
+    receivers = np.flatnonzero(senders)
+    groups = Groups(np.concatenate([[0], np.cumsum(senders[receivers])]).astype(np.int64))
+    most_bps = np.where(narrow, TARGET * vns.receive_most_bps, NO_CEILING_BPS)[receivers]
+    level_bps = groups.spread(fill_level(groups, most_bps, weight, wanted_bps))
+    share_bps: FloatArray = np.minimum(level_bps * weight, view.ceiling_bps)
+    return share_bps
+
+
+def _link_words(decision: SeawallDecision, use: int) -> str:
+    """Return a link's part of an explanation."""
+    loops, view = decision.loops, decision.view
+    assert view.links is not None
+    link, loop = int(loops.use_link[use]), int(loops.use_loop[use])
+    weight, lost = view.vns.weight[loops.sender], decision.state.lost[use]
+    words = f"link {view.links.names[link]}: weight {weight[loop]:g} of {weight[loops.link == link].sum():g}"
+    lost_words = "losses unknown" if np.isnan(lost) else f"{lost:.1%} lost"
+    rate = rate_in_words(float(decision.allocation.state.rate_bps[loop]))
+    return f"{words}, {decision.marked[use]:.1%} marked, {lost_words}; {rate} for all its receivers there"

@@ -1,0 +1,97 @@
+"""What the paper starts from (section 4.2): one loop for each sender and destination. Figure 7 shows its flaw."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from controller.allocation.explain import Explanation
+from controller.allocation.parameters import Parameter
+from controller.columns import FloatArray, IntArray
+from controller.metering.observed import Reading
+from controller.policy.interface import Decision, Place, Policy, PolicyView, Silence
+from controller.policy.memory import Memory
+from controller.policy.words import lower_of
+from controller.seawall import laws
+from controller.seawall.link_feedback import along_paths
+from controller.seawall.link_state import LinkState, Ways
+from controller.seawall.loops import Loops
+from controller.seawall.policy import ALPHA
+from controller.units import MIN_RATE_BPS
+
+A = Parameter("a", 0.02, "by which part of its share of the narrowest link a rate rises", above=0.0, maximum=1.0)
+
+
+@dataclass(frozen=True)
+class StrawmanDecision(Decision):
+    """What was decided. ``narrowest`` (rows,) is the link with the least share for each entry."""
+
+    narrowest: IntArray
+
+
+@dataclass(frozen=True)
+class SeawallStrawman(Policy):
+    """One loop for each entry on the losses of its way; an entity with N destinations gets N shares.
+
+    1. What each link has for each entry among the active ones, by weight: every entry counts.
+    2. Loss: a decrease; none: a step, as a part of the least of 1.
+    3. Not above what the entry uses, a multiple of it, or the least of 1.
+    """
+
+    alpha: float = ALPHA.default
+    a: float = A.default
+
+    name: ClassVar[str] = "seawall-strawman"
+    title: ClassVar[str] = "Seawall's strawman"
+    parameters: ClassVar[tuple[Parameter, ...]] = (ALPHA, A)
+    borrows: ClassVar[bool] = True
+    weighted: ClassVar[bool] = True
+    together: ClassVar[bool] = True
+    silence: ClassVar[Silence] = Silence.HOLD
+    reads: ClassVar[frozenset[Reading]] = frozenset({Reading.LINKS, Reading.PORTS, Reading.QUEUES})
+
+    def decide(self, view: PolicyView, memory: Memory) -> StrawmanDecision:
+        """Decide on all entries: each for itself. Raises InvalidValueError without links."""
+        ways = Ways.of(view, memory, self.name)
+        loops, links = ways.loops, LinkState.of(view, memory, ways)
+        share_bps = _shares(loops, view, links.capacity_bps)  # 1
+        least_bps = loops.least(share_bps)
+        before_bps = memory.of_entry("rate_bps")
+        found_bps = np.where(np.isfinite(view.limit_bps), view.limit_bps, least_bps)
+        rate_bps = np.where(np.isnan(before_bps), found_bps, before_bps)
+        alpha, a = (view.parameters[one.name][view.sender] for one in self.parameters)
+        of_way = along_paths(loops, links.lost)[loops.offsets[:-1]]
+        of_way = np.where(view.unread_intervals > 0, np.nan, of_way)
+        moved_bps = laws.strawman(rate_bps, of_way, least_bps, alpha, a)  # 2
+        most_bps = np.maximum(laws.KAPPA * view.measured_bps, least_bps)
+        next_bps = np.maximum(np.minimum(np.minimum(moved_bps, most_bps), view.ceiling_bps), MIN_RATE_BPS)  # 3
+        kept = memory.after(by_link=links.columns(), by_entry={"rate_bps": next_bps}, derived=ways)
+        narrow = np.flatnonzero(share_bps <= loops.at_uses(least_bps))
+        narrowest = np.zeros(len(view.rows), dtype=np.int64)
+        narrowest[loops.entry_of_use[narrow]] = loops.use_link[narrow]
+        return StrawmanDecision(view, next_bps, kept, narrowest=narrowest)
+
+    def explain(self, decision: Decision, at: int, place: Place) -> Explanation:
+        """Return what binds the entry: its own loop, or the ceilings."""
+        assert isinstance(decision, StrawmanDecision)
+        view = decision.view
+        assert view.links is not None
+        sender, receiver = int(view.sender[at]), int(view.receiver[at])
+        ceilings = lower_of(at, float(view.vns.send_most_bps[sender]), float(view.vns.receive_most_bps[receiver]))
+        grant_bps = float(decision.grant_bps[at])
+        if grant_bps >= ceilings.grant_bps:
+            return ceilings
+        loop = f"its own loop on the losses of its way, narrowest at link {view.links.names[decision.narrowest[at]]}"
+        return Explanation(at, grant_bps, loop, 0, 0, ceilings.grant_bps, ceilings.bound)
+
+
+def _shares(loops: Loops, view: PolicyView, capacity_bps: FloatArray) -> FloatArray:
+    """Return (uses,) what each link has for each entry among the active ones and itself, by weight."""
+    weight = view.vns.weight[view.sender]
+    counted = loops.at_uses(np.where(view.active, weight, 0.0))
+    sums = np.bincount(loops.use_link, counted, minlength=len(capacity_bps))[loops.use_link]
+    own = loops.at_uses(weight)
+    share_bps: FloatArray = capacity_bps[loops.use_link] * own / (sums - counted + own)
+    return share_bps

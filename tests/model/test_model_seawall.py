@@ -1,0 +1,177 @@
+"""Seawall's policies in the running controller, in virtual time, and its promise for real TCP and UDP."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.configs import fabric, star
+from support.fabrics import ControlLoop, Fabric
+
+from controller.central.explanation import explain_entry
+from controller.loop import step
+from controller.policy.groups import PolicyChoice
+from controller.whatif.recording import Recorder, decode
+from controller.whatif.replay import replay
+
+M = 1e6
+HUB = (1, 9)
+WIDE = {"send_ceiling": "100M", "receive_ceiling": "100M"}
+SHARING = ("seawall", "seawall-exact")
+ALL = (*SHARING, "seawall-cubic", "seawall-dctcp", "seawall-strawman")
+
+
+def loop_of(vlans, limit="10M"):
+    vlans = {vid: (WIDE if "seawall" in one["algorithm"] else {}) | one for vid, one in vlans.items()}
+    net = Fabric(star(9, capacity="100M", limits=dict.fromkeys(vlans, limit), vlans=vlans))
+    net.start()
+    return ControlLoop(net)
+
+
+def explained(loop):
+    seen = loop.fabric.central.fabric
+    return [explain_entry(seen, row) for row in range(len(seen.state.entries))]
+
+
+def got(loop, intervals=60):
+    """What each sender gets on average from now on, in bit/s."""
+    before = [sender.received_bits for sender in loop.senders]
+    loop.run(intervals)
+    seconds = intervals * loop.interval_s
+    return [(sender.received_bits - one) / seconds for sender, one in zip(loop.senders, before, strict=True)]
+
+
+@pytest.mark.parametrize("name", SHARING)
+def test_a_link_is_shared_by_senders_whatever_their_vlans_and_receivers(name):
+    """A sends to three receivers, and what it sends elsewhere does not cost it its part of the link that all want."""
+    loop = loop_of({10: {"algorithm": name}, 20: {"algorithm": name}})
+    for port, rate_bps in ((7, 20 * M), (8, 20 * M), (9, 58 * M)):
+        loop.add((1, 1), (1, port), 10, rate_bps)
+    loop.add((1, 2), HUB, 10, 100 * M)
+    loop.add((1, 3), HUB, 20, 100 * M)
+    loop.run(250)
+    rates_bps = got(loop)
+    assert rates_bps[:2] == pytest.approx([20 * M] * 2, rel=0.05)
+    assert rates_bps[2:] == pytest.approx([98 / 3 * M] * 3, rel=0.06)
+
+
+@pytest.mark.parametrize("name", SHARING)
+def test_a_change_of_weight_is_in_force_at_once(name):
+    loop = loop_of({10: {"algorithm": name}})
+    loop.add((1, 1), HUB, 10, 100 * M)
+    loop.add((1, 2), HUB, 10, 100 * M)
+    loop.run(100)
+    central = loop.fabric.central
+    loop.fabric.operator.set_vn(central.vns.row_of(10, 1, 1), loop.fabric.now_s, weight=3.0)
+    loop.run(150)
+    assert got(loop) == pytest.approx([0.75 * 98 * M, 0.25 * 98 * M], rel=0.05)
+
+
+@given(st.lists(st.sampled_from([7, 8, 9]), min_size=1, max_size=3, unique=True), st.sampled_from([1.0, 3.0]))
+@settings(max_examples=6, deadline=None, derandomize=True)
+def test_more_receivers_gain_nothing(ports, weight):
+    """Through a link that two senders share, the sum of one does not depend on how many receivers it is for."""
+    cores = {1: {1: [10], 2: [10]}, 2: {7: [10], 8: [10], 9: [10]}}
+    config = fabric(
+        cores,
+        "100M",
+        {10: "10M"},
+        "seawall",
+        {10: WIDE},
+        links=[{"between": ["s1:20", "s2:20"], "capacity": "100M"}],
+    )
+    net = Fabric(config, [((1, 20), (2, 20))])
+    net.start()
+    loop = ControlLoop(net)
+    central = net.central
+    net.operator.set_vn(central.vns.row_of(10, 1, 1), net.now_s, weight=weight)
+    for port in ports:
+        loop.add((1, 1), (2, port), 10, 100 * M / len(ports))
+    loop.add((1, 2), (2, 9), 10, 100 * M)
+    loop.run(180)
+    rates_bps = got(loop)
+    fair_bps = weight / (weight + 1.0) * 98 * M
+    assert sum(rates_bps[:-1]) <= 1.04 * fair_bps
+    assert rates_bps[-1] >= 0.96 * (98 * M - fair_bps)
+
+
+@pytest.mark.parametrize("name", SHARING)
+def test_a_meters_own_drops_are_not_congestion(name):
+    """Alone, and offering ten times what its meter lets through: its rate rises to the link's."""
+    loop = loop_of({10: {"algorithm": name}})
+    sender = loop.add((1, 1), HUB, 10, 5 * M)
+    loop.run(60)
+    sender.rate_bps = 1000 * M
+    loop.run(60)
+    assert got(loop) == pytest.approx([98 * M], rel=0.02)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_silence_fails_closed(name):
+    """Meters that are not read: no rate rises, however long."""
+    loop = loop_of({10: {"algorithm": name}})
+    loop.add((1, 1), HUB, 10, 100 * M)
+    loop.add((1, 2), HUB, 10, 100 * M)
+    loop.run(40)
+    central = loop.fabric.central
+    loop.fabric.up.clear()  # no statistics any more
+    before_bps, rates = step.limits_in_force_bps(central.state, central.vns), []
+    for _ in range(60):
+        loop.run(1)
+        rates.append(step.limits_in_force_bps(central.state, central.vns))
+    assert (np.diff([before_bps, *rates], axis=0) <= 1e-6).all()
+    assert (rates[-1] >= 0.3 * before_bps).all()
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_it_is_explained_shadowed_recorded_and_replayed(name):
+    loop = loop_of({10: {"algorithm": name}, 20: {"algorithm": "fs", "shadow": name}})
+    for port in (1, 2):
+        loop.add((1, port), HUB, 10, 60 * M)
+        loop.add((1, port), HUB, 20, 60 * M)
+    loop.run(10)
+    recorder = loop.fabric.central.recorder = Recorder()
+    loop.run(20)
+    loop.add((1, 3), HUB, 10, 30 * M)
+    loop.run(20)
+    seen = loop.fabric.central.fabric
+    rates_bps = seen.control.shadow.rates_of(seen.state.entries)
+    of_shadow = seen.vns.vlan_vid[seen.state.entries.receiver] == 20
+    assert (np.isnan(rates_bps) == ~of_shadow).all()
+    again = list(replay(decode(recorder.take()), PolicyChoice("seawall", {"a": 0.02})))
+    assert len(again) == 40
+    assert all(one.same for one in again)
+    assert not np.isnan(again[-1].other_bps).any()
+    for one in explained(loop):
+        assert one.bound
+        assert one.next_bound
+        assert one.next_limit_bps >= one.limit_bps * (1 - 1e-6)
+
+
+def test_what_binds_is_named():
+    loop = loop_of({10: {"algorithm": "seawall"}})
+    loop.add((1, 1), HUB, 10, 100 * M)
+    loop.add((1, 2), HUB, 10, 100 * M)
+    loop.run(200)
+    why = str(explained(loop)[0])
+    assert re.search(
+        r"bound by link s1:9 \(receiving\): weight 1 of 2, 9\.\d% marked, losses unknown; 49\.\d Mb/s for all", why
+    )
+    assert "for all its receivers there, share 1 of 1; next bound: " in why
+
+
+@pytest.mark.parametrize("name", SHARING)
+def test_a_receivers_ceiling_is_shared_by_weight(name):
+    """Less than the link has for it: no link shows that, but it is known."""
+    vlans = {10: {"algorithm": name, "receive_ceiling": "40M"}}
+    loop = loop_of(vlans)
+    for port in (1, 2, 3):
+        loop.add((1, port), HUB, 10, 100 * M if port < 3 else 4 * M)
+    loop.run(100)
+    rates_bps = got(loop)
+    assert sum(rates_bps) == pytest.approx(0.98 * 40 * M, rel=0.04)
+    assert rates_bps[2] == pytest.approx(4 * M, rel=0.02)
+    assert rates_bps[0] == pytest.approx(rates_bps[1], rel=0.02)
