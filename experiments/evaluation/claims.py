@@ -75,6 +75,12 @@ class Measured:
         wanted = (experiment, control)
         return [one["figures"] for one in self._summaries if (one["experiment"], one["control"]) == wanted]
 
+    def phases(self, experiment: str, control: str, phase: str) -> list[dict[str, Any]]:
+        """Return the figures of a phase of all runs."""
+        wanted = (experiment, control)
+        found = [one["phases"] for one in self._summaries if (one["experiment"], one["control"]) == wanted]
+        return [one[phase] for one in found if phase in one]
+
     def mean(self, experiment: str, control: str, name: str, phase: str | None = None) -> float | None:
         """Return the mean over seeds; None where there are none."""
         values = list(self.values(experiment, control, name, phase).values())

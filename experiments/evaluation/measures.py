@@ -240,6 +240,7 @@ def _completions(run: ScenarioRun) -> Figures:
         "transfers_done": int(done.sum()),
         "completion_mean_s": float(took_s[done].mean()) if done.any() else None,
         "completion_worst_s": float(took_s.max()) if done.all() else None,
+        "completions_s": [None if np.isnan(one) else float(one) for one in took_s],
     }
 
 

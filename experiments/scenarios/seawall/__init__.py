@@ -1,0 +1,39 @@
+"""The Seawall paper (NSDI 2011): its figures, and what else it promises. All share links of 1 Gb/s by ceilings.
+
+Edge ports have one queue, as the paper's, so that nothing but the senders' meters shares a link. The first seconds are
+left out, so that TCP's slow start and the law's approach do not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from experiments.scenarios.scenario import Limits, Scenario
+
+LINK_BPS = 1_000_000_000
+GUARANTEED_BPS = 50_000_000  # limits hold nothing here: ceilings and weights do
+DURATION_S = 30.0
+SETTLED = {"settled": (10.0, DURATION_S)}
+CONTROLS = ("none", "seawall", "seawall-exact")
+ALL_LAWS = (*CONTROLS, "seawall-cubic", "seawall-dctcp", "seawall-strawman")
+
+
+def entity(weight: float | None = None) -> Limits:
+    """Return the limits of a VN that may use all of its link."""
+    return Limits(GUARANTEED_BPS, GUARANTEED_BPS, LINK_BPS, LINK_BPS, weight)
+
+
+def shared(name: str, title: str, vlans: Mapping[int, float | None], **more: Any) -> Scenario:
+    """Return a scenario of VLANs with these weights whose VNs share links."""
+    settings = {
+        "topology": "dets-fig1",
+        "promise": "entities",
+        "queues": False,
+        "duration_s": DURATION_S,
+        "phases": SETTLED,
+        "controls": CONTROLS,
+        "emulated_controls": ("none", "seawall"),
+    }
+    limits = {vid: entity(weight) for vid, weight in vlans.items()}
+    return Scenario(name=name, title=title, limits=limits, **(settings | more))

@@ -1,0 +1,32 @@
+"""Figure 10: a selfish sender with one TCP flow to each of n receivers, on the same PN as a well-behaved one.
+
+The paper's placement needs senders that respond: a host's own way out drops before any switch sees a frame. So the
+UDP variant is between two PNs, over one core link.
+"""
+
+from experiments.scenarios.scenario import Scenario, Source
+from experiments.scenarios.seawall import LINK_BPS, shared
+
+
+def _one_pn(receivers: int) -> Scenario:
+    return shared(
+        f"seawall-fig10-{receivers}",
+        f"two senders of one PN, TCP to one receiver and to {receivers}",
+        {1: None, 2: None},
+        pns=2 + receivers,
+        sources=(Source(1, 1, 2, "tcp"), *(Source(2, 1, 3 + one, "tcp") for one in range(receivers))),
+    )
+
+
+scenarios = (
+    *(_one_pn(receivers) for receivers in (1, 2, 4, 8)),
+    shared(
+        "seawall-fig10-udp",
+        "TCP to one receiver against UDP to eight, over one core link",
+        {1: None, 2: None},
+        topology="dumbbell",
+        topology_options={"core_rate_bps": LINK_BPS, "receivers": 9},
+        pns=11,
+        sources=(Source(1, 1, 3, "tcp"), *(Source(2, 2, 4 + one, "udp", LINK_BPS // 8) for one in range(8))),
+    ),
+)

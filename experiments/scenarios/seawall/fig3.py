@@ -1,0 +1,41 @@
+"""Figure 3: five map tasks of one unit and a reduce of ten, from ten places, over one link. A unit is 2 s of the link.
+
+The reduce receives: its ten sources are ten entities. So equal shares for senders give what TCP gives; the paper's
+remedy is a weight of one over the fan-in (section 4.6).
+"""
+
+from experiments.scenarios.scenario import Scenario, Source
+from experiments.scenarios.seawall import entity, shared
+
+UNIT_BYTES = 125_000_000
+CORE_BPS = 500_000_000
+MAPS, FAN_IN = 5, 10
+
+
+def _tasks(name: str, title: str, of_reduce: float, controls: tuple[str, ...]) -> Scenario:
+    senders = MAPS + FAN_IN
+    to = {"maps": senders + 1, "reduce": senders + 2}
+    sources = [Source(1, one, to["maps"], "tcp", octets=UNIT_BYTES) for one in range(1, MAPS + 1)]
+    sources += [Source(1, one, to["reduce"], "tcp", octets=UNIT_BYTES) for one in range(MAPS + 1, senders + 1)]
+    return shared(
+        name,
+        title,
+        {1: None},
+        topology="dumbbell",
+        topology_options={"core_rate_bps": CORE_BPS, "receivers": 2},
+        pns=senders + 2,
+        sources=tuple(sources),
+        vn_limits={(1, one): entity(of_reduce) for one in range(MAPS + 1, senders + 1)},
+        duration_s=45.0,
+        phases={},
+        controls=controls,
+        seeds=3,
+    )
+
+
+scenarios = (
+    _tasks(
+        "seawall-fig3-equal", "maps and a reduce, every source an entity", 1.0, ("none", "seawall", "seawall-exact")
+    ),
+    _tasks("seawall-fig3-tasks", "the same, every task an entity", 1.0 / FAN_IN, ("seawall", "seawall-exact")),
+)

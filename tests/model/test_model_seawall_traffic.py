@@ -1,0 +1,94 @@
+"""Seawall's promise for TCP and UDP sources on the model's links, and what its readings say of lost frames."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import yaml
+
+from controller.central.controller import CentralController
+from controller.config.load import parse_config
+from experiments.evaluation.configuration import controller_configuration
+from experiments.evaluation.measures import pair_rates
+from experiments.evaluation.on_model import SETTLE_S, ModelTraffic, run_on_model, standing_bps
+from experiments.model.control import ControlPlane
+from experiments.model.fabric import ModelFabric, ModelOptions
+from experiments.scenarios import scenarios
+from experiments.scenarios.scenario import INTERVAL_S, Source
+from experiments.scenarios.seawall import LINK_BPS, shared
+
+ALL = scenarios()
+
+
+def rates(name, control, duration_s=12.0, from_s=6.0):
+    """What each sending VN gets in the end, as parts of the link."""
+    run = run_on_model(ALL[name].lasting(duration_s), control, 1, lambda _: None)
+    settled = run.time_s[1:] > from_s
+    sums = np.zeros(len(run.senders))
+    for (vid, sender, _), rate in zip(run.scenario.pairs, pair_rates(run)[settled].mean(axis=0), strict=True):
+        sums[run.senders.index((vid, sender))] += rate
+    return sums / LINK_BPS
+
+
+@pytest.mark.parametrize("control", ["seawall", "seawall-exact"])
+@pytest.mark.parametrize(
+    ("name", "shares"),
+    [
+        ("seawall-fig9-a", [0.49, 0.49]),
+        ("seawall-fig9-b66", [0.49, 0.49]),
+        ("seawall-fig10-8", [0.49, 0.49]),
+        ("seawall-fig7", [0.49, 0.49]),
+        ("seawall-weights-mixed", [0.14, 0.28, 0.56]),
+    ],
+)
+def test_every_sender_has_its_part(name, control, shares):
+    assert rates(name, control) == pytest.approx(shares, abs=0.05)
+    assert rates(name, control).sum() >= 0.96
+
+
+def test_without_control_tcp_has_next_to_nothing():
+    assert rates("seawall-fig9-a", "none")[0] < 0.1
+    assert rates("seawall-fig9-b66", "none")[0] < 0.03
+
+
+def test_a_loop_for_each_tunnel_gives_three_tunnels_more():
+    """Figure 7: the strawman's flaw."""
+    assert rates("seawall-fig7", "seawall-strawman")[0] > 0.6
+
+
+@pytest.mark.parametrize(("part", "protocol"), [(0.2, "udp"), (0.3, "udp"), (0.45, "udp"), (0.35, "tcp")])
+def test_the_ledger_tells_what_the_sources_lost(part, protocol):
+    """Two senders over a core link of half their links, under a law that never cuts: only that link drops frames."""
+    scenario = shared(
+        "seawall-lost",
+        "a narrow core link, without control",
+        {1: None},
+        topology="dumbbell",
+        topology_options={"core_rate_bps": LINK_BPS // 2, "receivers": 1},
+        pns=3,
+        sources=tuple(Source(1, pn, 3, protocol, int(part * LINK_BPS)) for pn in (1, 2)),
+    )
+    model = ModelFabric(scenario.fabric(), ModelOptions(seed=1))
+    control = "seawall-cubic alpha=0.000000001 a=1 kappa=100"
+    document = controller_configuration(scenario, model.fabric, control, 6653, 8080)
+    plane = ControlPlane(model, CentralController(parse_config(yaml.safe_dump(document), "test")))
+    plane.start()
+    traffic = ModelTraffic(model, scenario, 1, "cubic", SETTLE_S, lambda: standing_bps(scenario, "none"))
+    said_bits = 0.0
+    for interval in range(40, 161):
+        model.run(SETTLE_S + interval * INTERVAL_S)
+        decision = plane.central.state.allocators.decisions[0]
+        if interval == 40:  # everybody may send what it wants by now
+            before = traffic.run("none", "model", {}, {})
+            assert (decision.grant_bps >= 0.49 * LINK_BPS).all()
+            continue
+        core = decision.view.links.names.index("out of s1:1001")
+        state = decision.state
+        said_bits += float(np.nan_to_num(state.ledger.lost[core]) * state.load_bps[core]) * INTERVAL_S
+    run = traffic.run("none", "model", {}, {})
+    lost, sent = (
+        float((after - earlier).sum())
+        for after, earlier in ((run.lost_packets, before.lost_packets), (run.sent_packets, before.sent_packets))
+    )
+    frame_bits = run.delivered_bits.sum() / run.received_packets.sum()
+    assert said_bits / (sent * frame_bits) == pytest.approx(lost / sent, rel=0.1, abs=0.002)
