@@ -219,9 +219,12 @@ class CentralController:
         self.network.topology.excuse(seconds)
 
     def settle(self, now_s: float) -> None:
-        """The controller is about to stop, and its meters stay: set them to the exact rates of their limits."""
+        """The controller is about to stop, and its meters stay: set them to the exact rates of their limits.
+
+        Those are what policies say for a time when nobody decides; otherwise the limits in force.
+        """
         fabric = self.fabric
-        enforcement, changes = settle(fabric.state.enforcement, now_s)
+        enforcement, changes = settle(step.with_settled_limits(fabric.state), now_s)
         counters = fabric.state.counters.modified(changes.rows, now_s)
         fabric.state = replace(fabric.state, enforcement=enforcement, counters=counters)
         interval.queue_changes(fabric, changes)

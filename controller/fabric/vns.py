@@ -40,9 +40,10 @@ class VnTable:
 
     ``capacity_bps`` is the capacity of the VN's edge port, which all VNs of that port share. Limits are rates on the
     wire (layer 2, frame header included, without preamble and inter-frame gap), as meters and queues count them.
-    A ceiling is NaN where the VN has none, and of no effect where ``borrows`` is False or the limit is above it.
-    ``always_controlled`` tells whether its senders are under control while it is not congested, too. Both follow from
-    the policy of its VLAN.
+    A ceiling is NaN where the VN has none, and of no effect where ``borrows`` is False or the limit is above it. None
+    means the limit, or with ``port_ceilings`` the port's capacity.
+    ``always_controlled`` tells whether its senders are under control while it is not congested, too. All three follow
+    from the policy of its VLAN.
     ``shaped`` tells whether a queue at the edge port holds the VN to its receive limit; else its senders' meters do.
     """
 
@@ -56,6 +57,7 @@ class VnTable:
     send_ceiling_bps: FloatArray
     receive_ceiling_bps: FloatArray
     borrows: BoolArray
+    port_ceilings: BoolArray
     always_controlled: BoolArray
     shaped: BoolArray
     _keys: list[VnKey] = field(init=False, repr=False, compare=False)
@@ -91,12 +93,16 @@ class VnTable:
     @property
     def send_most_bps(self) -> FloatArray:
         """What a VN may send at most, shape (vns,): its ceiling if its VLAN borrows, else its limit."""
-        return np.where(self.borrows, np.fmax(self.send_limit_bps, self.send_ceiling_bps), self.send_limit_bps)
+        return self._most_bps(self.send_limit_bps, self.send_ceiling_bps)
 
     @property
     def receive_most_bps(self) -> FloatArray:
         """What a VN may receive at most, shape (vns,): its ceiling if its VLAN borrows, else its limit."""
-        return np.where(self.borrows, np.fmax(self.receive_limit_bps, self.receive_ceiling_bps), self.receive_limit_bps)
+        return self._most_bps(self.receive_limit_bps, self.receive_ceiling_bps)
+
+    def _most_bps(self, limit_bps: FloatArray, ceiling_bps: FloatArray) -> FloatArray:
+        ceiling_bps = np.where(np.isnan(ceiling_bps) & self.port_ceilings, self.capacity_bps, ceiling_bps)
+        return np.where(self.borrows, np.fmax(limit_bps, ceiling_bps), limit_bps)
 
     @classmethod
     def of_config(cls, config: Config) -> VnTable:
@@ -120,6 +126,7 @@ class VnTable:
             send_ceiling_bps=_rates_or_nan([vn.send_ceiling_bps for vn in vns]),
             receive_ceiling_bps=_rates_or_nan([vn.receive_ceiling_bps for vn in vns]),
             borrows=np.zeros(len(vns), dtype=np.bool_),
+            port_ceilings=np.zeros(len(vns), dtype=np.bool_),
             always_controlled=np.zeros(len(vns), dtype=np.bool_),
             shaped=np.array([queued[vn.dpid] for vn in vns], dtype=np.bool_),
         )

@@ -3,15 +3,18 @@ port by guarantees (Gatekeeper, section 3)."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from controller.allocation.groups import Groups, fill
-from controller.allocation.interface import BoolArray, FloatArray, IntArray
 from controller.allocation.max_min import FlowPaths, solve
+from controller.columns import BoolArray, FloatArray, IntArray
 from controller.gatekeeper.ingress_watch import Pairs
 
 # Choice: a limit far above what is offered comes down to this part of the offer first, or halving it changes nothing.
 ABOVE_OFFER = 1.25
+SAME = 1e-9  # rates that differ by less, as a part of them, are the same
 
 
 def started(limit_bps: FloatArray, most_bps: FloatArray) -> FloatArray:
@@ -19,32 +22,39 @@ def started(limit_bps: FloatArray, most_bps: FloatArray) -> FloatArray:
     return np.where(np.isnan(limit_bps), most_bps, np.minimum(limit_bps, most_bps))
 
 
-def risen(
-    pairs: Pairs,
-    limit_bps: FloatArray,
-    most_bps: FloatArray,
-    capacity_bps: FloatArray,
-    slope_per_s: FloatArray,
-    rises: BoolArray,
-    elapsed_s: float,
-) -> FloatArray:
-    """Return (entries,) the limits after a linear rise (paper), of the pairs that may rise, up to ``most_bps``.
+def slopes(pairs: Pairs, capacity_bps: FloatArray, slope_per_s: FloatArray) -> FloatArray:
+    """Return (entries,) by how much each pair's limit rises in a second.
 
     ``capacity_bps`` and ``slope_per_s`` (vns,): the receiver's port, and the part of it by which all of its active
     pairs rise in a second together. Choice: the paper gives no slope, and one for each sender makes N of them overload
     a receiver by N times as much.
     """
     active = np.bincount(pairs.receiver, pairs.active, minlength=len(capacity_bps))
-    step_bps = slope_per_s * capacity_bps * elapsed_s / np.maximum(active, 1.0)
-    result: FloatArray = np.minimum(limit_bps + np.where(rises, step_bps[pairs.receiver], 0.0), most_bps)
+    return (slope_per_s * capacity_bps / np.maximum(active, 1.0))[pairs.receiver]
+
+
+def risen(
+    limit_bps: FloatArray, most_bps: FloatArray, slope_bps_per_s: FloatArray, rises: BoolArray, elapsed_s: float
+) -> FloatArray:
+    """Return (entries,) the limits after a linear rise (paper), of the pairs that may rise, up to ``most_bps``."""
+    result: FloatArray = np.minimum(limit_bps + np.where(rises, slope_bps_per_s * elapsed_s, 0.0), most_bps)
     return result
 
 
 def halved(
-    limit_bps: FloatArray, told: BoolArray, floor_bps: FloatArray, offered_bps: FloatArray, decrease: FloatArray
+    limit_bps: FloatArray,
+    told: BoolArray,
+    floor_bps: FloatArray,
+    room_bps: FloatArray,
+    offered_bps: FloatArray,
+    decrease: FloatArray,
 ) -> FloatArray:
-    """Return (entries,) the limits after the messages: less by ``decrease``, once, but not below the floor."""
+    """Return (entries,) the limits after the messages: less by ``decrease``, once, but not below the floor.
+
+    A limit above what is offered, or above the room that the receiver's port has, comes down to that first.
+    """
     near_bps = np.where(offered_bps > 0.0, np.minimum(limit_bps, ABOVE_OFFER * offered_bps), limit_bps)
+    near_bps = np.minimum(near_bps, room_bps)
     lower_bps = np.maximum(near_bps * (1.0 - decrease), np.minimum(floor_bps, limit_bps))
     return np.where(told, lower_bps, limit_bps)
 
@@ -60,8 +70,8 @@ def of_senders(pairs: Pairs, limit_bps: FloatArray, together: BoolArray, demand_
     vns = len(together)
     least_bps = np.full(vns, np.inf)
     np.minimum.at(least_bps, pairs.sender[mine], limit_bps[mine])
-    parts_bps = _by_sender(pairs, np.where(np.isfinite(least_bps), least_bps, 0.0), demand_bps)
-    return np.where(mine, parts_bps, limit_bps)
+    parts_bps, spare_bps = _by_sender(pairs, np.where(np.isfinite(least_bps), least_bps, 0.0), demand_bps)
+    return np.where(mine, parts_bps + spare_bps, limit_bps)
 
 
 def least_of_senders(pairs: Pairs, limit_bps: FloatArray, together: BoolArray) -> FloatArray:
@@ -72,43 +82,58 @@ def least_of_senders(pairs: Pairs, limit_bps: FloatArray, together: BoolArray) -
     return np.where(mine, least_bps[pairs.sender], limit_bps)
 
 
-def scheduled(
-    pairs: Pairs,
-    demand_bps: FloatArray,
-    port: IntArray,
-    left_bps: FloatArray,
-    guarantee_bps: FloatArray,
-    most_bps: FloatArray,
-    weight: FloatArray,
-) -> FloatArray:
-    """Return (entries,) what the egress scheduler of each sending port leaves its pairs (section 3.2).
+@dataclass(frozen=True, slots=True)
+class SendingVns:
+    """What the scheduler knows of VNs, (vns,) each: the row of its sending port, guarantee, ceiling and weight."""
 
-    ``port`` (vns,) is the row of a VN's sending port in ``left_bps`` (ports,), what other VLANs leave of it;
-    ``guarantee_bps``, ``most_bps`` and ``weight`` (vns,) are its send guarantee, ceiling and weight.
+    port: IntArray
+    guarantee_bps: FloatArray
+    most_bps: FloatArray
+    weight: FloatArray
+
+
+def scheduled(
+    pairs: Pairs, demand_bps: FloatArray, vns: SendingVns, promised_bps: FloatArray, left_bps: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return what the egress scheduler of each sending port lets pairs send (entries,), and VNs (vns,) (section 3.2).
+
+    ``promised_bps`` (ports,) is what guarantees may use of a port, ``left_bps`` what VLANs under other policies leave
+    of it in fact.
 
     1. Each VN wants what its pairs want.
     2. Guarantees first, then the excess by weight up to the ceilings.
-    3. Each VN's part among its pairs. A pair that wants little may have its part of the guarantee all the same.
+    3. As a scheduler holds nobody back while the port is idle, a VN that has all it wants may send what is left, and
+       its guarantee at least: it finds it all there when it wants more.
+    4. Each VN's part among its pairs, likewise.
     """
-    vns = len(port)
-    wanted_bps = np.minimum(np.bincount(pairs.sender, demand_bps, minlength=vns), most_bps)  # 1
-    paths = FlowPaths(np.arange(vns + 1), port.astype(np.int64), len(left_bps))
-    first_bps = solve(paths, left_bps, np.minimum(wanted_bps, guarantee_bps), weight).rate_bps  # 2
-    rest_bps = np.maximum(left_bps - np.bincount(port, first_bps, minlength=len(left_bps)), 0.0)
-    granted_bps = first_bps + solve(paths, rest_bps, np.maximum(wanted_bps - first_bps, 0.0), weight).rate_bps
-    parts_bps = _by_sender(pairs, granted_bps, demand_bps)  # 3
-    active = np.bincount(pairs.sender, pairs.active, minlength=vns)[pairs.sender]
-    standing_bps = guarantee_bps[pairs.sender] / (active - pairs.active + 1.0)
-    content = parts_bps >= demand_bps
-    result: FloatArray = np.where(content, np.maximum(parts_bps, standing_bps), parts_bps)
-    return result
+    ports, rows = len(left_bps), len(vns.port)
+    wanted_bps = np.minimum(np.bincount(pairs.sender, demand_bps, minlength=rows), vns.most_bps)  # 1
+    paths = FlowPaths(np.arange(rows + 1), vns.port, ports)
+    first_bps = solve(paths, promised_bps, np.minimum(wanted_bps, vns.guarantee_bps), vns.weight).rate_bps  # 2
+    rest_bps = np.maximum(left_bps - np.bincount(vns.port, first_bps, minlength=ports), 0.0)
+    granted_bps = first_bps + solve(paths, rest_bps, np.maximum(wanted_bps - first_bps, 0.0), vns.weight).rate_bps
+    idle_bps = np.maximum(left_bps - np.bincount(vns.port, granted_bps, minlength=ports), 0.0)[vns.port]  # 3
+    content = granted_bps >= wanted_bps * (1 - SAME)
+    free_bps = np.minimum(np.maximum(granted_bps + idle_bps, vns.guarantee_bps), vns.most_bps)
+    offered_bps = np.where(content, free_bps, granted_bps)
+    parts_bps, spare_bps = _by_sender(pairs, offered_bps, demand_bps)  # 4
+    active = np.bincount(pairs.sender, pairs.active, minlength=rows)[pairs.sender]
+    standing_bps = vns.guarantee_bps[pairs.sender] / (active - pairs.active + 1.0)
+    content = parts_bps >= demand_bps * (1 - SAME)
+    pair_bps = np.where(content, np.maximum(parts_bps + spare_bps, standing_bps), parts_bps)
+    return np.minimum(pair_bps, vns.most_bps[pairs.sender]), offered_bps
 
 
-def _by_sender(pairs: Pairs, amount_bps: FloatArray, demand_bps: FloatArray) -> FloatArray:
-    """Return (entries,) each sender's amount, (vns,), among its pairs, by weight and demand."""
+def _by_sender(pairs: Pairs, amount_bps: FloatArray, demand_bps: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return (entries,) each sender's amount, (vns,), among its pairs by weight and demand; and what nobody demands.
+
+    The second may go to any pair that has all it demands.
+    """
     order = np.argsort(pairs.sender, kind="stable")
     sizes = np.bincount(pairs.sender, minlength=len(amount_bps))
     groups = Groups(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))
     parts_bps = np.empty(len(pairs))
     parts_bps[order] = fill(groups, amount_bps, pairs.weight[order], demand_bps[order])
-    return parts_bps
+    spare_bps = amount_bps - np.bincount(pairs.sender, parts_bps, minlength=len(amount_bps))
+    spare_bps = np.where(spare_bps > SAME * amount_bps, spare_bps, 0.0)
+    return parts_bps, spare_bps[pairs.sender]

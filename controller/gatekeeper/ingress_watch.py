@@ -6,90 +6,102 @@ congestion notification, and the sending side limits it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from controller.allocation.interface import BoolArray, FloatArray, IntArray
-from controller.columns import carry
+from controller.columns import BoolArray, FloatArray, IntArray
+from controller.policy.memory import Memory
 
+_RINGS = ("dropped_bps", "served_bps")
 MOST_WINDOW = 20
 # Choice: fewer drops than so many frames of full size in a window are what TCP flows that start cost at low rates.
 LEAST_DROPPED_BITS = 24 * 1518 * 8
 # Choice: who sends less than this part of its share of the guarantee did not cause the congestion.
 BELOW_SHARE = 0.9
-NEVER = 1e9  # intervals since a round of messages that never was
+# Choice: a queue that serves twice what passes the meters of known senders is filled by others: nobody can be told.
+EXPLAINED = 0.5
+# Choice: congestion is over when drops were below half of the threshold for so many intervals.
+CALM_INTERVALS = 20
+# Over how many intervals it is forgotten what a VN needed of its guarantee.
+NEED_INTERVALS = 20
 
 
 @dataclass(frozen=True, slots=True)
 class IngressWatch:
-    """What the queues of the VNs dropped and served lately; rings of shape (vns, MOST_WINDOW), newest first.
+    """What the queues of the VNs dropped and served lately; rings of shape (vns, depth), newest first.
 
     NaN stands for a reading that did not come. ``since_round`` (vns,) counts the intervals since the VN's last round of
-    messages, ``unread`` (vns,) those since the last reading of its queue.
+    messages (infinite: there was none), ``unread`` (vns,) those since the last reading of its queue, ``calm`` (vns,)
+    those since its drops were last worth speaking of; ``congested`` (vns,) is whether congestion was declared.
     """
 
     dropped_bps: FloatArray
     served_bps: FloatArray
     since_round: FloatArray
     unread: FloatArray
+    calm: FloatArray
+    congested: BoolArray
 
     @classmethod
-    def unread_yet(cls, vns: int) -> IngressWatch:
-        """Return the state before the first reading."""
-        ring = np.full((vns, MOST_WINDOW), np.nan)
-        return cls(ring, ring, np.full(vns, NEVER), np.zeros(vns))
+    def remembered(cls, memory: Memory, depth: int) -> IngressWatch:
+        """Return the state that was kept, for windows of ``depth`` readings at most."""
+        rings = [np.column_stack([memory.of_vn(f"{name}_{age}") for age in range(depth)]) for name in _RINGS]
+        since, unread, calm, was = (memory.of_vn(name) for name in ("since_round", "unread", "calm", "congested"))
+        since = np.where(np.isnan(since), np.inf, since)
+        return cls(rings[0], rings[1], since, np.nan_to_num(unread), np.nan_to_num(calm), was == 1.0)
 
-    def carried(self, old_row: IntArray) -> IngressWatch:
-        """Return the state for a re-arranged VN table."""
-        start = IngressWatch.unread_yet(len(old_row))
-        rings = [np.stack([carry(column, old_row, np.nan) for column in ring.T], axis=1) for ring in self._rings()]
-        since = carry(self.since_round, old_row, NEVER)
-        return IngressWatch(rings[0], rings[1], since, carry(self.unread, old_row, start.unread))
+    def columns(self) -> dict[str, FloatArray]:
+        """Return what to remember, by VN."""
+        rings = zip(_RINGS, (self.dropped_bps, self.served_bps), strict=True)
+        columns = {f"{name}_{age}": ring[:, age].copy() for name, ring in rings for age in range(ring.shape[1])}
+        columns |= {"since_round": self.since_round, "unread": self.unread, "calm": self.calm}
+        return columns | {"congested": self.congested.astype(np.float64)}
 
     def after(self, dropped_bps: FloatArray, served_bps: FloatArray) -> IngressWatch:
         """Return the state after one more interval's readings, (vns,) each, NaN where there are none."""
         known = ~np.isnan(dropped_bps)
-        return IngressWatch(
-            np.column_stack([dropped_bps, self.dropped_bps[:, :-1]]),
-            np.column_stack([np.where(known, served_bps, np.nan), self.served_bps[:, :-1]]),
-            self.since_round + 1.0,
-            np.where(known, 0.0, self.unread + 1.0),
+        return replace(
+            self,
+            dropped_bps=np.column_stack([dropped_bps, self.dropped_bps[:, :-1]]),
+            served_bps=np.column_stack([np.where(known, served_bps, np.nan), self.served_bps[:, :-1]]),
+            since_round=self.since_round + 1.0,
+            unread=np.where(known, 0.0, self.unread + 1.0),
         )
 
     def told(self, receivers: BoolArray) -> IngressWatch:
         """Return the state after these VNs, (vns,), sent a round of messages."""
-        since = np.where(receivers, 0.0, self.since_round)
-        return IngressWatch(self.dropped_bps, self.served_bps, since, self.unread)
+        return replace(self, since_round=np.where(receivers, 0.0, self.since_round))
 
-    def means(self, window: IntArray) -> tuple[FloatArray, FloatArray]:
+    def declared(self, dropped_bps: FloatArray, threshold_bps: FloatArray) -> IngressWatch:
+        """Return the state after congestion was declared begun or over, by the mean drops and the thresholds (vns,)."""
+        calm = np.where(np.nan_to_num(dropped_bps) < threshold_bps / 2, self.calm + 1.0, 0.0)
+        above = np.nan_to_num(dropped_bps) > threshold_bps
+        return replace(self, calm=calm, congested=above | (self.congested & (calm < CALM_INTERVALS)))
+
+    def means(self, window: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return (vns,) the mean drops and service over the last ``window`` (vns,) readings; NaN where none is known.
 
         The paper: over the last 100 ms.
         """
-        within = np.arange(MOST_WINDOW) < window[:, None]
+        within = np.arange(self.dropped_bps.shape[1]) < window[:, None]
         counted = within & ~np.isnan(self.dropped_bps)
         count = counted.sum(axis=1)
-        sums = (np.where(counted, ring, 0.0).sum(axis=1) for ring in self._rings())
+        sums = (np.where(counted, ring, 0.0).sum(axis=1) for ring in (self.dropped_bps, self.served_bps))
         nan = np.full(len(window), np.nan)
         dropped, served = (np.divide(one, count, out=nan.copy(), where=count > 0) for one in sums)
         return dropped, served
 
-    def _rings(self) -> tuple[FloatArray, FloatArray]:
-        return self.dropped_bps, self.served_bps
 
-
-def congested(
-    dropped_bps: FloatArray, capacity_bps: FloatArray, threshold: FloatArray, window_s: FloatArray
-) -> BoolArray:
-    """Return (vns,) whether the mean drops are above the threshold; not where they are unknown.
+def thresholds(capacity_bps: FloatArray, threshold: FloatArray, window_s: FloatArray) -> FloatArray:
+    """Return (vns,) the mean drops above which a VN is congested.
 
     Choice: the threshold is a part of the port's capacity. The paper gives none; it sizes its queue so that 256 TCP
-    connections drop 20 Mb/s of 1 Gb/s at most.
+    connections drop 20 Mb/s of 1 Gb/s at most. A window that lasted no time, before the first interval, shows nothing.
     """
-    most_bps = np.maximum(threshold * capacity_bps, LEAST_DROPPED_BITS / window_s)
-    above: BoolArray = np.nan_to_num(dropped_bps) > most_bps
-    return above
+    least_bps = np.divide(LEAST_DROPPED_BITS, window_s, out=np.full(len(window_s), np.inf), where=window_s > 0)
+    result: FloatArray = np.maximum(threshold * capacity_bps, least_bps)
+    return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,14 +167,48 @@ def floors(
     return result
 
 
+def needs_after(before_bps: FloatArray, sent_bps: FloatArray, guarantee_bps: FloatArray) -> FloatArray:
+    """Return (vns,) what VNs need of their guarantees: what their senders send or sent lately, ``sent_bps``.
+
+    Choice: it fades over NEED_INTERVALS. TCP that a flood starves sends nothing for several time-outs.
+    """
+    faded_bps = np.nan_to_num(before_bps) * (1.0 - 1.0 / NEED_INTERVALS)
+    result: FloatArray = np.minimum(np.maximum(sent_bps, faded_bps), guarantee_bps)
+    return result
+
+
+def within_port(
+    served_bps: FloatArray, needed_bps: FloatArray, guarantee_bps: FloatArray, capacity_bps: FloatArray, port: IntArray
+) -> FloatArray:
+    """Return (vns,) what a queue serves, as far as the port's other VNs do not need it.
+
+    ``port`` is the row of the VN's port. Deviation: a flood that starves another VN before it reaches the port is
+    served all of it, and would keep it.
+    """
+    others_bps = np.bincount(port, needed_bps)[port] - needed_bps
+    result: FloatArray = np.minimum(served_bps, np.maximum(guarantee_bps, capacity_bps - others_bps))
+    return result
+
+
+def rooms(pairs: Pairs, capacity_bps: FloatArray, everybody: BoolArray) -> FloatArray:
+    """Return (entries,) each pair's part, by what it sends, of what its receiver's port carries, (vns,).
+
+    Deviation: limits that together are far above what the port carries change nothing when they are halved: ten
+    senders would need four rounds of messages. Where one sender gets the message (not ``everybody``): infinite.
+    """
+    sums = np.bincount(pairs.receiver, pairs.measured_bps, minlength=len(capacity_bps))[pairs.receiver]
+    part = np.divide(pairs.measured_bps, sums, out=np.ones(len(pairs)), where=sums > 0)
+    return np.where(everybody[pairs.receiver], capacity_bps[pairs.receiver] * part, np.inf)
+
+
 def estimated_drops(
-    pairs: Pairs, passed_bps: FloatArray, guarantee_bps: FloatArray, capacity_bps: FloatArray, others_bps: FloatArray
+    received_bps: FloatArray, guarantee_bps: FloatArray, capacity_bps: FloatArray, port: IntArray
 ) -> FloatArray:
     """Return (vns,) what a port must drop of its VN's traffic, where no queue says so.
 
-    ``passed_bps`` (entries,) is what the meters let through, ``others_bps`` (vns,) what the port's other VLANs get.
+    ``received_bps`` is what passes the meters of a VN's senders, ``port`` the row of its port.
     """
-    received_bps = np.bincount(pairs.receiver, passed_bps, minlength=len(guarantee_bps))
-    left_bps = np.maximum(guarantee_bps, capacity_bps - others_bps)
+    at_port_bps = np.bincount(port, received_bps)[port]
+    left_bps = np.maximum(guarantee_bps, capacity_bps - (at_port_bps - received_bps))
     result: FloatArray = np.maximum(received_bps - left_bps, 0.0)
     return result

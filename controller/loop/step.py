@@ -314,6 +314,15 @@ def limits_in_force_bps(state: ControlState, vns: VnTable) -> FloatArray:
     return np.minimum(state.machines.limit_bps, ceilings(state.entries, vns))
 
 
+def with_settled_limits(state: ControlState) -> Enforcement:
+    """Return the enforcement with the limits that policies leave in force when nobody decides any more."""
+    limit_bps = state.enforcement.limit_bps.copy()
+    for decision in state.allocators.decisions:
+        if decision.settled_bps is not None:
+            limit_bps[decision.view.rows] = decision.settled_bps
+    return replace(state.enforcement, limit_bps=limit_bps)
+
+
 def with_groups(state: ControlState, before: tuple[PolicyGroup, ...], groups: tuple[PolicyGroup, ...]) -> ControlState:
     """Return the state after VLANs changed their policy, from those of ``before`` to those of ``groups``."""
     return replace(state, allocators=state.allocators.with_groups(before, groups))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -81,16 +81,20 @@ def groups_of(vns: VnTable, choices: Choices) -> tuple[PolicyGroup, ...]:
 
 
 def under(vns: VnTable, choices: Choices) -> VnTable:
-    """Return the VNs as these policies have them: in which of the VLANs ceilings count, and who is always controlled.
+    """Return the VNs as these policies have them: where ceilings count, what the default is, who is always controlled.
 
     VLANs without a choice stay as they are.
     """
-    borrowing = [vid for vid, one in choices.items() if policies[one.algorithm].borrows]
-    always = [vid for vid, one in choices.items() if policies[one.algorithm].always_controls]
     chosen = np.isin(vns.vlan_vid, list(choices))
+
+    def column(which: Callable[[type[Policy]], bool], before: BoolArray) -> BoolArray:
+        vids = [vid for vid, one in choices.items() if which(policies[one.algorithm])]
+        return np.where(chosen, np.isin(vns.vlan_vid, vids), before)
+
     return vns.with_columns(
-        borrows=np.where(chosen, np.isin(vns.vlan_vid, borrowing), vns.borrows),
-        always_controlled=np.where(chosen, np.isin(vns.vlan_vid, always), vns.always_controlled),
+        borrows=column(lambda policy: policy.borrows, vns.borrows),
+        port_ceilings=column(lambda policy: policy.port_ceilings, vns.port_ceilings),
+        always_controlled=column(lambda policy: policy.always_controls, vns.always_controlled),
     )
 
 

@@ -24,6 +24,7 @@ from controller.fabric.vns import VnTable
 from controller.metering.observed import Reading
 from controller.metering.port_readings import PortReadings
 from controller.metering.queue_readings import QueueReadings
+from controller.policy.feedback import CongestionFeedback
 from controller.policy.memory import Memory
 
 
@@ -103,6 +104,10 @@ class Decision:
     grant_bps: FloatArray
     memory: Memory
     congested: BoolArray | None = field(default=None, kw_only=True)
+    feedback: CongestionFeedback | None = field(default=None, kw_only=True)
+    """the messages of receivers to senders that decide by themselves; None: the policy has none"""
+    settled_bps: FloatArray | None = field(default=None, kw_only=True)
+    """(rows,) what stays in force when the controller stops and nobody decides any more; None: the grants"""
 
 
 @dataclass(frozen=True)
@@ -132,6 +137,8 @@ class Policy(ABC):
     parameters: ClassVar[tuple[Parameter, ...]] = ()
     borrows: ClassVar[bool] = False
     """whether ceilings count: an entry, and a queue, may go above the limits of its VNs, up to their ceilings"""
+    port_ceilings: ClassVar[bool] = False
+    """whether a VN without a ceiling may borrow up to its port's capacity, and not only up to its limit"""
     weighted: ClassVar[bool] = False
     """whether VNs' weights count"""
     always_controls: ClassVar[bool] = True

@@ -27,6 +27,7 @@ CLASSES = (
     "controller.seawall.policy:SeawallDctcp",
     "controller.seawall.strawman:SeawallStrawman",
     "controller.seawall.exact:SeawallExact",
+    "controller.gatekeeper.policy:Gatekeeper",
 )
 
 

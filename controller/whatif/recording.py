@@ -220,6 +220,7 @@ def _start(values: dict[str, Any], columns: _Columns) -> Start:
         columns["vns.shaped"] = np.ones(rows, dtype=np.bool_)
         columns["enforcement.allowed_bps"] = columns["enforcement.limit_bps"]
         _put(columns, "accounts", ReceiverAccounts.unused(rows))
+    columns.setdefault("vns.port_ceilings", np.zeros(rows, dtype=np.bool_))  # before a policy had them
     if "vns.lends" in columns:  # version 2
         columns["vns.borrows"] = columns["vns.always_controlled"] = columns["vns.lends"]
         columns["unread_intervals"] = np.zeros(len(columns["entries.sender"]), dtype=np.int64)

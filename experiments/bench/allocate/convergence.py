@@ -124,6 +124,7 @@ def _star(limit_bps: float, senders: int, name: str, parameters: Mapping[str, ob
         send_ceiling_bps=np.full(rows, np.nan),
         receive_ceiling_bps=np.full(rows, np.nan),
         borrows=np.zeros(rows, dtype=np.bool_),
+        port_ceilings=np.zeros(rows, dtype=np.bool_),
         always_controlled=np.zeros(rows, dtype=np.bool_),
         shaped=np.ones(rows, dtype=np.bool_),
     )

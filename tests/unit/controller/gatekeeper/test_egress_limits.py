@@ -29,35 +29,43 @@ def test_a_new_pair_is_not_limited():
 
 def test_the_rise_is_of_the_receiver_and_shared():
     those = pairs([0, 1, 0], [2, 2, 3], active=[True, True, True])
-    slope, capacity = np.full(4, 0.4), np.full(4, C)
-    rises = np.array([True, False, True])
-    limits = egress_limits.risen(those, np.full(3, 100e6), np.full(3, C), capacity, slope, rises, 0.055)
+    slopes = egress_limits.slopes(those, np.full(4, C), np.full(4, 0.4))
+    assert slopes == pytest.approx([0.2 * C, 0.2 * C, 0.4 * C])
+    limits = egress_limits.risen(np.full(3, 100e6), np.full(3, C), slopes, np.array([True, False, True]), 0.055)
     step = 0.4 * C * 0.055
     assert limits == pytest.approx([100e6 + step / 2, 100e6, 100e6 + step])
 
 
 def test_the_rise_ends_at_the_ceiling():
-    those = pairs([0], [1])
-    limits = egress_limits.risen(
-        those, np.array([C - 1.0]), np.array([C]), np.full(2, C), np.full(2, 0.4), np.array([True]), 0.055
-    )
+    limits = egress_limits.risen(np.array([C - 1.0]), np.array([C]), np.array([0.4 * C]), np.array([True]), 0.055)
     assert limits.tolist() == [C]
+
+
+def halved(limit, told, floor, offered, decrease, room=None):
+    room = np.full(len(limit), np.inf) if room is None else np.array(room)
+    return egress_limits.halved(limit, told, floor, room, offered, decrease)
+
+
+def test_limits_above_the_room_of_the_port_come_down_to_it_first():
+    half, told = np.full(2, 0.5), np.ones(2, bool)
+    limits = halved(np.full(2, 800.0), told, np.zeros(2), np.full(2, 1e9), half, [100.0, 900.0])
+    assert limits.tolist() == [50.0, 400.0]
 
 
 def test_a_message_halves():
     told = np.array([True, False])
-    limits = egress_limits.halved(np.full(2, 80.0), told, np.zeros(2), np.full(2, 1e9), np.full(2, 0.5))
+    limits = halved(np.full(2, 80.0), told, np.zeros(2), np.full(2, 1e9), np.full(2, 0.5))
     assert limits.tolist() == [40.0, 80.0]
 
 
 def test_a_limit_far_above_the_offer_comes_down_to_it_first():
-    limits = egress_limits.halved(np.array([800.0]), np.ones(1, bool), np.zeros(1), np.array([80.0]), np.array([0.5]))
+    limits = halved(np.array([800.0]), np.ones(1, bool), np.zeros(1), np.array([80.0]), np.array([0.5]))
     assert limits.tolist() == [50.0]
 
 
 def test_no_message_brings_a_pair_below_its_floor_nor_up_to_it():
     told, half = np.ones(2, bool), np.full(2, 0.5)
-    limits = egress_limits.halved(np.array([80.0, 20.0]), told, np.array([60.0, 60.0]), np.full(2, 1e9), half)
+    limits = halved(np.array([80.0, 20.0]), told, np.array([60.0, 60.0]), np.full(2, 1e9), half)
     assert limits.tolist() == [60.0, 20.0]
 
 
@@ -70,18 +78,30 @@ def test_one_limit_for_all_of_a_sender():
     assert kept.tolist() == [40.0, 40.0, 70.0]
 
 
-def schedule(demand_bps, sender, guarantee_bps, most_bps, left_bps=100.0, weight=None, active=None):
+def schedule(demand_bps, sender, guarantee_bps, most_bps, left_bps=100.0, weight=None, active=None, promised_bps=None):
     vns = len(guarantee_bps)
     those = pairs(sender, [vns - 1] * len(sender), active=active)
-    return egress_limits.scheduled(
-        those,
-        np.array(demand_bps, dtype=np.float64),
+    sending = egress_limits.SendingVns(
         np.zeros(vns, dtype=np.int64),
-        np.array([left_bps]),
         np.array(guarantee_bps, dtype=np.float64),
         np.array(most_bps, dtype=np.float64),
         np.ones(vns) if weight is None else np.array(weight, dtype=np.float64),
     )
+    promised = np.array([left_bps if promised_bps is None else promised_bps])
+    demand = np.array(demand_bps, dtype=np.float64)
+    return egress_limits.scheduled(those, demand, sending, promised, np.array([left_bps]))[0]
+
+
+def test_what_others_borrow_is_taken_back_for_guarantees_only():
+    got = schedule([1e9], [0], [50.0], [100.0], left_bps=20.0, promised_bps=90.0)
+    assert got == pytest.approx([50.0])
+    got = schedule([1e9], [0], [50.0], [100.0], left_bps=70.0, promised_bps=90.0)
+    assert got == pytest.approx([70.0])
+
+
+def test_who_has_all_it_wants_may_send_what_is_idle():
+    got = schedule([30.0, 20.0], [0, 1], [10.0, 10.0], [100.0, 60.0])
+    assert got == pytest.approx([80.0, 60.0])
 
 
 def test_guarantees_first_then_the_excess_by_weight():
@@ -115,7 +135,7 @@ def test_a_limit_stays_between_its_floor_and_its_ceiling(rows):
     most, floor, offered = (np.array([row[n] for row in rows]) for n in range(3))
     told, decrease = np.array([row[3] for row in rows]), np.array([row[4] for row in rows])
     floor = np.minimum(floor, most)
-    lower = egress_limits.halved(most, told, floor, offered, decrease)
+    lower = halved(most, told, floor, offered, decrease)
     assert (lower >= floor * (1 - 1e-12)).all()
     assert (lower <= most).all()
     assert (lower[~told] == most[~told]).all()

@@ -6,18 +6,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.gatekeeper.ingress_watch import (
+    CALM_INTERVALS,
     LEAST_DROPPED_BITS,
     IngressWatch,
     Pairs,
-    congested,
     estimated_drops,
     floors,
+    needs_after,
+    rooms,
     shares_of,
     targets,
+    thresholds,
+    within_port,
 )
+from controller.policy.memory import Memory
 
 C = 1e9
-WINDOW = np.array([2])
+WINDOW = np.array([2.0])
 
 
 def pairs(sender, receiver, measured_bps, active=None, weight=None):
@@ -32,7 +37,7 @@ def pairs(sender, receiver, measured_bps, active=None, weight=None):
 
 
 def watched(*dropped_bps, served_bps=0.0):
-    watch = IngressWatch.unread_yet(1)
+    watch = IngressWatch.remembered(Memory(1), 2)
     for one in dropped_bps:
         watch = watch.after(np.array([one], dtype=np.float64), np.array([served_bps]))
     return watch
@@ -56,18 +61,28 @@ def test_intervals_without_a_reading_are_counted():
     assert watched(np.nan, 1.0).unread.tolist() == [0.0]
 
 
-@pytest.mark.parametrize(("dropped_bps", "expected"), [(19e6, False), (21e6, True), (np.nan, False)])
-def test_congestion_is_two_percent_of_the_port(dropped_bps, expected):
-    above = congested(np.array([dropped_bps]), np.array([C]), np.array([0.02]), np.array([0.110]))
-    assert above.tolist() == [expected]
+def test_congestion_is_two_percent_of_the_port():
+    above = thresholds(np.array([C]), np.array([0.02]), np.array([0.110]))
+    assert above == pytest.approx([20e6])
 
 
 def test_at_low_rates_a_few_frames_are_no_congestion():
-    least_bps = LEAST_DROPPED_BITS / 0.110
-    assert least_bps == pytest.approx(2.65e6, rel=0.01)
-    for dropped_bps, expected in ((2.6e6, False), (2.7e6, True)):
-        above = congested(np.array([dropped_bps]), np.array([43e6]), np.array([0.02]), np.array([0.110]))
-        assert above.tolist() == [expected]
+    least_bps = thresholds(np.array([43e6]), np.array([0.02]), np.array([0.110]))
+    assert least_bps == pytest.approx([LEAST_DROPPED_BITS / 0.110])
+    assert least_bps == pytest.approx([2.65e6], rel=0.01)
+
+
+def test_a_window_of_no_time_shows_nothing():
+    assert np.isinf(thresholds(np.array([C]), np.array([0.02]), np.zeros(1)))
+
+
+def test_congestion_is_over_when_drops_are_few_for_long():
+    watch, threshold = watched(), np.array([20e6])
+    said = []
+    for dropped in [19e6, 21e6, *[11e6] * CALM_INTERVALS, *[9e6] * CALM_INTERVALS]:
+        watch = watch.declared(np.array([dropped]), threshold)
+        said.append(bool(watch.congested[0]))
+    assert said == [False, *[True] * (2 * CALM_INTERVALS), False]
 
 
 def test_all_above_their_part_are_told():
@@ -111,23 +126,42 @@ def test_shares_of_silent_receivers_are_nothing():
 
 
 def test_without_a_queue_drops_are_what_does_not_fit():
-    those = pairs([0, 1], [2, 2], [0.0, 0.0])
-    guarantee, capacity, others = np.array([0, 0, 30.0]), np.full(3, 100.0), np.array([0, 0, 40.0])
-    drops = estimated_drops(those, np.array([50.0, 25.0]), guarantee, capacity, others)
-    assert drops.tolist() == [0.0, 0.0, 15.0]
-    others = np.array([0, 0, 90.0])
-    assert estimated_drops(those, np.array([50.0, 0.0]), guarantee, capacity, others)[2] == 20.0
+    guarantee, capacity = np.array([30.0, 50.0, 30.0]), np.full(3, 100.0)
+    port = np.array([0, 0, 1])
+    assert estimated_drops(np.array([75.0, 40.0, 75.0]), guarantee, capacity, port).tolist() == [15.0, 0.0, 0.0]
+    assert estimated_drops(np.array([50.0, 90.0, 0.0]), guarantee, capacity, port).tolist() == [20.0, 40.0, 0.0]
 
 
-def test_the_watch_follows_its_vns():
-    watch = IngressWatch.unread_yet(2).after(np.array([1.0, 2.0]), np.array([3.0, 4.0])).told(np.array([True, False]))
-    moved = watch.carried(np.array([1, -1, 0]))
-    dropped, served = moved.means(np.array([2, 2, 2]))
-    assert dropped[[0, 2]].tolist() == [2.0, 1.0]
-    assert served[[0, 2]].tolist() == [4.0, 3.0]
-    assert np.isnan(dropped[1])
-    assert moved.since_round[2] == 0.0
-    assert moved.since_round[0] > 1e6
+def test_what_is_served_counts_as_far_as_the_port_is_not_needed_by_others():
+    guarantee, port = np.array([60.0, 20.0]), np.zeros(2, dtype=np.int64)
+    within = within_port(np.array([10.0, 90.0]), np.array([45.0, 20.0]), guarantee, np.full(2, 100.0), port)
+    assert within.tolist() == [10.0, 55.0]
+    within = within_port(np.array([10.0, 90.0]), np.zeros(2), guarantee, np.full(2, 100.0), port)
+    assert within.tolist() == [10.0, 90.0]
+
+
+def test_a_need_is_not_forgotten_at_once_and_is_no_more_than_the_guarantee():
+    guarantee, need = np.array([60.0]), needs_after(np.array([np.nan]), np.array([90.0]), np.array([60.0]))
+    assert need.tolist() == [60.0]
+    for _ in range(10):
+        need = needs_after(need, np.zeros(1), guarantee)
+    assert need == pytest.approx([60.0 * 0.95**10])
+
+
+def test_the_room_of_several_senders_is_the_port():
+    those = pairs([0, 1, 2], [3, 3, 4], [300.0, 100.0, 7.0])
+    room = rooms(those, np.full(5, 100.0), np.array([0, 0, 0, 1, 0], bool))
+    assert room.tolist() == [75.0, 25.0, np.inf]
+
+
+def test_the_watch_is_remembered():
+    watch = watched(1.0, np.nan, 3.0, served_bps=4.0).told(np.array([True]))
+    watch = watch.declared(np.array([9.0]), np.array([2.0]))
+    again = IngressWatch.remembered(Memory(1).after(by_vn=watch.columns()), 2)
+    for name in ("dropped_bps", "served_bps", "since_round", "unread", "calm", "congested"):
+        assert np.array_equal(getattr(again, name), getattr(watch, name), equal_nan=True)
+    deeper = IngressWatch.remembered(Memory(1).after(by_vn=watch.columns()), 3)
+    assert np.array_equal(deeper.dropped_bps, [[3.0, np.nan, np.nan]], equal_nan=True)
 
 
 @given(

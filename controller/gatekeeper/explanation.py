@@ -1,0 +1,73 @@
+"""What binds a pair under Gatekeeper, in words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from controller.allocation.explain import Explanation
+from controller.policy.interface import Place
+from controller.policy.words import rate_in_words
+
+if TYPE_CHECKING:
+    from controller.gatekeeper.policy import GatekeeperDecision
+
+FREE = "no congestion: the lower of both ceilings"
+ESTIMATED = " (drops estimated: no queue counters)"
+_AT = 1e-9
+
+
+def explain(decision: GatekeeperDecision, at: int, place: Place) -> Explanation:
+    """Return what binds the pair at a position of the decision: the least of three, and then the second."""
+    ceiling_bps = float(decision.view.ceiling_bps[at])
+    bounds = [
+        (ceiling_bps, FREE),
+        (float(decision.scheduled_bps[at]), _sending_port(decision, at, place)),
+        (float(decision.limit_bps[at]), _egress_limit(decision, at, place)),
+    ]
+    bounds.sort(key=lambda one: one[0])  # of equal ones the first: who is not limited has no congestion
+    (_, bound), (next_bps, next_bound) = bounds[:2]
+    grant_bps = float(decision.grant_bps[at])
+    estimated = "" if decision.view.vns.shaped[decision.view.receiver[at]] else ESTIMATED
+    return Explanation(at, grant_bps, bound + estimated, 0, 0, max(next_bps, grant_bps), next_bound)
+
+
+def _sending_port(decision: GatekeeperDecision, at: int, place: Place) -> str:
+    view = decision.view
+    sender = int(view.sender[at])
+    guarantee_bps = float(view.vns.send_limit_bps[sender])
+    borrowed_bps = max(float(decision.sending_bps[sender]) - guarantee_bps, 0.0)
+    guarantee, borrowed = rate_in_words(guarantee_bps), rate_in_words(borrowed_bps)
+    return f"its part of {place(sender)}'s sending port (guarantee {guarantee}, borrowed {borrowed})"
+
+
+def _egress_limit(decision: GatekeeperDecision, at: int, place: Place) -> str:
+    view = decision.view
+    at = _told_last(decision, at)
+    receiver, limit_bps = int(view.receiver[at]), float(decision.limit_bps[at])
+    if 0.0 < limit_bps <= float(decision.floor_bps[at]) * (1 + _AT):
+        return f"its floor: its part of {place(receiver)}'s receive guarantee"
+    capacity_bps = float(view.vns.capacity_bps[receiver])
+    now = f"rising {rate_in_words(float(decision.rise_bps_per_s[at]))} per s"
+    now += f", {rate_in_words(limit_bps)} of {rate_in_words(capacity_bps)}"
+    if np.isnan(decision.told_s[at]):
+        return f"its egress limit, which it began with, {now}"
+    times, since_s = int(decision.halvings[at]), view.now_s - float(decision.first_told_s[at])
+    drops = (
+        f"dropped {rate_in_words(float(decision.told_drops_bps[at]))} of {rate_in_words(capacity_bps)}, "
+        f"threshold {rate_in_words(float(decision.threshold_bps[receiver]))}"
+    )
+    halved = f"halved {times} times in the last {since_s:.1f} s" if times else "not halved since it was at its most"
+    return f"its egress limit, {halved}, {now}; last told by {place(receiver)} ({drops})"
+
+
+def _told_last(decision: GatekeeperDecision, at: int) -> int:
+    """Return the pair whose messages count: of a sender with one limit for all it sends, the one told last."""
+    view = decision.view
+    sender = view.sender[at]
+    if view.parameters["pair"][sender] > 0.0:
+        return at
+    mine = np.flatnonzero(view.sender == sender)
+    told_s = np.nan_to_num(decision.told_s[mine], nan=-np.inf)
+    return int(mine[np.argmax(told_s)]) if np.isfinite(told_s).any() else at

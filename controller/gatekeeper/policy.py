@@ -1,0 +1,333 @@
+"""Gatekeeper's policy: guaranteed access links both ways, and what is idle is lent out (HPL-2010-151, sections 2, 3).
+
+Receiving and sending side know each other's rows of the entry table only, and talk by messages: the receiving side
+notes drops in its queues and sends notifications, the sending side halves limits, raises them, and schedules its port.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from controller.allocation.explain import Explanation
+from controller.allocation.network_max_min import HEADROOM, PROBE, FlowCounters, demands
+from controller.allocation.parameters import Parameter
+from controller.columns import BoolArray, FloatArray
+from controller.errors import InvalidValueError
+from controller.gatekeeper import egress_limits, ingress_watch
+from controller.gatekeeper.explanation import explain
+from controller.gatekeeper.ingress_watch import IngressWatch, Pairs
+from controller.metering.observed import Reading
+from controller.policy.feedback import CongestionFeedback
+from controller.policy.interface import Decision, Newcomers, Place, Policy, PolicyView, Silence
+from controller.policy.memory import Memory
+from controller.units import MIN_RATE_BPS
+
+# Choice: without a reading of its queue for so many intervals (1.1 s at 55 ms), a receiver lets its senders rise again.
+BLIND_INTERVALS = 20
+# What an active sender is taken to want at least, so that probing can start from it.
+LEAST_DEMAND_BPS = 1e6
+FLOOR_BPS, ROOM_BPS = "floor_bps", "room_bps"
+"""The columns of a notification. Deviation: the paper's are empty."""
+
+THRESHOLD = Parameter(
+    "threshold", 0.02, "drops above this part of the port's capacity are congestion", above=0.0, maximum=0.5
+)
+WINDOW = Parameter(
+    "window",
+    2.0,
+    "over how many intervals drops are averaged",
+    minimum=1.0,
+    maximum=float(ingress_watch.MOST_WINDOW),
+    whole=True,
+)
+HOLD = Parameter(
+    "hold",
+    2.0,
+    "intervals between two rounds of messages of a receiver; shorter than the window, one congestion halves many times",
+    minimum=1.0,
+    maximum=40.0,
+    whole=True,
+)
+DECREASE = Parameter("decrease", 0.5, "by which part a message lowers a limit", minimum=0.05, maximum=0.99)
+SLOPE = Parameter(
+    "slope",
+    0.4,
+    "by which part of a receiving port's capacity the limits of all its senders together rise in a second",
+    above=0.0,
+    maximum=10.0,
+)
+FLOOR = Parameter(
+    "floor",
+    1.0,
+    "no message brings a sender below this part of its share of the receive guarantee; 0 is the paper",
+    minimum=0.0,
+    maximum=1.0,
+)
+SERVED = Parameter(
+    "served",
+    1.0,
+    "nor below this part of its share of what the receiver's queue serves; 0 is the paper",
+    minimum=0.0,
+    maximum=1.0,
+)
+TARGETS = Parameter.switch(
+    "targets", True, "whether every sender above its share of the guarantee gets the message; off, the largest alone"
+)
+PAIR = Parameter.switch(
+    "pair", True, "whether each pair has a limit; off is the paper: one limit for all that a VN sends"
+)
+FEEDBACK = Parameter.switch("feedback", True, "whether messages are sent at all")
+
+
+@dataclass(frozen=True)
+class GatekeeperDecision(Decision):
+    """What was decided, and on what. Columns of pairs have shape (rows,), those of receivers (vns,)."""
+
+    limit_bps: FloatArray
+    """the egress limit"""
+    floor_bps: FloatArray
+    """below which no message brings it"""
+    scheduled_bps: FloatArray
+    """what the sending port's scheduler leaves"""
+    rise_bps_per_s: FloatArray
+    halvings: FloatArray
+    """how often the limit was halved since it was last at its most"""
+    first_told_s: FloatArray
+    """when that began"""
+    told_s: FloatArray
+    """when the sender got the last message"""
+    told_drops_bps: FloatArray
+    """what the receiver's queue dropped then"""
+    dropped_bps: FloatArray
+    """mean drops over the window; NaN unknown"""
+    threshold_bps: FloatArray
+    sending_bps: FloatArray
+    """what the schedulers let VNs send"""
+
+
+@dataclass(frozen=True)
+class Gatekeeper(Policy):
+    """Guaranteed access links both ways: drops at the receiver are reported to senders, which halve and rise."""
+
+    threshold: float = THRESHOLD.default
+    window: float = WINDOW.default
+    hold: float = HOLD.default
+    decrease: float = DECREASE.default
+    slope: float = SLOPE.default
+    floor: float = FLOOR.default
+    served: float = SERVED.default
+    targets: float = TARGETS.default
+    pair: float = PAIR.default
+    feedback: float = FEEDBACK.default
+
+    name: ClassVar[str] = "gatekeeper"
+    title: ClassVar[str] = "Gatekeeper"
+    parameters: ClassVar[tuple[Parameter, ...]] = (
+        THRESHOLD,
+        WINDOW,
+        HOLD,
+        DECREASE,
+        SLOPE,
+        FLOOR,
+        SERVED,
+        TARGETS,
+        PAIR,
+        FEEDBACK,
+    )
+    borrows: ClassVar[bool] = True
+    port_ceilings: ClassVar[bool] = True
+    weighted: ClassVar[bool] = True
+    together: ClassVar[bool] = True
+    silence: ClassVar[Silence] = Silence.HOLD
+    reads: ClassVar[frozenset[Reading]] = frozenset({Reading.LINKS, Reading.QUEUES})
+
+    def decide(self, view: PolicyView, memory: Memory) -> GatekeeperDecision:
+        """Run one interval.
+
+        Receiving side:
+        1. The queue's drops and service, or an estimate where the port has no queue for the VLAN; their means.
+        2. Above the threshold, and ``hold`` intervals after the last round, messages go out.
+        Sending side:
+        3. Limits start at all that may be sent, and rise linearly, but not where a message arrived, or nobody looked.
+        4. A message halves.
+        5. The sending port's scheduler: guarantees, then the excess by weight.
+        6. The least of both, and of the ceilings, is in force.
+
+        Raises InvalidValueError without links: sending ports are rows of them.
+        """
+        if view.links is None or view.others_bps is None or view.others_within_bps is None:
+            raise InvalidValueError("links", view.links, f"are needed: {self.name} schedules sending ports")
+        pairs = Pairs(view.sender, view.receiver, view.active, view.measured_bps, view.vns.weight[view.sender])
+        seen = _receiving_side(view, memory, pairs)  # 1, 2
+        ceiling_bps = view.ceiling_bps
+        limits = _sending_side(view, memory, pairs, seen)  # 3, 4
+        together = _of(view, PAIR) == 0.0
+        demand_bps = _demands(view)
+        shared_bps = egress_limits.of_senders(pairs, limits.limit_bps, together, demand_bps)
+        scheduled_bps, sending_bps = _scheduled(view, pairs, np.minimum(demand_bps, shared_bps))  # 5
+        grant_bps = np.minimum(np.minimum(shared_bps, scheduled_bps), ceiling_bps)  # 6
+        told = ~np.isnan(seen.messages.heard(FLOOR_BPS, view.rows))
+        record = _record(view, memory, told, limits.limit_bps < limits.most_bps, seen.dropped_bps)
+        by_vn = {**seen.watch.columns(), "needed_bps": seen.needed_bps}
+        kept = memory.after(by_vn=by_vn, by_entry={"limit_bps": limits.limit_bps, **record})
+        share_bps = ingress_watch.shares_of(pairs, view.vns.receive_limit_bps)
+        settled_bps = np.minimum(np.minimum(np.maximum(shared_bps, share_bps), scheduled_bps), ceiling_bps)
+        return GatekeeperDecision(
+            view,
+            np.maximum(grant_bps, MIN_RATE_BPS),
+            kept,
+            shared_bps,
+            limits.floor_bps,
+            scheduled_bps,
+            limits.rise_bps_per_s,
+            record["halvings"],
+            record["first_told_s"],
+            record["told_s"],
+            record["told_drops_bps"],
+            seen.dropped_bps,
+            seen.threshold_bps,
+            sending_bps,
+            congested=seen.watch.congested & view.mine,
+            feedback=seen.messages,
+            settled_bps=np.maximum(settled_bps, MIN_RATE_BPS),
+        )
+
+    def explain(self, decision: Decision, at: int, place: Place) -> Explanation:
+        """Return what binds the entry: its egress limit, its part of the sending port, or its ceilings."""
+        assert isinstance(decision, GatekeeperDecision)
+        return explain(decision, at, place)
+
+    def first_bps(self, newcomers: Newcomers) -> FloatArray:
+        """Return all that new pairs may send: nobody is limited before a message (paper: "the physical link")."""
+        vns = newcomers.vns
+        return np.minimum(vns.send_most_bps[newcomers.sender], vns.receive_most_bps[newcomers.receiver])
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    limit_bps: FloatArray
+    most_bps: FloatArray
+    floor_bps: FloatArray
+    rise_bps_per_s: FloatArray
+
+
+def _of(view: PolicyView, parameter: Parameter) -> FloatArray:
+    """Return a parameter by VN, (vns,); the default in VNs of others, where it is not used."""
+    return np.where(view.mine, view.parameters[parameter.name], parameter.default)
+
+
+@dataclass(frozen=True, slots=True)
+class _Received:
+    """What the receiving side knows after an interval, (vns,), and what it sends."""
+
+    watch: IngressWatch
+    needed_bps: FloatArray
+    dropped_bps: FloatArray
+    threshold_bps: FloatArray
+    messages: CongestionFeedback
+
+
+def _receiving_side(view: PolicyView, memory: Memory, pairs: Pairs) -> _Received:
+    vns, window, capacity_bps, limit_bps = (
+        view.vns,
+        _of(view, WINDOW),
+        view.vns.capacity_bps,
+        view.vns.receive_limit_bps,
+    )
+    assert view.links is not None
+    watch = IngressWatch.remembered(memory, int(window.max(initial=1.0)))
+    watch = watch.after(*_queues(view))
+    dropped_bps, served_bps = watch.means(window)
+    threshold_bps = ingress_watch.thresholds(capacity_bps, _of(view, THRESHOLD), window * view.elapsed_s)
+    watch = watch.declared(dropped_bps, threshold_bps)
+    above: BoolArray = np.nan_to_num(dropped_bps) > threshold_bps
+    explained = view.received_bps >= ingress_watch.EXPLAINED * np.nan_to_num(served_bps)
+    rounds = view.mine & above & explained & (watch.since_round >= _of(view, HOLD)) & (_of(view, FEEDBACK) > 0.0)
+    everybody = _of(view, TARGETS) > 0.0
+    told = ingress_watch.targets(pairs, rounds, limit_bps, everybody)
+    mine_bps = np.bincount(view.receiver, view.measured_bps, minlength=len(vns)).astype(np.float64)
+    sent_bps = np.where(view.mine, mine_bps, view.received_bps)
+    needed_bps = ingress_watch.needs_after(memory.of_vn("needed_bps"), sent_bps, limit_bps)
+    served_bps = ingress_watch.within_port(served_bps, needed_bps, limit_bps, capacity_bps, view.links.down)
+    floor_bps = ingress_watch.floors(pairs, limit_bps, served_bps, _of(view, FLOOR), _of(view, SERVED))
+    room_bps = ingress_watch.rooms(pairs, capacity_bps, everybody)
+    watch = watch.told(np.bincount(pairs.receiver[told], minlength=len(vns)) > 0)
+    messages = CongestionFeedback(view.rows[told], {FLOOR_BPS: floor_bps[told], ROOM_BPS: room_bps[told]})
+    return _Received(watch, needed_bps, dropped_bps, threshold_bps, messages)
+
+
+def _queues(view: PolicyView) -> tuple[FloatArray, FloatArray]:
+    """Return (vns,) what the queues dropped and served; NaN unknown. Without a queue of its own a VN's is estimated."""
+    vns, links = view.vns, view.links
+    assert links is not None
+    nothing = np.full(len(vns), np.nan)
+    dropped_bps, served_bps = nothing, nothing
+    if view.queues is not None:
+        dropped_bps, served_bps = view.queues.dropped_bps, view.queues.served_bps
+    estimated_bps = ingress_watch.estimated_drops(
+        view.received_bps, vns.receive_limit_bps, vns.capacity_bps, links.down
+    )
+    dropped_bps = np.where(vns.shaped, dropped_bps, estimated_bps)
+    served_bps = np.where(vns.shaped, served_bps, np.maximum(view.received_bps - estimated_bps, 0.0))
+    return np.where(view.mine, dropped_bps, np.nan), np.where(view.mine, served_bps, np.nan)
+
+
+def _sending_side(view: PolicyView, memory: Memory, pairs: Pairs, seen: _Received) -> _Limits:
+    """Return the egress limits after this interval's messages, or its rise."""
+    vns, together = view.vns, _of(view, PAIR) == 0.0
+    most_bps = np.where(together[view.sender], vns.send_most_bps[view.sender], view.ceiling_bps)
+    before_bps = memory.of_entry("limit_bps")
+    # A limit that stands on a switch, or was granted by another policy, is where a new pair goes on from.
+    before_bps = np.where(np.isnan(before_bps) & np.isfinite(view.limit_bps), view.limit_bps, before_bps)
+    limit_bps = egress_limits.started(before_bps, most_bps)
+    heard_bps, room_bps = (seen.messages.heard(name, view.rows) for name in (FLOOR_BPS, ROOM_BPS))
+    told = ~np.isnan(heard_bps)
+    looked = (seen.watch.unread == 0.0) | (seen.watch.unread > BLIND_INTERVALS)
+    rises = ~told & (view.unread_intervals == 0) & looked[view.receiver]
+    slope_bps_per_s = egress_limits.slopes(pairs, vns.capacity_bps, _of(view, SLOPE))
+    limit_bps = egress_limits.risen(limit_bps, most_bps, slope_bps_per_s, rises, view.elapsed_s)
+    offered_bps = view.measured_bps + view.dropped_bps
+    sums_bps = np.bincount(view.sender, offered_bps, minlength=len(vns))[view.sender]
+    offered_bps = np.where(together[view.sender], sums_bps, offered_bps)
+    decrease = _of(view, DECREASE)[view.receiver]
+    limit_bps = egress_limits.halved(limit_bps, told, np.nan_to_num(heard_bps), room_bps, offered_bps, decrease)
+    limit_bps = egress_limits.least_of_senders(pairs, limit_bps, together)
+    rising = np.where(rises & (limit_bps < most_bps), slope_bps_per_s, 0.0)
+    return _Limits(limit_bps, most_bps, np.nan_to_num(heard_bps), rising)
+
+
+def _demands(view: PolicyView) -> FloatArray:
+    """Return what pairs want, (rows,): of the guarantee a sender that fills its limit wants its own at least."""
+    counters = FlowCounters(view.measured_bps, view.limit_bps, view.dropped_bps, view.active)
+    guaranteed_bps = np.minimum(view.vns.send_limit_bps[view.sender], view.ceiling_bps)
+    return demands(counters, LEAST_DEMAND_BPS, PROBE.default, HEADROOM.default, guaranteed_bps)
+
+
+def _scheduled(view: PolicyView, pairs: Pairs, demand_bps: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return what the sending ports' schedulers leave pairs, (rows,), and VNs, (vns,)."""
+    vns, links = view.vns, view.links
+    assert links is not None
+    assert view.others_bps is not None
+    assert view.others_within_bps is not None
+    sending = egress_limits.SendingVns(links.up, vns.send_limit_bps, vns.send_most_bps, vns.weight)
+    promised_bps = np.maximum(links.capacity_bps - view.others_within_bps, MIN_RATE_BPS)
+    left_bps = np.maximum(links.capacity_bps - view.others_bps, MIN_RATE_BPS)
+    return egress_limits.scheduled(pairs, demand_bps, sending, promised_bps, left_bps)
+
+
+def _record(
+    view: PolicyView, memory: Memory, told: BoolArray, limited: BoolArray, dropped_bps: FloatArray
+) -> dict[str, FloatArray]:
+    """Return what explanations remember of the messages to each pair, since it was last without a limit."""
+    halvings = np.where(limited, np.nan_to_num(memory.of_entry("halvings")) + told, 0.0)
+    first_s = memory.of_entry("first_told_s")
+    first_s = np.where(halvings == 0.0, np.nan, np.where(np.isnan(first_s), view.now_s, first_s))
+    return {
+        "halvings": halvings,
+        "first_told_s": first_s,
+        "told_s": np.where(told, view.now_s, memory.of_entry("told_s")),
+        "told_drops_bps": np.where(told, dropped_bps[view.receiver], memory.of_entry("told_drops_bps")),
+    }
