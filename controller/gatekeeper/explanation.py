@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from controller.allocation.explain import Explanation
+from controller.gatekeeper.decision import GatekeeperDecision
 from controller.policy.interface import Place
 from controller.policy.words import rate_in_words
-
-if TYPE_CHECKING:
-    from controller.gatekeeper.policy import GatekeeperDecision
 
 FREE = "no congestion: the lower of both ceilings"
 ESTIMATED = " (drops estimated: no queue counters)"

@@ -17,6 +17,7 @@ from controller.allocation.parameters import Parameter
 from controller.columns import BoolArray, FloatArray
 from controller.errors import InvalidValueError
 from controller.gatekeeper import egress_limits, ingress_watch
+from controller.gatekeeper.decision import GatekeeperDecision
 from controller.gatekeeper.explanation import explain
 from controller.gatekeeper.ingress_watch import IngressWatch, Pairs
 from controller.metering.observed import Reading
@@ -80,32 +81,6 @@ PAIR = Parameter.switch(
     "pair", True, "whether each pair has a limit; off is the paper: one limit for all that a VN sends"
 )
 FEEDBACK = Parameter.switch("feedback", True, "whether messages are sent at all")
-
-
-@dataclass(frozen=True)
-class GatekeeperDecision(Decision):
-    """What was decided, and on what. Columns of pairs have shape (rows,), those of receivers (vns,)."""
-
-    limit_bps: FloatArray
-    """the egress limit"""
-    floor_bps: FloatArray
-    """below which no message brings it"""
-    scheduled_bps: FloatArray
-    """what the sending port's scheduler leaves"""
-    rise_bps_per_s: FloatArray
-    halvings: FloatArray
-    """how often the limit was halved since it was last at its most"""
-    first_told_s: FloatArray
-    """when that began"""
-    told_s: FloatArray
-    """when the sender got the last message"""
-    told_drops_bps: FloatArray
-    """what the receiver's queue dropped then"""
-    dropped_bps: FloatArray
-    """mean drops over the window; NaN unknown"""
-    threshold_bps: FloatArray
-    sending_bps: FloatArray
-    """what the schedulers let VNs send"""
 
 
 @dataclass(frozen=True)

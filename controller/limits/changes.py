@@ -24,7 +24,7 @@ def without_ceilings(algorithm: str, shadow: str | None) -> str:
     """Return why ceilings have no effect in a VLAN with this algorithm and shadow; empty if they have."""
     if any(policies[name].borrows for name in (algorithm, shadow) if name in policies) or algorithm not in policies:
         return ""
-    return f"the VLAN's algorithm is {algorithm}, and only {borrowers()} uses ceilings"
+    return f"the VLAN's algorithm is {algorithm}, and only {borrowers()} use ceilings"
 
 
 def check_weighs(key: str, weight: float, algorithm: str, shadow: str | None) -> None:

@@ -140,7 +140,7 @@ def item(port_no: int, vlan_vid: int = 10, **values: object) -> dict[str, object
         ([item(1, send_limit_bps="1M")], "limits.0.send_limit_bps", "whole number"),
         ([item(1, send_limit_bps=True)], "limits.0.send_limit_bps", "whole number"),
         ([item(1, send_limit_bps=None)], "limits.0.send_limit_bps", "whole number"),
-        ([item(1, send_ceiling_bps=399_999_999)], "limits.0.send_ceiling_bps", "only max-min uses ceilings"),
+        ([item(1, send_ceiling_bps=399_999_999)], "limits.0.send_ceiling_bps", "only max-min"),
         ([item(1)], "limits.0", "changes nothing"),
         ([{"vlan_vid": 10, "switch": "s1", "send_limit_bps": 1_000_000}], "limits.0", "lacks port_no"),
         ([item(1, speed=5)], "limits.0.speed", "not known"),

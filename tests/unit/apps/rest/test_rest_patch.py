@@ -10,6 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.rest_in_process import DPID, VLAN, VN, Desk, problem_of
 
+from controller.policy.registry import borrowers
+
 
 @pytest.fixture
 def desk() -> Desk:
@@ -87,7 +89,7 @@ def test_a_ceiling_that_nothing_uses_is_refused(desk: Desk) -> None:
     before = desk.fingerprint()
     problem = problem_of(desk.patch(VN, {"send_ceiling_bps": 90_000_000}), 422)
     assert [(e["field"], e["value"]) for e in problem["errors"]] == [("send_ceiling_bps", 90_000_000)]
-    assert "the VLAN's algorithm is fp, and only max-min uses ceilings" in problem["errors"][0]["reason"]
+    assert "the VLAN's algorithm is fp, and only max-min" in problem["errors"][0]["reason"]
     place = {"vlan_vid": 10, "switch": "s1", "port_no": 2}
     many = {"limits": [{**place, "receive_limit_bps": 1_000_000, "receive_ceiling_bps": 90_000_000}]}
     problem = problem_of(desk.client.post("/v1/limits", json=many), 422)
@@ -103,7 +105,7 @@ def test_a_ceiling_is_listed_as_not_in_force_while_nothing_uses_it(lending: Desk
     standing = [(one["active"], one["reason"]) for one in desk.get("/v1/overrides")["overrides"]]
     assert standing == [(True, None)] * 3
     assert desk.patch(VLAN, {"shadow": None}).status_code == 200
-    reason = "its ceilings have no effect: the VLAN's algorithm is fp, and only max-min uses ceilings"
+    reason = f"its ceilings have no effect: the VLAN's algorithm is fp, and only {borrowers()} use ceilings"
     found = {one["port_no"]: (one["active"], one["reason"]) for one in desk.get("/v1/overrides")["overrides"]}
     assert (found[1], found[2]) == ((False, reason), (True, reason))
     assert [one["port_no"] for one in desk.get("/v1/overrides?active=false")["overrides"]] == [1]

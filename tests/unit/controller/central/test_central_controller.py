@@ -226,7 +226,7 @@ def test_a_send_limit_is_in_force_at_once():
 def test_a_ceiling_is_in_force_at_once_where_the_vlan_borrows():
     net = started()
     row = net.central.vns.row_of(10, 1, 2)
-    with pytest.raises(InvalidValueError, match="only max-min uses ceilings"):
+    with pytest.raises(InvalidValueError, match="only max-min"):
         net.operator.set_vn(row, 1.0, send_ceiling_bps=450_000_000)
     net.operator.set_vlan(10, 1.0, algorithm="max-min")
     assert net.push() == 0

@@ -1,0 +1,34 @@
+"""What Gatekeeper decided in one interval: what its explanations are made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from controller.columns import FloatArray
+from controller.policy.interface import Decision
+
+
+@dataclass(frozen=True)
+class GatekeeperDecision(Decision):
+    """What was decided, and on what. Columns of pairs have shape (rows,), those of receivers (vns,)."""
+
+    limit_bps: FloatArray
+    """the egress limit"""
+    floor_bps: FloatArray
+    """below which no message brings it"""
+    scheduled_bps: FloatArray
+    """what the sending port's scheduler leaves"""
+    rise_bps_per_s: FloatArray
+    halvings: FloatArray
+    """how often the limit was halved since it was last at its most"""
+    first_told_s: FloatArray
+    """when that began"""
+    told_s: FloatArray
+    """when the sender got the last message"""
+    told_drops_bps: FloatArray
+    """what the receiver's queue dropped then"""
+    dropped_bps: FloatArray
+    """mean drops over the window; NaN unknown"""
+    threshold_bps: FloatArray
+    sending_bps: FloatArray
+    """what the schedulers let VNs send"""

@@ -1,0 +1,280 @@
+"""Gatekeeper in the running controller, in virtual time, with TCP and UDP: scheduler on hosts, and at the edge."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import yaml
+from support.configs import star
+from support.fabrics import ControlLoop, Fabric
+from support.talking import restarted
+
+from controller.central.controller import CentralController
+from controller.central.explanation import explain_entry
+from controller.config.load import parse_config
+from controller.gatekeeper.policy import BLIND_INTERVALS
+from controller.loop import step
+from controller.policy.groups import PolicyChoice
+from controller.whatif.recording import Recorder, decode
+from controller.whatif.replay import replay
+from experiments.machine.controller_process import configuration
+from experiments.model.control import ControlPlane
+from experiments.model.fabric import ModelFabric, ModelOptions
+from experiments.model.queues import QueueOptions
+from experiments.model.sources import UdpSource
+from experiments.model.tcp import TcpSource
+from topologies.builders import fabrics
+
+M = 1e6
+INTERVAL_S = 0.055
+LINK_BPS, IN_BPS = 1_000_000_000, 860_000_000
+A_BPS, B_BPS = 645_000_000, 215_000_000
+LITERAL = {"floor": 0, "served": 0, "targets": 0, "pair": 0}
+HUB = (1, 9)
+
+
+class Tenants:
+    """Tenant A is VLAN 1, B is VLAN 2; both send to the last PN, each from PNs of its own."""
+
+    def __init__(self, topology="gatekeeper-hosts", pns=3, parameters=None, vlans=None, limit_packets=None):
+        options = {"access_rates_bps": {pns: IN_BPS}} if topology == "gatekeeper-hosts" else {}
+        self.fabric = fabrics[topology](pns=pns, link_rate_bps=LINK_BPS, **options)
+        limits_bps = {1: A_BPS, 2: B_BPS}
+        document = configuration(self.fabric, limits_bps, "gatekeeper", parameters or {}, 6653, 8080)
+        for vid, values in (vlans or {}).items():
+            document["vlans"][vid] = {**document["vlans"][vid], **values}
+        self.model = ModelFabric(self.fabric, ModelOptions(queues=QueueOptions(limit_packets)))
+        self.plane = ControlPlane(self.model, CentralController(parse_config(yaml.safe_dump(document), "model")))
+        self.plane.start()
+        self.last = pns
+
+    @property
+    def central(self):
+        return self.plane.central
+
+    def send(self, vid, pn, kind, rate_bps=1e9, flows=1):
+        model = self.model
+        ends = self.fabric.vn(vid, pn), self.fabric.vn(vid, self.last)
+        for _ in range(flows):
+            source = (
+                UdpSource(rate_bps, model.slot_s, model.rng.random())
+                if kind == "udp"
+                else TcpSource("cubic", model.slot_s)
+            )
+            model.connect(source, *ends)
+            source.start(model.slot)
+
+    def run(self, intervals):
+        """Return what A and B received in each interval, in Mb/s."""
+        rows = []
+        for _ in range(intervals):
+            before = self._received()
+            self.model.run(self.model.now_s + INTERVAL_S)
+            rows.append((self._received() - before) / INTERVAL_S / M)
+        return np.array(rows)
+
+    def _received(self):
+        return np.array([self.model.received[self.fabric.vn(vid, self.last)].octets * 8.0 for vid in (1, 2)])
+
+    def row(self, vid):
+        port = self.model.edge_port(self.fabric.vn(vid, self.last))
+        return self.central.vns.row_of(vid, port.dpid, port.port_no)
+
+    def decision(self):
+        (decision,) = self.central.state.allocators.decisions
+        return decision
+
+    def pair(self, vid):
+        """The row of the entry of a VLAN's only pair."""
+        (row,) = np.flatnonzero(self.central.state.entries.receiver == self.row(vid))
+        return row
+
+
+def blasted(**more):
+    """A's TCP has the link; then B's UDP comes."""
+    tenants = Tenants(**more)
+    tenants.send(1, 1, "tcp")
+    alone = 860 if tenants.fabric.name == "gatekeeper-hosts" else 1000
+    assert tenants.run(40)[-20:, 0].mean() == pytest.approx(alone, rel=0.01)
+    for pn in range(2, tenants.last):
+        tenants.send(2, pn, "udp")
+    return tenants
+
+
+def test_a_flood_that_starves_a_neighbour_before_its_port_is_held_by_messages():
+    rates = blasted().run(60)
+    assert (rates[5:, 0] >= 0.95 * 645).all()
+    assert rates[20:].mean(axis=0) == pytest.approx([645, 215], rel=0.01)
+
+
+def test_without_messages_it_is_not():
+    rates = blasted(parameters={"feedback": 0}).run(60)
+    assert rates[20:, 0].mean() < 0.5 * 645
+
+
+def test_ten_senders_are_held_and_the_papers_one_message_at_a_time_does_not():
+    rates = blasted(pns=12).run(60)
+    assert rates[30:].mean(axis=0) == pytest.approx([645, 215], rel=0.01)
+    rates = blasted(pns=12, parameters=LITERAL).run(60)
+    assert rates[30:, 0].mean() < 0.1 * 645
+
+
+def test_at_the_edge_the_queue_holds_and_messages_hardly_matter():
+    for parameters in ({}, {"feedback": 0}):
+        rates = blasted(topology="dets-fig5", parameters=parameters).run(40)
+        assert rates[:, 0].min() >= 0.95 * 645
+
+
+def test_tcp_hears_of_no_message_and_what_is_idle_is_used():
+    tenants = Tenants()
+    tenants.send(1, 1, "tcp")
+    tenants.send(2, 2, "tcp", flows=10)
+    rates = tenants.run(100)
+    assert np.isnan(tenants.decision().told_s).all()
+    assert rates[60:].mean(axis=0) == pytest.approx([645, 215], rel=0.02)
+
+
+def test_one_alone_has_all_of_the_port_and_the_papers_loses_a_part():
+    """With the paper's queues of 160 packets."""
+    use = []
+    for parameters in ({}, LITERAL):
+        tenants = Tenants(parameters=parameters, limit_packets=160)
+        tenants.send(2, 2, "udp")
+        use.append(tenants.run(100)[40:, 1].mean() / 860)
+    assert use[0] >= 0.99
+    assert use[1] < 0.97
+
+
+def test_it_is_explained_and_congestion_is_an_event():
+    tenants = blasted()
+    tenants.run(40)
+    fabric = tenants.central.fabric
+    free, held = (explain_entry(fabric, tenants.pair(vid)) for vid in (1, 2))
+    assert free.bound == "no congestion: the lower of both ceilings"
+    assert "last told by s3:1 (dropped " in held.bound
+    assert any("VLAN 2 at s3:1: congestion began" in event.text for event in tenants.plane.events())
+
+
+def test_it_is_recorded_replayed_and_shadowed():
+    tenants = Tenants(vlans={2: {"algorithm": "fs", "shadow": "gatekeeper", "parameters": {}}})
+    recorder = tenants.central.recorder = Recorder()
+    tenants.send(1, 1, "tcp")
+    tenants.send(2, 2, "udp")
+    tenants.run(40)
+    fabric = tenants.central.fabric
+    shadows_bps = fabric.control.shadow.rates_of(fabric.state.entries)
+    assert np.isnan(shadows_bps).tolist() == (fabric.state.entries.receiver != tenants.row(2)).tolist()
+    again = list(replay(decode(recorder.take()), PolicyChoice("gatekeeper", {"decrease": 0.2})))
+    assert len(again) >= 38
+    assert all(one.same for one in again)
+
+
+def test_queues_that_are_not_read_send_no_message_and_let_nobody_rise_for_a_while(monkeypatch):
+    tenants = blasted()
+    tenants.run(20)
+    for delivery in tenants.central.fabric.deliveries.values():
+        monkeypatch.setattr(delivery, "read_queues", lambda *_: None)  # the replies do not come any more
+    tenants.run(1)
+    at = tenants.pair(2)
+    before_bps = tenants.decision().limit_bps[at]
+    tenants.run(BLIND_INTERVALS - 2)
+    assert tenants.decision().limit_bps[at] == before_bps
+    assert len(tenants.decision().feedback) == 0
+    tenants.run(4)
+    assert tenants.decision().limit_bps[at] > before_bps
+
+
+def test_a_lost_round_of_messages_is_made_good_by_the_next(monkeypatch):
+    """Feedback is off for a while, as if messages were lost: the limit rises on, and is halved again afterwards."""
+    tenants = blasted()
+    tenants.run(20)
+    at, operator = tenants.pair(2), tenants.plane.operator
+    operator.set_vlan(2, tenants.model.now_s, algorithm="gatekeeper", parameters={"feedback": 0})
+    tenants.run(40)
+    assert tenants.decision().limit_bps[at] == IN_BPS
+    operator.set_vlan(2, tenants.model.now_s, algorithm="gatekeeper", parameters={})
+    rates = tenants.run(40)
+    assert rates[15:].mean(axis=0) == pytest.approx([645, 215], rel=0.02)
+
+
+def test_after_a_restart_limits_go_on_where_meters_stand():
+    vlans = {10: {"algorithm": "gatekeeper"}}
+    net = Fabric(star(9, capacity="100M", limits={10: "40M"}, vlans=vlans))
+    net.start()
+    loop = ControlLoop(net)
+    loop.add((1, 1), HUB, 10, 80 * M)
+    loop.run(5)
+    central = net.central
+    meter_id = int(central.state.entries.meter_id[0])
+    meter = net.switches[1].meters[meter_id]
+    meter.setting = meter.setting._replace(rate_kbps=10_000)
+    again = restarted(net)
+    again.start()
+    loop.fabric = again
+    loop.run(1)
+    (decision,) = again.central.state.allocators.decisions
+    assert decision.limit_bps.tolist() == [10 * M]
+    assert "its egress limit, which it began with" in explain_entry(again.central.fabric, 0).bound
+
+
+def test_when_the_controller_stops_meters_stand_at_the_guarantee():
+    tenants = blasted(parameters=LITERAL)
+    low = False
+    for _ in range(60):
+        tenants.run(1)
+        if step.limits_in_force_bps(tenants.central.state, tenants.central.vns)[tenants.pair(2)] < 0.9 * B_BPS:
+            low = True
+            break
+    assert low
+    tenants.central.settle(tenants.model.now_s)
+    settled_bps = tenants.central.state.enforcement.rate_bps[tenants.pair(2)]
+    assert settled_bps == pytest.approx(B_BPS, rel=1e-3)
+
+
+def test_a_limit_a_ceiling_and_a_weight_change_under_traffic():
+    tenants = blasted()
+    tenants.run(20)
+    operator, row = tenants.plane.operator, tenants.row(2)
+
+    def change(**given):
+        operator.set_vn(row, tenants.model.now_s, **given)
+        tenants.plane.write_queues()
+        return tenants.run(60)[25:].mean(axis=0)
+
+    operator.set_vn(tenants.row(1), tenants.model.now_s, receive_limit_bps=500_000_000)
+    assert change(receive_limit_bps=360_000_000) == pytest.approx([500, 360], rel=0.02)
+    assert change(receive_ceiling_bps=360_000_000, weight=3.0) == pytest.approx([500, 360], rel=0.02)
+    operator.set_vn(tenants.row(1), tenants.model.now_s, receive_limit_bps=100_000_000)
+    got = change(receive_limit_bps=100_000_000, receive_ceiling_bps=150_000_000)
+    assert got[1] <= 151
+    assert got[0] >= 0.97 * 710
+
+
+def test_dets_max_min_and_gatekeeper_share_a_port():
+    """DETS keeps its limit and leaves the rest; the other two have their guarantees and borrow what is left."""
+    limits = {1: "200M", 2: "200M", 3: "200M"}
+    fabric = fabrics["dets-fig5"](pns=7, link_rate_bps=LINK_BPS, vlans=(1, 2, 3))
+    limits_bps = dict.fromkeys(limits, 200_000_000)
+    document = configuration(fabric, limits_bps, "fp", {}, 6653, 8080)
+    lends = {"algorithm": "max-min", "send_ceiling": LINK_BPS, "receive_ceiling": LINK_BPS, "parameters": {}}
+    document["vlans"][2] |= lends
+    document["vlans"][3] |= {"algorithm": "gatekeeper", "parameters": {}}
+    model = ModelFabric(fabric, ModelOptions())
+    plane = ControlPlane(model, CentralController(parse_config(yaml.safe_dump(document), "model")))
+    plane.start()
+    kinds = {1: "udp", 2: "tcp", 3: "udp"}
+    for pn in range(1, 7):
+        vid = (pn + 1) // 2
+        source = UdpSource(700e6, model.slot_s) if kinds[vid] == "udp" else TcpSource("cubic", model.slot_s)
+        model.connect(source, fabric.vn(vid, pn), fabric.vn(vid, 7))
+        source.start(0)
+    model.run(3.0)
+    before = {vid: model.received[fabric.vn(vid, 7)].octets for vid in limits}
+    model.run(6.0)
+    got = {vid: (model.received[fabric.vn(vid, 7)].octets - before[vid]) * 8 / 3.0 / M for vid in limits}
+    assert got[1] == pytest.approx(200, rel=0.03)
+    assert got[2] >= 0.97 * 200
+    assert got[3] >= 0.97 * 200
+    assert sum(got.values()) >= 0.98 * 1000
+    names = {explain_entry(plane.central.fabric, row).bound for row in range(6)}
+    assert len(names) >= 3
