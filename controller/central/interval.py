@@ -60,6 +60,7 @@ def run_interval(
     queue_changes(fabric, result.changes)
     queue_changes(fabric, result.backstops)
     agents.after_step(result.limit_bps, now_s)
+    _count_notifications(fabric)
     _watch_congestion(fabric, control.state, result.limit_bps, now_s)
     _note_implausible(fabric, result.implausible, now_s)
     _watch_guarantees(fabric, now_s)
@@ -157,6 +158,13 @@ def _watch_guarantees(fabric: FabricState, now_s: float) -> None:
         fabric.note(EventKind.GUARANTEE_MISSED, text, now_s, vn=row)
     for row in np.flatnonzero(before.missing & ~after.missing).tolist():
         fabric.note(EventKind.GUARANTEE_MET, f"{fabric.vn_name(row)}: gets what it was promised again", now_s, vn=row)
+
+
+def _count_notifications(fabric: FabricState) -> None:
+    receiver = fabric.state.entries.receiver
+    for decision in fabric.state.allocators.decisions:
+        if decision.feedback is not None and len(decision.feedback):
+            fabric.notifications += np.bincount(receiver[decision.feedback.entry], minlength=len(fabric.vns))
 
 
 def _watch_congestion(fabric: FabricState, before: step.ControlState, limit_bps: FloatArray, now_s: float) -> None:

@@ -108,6 +108,7 @@ class FabricState:
         self.received_bps: FloatArray = np.zeros(len(self.vns))
         self.guarantees = Guarantees.unused(len(self.vns))
         self.congestion = Congestion.none(len(self.vns))
+        self.notifications = np.zeros(len(self.vns))  # messages that receiving VNs sent to senders
         self.send_limits = SendLimitMeters.unread(len(self.vns))
         self.floods = FloodRates.unknown(len(self.vns))
         self._flood_limits: tuple[VnTable, FloatArray] | None = None

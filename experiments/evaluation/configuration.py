@@ -60,6 +60,20 @@ def agents_at(fabric: Fabric, shaping: str) -> dict[PhysicalNode, str]:
     return {pn: mode for pn in fabric.pns if shaping != "mixed" or pn.number % 2}
 
 
+def uplink_classes(scenario: Scenario, fabric: Fabric, control: str) -> dict[int, dict[int, tuple[int, int]]]:
+    """Return what the senders' own schedulers serve each VLAN at least and at most, by PN; {}: they have none."""
+    if not scenario.uplink_queues or control == "none":
+        return {}
+    classes: dict[int, dict[int, tuple[int, int]]] = {}
+    for vn in fabric.vns():
+        limits, link_bps = scenario.limits_of(vn), vn.pn.link_rate_bps
+        most_bps = limits.send_ceiling_bps or limits.send_bps
+        of_pn = classes.setdefault(vn.pn.number, {})
+        of_pn[vn.vlan_vid] = min(limits.send_bps, link_bps), min(max(most_bps, limits.send_bps), link_bps)
+    senders = {source.sender for source in scenario.sources}
+    return {number: vlans for number, vlans in classes.items() if number in senders}
+
+
 def static_limits(scenario: Scenario, fabric: Fabric) -> tuple[list[Share], QueueRates]:
     """Return the equal shares of all pairs, and the queues of the receiving PNs.
 

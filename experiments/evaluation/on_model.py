@@ -13,7 +13,13 @@ import yaml
 from controller.central.controller import CentralController
 from controller.config.load import parse_config
 from controller.loop.step import limits_in_force_bps
-from experiments.evaluation.configuration import agents_at, controller_configuration, fields_in_use, static_limits
+from experiments.evaluation.configuration import (
+    agents_at,
+    controller_configuration,
+    fields_in_use,
+    static_limits,
+    uplink_classes,
+)
 from experiments.evaluation.run import (
     DEFAULT_SETTINGS,
     FloatArray,
@@ -27,6 +33,7 @@ from experiments.model.control import ControlPlane
 from experiments.model.fabric import ModelFabric, ModelFlow, ModelOptions
 from experiments.model.late_grants import LateGrants
 from experiments.model.plain import install_plain_forwarding, install_shares
+from experiments.model.queues import QueueOptions
 from experiments.model.requests import RequestClient
 from experiments.model.sources import UdpSource
 from experiments.model.tcp import TcpSource
@@ -52,7 +59,10 @@ def run_on_model(
     folder: Path | None = None,
 ) -> ScenarioRun:
     """Run a scenario under a control; ``folder`` gets the controller's configuration."""
-    model = ModelFabric(scenario.fabric(), ModelOptions(slot_s=settings.slot_s, seed=seed))
+    queues = QueueOptions(scenario.queue_packets)
+    model = ModelFabric(scenario.fabric(), ModelOptions(slot_s=settings.slot_s, seed=seed, queues=queues))
+    for number, classes in uplink_classes(scenario, model.fabric, control).items():
+        model.set_uplink_queues(number, classes)
     plane = _install(model, scenario, control, folder, settings.shaping)
     if plane is not None:
         for event in scenario.events:
@@ -71,6 +81,9 @@ def run_on_model(
     notes: dict[str, Any] = {"warnings": []}
     if plane is not None:
         notes["meter_mods"] = plane.counts.meter_mods
+        central = plane.central
+        sent = central.fabric.notifications.astype(int).tolist()
+        notes["notifications"] = {central.fabric.vn_name(row): count for row, count in enumerate(sent) if count}
     return traffic.run(control, "model", notes, seen)
 
 

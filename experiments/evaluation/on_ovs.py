@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from experiments.evaluation import endpoint
-from experiments.evaluation.configuration import agents_at, controller_configuration, static_limits
+from experiments.evaluation.configuration import agents_at, controller_configuration, static_limits, uplink_classes
 from experiments.evaluation.decisions import Decisions, tell
 from experiments.evaluation.on_model import Progress, standing_bps
 from experiments.evaluation.run import (
@@ -69,6 +69,8 @@ def run_on_ovs(
             document = controller_configuration(scenario, fabric, control, openflow_port, rest_port, settings.shaping)
             controller = stack.enter_context(ControllerProcess(document, folder))
         ovs = stack.enter_context(OvsFabric(fabric, options))
+        for number, classes in uplink_classes(scenario, fabric, control).items():
+            ovs.set_uplink_queues(number, classes)
         if controller is not None:
             controller.wait_ready({switch.name for switch in fabric.switches})
             if agents := agents_at(fabric, settings.shaping):

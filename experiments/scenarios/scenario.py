@@ -72,7 +72,9 @@ class Scenario:
     ``emulated_seeds``, which may be given by control. ``conditions`` are those of CONDITIONS, which are compared under
     ``paper_controls``, each of them a control of every fabric. Without ``queues`` a receiving port has one plain queue,
     and meters alone hold the limits. ``promise`` is one of PROMISES; ``topology_options`` go to the topology's builder,
-    those that end with ``_bps`` scaled. Raises InvalidValueError naming the field.
+    those that end with ``_bps`` scaled. With ``uplink_queues`` the senders' own schedulers serve VLANs by their send
+    limits, and up to their send ceilings, under every control but ``none``. ``queue_packets`` is how deep the model's
+    queues are; None: as deep as elsewhere. Raises InvalidValueError naming the field.
     """
 
     name: str
@@ -97,6 +99,8 @@ class Scenario:
     seeds: int = 5
     emulated_seeds: int | Mapping[str, int] = 1
     queues: bool = True
+    uplink_queues: bool = False
+    queue_packets: int | None = None
 
     def __post_init__(self) -> None:
         require(self.conditions in CONDITIONS, "conditions", self.conditions, f"is not one of {', '.join(CONDITIONS)}")
@@ -253,4 +257,8 @@ def parse_control(control: str) -> tuple[str, dict[str, float]]:
 
 
 def _scaled_option(key: str, value: Any, factor: float) -> Any:
-    return scaled_rate_bps(value, factor) if key.endswith("_bps") and value is not None else value
+    if not key.endswith("_bps") or value is None:
+        return value
+    if isinstance(value, Mapping):
+        return {name: scaled_rate_bps(one, factor) for name, one in value.items()}
+    return scaled_rate_bps(value, factor)

@@ -1,0 +1,99 @@
+"""Figure 5 (sections 3.1, 3.2): two tenants at one bottleneck, each silent or with 1 TCP, 10 TCP or UDP: 15 cells.
+
+Of a link of 1 Gb/s the scheduler gives 860 Mb/s, A 75 % and B 25 % of it. ``rx``: both send to one PN, and meet in the
+core switch before it. ``tx``: one PN sends for both, to one PN each. All cells run one after another, as phases.
+"""
+
+from itertools import product
+from typing import Any
+
+from experiments.scenarios.limits import Limits
+from experiments.scenarios.scenario import Scenario
+from experiments.scenarios.traffic import Source
+
+LINK_BPS, SCHEDULED_BPS = 1_000_000_000, 860_000_000
+A_BPS, B_BPS = 645_000_000, 215_000_000
+KINDS = ("none", "1 TCP", "10 TCP", "UDP")
+CELLS = tuple(cell for cell in product(KINDS, KINDS) if cell != ("none", "none"))
+CELL_S, GAP_S, MEASURED = 6.0, 1.0, 0.6
+LITERAL = "gatekeeper floor=0 served=0 targets=0 pair=0"
+SILENT = "gatekeeper feedback=0"
+
+
+def cell_name(a: str, b: str) -> str:
+    """Return what the phase of a cell is called."""
+    return f"A {a}, B {b}"
+
+
+def _source(vid: int, kind: str, ends: tuple[int, int], span: tuple[float, float]) -> Source:
+    if kind == "UDP":
+        return Source(vid, *ends, "udp", LINK_BPS, spans=(span,))
+    return Source(vid, *ends, "tcp", flows=int(kind.split()[0]), spans=(span,))
+
+
+def cells(name: str, title: str, ends: dict[int, tuple[int, int]], scheduling_pn: int, **more: Any) -> Scenario:
+    """Return the 15 cells; ``ends`` are sender and receiver of A (1) and B (2), ``scheduling_pn`` has the scheduler."""
+    sources, phases = [], {}
+    for number, (a, b) in enumerate(CELLS):
+        begin_s = number * (CELL_S + GAP_S)
+        span = (begin_s, begin_s + CELL_S)
+        sources += [_source(vid, kind, ends[vid], span) for vid, kind in ((1, a), (2, b)) if kind != "none"]
+        phases[cell_name(a, b)] = (span[1] - MEASURED * CELL_S, span[1])
+    limits = {1: (A_BPS, A_BPS), 2: (B_BPS, B_BPS)}
+    return Scenario(
+        name,
+        title,
+        topology="gatekeeper-hosts",
+        pns=3,
+        link_rate_bps=LINK_BPS,
+        topology_options={"access_rates_bps": {scheduling_pn: SCHEDULED_BPS}},
+        limits={vid: Limits(*both, SCHEDULED_BPS, SCHEDULED_BPS) for vid, both in limits.items()},
+        sources=tuple(sources),
+        duration_s=len(CELLS) * (CELL_S + GAP_S),
+        phases=phases,
+        promise="ceilings",
+        **more,
+    )
+
+
+CONTROLS = ("none", "static", "gatekeeper", LITERAL, SILENT, "max-min")
+TO_ONE = {1: (1, 3), 2: (2, 3)}
+FROM_ONE = {1: (1, 2), 2: (1, 3)}
+
+scenarios = (
+    cells(
+        "gatekeeper-fig5-rx",
+        "two tenants send to one PN",
+        TO_ONE,
+        3,
+        controls=CONTROLS,
+        emulated_controls=("none", "gatekeeper", LITERAL),
+    ),
+    cells(
+        "gatekeeper-fig5-rx-160",
+        "two tenants send to one PN, queues of 160 packets",
+        TO_ONE,
+        3,
+        controls=("gatekeeper", LITERAL, "max-min"),
+        emulated_controls=(),
+        queue_packets=160,
+        seeds=2,
+    ),
+    cells(
+        "gatekeeper-fig5-tx",
+        "one PN sends for two tenants, and schedules them",
+        FROM_ONE,
+        1,
+        controls=("none", "gatekeeper", LITERAL, "max-min"),
+        emulated_controls=("none", "gatekeeper"),
+        uplink_queues=True,
+    ),
+    cells(
+        "gatekeeper-fig5-tx-meters",
+        "one PN sends for two tenants, and does not schedule them",
+        FROM_ONE,
+        1,
+        controls=("gatekeeper", "max-min"),
+        emulated_controls=("gatekeeper",),
+    ),
+)
