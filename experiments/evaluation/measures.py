@@ -29,6 +29,8 @@ def measures(run: ScenarioRun, oracle: Oracle | None = None) -> Figures:
     figures = _measures(run, oracle)
     sent = run.sent_packets.sum()
     figures["lost_share"] = float(run.lost_packets.sum() / sent) if sent else 0.0
+    if "notifications" in run.notes:
+        figures["notifications"] = sum(run.notes["notifications"].values())
     return {**figures, **_completions(run), **_latencies(run, (0.0, run.scenario.duration_s))}
 
 

@@ -1,0 +1,52 @@
+"""Section 3.1: 256 TCP connections to one VN, dealt to 1 to 16 PNs, queues of 160 packets: how much they drop.
+
+And 64 of one tenant against ten of another, which all start at once: drops that must not be taken for a flood.
+"""
+
+from experiments.scenarios.gatekeeper_fig5 import A_BPS, B_BPS, LINK_BPS, SCHEDULED_BPS
+from experiments.scenarios.limits import Limits
+from experiments.scenarios.scenario import Scenario
+from experiments.scenarios.traffic import Source
+
+CONNECTIONS, SENDERS = 256, (1, 4, 16)
+DURATION_S = 10.0
+
+
+def _dealt(senders: int) -> Scenario:
+    pns = senders + 1
+    return Scenario(
+        f"gatekeeper-queue-{senders}",
+        f"{CONNECTIONS} TCP connections from {senders} PNs to one",
+        topology="gatekeeper-hosts",
+        pns=pns,
+        link_rate_bps=LINK_BPS,
+        topology_options={"access_rates_bps": {pns: SCHEDULED_BPS}},
+        limits={1: Limits(A_BPS, A_BPS, SCHEDULED_BPS, SCHEDULED_BPS)},
+        sources=tuple(Source(1, number, pns, "tcp", flows=CONNECTIONS // senders) for number in range(1, senders + 1)),
+        duration_s=DURATION_S,
+        phases={"after the start": (1.0, DURATION_S)},
+        promise="ceilings",
+        controls=("gatekeeper",),
+        emulated_controls=(),
+        queue_packets=160,
+        seeds=3,
+    )
+
+
+many = Scenario(
+    "gatekeeper-queue-64",
+    "64 TCP connections of one tenant against ten of another",
+    topology="gatekeeper-hosts",
+    pns=3,
+    link_rate_bps=LINK_BPS,
+    topology_options={"access_rates_bps": {3: SCHEDULED_BPS}},
+    limits={vid: Limits(bps, bps, SCHEDULED_BPS, SCHEDULED_BPS) for vid, bps in ((1, A_BPS), (2, B_BPS))},
+    sources=(Source(1, 1, 3, "tcp", flows=10), Source(2, 2, 3, "tcp", flows=64)),
+    duration_s=DURATION_S,
+    promise="ceilings",
+    controls=("gatekeeper",),
+    emulated_controls=(),
+    seeds=3,
+)
+
+scenarios = (*map(_dealt, SENDERS), many)
