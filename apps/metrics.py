@@ -149,8 +149,16 @@ def vn_columns(observer: Observer) -> list[MetricColumn]:
         gauge(f"flood_limit_{bps}", "What it may send to everybody.", fabric.flood_limit_bps),
         gauge("congested", "1 while more is sent to the VN than it may get.", fabric.congestion.congested),
         gauge("guarantee_missing", "1 while it gets less than it is sent within its limit.", fabric.guarantees.missing),
+        gauge(
+            "send_guarantee_missing",
+            "1 while it sends less than it offers within both ends' limits, where VNs borrow.",
+            fabric.send_guarantees.missing,
+        ),
         *(counter(f"{name}_bytes", about, moved[name]) for name, about in _MOVED.items()),
         counter("congested_seconds", "How long it was congested.", traffic.congested_s.copy()),
+        counter(
+            "congestion_notifications", "Congestion notifications that its senders got from it.", fabric.notifications
+        ),
         counter("guarantee_missed_seconds", "How long its guarantee was missed.", traffic.missed_s),
         counter(
             "reports_dropped",

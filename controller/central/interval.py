@@ -18,6 +18,7 @@ from controller.loop import step
 from controller.metering import measure_kernel
 from controller.metering.counters import MeterReadings
 from controller.metering.enforcement import MeterChanges
+from controller.metering.guarantees import owed_to_senders
 from controller.metering.observed import Reading
 from controller.openflow.constants import COUNTER_UNAVAILABLE
 from controller.policy.groups import readings_of
@@ -53,6 +54,8 @@ def run_interval(
         shadow = shadow_step(shadow, vns, control.state, state, links, observed)
     fabric.control = replace(control, state=state, shadow=shadow)
     fabric.received_bps = result.received_bps
+    queues = None if observed is None else observed.queues
+    fabric.queue_dropped_bps = np.full(len(vns), np.nan) if queues is None else queues.dropped_bps
     fabric.send_limits = fabric.send_limits.after(of_send_limits, vns.capacity_bps)
     if recorder is not None:
         start = Start(control.state, vns, control.policies, links)
@@ -64,6 +67,7 @@ def run_interval(
     _watch_congestion(fabric, control.state, result.limit_bps, now_s)
     _note_implausible(fabric, result.implausible, now_s)
     _watch_guarantees(fabric, now_s)
+    _watch_send_guarantees(fabric, now_s)
     return result
 
 
@@ -158,6 +162,26 @@ def _watch_guarantees(fabric: FabricState, now_s: float) -> None:
         fabric.note(EventKind.GUARANTEE_MISSED, text, now_s, vn=row)
     for row in np.flatnonzero(before.missing & ~after.missing).tolist():
         fabric.note(EventKind.GUARANTEE_MET, f"{fabric.vn_name(row)}: gets what it was promised again", now_s, vn=row)
+
+
+def _watch_send_guarantees(fabric: FabricState, now_s: float) -> None:
+    before, vns = fabric.send_guarantees, fabric.shared_vns
+    entries, measured = fabric.state.entries, fabric.state.measured
+    if not vns.borrows.any():
+        return
+    offered_bps = owed_to_senders(
+        entries.sender, entries.receiver, measured.offered_bps, measured.active, vns.weight, vns.receive_limit_bps
+    )
+    sent_bps = np.bincount(entries.sender, measured.passed_bps, minlength=len(vns)).astype(np.float64)
+    offered_bps = np.where(vns.borrows, offered_bps, 0.0)
+    after = before.after(offered_bps, sent_bps, vns.send_limit_bps, fabric.config.interval_s)
+    fabric.send_guarantees = after
+    for row in np.flatnonzero(after.missing & ~before.missing).tolist():
+        got, owed = after.received_bps[row] / 1e6, after.owed_bps[row] / 1e6
+        text = f"{fabric.vn_name(row)}: sends {got:.3g} of {owed:.3g} Mbit/s that it offers within both ends' limits"
+        fabric.note(EventKind.GUARANTEE_MISSED, text, now_s, vn=row)
+    for row in np.flatnonzero(before.missing & ~after.missing).tolist():
+        fabric.note(EventKind.GUARANTEE_MET, f"{fabric.vn_name(row)}: sends what it was promised again", now_s, vn=row)
 
 
 def _count_notifications(fabric: FabricState) -> None:

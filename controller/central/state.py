@@ -106,8 +106,10 @@ class FabricState:
         self.deliveries = {dpid: Delivery() for dpid in self.switches}
         self.verdicts = Verdicts()
         self.received_bps: FloatArray = np.zeros(len(self.vns))
-        self.guarantees = Guarantees.unused(len(self.vns))
+        self.guarantees = Guarantees.unused(len(self.vns))  # of what VNs receive
+        self.send_guarantees = Guarantees.unused(len(self.vns))  # where limits are guarantees: where VNs borrow
         self.congestion = Congestion.none(len(self.vns))
+        self.queue_dropped_bps: FloatArray = np.full(len(self.vns), np.nan)  # where a policy reads queues
         self.notifications = np.zeros(len(self.vns))  # messages that receiving VNs sent to senders
         self.send_limits = SendLimitMeters.unread(len(self.vns))
         self.floods = FloodRates.unknown(len(self.vns))
@@ -156,6 +158,17 @@ class FabricState:
             vns = self.vns.with_columns(receive_limit_bps=left_bps) if taken_bps.any() else self.vns
             self._shared = (self.vns, taken_bps, vns)
         return self._shared[2]
+
+    def of_senders(self) -> tuple[FloatArray, FloatArray]:
+        """Return the limits that senders set themselves, and since when they got no message, (entries,); NaN: none."""
+        entries = self.state.entries
+        limit_bps, silent_s = np.full((2, len(entries)), np.nan)
+        for decision in self.state.allocators.decisions:
+            view = decision.view
+            if decision.egress_limit_bps is not None and decision.notified_s is not None and view.entries is entries:
+                limit_bps[view.rows] = decision.egress_limit_bps
+                silent_s[view.rows] = view.now_s - decision.notified_s
+        return limit_bps, silent_s
 
     # -- what happens
 

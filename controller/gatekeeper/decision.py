@@ -32,3 +32,13 @@ class GatekeeperDecision(Decision):
     threshold_bps: FloatArray
     sending_bps: FloatArray
     """what the schedulers let VNs send"""
+
+    @property
+    def egress_limit_bps(self) -> FloatArray:
+        """The limits that messages have lowered, (rows,)."""
+        return self.limit_bps
+
+    @property
+    def notified_s(self) -> FloatArray:
+        """When senders got the last message, (rows,)."""
+        return self.told_s

@@ -1,4 +1,4 @@
-"""Which receiving VNs get less than they were promised although their senders have more for them."""
+"""Which VNs get less than they were promised, receiving or sending, although there is more to send."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ LEAST_OWED_BPS = 1000.0  # a mean that fades away is no traffic
 
 @dataclass(frozen=True)
 class Guarantees:
-    """How receiving VNs fare, each column of shape (vns,).
+    """How VNs fare one way, receiving or sending, each column of shape (vns,).
 
-    ``owed_bps`` is what their senders offer, as far as it is within the receiver's limit, and ``received_bps`` what
-    passes the senders' meters, both as exponential means over MEAN_S. A VN that gets less than it is owed is
+    ``owed_bps`` is what is offered, as far as it is within the VN's limit, and ``received_bps`` what passes the
+    senders' meters, both as exponential means over MEAN_S. A VN that gets less than it is owed is
     ``missing`` it; ``missed_intervals`` counts for how long in all.
     """
 
@@ -54,3 +54,23 @@ class Guarantees:
         least = np.where(self.missing, MET_ABOVE, MISSED_BELOW) * owed
         missing = (received < least) & (owed >= LEAST_OWED_BPS)
         return Guarantees(owed, received, missing, self.missed_intervals + missing)
+
+
+def owed_to_senders(
+    sender: IntArray,
+    receiver: IntArray,
+    offered_bps: FloatArray,
+    active: BoolArray,
+    weight: FloatArray,
+    receive_limit_bps: FloatArray,
+) -> FloatArray:
+    """Return (vns,) what VNs offer to others, as far as it is within their parts of the others' receive limits.
+
+    The first four are columns of entries; ``weight`` and limits (vns,). A guarantee is one of both ends (hose model):
+    who sends to a receiver that others fill has its part by weight there, and no more.
+    """
+    weights = np.where(active, weight[sender], 0.0)
+    sums = np.bincount(receiver, weights, minlength=len(weight))[receiver]
+    part = np.divide(weights, sums, out=np.zeros(len(sender)), where=sums > 0)
+    within_bps = np.minimum(offered_bps, receive_limit_bps[receiver] * part)
+    return np.bincount(sender, within_bps, minlength=len(weight)).astype(np.float64)

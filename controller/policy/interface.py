@@ -109,6 +109,16 @@ class Decision:
     settled_bps: FloatArray | None = field(default=None, kw_only=True)
     """(rows,) what stays in force when the controller stops and nobody decides any more; None: the grants"""
 
+    @property
+    def egress_limit_bps(self) -> FloatArray | None:
+        """The limits that senders set themselves by these messages, (rows,); None: they set none."""
+        return None
+
+    @property
+    def notified_s(self) -> FloatArray | None:
+        """When senders got the last message, (rows,), NaN: never; None: there are none."""
+        return None
+
 
 @dataclass(frozen=True)
 class Newcomers:

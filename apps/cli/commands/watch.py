@@ -46,6 +46,8 @@ VN_COLUMNS = (
     rate("floods dropped", "flood_dropped_bps"),
     rate("receive limit", "receive_limit_bps"),
     *LIVE,
+    rate("queue drops", "queue_dropped_bps"),
+    number("messages", "notifications"),
     Column("congested", "congested"),
 )
 EVENT_COLUMNS = (number("number", "number"), Column("at", "at"), Column("kind", "kind"), Column("what", "text"))

@@ -94,6 +94,8 @@ def vn_views(service: Service, rows: IntArray, outcome: Outcome | None = None) -
         *(json_rates(column[rows]) for column in flood_rates(central)),
         congestion.congested[rows].tolist(),
         [utc(service, since_s) for since_s in congestion.since_s[rows].tolist()],
+        json_rates(central.fabric.queue_dropped_bps[rows]),
+        central.fabric.notifications[rows].astype(np.int64).tolist(),
         _guarantees(service, rows),
         _hosts(central, rows),
         *_enforceable(central, rows),
@@ -158,6 +160,7 @@ def entry_views(central: CentralController, rows: IntArray) -> list[Json]:
     sender, receiver = state.entries.sender[rows], state.entries.receiver[rows]
     measured, known = state.measured, connected(central)[sender]
     shaping = np.array(central.agents.shaping(), dtype=object)[rows].tolist()
+    egress_bps, notified_s_ago = central.fabric.of_senders()
     control = [Control(value).name.lower() for value in state.machines.control[rows].tolist()]
     columns = (
         central.vns.vlan_vid[sender].tolist(),
@@ -179,6 +182,8 @@ def entry_views(central: CentralController, rows: IntArray) -> list[Json]:
         ],
         state.enforcement.unresponsive[rows].tolist(),
         json_rates(central.fabric.control.shadow.rates_of(state.entries)[rows]),
+        json_rates(egress_bps[rows]),
+        [None if silent_s != silent_s else round(silent_s, 3) for silent_s in notified_s_ago[rows].tolist()],
     )
     return _objects(EntryView, columns)
 

@@ -126,6 +126,10 @@ class VnView(BaseModel):
     flood_received_bps: Rate = Field(description="what others' floods take of its receive limit now, bit/s")
     congested: bool = Field(description="more is sent to it than its limit; with max-min: than its senders are granted")
     congested_since: str | None = Field(description="RFC 3339, UTC; null: is not, or was when the controller started")
+    queue_dropped_bps: Rate = Field(
+        description="what its receiving queue dropped in the last interval; null: unknown, or no policy reads queues"
+    )
+    notifications: int = Field(description="congestion notifications that its senders got from it, so far")
     guarantee: GuaranteeView
     hosts: list[str] = Field(description="MAC addresses learned behind the port in this VLAN")
     enforceable: Enforceable
@@ -192,6 +196,10 @@ class EntryView(BaseModel):
     enforced: bool = Field(description="whether its limit holds: an agent shapes, or meters limit, as tests have shown")
     unresponsive: bool = Field(description="whether the sender goes on sending far above its rate")
     shadow_bps: Rate = Field(description="limit that the VLAN's shadow algorithm would set; null: it has none")
+    egress_limit_bps: Rate = Field(
+        description="limit that the sender sets itself by congestion notifications; null: its policy has none"
+    )
+    notified_s_ago: float | None = Field(description="since when the sender got no notification; null: it never did")
 
 
 class PairView(BaseModel):
