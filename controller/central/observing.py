@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from controller.central.state import FabricState
 from controller.columns import IntArray
 from controller.events import EventKind
+from controller.metering.mark_readings import MarkReadings
 from controller.metering.observed import Observed, Reading
 from controller.metering.port_readings import PortChanges, PortReadings
 from controller.metering.queue_readings import QueueChanges, QueueReadings
@@ -23,16 +24,20 @@ _OF_HOSTS = {"sent_bytes": "rx_bytes"}
 
 
 def observe(
-    fabric: FabricState, wanted: AbstractSet[Reading], received_s: Mapping[int, float], now_s: float
+    fabric: FabricState,
+    wanted: AbstractSet[Reading],
+    marks: MarkReadings | None,
+    received_s: Mapping[int, float],
+    now_s: float,
 ) -> Observed | None:
-    """Return the readings that are wanted, None where that is none.
+    """Return the readings that are wanted, with ``marks``; None where that is none.
 
     ``received_s`` is when the meters of each switch came. Where ports or queues did not come with them, they are
     unknown. Counters that moved as no traffic can move them are noted as events.
     """
     queues = _queues(fabric, received_s) if Reading.QUEUES in wanted else None
     ports = _ports(fabric, received_s) if Reading.PORTS in wanted else None
-    if queues is None and ports is None:
+    if queues is None and ports is None and marks is None:
         return None
     if queues is not None:
         for row in np.flatnonzero(queues.implausible).tolist():
@@ -41,7 +46,7 @@ def observe(
         names = fabric.links.of(fabric.vns, fabric.network.topology).names
         for row in np.flatnonzero(ports.implausible).tolist():
             _note(fabric, f"link {names[row]}: its port's", now_s)
-    return Observed(queues, ports)
+    return Observed(queues, ports, marks)
 
 
 def _queues(fabric: FabricState, received_s: Mapping[int, float]) -> QueueReadings:

@@ -9,7 +9,7 @@ hold, so that only differences are sent.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -53,6 +53,7 @@ class Reconfiguration:
         fabric = central.fabric
         allocators = self._allocators.with_groups(self._before.fabric.control.groups, fabric.control.groups)
         fabric.state = replace(fabric.state, allocators=allocators)
+        central.pairs.flush()
         for dpid, standing in self._standing.items():
             record = fabric.switches[dpid]
             if record.connected:
@@ -79,7 +80,8 @@ def reconfigure(central: CentralController, config: Config, now_s: float) -> Rec
     }
     standing = {dpid: before.wanted_meters(before.switches[dpid]) for dpid in sorted(kept)}
     for dpid in kept:
-        _carry_record(before.switches[dpid], after.switches[dpid], row_of, config)
+        for_marks = before.marks.ids_of(dpid, before.vns)
+        _carry_record(before.switches[dpid], after.switches[dpid], row_of, config, for_marks)
     _carry_network(before, after, row_of, kept)
     allocators = _carry_state(before, after, row_of, kept, now_s)
     _carry_views(before, after, row_of, kept)
@@ -113,9 +115,16 @@ def _rows_of(before: FabricState, after: FabricState) -> _Rows:
     return _Rows(old_of_new, new_of_old)
 
 
-def _carry_record(before: SwitchRecord, after: SwitchRecord, row_of: _Rows, config: Config) -> None:
-    """Let a switch have the meters, the tables and the abilities that it has; new VNs get meters of their own."""
+def _carry_record(
+    before: SwitchRecord, after: SwitchRecord, row_of: _Rows, config: Config, for_marks: Iterable[int]
+) -> None:
+    """Let a switch have the meters, the tables and the abilities that it has; new VNs get meters of their own.
+
+    The meters ``for_marks`` are given again by the entries that name them.
+    """
     after.meter_ids = copy.deepcopy(before.meter_ids)
+    for mark_id in for_marks:
+        after.meter_ids.release(mark_id)
     meters = {row: before.vn_meters[old] for row in after.vn_meters if (old := int(row_of.old[row])) != NEW_ROW}
     for row in after.vn_meters.keys() - meters.keys():
         meter_id = after.meter_ids.take()

@@ -216,6 +216,7 @@ def _view(
         others_within_bps=within_bps,
         queues=observed.queues if Reading.QUEUES in reads else None,
         ports=observed.ports if Reading.PORTS in reads else None,
+        marks=observed.marks if Reading.MARKS in reads else None,
     )
 
 

@@ -14,7 +14,7 @@ from controller.fabric.description import EdgePort, Switch
 from controller.fabric.topology import FloodTree, Link, PortId, SwitchPaths, Topology
 from controller.fabric.vns import VnTable
 from controller.forwarding import pipeline
-from controller.forwarding.desired_flows import DesiredFlows
+from controller.forwarding.desired_flows import DesiredFlows, FlowKey, flow_key
 from controller.openflow.flows import Flow
 from controller.pieces import pieces
 
@@ -69,6 +69,7 @@ class Network:
         # What the switches' entries for other switches were made of, by dpid.
         self._fabric_ports: dict[int, tuple[set[int], dict[int, tuple[int, ...]], bool]] = {}
         self._meter_of_pair: dict[Pair, int | None] = {}
+        self._phantom_of_vn: dict[int, int] = {}
         self._senders_to: defaultdict[int, set[int]] = defaultdict(set)
         self._unused_pairs: set[Pair] = set()
         self._paths = SwitchPaths(frozenset(), {})
@@ -312,9 +313,27 @@ class Network:
         port = self.edge_port(PortId(own.dpid, own.port_no))
         assert port is not None, "a VN lives behind an edge port of the configuration"
         set_queue = own.dpid not in self._queueless
-        flows = {own.dpid: [pipeline.forward_to_edge(port, host.vlan_vid, host.mac, set_queue=set_queue)]}
+        meter_id = self._phantom_of_vn.get(self._vn_of_host[host])
+        to_edge = pipeline.forward_to_edge(
+            port, host.vlan_vid, host.mac, set_queue=set_queue, phantom=meter_id is not None
+        )
+        counted = [] if meter_id is None else [pipeline.phantom(host.vlan_vid, host.mac, meter_id)]
+        flows = {own.dpid: [to_edge, *counted]}
         others = self.topology.switches - {own.dpid}
         self.desired.put(("forward", host), flows | {dpid: self._towards(dpid, own.dpid, host) for dpid in others})
+
+    def set_phantom(self, row: int, meter_id: int | None) -> None:
+        """What is sent to a VN's hosts passes this phantom meter once it has gone out; None: no one."""
+        if meter_id is None:
+            self._phantom_of_vn.pop(row, None)
+        else:
+            self._phantom_of_vn[row] = meter_id
+        for host in self.hosts_of_vn(row):
+            self._put_forward(host)
+
+    def phantom_keys(self, row: int) -> list[FlowKey]:
+        """Return the keys of the entries that name a VN's phantom meter."""
+        return [flow_key(pipeline.phantom(host.vlan_vid, host.mac, 1)) for host in self.hosts_of_vn(row)]
 
     def _towards(self, dpid: int, own: int, host: Host) -> list[Flow]:
         """Return what leads to a host at a switch that is not its own."""

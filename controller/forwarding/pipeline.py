@@ -12,7 +12,7 @@
 | PHANTOM      | VLAN, destination           | the phantom meter of the receiving VN: what it drops is gone out  |
 | REPORT       | sending VN, mark            | the meter of what the VN may have reported; sends it up             |
 
-Only VLANs that ask for marks pass MARKS and PHANTOM; the frames of others go by (``controller.forwarding.marks``).
+Only VLANs whose policy asks for marks have entries in MARKS and PHANTOM; the frames of others go by.
 Frames from other switches were limited where they entered the fabric: they go from CLASSIFY straight to FORWARD. A
 table without a matching entry drops (OpenFlow 1.3.5, section 5.4): nothing untagged, unknown or foreign gets through.
 
@@ -243,10 +243,21 @@ def _to_edge(port: EdgePort, vlan_vid: int, set_queue: bool) -> tuple[Action, ..
     return (*queue, *untag, Output(port.port_no))
 
 
-def forward_to_edge(port: EdgePort, vlan_vid: int, mac: int, *, set_queue: bool = True) -> Flow:
-    """An address behind one of the switch's own edge ports; ``set_queue`` unless it has no queues."""
-    actions = _to_edge(port, vlan_vid, set_queue)
-    return _flow(Table.FORWARD, 100, Match(vlan_vid=vlan_vid, eth_dst=mac), *actions, goto_table=Table.REPORT)
+def forward_to_edge(port: EdgePort, vlan_vid: int, mac: int, *, set_queue: bool = True, phantom: bool = False) -> Flow:
+    """An address behind one of the switch's own edge ports; ``set_queue`` unless it has no queues.
+
+    Where its VN has a ``phantom`` meter, what has gone out passes that, with its tag again.
+    """
+    actions, table = _to_edge(port, vlan_vid, set_queue), Table.PHANTOM if phantom else Table.REPORT
+    if phantom and not port.tagged:
+        actions = (*actions, PushVlan(), SetVlanVid(vlan_vid))
+    return _flow(Table.FORWARD, 100, Match(vlan_vid=vlan_vid, eth_dst=mac), *actions, goto_table=table)
+
+
+def phantom(vlan_vid: int, mac: int, meter_id: int) -> Flow:
+    """What went out to an address passes the phantom meter of its VN; it drops what nobody needs any more."""
+    match = Match(vlan_vid=vlan_vid, eth_dst=mac)
+    return _flow(Table.PHANTOM, 100, match, meter_id=meter_id, goto_table=Table.REPORT)
 
 
 def forward_to_switch(port_no: int, vlan_vid: int, mac: int) -> Flow:

@@ -1,10 +1,11 @@
-"""What a control step may know besides the senders' meters: readings of queues and links, one value an interval."""
+"""What a control step may know besides the senders' meters: readings of queues, links and marks."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
 
+from controller.metering.mark_readings import MarkReadings
 from controller.metering.port_readings import PortReadings
 from controller.metering.queue_readings import QueueReadings
 
@@ -16,6 +17,8 @@ class Reading(Enum):
     """Paths and capacities of links."""
     QUEUES = "queues"
     PORTS = "ports"
+    MARKS = "marks"
+    """Meters for marks are given to the VLANs of the policy."""
 
 
 @dataclass(frozen=True)
@@ -24,3 +27,4 @@ class Observed:
 
     queues: QueueReadings | None = None
     ports: PortReadings | None = None
+    marks: MarkReadings | None = None

@@ -21,6 +21,7 @@ from controller.columns import BoolArray, FloatArray, IntArray
 from controller.fabric.entries import EntryTable
 from controller.fabric.links import FabricLinks
 from controller.fabric.vns import VnTable
+from controller.metering.mark_readings import MarkReadings
 from controller.metering.observed import Reading
 from controller.metering.port_readings import PortReadings
 from controller.metering.queue_readings import QueueReadings
@@ -85,6 +86,8 @@ class PolicyView:
     """with Reading.QUEUES: what the receiving queues of VNs sent and dropped; None where nobody read them"""
     ports: PortReadings | None = None
     """with Reading.PORTS: what went over links, rows as in ``links``; None where nobody read them"""
+    marks: MarkReadings | None = None
+    """with Reading.MARKS: by row of ``entries`` and by VN; None where nobody read them"""
 
     @property
     def ceiling_bps(self) -> FloatArray:

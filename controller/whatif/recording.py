@@ -29,6 +29,7 @@ from controller.fabric.vns import VnTable
 from controller.loop import step
 from controller.metering.counters import MeterCounters, MeterReadings
 from controller.metering.enforcement import Enforcement, MeterChanges
+from controller.metering.mark_readings import MarkReadings
 from controller.metering.measurement import Measurement
 from controller.metering.observed import Observed
 from controller.metering.port_readings import PortReadings
@@ -53,7 +54,7 @@ _TABLES: dict[str, type[Any]] = {
     "enforcement": Enforcement,
     "accounts": ReceiverAccounts,
 }
-_OBSERVED: dict[str, type[Any]] = {"queues": QueueReadings, "ports": PortReadings}
+_OBSERVED: dict[str, type[Any]] = {"queues": QueueReadings, "ports": PortReadings, "marks": MarkReadings}
 _DTYPES = frozenset({"<f8", "<i8", "<u8", "|b1"})
 
 

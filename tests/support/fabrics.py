@@ -159,6 +159,7 @@ class Sender:
     received_bits: float = 0.0
     _seen: tuple[int, ...] = ()
     _meters: list[tuple[int, int]] = field(default_factory=list)
+    _behind: list[tuple[int, int]] = field(default_factory=list)
 
 
 def mac_of(port: PortId, vlan_vid: int) -> int:
@@ -246,10 +247,15 @@ class ControlLoop:
                 for dpid, record in self.fabric.central.switches.items()
                 for mine in record.vn_meters.values()
             }
-            sender._meters = [meter for meter in delivery.meters if meter not in reporting]
+            central = self.fabric.central
+            marks = {(dpid, i) for dpid in central.switches for i in central.fabric.marks.ids_of(dpid, central.vns)}
+            sender._behind = [meter for meter in delivery.meters if meter in marks]
+            sender._meters = [meter for meter in delivery.meters if meter not in reporting | marks]
             # What a report of this frame caused is seen by the next one.
             sender._seen = versions if not delivery.reports else ()
         bits = sender.rate_bps * step_s
         for dpid, meter_id in sender._meters:
             bits = self.fabric.switches[dpid].meters[meter_id].pass_bits(bits, self.fabric.now_s)
+        for dpid, meter_id in sender._behind:  # what these drop has gone out
+            self.fabric.switches[dpid].meters[meter_id].pass_bits(bits, self.fabric.now_s)
         return bits
