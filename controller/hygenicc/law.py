@@ -22,6 +22,9 @@ from controller.allocation.interface import BoolArray, FloatArray, IntArray
 # come back. The paper's rate may become 0, and then nothing ever does.
 FLOOR_PART = 0.01
 FLOOR_BITS = 3 * 1518 * 8
+# Choice: a queue that is too long marks every frame behind its threshold, and stays so while it is not drained. A
+# phantom meter counts only what is too much. When that is this part of what arrives, all of it counts as marked.
+ALL_MARKED = 0.05
 NEVER = 1e9  # intervals since a mark that never was
 
 
@@ -74,16 +77,17 @@ class Bottlenecks:
 
 
 def marked_shares(
-    marked_bps: FloatArray, passed_bps: FloatArray, phantom_bps: FloatArray, receiver: IntArray
+    marked_bps: FloatArray, passed_bps: FloatArray, arrived_bps: FloatArray, beyond_bps: FloatArray, receiver: IntArray
 ) -> FloatArray:
     """Return (entries,) phi, the share of an entry's traffic that was marked; NaN where it sent nothing or is unknown.
 
     ``marked_bps`` and ``passed_bps`` (entries,) are what came with a mark and what passed the sender's meter.
-    ``phantom_bps`` (vns,) is what the phantom meters of the receiving VNs counted as too much; it is shared out among a
-    VN's entries by what they sent. Where one is unknown (NaN) the other counts.
+    ``arrived_bps`` and ``beyond_bps`` (vns,) are what the phantom meters of the receiving VNs saw, and counted as too
+    much, of which ALL_MARKED marks everything, whoever sent it. Both are of one meter, and so of the same time. Where
+    marks are unknown (NaN) the phantom meter counts, and the other way round.
     """
-    sums_bps = np.bincount(receiver, np.nan_to_num(passed_bps), minlength=len(phantom_bps))
-    too_much = np.divide(phantom_bps, sums_bps, out=np.full(len(phantom_bps), np.nan), where=sums_bps > 0)[receiver]
+    parts = np.divide(beyond_bps, arrived_bps, out=np.full(len(beyond_bps), np.nan), where=arrived_bps > 0)
+    too_much = np.minimum(parts / ALL_MARKED, 1.0)[receiver]
     sends = np.nan_to_num(passed_bps) > 0
     marked = np.divide(marked_bps, passed_bps, out=np.full(len(passed_bps), np.nan), where=sends)
     nothing = np.isnan(marked) & np.isnan(too_much)
@@ -106,16 +110,27 @@ def of_limiters(share: FloatArray, passed_bps: FloatArray, limiter: IntArray, li
 
 
 def capacity_shares(
-    capacity_bps: FloatArray, port: IntArray, active: BoolArray, weight: FloatArray, most_bps: FloatArray
+    capacity_bps: FloatArray, port: IntArray, wanted_bps: FloatArray, weight: FloatArray, most_bps: FloatArray
 ) -> FloatArray:
-    """Return (vns,) the Capacity Share of each sending VN: its part, by weight, of its port among the active ones.
+    """Return (vns,) the Capacity Share of each sending VN: its part, by weight, of its port among those that send.
 
-    ``capacity_bps`` and ``most_bps`` (vns,) are the port's rate and the VN's own limit, ``port`` (vns,) names the port.
-    One that is not active has the share that it would have as one more.
+    ``capacity_bps`` (ports,) are the ports' rates, ``port`` (vns,) names a VN's port and ``most_bps`` (vns,) is its own
+    limit. ``wanted_bps`` (vns,) is what a VN would send: 0 if it is silent, infinite if it is held back.
+
+    Deviation: in the paper an active VM keeps its part of the NIC though it sends little, and the rest is lost. Here
+    others have what it leaves, and it finds its part when it wants more; until their rates fall the link is shared.
     """
-    sums = np.bincount(port, np.where(active, weight, 0.0), minlength=int(port.max(initial=-1)) + 1)[port]
-    sums = sums + np.where(active, 0.0, weight)
-    result: FloatArray = np.minimum(capacity_bps * weight / sums, most_bps)
+    ports = len(capacity_bps)
+    sends = wanted_bps > 0
+    sums = np.bincount(port, np.where(sends, weight, 0.0), minlength=ports)[port] + np.where(sends, 0.0, weight)
+    order = np.argsort(port, kind="stable")
+    sizes = np.bincount(port, minlength=ports)
+    groups = Groups(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))
+    room_bps = np.minimum(wanted_bps, capacity_bps[port])  # nobody sends more than its port
+    level_bps = fill_level(groups, capacity_bps, weight[order], room_bps[order])
+    own_bps = capacity_bps[port] * weight / sums
+    more_bps = np.clip(level_bps[port] * weight, own_bps, capacity_bps[port])
+    result: FloatArray = np.minimum(np.where(wanted_bps > own_bps, more_bps, own_bps), most_bps)
     return result
 
 
@@ -142,12 +157,14 @@ def next_rates(
     link_bps: FloatArray,
     least_bps: FloatArray,
     most_bps: FloatArray,
+    wanted_bps: FloatArray,
     constants: Constants,
 ) -> Rates:
     """Return the rates of the next interval; all (limiters,) but the bottlenecks.
 
     ``share`` is phi, NaN for unknown: then the rate and its clock stand. ``link_bps`` is the rate of the sending port,
-    ``least_bps`` and ``most_bps`` the floor and the Capacity Share. ``rates`` holds no NaN.
+    ``least_bps`` and ``most_bps`` the floor and the Capacity Share, ``wanted_bps`` what a limiter's senders would send
+    if it did not hold them (infinite: more than it lets through). ``rates`` holds no NaN.
 
     1. Marked: the rate falls, by its cut.
     2. Not marked for less than the timeout: ``+ slow * C / n``, else ``+ fast * C / n``, by weight.
@@ -159,7 +176,7 @@ def next_rates(
     known = ~np.isnan(share)
     marked = known & (np.nan_to_num(share) > 0.0)
     quiet = np.where(marked, 0.0, np.where(known, rates.quiet + 1.0, rates.quiet))
-    lower_bps = _lowered(rates.rate_bps, np.nan_to_num(share), weight, marked, bottlenecks, constants)  # 1
+    lower_bps = _lowered(rates.rate_bps, np.nan_to_num(share), weight, marked, wanted_bps, bottlenecks, constants)  # 1
     senders = np.maximum(bottlenecks.senders[bottlenecks.of], 1.0)
     sums = np.bincount(bottlenecks.of, weight, minlength=len(bottlenecks.senders))
     count = np.bincount(bottlenecks.of, minlength=len(bottlenecks.senders))
@@ -175,6 +192,7 @@ def _lowered(
     share: FloatArray,
     weight: FloatArray,
     marked: BoolArray,
+    wanted_bps: FloatArray,
     bottlenecks: Bottlenecks,
     constants: Constants,
 ) -> FloatArray:
@@ -188,13 +206,16 @@ def _lowered(
     factor = np.where(constants.cut == Cut.LOAD, np.minimum(by_share, to_load), by_share)
     if not (marked & (constants.cut == Cut.LEVEL)).any():
         return rate_bps * factor
-    level_bps = _levels(rate_bps, weight, bottlenecks, constants.gamma)
+    level_bps = _levels(np.minimum(rate_bps, wanted_bps), weight, bottlenecks, constants.gamma)
     to_level = np.where(load_bps > target_bps, np.minimum(rate_bps, level_bps * weight), rate_bps)
     return np.where(constants.cut == Cut.LEVEL, to_level, rate_bps * factor)
 
 
-def _levels(rate_bps: FloatArray, weight: FloatArray, bottlenecks: Bottlenecks, gamma: FloatArray) -> FloatArray:
-    """Return (limiters,) the level of each bottleneck: the rates per weight at which its limiters fill it."""
+def _levels(room_bps: FloatArray, weight: FloatArray, bottlenecks: Bottlenecks, gamma: FloatArray) -> FloatArray:
+    """Return (limiters,) the level of each bottleneck: the rates per weight at which its limiters fill it.
+
+    ``room_bps`` (limiters,) is what each would use at most.
+    """
     order = np.argsort(bottlenecks.of, kind="stable")
     sizes = np.bincount(bottlenecks.of, minlength=len(bottlenecks.load_bps))
     groups = Groups(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))
@@ -202,5 +223,5 @@ def _levels(rate_bps: FloatArray, weight: FloatArray, bottlenecks: Bottlenecks, 
     part = np.ones(len(load_bps))
     np.minimum.at(part, bottlenecks.of, gamma)
     amount_bps = part * np.minimum(capacity_bps, np.maximum(load_bps, 1.0))
-    level_bps = fill_level(groups, amount_bps, weight[order], rate_bps[order])
+    level_bps = fill_level(groups, amount_bps, weight[order], room_bps[order])
     return level_bps[bottlenecks.of]

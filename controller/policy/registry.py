@@ -28,6 +28,7 @@ CLASSES = (
     "controller.seawall.strawman:SeawallStrawman",
     "controller.seawall.exact:SeawallExact",
     "controller.gatekeeper.policy:Gatekeeper",
+    "controller.hygenicc.policy:HyGenICC",
 )
 
 

@@ -29,7 +29,7 @@ def constants(limiters, cut=0, beta=0.25, slow=0.12, fast=0.12, timeout=4, gamma
     return Constants(*(np.full(limiters, float(one)) for one in (cut, beta, slow, fast, timeout, gamma)))
 
 
-def one_step(rate_bps, phi, *, quiet=0.0, load_bps=2 * C, capacity_bps=C, weight=None, **chosen):
+def one_step(rate_bps, phi, *, quiet=0.0, load_bps=2 * C, capacity_bps=C, weight=None, wanted_bps=None, **chosen):
     count = len(rate_bps)
     of = np.zeros(count, dtype=np.int64)
     bottleneck = Bottlenecks(of, np.array([load_bps]), np.array([capacity_bps]), np.array([float(count)]))
@@ -41,6 +41,7 @@ def one_step(rate_bps, phi, *, quiet=0.0, load_bps=2 * C, capacity_bps=C, weight
         np.full(count, C),
         np.full(count, 0.01 * C),
         np.full(count, C),
+        np.full(count, np.inf) if wanted_bps is None else np.array(wanted_bps),
         constants(count, **chosen),
     )
 
@@ -97,10 +98,12 @@ def test_a_frame_gets_through_at_the_floor():
 def test_marks_and_phantom_marks_add_up():
     receiver = np.array([0, 0, 1, 1])
     passed = np.array([60.0, 40.0, 10.0, 0.0])
-    share = marked_shares(np.array([6.0, 0.0, np.nan, 0.0]), passed, np.array([20.0, np.nan]), receiver)
+    arrived, beyond = np.array([50.0, np.nan]), np.array([0.5, np.nan])
+    share = marked_shares(np.array([6.0, 0.0, np.nan, 0.0]), passed, arrived, beyond, receiver)
     assert share[:2] == pytest.approx([0.3, 0.2])
     assert np.isnan(share[2:]).all()
-    assert marked_shares(np.array([90.0]), np.array([60.0]), np.array([0.0]), np.array([0])).tolist() == [1.0]
+    more = np.array([90.0]), np.array([60.0]), np.array([1.0]), np.array([0.0]), np.array([0])
+    assert marked_shares(*more).tolist() == [1.0]
 
 
 def test_a_vn_has_the_mean_of_its_entries_by_what_they_send():
@@ -112,9 +115,21 @@ def test_a_vn_has_the_mean_of_its_entries_by_what_they_send():
 
 
 def test_capacity_shares():
-    port, active = np.array([0, 0, 0, 1]), np.array([True, True, False, True])
-    share = capacity_shares(np.full(4, C), port, active, np.array([1.0, 3.0, 1.0, 1.0]), np.full(4, 60e6))
+    port, weight = np.array([0, 0, 0, 1]), np.array([1.0, 3.0, 1.0, 1.0])
+    share = capacity_shares(np.full(2, C), port, np.array([np.inf, np.inf, 0.0, 5e6]), weight, np.full(4, 60e6))
     assert share == pytest.approx([25e6, 60e6, 20e6, 60e6])
+
+
+def test_what_one_vn_leaves_of_its_port_others_have():
+    share = capacity_shares(np.full(1, C), np.zeros(2, dtype=int), np.array([5e6, np.inf]), np.ones(2), np.full(2, C))
+    assert share == pytest.approx([50e6, 95e6])
+
+
+def test_the_level_leaves_no_room_for_what_nobody_sends():
+    after = one_step([90e6, 90e6], [1.0, 1.0], cut=Cut.LEVEL, load_bps=120e6, wanted_bps=[8e6, np.inf])
+    assert after.rate_bps == pytest.approx([90e6, 90e6])
+    after = one_step([90e6, 95e6], [1.0, 1.0], cut=Cut.LEVEL, load_bps=120e6, wanted_bps=[8e6, np.inf])
+    assert after.rate_bps == pytest.approx([90e6, 90e6])
 
 
 def test_newcomers():
@@ -157,6 +172,7 @@ def simulate(senders, cut, beta=0.25, slow=0.12, fast=0.12, gamma=0.98, start=1.
             np.full(senders, C),
             floors(np.full(senders, C), INTERVAL_S),
             np.full(senders, C),
+            np.full(senders, np.inf),
             constants(senders, cut, beta, slow, fast, 4, gamma),
         )
     first, last = int(7 / INTERVAL_S), int(10 / INTERVAL_S)

@@ -30,7 +30,7 @@ def test_an_update_is_the_listings(senders):
         frames = np.array(tick.frames, dtype=np.float64)
         phi = np.divide(np.array(tick.marks), frames, out=np.full(senders, np.nan), where=frames > 0)
         before = Rates(np.array(tick.before_bps), quiet)
-        after = next_rates(before, phi, np.ones(senders), alone, *bounds, constants)
+        after = next_rates(before, phi, np.ones(senders), alone, *bounds, np.full(senders, np.inf), constants)
         quiet = np.where(np.array(tick.marks) > 0, 0.0, quiet + 1.0)
         sent = frames * FRAME_BITS / paper.update_s
         steady = (phi <= 1.0) & (np.abs(sent - before.rate_bps) < 0.05 * C) & (quiet < timeout - 2)

@@ -1,0 +1,346 @@
+"""The ``hygenicc`` policy: sources answer to marks of congestion (HyGenICC, Algorithms 1 and 2), every interval.
+
+The paper's hypervisors count marks at the receiver, send them back in headers, and limit the source. Here both ends are
+counters of one controller: marks come as readings, and nothing is sent back on the wire. Where the law departs from the
+listing, ``controller.hygenicc.law`` says so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from controller.allocation.explain import Explanation
+from controller.allocation.groups import Groups, fill
+from controller.allocation.parameters import Parameter
+from controller.columns import BoolArray, FloatArray, IntArray
+from controller.errors import InvalidValueError
+from controller.hygenicc.bottlenecks import Places, find_places
+from controller.hygenicc.law import (
+    NEVER,
+    Bottlenecks,
+    Constants,
+    Rates,
+    capacity_shares,
+    floors,
+    marked_shares,
+    next_rates,
+    of_limiters,
+    started,
+)
+from controller.metering.observed import Reading
+from controller.policy.interface import Decision, Newcomers, Place, Policy, PolicyView, Silence
+from controller.policy.memory import Memory
+from controller.policy.words import rate_in_words
+from controller.units import MIN_RATE_BPS
+
+CUT = Parameter(
+    "cut",
+    0.0,
+    "how far marks lower a rate: 0 by beta times the share marked (the paper); 1 at least to what the bottleneck "
+    "carries; 2 to the level at which all its senders fill it",
+    maximum=2.0,
+    minimum=0.0,
+    whole=True,
+)
+BETA = Parameter("beta", 0.25, "part of a rate that is taken off when all frames are marked", above=0.0, maximum=1.0)
+SLOW = Parameter("slow", 0.12, "rise in an interval soon after marks, in parts of an equal share", maximum=1.0, above=0)
+FAST = Parameter("fast", 0.12, "rise once no mark came for the timeout", above=0.0, maximum=1.0)
+TIMEOUT = Parameter("timeout", 4.0, "intervals without a mark until rates rise fast", minimum=1.0, maximum=1000.0)
+GAMMA = Parameter("gamma", 0.98, "part of the bottleneck that cuts 1 and 2 aim at", above=0.5, maximum=1.0)
+SCOPE = Parameter.switch("scope", True, "whether each pair has a rate; else each sending VN, as in the paper")
+START = Parameter.switch("start", True, "whether newcomers start at a part of the Capacity Share; else at all of it")
+ADMIT = Parameter.switch("admit", False, "whether newcomers wait at the least rate while their receiver is congested")
+
+# Choice: an entry that has less than this part of its limit, and loses nothing, wants no more than it has, and ...
+HELD_ABOVE = 0.90
+HEADROOM = 1.25  # ... may want so many times as much in the next interval.
+# Choice: congestion is said, and admission decided, by marks of so many intervals.
+SURE_INTERVALS = 3.0
+CONGESTED_SHARE = 0.10
+CLOSED_SHARE = 0.50
+FIRST_INTERVAL_S = 0.055
+
+
+@dataclass(frozen=True)
+class MarksDecision(Decision):
+    """What was decided, for explanations; columns of shape (rows,).
+
+    ``share`` is phi. ``before_bps`` and ``rate_bps`` are the limiters' rates before and after, ``share_bps`` the
+    Capacity Share of the sender, ``least_bps`` the floor. ``sharers`` is how many VNs send from the sender's port,
+    ``place`` a number of ``Places``, ``waits`` whether admission holds an entry.
+    """
+
+    share: FloatArray
+    before_bps: FloatArray
+    rate_bps: FloatArray
+    share_bps: FloatArray
+    least_bps: FloatArray
+    quiet: FloatArray
+    sharers: IntArray
+    place: IntArray
+    waits: BoolArray
+
+
+@dataclass(frozen=True)
+class Limiters:
+    """The token buckets at the sources: ``of`` (rows,) is the limiter of each entry, of a pair or of a sending VN.
+
+    ``first`` (limiters,) is a row of each limiter, ``pair`` (limiters,) whether it is of a pair.
+    """
+
+    of: IntArray
+    first: IntArray
+    pair: BoolArray
+
+    @classmethod
+    def scoped(cls, sender: IntArray, by_pair: BoolArray, vns: int) -> Limiters:
+        """Return the limiters of entries, some of which have one each."""
+        key = np.where(by_pair, vns + np.arange(len(sender)), sender)
+        _, first, of = np.unique(key, return_index=True, return_inverse=True)
+        return cls(of.astype(np.int64), first, by_pair[first])
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    def sum(self, column: FloatArray | BoolArray) -> FloatArray:
+        """Return a column's sums by limiter."""
+        return np.bincount(self.of, column, minlength=len(self)).astype(np.float64)
+
+
+@dataclass(frozen=True)
+class HyGenICC(Policy):
+    """Rates fall as frames are marked and rise while none is, within each VN's share of its port."""
+
+    cut: float = CUT.default
+    beta: float = BETA.default
+    slow: float = SLOW.default
+    fast: float = FAST.default
+    timeout: float = TIMEOUT.default
+    gamma: float = GAMMA.default
+    scope: float = SCOPE.default
+    start: float = START.default
+    admit: float = ADMIT.default
+
+    name: ClassVar[str] = "hygenicc"
+    title: ClassVar[str] = "HyGenICC"
+    parameters: ClassVar[tuple[Parameter, ...]] = (CUT, BETA, SLOW, FAST, TIMEOUT, GAMMA, SCOPE, START, ADMIT)
+    weighted: ClassVar[bool] = True
+    together: ClassVar[bool] = True
+    silence: ClassVar[Silence] = Silence.HOLD
+    reads: ClassVar[frozenset[Reading]] = frozenset({Reading.LINKS, Reading.MARKS})
+
+    def first_bps(self, newcomers: Newcomers) -> FloatArray:
+        """Return where meters of new entries start: at an equal part of the receiver, until they are decided on."""
+        vns = newcomers.vns
+        share_bps = vns.receive_limit_bps[newcomers.receiver] / newcomers.senders
+        first_bps: FloatArray = np.minimum(vns.send_limit_bps[newcomers.sender], share_bps)
+        return first_bps
+
+    def decide(self, view: PolicyView, memory: Memory) -> MarksDecision:
+        """Decide on all entries of the VLANs, each with its own VLAN's parameters.
+
+        1. Marks: what share of each entry's frames; unknown where its meter or its marks were not read.
+        2. The Capacity Share of each sending VN, of its port.
+        3. Limiters, of VNs or of entries, and the bottleneck of each.
+        4. The law. Newcomers start at their share, or wait at the floor while their receiver admits nobody.
+           A rate that fell in the last interval does not fall again yet.
+        5. The entries of a VN share its rate or its Capacity Share; who wants less leaves the rest to the others.
+
+        Deviation: 4. The paper updates every five round trips, so that an answer is seen before the next. A switch
+        fills a meter at every modify (docs/enforcement.md): the interval after a cut still carries that burst, and its
+        marks would cut again for what is answered already.
+
+        Raises InvalidValueError without links: shares are those of ports.
+        """
+        links, vns, sender = view.links, view.vns, view.sender
+        if links is None or view.others_within_bps is None:
+            raise InvalidValueError("links", links, f"are needed: {self.name} shares out ports")
+        of = {name: column[view.receiver] for name, column in view.parameters.items()}
+        room_bps = np.maximum(links.capacity_bps - view.others_within_bps, MIN_RATE_BPS)
+        ceiling_bps = view.ceiling_bps
+        # 1
+        share, marked, beyond = _marks(view)
+        states = _congestion(view, memory, share)
+        lowered = np.nan_to_num(memory.of_entry("lowered")) > 0
+        answered = np.where(lowered, np.nan, share)
+        # 2
+        wanted_bps = _wanted(view, ceiling_bps)
+        vn_wants_bps = np.bincount(sender, wanted_bps, minlength=len(vns)).astype(np.float64)
+        vn_share_bps = capacity_shares(room_bps, links.up, vn_wants_bps, vns.weight, vns.send_most_bps)
+        share_bps = vn_share_bps[sender]
+        # 3
+        limiters = Limiters.scoped(sender, of["scope"] > 0, len(vns))
+        first, pair = limiters.first, limiters.pair
+        places = find_places(view, links, room_bps, marked, beyond)
+        bottlenecks, place = _bottlenecks(limiters, places, view)
+        # 4
+        rate_bps, quiet, waits = (memory.of_entry(name) for name in ("rate_bps", "quiet", "waits"))
+        before_bps = np.where(pair, rate_bps[first], memory.of_vn("rate_bps")[sender[first]])
+        quiet = np.where(pair, quiet[first], memory.of_vn("quiet")[sender[first]])
+        new = np.isnan(before_bps)
+        most_bps = np.where(pair, np.minimum(share_bps, ceiling_bps)[first], share_bps[first])
+        least_bps = floors(most_bps, view.elapsed_s or FIRST_INTERVAL_S)
+        held = (of["admit"] > 0) & (states["closed"][view.receiver] > 0) & ((waits > 0) | np.isnan(waits))
+        waiting = limiters.sum(held) > 0
+        senders = bottlenecks.senders[bottlenecks.of]
+        start = Rates(np.where(new, np.nan, before_bps), np.where(new, NEVER, quiet))
+        started_bps = started(start, most_bps, senders, of["start"][first])
+        after = next_rates(
+            Rates(started_bps, start.quiet),
+            of_limiters(answered, view.measured_bps, limiters.of, len(limiters)),
+            vns.weight[sender[first]],
+            bottlenecks,
+            np.minimum(vns.capacity_bps[sender[first]], bottlenecks.capacity_bps[bottlenecks.of]),
+            least_bps,
+            most_bps,
+            limiters.sum(wanted_bps),
+            Constants(*(of[name][first] for name in ("cut", "beta", "slow", "fast", "timeout", "gamma"))),
+        )
+        # 5
+        after_bps = np.where(waiting & pair, least_bps, after.rate_bps)
+        rate_bps = after_bps[limiters.of]
+        by_vn = np.where(pair, share_bps[first], after_bps)[limiters.of]
+        uses_bps = np.where(view.active, np.minimum(rate_bps, wanted_bps), 0.0)
+        grant_bps = np.minimum(_within(sender, by_vn, uses_bps, rate_bps), ceiling_bps)
+        kept = memory.after(
+            by_vn=states
+            | {"rate_bps": _of_vns(after_bps, limiters, view), "quiet": _of_vns(after.quiet, limiters, view)},
+            by_entry={
+                "rate_bps": rate_bps,
+                "quiet": after.quiet[limiters.of],
+                "waits": held.astype(np.float64),
+                "lowered": (rate_bps < started_bps[limiters.of]).astype(np.float64),
+            },
+        )
+        sharers = np.bincount(links.up[vn_wants_bps > 0], minlength=len(room_bps))[links.up[sender]]
+        return MarksDecision(
+            view,
+            grant_bps,
+            kept,
+            share,
+            started_bps[limiters.of],
+            rate_bps,
+            share_bps,
+            least_bps[limiters.of],
+            after.quiet[limiters.of],
+            sharers,
+            place[limiters.of],
+            held,
+            congested=states["hot"] >= SURE_INTERVALS,
+        )
+
+    def explain(self, decision: Decision, at: int, place: Place) -> Explanation:
+        """Return what binds the entry: marks, recovering from them, its share of its port, or its limits."""
+        assert isinstance(decision, MarksDecision)
+        sender, receiver = int(decision.view.sender[at]), int(decision.view.receiver[at])
+        grant_bps, rate_bps = float(decision.grant_bps[at]), float(decision.rate_bps[at])
+        own = (float(decision.share_bps[at]), f"its share of port {place(sender)} ({_senders(decision, at)})")
+        limits = (float(decision.view.ceiling_bps[at]), f"the limits of {place(sender)} and {place(receiver)}")
+        (first_bps, first), (later_bps, later) = sorted([limits, own], key=lambda bound: bound[0])
+        if _reaches(grant_bps, first_bps):
+            return Explanation(at, grant_bps, first, 0, 0, later_bps, later)
+        if not _reaches(grant_bps, rate_bps):
+            return Explanation(at, grant_bps, f"what else {place(sender)} sends", 0, 0, first_bps, first)
+        return Explanation(at, grant_bps, _by_marks(decision, at, place), 0, 0, first_bps, first)
+
+
+def _reaches(rate_bps: float, bound_bps: float) -> bool:
+    return rate_bps >= bound_bps * (1 - 1e-6)
+
+
+def _senders(decision: MarksDecision, at: int) -> str:
+    count = int(decision.sharers[at])
+    return f"1 of {count} VNs that send" if count > 1 else "the only VN that sends"
+
+
+def _by_marks(decision: MarksDecision, at: int, place: Place) -> str:
+    share, quiet = float(decision.share[at]), float(decision.quiet[at])
+    moved_bps = float(decision.rate_bps[at] - decision.before_bps[at])
+    if decision.waits[at]:
+        return f"admission: it came while {place(int(decision.view.receiver[at]))} was congested"
+    if np.isnan(share):
+        return "its last rate: nothing is known of its marks"
+    if share > 0:
+        text = f"marks: {share:.0%} of its packets in the last interval ({_where(decision, at, place)})"
+        return f"{text}, decreased by {rate_in_words(-moved_bps)}" if moved_bps < 0 else text
+    if _reaches(float(decision.least_bps[at]), float(decision.rate_bps[at])):
+        return "the least rate, at which a mark can come back"
+    since = "no mark yet" if quiet >= NEVER else f"no mark for {quiet:.0f} intervals"
+    return f"recovering: {since}, + {rate_in_words(max(moved_bps, 0.0))} an interval"
+
+
+def _where(decision: MarksDecision, at: int, place: Place) -> str:
+    number, links = int(decision.place[at]), decision.view.links
+    assert links is not None
+    if number < len(decision.view.vns):
+        return f"the limit of {place(number)}"
+    number -= len(decision.view.vns)
+    return f"link {links.names[number]}" if number < len(links.names) else "a link of unknown capacity"
+
+
+def _marks(view: PolicyView) -> tuple[FloatArray, BoolArray, BoolArray]:
+    """Return phi of each entry, and whether frames of it came marked, and were beyond its phantom meter, (rows,)."""
+    nothing = np.zeros(len(view.rows), dtype=np.bool_)
+    marks = view.marks
+    if marks is None:
+        return np.full(len(view.rows), np.nan), nothing, nothing
+    marked_bps = marks.marked_bps[view.rows]
+    share = marked_shares(marked_bps, view.measured_bps, marks.arrived_bps, marks.beyond_bps, view.receiver)
+    share = np.where((view.unread_intervals > 0) | ~view.active, np.nan, share)
+    return share, np.nan_to_num(marked_bps) > 0, np.nan_to_num(marks.beyond_bps)[view.receiver] > 0
+
+
+def _congestion(view: PolicyView, memory: Memory, share: FloatArray) -> dict[str, FloatArray]:
+    """Return by VN, (vns,): how long it was congested, very much so, and hardly; ``closed`` to newcomers."""
+    phi = of_limiters(share, view.measured_bps, view.receiver, len(view.vns))
+    states = {}
+    for name, now in (("hot", phi >= CONGESTED_SHARE), ("full", phi >= CLOSED_SHARE), ("calm", phi < CONGESTED_SHARE)):
+        before = np.nan_to_num(memory.of_vn(name))
+        states[name] = np.where(np.isnan(phi), before, np.where(now, before + 1.0, 0.0))
+    closes, opens = states["full"] >= SURE_INTERVALS, states["calm"] >= SURE_INTERVALS
+    was = np.nan_to_num(memory.of_vn("closed"))
+    return states | {"closed": np.where(closes, 1.0, np.where(opens, 0.0, was))}
+
+
+def _wanted(view: PolicyView, ceiling_bps: FloatArray) -> FloatArray:
+    """Return what each entry would send if nothing held it, (rows,); infinite where something does."""
+    held = view.measured_bps >= HELD_ABOVE * np.minimum(view.limit_bps, ceiling_bps)
+    held = view.active & (held | (view.dropped_bps > 0))
+    return np.where(held, np.inf, np.where(view.active, HEADROOM * view.measured_bps, 0.0))
+
+
+def _bottlenecks(limiters: Limiters, places: Places, view: PolicyView) -> tuple[Bottlenecks, IntArray]:
+    """Return what holds each limiter, and its place: that of the entry that sends the most."""
+    order = np.lexsort((-view.measured_bps, limiters.of))
+    place = places.of[order[np.searchsorted(limiters.of[order], np.arange(len(limiters)))]]
+    used, of = np.unique(place, return_inverse=True)
+    sends = (limiters.sum(view.active) > 0).astype(np.float64)
+    senders = np.bincount(of, sends, minlength=len(used)).astype(np.float64)
+    return Bottlenecks(of.astype(np.int64), places.load_bps[used], places.capacity_bps[used], senders), place
+
+
+def _within(sender: IntArray, amount_bps: FloatArray, uses_bps: FloatArray, rate_bps: FloatArray) -> FloatArray:
+    """Return what entries get of the amount of their sending VN, (rows,): equal parts, what one leaves to the others.
+
+    Who does not use its part gets as much as the others may have.
+    """
+    order = np.argsort(sender, kind="stable")
+    _, starts = np.unique(sender[order], return_index=True)
+    groups = Groups(np.append(starts, len(sender)).astype(np.int64))
+    amounts_bps = amount_bps[order][starts]
+    parts_bps = fill(groups, amounts_bps, np.ones(len(sender)), uses_bps[order])
+    left_bps = amounts_bps - groups.sum(parts_bps)
+    grant_bps = np.empty(len(sender))
+    grant_bps[order] = np.maximum(parts_bps, np.minimum(rate_bps[order], parts_bps + groups.spread(left_bps)))
+    return grant_bps
+
+
+def _of_vns(column: FloatArray, limiters: Limiters, view: PolicyView) -> FloatArray:
+    """Return a column of limiters by VN, (vns,); NaN where VNs have none of their own."""
+    by_vn = np.full(len(view.vns), np.nan)
+    own = np.flatnonzero(~limiters.pair)
+    by_vn[view.sender[limiters.first[own]]] = column[own]
+    return by_vn
