@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from experiments.evaluation.claims import Claim, ClaimVerdict, Measured, Paper, show
-from experiments.scenarios.gatekeeper_fig5 import (
+from experiments.scenarios.gatekeeper.fig5 import (
     A_BPS,
     B_BPS,
     CELLS,
@@ -19,7 +19,7 @@ from experiments.scenarios.gatekeeper_fig5 import (
     SILENT,
     cell_name,
 )
-from experiments.scenarios.gatekeeper_queue import SENDERS
+from experiments.scenarios.gatekeeper.queue import SENDERS
 
 NAME = "gatekeeper"
 RX, TX = "gatekeeper-fig5-rx", "gatekeeper-fig5-tx"

@@ -66,6 +66,7 @@ class World:
             sender=self.entries.sender,
             receiver=self.entries.receiver,
             measured_bps=passed,
+            passed_bps=passed,
             dropped_bps=sent - passed,
             limit_bps=self.limit_bps,
             available_bps=np.full(len(sent), C),

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from experiments.scenarios.gatekeeper_fig5 import A_BPS, B_BPS, LINK_BPS, LITERAL, SCHEDULED_BPS
+from experiments.scenarios.gatekeeper.fig5 import A_BPS, B_BPS, LINK_BPS, LITERAL, SCHEDULED_BPS
 from experiments.scenarios.limits import Limits
 from experiments.scenarios.scenario import Scenario
 from experiments.scenarios.traffic import Source

@@ -3,7 +3,7 @@
 And 64 of one tenant against ten of another, which all start at once: drops that must not be taken for a flood.
 """
 
-from experiments.scenarios.gatekeeper_fig5 import A_BPS, B_BPS, LINK_BPS, SCHEDULED_BPS
+from experiments.scenarios.gatekeeper.fig5 import A_BPS, B_BPS, LINK_BPS, SCHEDULED_BPS
 from experiments.scenarios.limits import Limits
 from experiments.scenarios.scenario import Scenario
 from experiments.scenarios.traffic import Source
