@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 HERE = Path(__file__).parent
 FABRIC_FOLDER = HERE / "fabric"
@@ -18,6 +19,9 @@ REAL_TIME = (FABRIC_FOLDER, HERE / "kernel", HERE / "ui", HERE / "wire")
 REPEATS = 2
 # These carry real traffic, and no other test runs at the same time (scripts/run-tests).
 ALONE = (FABRIC_FOLDER, HERE / "kernel", HERE / "ui")
+# Properties are tried on the same examples in every run, and none fails because a machine is slow.
+settings.register_profile("tests", derandomize=True, deadline=None)
+settings.load_profile("tests")
 # Shared builders are imported as ``support.x`` (tests/support).
 sys.path.insert(0, str(Path(__file__).parent))
 

@@ -35,7 +35,7 @@ def whisper(tmp_path, monkeypatch):
 
 
 def test_a_paper_in_a_new_file_is_found_by_itself_with_its_experiments(whisper):
-    assert list(papers()) == ["dets", "whisper"]
+    assert {"dets", "whisper"} <= set(papers())
     names = ["dets-fig1", "whisper-fig1", "my-burst", "whisperer"]
     assert experiments_of("whisper", names) == ["whisper-fig1"]
     assert experiments_of("dets", names) == ["dets-fig1", "my-burst", "whisperer"]
