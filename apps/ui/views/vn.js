@@ -88,6 +88,7 @@ export class VnView {
       ["guarantee", `${kept.missing ? "missing" : "met"}; owed and met ${seconds(kept.met_s)}, missed ${seconds(kept.missed_s)}${reasons ? ` (${reasons})` : ""}, nothing owed ${seconds(kept.idle_s)}`],
       ["missed in the last hour", seconds(kept.missed_last_hour_s)],
       ["flood limit", `${rate(vn.flood_limit_bps)}; floods now ${rate(vn.flooded_bps)}, dropped ${rate(vn.flood_dropped_bps)}, others' floods take ${rate(vn.flood_received_bps)}`],
+      ["receiving queue", `dropped ${rate(vn.queue_dropped_bps)}; notifications to its senders ${vn.notifications ?? 0}`],
       ["enforceable", vn.enforceable + (vn.enforceable_why.length ? `: ${vn.enforceable_why.join("; ")}` : "")],
       ["hosts", vn.hosts.join(", ") || "none known"],
       ["revision", String(vn.revision)],

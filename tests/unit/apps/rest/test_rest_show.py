@@ -120,6 +120,8 @@ def test_a_vn_that_is_congested_and_one_that_sends_to_it(busy: Desk) -> None:
         "flood_dropped_bps": None,
         "flood_received_bps": 0,
         "congested": True,
+        "queue_dropped_bps": None,
+        "notifications": 0,
         "guarantee": shown["guarantee"],
         "hosts": ["00:00:00:00:00:02"],
         "enforceable": "partly",
