@@ -90,7 +90,7 @@ def wait_agents(controller: ControllerProcess, count: int) -> None:
     """Wait until the controller knows so many agents; TimeoutError if it does not."""
     deadline = time.monotonic() + END_TIMEOUT_S
     while True:
-        states = [port["agent"]["state"] for port in controller.get("/v1/ports?limit=1000")["ports"] if port["agent"]]
+        states = [port["agent"]["state"] for port in controller.get("/v1/ports")["ports"] if port["agent"]]
         if sum(state in ("hello", "trusted") for state in states) >= count:
             return
         if time.monotonic() > deadline:
