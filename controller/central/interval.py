@@ -48,8 +48,9 @@ def run_interval(
         reads = frozenset(Reading)  # so that it can be decided again by others
     links = fabric.links.of(vns, fabric.network.topology) if Reading.LINKS in reads else None
     marks = None
-    if Reading.MARKS in reads and fabric.marks:
-        fabric.marks, marks = fabric.marks.read(fabric.vns, stats, received_s, confirmed_s)
+    if Reading.MARKS in reads and fabric.phantoms:
+        entries = len(control.state.entries)
+        fabric.phantoms, marks = fabric.phantoms.read(fabric.vns, entries, stats, received_s, confirmed_s)
     observed = observe(fabric, reads, marks, received_s, now_s)
     state, result = step.control_step(control.state, vns, control.groups, readings, now_s, links, observed, shaped)
     shadow = control.shadow

@@ -80,7 +80,7 @@ def reconfigure(central: CentralController, config: Config, now_s: float) -> Rec
     }
     standing = {dpid: before.wanted_meters(before.switches[dpid]) for dpid in sorted(kept)}
     for dpid in kept:
-        for_marks = before.marks.ids_of(dpid, before.vns)
+        for_marks = before.phantoms.ids_of(dpid, before.vns)
         _carry_record(before.switches[dpid], after.switches[dpid], row_of, config, for_marks)
     _carry_network(before, after, row_of, kept)
     allocators = _carry_state(before, after, row_of, kept, now_s)

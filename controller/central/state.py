@@ -40,8 +40,8 @@ from controller.metering.send_limits import SendLimitMeters
 from controller.openflow.frames import format_mac
 from controller.policy.groups import Choices, PolicyGroup, choices_of, groups_of, shadows_of, under
 from controller.switch.delivery import Delivery
-from controller.switch.mark_meters import MarkMeters
 from controller.switch.meter_settings import MeterColumns
+from controller.switch.phantom_meters import PhantomMeters
 from controller.switch.record import NO_ENTRY, SwitchRecord
 from controller.whatif.shadow import Shadow
 
@@ -114,7 +114,7 @@ class FabricState:
         self.notifications = np.zeros(len(self.vns))  # messages that receiving VNs sent to senders
         self.send_limits = SendLimitMeters.unread(len(self.vns))
         self.floods = FloodRates.unknown(len(self.vns))
-        self.marks = MarkMeters.none(len(self.vns))
+        self.phantoms = PhantomMeters.none(len(self.vns))
         self._flood_limits: tuple[VnTable, FloatArray] | None = None
         self._shared: tuple[VnTable, FloatArray, VnTable] | None = None
         self.reports = TokenBuckets(len(self.vns), REPORTS_PER_S, REPORTS_AT_ONCE)
@@ -241,7 +241,7 @@ class FabricState:
         self.state = replace(self.state, counters=self.state.counters.forgotten(rows[rows != NO_ENTRY]))
         senders = [row for row, own in record.vn_meters.items() if meter_id is None or own.send in meter_id]
         self.send_limits = self.send_limits.forgotten(np.array(senders, dtype=np.int64))
-        self.marks = self.marks.forgotten(record.switch.dpid, self.vns, meter_id)
+        self.phantoms = self.phantoms.forgotten(record.switch.dpid, self.vns, meter_id)
 
     def forget_rows(self, rows: IntArray) -> None:
         """The counters of these entries come from elsewhere now."""
@@ -275,7 +275,7 @@ class FabricState:
         entries = self.state.entries
         mine = np.flatnonzero((self.vns.dpid[entries.sender] == record.switch.dpid) & (entries.meter_id > 0))
         enforcement = self.state.enforcement
-        mark_id, mark_bps, mark_bits = self.marks.settings(record.switch.dpid, self.vns)
+        mark_id, mark_bps, mark_bits = self.phantoms.settings(record.switch.dpid, self.vns)
         return MeterColumns.of_rates(
             np.concatenate([vn_meter_id[there], self.state.entries.meter_id[mine], mark_id]),
             np.concatenate([np.stack(rates_bps)[there], enforcement.rate_bps[mine], mark_bps]),

@@ -288,8 +288,9 @@ def _marks(view: PolicyView) -> tuple[FloatArray, BoolArray, BoolArray]:
     if marks is None:
         return np.full(len(view.rows), np.nan), nothing, nothing
     marked_bps = marks.marked_bps[view.rows]
-    share = marked_shares(marked_bps, view.measured_bps, marks.arrived_bps, marks.beyond_bps, view.receiver)
-    share = np.where((view.unread_intervals > 0) | ~view.active, np.nan, share)
+    passed_bps = view.passed_bps[view.rows]
+    share = marked_shares(marked_bps, passed_bps, marks.arrived_bps, marks.beyond_bps, view.receiver)
+    share = np.where(view.active, share, np.nan)
     return share, np.nan_to_num(marked_bps) > 0, np.nan_to_num(marks.beyond_bps)[view.receiver] > 0
 
 

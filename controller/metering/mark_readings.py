@@ -1,10 +1,8 @@
-"""What the meters of marks saw in one interval: frames that came with a mark, and phantom meters."""
+"""What was seen of marks in one interval: frames that came with one, and what phantom meters counted."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-import numpy as np
 
 from controller.columns import FloatArray
 
@@ -18,16 +16,11 @@ PHANTOM_BURST_S = 0.006
 class MarkReadings:
     """Rates of marks, NaN where unknown.
 
-    ``marked_bps`` (entries,) came to the receiver's switch with a CE mark. ``arrived_bps`` (vns,) is what a VN was
-    sent, and ``beyond_bps`` (vns,) what of it was more than its phantom meter lets through; both of one meter, so that
-    they are of the same time.
+    ``marked_bps`` (entries,) came to the receiver's switch with a CE mark; no switch counts that yet. ``arrived_bps``
+    (vns,) is what a VN was sent, and ``beyond_bps`` (vns,) what of it was more than its phantom meter lets through:
+    both of one meter, so that they are of the same time.
     """
 
     marked_bps: FloatArray
     arrived_bps: FloatArray
     beyond_bps: FloatArray
-
-    @classmethod
-    def unknown(cls, entries: int, vns: int) -> MarkReadings:
-        """Return readings of which nothing is known."""
-        return cls(np.full(entries, np.nan), np.full(vns, np.nan), np.full(vns, np.nan))

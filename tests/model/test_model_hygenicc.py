@@ -132,7 +132,7 @@ def test_it_shadows_is_recorded_and_replayed():
     assert all(one.same for one in again)
     assert not np.isnan(again[-1].other_bps).any()
     mine = central.vns.vlan_vid == 2
-    asked = central.fabric.marks.phantom_id[mine] > 0
+    asked = central.fabric.phantoms.meter_id[mine] > 0
     assert not asked.any()  # nobody sends there
 
 
@@ -141,11 +141,11 @@ def test_where_no_marks_come_back_rates_stand():
     run = Run(("udp", "cubic"), {}, newcomer_s=0.5)
     run.model.run(2.0)
     fabric = run.plane.central.fabric
-    marks = fabric.marks
+    marks = fabric.phantoms
     before_bps = fabric.state.machines.limit_bps.copy()
     dumb = type(marks).none(len(fabric.vns))
     for number in range(10):
-        fabric.marks = dumb
+        fabric.phantoms = dumb
         run.model.run(2.0 + (number + 1) * INTERVAL_S)
     after_bps = fabric.state.machines.limit_bps
     assert after_bps == pytest.approx(before_bps, rel=1e-6)

@@ -248,7 +248,7 @@ class ControlLoop:
                 for mine in record.vn_meters.values()
             }
             central = self.fabric.central
-            marks = {(dpid, i) for dpid in central.switches for i in central.fabric.marks.ids_of(dpid, central.vns)}
+            marks = {(dpid, i) for dpid in central.switches for i in central.fabric.phantoms.ids_of(dpid, central.vns)}
             sender._behind = [meter for meter in delivery.meters if meter in marks]
             sender._meters = [meter for meter in delivery.meters if meter not in reporting | marks]
             # What a report of this frame caused is seen by the next one.

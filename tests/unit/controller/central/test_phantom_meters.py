@@ -1,4 +1,4 @@
-"""Meters for marks: given with a policy that reads them, taken over by a later run, taken away with it."""
+"""Phantom meters: given with a policy that reads them, taken over by a later run, taken away with it."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from controller.central.controller import CentralController
 from controller.central.reconfiguration import reconfigure
 from controller.fabric.topology import PortId
 from controller.forwarding.pipeline import Table
-from controller.switch.mark_meters import NO_METER, phantom_settings
+from controller.switch.phantom_meters import NO_METER, phantom_settings
 
 M = 1e6
 HUB = (1, 4)
@@ -45,7 +45,7 @@ def loop_of(config=None, senders=(1, 2), intervals=20):
 
 def phantoms(net):
     """Return the phantom meters by VN, as (VLAN, port)."""
-    ids, vns = net.central.fabric.marks.phantom_id, net.central.vns
+    ids, vns = net.central.fabric.phantoms.meter_id, net.central.vns
     return {(int(vns.vlan_vid[row]), int(vns.port_no[row])): int(ids[row]) for row in np.flatnonzero(ids)}
 
 
@@ -149,9 +149,9 @@ def test_a_new_limit_sets_the_meter_and_its_interval_is_unknown():
     net.push()
     (meter_id,) = phantoms(net).values()
     assert net.switches[1].meters[meter_id].setting == (19_600, 120)
-    assert np.isnan(net.central.fabric.marks.phantom_counters.epoch_s[row])
+    assert np.isnan(net.central.fabric.phantoms.counters.epoch_s[row])
     loop.run(3)
-    assert not np.isnan(net.central.fabric.marks.phantom_counters.epoch_s[row])
+    assert not np.isnan(net.central.fabric.phantoms.counters.epoch_s[row])
     consistent(net)
 
 
@@ -163,7 +163,6 @@ def test_a_pair_that_aged_takes_the_meter_of_its_receiver_with_it():
         net.central.entry_removed(1, net.switches[1].age(key), net.now_s)
     net.push()
     assert not phantoms(net)
-    assert not net.central.fabric.marks.measuring_id.any()
     consistent(net)
 
 

@@ -1,4 +1,4 @@
-"""Gives receiving VNs and entries their meters for marks, and takes them away, as policies ask for marks."""
+"""Gives receiving VNs their phantom meters, and takes them away, as policies ask for marks."""
 
 from __future__ import annotations
 
@@ -9,18 +9,16 @@ import numpy as np
 from controller.central.state import FabricState
 from controller.columns import BoolArray, FloatArray, IntArray
 from controller.events import EventKind
-from controller.fabric.entries import EntryTable
 from controller.forwarding.desired_flows import FlowKey
 from controller.metering.observed import Reading
 from controller.policy.groups import PolicyGroup
-from controller.policy.memory import positions
-from controller.switch.mark_meters import NO_METER, missing, spare
 from controller.switch.meter_settings import MeterColumns
+from controller.switch.phantom_meters import NO_METER, phantom_settings
 from controller.switch.record import SwitchRecord
 
 
-class MarkMeterKeeper:
-    """Keeps the meters for marks in step with entries, policies and limits."""
+class PhantomMeterKeeper:
+    """Keeps the phantom meters in step with entries, policies and limits."""
 
     def __init__(self, fabric: FabricState) -> None:
         self._fabric = fabric
@@ -38,11 +36,9 @@ class MarkMeterKeeper:
             return
         self._known, self._able = known, able
         asking = _asking((*control.groups, *control.shadow.groups), len(control.vns))
-        if not asking.any() and not fabric.marks:
+        if not asking.any() and not fabric.phantoms:
             return
         entries = control.state.entries
-        if fabric.marks.entries is not entries:
-            fabric.marks = fabric.marks.with_entries(entries, _old_rows(fabric.marks.entries, entries, len(asking)))
         self._follow_limits()
         usable = [dpid for dpid, record in fabric.switches.items() if record.can.uses_meters]
         receives = np.zeros(len(asking), dtype=np.bool_)
@@ -52,27 +48,35 @@ class MarkMeterKeeper:
 
     def _follow_limits(self) -> None:
         fabric, limit_bps = self._fabric, self._fabric.vns.receive_limit_bps
-        changed = np.flatnonzero((limit_bps != self._limit_bps) & (fabric.marks.phantom_id != NO_METER))
+        changed = np.flatnonzero((limit_bps != self._limit_bps) & (fabric.phantoms.meter_id != NO_METER))
         self._limit_bps = limit_bps
-        for dpid in np.unique(fabric.vns.dpid[changed]).tolist():
-            ids = fabric.marks.phantom_id[changed[fabric.vns.dpid[changed] == dpid]]
-            self._put(fabric.switches[dpid], ids, ids)
-            fabric.marks = fabric.marks.forgotten(dpid, fabric.vns, ids)
+        if len(changed):
+            self._put(changed, changed)
+            fabric.phantoms = fabric.phantoms.given(changed, fabric.phantoms.meter_id[changed])
 
     def _phantom(self, wanted: BoolArray, now_s: float) -> None:
         """Let these receiving VNs, and no others, have a phantom meter."""
         fabric = self._fabric
-        for row in spare(wanted, fabric.marks.phantom_id):
+        standing = fabric.phantoms.meter_id
+        rows: list[int] = []
+        ids: list[int] = []
+        stood: list[int] = []
+        for row in np.flatnonzero(~wanted & (standing != NO_METER)).tolist():
             fabric.network.set_phantom(row, None)
-            self._take(fabric.record_of_sender(row), int(fabric.marks.phantom_id[row]))
-            fabric.marks = fabric.marks.with_phantom(row, NO_METER)
-        for row in missing(wanted, fabric.marks.phantom_id):
-            record = fabric.record_of_sender(row)
-            meter_id, stood = self._give(record, fabric.network.phantom_keys(row), now_s)
+            self._take(fabric.record_of_sender(row), int(standing[row]))
+            rows.append(row)
+            ids.append(NO_METER)
+        for row in np.flatnonzero(wanted & (standing == NO_METER)).tolist():
+            meter_id, stands = self._give(fabric.record_of_sender(row), fabric.network.phantom_keys(row), now_s)
             if meter_id is not None:
-                fabric.marks = fabric.marks.with_phantom(row, meter_id)
-                self._put(record, np.array([meter_id]), np.array([meter_id] if stood else []))
                 fabric.network.set_phantom(row, meter_id)
+                rows.append(row)
+                ids.append(meter_id)
+                if stands:
+                    stood.append(row)
+        if rows:
+            fabric.phantoms = fabric.phantoms.given(np.array(rows, dtype=np.int64), np.array(ids, dtype=np.int64))
+            self._put(np.array(rows, dtype=np.int64), np.array(stood, dtype=np.int64))
 
     def _give(self, record: SwitchRecord, keys: Iterable[FlowKey], now_s: float) -> tuple[int | None, bool]:
         """Return a meter: one that the switch's entries of these keys name and that stands there (True), or a new one.
@@ -92,13 +96,16 @@ class MarkMeterKeeper:
                 self._fabric.note(EventKind.OUT_OF_METERS, text, now_s)
         return meter_id, False
 
-    def _put(self, record: SwitchRecord, meter_id: IntArray, standing: IntArray) -> None:
-        """Queue the settings of meters, of which some are ``standing`` on the switch."""
-        if record.connected:
-            ids, rate_bps, burst_bits = self._fabric.marks.settings(record.switch.dpid, self._fabric.vns)
-            mine = np.isin(ids, meter_id)
-            settings = MeterColumns.of_rates(ids[mine], rate_bps[mine], burst_bits[mine])
-            record.update.put_meters(settings, set(standing.tolist()))
+    def _put(self, rows: IntArray, standing: IntArray) -> None:
+        """Queue the settings of the meters of these VNs; those of ``standing`` are on their switches already."""
+        vns, meter_id = self._fabric.vns, self._fabric.phantoms.meter_id
+        rows = rows[meter_id[rows] != NO_METER]
+        rate_bps, burst_bits = phantom_settings(vns.receive_limit_bps[rows])
+        for dpid in np.unique(vns.dpid[rows]).tolist():
+            record, mine = self._fabric.switches[dpid], vns.dpid[rows] == dpid
+            if record.connected:
+                settings = MeterColumns.of_rates(meter_id[rows[mine]], rate_bps[mine], burst_bits[mine])
+                record.update.put_meters(settings, set(meter_id[standing].tolist()))
 
     def _take(self, record: SwitchRecord, meter_id: int) -> None:
         if record.connected and record.can.uses_meters:
@@ -118,7 +125,3 @@ def _asking(groups: Iterable[PolicyGroup], vns: int) -> BoolArray:
         if Reading.MARKS in group.policy.reads:
             asking[group.vns] = True
     return asking
-
-
-def _old_rows(before: EntryTable, after: EntryTable, vns: int) -> IntArray:
-    return positions(before.receiver * vns + before.sender, after.receiver * vns + after.sender)

@@ -1,0 +1,245 @@
+"""The whole policy, interval after interval: readings and memory in, grants and words out."""
+
+import numpy as np
+import pytest
+from support.configs import fabric, star
+
+from controller.errors import InvalidValueError
+from controller.fabric.entries import EntryTable
+from controller.fabric.links import FabricLinks
+from controller.fabric.topology import PortId, Topology
+from controller.fabric.vns import VnTable
+from controller.hygenicc.bottlenecks import find_places
+from controller.metering.mark_readings import MarkReadings
+from controller.policy.interface import Newcomers, PolicyView
+from controller.policy.memory import Memory
+from controller.policy.registry import make_policy
+
+M = 1e6
+C = 100 * M
+CUT_2 = {"cut": 2, "slow": 0.02, "fast": 0.2}
+STAR = VnTable.of_config(star(4, capacity="100M", limits={10: "100M"}, algorithm="hygenicc"))
+A, B, D, E = range(4)  # the VNs at ports 1 to 4
+
+
+class World:
+    """The policy with its memory: each call of ``after`` is an interval of 55 ms."""
+
+    def __init__(self, *pairs, vns=STAR, links=None, **parameters):
+        self.vns, self.policy = vns, make_policy("hygenicc", parameters)
+        rows = sorted(pairs, key=lambda pair: (pair[1], pair[0]))
+        ends = (np.array([pair[n] for pair in rows], dtype=np.int64) for n in range(2))
+        self.entries = EntryTable(*ends, np.arange(1, len(rows) + 1))
+        self.links = links or FabricLinks.of_access(vns)
+        self.values = {one.name: getattr(self.policy, one.name) for one in self.policy.parameters}
+        self.memory = Memory(len(vns), rows=np.arange(len(rows)))
+        self.limit_bps = np.full(len(rows), C)
+        self.row = {pair: number for number, pair in enumerate(rows)}
+        self.now_s, self.decision = 100.0, None
+
+    def add(self, pair):
+        """Let one more pair talk: the last in the table."""
+        ends = np.append(self.entries.sender, pair[0]), np.append(self.entries.receiver, pair[1])
+        self.entries = EntryTable(*ends, np.arange(1, len(ends[0]) + 1))
+        self.row[pair] = len(ends[0]) - 1
+        self.memory = self.memory.aligned(np.arange(len(ends[0])), None)
+        self.limit_bps = np.append(self.limit_bps, C)
+
+    def view(self, sent_bps, marked=None, arrived=None, beyond=None):
+        sent = np.zeros(len(self.entries))
+        for pair, rate_bps in sent_bps.items():
+            sent[self.row[pair]] = rate_bps
+        passed, vns = np.minimum(sent, self.limit_bps), len(self.vns)
+        nothing = np.zeros(len(self.links.capacity_bps))
+        arrived_bps = np.bincount(self.entries.receiver, passed, minlength=vns)
+        marks = MarkReadings(np.full(len(sent), np.nan), arrived_bps, np.zeros(vns))
+        for pair, share in (marked or {}).items():
+            marks.marked_bps[self.row[pair]] = share * passed[self.row[pair]]
+        for vn, share in (beyond or {}).items():
+            marks.beyond_bps[vn] = share * arrived_bps[vn]
+        if arrived is not None:
+            marks.arrived_bps[:] = arrived
+        return PolicyView(
+            now_s=self.now_s,
+            elapsed_s=0.055,
+            entries=self.entries,
+            vns=self.vns,
+            mine=np.ones(vns, dtype=bool),
+            parameters={name: np.full(vns, value) for name, value in self.values.items()},
+            received_bps=arrived_bps,
+            passed_bps=passed,
+            congested=np.zeros(vns, dtype=bool),
+            rows=np.arange(len(self.entries)),
+            sender=self.entries.sender,
+            receiver=self.entries.receiver,
+            measured_bps=passed,
+            dropped_bps=sent - passed,
+            limit_bps=self.limit_bps,
+            available_bps=np.full(len(sent), C),
+            active=sent > 0,
+            unread_intervals=np.zeros(len(sent), dtype=np.int64),
+            links=self.links,
+            others_bps=nothing,
+            others_within_bps=nothing,
+            marks=marks,
+        )
+
+    def after(self, sent_bps, **marks):
+        """Return the grants, by pair, after an interval."""
+        self.decision = self.policy.decide(self.view(sent_bps, **marks), self.memory)
+        self.memory, self.limit_bps = self.decision.memory, self.decision.grant_bps
+        return {pair: float(self.limit_bps[row]) for pair, row in self.row.items()}
+
+    def bound(self, pair):
+        return self.policy.explain(self.decision, self.row[pair], lambda vn: f"s1:{vn + 1}").bound
+
+
+def greedy(*pairs):
+    return dict.fromkeys(pairs, C)
+
+
+def test_newcomers_start_at_their_part_and_rise_while_nothing_is_marked():
+    world = World((A, E), (B, E))
+    first = world.after(greedy((A, E), (B, E)))
+    assert first == {(A, E): C / 2 + 0.12 * C / 2, (B, E): C / 2 + 0.12 * C / 2}
+    world = World((A, E), (B, E), start=0)
+    assert world.after(greedy((A, E), (B, E)))[A, E] == C
+    new = Newcomers(STAR, np.array([A]), np.array([E]), np.array([4]), np.array([False]))
+    assert world.policy.first_bps(new).tolist() == [C / 4]
+
+
+def test_marks_lower_rates_once_and_again_only_after_the_next_interval():
+    world = World((A, E), (B, E))
+    both = greedy((A, E), (B, E))
+    before = world.after(both)
+    cut = world.after(both, beyond={E: 0.10})
+    assert cut[A, E] == pytest.approx(0.75 * before[A, E])
+    assert world.bound((A, E)).startswith("marks: 100% of its packets in the last interval (the limit of s1:4), decr")
+    assert world.after(both, beyond={E: 0.10}) == pytest.approx(cut)
+    assert world.after(both, beyond={E: 0.10})[A, E] == pytest.approx(0.75 * cut[A, E])
+
+
+def test_the_level_is_that_of_all_who_send():
+    world = World((A, E), (B, E), (D, E), **CUT_2)
+    world.after({(A, E): C, (B, E): C, (D, E): 8 * M})
+    after = world.after({(A, E): C, (B, E): C, (D, E): 8 * M}, beyond={E: 0.2})
+    assert after[A, E] == after[B, E] < 0.98 * C / 2
+    assert after[D, E] >= 10 * M
+
+
+def test_what_one_pair_leaves_of_its_vns_share_the_other_has():
+    world = World((A, D), (A, E))
+    for _ in range(30):
+        grants = world.after({(A, D): 5 * M, (A, E): C})
+    assert grants[A, E] >= 0.9 * C
+    assert world.bound((A, E)).startswith(("what else s1:1 sends", "its share of port s1:1", "the limits"))
+    for _ in range(3):
+        grants = world.after(greedy((A, D), (A, E)))
+    assert grants[A, D] + grants[A, E] == pytest.approx(C)
+
+
+def test_with_a_rate_for_each_pair_a_congested_destination_leaves_the_other_alone():
+    """And with one for each VN it does not: the paper's flaw."""
+    grants = {}
+    for scope in (0, 1):
+        world = World((A, D), (A, E), (B, E), scope=scope)
+        sends = greedy((A, D), (A, E), (B, E))
+        for number in range(12):
+            grants[scope] = world.after(sends, beyond={E: 0.2 if number > 4 else 0.0})
+    assert grants[1][A, D] > 0.6 * C
+    assert grants[0][A, D] + grants[0][A, E] < 0.6 * C
+    assert grants[1][A, E] < 0.3 * C
+
+
+def test_unknown_marks_move_nothing():
+    world = World((A, E), (B, E))
+    both = greedy((A, E), (B, E))
+    before = world.after(both)
+    assert world.after(both, arrived=np.nan) == pytest.approx(before)
+    assert world.bound((A, E)) == "its last rate: nothing is known of its marks"
+
+
+def test_the_floor_lets_a_mark_come_back():
+    world = World((A, E), (B, E), beta=1.0)
+    both = greedy((A, E), (B, E))
+    for _ in range(4):
+        grants = world.after(both, beyond={E: 0.5})
+    assert grants == {(A, E): 0.01 * C, (B, E): 0.01 * C}
+    world.after(both)
+    assert world.bound((A, E)).startswith("recovering: no mark for 1 intervals, + ")
+
+
+def test_who_comes_while_its_receiver_is_congested_waits():
+    world = World((A, E), (B, E), admit=1, cut=0)
+    for _ in range(4):
+        world.after(greedy((A, E), (B, E)), beyond={E: 0.5})
+    world.add((D, E))
+    assert world.after(greedy(*world.row), beyond={E: 0.5})[D, E] == 0.01 * C
+    assert world.bound((D, E)) == "admission: it came while s1:4 was congested"
+    for _ in range(4):
+        grants = world.after(greedy(*world.row))
+    assert grants[D, E] > 0.01 * C
+
+
+def test_congestion_is_said_after_three_intervals_of_marks():
+    world = World((A, E), (B, E))
+    said = []
+    for _ in range(4):
+        world.after(greedy((A, E), (B, E)), beyond={E: 0.2})
+        said.append(bool(world.decision.congested[E]))
+    assert said == [False, False, True, True]
+
+
+TWO = fabric({1: {1: [10], 2: [10]}, 2: {1: [10], 2: [10]}}, capacity="100M", limits={10: "100M"})
+
+
+def across(core_bps):
+    """Two switches with a link of known capacity between them, or of unknown."""
+    vns = VnTable.of_config(TWO)
+    ends = PortId(1, 9), PortId(2, 9)
+    topology = Topology()
+    for dpid in (1, 2):
+        topology.add_switch(dpid)
+    topology.hear(*ends, 0.0)
+    topology.hear(ends[1], ends[0], 0.0)
+    known = dict.fromkeys(ends, core_bps) if core_bps else {}
+    names = {1: "s1", 2: "s2"}
+    return vns, FabricLinks.of(vns, names, known, topology.paths(), topology.links())
+
+
+@pytest.mark.parametrize(
+    ("core_bps", "where"), [(60_000_000, "link out of s1:9"), (None, "a link of unknown capacity")]
+)
+def test_frames_marked_on_the_way_name_the_link(core_bps, where):
+    """VNs 0 and 1 of s1 send to VNs 2 and 3 of s2: neither receiver is full, the link is."""
+    vns, links = across(core_bps)
+    world = World((0, 2), (1, 3), vns=vns, links=links, **CUT_2)
+    sends = {(0, 2): 50 * M, (1, 3): 50 * M}
+    world.after(sends)
+    grants = world.after(sends, marked={(0, 2): 0.9, (1, 3): 0.9})
+    assert f"({where})" in world.bound((0, 2))
+    carried_bps = 60 * M if core_bps else 100 * M
+    assert sum(grants.values()) == pytest.approx(0.98 * carried_bps, rel=0.01)
+
+
+def test_a_receiver_that_is_beyond_is_the_place_whatever_the_links_carry():
+    vns, links = across(60_000_000)
+    world = World((0, 2), (1, 2), vns=vns, links=links)
+    view = world.view({(0, 2): 40 * M, (1, 2): 40 * M})
+    yes, no = np.ones(2, dtype=bool), np.zeros(2, dtype=bool)
+    assert find_places(view, links, links.capacity_bps, no, yes).of.tolist() == [2, 2]
+    by_load = find_places(view, links, links.capacity_bps, no, no).of - len(vns)
+    assert {links.names[number] for number in by_load.tolist()} == {"out of s1:9"}
+
+
+def test_nobody_at_all_is_decided_on():
+    world = World()
+    assert world.after({}) == {}
+
+
+def test_without_links_there_is_nothing_to_share():
+    world = World((A, E))
+    view = world.view({(A, E): C})
+    object.__setattr__(view, "links", None)
+    with pytest.raises(InvalidValueError, match="hygenicc shares out ports"):
+        world.policy.decide(view, world.memory)
