@@ -1,0 +1,154 @@
+"""HyGenICC: congestion marks from the fabric, token buckets at the source. What it claims.
+
+Its curves are lost; what is judged is what its text says. Cuts 0 (the paper's law), 1 and 2 stand next to each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from experiments.evaluation.claims import Claim, ClaimVerdict, Measured, Paper, all_of, show
+from experiments.scenarios.hygenicc_fig2 import AFTER, ALONE, BOTH, CUTS, LINK_BPS, SECOND
+from experiments.scenarios.hygenicc_shares import OF_VNS, STEADY
+
+LAW, _, BEST = CUTS
+NAMES = ("cut 0", "cut 1", "cut 2")
+FIG2 = ("hygenicc-fig2-tcp", "hygenicc-fig2-udp")
+FIG3 = {4: ("hygenicc-fig3-4-tcp", "hygenicc-fig3-4-udp"), 8: ("hygenicc-fig3-8-tcp", "hygenicc-fig3-8-udp")}
+SENDERS = dict.fromkeys(FIG2, 2) | {name: count for count, names in FIG3.items() for name in names}
+FIGURES = tuple(SENDERS)
+
+
+def _shares(measured: Measured, experiments: Iterable[str], control: str, phase: str = BOTH) -> list[float]:
+    """Return the tagged sender's rate as a part of an equal share of the link, of all seeds."""
+    return [
+        SENDERS[name] * rates[-1] / LINK_BPS
+        for name in experiments
+        for rates in measured.values(name, control, "delivered_bps_by_sender", phase).values()
+    ]
+
+
+def _uses(measured: Measured, experiments: Iterable[str], control: str, phase: str = BOTH) -> list[float]:
+    """Return the part of the link that is used, of all seeds."""
+    found = (measured.values(name, control, "received_bps", phase).values() for name in experiments)
+    return [rate / LINK_BPS for rates in found for rate in rates]
+
+
+def _jain(measured: Measured, experiments: Iterable[str], control: str) -> list[float]:
+    found = (measured.values(name, control, "delivered_bps_by_sender", BOTH).values() for name in experiments)
+    return [sum(r) ** 2 / (len(r) * sum(one * one for one in r)) for rates in found for r in rates]
+
+
+def _least(values: list[float], bound: float) -> bool | None:
+    return min(values) >= bound if values else None
+
+
+def _each(values_of: Callable[[str], list[float]], form: str = "percent") -> str:
+    """Return a measure under each cut, as text."""
+    return "; ".join(f"{name}: {show(values_of(cut), form)}" for name, cut in zip(NAMES, CUTS, strict=True))
+
+
+def _uncontrolled(measured: Measured) -> ClaimVerdict:
+    udp, tcp = (_shares(measured, [name], "none") for name in reversed(FIG2))
+    holds = all_of(max(udp) < 0.30 if udp else None, 0.8 <= min(tcp) <= max(tcp) <= 1.2 if tcp else None)
+    best = f"{show(_shares(measured, FIG2[1:], BEST))}, {show(_shares(measured, FIG2[:1], BEST))}"
+    return ClaimVerdict(f"{show(udp)} of its share next to UDP, {show(tcp)} next to TCP", holds, best)
+
+
+def _static(measured: Measured) -> ClaimVerdict:
+    shares = _shares(measured, FIG2, "static")
+    idle = _uses(measured, FIG2, "static", ALONE) + _uses(measured, FIG2, "static", AFTER)
+    if not shares or not idle:
+        return ClaimVerdict("-", None)
+    holds = 0.93 <= min(shares) <= max(shares) <= 1.05 and 0.46 <= min(idle) <= max(idle) <= 0.52
+    best = show(_uses(measured, FIG2, BEST, ALONE) + _uses(measured, FIG2, BEST, AFTER))
+    return ClaimVerdict(f"{show(shares)} of its share; {show(idle)} of the link used by one alone", holds, best)
+
+
+def _target(control: str) -> Callable[[Measured], ClaimVerdict]:
+    """The criteria of the cut that is recommended, or those of the paper's law at an interval of 55 ms."""
+    share, jain, use, alone = (0.85, 0.97, 0.90, 0.95) if control == BEST else (0.70, 0.95, 0.83, 0.83)
+
+    def judge(measured: Measured) -> ClaimVerdict:
+        def idle(cut: str) -> list[float]:
+            return [use for phase in (ALONE, AFTER) for use in _uses(measured, FIG2, cut, phase)]
+
+        holds = all_of(
+            _least(_shares(measured, FIGURES, control), share),
+            _least(_jain(measured, FIGURES, control), jain),
+            _least(_uses(measured, FIGURES, control), use),
+            _least(idle(control), alone),
+        )
+
+        def told(cut: str) -> str:
+            parts = (
+                show(_shares(measured, FIGURES, cut)),
+                show(_jain(measured, FIGURES, cut), "plain"),
+                show(_uses(measured, FIGURES, cut)),
+                show(idle(cut)),
+            )
+            return "share {}, Jain {}, use {}, alone {}".format(*parts)
+
+        return ClaimVerdict(told(control), holds, told(BEST))
+
+    return judge
+
+
+def _within(experiments: Iterable[str], phase: str, most: float) -> Callable[[Measured], ClaimVerdict]:
+    def judge(measured: Measured) -> ClaimVerdict:
+        shares = _shares(measured, experiments, LAW, phase)
+        holds = all(abs(share - 1.0) <= most for share in shares) if shares else None
+        found = _each(lambda cut: _shares(measured, experiments, cut, phase))
+        return ClaimVerdict(found, holds, show(_shares(measured, experiments, BEST, phase)))
+
+    return judge
+
+
+def _ratios(measured: Measured, experiment: str, control: str) -> list[float]:
+    found = measured.values(experiment, control, "delivered_bps_by_sender", STEADY).values()
+    return [one / other for one, other in found]
+
+
+def _parallel(measured: Measured) -> ClaimVerdict:
+    name = "hygenicc-shares-parallel"
+    law, none = _ratios(measured, name, LAW), _ratios(measured, name, "none")
+    holds = max(law) <= 1.15 if law else None
+    found = f"eight get {_each(lambda cut: _ratios(measured, name, cut), 'plain')} times as much as one"
+    return ClaimVerdict(
+        f"{found} (no control: {show(none, 'plain')})", holds, show(_ratios(measured, name, BEST), "plain")
+    )
+
+
+def _weights(measured: Measured) -> ClaimVerdict:
+    name = "hygenicc-shares-weights"
+    law = _ratios(measured, name, LAW)
+    holds = 1.8 <= min(law) <= max(law) <= 2.2 if law else None
+    found = f"ratio {_each(lambda cut: _ratios(measured, name, cut), 'plain')}"
+    return ClaimVerdict(found, holds, show(_ratios(measured, name, BEST), "plain"))
+
+
+def _pairs(measured: Measured) -> ClaimVerdict:
+    def free(control: str) -> list[float]:
+        found = measured.values("hygenicc-shares-pairs", control, "received_bps_by_receiver", STEADY)
+        sent = measured.values("hygenicc-shares-pairs", control, "delivered_bps_by_sender", STEADY)
+        return [found[seed][1] / (LINK_BPS - (sent[seed][0] - found[seed][1])) for seed in found]
+
+    values = free(BEST)
+    text = f"the free destination gets {_each(free)} of what is free; one rate for the VN: {show(free(OF_VNS))}"
+    return ClaimVerdict(text, _least(values, 0.95), show(values))
+
+
+CLAIMS = (
+    Claim("uncontrolled", "V, fig. 2a", "without control TCP starves next to UDP, and shares with TCP", _uncontrolled),
+    Claim("static", "V, fig. 2c", "static limits: perfect shares, and idle capacity is lost", _static),
+    Claim("law", "V, fig. 2e", "the target rate and work conserving, whoever competes (the paper's law)", _target(LAW)),
+    Claim("best", "V, fig. 2e", "the same, as close as cut 2 comes", _target(BEST)),
+    Claim("four", "V, fig. 3", "four senders: 250 Mb/s each, within 15 %", _within(FIG3[4], BOTH, 0.15)),
+    Claim("eight", "V, fig. 3", "eight senders: 125 Mb/s each, within 15 %", _within(FIG3[8], BOTH, 0.15)),
+    Claim("second", "V", "a newcomer has its share within a second", _within(FIGURES, SECOND, 0.15)),
+    Claim("connections", "I", "nobody gains by more connections", _parallel),
+    Claim("weights", "III", "weights set the shares: 2 to 1", _weights),
+    Claim("pairs", "-", "aim: a congested destination does not slow down another one", _pairs),
+)
+
+paper = Paper("hygenicc", "HyGenICC", CLAIMS, best=BEST, best_title="HyGenICC, cut 2")

@@ -1,0 +1,50 @@
+"""HyGenICC's figure 2: two senders to one receiver; the tagged one, TCP, comes at 5 s, the other goes at 10.
+
+The competitor is TCP or UDP. Deviation: the paper has DCTCP as well; the link to the receiver makes no ECN marks here.
+"""
+
+from experiments.scenarios.scenario import Limits, Scenario, Source
+
+LINK_BPS = 1_000_000_000
+BEGIN_S, JOIN_S, LEAVE_S, END_S = 0.0, 5.0, 10.0, 15.0
+ALONE, SECOND, BOTH, AFTER = "competitor alone", "from 1 s after it came", "both", "tagged alone"
+PHASES = {ALONE: (2.0, 5.0), SECOND: (6.0, 7.0), BOTH: (7.0, 10.0), AFTER: (12.0, 15.0)}
+CUTS = (
+    "hygenicc",
+    "hygenicc cut=1 beta=0.1 slow=0.06 fast=0.06",
+    "hygenicc cut=2 slow=0.02 fast=0.2",
+)
+"""The paper's law, and the two that compute how far a rate falls."""
+
+
+def competition(name: str, title: str, senders: int, competitor: str, controls: tuple[str, ...]) -> Scenario:
+    """Return a run of so many senders, the last of which is the tagged one; the others are all alike."""
+    receiver = senders + 1
+    rate_bps = LINK_BPS if competitor == "udp" else None
+    others = (
+        Source(1, number, receiver, competitor, rate_bps, spans=((BEGIN_S, LEAVE_S),)) for number in range(1, senders)
+    )
+    return Scenario(
+        name,
+        title,
+        pns=receiver,
+        limits={1: Limits(LINK_BPS, LINK_BPS)},
+        sources=(*others, Source(1, senders, receiver, "tcp", spans=((JOIN_S, END_S),))),
+        duration_s=END_S,
+        phases=PHASES,
+        controls=controls,
+        emulated_controls=("none", CUTS[0], CUTS[2]),
+        seeds=3,
+    )
+
+
+scenarios = tuple(
+    competition(
+        f"hygenicc-fig2-{competitor}",
+        f"a tagged TCP sender next to {competitor.upper()}",
+        2,
+        competitor,
+        ("none", "static", *CUTS),
+    )
+    for competitor in ("tcp", "udp")
+)
