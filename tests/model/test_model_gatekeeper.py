@@ -12,6 +12,7 @@ from support.talking import restarted
 from controller.central.controller import CentralController
 from controller.central.explanation import explain_entry
 from controller.config.load import parse_config
+from controller.events import EventKind
 from controller.gatekeeper.policy import BLIND_INTERVALS
 from controller.loop import step
 from controller.policy.groups import PolicyChoice
@@ -278,3 +279,25 @@ def test_dets_max_min_and_gatekeeper_share_a_port():
     assert sum(got.values()) >= 0.98 * 1000
     names = {explain_entry(plane.central.fabric, row).bound for row in range(6)}
     assert len(names) >= 3
+
+
+def test_a_missed_send_guarantee_is_an_event_that_says_which_way():
+    """The paper's law halves a lone sender far below what both ends promise it."""
+    tenants = Tenants(parameters=LITERAL | {"slope": 0.01, "decrease": 0.9}, limit_packets=160)
+    tenants.send(2, 2, "udp")
+    tenants.run(80)
+    texts = [event.text for event in tenants.plane.events() if event.kind is EventKind.GUARANTEE_MISSED]
+    assert any("VLAN 2 at s2:1: sends " in text and "offers within both ends' limits" in text for text in texts)
+    assert any("VLAN 2 at s3:1: gets " in text for text in texts)
+    assert tenants.central.fabric.notifications[tenants.row(2)] > 0
+
+
+def test_senders_limits_are_shown():
+    tenants = blasted()
+    tenants.run(30)
+    limit_bps, notified_s_ago = tenants.central.fabric.of_senders()
+    at, free = tenants.pair(2), tenants.pair(1)
+    assert limit_bps[at] == tenants.decision().limit_bps[at]
+    assert 0.0 <= notified_s_ago[at] < 2.0
+    assert np.isnan(notified_s_ago[free])
+    assert not np.isnan(tenants.central.fabric.queue_dropped_bps[tenants.row(2)])

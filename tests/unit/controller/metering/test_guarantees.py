@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.metering.guarantees import Guarantees
+from controller.metering.guarantees import Guarantees, owed_to_senders
 
 INTERVAL_S = 0.055
 LIMIT_BPS = np.array([20e6])
@@ -64,3 +64,12 @@ def test_who_gets_all_that_is_offered_never_misses_anything(rates):
         state = state.after(np.array([offered_bps]), np.array([offered_bps + more_bps]), LIMIT_BPS, INTERVAL_S)
     assert not state.missing[0]
     assert state.missed_intervals[0] == 0
+
+
+def test_senders_are_owed_their_parts_of_what_receivers_may_get():
+    """VNs 0 and 1 fill VN 2, and 0 sends to 3 as well; a silent sender has no part."""
+    sender, receiver = np.array([0, 1, 3, 0]), np.array([2, 2, 2, 3])
+    offered_bps = np.array([90e6, 90e6, 0.0, 5e6])
+    active, weight = np.array([True, True, False, True]), np.array([3.0, 1.0, 1.0, 1.0])
+    owed_bps = owed_to_senders(sender, receiver, offered_bps, active, weight, np.full(4, 40e6))
+    assert owed_bps.tolist() == [35e6, 10e6, 0.0, 0.0]
