@@ -70,7 +70,6 @@ class World:
             dropped_bps=sent - passed,
             limit_bps=self.limit_bps,
             available_bps=np.full(len(sent), C),
-            passed_bps=passed,
             active=sent > 0,
             unread_intervals=np.full(len(sent), unread),
             links=links,
