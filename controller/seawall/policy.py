@@ -31,6 +31,8 @@ from controller.units import MIN_RATE_BPS
 
 TARGET = 0.98  # Choice: of a link, where the proportional law stands: its buffer stays empty
 NO_CEILING_BPS = 1e15
+# Choice: a reading that comes so many intervals late is no silence. The rate of before counts, and no limit rises.
+LATE_INTERVALS = 2
 
 ALPHA = Parameter("alpha", 0.5, "how far a rate falls when all of its traffic is marked", above=0.0, maximum=1.0)
 ALPHA_LOST = Parameter("alpha", 0.2, "how far a rate falls at a loss", above=0.0, maximum=1.0)
@@ -99,7 +101,8 @@ class _SenderShares(Policy):
         )
         # Choice: the proportional law has marks before anything is lost, so losses that are not known do not stop it.
         lost = np.nan_to_num(links.lost) if self.law is Law.PROPORTIONAL else links.lost
-        lost = np.where(loops.at_uses((view.unread_intervals > 0).astype(np.float64)) > 0.0, np.nan, lost)
+        silent = (view.unread_intervals > LATE_INTERVALS).astype(np.float64)
+        lost = np.where(loops.at_uses(silent) > 0.0, np.nan, lost)
         of_way = view.parameters[PATH.name][loops.sender[loops.use_loop]] > 0
         allocation = allocate(  # 3
             self.law,

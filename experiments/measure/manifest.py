@@ -77,4 +77,7 @@ def _run(*command: str) -> str | None:
 
 
 def _plain(value: Any) -> Any:
+    """Return what JSON takes: paths as text, and tables whose keys are tuples, as ``vn_limits``, with keys as text."""
+    if isinstance(value, dict):
+        return {key if isinstance(key, str | int) else str(key): _plain(one) for key, one in value.items()}
     return str(value) if isinstance(value, Path) else value
