@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from experiments.evaluation.claims import Claim, ClaimVerdict, Measured, Paper, all_of, show
-from experiments.scenarios.hygenicc_fig2 import AFTER, ALONE, BOTH, CUTS, LINK_BPS, SECOND
-from experiments.scenarios.hygenicc_shares import OF_VNS, STEADY
+from experiments.scenarios.hygenicc.fig2 import AFTER, ALONE, BOTH, CUTS, LINK_BPS, SECOND
+from experiments.scenarios.hygenicc.shares import OF_VNS, STEADY
 
 LAW, _, BEST = CUTS
 NAMES = ("cut 0", "cut 1", "cut 2")

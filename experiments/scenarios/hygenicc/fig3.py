@@ -1,6 +1,6 @@
 """HyGenICC's figure 3: four and eight senders to one receiver, of which the last is the tagged one."""
 
-from experiments.scenarios.hygenicc_fig2 import CUTS, competition
+from experiments.scenarios.hygenicc.fig2 import CUTS, competition
 
 SENDERS = (4, 8)
 COMPETITORS = ("tcp", "udp")

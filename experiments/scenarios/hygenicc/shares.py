@@ -1,6 +1,6 @@
 """What HyGenICC's shares depend on: not on connections, on weights, and on one destination of two or on all."""
 
-from experiments.scenarios.hygenicc_fig2 import CUTS, LINK_BPS
+from experiments.scenarios.hygenicc.fig2 import CUTS, LINK_BPS
 from experiments.scenarios.scenario import Limits, Scenario, Source
 
 END_S = 8.0
