@@ -11,9 +11,12 @@ import signal
 import sys
 import warnings
 
+from apps.runtime.heap import keep_memory
+
 
 def _prepare() -> None:
     """Make the process ready for Ryu; nothing else may have been imported that uses threads or sockets."""
+    keep_memory()
     warnings.filterwarnings("ignore", message="(?s).*[Ee]ventlet is deprecated.*")
     warnings.filterwarnings("ignore", category=DeprecationWarning)
     import eventlet
