@@ -65,6 +65,7 @@ class Peer:
     connection: SwitchConnection
     meters: MeterWatch
     queues: QueueWatch
+    listing: FlowListing  # its flow entries when it was last asked for them
     state: SwitchState = SwitchState.CONNECTING
     ports: dict[int, PortDesc] = field(default_factory=dict)
     counting: FlowCounting | None = None
@@ -77,7 +78,6 @@ class Peer:
     asked_s: float = -math.inf  # when it was last asked for a barrier
     meters_set: Reply | None = None  # the barrier behind the meters that were sent last
     known_flows: FlowStats = field(default_factory=lambda: decode_flow_stats(b""))
-    listing: FlowListing = field(default_factory=FlowListing)  # its flow entries when it was last asked for them
     compared: bool = False  # whether they have been compared with what they should be, all of them
     counted_s: float = math.inf  # when its counters came last
     meters_refused_s: float = -math.inf  # when it refused a meter last

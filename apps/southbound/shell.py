@@ -44,6 +44,7 @@ from controller.openflow.actions import Output
 from controller.openflow.flows import encode_flow_delete_by_cookie
 from controller.openflow.messages import encode_packet_out
 from controller.openflow.meters import encode_meter_deletes
+from controller.switch.flow_listing import FlowListing, SharedEntries
 
 LOG = logging.getLogger("dets.shell")
 # A switch that answers no barrier for so long is not doing what it is told. One that has been told nothing for a while
@@ -86,6 +87,7 @@ class Shell:
         self._reports = Reports(self.peers, self.hellos, self.agents, self.push_soon, on_ports)
         self._claims = Claims(self.peers)
         self._sparing = Sparing(clock)
+        self._shared_entries = SharedEntries()
 
     def now_s(self) -> float:
         """Return the time on the shell's clock."""
@@ -158,7 +160,8 @@ class Shell:
             return self.central.fabric.meter_settings(dpid, meter_id)
 
         meters = MeterWatch(np.array(list(ports), dtype=np.int64), settings)
-        return Peer(connection, meters, QueueWatch({port.port_no: port.vlan_vids for port in ports.values()}))
+        queues = QueueWatch({port.port_no: port.vlan_vids for port in ports.values()})
+        return Peer(connection, meters, queues, FlowListing(self._shared_entries))
 
     def disconnected(self, peer: Peer) -> None:
         """A switch's connection has gone (unless the switch has a newer one by now)."""

@@ -288,7 +288,8 @@ class Network:
         self._put_forward(host)
         row = self._vn_of_host[host]
         own = self._vns.key(row)
-        discover = {dpid: [pipeline.discover_pair(host.vlan_vid, host.mac)] for dpid in self._edges[host.vlan_vid]}
+        everywhere = [pipeline.discover_pair(host.vlan_vid, host.mac)]
+        discover = dict.fromkeys(self._edges[host.vlan_vid], everywhere)
         inside = pipeline.within_vn(own.port_no, host.vlan_vid, host.mac)
         discover[own.dpid] = [*discover.get(own.dpid, []), inside]
         self.desired.put(("discover", host), discover)
