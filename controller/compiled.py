@@ -36,9 +36,21 @@ def load(folder: Path, name: str, functions: Mapping[str, tuple[type, str]]) -> 
 def call(library: ctypes.CDLL | None, name: str, *arguments: NDArray[np.generic] | float | int) -> int:
     """Call a function of a library with columns and numbers."""
     kept: list[NDArray[np.generic]] = []
-    plain = [_address(value, kept) if isinstance(value, np.ndarray) else value for value in arguments]
+    plain: list[float | int] = []
+    for value in arguments:
+        if not isinstance(value, np.ndarray):
+            plain.append(value)
+            continue
+        if not value.flags.c_contiguous:  # its rows are not side by side: a copy, kept alive for the call
+            kept.append(value := np.ascontiguousarray(value))
+        plain.append(_WORDS[(id(value) + _DATA - _WORD) // _WORD] if _DATA else value.ctypes.data)
     result: int = getattr(library, name)(*plain)
     return result
+
+
+_WORD = ctypes.sizeof(ctypes.c_size_t)
+# The memory of the process as words, from the second on: a pointer to the first would be the null pointer.
+_WORDS = ctypes.cast(_WORD, ctypes.POINTER(ctypes.c_size_t))
 
 
 def _data_field() -> int:
@@ -49,16 +61,7 @@ def _data_field() -> int:
     """
     probe = np.zeros(1)
     field = object.__basicsize__
-    return field if ctypes.c_void_p.from_address(id(probe) + field).value == probe.ctypes.data else 0
+    return field if _WORDS[(id(probe) + field - _WORD) // _WORD] == probe.ctypes.data else 0
 
 
 _DATA = _data_field()
-
-
-def _address(column: NDArray[np.generic], kept: list[NDArray[np.generic]]) -> int:
-    """Return where the column's data starts, keeping a copy alive in ``kept`` when its rows are not side by side."""
-    if not column.flags.c_contiguous:
-        column = np.ascontiguousarray(column)
-        kept.append(column)
-    address = ctypes.c_void_p.from_address(id(column) + _DATA).value if _DATA else None
-    return column.ctypes.data if address is None else address

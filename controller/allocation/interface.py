@@ -8,7 +8,7 @@ receivers in Python.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
@@ -35,7 +35,8 @@ class Requests:
 
     Raises ColumnError, naming column, row and value, when a column holds NaN, a negative or an infinite rate (only
     ``granted_bps`` may be infinite), a limit that is not positive or a weight out of range; InvalidValueError when
-    columns differ in length or type.
+    columns differ in length or type. Without ``check`` nothing is looked at: for requests made as others before them,
+    of the same rows, were.
     """
 
     offsets: IntArray
@@ -56,10 +57,12 @@ class Requests:
     """(entries,) 1e-6 to 1e6; a share is in proportion to it"""
     active: BoolArray
     """(entries,) has traffic to send"""
+    check: InitVar[bool] = True
 
-    def __post_init__(self) -> None:
-        _check_shapes(self)
-        _check_values(self)
+    def __post_init__(self, check: bool) -> None:
+        if check:
+            _check_shapes(self)
+            _check_values(self)
 
     @property
     def receivers(self) -> int:

@@ -11,6 +11,7 @@ import numpy as np
 from controller.allocation.explain import SEND_LIMIT, Explanation, explain_receiver
 from controller.allocation.interface import AlgorithmState, AllocationAlgorithm, Requests
 from controller.columns import FloatArray, IntArray
+from controller.fabric.vns import VnTable
 from controller.metering.enforcement import RATE_STEP_BPS
 from controller.policy.interface import Decision, Place, Policy, PolicyView
 from controller.policy.memory import Memory
@@ -54,6 +55,26 @@ class ReceiverDecision(Decision):
 
 
 @dataclass(frozen=True)
+class ReceiverRows:
+    """What stays while entries and limits do: ``receivers`` are rows of ``vns``; other columns are as in Requests."""
+
+    vns: VnTable
+    receivers: IntArray
+    offsets: IntArray
+    limit_bps: FloatArray
+    weight: FloatArray
+
+    @classmethod
+    def of(cls, view: PolicyView) -> ReceiverRows:
+        """Return those of the receivers that have senders under control."""
+        senders = np.bincount(view.receiver, minlength=len(view.vns))
+        receivers = np.flatnonzero(senders)
+        offsets = np.concatenate([[0], np.cumsum(senders[receivers])]).astype(np.int64)
+        limit_bps = view.vns.receive_limit_bps[receivers]
+        return cls(view.vns, receivers, offsets, limit_bps, view.vns.weight[view.sender])
+
+
+@dataclass(frozen=True)
 class PerReceiver(Policy):
     """Senders are under control while their receiver is congested, and share its limit (DETS, section III-A)."""
 
@@ -73,25 +94,28 @@ class PerReceiver(Policy):
         A receiver's rate is the sum of what its senders report, each at most its limit: what passed in one interval
         shows how meters follow the grants (docs/enforcement.md), and an algorithm that steers by it swings with them.
         """
-        senders = np.bincount(view.receiver, minlength=len(view.vns))
+        known = memory.derived
+        rows = known if isinstance(known, ReceiverRows) and known.vns is view.vns else ReceiverRows.of(view)
         received_bps = np.bincount(view.receiver, weights=view.measured_bps, minlength=len(view.vns)).astype(np.float64)
-        receivers = np.flatnonzero(senders)
+        receivers = rows.receivers
         requests = Requests(
-            offsets=np.concatenate([[0], np.cumsum(senders[receivers])]).astype(np.int64),
-            limit_bps=view.vns.receive_limit_bps[receivers],
+            offsets=rows.offsets,
+            limit_bps=rows.limit_bps,
             received_bps=received_bps[receivers],
             measured_bps=view.measured_bps,
             granted_bps=view.limit_bps,
             available_bps=view.available_bps,
             dropped_bps=view.dropped_bps,
-            weight=view.vns.weight[view.sender],
+            weight=rows.weight,
             active=view.active,
+            check=rows is not known,
         )
         state = self._state(memory, receivers)
         granted_bps, after = self.algorithm.allocate(requests, state)
-        grants_bps = np.where(requests.active, granted_bps, _standing_rate(requests))
+        silent = not requests.active.all()
+        grants_bps = np.where(requests.active, granted_bps, _standing_rate(requests)) if silent else granted_bps
         by_vn = {name: _spread(column, receivers, memory.vns) for name, column in after.receiver_columns.items()}
-        kept = memory.after(by_vn=by_vn, by_entry=after.entry_columns)
+        kept = memory.after(by_vn=by_vn, by_entry=after.entry_columns, derived=rows)
         return ReceiverDecision(view, grants_bps, kept, receivers, requests, state)
 
     def explain(self, decision: Decision, at: int, place: Place) -> Explanation:

@@ -1,0 +1,77 @@
+"""What the policy of a receiver's algorithm keeps of entries and limits does not outlive them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from support.configs import star
+
+from controller.errors import ColumnError
+from controller.fabric.entries import EntryTable
+from controller.fabric.vns import VnTable
+from controller.policy.interface import PolicyView
+from controller.policy.memory import Memory
+from controller.policy.registry import make_policy
+
+VNS = VnTable.of_config(star(4, limits={10: "100M", 20: "200M"}))
+PAIRS = ((10, 1, 3), (10, 2, 3), (20, 1, 4), (20, 2, 4))  # VLAN, the sender's port, the receiver's
+SENDER = np.array([VNS.row_of(vid, 1, port) for vid, port, _ in PAIRS])
+RECEIVER = np.array([VNS.row_of(vid, 1, port) for vid, _, port in PAIRS])
+
+
+def view(vns: VnTable = VNS, rows: slice = slice(None), active: bool = True) -> PolicyView:
+    order = np.lexsort((SENDER, RECEIVER))[rows]
+    sender, receiver = SENDER[order], RECEIVER[order]
+    count = len(sender)
+    return PolicyView(
+        now_s=0.0,
+        elapsed_s=0.055,
+        entries=EntryTable(sender, receiver, np.arange(1, count + 1)),
+        vns=vns,
+        mine=np.ones(len(vns), dtype=np.bool_),
+        parameters={},
+        received_bps=np.zeros(len(vns)),
+        passed_bps=np.full(count, 70e6),
+        congested=np.ones(len(vns), dtype=np.bool_),
+        rows=np.arange(count),
+        sender=sender,
+        receiver=receiver,
+        measured_bps=np.full(count, 70e6),
+        dropped_bps=np.zeros(count),
+        limit_bps=np.full(count, np.inf),
+        available_bps=np.full(count, 100e6),
+        active=np.array([active] * count),
+        unread_intervals=np.zeros(count, dtype=np.int64),
+    )
+
+
+def decided_afresh(one: PolicyView) -> np.ndarray:
+    return make_policy("fs").decide(one, Memory(len(VNS)).aligned(one.rows, None)).grant_bps
+
+
+OTHERS = {
+    "limits": view(VNS.with_columns(receive_limit_bps=VNS.receive_limit_bps / 2)),
+    "weights": view(VNS.with_columns(weight=np.linspace(1.0, 8.0, len(VNS)))),
+    "entries": view(rows=slice(1, None)),
+    "silence": view(active=False),
+}
+
+
+@pytest.mark.parametrize("changed", OTHERS)
+def test_the_next_decision_is_that_of_a_policy_without_a_past(changed: str) -> None:
+    policy, first, then = make_policy("fs"), view(), OTHERS[changed]
+    memory = policy.decide(first, Memory(len(VNS)).aligned(first.rows, None)).memory
+    found = policy.decide(then, memory.aligned(then.rows, None))
+    assert found.grant_bps.tolist() == decided_afresh(then).tolist()
+    assert decided_afresh(first).tolist() != found.grant_bps.tolist()
+
+
+def test_columns_are_checked_when_the_table_is_new_and_not_again() -> None:
+    policy, first = make_policy("fs"), view()
+    broken = replace(first, available_bps=np.full(len(first.rows), -1.0))
+    with pytest.raises(ColumnError, match="available_bps"):
+        policy.decide(broken, Memory(len(VNS)).aligned(first.rows, None))
+    known = policy.decide(first, Memory(len(VNS)).aligned(first.rows, None)).memory
+    assert policy.decide(first, known).memory.derived is known.derived
