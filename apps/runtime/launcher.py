@@ -11,7 +11,7 @@ import signal
 import sys
 import warnings
 
-from apps.runtime.heap import keep_memory
+from apps.runtime.garbage import keep_memory
 
 
 def _prepare() -> None:

@@ -6,7 +6,7 @@ import sys
 ROUNDS = """
 import resource, sys
 import numpy as np
-from apps.runtime.heap import keep_memory
+from apps.runtime.garbage import keep_memory
 if sys.argv[1] == "keep":
     assert keep_memory()
 def a_round():
