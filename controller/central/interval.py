@@ -51,7 +51,7 @@ def run_interval(
     if Reading.MARKS in reads and fabric.phantoms:
         entries = len(control.state.entries)
         fabric.phantoms, marks = fabric.phantoms.read(fabric.vns, entries, stats, received_s, confirmed_s)
-    observed = observe(fabric, reads, marks, received_s, now_s)
+    observed = observe(fabric, reads, received_s, now_s, marks)
     state, result = step.control_step(control.state, vns, control.groups, readings, now_s, links, observed, shaped)
     shadow = control.shadow
     if shadow.names:

@@ -26,9 +26,9 @@ _OF_HOSTS = {"sent_bytes": "rx_bytes"}
 def observe(
     fabric: FabricState,
     wanted: AbstractSet[Reading],
-    marks: MarkReadings | None,
     received_s: Mapping[int, float],
     now_s: float,
+    marks: MarkReadings | None = None,
 ) -> Observed | None:
     """Return the readings that are wanted, with ``marks``; None where that is none.
 
