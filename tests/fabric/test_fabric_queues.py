@@ -150,3 +150,41 @@ def test_a_pns_way_out_has_classes_on_demand(three_pns) -> None:
     assert packets_of_classes(trunk)["1:1"] >= 190
     with pytest.raises(ValueError, match="vlan_vid: 9 is not a VLAN of PN 1"):
         three_pns.set_uplink_queues(1, {9: (1_000_000, 1_000_000)})
+
+
+BLAST = (
+    "import socket, time; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
+    "until = time.monotonic() + 4\n"
+    "while time.monotonic() < until: [s.sendto(bytes(1400), ('{}', 9)) for _ in range(5)]; time.sleep(0.001)"
+)
+
+
+@pytest.mark.parametrize(
+    ("least_bps", "first_part"),
+    [((2_000_000, 8_000_000), 0.2), ((18_000_000, 36_000_000), 0.5)],
+    ids=["by min rate", "equally"],
+)
+def test_how_htb_shares_what_is_above_the_min_rates(three_pns, qos, least_bps, first_part) -> None:
+    """Open vSwitch leaves the quantum to the kernel: a tenth of the rate's bytes, at most 200,000, which is 16 Mb/s."""
+    for name, rate_bps in zip(("q1", "q2"), least_bps, strict=True):
+        vsctl("set", "Queue", qos[name], f"other_config:min-rate={rate_bps}", "other_config:max-rate=60000000")
+    vsctl("set", "QoS", qos["qos"], "other_config:max-rate=60000000")
+    settle(three_pns)
+    before = bytes_of_classes()
+    senders = [
+        three_pns.host(f"v{vid}_{vid}").popen(["python3", "-c", BLAST.format(three_pns.fabric.vn(vid, 3).ip)])
+        for vid in (1, 2)
+    ]
+    for sender in senders:
+        _, errors = sender.communicate(timeout=20)
+        assert sender.returncode == 0, errors
+    sent_bits = [8 * (bytes_of_classes()[name] - before[name]) for name in ("1:2", "1:3")]
+    total_bps = 60e6  # both want all of it
+    excess_bps = total_bps - sum(least_bps)
+    first_bps = total_bps * sent_bits[0] / sum(sent_bits) - least_bps[0]
+    assert first_bps / excess_bps == pytest.approx(first_part, abs=0.1)
+
+
+def bytes_of_classes(interface: str = PORT) -> dict[str, int]:
+    text = subprocess.run(["tc", "-s", "-j", "qdisc", "show", "dev", interface], capture_output=True, check=True).stdout
+    return {row["parent"]: row["bytes"] for row in json.loads(text) if "parent" in row}
