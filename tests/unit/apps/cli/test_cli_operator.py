@@ -518,8 +518,8 @@ def test_top_shows_the_busiest_first_with_what_was_set_of_them(desk: RestDesk, d
     assert desk.asked[0].query == {"vlan": "10", "interval_ms": "500", "states": "3"}
     table = lines(out)
     assert len(table) == 9
-    assert table[1] == ["10", "sw1:4", "400M", "0", "0", "100k", "10M", "1.5G", "2M", "2M", "1M", "-", "no"]
-    assert table[2] == ["10", "sw1:3", "400M", "0", "3M", "100k", "10M", "1.5G", "2M", "1M", "1M", "-", "no"]
+    assert table[1] == ["10", "sw1:4", "400M", "0", "0", "100k", "10M", "1.5G", "2M", "2M", "1M", "-", "-", "-", "no"]
+    assert table[2] == ["10", "sw1:3", "400M", "0", "3M", "100k", "10M", "1.5G", "2M", "1M", "1M", "-", "-", "-", "no"]
     assert table[7][2] == "1M"
     assert len([one for one in desk.asked if one.path == "/v1/vns"]) == 2
 
