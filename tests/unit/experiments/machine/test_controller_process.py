@@ -10,6 +10,9 @@ import pytest
 
 from experiments.machine.controller_process import ControllerError, ControllerProcess, free_ports
 
+# The fake server waits on locks of threads, which hang in a process in which a test has made them greenlets' locks.
+pytestmark = pytest.mark.alone
+
 
 def test_a_refused_configuration_is_told_with_the_controllers_own_words(tmp_path) -> None:
     config = {"rest": {"listen": "127.0.0.1:1"}, "vlans": {}, "switches": {}, "nonsense": 1}
