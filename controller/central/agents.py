@@ -98,12 +98,12 @@ class Agents:
         self._heard: list[tuple[int, ControlFrame]] = []
         self._to_say: list[AgentFrame] = []
         self._entries = fabric.state.entries
-        self._reports = ReportColumns.none(0)
-        self._verification = Verification.none(0)
-        self._shaped = np.zeros(0, dtype=np.bool_)
+        self._reports = ReportColumns.none(len(self._entries))
+        self._verification = Verification.none(len(self._entries))
+        self._shaped = np.zeros(len(self._entries), dtype=np.bool_)
         self._own_kbps = np.full(len(fabric.vns), -1, dtype=np.int64)
         self._own_heard_s = np.full(len(fabric.vns), -math.inf)
-        self._meant_kbps = np.zeros(0, dtype=np.int64)
+        self._meant_kbps = np.full(len(self._entries), -1, dtype=np.int64)
         self._told: _Told | None = None
         self._told_for: tuple[EntryTable, int] | None = None
         self._unknown: dict[tuple[int, bytes, bytes], None] = {}

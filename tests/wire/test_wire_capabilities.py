@@ -79,7 +79,7 @@ def test_a_test_leaves_nothing_behind_and_meets_nobody(tmp_path: Path) -> None:
         assert not any(flow.cookie & probe.COOKIE_MASK == probe.COOKIE for flow in run.flows(1))
         assert set(run.meters(1)) == set(range(1, 4 * 2 * len(PORTS) + 1))
         assert all(run.fabric.received(1, port) == [] for port in PORTS)
-        assert run.handled(1, MessageType.PACKET_OUT) == 2 * probe.FRAMES
+        assert run.handled(1, MessageType.PACKET_OUT) == probe.MARKED_FRAMES + 2 * probe.FRAMES
         assert health(run) | {"loops": 0} == {
             "status": "ready",
             "switches": {"s1": "ready"},
