@@ -102,8 +102,12 @@ def test_an_agent_is_told_rates_and_takes_its_entries_over(run: WireRun) -> None
     assert port["features"] == ["shapes", "reports", "long-frames"]
     assert run.app.get("/v1/ports/s1/2")["agent"] is None
     run.app.wait_for(lambda: run.app.get("/v1/ports/s1/1")["agent"]["state"] == "absent", "missed")
-    run.app.wait_for(lambda: run.app.get("/v1/entries")["entries"][0]["shaping"] == "meter", "held by its meter again")
-    assert run.app.get("/v1/entries")["entries"][0]["meter_id"] is not None
+
+    def held_by_meter() -> bool:
+        found = run.app.get("/v1/entries")["entries"][0]
+        return bool(found["shaping"] == "meter" and found["meter_id"] is not None)
+
+    run.app.wait_for(held_by_meter, "held by its meter again")
 
 
 def test_nothing_is_taken_from_ports_without_an_agent(run: WireRun) -> None:
