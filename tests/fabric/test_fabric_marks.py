@@ -66,7 +66,7 @@ def ends(three_pns: OvsFabric) -> Iterator[tuple[End, End]]:
         f"table={FIRST_TABLE + 2},dl_vlan={VLAN},actions=meter:{PHANTOM}",
     ]
     ofctl("add-meter", "s1", f"meter={COUNTS},kbps,burst,stats,band=type=drop,rate=4294967295,burst_size=4294967295")
-    ofctl("add-meter", "s1", f"meter={PHANTOM},kbps,burst,stats,band=type=drop,rate=1000,burst_size=40")
+    ofctl("add-meter", "s1", f"meter={PHANTOM},kbps,burst,stats,band=type=drop,rate=100,burst_size=40")
     for flow in flows:
         ofctl("add-flow", "s1", f"cookie=0x77,{flow}")
     interfaces = [pn.trunk_interface for pn in three_pns.fabric.pns if pn.number in (1, 3)]
@@ -118,7 +118,7 @@ def test_frames_without_the_mark_pass_as_they_are(ends: tuple[End, End], marks: 
 
 
 def test_a_phantom_meter_counts_what_is_beyond_its_rate_and_takes_nothing_away(ends: tuple[End, End]) -> None:
-    """1 Mb/s and 40 kb: of 500 frames of 242 bytes in about half a second, most are beyond."""
+    """100 kb/s and 40 kb: of 500 frames of 242 bytes most are beyond, however slowly they are sent."""
     began_s = time.monotonic()
     got = blast(ends, IPV4, EF)
     took_s = time.monotonic() - began_s
@@ -127,4 +127,4 @@ def test_a_phantom_meter_counts_what_is_beyond_its_rate_and_takes_nothing_away(e
     assert seen == FRAMES
     passed_bits = (seen - beyond) * (len(got[0]) + 4) * 8
     assert beyond > 0
-    assert passed_bits <= 1e6 * took_s + 40_000
+    assert passed_bits <= 1e5 * took_s + 40_000 + 8 * (len(got[0]) + 4)
