@@ -18,7 +18,7 @@ from controller.loop import step
 from controller.metering import measure_kernel
 from controller.metering.counters import MeterReadings
 from controller.metering.enforcement import MeterChanges
-from controller.metering.guarantees import owed_to_senders
+from controller.metering.guarantees import Guarantees, owed_to_senders
 from controller.metering.observed import Reading
 from controller.openflow.constants import COUNTER_UNAVAILABLE
 from controller.policy.groups import readings_of
@@ -160,12 +160,7 @@ def _watch_guarantees(fabric: FabricState, now_s: float) -> None:
     interval_s = fabric.config.interval_s
     after = before.after(offered_bps, fabric.received_bps, vns.receive_limit_bps, interval_s)
     fabric.guarantees = after
-    for row in np.flatnonzero(after.missing & ~before.missing).tolist():
-        got, owed = after.received_bps[row] / 1e6, after.owed_bps[row] / 1e6
-        text = f"{fabric.vn_name(row)}: gets {got:.3g} of {owed:.3g} Mbit/s that it is sent within its limit"
-        fabric.note(EventKind.GUARANTEE_MISSED, text, now_s, vn=row)
-    for row in np.flatnonzero(before.missing & ~after.missing).tolist():
-        fabric.note(EventKind.GUARANTEE_MET, f"{fabric.vn_name(row)}: gets what it was promised again", now_s, vn=row)
+    _note_guarantees(fabric, before, after, "gets", "that it is sent within its limit", now_s)
 
 
 def _watch_send_guarantees(fabric: FabricState, now_s: float) -> None:
@@ -180,12 +175,20 @@ def _watch_send_guarantees(fabric: FabricState, now_s: float) -> None:
     offered_bps = np.where(vns.borrows, offered_bps, 0.0)
     after = before.after(offered_bps, sent_bps, vns.send_limit_bps, fabric.config.interval_s)
     fabric.send_guarantees = after
+    _note_guarantees(fabric, before, after, "sends", "that it offers within both ends' limits", now_s)
+
+
+def _note_guarantees(
+    fabric: FabricState, before: Guarantees, after: Guarantees, verb: str, of_what: str, now_s: float
+) -> None:
+    """Note whose guarantee begins to be missed and whose is met again; ``verb`` says which way: gets or sends."""
     for row in np.flatnonzero(after.missing & ~before.missing).tolist():
         got, owed = after.received_bps[row] / 1e6, after.owed_bps[row] / 1e6
-        text = f"{fabric.vn_name(row)}: sends {got:.3g} of {owed:.3g} Mbit/s that it offers within both ends' limits"
+        text = f"{fabric.vn_name(row)}: {verb} {got:.3g} of {owed:.3g} Mbit/s {of_what}"
         fabric.note(EventKind.GUARANTEE_MISSED, text, now_s, vn=row)
     for row in np.flatnonzero(before.missing & ~after.missing).tolist():
-        fabric.note(EventKind.GUARANTEE_MET, f"{fabric.vn_name(row)}: sends what it was promised again", now_s, vn=row)
+        text = f"{fabric.vn_name(row)}: {verb} what it was promised again"
+        fabric.note(EventKind.GUARANTEE_MET, text, now_s, vn=row)
 
 
 def _count_notifications(fabric: FabricState) -> None:

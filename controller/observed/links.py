@@ -6,12 +6,10 @@ send, or those on the other side may receive, whichever is less. On a tree that 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from controller.central.controller import CentralController
 from controller.columns import FloatArray
 from controller.fabric.description import Config
 from controller.fabric.topology import Link, PortId, Topology, hops
@@ -93,9 +91,3 @@ class LinkPromises:
         senders, receivers = (sorted(ends) for ends in self._ends[port])
         sending_bps, receiving_bps = self._limits[0][senders].sum(axis=0), self._limits[1][receivers].sum(axis=0)
         return float(np.minimum(sending_bps, receiving_bps).sum())
-
-
-def ends_of(central: CentralController, link: Link) -> Iterator[tuple[str, PortId]]:
-    """Yield each end of a link with the name of its switch."""
-    for end in link:
-        yield central.fabric.switch_name(end.dpid), end
