@@ -182,6 +182,10 @@ def used(paths: FlowPaths, rate_bps: FloatArray) -> FloatArray:
     return np.bincount(paths.constraint, uses, minlength=paths.constraints).astype(np.float64, copy=False)
 
 
+# What an active sender is taken to want at least, so that probing can start from it.
+LEAST_DEMAND_BPS = 1e6
+
+
 def demands(
     counters: FlowCounters,
     least_bps: float,

@@ -12,7 +12,7 @@ from typing import ClassVar
 import numpy as np
 
 from controller.allocation.explain import Explanation
-from controller.allocation.network_max_min import HEADROOM, PROBE, FlowCounters, demands
+from controller.allocation.network_max_min import HEADROOM, LEAST_DEMAND_BPS, PROBE, FlowCounters, demands
 from controller.allocation.parameters import Parameter
 from controller.columns import BoolArray, FloatArray
 from controller.errors import InvalidValueError
@@ -28,8 +28,6 @@ from controller.units import MIN_RATE_BPS
 
 # Choice: without a reading of its queue for so many intervals (1.1 s at 55 ms), a receiver lets its senders rise again.
 BLIND_INTERVALS = 20
-# What an active sender is taken to want at least, so that probing can start from it.
-LEAST_DEMAND_BPS = 1e6
 FLOOR_BPS, ROOM_BPS = "floor_bps", "room_bps"
 """The columns of a notification. Deviation: the paper's are empty."""
 

@@ -15,6 +15,7 @@ from controller.allocation.explain import DEMAND, Explanation, constraint_name, 
 from controller.allocation.max_min import BY_DEMAND, FlowPaths
 from controller.allocation.network_max_min import (
     HEADROOM,
+    LEAST_DEMAND_BPS,
     PROBE,
     Constraints,
     FlowCounters,
@@ -29,11 +30,8 @@ from controller.fabric.links import FabricLinks
 from controller.metering.observed import Reading
 from controller.policy.interface import Decision, Place, Policy, PolicyView
 from controller.policy.memory import Memory
-from controller.policy.words import lower_of, starting
+from controller.policy.words import lower_ceiling, starting
 from controller.units import MIN_RATE_BPS
-
-# What an active sender is taken to want at least, so that probing can start from it.
-LEAST_DEMAND_BPS = 1e6
 
 
 @dataclass(frozen=True)
@@ -107,9 +105,9 @@ class MaxMin(Policy):
         assert isinstance(decision, NetworkDecision)
         view, constraints = decision.view, decision.constraints
         assert view.links is not None
-        sender, receiver = int(view.sender[at]), int(view.receiver[at])
+        sender = int(view.sender[at])
         if not view.active[at]:
-            limits = lower_of(at, float(view.vns.send_most_bps[sender]), float(view.vns.receive_most_bps[receiver]))
+            limits = lower_ceiling(view, at)
             return starting(limits, limits.grant_bps)
         own, vlan_vid, links = f"{place(sender)}'s send", int(view.vns.vlan_vid[sender]), view.links.names
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from controller.allocation.explain import LIFTED_BPS, NO_OTHER, RECEIVE_LIMIT, SEND_LIMIT, Explanation
+from controller.policy.interface import PolicyView
 
 STARTING = "the equal share with which a sender that was silent may start"
 _UNITS = ((1e12, "Tb/s"), (1e9, "Gb/s"), (1e6, "Mb/s"), (1e3, "kb/s"))
@@ -25,6 +26,12 @@ def lower_of(row: int, send_bps: float, receive_bps: float) -> Explanation:
     bounds = [(send_bps, SEND_LIMIT), (receive_bps, RECEIVE_LIMIT)]
     (limit_bps, bound), (next_bps, next_bound) = sorted(bounds)
     return Explanation(row, limit_bps, bound, 0, 0, next_bps, next_bound)
+
+
+def lower_ceiling(view: PolicyView, at: int) -> Explanation:
+    """Explain what the entry ``view.rows[at]`` may carry at most: the lower of its VNs' limits, or ceilings."""
+    vns, sender, receiver = view.vns, int(view.sender[at]), int(view.receiver[at])
+    return lower_of(at, float(vns.send_most_bps[sender]), float(vns.receive_most_bps[receiver]))
 
 
 def starting(limit: Explanation, grant_bps: float) -> Explanation:

@@ -11,7 +11,7 @@ import numpy as np
 from controller.allocation.entity_max_min import entity_max_min
 from controller.allocation.explain import DEMAND, LIFTED_BPS, Explanation, constraint_name
 from controller.allocation.max_min import BY_DEMAND, FlowPaths
-from controller.allocation.network_max_min import HEADROOM, PROBE, Constraints, FlowCounters, demands
+from controller.allocation.network_max_min import HEADROOM, LEAST_DEMAND_BPS, PROBE, Constraints, FlowCounters, demands
 from controller.allocation.parameters import Parameter
 from controller.columns import FloatArray, IntArray
 from controller.metering.observed import Reading
@@ -21,9 +21,6 @@ from controller.seawall.laws import standing_shares
 from controller.seawall.link_state import Ways
 from controller.seawall.policy import TARGET
 from controller.units import MIN_RATE_BPS
-
-# What an active sender is taken to want at least, so that probing can start from it.
-LEAST_DEMAND_BPS = 1e6
 
 
 @dataclass(frozen=True)

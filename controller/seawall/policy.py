@@ -21,7 +21,7 @@ from controller.columns import FloatArray
 from controller.metering.observed import Reading
 from controller.policy.interface import Decision, Newcomers, Place, Policy, PolicyView, Silence
 from controller.policy.memory import Memory
-from controller.policy.words import lower_of, rate_in_words
+from controller.policy.words import lower_ceiling, rate_in_words
 from controller.seawall import laws
 from controller.seawall.entity_allocator import Allocation, Constants, Law, LoopState, Traffic, allocate
 from controller.seawall.link_feedback import along_paths, marked_shares
@@ -144,8 +144,8 @@ class _SenderShares(Policy):
         near = left_bps <= left_bps.min() * (1.0 + 2.0 * (1.0 - TARGET))
         first = int(uses[np.lexsort((left_bps, np.where(near, -decision.marked[uses], 1.0)))[0]])
         rest = [(float(allocation.left_bps[use]), _link_words(decision, int(use))) for use in uses if use != first]
-        sender, receiver = int(view.sender[at]), int(view.receiver[at])
-        ceilings = lower_of(at, float(view.vns.send_most_bps[sender]), float(view.vns.receive_most_bps[receiver]))
+        receiver = int(view.receiver[at])
+        ceilings = lower_ceiling(view, at)
         grant_bps = float(decision.grant_bps[at])
         rest.append((ceilings.grant_bps, ceilings.bound))
         link = (float(left_bps.min()), _link_words(decision, first))

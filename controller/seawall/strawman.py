@@ -13,7 +13,7 @@ from controller.columns import FloatArray, IntArray
 from controller.metering.observed import Reading
 from controller.policy.interface import Decision, Place, Policy, PolicyView, Silence
 from controller.policy.memory import Memory
-from controller.policy.words import lower_of
+from controller.policy.words import lower_ceiling
 from controller.seawall import laws
 from controller.seawall.link_feedback import along_paths
 from controller.seawall.link_state import LinkState, Ways
@@ -78,8 +78,7 @@ class SeawallStrawman(Policy):
         assert isinstance(decision, StrawmanDecision)
         view = decision.view
         assert view.links is not None
-        sender, receiver = int(view.sender[at]), int(view.receiver[at])
-        ceilings = lower_of(at, float(view.vns.send_most_bps[sender]), float(view.vns.receive_most_bps[receiver]))
+        ceilings = lower_ceiling(view, at)
         grant_bps = float(decision.grant_bps[at])
         if grant_bps >= ceilings.grant_bps:
             return ceilings
