@@ -108,7 +108,7 @@ function changeTheme() {
 
 // -- keys
 
-let go = 0;
+let go = -Infinity;  // when g was pressed
 
 function onKey(event) {
   if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented || document.querySelector("dialog[open]")) return;
@@ -120,7 +120,7 @@ function onKey(event) {
   }
   if (isTyping(event.target)) return;
   const went = performance.now() - go < 1000;
-  go = 0;
+  go = -Infinity;
   if (went && GO[event.key]) location.hash = GO[event.key];
   else if (event.key === "g") go = performance.now();
   else if (event.key === "/") main.querySelector("input[type=search]")?.focus();
