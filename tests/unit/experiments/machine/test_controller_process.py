@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import http.server
 import json
 import threading
+
+# Not "import http.server": eventlet leaves its own copy of the module as an attribute of the package, and that copy
+# waits on greenlets' locks.
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
 from experiments.machine.controller_process import ControllerError, ControllerProcess, free_ports
-
-# The fake server waits on locks of threads, which hang in a process in which a test has made them greenlets' locks.
-pytestmark = pytest.mark.alone
 
 
 def test_a_refused_configuration_is_told_with_the_controllers_own_words(tmp_path) -> None:
@@ -21,7 +21,7 @@ def test_a_refused_configuration_is_told_with_the_controllers_own_words(tmp_path
     assert (tmp_path / "controller.yaml").exists()
 
 
-class Health(http.server.BaseHTTPRequestHandler):
+class Health(BaseHTTPRequestHandler):
     states: dict[str, str] = {}  # noqa: RUF012 - set by the test
 
     def do_GET(self) -> None:
@@ -39,7 +39,7 @@ class Health(http.server.BaseHTTPRequestHandler):
 def fake(tmp_path):
     """A process that just lives, and a REST server that answers for it."""
     [port] = free_ports(1)
-    server = http.server.HTTPServer(("127.0.0.1", port), Health)
+    server = HTTPServer(("127.0.0.1", port), Health)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     process = ControllerProcess({"rest": {"listen": f"127.0.0.1:{port}"}}, tmp_path)
