@@ -14,6 +14,10 @@ from experiments.switch import answers
 _BITS_PER_BYTE = 8
 _PORT_COUNTERS = ("rx_packets", "tx_packets", "rx_bytes", "tx_bytes", "rx_dropped", "tx_dropped")
 _QUEUE_COUNTERS = ("tx_bytes", "tx_packets", "tx_errors")
+# HTB shares what is above the min rates by the quantum. Open vSwitch leaves it to the kernel: the bytes of a tenth of a
+# second at the min rate, from 1,000 to 200,000. These are the min rates at which it stops to shrink and to grow.
+_QUANTUM_MIN_BPS = 80e3
+_QUANTUM_MAX_BPS = 16e6
 
 
 @dataclass(slots=True)
@@ -73,9 +77,9 @@ class SwitchPort:
             queue["tx_errors"] += dropped_packets
 
     def serve(self, offered_bps: dict[int | None, float], used_bps: float = 0.0) -> dict[int | None, float]:
-        """Return what each queue (None: no queue) gets of the link: first its minimum, then a fair part of the rest.
+        """Return what each queue (None: no queue) gets of the link: first its minimum, then of the rest by its quantum.
 
-        ``used_bps`` of the link is taken already.
+        ``used_bps`` of the link is taken already. Traffic without a queue has the largest quantum.
         """
         rate_bps = max(self.rate_bps - used_bps, 0.0)
         demand = {queue_id: min(rate, self._max_bps(queue_id)) for queue_id, rate in offered_bps.items()}
@@ -84,15 +88,15 @@ class SwitchPort:
         if left_bps < 0:
             shrink = rate_bps / sum(served.values())
             return {queue_id: rate * shrink for queue_id, rate in served.items()}
-        waiting = {queue_id for queue_id in demand if served[queue_id] < demand[queue_id]}
+        waiting = {queue_id: self._quantum(queue_id) for queue_id in demand if served[queue_id] < demand[queue_id]}
         while waiting and left_bps > 1e-3:
-            each_bps = left_bps / len(waiting)
-            for queue_id in list(waiting):
-                more_bps = min(each_bps, demand[queue_id] - served[queue_id])
+            part_bps = left_bps / sum(waiting.values())
+            for queue_id, quantum in list(waiting.items()):
+                more_bps = min(part_bps * quantum, demand[queue_id] - served[queue_id])
                 served[queue_id] += more_bps
                 left_bps -= more_bps
-                if more_bps < each_bps:
-                    waiting.discard(queue_id)
+                if more_bps < part_bps * quantum:
+                    del waiting[queue_id]
         return served
 
     def reset_counters(self) -> None:
@@ -102,6 +106,11 @@ class SwitchPort:
 
     def _min_bps(self, queue_id: int | None) -> float:
         return self.queues[queue_id].min_rate_bps if queue_id in self.queues else 0.0
+
+    def _quantum(self, queue_id: int | None) -> float:
+        """Return a queue's quantum as a part of the largest."""
+        least_bps = self.queues[queue_id].min_rate_bps if queue_id in self.queues else _QUANTUM_MAX_BPS
+        return min(max(least_bps, _QUANTUM_MIN_BPS), _QUANTUM_MAX_BPS) / _QUANTUM_MAX_BPS
 
     def _max_bps(self, queue_id: int | None) -> float:
         return self.queues[queue_id].max_rate_bps if queue_id in self.queues else self.rate_bps
