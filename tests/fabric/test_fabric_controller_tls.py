@@ -73,7 +73,7 @@ def test_who_has_no_certificate_is_refused_and_the_switches_stay(
     stranger = ssl.create_default_context(cafile=pki / "ca.pem")
     assert "CERTIFICATE_REQUIRED" in refusal(app, stranger)
     assert refusal(app, None) in ("closed", "[Errno 104] Connection reset by peer")
-    # Of one address's refusals the first is logged; what follows is counted.
+    # Of one address's refusals the first is logged, then one in a while.
     app.wait_for(lambda: "did not return a certificate" in app.log(), "told of the refusal")
     friend = ssl.create_default_context(cafile=pki / "ca.pem")
     friend.load_cert_chain(pki / "switch.pem", pki / "switch.key")
