@@ -7,9 +7,10 @@ framework is loaded for ``--help``. Exit status: 0 done, 1 failed, 2 what was as
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from apps.cli.commands import agent, bench, cert, docs, experiment, fabric, history, lab, limits, run, watch
 from apps.cli.support.common import FAILED, INTERRUPTED, REFUSED, ClickError, complain
@@ -17,30 +18,43 @@ from apps.cli.support.rest_client import RequestError
 from controller import __version__
 from controller.errors import DetsError, InvalidValueError
 
+
+class Commands(TyperGroup):
+    """A group whose help has each command's whole first sentence, however narrow the terminal."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands that are shown, as a list of definitions."""
+        shown = [(name, one.get_short_help_str(sys.maxsize)) for name, one in self.commands.items() if not one.hidden]
+        with formatter.section("Commands"):
+            formatter.write_dl(shown)
+
+
 app = typer.Typer(
     name="dets",
+    cls=Commands,
     help="DETS: tenants' rate limits enforced by one OpenFlow 1.3 controller.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # whose tables cut words, and show a flag as if it took a value
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(run.app)
-app.add_typer(limits.vlans, name="vlan")
-app.add_typer(limits.vns, name="vn")
-app.add_typer(limits.limits, name="limit")
-app.add_typer(limits.ports, name="port")
-app.add_typer(limits.entries, name="entry")
-app.add_typer(fabric.switches, name="switch")
-app.add_typer(fabric.links, name="link")
+app.add_typer(limits.vlans, name="vlan", cls=Commands)
+app.add_typer(limits.vns, name="vn", cls=Commands)
+app.add_typer(limits.limits, name="limit", cls=Commands)
+app.add_typer(limits.ports, name="port", cls=Commands)
+app.add_typer(limits.entries, name="entry", cls=Commands)
+app.add_typer(fabric.switches, name="switch", cls=Commands)
+app.add_typer(fabric.links, name="link", cls=Commands)
 app.add_typer(watch.app)
 app.add_typer(history.app)
-app.add_typer(history.tokens, name="token")
+app.add_typer(history.tokens, name="token", cls=Commands)
 app.add_typer(lab.app)
 app.add_typer(agent.app)
 app.add_typer(experiment.app)
-app.add_typer(bench.app, name="bench")
+app.add_typer(bench.app, name="bench", cls=Commands)
 app.add_typer(docs.app)
-app.add_typer(cert.app, name="cert")
+app.add_typer(cert.app, name="cert", cls=Commands)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -13,9 +13,14 @@ WHOLE_RATE_RULE = "must be a whole number of bits per second, such as 40000000: 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 
 
+def is_name(text: str) -> bool:
+    """Return whether a text may name a VLAN, a switch or a port."""
+    return _NAME.fullmatch(text) is not None
+
+
 def check_name(value: object) -> str:
     """Return a name that is safe in logs, URLs and metric labels."""
-    if not isinstance(value, str) or _NAME.fullmatch(value) is None:
+    if not isinstance(value, str) or not is_name(value):
         quoted = "; put a number in quotes" if isinstance(value, int | float) else ""
         raise InvalidValueError("name", value, NAME_RULE + quoted)
     return value

@@ -9,8 +9,9 @@ import typer
 
 from apps.cli.support.common import LIMITS, Parameters, UsageError, counted, parse_parameters, refusing_bad_files
 from apps.cli.support.connection import Change, asking, changing
+from apps.cli.support.names import PORT_HELP, Names, OfVlan, OnlyVlan, VlanName
 from apps.cli.support.output import AnyForm, Column, Form, number, rate, show
-from apps.cli.support.rest_client import Client, place, vn_path
+from apps.cli.support.rest_client import Client
 from controller.units import format_rate, parse_rate
 
 vlans = typer.Typer(no_args_is_help=True, help="Tenants: their algorithms and what their VNs have by default.")
@@ -19,11 +20,8 @@ limits = typer.Typer(no_args_is_help=True, help="What VNs may send and receive."
 ports = typer.Typer(no_args_is_help=True, help="Edge ports: what they carry, and what is promised of it.")
 entries = typer.Typer(no_args_is_help=True, help="Pairs of VNs that talk, and what meters each of them.")
 
-Vid = Annotated[int, typer.Argument(metavar="VID", min=1, max=4094, help="The VLAN.")]
-OfVlan = Annotated[int, typer.Option("--vlan", metavar="VID", min=1, max=4094, help="The VLAN.")]
-OfPort = Annotated[str, typer.Option("--port", metavar="SWITCH:PORT", help="The edge port.")]
-OfPorts = Annotated[list[str], typer.Option("--port", metavar="SWITCH:PORT", help="The edge port; repeatable.")]
-OnlyVlan = Annotated[int | None, typer.Option("--vlan", metavar="VID", help="Only those of this VLAN.")]
+OfPort = Annotated[str, typer.Option("--port", metavar="PORT", help=f"{PORT_HELP}.")]
+OfPorts = Annotated[list[str], typer.Option("--port", metavar="PORT", help=f"{PORT_HELP}; repeatable.")]
 OnlySwitch = Annotated[str | None, typer.Option("--switch", metavar="NAME", help="Only those on this switch.")]
 Send = Annotated[str | None, typer.Option(metavar="RATE", help="Send limit.")]
 Receive = Annotated[str | None, typer.Option(metavar="RATE", help="Receive limit.")]
@@ -111,9 +109,9 @@ def list_vlans(client: Client, output: AnyForm = Form.table) -> int:
 
 @vlans.command("show")
 @asking
-def show_vlan(client: Client, vid: Vid, output: AnyForm = Form.table) -> int:
+def show_vlan(client: Client, vlan: VlanName, output: AnyForm = Form.table) -> int:
     """Show a VLAN."""
-    show(client.call(f"/v1/vlans/{vid}"), output, VLAN_COLUMNS)
+    show(client.call(f"/v1/vlans/{vlan}"), output, VLAN_COLUMNS)
     return 0
 
 
@@ -121,7 +119,7 @@ def show_vlan(client: Client, vid: Vid, output: AnyForm = Form.table) -> int:
 @changing
 def set_vlan(
     change: Change,
-    vid: Vid,
+    vlan: VlanName,
     name: Annotated[str | None, typer.Option(help="What people call it.")] = None,
     algorithm: Annotated[str | None, typer.Option(metavar="NAME", help="How receivers' limits are shared out.")] = None,
     parameter: Parameters = None,
@@ -147,16 +145,16 @@ def set_vlan(
     if shadow is not None:
         body["shadow"] = None if shadow == "none" else shadow
     _check_some(body, "--name, --algorithm, --parameter, --shadow, --shadow-parameter, --weight, --send or --receive")
-    answer = change.make("PATCH", f"/v1/vlans/{vid}", body)
-    _tell_one(change, answer, output, f"VLAN {vid}: {_shown(body)}", VLAN_COLUMNS)
+    answer = change.make("PATCH", f"/v1/vlans/{vlan}", body)
+    _tell_one(change, answer, output, f"VLAN {vlan}: {_shown(body)}", VLAN_COLUMNS)
     return 0
 
 
 @vlans.command("reset")
 @changing
-def reset_vlan(change: Change, vid: Vid, output: AnyForm = Form.table) -> int:
+def reset_vlan(change: Change, vlan: VlanName, output: AnyForm = Form.table) -> int:
     """Take back what was changed of a VLAN while the controller ran: the configuration file holds again."""
-    _tell_many(change, change.make("DELETE", f"/v1/vlans/{vid}/overrides"), output)
+    _tell_many(change, change.make("DELETE", f"/v1/vlans/{vlan}/overrides"), output)
     return 0
 
 
@@ -172,7 +170,7 @@ def list_vns(client: Client, vlan: OnlyVlan = None, switch: OnlySwitch = None, o
 @asking
 def show_vn(client: Client, vlan: OfVlan, port: OfPort, output: AnyForm = Form.table) -> int:
     """Show a VN."""
-    show(client.call(vn_path(vlan, *place("port", port))), output, VN_DETAILS)
+    show(client.call(Names(client).vn_path(vlan, port)), output, VN_DETAILS)
     return 0
 
 
@@ -194,11 +192,12 @@ def set_limits(
     given = zip((*LIMITS, "weight"), (send, receive, send_ceiling, receive_ceiling, weight), strict=True)
     body = _limits({name: value for name, value in given if value is not None})
     _check_some(body, "--send, --receive, --send-ceiling, --receive-ceiling or --weight")
+    names = Names(change.client)
     if len(port) == 1:
-        answer = change.make("PATCH", vn_path(vlan, *place("port", port[0])), body)
+        answer = change.make("PATCH", names.vn_path(vlan, port[0]), body)
         _tell_one(change, answer, output, f"VLAN {vlan}, {port[0]}: {_shown(body)}", VN_DETAILS)
         return 0
-    rows = [_vn(vlan, one) | body for one in port]
+    rows = [names.vn(vlan, one) | body for one in port]
     _tell_many(change, change.make("POST", "/v1/limits", {"limits": rows}), output)
     return 0
 
@@ -214,7 +213,9 @@ def apply_limits(
     from apps.cli.support.limits_file import read_limits
 
     with refusing_bad_files():
-        rows = [_vn(row["vlan"], row["port"]) | _limits(row) for row in read_limits(file)]
+        given = read_limits(file)
+    names = Names(change.client)
+    rows = [names.vn(str(row["vlan"]), row["port"]) | _limits(row) for row in given]
     _tell_many(change, change.make("POST", "/v1/limits", {"limits": rows}), output)
     return 0
 
@@ -223,8 +224,8 @@ def apply_limits(
 @changing
 def reset_limits(
     change: Change,
-    vlan: Annotated[int | None, typer.Option(metavar="VID", help="The VLAN.")] = None,
-    port: Annotated[str | None, typer.Option(metavar="SWITCH:PORT", help="The edge port.")] = None,
+    vlan: OnlyVlan = None,
+    port: Annotated[str | None, typer.Option(metavar="PORT", help=f"{PORT_HELP}.")] = None,
     everything: Annotated[
         bool, typer.Option("--all", help="All that was changed while the controller ran, of VLANs too.")
     ] = False,
@@ -234,9 +235,9 @@ def reset_limits(
     if everything and vlan is None and port is None:
         answer = change.make("DELETE", "/v1/overrides", if_match="*")
     elif not everything and vlan is not None and port is not None:
-        answer = change.make("DELETE", f"{vn_path(vlan, *place('port', port))}/overrides")
+        answer = change.make("DELETE", f"{Names(change.client).vn_path(vlan, port)}/overrides")
     else:
-        raise UsageError("Write --vlan VID --port SWITCH:PORT, or --all")
+        raise UsageError("Write --vlan VLAN --port PORT, or --all")
     _tell_many(change, answer, output)
     return 0
 
@@ -253,12 +254,11 @@ def list_ports(client: Client, switch: OnlySwitch = None, output: AnyForm = Form
 @asking
 def show_port(
     client: Client,
-    port: Annotated[str, typer.Argument(metavar="SWITCH:PORT", help="The edge port.")],
+    port: Annotated[str, typer.Argument(metavar="PORT", help=f"{PORT_HELP}.")],
     output: AnyForm = Form.table,
 ) -> int:
     """Show an edge port."""
-    switch, port_no = place("port", port)
-    show(client.call(f"/v1/ports/{switch}/{port_no}"), output, PORT_DETAILS)
+    show(client.call(f"/v1/ports/{'/'.join(Names(client).port_words('PORT', port))}"), output, PORT_DETAILS)
     return 0
 
 
@@ -283,11 +283,6 @@ def _limits(given: dict[str, Any]) -> dict[str, float | None]:
             key = f"{name}_bps" if ceiling else f"{name}_limit_bps"
             body[key] = None if ceiling and given[name] == "none" else _rate(name, given[name])
     return body
-
-
-def _vn(vlan_vid: int, port: str) -> dict[str, Any]:
-    switch, port_no = place("port", port)
-    return {"vlan_vid": vlan_vid, "switch": switch, "port_no": port_no}
 
 
 def _check_some(body: dict[str, Any], options: str) -> None:

@@ -13,8 +13,9 @@ import typer
 
 from apps.cli.support.common import FAILED, complain
 from apps.cli.support.connection import DEFAULT_WAIT_S, asking
-from apps.cli.support.output import AnyForm, Column, Form, console, number, rate, show, table, text_of
-from apps.cli.support.rest_client import Client, RequestError, explanations
+from apps.cli.support.names import PORT_HELP, OfVlan, OnlyVlan, explanations
+from apps.cli.support.output import AnyForm, Column, Form, console, fitted, number, rate, show, text_of
+from apps.cli.support.rest_client import Client, RequestError
 from controller.errors import InvalidValueError
 
 app = typer.Typer()
@@ -57,11 +58,11 @@ EVENT_COLUMNS = (number("number", "number"), Column("at", "at"), Column("kind", 
 @asking
 def explain(
     client: Client,
-    vlan: Annotated[int, typer.Option(metavar="VID", help="The VLAN.")],
-    sender: Annotated[str, typer.Option("--from", metavar="SWITCH:PORT", help="The sending VN's edge port.")],
+    vlan: OfVlan,
+    sender: Annotated[str, typer.Option("--from", metavar="PORT", help=f"{PORT_HELP}, of the sender.")],
     receiver: Annotated[
         str | None,
-        typer.Option("--to", metavar="SWITCH:PORT", help="The receiving VN's; without it, all pairs of --from."),
+        typer.Option("--to", metavar="PORT", help="That of the receiver; without it, all pairs of --from."),
     ] = None,
     output: AnyForm = Form.table,
 ) -> int:
@@ -119,7 +120,7 @@ def _health(client: Client, wait_s: float) -> dict[str, Any]:
 @asking
 def top(
     client: Client,
-    vlan: Annotated[int | None, typer.Option(metavar="VID", help="The VNs of this VLAN.")] = None,
+    vlan: OnlyVlan = None,
     switch: Annotated[str | None, typer.Option(metavar="NAME", help="The VNs on this switch.")] = None,
     interval: Annotated[float, typer.Option(metavar="SECONDS", help="How often to look, 0.25 to 60.")] = 1.0,
     count: Annotated[int | None, typer.Option(min=1, help="Look so many times; else until Ctrl-C.")] = None,
@@ -193,7 +194,7 @@ def _screen(form: Form, columns: Sequence[Column]) -> Iterator[Callable[[list[di
     from rich.live import Live
 
     with Live(console=where, screen=True, auto_refresh=False) as live:
-        yield lambda rows: live.update(table(rows[: max(where.height - 1, 1)], columns), refresh=True)
+        yield lambda rows: live.update(fitted(rows, columns, where, where.height), refresh=True)
 
 
 def _following(client: Client, found: Any) -> Iterator[list[dict[str, Any]]]:

@@ -50,10 +50,13 @@ def _row_problems(place: str, row: object) -> Iterator[Problem]:
                 check_weight(value)
         except InvalidValueError as error:
             yield Problem((place, key), f"{show_value(error.value)} {error.reason}")
-    for key, kind, words in (("vlan", int, "a VLAN id, such as 10"), ("port", str, "SWITCH:PORT, such as s1:3")):
+    for key, kinds, words in (
+        ("vlan", int | str, "a VLAN's id or name, such as 10"),
+        ("port", str, "SWITCH:PORT, such as s1:3, or a port's name"),
+    ):
         if key not in row:
             yield Problem((place,), f"lacks {key}: {words}")
-        elif not isinstance(row[key], kind) or isinstance(row[key], bool):
+        elif not isinstance(row[key], kinds) or isinstance(row[key], bool):
             yield Problem((place, key), f"{show_value(row[key])} is not {words}")
     if not set(_VALUES) & row.keys():
         yield Problem((place,), f"sets nothing: give {', '.join(_VALUES)}")

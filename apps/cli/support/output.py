@@ -8,14 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from controller.units import format_rate
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
 Row = Mapping[str, Any]
 
@@ -70,7 +69,8 @@ def show(answer: Any, form: Form, columns: Sequence[Column]) -> None:
         for column in columns:
             print(f"{column.title:{width}}  {column.text(answer)}")
     else:
-        console().print(table(answer, columns))
+        where = console()
+        where.print(fitted(answer, columns, where))
 
 
 def text_of(answer: Any, form: Form) -> str:
@@ -95,6 +95,22 @@ def table(rows: Sequence[Row], columns: Sequence[Column]) -> Table:
     return made
 
 
+def fitted(rows: Sequence[Row], columns: Sequence[Column], where: Console, height: int | None = None) -> Table | Text:
+    """Return rows as a table, or where that is too wide each row as a block of lines, so that no word is cut.
+
+    ``height`` is how many lines there is room for; rows beyond it are left out.
+    """
+    from rich.text import Text
+
+    made = table(rows if height is None else rows[: max(height - 1, 1)], columns)
+    if where.measure(made, options=where.options.update(width=_UNFOLDED)).maximum <= where.width:
+        return made
+    shown = rows if height is None else rows[: max(height // (len(columns) + 1), 1)]
+    width = max(len(column.title) for column in columns)
+    blocks = ("\n".join(f"{column.title:{width}}  {column.text(row)}" for column in columns) for row in shown)
+    return Text("\n\n".join(blocks))
+
+
 def console() -> Console:
     """Return where tables are printed."""
     from rich.console import Console
@@ -105,6 +121,9 @@ def console() -> Console:
 
 def print_bench(result: Mapping[str, Any], console: Console | None = None) -> None:
     """Print a benchmark's figures and how they compare with its targets."""
+    from rich.console import Console
+    from rich.table import Table
+
     console = console or Console()
     figures = Table(title=f"bench {result['name']}", title_justify="left")
     figures.add_column("figure")
@@ -123,6 +142,9 @@ def print_bench(result: Mapping[str, Any], console: Console | None = None) -> No
 
 def print_replay(result: Mapping[str, Any], console: Console | None = None) -> None:
     """Print whether a replay decided the same, and the differences to another algorithm."""
+    from rich.console import Console
+    from rich.table import Table
+
     console = console or Console()
     said = f"{result['intervals']} intervals, {result['seconds']:g} s: "
     said += "every decision is the recorded one, bit for bit"

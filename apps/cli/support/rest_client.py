@@ -168,34 +168,6 @@ def tls_context(cacert: Path | None, cert: Path | None, key: Path | None) -> ssl
     return context
 
 
-def place(key: str, text: str) -> tuple[str, int]:
-    """Return (switch, port_no) of an edge port written SWITCH:PORT; raise InvalidValueError, naming ``key``."""
-    switch, colon, port_no = text.rpartition(":")
-    if not (switch and colon and port_no.isascii() and port_no.isdecimal()):
-        raise InvalidValueError(key, text, "is not SWITCH:PORT, such as s1:3")
-    return switch, int(port_no)
-
-
-def vn_path(vlan_vid: int, switch: str, port_no: int) -> str:
-    """Return the path of a VN's resource."""
-    from urllib.parse import quote
-
-    return f"/v1/vns/{vlan_vid}/{quote(switch, safe='')}/{port_no}"
-
-
-def explanations(client: Client, vlan_vid: int, sender: str, receiver: str | None) -> list[dict[str, Any]]:
-    """Return why the entries from ``sender`` (to ``receiver``, both SWITCH:PORT, or to all) have their limits."""
-    from urllib.parse import quote
-
-    here = place("from", sender)
-    if receiver is not None:
-        switch, port_no = place("to", receiver)
-        path = f"/v1/entries/{vlan_vid}/{quote(here[0], safe='')}/{here[1]}/{quote(switch, safe='')}/{port_no}"
-        return [client.call(f"{path}/explanation")]
-    all_of_it = client.call(f"{vn_path(vlan_vid, *here)}/explanations")["explanations"]
-    return [one for one in all_of_it if (one["sender"]["switch"], one["sender"]["port_no"]) == here]
-
-
 def _refusal(error: urllib.error.HTTPError) -> RequestError:
     try:
         problem = json.load(error)

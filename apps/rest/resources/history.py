@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from apps.rest.http import problems
-from apps.rest.resources import representation
+from apps.rest.resources import lookup, representation
 from apps.rest.resources.conditions import tagged
 from apps.rest.resources.pages import make_cursor, read_cursor
 from apps.rest.resources.service import NOT_FOUND, Json, api, service
@@ -39,16 +39,18 @@ def list_overrides(query: requests.OverrideQuery) -> Json:
     }
 
 
-@api.get("/history", responses={200: answers.History})
+@api.get("/history", responses={200: answers.History, **NOT_FOUND})
 def list_history(query: requests.HistoryQuery) -> Json:
     """List who changed what and when, newest first; with a filter a page may be shorter than ``limit``, or empty."""
-    settings = service().settings
+    settings, central = service().settings, service().central
+    switch = query.given("switch")
+    vlan = lookup.past_vlan(central, query.given("vlan"))
+    place = (vlan, switch, lookup.past_port(central, switch, query.given("port")))
     key = read_cursor(query.cursor, int)
     before = min(max(key[0], 0), _END) if key is not None else _END
     found = settings.history(before, query.limit + 1)
     shown = found[: query.limit]
     cursor = make_cursor(shown[-1].revision) if len(found) > query.limit else None
-    place = (query.vlan, query.given("switch"), query.port)
     if place != (None, None, None):
         if place[0] is None:
             raise problems.invalid(InvalidValueError("vlan", "", "is needed with switch and port"))

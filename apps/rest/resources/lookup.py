@@ -1,4 +1,7 @@
-"""From the names in a URL to rows of the controller's tables, or a refusal that says what there is."""
+"""From the names in a URL to rows of the controller's tables, or a refusal that says what there is.
+
+A VLAN is named by its id or its name, an edge port of a switch by its number or its name. Digits are always the id.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from apps.rest.schema.requests import EntryPath, VnPath
 from apps.settings.settings import Settings
 from controller.central.controller import CentralController
 from controller.columns import IntArray
+from controller.config.sections import MAX_VLAN_VID, MIN_VLAN_VID
 from controller.fabric.description import EdgePort, Switch
 from controller.limits.overrides import VnName
 
@@ -18,11 +22,34 @@ _NUMBER = re.compile(r"[1-9][0-9]{0,9}")
 
 
 def vlan_vid(central: CentralController, text: str, field: str = "vlan_vid") -> int:
-    """Return the id of a configured VLAN; raise HttpRefusedError (404) when there is none of that id."""
+    """Return the id of the configured VLAN of an id or name; raise HttpRefusedError (404) when there is none."""
+    vlans = central.config.vlans
     vid = _number(text)
-    if vid not in central.config.vlans:
-        raise not_found(field, text, f"is not a VLAN here; the VLANs are {listed(central.config.vlans)}")
-    return vid
+    if vid in vlans:
+        return vid
+    named = [] if vid else [vlan.vlan_vid for vlan in vlans.values() if vlan.name == text]
+    if not named:
+        raise not_found(field, text, f"is not a VLAN here; the VLANs are {listed(vlans)}")
+    if len(named) > 1:
+        raise not_found(field, text, f"is the name of VLANs {listed(named)}: write the id")
+    return named[0]
+
+
+def past_vlan(central: CentralController, text: str | None) -> int | None:
+    """Return the id of a VLAN that need not be configured any more, None for None. Raises HttpRefusedError (404)."""
+    if text is None or MIN_VLAN_VID <= _number(text) <= MAX_VLAN_VID:
+        return None if text is None else _number(text)
+    return vlan_vid(central, text, "vlan")
+
+
+def past_port(central: CentralController, switch: str | None, text: str | None) -> int | None:
+    """Return the number of a port that need not be configured any more, None for None.
+
+    Raises HttpRefusedError (404) for a name that no port of the switch has.
+    """
+    if text is None or _number(text):
+        return None if text is None else _number(text)
+    return port_of(central, switch or "", text, "port")[1].port_no
 
 
 def vn_row(central: CentralController, path: VnPath) -> IntArray:
@@ -37,30 +64,41 @@ def vn_row(central: CentralController, path: VnPath) -> IntArray:
 
 
 def vn_row_of(central: CentralController, text: str, field: str) -> int:
-    """Return the row of the VN that ``VID/SWITCH/PORT`` names; raise HttpRefusedError (404) when there is none."""
+    """Return the row of the VN that ``VLAN/SWITCH/PORT`` names; raise HttpRefusedError (404) when there is none."""
     parts = text.split("/")
     if len(parts) != 3:
-        raise not_found(field, text, "is not VID/SWITCH/PORT, such as 10/s1/3")
+        raise not_found(field, text, "is not VLAN/SWITCH/PORT, such as 10/s1/3")
     path = VnPath(vlan_vid=parts[0], switch=parts[1], port_no=parts[2])
     return int(vn_row(central, path)[0])
 
 
-def port_of(central: CentralController, name: str, port_no: str) -> tuple[Switch, EdgePort]:
+def port_of(central: CentralController, name: str, text: str, field: str = "port_no") -> tuple[Switch, EdgePort]:
     """Return an edge port; raise HttpRefusedError (404) naming the part of the path that leads nowhere."""
     switch = _switch(central, name)
-    port = switch.ports.get(_number(port_no))
-    if port is None:
+    port_no = _number(text)
+    found = [switch.ports[port_no]] if port_no in switch.ports else []
+    if not port_no:
+        found = [port for port in switch.ports.values() if port.name == text]
+    if not found:
         reason = f"is not an edge port of switch {switch.name}; its edge ports are {listed(switch.ports)}"
-        raise not_found("port_no", port_no, reason)
-    return switch, port
+        raise not_found(field, text, reason)
+    if len(found) > 1:
+        numbers = listed(port.port_no for port in found)
+        raise not_found(field, text, f"is the name of ports {numbers} of switch {switch.name}: write the number")
+    return switch, found[0]
 
 
-def ports(central: CentralController, switch: str | None) -> list[tuple[Switch, EdgePort]]:
-    """Return the edge ports of a switch, or all, in the order of the configuration. Raises HttpRefusedError (404)."""
+def ports(central: CentralController, switch: str | None, name: str | None = None) -> list[tuple[Switch, EdgePort]]:
+    """Return the edge ports of a switch and of a name, in the order of the configuration; None stands for all.
+
+    Raises HttpRefusedError (404) for a switch that there is not.
+    """
     if switch is None:
-        return list(central.config.ports())
-    found = _switch(central, switch)
-    return [(found, port) for port in found.ports.values()]
+        found = list(central.config.ports())
+    else:
+        one = _switch(central, switch)
+        found = [(one, port) for port in one.ports.values()]
+    return found if name is None else [place for place in found if place[1].name == name]
 
 
 def override_vlan(settings: Settings, text: str) -> int:
@@ -74,9 +112,9 @@ def override_vn(settings: Settings, central: CentralController, path: VnPath) ->
     """Return the name of a VN that is configured or has an override; raise HttpRefusedError (404) if there is none."""
     name = VnName(_number(path.vlan_vid), path.switch, _number(path.port_no))
     stray = settings.overrides.strays.get(name)
-    if stray is None or not stray.values:
-        vn_row(central, path)
-    return name
+    if stray is not None and stray.values:
+        return name
+    return settings.file.names[int(vn_row(central, path)[0])]
 
 
 def vn_rows(central: CentralController, vlan: str | None, switch: str | None) -> IntArray:

@@ -90,7 +90,7 @@ def get_vn(path: requests.VnPath, query: requests.NoQuery) -> Response:
 def list_ports(query: requests.PortQuery) -> Json:
     """List the edge ports with what their VNs may use of them and what they carry."""
     central = service().central
-    ports = lookup.ports(central, query.given("switch"))
+    ports = lookup.ports(central, query.given("switch"), query.given("name"))
     key = read_cursor(query.cursor, str, int)
     if key is not None:
         names = [(switch.name, port.port_no) for switch, port in ports]
@@ -153,18 +153,18 @@ def explain_vn(path: requests.VnPath, query: requests.NoQuery) -> Json:
     return {"explanations": explained, "entries": len(rows)}
 
 
-@api.get("/events", responses={200: answers.Events})
+@api.get("/events", responses={200: answers.Events, **NOT_FOUND})
 def list_events(query: requests.EventQuery) -> Json:
     """List what happened, oldest first."""
     here = service()
     events = here.central.events.after(0)
-    switch = query.given("switch")
+    switch, vlan = query.given("switch"), lookup.past_vlan(here.central, query.given("vlan"))
     newer = [
         event
         for event in events
         if event.number > query.after
         and query.kind in (None, event.kind)
-        and query.vlan in (None, event.vlan_vid)
+        and vlan in (None, event.vlan_vid)
         and switch in (None, event.switch)
     ][: query.limit]
     return {"events": representation.event_views(here, newer), "last": events[-1].number if events else 0}

@@ -68,6 +68,8 @@ def stream(query: requests.StreamQuery) -> Response:
     """
     here = service()
     vlan, switch = query.given("vlan"), query.given("switch")
+    if vlan is not None:
+        vlan = str(lookup.vlan_vid(here.central, vlan, "vlan"))  # a stream stays with its VLAN, whatever its name
     rows = None if vlan is None and switch is None else lookup.vn_rows(here.central, vlan, switch)
     if rows is not None and len(rows) > _MOST_VNS:
         reason = f"picks {len(rows)} VNs, and a stream shows at most {_MOST_VNS}: give vlan and switch"

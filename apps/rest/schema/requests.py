@@ -121,6 +121,10 @@ def _whole(least: int, most: int, meaning: str) -> WithJsonSchema:
     return WithJsonSchema({"type": "integer", "minimum": least, "maximum": most, "description": meaning})
 
 
+def _named(meaning: str) -> WithJsonSchema:
+    return WithJsonSchema({"type": "string", "minLength": 1, "maxLength": 63, "description": meaning})
+
+
 def _absent_not_null(schema: dict[str, Any]) -> None:
     """A field that may be left out has no default and may not be null."""
     for field in schema["properties"].values():
@@ -134,8 +138,8 @@ def _change(schema: dict[str, Any]) -> None:
 
 # -- what requests hold. A path's parts stay text: what they name is looked up, and a 404 says when it does not exist.
 
-VlanVid = Annotated[str, _whole(MIN_VLAN_VID, MAX_VLAN_VID, "VLAN id")]
-PortNo = Annotated[str, _whole(1, MAX_PORT_NO, "OpenFlow port number of an edge port")]
+VlanText = Annotated[str, _named("VLAN id, such as 10, or the VLAN's name")]
+PortText = Annotated[str, _named("OpenFlow port number of an edge port, or the port's name")]
 RateBps = Annotated[int, BeforeValidator(_vn_value), _whole(MIN_RATE_BPS, MAX_RATE_BPS, "bit/s on the wire (layer 2)")]
 
 CeilingBps = Annotated[
@@ -173,9 +177,6 @@ class _Query(_Parameters):
     model_config = ConfigDict(extra="forbid", json_schema_extra=_absent_not_null)
 
 
-# Of what was, which need not be there any more.
-VidFilter = Annotated[int | None, _number_in(MIN_VLAN_VID, MAX_VLAN_VID), _whole(MIN_VLAN_VID, MAX_VLAN_VID, "VLAN id")]
-PortFilter = Annotated[int | None, _number_in(1, MAX_PORT_NO), _whole(1, MAX_PORT_NO, "OpenFlow port number")]
 SwitchFilter = Annotated[str, BeforeValidator(_some_name), WithJsonSchema({"type": "string", "minLength": 1})]
 VnText = Annotated[str, WithJsonSchema({"type": "string", "minLength": 1, "maxLength": 100})]
 PageSize = Annotated[
@@ -215,7 +216,7 @@ class PageQuery(_Query):
 class VnQuery(PageQuery):
     """Which VNs, or whose entries, to list: all, or those of a VLAN, of a switch, or of both."""
 
-    vlan: VlanVid = Field(default="", description="only those of this VLAN id")
+    vlan: VlanText = Field(default="", description="only those of this VLAN, by its id or name")
     switch: Annotated[str, WithJsonSchema({"type": "string", "minLength": 1})] = Field(
         default="", description="only those on this switch, by its name"
     )
@@ -234,9 +235,11 @@ class VnListQuery(VnQuery):
 class HistoryQuery(PageQuery):
     """Which changes to list: all, or those that changed something of a VLAN or a VN."""
 
-    vlan: VidFilter = Field(default=None, description="only changes of this VLAN id and its VNs; needed for the others")
+    vlan: VlanText = Field(
+        default="", description="only changes of this VLAN, by its id or name, and its VNs; needed for the others"
+    )
     switch: SwitchFilter = Field(default="", description="only changes of VNs on this switch, by its name")
-    port: PortFilter = Field(default=None, description="only changes of VNs at this port")
+    port: PortText = Field(default="", description="only changes of VNs at this port, by its number or name")
 
     def given(self, name: str) -> str | None:
         """Return a part of the query, None if it is absent."""
@@ -249,6 +252,7 @@ class PortQuery(PageQuery):
     switch: Annotated[str, WithJsonSchema({"type": "string", "minLength": 1})] = Field(
         default="", description="only those of this switch, by its name"
     )
+    name: PortText = Field(default="", description="only those of this name")
 
     def given(self, name: str) -> str | None:
         """Return a part of the query, None if it is absent."""
@@ -264,7 +268,7 @@ class OverrideQuery(PageQuery):
 class StreamQuery(_Query):
     """Of what the stream tells, and how often."""
 
-    vlan: VlanVid = Field(default="", description="the state of the VNs of this VLAN")
+    vlan: VlanText = Field(default="", description="the state of the VNs of this VLAN, by its id or name")
     switch: Annotated[str, WithJsonSchema({"type": "string", "minLength": 1})] = Field(
         default="", description="the state of the VNs on this switch, by its name"
     )
@@ -277,7 +281,7 @@ class StreamQuery(_Query):
         Field(default="objects", description="objects, or columns: arrays in kb/s, means over the last second")
     )
     receiver: VnText = Field(
-        default="", description="with form=columns and vlan or switch: also the pairs of this VN, as VID/SWITCH/PORT"
+        default="", description="with form=columns and vlan or switch: also the pairs of this VN, as VLAN/SWITCH/PORT"
     )
     states: Annotated[
         int, _number_in(1, 1_000_000), WithJsonSchema({"type": "integer", "minimum": 1, "maximum": 1_000_000})
@@ -291,8 +295,8 @@ class StreamQuery(_Query):
 class SeriesQuery(_Query):
     """Of what to show the last five minutes: of a VLAN or of a VN."""
 
-    vlan: VlanVid = Field(default="", description="of this VLAN id, sums over its VNs")
-    vn: VnText = Field(default="", description="of this VN: VID/SWITCH/PORT, such as 10/s1/3")
+    vlan: VlanText = Field(default="", description="of this VLAN, by its id or name: sums over its VNs")
+    vn: VnText = Field(default="", description="of this VN: VLAN/SWITCH/PORT, such as 10/s1/3")
 
     def given(self, name: str) -> str | None:
         """Return a part of the query, None if it is absent."""
@@ -305,7 +309,7 @@ class EventQuery(_Query):
     kind: Annotated[EventKind | None, WithJsonSchema({"type": "string", "enum": [str(kind) for kind in EventKind]})] = (
         Field(default=None, description="only events of this kind")
     )
-    vlan: VidFilter = Field(default=None, description="only events of this VLAN id")
+    vlan: VlanText = Field(default="", description="only events of this VLAN, by its id or name")
     switch: SwitchFilter = Field(default="", description="only events of this switch, by its name")
     after: Annotated[int, BeforeValidator(_event_number)] = Field(
         default=0, description="only events with a higher number", ge=0, le=_MAX_EVENT_NUMBER
@@ -333,7 +337,7 @@ class PortPath(BaseModel):
     """Names an edge port."""
 
     switch: str = Field(description="name of the switch")
-    port_no: PortNo
+    port_no: PortText
 
 
 class ChangePath(BaseModel):
@@ -345,25 +349,25 @@ class ChangePath(BaseModel):
 class VlanPath(BaseModel):
     """Names a VLAN."""
 
-    vlan_vid: VlanVid
+    vlan_vid: VlanText
 
 
 class VnPath(BaseModel):
     """Names a VN: its VLAN, and the edge port behind which it lives."""
 
-    vlan_vid: VlanVid
+    vlan_vid: VlanText
     switch: str = Field(description="name of the switch")
-    port_no: PortNo
+    port_no: PortText
 
 
 class EntryPath(BaseModel):
     """Names an entry: its VLAN, and the edge ports of its sender and its receiver."""
 
-    vlan_vid: VlanVid
+    vlan_vid: VlanText
     sender_switch: str = Field(description="name of the sender's switch")
-    sender_port_no: PortNo
+    sender_port_no: PortText
     receiver_switch: str = Field(description="name of the receiver's switch")
-    receiver_port_no: PortNo
+    receiver_port_no: PortText
 
 
 class _Patch(BaseModel):

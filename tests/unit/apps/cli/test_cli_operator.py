@@ -15,7 +15,7 @@ from support.rest_desk import Answer, RestDesk
 
 from apps import cli
 from apps.cli.commands import watch
-from apps.cli.support import connection
+from apps.cli.support import connection, output
 from apps.cli.support.rest_client import Client, RequestError
 
 VN: dict[str, Any] = {
@@ -272,7 +272,7 @@ def test_many_limits_come_from_a_file(desk: RestDesk, dets: Any, tmp_path: Path)
     [
         ("- {vlan: 10, port: sw1:3, receive: 4x}", "1:36: [0].receive: '4x' is not a rate"),
         ("- {vlan: 10, port: sw1:3}", "1:3: [0]: sets nothing"),
-        ("- {vlan: ten, port: sw1:3, send: 1M}", "1:10: [0].vlan: 'ten' is not a VLAN id"),
+        ("- {vlan: 1.5, port: sw1:3, send: 1M}", "1:10: [0].vlan: 1.5 is not a VLAN's id or name"),
         ("- {vlan: 10, send: 1M}", "1:3: [0]: lacks port: SWITCH:PORT"),
         ("- {vlan: 10, port: sw1:3, sned: 1M}", "[0].sned: is not a known key; known are vlan, port"),
         ("- 5", "[0]: 5 is not of the form"),
@@ -299,13 +299,15 @@ def test_a_bad_file_is_told_with_line_and_column(
         (["limit", "set", *HERE, "--send", "1"], "--send: '1' is outside 1k to 4.295T"),
         (["limit", "set", *HERE], "Nothing to set: write --send, --receive"),
         (
-            ["limit", "set", "--vlan", "10", "--port", "sw1", "--send", "1M"],
-            "--port: 'sw1' is not SWITCH:PORT, such as s1:3",
+            ["limit", "set", "--vlan", "10", "--port", "sw1:x", "--send", "1M"],
+            "--port: 'sw1:x' is not SWITCH:PORT, such as s1:3, nor the name of a port",
         ),
-        (["limit", "set", "--vlan", "0", "--port", "s:1", "--send", "1M"], "Invalid value for '--vlan'"),
+        (["limit", "set", "--vlan", "0", "--port", "s:1", "--send", "1M"], "--vlan: '0' is no VLAN id, 1 to 4094"),
+        (["limit", "set", "--vlan", "a/b", "--port", "s:1", "--send", "1M"], "--vlan: 'a/b' is neither a VLAN's id"),
+        (["top", "--vlan", "4095"], "--vlan: '4095' is no VLAN id"),
         (["limit", "set", *HERE, "--send", "1M", "--timeout", "0"], "--timeout: 0.0 must be above 0"),
-        (["limit", "reset", "--vlan", "10"], "Write --vlan VID --port SWITCH:PORT, or --all"),
-        (["limit", "reset", "--vlan", "10", "--all"], "Write --vlan VID --port SWITCH:PORT, or --all"),
+        (["limit", "reset", "--vlan", "10"], "Write --vlan VLAN --port PORT, or --all"),
+        (["limit", "reset", "--vlan", "10", "--all"], "Write --vlan VLAN --port PORT, or --all"),
         (["vlan", "set", "10"], "Nothing to set: write --name"),
         (["vlan", "set", "10", "--parameter", "d"], "--parameter: 'd' is not KEY=VALUE"),
         (["vn", "list", "-o", "xml"], "Invalid value for '--output' / '-o': "),
@@ -628,3 +630,71 @@ def test_weights_are_set_with_limits_and_from_a_file(desk: RestDesk, dets: Any, 
     file.write_text("- {vlan: 10, port: 'sw1:3', weight: 0}\n")
     status, _, told = dets("limit", "apply", str(file))
     assert (status, told) == (2, f"{file}:1:37: [0].weight: 0 must be a number, 0.000001 to 1000000\n")
+
+
+def test_vlans_and_ports_are_known_by_name_too(desk: RestDesk, dets: Any, tmp_path: Path) -> None:
+    port = {"switch": "sw1", "port_no": 3, "name": "sw1-3"}
+    desk.on("GET", "/v1/ports", {"ports": [port], "next": None})
+    desk.on("GET", "/v1/vlans/blue", VLAN)
+    desk.on("PATCH", "/v1/vns/blue/sw1/3", VN)
+    done = dets("limit", "set", "--vlan", "blue", "--port", "sw1-3", "--receive", "5M")
+    assert done == (0, "VLAN blue, sw1-3: receive 5M (revision 17)\n", "")
+    assert [(one.path, one.query) for one in desk.asked[:-1]] == [("/v1/ports", {"name": "sw1-3"})]
+    file = tmp_path / "limits.yaml"
+    file.write_text("- {vlan: blue, port: sw1-3, receive: 4M}\n- {vlan: blue, port: 'sw1:4', receive: 4M}\n")
+    desk.asked.clear()
+    desk.on("POST", "/v1/limits", {"revision": 18, "changed": 2})
+    assert dets("limit", "apply", str(file)) == (0, "2 values changed (revision 18)\n", "")
+    rows = [{"vlan_vid": 10, "switch": "sw1", "port_no": n, "receive_limit_bps": 4_000_000} for n in (3, 4)]
+    assert desk.last().body == {"limits": rows}
+    assert [one.path for one in desk.asked] == ["/v1/ports", "/v1/vlans/blue", "/v1/limits"]  # each name once
+    desk.on("GET", "/v1/vns/blue/sw1/3/explanations", {"explanations": [], "entries": 0})
+    assert dets("explain", "--vlan", "blue", "--from", "sw1-3") == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    ("ports", "line"),
+    [
+        ([], "--port: 'up' is not the name of an edge port: dets port list shows those"),
+        ([("s1", 1), ("s2", 7)], "--port: 'up' is the name of s1:1, s2:7: write SWITCH:PORT"),
+    ],
+)
+def test_a_port_name_that_is_not_one_port_is_refused(
+    desk: RestDesk, dets: Any, ports: list[tuple[str, int]], line: str
+) -> None:
+    rows = [{"switch": switch, "port_no": port_no} for switch, port_no in ports]
+    desk.on("GET", "/v1/ports", {"ports": rows, "next": None})
+    assert dets("vn", "show", "--vlan", "10", "--port", "up") == (2, "", f"dets: {line}\n")
+
+
+@pytest.mark.parametrize("width", [60, 80])
+@pytest.mark.parametrize("words", [["limit", "set"], ["experiment"], ["vlan"], []], ids=" ".join)
+def test_help_cuts_no_word_and_shows_flags_as_flags(
+    dets: Any, monkeypatch: pytest.MonkeyPatch, words: list[str], width: int
+) -> None:
+    def shown(columns: int) -> list[str]:
+        monkeypatch.setenv("COLUMNS", str(columns))
+        out: str = dets(*words, "--help")[1]
+        assert max(map(len, out.splitlines())) <= columns
+        return out.split()
+
+    narrow = shown(width)
+    assert not [word for word in narrow if word.endswith(("…", "..")) and word not in ("[ARGS]...",)]
+    assert "<bool>" not in narrow
+    assert "".join(narrow) == "".join(shown(2 * width))  # the same words, broken at spaces and hyphens alone
+    if words == ["limit", "set"]:
+        assert narrow[narrow.index("--dry-run") + 1] == "Check"
+
+
+def test_a_table_too_wide_for_the_terminal_is_shown_row_by_row(
+    desk: RestDesk, dets: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    screen = io.StringIO()
+    terminal = Console(file=screen, force_terminal=True, width=40, height=20, color_system=None, highlight=False)
+    monkeypatch.setattr(output, "console", lambda: terminal)
+    desk.on("GET", "/v1/vlans", {"vlans": [VLAN, VLAN | {"vlan_vid": 20}], "next": None})
+    assert dets("vlan", "list")[0] == 0
+    shown = screen.getvalue()
+    assert "…" not in shown
+    assert lines(shown)[:2] == [["VLAN", "10"], ["name", "tenant-a"]]
+    assert "VLAN        20" in shown

@@ -78,6 +78,7 @@ def test_a_vns_entries_are_explained(rest, port, entries):
     assert (len(answer["explanations"]), answer["entries"]) == (entries, entries)
     if entries:
         assert answer["explanations"][0] == rest.get(ENTRY).get_json()
+        assert answer["explanations"][0] == rest.get(ENTRY.replace("/1/", "/s1-1/").replace("/9/", "/s1-9/")).get_json()
 
 
 @pytest.mark.parametrize(
@@ -118,7 +119,7 @@ def test_without_a_receiver_all_entries_of_the_sender_are_explained(command, cap
     ("arguments", "status", "words"),
     [
         (["--from", "s1:1", "--to", "s1:8"], 2, "is not a pair that talks in VLAN 10"),
-        (["--from", "s1"], 2, "--from: 's1' is not SWITCH:PORT"),
+        (["--from", "s1"], 2, "--from: 's1' is not the name of an edge port"),
         (["--from", "s1:1", "--to", "s1:x"], 2, "--to: 's1:x' is not SWITCH:PORT"),
         (["--from", "s1:1", "-o", "xml"], 2, "'xml' is not one of 'table', 'json', 'yaml'"),
         (["--from", "s1:1", "--url", "ftp://host"], 2, "--url"),

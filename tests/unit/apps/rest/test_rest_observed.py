@@ -101,8 +101,10 @@ def test_events_by_kind_vlan_and_switch(watched: Desk) -> None:
     (up,) = watched.get("/v1/events?switch=s2")["events"]
     assert (up["kind"], up["vlan_vid"], up["severity"]) == ("switch-up", None, "info")
     assert watched.get("/v1/events?vlan=20")["events"] == []
-    for query in ("kind=nothing", "vlan=blue", "switch="):
-        problem_of(watched.client.get(f"/v1/events?{query}"), 422)
+    for query, status in (("kind=nothing", 422), ("vlan=blue", 404), ("vlan=", 404), ("switch=", 422)):
+        problem_of(watched.client.get(f"/v1/events?{query}"), status)
+    assert watched.get("/v1/events?vlan=tenant-a") == watched.get("/v1/events?vlan=10")
+    assert watched.get("/v1/events?vlan=4000")["events"] == []  # it may have been configured before
 
 
 def test_changes_of_a_vlan_and_of_a_vn(desk: Desk) -> None:
@@ -117,6 +119,8 @@ def test_changes_of_a_vlan_and_of_a_vn(desk: Desk) -> None:
     assert revisions("?vlan=10") == [3, 2]
     assert revisions("?vlan=20") == [4]
     assert revisions("?vlan=10&switch=s1&port=1") == [2]
+    assert revisions("?vlan=tenant-a&switch=s1&port=s1-1") == [2]
+    problem_of(desk.client.get("/v1/history?vlan=10&switch=s1&port=nosuch"), 404)
     assert revisions("?vlan=10&switch=s2") == []
     problem_of(desk.client.get("/v1/history?switch=s1"), 422)
     short = desk.get("/v1/history?vlan=10&limit=1")

@@ -53,7 +53,7 @@ def test_every_command_is_there_and_hidden_ones_are_not() -> None:
     assert {"vlan list", "limit reset", "bench loop"} <= shown
     assert "docs" not in shown
     assert "| `dets check CONFIG` | " in text
-    assert "| `dets limit set --vlan VID --port SWITCH:PORT` | Set limits and weight of a VN, " in text
+    assert "| `dets limit set --vlan VLAN --port PORT` | Set limits and weight of a VN, " in text
     assert all(re.fullmatch(r"\| `[^`]+` \| \S.*\. \|", row) for row in text.splitlines()[2:])
 
 

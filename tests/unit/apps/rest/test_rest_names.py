@@ -1,0 +1,63 @@
+"""VLANs and edge ports in paths and queries, by id or by name."""
+
+from __future__ import annotations
+
+import pytest
+from support.rest_in_process import VN, Desk, problem_of
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+@pytest.mark.parametrize(
+    ("by_name", "by_id"),
+    [
+        ("/v1/vlans/tenant-a", "/v1/vlans/10"),
+        ("/v1/vns/tenant-a/s1/s1-1", "/v1/vns/10/s1/1"),
+        ("/v1/vns/tenant-a/s1/1", "/v1/vns/10/s1/1"),
+        ("/v1/vns?vlan=tenant-a", "/v1/vns?vlan=10"),
+        ("/v1/ports/s2/s2-7", "/v1/ports/s2/7"),
+        ("/v1/vns/tenant-a/s1/s1-1/explanations", "/v1/vns/10/s1/1/explanations"),
+        ("/v1/series?vlan=tenant-a", "/v1/series?vlan=10"),
+        ("/v1/series?vn=tenant-a/s1/s1-1", "/v1/series?vn=10/s1/1"),
+    ],
+)
+def test_a_name_leads_to_what_the_id_leads_to(desk: Desk, by_name: str, by_id: str) -> None:
+    assert desk.get(by_name) == desk.get(by_id)
+
+
+def test_changes_by_name(desk: Desk) -> None:
+    assert desk.patch("/v1/vns/tenant-a/s1/s1-1", {"send_limit_bps": 30_000_000}).status_code == 200
+    assert desk.patch("/v1/vlans/tenant-a", {"weight": 3}).status_code == 200
+    assert desk.get(VN)["send_limit_bps"] == 30_000_000
+    assert desk.client.delete("/v1/vns/tenant-a/s1/s1-1/overrides").status_code == 200
+    assert desk.client.delete("/v1/vlans/tenant-a/overrides").status_code == 200
+    assert desk.get("/v1/overrides")["overrides"] == []
+
+
+def test_a_stream_stays_with_the_vlan_that_the_name_named(desk: Desk) -> None:
+    with desk.client.get("/v1/stream?vlan=tenant-a&states=1") as answer:
+        desk.patch("/v1/vlans/tenant-a", {"name": "other"})
+        assert b'"vlan_vid": 10' in b"".join(answer.response)
+
+
+def test_ports_of_a_name(desk: Desk) -> None:
+    (port,) = desk.get("/v1/ports?name=s2-7")["ports"]
+    assert (port["switch"], port["port_no"]) == ("s2", 7)
+    assert desk.get("/v1/ports?name=nosuch")["ports"] == []
+    assert desk.get("/v1/ports?name=s2-7&switch=s1")["ports"] == []
+
+
+def test_digits_are_an_id_and_a_name_of_two_is_refused(desk: Desk) -> None:
+    desk.patch("/v1/vlans/20", {"name": "10"})
+    assert desk.get("/v1/vlans/10")["vlan_vid"] == 10
+    desk.patch("/v1/vlans/20", {"name": "tenant-a"})
+    problem = problem_of(desk.client.get("/v1/vlans/tenant-a"), 404)
+    assert problem["detail"] == 'vlan_vid: "tenant-a" is the name of VLANs 10, 20: write the id'
+
+
+@pytest.mark.parametrize("path", ["/v1/vlans/30", "/v1/vlans/nosuch", "/v1/vns/10/s1/s2-7", "/v1/ports/s1/s1-9"])
+def test_what_there_is_not(desk: Desk, path: str) -> None:
+    problem_of(desk.client.get(path), 404)
