@@ -15,7 +15,7 @@ class SwitchView(BaseModel):
     switch: str = Field(description="its name")
     dpid: str = Field(description="datapath id, 16 hex digits")
     role: Literal["edge", "core"] = Field(description="whether it has edge ports")
-    state: str = Field(description="ready, connecting, disconnected, ...")
+    state: Literal["disconnected", "connecting", "ready", "failed"]
     troubles: list[str] = Field(description="what is wrong with it although it is ready")
     edge_ports: int
     vns: int

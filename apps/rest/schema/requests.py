@@ -121,8 +121,9 @@ def _whole(least: int, most: int, meaning: str) -> WithJsonSchema:
     return WithJsonSchema({"type": "integer", "minimum": least, "maximum": most, "description": meaning})
 
 
-def _named(meaning: str) -> WithJsonSchema:
-    return WithJsonSchema({"type": "string", "minLength": 1, "maxLength": 63, "description": meaning})
+def _named(meaning: str, example: str | None = None) -> WithJsonSchema:
+    schema: dict[str, Any] = {"type": "string", "minLength": 1, "maxLength": 63, "description": meaning}
+    return WithJsonSchema(schema if example is None else schema | {"example": example})
 
 
 def _absent_not_null(schema: dict[str, Any]) -> None:
@@ -138,8 +139,10 @@ def _change(schema: dict[str, Any]) -> None:
 
 # -- what requests hold. A path's parts stay text: what they name is looked up, and a 404 says when it does not exist.
 
-VlanText = Annotated[str, _named("VLAN id, such as 10, or the VLAN's name")]
-PortText = Annotated[str, _named("OpenFlow port number of an edge port, or the port's name")]
+VlanText = Annotated[str, _named("VLAN id, or the VLAN's name", "10")]
+PortText = Annotated[str, _named("OpenFlow port number of an edge port, or the port's name", "1")]
+PastPort = Annotated[str, _named("OpenFlow port number, or a port's name")]
+SwitchName = Annotated[str, _named("name of the switch", "s1")]
 RateBps = Annotated[int, BeforeValidator(_vn_value), _whole(MIN_RATE_BPS, MAX_RATE_BPS, "bit/s on the wire (layer 2)")]
 
 CeilingBps = Annotated[
@@ -178,7 +181,7 @@ class _Query(_Parameters):
 
 
 SwitchFilter = Annotated[str, BeforeValidator(_some_name), WithJsonSchema({"type": "string", "minLength": 1})]
-VnText = Annotated[str, WithJsonSchema({"type": "string", "minLength": 1, "maxLength": 100})]
+VnText = Annotated[str, WithJsonSchema({"type": "string", "minLength": 1, "maxLength": 200})]
 PageSize = Annotated[
     int, _number_in(1, MAX_PAGE), WithJsonSchema({"type": "integer", "minimum": 1, "maximum": MAX_PAGE})
 ]
@@ -199,7 +202,7 @@ class IfMatch(_Parameters):
     """What a change is meant for."""
 
     model_config = ConfigDict(json_schema_extra=_absent_not_null)
-    if_match: str = Field(
+    if_match: Annotated[str, WithJsonSchema({"type": "string", "example": "*"})] = Field(
         default="", alias="If-Match", description='the ETag of the resource that changes, such as "17"; * for any'
     )
 
@@ -239,7 +242,7 @@ class HistoryQuery(PageQuery):
         default="", description="only changes of this VLAN, by its id or name, and its VNs; needed for the others"
     )
     switch: SwitchFilter = Field(default="", description="only changes of VNs on this switch, by its name")
-    port: PortText = Field(default="", description="only changes of VNs at this port, by its number or name")
+    port: PastPort = Field(default="", description="only changes of VNs at this port, by its number or name")
 
     def given(self, name: str) -> str | None:
         """Return a part of the query, None if it is absent."""
@@ -252,7 +255,7 @@ class PortQuery(PageQuery):
     switch: Annotated[str, WithJsonSchema({"type": "string", "minLength": 1})] = Field(
         default="", description="only those of this switch, by its name"
     )
-    name: PortText = Field(default="", description="only those of this name")
+    name: Annotated[str, _named("a port's name", "s1-1")] = Field(default="", description="only those of this name")
 
     def given(self, name: str) -> str | None:
         """Return a part of the query, None if it is absent."""
@@ -296,7 +299,9 @@ class SeriesQuery(_Query):
     """Of what to show the last five minutes: of a VLAN or of a VN."""
 
     vlan: VlanText = Field(default="", description="of this VLAN, by its id or name: sums over its VNs")
-    vn: VnText = Field(default="", description="of this VN: VLAN/SWITCH/PORT, such as 10/s1/3")
+    vn: Annotated[
+        VnText, WithJsonSchema({"type": "string", "minLength": 1, "maxLength": 200, "example": "10/s1/1"})
+    ] = Field(default="", description="of this VN, as VLAN/SWITCH/PORT")
 
     def given(self, name: str) -> str | None:
         """Return a part of the query, None if it is absent."""
@@ -336,14 +341,25 @@ class LoopQuery(_Query):
 class PortPath(BaseModel):
     """Names an edge port."""
 
-    switch: str = Field(description="name of the switch")
+    switch: SwitchName
     port_no: PortText
 
 
 class ChangePath(BaseModel):
     """Names a change of the history."""
 
-    revision: Annotated[str, _whole(1, 2**62, "the number of the change")]
+    revision: Annotated[
+        str,
+        WithJsonSchema(
+            {
+                "type": "integer",
+                "minimum": 1,
+                "maximum": 2**62,
+                "description": "the number of the change",
+                "example": 1,
+            }
+        ),
+    ]
 
 
 class VlanPath(BaseModel):
@@ -356,7 +372,7 @@ class VnPath(BaseModel):
     """Names a VN: its VLAN, and the edge port behind which it lives."""
 
     vlan_vid: VlanText
-    switch: str = Field(description="name of the switch")
+    switch: SwitchName
     port_no: PortText
 
 
@@ -364,10 +380,18 @@ class EntryPath(BaseModel):
     """Names an entry: its VLAN, and the edge ports of its sender and its receiver."""
 
     vlan_vid: VlanText
-    sender_switch: str = Field(description="name of the sender's switch")
+    sender_switch: SwitchName
     sender_port_no: PortText
-    receiver_switch: str = Field(description="name of the receiver's switch")
-    receiver_port_no: PortText
+    receiver_switch: SwitchName
+    receiver_port_no: Annotated[str, _named("port of the receiver, by its number or name", "2")]
+
+
+def _with_example(**body: Any) -> ConfigDict:
+    def extend(schema: dict[str, Any]) -> None:
+        _change(schema)
+        schema["example"] = body
+
+    return ConfigDict(json_schema_extra=extend)
 
 
 class _Patch(BaseModel):
@@ -387,6 +411,7 @@ class _Patch(BaseModel):
 class VnPatch(_Patch):
     """New limits, ceilings and weight of a VN; what is not given stays as it is. All are set, or none."""
 
+    model_config = _with_example(receive_limit_bps=20_000_000)
     send_limit_bps: RateBps = 0
     receive_limit_bps: RateBps = 0
     send_ceiling_bps: CeilingBps = None
@@ -397,6 +422,7 @@ class VnPatch(_Patch):
 class VlanPatch(_Patch):
     """Values of a VLAN. Another algorithm starts with its default parameters unless ``parameters`` are given."""
 
+    model_config = _with_example(algorithm="fp", parameters={"d": 2})
     name: Annotated[
         str,
         BeforeValidator(_name),
@@ -419,6 +445,9 @@ class VlanPatch(_Patch):
     weight: Weight = 0.0
     send_limit_bps: RateBps = 0
     receive_limit_bps: RateBps = 0
+
+
+_AN_ITEM = {"vlan_vid": 10, "switch": "s1", "port_no": 1, "receive_limit_bps": 20_000_000}
 
 
 def _vn_item() -> dict[str, Any]:
@@ -446,7 +475,7 @@ def _vn_item() -> dict[str, Any]:
 class ManyLimits(BaseModel):
     """New limits, ceilings and weights of many VNs: all are set, or none. What is not given of a VN stays as it is."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"limits": [_AN_ITEM]}})
     # Read by apps.rest.schema.many: a model for each of thousands would take too long at once.
     limits: Annotated[
         Any, WithJsonSchema({"type": "array", "items": _vn_item(), "minItems": 1, "maxItems": MOST_LIMITS})
@@ -456,7 +485,9 @@ class ManyLimits(BaseModel):
 class Import(BaseModel):
     """What ``/v1/export`` has answered: from now on all the overrides there are."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"example": {"format": "dets-overrides-1", "vlans": [], "vns": [_AN_ITEM]}}
+    )
     format: Literal["dets-overrides-1"]
     vlans: Annotated[
         Any,
@@ -482,7 +513,7 @@ class Import(BaseModel):
 class RecordingAction(BaseModel):
     """What to do about the recording of the control intervals."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"action": "start"}})
     action: Literal["start", "take", "stop"] = Field(
         description="start one; take the records so far, which are then forgotten; stop and take the rest"
     )
