@@ -231,17 +231,23 @@ def _jain(delivered_bps: FloatArray, oracle: Oracle, backlogged: BoolArray, run:
 
 
 def _completions(run: ScenarioRun) -> Figures:
-    """Return how long files took, if there are any."""
+    """Return how long files took, if there are any; when the last was there, and what receivers had got until then."""
     rows = _transfers(run, requests=False)
     if not len(rows):
         return {}
     took_s = rows[:, 2] - rows[:, 1]
     done = ~np.isnan(took_s)
+    until = min(int(np.searchsorted(run.time_s, rows[:, 2].max())), len(run.received_bits)) if done.all() else 0
+    passed_s = float(run.time_s[until] - run.time_s[0])
     return {
         "transfers": len(took_s),
         "transfers_done": int(done.sum()),
         "completion_mean_s": float(took_s[done].mean()) if done.any() else None,
         "completion_worst_s": float(took_s.max()) if done.all() else None,
+        "transferred_after_s": float(rows[:, 2].max()) if done.all() else None,
+        "received_bps_by_receiver_until_transferred": (run.received_bits[:until].sum(axis=0) / passed_s).tolist()
+        if until
+        else None,
         "completions_s": [None if np.isnan(one) else float(one) for one in took_s],
     }
 

@@ -143,6 +143,15 @@ def test_completion_times():
     assert (figures["transfers_done"], figures["completion_mean_s"], figures["completion_worst_s"]) == (2, 2.0, 3.0)
     figures = measures(run_of(scenario, [10], transfers=[(0, 0.0, 1.0), (0, 0.5, math.nan)]))
     assert (figures["transfers"], figures["transfers_done"], figures["completion_worst_s"]) == (2, 1, None)
+    assert figures["transferred_after_s"] is figures["received_bps_by_receiver_until_transferred"] is None
+
+
+def test_what_receivers_got_until_the_last_file_was_there():
+    scenario = scenario_of(Source(1, 1, 4, "tcp", octets=10**6))
+    rates = np.arange(INTERVALS, dtype=float)[:, None]  # Mb/s: 0, 1, 2, ...
+    figures = measures(run_of(scenario, rates, transfers=[(0, 0.0, 0.3), (0, 0.1, 0.5)]))
+    assert figures["transferred_after_s"] == 0.5
+    assert figures["received_bps_by_receiver_until_transferred"] == pytest.approx([4.5 * M])  # ten intervals
 
 
 def test_a_run_is_the_same_after_it_was_kept(tmp_path):
