@@ -92,7 +92,7 @@ def _read_config(data: object, source_name: str) -> tuple[Config, list[Problem]]
     store, bad_store = read_section(StoreSection, ("store",), root.store)
     rest, bad_rest = read_rest(rest_section, store, source_name)
     tls, bad_tls = read_tls(openflow, source_name)
-    sections, vlans, bad_vlans = _read_vlans(root)
+    sections, vlans, bad_vlans = _read_vlans(root, control.interval_ms)
     switches, bad_switches = _read_switches(root, sections)
     links, bad_links = read_links(root.links, switches)
     problems += bad_control + bad_openflow + bad_logging + bad_queues + bad_rest_section + bad_store + bad_rest
@@ -132,7 +132,7 @@ def _listener_problems(openflow: OpenFlowSection, rest: Endpoint) -> Iterator[Pr
         yield Problem(("rest", "listen"), f"{rest} is also openflow.listen")
 
 
-def _read_vlans(root: RootSection) -> tuple[dict[int, VlanSection], dict[int, Vlan], list[Problem]]:
+def _read_vlans(root: RootSection, interval_ms: int) -> tuple[dict[int, VlanSection], dict[int, Vlan], list[Problem]]:
     """Return the VLANs by id, as sections and as values."""
     sections: dict[int, VlanSection] = {}
     vlans: dict[int, Vlan] = {}
@@ -141,7 +141,7 @@ def _read_vlans(root: RootSection) -> tuple[dict[int, VlanSection], dict[int, Vl
         path = ("vlans", key)
         section, bad_section = read_section(VlanSection, path, data)
         vid, bad_number = read_number(path, "VLAN id", MIN_VLAN_VID, MAX_VLAN_VID)
-        problems += [*bad_section, *bad_number, *algorithm_problems(path, section)]
+        problems += [*bad_section, *bad_number, *algorithm_problems(path, section, interval_ms)]
         problems += unused_problems(path, section)
         if vid is None:
             continue

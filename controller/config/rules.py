@@ -20,15 +20,15 @@ from controller.policy.registry import make_policy
 from controller.units import format_rate
 
 
-def algorithm_problems(path: Path, section: VlanSection) -> Iterator[Problem]:
-    """Yield what is wrong with the algorithm and the shadow of a VLAN, and with their parameters."""
+def algorithm_problems(path: Path, section: VlanSection, interval_ms: int) -> Iterator[Problem]:
+    """Yield what is wrong with the algorithm and the shadow of a VLAN, and with their parameters, at an interval."""
     for key, parameters_key in (("algorithm", "parameters"), ("shadow", "shadow_parameters")):
         if section.has_bad(key) or section.has_bad(parameters_key):
             continue
         name, parameters = getattr(section, key), getattr(section, parameters_key)
         if name is not None:
             try:
-                make_policy(name, parameters, key=key, parameters_key=parameters_key)
+                make_policy(name, parameters, key=key, parameters_key=parameters_key, interval_ms=interval_ms)
             except InvalidValueError as error:
                 yield Problem((*path, *error.key.split(".", 1)), f"{show_value(error.value)} {error.reason}")
         elif parameters:

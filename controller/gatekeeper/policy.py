@@ -28,6 +28,8 @@ from controller.units import MIN_RATE_BPS
 
 # Choice: without a reading of its queue for so many intervals (1.1 s at 55 ms), a receiver lets its senders rise again.
 BLIND_INTERVALS = 20
+# Choice: a receiver that tells its senders later than this leaves a flood half a second.
+MOST_HOLD_MS = 500
 FLOOR_BPS, ROOM_BPS = "floor_bps", "room_bps"
 """The columns of a notification. Deviation: the paper's are empty."""
 
@@ -113,9 +115,18 @@ class Gatekeeper(Policy):
     borrows: ClassVar[bool] = True
     port_ceilings: ClassVar[bool] = True
     weighted: ClassVar[bool] = True
+    needs_headroom: ClassVar[bool] = True
     together: ClassVar[bool] = True
     silence: ClassVar[Silence] = Silence.HOLD
     reads: ClassVar[frozenset[Reading]] = frozenset({Reading.LINKS, Reading.QUEUES})
+
+    def check_interval(self, interval_ms: int) -> None:
+        """Raise InvalidValueError where two rounds of messages are more than half a second apart."""
+        if self.hold * interval_ms > MOST_HOLD_MS:
+            most = MOST_HOLD_MS // interval_ms
+            fits = f"at most {most} fit" if most else "none fits"
+            reason = f"intervals of {interval_ms} ms are more than {MOST_HOLD_MS} ms between two messages: {fits}"
+            raise InvalidValueError(HOLD.name, self.hold, reason)
 
     def decide(self, view: PolicyView, memory: Memory) -> GatekeeperDecision:
         """Run one interval.

@@ -60,11 +60,11 @@ def check_vn(vns: VnTable, vlan: Vlan, row: int, given: Mapping[str, float | Non
             check_ceiling(f"{prefix}{way}_ceiling_bps", int(ceiling_bps), limit_bps, int(vns.capacity_bps[row]))
 
 
-def complete_vlan(before: Vlan, given: Mapping[str, Any]) -> dict[str, Any]:
+def complete_vlan(before: Vlan, given: Mapping[str, Any], interval_ms: int) -> dict[str, Any]:
     """Return new values of a VLAN with those that follow from them: parameters go with their algorithm.
 
     Another algorithm starts with its default parameters if none are given. Raises InvalidValueError for an unknown
-    algorithm or parameter and for a value out of bounds.
+    algorithm or parameter, for a value out of bounds, and for one that is too slow at the control interval.
     """
     values = dict(given)
     for key, parameters_key in (("algorithm", "parameters"), ("shadow", "shadow_parameters")):
@@ -76,7 +76,8 @@ def complete_vlan(before: Vlan, given: Mapping[str, Any]) -> dict[str, Any]:
         values[key] = name
         values[parameters_key] = dict(given.get(parameters_key, kept))
         if key == "algorithm" or name is not None:
-            make_policy(name, values[parameters_key], key=key, parameters_key=parameters_key)
+            parameters = values[parameters_key]
+            make_policy(name, parameters, key=key, parameters_key=parameters_key, interval_ms=interval_ms)
         elif values[parameters_key]:
             raise InvalidValueError(parameters_key, values[parameters_key], f"stands without a {key}")
     return values

@@ -185,15 +185,16 @@ def check_fit(overrides: Overrides, before: VnTable, after: VnTable, admitted: A
 
 def _bad_vlan(overrides: Overrides, vid: int, override: Override) -> str:
     """Return what is wrong with the override of a VLAN, empty if nothing is."""
-    vlan = overrides.file.config.vlans.get(vid)
+    vlan, interval_ms = overrides.file.config.vlans.get(vid), overrides.file.config.interval_ms
     if vlan is None:
         return "the configuration has no such VLAN"
     try:
         check_vlan_values(override.values)
         vlan = replace(vlan, **override.values)
-        make_policy(vlan.algorithm, vlan.parameters)
-        if vlan.shadow is not None:
-            make_policy(vlan.shadow, vlan.shadow_parameters, key="shadow", parameters_key="shadow_parameters")
+        for key, parameters_key in (("algorithm", "parameters"), ("shadow", "shadow_parameters")):
+            name, parameters = getattr(vlan, key), getattr(vlan, parameters_key)
+            if name is not None:
+                make_policy(name, parameters, key=key, parameters_key=parameters_key, interval_ms=interval_ms)
     except InvalidValueError as error:
         return str(error)
     return ""

@@ -156,6 +156,8 @@ class Policy(ABC):
     """whether VNs' weights count"""
     always_controls: ClassVar[bool] = True
     """whether senders are under control even while their receiver is not congested"""
+    needs_headroom: ClassVar[bool] = False
+    """whether it acts on what receivers' queues drop, so that the links before them must not drop instead"""
     together: ClassVar[bool] = False
     """whether all VLANs under this policy are decided in one call, whatever their parameters"""
     silence: ClassVar[Silence] = Silence.LAST_KNOWN
@@ -165,6 +167,10 @@ class Policy(ABC):
     def of(cls, values: Mapping[str, float]) -> Self:
         """Return the policy with these values, one for every parameter."""
         return cls(**values)
+
+    def check_interval(self, interval_ms: int) -> None:
+        """Raise InvalidValueError, naming the parameter, where the policy is too slow at a control interval."""
+        return
 
     @abstractmethod
     def decide(self, view: PolicyView, memory: Memory) -> Decision:

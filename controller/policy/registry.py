@@ -55,16 +55,24 @@ def make_policy(
     *,
     key: str = "algorithm",
     parameters_key: str = "parameters",
+    interval_ms: int | None = None,
 ) -> Policy:
     """Return the policy of that name with these parameters, and defaults for the others.
 
     Raises InvalidValueError for an unknown name (naming ``key``), an unknown parameter or a value out of bounds (naming
-    ``parameters_key.parameter``), with what would be accepted.
+    ``parameters_key.parameter``), with what would be accepted; with ``interval_ms`` also for a value with which it is
+    too slow at that control interval.
     """
     known = policies.get(name) if isinstance(name, str) else None
     if known is None:
         raise InvalidValueError(key, name, f"is not an allocation algorithm: write one of {', '.join(policies)}")
-    return known.of(check_parameters(known.name, known.parameters, parameters or {}, parameters_key))
+    policy = known.of(check_parameters(known.name, known.parameters, parameters or {}, parameters_key))
+    if interval_ms is not None:
+        try:
+            policy.check_interval(interval_ms)
+        except InvalidValueError as error:
+            raise InvalidValueError(f"{parameters_key}.{error.key}", error.value, error.reason) from None
+    return policy
 
 
 def make_algorithm(name: str, parameters: Mapping[str, object] | None = None) -> AllocationAlgorithm:

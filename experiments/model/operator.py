@@ -35,7 +35,7 @@ class Operator:
         """Give a VLAN other values (``VLAN_FIELDS``)."""
         if vlan_vid not in self._central.config.vlans:
             raise InvalidValueError("vlan_vid", vlan_vid, "is not a VLAN of the configuration")
-        values = complete_vlan(self._central.config.vlans[vlan_vid], given)
+        values = complete_vlan(self._central.config.vlans[vlan_vid], given, self._central.config.interval_ms)
         before = self._overrides.vlans.get(vlan_vid, Override({}, 0))
         self._change(self._overrides.with_vlans({vlan_vid: self._override(before, values)}), now_s, vlans=[vlan_vid])
 

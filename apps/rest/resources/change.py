@@ -34,7 +34,7 @@ def change_vlan(
     expect = expecting(lambda: here.settings.vlan_revision(vid))
     with problems.refusing_bad_values():
         standing = here.central.config.vlans[vid]
-        values = complete_vlan(standing, body.given())
+        values = complete_vlan(standing, body.given(), here.central.config.interval_ms)
         if "weight" in values:
             after = replace(standing, **values)
             check_weighs("weight", after.weight, after.algorithm, after.shadow)
@@ -128,7 +128,9 @@ def import_overrides(query: requests.ChangeQuery, header: requests.IfMatch, body
     vns = many.read_vns("vns", body.vns, lambda key, name, given: None, lambda: here.sleep(0.0))
     unnamed = Vlan(0, "", "fp", {}, 1.0, None, None)
     vlans = many.read_vlans(
-        "vlans", body.vlans, lambda vid, given: complete_vlan(config.vlans.get(vid, unnamed), given)
+        "vlans",
+        body.vlans,
+        lambda vid, given: complete_vlan(config.vlans.get(vid, unnamed), given, config.interval_ms),
     )
     expect = expecting(lambda: here.settings.revision, always=True)
     outcome = here.settings.replace_all("import", vlans, vns, caller(), expect=expect, dry_run=query.dry_run)

@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.configs import star
 
+from controller.central.controller import CentralController
 from controller.columns import NEW_ROW
+from controller.config.document import ConfigError
 from controller.errors import InvalidValueError
 from controller.fabric.entries import EntryTable
 from controller.fabric.links import FabricLinks
@@ -22,6 +24,7 @@ from controller.policy.groups import PolicyChoice, under
 from controller.policy.interface import Newcomers, PolicyView
 from controller.policy.memory import Memory
 from controller.policy.registry import make_policy
+from experiments.model.operator import Operator
 
 M = 1e6
 C = 1000 * M
@@ -334,6 +337,23 @@ def test_limits_messages_and_halvings_keep_their_bounds(intervals, hold, paramet
             assert not told[world.ends[0].index(A[0])]
             rounds.append(number)
     assert all(later - earlier >= hold for earlier, later in pairwise(rounds))
+
+
+def test_messages_are_not_more_than_half_a_second_apart():
+    make_policy("gatekeeper", {"hold": 9}, interval_ms=55)
+    with pytest.raises(InvalidValueError, match=r"parameters.hold: 10.*500 ms between two messages: at most 9 fit"):
+        make_policy("gatekeeper", {"hold": 10}, interval_ms=55)
+    with pytest.raises(InvalidValueError, match="none fits"):
+        make_policy("gatekeeper", {"hold": 1}, interval_ms=501)
+    central = CentralController(star(4, algorithm="gatekeeper"))
+    operator = Operator(central)
+    with pytest.raises(InvalidValueError, match="at most 9 fit"):
+        operator.set_vlan(10, 0.0, parameters={"hold": 10})
+    with pytest.raises(InvalidValueError, match=r"shadow_parameters\.hold"):
+        operator.set_vlan(10, 0.0, shadow="gatekeeper", shadow_parameters={"hold": 10})
+    assert central.config.vlans[10].parameters == {}
+    with pytest.raises(ConfigError, match=r"vlans\.10.*at most 1 fit"):
+        star(4, algorithm="gatekeeper", control={"interval_ms": 300})
 
 
 def test_parameters_have_bounds():
