@@ -18,6 +18,8 @@ class EventKind(StrEnum):
     LINKS_DOWN = "links-down"
     CONGESTION_BEGAN = "congestion-began"
     CONGESTION_ENDED = "congestion-ended"
+    CONGESTION_NOTIFIED = "congestion-notified"
+    HEADROOM_MISSING = "headroom-missing"
     GUARANTEE_MISSED = "guarantee-missed"
     GUARANTEE_MET = "guarantee-met"
     LIMIT_CHANGED = "limit-changed"
@@ -53,6 +55,7 @@ _INFO = frozenset(
         EventKind.LINK_UP,
         EventKind.CONGESTION_BEGAN,
         EventKind.CONGESTION_ENDED,
+        EventKind.CONGESTION_NOTIFIED,
         EventKind.GUARANTEE_MET,
         EventKind.LIMIT_CHANGED,
         EventKind.ALGORITHM_CHANGED,

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from controller.fabric.description import Profile
+from controller.fabric.vns import VnTable
+from controller.limits.headroom import Crowded
 from controller.openflow.constants import ControllerRole, MeterFlags
 from controller.openflow.meters import MeterFeatures
 from controller.openflow.stats import SwitchDesc
@@ -71,13 +73,16 @@ PortVerdicts = dict[int, Enforceability]
 class Verdicts:
     """For each switch's ports: the verdict last reported, the one last seen and since when, and its evidence.
 
-    ``shaped`` are those by which receivers were last left to their queues or not.
+    ``shaped`` are those by which receivers were last left to their queues or not. ``crowded`` are the ports where
+    headroom is missing with the limits of ``crowded_of``.
     """
 
     told: dict[int, PortVerdicts] = field(default_factory=dict)
     seen: dict[int, tuple[PortVerdicts, float]] = field(default_factory=dict)
     made: dict[int, tuple[tuple[object, ...], PortVerdicts]] = field(default_factory=dict)
     shaped: dict[int, PortVerdicts] = field(default_factory=dict)
+    crowded: frozenset[Crowded] = frozenset()
+    crowded_of: VnTable | None = None
 
 
 @dataclass

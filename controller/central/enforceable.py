@@ -18,6 +18,8 @@ from controller.capability.capabilities import (
 )
 from controller.central.state import FabricState
 from controller.events import EventKind
+from controller.limits.headroom import MOST_PROMISED, crowded_ports
+from controller.policy.groups import need_headroom
 
 Unlimited = tuple[tuple[int, str, frozenset[int]], ...]
 
@@ -46,8 +48,9 @@ def counts(fabric: FabricState) -> dict[str, int]:
 
 
 def note_changes(fabric: FabricState, now_s: float) -> None:
-    """Note an event for each switch whose verdicts are not those reported last."""
+    """Note an event for each switch whose verdicts are not those reported last, and where headroom is missing now."""
     verdicts = fabric.verdicts
+    _note_headroom(fabric, now_s)
     for dpid, now in of_all(fabric).items():
         record = fabric.switches[dpid]
         if now is not verdicts.shaped.get(dpid):
@@ -65,6 +68,22 @@ def note_changes(fabric: FabricState, now_s: float) -> None:
             for verdict, ports in told_apart(now):
                 text = f"switch {record.switch.name} ({dpid:016x}), port {shown_ports(ports)}: enforceable: {verdict}"
                 fabric.note(EventKind.ENFORCEABLE, text, now_s, dpid=dpid)
+
+
+def _note_headroom(fabric: FabricState, now_s: float) -> None:
+    control, verdicts = fabric.control, fabric.verdicts
+    if verdicts.crowded_of is control.vns:
+        return
+    verdicts.crowded_of = control.vns
+    needing = need_headroom(control.groups, len(control.vns))
+    crowded = frozenset(crowded_ports(control.vns, control.config.links, needing))
+    for one in sorted(crowded - verdicts.crowded):
+        promised, link = one.promised_bps / 1e6, one.link_bps / 1e6
+        name = f"{fabric.switch_name(one.port.dpid)}:{one.port.port_no}"
+        text = f"{name}: receive limits of {promised:.4g} of {link:.4g} Mbit/s of the only link before its switch: "
+        text += f"drops happen there, where no policy sees them; leave {1 - MOST_PROMISED:.0%} of the link"
+        fabric.note(EventKind.HEADROOM_MISSING, text, now_s, dpid=one.port.dpid)
+    verdicts.crowded = crowded
 
 
 def _note_shaped(fabric: FabricState, dpid: int) -> None:

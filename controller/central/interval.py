@@ -28,6 +28,9 @@ from controller.whatif.shadow import shadow_step
 
 MeterStats = NDArray[np.void]
 
+SPELL_S = 5.0
+"""A receiver that tells its senders of congestion again after so long tells them of another one."""
+
 
 def run_interval(
     fabric: FabricState,
@@ -67,7 +70,7 @@ def run_interval(
     queue_changes(fabric, result.changes)
     queue_changes(fabric, result.backstops)
     agents.after_step(result.limit_bps, now_s)
-    _count_notifications(fabric)
+    _note_notifications(fabric, now_s)
     _watch_congestion(fabric, control.state, result.limit_bps, now_s)
     _note_implausible(fabric, result.implausible, now_s)
     _watch_guarantees(fabric, now_s)
@@ -191,11 +194,21 @@ def _note_guarantees(
         fabric.note(EventKind.GUARANTEE_MET, text, now_s, vn=row)
 
 
-def _count_notifications(fabric: FabricState) -> None:
-    receiver = fabric.state.entries.receiver
+def _note_notifications(fabric: FabricState, now_s: float) -> None:
+    """Count the messages that receivers sent, and note the first of each spell: a flood causes many a second."""
+    receiver, vns = fabric.state.entries.receiver, len(fabric.vns)
     for decision in fabric.state.allocators.decisions:
-        if decision.feedback is not None and len(decision.feedback):
-            fabric.notifications += np.bincount(receiver[decision.feedback.entry], minlength=len(fabric.vns))
+        if decision.feedback is None or not len(decision.feedback):
+            continue
+        told = np.bincount(receiver[decision.feedback.entry], minlength=vns)
+        fabric.notifications += told
+        first = (told > 0) & ~(now_s - fabric.notified_s < SPELL_S)
+        fabric.notified_s[told > 0] = now_s
+        for row in np.flatnonzero(first).tolist():
+            dropped = fabric.queue_dropped_bps[row] / 1e6
+            drops = "" if np.isnan(dropped) else f"; its queue dropped {dropped:.3g} Mbit/s"
+            text = f"{fabric.vn_name(row)}: tells {told[row]} of its senders of congestion{drops}"
+            fabric.note(EventKind.CONGESTION_NOTIFIED, text, now_s, vn=row)
 
 
 def _watch_congestion(fabric: FabricState, before: step.ControlState, limit_bps: FloatArray, now_s: float) -> None:

@@ -197,6 +197,7 @@ def _carry_views(before: FabricState, after: FabricState, row_of: _Rows, kept: s
     after.guarantees = before.guarantees.carried(row_of.old)
     after.send_guarantees = before.send_guarantees.carried(row_of.old)
     after.notifications = carry(before.notifications, row_of.old, 0.0)
+    after.notified_s = carry(before.notified_s, row_of.old, np.nan)
     after.deliveries |= {dpid: before.deliveries[dpid] for dpid in kept}
 
 

@@ -112,6 +112,7 @@ class FabricState:
         self.congestion = Congestion.none(len(self.vns))
         self.queue_dropped_bps: FloatArray = np.full(len(self.vns), np.nan)  # where a policy reads queues
         self.notifications = np.zeros(len(self.vns))  # messages that receiving VNs sent to senders
+        self.notified_s: FloatArray = np.full(len(self.vns), np.nan)  # when they did so last
         self.send_limits = SendLimitMeters.unread(len(self.vns))
         self.floods = FloodRates.unknown(len(self.vns))
         self.phantoms = PhantomMeters.none(len(self.vns))

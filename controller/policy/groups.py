@@ -108,6 +108,14 @@ def weighs(choices: Choices, vid: int) -> bool:
     return vid in choices and policies[choices[vid].algorithm].weighted
 
 
+def need_headroom(groups: Iterable[PolicyGroup], vns: int) -> BoolArray:
+    """Return which VNs are under a policy that acts on the drops of receivers' queues, (vns,)."""
+    needing = np.zeros(vns, dtype=np.bool_)
+    for group in groups:
+        needing[group.vns] |= group.policy.needs_headroom
+    return needing
+
+
 def readings_of(groups: Iterable[PolicyGroup]) -> frozenset[Reading]:
     """Return what these policies read."""
     return frozenset[Reading]().union(*(group.policy.reads for group in groups))

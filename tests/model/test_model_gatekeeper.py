@@ -156,6 +156,15 @@ def test_it_is_explained_and_congestion_is_an_event():
     assert any("VLAN 2 at s3:1: congestion began" in event.text for event in tenants.plane.events())
 
 
+def test_a_flood_is_one_event_of_messages():
+    tenants = blasted()
+    tenants.run(100)
+    texts = [event.text for event in tenants.plane.events() if event.kind is EventKind.CONGESTION_NOTIFIED]
+    assert len(texts) == 1
+    assert texts[0].startswith("VLAN 2 at s3:1: tells 1 of its senders of congestion; its queue dropped ")
+    assert tenants.central.fabric.notifications[tenants.row(2)] > 5
+
+
 def test_it_is_recorded_replayed_and_shadowed():
     tenants = Tenants(vlans={2: {"algorithm": "fs", "shadow": "gatekeeper", "parameters": {}}})
     recorder = tenants.central.recorder = Recorder()
