@@ -31,6 +31,7 @@ def measures(run: ScenarioRun, oracle: Oracle | None = None) -> Figures:
     figures["lost_share"] = float(run.lost_packets.sum() / sent) if sent else 0.0
     if "notifications" in run.notes:
         figures["notifications"] = sum(run.notes["notifications"].values())
+        figures["queue_drops_p99_bps"] = run.notes["queue_drops_p99_bps"]
     return {**figures, **_completions(run), **_latencies(run, (0.0, run.scenario.duration_s))}
 
 

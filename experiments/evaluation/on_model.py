@@ -43,6 +43,7 @@ from experiments.scenarios.traffic import Session, Source, Span
 from topologies.fabric import VirtualNode
 
 SETTLE_S = 0.5
+DROPS_FROM = 18  # intervals: a second
 START_SPREAD_S = 0.030  # the processes of one span do not start in the same instant
 _OPENFLOW_PORT, _REST_PORT = 6653, 8080  # a configuration names them; nothing listens
 
@@ -74,8 +75,11 @@ def run_on_model(
     traffic = ModelTraffic(model, scenario, seed, settings.congestion_control, SETTLE_S, grants)
     seen: dict[str, Any] = {}
     model.at(SETTLE_S + scenario.judged[1], lambda: seen.update(_seen(model, plane)))
+    dropped_bps: list[FloatArray] = []
     for interval in range(intervals_of(scenario) + 1):
         model.run(SETTLE_S + interval * INTERVAL_S + settings.slot_s)
+        if plane is not None:
+            dropped_bps.append(plane.central.fabric.queue_dropped_bps)
         progress(INTERVAL_S)
     model.run(SETTLE_S + scenario.duration_s + settings.slot_s)
     notes: dict[str, Any] = {"warnings": []}
@@ -83,6 +87,7 @@ def run_on_model(
         notes["meter_mods"] = plane.counts.meter_mods
         central = plane.central
         sent = central.fabric.notifications.astype(int).tolist()
+        notes["queue_drops_p99_bps"] = _worst_drops_bps(dropped_bps)
         notes["notifications"] = {central.fabric.vn_name(row): count for row, count in enumerate(sent) if count}
     return traffic.run(control, "model", notes, seen)
 
@@ -99,6 +104,17 @@ def described(model: ModelFabric) -> dict[str, Any]:
 
 def _seen(model: ModelFabric, plane: ControlPlane | None) -> dict[str, Any]:
     return {"switches": described(model), "vns": None if plane is None else _vns(plane.central)}
+
+
+def _worst_drops_bps(dropped_bps: list[FloatArray]) -> float | None:
+    """Return what the worst queue drops on average over two intervals, but for 1 % of them; None: nobody read queues.
+
+    The first second is left out: that is how TCP flows start.
+    """
+    rows = np.array(dropped_bps[DROPS_FROM:])
+    pairs = (rows[1:] + rows[:-1]) / 2
+    known = pairs[:, ~np.isnan(pairs).any(axis=0)]
+    return float(np.quantile(known, 0.99, axis=0).max()) if known.size else None
 
 
 def _vns(central: CentralController) -> list[dict[str, Any]]:

@@ -8,8 +8,9 @@ from experiments.scenarios.limits import Limits
 from experiments.scenarios.scenario import Scenario
 from experiments.scenarios.traffic import Source
 
-CONNECTIONS, SENDERS = 256, (1, 4, 16)
-DURATION_S = 10.0
+CONNECTIONS, SENDERS = 256, (1, 2, 4, 8, 16)
+DURATION_S = 20.0
+TOGETHER_S = 10.0
 
 
 def _dealt(senders: int) -> Scenario:
@@ -42,7 +43,7 @@ many = Scenario(
     topology_options={"access_rates_bps": {3: SCHEDULED_BPS}},
     limits={vid: Limits(bps, bps, SCHEDULED_BPS, SCHEDULED_BPS) for vid, bps in ((1, A_BPS), (2, B_BPS))},
     sources=(Source(1, 1, 3, "tcp", flows=10), Source(2, 2, 3, "tcp", flows=64)),
-    duration_s=DURATION_S,
+    duration_s=TOGETHER_S,
     promise="ceilings",
     controls=("gatekeeper",),
     emulated_controls=(),
