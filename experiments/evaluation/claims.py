@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from experiments.evaluation.cells import SCALE
 from experiments.evaluation.measures import confidence
 
 
@@ -34,6 +35,14 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
+class ResultTable:
+    """A table of a paper's page: ``rows`` makes it, its heading first, from the runs of one fabric; none: nothing."""
+
+    title: str
+    rows: Callable[[Measured], list[list[str]]]
+
+
+@dataclass(frozen=True, slots=True)
 class Paper:
     """A paper with its claims; ``name`` begins the names of its experiments, and is that of its file.
 
@@ -47,6 +56,7 @@ class Paper:
     compared: tuple[Claim, ...] = ()
     best: str = ""
     best_title: str = ""
+    tables: tuple[ResultTable, ...] = ()
 
     def judge(self, summaries: Sequence[dict[str, Any]]) -> dict[str, ClaimVerdict]:
         """Return the verdict on every claim by its key."""
@@ -59,6 +69,11 @@ class Measured:
 
     def __init__(self, summaries: Sequence[dict[str, Any]]) -> None:
         self._summaries = summaries
+
+    @property
+    def scale(self) -> float:
+        """The part of the paper's rates that the fabric carried."""
+        return SCALE[self._summaries[0]["fabric"]] if self._summaries else 1.0
 
     def values(self, experiment: str, control: str, name: str, phase: str | None = None) -> dict[int, Any]:
         """Return a measure by seed, where it is known."""

@@ -31,7 +31,10 @@ def measures(run: ScenarioRun, oracle: Oracle | None = None) -> Figures:
     figures["lost_share"] = float(run.lost_packets.sum() / sent) if sent else 0.0
     if "notifications" in run.notes:
         figures["notifications"] = sum(run.notes["notifications"].values())
-        figures["queue_drops_p99_bps"] = run.notes["queue_drops_p99_bps"]
+        figures["notified_receivers"] = len(run.notes["notifications"])
+        figures["queue_drops_p99_bps"] = run.notes.get("queue_drops_p99_bps")
+        pairs = len(run.scenario.pairs)
+        figures["meter_mods_per_s_and_pair"] = run.notes["meter_mods"] / run.scenario.duration_s / pairs
     return {**figures, **_completions(run), **_latencies(run, (0.0, run.scenario.duration_s))}
 
 

@@ -113,8 +113,8 @@ def _worst_drops_bps(dropped_bps: list[FloatArray]) -> float | None:
     """
     rows = np.array(dropped_bps[DROPS_FROM:])
     pairs = (rows[1:] + rows[:-1]) / 2
-    known = pairs[:, ~np.isnan(pairs).any(axis=0)]
-    return float(np.quantile(known, 0.99, axis=0).max()) if known.size else None
+    known = pairs[:, ~np.isnan(pairs).all(axis=0)]
+    return float(np.nanquantile(known, 0.99, axis=0).max()) if known.size else None
 
 
 def _vns(central: CentralController) -> list[dict[str, Any]]:

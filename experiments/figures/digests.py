@@ -66,6 +66,7 @@ def digest_of(paper: Paper, fabric: str, summaries: Sequence[dict[str, Any]], co
         "programs": manifests[-1]["programs"] if manifests else {},
         "claims": {key: dataclasses.asdict(verdict) for key, verdict in paper.judge(summaries).items()},
         "tables": tables,
+        "paper_tables": {one.title: rows for one in paper.tables if (rows := one.rows(measured))},
     }
 
 

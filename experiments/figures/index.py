@@ -57,7 +57,12 @@ def _claims(results: PaperResults) -> str:
         rows.append(row)
     made = "".join(f"<p>{html.escape(FABRICS[name])}: {html.escape(made_with(one))}</p>"
                    for name, one in results.digests.items())  # fmt: skip
-    return f"<h2>{html.escape(paper.title)}: claims</h2>{_table(rows)}{made}"
+    tables = "".join(
+        f"<h3>{html.escape(title)}: {html.escape(FABRICS[name])}</h3>{_table(table)}"
+        for name, one in results.digests.items()
+        for title, table in one.get("paper_tables", {}).items()
+    )
+    return f"<h2>{html.escape(paper.title)}: claims</h2>{_table(rows)}{made}{tables}"
 
 
 def _conditions(results: PaperResults) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 from experiments.evaluation.claims import ClaimVerdict, Paper
 from experiments.figures.digests import FABRICS, HOLDS, read_digests
-from experiments.papers import papers
+from experiments.papers import papers, source_of
 from experiments.scenarios.scenario import CONDITIONS
 
 SHORT = {"model": "model", "ovs": "Open vSwitch", "wire": "software switches"}
@@ -99,7 +99,7 @@ def paper_page(results: PaperResults) -> str:
         f"# {paper.title}: which claims hold",
         "",
         f"Written by `dets figures --paper {paper.name}`; do not edit. How each claim is judged: "
-        f"`experiments/papers/{paper.name}.py`. All papers: [results](../results.md).",
+        f"`{source_of(paper.name)}`. All papers: [results](../results.md).",
         "",
         _row(heads),
         _row(["---"] * len(heads)),
@@ -117,6 +117,10 @@ def paper_page(results: PaperResults) -> str:
         "",
         *(f"- {FABRICS[fabric]}: {made_with(digest)}" for fabric, digest in results.digests.items()),
     ]
+    for fabric, digest in results.digests.items():
+        for title, (heading, *rows) in digest.get("paper_tables", {}).items():
+            lines += ["", f"## {title}: {FABRICS[fabric]}", "", _row(heading), _row(["---"] * len(heading))]
+            lines += [_row(row) for row in rows]
     for fabric, digest in results.conditions.items():
         lines += ["", f"## Under the paper's conditions: {FABRICS[fabric]}", "", *_conditions(digest)]
     return "\n".join(lines) + "\n"

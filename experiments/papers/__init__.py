@@ -1,4 +1,4 @@
-"""The papers whose claims are judged: one module each, with a ``paper``. A new file is found by itself.
+"""The papers whose claims are judged: one module or package each, with a ``paper``. A new file is found by itself.
 
 Its experiments are those in ``experiments.scenarios`` whose names begin with its own. Start with dets.py.
 """
@@ -32,6 +32,12 @@ def paper_named(name: str) -> Paper:
     if name not in known:
         raise InvalidValueError("paper", name, f"is not one of {', '.join(known)}")
     return known[name]
+
+
+def source_of(paper: str) -> str:
+    """Return the file, or the folder, that holds a paper's claims, from the top of the project."""
+    folder = any(module.ispkg and module.name == paper for module in pkgutil.iter_modules(__path__))
+    return f"experiments/papers/{paper}" + ("" if folder else ".py")
 
 
 def experiments_of(paper: str, experiments: Iterable[str]) -> list[str]:

@@ -1,4 +1,7 @@
-"""How soon a tenant's TCP is back when UDP of another begins: of one PN or ten, scheduled on hosts or at the edge."""
+"""How soon a tenant's TCP is back when UDP of another begins: of one PN or ten, scheduled on hosts or at the edge.
+
+Ten blasts at once lose TCP all of its packets, and it waits for its timer. A victim with UDP waits for nothing.
+"""
 
 from typing import Any
 
@@ -11,8 +14,8 @@ BEFORE, DURING = "TCP alone", "UDP blast"
 WARMUP_S, BLAST_S = 3.0, 6.0
 
 
-def _blast(name: str, title: str, pns: int, rate_bps: int, **more: Any) -> Scenario:
-    """Return the run: PN 1 sends A's TCP to the last PN, all others B's UDP at their links' rate."""
+def _blast(name: str, title: str, pns: int, rate_bps: int, kind: str = "tcp", **more: Any) -> Scenario:
+    """Return the run: PN 1 sends A's TCP to the last PN, or UDP as promised, and all others B's UDP at link rate."""
     end_s = WARMUP_S + BLAST_S
     limits = {1: (A_BPS, A_BPS), 2: (B_BPS, B_BPS)}
     blast = (WARMUP_S, end_s)
@@ -23,7 +26,7 @@ def _blast(name: str, title: str, pns: int, rate_bps: int, **more: Any) -> Scena
         link_rate_bps=LINK_BPS,
         limits={vid: Limits(*both, rate_bps, rate_bps) for vid, both in limits.items()},
         sources=(
-            Source(1, 1, pns, "tcp"),
+            Source(1, 1, pns, kind, A_BPS if kind == "udp" else None),
             *(Source(2, number, pns, "udp", LINK_BPS, spans=(blast,)) for number in range(2, pns)),
         ),
         duration_s=end_s,
@@ -44,5 +47,6 @@ def _hosts(pns: int) -> dict[str, Any]:
 scenarios = (
     _blast("gatekeeper-blast-host", "UDP of one PN begins; scheduler behind the core", **_hosts(3)),
     _blast("gatekeeper-blast-host-ten", "UDP of ten PNs begins; scheduler behind the core", **_hosts(12)),
+    _blast("gatekeeper-blast-host-ten-udp", "the same, and the victim sends UDP", kind="udp", **_hosts(12)),
     _blast("gatekeeper-blast-edge", "UDP of one PN begins; scheduler at the edge port", pns=3, rate_bps=LINK_BPS),
 )

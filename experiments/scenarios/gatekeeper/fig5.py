@@ -15,6 +15,7 @@ LINK_BPS, SCHEDULED_BPS = 1_000_000_000, 860_000_000
 A_BPS, B_BPS = 645_000_000, 215_000_000
 KINDS = ("none", "1 TCP", "10 TCP", "UDP")
 CELLS = tuple(cell for cell in product(KINDS, KINDS) if cell != ("none", "none"))
+TCP_CELLS = tuple(product(("1 TCP", "10 TCP"), repeat=2))
 CELL_S, GAP_S, MEASURED = 6.0, 1.0, 0.6
 LITERAL = "gatekeeper floor=0 served=0 targets=0 pair=0"
 SILENT = "gatekeeper feedback=0"
@@ -31,10 +32,17 @@ def _source(vid: int, kind: str, ends: tuple[int, int], span: tuple[float, float
     return Source(vid, *ends, "tcp", flows=int(kind.split()[0]), spans=(span,))
 
 
-def cells(name: str, title: str, ends: dict[int, tuple[int, int]], scheduling_pn: int, **more: Any) -> Scenario:
-    """Return the 15 cells; ``ends`` are sender and receiver of A (1) and B (2), ``scheduling_pn`` has the scheduler."""
+def cells(
+    name: str,
+    title: str,
+    ends: dict[int, tuple[int, int]],
+    scheduling_pn: int,
+    chosen: tuple[tuple[str, str], ...] = CELLS,
+    **more: Any,
+) -> Scenario:
+    """Return the cells; ``ends`` are sender and receiver of A (1) and B (2), ``scheduling_pn`` has the scheduler."""
     sources, phases = [], {}
-    for number, (a, b) in enumerate(CELLS):
+    for number, (a, b) in enumerate(chosen):
         begin_s = number * (CELL_S + GAP_S)
         span = (begin_s, begin_s + CELL_S)
         sources += [_source(vid, kind, ends[vid], span) for vid, kind in ((1, a), (2, b)) if kind != "none"]
@@ -49,7 +57,7 @@ def cells(name: str, title: str, ends: dict[int, tuple[int, int]], scheduling_pn
         topology_options={"access_rates_bps": {scheduling_pn: SCHEDULED_BPS}},
         limits={vid: Limits(*both, SCHEDULED_BPS, SCHEDULED_BPS) for vid, both in limits.items()},
         sources=tuple(sources),
-        duration_s=len(CELLS) * (CELL_S + GAP_S),
+        duration_s=len(chosen) * (CELL_S + GAP_S),
         phases=phases,
         promise="ceilings",
         **more,
@@ -95,5 +103,18 @@ scenarios = (
         1,
         controls=("gatekeeper", "max-min"),
         emulated_controls=("gatekeeper",),
+    ),
+    *(
+        cells(
+            f"gatekeeper-fig5-tcp-{way}",
+            f"two tenants with nothing but TCP, {way}",
+            ends,
+            pn,
+            TCP_CELLS,
+            controls=("gatekeeper", LITERAL),
+            emulated_controls=(),
+            uplink_queues=way == "tx",
+        )
+        for way, ends, pn in (("rx", TO_ONE, 3), ("tx", FROM_ONE, 1))
     ),
 )

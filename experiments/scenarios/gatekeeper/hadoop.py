@@ -17,6 +17,7 @@ from experiments.scenarios.traffic import Source
 
 PNS = 14
 SHARES = (25, 50, 75)
+KINDS = ("tcp", "udp")
 ALONE = "gatekeeper-hadoop-alone"
 SILENCE_S, SHUFFLE_S, END_S = 20 / 4, 21 / 4, 30.0
 ALONE_S = SILENCE_S + SHUFFLE_S
@@ -69,5 +70,5 @@ def _shared(kind: str, share: int) -> Scenario:
 
 scenarios = (
     _beside(ALONE, "a shuffle alone", 50, (), ("none", "gatekeeper")),
-    *(_shared(kind, share) for kind in ("tcp", "udp") for share in SHARES),
+    *(_shared(kind, share) for kind in KINDS for share in SHARES),
 )

@@ -1,0 +1,140 @@
+"""Figure 5: whether two tenants at one bottleneck have what they were promised, in each of its 15 cells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from experiments.evaluation.claims import ClaimVerdict, Measured, show
+from experiments.scenarios.gatekeeper.fig5 import A_BPS, B_BPS, CELLS, LITERAL, SCHEDULED_BPS, SILENT, cell_name
+
+Judge = Callable[[Measured], ClaimVerdict]
+UNKNOWN = ClaimVerdict("-", None)
+NAME = "gatekeeper"
+RX, TX = "gatekeeper-fig5-rx", "gatekeeper-fig5-tx"
+NEAR, USED = 0.05, 0.97
+KEPT, KEPT_OF_UDP, USED_ALONE = 0.99, 0.97, 0.99
+Cell = tuple[str, str]
+
+
+def rates_in(measured: Measured, experiment: str, control: str, cell: Cell) -> list[tuple[float, float]]:
+    """Return what A and B got in a cell, by seed, at the paper's rates; B is the first that sends anywhere."""
+    values = measured.values(experiment, control, "received_bps_by_receiver", cell_name(*cell)).values()
+    return [(a_bps / measured.scale, b_bps / measured.scale) for b_bps, a_bps in values]
+
+
+def _kept(cell: Cell, got: tuple[float, float], near: float = NEAR) -> bool:
+    """Whether both have what they were promised, and what is idle is used."""
+    sending = [kind != "none" for kind in cell]
+    if not all(sending):
+        return sum(got) >= USED * SCHEDULED_BPS
+    promised = (A_BPS, B_BPS)
+    good = all(abs(one - bps) <= near * bps for one, bps in zip(got, promised, strict=True))
+    return good and sum(got) >= USED * SCHEDULED_BPS
+
+
+def cells_kept(
+    measured: Measured, experiment: str, control: str, cells: tuple[Cell, ...] = CELLS, near: float = NEAR
+) -> tuple[str, bool | None]:
+    """Return how many cells are as promised in every seed, and the worst of the others."""
+    seen = {cell: rates_in(measured, experiment, control, cell) for cell in cells}
+    if not all(seen.values()):
+        return "-", None
+    good = [cell for cell, runs in seen.items() if all(_kept(cell, got, near) for got in runs)]
+    text = f"{len(good)} of {len(cells)} cells"
+    bad = [(cell, got) for cell, runs in seen.items() for got in runs if not _kept(cell, got, near)]
+    if bad:
+        cell, (a_bps, b_bps) = min(bad, key=lambda one: _least(*one))
+        text += f"; worst {cell_name(*cell)}: {a_bps / 1e6:.0f} and {b_bps / 1e6:.0f} Mb/s"
+    return text, len(good) == len(cells)
+
+
+def _least(cell: Cell, got: tuple[float, float]) -> float:
+    promised = (A_BPS, B_BPS) if "none" not in cell else (SCHEDULED_BPS, SCHEDULED_BPS)
+    return min(one / bps for kind, one, bps in zip(cell, got, promised, strict=True) if kind != "none")
+
+
+def as_promised(experiment: str, control: str = NAME, cells: tuple[Cell, ...] = CELLS, near: float = NEAR) -> Judge:
+    """Judge whether all cells are as promised."""
+
+    def judge(measured: Measured) -> ClaimVerdict:
+        found, holds = cells_kept(measured, experiment, control, cells, near)
+        return ClaimVerdict(found, holds, cells_kept(measured, experiment, "max-min", cells, near)[0])
+
+    return judge
+
+
+def _of_a(measured: Measured, experiment: str, control: str, cell: Cell) -> list[float]:
+    return [a_bps / A_BPS for a_bps, _ in rates_in(measured, experiment, control, cell)]
+
+
+def starved_receiving(measured: Measured) -> ClaimVerdict:
+    """Judge whether B starves A's TCP at one receiver without control."""
+    ten, udp = (_of_a(measured, RX, "none", ("1 TCP", kind)) for kind in ("10 TCP", "UDP"))
+    if not (ten and udp):
+        return UNKNOWN
+    found = f"A's TCP has {show(ten)} of 645 Mb/s next to 10 TCP, {show(udp)} next to UDP"
+    return ClaimVerdict(
+        found, max(ten) < 0.5 and max(udp) < 0.05, show(_of_a(measured, RX, "max-min", ("1 TCP", "UDP")))
+    )
+
+
+def starved_sending(measured: Measured) -> ClaimVerdict:
+    """Judge the same at one sender."""
+    parts = {kind: _of_a(measured, TX, "none", ("1 TCP", kind)) for kind in ("10 TCP", "UDP")}
+    if not all(parts.values()):
+        return UNKNOWN
+    found = ", ".join(f"{show(part)} next to {kind}" for kind, part in parts.items())
+    holds = any(abs(one - 1) > 0.2 for part in parts.values() for one in part)
+    return ClaimVerdict(f"A's TCP has {found}, of 645 Mb/s", holds)
+
+
+def needs_messages(measured: Measured) -> ClaimVerdict:
+    """Judge whether the queue alone protects TCP from UDP before the scheduler."""
+    cell = ("1 TCP", "UDP")
+    without, with_them = (_of_a(measured, RX, control, cell) for control in (SILENT, NAME))
+    if not (without and with_them):
+        return UNKNOWN
+    found = f"A's TCP has {show(without)} without messages, {show(with_them)} with, of 645 Mb/s"
+    return ClaimVerdict(found, max(without) < 0.8 <= min(with_them))
+
+
+def guarantees(experiment: str) -> Judge:
+    """Each tenant keeps of its guarantee, where both send, what an operator may count on."""
+
+    def worst(measured: Measured, control: str) -> tuple[str, bool | None]:
+        least: dict[str, float] = {}
+        for cell in CELLS:
+            if "none" in cell:
+                continue
+            runs = rates_in(measured, experiment, control, cell)
+            if not runs:
+                return "-", None
+            for number, (kind, promised_bps) in enumerate(zip(cell, (A_BPS, B_BPS), strict=True)):
+                part = min(got[number] for got in runs) / promised_bps
+                name = "UDP" if kind == "UDP" else "TCP"
+                least[name] = min(part, least.get(name, part))
+        text = ", ".join(f"{name} at least {part:.1%}" for name, part in least.items())
+        return text, least["TCP"] >= KEPT and least["UDP"] >= KEPT_OF_UDP
+
+    def judge(measured: Measured) -> ClaimVerdict:
+        found, holds = worst(measured, NAME)
+        return ClaimVerdict(found, holds, worst(measured, "max-min")[0])
+
+    return judge
+
+
+def alone(experiment: str) -> Judge:
+    """One tenant is idle: the other has all that the scheduler gives."""
+
+    def least(measured: Measured, control: str) -> list[float]:
+        cells = [cell for cell in CELLS if "none" in cell]
+        return [sum(got) / SCHEDULED_BPS for cell in cells for got in rates_in(measured, experiment, control, cell)]
+
+    def judge(measured: Measured) -> ClaimVerdict:
+        ours, literal, best = (least(measured, control) for control in (NAME, LITERAL, "max-min"))
+        if not (ours and literal):
+            return UNKNOWN
+        found = f"at least {min(ours):.1%} (the paper's law: {min(literal):.1%})"
+        return ClaimVerdict(found, min(ours) >= USED_ALONE, f"at least {min(best):.1%}" if best else "-")
+
+    return judge
