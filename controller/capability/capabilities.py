@@ -120,6 +120,11 @@ class Capabilities:
         return self.profile != "no-meters" and not self.meters_unused
 
     @property
+    def uses_ecn(self) -> bool:
+        """Whether congestion marks are counted and taken off here."""
+        return self.uses_meters and self.ecn.finding not in HOPELESS
+
+    @property
     def counts_meters(self) -> bool:
         """Whether rates are read from meters; else from flow entries."""
         return self.profile != "no-meter-counters" and self.counters.finding not in (Finding.ABSENT, Finding.FAILS)

@@ -53,7 +53,7 @@ from controller.dets.control_frames import (
 from controller.events import EventKind
 from controller.fabric.entries import EntryTable
 from controller.fabric.topology import PortId
-from controller.forwarding.hosts_and_paths import Pair
+from controller.forwarding.pairs import Pair
 from controller.metering.counters import MeterReadings
 from controller.metering.enforcement import RATE_STEP_BPS, whole_rates
 

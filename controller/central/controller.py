@@ -24,7 +24,8 @@ from controller.fabric.topology import PortId
 from controller.fabric.vns import VnTable
 from controller.forwarding.desired_flows import FlowKey, plan_flows
 from controller.forwarding.host_search import HostSearch, Question
-from controller.forwarding.hosts_and_paths import Host, Network
+from controller.forwarding.hosts_and_paths import Network
+from controller.forwarding.pairs import Host
 from controller.forwarding.pipeline import Mark, Table
 from controller.limits.precedence import LimitsInForce
 from controller.loop import step

@@ -51,9 +51,11 @@ def run_interval(
         reads = frozenset(Reading)  # so that it can be decided again by others
     links = fabric.links.of(vns, fabric.network.topology) if Reading.LINKS in reads else None
     marks = None
-    if Reading.MARKS in reads and fabric.phantoms:
-        entries = len(control.state.entries)
-        fabric.phantoms, marks = fabric.phantoms.read(fabric.vns, entries, stats, received_s, confirmed_s)
+    if Reading.MARKS in reads and (fabric.phantoms or fabric.measuring):
+        entries = control.state.entries
+        times_s = received_s, confirmed_s
+        fabric.measuring, marked_bps = fabric.measuring.read(fabric.vns, entries, stats, *times_s)
+        fabric.phantoms, marks = fabric.phantoms.read(fabric.vns, marked_bps, stats, *times_s)
     observed = observe(fabric, reads, received_s, now_s, marks)
     state, result = step.control_step(control.state, vns, control.groups, readings, now_s, links, observed, shaped)
     shadow = control.shadow

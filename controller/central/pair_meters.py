@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping
 import numpy as np
 
 from controller.central.agents import Agents
-from controller.central.phantom_meters import PhantomMeterKeeper
+from controller.central.mark_meters import MarkMeterKeeper
 from controller.central.state import FabricState
 from controller.columns import FloatArray, IntArray
 from controller.events import EventKind
 from controller.fabric.entries import NO_METER, EntryTable
-from controller.forwarding.hosts_and_paths import Pair
+from controller.forwarding.pairs import Pair
 from controller.loop import step
 from controller.metering.enforcement import RATE_STEP_BPS, whole_rates
 from controller.pieces import pieces
@@ -28,7 +28,7 @@ class PairMeters:
 
     def __init__(self, fabric: FabricState, agents: Agents) -> None:
         self._fabric, self._agents = fabric, agents
-        self._phantoms = PhantomMeterKeeper(fabric)
+        self._marks = MarkMeterKeeper(fabric)
         self._new_pairs: dict[Pair, None] = {}
         self._seen_s = 0.0
         self._metered: set[Pair] = set()
@@ -73,7 +73,7 @@ class PairMeters:
             fabric.network.add_pair(pair, None)
 
     def flush(self) -> None:
-        """Give the pairs that were seen their meters, and take those of pairs that aged; phantom meters follow."""
+        """Give the pairs that were seen their meters, and take those of pairs that aged; those for marks follow."""
         fabric = self._fabric
         self._old_pairs |= fabric.network.take_unused_pairs()
         if self._old_pairs:
@@ -85,7 +85,7 @@ class PairMeters:
         if self._new_pairs:
             pairs, self._new_pairs = list(self._new_pairs), {}
             self._meter(pairs, self._seen_s)
-        self._phantoms.flush(self._seen_s)
+        self._marks.flush(self._seen_s)
 
     def _meter(self, pairs: list[Pair], now_s: float) -> None:
         fabric = self._fabric

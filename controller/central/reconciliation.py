@@ -16,7 +16,7 @@ from controller.events import EventKind
 from controller.fabric.topology import PortId
 from controller.forwarding import pipeline
 from controller.forwarding.desired_flows import FlowKey, flow_key, plan_flows
-from controller.forwarding.hosts_and_paths import Pair
+from controller.forwarding.pairs import Pair
 from controller.forwarding.pipeline import Table
 from controller.openflow.constants import FlowModCommand
 from controller.openflow.flows import Flow, UnknownFlow

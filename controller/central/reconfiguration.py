@@ -24,7 +24,7 @@ from controller.fabric.description import Config
 from controller.fabric.entries import EntryTable
 from controller.fabric.topology import PortId
 from controller.forwarding.desired_flows import plan_flows
-from controller.forwarding.hosts_and_paths import Pair
+from controller.forwarding.pairs import Pair
 from controller.forwarding.pipeline import VnMeters
 from controller.loop import step
 from controller.switch.meter_settings import MeterColumns
@@ -80,7 +80,7 @@ def reconfigure(central: CentralController, config: Config, now_s: float) -> Rec
     }
     standing = {dpid: before.wanted_meters(before.switches[dpid]) for dpid in sorted(kept)}
     for dpid in kept:
-        for_marks = before.phantoms.ids_of(dpid, before.vns)
+        for_marks = before.phantoms.ids_of(dpid, before.vns) + before.measuring.ids_of(dpid, before.vns)
         _carry_record(before.switches[dpid], after.switches[dpid], row_of, config, for_marks)
     _carry_network(before, after, row_of, kept)
     allocators = _carry_state(before, after, row_of, kept, now_s)

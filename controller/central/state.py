@@ -26,7 +26,8 @@ from controller.forwarding.budgets import (
     TokenBuckets,
     report_bursts,
 )
-from controller.forwarding.hosts_and_paths import ForwardingSettings, Host, Network
+from controller.forwarding.hosts_and_paths import ForwardingSettings, Network
+from controller.forwarding.pairs import Host
 from controller.forwarding.pipeline import CONTROL_ETH_TYPES
 from controller.limits.admission import AdmittedLimits
 from controller.limits.floods import discovery_limits, flood_limits
@@ -40,6 +41,7 @@ from controller.metering.send_limits import SendLimitMeters
 from controller.openflow.frames import format_mac
 from controller.policy.groups import Choices, PolicyGroup, choices_of, groups_of, shadows_of, under
 from controller.switch.delivery import Delivery
+from controller.switch.measuring_meters import MeasuringMeters
 from controller.switch.meter_settings import MeterColumns
 from controller.switch.phantom_meters import PhantomMeters
 from controller.switch.record import NO_ENTRY, SwitchRecord
@@ -116,6 +118,7 @@ class FabricState:
         self.send_limits = SendLimitMeters.unread(len(self.vns))
         self.floods = FloodRates.unknown(len(self.vns))
         self.phantoms = PhantomMeters.none(len(self.vns))
+        self.measuring = MeasuringMeters.none()
         self._flood_limits: tuple[VnTable, FloatArray] | None = None
         self._shared: tuple[VnTable, FloatArray, VnTable] | None = None
         self.reports = TokenBuckets(len(self.vns), REPORTS_PER_S, REPORTS_AT_ONCE)
@@ -243,6 +246,7 @@ class FabricState:
         senders = [row for row, own in record.vn_meters.items() if meter_id is None or own.send in meter_id]
         self.send_limits = self.send_limits.forgotten(np.array(senders, dtype=np.int64))
         self.phantoms = self.phantoms.forgotten(record.switch.dpid, self.vns, meter_id)
+        self.measuring = self.measuring.forgotten(record.switch.dpid, self.vns, meter_id)
 
     def forget_rows(self, rows: IntArray) -> None:
         """The counters of these entries come from elsewhere now."""
@@ -277,8 +281,9 @@ class FabricState:
         mine = np.flatnonzero((self.vns.dpid[entries.sender] == record.switch.dpid) & (entries.meter_id > 0))
         enforcement = self.state.enforcement
         mark_id, mark_bps, mark_bits = self.phantoms.settings(record.switch.dpid, self.vns)
-        return MeterColumns.of_rates(
+        limits = MeterColumns.of_rates(
             np.concatenate([vn_meter_id[there], self.state.entries.meter_id[mine], mark_id]),
             np.concatenate([np.stack(rates_bps)[there], enforcement.rate_bps[mine], mark_bps]),
             np.concatenate([np.stack(bursts_bits)[there], enforcement.burst_bits[mine], mark_bits]),
         )
+        return limits.joined(self.measuring.settings(record.switch.dpid, self.vns))

@@ -32,6 +32,7 @@ from controller.config.sections import (
     MIN_VLAN_VID,
     AgentsSection,
     ControlSection,
+    EcnSection,
     LoggingSection,
     OpenFlowSection,
     QueuesSection,
@@ -88,6 +89,7 @@ def _read_config(data: object, source_name: str) -> tuple[Config, list[Problem]]
     logging, bad_logging = read_section(LoggingSection, ("logging",), root.logging)
     queues, bad_queues = read_section(QueuesSection, ("queues",), root.queues)
     agents, bad_agents = read_section(AgentsSection, ("agents",), root.agents)
+    ecn, bad_ecn = read_section(EcnSection, ("ecn",), root.ecn)
     rest_section, bad_rest_section = read_section(RestSection, ("rest",), root.rest)
     store, bad_store = read_section(StoreSection, ("store",), root.store)
     rest, bad_rest = read_rest(rest_section, store, source_name)
@@ -96,7 +98,7 @@ def _read_config(data: object, source_name: str) -> tuple[Config, list[Problem]]
     switches, bad_switches = _read_switches(root, sections)
     links, bad_links = read_links(root.links, switches)
     problems += bad_control + bad_openflow + bad_logging + bad_queues + bad_rest_section + bad_store + bad_rest
-    problems += bad_tls + bad_vlans + bad_switches + bad_links + bad_agents
+    problems += bad_tls + bad_vlans + bad_switches + bad_links + bad_agents + bad_ecn
     problems += _listener_problems(openflow, rest.listen)
     config = Config(
         source_name=source_name,
@@ -111,6 +113,7 @@ def _read_config(data: object, source_name: str) -> tuple[Config, list[Problem]]
         rest=rest,
         queue_max_rate=queues.max_rate,
         queue_classes=queues.classes,
+        ecn_marks=ecn.marks,
         vlans=vlans,
         switches=switches,
         links=links,

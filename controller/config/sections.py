@@ -198,6 +198,15 @@ class QueuesSection(Section):
     """Highest rate of a receiver's queue while its port has room: its limit, or the port's capacity."""
 
 
+class EcnSection(Section):
+    """``ecn``: what marks frames for policies that read marks."""
+
+    path = "ecn"
+    marks: Literal["phantom", "both"] = "phantom"
+    """Phantom meters at receivers alone, or congestion marks (ECN) that switches on the way make as well: then IP \
+packets of these VLANs carry ECT(1) between switches."""
+
+
 class AgentsSection(Section):
     """``agents``: what hosts' agents may say, at ports whose `agent` is not `none`."""
 
@@ -320,6 +329,8 @@ class RootSection(Section):
     """The queues of receiving VLANs."""
     agents: dict[str, Any] = Field(default_factory=dict)
     """Agents on hosts."""
+    ecn: dict[str, Any] = Field(default_factory=dict)
+    """Marks of congestion."""
     vlans: dict[str, Any] = Field(default_factory=dict)
     """The tenants by VLAN id, 1 to 4094."""
     switches: dict[str, Any] = Field(default_factory=dict)

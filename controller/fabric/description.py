@@ -165,6 +165,7 @@ class Config:
     log_format: Literal["console", "json"] = "console"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     queue_classes: Literal["vlan", "none"] = "vlan"
+    ecn_marks: Literal["phantom", "both"] = "phantom"
 
     @property
     def interval_s(self) -> float:

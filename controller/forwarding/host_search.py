@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from controller.fabric.topology import PortId
-from controller.forwarding.hosts_and_paths import Host
+from controller.forwarding.pairs import Host
 from controller.forwarding.pipeline import ETH_TYPE_ARP, ETH_TYPE_IPV6
 from controller.openflow.frames import FrameHeader, build_frame
 

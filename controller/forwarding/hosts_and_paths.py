@@ -8,32 +8,19 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from controller.fabric.description import EdgePort, Switch
 from controller.fabric.topology import FloodTree, Link, PortId, SwitchPaths, Topology
 from controller.fabric.vns import VnTable
 from controller.forwarding import pipeline
 from controller.forwarding.desired_flows import DesiredFlows, FlowKey, flow_key
+from controller.forwarding.marked_pairs import MarkedPairs
+from controller.forwarding.pairs import Host, Pair
 from controller.openflow.flows import Flow
 from controller.pieces import pieces
 
 # So many VNs get their entries before others in the process get their turn.
 _AT_ONCE = 500
-
-
-class Host(NamedTuple):
-    """A host address in a VLAN."""
-
-    vlan_vid: int
-    mac: int
-
-
-class Pair(NamedTuple):
-    """A (sender VN, receiver VN) pair, as rows of the VN table."""
-
-    sender: int
-    receiver: int
 
 
 @dataclass(frozen=True)
@@ -67,9 +54,10 @@ class Network:
         self._hosts_of_vn: defaultdict[int, set[Host]] = defaultdict(set)
         self._queueless: set[int] = set()  # dpids of switches whose entries name no queue
         # What the switches' entries for other switches were made of, by dpid.
-        self._fabric_ports: dict[int, tuple[set[int], dict[int, tuple[int, ...]], bool]] = {}
+        self._fabric_ports: dict[int, tuple[set[int], dict[int, tuple[int, ...]], bool, frozenset[int]]] = {}
         self._meter_of_pair: dict[Pair, int | None] = {}
         self._phantom_of_vn: dict[int, int] = {}
+        self.marked = MarkedPairs(self.desired, vns, self.hosts_of_vn)
         self._senders_to: defaultdict[int, set[int]] = defaultdict(set)
         self._unused_pairs: set[Pair] = set()
         self._paths = SwitchPaths(frozenset(), {})
@@ -114,6 +102,7 @@ class Network:
             for host in self._vn_of_host:
                 self._put_forward(host)
         general = [pipeline.link_discovery(), pipeline.drop_link_local(), pipeline.drop_group_sources()]
+        general += pipeline.go_by()
         if self._has_agents:
             general += map(pipeline.drop_control, self._settings.control_ethertypes)
         self.desired.put(("switch", dpid), {dpid: general})
@@ -208,11 +197,15 @@ class Network:
     def _put_fabric_ports(self, dpid: int, flooded: dict[int, tuple[int, ...]]) -> None:
         """Let a switch admit what comes from others, and flood each VLAN out of ports that lead to more of its VNs."""
         ports = self.topology.fabric_ports(dpid)
-        given = (ports, flooded, dpid in self._queueless)
+        given = (ports, flooded, dpid in self._queueless, self.marked.vlans)
         if self._fabric_ports.get(dpid) == given:
             return
         self._fabric_ports[dpid] = given
-        admitted = [pipeline.admit_from_fabric(port, vid) for port in sorted(ports) for vid in self._edges]
+        admitted = [
+            pipeline.admit_from_fabric(port, vid, marks=vid in self.marked.vlans)
+            for port in sorted(ports)
+            for vid in self._edges
+        ]
         self.desired.put(("fabric", dpid), {dpid: admitted})
         floods = [
             pipeline.flood(vid, flooded[vid], edges.get(dpid, []), set_queue=dpid not in self._queueless)
@@ -257,6 +250,7 @@ class Network:
         self._hosts_of_vn[row].discard(host)
         for group in ("source", "forward", "discover"):
             self.desired.drop((group, host))
+        self.marked.hosts_changed(row)
         for pair in [Pair(sender, row) for sender in self._senders_to[row]]:
             self.desired.drop(("pair", pair, host))
             if not self._in_use(pair):
@@ -288,13 +282,15 @@ class Network:
         self._put_forward(host)
         row = self._vn_of_host[host]
         own = self._vns.key(row)
-        everywhere = [pipeline.discover_pair(host.vlan_vid, host.mac)]
+        marks = host.vlan_vid in self.marked.vlans
+        everywhere = [pipeline.discover_pair(host.vlan_vid, host.mac, marks=marks)]
         discover = dict.fromkeys(self._edges[host.vlan_vid], everywhere)
         inside = pipeline.within_vn(own.port_no, host.vlan_vid, host.mac)
-        discover[own.dpid] = [*discover.get(own.dpid, []), inside]
+        discover[own.dpid] = [pipeline.discover_pair(host.vlan_vid, host.mac), inside]
         self.desired.put(("discover", host), discover)
         for sender in self._senders_to[row]:
             self._put_pair(Pair(sender, row), host)
+        self.marked.hosts_changed(row)
 
     def _put_known_source(self, host: Host, *, again: bool = False) -> None:
         if again:
@@ -319,6 +315,8 @@ class Network:
             port, host.vlan_vid, host.mac, set_queue=set_queue, phantom=meter_id is not None
         )
         counted = [] if meter_id is None else [pipeline.phantom(host.vlan_vid, host.mac, meter_id)]
+        if host.vlan_vid in self.marked.vlans:
+            counted += pipeline.clear_marks(own.port_no, host.vlan_vid, host.mac)
         flows = {own.dpid: [to_edge, *counted]}
         others = self.topology.switches - {own.dpid}
         self.desired.put(("forward", host), flows | {dpid: self._towards(dpid, own.dpid, host) for dpid in others})
@@ -335,6 +333,16 @@ class Network:
     def phantom_keys(self, row: int) -> list[FlowKey]:
         """Return the keys of the entries that name a VN's phantom meter."""
         return [flow_key(pipeline.phantom(host.vlan_vid, host.mac, 1)) for host in self.hosts_of_vn(row)]
+
+    def mark_vlans(self, vids: frozenset[int]) -> None:
+        """Let switches on the way mark the packets of these VLANs, and of no others, and take the marks off again."""
+        changed = self.marked.allow(vids)
+        if not changed:
+            return
+        for dpid, (_, flooded, _, _) in list(self._fabric_ports.items()):
+            self._put_fabric_ports(dpid, flooded)
+        for host in [host for host in self._vn_of_host if host.vlan_vid in changed]:
+            self._put_host(host)
 
     def _towards(self, dpid: int, own: int, host: Host) -> list[Flow]:
         """Return what leads to a host at a switch that is not its own."""
@@ -389,9 +397,9 @@ class Network:
 
     def _put_pair(self, pair: Pair, host: Host) -> None:
         sender = self._vns.key(pair.sender)
-        flow = pipeline.rate_control(
-            sender.port_no, host.vlan_vid, host.mac, self._meter_of_pair[pair], self._settings.mac_ageing_s
-        )
+        marks = self.marked.crosses(pair)
+        meter_id, ageing_s = self._meter_of_pair[pair], self._settings.mac_ageing_s
+        flow = pipeline.rate_control(sender.port_no, host.vlan_vid, host.mac, meter_id, ageing_s, marks=marks)
         self.desired.put(("pair", pair, host), {sender.dpid: [flow]})
 
 

@@ -1,4 +1,4 @@
-"""The pipeline: eight named tables and the flow entries that can stand in each.
+"""The pipeline: nine named tables and the flow entries that can stand in each.
 
 | table        | matches                     | does                                                              |
 |--------------|-----------------------------|-------------------------------------------------------------------|
@@ -7,13 +7,16 @@
 | LEARN        | sending VN, source address  | marks frames from unknown source addresses                        |
 | RATE_CONTROL | sending VN, destination     | the meter of the (sender VN, receiver VN) entry; marks new pairs; |
 |              |                             | the meters of what is flooded                                     |
-| MARKS        | VLAN, pair, ECN             | the meters that count frames with marks; takes the marks off      |
+| MARKS        | sending VN, ECN             | lets what leaves for other switches be marked there (ECT)         |
+|              | VLAN, destination, ECN      | takes ECT and congestion marks (CE) off what has arrived          |
+| COUNT        | receiving VN, source        | the meter that counts what came with a mark                       |
 | FORWARD      | VLAN, destination           | receiving queue and output; floods the unknown                    |
 | PHANTOM      | VLAN, destination           | the phantom meter of the receiving VN: what it drops is gone out  |
 | REPORT       | sending VN, mark            | the meter of what the VN may have reported; sends it up             |
 
-Only VLANs whose policy asks for marks have entries in MARKS and PHANTOM; the frames of others go by.
-Frames from other switches were limited where they entered the fabric: they go from CLASSIFY straight to FORWARD. A
+Only VLANs whose policy asks for marks have entries of their own in MARKS, COUNT and PHANTOM; the frames of others, what
+stays on one switch and what is flooded go by. Frames from other switches were limited where they entered the fabric:
+they go from CLASSIFY straight to FORWARD, or to MARKS. A
 table without a matching entry drops (OpenFlow 1.3.5, section 5.4): nothing untagged, unknown or foreign gets through.
 
 A meter drops the frame itself, so what goes to the controller has its meter behind the output: a frame that is not
@@ -27,8 +30,8 @@ from enum import IntEnum, IntFlag
 from typing import NamedTuple
 
 from controller.fabric.description import EdgePort
-from controller.openflow.actions import Action, Output, PopVlan, PushVlan, SetQueue, SetVlanVid
-from controller.openflow.constants import PORT_CONTROLLER, VLAN_NONE
+from controller.openflow.actions import Action, Output, PopVlan, PushVlan, SetIpEcn, SetQueue, SetVlanVid
+from controller.openflow.constants import ETH_TYPES_IP, PORT_CONTROLLER, VLAN_NONE
 from controller.openflow.flows import Flow, WriteMetadata
 from controller.openflow.match import Match
 
@@ -62,9 +65,10 @@ class Table(IntEnum):
     LEARN = 2
     RATE_CONTROL = 3
     MARKS = 6
-    FORWARD = 7
-    PHANTOM = 8
-    REPORT = 9
+    COUNT = 7
+    FORWARD = 8
+    PHANTOM = 9
+    REPORT = 10
 
 
 _EARLIER = {4: Table.FORWARD, 5: Table.REPORT}
@@ -76,6 +80,13 @@ class Mark(IntFlag):
     VLAN = 0xFFF
     UNKNOWN_SOURCE = 0x1000
     NEW_PAIR = 0x2000
+
+
+# RFC 3168, section 5. ECT(1) and not ECT(0), as guests' TCP sends: theirs stays as it is, and what had none has none.
+NOT_ECT, ECT_1, CE = 0, 1, 3
+# A frame with a mark carries the port of its receiver from MARKS to COUNT, above what ``Mark`` says.
+_RECEIVER_SHIFT = 16
+_RECEIVER_MASK = 0xFFFF_FFFF << _RECEIVER_SHIFT
 
 
 class VnMeters(NamedTuple):
@@ -140,9 +151,9 @@ def admit(port: EdgePort, vlan_vid: int) -> Flow:
     return _flow(Table.CLASSIFY, 100, match, PushVlan(), SetVlanVid(vlan_vid), goto_table=Table.SEND_LIMIT)
 
 
-def admit_from_fabric(port_no: int, vlan_vid: int) -> Flow:
-    """Frames that another switch has admitted are forwarded."""
-    return _flow(Table.CLASSIFY, 100, Match(in_port=port_no, vlan_vid=vlan_vid), goto_table=Table.FORWARD)
+def admit_from_fabric(port_no: int, vlan_vid: int, *, marks: bool = False) -> Flow:
+    """Frames that another switch has admitted are forwarded; ``marks``: they may carry some."""
+    return _flow(Table.CLASSIFY, 100, Match(in_port=port_no, vlan_vid=vlan_vid), goto_table=_next(marks))
 
 
 def limit_sender(port_no: int, vlan_vid: int, meter_id: int | None) -> Flow:
@@ -165,11 +176,16 @@ def known_source(port_no: int, vlan_vid: int, mac: int, ageing_s: int) -> Flow:
     return _flow(Table.LEARN, 100, match, goto_table=Table.RATE_CONTROL, **ageing)
 
 
-def rate_control(port_no: int, vlan_vid: int, mac: int, meter_id: int | None, ageing_s: int) -> Flow:
-    """A sender VN's frames to an address of a receiver VN pass the entry's meter, if there is one left for it."""
+def rate_control(
+    port_no: int, vlan_vid: int, mac: int, meter_id: int | None, ageing_s: int, *, marks: bool = False
+) -> Flow:
+    """A sender VN's frames to an address of a receiver VN pass the entry's meter, if there is one left for it.
+
+    ``marks``: other switches may mark them.
+    """
     match = Match(in_port=port_no, vlan_vid=vlan_vid, eth_dst=mac)
     ageing: dict[str, int | bool] = {"idle_timeout_s": ageing_s, "send_flow_removed": True}
-    return _flow(Table.RATE_CONTROL, 100, match, meter_id=meter_id, goto_table=Table.FORWARD, **ageing)
+    return _flow(Table.RATE_CONTROL, 100, match, meter_id=meter_id, goto_table=_next(marks), **ageing)
 
 
 def within_vn(port_no: int, vlan_vid: int, mac: int) -> Flow:
@@ -177,11 +193,11 @@ def within_vn(port_no: int, vlan_vid: int, mac: int) -> Flow:
     return _flow(Table.RATE_CONTROL, 100, Match(in_port=port_no, vlan_vid=vlan_vid, eth_dst=mac))
 
 
-def discover_pair(vlan_vid: int, mac: int) -> Flow:
+def discover_pair(vlan_vid: int, mac: int, *, marks: bool = False) -> Flow:
     """Frames to a known address from a sender without an entry: forwarded and reported."""
     match = Match(vlan_vid=vlan_vid, eth_dst=mac)
     mark = _mark(vlan_vid, Mark.NEW_PAIR)
-    return _flow(Table.RATE_CONTROL, 10, match, write_metadata=mark, goto_table=Table.FORWARD)
+    return _flow(Table.RATE_CONTROL, 10, match, write_metadata=mark, goto_table=_next(marks))
 
 
 def limit_floods(port_no: int, vlan_vid: int, meters: VnMeters) -> tuple[Flow, ...]:
@@ -197,6 +213,40 @@ def limit_floods(port_no: int, vlan_vid: int, meters: VnMeters) -> tuple[Flow, .
         _flow(Table.RATE_CONTROL, 3, solicitations, meter_id=meters.discovery, goto_table=Table.FORWARD),
         _flow(Table.RATE_CONTROL, 1, vn, meter_id=meters.flood, goto_table=Table.FORWARD),
     )
+
+
+def go_by() -> tuple[Flow, ...]:
+    """What MARKS and COUNT have no entry for is forwarded as it is."""
+    return tuple(_flow(table, 0, Match(), goto_table=Table.FORWARD) for table in (Table.MARKS, Table.COUNT))
+
+
+def allow_marks(port_no: int, vlan_vid: int) -> tuple[Flow, ...]:
+    """Switches on the way may mark a VN's IP packets, though its hosts do not speak ECN; other frames stay alone."""
+    plain = [Match(in_port=port_no, vlan_vid=vlan_vid, eth_type=kind, ip_ecn=NOT_ECT) for kind in ETH_TYPES_IP]
+    return tuple(_flow(Table.MARKS, 100, match, SetIpEcn(ECT_1), goto_table=Table.FORWARD) for match in plain)
+
+
+def clear_marks(port_no: int, vlan_vid: int, mac: int) -> tuple[Flow, ...]:
+    """Packets to a host behind an edge port lose their marks, and what ``allow_marks`` wrote; marked ones are counted.
+
+    Deviation: the paper clears marks alone, since its hypervisors write ECT into every packet and take it off.
+    """
+    host = Match(vlan_vid=vlan_vid, eth_dst=mac)
+    receiver = WriteMetadata(port_no << _RECEIVER_SHIFT, _RECEIVER_MASK)
+    flows = []
+    for kind in ETH_TYPES_IP:
+        marked, allowed = (host._replace(eth_type=kind, ip_ecn=ecn) for ecn in (CE, ECT_1))
+        clear = SetIpEcn(NOT_ECT)
+        flows.append(_flow(Table.MARKS, 110, marked, clear, write_metadata=receiver, goto_table=Table.COUNT))
+        flows.append(_flow(Table.MARKS, 110, allowed, clear, goto_table=Table.FORWARD))
+    return tuple(flows)
+
+
+def count_marks(port_no: int, vlan_vid: int, mac: int, meter_id: int) -> Flow:
+    """What came with a mark from an address to the VN behind a port passes a meter that only counts."""
+    receiver = port_no << _RECEIVER_SHIFT
+    match = Match(vlan_vid=vlan_vid, eth_src=mac, metadata=receiver, metadata_mask=_RECEIVER_MASK)
+    return _flow(Table.COUNT, 100, match, meter_id=meter_id, goto_table=Table.FORWARD)
 
 
 def report(port_no: int, vlan_vid: int, meter_id: int | None) -> Flow:
@@ -230,6 +280,10 @@ def meters_of_vn(flow: Flow) -> tuple[int, int, VnMeters] | None:
     if match.eth_type == ETH_TYPE_ARP:
         return match.in_port, match.vlan_vid, VnMeters(discovery=flow.meter_id)
     return None
+
+
+def _next(marks: bool) -> Table:
+    return Table.MARKS if marks else Table.FORWARD
 
 
 def _mark(vlan_vid: int, why: Mark) -> WriteMetadata:

@@ -16,7 +16,7 @@ PHANTOM_BURST_S = 0.006
 class MarkReadings:
     """Rates of marks, NaN where unknown.
 
-    ``marked_bps`` (entries,) came to the receiver's switch with a CE mark; no switch counts that yet. ``arrived_bps``
+    ``marked_bps`` (entries,) came to the receiver's switch with a CE mark, by measuring meters. ``arrived_bps``
     (vns,) is what a VN was sent, and ``beyond_bps`` (vns,) what of it was more than its phantom meter lets through:
     both of one meter, so that they are of the same time.
     """

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from controller.fabric.topology import PortId
 from controller.forwarding.desired_flows import FlowKey, flow_key
-from controller.forwarding.hosts_and_paths import Host, Network, Pair
+from controller.forwarding.hosts_and_paths import Network
+from controller.forwarding.pairs import Host, Pair
 from controller.forwarding.pipeline import OWN_COOKIE, OWN_COOKIE_MASK, Table
 from controller.openflow.flows import Flow, UnknownFlow
 from controller.openflow.meters import METER_CONFIG

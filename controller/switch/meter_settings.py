@@ -51,6 +51,15 @@ class MeterColumns(Mapping[int, MeterSetting]):
             raise KeyError(meter_id)
         return MeterSetting(int(self.rate_kbps[row]), int(self.burst_kbits[row]))
 
+    def joined(self, other: MeterColumns) -> MeterColumns:
+        """Return these meters and others, whose ids are different ones."""
+        columns = zip(self._columns, other._columns, strict=True)
+        return MeterColumns(*(np.concatenate(both) for both in columns))
+
+    @property
+    def _columns(self) -> tuple[IntArray, IntArray, IntArray]:
+        return self.meter_id, self.rate_kbps, self.burst_kbits
+
     def within(self, first: int, last: int) -> MeterColumns:
         """Return the meters whose ids are in a range."""
         rows = slice(*np.searchsorted(self.meter_id, (first, last + 1)))

@@ -63,22 +63,25 @@ class PhantomMeters:
     def read(
         self,
         vns: VnTable,
-        entries: int,
+        marked_bps: FloatArray,
         stats: Mapping[int, NDArray[np.void]],
         received_s: Mapping[int, float],
         confirmed_s: Mapping[int, float],
     ) -> tuple[PhantomMeters, MarkReadings]:
-        """Return the state after one more interval, and what the meters say (``stats``: METER_STATS by switch)."""
+        """Return the state after one more interval, and what the meters say (``stats``: METER_STATS by switch).
+
+        ``marked_bps`` (entries,) is what measuring meters say.
+        """
         now = MeterReadings.none(len(vns))
         for dpid, meters in stats.items():
             rows = self._of_switch(dpid, vns)
             if len(rows) and len(meters):
-                _read(now, meters, rows, self.meter_id[rows], (received_s[dpid], confirmed_s.get(dpid, np.nan)))
+                read_meters(now, meters, rows, self.meter_id[rows], (received_s[dpid], confirmed_s.get(dpid, np.nan)))
         # What arrives is bounded by what all of a VLAN can send.
         most = int(vns.vlan_vid.max(initial=0)) + 1
         sums_bps = np.bincount(vns.vlan_vid, weights=vns.capacity_bps, minlength=most).astype(np.float64)
         rates, counters = meter_rates(self.counters.confirmed(now.confirmed_s), now, sums_bps[vns.vlan_vid])
-        readings = MarkReadings(np.full(entries, np.nan), rates.offered_bps, rates.dropped_bps)
+        readings = MarkReadings(marked_bps, rates.offered_bps, rates.dropped_bps)
         return replace(self, counters=counters), readings
 
     def _of_switch(self, dpid: int, vns: VnTable) -> IntArray:
@@ -92,7 +95,7 @@ def phantom_settings(receive_limit_bps: FloatArray) -> tuple[FloatArray, FloatAr
     return rate_bps, np.ceil(burst_bits / RATE_STEP_BPS) * RATE_STEP_BPS
 
 
-def _read(
+def read_meters(
     readings: MeterReadings,
     meters: NDArray[np.void],
     rows: IntArray,

@@ -22,7 +22,7 @@ from random import Random
 from controller.errors import InvalidValueError
 from controller.fabric.topology import PortId
 from experiments.model.meters import ModelDatapath, whole_ms
-from experiments.model.paths import Hop, Way, find_way, frame_of, in_order
+from experiments.model.paths import ECT_0, Hop, Way, find_way, frame_of, in_order
 from experiments.model.queues import OutPort, QueueOptions, Run
 from experiments.model.slots import LEAST_SLOT_S, MOST_SLOT_S
 from experiments.model.sources import Generator, ModelSource
@@ -124,7 +124,7 @@ class ModelFabric:
         """Put a source on the sender's host, towards a VN of the same VLAN; it is silent until it is started."""
         if sender.vlan_vid != receiver.vlan_vid:
             raise InvalidValueError("receiver", receiver.name, f"is not in VLAN {sender.vlan_vid}, as the sender is")
-        frame = frame_of(mac_of(sender), mac_of(receiver), sender.vlan_vid)
+        frame = frame_of(mac_of(sender), mac_of(receiver), sender.vlan_vid, ECT_0 if source.ecn else 0)
         flow = ModelFlow(source, sender, receiver, self.edge_port(sender), self.edge_port(receiver), frame)
         self.flows.append(flow)
         self._sending.append(source)
@@ -196,7 +196,8 @@ class ModelFabric:
         self.count_hits()
         for flow in self.flows:
             flow.way = find_way(self.switches, self.ports, self.links.get, flow.frame, flow.start, flow.target)
-            uplink = Hop((), self.uplinks[flow.sender.pn.number], self.uplink_queue(flow))
+            port, queue_id = self.uplinks[flow.sender.pn.number], self.uplink_queue(flow)
+            uplink = Hop((), port, queue_id, markable=flow.source.ecn)
             flow.source.take_way([uplink, *flow.way.hops] if flow.way.hops else [])
         everything = [*self.uplinks.values(), *self.ports.values()]
         self._order = in_order(everything, (flow.source.hops for flow in self.flows))
@@ -314,6 +315,9 @@ class ModelFabric:
                 packets = passed
                 if not packets:
                     return
-        hop.port.arrived.append((hop.queue_id, (source, packets, sent_slot, min(marked, packets))))
+        marked = min(marked, packets)
+        for bucket in hop.counting if marked else ():
+            bucket.take(marked, source.frame_bits, now_ms)
+        hop.port.arrived.append((hop.queue_id, (source, packets, sent_slot, 0 if hop.clears else marked)))
         for bucket in hop.behind:
             packets = bucket.take(packets, source.frame_bits, now_ms)

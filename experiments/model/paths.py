@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from controller.fabric.topology import PortId
-from controller.openflow.frames import FrameHeader, build_frame
-from experiments.model.meters import ModelDatapath
+from controller.openflow.frames import FrameHeader, build_frame, ip_ecn_of, parse_frame, with_ip_ecn
+from experiments.model.meters import Bucket, ModelDatapath
 from experiments.model.queues import Hop, OutPort
 from experiments.switch.flow_tables import FlowTableEntry
 
 ETH_TYPE_IPV4 = 0x0800
+ECT_0, CE = 2, 3  # RFC 3168, section 5
 _SMALLEST_FRAME = 60
 _MOST_HOPS = 32
 
@@ -56,9 +57,10 @@ class _Walk:
         self._way.reports.append((self._dpid, entry, in_port, frame, max_len, metadata))
 
 
-def frame_of(source_mac: int, target_mac: int, vlan_vid: int | None) -> bytes:
+def frame_of(source_mac: int, target_mac: int, vlan_vid: int | None, ip_ecn: int = 0) -> bytes:
     """Return a frame from one host to another; ``vlan_vid`` None at an access port."""
-    return build_frame(FrameHeader(target_mac, source_mac, vlan_vid, ETH_TYPE_IPV4), b"").ljust(_SMALLEST_FRAME, b"\0")
+    frame = build_frame(FrameHeader(target_mac, source_mac, vlan_vid, ETH_TYPE_IPV4), b"")
+    return with_ip_ecn(frame.ljust(_SMALLEST_FRAME, b"\0"), ip_ecn)
 
 
 def find_way(
@@ -98,7 +100,8 @@ def _follow(
         before, behind = (
             tuple(datapath.meters.buckets[m] for m in some) for some in (meters, walk.meters[len(meters) :])
         )
-        hop = Hop(before, ports[out], queue, behind)
+        counting, clears = _marked(datapath, frame, at, out, walk.meters)
+        hop = Hop(before, ports[out], queue, behind, bool(_ecn_of(sent)), counting, clears)
         if out == target:
             return [hop]
         other = peer(out)
@@ -106,6 +109,23 @@ def _follow(
         if rest is not None:
             return [hop, *rest]
     return None
+
+
+def _marked(
+    datapath: ModelDatapath, frame: bytes, at: PortId, out: PortId, meters: list[int]
+) -> tuple[tuple[Bucket, ...], bool]:
+    """Return which meters a frame that comes with a mark passes besides these, and whether it goes out without it."""
+    if not _ecn_of(frame):
+        return (), False
+    walk = _Walk(at.dpid, Way())
+    datapath.pipeline.run(at.port_no, with_ip_ecn(frame, CE), walk)
+    more = tuple(datapath.meters.buckets[meter] for meter in walk.meters if meter not in meters)
+    clears = all(_ecn_of(sent) != CE for port_no, _, sent, _ in walk.outputs if port_no == out.port_no)
+    return more, clears
+
+
+def _ecn_of(frame: bytes) -> int:
+    return ip_ecn_of(frame, parse_frame(frame)) or 0
 
 
 def in_order(ports: Iterable[OutPort], ways: Iterable[list[Hop]]) -> list[OutPort]:

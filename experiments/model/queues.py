@@ -20,8 +20,11 @@ from experiments.switch.ports import SwitchPort
 class Sender(Protocol):
     """What a queue has to know of the source of its packets; ``port_after`` is the next port on their way."""
 
-    ecn: bool
     frame_bytes: int
+
+    def markable(self, port: OutPort) -> bool:
+        """Return whether its packets may be marked at a port on their way (ECN-capable there)."""
+        ...
 
     def port_after(self, port: OutPort) -> OutPort | None:
         """Return the port that follows another on its way; None at the receiver."""
@@ -66,11 +69,11 @@ class ModelQueue:
         self.packets = self.waiting_bytes = self.dropped = self.sent = self.sent_bytes = 0
         self.credit_bytes = 0.0
 
-    def push(self, run: Run) -> None:
+    def push(self, run: Run, markable: bool = False) -> None:
         """Let a run wait; overflow is settled by ``drop``, once the slot's service is known."""
         source, packets, sent_slot, marked = run
         mark_at = self._options.ecn_packets
-        if mark_at is not None and source.ecn and self.packets + packets > mark_at:
+        if mark_at is not None and markable and self.packets + packets > mark_at:
             marked = max(marked, min(packets, self.packets + packets - mark_at))
         self.runs.append((source, packets, sent_slot, marked))
         self.packets += packets
@@ -236,8 +239,9 @@ class OutPort:
             return
         self._rng.shuffle(arrived)  # packets of a slot mix: nobody's come always first
         touched: dict[int, int] = {}
+        marks = self._options.ecn_packets is not None
         for queue_id, run in arrived:
-            self.queue(queue_id).push(run)
+            self.queue(queue_id).push(run, marks and run[0].markable(self))
             touched[queue_id] = touched.get(queue_id, 0) + 1
         busy = {number: queue for number, queue in self.queues.items() if queue.runs}
         self.waiting = False
@@ -282,9 +286,16 @@ class OutPort:
 
 
 class Hop(NamedTuple):
-    """Meters to pass, then a class of a port to wait in; the meters ``behind`` the output count and hold nothing up."""
+    """Meters to pass, then a class of a port to wait in; the meters ``behind`` the output count and hold nothing up.
+
+    ``markable``: packets leave here ECN-capable, as the tables have it. Those that came with a mark pass ``counting``
+    meters as well, and go on without it if the entry ``clears`` it.
+    """
 
     meters: tuple[Bucket, ...]
     port: OutPort
     queue_id: int
     behind: tuple[Bucket, ...] = ()
+    markable: bool = False
+    counting: tuple[Bucket, ...] = ()
+    clears: bool = False

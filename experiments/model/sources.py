@@ -16,6 +16,7 @@ class ModelSource(ABC):
     """A flow from one host to another; subclasses say what it sends and what it makes of the answers.
 
     ``reliable`` sources learn how many packets were ahead of lost ones. ``hops`` is its way through the fabric.
+    ``ecn`` ones send ECN-capable packets, ECT(0).
     ``sent``, ``delivered`` and ``lost`` count packets of ``frame_bytes`` (tagged frames). ``running`` is whether the
     application has something to say.
     """
@@ -29,11 +30,17 @@ class ModelSource(ABC):
         self.sent = self.delivered = self.lost = 0
         self.hops: list[Hop] = []
         self._next: dict[OutPort, Hop] = {}
+        self._markable: set[OutPort] = set()
 
     def take_way(self, hops: list[Hop]) -> None:
         """Send by this way from now on; what is under way at other ports follows it as far as it can."""
         self.hops = hops
         self._next = {hop.port: after for hop, after in pairwise(hops)}
+        self._markable = {hop.port for hop in hops if hop.markable}
+
+    def markable(self, port: OutPort) -> bool:
+        """Return whether its packets may be marked at a port on their way."""
+        return port in self._markable
 
     def hop_after(self, port: OutPort) -> Hop | None:
         """Return what follows a port on its way; None where that is the receiver."""

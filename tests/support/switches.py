@@ -14,8 +14,8 @@ import numpy as np
 
 from controller.forwarding.desired_flows import FlowKey, flow_key
 from controller.forwarding.pipeline import Mark, Table
-from controller.openflow.actions import Output, PopVlan, PushVlan, SetQueue, SetVlanVid
-from controller.openflow.constants import PORT_CONTROLLER, VLAN_NONE, MeterModCommand
+from controller.openflow.actions import Output, PopVlan, PushVlan, SetIpEcn, SetQueue, SetVlanVid
+from controller.openflow.constants import ETH_TYPES_IP, PORT_CONTROLLER, VLAN_NONE, MeterModCommand
 from controller.openflow.flows import Flow
 from controller.openflow.frames import FrameHeader, build_frame
 from controller.openflow.messages import FlowRemoved, PacketIn
@@ -26,12 +26,16 @@ BROADCAST = 2**48 - 1
 
 
 class Frame(NamedTuple):
-    """Addresses as integers; ``vlan_vid`` is None for an untagged frame, 0 for a priority tag."""
+    """Addresses as integers; ``vlan_vid`` is None for an untagged frame, 0 for a priority tag.
+
+    ``ip_ecn`` says nothing of frames that are no IP packets.
+    """
 
     eth_dst: int
     eth_src: int
     vlan_vid: int | None = None
     eth_type: int = 0x0800
+    ip_ecn: int = 0
 
 
 class RefusedError(Exception):
@@ -149,6 +153,9 @@ class Switch:
                 case SetVlanVid(vlan_vid):
                     assert frame.vlan_vid is not None, "set_field of vlan_vid without a tag"
                     frame = frame._replace(vlan_vid=vlan_vid)
+                case SetIpEcn(ip_ecn):
+                    assert flow.match.eth_type in ETH_TYPES_IP, "set_field of ip_ecn without its prerequisite"
+                    frame = frame._replace(ip_ecn=ip_ecn)
                 case PopVlan():
                     assert frame.vlan_vid is not None, "pop_vlan without a tag"
                     frame = frame._replace(vlan_vid=None)
@@ -191,6 +198,7 @@ def matches(flow: Flow, frame: Frame, in_port: int, metadata: int = 0) -> bool:
         and (match.eth_src is None or match.eth_src == frame.eth_src & (match.eth_src_mask or BROADCAST))
         and (match.metadata is None or match.metadata == metadata & (match.metadata_mask or 2**64 - 1))
         and match.eth_type in (None, frame.eth_type)
+        and (match.ip_ecn is None or (frame.eth_type in ETH_TYPES_IP and match.ip_ecn == frame.ip_ecn))
     )
 
 

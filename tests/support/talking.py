@@ -10,6 +10,7 @@ from controller.fabric.topology import PortId
 from controller.switch.adoption import host_of_pair
 
 LEFT, RIGHT = PortId(1, 9), PortId(2, 9)
+EDGES = {1: {1: [10, 20], 2: [10]}, 2: {1: [10, 20], 2: 20}}
 
 
 def talk(net: Fabric, source, target, vlan_vid=10):
@@ -43,8 +44,8 @@ def started(config=None, links=()):
     return net
 
 
-def two_switches():
-    return started(fabric({1: {1: [10, 20], 2: [10]}, 2: {1: [10, 20], 2: 20}}), [(LEFT, RIGHT)])
+def two_switches(**sections):
+    return started(fabric(EDGES, **sections), [(LEFT, RIGHT)])
 
 
 def talking_fabric():
@@ -56,9 +57,9 @@ def talking_fabric():
     return net
 
 
-def restarted(net: Fabric) -> Fabric:
+def restarted(net: Fabric, config=None) -> Fabric:
     """A new controller over the switches as they stand; nothing is connected yet."""
-    again = Fabric(net.config)
+    again = Fabric(config or net.config)
     again.switches, again.peers, again.now_s = net.switches, net.peers, net.now_s + 5.0
     return again
 

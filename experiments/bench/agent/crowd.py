@@ -25,7 +25,7 @@ from controller.dets.control_frames import (
     records,
 )
 from controller.fabric.topology import PortId
-from controller.forwarding.hosts_and_paths import Host, Pair
+from controller.forwarding.pairs import Host, Pair
 from controller.openflow.meters import METER_CONFIG
 
 AGENTS, PAIRS_OF_AGENT, PORTS = 1000, 20, 50

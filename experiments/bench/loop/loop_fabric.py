@@ -29,7 +29,7 @@ from controller.central.controller import CentralController
 from controller.config.load import parse_config
 from controller.fabric.description import Config
 from controller.fabric.topology import PortId
-from controller.forwarding.hosts_and_paths import Host, Pair
+from controller.forwarding.pairs import Host, Pair
 from controller.openflow.constants import MultipartType
 from controller.openflow.meters import METER_CONFIG
 from experiments.switch import answers

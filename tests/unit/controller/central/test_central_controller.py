@@ -21,7 +21,7 @@ from controller.config.load import parse_config
 from controller.errors import InvalidValueError
 from controller.events import EventKind
 from controller.fabric.topology import PortId
-from controller.forwarding.hosts_and_paths import Host
+from controller.forwarding.pairs import Host
 from controller.forwarding.pipeline import Mark, Table
 from controller.openflow.constants import MeterModCommand
 from controller.switch.record import MeterSetting

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import pytest
+from support.configs import fabric
 from support.fabrics import Fabric, mac_of
 from support.switches import Frame
-from support.talking import LEFT, RIGHT, restarted, talk, two_switches
+from support.talking import EDGES, LEFT, RIGHT, restarted, talk, two_switches
 
 from controller.fabric.topology import PortId
 from controller.forwarding.desired_flows import flow_key
@@ -15,6 +17,7 @@ from controller.openflow.constants import MeterModCommand
 from controller.switch.record import SwitchUpdate
 
 EARLIER = {Table.FORWARD: 4, Table.REPORT: 5}  # versions before this one
+MARKED = fabric(EDGES, vlans={10: {"algorithm": "hygenicc"}}, ecn={"marks": "both"})
 PAIRS = [((1, 1), (2, 1), 10), ((2, 1), (1, 1), 10), ((1, 1), (1, 2), 10), ((1, 1), (2, 2), 20)]
 
 
@@ -27,6 +30,7 @@ def renumbered(switch) -> None:
             cookie=OWN_COOKIE | EARLIER.get(flow.table_id, flow.table_id),
         )
         for flow in switch.flows.values()
+        if flow.table_id not in (Table.MARKS, Table.COUNT)  # which they had not
     ]
     switch.flows = {flow_key(flow): flow for flow in flows}
 
@@ -55,13 +59,14 @@ def arrived(net: Fabric) -> list[list[PortId]]:
     return places
 
 
-def test_an_upgrade_loses_and_doubles_nothing_and_leaves_nothing() -> None:
+@pytest.mark.parametrize("marks", [False, True])
+def test_an_upgrade_loses_and_doubles_nothing_and_leaves_nothing(marks: bool) -> None:
     before = two_switches()
     for source, target, vid in PAIRS:
         talk(before, source, target, vid)
     for switch in before.switches.values():
         renumbered(switch)
-    net = restarted(before)
+    net = restarted(before, MARKED if marks else before.config)
     net.peers = {LEFT: RIGHT, RIGHT: LEFT}
     there = [[PortId(*target)] for _, target, _ in PAIRS]
     assert arrived(net) == there

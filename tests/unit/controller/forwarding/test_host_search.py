@@ -21,7 +21,7 @@ from controller.forwarding.host_search import (
     arp_request,
     neighbor_solicitation,
 )
-from controller.forwarding.hosts_and_paths import Host
+from controller.forwarding.pairs import Host
 from controller.forwarding.pipeline import Mark
 from controller.openflow.frames import FrameHeader, build_frame
 

@@ -14,7 +14,7 @@ from support.switches import BROADCAST, Frame
 
 from controller.events import EventKind
 from controller.fabric.topology import LINK_TIMEOUT_S, PortId, Topology
-from controller.forwarding.hosts_and_paths import Host
+from controller.forwarding.pairs import Host
 from controller.forwarding.pipeline import Table
 
 EDGE = 1  # every switch has its host behind port 1; port 10 + n leads to switch n

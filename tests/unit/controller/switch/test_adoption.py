@@ -9,7 +9,7 @@ from support.fabrics import Fabric, mac_of
 from controller.fabric.topology import PortId
 from controller.forwarding import pipeline
 from controller.forwarding.desired_flows import flow_key
-from controller.forwarding.hosts_and_paths import Host, Pair
+from controller.forwarding.pairs import Host, Pair
 from controller.openflow.flows import Flow, UnknownFlow
 from controller.openflow.match import Match
 from controller.switch.adoption import adopted_host, adopted_pair, sort_installed

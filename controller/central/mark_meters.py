@@ -1,4 +1,4 @@
-"""Gives receiving VNs their phantom meters, and takes them away, as policies ask for marks."""
+"""Gives receiving VNs their phantom meters, and pairs those that count their marks, as policies ask for marks."""
 
 from __future__ import annotations
 
@@ -9,21 +9,24 @@ import numpy as np
 from controller.central.state import FabricState
 from controller.columns import BoolArray, FloatArray, IntArray
 from controller.events import EventKind
+from controller.fabric.entries import EntryTable
 from controller.forwarding.desired_flows import FlowKey
+from controller.forwarding.pairs import Pair
 from controller.metering.observed import Reading
 from controller.policy.groups import PolicyGroup
+from controller.switch.measuring_meters import UNLIMITED
 from controller.switch.meter_settings import MeterColumns
 from controller.switch.phantom_meters import NO_METER, phantom_settings
 from controller.switch.record import SwitchRecord
 
 
-class PhantomMeterKeeper:
-    """Keeps the phantom meters in step with entries, policies and limits."""
+class MarkMeterKeeper:
+    """Keeps phantom and measuring meters in step with entries, policies, limits and what switches can do."""
 
     def __init__(self, fabric: FabricState) -> None:
         self._fabric = fabric
         self._known: tuple[object, ...] = ()
-        self._able: list[bool] = []
+        self._able: list[tuple[bool, bool]] = []
         self._limit_bps: FloatArray = fabric.vns.receive_limit_bps
         self._short: set[int] = set()
 
@@ -31,12 +34,13 @@ class PhantomMeterKeeper:
         """Give meters, take meters, and set those whose limits changed. Does nothing while all is as it was."""
         fabric, control = self._fabric, self._fabric.control
         known = (control.state.entries, control.groups, control.shadow.groups, control.vns)
-        able = [record.can.uses_meters for record in fabric.switches.values()]
-        if not self._short and able == self._able and all(map(_is, known, self._known)) and self._known:
+        able = [(record.can.uses_meters, record.can.uses_ecn) for record in fabric.switches.values()]
+        refilled = any(fabric.switches[dpid].meter_ids.available for dpid in self._short)
+        if not refilled and able == self._able and all(map(_is, known, self._known)) and self._known:
             return
         self._known, self._able = known, able
         asking = _asking((*control.groups, *control.shadow.groups), len(control.vns))
-        if not asking.any() and not fabric.phantoms:
+        if not asking.any() and not fabric.phantoms and not fabric.network.marked.vlans:
             return
         entries = control.state.entries
         self._follow_limits()
@@ -45,6 +49,49 @@ class PhantomMeterKeeper:
         receives[entries.receiver] = True
         self._short.clear()
         self._phantom(asking & receives & np.isin(control.vns.dpid, np.array(usable, dtype=np.uint64)), now_s)
+        fabric.network.mark_vlans(self._marked_vlans(asking))
+        self._measure(entries, now_s)
+
+    def _marked_vlans(self, asking: BoolArray) -> frozenset[int]:
+        """Return the VLANs whose packets may be marked: every edge switch of theirs counts marks and takes them off."""
+        fabric, vns = self._fabric, self._fabric.vns
+        if fabric.config.ecn_marks == "phantom":
+            return frozenset()
+        unable = [dpid for dpid, record in fabric.switches.items() if not record.can.uses_ecn]
+        left = vns.vlan_vid[np.isin(vns.dpid, np.array(unable, dtype=np.uint64))]
+        return frozenset(np.setdiff1d(vns.vlan_vid[asking], left).tolist())
+
+    def _measure(self, entries: EntryTable, now_s: float) -> None:
+        """Let the pairs whose frames may be marked, and no others, have a meter that counts what is."""
+        fabric, vns, marked = self._fabric, self._fabric.vns, self._fabric.network.marked
+        able = np.isin(vns.vlan_vid[entries.sender], sorted(marked.vlans))
+        able &= vns.dpid[entries.sender] != vns.dpid[entries.receiver]
+        at, there = fabric.measuring.rows_in(entries, len(vns))
+        stays = there.copy()
+        stays[there] = able[at[there]]
+        lacks = able.copy()
+        lacks[at[stays]] = False
+        if stays.all() and not lacks.any():
+            return
+        standing = fabric.measuring
+        for row in np.flatnonzero(~stays).tolist():
+            pair = Pair(int(standing.sender[row]), int(standing.receiver[row]))
+            marked.set_counter(pair, None)
+            self._take(fabric.record_of_sender(pair.receiver), int(standing.meter_id[row]))
+        given: dict[Pair, int] = {}
+        for row in np.flatnonzero(lacks).tolist():
+            pair = Pair(int(entries.sender[row]), int(entries.receiver[row]))
+            record = fabric.record_of_sender(pair.receiver)
+            meter_id, stands = self._give(record, marked.counter_keys(pair), now_s)
+            if meter_id is None:
+                continue
+            marked.set_counter(pair, meter_id)
+            given[pair] = meter_id
+            if record.connected and not stands:
+                record.update.put_meters({meter_id: UNLIMITED}, [])
+        pairs = np.array(list(given), dtype=np.int64).reshape(-1, 2)
+        ids = np.array(list(given.values()), dtype=np.int64)
+        fabric.measuring = standing.kept(stays).given(pairs[:, 0], pairs[:, 1], ids)
 
     def _follow_limits(self) -> None:
         fabric, limit_bps = self._fabric, self._fabric.vns.receive_limit_bps
