@@ -17,7 +17,7 @@ from controller.allocation.groups import Groups, fill
 from controller.allocation.parameters import Parameter
 from controller.columns import BoolArray, FloatArray, IntArray
 from controller.errors import InvalidValueError
-from controller.hygenicc.bottlenecks import Places, find_places
+from controller.hygenicc.bottlenecks import REMEMBERED_INTERVALS, Places, find_places
 from controller.hygenicc.law import (
     NEVER,
     Bottlenecks,
@@ -174,7 +174,9 @@ class HyGenICC(Policy):
         # 3
         limiters = Limiters.scoped(sender, of["scope"] > 0, len(vns))
         first, pair = limiters.first, limiters.pair
-        places = find_places(view, links, room_bps, marked, beyond)
+        lately = np.nan_to_num(memory.of_entry("quiet")) < REMEMBERED_INTERVALS
+        remembered_bps = np.where(lately, memory.of_entry("link_bps"), np.nan)
+        places = find_places(view, links, room_bps, marked, beyond, remembered_bps)
         bottlenecks, place = _bottlenecks(limiters, places, view)
         # 4
         rate_bps, quiet, waits = (memory.of_entry(name) for name in ("rate_bps", "quiet", "waits"))
@@ -212,6 +214,7 @@ class HyGenICC(Policy):
                 "rate_bps": rate_bps,
                 "quiet": after.quiet[limiters.of],
                 "waits": held.astype(np.float64),
+                "link_bps": places.of_unknown_links_bps,
                 "lowered": (rate_bps < started_bps[limiters.of]).astype(np.float64),
             },
         )

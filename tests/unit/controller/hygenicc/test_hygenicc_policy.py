@@ -226,9 +226,9 @@ def test_a_receiver_that_is_beyond_is_the_place_whatever_the_links_carry():
     vns, links = across(60_000_000)
     world = World((0, 2), (1, 2), vns=vns, links=links)
     view = world.view({(0, 2): 40 * M, (1, 2): 40 * M})
-    yes, no = np.ones(2, dtype=bool), np.zeros(2, dtype=bool)
-    assert find_places(view, links, links.capacity_bps, no, yes).of.tolist() == [2, 2]
-    by_load = find_places(view, links, links.capacity_bps, no, no).of - len(vns)
+    yes, no, never = np.ones(2, dtype=bool), np.zeros(2, dtype=bool), np.full(2, np.nan)
+    assert find_places(view, links, links.capacity_bps, no, yes, never).of.tolist() == [2, 2]
+    by_load = find_places(view, links, links.capacity_bps, no, no, never).of - len(vns)
     assert {links.names[number] for number in by_load.tolist()} == {"out of s1:9"}
 
 
