@@ -224,11 +224,14 @@ class WireFabric:
     def _handle(self, datapath: Datapath, data: bytes) -> None:
         with self._lock:
             now_s = self._clock()
+            concerned = {datapath.dpid: datapath}  # a bench has hundreds, of which it must not look at all each time
             if now_s - self._rates_moved_s >= self._rate_step_s:
                 self._rates_moved_s = now_s
                 self.rates.advance(now_s)
+                concerned = self.switches
             datapath.receive(data, now_s)
-            self._settle()
+            for dpid in self._carry_frames(concerned):
+                self._connections[dpid].flush()
 
     def _pass_time(self) -> None:
         now_s = self._clock()
@@ -240,9 +243,14 @@ class WireFabric:
 
     def _settle(self) -> None:
         """Carry frames over links until none is under way, then let the switches speak."""
-        under_way = deque(
-            (dpid, *frame) for dpid, datapath in self.switches.items() for frame in datapath.take_frames()
-        )
+        self._carry_frames(self.switches)
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._flush)
+
+    def _carry_frames(self, concerned: Mapping[int, Datapath]) -> set[int]:
+        """Carry the frames of these switches until none is under way; return all that had to do with it, by dpid."""
+        met = set(concerned)
+        under_way = deque((dpid, *frame) for dpid, datapath in concerned.items() for frame in datapath.take_frames())
         hops = 0
         while under_way:
             dpid, port_no, frame = under_way.popleft()
@@ -255,10 +263,10 @@ class WireFabric:
                 self.problems.append(f"a loop: a frame from {frame[6:12].hex(':')} to {frame[:6].hex(':')} never ends")
                 break
             datapath = self.switches[peer[0]]
+            met.add(peer[0])
             datapath.inject(peer[1], frame, self._clock())
             under_way.extend((peer[0], *leaving) for leaving in datapath.take_frames())
-        if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._flush)
+        return met
 
     def _flush(self) -> None:
         for connection in self._connections.values():

@@ -18,7 +18,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -26,30 +25,32 @@ from typing import Any
 import numpy as np
 
 from controller.errors import InvalidValueError
+from experiments.bench.loop.fit import fit, round_ms
 from experiments.bench.loop.loop_fabric import LoopPlan
 from experiments.machine.controller_process import ROOT, STOP_TIMEOUT_S, ControllerError, ControllerProcess, free_ports
 
 SWITCHES = 10
-SIZES = (1_000, 10_000, 100_000)
 INTERVAL_MS = 55
+# Switches and entries of each, all set: enough of either to tell what one costs. Those of ten have a baseline.
+GRID = ((10, 100), (10, 1_000), (10, 10_000), (50, 200), (200, 100), (200, 500))
 # As many as 10 switches have no meter ids for, nor stock Ryu time within a minute: more switches, a longer interval, no
 # baseline.
 LARGEST, LARGEST_SWITCHES, LARGEST_INTERVAL_MS = 1_000_000, 20, 1_000
 VARIED = (1.0, 0.1)
-MEASURED_S = 10.0
+MEASURED_S = 6.0
 SETTLE_S = 3.0
 FIRST_AUDIT_S = 12.0  # the first audit reads every entry; later ones only what has changed
 ADOPT_TIMEOUT_S = 600.0
 MOST_PER_SWITCH = 60_000  # of 65,535 meter ids, the VNs' own included
-TARGET_ENTRIES = 100_000
-TARGET_TIMES_BASELINE = 20.0
-TARGET_FLATNESS = 1.5
+TARGET_TIMES_BASELINE = {1_000: 8.0, 10_000: 20.0, 100_000: 100.0}
+TARGET_ROUND_MS = {(200, 100_000): 15.0, (20, 1_000_000): 110.0}  # of CPU, by switches and entries
+TARGET_SWITCH_US, TARGET_ENTRY_NS, TARGET_FIXED_MS, TARGET_FIT = 60.0, 80.0, 1.0, 0.15
 _CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """One size of the sweep: ``switches`` with ``entries`` each."""
+    """One size: ``switches`` with ``entries`` each."""
 
     switches: int
     entries: int
@@ -58,11 +59,11 @@ class Size:
 
 
 def sizes_of(switches: int, entries: int | None, interval_ms: int) -> list[Size]:
-    """Return what to measure; ``entries`` None is the sweep."""
+    """Return what to measure; ``entries`` None is the grid."""
     if entries is not None:
         return [Size(switches, entries, interval_ms)]
-    sweep = [Size(switches, size // switches, interval_ms) for size in SIZES]
-    return [*sweep, Size(LARGEST_SWITCHES, LARGEST // LARGEST_SWITCHES, LARGEST_INTERVAL_MS, baseline=False)]
+    grid = [Size(some, each, interval_ms, baseline=some == SWITCHES) for some, each in GRID]
+    return [*grid, Size(LARGEST_SWITCHES, LARGEST // LARGEST_SWITCHES, LARGEST_INTERVAL_MS, baseline=False)]
 
 
 def run(
@@ -73,7 +74,7 @@ def run(
     output: Path = Path("results/bench-loop"),
     profile: bool = False,
 ) -> dict[str, Any]:
-    """Measure ``switches`` times ``entries`` entries, or a sweep of sizes, and write table and plot to ``output``.
+    """Measure ``switches`` times ``entries`` entries, or the grid and a million; write table and plot to ``output``.
 
     With ``profile`` the controller is sampled as it runs, without a baseline, and ``output`` gets a table of where its
     processor time went for each size. Raises InvalidValueError for numbers that no fabric can have.
@@ -86,7 +87,7 @@ def run(
         for row in made:
             print(f"{row['entries']:>9,} {row['who']:<8} {row['varied']:>4.0%}: {summary(row)}", flush=True)
         rows += made
-    result = {
+    result: dict[str, Any] = {
         "settings": {
             "switches": switches,
             "interval_ms": interval_ms,
@@ -97,8 +98,14 @@ def run(
             "command": "dets bench " + " ".join(["loop", *sys.argv[3:]]),
         },
         "figures": {"rows": rows},
-        "targets": targets(rows, interval_ms),
+        "targets": targets(rows),
     }
+    if (cost := fit(_all_set(rows))) is not None:
+        print(
+            f"a round: {cost.switch_us:.0f} us x switches + {cost.entry_ns:.0f} ns x entries + {cost.fixed_ms:.2f} ms "
+            f"of CPU; {cost.worst:.0%} off at most"
+        )
+        result["figures"]["fit"] = asdict(cost)
     (output / "loop.json").write_text(json.dumps(result, indent=1))
     (output / "loop.md").write_text(table(rows))
     if plot(rows, output / "loop.png"):
@@ -233,30 +240,34 @@ def summary(row: dict[str, Any]) -> str:
     )
 
 
-def targets(rows: Sequence[dict[str, Any]], interval_ms: int) -> list[dict[str, Any]]:
+def _all_set(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the controller's rows in which every receiver's load varies."""
+    return [row for row in rows if (row["who"], row["varied"]) == ("dets", VARIED[0])]
+
+
+def targets(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the targets that the sizes measured allow to judge."""
-    everything = {(row["who"], row["entries"]): row for row in rows if row["varied"] == 1.0}
-    made = []
-    large = everything.get(("dets", TARGET_ENTRIES))
-    if large is not None:
-        made.append(("a round of 100,000 entries, median", large["total_ms"]["p50"], "ms", float(interval_ms), True))
-    sizes = sorted(size for who, size in everything if who == "dets")
-    costs_us = [everything["dets", size]["cpu_us_per_entry"] for size in sizes]
-    for size, cost_us in zip(sizes, costs_us, strict=True):
-        if ("baseline", size) in everything:
-            times = everything["baseline", size]["cpu_us_per_entry"] / cost_us
-            name = f"CPU per entry against the baseline, {size:,} entries"
-            made.append((name, times, "x", TARGET_TIMES_BASELINE, False))
-    if len(sizes) > 1:
-        ratio = max(costs_us) / min(costs_us)
-        made.append(("CPU per entry, dearest size over cheapest", ratio, "x", TARGET_FLATNESS, True))
-    if len(sizes) > 2:
-        marginal = [
-            (large * large_us - small * small_us) / (large - small)
-            for (small, small_us), (large, large_us) in pairwise(zip(sizes, costs_us, strict=True))
-        ]
-        ratio = max(marginal) / min(marginal)
-        made.append(("CPU of one more entry, dearest size over cheapest", ratio, "x", TARGET_FLATNESS, True))
+    made: list[tuple[str, float, str, float, bool]] = []
+    own = _all_set(rows)
+    if (cost := fit(own)) is not None:
+        made.append(("CPU of a round by the switch", cost.switch_us, "us", TARGET_SWITCH_US, True))
+        made.append(("CPU of a round by the entry", cost.entry_ns, "ns", TARGET_ENTRY_NS, True))
+        made.append(("CPU of a round, fixed", cost.fixed_ms, "ms", TARGET_FIXED_MS, True))
+        made.append(("the fit is off by at most", cost.worst, "of 1", TARGET_FIT, True))
+    for row in own:
+        target_ms = TARGET_ROUND_MS.get((row["switches"], row["entries"]))
+        if target_ms is not None:
+            name = f"CPU of a round, {row['entries']:,} entries on {row['switches']} switches"
+            made.append((name, round_ms(row), "ms", target_ms, True))
+            made.append((f"{name}: intervals skipped", row["skipped_intervals"], "", 0.0, True))
+    baseline_ms = {
+        row["entries"]: round_ms(row) for row in rows if (row["who"], row["varied"]) == ("baseline", VARIED[0])
+    }
+    for row in own:
+        target = TARGET_TIMES_BASELINE.get(row["entries"])
+        if target is not None and row["switches"] == SWITCHES and row["entries"] in baseline_ms:
+            times = baseline_ms[row["entries"]] / round_ms(row)
+            made.append((f"CPU against the baseline, {row['entries']:,} entries", times, "x", target, False))
     return [
         {
             "name": name,
@@ -299,7 +310,8 @@ def plot(rows: Sequence[dict[str, Any]], path: Path) -> bool:
     figure, axes = pyplot.subplots(figsize=(7, 4.5), layout="constrained")
     for who, colour in (("dets", "tab:blue"), ("baseline", "tab:orange")):
         for varied, line in zip(VARIED, ("-", "--"), strict=True):
-            mine = [row for row in rows if (row["who"], row["varied"]) == (who, varied)]
+            some = [row for row in rows if (row["who"], row["varied"]) == (who, varied)]
+            mine = [row for row in some if row["switches"] == SWITCHES] or some
             sizes = [row["entries"] for row in mine]
             costs = [row["cpu_us_per_entry"] for row in mine]
             axes.plot(sizes, costs, line, color=colour, marker="o", label=f"{who}, {varied:.0%} set again")

@@ -23,7 +23,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import yaml
 
 from controller.central.controller import CentralController
 from controller.config.load import parse_config
@@ -32,6 +31,7 @@ from controller.fabric.topology import PortId
 from controller.forwarding.pairs import Host, Pair
 from controller.openflow.constants import MultipartType
 from controller.openflow.meters import METER_CONFIG
+from experiments.machine.controller_process import dump_yaml
 from experiments.switch import answers
 from experiments.switch.datapath import Datapath
 from experiments.switch.meter_table import MeterTable
@@ -40,6 +40,9 @@ from experiments.switch.options import DatapathOptions
 from experiments.wire.fabric import WireFabric
 
 PORTS = 16
+# A VLAN is on so many switches at most. Every switch forwards to every host of its VLANs: if all VLANs were everywhere,
+# each of a hundred switches would hold the entries of all, few of them metered.
+POD_SWITCHES = 10
 MOST_SENDERS = 100  # of one receiver
 # 10 Mb/s or more for each of 100 senders: three frames, the least that a meter is modified for, are little of that.
 RECEIVE_LIMIT_BPS = 1_000_000_000
@@ -53,7 +56,8 @@ TICK_S = 1.0
 class LoopPlan:
     """``switches`` switches with ``entries`` metered pairs each; ``varied`` is the part of receivers that varies.
 
-    Without ``vlan_count`` there are as many VLANs as the pairs need. All of them are on each of ``ports`` edge ports.
+    ``vlan_count`` VLANs are on all ports of all switches. Without it there are as many as the pairs need, each on all
+    ``ports`` of the POD_SWITCHES switches of a pod.
     """
 
     switches: int
@@ -68,36 +72,49 @@ class LoopPlan:
 
     @property
     def vlans(self) -> int:
-        """How many VLANs it takes so that no receiver has more than MOST_SENDERS senders."""
+        """How many VLANs a switch has: enough that no receiver has more than MOST_SENDERS senders."""
         if self.vlan_count is not None:
             return self.vlan_count
-        others = min(MOST_SENDERS, self.switches * self.ports - 1)
+        others = min(MOST_SENDERS, self.switches // self.pods * self.ports - 1)
         return -(-self.entries // (self.ports * others))
+
+    @property
+    def pods(self) -> int:
+        """How many groups of switches there are, each with VLANs of its own."""
+        return 1 if self.vlan_count is not None else -(-self.switches // POD_SWITCHES)
+
+    def vids(self, dpid: int) -> list[int]:
+        """Return the VLANs of a switch."""
+        pod = (dpid - 1) % self.pods
+        return list(range(pod * self.vlans + 1, (pod + 1) * self.vlans + 1))
 
     def configuration(self) -> dict[str, Any]:
         """Return the controller's configuration as YAML would hold it."""
-        vids = list(range(1, self.vlans + 1))
-        limits = {"send_limit": CAPACITY_BPS // len(vids), "receive_limit": self.receive_limit_bps}
+        limits = {"send_limit": CAPACITY_BPS // self.vlans, "receive_limit": self.receive_limit_bps}
         vlan = {**limits, "algorithm": "fe", "parameters": {"k": GAIN}}
-        ports = {number: {"capacity": CAPACITY_BPS, "trunk": vids} for number in range(1, self.ports + 1)}
+
+        def ports(dpid: int) -> dict[int, Any]:
+            port = {"capacity": CAPACITY_BPS, "trunk": self.vids(dpid)}
+            return dict.fromkeys(range(1, self.ports + 1), port)
+
         made = {
             "control": {"interval_ms": self.interval_ms, "mac_ageing_s": 3600},
             "openflow": {"listen": f"127.0.0.1:{self.openflow_port}"},
             "rest": {"listen": f"127.0.0.1:{self.rest_port}"},
-            "vlans": dict.fromkeys(vids, vlan),
-            "switches": {f"s{dpid}": {"dpid": dpid, "ports": ports} for dpid in range(1, self.switches + 1)},
+            "vlans": dict.fromkeys(range(1, self.pods * self.vlans + 1), vlan),
+            "switches": {f"s{dpid}": {"dpid": dpid, "ports": ports(dpid)} for dpid in range(1, self.switches + 1)},
         }
         # A copy that shares nothing: YAML would write what is shared as aliases, which configurations may not have.
         return dict(json.loads(json.dumps(made)))
 
     def config(self) -> Config:
         """Return the same, checked."""
-        return parse_config(yaml.safe_dump(self.configuration()), "bench")
+        return parse_config(dump_yaml(self.configuration()), "bench")
 
 
 def pairs_of(plan: LoopPlan, central: CentralController) -> list[Pair]:
     """Return the pairs: every switch has ``entries`` of them, and every VN sends to the next ones of its VLAN."""
-    by_vlan = {vid: np.flatnonzero(central.vns.vlan_vid == vid).tolist() for vid in range(1, plan.vlans + 1)}
+    by_vlan = {vid: np.flatnonzero(central.vns.vlan_vid == vid).tolist() for vid in central.config.vlans}
     pairs = []
     for dpid in range(1, plan.switches + 1):
         senders = np.flatnonzero(central.vns.dpid == dpid).tolist()
