@@ -35,9 +35,9 @@ DEV = ["ruff>=0.8", "mypy>=1.13", "types-PyYAML"]
 # and an add into one instruction would make results differ from numpy's.
 KERNELS = {
     "controller.allocation._kernel": ["controller/allocation/_kernel.c", "controller/allocation/_max_min.c"],
-    "controller.metering._measure": ["controller/metering/_measure.c"],
+    "controller.metering._measure": ["controller/metering/_measure.c", "controller/metering/_enforce.c"],
 }
-KERNEL_HEADERS = [f"controller/allocation/_{name}.h" for name in ("kernel", "rows")]
+KERNEL_HEADERS = [f"controller/{name}.h" for name in ("allocation/_kernel", "allocation/_rows", "metering/_measure")]
 KERNEL_FLAGS = ["-O3", "-ffp-contract=off", "-Wno-psabi"]
 
 setup(

@@ -27,7 +27,7 @@ from controller.metering.enforcement import (
     burst_for,
     enforce,
     least_burst,
-    taken_bits,
+    taken_by,
     whole_rates,
 )
 from controller.metering.measurement import Measurement, measure
@@ -301,8 +301,7 @@ def _watch_receivers(
     """Return the receivers' accounts after one more interval, and what they leave; None where queues hold all."""
     if vns.shaped.all():
         return state.accounts, None
-    bits = taken_bits(state.enforcement, measured, seen_s, now_s)
-    received_bits = np.bincount(state.entries.receiver, weights=bits, minlength=len(vns))
+    received_bits = taken_by(state.enforcement, measured, seen_s, now_s, state.entries.receiver, len(vns))
     limit_bps = np.where(vns.shaped, 0.0, vns.receive_most_bps)
     accounts = state.accounts.after(np.where(vns.shaped, 0.0, received_bits), limit_bps, now_s)
     horizon_s = min(now_s - float(state.accounts.updated_s[0]), MOST_HORIZON_S) + REACTION_S

@@ -4,20 +4,7 @@
  * from fusing. The docstrings of the numpy form explain the steps; here they are only numbered. Unknown is NaN, for which
  * every comparison is false, as in numpy.
  */
-#include <math.h>
-#include <stdint.h>
-
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC optimize("no-trapping-math", "no-math-errno")
-#endif
-
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && defined(__linux__)
-#define FOR_EACH_CPU __attribute__((target_clones("arch=x86-64-v3", "default")))
-#else
-#define FOR_EACH_CPU
-#endif
-
-typedef int64_t i64;
+#include "_measure.h"
 
 typedef struct { /* METER_STATS of controller/openflow/meters.py */
     uint32_t meter_id, flow_count;

@@ -26,6 +26,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from controller.columns import BoolArray, FloatArray, IntArray, carry
+from controller.metering import enforce_kernel, measure_kernel
 from controller.metering.measurement import Measurement
 from controller.metering.receiver_accounts import Rooms
 
@@ -53,6 +54,13 @@ MOST_OWED = 1.0  # and no more than so many depths: what passed before a switch 
 MOST_UNREAD_S = 0.220  # so long a meter stands whose counters, zeroed by the last modify, say nothing yet
 
 RATE_STEP_BPS = 1_000.0  # a band's rate and burst are whole kb/s and kb (OpenFlow 1.3.5, section 7.3.4.4)
+_SETTINGS = np.array(
+    [
+        *(RESPONSIVE_BURST_S, UNRESPONSIVE_BURST_S, FRAME_BITS, MIN_BURST_BITS, MIN_BURST_S, UNRESPONSIVE_DROP),
+        *(UNRESPONSIVE_INTERVALS, RESPONSIVE_DROP, RESPONSIVE_INTERVALS, BUDGET_S, REPAY_S, MOST_REPAID, MOST_OWED),
+        *(MOST_UNREAD_S, RATE_STEP_BPS),
+    ]
+)  # as Settings of _enforce.c
 
 
 @dataclass(frozen=True)
@@ -198,6 +206,18 @@ def taken_bits(before: Enforcement, measured: Measurement, seen_s: FloatArray, n
     return np.where(known, bits, 0.0)
 
 
+def taken_by(
+    before: Enforcement, measured: Measurement, seen_s: FloatArray, now_s: float, receiver: IntArray, vns: int
+) -> FloatArray:
+    """Return the same summed up by ``receiver`` (entries,), rows of the VN table: shape (vns,)."""
+    if measure_kernel.library is not None:
+        times = (before.rate_bps, before.modified_s, before.updated_s)
+        columns = (*times, measured.passed_bps, measured.dropped_bps, seen_s)
+        return enforce_kernel.taken(now_s, columns, receiver, vns)
+    bits = taken_bits(before, measured, seen_s, now_s)
+    return np.bincount(receiver, weights=bits, minlength=vns).astype(np.float64)
+
+
 def enforce(
     before: Enforcement,
     limit_bps: FloatArray,
@@ -217,6 +237,8 @@ def enforce(
     but no longer than MOST_UNREAD_S, lest a switch could hold on to a rate.
     ``rooms`` bound what the senders of a ``receiver`` (entries,) may send together; None where queues do.
     """
+    if measure_kernel.library is not None:
+        return _enforce_compiled(before, limit_bps, measured, seen_s, now_s, too_soon, rooms, receiver)
     known = ~np.isnan(seen_s)
     unresponsive, evidence = judge(before, measured)
     granted_bps = whole_rates(limit_bps)
@@ -262,6 +284,37 @@ def enforce(
         evidence,
     )
     return after, MeterChanges(rows, rate_bps, burst_bits)
+
+
+def _enforce_compiled(
+    before: Enforcement,
+    limit_bps: FloatArray,
+    measured: Measurement,
+    seen_s: FloatArray,
+    now_s: float,
+    too_soon: BoolArray | None,
+    rooms: Rooms | None,
+    receiver: IntArray | None,
+) -> tuple[Enforcement, MeterChanges]:
+    stands = (before.rate_bps, before.burst_bits, before.modified_s, before.level_bits, before.credit_bits)
+    granted = (before.limit_bps, before.allowed_bps)
+    judged = (before.updated_s, before.unresponsive, before.evidence)
+    seen = (measured.offered_bps, measured.dropped_bps, measured.passed_bps, seen_s)
+    (limit_bps, level_bits, credit_bits, spent_bits), depth_bits, unresponsive, evidence = enforce_kernel.account(
+        _SETTINGS, now_s, limit_bps, (*granted, *stands, *judged), seen
+    )
+    meter_bps, usable_bits = limit_bps, credit_bits
+    bounded = rooms is not None and receiver is not None
+    if rooms is not None and receiver is not None:
+        meter_bps, usable_bits = rooms.share(receiver, limit_bps, credit_bits, measured)
+    too_soon = np.zeros(len(limit_bps), dtype=np.bool_) if too_soon is None else too_soon
+    accounts = (level_bits, credit_bits, spent_bits, depth_bits, unresponsive, seen_s, too_soon)
+    after, rows = enforce_kernel.meters(
+        _SETTINGS, now_s, (*stands, before.updated_s), (meter_bps, usable_bits, *accounts), bounded
+    )
+    rate_bps, burst_bits, modified_s, level_bits, credit_bits, updated_s = after
+    columns = (limit_bps, meter_bps, rate_bps, burst_bits, modified_s, level_bits, credit_bits, updated_s)
+    return Enforcement(*columns, unresponsive, evidence), MeterChanges(rows, rate_bps[rows], burst_bits[rows])
 
 
 def settle(before: Enforcement, now_s: float) -> tuple[Enforcement, MeterChanges]:

@@ -1,4 +1,4 @@
-"""The compiled form of measuring (``_measure.c``): the same bits in one pass.
+"""The compiled form of measuring (``_measure.c``): the same bits in one pass. Enforcement's is in enforce_kernel.py.
 
 ``library`` is None when it was not built; callers look before they call.
 """
@@ -21,6 +21,11 @@ library = load(
         "dets_spread": (ctypes.c_int, "i***d*****"),
         "dets_meter_rates": (ctypes.c_int, "iddd" + "*" * 14),
         "dets_measure": (ctypes.c_int, "id" + "*" * 10),
+        "dets_taken": (ctypes.c_int, "id" + "*" * 8),
+        "dets_account": (ctypes.c_int, "i*d" + "*" * 19),
+        "dets_share_sums": (ctypes.c_int, "iidi" + "*" * 8),
+        "dets_share": (ctypes.c_int, "iidi" + "*" * 9),
+        "dets_meters": (ctypes.c_int64, "i*d" + "*" * 15 + "i***"),
     },
 )
 

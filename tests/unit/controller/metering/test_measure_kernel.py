@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import fields
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.kernels import numpy_alone, same
 
 from controller.metering import measure_kernel
 from controller.metering.counters import MeterCounters, MeterReadings, meter_rates
@@ -19,22 +17,6 @@ from controller.openflow.constants import COUNTER_UNAVAILABLE
 from controller.openflow.meters import METER_STATS
 
 pytestmark = pytest.mark.skipif(measure_kernel.library is None, reason="no C compiler was there when it was installed")
-
-
-@contextmanager
-def numpy_alone() -> Iterator[None]:
-    """Do without the compiled form."""
-    library, measure_kernel.library = measure_kernel.library, None
-    try:
-        yield
-    finally:
-        measure_kernel.library = library
-
-
-def same(one: Any, other: Any) -> None:
-    """Compare two dataclasses of columns bit for bit, NaN for NaN."""
-    for field in fields(one):
-        np.testing.assert_array_equal(getattr(one, field.name), getattr(other, field.name), err_msg=field.name)
 
 
 def counts(rng: np.random.Generator, entries: int) -> np.ndarray:

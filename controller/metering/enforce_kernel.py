@@ -1,0 +1,70 @@
+"""The compiled form of enforcement and accounts (``_enforce.c``): the same bits in few passes.
+
+It is part of the library of measuring; callers look whether that is there (``measure_kernel.library``).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.columns import BoolArray, FloatArray, IntArray
+from controller.compiled import call
+from controller.metering import measure_kernel
+
+Columns = tuple[NDArray[np.generic], ...]
+
+
+def taken(now_s: float, columns: Columns, receiver: IntArray, vns: int) -> FloatArray:
+    """Return what passed by receiver (vns,); ``columns`` are rate, modified, updated, passed, dropped and seen."""
+    sums = np.zeros(vns)
+    call(measure_kernel.library, "dets_taken", len(receiver), now_s, *columns, receiver, sums)
+    return sums
+
+
+def account(
+    settings: FloatArray, now_s: float, limit_bps: FloatArray, before: Columns, measured: Columns
+) -> tuple[FloatArray, FloatArray, BoolArray, IntArray]:
+    """Return limit, level, credit and spent (4, entries), depth, who is unresponsive, and the evidence (entries,)."""
+    entries = len(limit_bps)
+    after, depth_bits = np.empty((4, entries)), np.empty(entries)
+    unresponsive, evidence = np.empty(entries, np.bool_), np.empty(entries, np.int64)
+    columns = (limit_bps, *before, *measured, after, depth_bits, unresponsive, evidence)
+    call(measure_kernel.library, "dets_account", entries, settings, now_s, *columns)
+    return after, depth_bits, unresponsive, evidence
+
+
+def share_sums(horizon_s: float, idle_intervals: int, columns: Columns, vns: int) -> tuple[FloatArray, IntArray]:
+    """Return what is used, wanted, and how many are idle (3, vns), and how many there are (vns,).
+
+    ``columns`` are receiver, grant, credit, passed, smoothed and silent, shape (entries,).
+    """
+    sums, count = np.zeros((3, vns)), np.zeros(vns, np.int64)
+    numbers = (len(columns[0]), vns, horizon_s, idle_intervals)
+    call(measure_kernel.library, "dets_share_sums", *numbers, *columns, sums, count)
+    return sums, count
+
+
+def share(
+    horizon_s: float, idle_intervals: int, columns: Columns, of_vn: FloatArray, count: IntArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return rates and saved bits (entries,); ``of_vn`` (3, vns) is the scale, the part and each idle sender's bits."""
+    after = np.empty((2, len(columns[0])))
+    numbers = (len(columns[0]), len(count), horizon_s, idle_intervals)
+    call(measure_kernel.library, "dets_share", *numbers, *columns, of_vn, count, after)
+    return after[0], after[1]
+
+
+def meters(
+    settings: FloatArray, now_s: float, before: Columns, now: Columns, bounded: bool
+) -> tuple[FloatArray, IntArray]:
+    """Return rate, burst, modified, level, credit and updated (6, entries), and the rows to modify, decreases first.
+
+    ``before`` are rate, burst, modified, level, credit and updated; ``now`` the meters' rates, what is usable, level,
+    credit, spent, depth, who is unresponsive, what was seen and who was read too soon. ``bounded``: by receivers.
+    """
+    entries = len(before[0])
+    after, rows, scratch = np.empty((6, entries)), np.empty(entries + 1, np.int64), np.empty(entries, np.uint8)
+    numbers, made = (entries, settings, now_s), (int(bounded), after, rows, scratch)
+    count = call(measure_kernel.library, "dets_meters", *numbers, *before, *now, *made)
+    return after, rows[:count].copy()
