@@ -2,7 +2,7 @@
 
 ``PeerDatapath`` replaces Ryu's receive and send loops, which a peer can block, keep busy or fill (docs/adr/0077).
 Ryu's handlers, events and parser stay. They get only what an application listens to, and replies that somebody awaits.
-The controller's own requests and replies are in switch_connection.py, bytes that wait to be sent in send_queue.py.
+The controller's own requests and replies are in switch_connection.py, bytes that wait to be sent in peer_io.py.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, ClassVar
 
+from eventlet import patcher
 from ryu.controller import controller, ofp_event
 from ryu.controller.handler import CONFIG_DISPATCHER, DEAD_DISPATCHER, HANDSHAKE_DISPATCHER, MAIN_DISPATCHER
 from ryu.lib import hub
 from ryu.ofproto import ofproto_v1_3_parser
 
+from apps.runtime.peer_io import SendQueue, SharedReader
 from apps.runtime.peer_limits import (
     MOST_PORTS,
     STRANGER,
@@ -30,7 +32,6 @@ from apps.runtime.peer_limits import (
     PeerCounts,
     Sparing,
 )
-from apps.runtime.send_queue import SendQueue
 from apps.runtime.switch_connection import SwitchConnection
 from controller.openflow import constants as ofp
 from controller.openflow.buffers import HEADER
@@ -41,6 +42,9 @@ LOG = logging.getLogger("dets.openflow")
 # So many messages, or bytes, of one peer are handled before others in the process get their turn.
 _MESSAGES_AT_ONCE, _BYTES_AT_ONCE = 32, 256 << 10
 _READ_BYTES = 64 << 10
+_READ_FROM_SWITCH_BYTES = 256 << 10
+_READER = SharedReader()
+_PlainSocket = patcher.original("socket").socket
 MOST_ASKED = 1000  # requests of Ryu and its applications that are remembered
 _AUXILIARY_ID_AT = 21
 _MULTIPART_MORE_AT = 10
@@ -91,7 +95,12 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
         self.on_introduced: Callable[[], None] = lambda: None
         self.on_keep: Callable[[], None] = lambda: None
         self._ended = False
-        self._queue = SendQueue(sock)
+        below = getattr(sock, "fd", None)
+        self._plain = below if type(below) is _PlainSocket else None  # None: what goes over it is encrypted
+        self._queue = SendQueue(sock, self._plain)
+        self._buffer = bytearray()
+        self._kept = self._hung_up = False
+        self._interrupted = hub.Event()  # the shared reader has met something that is none of its business
         self._asked: OrderedDict[int, None] = OrderedDict()  # xids of requests of others than the controller
         self._budget = PeerBudget(STRANGER, PeerDatapath.clock, lambda: len(PeerDatapath.strangers))
         super().__init__(sock, address)
@@ -107,6 +116,8 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
             self._receive_loop()
         finally:
             self._end()
+            if self._plain is not None:
+                _READER.forget(self._plain.fileno())
             PeerDatapath.strangers.discard(self)
             self.send_q = None  # ends Ryu's loop of echo requests
             for helper in helpers:
@@ -128,6 +139,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
         PeerDatapath.strangers.discard(self)
         self._budget = PeerBudget(SWITCH, PeerDatapath.clock)
         self._queue.allow_switch()
+        self._kept = True
         self.on_keep()
 
     def close(self) -> None:
@@ -153,6 +165,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
     def _end(self) -> None:
         self._ended = True
         self._queue.end()
+        self._interrupted.set()
         if self.connection is not None:
             self.connection.close()
 
@@ -191,30 +204,84 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
     # -- receiving
 
     def _receive_loop(self) -> None:
-        buffer = bytearray()
         while not self._ended:
-            try:
-                data = self.socket.recv(_READ_BYTES)
-            except TimeoutError:
-                continue
-            except (EOFError, OSError):
+            if self._kept and self._plain is not None:
+                self._interrupted.clear()
+                _READER.watch(self._plain.fileno(), self._read_replies)
+                self._interrupted.wait()
+            else:
+                self._read()
+            if self._hung_up:
                 break
-            if not data:
-                break
-            buffer += data
-            self._take_messages(buffer)
+            self._take_messages()
 
-    def _take_messages(self, buffer: bytearray) -> None:
-        """Handle the whole messages at the start of ``buffer`` and take them off."""
+    def _read(self) -> None:
+        try:
+            data = self.socket.recv(_READ_BYTES)
+        except TimeoutError:
+            return
+        except (EOFError, OSError):
+            data = b""
+        self._buffer += data
+        self._hung_up = not data
+
+    def _read_replies(self) -> bool:
+        """Take the controller's replies off what has come, for the shared reader: nothing here waits.
+
+        Return whether to go on so. Whatever else comes, and a peer that has used up its allowance, is left to this
+        connection's own loop.
+        """
+        assert self._plain is not None
+        try:
+            data = self._plain.recv(_READ_FROM_SWITCH_BYTES)
+        except BlockingIOError:
+            return True
+        except OSError:
+            data = b""
+        self._buffer += data
+        self._hung_up = not data
+        try:
+            only_replies = bool(data) and self._take_replies()
+        except Exception:  # it comes up again in this connection's own loop, and ends this connection alone
+            only_replies = False
+        if not only_replies:
+            self._interrupted.set()
+        return only_replies
+
+    def _take_replies(self) -> bool:
+        """Take the replies at the start of the buffer; return whether there was nothing else, and not too much."""
+        connection, offset, only_replies = self.connection, 0, True
+        assert connection is not None
+        for _ in range(_MESSAGES_AT_ONCE):
+            head = self._head(offset)
+            if head is None:
+                break
+            version, kind, length, xid = head
+            only_replies = version == ofp.VERSION and kind in _REPLIES and length >= HEADER.size
+            if not (only_replies and connection.take_reply(kind, xid, self._message(offset, length))):
+                only_replies = False
+                break
+            offset += length
+            if self._budget.spend(length, report=False) > 0.0:
+                only_replies = False
+                break
+        else:
+            only_replies = False
+        del self._buffer[:offset]
+        if only_replies and not offset:  # a message that comes byte by byte costs as much as so many
+            return self._budget.spend(0, report=False) <= 0.0
+        return only_replies
+
+    def _take_messages(self) -> None:
+        """Handle the whole messages at the start of the buffer and take them off."""
+        buffer = self._buffer
         offset = since = handled = 0
-        while len(buffer) - offset >= HEADER.size and not self._ended:
-            version, kind, length, xid = HEADER.unpack_from(buffer, offset)
+        while (head := self._head(offset)) is not None and not self._ended:
+            version, kind, length, xid = head
             if length < HEADER.size:
                 self.cut_off(CutOff.LENGTH)
                 break
-            if len(buffer) - offset < length:
-                break
-            self._handle(version, kind, xid, bytes(buffer[offset : offset + length]))
+            self._handle(version, kind, xid, self._message(offset, length))
             offset += length
             handled += 1
             wait_s = self._budget.spend(length, report=kind not in _REPLIES)
@@ -224,6 +291,18 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
         if not offset and (wait_s := self._budget.spend(0, report=False)) > 0.0:
             hub.sleep(wait_s)  # a message that comes byte by byte costs as much as so many
         del buffer[:offset]
+
+    def _head(self, offset: int) -> tuple[int, int, int, int] | None:
+        """Return version, type, length and xid of the message that begins there; None if it has not come whole."""
+        left = len(self._buffer) - offset
+        if left < HEADER.size:
+            return None
+        head: tuple[int, int, int, int] = HEADER.unpack_from(self._buffer, offset)
+        return head if left >= head[2] else None
+
+    def _message(self, offset: int, length: int) -> bytes:
+        with memoryview(self._buffer) as octets:
+            return bytes(octets[offset : offset + length])
 
     def _handle(self, version: int, kind: int, xid: int, message: bytes) -> None:
         """Handle one message: nothing is parsed that nobody wants."""

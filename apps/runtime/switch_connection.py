@@ -7,7 +7,7 @@ here first.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -15,7 +15,7 @@ from ryu.lib import hub
 
 from apps.runtime.peer_limits import CutOff, MessageCounts
 from controller.errors import ProtocolError
-from controller.openflow.buffers import HEADER
+from controller.openflow.buffers import HEADER, Buffer
 from controller.openflow.constants import MessageType
 from controller.openflow.messages import encode_barrier_request
 from controller.openflow.stats import multipart_header
@@ -57,22 +57,27 @@ class Reply:
     error: ProtocolError | None = None
     done: bool = False
     octets: int = 0
-    _parts: list[bytes] = field(default_factory=list)
-    _event: Any = field(default_factory=hub.Event)
+    _parts: list[Buffer] = field(default_factory=list)
+    _event: Any = None  # most answers are there before anybody waits for them
 
     def wait(self, timeout_s: float) -> bytes | None:
         """Return the bodies of all parts, joined, or None if they have not all come in time.
 
         Raises ProtocolError when the answer was malformed or the switch refused the request.
         """
-        if not self.done and (timeout_s <= 0.0 or not self._event.wait(timeout_s)):
-            return None
+        if not self.done:
+            if timeout_s <= 0.0:
+                return None
+            if self._event is None:
+                self._event = hub.Event()
+            if not self._event.wait(timeout_s):
+                return None
         if self.error is not None:
             raise self.error
         return b"".join(self._parts)
 
-    def add(self, body: bytes) -> int:
-        """Add a part; return how many bytes it counts for."""
+    def add(self, body: Buffer) -> int:
+        """Add a part, which keeps no more than its own message alive; return how many bytes it counts for."""
         self._parts.append(body)
         self.octets += len(body) + _PART_BYTES
         return len(body) + _PART_BYTES
@@ -86,7 +91,8 @@ class Reply:
     def finish(self) -> None:
         """Mark it complete and wake whoever waits."""
         self.done = True
-        self._event.set()
+        if self._event is not None:
+            self._event.set()
 
 
 class SwitchConnection:
@@ -145,11 +151,16 @@ class SwitchConnection:
 
     def ask_all(self, *encodes: Callable[[int], bytes]) -> tuple[Reply, ...]:
         """Send several requests at once; their replies come in the same order."""
+        return self._ask(b"", encodes)
+
+    def _ask(self, before: bytes, encodes: Sequence[Callable[[int], bytes]]) -> tuple[Reply, ...]:
+        """Send requests behind messages, in one write."""
         xids = [self._reserve(1) for _ in encodes]
         replies = tuple(Reply(xid) for xid in xids)
         self._awaited.update(zip(xids, replies, strict=True))
         self.count.sent += len(xids)
-        self._datapath.enqueue(b"".join(encode(xid) for encode, xid in zip(encodes, xids, strict=True)))
+        requests = (encode(xid) for encode, xid in zip(encodes, xids, strict=True))
+        self._datapath.enqueue(b"".join((before, *requests)))
         if self.closed:
             for xid in xids:
                 self.fail(xid, ProtocolError("the switch disconnected"))
@@ -158,6 +169,11 @@ class SwitchConnection:
     def barrier(self) -> Reply:
         """Send a barrier request; its reply says that all before it is done."""
         return self.ask(encode_barrier_request)
+
+    def send_with_barrier(self, encode: Callable[[int], bytes], messages: int) -> Reply:
+        """Send messages as ``send`` does; the reply says that they are done."""
+        self.count.sent += messages
+        return self._ask(encode(self._reserve(messages)), (encode_barrier_request,))[0]
 
     def forget(self, reply: Reply) -> None:
         """Stop waiting for a reply. If it still comes, it is dropped."""
@@ -195,7 +211,7 @@ class SwitchConnection:
         except ProtocolError as error:
             reply.error = error
         if part is not None:
-            self._held_octets += reply.add(bytes(part.body))
+            self._held_octets += reply.add(part.body)
         elif kind == MessageType.ROLE_REPLY:
             self._held_octets += reply.add(message[HEADER.size :])
         if self._held_octets > MOST_REPLY_BYTES:

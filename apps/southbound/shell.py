@@ -256,10 +256,10 @@ class Shell:
         for dpid, update in self.central.take_updates().items():
             peer = self.peers.get(dpid)
             if peer is not None:
-                peer.connection.send(update.encode, len(update))
+                done = peer.connection.send_with_barrier(update.encode, len(update))
                 if peer.counting is not None:
                     peer.counting.modified(update.meter_id)
-                done = self._ask_barrier(peer)
+                self._await_barrier(peer, done)
                 if len(update.meter_mods()[0]):
                     peer.meters_set = done
                     if peer.poll is not None:
@@ -274,11 +274,9 @@ class Shell:
             actions = (Output(ofp.PORT_TABLE),)
             peer.connection.send(lambda xid: encode_packet_out(xid, question.port.port_no, actions, question.frame), 1)
 
-    def _ask_barrier(self, peer: Peer) -> Reply:
+    def _await_barrier(self, peer: Peer, reply: Reply) -> None:
         peer.asked_s = self._clock()
-        reply = peer.connection.barrier()
         peer.unfinished.append((peer.asked_s, reply))
-        return reply
 
     def _check_barriers(self, now_s: float) -> None:
         for dpid, peer in list(self.peers.items()):
@@ -287,7 +285,7 @@ class Shell:
                 self.peers.complain(dpid, f"did not confirm its messages for {BARRIER_TIMEOUT_S:g} s; connecting again")
                 peer.connection.disconnect()
             elif peer.state == SwitchState.READY and now_s - peer.asked_s >= BARRIER_INTERVAL_S:
-                self._ask_barrier(peer)
+                self._await_barrier(peer, peer.connection.barrier())
 
     def settle_all(self) -> None:
         """Leave the switches with meters at the exact rates of their limits, and wait until it is done."""
