@@ -45,12 +45,12 @@ class SwitchState(StrEnum):
 
 
 class Poll(NamedTuple):
-    """What a switch was asked for at ``asked_s`` and has not answered yet, or not all."""
+    """What a switch was asked for at ``asked_s`` and has not answered yet, or not all. None: not asked this time."""
 
     asked_s: float
     meters: Reply
-    ports: Reply
-    queues: Reply
+    ports: Reply | None = None
+    queues: Reply | None = None
 
 
 @dataclass
@@ -76,6 +76,7 @@ class Peer:
     early: dict[int, PortStatus] = field(default_factory=dict)
     complaints: dict[str, float] = field(default_factory=dict)
     asked_s: float = -math.inf  # when it was last asked for a barrier
+    looked_s: float = -math.inf  # when it was last asked for the counters of its ports and queues
     meters_set: Reply | None = None  # the barrier behind the meters that were sent last
     known_flows: FlowStats = field(default_factory=lambda: decode_flow_stats(b""))
     compared: bool = False  # whether they have been compared with what they should be, all of them

@@ -24,6 +24,9 @@ from controller.openflow.stats import (
 
 # A switch reports no more than that of a flow entry and its meter.
 _METER_BYTES = 400
+# Ports and queues are asked for in every round while a policy decides by them; else a little
+# less often than the watch over queues looks, which is as often as people do.
+LOOK_INTERVAL_S = 0.26
 
 
 class PolledCounters(NamedTuple):
@@ -45,10 +48,11 @@ def poll(peers: Peers, started_s: float, deadline_s: float) -> PolledCounters:
     would only fall further behind: its answer serves the next round. Nor do the others wait for it once more.
     """
     ready = peers.ready()
+    always = peers.central.reads_ports_or_queues
     for peer in ready.values():
         if peer.poll is None:
             peer.overtaken.clear()
-            peer.poll = _ask(peers, peer, started_s)
+            peer.poll = _ask(peers, peer, started_s, always)
     counters, unanswered = PolledCounters({}, {}, {}, 0), 0
     late_last = sorted(ready.items(), key=lambda item: item[1].poll is not None and item[1].poll.asked_s < started_s)
     for dpid, peer in late_last:
@@ -68,19 +72,22 @@ def poll(peers: Peers, started_s: float, deadline_s: float) -> PolledCounters:
             if peers.holds(peer) and started_s - peer.unreadable_s >= REPEAT_S:
                 peer.unreadable_s = started_s
                 peers.complain(dpid, f"sent counters that cannot be read: {error}")
-        for reply in (asked.meters, asked.ports, asked.queues):
+        for reply in filter(None, asked[1:]):
             peer.connection.forget(reply)
         peer.poll = None
     return counters._replace(unanswered=unanswered)
 
 
-def _ask(peers: Peers, peer: Peer, now_s: float) -> Poll:
+def _ask(peers: Peers, peer: Peer, now_s: float, always: bool) -> Poll:
     def ask_flows(xid: int) -> bytes:
         return encode_flow_stats_request(xid, OWN_COOKIE, OWN_COOKIE_MASK, Table.RATE_CONTROL)
 
     ask_meters = ask_flows if peer.counting is not None else encode_meter_stats_request
     if not peers.central.switches[peer.connection.dpid].can.uses_meters:
         ask_meters = encode_barrier_request  # nothing to read: its answer, which has no body, says that all is there
+    if not always and now_s - peer.looked_s < LOOK_INTERVAL_S:
+        return Poll(now_s, peer.connection.ask(ask_meters))
+    peer.looked_s = now_s
     # Answers come in this order: with the meters, all are there.
     ports, queues, meters = peer.connection.ask_all(encode_port_stats_request, encode_queue_stats_request, ask_meters)
     return Poll(now_s, meters, ports, queues)
@@ -98,13 +105,13 @@ def _take(peers: Peers, peer: Peer, asked: Poll, body: bytes | None, counters: P
     came_s = counters.received_s.get(dpid, asked.asked_s)
     delivery = peers.central.fabric.deliveries[dpid]
     port_stats = None
-    if (body := asked.ports.wait(0.0)) is not None:
+    if asked.ports is not None and (body := asked.ports.wait(0.0)) is not None:
         check_size("ports", body)
         port_stats = decode_port_stats(body)
         delivery.read_ports(port_stats, came_s)
-        if dpid in counters.meters and peer.counting is None and peers.central.switches[dpid].can.uses_meters:
-            peer.meters.read(counters.meters[dpid], port_stats, peers.clock())
-    if (body := asked.queues.wait(0.0)) is not None:
+    if dpid in counters.meters and peer.counting is None and peers.central.switches[dpid].can.uses_meters:
+        peer.meters.read(counters.meters[dpid], port_stats, peers.clock())
+    if asked.queues is not None and (body := asked.queues.wait(0.0)) is not None:
         check_size("queues", body)
         queue_stats = decode_queue_stats(body)
         delivery.read_queues(queue_stats, came_s)

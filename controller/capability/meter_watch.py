@@ -72,8 +72,8 @@ class MeterWatch:
             return LET_THROUGH
         return Ability(Finding.WORKS) if self._drops else UNKNOWN
 
-    def read(self, meters: NDArray[np.void], ports: NDArray[np.void], now_s: float) -> None:
-        """Note METER_STATS and PORT_STATS rows that were read at the same time."""
+    def read(self, meters: NDArray[np.void], ports: NDArray[np.void] | None, now_s: float) -> None:
+        """Note METER_STATS rows, and PORT_STATS rows where they were read at the same time: they end a window."""
         self._counted = self._counted or bool(meters["byte_in_count"].any())
         now = _Counts(meters["meter_id"].copy(), _known(meters["byte_in_count"]), _known(meters["band_byte_count"]))
         before, self._last = self._last, now
@@ -81,7 +81,7 @@ class MeterWatch:
             self._add(self._window, before, now)
         else:  # meters came or went: the window no longer shows what they count
             self._window = self._begin(now, self._window.at_s, self._window.received_bytes) if self._window else None
-        if self._window is not None and now_s - self._window.at_s < WINDOW_S:
+        if ports is None or (self._window is not None and now_s - self._window.at_s < WINDOW_S):
             return
         mine = np.isin(ports["port_no"], self._edge_ports) & (ports["rx_bytes"] != COUNTER_UNAVAILABLE)
         received_bytes = int(ports["rx_bytes"][mine].sum())

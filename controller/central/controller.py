@@ -190,6 +190,11 @@ class CentralController:
 
     # -- the interval
 
+    @property
+    def reads_ports_or_queues(self) -> bool:
+        """Whether the counters of ports or queues are needed in every interval: a policy decides by them."""
+        return interval.reads_ports_or_queues(self.fabric.control, self.recorder)
+
     def interval(
         self,
         stats: Mapping[int, interval.MeterStats],

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from controller.central.agents import Agents
 from controller.central.observing import observe
-from controller.central.state import FabricState
+from controller.central.state import Control, FabricState
 from controller.columns import FloatArray, IntArray
 from controller.dets.rate_allocator import received_rates
 from controller.events import EventKind
@@ -46,9 +46,7 @@ def run_interval(
     _watch_floods(fabric, stats, now_s)
     shaped = agents.before_step(readings, now_s)
     control, vns = fabric.control, fabric.shared_vns
-    reads = readings_of((*control.groups, *control.shadow.groups))
-    if recorder is not None:
-        reads = frozenset(Reading)  # so that it can be decided again by others
+    reads = _reads(control, recorder)
     links = fabric.links.of(vns, fabric.network.topology) if Reading.LINKS in reads else None
     marks = None
     if Reading.MARKS in reads and (fabric.phantoms or fabric.measuring):
@@ -78,6 +76,17 @@ def run_interval(
     _watch_guarantees(fabric, now_s)
     _watch_send_guarantees(fabric, now_s)
     return result
+
+
+def _reads(control: Control, recorder: Recorder | None) -> frozenset[Reading]:
+    if recorder is not None:
+        return frozenset(Reading)  # so that it can be decided again by others
+    return readings_of((*control.groups, *control.shadow.groups))
+
+
+def reads_ports_or_queues(control: Control, recorder: Recorder | None) -> bool:
+    """Whether somebody decides by the counters of ports or queues, or may do so later."""
+    return not _reads(control, recorder).isdisjoint((Reading.PORTS, Reading.QUEUES))
 
 
 def _readings(
