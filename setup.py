@@ -36,6 +36,7 @@ DEV = ["ruff>=0.8", "mypy>=1.13", "types-PyYAML"]
 KERNELS = {
     "controller.allocation._kernel": ["controller/allocation/_kernel.c", "controller/allocation/_max_min.c"],
     "controller.metering._measure": ["controller/metering/_measure.c", "controller/metering/_enforce.c"],
+    "controller.openflow._wire": ["controller/openflow/_wire.c"],
 }
 KERNEL_HEADERS = [f"controller/{name}.h" for name in ("allocation/_kernel", "allocation/_rows", "metering/_measure")]
 KERNEL_FLAGS = ["-O3", "-ffp-contract=off", "-Wno-psabi"]

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from controller.errors import ColumnError, InvalidValueError
 from controller.openflow import constants as ofp
+from controller.openflow import wire_kernel
 from controller.openflow.buffers import Buffer, duration_s, equal_runs, malformed, read, strided, xids
 from controller.openflow.constants import MeterFlags, MeterModCommand
 
@@ -122,6 +123,11 @@ def encode_meter_mods(
     for name, column in (("rate_kbps", rates), ("burst_kbits", bursts), ("command", commands)):
         if len(column) != len(ids):
             raise InvalidValueError(name, len(column), f"rows do not match the {len(ids)} rows of meter_id")
+    if wire_kernel.library is not None and 0 <= xid_first <= _U32_MAX:
+        octets = bytearray(_TEMPLATE * len(ids))
+        columns = tuple(column.astype(np.int64, copy=False) for column in (commands, ids, rates, bursts))
+        if wire_kernel.encode(octets, xid_first, MeterModCommand.MODIFY, ofp.METER_MAX, columns):
+            return bytes(octets)
     deletes = commands == MeterModCommand.DELETE
     _check("command", commands, 0, MeterModCommand.DELETE)
     _check("meter_id", ids, 1, ofp.METER_MAX)
@@ -143,6 +149,8 @@ def decode_meter_stats(body: Buffer) -> npt.NDArray[np.void]:
     them, COUNTER_UNAVAILABLE included. Raises ProtocolError when malformed.
     """
     view = memoryview(body)
+    if wire_kernel.library is not None and (found := wire_kernel.decode(view, METER_STATS)) is not None:
+        return found
     runs = equal_runs(view, 4, _STATS_HEAD.itemsize, _STATS_NAME)
     out = np.empty(sum(count for _offset, _length, count in runs), METER_STATS)
     row = 0
