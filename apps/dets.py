@@ -1,7 +1,7 @@
-"""The DETS application for ryu-manager: ``ryu-manager --dets-config dets.yaml apps/dets.py``.
+"""The DETS application for ryu-manager: ``ryu-manager --dets-config dets.yaml apps.dets``.
 
-Other Ryu applications can run next to it. The configuration is the file named by ``--dets-config``, by the environment
-variable DETS_CONFIG, or ``dets.yaml`` in the current folder.
+Other Ryu applications can run next to it (docs/ryu-applications.md). The configuration is the file named by
+``--dets-config``, by the environment variable DETS_CONFIG, or ``dets.yaml`` in the current folder.
 """
 
 from __future__ import annotations
@@ -153,6 +153,7 @@ class Dets(AppBase):
         app = rest.create_app(_Running(self), self._tokens, max(settings.max_connections // 2, 1), settings.ui)
         pace = rest.Pace(settings.requests_per_s, time.monotonic)
         gate = rest.counted(rest.paced(app, pace, hub.sleep, self.spare.wait), self.metrics.requests)
+        self.logger.info("listens for REST at %s", settings.listen)
         return rest.serve(gate, settings.listen.host, settings.listen.port, tls, settings.max_connections)
 
     def _settings(self, store: Store) -> Settings:

@@ -98,7 +98,7 @@ def on_hangup(work: Callable[[], None]) -> None:
 
 
 def listen_on(host: str, port: int, tls: ssl.SSLContext | None = None, reserved_files: int = 0) -> None:
-    """Make the framework listen for switches there, over TLS if there is a context for it.
+    """Make the framework listen for switches there, over TLS if there is a context for it; the log says where.
 
     Options on Ryu's own command line take precedence. Connections of switches leave ``reserved_files`` of the process's
     file descriptors to others, or half of them if there are so few. Raises InvalidValueError when nobody can listen
@@ -108,7 +108,11 @@ def listen_on(host: str, port: int, tls: ssl.SSLContext | None = None, reserved_
         place = cfg.CONF.get_location(name)
         if place is None or not place.location.is_user_controlled:
             cfg.CONF.set_override(name, value)
+        elif getattr(cfg.CONF, name) != value:
+            option = f"--{name.replace('_', '-')} {getattr(cfg.CONF, name)}"
+            LOG.warning("%s takes precedence over openflow.listen: %s:%s", option, host, port)
     check_free("openflow.listen", cfg.CONF.ofp_listen_host, cfg.CONF.ofp_tcp_listen_port)
+    LOG.info("listens for switches at %s:%s", cfg.CONF.ofp_listen_host, cfg.CONF.ofp_tcp_listen_port)
     files = _raise_file_limit()
     most = files - min(reserved_files, files // 2)
     waiting = min(MOST_WAITING, most // 2)

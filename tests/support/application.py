@@ -17,7 +17,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 from support.paths import ROOT
 
-APPLICATION = ROOT / "apps" / "dets.py"
+APPLICATION = "apps.dets"
 STOP_TIMEOUT_S = 15.0
 LONGEST_LOOK_S = 1.0
 _Value = TypeVar("_Value")
@@ -42,7 +42,7 @@ class Application:
         self,
         config: Mapping[str, Any],
         folder: Path,
-        beside: tuple[Path, ...] | None = None,
+        beside: tuple[Path | str, ...] | None = None,
         files: int | None = None,
     ) -> None:
         self.config_path = folder / "dets.yaml"
@@ -79,7 +79,7 @@ class Application:
         if self._beside is None:
             command = [sys.executable, "-m", "apps.cli", "run", "--config", str(self.config_path)]
         else:
-            names = [str(APPLICATION), *map(str, self._beside)]
+            names = [APPLICATION, *map(str, self._beside)]
             command = [sys.executable, "-m", "apps.runtime.launcher", "--dets-config", str(self.config_path), *names]
         if self._files is not None:
             command = ["prlimit", f"--nofile={self._files}:{self._files}", *command]

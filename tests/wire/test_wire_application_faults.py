@@ -18,6 +18,7 @@ from support.wire import EVERYBODY, WireRun, configuration, frame
 
 from controller.forwarding.pipeline import Table
 from controller.openflow.constants import MessageType, MultipartType
+from experiments.machine.controller_process import free_ports
 from experiments.switch import faults
 from experiments.switch.options import DatapathOptions
 
@@ -34,6 +35,11 @@ def wait_back(run: WireRun, dpid: int, connections: int) -> None:
     """Wait until a switch has connected so many times, and all are ready."""
     run.wait(lambda: run.fabric.connections(dpid) >= connections, f"connected {connections} times", 30)
     run.app.wait_ready()
+
+
+def connects(host: str, port: int) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex((host, port)) == 0
 
 
 # -- switches that refuse
@@ -267,6 +273,23 @@ def test_plain_applications_work_beside(tmp_path: Path) -> None:
         run.app.wait_for(lambda: "plain app: a frame at port 1" in run.app.log(), "a frame")
         assert "plain app: ports [1, 2]" in run.app.log()
         assert "plain app: barrier of 1" in run.app.log()
+
+
+def test_an_option_of_ryus_takes_precedence_and_the_log_says_so(tmp_path: Path) -> None:
+    """The module's name is what is known after an installation; options stand anywhere among the applications."""
+    config = configuration({1: [1, 2]})
+    host, port = "127.0.0.1", free_ports(1)[0]
+    app = Application(
+        config, tmp_path, beside=("ryu.app.ofctl_rest", "--wsapi-port=0", f"--ofp-tcp-listen-port={port}")
+    )
+    with app:
+        app.wait_for(lambda: "loading app ryu.app.ofctl_rest" in app.log(), "the other application")
+        app.wait_for(lambda: connects(host, port), "listening")
+    log = app.log()
+    configured = config["openflow"]["listen"]
+    assert f"--ofp-tcp-listen-port {port} takes precedence over openflow.listen: {configured}" in log
+    assert f"listens for switches at {host}:{port}" in log
+    assert f"listens for REST at {config['rest']['listen']}" in log
 
 
 def test_a_loop_that_fails_goes_on_and_shows_in_the_health(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
