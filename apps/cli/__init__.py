@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from apps.cli.commands import agent, bench, cert, docs, experiment, fabric, history, lab, limits, run, watch
+from apps.cli.commands import agent, bench, cert, docs, experiment, fabric, history, lab, ledger, limits, run, watch
 from apps.cli.support.common import FAILED, INTERRUPTED, REFUSED, ClickError, complain
 from apps.cli.support.rest_client import RequestError
 from controller import __version__
@@ -46,6 +46,7 @@ app.add_typer(limits.ports, name="port", cls=Commands)
 app.add_typer(limits.entries, name="entry", cls=Commands)
 app.add_typer(fabric.switches, name="switch", cls=Commands)
 app.add_typer(fabric.links, name="link", cls=Commands)
+app.add_typer(ledger.app)
 app.add_typer(watch.app)
 app.add_typer(history.app)
 app.add_typer(history.tokens, name="token", cls=Commands)

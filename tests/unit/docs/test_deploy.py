@@ -189,3 +189,37 @@ def test_prometheus_takes_its_configuration(promtool, tmp_path):
     (tmp_path / "prometheus.yml").write_text((CONTAINER / "prometheus.yml").read_text())
     done = promtool("check", "config", str(tmp_path / "prometheus.yml"))
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def fault_rows():
+    """The rows of docs/faults.md as lists of cells: fault, what is seen, how it ends, alert, test."""
+    lines = (ROOT / "docs" / "faults.md").read_text(encoding="utf-8").splitlines()
+    table = [line.strip("|").split(" | ") for line in lines if line.startswith("| ")]
+    assert all(len(row) == 5 for row in table)
+    return [[cell.strip() for cell in row] for row in table[1:]]
+
+
+def rules_of(name):
+    return yaml.safe_load((DEPLOY / name).read_text())
+
+
+# Of these rows nobody needs to do anything: limits hold, or who started a program reads why it ended.
+MENDED = (
+    "barriers come a second late",
+    "it does everything 30 ms late",
+    "counters asked for before a meter was changed come after it",
+    "counters are reset",
+    "a VN sends to endless new addresses",
+    "a second controller is started on the store of one that runs",
+)
+
+
+def test_each_fault_that_needs_a_person_has_an_alert_that_fires_in_a_test():
+    rows = fault_rows()
+    assert tuple(row[0] for row in rows if row[3] == "-") == MENDED
+    named = {name for row in rows for name in re.findall(r"`(Dets\w+)`", row[3])}
+    assert all(row[3] == "-" or re.fullmatch(r"`Dets\w+`(, `Dets\w+`)*", row[3]) for row in rows)
+    rules = {rule["alert"] for group in rules_of("prometheus-alerts.yml")["groups"] for rule in group["rules"]}
+    assert named <= rules
+    tests = [one for case in rules_of("prometheus-alerts-test.yml")["tests"] for one in case["alert_rule_test"]]
+    assert {one["alertname"] for one in tests if one["exp_alerts"]} == rules

@@ -698,3 +698,28 @@ def test_a_table_too_wide_for_the_terminal_is_shown_row_by_row(
     assert "…" not in shown
     assert lines(shown)[:2] == [["VLAN", "10"], ["name", "tenant-a"]]
     assert "VLAN        20" in shown
+
+
+def test_the_ledger_shows_promises_and_how_guarantees_fared(desk: RestDesk, dets: Any) -> None:
+    by = {"switch": 0.0, "machine": 0.5, "floods": 0.0, "grants": 2.0}
+    fared = {"owed_bps": 5_000_000, "received_bps": 4_000_000, "missing": True, "missing_since": "2026-01-01T00:00:00Z"}
+    fared |= {"idle_s": 60.0, "met_s": 30.0, "missed_s": 2.5, "missed_last_hour_s": 2.5, "missed_by_s": by}
+    promised = {"send_limits_bps": 60_000_000, "receive_limits_bps": 80_000_000}
+    desk.on(
+        "GET",
+        "/v1/ports",
+        {"ports": [{"switch": "sw1", "port_no": 3, "capacity_bps": 100_000_000, **promised}], "next": None},
+    )
+    desk.on("GET", "/v1/links", {"links": [], "next": None})
+    desk.on("GET", "/v1/vns", {"vns": [VN | {"guarantee": fared}], "next": None})
+    status, out, err = dets("ledger")
+    assert (status, err) == (0, "")
+    assert lines(out)[1] == ["sw1:3", "100M", "60M", "80M", "40M", "20M"]
+    row = ["10", "sw1:3", "5M", "4M", "2026-01-01T00:00:00Z", "60.0", "30.0", "2.5", "2.5", "0.0", "0.5", "0.0", "2.0"]
+    assert lines(out)[-1] == row
+    assert desk.last().query == {"missing": "true"}
+    assert lines(dets("ledger", "--vlan", "blue")[1])[-1] == row
+    assert desk.last().query == {"vlan": "blue"}
+    desk.on("GET", "/v1/vns", {"vns": [], "next": None})
+    assert dets("ledger")[1].endswith("Every VN gets what its senders offer within its limit.\n")
+    assert set(json.loads(dets("ledger", "-o", "json")[1])) == {"ports", "links", "missing"}
