@@ -35,6 +35,7 @@ from controller.dets.control_frames import (
 )
 from controller.errors import InvalidValueError
 from experiments.bench.agent.crowd import run_crowd
+from experiments.bench.agent.reaction import AGENTS, reaction_ms
 
 PAIRS, SECONDS = 1000, 5.0
 INTERVAL_S = 0.055
@@ -66,6 +67,7 @@ def run(pairs: int = PAIRS, seconds: float = SECONDS) -> dict[str, Any]:
         "agent_cpu_percent_per_1000_pairs": cost * 1000 / pairs,
         **codec,
         "thousand_agents_of_20_pairs": run_crowd(),
+        "reaction_ms": {shaping: reaction_ms(shaping) for shaping in AGENTS},
     }
     off = max(abs(rate / 5.0 - 1.0) for rate in rates.values())
     targets = [
