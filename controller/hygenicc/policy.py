@@ -83,6 +83,15 @@ class MarksDecision(Decision):
     place: IntArray
     waits: BoolArray
 
+    @property
+    def marked(self) -> FloatArray:
+        """The share of each entry's frames that were marked in the last interval."""
+        return self.share
+
+    def bottleneck(self, at: int, place: Place) -> str:
+        """Return the receiver's limit or the link where the entry's frames are marked, if they are."""
+        return _where(self, at, place)
+
 
 @dataclass(frozen=True)
 class Limiters:

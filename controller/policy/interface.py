@@ -95,6 +95,10 @@ class PolicyView:
         return np.minimum(self.vns.send_most_bps[self.sender], self.vns.receive_most_bps[self.receiver])
 
 
+Place = Callable[[int], str]
+"""Where the VN of a row is, as people write it: ``s1:3``."""
+
+
 @dataclass(frozen=True)
 class Decision:
     """What was decided in one interval, and on what. A policy may add, in a class of its own, what it explains by.
@@ -122,6 +126,20 @@ class Decision:
         """When senders got the last message, (rows,), NaN: never; None: there are none."""
         return None
 
+    @property
+    def marked(self) -> FloatArray | None:
+        """What share of an entry's traffic counts as marked, (rows,), NaN: unknown; None: the policy has no marks."""
+        return None
+
+    @property
+    def lost(self) -> FloatArray | None:
+        """What share of it is lost at its bottleneck, (rows,), NaN: unknown; None: the policy has no losses."""
+        return None
+
+    def bottleneck(self, at: int, place: Place) -> str | None:
+        """Return where the entry ``view.rows[at]`` is held back, in words; None: the policy names no such place."""
+        return None
+
 
 @dataclass(frozen=True)
 class Newcomers:
@@ -134,10 +152,6 @@ class Newcomers:
     """how many entries the receiver will have, these included"""
     congested: BoolArray
     """whether the receiver is congested"""
-
-
-Place = Callable[[int], str]
-"""Where the VN of a row is, as people write it: ``s1:3``."""
 
 
 class Policy(ABC):

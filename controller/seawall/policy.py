@@ -8,6 +8,7 @@ strawman.py is what the paper starts from, exact.py what a controller can comput
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -17,7 +18,7 @@ from controller.allocation.groups import Groups, fill_level
 from controller.allocation.interface import FULL_USE
 from controller.allocation.network_max_min import HEADROOM
 from controller.allocation.parameters import Parameter
-from controller.columns import FloatArray
+from controller.columns import FloatArray, IntArray
 from controller.metering.observed import Reading
 from controller.policy.interface import Decision, Newcomers, Place, Policy, PolicyView, Silence
 from controller.policy.memory import Memory
@@ -62,12 +63,35 @@ _OF_CURVE = ("goal_bps", "increment_bps", "since_drop_intervals", "marked_mean")
 
 @dataclass(frozen=True)
 class SeawallDecision(Decision):
-    """What was decided, and on what: for explanations. ``marked`` (uses,) are the marks of each link by itself."""
+    """What was decided, and on what: for explanations. ``marks`` (uses,) are those of each link by itself."""
 
     loops: Loops
     allocation: Allocation
     state: LinkState
-    marked: FloatArray
+    marks: FloatArray
+
+    @cached_property
+    def _tightest(self) -> IntArray:
+        """The use, of each entry, of the link that leaves it least; (rows,)."""
+        offsets = self.loops.offsets
+        owner = np.repeat(np.arange(len(self.view.rows)), np.diff(offsets))
+        tightest: IntArray = np.lexsort((self.allocation.left_bps, owner))[offsets[:-1]]
+        return tightest
+
+    @property
+    def marked(self) -> FloatArray:
+        """The marks that were computed for each entry's bottleneck."""
+        return self.marks[self._tightest]
+
+    @property
+    def lost(self) -> FloatArray:
+        """The share that each entry's bottleneck lost."""
+        return self.state.lost[self._tightest]
+
+    def bottleneck(self, at: int, place: Place) -> str:
+        """Return the link that leaves the entry least."""
+        assert self.view.links is not None
+        return f"link {self.view.links.names[int(self.loops.use_link[self._tightest[at]])]}"
 
 
 @dataclass(frozen=True)
@@ -142,7 +166,7 @@ class _SenderShares(Policy):
         uses = np.arange(loops.offsets[at], loops.offsets[at + 1])
         left_bps = allocation.left_bps[uses]
         near = left_bps <= left_bps.min() * (1.0 + 2.0 * (1.0 - TARGET))
-        first = int(uses[np.lexsort((left_bps, np.where(near, -decision.marked[uses], 1.0)))[0]])
+        first = int(uses[np.lexsort((left_bps, np.where(near, -decision.marks[uses], 1.0)))[0]])
         rest = [(float(allocation.left_bps[use]), _link_words(decision, int(use))) for use in uses if use != first]
         receiver = int(view.receiver[at])
         ceilings = lower_ceiling(view, at)
@@ -279,4 +303,4 @@ def _link_words(decision: SeawallDecision, use: int) -> str:
     words = f"link {view.links.names[link]}: weight {weight[loop]:g} of {weight[loops.link == link].sum():g}"
     lost_words = "losses unknown" if np.isnan(lost) else f"{lost:.1%} lost"
     rate = rate_in_words(float(decision.allocation.state.rate_bps[loop]))
-    return f"{words}, {decision.marked[use]:.1%} marked, {lost_words}; {rate} for all its receivers there"
+    return f"{words}, {decision.marks[use]:.1%} marked, {lost_words}; {rate} for all its receivers there"

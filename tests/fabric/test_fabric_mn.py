@@ -32,7 +32,7 @@ def test_tcp_gets_its_limit_between_hosts_of_mn(tmp_path: Path) -> None:
     address, _, port = config["openflow"]["listen"].rpartition(":")
     result = tmp_path / "iperf3.json"
     lines = [
-        f"sh {sys.executable} -m apps.cli status --wait --url http://{config['rest']['listen']}",
+        f"sh {sys.executable} -m apps.cli status --wait --timeout 30 --url http://{config['rest']['listen']}",
         f"{receiver.name} iperf3 -s -1 -D",
         f"{sender.name} ping -c 3 -i 0.3 {receiver.ip}",
         f"{sender.name} iperf3 -c {receiver.ip} -t {SECONDS} -O 2 -J > {result}",
@@ -40,10 +40,11 @@ def test_tcp_gets_its_limit_between_hosts_of_mn(tmp_path: Path) -> None:
     ]
     script = tmp_path / "script"
     script.write_text("\n".join(lines) + "\n")
-    words = ["--custom", "topologies/dets.py", "--topo", "dets-fig1,pns=2", "--test", "none", "--pre", str(script)]
+    words = ["--custom", "topologies/dets.py", "--topo", "dets-fig1,pns=2", "--test", "none", "--post", str(script)]
     words += ["--controller", f"remote,ip={address},port={port}"]
     try:
-        with Application(config, tmp_path):
+        with Application(config, tmp_path) as app:
+            app.wait_for(lambda: "listens for switches" in app.log(), "listening")
             command = ["/usr/bin/python3", "-W", "ignore", "-c", MN, *words]
             done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     finally:

@@ -12,7 +12,7 @@ import typer
 
 from apps.cli.support.common import Parameters, as_option, parse_parameters
 from apps.cli.support.connection import option_of, with_options
-from apps.cli.support.output import AnyForm, Column, Form, number, show
+from apps.cli.support.output import AnyForm, Column, Form, number, share, show
 from controller.errors import InvalidValueError
 from controller.units import format_rate, parse_rate
 from experiments.options import ExperimentOptions, option_name
@@ -151,14 +151,10 @@ def victims(
             number("most in a seed", "most_in_one_seed"),
             number("longest", "longest_stretch"),
             number("seeds above 1", "seeds_above_one"),
-            _share("goodput", "goodput_share"),
-            _share("least", "least_goodput_share"),
-            _share("cpu idle, least", "cpu_idle_share"),
-            _share("stolen, most", "cpu_stolen_share"),
+            share("goodput", "goodput_share"),
+            share("least", "least_goodput_share"),
+            share("cpu idle, least", "cpu_idle_share"),
+            share("stolen, most", "cpu_stolen_share"),
         ],
     )
     return 0
-
-
-def _share(title: str, name: str) -> Column:
-    return Column(title, lambda row: None if row[name] is None else f"{row[name]:.1%}", right=True)

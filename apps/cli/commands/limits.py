@@ -10,7 +10,7 @@ import typer
 from apps.cli.support.common import LIMITS, Parameters, UsageError, counted, parse_parameters, refusing_bad_files
 from apps.cli.support.connection import Change, asking, changing
 from apps.cli.support.names import PORT_HELP, Names, OfVlan, OnlyVlan, VlanName
-from apps.cli.support.output import AnyForm, Column, Form, number, rate, show
+from apps.cli.support.output import AnyForm, Column, Form, number, rate, share, show
 from apps.cli.support.rest_client import Client
 from controller.units import format_rate, parse_rate
 
@@ -95,6 +95,9 @@ ENTRY_COLUMNS = (
     rate("limit", "limit_bps"),
     rate("meter", "meter_rate_bps"),
     Column("shaped by", "shaping"),
+    share("marked", "marked_share"),
+    share("lost", "lost_share"),
+    Column("bottleneck", "bottleneck"),
     Column("control", "control"),
 )
 

@@ -55,6 +55,11 @@ def rate(title: str, name: str) -> Column:
     return Column(title, lambda row: None if row.get(name) is None else format_rate(row[name]), right=True)
 
 
+def share(title: str, name: str) -> Column:
+    """Return a column of shares, in percent."""
+    return Column(title, lambda row: None if row.get(name) is None else f"{row[name]:.1%}", right=True)
+
+
 def number(title: str, name: str) -> Column:
     """Return a column of numbers."""
     return Column(title, name, right=True)

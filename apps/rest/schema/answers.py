@@ -200,6 +200,9 @@ class EntryView(BaseModel):
         description="limit that the sender sets itself by congestion notifications; null: its policy has none"
     )
     notified_s_ago: float | None = Field(description="since when the sender got no notification; null: it never did")
+    marked_share: float | None = Field(description="part of its traffic that counts as marked; null: unknown, or none")
+    lost_share: float | None = Field(description="part of it that is lost at its bottleneck; null: unknown, or none")
+    bottleneck: str | None = Field(description="where its policy holds it back; null: its policy names no such place")
 
 
 class PairView(BaseModel):

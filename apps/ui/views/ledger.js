@@ -17,6 +17,7 @@ export class LedgerView {
     const port = (i) => this.ports[i], link = (i) => this.links[i];
     const rates = (key, title, of, hint) => ({ key, title, hint, num: true, value: (i) => of(i) ?? -1, text: (i) => rate(of(i)) });
     const free = (i) => port(i).capacity_bps - Math.max(port(i).send_limits_bps, port(i).receive_limits_bps);
+    const agent = (i) => (port(i).agent ? `${port(i).agent.state} (${port(i).agent.mode})` : "–");
     this.portTable = new Table("Edge ports", [
       { key: "port", title: "Port", value: (i) => `${port(i).switch}:${port(i).port_no}`, text: (i) => `${port(i).switch}:${port(i).port_no}` },
       rates("capacity", "Capacity", (i) => port(i).capacity_bps),
@@ -26,6 +27,7 @@ export class LedgerView {
       rates("free_receive", "Would fit, receive", (i) => port(i).capacity_bps - port(i).receive_limits_bps, "How much more receive limits may add up to here"),
       rates("in", "From hosts", (i) => port(i).received_bps),
       rates("out", "To hosts", (i) => port(i).sent_bps),
+      { key: "agent", title: "Agent", hint: "The agent on the port's host, and whether meters watch it", value: (i) => agent(i), text: (i) => agent(i) },
       { key: "free", title: "VLANs", num: true, value: free, text: (i) => String(port(i).vlan_vids.length) },
     ], { sort: "port", descending: false, matches: (i, words) => `${port(i).switch}:${port(i).port_no} ${port(i).name}`.toLowerCase().includes(words) });
     const end = (one) => `${one.switch}:${one.port_no}`;

@@ -130,9 +130,9 @@ export class VnView {
     if (this.pairs.contains(document.activeElement)) return;
     const rows = pairs.map((pair) => [
       vnLink(this.vid, pair.sender.switch, pair.sender.port_no), rate(pair.offered_bps), rate(pair.granted_bps), rate(pair.limit_bps),
-      rate(pair.meter_rate_bps), rate(pair.dropped_bps), pair.control + (pair.unresponsive ? ", unresponsive" : "") + (pair.enforced ? "" : ", not enforced"),
+      rate(pair.meter_id === null ? null : pair.meter_rate_bps), rate(pair.dropped_bps), percent(pair.marked_share, 1), percent(pair.lost_share, 1), pair.bottleneck ?? "–", pair.shaping, pair.control + (pair.unresponsive ? ", unresponsive" : "") + (pair.enforced ? "" : ", not enforced"),
     ]);
-    this.pairs.replaceChildren(rows.length ? plainTable("Senders", ["sender", "offered", "granted", "limit", "meter", "dropped", "control"], rows, [1, 2, 3, 4, 5]) : h("p", {}, "Nobody sends to it."));
+    this.pairs.replaceChildren(rows.length ? plainTable("Senders", ["sender", "offered", "granted", "limit", "meter", "dropped", "marked", "lost", "bottleneck", "shaped by", "control"], rows, [1, 2, 3, 4, 5, 6, 7]) : h("p", {}, "Nobody sends to it."));
   }
 
   onEvent(event) {

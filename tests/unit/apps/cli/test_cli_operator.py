@@ -139,8 +139,13 @@ def test_ports_and_entries_are_listed(desk: RestDesk, dets: Any) -> None:
     assert ["agent", "trusted", "(verify)"] in shown
     entry = {"vlan_vid": 10, "sender": {"switch": "sw1", "port_no": 1}, "receiver": {"switch": "sw2", "port_no": 3}}
     entry |= {"offered_bps": 2, "dropped_bps": 1, "granted_bps": None, "limit_bps": 1000, "meter_rate_bps": 1000}
-    desk.on("GET", "/v1/entries", {"entries": [entry | {"control": "idle", "shaping": "agent"}], "next": None})
-    assert lines(dets("entry", "list")[1])[1] == ["10", "sw1:1", "sw2:3", "2", "1", "-", "1k", "1k", "agent", "idle"]
+    desk.on(
+        "GET",
+        "/v1/entries",
+        {"entries": [entry | {"control": "idle", "shaping": "agent", "marked_share": 0.125}], "next": None},
+    )
+    shown = ["10", "sw1:1", "sw2:3", "2", "1", "-", "1k", "1k", "agent", "12.5%", "-", "-", "idle"]
+    assert lines(dets("entry", "list")[1])[1] == shown
 
 
 def test_the_status_tells_troubles_and_fails_with_them(desk: RestDesk, dets: Any) -> None:
