@@ -10,7 +10,7 @@ import yaml
 
 from controller.central.controller import CentralController
 from controller.central.explanation import explain_entry
-from controller.central.told import told_of
+from controller.central.policy_columns import policy_columns
 from controller.config.load import parse_config
 from controller.policy.groups import PolicyChoice
 from controller.whatif.recording import Recorder, decode
@@ -109,10 +109,10 @@ def test_what_binds_is_said():
             assert found.next_bound
             if found.bound.startswith("marks"):
                 assert "(the limit of s1:3)" in found.bound
-                told = told_of(fabric, np.array([row]))
-                assert told.bottleneck == ["the limit of s1:3"]
-                assert f"marks: {told.marked[0]:.0%} of its packets" in found.bound
-                assert np.isnan(told.lost[0])  # the policy reads no losses
+                shown = policy_columns(fabric, np.array([row]))
+                assert shown.bottleneck == ["the limit of s1:3"]
+                assert f"marks: {shown.marked[0]:.0%} of its packets" in found.bound
+                assert np.isnan(shown.lost[0])  # the policy reads no losses
     assert {"marks", "recovering"} <= seen
     assert seen <= {"marks", "recovering", "its last rate", "its share of port s1"}
 

@@ -12,7 +12,7 @@ from support.configs import fabric, star
 from support.fabrics import ControlLoop, Fabric
 
 from controller.central.explanation import explain_entry
-from controller.central.told import told_of
+from controller.central.policy_columns import policy_columns
 from controller.loop import step
 from controller.policy.groups import PolicyChoice
 from controller.whatif.recording import Recorder, decode
@@ -162,10 +162,10 @@ def test_what_binds_is_named():
         r"bound by link s1:9 \(receiving\): weight 1 of 2, 9\.\d% marked, losses unknown; 49\.\d Mb/s for all", why
     )
     assert "for all its receivers there, share 1 of 1; next bound: " in why
-    told = told_of(loop.fabric.central.fabric, np.arange(2))
-    assert told.bottleneck == ["link s1:9 (receiving)"] * 2
-    assert f"{told.marked[0]:.1%} marked" in why
-    assert np.isnan(told.lost).all()
+    shown = policy_columns(loop.fabric.central.fabric, np.arange(2))
+    assert shown.bottleneck == ["link s1:9 (receiving)"] * 2
+    assert f"{shown.marked[0]:.1%} marked" in why
+    assert np.isnan(shown.lost).all()
 
 
 @pytest.mark.parametrize("name", SHARING)

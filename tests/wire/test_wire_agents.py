@@ -26,6 +26,7 @@ from controller.forwarding.pipeline import Table
 
 MACS = {1: 0x02_0000_0001, 2: 0x02_0000_0002}
 AGENT = 0x02_0000_00A1
+LIMIT_BPS = 400e6  # of VLAN 10
 VLANS = {vid: {"send_limit": limit, "receive_limit": limit, "algorithm": "fs"} for vid, limit in LIMITS.items()}
 
 
@@ -119,3 +120,27 @@ def test_nothing_is_taken_from_ports_without_an_agent(run: WireRun) -> None:
     run.app.wait_for(lambda: agent.heard(), "an answer at port 1")
     assert run.app.get("/v1/ports/s1/2")["agent"] is None
     assert not any(is_control(frame) for frame in run.fabric.received(1, 2))
+
+
+@pytest.mark.parametrize("run", ["verify"], indirect=True)
+def test_an_agent_that_reports_less_than_it_lets_through_is_mistrusted(run: WireRun) -> None:
+    """It says that it shapes, reports half of its rate, and sends twice of it: the meter behind it tells."""
+    agent = HostAgent(run)
+    for port_no, mac in MACS.items():
+        run.introduce(1, port_no, mac)
+    run.offer((1, 1), MACS[1], MACS[2], 2.0 * LIMIT_BPS)
+
+    def mistrusted() -> bool:
+        agent.work()
+        return bool(run.app.events("agent-mistrusted"))
+
+    run.app.wait_for(mistrusted, "mistrusted")
+    assert "s1:1" in run.app.events("agent-mistrusted")[0]["text"]
+    agent.work()  # it goes on, and is not listened to
+    assert run.app.get("/v1/ports/s1/1")["agent"]["state"] == "mistrusted"
+
+    def held() -> bool:
+        (entry,) = run.app.get("/v1/entries")["entries"]
+        return bool(entry["shaping"] == "meter" and entry["meter_rate_bps"] == LIMIT_BPS)
+
+    run.app.wait_for(held, "held by its meter, without the backstop's margin")

@@ -30,7 +30,7 @@ from controller.allocation.parameters import check_parameters
 from controller.central.controller import CentralController
 from controller.central.enforceable import of_switch
 from controller.central.explanation import explain_entry
-from controller.central.told import told_of
+from controller.central.policy_columns import policy_columns
 from controller.columns import FloatArray, IntArray
 from controller.dets.control_frames import Feature
 from controller.dets.send_rate_controller import Control
@@ -162,7 +162,7 @@ def entry_views(central: CentralController, rows: IntArray) -> list[Json]:
     measured, known = state.measured, connected(central)[sender]
     shaping = np.array(central.agents.shaping(), dtype=object)[rows].tolist()
     egress_bps, notified_s_ago = central.fabric.of_senders()
-    told = told_of(central.fabric, rows)
+    shown = policy_columns(central.fabric, rows)
     control = [Control(value).name.lower() for value in state.machines.control[rows].tolist()]
     columns = (
         central.vns.vlan_vid[sender].tolist(),
@@ -186,10 +186,17 @@ def entry_views(central: CentralController, rows: IntArray) -> list[Json]:
         json_rates(central.fabric.control.shadow.rates_of(state.entries)[rows]),
         json_rates(egress_bps[rows]),
         [None if silent_s != silent_s else round(silent_s, 3) for silent_s in notified_s_ago[rows].tolist()],
-        *([None if share != share else round(share, 4) for share in one.tolist()] for one in (told.marked, told.lost)),
-        told.bottleneck,
+        *(
+            [None if share != share else round(share, 4) for share in one.tolist()]
+            for one in (shown.marked, shown.lost)
+        ),
+        shown.bottleneck,
     )
     return _objects(EntryView, columns)
+
+
+def _shares(shares: FloatArray) -> list[float | None]:
+    return [None if share != share else round(share, 4) for share in shares.tolist()]
 
 
 def unmetered_views(central: CentralController, senders: IntArray) -> list[Json]:

@@ -1,4 +1,4 @@
-"""What policies tell of entries besides their limits: marks, losses, and where an entry is held back."""
+"""What policies report of entries next to their limits: marks, losses, and where an entry is held back."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from controller.central.state import FabricState
 from controller.columns import FloatArray, IntArray
 
 
-class Told(NamedTuple):
-    """Of some entries: shares of their traffic, NaN where unknown or not told, and the bottleneck in words."""
+class PolicyColumns(NamedTuple):
+    """Of some entries: shares of their traffic, NaN where unknown or not reported, and the bottleneck in words."""
 
     marked: FloatArray
     lost: FloatArray
     bottleneck: list[str | None]
 
 
-def told_of(fabric: FabricState, rows: IntArray) -> Told:
-    """Return what the last decisions tell of these rows of the entry table, ascending."""
+def policy_columns(fabric: FabricState, rows: IntArray) -> PolicyColumns:
+    """Return what the last decisions report of these rows of the entry table, ascending."""
     marked, lost = np.full((2, len(rows)), np.nan)
     bottleneck: list[str | None] = [None] * len(rows)
     for decision in fabric.state.allocators.decisions:
@@ -27,9 +27,9 @@ def told_of(fabric: FabricState, rows: IntArray) -> Told:
         if view.entries is not fabric.state.entries:
             continue
         _, mine, at = np.intersect1d(rows, view.rows, assume_unique=True, return_indices=True)
-        for column, told in ((marked, decision.marked), (lost, decision.lost)):
-            if told is not None:
-                column[mine] = told[at]
+        for column, reported in ((marked, decision.marked), (lost, decision.lost)):
+            if reported is not None:
+                column[mine] = reported[at]
         for index, one in zip(mine.tolist(), at.tolist(), strict=True):
             bottleneck[index] = decision.bottleneck(one, fabric.place_name)
-    return Told(marked, lost, bottleneck)
+    return PolicyColumns(marked, lost, bottleneck)
