@@ -339,6 +339,16 @@ def test_limits_messages_and_halvings_keep_their_bounds(intervals, hold, paramet
     assert all(later - earlier >= hold for earlier, later in pairwise(rounds))
 
 
+def test_what_it_remembers_does_not_grow():
+    world = flood()
+    for _ in range(50):
+        drops_of_the_flood(world)
+    assert 8 * len(world.memory.by_entry) <= 64  # bytes
+    assert 8 * len(world.memory.by_vn) <= 8 * (2 * Gatekeeper().window + 6)
+    assert not world.memory.by_link
+    assert not world.memory.by_use
+
+
 def test_messages_are_not_more_than_half_a_second_apart():
     make_policy("gatekeeper", {"hold": 9}, interval_ms=55)
     with pytest.raises(InvalidValueError, match=r"parameters.hold: 10.*500 ms between two messages: at most 9 fit"):
