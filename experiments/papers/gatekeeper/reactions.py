@@ -39,7 +39,7 @@ def quiet_start(measured: Measured) -> ClaimVerdict:
 
 def queue(measured: Measured) -> ClaimVerdict:
     """Judge what many connections of one VN drop, by how many PNs they come from."""
-    mean, worst = [], []
+    mean, worst, messages = [], [], 0
     for senders in SENDERS:
         name = f"gatekeeper-queue-{senders}"
         lost, p99 = (list(measured.values(name, NAME, key).values()) for key in ("lost_share", "queue_drops_p99_bps"))
@@ -47,11 +47,12 @@ def queue(measured: Measured) -> ClaimVerdict:
             return UNKNOWN
         mean.append(sum(lost) / len(lost))
         worst.append(max(p99))
+        messages += sum(measured.values(name, NAME, "notifications").values())
     found = "; ".join(
         f"{n} PNs {part:.2%}, {p99_bps / 1e6:.1f} Mb/s" for n, part, p99_bps in zip(SENDERS, mean, worst, strict=True)
     )
     holds = max(worst) <= THRESHOLD_BPS and mean[0] == max(mean) and mean[-1] < mean[0]
-    return ClaimVerdict(f"mean, and in all but 1 % of 110 ms: {found}", holds)
+    return ClaimVerdict(f"mean, and in all but 1 % of 110 ms: {found}; {messages} messages", holds)
 
 
 def prompt(experiment: str, most: int) -> Judge:

@@ -1,0 +1,83 @@
+"""Gatekeeper's claims and tables, on figures made by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from experiments.evaluation.claims import Measured
+from experiments.papers.gatekeeper import CLAIMS, paper
+from experiments.papers.gatekeeper.tenants import RX
+from experiments.scenarios.gatekeeper.fig5 import CELLS, cell_name
+from experiments.scenarios.gatekeeper.hadoop import PNS, name_of
+
+M = 1e6
+CLAIM = {claim.key: claim for claim in CLAIMS}
+
+
+def run(experiment, control, fabric="model", phases=None, **figures):
+    phases = {name: {"received_bps_by_receiver": rates} for name, rates in (phases or {}).items()}
+    names = {"experiment": experiment, "control": control, "seed": 1, "fabric": fabric}
+    return {**names, "figures": figures, "phases": phases}
+
+
+def fig5(control, fabric="model", scale=1.0, **other):
+    """All cells as promised, but for those given in Mb/s of A and B."""
+    phases = {}
+    for a, b in CELLS:
+        got = (645, 215) if "none" not in (a, b) else (860 * (b == "none"), 860 * (a == "none"))
+        got = other.get(f"{a}/{b}", got)
+        phases[cell_name(a, b)] = [got[1] * M * scale, got[0] * M * scale]  # B is the first that sends anywhere
+    return run(RX, control, fabric, phases)
+
+
+def job(kind, share, control, took_s, pair_mbps=None):
+    rates = None if pair_mbps is None else [0.0] * PNS + [pair_mbps * M] * (PNS // 2)
+    figures = {"transferred_after_s": took_s, "received_bps_by_receiver_until_transferred": rates}
+    return run(name_of(kind, share), control, **figures)
+
+
+def judged(key, *runs):
+    return CLAIM[key].judge(Measured(runs))
+
+
+def test_every_claim_says_that_it_does_not_know_without_runs():
+    assert all(claim.judge(Measured([])).holds is None for claim in CLAIMS)
+    assert [table.rows(Measured([])) for table in paper.tables] == [[]] * len(paper.tables)
+
+
+@pytest.mark.parametrize(("fabric", "scale"), [("model", 1.0), ("ovs", 0.05)])
+def test_cells_are_compared_at_the_rates_of_the_fabric(fabric, scale):
+    good = fig5("gatekeeper", fabric, scale)
+    assert judged("fig5b-rx", good).holds is True
+    bad = fig5("gatekeeper", fabric, scale, **{"1 TCP/UDP": (600, 260), "none/UDP": (0, 830)})
+    found = judged("fig5b-rx", bad)
+    assert (found.holds, found.found) == (False, "13 of 15 cells; worst A 1 TCP, B UDP: 600 and 260 Mb/s")
+    assert judged("beat-guarantees", good).holds is True
+    assert judged("beat-guarantees", bad).found == "TCP at least 93.0%, UDP at least 100.0%"
+
+
+def test_cells_stand_next_to_each_other_by_control():
+    heading, *rows = paper.tables[0].rows(Measured([fig5("gatekeeper"), fig5("max-min", **{"UDP/UDP": (640, 220)})]))
+    assert heading == ["A", "B", "`gatekeeper`", "`max-min`"]
+    assert len(rows) == 15
+    assert rows[-1] == ["UDP", "UDP", "645 + 215", "640 + 220"]
+
+
+def test_a_job_that_is_not_done_is_slower_than_any():
+    times = [job("udp", share, "gatekeeper", 20.0) for share in (25, 50, 75)]
+    without = [job("udp", 25, "gatekeeper feedback=0", 25.0), job("udp", 50, "gatekeeper feedback=0", None)]
+    assert judged("fig7-messages", *times, *without).holds is None
+    found = judged("fig7-messages", *times, *without, job("udp", 75, "gatekeeper feedback=0", 24.0))
+    assert found.holds is True
+    assert found.found == "of its time with messages: 1.25 at 25 %, not done at 50 %, 1.20 at 75 %"
+
+
+def test_what_the_pairs_get_is_compared_with_static_limits_over_all_shares():
+    runs = [job("tcp", share, "static", 20.0, 100.0) for share in (25, 50, 75)]
+    runs += [job("tcp", share, "gatekeeper", 20.0, rate) for share, rate in ((25, 100.0), (50, 120.0), (75, 200.0))]
+    found = judged("fig6-background", *runs)
+    assert found.holds is True
+    assert found.found == "1.40 times (100 for 100, 120 for 100, 200 for 100 Mb/s at 25, 50, 75 %)"
+    assert judged("fig6-shares", *runs).found == "20.0 s, 20.0 s, 20.0 s at 25, 50, 75 %"
+    table = paper.tables[-1].rows(Measured(runs))
+    assert table[1] == ["TCP", "25 %", "-", "20.0 s, 100 Mb/s", "20.0 s, 100 Mb/s", "-", "-"]
