@@ -45,9 +45,8 @@ class CongestionFeedback:
 
     def heard(self, name: str, rows: IntArray) -> FloatArray:
         """Return what entries were told in one column, shape of ``rows``: any rows; NaN for those without a message."""
-        told = np.full(len(rows), np.nan)
-        if len(self.entry):
-            at = np.minimum(np.searchsorted(self.entry, rows), len(self.entry) - 1)
-            same = self.entry[at] == rows
-            told[same] = self.columns[name][at[same]]
-        return told
+        if not len(self.entry):
+            return np.full(len(rows), np.nan)
+        told = np.full(max(int(rows.max(initial=0)), int(self.entry[-1])) + 1, np.nan)
+        told[self.entry] = self.columns[name]
+        return told[rows]
