@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.capability.capabilities import UNKNOWN, Ability, Finding
-from controller.columns import FloatArray, IntArray
+from controller.columns import BoolArray, FloatArray, IntArray
+from controller.metering import measure_kernel
 from controller.openflow.constants import COUNTER_UNAVAILABLE
 from controller.units import BITS_PER_BYTE
 
@@ -75,12 +76,7 @@ class MeterWatch:
     def read(self, meters: NDArray[np.void], ports: NDArray[np.void] | None, now_s: float) -> None:
         """Note METER_STATS rows, and PORT_STATS rows where they were read at the same time: they end a window."""
         self._counted = self._counted or bool(meters["byte_in_count"].any())
-        now = _Counts(meters["meter_id"].copy(), _known(meters["byte_in_count"]), _known(meters["band_byte_count"]))
-        before, self._last = self._last, now
-        if self._window is not None and before is not None and np.array_equal(before.meter_id, now.meter_id):
-            self._add(self._window, before, now)
-        else:  # meters came or went: the window no longer shows what they count
-            self._window = self._begin(now, self._window.at_s, self._window.received_bytes) if self._window else None
+        self._last = self._follow(meters, self._last)
         if ports is None or (self._window is not None and now_s - self._window.at_s < WINDOW_S):
             return
         mine = np.isin(ports["port_no"], self._edge_ports) & (ports["rx_bytes"] != COUNTER_UNAVAILABLE)
@@ -88,22 +84,39 @@ class MeterWatch:
         if self._window is not None:
             if received_bytes - self._window.received_bytes >= PLENTY_BYTES:
                 self._idle = not self._counted
-            self._look_for_excess(self._window, now.meter_id, now_s)
-        self._window = self._begin(now, now_s, received_bytes)
+            self._look_for_excess(self._window, self._last.meter_id, now_s)
+        self._window = self._begin(self._last, now_s, received_bytes)
         self._counted = False
+
+    def _follow(self, meters: NDArray[np.void], before: _Counts | None) -> _Counts:
+        """Add what was counted since the last reading to the window; return what is counted now."""
+        window = self._window
+        if window is not None and before is not None:
+            if measure_kernel.library is not None:
+                counts = (before.in_bytes, before.dropped_bytes)
+                sums = (window.in_bytes, window.dropped_bytes)
+                found = measure_kernel.watch(meters, before.meter_id, counts, sums)
+                if found is not None:
+                    self._allow(window, before.meter_id, found[1])
+                    return _Counts(before.meter_id, *found[0])
+            elif np.array_equal(before.meter_id, meters["meter_id"]):
+                now = _counts_of(meters)
+                self._allow(window, now.meter_id, _add(window, before, now))
+                return now
+        now = _counts_of(meters)
+        if window is not None:  # meters came or went: it no longer shows what they count
+            self._window = self._begin(now, window.at_s, window.received_bytes)
+        return now
 
     def _begin(self, now: _Counts, at_s: float, received_bytes: int) -> _Window:
         rate_bps, burst_bits = self._settings(now.meter_id.astype(np.int64))
         nothing = np.zeros(len(rate_bps))
         return _Window(at_s, received_bytes, nothing, nothing.copy(), rate_bps, burst_bits)
 
-    def _add(self, window: _Window, before: _Counts, now: _Counts) -> None:
-        """Add what was counted since the last reading; a meter that was modified in between began again at zero."""
-        modified = (now.in_bytes < before.in_bytes) | (now.dropped_bytes < before.dropped_bytes)
-        window.in_bytes[:] += now.in_bytes - np.where(modified, 0.0, before.in_bytes)
-        window.dropped_bytes[:] += now.dropped_bytes - np.where(modified, 0.0, before.dropped_bytes)
-        if modified.any():
-            rate_bps, burst_bits = self._settings(now.meter_id[modified].astype(np.int64))
+    def _allow(self, window: _Window, meter_id: NDArray[np.uint32], modified: BoolArray | None) -> None:
+        """Let meters that were modified pass what they are set to now as well."""
+        if modified is not None and modified.any():
+            rate_bps, burst_bits = self._settings(meter_id[modified].astype(np.int64))
             window.rate_bps[modified] = np.maximum(window.rate_bps[modified], rate_bps)
             window.burst_bits[modified] += burst_bits
 
@@ -117,6 +130,18 @@ class MeterWatch:
         elif drops.any():
             self._drops = True
             self._excesses = 0
+
+
+def _counts_of(meters: NDArray[np.void]) -> _Counts:
+    return _Counts(meters["meter_id"].copy(), _known(meters["byte_in_count"]), _known(meters["band_byte_count"]))
+
+
+def _add(window: _Window, before: _Counts, now: _Counts) -> BoolArray:
+    """Add what was counted since the last reading; return which meters were modified in between and began at zero."""
+    modified = (now.in_bytes < before.in_bytes) | (now.dropped_bytes < before.dropped_bytes)
+    window.in_bytes[:] += now.in_bytes - np.where(modified, 0.0, before.in_bytes)
+    window.dropped_bytes[:] += now.dropped_bytes - np.where(modified, 0.0, before.dropped_bytes)
+    return modified
 
 
 def _known(count: NDArray[np.uint64]) -> FloatArray:

@@ -30,6 +30,32 @@ void dets_spread(i64 n, const i64 *mine, const i64 *rows, const MeterStats *stat
     }
 }
 
+/* What one switch's n meters counted since its last reading, added to the sums of a window; unavailable counts as 0. A meter
+ * that counts less than before was modified and began again. Return how many were, or -1 if these are other meters. */
+i64 dets_watch(i64 n, const MeterStats *stats, const uint32_t *meter_id, const double *was_in, const double *was_dropped,
+               double *restrict now_in, double *restrict now_dropped, double *restrict in_sum,
+               double *restrict dropped_sum, uint8_t *restrict modified)
+{
+    i64 count = 0;
+    int same = 1;
+    for (i64 i = 0; i < n; i++)
+        same &= stats[i].meter_id == meter_id[i];
+    if (!same)
+        return -1;
+    for (i64 i = 0; i < n; i++) {
+        double in = stats[i].byte_in_count == UINT64_MAX ? 0.0 : (double)stats[i].byte_in_count;
+        double dropped = stats[i].band_byte_count == UINT64_MAX ? 0.0 : (double)stats[i].band_byte_count;
+        int again = (in < was_in[i]) | (dropped < was_dropped[i]);
+        in_sum[i] += in - (again ? 0.0 : was_in[i]);
+        dropped_sum[i] += dropped - (again ? 0.0 : was_dropped[i]);
+        now_in[i] = in;
+        now_dropped[i] = dropped;
+        modified[i] = (uint8_t)again;
+        count += again;
+    }
+    return count;
+}
+
 /* Counters to rates. Columns of n rows: first the last readings and the new ones, then what is written: in ``rates`` offered,
  * dropped and passed, one column after the other, in ``after`` the five columns of the next readings in their order. */
 FOR_EACH_CPU

@@ -19,6 +19,7 @@ library = load(
     "_measure",
     {
         "dets_spread": (ctypes.c_int, "i***d*****"),
+        "dets_watch": (ctypes.c_int64, "i" + "*" * 9),
         "dets_meter_rates": (ctypes.c_int, "iddd" + "*" * 14),
         "dets_measure": (ctypes.c_int, "id" + "*" * 10),
         "dets_taken": (ctypes.c_int, "id" + "*" * 8),
@@ -40,6 +41,25 @@ def spread(
 ) -> None:
     """Write the METER_STATS ``mine`` of one switch to ``rows`` of bytes in, bytes dropped, duration and arrival."""
     call(library, "dets_spread", len(mine), mine, rows, stats, received_s, *columns, present)
+
+
+def watch(
+    stats: NDArray[np.void],
+    meter_id: NDArray[np.uint32],
+    before: tuple[FloatArray, FloatArray],
+    sums: tuple[FloatArray, FloatArray],
+) -> tuple[tuple[FloatArray, FloatArray], BoolArray | None] | None:
+    """Add what METER_STATS rows counted since ``before`` to ``sums``, columns of bytes in and bytes dropped.
+
+    Return what they count now, and which meters were modified in between (None: none); None for other meters.
+    """
+    meters = len(stats)
+    if meters != len(meter_id):
+        return None
+    now_in, now_dropped, modified = np.empty(meters), np.empty(meters), np.empty(meters, np.bool_)
+    columns = (stats, meter_id, *before, now_in, now_dropped, *sums, modified)
+    count = call(library, "dets_watch", meters, *columns)
+    return None if count < 0 else ((now_in, now_dropped), modified if count else None)
 
 
 def meter_rates(

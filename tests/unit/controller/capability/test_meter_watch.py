@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.kernels import numpy_alone
 
 from controller.capability.capabilities import Ability, Finding
 from controller.capability.meter_watch import IDLE, LET_THROUGH, PLENTY_BYTES, WINDOW_S, MeterWatch
+from controller.metering import measure_kernel
+from controller.openflow.constants import COUNTER_UNAVAILABLE
 from controller.openflow.meters import METER_STATS
 from controller.openflow.stats import PORT_STATS
 
@@ -99,3 +105,31 @@ def test_a_meter_is_held_against_the_highest_rate_that_it_had() -> None:
     most = int(2 * 100 * RATE_BPS * WINDOW_S / 8)
     for window in range(6):
         assert read(watch, window * WINDOW_S, window * most, window * most).finding is Finding.UNKNOWN
+
+
+@pytest.mark.skipif(measure_kernel.library is None, reason="no C compiler was there when it was installed")
+@given(seed=st.integers(0, 2**32 - 1), rounds=st.integers(1, 12))
+def test_compiled_or_not_a_watch_sees_the_same(seed: int, rounds: int) -> None:
+    """Meters count on, begin again, have no count for a while, or are others, among them as many others."""
+    rng, compiled, plain = np.random.default_rng(seed), watch_of(1), watch_of(1)
+    meters = np.zeros(rng.integers(1, 20), METER_STATS)
+    for number in range(rounds):
+        if rng.random() < 0.2:
+            meters = np.zeros(rng.integers(1, 4) if rng.random() < 0.5 else len(meters), METER_STATS)
+            meters["meter_id"] = np.sort(rng.choice(100, len(meters), replace=False))
+        for column in ("byte_in_count", "band_byte_count"):
+            again = rng.random(len(meters)) < 0.2
+            meters[column] = np.where(again, 0, meters[column]) + rng.integers(0, 10**6, len(meters)).astype(np.uint64)
+        told = meters.copy()
+        told["byte_in_count"][rng.random(len(told)) < 0.1] = COUNTER_UNAVAILABLE
+        ports = np.zeros(1, PORT_STATS)
+        ports["port_no"], ports["rx_bytes"] = 1, number * PLENTY_BYTES
+        arguments = (told, ports if rng.random() < 0.7 else None, number * 0.4)
+        compiled.read(*arguments)
+        with numpy_alone():
+            plain.read(*arguments)
+        assert compiled.ability == plain.ability
+        for one, other in ((compiled._last, plain._last), (compiled._window, plain._window)):
+            assert (one is None) == (other is None)
+            for mine, its in zip(one or (), other or (), strict=True):
+                np.testing.assert_array_equal(mine, its)
