@@ -18,7 +18,7 @@ _TYPES = {"i": ctypes.c_int64, "d": ctypes.c_double, "*": ctypes.c_void_p}
 
 
 def load(folder: Path, name: str, functions: Mapping[str, tuple[type, str]]) -> ctypes.CDLL | None:
-    """Return the library built from ``name``.c in ``folder``, or None when it was not built.
+    """Return the library built from ``name``.c in ``folder``, or None when it was not built, or of other sources.
 
     ``functions`` gives each function's result and its arguments: ``i`` an int64, ``d`` a double, ``*`` a column.
     """
@@ -26,6 +26,8 @@ def load(folder: Path, name: str, functions: Mapping[str, tuple[type, str]]) -> 
         path = folder / f"{name}{suffix}"
         if path.exists():
             library = ctypes.CDLL(str(path))
+            if not all(hasattr(library, function_name) for function_name in functions):
+                return None
             for function_name, (result, arguments) in functions.items():
                 function = getattr(library, function_name)
                 function.restype, function.argtypes = result, [_TYPES[letter] for letter in arguments]

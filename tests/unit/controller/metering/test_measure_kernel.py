@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 from dataclasses import fields
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.kernels import numpy_alone, same
 
+from controller.compiled import load
 from controller.metering import measure_kernel
 from controller.metering.counters import MeterCounters, MeterReadings, meter_rates
 from controller.metering.measurement import Measurement, measure
@@ -59,3 +62,9 @@ def test_what_a_switch_says_goes_to_its_entries() -> None:
     assert present.tolist() == [False] * 4 + [True]
     assert [column[4] for column in columns] == [5000.0, 2000.0, 1.5, 3.25]
     assert all(np.isnan(column[:4]).all() for column in columns)
+
+
+def test_a_library_that_was_built_of_other_sources_is_not_used() -> None:
+    folder = Path(measure_kernel.__file__).parent
+    assert load(folder, "_measure", {"dets_watch": (ctypes.c_int64, "i*********")}) is not None
+    assert load(folder, "_measure", {"dets_watch": (ctypes.c_int64, "i*********"), "dets_new": (int, "i")}) is None
