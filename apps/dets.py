@@ -82,7 +82,7 @@ class Dets(AppBase):
             print(error, file=sys.stderr)
             raise SystemExit(2) from None
         self.spare = SpareTime(self.config.interval_s, time.monotonic, hub.sleep, hub.Event())
-        self.shell = Shell(self.config, time.monotonic, self._ports_known, self.spare.breathe)
+        self.shell = Shell(self.config, time.monotonic, self._ports_known, self.spare.breathe, self.spare.waiting)
         self.observer = Observer(self.shell.central)
         self.queues = QueueKeeper(self.shell)
         self.loops = Supervisor(time.monotonic, hub.spawn, hub.sleep, hub.kill)

@@ -39,6 +39,15 @@ class SpareTime:
             self._overloaded = self._clock() - began_s > self._interval_s
             self._idle.set()
 
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """The round does nothing but wait inside: others may go on. It ends as much later as a piece of work takes."""
+        self._idle.set()
+        try:
+            yield
+        finally:
+            self._idle.clear()
+
     def sleep(self, seconds: float) -> None:
         """Let others run for so long, and then until there is time to spare."""
         self._sleep(seconds)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import NamedTuple
 
 import numpy as np
@@ -27,6 +29,7 @@ _METER_BYTES = 400
 # Ports and queues are asked for in every round while a policy decides by them; else a little
 # less often than the watch over queues looks, which is as often as people do.
 LOOK_INTERVAL_S = 0.26
+SOON = 0.25  # of the time that answers have
 
 
 class PolledCounters(NamedTuple):
@@ -41,8 +44,12 @@ class PolledCounters(NamedTuple):
     unanswered: int
 
 
-def poll(peers: Peers, started_s: float, deadline_s: float) -> PolledCounters:
+def poll(
+    peers: Peers, started_s: float, deadline_s: float, waiting: Callable[[], AbstractContextManager[None]]
+) -> PolledCounters:
     """Ask the switches that are ready for their counters, and wait for them until ``deadline_s``.
+
+    Most have answered after a part of that time. While the rest is waited for, inside ``waiting``, others may work.
 
     Ports and queues go to the deliveries of the central controller. A switch that is late is not asked again, or it
     would only fall further behind: its answer serves the next round. Nor do the others wait for it once more.
@@ -54,13 +61,17 @@ def poll(peers: Peers, started_s: float, deadline_s: float) -> PolledCounters:
             peer.overtaken.clear()
             peer.poll = _ask(peers, peer, started_s, always)
     counters, unanswered = PolledCounters({}, {}, {}, 0), 0
+    soon_s = started_s + SOON * (deadline_s - started_s)
     late_last = sorted(ready.items(), key=lambda item: item[1].poll is not None and item[1].poll.asked_s < started_s)
     for dpid, peer in late_last:
         asked = peer.poll
         if asked is None:
             continue
         try:
-            body = asked.meters.wait(deadline_s - peers.clock() if asked.asked_s == started_s else 0.0)
+            body = asked.meters.wait(soon_s - peers.clock() if asked.asked_s == started_s else 0.0)
+            if body is None and asked.asked_s == started_s:
+                with waiting():
+                    body = asked.meters.wait(deadline_s - peers.clock())
             if body is None:
                 unanswered += 1
                 if peers.clock() - asked.asked_s < POLL_PATIENCE_S:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -59,7 +60,7 @@ class Shell:
     """Drives a central controller with the switches of one framework.
 
     ``clock`` is monotonic; ``on_ports`` is called with a dpid when a switch's ports are known or have changed;
-    ``breathe`` lets others run, and returns when the interval has time to spare.
+    ``breathe`` lets others run, and returns when the interval has time to spare; inside ``waiting`` it has.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class Shell:
         clock: Callable[[], float],
         on_ports: Callable[[int], None],
         breathe: Callable[[], None] = lambda: None,
+        waiting: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self.lines = EventLines(breathe)
         self.central = CentralController(config, self.lines.note, random.getrandbits(32))
@@ -82,7 +84,7 @@ class Shell:
         self._config = config
         self._clock = clock
         self._on_ports = on_ports
-        self._breathe = breathe
+        self._breathe, self._waiting = breathe, waiting
         self._push_due = False
         self._reports = Reports(self.peers, self.hellos, self.agents, self.push_soon, on_ports)
         self._claims = Claims(self.peers)
@@ -216,7 +218,7 @@ class Shell:
         """Read the counters, run one control step, send what it decides."""
         started_s = self._clock()
         self._excuse(self.times.stalled_s(started_s))
-        counters = poll(self.peers, started_s, started_s + self._config.interval_s * 0.8)
+        counters = poll(self.peers, started_s, started_s + self._config.interval_s * 0.8, self._waiting)
         now_s = self._clock()
         result = self.central.interval(counters.meters, counters.received_s, now_s, counters.confirmed_s)
         self.central.tick(now_s)

@@ -61,6 +61,18 @@ def test_during_a_round_work_waits_for_its_end() -> None:
         assert process.now_s == 0.030
 
 
+def test_work_goes_on_while_a_round_waits() -> None:
+    process = Process()
+    process.round_ends_s = 0.030
+    with process.spare.round():
+        process.now_s = 0.002
+        with process.spare.waiting():
+            process.spare.sleep(0.0)
+            assert process.now_s == 0.002
+        process.spare.sleep(0.0)
+        assert process.now_s == 0.030
+
+
 @pytest.mark.parametrize("early_s", [RESERVE_S / 2, 0.0, -0.02])
 def test_work_waits_for_a_round_that_is_about_to_begin_or_late(early_s: float) -> None:
     process = Process()
