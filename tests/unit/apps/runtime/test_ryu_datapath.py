@@ -1,0 +1,139 @@
+"""A switch under control: its replies are read with all others', and whatever else it sends holds up itself alone."""
+
+from __future__ import annotations
+
+import importlib
+import socket
+import struct
+import warnings
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from eventlet.greenio import GreenSocket
+
+from apps.runtime.peer_limits import SWITCH
+from controller.openflow.constants import VERSION, MessageType
+
+with warnings.catch_warnings():  # what Ryu imports is deprecated
+    warnings.simplefilter("ignore")
+    import eventlet.wsgi
+
+    eventlet.wsgi.ALREADY_HANDLED = []  # as the launcher does
+    app_manager = importlib.import_module("ryu.base.app_manager")  # before what it imports, which imports it
+    from ryu.controller.handler import MAIN_DISPATCHER
+    from ryu.lib import hub
+
+    from apps.runtime.ryu_datapath import PeerDatapath
+    from apps.runtime.switch_connection import SwitchConnection
+
+
+class Switch:
+    """A connection on loopback; ``reports`` gathers what the switch reports, and ends with ``loop``."""
+
+    def __init__(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            self.end = socket.create_connection(server.getsockname())
+            plain, address = server.accept()
+        self.plain = plain
+        plain.setblocking(False)
+        self.datapath = PeerDatapath(GreenSocket(plain), address)
+        self.datapath.state = MAIN_DISPATCHER
+        self.datapath.id = 1
+        self.connection = self.datapath.connection = SwitchConnection(self.datapath, lambda: 0.0)
+        self.reports: list[int] = []
+        self.connection.on_report = lambda kind, message: self.reports.append(int.from_bytes(message[4:8]))
+        self.datapath.keep()
+        self.loop = hub.spawn(self._run)
+        self.ended = False
+        hub.sleep(0.0)
+
+    def _run(self) -> None:
+        self.datapath._receive_loop()
+        self.ended = True
+
+    def says(self, kind: MessageType, *xids: int) -> bytes:
+        return b"".join(struct.pack("!BBHI", VERSION, kind, 8, xid) for xid in xids)
+
+
+@pytest.fixture
+def switches(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Switch]]:
+    nobody = SimpleNamespace(observers={}, send_event_to_observers=lambda *_event: None)
+    monkeypatch.setitem(app_manager.SERVICE_BRICKS, "ofp_event", nobody)
+    made = [Switch(), Switch()]
+    yield made
+    for switch in made:
+        switch.end.close()
+        switch.datapath.close()
+        wait_for(lambda switch=switch: switch.loop.dead)
+        switch.plain.close()
+
+
+def wait_for(condition: Any) -> None:
+    """Give others their turn until it is so; a test that waits in vain fails by its assertion afterwards."""
+    for _ in range(200):
+        if condition():
+            return
+        hub.sleep(0.005)
+
+
+def test_replies_and_reports_in_one_piece_are_all_taken(switches: list[Switch]) -> None:
+    switch, _other = switches
+    first, second = switch.connection.barrier(), switch.connection.barrier()
+    late = switch.connection.barrier()
+    data = switch.says(MessageType.BARRIER_REPLY, first.xid) + switch.says(MessageType.ERROR, 77)
+    switch.end.send(data + switch.says(MessageType.BARRIER_REPLY, second.xid))
+    wait_for(lambda: second.done)
+    assert (first.done, second.done, switch.reports) == (True, True, [77])
+    switch.end.send(switch.says(MessageType.BARRIER_REPLY, late.xid)[:5])
+    hub.sleep(0.01)
+    assert not late.done
+    switch.end.send(switch.says(MessageType.BARRIER_REPLY, late.xid)[5:])
+    wait_for(lambda: late.done)
+    assert late.done, "it goes on by the shared reader after a report"
+
+
+def test_one_that_has_used_up_its_allowance_waits_alone(switches: list[Switch]) -> None:
+    loud, quiet = switches
+    loud.end.send(loud.says(MessageType.ERROR, *range(4 * SWITCH.reports)))
+    wait_for(lambda: len(loud.reports) >= SWITCH.reports)
+    reply = quiet.connection.barrier()
+    quiet.end.send(quiet.says(MessageType.BARRIER_REPLY, reply.xid))
+    wait_for(lambda: reply.done)
+    assert reply.done
+    assert len(loud.reports) < 4 * SWITCH.reports
+    wait_for(lambda: len(loud.reports) == 4 * SWITCH.reports)
+    assert loud.reports == list(range(4 * SWITCH.reports))
+
+
+def test_replies_count_towards_the_allowance(switches: list[Switch]) -> None:
+    loud, _other = switches
+    asked = [loud.connection.barrier() for _ in range(SWITCH.messages + 10)]
+    loud.end.send(loud.says(MessageType.BARRIER_REPLY, *(reply.xid for reply in asked)))
+    wait_for(lambda: asked[SWITCH.messages // 2].done)
+    assert not asked[-1].done
+    wait_for(lambda: asked[-1].done)
+    assert asked[-1].done
+
+
+def test_a_handler_that_fails_ends_its_own_connection_alone(switches: list[Switch]) -> None:
+    broken, quiet = switches
+    broken.connection.take_reply = lambda *_message: 1 / 0  # type: ignore[method-assign]
+    broken.end.send(broken.says(MessageType.BARRIER_REPLY, 1))
+    reply = quiet.connection.barrier()
+    wait_for(lambda: broken.loop.dead)
+    quiet.end.send(quiet.says(MessageType.BARRIER_REPLY, reply.xid))
+    wait_for(lambda: reply.done)
+    assert reply.done
+    assert broken.loop.dead
+
+
+def test_the_loop_ends_when_the_switch_hangs_up(switches: list[Switch]) -> None:
+    switch, other = switches
+    switch.end.close()
+    wait_for(lambda: switch.ended)
+    assert switch.ended
+    other.datapath.close()
+    wait_for(lambda: other.ended)
+    assert other.ended
