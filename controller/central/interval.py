@@ -107,22 +107,29 @@ def _readings(
             continue
         listed = fabric.switches[dpid].listed(meters["meter_id"])
         times_s = received_s[dpid], confirmed_s.get(dpid, np.nan)
-        _read(of_entries, meters, listed.entry_at, listed.entry, times_s)
-        earlier = modified_s[listed.entry] < modified_s[listed.entry].max(initial=-np.inf)
-        of_entries.confirmed_s[listed.entry[earlier]] = np.nan
-        _read(of_vns, meters, listed.vn_at, listed.vn, times_s)
+        _read(of_entries, meters, listed.entry_at, listed.entry, times_s, modified_s)
+        _read(of_vns, meters, listed.vn_at, listed.vn, times_s, None)
     return of_entries, of_vns
 
 
 def _read(
-    readings: MeterReadings, meters: MeterStats, mine: IntArray, rows: IntArray, times_s: tuple[float, float]
+    readings: MeterReadings,
+    meters: MeterStats,
+    mine: IntArray,
+    rows: IntArray,
+    times_s: tuple[float, float],
+    modified_s: FloatArray | None,
 ) -> None:
-    """Write the meters ``mine`` of one switch to these rows."""
-    received_s, readings.confirmed_s[rows] = times_s
+    """Write the meters ``mine`` of one switch to these rows; ``modified_s`` is of all rows, None: no meter ever is."""
     if measure_kernel.library is not None:
-        columns = (readings.byte_in_count, readings.dropped_byte_count, readings.duration_s, readings.received_s)
-        measure_kernel.spread(mine, rows, meters, received_s, columns, readings.present)
+        counts = (readings.byte_in_count, readings.dropped_byte_count, readings.duration_s)
+        columns = (*counts, readings.received_s, readings.confirmed_s)
+        measure_kernel.spread(mine, rows, meters, times_s, modified_s, columns, readings.present)
         return
+    received_s, readings.confirmed_s[rows] = times_s
+    if modified_s is not None:
+        earlier = modified_s[rows] < modified_s[rows].max(initial=-np.inf)
+        readings.confirmed_s[rows[earlier]] = np.nan
     byte_in, dropped = meters["byte_in_count"][mine], meters["band_byte_count"][mine]
     unavailable = (byte_in == COUNTER_UNAVAILABLE) | (dropped == COUNTER_UNAVAILABLE)
     if unavailable.any():

@@ -13,13 +13,20 @@ typedef struct { /* METER_STATS of controller/openflow/meters.py */
     uint64_t band_packet_count, band_byte_count;
 } MeterStats;
 
-/* Write what one switch said of n meters to their entries. Counters that are unavailable leave the entry unread. */
-void dets_spread(i64 n, const i64 *mine, const i64 *rows, const MeterStats *stats, double received_s, double *byte_in,
-                 double *dropped, double *duration_s, double *received, uint8_t *present)
+/* Write what one switch said of n meters to their entries. Counters that are unavailable leave the entry unread. The switch
+ * confirmed its last message at ``confirmed_s``, and so says nothing of meters that were modified before the latest of
+ * them: ``modified_s`` (entries,), which is not looked at where no meter is ever ``modified``. */
+void dets_spread(i64 n, const i64 *mine, const i64 *rows, const MeterStats *stats, double received_s,
+                 double confirmed_s, i64 modified, const double *modified_s, double *byte_in, double *dropped,
+                 double *duration_s, double *received, double *confirmed, uint8_t *present)
 {
+    double latest_s = -(double)INFINITY;
+    for (i64 i = 0; modified && i < n; i++)
+        latest_s = modified_s[rows[i]] > latest_s ? modified_s[rows[i]] : latest_s;
     for (i64 i = 0; i < n; i++) {
         const MeterStats *meter = &stats[mine[i]];
         i64 row = rows[i];
+        confirmed[row] = modified && modified_s[row] < latest_s ? (double)NAN : confirmed_s;
         if (meter->byte_in_count == UINT64_MAX || meter->band_byte_count == UINT64_MAX)
             continue;
         byte_in[row] = (double)meter->byte_in_count;

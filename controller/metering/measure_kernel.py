@@ -18,7 +18,7 @@ library = load(
     Path(__file__).parent,
     "_measure",
     {
-        "dets_spread": (ctypes.c_int, "i***d*****"),
+        "dets_spread": (ctypes.c_int, "i***ddi*******"),
         "dets_watch": (ctypes.c_int64, "i" + "*" * 9),
         "dets_meter_rates": (ctypes.c_int, "iddd" + "*" * 14),
         "dets_measure": (ctypes.c_int, "id" + "*" * 10),
@@ -35,12 +35,18 @@ def spread(
     mine: IntArray,
     rows: IntArray,
     stats: NDArray[np.void],
-    received_s: float,
-    columns: tuple[FloatArray, FloatArray, FloatArray, FloatArray],
+    times_s: tuple[float, float],
+    modified_s: FloatArray | None,
+    columns: tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray],
     present: BoolArray,
 ) -> None:
-    """Write the METER_STATS ``mine`` of one switch to ``rows`` of bytes in, bytes dropped, duration and arrival."""
-    call(library, "dets_spread", len(mine), mine, rows, stats, received_s, *columns, present)
+    """Write METER_STATS, the ``mine`` of one switch, to ``rows`` of bytes in and dropped, duration, arrival, confirmed.
+
+    ``times_s`` are when they came, and when the switch had done what it was sent. That says nothing of the rows whose
+    ``modified_s`` (entries,) is before the latest of them.
+    """
+    modified = (0, columns[0]) if modified_s is None else (1, modified_s)
+    call(library, "dets_spread", len(mine), mine, rows, stats, *times_s, *modified, *columns, present)
 
 
 def watch(

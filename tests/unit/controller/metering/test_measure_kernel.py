@@ -56,12 +56,14 @@ def test_what_a_switch_says_goes_to_its_entries() -> None:
     stats["byte_in_count"] = [5000, 1, COUNTER_UNAVAILABLE, 9]
     stats["band_byte_count"] = [2000, 1, 7, COUNTER_UNAVAILABLE]
     stats["duration_s"] = [1.5, 1.0, 2.5, 3.5]
-    columns = tuple(np.full(5, np.nan) for _ in range(4))
+    columns = tuple(np.full(5, np.nan) for _ in range(5))
     present = np.zeros(5, np.bool_)
-    measure_kernel.spread(np.array([0, 2, 3]), np.array([4, 0, 1]), stats, 3.25, columns, present)
+    mine, rows = np.array([0, 2, 3]), np.array([4, 0, 1])
+    measure_kernel.spread(mine, rows, stats, (3.25, 3.5), None, columns, present)
     assert present.tolist() == [False] * 4 + [True]
-    assert [column[4] for column in columns] == [5000.0, 2000.0, 1.5, 3.25]
-    assert all(np.isnan(column[:4]).all() for column in columns)
+    assert [column[4] for column in columns] == [5000.0, 2000.0, 1.5, 3.25, 3.5]
+    assert all(np.isnan(column[:4]).all() for column in columns[:4])
+    assert columns[4][[0, 1]].tolist() == [3.5, 3.5]
 
 
 def test_a_library_that_was_built_of_other_sources_is_not_used() -> None:

@@ -1,0 +1,34 @@
+"""What switches said of their meters goes to the rows of the entry table, compiled or not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.kernels import numpy_alone, same
+
+from controller.central.interval import _read
+from controller.metering import measure_kernel
+from controller.metering.counters import MeterReadings
+from controller.openflow.constants import COUNTER_UNAVAILABLE
+from controller.openflow.meters import METER_STATS
+
+
+@pytest.mark.skipif(measure_kernel.library is None, reason="no C compiler was there when it was installed")
+@given(seed=st.integers(0, 2**32 - 1), meters=st.integers(0, 30), limits=st.booleans())
+def test_readings_are_spread_alike(seed: int, meters: int, limits: bool) -> None:
+    rng = np.random.default_rng(seed)
+    stats = np.zeros(meters, METER_STATS)
+    for column in ("byte_in_count", "band_byte_count"):
+        stats[column] = np.where(rng.random(meters) < 0.1, COUNTER_UNAVAILABLE, rng.integers(0, 10**9, meters))
+    stats["duration_s"] = rng.random(meters)
+    mine = np.flatnonzero(rng.random(meters) < 0.8)
+    rows = rng.permutation(40)[: len(mine)]
+    modified_s = rng.choice([1.0, 2.0, 3.0], 40) if limits else None
+    times_s = (4.0, float(rng.choice([2.5, np.nan])))
+    compiled, plain = MeterReadings.none(40), MeterReadings.none(40)
+    _read(compiled, stats, mine, rows, times_s, modified_s)
+    with numpy_alone():
+        _read(plain, stats, mine, rows, times_s, modified_s)
+    same(compiled, plain)
