@@ -230,7 +230,7 @@ class WireFabric:
                 self.rates.advance(now_s)
                 concerned = self.switches
             datapath.receive(data, now_s)
-            for dpid in self._carry_frames(concerned):
+            for dpid in self._carry_frames(concerned) & self._connections.keys():  # one may be about to connect
                 self._connections[dpid].flush()
 
     def _pass_time(self) -> None:
