@@ -1,4 +1,8 @@
-"""eBPF programs written instruction by instruction (linux/bpf.h), and maps for them. Standard library only."""
+"""eBPF programs written instruction by instruction (linux/bpf.h), maps for them, and interfaces that run them.
+
+Programs are attached over rtnetlink to the ingress or the egress of interfaces, which hold them until they go. Standard
+library only.
+"""
 
 from __future__ import annotations
 
@@ -7,23 +11,36 @@ import ctypes
 import errno
 import os
 import platform
+import socket
 import struct
+from typing import NamedTuple
 
-R0, R1, R2, R3, R4, R6, R7, R8, R10 = 0, 1, 2, 3, 4, 6, 7, 8, 10
+R0, R1, R2, R3, R4, R6, R7, R8, R9, R10 = 0, 1, 2, 3, 4, 6, 7, 8, 9, 10
 # struct __sk_buff
-SKB_PROTOCOL, SKB_VLAN_PRESENT, SKB_VLAN_TCI, SKB_TC_CLASSID = 16, 20, 24, 72
+SKB_LEN, SKB_PROTOCOL, SKB_VLAN_PRESENT, SKB_VLAN_TCI, SKB_TC_CLASSID = 0, 16, 20, 24, 72
 # enum bpf_func_id
-MAP_LOOKUP, VLAN_PUSH, VLAN_POP, REDIRECT, LOAD_BYTES = 1, 18, 19, 23, 26
+MAP_LOOKUP, KTIME_GET_NS, VLAN_PUSH, VLAN_POP, REDIRECT, LOAD_BYTES, ECN_SET_CE = 1, 5, 18, 19, 23, 26, 97
 TC_ACT_OK, TC_ACT_SHOT = 0, 2
 
 _SYSCALL = {"x86_64": 321, "aarch64": 280}
 _MAP_CREATE, _MAP_UPDATE, _MAP_DELETE, _PROG_LOAD = 0, 2, 3, 5
-_PROG_TYPE_SCHED_CLS, _MAP_TYPE_HASH, _NO_PREALLOC = 3, 1, 1
+_PROG_TYPE_SCHED_CLS, _MAP_TYPE_HASH, _MAP_TYPE_ARRAY, _NO_PREALLOC = 3, 1, 2, 1
 _PSEUDO_MAP = 1
 _PROGRAM = struct.Struct("=IIQQIIQII16s")  # union bpf_attr as BPF_PROG_LOAD takes it, up to prog_name
 _MAP = struct.Struct("=IIIII")
 _ELEMENT = struct.Struct("=IxxxxQQQ")
 _INSTRUCTION = struct.Struct("=BBhi")  # struct bpf_insn: opcode, registers, jump offset, constant
+
+_MESSAGE = struct.Struct("=IHHII")  # struct nlmsghdr
+_TCMSG = struct.Struct("=BxxxiIII")
+_ATTRIBUTE = struct.Struct("=HH")
+_RTM_NEWQDISC, _RTM_NEWTFILTER = 36, 44
+_REQUEST_ACK_EXCL_CREATE = 0x1 | 0x4 | 0x200 | 0x400
+_PARENT, _HANDLE = 0xFFFFFFF1, 0xFFFF0000
+_TCA_KIND, _TCA_OPTIONS, _TCA_BPF_FD, _TCA_BPF_NAME, _TCA_BPF_FLAGS = 1, 2, 6, 7, 8
+_TCA_BPF_FLAG_ACT_DIRECT = 1
+_ETH_P_ALL = 0x0003
+_PRIORITY = 1
 
 
 def line(opcode: int, target: int = 0, source: int = 0, offset: int = 0, constant: int = 0) -> bytes:
@@ -125,6 +142,11 @@ def load_program(program: bytes, name: bytes) -> int:
         raise OSError(error.errno, f"{error.strerror}" + (f" ({text})" if text else "")) from None
 
 
+def make_number() -> int:
+    """Return a file descriptor of a map that holds one 64-bit number, 0 at first, under the key 0."""
+    return _bpf(_MAP_CREATE, _MAP.pack(_MAP_TYPE_ARRAY, 4, 8, 1, 0))
+
+
 class HashMap:
     """A hash map in the kernel, from keys of ``key_octets`` to 32-bit numbers; ``descriptor`` is its file."""
 
@@ -146,6 +168,50 @@ class HashMap:
     def close(self) -> None:
         """Close the file; the kernel keeps the map for the programs that use it."""
         os.close(self.descriptor)
+
+
+class Hook(NamedTuple):
+    """Where programs run: the queueing discipline that is there for it, and the parent of its filters."""
+
+    qdisc: bytes
+    parent: int
+
+
+INGRESS = Hook(b"ingress\0", _HANDLE)
+EGRESS = Hook(b"clsact\0", 0xFFFFFFF3)
+
+
+def run_at(hook: Hook, interface_index: int, program: bytes, name: bytes) -> None:
+    """Let an interface run a program; nothing may be at the hook yet. OSError says what refused."""
+    descriptor = load_program(program, name)
+    try:
+        qdisc = _TCMSG.pack(socket.AF_UNSPEC, interface_index, _HANDLE, _PARENT, 0)
+        _ask(_RTM_NEWQDISC, qdisc + _attribute(_TCA_KIND, hook.qdisc))
+        options = (
+            _attribute(_TCA_BPF_FD, struct.pack("=I", descriptor))
+            + _attribute(_TCA_BPF_NAME, name + b"\0")
+            + _attribute(_TCA_BPF_FLAGS, struct.pack("=I", _TCA_BPF_FLAG_ACT_DIRECT))
+        )
+        protocol = _PRIORITY << 16 | socket.htons(_ETH_P_ALL)
+        tc_filter = _TCMSG.pack(socket.AF_UNSPEC, interface_index, 0, hook.parent, protocol)
+        _ask(_RTM_NEWTFILTER, tc_filter + _attribute(_TCA_KIND, b"bpf\0") + _attribute(_TCA_OPTIONS, options))
+    finally:
+        os.close(descriptor)
+
+
+def _ask(kind: int, body: bytes) -> None:
+    """Send one request over rtnetlink and wait for its acknowledgement; raise OSError if it is an error."""
+    header = _MESSAGE.pack(_MESSAGE.size + len(body), kind, _REQUEST_ACK_EXCL_CREATE, 1, 0)
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as netlink:
+        netlink.send(header + body)
+        answer = netlink.recv(65536)
+    error = -struct.unpack_from("=i", answer, _MESSAGE.size)[0]
+    if error:
+        raise OSError(error, f"rtnetlink: {os.strerror(error)}")
+
+
+def _attribute(kind: int, value: bytes) -> bytes:
+    return _ATTRIBUTE.pack(_ATTRIBUTE.size + len(value), kind) + value + bytes(-len(value) % 4)
 
 
 def _bpf(command: int, attributes: bytes) -> int:

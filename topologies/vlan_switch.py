@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import socket
-import struct
 from collections.abc import Mapping
 
 from topologies import bpf
@@ -20,17 +19,6 @@ from topologies import bpf
 _TPID = socket.htons(0x8100)
 _VID_MASK = 0x0FFF
 _NAME = b"dets_vlan"
-
-_MESSAGE = struct.Struct("=IHHII")  # struct nlmsghdr
-_TCMSG = struct.Struct("=BxxxiIII")
-_ATTRIBUTE = struct.Struct("=HH")
-_RTM_NEWQDISC, _RTM_NEWTFILTER = 36, 44
-_REQUEST_ACK_EXCL_CREATE = 0x1 | 0x4 | 0x200 | 0x400
-_INGRESS_PARENT, _INGRESS_HANDLE = 0xFFFFFFF1, 0xFFFF0000
-_TCA_KIND, _TCA_OPTIONS, _TCA_BPF_FD, _TCA_BPF_NAME, _TCA_BPF_FLAGS = 1, 2, 6, 7, 8
-_TCA_BPF_FLAG_ACT_DIRECT = 1
-_ETH_P_ALL = 0x0003
-_PRIORITY = 1
 
 
 def attach(trunk: str, access: Mapping[str, int]) -> None:
@@ -41,8 +29,8 @@ def attach(trunk: str, access: Mapping[str, int]) -> None:
     trunk_index = socket.if_nametoindex(trunk)
     indices = {vid: socket.if_nametoindex(name) for name, vid in access.items()}
     for vid, index in indices.items():
-        _run_at_ingress(index, access_program(vid, trunk_index))
-    _run_at_ingress(trunk_index, trunk_program(indices))
+        bpf.run_at(bpf.INGRESS, index, access_program(vid, trunk_index), _NAME)
+    bpf.run_at(bpf.INGRESS, trunk_index, trunk_program(indices), _NAME)
 
 
 def why_not() -> str:
@@ -97,35 +85,3 @@ def trunk_program(ports: Mapping[int, int]) -> bytes:
 
 def _redirect(index_to_r1: bytes) -> tuple[bytes, ...]:
     return index_to_r1, bpf.set_to(bpf.R2, 0), bpf.call(bpf.REDIRECT), bpf.line(0x95)
-
-
-def _run_at_ingress(interface_index: int, program: bytes) -> None:
-    descriptor = bpf.load_program(program, _NAME)
-    try:
-        qdisc = _TCMSG.pack(socket.AF_UNSPEC, interface_index, _INGRESS_HANDLE, _INGRESS_PARENT, 0)
-        _ask(_RTM_NEWQDISC, qdisc + _attribute(_TCA_KIND, b"ingress\0"))
-        options = (
-            _attribute(_TCA_BPF_FD, struct.pack("=I", descriptor))
-            + _attribute(_TCA_BPF_NAME, _NAME + b"\0")
-            + _attribute(_TCA_BPF_FLAGS, struct.pack("=I", _TCA_BPF_FLAG_ACT_DIRECT))
-        )
-        protocol = _PRIORITY << 16 | socket.htons(_ETH_P_ALL)
-        tc_filter = _TCMSG.pack(socket.AF_UNSPEC, interface_index, 0, _INGRESS_HANDLE, protocol)
-        _ask(_RTM_NEWTFILTER, tc_filter + _attribute(_TCA_KIND, b"bpf\0") + _attribute(_TCA_OPTIONS, options))
-    finally:
-        os.close(descriptor)
-
-
-def _ask(kind: int, body: bytes) -> None:
-    """Send one request over rtnetlink and wait for its acknowledgement; raise OSError if it is an error."""
-    header = _MESSAGE.pack(_MESSAGE.size + len(body), kind, _REQUEST_ACK_EXCL_CREATE, 1, 0)
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as netlink:
-        netlink.send(header + body)
-        answer = netlink.recv(65536)
-    error = -struct.unpack_from("=i", answer, _MESSAGE.size)[0]
-    if error:
-        raise OSError(error, f"rtnetlink: {os.strerror(error)}")
-
-
-def _attribute(kind: int, value: bytes) -> bytes:
-    return _ATTRIBUTE.pack(_ATTRIBUTE.size + len(value), kind) + value + bytes(-len(value) % 4)

@@ -58,6 +58,8 @@ class WireFabric:
         **rate_options: Any,
     ) -> None:
         self.switches: dict[int, Datapath] = {}
+        self.on_link: Callable[[tuple[int, int], bytes], bytes] = lambda _end, frame: frame
+        """What links make of a frame that leaves a switch by an end of theirs, (dpid, port_no): a queue may mark it."""
         self.problems: list[str] = []
         """What must not happen, such as a loop; ``stop`` raises AssertionError when there is any."""
         self._controller = controller
@@ -264,7 +266,7 @@ class WireFabric:
                 break
             datapath = self.switches[peer[0]]
             met.add(peer[0])
-            datapath.inject(peer[1], frame, self._clock())
+            datapath.inject(peer[1], self.on_link((dpid, port_no), frame), self._clock())
             under_way.extend((peer[0], *leaving) for leaving in datapath.take_frames())
         return met
 

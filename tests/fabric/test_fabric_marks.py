@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import socket
 import time
 from collections.abc import Iterator
 
 import pytest
 from support.ip_frames import IPV4, IPV6, ip_frame, traffic_class
-from support.ovs import wait_until
+from support.ovs import End, wait_until
 
 from experiments.ovs.fabric import OvsFabric
 from experiments.ovs.ovs_vsctl import ofctl
@@ -20,34 +19,6 @@ VLAN = 1
 FIRST_TABLE = 100
 COUNTS, PHANTOM = 900_001, 900_002
 EF_CE, EF = 0xBB, 0xB8  # DSCP 46, with and without the mark
-_OUTGOING = 4
-
-
-class End:
-    """A PN's end of its link: frames in and out, whatever their tag."""
-
-    def __init__(self, interface: str) -> None:
-        self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
-        self._socket.bind((interface, 0))
-        self._socket.setblocking(False)
-
-    def send(self, frame: bytes) -> None:
-        self._socket.send(frame)
-
-    def arrived(self) -> list[bytes]:
-        """The test's frames that have come since the last call."""
-        frames = []
-        while True:
-            try:
-                data, address = self._socket.recvfrom(2048)
-            except BlockingIOError:
-                return frames
-            if address[2] != _OUTGOING and data[:12] == TARGET.to_bytes(6) + SOURCE.to_bytes(6):
-                frames.append(data)
-
-    def close(self) -> None:
-        self._socket.close()
 
 
 @pytest.fixture
@@ -70,7 +41,7 @@ def ends(three_pns: OvsFabric) -> Iterator[tuple[End, End]]:
     for flow in flows:
         ofctl("add-flow", "s1", f"cookie=0x77,{flow}")
     interfaces = [pn.trunk_interface for pn in three_pns.fabric.pns if pn.number in (1, 3)]
-    sender, receiver = (End(interface) for interface in interfaces)
+    sender, receiver = (End(interface, SOURCE, TARGET) for interface in interfaces)
     yield sender, receiver
     sender.close()
     receiver.close()

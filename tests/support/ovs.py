@@ -99,6 +99,34 @@ class Wires:
         return sorted(name for name, count in counts.items() for _ in range(count[number]))
 
 
+class End:
+    """A PN's end of its link: frames from one address to another, in and out, whatever their tag."""
+
+    def __init__(self, interface: str, source: int, target: int) -> None:
+        self._addresses = target.to_bytes(6) + source.to_bytes(6)
+        self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
+        self._socket.bind((interface, 0))
+        self._socket.setblocking(False)
+
+    def send(self, frame: bytes) -> None:
+        self._socket.send(frame)
+
+    def arrived(self) -> list[bytes]:
+        """Return the frames between the two addresses that have come since the last call."""
+        frames = []
+        while True:
+            try:
+                data, address = self._socket.recvfrom(2048)
+            except BlockingIOError:
+                return frames
+            if address[2] != _PACKET_OUTGOING and data[:12] == self._addresses:
+                frames.append(data)
+
+    def close(self) -> None:
+        self._socket.close()
+
+
 def _number_of(frame: bytes) -> int | None:
     """Return the number that a test frame carries; the kernel may have taken its tag off."""
     for at in (12, 16):
