@@ -40,6 +40,7 @@ class EventKind(StrEnum):
     AGENT_MISTRUSTED = "agent-mistrusted"
     ENFORCEABLE = "enforceable"
     QUEUES_FAILED = "queues-failed"
+    MARKS_UNCOUNTED = "marks-uncounted"
     STORE_REFUSED = "store-refused"
     RELOAD_FAILED = "reload-failed"
 

@@ -29,6 +29,7 @@ class MarkMeterKeeper:
         self._able: list[tuple[bool, bool]] = []
         self._limit_bps: FloatArray = fabric.vns.receive_limit_bps
         self._short: set[int] = set()
+        self._left: frozenset[int] = frozenset()  # VLANs that are left to phantom meters
 
     def flush(self, now_s: float) -> None:
         """Give meters, take meters, and set those whose limits changed. Does nothing while all is as it was."""
@@ -49,17 +50,26 @@ class MarkMeterKeeper:
         receives[entries.receiver] = True
         self._short.clear()
         self._phantom(asking & receives & np.isin(control.vns.dpid, np.array(usable, dtype=np.uint64)), now_s)
-        fabric.network.mark_vlans(self._marked_vlans(asking))
+        fabric.network.mark_vlans(self._marked_vlans(asking, now_s))
         self._measure(entries, now_s)
 
-    def _marked_vlans(self, asking: BoolArray) -> frozenset[int]:
+    def _marked_vlans(self, asking: BoolArray, now_s: float) -> frozenset[int]:
         """Return the VLANs whose packets may be marked: every edge switch of theirs counts marks and takes them off."""
         fabric, vns = self._fabric, self._fabric.vns
         if fabric.config.ecn_marks == "phantom":
             return frozenset()
-        unable = [dpid for dpid, record in fabric.switches.items() if not record.can.uses_ecn]
-        left = vns.vlan_vid[np.isin(vns.dpid, np.array(unable, dtype=np.uint64))]
-        return frozenset(np.setdiff1d(vns.vlan_vid[asking], left).tolist())
+        wanted: set[int] = set(vns.vlan_vid[asking].tolist())
+        unable: dict[int, SwitchRecord] = {}
+        for dpid, record in fabric.switches.items():
+            if not record.can.uses_ecn:
+                unable |= dict.fromkeys(set(vns.vlan_vid[vns.dpid == dpid].tolist()) & wanted, record)
+        for vid in sorted(unable.keys() - self._left):
+            switch = unable[vid].switch
+            why = unable[vid].can.ecn.why or "its meters are of no use"
+            text = f"VLAN {vid}: no marks on the way, since {switch.name} cannot count them and take them off: {why}"
+            fabric.note(EventKind.MARKS_UNCOUNTED, text, now_s, dpid=switch.dpid)
+        self._left = frozenset(unable)
+        return frozenset(wanted - self._left)
 
     def _measure(self, entries: EntryTable, now_s: float) -> None:
         """Let the pairs whose frames may be marked, and no others, have a meter that counts what is."""
