@@ -47,12 +47,14 @@ class MarkedTcp(Marked, TcpSource):
 class Dumbbell:
     """``kinds``: udp, a law of TCP, or one with "+ecn"; ``marks``: what the configuration says."""
 
-    def __init__(self, kinds, parameters, marks="both"):
+    def __init__(self, kinds, parameters, marks="both", weights=None):
         count = len(kinds)
         self.fabric = fabrics["dumbbell"](
             pns=2 * count, link_rate_bps=LINK_BPS, vlans=(1,), core_rate_bps=CORE_BPS, receivers=count
         )
         document = configuration(self.fabric, {1: LINK_BPS}, "hygenicc", parameters, openflow_port=6653, rest_port=8080)
+        for number, weight in (weights or {}).items():
+            document["switches"]["s1"]["ports"][number]["vns"] = {1: {"weight": weight}}
         core = QueueOptions(limit_packets=CORE_PACKETS, ecn_packets=MARK_AT)
         self.model = ModelFabric(self.fabric, ModelOptions(seed=1, core_queues=core))
         document["ecn"] = {"marks": marks}
@@ -112,6 +114,20 @@ def test_senders_share_a_link_that_marks_and_that_nobody_named(kinds, parameters
     assert jain(rates_bps) >= fairness
     assert rates_bps.sum() >= use * CORE_BPS
     assert not any(source.marked for source in run.sources)  # cleared before the host
+
+
+def test_marks_of_a_link_respect_weights():
+    run = Dumbbell(("udp", "udp"), CUT_2, weights={1: 2.0})
+    run.rates(3.0)
+    heavy_bps, light_bps = run.rates(6.0)[0]
+    assert 1.8 <= heavy_bps / light_bps <= 2.2
+
+
+def test_one_rate_for_a_vn_and_one_for_each_pair_both_answer_to_marks():
+    for scope in (0, 1):
+        run = Dumbbell(("udp", "cubic"), {**CUT_2, "scope": scope})
+        run.rates(3.0)
+        assert jain(run.rates(5.0)[0]) >= 0.98
 
 
 def test_without_marks_udp_takes_it_all():
