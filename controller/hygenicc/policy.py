@@ -327,12 +327,15 @@ def _wanted(view: PolicyView, ceiling_bps: FloatArray) -> FloatArray:
 
 def _bottlenecks(limiters: Limiters, places: Places, view: PolicyView) -> tuple[Bottlenecks, IntArray]:
     """Return what holds each limiter, and its place: that of the entry that sends the most."""
-    order = np.lexsort((-view.measured_bps, limiters.of))
-    place = places.of[order[np.searchsorted(limiters.of[order], np.arange(len(limiters)))]]
-    used, of = np.unique(place, return_inverse=True)
+    place = places.of
+    if len(limiters) < len(place):
+        order = np.lexsort((-view.measured_bps, limiters.of))
+        place = place[order[np.searchsorted(limiters.of[order], np.arange(len(limiters)))]]
+    else:
+        place = place[limiters.first]
     sends = (limiters.sum(view.active) > 0).astype(np.float64)
-    senders = np.bincount(of, sends, minlength=len(used)).astype(np.float64)
-    return Bottlenecks(of.astype(np.int64), places.load_bps[used], places.capacity_bps[used], senders), place
+    senders = np.bincount(place, sends, minlength=len(places.load_bps)).astype(np.float64)
+    return Bottlenecks(place, places.load_bps, places.capacity_bps, senders), place
 
 
 def _within(sender: IntArray, amount_bps: FloatArray, uses_bps: FloatArray, rate_bps: FloatArray) -> FloatArray:

@@ -130,6 +130,16 @@ def loop(
 
 
 @app.command()
+def marks(
+    hosts: Annotated[int | None, typer.Option(help="Hosts at each of two switches.")] = None,
+    vns: Annotated[int | None, typer.Option(help="VNs of the step, all pairs of which talk.")] = None,
+    as_json: AsJson = False,
+) -> int:
+    """What congestion marks cost: meters, flow entries, time of HyGenICC's step."""
+    return measured("marks", "experiments.bench.marks.bench:run", as_json, hosts=hosts, vns=vns)
+
+
+@app.command()
 def page(
     vlans: Annotated[int | None, typer.Option(help="VLANs of 20 VNs.")] = None,
     seconds: Annotated[float | None, typer.Option(help="How long the page is watched.")] = None,
