@@ -47,7 +47,9 @@ class Paper:
     """A paper with its claims; ``name`` begins the names of its experiments, and is that of its file.
 
     ``compared`` are judged under the conditions of ``Scenario.conditions`` as well. ``best`` is a control that is shown
-    next to what the paper proposes, with ``best_title``; none: "".
+    next to what the paper proposes, with ``best_title``; none: "". ``tables`` are shown on its page below claims, by
+    title: a heading and rows; ``note`` says how to read them. ``page`` is where that stands in docs/; "":
+    ``results/NAME.md``.
     """
 
     name: str
@@ -57,6 +59,8 @@ class Paper:
     best: str = ""
     best_title: str = ""
     tables: tuple[ResultTable, ...] = ()
+    note: str = ""
+    page: str = ""
 
     def judge(self, summaries: Sequence[dict[str, Any]]) -> dict[str, ClaimVerdict]:
         """Return the verdict on every claim by its key."""
@@ -89,6 +93,12 @@ class Measured:
         """Return the figures of all runs."""
         wanted = (experiment, control)
         return [one["figures"] for one in self._summaries if (one["experiment"], one["control"]) == wanted]
+
+    def noted(self, experiment: str, control: str, name: str) -> list[Any]:
+        """Return what all runs noted under a name, where they did."""
+        wanted = (experiment, control)
+        notes = [one["notes"] for one in self._summaries if (one["experiment"], one["control"]) == wanted]
+        return [one[name] for one in notes if name in one]
 
     def phases(self, experiment: str, control: str, phase: str) -> list[dict[str, Any]]:
         """Return the figures of a phase of all runs."""

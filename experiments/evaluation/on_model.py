@@ -85,6 +85,7 @@ def run_on_model(
     notes: dict[str, Any] = {"warnings": []}
     if plane is not None:
         notes["meter_mods"] = plane.counts.meter_mods
+        notes["meters"] = sum(len(one.meters.ids()) for one in model.switches.values())
         central = plane.central
         sent = central.fabric.notifications.astype(int).tolist()
         notes["queue_drops_p99_bps"] = _worst_drops_bps(dropped_bps)

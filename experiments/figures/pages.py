@@ -43,10 +43,15 @@ def write_docs(docs: Path) -> list[Path]:
     """Write the pages for all digests of ``docs/results``; return them."""
     results = read_results(docs / "results")
     pages = {docs / "results.md": overview_page(results)}
-    pages |= {docs / "results" / f"{one.paper.name}.md": paper_page(one) for one in results}
+    pages |= {docs / page_of(one.paper): paper_page(one) for one in results}
     for path, text in pages.items():
         path.write_text(text)
     return list(pages)
+
+
+def page_of(paper: Paper) -> str:
+    """Return where a paper's page stands in docs/."""
+    return paper.page or f"results/{paper.name}.md"
 
 
 def overview_page(results: Sequence[PaperResults]) -> str:
@@ -68,7 +73,7 @@ def overview_page(results: Sequence[PaperResults]) -> str:
             tested = [verdict for verdict in known if verdict is not None]
             counts.append(f"{sum(tested)} of {len(tested)}" if tested else "-")
         untested = sum(all(verdict is None for verdict in verdicts) for verdicts in holds.values())
-        name = f"[{one.paper.title}](results/{one.paper.name}.md)"
+        name = f"[{one.paper.title}]({page_of(one.paper)})"
         lines.append(_row([name, str(len(holds)), *counts, str(untested)]))
     lines += ["", "## Claims that do not hold", ""]
     lines += [_row(["paper", "section", "claim", "where", "found"]), _row(["---"] * 5)]
@@ -95,14 +100,15 @@ def paper_page(results: PaperResults) -> str:
     paper, fabrics = results.paper, list(results.digests)
     best = [f"{paper.best_title} (`{paper.best}`)"] if paper.best else []
     heads = ["section", "claim", *(FABRICS[fabric] for fabric in fabrics), *best, "holds"]
+    up = "../" * page_of(paper).count("/")
+    judged = "How each claim is judged" if paper.claims else "How it is made"
     lines = [
-        f"# {paper.title}: which claims hold",
+        f"# {paper.title}: which claims hold" if paper.claims else f"# {paper.title}",
         "",
-        f"Written by `dets figures --paper {paper.name}`; do not edit. How each claim is judged: "
-        f"`{source_of(paper.name)}`. All papers: [results](../results.md).",
+        f"Written by `dets figures --paper {paper.name}`; do not edit. {judged}: "
+        f"`{source_of(paper.name)}`. All papers: [results]({up}results.md).",
         "",
-        _row(heads),
-        _row(["---"] * len(heads)),
+        *([_row(heads), _row(["---"] * len(heads))] if paper.claims else [paper.note]),
     ]
     for claim in paper.claims:
         verdicts = results.verdicts(claim.key)

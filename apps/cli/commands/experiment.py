@@ -108,6 +108,8 @@ def figures(
 ) -> int:
     """Make every figure and claim of a paper again; what is done already is kept, so it can be interrupted."""
     from experiments.figures.make import FigureOptions, make_figures, write_pages
+    from experiments.figures.pages import page_of
+    from experiments.papers import paper_named
 
     options = FigureOptions(
         paper=paper,
@@ -128,7 +130,7 @@ def figures(
     for key, verdict in made["claims"].items():
         held = {True: "holds", False: "does not hold", None: "not known"}[verdict["holds"]]
         print(f"{key:15} {held:14} {verdict['found']}")
-    print(f"{output / 'index.html'}, {docs / 'results' / f'{paper}.md'}")
+    print(f"{output / 'index.html'}, {docs / page_of(paper_named(paper))}")
     return 0
 
 

@@ -162,7 +162,7 @@ def test_the_output_folder_has_the_experiments_name(stand_in: types.ModuleType) 
     [
         (
             "nope",
-            "NAME: 'nope' is not an experiment: write one of dets-example, dets-fe-convergence, dets-fig1",
+            "NAME: 'nope' is not an experiment: write one of comparison-dets-fig5, comparison-dets-fig6",
         ),
         (
             "dets-fig5 --victim-limit 35M",

@@ -16,6 +16,8 @@ from experiments.evaluation.claims import Claim, ClaimVerdict, Measured, Paper
 from experiments.figures import pages
 from experiments.figures.make import FigureOptions
 from experiments.papers import experiments_of, paper_named, papers
+from experiments.papers.comparison import TABLES
+from experiments.scenarios.comparison import SYSTEMS
 
 NEW = """
 from experiments.evaluation.claims import Claim, ClaimVerdict, Paper
@@ -82,7 +84,7 @@ def test_the_pages_in_the_repository_are_those_of_its_figures(tmp_path):
     results = pages.read_results(ROOT / "docs" / "results")
     assert (ROOT / "docs" / "results.md").read_text() == pages.overview_page(results)
     for one in results:
-        assert (ROOT / "docs" / "results" / f"{one.paper.name}.md").read_text() == pages.paper_page(one)
+        assert (ROOT / "docs" / pages.page_of(one.paper)).read_text() == pages.paper_page(one)
     assert len(pages.overview_page(results).split()) < 1500
 
 
@@ -114,3 +116,36 @@ def test_claims_are_judged_by_what_was_measured():
     assert (found["least"].holds, found["none"].holds) == (True, None)
     assert Measured(runs).mean("x-a", "fp", "use") == pytest.approx(0.815)
     assert paper_named("dets").best == "level"
+
+
+def test_a_paper_may_show_tables_on_a_page_of_its_own():
+    """The comparison has tables and no claims: every system on the traffic of every paper."""
+    (one,) = [one for one in pages.read_results(ROOT / "docs" / "results") if one.paper.name == "comparison"]
+    assert pages.page_of(one.paper) == "comparison.md"
+    text = pages.paper_page(one)
+    assert "(results.md)" in text
+    shown = one.digests["model"]["paper_tables"]
+    assert len(shown) == 5
+    for heads, *rows in shown.values():
+        assert len(rows) == len(SYSTEMS)
+        assert {len(row) for row in rows} == {len(heads)}
+
+
+def test_a_system_keeps_a_promise_or_not():
+    name = "comparison-seawall-fig9"
+    rates = {"fs": (0.46e9, 0.54e9), "none": (0.1e9, 0.9e9)}
+    summaries = [
+        {
+            "experiment": name,
+            "control": control,
+            "seed": 1,
+            "figures": {"missed_longest": 3},
+            "phases": {"settled": {"delivered_bps_by_sender": both}},
+            "notes": {} if control == "none" else {"meter_mods": 150, "meters": 14},
+        }
+        for control, both in rates.items()
+    ]
+    (_, none, fair), *others = [table.rows(Measured(summaries)) for table in TABLES if "figure 9" in table.title]
+    assert not others
+    assert none == ["no control (`none`)", "20.0 %", "**no**", "3.0 intervals", "100.0 %", "-", "-"]
+    assert fair[1:] == ["92.0 %", "yes", "3.0 intervals", "100.0 %", "0.6", "14"]
