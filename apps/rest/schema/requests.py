@@ -117,12 +117,15 @@ def _number_schema(found: Sequence[Parameter]) -> dict[str, Any]:
     }
 
 
+_NAME = {"type": "string", "pattern": r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$", "maxLength": 63}
+
+
 def _whole(least: int, most: int, meaning: str) -> WithJsonSchema:
     return WithJsonSchema({"type": "integer", "minimum": least, "maximum": most, "description": meaning})
 
 
 def _named(meaning: str, example: str | None = None) -> WithJsonSchema:
-    schema: dict[str, Any] = {"type": "string", "minLength": 1, "maxLength": 63, "description": meaning}
+    schema: dict[str, Any] = {"type": "string", "minLength": 1, "description": meaning}
     return WithJsonSchema(schema if example is None else schema | {"example": example})
 
 
@@ -255,7 +258,9 @@ class PortQuery(PageQuery):
     switch: Annotated[str, WithJsonSchema({"type": "string", "minLength": 1})] = Field(
         default="", description="only those of this switch, by its name"
     )
-    name: Annotated[str, _named("a port's name", "s1-1")] = Field(default="", description="only those of this name")
+    name: Annotated[str, BeforeValidator(_name), WithJsonSchema(_NAME | {"example": "s1-1"})] = Field(
+        default="", description="only those of this name"
+    )
 
     def given(self, name: str) -> str | None:
         """Return a part of the query, None if it is absent."""
@@ -426,7 +431,7 @@ class VlanPatch(_Patch):
     name: Annotated[
         str,
         BeforeValidator(_name),
-        WithJsonSchema({"type": "string", "pattern": r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$", "maxLength": 63}),
+        WithJsonSchema(_NAME),
     ] = ""
     algorithm: Annotated[
         Any, WithJsonSchema({"type": "string", "enum": list(policies), "description": "short name"})

@@ -48,6 +48,8 @@ def test_ports_of_a_name(desk: Desk) -> None:
     assert (port["switch"], port["port_no"]) == ("s2", 7)
     assert desk.get("/v1/ports?name=nosuch")["ports"] == []
     assert desk.get("/v1/ports?name=s2-7&switch=s1")["ports"] == []
+    for name in ("", "a b", "x" * 64):
+        problem_of(desk.client.get("/v1/ports", query_string={"name": name}), 422)
 
 
 def test_digits_are_an_id_and_a_name_of_two_is_refused(desk: Desk) -> None:
