@@ -5,7 +5,6 @@ OpenFlow 1.3.5, sections 6 and 7. It does what Open vSwitch 3.1 was seen to do w
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from struct import Struct
@@ -15,6 +14,7 @@ from controller.openflow import constants as ofp
 from controller.openflow.buffers import HEADER
 from controller.openflow.constants import ControllerRole, ErrorType, FlowModFlags, MessageType, MeterModCommand
 from experiments.switch import answers, requests
+from experiments.switch.conversation import Conversation
 from experiments.switch.flow_tables import FlowTableEntry, FlowTables
 from experiments.switch.meter_table import MeterAbilities, MeterTable
 from experiments.switch.multipart import Multipart
@@ -49,7 +49,10 @@ class Faults:
 class Datapath:
     """A switch. Every call that may need it gets the time ``now_s``; it must never go back.
 
-    What it sends gathers in two boxes that the caller empties: ``take_messages`` and ``take_frames``.
+    What it sends gathers in two boxes that the caller empties: ``take_messages`` and ``take_frames``. It may have
+    several controllers, a ``Conversation`` each; calls that name none mean the first one's. ``writers`` says who has
+    changed it: the number of the conversation, its role and the generation id then, whenever that is another than
+    before.
     """
 
     def __init__(self, dpid: int, options: DatapathOptions | None = None) -> None:
@@ -59,31 +62,30 @@ class Datapath:
         self.ports: dict[int, SwitchPort] = {}
         self.refused: list[tuple[int, RefusalError]] = []  # (message type, why), for tests to look at
         self.handled: dict[int, int] = {}  # messages by type, likewise
-        self.broken = False
-        self._messages: list[bytes] = []
+        self.conversations = [Conversation()]
+        self.writers: list[tuple[int, ControllerRole, int | None]] = []
+        self._current = self.conversations[0]
         self._frames: list[tuple[int, bytes]] = []
-        self._late: list[tuple[float, bytes]] = []
         self.abilities = MeterAbilities(self.options.max_meters)
         self.clear_tables()
         self.start_connection()
 
     def clear_tables(self) -> None:
-        """Forget all flows and meters, as a restart does."""
+        """Forget all flows, meters and the generation id, as a restart does."""
+        self._generation: int | None = None
         self.tables = FlowTables(self.options.tables, self.options.entries_per_table)
         self.meters = MeterTable(self.abilities)
         self.pipeline = Pipeline(self.tables, self.ports, self.options.ignores_set_queue)
         self.multipart = Multipart(self.options, self.tables, self.meters, self.ports)
 
-    def start_connection(self) -> None:
+    def add_controller(self) -> Conversation:
+        """Let the switch have one more controller; return the conversation with it."""
+        self.conversations.append(Conversation())
+        return self.conversations[-1]
+
+    def start_connection(self, conversation: Conversation | None = None) -> None:
         """Begin a new conversation with a controller: hello first, nothing left over from the last one."""
-        self._rest = b""
-        self._role = int(ControllerRole.EQUAL)
-        self._generation: int | None = None
-        self._miss_send_len = 128
-        self.broken = False
-        self._late.clear()
-        self._lagging: deque[tuple[float, bytes]] = deque()
-        self._messages = [answers.message(MessageType.HELLO, 0)]
+        (conversation or self.conversations[0]).start()
 
     def add_port(self, port_no: int, rate_bps: float, now_s: float, name: str = "") -> SwitchPort:
         """Add a port that is up, and tell the controller; return it."""
@@ -107,11 +109,11 @@ class Datapath:
             self._port_status(port, ofp.PortReason.MODIFY)
             self.tables.touch()
 
-    def take_messages(self) -> bytes:
-        """Return the bytes that are due to the controller, and forget them."""
-        mangle = self.faults.mangle
-        out = b"".join(self._messages if mangle is None else map(mangle, self._messages))
-        self._messages.clear()
+    def take_messages(self, conversation: Conversation | None = None) -> bytes:
+        """Return the bytes that are due to a controller, and forget them."""
+        mangle, messages = self.faults.mangle, (conversation or self.conversations[0]).messages
+        out = b"".join(messages if mangle is None else map(mangle, messages))
+        messages.clear()
         return out
 
     def take_frames(self) -> list[tuple[int, bytes]]:
@@ -120,21 +122,23 @@ class Datapath:
         return frames
 
     def send_raw(self, data: bytes) -> None:
-        """Send the controller these bytes, whatever they are."""
-        self._messages.append(data)
+        """Send the first controller these bytes, whatever they are."""
+        self.conversations[0].messages.append(data)
 
-    def receive(self, data: bytes, now_s: float) -> None:
-        """Take bytes from the controller: handle every whole message in order, keep the rest for the next call."""
-        if self.faults.lag_s or self._lagging:
-            self._lagging.append((now_s + self.faults.lag_s, data))
+    def receive(self, data: bytes, now_s: float, conversation: Conversation | None = None) -> None:
+        """Take bytes from a controller: handle every whole message in order, keep the rest for the next call."""
+        conversation = conversation or self.conversations[0]
+        if self.faults.lag_s or conversation.lagging:
+            conversation.lagging.append((now_s + self.faults.lag_s, data))
         else:
-            self._do(data, now_s)
+            self._do(conversation, data, now_s)
 
-    def _do(self, data: bytes, now_s: float) -> None:
-        buf = self._rest + data
+    def _do(self, conversation: Conversation, data: bytes, now_s: float) -> None:
+        self._current = conversation
+        buf = conversation.rest + data
         view = memoryview(buf)
         offset = 0
-        while len(view) - offset >= HEADER.size and not self.broken:
+        while len(view) - offset >= HEADER.size and not conversation.broken:
             if buf[offset + 1] == MessageType.METER_MOD:
                 done = self._many_meter_mods(view[offset:], now_s)
                 if done:
@@ -143,13 +147,13 @@ class Datapath:
             _version, _type, length, _xid = HEADER.unpack_from(view, offset)
             if length < HEADER.size:
                 self._refuse(RefusalError(ErrorType.BAD_REQUEST, "BAD_LEN"), bytes(view[offset : offset + HEADER.size]))
-                self.broken = True
+                conversation.broken = True
                 break
             if len(view) - offset < length:
                 break
             self._handle(view[offset : offset + length], now_s)
             offset += length
-        self._rest = bytes(view[offset:])
+        conversation.rest = bytes(view[offset:])
 
     def inject(self, port_no: int, frame: bytes, now_s: float) -> None:
         """A frame arrives at a port."""
@@ -161,14 +165,15 @@ class Datapath:
 
     def advance(self, now_s: float) -> None:
         """Let time pass: entries expire, late answers become due, and so does what the switch lags behind with."""
-        while self._lagging and self._lagging[0][0] <= now_s:
-            self._do(self._lagging.popleft()[1], now_s)
+        for one in self.conversations:
+            while one.lagging and one.lagging[0][0] <= now_s:
+                self._do(one, one.lagging.popleft()[1], now_s)
         for entry, reason in self.tables.expired(now_s):
             self._flow_removed(entry, reason, now_s)
         self.multipart.revalidate(now_s)
-        due = [buf for due_s, buf in self._late if due_s <= now_s]
-        self._late = [(due_s, buf) for due_s, buf in self._late if due_s > now_s]
-        self._messages += due
+        for one in self.conversations:
+            one.messages += [buf for due_s, buf in one.late if due_s <= now_s]
+            one.late = [(due_s, buf) for due_s, buf in one.late if due_s > now_s]
 
     def packet_in(
         self, entry: FlowTableEntry | None, in_port: int, frame: bytes, max_len: int, metadata: int = 0
@@ -177,8 +182,7 @@ class Datapath:
         miss = entry is not None and entry.flow.priority == 0 and entry.flow.match == _ANY
         reason = ofp.PacketInReason.NO_MATCH if miss else ofp.PacketInReason.ACTION
         table_id, cookie = (entry.flow.table_id, entry.flow.cookie) if entry else (0, 2**64 - 1)
-        if self._role != ControllerRole.SLAVE:
-            self._messages.append(answers.packet_in(reason, table_id, cookie, in_port, frame, max_len, metadata))
+        self._tell_all(answers.packet_in(reason, table_id, cookie, in_port, frame, max_len, metadata))
 
     def emit(self, port_no: int, queue_id: int | None, frame: bytes) -> None:
         """Let a frame leave by a port, if there is one and it is up."""
@@ -201,8 +205,10 @@ class Datapath:
             handler = self._HANDLERS.get(message_type)
             if handler is None:
                 raise RefusalError(ErrorType.BAD_REQUEST, "BAD_TYPE")
-            if self._role == ControllerRole.SLAVE and message_type in _CHANGES:
-                raise RefusalError(ErrorType.BAD_REQUEST, "IS_SLAVE")
+            if message_type in _CHANGES:
+                if self._current.role == ControllerRole.SLAVE:
+                    raise RefusalError(ErrorType.BAD_REQUEST, "IS_SLAVE")
+                self._note_writer()
             handler(self, xid, raw[HEADER.size :], now_s)
         except RefusalError as refusal:
             self._refuse(refusal, bytes(raw))
@@ -215,12 +221,12 @@ class Datapath:
         self._reply(MessageType.FEATURES_REPLY, xid, _FEATURES.pack(*fixed))
 
     def _get_config(self, xid: int, body: memoryview, now_s: float) -> None:
-        self._reply(MessageType.GET_CONFIG_REPLY, xid, _CONFIG.pack(0, self._miss_send_len))
+        self._reply(MessageType.GET_CONFIG_REPLY, xid, _CONFIG.pack(0, self._current.miss_send_len))
 
     def _set_config(self, xid: int, body: memoryview, now_s: float) -> None:
         if len(body) != _CONFIG.size:
             raise RefusalError(ErrorType.BAD_REQUEST, "BAD_LEN")
-        self._miss_send_len = _CONFIG.unpack(body)[1]
+        self._current.miss_send_len = _CONFIG.unpack(body)[1]
 
     def _flow_mod(self, xid: int, body: memoryview, now_s: float) -> None:
         mod = requests.decode_flow_mod(body, self.options.tables)
@@ -261,9 +267,10 @@ class Datapath:
         size = rows.dtype.itemsize
         meter_mod = int(MessageType.METER_MOD)
         self.handled[meter_mod] = self.handled.get(meter_mod, 0) + len(rows)
-        if self._role == ControllerRole.SLAVE:
+        if self._current.role == ControllerRole.SLAVE:
             refusals = [(number, RefusalError(ErrorType.BAD_REQUEST, "IS_SLAVE")) for number in range(len(rows))]
         else:
+            self._note_writer()
             refusals = self.meters.apply_rows(rows, now_s)
         for number, refusal in refusals:
             self._refuse(refusal, bytes(view[number * size : (number + 1) * size]))
@@ -276,7 +283,7 @@ class Datapath:
     def _multipart(self, xid: int, body: memoryview, now_s: float) -> None:
         parts = self.multipart.reply(xid, body, now_s)
         if int.from_bytes(body[:2]) not in self.faults.lose_replies:
-            self._messages += parts
+            self._current.messages += parts
 
     def _barrier(self, xid: int, body: memoryview, now_s: float) -> None:
         if self.faults.lose_barriers:
@@ -284,9 +291,9 @@ class Datapath:
             return
         reply = answers.message(MessageType.BARRIER_REPLY, xid)
         if self.faults.barrier_delay_s:
-            self._late.append((now_s + self.faults.barrier_delay_s, reply))
+            self._current.late.append((now_s + self.faults.barrier_delay_s, reply))
         else:
-            self._messages.append(reply)
+            self._current.messages.append(reply)
 
     def _role_request(self, xid: int, body: memoryview, now_s: float) -> None:
         if len(body) != _ROLE.size:
@@ -298,20 +305,35 @@ class Datapath:
             if self._generation is not None and (generation - self._generation) % 2**64 >= 2**63:
                 raise RefusalError(ErrorType.ROLE_REQUEST_FAILED, "STALE")
             self._generation = generation
+        if role == ControllerRole.MASTER:
+            for one in self.conversations:
+                if one.role == ControllerRole.MASTER:
+                    one.role = ControllerRole.SLAVE
         if role != ControllerRole.NOCHANGE:
-            self._role = role
+            self._current.role = ControllerRole(role)
         shown = 2**64 - 1 if self._generation is None else self._generation
-        self._reply(MessageType.ROLE_REPLY, xid, _ROLE.pack(self._role, shown))
+        self._reply(MessageType.ROLE_REPLY, xid, _ROLE.pack(self._current.role, shown))
 
     def _ignore(self, xid: int, body: memoryview, now_s: float) -> None:
         """Echo replies, errors and asynchronous-message settings need no answer; all asynchronous messages are sent."""
 
     def _reply(self, message_type: MessageType, xid: int, body: bytes) -> None:
-        self._messages.append(answers.message(message_type, xid, body))
+        self._current.messages.append(answers.message(message_type, xid, body))
+
+    def _note_writer(self) -> None:
+        writer = self.conversations.index(self._current), self._current.role, self._generation
+        if self.writers[-1:] != [writer]:
+            self.writers.append(writer)
+
+    def _tell_all(self, message: bytes) -> None:
+        """Send a packet-in or flow-removed to the controllers that are no slaves."""
+        for one in self.conversations:
+            if one.role != ControllerRole.SLAVE:
+                one.messages.append(message)
 
     def _refuse(self, refusal: RefusalError, raw: bytes) -> None:
         self.refused.append((raw[1], refusal))
-        self._messages.append(answers.error(refusal, raw))
+        self._current.messages.append(answers.error(refusal, raw))
 
     def _flow_removed(self, entry: FlowTableEntry, reason: int, now_s: float) -> None:
         if not entry.flags & FlowModFlags.SEND_FLOW_REM:
@@ -325,11 +347,12 @@ class Datapath:
             now_s - float(counters["created_s"]),
             (int(counters["packets"]), int(counters["bytes"])),
         )
-        self._messages.append(buf)
+        self._tell_all(buf)
 
     def _port_status(self, port: SwitchPort, reason: ofp.PortReason) -> None:
         body = bytes([reason]) + bytes(7) + port.description()
-        self._messages.append(answers.message(MessageType.PORT_STATUS, 0, body))
+        for one in self.conversations:
+            one.messages.append(answers.message(MessageType.PORT_STATUS, 0, body))
 
     _HANDLERS: ClassVar[dict[int, Callable[[Datapath, int, memoryview, float], None]]] = {
         MessageType.ERROR: _ignore,

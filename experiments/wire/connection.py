@@ -7,20 +7,29 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
+from controller.openflow.constants import ControllerRole
+from experiments.switch.conversation import Conversation
 from experiments.switch.datapath import Datapath
 
 _READ_BYTES = 1 << 20
 
 
 class ControllerConnection:
-    """Keeps a Datapath connected to a controller, from within the event loop of a fabric.
+    """Keeps a Datapath connected to one of its controllers, from within the event loop of a fabric.
 
     ``handle`` gets the bytes that arrive; it runs in the loop, under the fabric's lock.
     """
 
-    def __init__(self, datapath: Datapath, address: tuple[str, int], retry_s: float, lock: threading.RLock) -> None:
-        self.datapath = datapath
-        self.handle: Callable[[Datapath, bytes], None] = lambda datapath, data: None
+    def __init__(
+        self,
+        datapath: Datapath,
+        conversation: Conversation,
+        address: tuple[str, int],
+        retry_s: float,
+        lock: threading.RLock,
+    ) -> None:
+        self.datapath, self.conversation = datapath, conversation
+        self.handle: Callable[[ControllerConnection, bytes], None] = lambda connection, data: None
         self.connections = 0
         self._address = address
         self._retry_s = retry_s
@@ -46,6 +55,7 @@ class ControllerConnection:
                     await self._talk(reader, writer)
                 finally:
                     self._writer = None
+                    self.conversation.role = ControllerRole.EQUAL  # a master that is gone is no master
                     if not writer.is_closing():
                         writer.transport.abort()
             await asyncio.sleep(self._retry_s)
@@ -55,7 +65,7 @@ class ControllerConnection:
         if self._silent:
             return  # it is kept: a stalled switch speaks later
         with self._lock:
-            data = self.datapath.take_messages()
+            data = self.datapath.take_messages(self.conversation)
         if self._writer is not None and data:
             self._writer.write(data)
 
@@ -76,21 +86,21 @@ class ControllerConnection:
         if not silent:
             held, self._held = self._held, b""
             if held:
-                self.handle(self.datapath, held)
+                self.handle(self, held)
             self.flush()
 
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with self._lock:
-            self.datapath.start_connection()
+            self.datapath.start_connection(self.conversation)
         self._writer = writer
         self._held = b""
         self.connections += 1
         self.flush()
-        while not self.datapath.broken and (data := await reader.read(_READ_BYTES)):
+        while not self.conversation.broken and (data := await reader.read(_READ_BYTES)):
             if self._silent:
                 self._held += data
             else:
-                self.handle(self.datapath, data)
+                self.handle(self, data)
                 await writer.drain()
         self.flush()  # the error that tells why
         writer.close()

@@ -14,7 +14,7 @@ import asyncio
 import threading
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -43,8 +43,9 @@ class WireFabric:
     """Switches, their links and their hosts. All methods may be called from any thread.
 
     Time is real, and passes in steps of ``tick_s``, unless ``clock`` is a ManualClock: then ``advance`` makes it pass.
-    ``rates`` carries traffic without packets; it is brought up to date before any message is handled, unless that was
-    done less than ``rate_step_s`` ago.
+    ``standbys`` are further controllers of every switch; methods mean the first one unless they are given another's
+    number. ``rates`` carries traffic without packets; it is brought up to date before any message is handled, unless
+    that was done less than ``rate_step_s`` ago.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class WireFabric:
         tick_s: float = 0.01,
         retry_s: float = 0.2,
         rate_step_s: float = 0.001,
+        standbys: Sequence[tuple[str, int]] = (),
         **rate_options: Any,
     ) -> None:
         self.switches: dict[int, Datapath] = {}
@@ -62,7 +64,7 @@ class WireFabric:
         """What links make of a frame that leaves a switch by an end of theirs, (dpid, port_no): a queue may mark it."""
         self.problems: list[str] = []
         """What must not happen, such as a loop; ``stop`` raises AssertionError when there is any."""
-        self._controller = controller
+        self._controllers = (controller, *standbys)
         self._clock = clock
         self._tick_s = tick_s
         self._retry_s = retry_s
@@ -70,7 +72,7 @@ class WireFabric:
         self._rates_moved_s = float("-inf")
         self._links: dict[tuple[int, int], tuple[int, int]] = {}
         self._received: dict[tuple[int, int], deque[bytes]] = defaultdict(lambda: deque(maxlen=_MOST_FRAMES_KEPT))
-        self._connections: dict[int, ControllerConnection] = {}
+        self._connections: dict[tuple[int, int], ControllerConnection] = {}
         self._lock = threading.RLock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -115,6 +117,8 @@ class WireFabric:
         """
         with self._lock:
             datapath = Datapath(dpid, options)
+            for _ in self._controllers[1:]:
+                datapath.add_controller()
             for port_no, rate_bps in ports.items():
                 datapath.add_port(port_no, rate_bps, self._clock())
             self.switches[dpid] = datapath
@@ -175,32 +179,32 @@ class WireFabric:
         with self._lock:
             self._settle()
 
-    def connected(self, dpid: int) -> bool:
+    def connected(self, dpid: int, controller: int = 0) -> bool:
         """Whether the TCP connection of a switch stands."""
-        return self._connections[dpid].connected
+        return self._connections[dpid, controller].connected
 
-    def connections(self, dpid: int) -> int:
+    def connections(self, dpid: int, controller: int = 0) -> int:
         """Return how many times a switch has connected."""
-        return self._connections[dpid].connections
+        return self._connections[dpid, controller].connections
 
-    def disconnect(self, dpid: int, *, keep_tables: bool = True, reconnect: bool = True) -> None:
+    def disconnect(self, dpid: int, *, keep_tables: bool = True, reconnect: bool = True, controller: int = 0) -> None:
         """Cut a switch off; it comes back by itself, or on ``reconnect``, with its tables or (restarted) without."""
 
         def cut() -> None:
             if not keep_tables:
                 with self._lock:
                     self.switches[dpid].clear_tables()
-            self._connections[dpid].disconnect(reconnect)
+            self._connections[dpid, controller].disconnect(reconnect)
 
         self._in_loop(cut)
 
-    def reconnect(self, dpid: int) -> None:
+    def reconnect(self, dpid: int, controller: int = 0) -> None:
         """Let a switch connect again that was kept away."""
-        self._in_loop(self._connections[dpid].reconnect)
+        self._in_loop(self._connections[dpid, controller].reconnect)
 
-    def set_silent(self, dpid: int, silent: bool) -> None:
+    def set_silent(self, dpid: int, silent: bool, controller: int = 0) -> None:
         """Stall a switch (it reads and says nothing, though connected), or let it catch up."""
-        self._in_loop(lambda: self._connections[dpid].set_silent(silent))
+        self._in_loop(lambda: self._connections[dpid, controller].set_silent(silent))
 
     def wait_for(self, condition: Callable[[], _Value], timeout_s: float = 10.0) -> _Value:
         """Return the condition's value as soon as it is true; raises TimeoutError when it is not in time."""
@@ -216,14 +220,19 @@ class WireFabric:
 
     def _connect(self, dpid: int) -> None:
         def connect() -> None:
-            connection = ControllerConnection(self.switches[dpid], self._controller, self._retry_s, self._lock)
-            connection.handle = self._handle
-            self._connections[dpid] = connection
-            self._spawn(connection.run())
+            datapath = self.switches[dpid]
+            for number, (address, conversation) in enumerate(
+                zip(self._controllers, datapath.conversations, strict=True)
+            ):
+                connection = ControllerConnection(datapath, conversation, address, self._retry_s, self._lock)
+                connection.handle = self._handle
+                self._connections[dpid, number] = connection
+                self._spawn(connection.run())
 
         self._in_loop(connect)
 
-    def _handle(self, datapath: Datapath, data: bytes) -> None:
+    def _handle(self, connection: ControllerConnection, data: bytes) -> None:
+        datapath = connection.datapath
         with self._lock:
             now_s = self._clock()
             concerned = {datapath.dpid: datapath}  # a bench has hundreds, of which it must not look at all each time
@@ -231,9 +240,11 @@ class WireFabric:
                 self._rates_moved_s = now_s
                 self.rates.advance(now_s)
                 concerned = self.switches
-            datapath.receive(data, now_s)
-            for dpid in self._carry_frames(concerned) & self._connections.keys():  # one may be about to connect
-                self._connections[dpid].flush()
+            datapath.receive(data, now_s, connection.conversation)
+            for dpid in self._carry_frames(concerned):
+                for number in range(len(self._controllers)):
+                    if (dpid, number) in self._connections:  # one may be about to connect
+                        self._connections[dpid, number].flush()
 
     def _pass_time(self) -> None:
         now_s = self._clock()

@@ -22,7 +22,7 @@ from controller.openflow.frames import BROADCAST
 from controller.openflow.match import Match
 from experiments.model.fabric import ModelFabric, mac_of
 from experiments.model.paths import frame_of
-from experiments.switch.datapath import Datapath
+from experiments.wire.connection import ControllerConnection
 from experiments.wire.fabric import WireFabric
 
 REPORT_INTERVAL_S = 0.055
@@ -94,10 +94,10 @@ class WireModel(WireFabric):
         model.run(now_s)
         model.count_hits()
 
-    def _handle(self, datapath: Datapath, data: bytes) -> None:
+    def _handle(self, connection: ControllerConnection, data: bytes) -> None:
         with self._lock:
             self._follow()
-            super()._handle(datapath, data)
+            super()._handle(connection, data)
 
     def _pass_time(self) -> None:
         self._follow()
