@@ -146,7 +146,8 @@ def add_entries(
     already must not be given again.
 
     Choice: a meter that was found below its entry's ceiling was set by an allocator of an earlier run. Its receiver is
-    congested and its rate granted, so that a restart does not begin with a blast at the ceilings.
+    congested and its rate granted, so that a restart does not begin with a blast at the ceilings. Its sender is taken
+    to be held back at that rate until it is measured: taken to be silent, it would leave the limit to the others.
     """
     entries, old_row = state.entries.add(sender, receiver, meter_id)
     new = np.flatnonzero(old_row < 0)
@@ -166,12 +167,15 @@ def add_entries(
     )
     if added_now:
         return added
-    granted = new[rates[new] < whole_rates(ceilings(entries, vns))[new]]
+    ceiling_bps = ceilings(entries, vns)
+    granted = new[rates[new] < whole_rates(ceiling_bps)[new]]
     congested = added.allocators.congested.copy()
     congested[entries.receiver[granted]] |= ~vns.always_controlled[entries.receiver[granted]]
     machines = added.machines.on_initialize(InitializeTrafficControl(granted))
     machines = machines.on_set_rate(SetRate(granted, rates[granted]))
-    return replace(added, allocators=replace(added.allocators, congested=congested), machines=machines)
+    measured = added.measured.held_back(granted, ceiling_bps[granted], rates[granted])
+    allocators = replace(added.allocators, congested=congested)
+    return replace(added, allocators=allocators, machines=machines, measured=measured)
 
 
 def remove_entries(state: ControlState, rows: IntArray) -> ControlState:

@@ -50,6 +50,22 @@ class Measurement:
             carry(self.silent_intervals, old_row, 0),
         )
 
+    def held_back(self, rows: IntArray, offered_bps: FloatArray, passed_bps: FloatArray) -> Measurement:
+        """Return the state in which these entries, of which nothing is known, are taken to offer more than passes."""
+
+        def with_rows(column: FloatArray, values: FloatArray) -> FloatArray:
+            changed = column.copy()
+            changed[rows] = values
+            return changed
+
+        return Measurement(
+            with_rows(self.offered_bps, offered_bps),
+            with_rows(self.dropped_bps, offered_bps - passed_bps),
+            with_rows(self.passed_bps, passed_bps),
+            with_rows(self.smoothed_bps, passed_bps),
+            self.silent_intervals,
+        )
+
     @property
     def measured_bps(self) -> FloatArray:
         """The rate to allocate by: it rises at once and fades over MEMORY_INTERVALS.

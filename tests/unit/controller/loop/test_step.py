@@ -187,6 +187,32 @@ def test_adopted_entries_are_not_new():
     assert (state.machines.control != Control.IDLE).sum() == 1
 
 
+@pytest.mark.parametrize("algorithm", ["fp", "sp", "fe", "fs", "level"])
+@pytest.mark.parametrize("shares", [(1 / 3, 1 / 3, 1 / 3), (0.5, 0.3, 0.2)])
+def test_adopted_grants_hold_until_the_meters_count(algorithm, shares):
+    bench = Bench(algorithm, senders=0)
+    rates = LIMIT * np.array(shares)
+    senders = ints(*(bench.vns.row_of(10, 1, port) for port in (1, 2, 3)))
+    bench.state = step.add_entries(
+        bench.state,
+        bench.vns,
+        senders,
+        np.full(3, bench.hub),
+        ints(1, 2, 3),
+        rates,
+        burst_for(rates, np.array([True] * 3)),
+        bench.now_s,
+        added_now=False,
+    )
+    bench.counts = dict.fromkeys((1, 2, 3), (0.0, 0.0, bench.now_s))
+    for present in (False, False, True):  # the first count that comes in says nothing of a rate
+        bench.step(LIMIT, LIMIT - rates, present=present)
+        limits_bps = step.limits_in_force_bps(bench.state, bench.vns)
+        assert (limits_bps <= np.maximum(rates, LIMIT / 2)).all()
+        if bench.groups[0].policy.algorithm.sums_within_limit:
+            assert limits_bps.sum() <= LIMIT + 1.0
+
+
 def test_a_removed_entry_takes_nothing_with_it():
     bench = Bench()
     bench.step(90e6)
