@@ -10,10 +10,14 @@ import os
 import ssl
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, ClassVar
 
 from apps import rest
+from apps.cluster.metrics import ClusterMetrics
+from apps.cluster.node import ClusterNode
+from apps.cluster.roles import Roles
 from apps.metrics import Metrics
 from apps.reload import Reloader, Reloads
 from apps.runtime import logs
@@ -38,16 +42,17 @@ from apps.runtime.spare_time import SpareTime
 from apps.runtime.supervisor import Supervisor
 from apps.settings.errors import StoreError
 from apps.settings.settings import Settings
-from apps.settings.store import Store
+from apps.settings.store import SettingsStore, Store
 from apps.settings.tokens import Tokens
 from apps.southbound import probing
 from apps.southbound.in_force import ChangesInForce
-from apps.southbound.peers import AUDIT_INTERVAL_S
+from apps.southbound.peers import AUDIT_INTERVAL_S, SwitchState
 from apps.southbound.queue_keeper import QueueKeeper
 from apps.southbound.shell import Shell
+from controller.cluster.write_gate import WriteGate
 from controller.config.changes import ConfigChange
 from controller.config.load import load_config
-from controller.errors import DetsError
+from controller.errors import DetsError, InvalidValueError
 from controller.fabric.description import Config
 from controller.fabric.topology import HELLO_INTERVAL_S
 from controller.observed.observer import Observer
@@ -76,21 +81,31 @@ class Dets(AppBase):
             listen_on(self.config.openflow_listen.host, self.config.openflow_listen.port, context, reserved)
             check_free("rest.listen", self.config.rest.listen.host, self.config.rest.listen.port)
             rest_tls = None if self.config.rest.tls is None else server_context("rest.tls", self.config.rest.tls)
-            store = Store(self.config.rest.store)
-            self._tokens = Tokens(self.config.rest.store) if self.config.rest.authentication == "token" else None
+            self.node, self.roles = self._cluster()
+            store = Store(self.config.rest.store) if self.node is None else self.node.store
+            tokens = partial(Tokens, self.config.rest.store) if self.node is None else lambda: self.node.tokens
+            self._tokens = tokens() if self.config.rest.authentication == "token" else None
         except DetsError as error:  # what its author can mend needs no traceback
             print(error, file=sys.stderr)
             raise SystemExit(2) from None
         self.spare = SpareTime(self.config.interval_s, time.monotonic, hub.sleep, hub.Event())
-        self.shell = Shell(self.config, time.monotonic, self._ports_known, self.spare.breathe, self.spare.waiting)
+        self.shell = Shell(
+            self.config, time.monotonic, self._ports_known, self.spare.breathe, self.spare.waiting, self.roles
+        )
+        if self.roles is not None:
+            self.roles.control, self.roles.release = self.shell.control, self.shell.release
         self.observer = Observer(self.shell.central)
         self.queues = QueueKeeper(self.shell)
         self.loops = Supervisor(time.monotonic, hub.spawn, hub.sleep, hub.kill)
         self.settings = self._settings(store)
+        if self.node is not None:
+            self.node.follow, self.node.start_over = self._follow, self._start_over
         self.manager = ServiceManager()
         reloads = Reloads()
         reloads.read(self.config.source_name)
         self.metrics = Metrics(self.shell, self.loops, self.queues, PeerDatapath.counts, self.observer, reloads)
+        if self.node is not None and self.roles is not None:
+            self.metrics.add(ClusterMetrics(self.node, self.roles))
         self.reloader = Reloader(self, reloads)
         on_hangup(self.reloader.on_signal)
         self._rest = self._serve_rest(rest_tls)
@@ -115,7 +130,9 @@ class Dets(AppBase):
         self.manager.stopping()
         self.loops.stop()
         self._rest.stop()
-        if self.config.on_stop == "remove":
+        if self.node is not None:
+            self.node.leave()  # the other node goes on with the grants as they are
+        elif self.config.on_stop == "remove":
             self.shell.remove_all()
             self.queues.remove_all()
         else:
@@ -129,6 +146,9 @@ class Dets(AppBase):
     def _run_interval(self) -> None:
         with self.spare.round():
             self.shell.run_interval()
+        if self.node is not None and self.roles is not None:
+            self.node.round()
+            self.roles.round()
         self.observer.note(time.monotonic())
         self.manager.alive(time.monotonic())
         if self.shell.times.last is not None:
@@ -146,7 +166,38 @@ class Dets(AppBase):
         loops = {
             name: {"failures": loop.failures, "ailment": ailing.get(name)} for name, loop in self.loops.loops.items()
         }
-        return {**health, "status": "degraded" if ailing else health["status"], "loops": loops}
+        health = {**health, "status": "degraded" if ailing else health["status"], "loops": loops}
+        return health if self.node is None else self._of_cluster(health, self.node)
+
+    @staticmethod
+    def _of_cluster(health: dict[str, Any], node: ClusterNode) -> dict[str, Any]:
+        """A node on standby is ready when it is connected to every switch and to etcd."""
+        cluster = node.describe()
+        waiting = cluster["role"] == "standby" and set(health["switches"].values()) == {SwitchState.STANDBY}
+        status = "ready" if waiting and not health.get("troubles") else health["status"]
+        return {**health, "status": "degraded" if cluster["etcd"] else status, "cluster": cluster}
+
+    def _cluster(self) -> tuple[ClusterNode | None, Roles | None]:
+        """Return this node of the cluster and its roles at switches, if the configuration has a cluster."""
+        if self.config.cluster is None:
+            return None, None
+        try:
+            node = ClusterNode(self.config.cluster, _boot_time_s, hub.spawn, run_in_thread)
+        except OSError as error:
+            raise InvalidValueError("cluster", self.config.cluster.ca, f"cannot be used for TLS: {error}") from error
+        PeerDatapath.new_gate = staticmethod(partial(WriteGate, node.held))
+        return node, Roles(node.leadership, _boot_time_s, hub.spawn)
+
+    def _start_over(self) -> None:
+        self.shell.start_over(self.settings.file.config, self.settings.values)
+
+    def _follow(self) -> bool:
+        """Put in force what the other node has changed."""
+        followed = self.settings.follow()
+        if followed:
+            self.shell.push_soon()
+            self.queues.wake()
+        return followed
 
     def _serve_rest(self, tls: ssl.SSLContext | None) -> rest.RestServer:
         settings = self.config.rest
@@ -156,9 +207,11 @@ class Dets(AppBase):
         self.logger.info("listens for REST at %s", settings.listen)
         return rest.serve(gate, settings.listen.host, settings.listen.port, tls, settings.max_connections)
 
-    def _settings(self, store: Store) -> Settings:
+    def _settings(self, store: SettingsStore) -> Settings:
+        # Etcd is waited for without blocking others; in a thread of its own its sockets would have no hub.
+        run = run_in_thread if self.node is None else _call
         try:
-            return Settings(self.shell.central, store, time.monotonic, run=run_in_thread, breathe=self.spare.breathe)
+            return Settings(self.shell.central, store, time.monotonic, run=run, breathe=self.spare.breathe)
         except StoreError as error:
             print(error, file=sys.stderr)
             raise SystemExit(2) from None
@@ -184,6 +237,15 @@ class Dets(AppBase):
                 ", ".join(others[1]),
                 others[0],
             )
+
+
+def _boot_time_s() -> float:
+    """Return a time that goes on while the machine sleeps: etcd's leases do."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def _call(function: Callable[..., Any], *arguments: object) -> Any:
+    return function(*arguments)
 
 
 class _Running(rest.Service):

@@ -118,6 +118,10 @@ class Metrics:
             registry=self._registry,
         )
 
+    def add(self, collector: Collector) -> None:
+        """Show what this collector collects as well."""
+        self._registry.register(collector)
+
     def page(self) -> Iterator[bytes]:
         """Yield the page piece by piece, so that others can run in between; VNs are all as they were at the start."""
         columns = vn_columns(self.observer)

@@ -12,7 +12,21 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from apps.cli.commands import agent, bench, cert, docs, experiment, fabric, history, lab, ledger, limits, run, watch
+from apps.cli.commands import (
+    agent,
+    bench,
+    cert,
+    cluster,
+    docs,
+    experiment,
+    fabric,
+    history,
+    lab,
+    ledger,
+    limits,
+    run,
+    watch,
+)
 from apps.cli.support.common import FAILED, INTERRUPTED, REFUSED, ClickError, complain
 from apps.cli.support.rest_client import RequestError
 from controller import __version__
@@ -56,6 +70,7 @@ app.add_typer(experiment.app)
 app.add_typer(bench.app, name="bench", cls=Commands)
 app.add_typer(docs.app)
 app.add_typer(cert.app, name="cert", cls=Commands)
+app.add_typer(cluster.app, name="cluster", cls=Commands)
 
 
 def main(arguments: list[str] | None = None) -> int:

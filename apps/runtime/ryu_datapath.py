@@ -32,7 +32,7 @@ from apps.runtime.peer_limits import (
     PeerCounts,
     Sparing,
 )
-from apps.runtime.switch_connection import SwitchConnection
+from apps.runtime.switch_connection import Gate, SwitchConnection
 from controller.openflow import constants as ofp
 from controller.openflow.buffers import HEADER
 from controller.openflow.constants import MessageType
@@ -88,6 +88,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
     clock: ClassVar[Callable[[], float]] = time.monotonic
     sparing: ClassVar[Sparing] = Sparing(time.monotonic)
     strangers: ClassVar[set[PeerDatapath]] = set()  # connected, and not under control
+    new_gate: ClassVar[Callable[[], Gate | None]] = lambda: None  # in a cluster: what may go out of each connection
 
     def __init__(self, sock: Any, address: Any) -> None:
         self.connection: SwitchConnection | None = None
@@ -101,6 +102,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
         self._buffer = bytearray()
         self._kept = self._hung_up = False
         self._interrupted = hub.Event()  # the shared reader has met something that is none of its business
+        self.gate = PeerDatapath.new_gate()
         self._asked: OrderedDict[int, None] = OrderedDict()  # xids of requests of others than the controller
         self._budget = PeerBudget(STRANGER, PeerDatapath.clock, lambda: len(PeerDatapath.strangers))
         super().__init__(sock, address)
@@ -184,9 +186,14 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
         return self.enqueue(bytes(buf), close_socket)
 
     def enqueue(self, data: bytes, close_socket: bool = False) -> bool:
-        """Send messages; return whether the connection stands. Waits for nothing."""
+        """Send messages; return whether the connection stands. Waits for nothing.
+
+        All that goes to a switch passes here. What the gate does not let out is dropped.
+        """
         if self._ended or self._queue.closing:
             return False
+        if self.gate is not None and not self.gate.lets_out(data):
+            return True
         if not self._queue.put(data, last=close_socket):
             self.cut_off(CutOff.UNREAD)
             return False

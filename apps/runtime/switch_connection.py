@@ -26,6 +26,13 @@ MOST_UNWANTED = 1000  # replies that may still come though nobody waits for them
 MAX_XID = 0xFFFF_FFFF
 
 
+class Gate(Protocol):
+    """Decides whether messages may go to a switch."""
+
+    def lets_out(self, data: bytes) -> bool:
+        """Return whether these messages may go out now."""
+
+
 class Wire(Protocol):
     """What the connection needs of its socket's side; ``xid`` is the last transaction id in use."""
 
@@ -33,6 +40,7 @@ class Wire(Protocol):
     address: Any
     xid: int
     cut: CutOff | None
+    gate: Gate | None
 
     def keep(self) -> None:
         """Treat the peer as a switch under control."""
@@ -110,6 +118,7 @@ class SwitchConnection:
         self._held_octets = 0
         self.dpid: int = datapath.id
         self.address = datapath.address
+        self.gate = datapath.gate
         self.count = MessageCounts()
         self.closed = False
         self.on_report: Callable[[int, bytes], None] = lambda kind, message: None

@@ -14,10 +14,11 @@ from controller.limits.precedence import lay
 def overridden(config: Config) -> tuple[int, dict[str, str]]:
     """Return how many VLANs and VNs are overridden in the store, and the reason for each override that is inactive.
 
-    Reads the store that the configuration names, if there is one; raises StoreError when that cannot be read.
+    Reads the store that the configuration names, if there is one; raises StoreError when that cannot be read. Of a
+    cluster's, which is in etcd, nothing is said.
     """
     path = config.rest.store
-    if not Path(path).is_file():
+    if config.cluster is not None or not Path(path).is_file():
         return 0, {}
     standing = read_standing(path)
     overrides = Overrides.of(FileValues(config), standing.vlans, standing.vns)

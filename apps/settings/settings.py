@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from apps.settings.errors import StoreError
-from apps.settings.store import Item, Store, StoredChange
+from apps.settings.store import Item, SettingsStore, StoredChange
 from controller.central.controller import CentralController
 from controller.errors import InvalidValueError
 from controller.events import EventKind
@@ -76,7 +76,7 @@ class Settings:
     def __init__(
         self,
         central: CentralController,
-        store: Store,
+        store: SettingsStore,
         clock: Callable[[], float],
         run: Run = lambda function, *arguments: function(*arguments),
         breathe: Callable[[], None] = lambda: None,
@@ -85,14 +85,29 @@ class Settings:
         self._clock, self._run, self._breathe = clock, run, breathe
         self._lock = threading.Lock()
         self._refusal = ""
-        standing = store.load()
-        self.revision = standing.revision
-        self._facts = standing.facts
         self.file = FileValues(central.config)
-        self.overrides = Overrides.of(self.file, standing.vlans, standing.vns)
         self.values = LimitsInForce(self.file.vns, {}, {}, {}, {}, {})
-        plan = self._plan(self.overrides, lay(self.overrides, central.fabric.admitted.core_overload))
-        central.put_in_force(plan.values, clock())
+        self._take_up()
+
+    def follow(self) -> bool:
+        """Put in force what the store holds by now; return False, with nothing done, while a change is being made.
+
+        For a store that others change too. Raises StoreError.
+        """
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            self._take_up()
+        finally:
+            self._lock.release()
+        return True
+
+    def _take_up(self) -> None:
+        standing = self.store.load()
+        self.revision, self._facts = standing.revision, standing.facts
+        self.overrides = Overrides.of(self.file, standing.vlans, standing.vns)
+        plan = self._plan(self.overrides, lay(self.overrides, self.central.fabric.admitted.core_overload))
+        self.central.put_in_force(plan.values, self._clock())
         plan.commit()
 
     def close(self) -> None:
@@ -312,7 +327,12 @@ class Settings:
     def _plan(
         self, overrides: Overrides, values: LimitsInForce, release: Callable[[], None] = lambda: None
     ) -> FilePlan:
-        """Keep a revision for the file under ``overrides`` if its values are not those that are known."""
+        """Keep a revision for the file under ``overrides`` if its values are not those that are known.
+
+        Where the store keeps nothing, the node that does so takes note of the file.
+        """
+        if not self.store.writable:
+            return FilePlan(self, overrides, values, None, self._facts, release)
         digest = _digest(overrides.file)
         if self._facts.get(_FILE) == digest and self._facts.get(_FILE_REVISION, "").isdecimal():
             return FilePlan(self, overrides, values, None, self._facts, release)
@@ -324,7 +344,7 @@ class Settings:
 
     def _commit(self, plan: FilePlan) -> None:
         self.file, self.overrides, self._facts = plan.overrides.file, plan.overrides, plan.facts
-        self._file_revision = int(plan.facts[_FILE_REVISION])
+        self._file_revision = int(plan.facts.get(_FILE_REVISION, 0))
         if plan.change is not None:
             self.revision = plan.change.revision
         self._take(plan.values)

@@ -13,7 +13,7 @@ import sqlite3
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from apps.settings.store_file import (
     MEMORY,
@@ -78,12 +78,52 @@ def read_standing(path: str) -> Standing:
         return _standing(db, path)
 
 
+class SettingsStore(Protocol):
+    """What ``Settings`` asks of a store: SQLite's below, or etcd's (``apps.cluster.etcd_store``).
+
+    ``writable`` is whether changes are kept now; a store of which another node keeps the changes only loads.
+    """
+
+    @property
+    def writable(self) -> bool:
+        """Whether changes are kept now."""
+
+    def close(self) -> None:
+        """Release what the store holds."""
+
+    def load(self) -> Standing:
+        """Return all that counts at a start."""
+
+    def commit(
+        self,
+        change: StoredChange,
+        vlans: Mapping[int, Override],
+        vns: Mapping[VnName, Override],
+        facts: Mapping[str, str] | None = None,
+    ) -> None:
+        """Keep a change: all of it, or nothing."""
+
+    def take_back(self, change: StoredChange, facts: Mapping[str, str]) -> None:
+        """Undo the last commit, which changed no override."""
+
+    def history(self, before: int, limit: int) -> list[StoredChange]:
+        """Return changes without their items, newest first."""
+
+    def change(self, revision: int) -> StoredChange | None:
+        """Return one change with its items, None if it is not kept."""
+
+    def changes_at(self, revision: int, place: tuple[int | None, str | None, int | None]) -> bool:
+        """Tell whether a change is of this place."""
+
+
 class Store:
     """The store at a path, or in memory (``:memory:``), for the one controller that changes it.
 
     Raises StoreError when another controller has it, and when it cannot be opened, is damaged, is not a store, or was
     written by a newer version.
     """
+
+    writable = True
 
     def __init__(self, path: str) -> None:
         self.path = path

@@ -45,15 +45,11 @@ class Tokens:
 
     def create(self, name: str, scope: str) -> str:
         """Make a token and return it, which no later call does; raise InvalidValueError for a bad or used name."""
-        if _NAME.fullmatch(name) is None:
-            raise InvalidValueError("name", name, "must be 1 to 63 letters, digits, '_', '-', '.' or '@'")
-        if scope not in SCOPES:
-            raise InvalidValueError("scope", scope, f"must be {' or '.join(SCOPES)}")
-        token = _PREFIX + secrets.token_urlsafe(32)
-        now = datetime.now(UTC).isoformat(timespec="seconds")
+        token, known = new_token(name, scope)
+        row = (name, scope, digest_of(token), known.created_at)
         with failing(self._path):
             try:
-                self._db.execute("INSERT INTO tokens VALUES (?, ?, ?, ?)", (name, scope, _digest(token), now))
+                self._db.execute("INSERT INTO tokens VALUES (?, ?, ?, ?)", row)
             except sqlite3.IntegrityError as error:
                 raise InvalidValueError("name", name, "is the name of a token already: revoke that first") from error
         return token
@@ -84,8 +80,19 @@ class Tokens:
                 rows = self._db.execute("SELECT digest, name, scope, created_at FROM tokens").fetchall()
                 self._known = {digest: Token(*rest) for digest, *rest in rows}
                 self._version = version
-        return self._known.get(_digest(token))
+        return self._known.get(digest_of(token))
 
 
-def _digest(token: str) -> bytes:
+def new_token(name: str, scope: str) -> tuple[str, Token]:
+    """Return a new token and what is known of it; raise InvalidValueError for a bad name or scope."""
+    if _NAME.fullmatch(name) is None:
+        raise InvalidValueError("name", name, "must be 1 to 63 letters, digits, '_', '-', '.' or '@'")
+    if scope not in SCOPES:
+        raise InvalidValueError("scope", scope, f"must be {' or '.join(SCOPES)}")
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    return _PREFIX + secrets.token_urlsafe(32), Token(name, scope, now)
+
+
+def digest_of(token: str) -> bytes:
+    """Return what is kept of a token."""
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()

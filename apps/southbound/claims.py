@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from contextlib import suppress
 
 from apps.runtime.peer_limits import CutOff, Sparing
@@ -24,18 +25,19 @@ class Claims:
     2. Of one that somebody has, the owner is asked for a barrier. If it answers in time, it stays the owner.
     3. If it does not, or its connection ends meanwhile, the dpid is the newcomer's.
 
-    Whoever loses is cut off. While one newcomer waits, further ones for the same dpid lose.
+    Whoever loses is cut off. While one newcomer waits, further ones for the same dpid lose. ``owner`` returns the
+    connection that a dpid has.
     """
 
-    def __init__(self, peers: Peers) -> None:
-        self._peers = peers
+    def __init__(self, peers: Peers, owner: Callable[[int], SwitchConnection | None]) -> None:
+        self._peers, self._owner = peers, owner
         self._waiting: set[int] = set()
         self._sparing = Sparing(peers.clock)
 
     def granted(self, newcomer: SwitchConnection) -> bool:
         """Return whether the newcomer may have its dpid; else it is cut off. Waits for CLAIM_PATIENCE_S at most."""
         dpid = newcomer.dpid
-        owner = self._peers.get(dpid)
+        owner = self._owner(dpid)
         if owner is None and dpid not in self._waiting:  # 1
             return True
         if dpid in self._waiting:
@@ -43,7 +45,7 @@ class Claims:
             return False
         self._waiting.add(dpid)
         try:
-            stays = owner is not None and self._answers(owner.connection)  # 2
+            stays = owner is not None and self._answers(owner)  # 2
         finally:
             self._waiting.discard(dpid)
         if newcomer.closed:

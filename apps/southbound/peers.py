@@ -39,6 +39,7 @@ class SwitchState(StrEnum):
     """How far a switch of the configuration is."""
 
     DISCONNECTED = "disconnected"
+    STANDBY = "standby"  # connected; the other node of the cluster is to control it
     CONNECTING = "connecting"
     READY = "ready"
     FAILED = "failed"

@@ -37,7 +37,8 @@ LOG = logging.getLogger("dets.shell")
 class Reports:
     """Acts upon what switches report.
 
-    ``push_soon`` sends what is due before long; ``on_ports`` is called with a dpid when a switch's ports have changed.
+    ``push_soon`` sends what is due before long; ``on_ports`` is called with a dpid when a switch's ports have changed,
+    ``on_slave`` when a switch says that another controller is its master.
     """
 
     def __init__(
@@ -47,8 +48,9 @@ class Reports:
         agents: AgentFrames,
         push_soon: Callable[[], None],
         on_ports: Callable[[int], None],
+        on_slave: Callable[[Peer], None] = lambda peer: None,
     ) -> None:
-        self._agents = agents
+        self._agents, self._on_slave = agents, on_slave
         self._peers, self._hellos, self._push_soon, self._on_ports = peers, hellos, push_soon, on_ports
         self._sparing = Sparing(peers.clock)
         self._handlers: dict[int, tuple[Callable[[bytes], Any], Callable[[Peer, Any], None]]] = {
@@ -125,6 +127,8 @@ class Reports:
             return
         if peer.probe is not None and peer.probe.failed(error):
             return
+        if error.is_slave:
+            self._on_slave(peer)
         kind = error.data[1] if len(error.data) > 1 else None
         refused = MessageType(kind).name if kind in set(MessageType) else "a message"
         text = f"refused {refused}: {error.text}"

@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -40,6 +40,7 @@ from controller.events import EventKind
 from controller.fabric.description import Config
 from controller.forwarding.host_search import Question
 from controller.forwarding.pipeline import OWN_COOKIE, OWN_COOKIE_MASK
+from controller.limits.precedence import LimitsInForce
 from controller.openflow import constants as ofp
 from controller.openflow.actions import Output
 from controller.openflow.flows import encode_flow_delete_by_cookie
@@ -56,11 +57,25 @@ BARRIER_INTERVAL_S = 2.5
 STALL_S = 0.5
 
 
+class Roles(Protocol):
+    """In a cluster, where switches wait until this node is their master (``apps.cluster.roles``)."""
+
+    def connection(self, dpid: int) -> SwitchConnection | None:
+        """Return the connection of a switch, under control or not."""
+
+    def arrived(self, connection: SwitchConnection) -> None:
+        """A configured switch has connected."""
+
+    def demoted(self, connection: SwitchConnection) -> None:
+        """A switch says that another controller is its master."""
+
+
 class Shell:
     """Drives a central controller with the switches of one framework.
 
     ``clock`` is monotonic; ``on_ports`` is called with a dpid when a switch's ports are known or have changed;
     ``breathe`` lets others run, and returns when the interval has time to spare; inside ``waiting`` it has.
+    With ``roles`` switches are left to these, which call ``control`` and ``release``.
     """
 
     def __init__(
@@ -70,7 +85,9 @@ class Shell:
         on_ports: Callable[[int], None],
         breathe: Callable[[], None] = lambda: None,
         waiting: Callable[[], AbstractContextManager[None]] = nullcontext,
+        roles: Roles | None = None,
     ) -> None:
+        self.roles = roles
         self.lines = EventLines(breathe)
         self.central = CentralController(config, self.lines.note, random.getrandbits(32))
         self.peers = Peers(self.central, clock)
@@ -86,8 +103,8 @@ class Shell:
         self._on_ports = on_ports
         self._breathe, self._waiting = breathe, waiting
         self._push_due = False
-        self._reports = Reports(self.peers, self.hellos, self.agents, self.push_soon, on_ports)
-        self._claims = Claims(self.peers)
+        self._reports = Reports(self.peers, self.hellos, self.agents, self.push_soon, on_ports, self._demoted)
+        self._claims = Claims(self.peers, self._owner)
         self._sparing = Sparing(clock)
         self._shared_entries = SharedEntries()
 
@@ -103,7 +120,7 @@ class Shell:
     def health(self) -> dict[str, Any]:
         """Return the state of every switch by name, what is wrong with those that are ready, and if all is well."""
         states = {
-            record.switch.name: str(self.peers[dpid].state if dpid in self.peers else SwitchState.DISCONNECTED)
+            record.switch.name: str(self.peers[dpid].state if dpid in self.peers else self._absent(dpid))
             for dpid, record in self.central.switches.items()
         }
         now_s = self._clock()
@@ -116,6 +133,16 @@ class Shell:
         status = "ready" if ready else "degraded"
         health = {"status": status, "switches": states, "enforceable": enforceable.counts(self.central.fabric)}
         return {**health, "troubles": troubles} if troubles else health
+
+    def _absent(self, dpid: int) -> SwitchState:
+        return SwitchState.STANDBY if self._owner(dpid) is not None else SwitchState.DISCONNECTED
+
+    def _owner(self, dpid: int) -> SwitchConnection | None:
+        """Return the connection that a switch has."""
+        if self.roles is not None:
+            return self.roles.connection(dpid)
+        peer = self.peers.get(dpid)
+        return None if peer is None else peer.connection
 
     # -- switches come and go
 
@@ -130,10 +157,34 @@ class Shell:
             if self._sparing.due(connection.address[0]):
                 LOG.warning("switch %016x from %s is not in the configuration; left alone", dpid, connection.address)
         elif self._claims.granted(connection) and dpid in self.central.switches:
-            self._control(connection)
+            if self.roles is None:
+                self.control(connection)
+            else:
+                self.strangers.discard(connection)
+                self.roles.arrived(connection)
 
-    def _control(self, connection: SwitchConnection) -> None:
+    def release(self, connection: SwitchConnection) -> None:
+        """A switch has another master now: leave it as it is."""
+        peer = self.peers.get(connection.dpid)
+        if peer is not None and peer.connection is connection:
+            self.disconnected(peer)
+
+    def start_over(self, config: Config, values: LimitsInForce) -> None:
+        """Forget what was known of the fabric: another controller has changed it since."""
+        for peer in list(self.peers.values()):
+            self.disconnected(peer)
+        self.central.start_over(config, values, random.getrandbits(32))
+
+    def _demoted(self, peer: Peer) -> None:
+        if self.roles is not None:
+            self.roles.demoted(peer.connection)
+
+    def control(self, connection: SwitchConnection) -> None:
+        """Take a switch under control and bring it up."""
         dpid = connection.dpid
+        if dpid not in self.central.switches:  # a reload has taken it out meanwhile
+            connection.disconnect()
+            return
         before = self.peers.get(dpid)
         if before is not None:
             self.disconnected(before)

@@ -122,6 +122,19 @@ class CentralController:
         """A port has lost its link, or is no more."""
         self.network.port_down(PortId(dpid, port_no), now_s)
 
+    def start_over(self, config: Config, values: LimitsInForce, epoch: int) -> None:
+        """Forget hosts, pairs and grants: another controller has changed the switches since they were known.
+
+        ``config`` is the file's, ``values`` are those in force over it. What tests have shown of switches stays. No
+        switch may be connected.
+        """
+        fabric = FabricState(config, self.events)
+        fabric.control = fabric.control.with_values(values)
+        for dpid, record in fabric.switches.items():
+            record.can = self.switches[dpid].can
+        self.reconciler = Reconciler(fabric, epoch)
+        self._search = HostSearch()
+
     # -- what switches report
 
     def frame_reported(self, dpid: int, packet: PacketIn, now_s: float) -> None:

@@ -199,9 +199,12 @@ class FabricState:
         self._came_s = now_s
 
     def awaits_switches(self, now_s: float) -> bool:
-        """Whether one of the configuration may still be on its way: it is not there, and another one came just now."""
+        """Whether one of the configuration may still be on its way: it is not there, and another one came just now.
+
+        In a cluster a node waits for all of them, however long: the other node may have known more.
+        """
         missing = not all(record.connected for record in self.switches.values())
-        return missing and now_s - self._came_s < AWAITED_S
+        return missing and (self.config.cluster is not None or now_s - self._came_s < AWAITED_S)
 
     def vn_name(self, row: int) -> str:
         """Return a VN's name as people read it: ``VLAN 10 at s1:3``."""

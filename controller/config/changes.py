@@ -17,6 +17,7 @@ FIXED = {
     "first_meter_id": "openflow.first_meter_id",
     "last_meter_id": "openflow.last_meter_id",
     "rest": "rest",
+    "cluster": "cluster",
 }
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import pathlib
 from collections.abc import Iterator, Mapping
 
+from controller.config.cluster import read_cluster
 from controller.config.document import ConfigError, ConfigProblem, Problem, read_document
 from controller.config.links import read_links
 from controller.config.listeners import read_rest, read_tls
@@ -94,11 +95,12 @@ def _read_config(data: object, source_name: str) -> tuple[Config, list[Problem]]
     store, bad_store = read_section(StoreSection, ("store",), root.store)
     rest, bad_rest = read_rest(rest_section, store, source_name)
     tls, bad_tls = read_tls(openflow, source_name)
+    cluster, bad_cluster = read_cluster(root.cluster, control, store, rest, source_name)
     sections, vlans, bad_vlans = _read_vlans(root, control.interval_ms)
     switches, bad_switches = _read_switches(root, sections)
     links, bad_links = read_links(root.links, switches)
     problems += bad_control + bad_openflow + bad_logging + bad_queues + bad_rest_section + bad_store + bad_rest
-    problems += bad_tls + bad_vlans + bad_switches + bad_links + bad_agents + bad_ecn
+    problems += bad_tls + bad_vlans + bad_switches + bad_links + bad_agents + bad_ecn + bad_cluster
     problems += _listener_problems(openflow, rest.listen)
     config = Config(
         source_name=source_name,
@@ -123,6 +125,7 @@ def _read_config(data: object, source_name: str) -> tuple[Config, list[Problem]]
         openflow_tls=tls,
         log_format=logging.format,
         log_level=logging.level,
+        cluster=cluster,
     )
     return config, problems
 

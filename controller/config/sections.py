@@ -331,6 +331,8 @@ class RootSection(Section):
     """Agents on hosts."""
     ecn: dict[str, Any] = Field(default_factory=dict)
     """Marks of congestion."""
+    cluster: dict[str, Any] | None = None
+    """Two controllers, one active and one on standby."""
     vlans: dict[str, Any] = Field(default_factory=dict)
     """The tenants by VLAN id, 1 to 4094."""
     switches: dict[str, Any] = Field(default_factory=dict)

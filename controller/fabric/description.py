@@ -141,6 +141,23 @@ class Rest:
 
 
 @dataclass(frozen=True, slots=True)
+class Cluster:
+    """One of two nodes that share an etcd (client URLs) and a fabric; ``url`` is where its REST is reached.
+
+    Files are in PEM form: the CA of etcd's certificates, the node's certificate and key.
+    """
+
+    node: str
+    name: str
+    etcd: tuple[str, ...]
+    lease_ttl_s: int
+    url: str
+    ca: str | None = None
+    certificate: str | None = None
+    key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """A whole configuration. VLANs are held by VLAN id, switches by name; treat the mappings as read-only."""
 
@@ -166,6 +183,7 @@ class Config:
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     queue_classes: Literal["vlan", "none"] = "vlan"
     ecn_marks: Literal["phantom", "both"] = "phantom"
+    cluster: Cluster | None = None
 
     @property
     def interval_s(self) -> float:

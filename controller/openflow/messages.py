@@ -59,6 +59,11 @@ class ErrorMessage:
     xid: int
 
     @property
+    def is_slave(self) -> bool:
+        """Whether the switch refused a change since another controller is its master (6.3.6)."""
+        return self.text == "BAD_REQUEST / IS_SLAVE"
+
+    @property
     def text(self) -> str:
         """The names of type and code: ``METER_MOD_FAILED / OUT_OF_METERS``."""
         codes = ofp.ERROR_CODES.get(self.type, ())
@@ -100,10 +105,11 @@ def encode_barrier_request(xid: int) -> bytes:
     return HEADER.pack(ofp.VERSION, MessageType.BARRIER_REQUEST, HEADER.size, xid)
 
 
-def encode_role_request(xid: int) -> bytes:
-    """Return the request that asks for the controller's role and changes nothing (7.3.9)."""
+def encode_role_request(xid: int, role: ControllerRole = ControllerRole.NOCHANGE, generation_id: int = 0) -> bytes:
+    """Return the request for a role under a generation id (7.3.9); NOCHANGE asks for the role there is."""
     check_range("xid", xid, 0, 2**32 - 1)
-    body = _ROLE.pack(ControllerRole.NOCHANGE, 0)
+    check_range("generation_id", generation_id, 0, 2**64 - 1)
+    body = _ROLE.pack(role, generation_id)
     return HEADER.pack(ofp.VERSION, MessageType.ROLE_REQUEST, HEADER.size + len(body), xid) + body
 
 

@@ -89,6 +89,11 @@ class Application:
             )
 
     @property
+    def started(self) -> bool:
+        """Whether it has been started at all."""
+        return self._process is not None
+
+    @property
     def pid(self) -> int:
         """The process's id."""
         assert self._process is not None

@@ -20,6 +20,7 @@ from controller.errors import InvalidValueError
 from controller.units import format_rate
 
 if TYPE_CHECKING:
+    from apps.cluster.etcd_tokens import EtcdTokens
     from apps.settings.tokens import Tokens
 
 app = typer.Typer()
@@ -171,14 +172,25 @@ def revoke_token(
 
 
 @contextmanager
-def _tokens(config: Path, store: Path | None) -> Iterator[Tokens]:
+def _tokens(config: Path, store: Path | None) -> Iterator[Tokens | EtcdTokens]:
     from apps.settings.tokens import Tokens
 
     if store is None:
         from controller.config.load import load_config
 
         with refusing_bad_files():
-            store = Path(load_config(config).rest.store)
+            loaded = load_config(config)
+        if loaded.cluster is not None:
+            from apps.cluster.etcd_tokens import EtcdTokens
+            from apps.cluster.node import etcd_of, prefix_of
+
+            in_etcd = EtcdTokens(etcd_of(loaded.cluster), prefix_of(loaded.cluster))
+            try:
+                yield in_etcd
+            finally:
+                in_etcd.close()
+            return
+        store = Path(loaded.rest.store)
         if str(store) == ":memory:":
             raise InvalidValueError("config", str(config), "keeps its store in memory, which holds no tokens")
     all_tokens = Tokens(os.fspath(store))

@@ -97,6 +97,10 @@ def status(
             for name, state in health["switches"].items()
         ]
         print(health["status"])
+        if cluster := health.get("cluster"):
+            print(
+                f"node {cluster['node']}: {cluster['role']}; active is {cluster['active']} at {cluster['active_url']}"
+            )
         show(rows, output, [Column(name, name) for name in ("switch", "state", "troubles")])
     return 0 if health["status"] == "ready" else FAILED
 

@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
+from controller.config import cluster as config_cluster
 from controller.config import sections as config_sections
 from controller.config.sections import RootSection, Section, Written
 
@@ -20,7 +21,8 @@ def reference() -> str:
 
 def sections() -> list[type[Section]]:
     """Return the sections of a file, the file as a whole left out, outer ones before those within them."""
-    found = [one for one in vars(config_sections).values() if inspect.isclass(one) and issubclass(one, Section)]
+    written = {**vars(config_sections), **vars(config_cluster)}
+    found = [one for one in written.values() if inspect.isclass(one) and issubclass(one, Section)]
     order = list(RootSection.model_fields)
     return sorted(
         (one for one in found if one.path and one is not RootSection),

@@ -19,6 +19,18 @@ class BackgroundLoop(BaseModel):
     ailment: str | None = Field(description="what is wrong with it now; null: nothing")
 
 
+class ClusterHealth(BaseModel):
+    """What this node of a cluster knows of itself and of who is active."""
+
+    node: str
+    role: Literal["active", "standby", "cut off from etcd"]
+    active: str | None = Field(description="the active node, as etcd said last")
+    active_url: str | None = Field(description="where changes are made: the active node's REST interface")
+    generation: int | None = Field(description="generation id under which this node is master; null: it is not")
+    etcd: str | None = Field(description="why etcd did not answer last; null: it did")
+    lease_age_s: float | None = Field(description="seconds since etcd last refreshed this node's lease")
+
+
 class Health(BaseModel):
     """Whether the controller is able to do its work."""
 
@@ -31,6 +43,7 @@ class Health(BaseModel):
         default_factory=dict, description="how many edge ports are enforceable: yes, partly, no"
     )
     loops: dict[str, BackgroundLoop] = Field(default_factory=dict, description="the loops of the application, by name")
+    cluster: ClusterHealth | None = Field(default=None, description="in a cluster: this node's part in it")
 
 
 class LastRound(BaseModel):

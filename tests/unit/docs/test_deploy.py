@@ -16,6 +16,7 @@ from support.configs import star
 from support.fabrics import Fabric
 from support.paths import ROOT
 
+from apps.cluster.metrics import ClusterMetrics
 from apps.metrics import Metrics
 from apps.reload import Reloads
 from apps.runtime.loop_times import LoopTimes
@@ -68,6 +69,8 @@ def exported():
     observer = Observer(net.central)
     metrics = Metrics(shell, loops, shell, peers, observer, Reloads())
     metrics.requests["200"] += 1
+    node = SimpleNamespace(held=lambda: 1, lease_age_s=lambda: 0.1, takeovers=1)
+    metrics.add(ClusterMetrics(node, SimpleNamespace(refused=0)))
     families = text_string_to_metric_families(b"".join(metrics.page()).decode())
     names = {"up"}
     for family in families:

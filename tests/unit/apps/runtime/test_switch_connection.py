@@ -19,6 +19,7 @@ class Peer:
     def __init__(self) -> None:
         self.id, self.address, self.xid = 1, ("127.0.0.1", 1), 41
         self.cut: CutOff | None = None
+        self.gate = None
         self.sent: list[bytes] = []
         self.closed = False
 

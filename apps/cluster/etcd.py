@@ -1,0 +1,176 @@
+"""A client of etcd's HTTP gateway (version 3.4 or later): leases, ranges and transactions, endpoints in turn.
+
+It is the standard library's HTTP client, which waits without blocking others in a process under the hub.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import ssl
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from controller.errors import DetsError
+
+REQUEST_TIMEOUT_S = 1.0
+MOST_ANSWER_BYTES = 64 << 20
+Operation = dict[str, Any]
+
+
+class EtcdError(DetsError):
+    """No endpoint of etcd has carried out a request, as far as is known."""
+
+
+class KeyValue(NamedTuple):
+    """One key. ``create_revision`` is etcd's revision when it was made, ``mod_revision`` when it was last put."""
+
+    key: str
+    value: bytes
+    create_revision: int
+    mod_revision: int
+    lease_id: int
+
+
+class Etcd:
+    """The members of one etcd, by their client URLs. Calls may be made from several greenlets at once.
+
+    ``ca``, ``certificate`` and ``key`` are files in PEM form for https. Raises OSError when they cannot be read.
+    """
+
+    def __init__(
+        self, endpoints: Sequence[str], ca: str | None = None, certificate: str | None = None, key: str | None = None
+    ) -> None:
+        self._endpoints = list(endpoints)
+        self._context = ssl.create_default_context(cafile=ca)
+        if certificate is not None:
+            self._context.load_cert_chain(certificate, key)
+        self._idle: defaultdict[str, list[http.client.HTTPConnection]] = defaultdict(list)
+
+    def close(self) -> None:
+        """Close the connections that are kept for later calls."""
+        for idle in self._idle.values():
+            while idle:
+                idle.pop().close()
+
+    def grant(self, ttl_s: int) -> int:
+        """Return the id of a new lease."""
+        return int(self._call("lease/grant", {"TTL": ttl_s})["ID"])
+
+    def keep_alive(self, lease_id: int) -> bool:
+        """Refresh a lease; return whether there is one."""
+        result = self._call("lease/keepalive", {"ID": lease_id}).get("result", {})
+        return int(result.get("TTL", 0)) > 0
+
+    def revoke(self, lease_id: int) -> None:
+        """End a lease, and so remove the keys that are attached to it."""
+        self._call("lease/revoke", {"ID": lease_id})
+
+    def read(self, *ranges: Operation) -> list[list[KeyValue]]:
+        """Return the keys in each of these ranges, all as of one revision."""
+        return self.transact([], list(ranges), [])[1]
+
+    def transact(
+        self, compare: Sequence[Operation], success: Sequence[Operation], failure: Sequence[Operation]
+    ) -> tuple[bool, list[list[KeyValue]]]:
+        """Carry out one list of operations or the other at once; return which, and what its ranges found."""
+        body = {"compare": list(compare), "success": list(success), "failure": list(failure)}
+        answer = self._call("kv/txn", body)
+        found = [
+            [_key_value(one) for one in response["response_range"].get("kvs", [])]
+            for response in answer.get("responses", [])
+            if "response_range" in response
+        ]
+        return bool(answer.get("succeeded", False)), found
+
+    def _call(self, method: str, body: object) -> dict[str, Any]:
+        """Ask one endpoint after the other, REQUEST_TIMEOUT_S each; the one that answers is asked first next time."""
+        sent, problems = json.dumps(body).encode(), []
+        for endpoint in list(self._endpoints):
+            try:
+                answer = self._post(endpoint, f"/v3/{method}", sent)
+            except (OSError, http.client.HTTPException, ValueError, EtcdError) as error:
+                problems.append(f"{endpoint}: {error or type(error).__name__}")
+                self._endpoints.remove(endpoint)
+                self._endpoints.append(endpoint)
+            else:
+                return answer
+        raise EtcdError(f"etcd does not do {method}: {'; '.join(problems)}")
+
+    def _post(self, endpoint: str, path: str, body: bytes) -> dict[str, Any]:
+        idle = self._idle[endpoint]
+        connection = idle.pop() if idle else self._connection(endpoint)
+        try:
+            connection.request("POST", path, body, {"Content-Type": "application/json"})
+            response = connection.getresponse()
+            content = response.read(MOST_ANSWER_BYTES)
+        except BaseException:
+            connection.close()
+            while idle:  # they are as old as this one
+                idle.pop().close()
+            raise
+        idle.append(connection)
+        answer = json.loads(content)
+        if response.status != http.client.OK or not isinstance(answer, dict):
+            reason = answer.get("error", response.reason) if isinstance(answer, dict) else response.reason
+            raise EtcdError(f"{response.status} {reason}")
+        return answer
+
+    def _connection(self, endpoint: str) -> http.client.HTTPConnection:
+        url = urlsplit(endpoint)
+        assert url.hostname is not None
+        if url.scheme == "https":
+            return http.client.HTTPSConnection(url.hostname, url.port, timeout=REQUEST_TIMEOUT_S, context=self._context)
+        return http.client.HTTPConnection(url.hostname, url.port, timeout=REQUEST_TIMEOUT_S)
+
+
+def get(
+    key: str, *, prefix: bool = False, before: str | None = None, limit: int = 0, keys_only: bool = False
+) -> Operation:
+    """Return the range of one key, of all that begin with it, or of those from it on to ``before``, newest first."""
+    wanted: dict[str, Any] = {"key": _base64(key.encode())}
+    if prefix:
+        wanted["range_end"] = _base64(_after(key))
+    if before is not None:
+        wanted |= {"range_end": _base64(before.encode()), "sort_order": "DESCEND", "sort_target": "KEY"}
+    return {"request_range": wanted | ({"limit": limit} if limit else {}) | ({"keys_only": True} if keys_only else {})}
+
+
+def put(key: str, value: bytes, lease_id: int = 0) -> Operation:
+    """Return the operation that sets a key, attached to a lease if one is given."""
+    return {"request_put": {"key": _base64(key.encode()), "value": _base64(value), "lease": lease_id}}
+
+
+def delete(key: str, *, prefix: bool = False) -> Operation:
+    """Return the operation that removes one key, or all that begin with it."""
+    end = {"range_end": _base64(_after(key))} if prefix else {}
+    return {"request_delete_range": {"key": _base64(key.encode()), **end}}
+
+
+def created_at(key: str, revision: int) -> Operation:
+    """Return the condition that a key was made at this revision; 0: that there is none."""
+    return {"key": _base64(key.encode()), "target": "CREATE", "result": "EQUAL", "create_revision": revision}
+
+
+def modified_at(key: str, revision: int) -> Operation:
+    """Return the condition that a key was last put at this revision; 0: that there is none."""
+    return {"key": _base64(key.encode()), "target": "MOD", "result": "EQUAL", "mod_revision": revision}
+
+
+def _key_value(one: dict[str, Any]) -> KeyValue:
+    key = base64.b64decode(one["key"]).decode()
+    value = base64.b64decode(one.get("value", ""))
+    return KeyValue(key, value, int(one["create_revision"]), int(one["mod_revision"]), int(one.get("lease", 0)))
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _after(prefix: str) -> bytes:
+    """Return the first key behind all that begin with ``prefix``."""
+    key = prefix.encode()
+    return key[:-1] + bytes([key[-1] + 1])

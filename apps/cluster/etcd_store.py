@@ -1,0 +1,215 @@
+"""The store of what operators set at run time, in etcd: the same calls as ``apps.settings.store.Store``.
+
+Overrides go into chunks first, then one transaction moves ``head`` to them, if ``head`` is as this node read it and
+this node is still the active one. So a change is kept whole or not at all, and a node that was replaced keeps none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from apps.cluster.etcd import Etcd, EtcdError, KeyValue, Operation, created_at, delete, get, modified_at, put
+from apps.settings.errors import StoreError
+from apps.settings.store import KEPT_CHANGES, Item, Standing, StoredChange
+from controller.limits.overrides import Override, VnName
+
+# A request to etcd may have 1.5 MB, of which Base64 takes a quarter.
+_CHUNK_BYTES = 512 << 10
+_NOTHING: dict[str, Any] = {"revision": 0, "overrides": None, "facts": {}, "nonce": ""}
+
+
+class EtcdStore:
+    """The store below ``prefix``. ``token`` returns the create_revision of the active key while that is this node's.
+
+    ``refusal`` says why this node keeps no changes now; ``run`` calls a function that takes processor time.
+    """
+
+    def __init__(
+        self,
+        etcd: Etcd,
+        prefix: str,
+        token: Callable[[], int | None],
+        refusal: Callable[[], str],
+        run: Callable[..., Any] = lambda function, *arguments: function(*arguments),
+    ) -> None:
+        self._etcd, self._prefix, self._token, self._refusal, self._run = etcd, prefix, token, refusal, run
+        self.head_revision = 0  # etcd's revision of ``head`` as it was read or written last
+        self._head = _NOTHING
+        self._vlans: dict[int, Override] = {}
+        self._vns: dict[VnName, Override] = {}
+
+    @property
+    def writable(self) -> bool:
+        """Whether changes are kept now: on the active node."""
+        return self._token() is not None
+
+    def close(self) -> None:
+        """Close the connections to etcd."""
+        self._etcd.close()
+
+    def load(self) -> Standing:
+        """Return all that counts at a start. Raises StoreError."""
+        try:
+            head_revision, head = self._read_head()
+            values = self._run(_decode_overrides, self._get_blob(head["overrides"]))
+        except (EtcdError, ValueError, KeyError, TypeError, zlib.error) as error:
+            raise StoreError(f"cluster.etcd: the settings cannot be read: {error}") from error
+        self.head_revision, self._head = head_revision, head
+        self._vlans, self._vns = values
+        return Standing(head["revision"], dict(self._vlans), dict(self._vns), dict(head["facts"]))
+
+    def commit(
+        self,
+        change: StoredChange,
+        vlans: Mapping[int, Override],
+        vns: Mapping[VnName, Override],
+        facts: Mapping[str, str] | None = None,
+    ) -> None:
+        """Keep a change with the overrides that it leaves: all of it, or nothing. Raises StoreError."""
+        self._check_active()
+        new_vlans, new_vns = {**self._vlans, **vlans}, {**self._vns, **vns}
+        overrides = self._run(_encode_overrides, new_vlans, new_vns) if vlans or vns else None
+        items = self._run(_encode_items, change.items)
+        try:
+            blob = self._head["overrides"] if overrides is None else self._put_blob("overrides", overrides)
+            about = {name: getattr(change, name) for name in ("at", "who", "address", "action", "changed")}
+            about["items"] = self._put_blob(f"items/{change.revision:012}", items)
+        except EtcdError as error:
+            raise StoreError(f"cluster.etcd: {error}") from error
+        head = {"revision": change.revision, "overrides": blob, "facts": {**self._head["facts"], **(facts or {})}}
+        operations = [put(self._change_key(change.revision), json.dumps(about).encode())]
+        gone = change.revision - KEPT_CHANGES
+        if gone > 0:
+            operations += [delete(self._change_key(gone)), delete(f"{self._prefix}items/{gone:012}/", prefix=True)]
+        self._move_head(head, operations)
+        self._vlans, self._vns = new_vlans, new_vns
+
+    def take_back(self, change: StoredChange, facts: Mapping[str, str]) -> None:
+        """Undo the last commit, which changed no override; ``facts`` are those before it. Raises StoreError."""
+        head = {**self._head, "revision": change.revision - 1, "facts": dict(facts)}
+        self._move_head(head, [delete(self._change_key(change.revision))])
+
+    def history(self, before: int, limit: int) -> list[StoredChange]:
+        """Return changes without their items, newest first, from the one before revision ``before`` on."""
+        end = self._change_key(max(min(before, 10**12 - 1), 0))
+        return [_change(one)[0] for one in self._read(get(f"{self._prefix}changes/", before=end, limit=limit))]
+
+    def change(self, revision: int) -> StoredChange | None:
+        """Return one change with its items, None if it is not kept."""
+        found = self._read(get(self._change_key(revision)))
+        if not found:
+            return None
+        change, blob = _change(found[0])
+        try:
+            items = [Item(*item) for item in json.loads(zlib.decompress(self._get_blob(blob)))]
+        except (EtcdError, ValueError, TypeError, zlib.error) as error:
+            raise StoreError(f"cluster.etcd: change {revision} cannot be read: {error}") from error
+        return replace(change, items=items)
+
+    def changes_at(self, revision: int, place: tuple[int | None, str | None, int | None]) -> bool:
+        """Tell whether a change is of this place: VLAN id, switch and port number, None for any."""
+        found = self.change(revision)
+        places = () if found is None else ((item.vlan_vid, item.switch, item.port_no) for item in found.items)
+        return any(all(want in (None, have) for want, have in zip(place, one, strict=True)) for one in places)
+
+    # -- head
+
+    def _move_head(self, head: dict[str, Any], operations: list[Operation]) -> None:
+        """Let ``head`` be the head, if it is as this node knows it and this node is active. Raises StoreError.
+
+        The answer may be lost after the change was kept: then the nonce tells.
+        """
+        token = self._check_active()
+        head = {**head, "nonce": secrets.token_hex(8)}
+        key, before = f"{self._prefix}head", self._head["overrides"]
+        if before is not None and before != head["overrides"]:
+            operations = [*operations, delete(f"{self._prefix}{before[0]}/", prefix=True)]
+        conditions = [modified_at(key, self.head_revision), created_at(f"{self._prefix}active", token)]
+        doubt = ""
+        try:
+            _done, found = self._etcd.transact(
+                conditions, [put(key, json.dumps(head).encode()), *operations, get(key)], [get(key)]
+            )
+        except EtcdError as error:
+            doubt = str(error)
+        try:
+            if doubt:
+                found = self._etcd.read(get(key))
+        except EtcdError as error:
+            raise StoreError(f"cluster.etcd: it is not known whether the change was kept: {error}") from error
+        now = found[-1][0] if found[-1] else None
+        if now is None or json.loads(now.value)["nonce"] != head["nonce"]:
+            why = doubt or "another node is active, or has changed the settings"
+            raise StoreError(f"cluster.etcd: the change was not kept: {why}")
+        self.head_revision, self._head = now.mod_revision, head
+
+    def _check_active(self) -> int:
+        """Return this node's token. Raises StoreError where it has none."""
+        token = self._token()
+        if token is None:
+            raise StoreError(self._refusal())
+        return token
+
+    def _read_head(self) -> tuple[int, dict[str, Any]]:
+        found = self._etcd.read(get(f"{self._prefix}head"))[0]
+        return (found[0].mod_revision, json.loads(found[0].value)) if found else (0, _NOTHING)
+
+    # -- chunks
+
+    def _put_blob(self, kind: str, data: bytes) -> list[Any]:
+        """Keep bytes in chunks; return [their place, how many chunks], as ``head`` names them."""
+        place = f"{kind}/{hashlib.sha256(data).hexdigest()[:32]}"
+        chunks = [data[at : at + _CHUNK_BYTES] for at in range(0, len(data), _CHUNK_BYTES)]
+        for number, chunk in enumerate(chunks):
+            self._etcd.transact([], [put(f"{self._prefix}{place}/{number:06}", chunk)], [])
+        return [place, len(chunks)]
+
+    def _get_blob(self, blob: list[Any] | None) -> bytes:
+        if blob is None:
+            return b""
+        place, count = blob
+        chunks = [self._etcd.read(get(f"{self._prefix}{place}/{number:06}"))[0] for number in range(count)]
+        if not all(chunks):
+            raise EtcdError(f"{self._prefix}{place} is not complete")
+        return b"".join(chunk[0].value for chunk in chunks)
+
+    def _change_key(self, revision: int) -> str:
+        return f"{self._prefix}changes/{revision:012}"
+
+    def _read(self, wanted: Operation) -> list[KeyValue]:
+        try:
+            return self._etcd.read(wanted)[0]
+        except EtcdError as error:
+            raise StoreError(f"cluster.etcd: {error}") from error
+
+
+def _change(one: KeyValue) -> tuple[StoredChange, Any]:
+    """Return a change without its items, and where these are."""
+    about = json.loads(one.value)
+    items = about.pop("items")
+    return StoredChange(revision=int(one.key.rpartition("/")[2]), **about), items
+
+
+def _encode_overrides(vlans: Mapping[int, Override], vns: Mapping[VnName, Override]) -> bytes:
+    of_vlans = [[vid, dict(one.values), one.revision, one.limits_revision] for vid, one in vlans.items()]
+    of_vns = [[*name, dict(one.values), one.revision] for name, one in vns.items()]
+    return zlib.compress(json.dumps({"vlans": of_vlans, "vns": of_vns}, ensure_ascii=False).encode(), 1)
+
+
+def _decode_overrides(data: bytes) -> tuple[dict[int, Override], dict[VnName, Override]]:
+    if not data:
+        return {}, {}
+    kept = json.loads(zlib.decompress(data))
+    vlans = {vid: Override(values, revision, limits) for vid, values, revision, limits in kept["vlans"]}
+    return vlans, {VnName(*one[:3]): Override(one[3], one[4]) for one in kept["vns"]}
+
+
+def _encode_items(items: list[Item]) -> bytes:
+    packed = [[item.vlan_vid, item.switch, item.port_no, item.field, item.before, item.after] for item in items]
+    return zlib.compress(json.dumps(packed, ensure_ascii=False).encode(), 1)

@@ -1,0 +1,68 @@
+"""Bearer tokens of the REST interface in etcd: the same calls as ``apps.settings.tokens.Tokens``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+from apps.cluster.etcd import Etcd, EtcdError, KeyValue, created_at, delete, get, put
+from apps.settings.errors import StoreError
+from apps.settings.tokens import Token, digest_of, new_token
+from controller.errors import InvalidValueError
+
+
+class EtcdTokens:
+    """The tokens below ``prefix``. What etcd said last answers ``find``, so that no request waits for etcd."""
+
+    def __init__(self, etcd: Etcd, prefix: str) -> None:
+        self._etcd, self.place = etcd, f"{prefix}tokens/"
+        self._known: dict[str, Token] = {}
+
+    def close(self) -> None:
+        """Close the connections to etcd."""
+        self._etcd.close()
+
+    def hear(self, found: Iterable[KeyValue]) -> None:
+        """Etcd has these tokens now."""
+        self._known = dict(map(self._token, found))
+
+    def create(self, name: str, scope: str) -> str:
+        """Make a token and return it, which no later call does; raise InvalidValueError for a bad or used name."""
+        token, known = new_token(name, scope)
+        value = {"scope": known.scope, "created_at": known.created_at, "digest": digest_of(token).hex()}
+        key = self.place + name
+        with_no_other = [created_at(key, 0)]
+        try:
+            done, _ = self._etcd.transact(with_no_other, [put(key, json.dumps(value).encode())], [])
+        except EtcdError as error:
+            raise StoreError(f"cluster.etcd: {error}") from error
+        if not done:
+            raise InvalidValueError("name", name, "is the name of a token already: revoke that first")
+        return token
+
+    def all(self) -> list[Token]:
+        """Return the tokens by name. Raises StoreError."""
+        try:
+            found = self._etcd.read(get(self.place, prefix=True))[0]
+        except EtcdError as error:
+            raise StoreError(f"cluster.etcd: {error}") from error
+        return [self._token(one)[1] for one in found]
+
+    def revoke(self, name: str) -> None:
+        """Revoke a token; raise InvalidValueError when there is none."""
+        names = [token.name for token in self.all()]
+        if name not in names:
+            known = ", ".join(names) or "none"
+            raise InvalidValueError("name", name, f"is not the name of a token; there are: {known}")
+        try:
+            self._etcd.transact([], [delete(self.place + name)], [])
+        except EtcdError as error:
+            raise StoreError(f"cluster.etcd: {error}") from error
+
+    def find(self, token: str) -> Token | None:
+        """Return what is known of a token, None if it is unknown or was revoked."""
+        return self._known.get(digest_of(token).hex())
+
+    def _token(self, one: KeyValue) -> tuple[str, Token]:
+        value = json.loads(one.value)
+        return value["digest"], Token(one.key.removeprefix(self.place), value["scope"], value["created_at"])

@@ -1,0 +1,196 @@
+"""One node of a cluster: what it asks etcd, and what the control loop makes of the answers.
+
+The control loop calls ``round`` after each interval. A question is asked only there, so that a loop that is stuck asks
+none and loses the lease. Asking itself happens next to the loop, which never waits for etcd:
+
+1. The lease is refreshed, or a new one is taken.
+2. One transaction takes the active key if nobody has it, and reads it, the epoch, the tokens and the settings' head.
+   Etcd's members have to agree on it, so that an answer says more than that one of them is there.
+3. Settings that the other node has changed are put in force.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from collections.abc import Callable
+from typing import Any
+
+from apps.cluster.etcd import Etcd, EtcdError, KeyValue, created_at, get, put
+from apps.cluster.etcd_store import EtcdStore
+from apps.cluster.etcd_tokens import EtcdTokens
+from apps.settings.errors import StoreError
+from controller.cluster.leadership import REVISION_BITS, Answer, Leadership, generation_id
+from controller.errors import InvalidValueError
+from controller.fabric.description import Cluster
+
+LOG = logging.getLogger("dets.cluster")
+ASK_INTERVAL_S = 0.25
+
+
+def etcd_of(cluster: Cluster) -> Etcd:
+    """Return the client of a cluster's etcd."""
+    return Etcd(cluster.etcd, cluster.ca, cluster.certificate, cluster.key)
+
+
+def prefix_of(cluster: Cluster) -> str:
+    """Return what the keys of a cluster begin with."""
+    return f"/dets/{cluster.name}/"
+
+
+class ClusterNode:
+    """This node. ``clock`` counts on while the machine sleeps; ``spawn`` calls a function next to the loop.
+
+    ``follow`` puts in force what the store holds by now, and returns whether it did; it may raise StoreError.
+    ``start_over`` forgets what was known of switches when this node was active before: others have changed them since.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        clock: Callable[[], float],
+        spawn: Callable[..., object],
+        run: Callable[..., Any] = lambda function, *arguments: function(*arguments),
+    ) -> None:
+        self.cluster, self.etcd, self.prefix = cluster, etcd_of(cluster), prefix_of(cluster)
+        self.leadership = Leadership(cluster.lease_ttl_s)
+        self.store = EtcdStore(self.etcd, self.prefix, self._token, self._refusal, run)
+        self.tokens = EtcdTokens(self.etcd, self.prefix)
+        self.follow: Callable[[], bool] = lambda: True
+        self.start_over: Callable[[], None] = lambda: None
+        self.active_url = ""
+        self.problem = ""  # why etcd did not answer last
+        self._clock, self._spawn = clock, spawn
+        self._key = f"{self.prefix}active"
+        self._asking = False
+        self._asked_s = -math.inf
+        self._answer: Answer | None = None
+        self._lost = False
+        self._held: int | None = None
+        self._last_held: int | None = None  # the last generation that was held
+        self._left = False
+        self.takeovers = 0
+
+    def held(self) -> int | None:
+        """Return the generation under which this node may change switches now, None if it may not."""
+        return self.leadership.held(self._clock())
+
+    def lease_age_s(self) -> float:
+        """Return how long ago the question was asked that etcd answered last; infinite before the first."""
+        return self._clock() - self.leadership.confirmed_s
+
+    def round(self) -> None:
+        """Take what etcd has answered, and ask again when it is time."""
+        answer, self._answer = self._answer, None
+        if self._lost:
+            self._lost = False
+            self.leadership.lose()
+        if answer is not None and not self._left:
+            self.leadership.hear(answer)
+        held = self.held()
+        if held != self._held:
+            self._held = held
+            self._changed(held)
+        now_s = self._clock()
+        if not self._asking and not self._left and now_s - self._asked_s >= ASK_INTERVAL_S:
+            self._asking, self._asked_s = True, now_s
+            self._spawn(self._ask, now_s)
+
+    def leave(self) -> None:
+        """Give up the lease, so that the other node takes over at once. Nothing is changed from here on."""
+        self._left = True
+        lease_id = self.leadership.lease_id
+        self.leadership.lose()
+        if lease_id is not None:
+            try:
+                self.etcd.revoke(lease_id)
+            except EtcdError as error:
+                LOG.warning("the lease could not be given up and has to run out: %s", error)
+
+    def describe(self) -> dict[str, Any]:
+        """Return what ``/v1/health`` says of the cluster."""
+        held, age_s = self.held(), self.lease_age_s()
+        silent = age_s > self.cluster.lease_ttl_s
+        role = "active" if held is not None else "cut off from etcd" if silent else "standby"
+        return {
+            "node": self.cluster.node,
+            "role": role,
+            "active": self.leadership.active or None,
+            "active_url": self.active_url or None,
+            "generation": held,
+            "etcd": self.problem or None,
+            "lease_age_s": round(age_s, 3) if math.isfinite(age_s) else None,
+        }
+
+    # -- next to the loop
+
+    def _ask(self, began_s: float) -> None:
+        try:
+            self._answer = self._asked(began_s)
+            if self.problem:
+                LOG.info("etcd answers again")
+            self.problem = ""
+        except (EtcdError, StoreError, InvalidValueError, ValueError, KeyError, TypeError) as error:
+            if not self.problem:
+                LOG.warning("etcd has not refreshed this node's lease: %s", error)
+            self.problem = str(error)
+        finally:
+            self._asking = False
+
+    def _asked(self, began_s: float) -> Answer | None:
+        lease_id = self.leadership.lease_id
+        if lease_id is None:
+            lease_id = self.etcd.grant(self.cluster.lease_ttl_s)  # 1
+        elif not self.etcd.keep_alive(lease_id):
+            self._lost = True
+            return None
+        about = json.dumps({"node": self.cluster.node, "url": self.cluster.url}).encode()
+        keys = self._key, f"{self.prefix}epoch", f"{self.prefix}head"
+        reading = [*map(get, keys), get(self.tokens.place, prefix=True)]
+        _, found = self.etcd.transact(  # 2
+            [created_at(self._key, 0)], [put(self._key, about, lease_id), *reading], reading
+        )
+        active, epoch, head, tokens = found
+        self.tokens.hear(tokens)
+        if (head[0].mod_revision if head else 0) != self.store.head_revision:
+            self.follow()  # 3
+        return self._read(began_s, lease_id, active[0], int(epoch[0].value) if epoch else 0)
+
+    def _read(self, began_s: float, lease_id: int, active: KeyValue, epoch: int) -> Answer:
+        about = json.loads(active.value)
+        self.active_url = str(about["url"])
+        generation = generation_id(epoch, active.create_revision)
+        return Answer(began_s, lease_id, str(about["node"]), active.lease_id, generation)
+
+    def _changed(self, held: int | None) -> None:
+        if held is None:
+            LOG.warning("this node is not active any more: it changes no switch")
+            return
+        if self._last_held == held:
+            LOG.info("this node is active again, and no other was meanwhile")
+            return
+        if self._last_held is not None:
+            self.start_over()
+        self._last_held = held
+        self.takeovers += 1
+        LOG.info("this node is active, under generation id %d", held)
+        self._spawn(self._note_file)
+
+    def _note_file(self) -> None:
+        """The node that is active keeps a revision for a configuration file that is another than before."""
+        try:
+            self.follow()
+        except StoreError as error:
+            LOG.warning("%s", error)
+
+    def _token(self) -> int | None:
+        held = self.held()
+        return None if held is None else held & (1 << REVISION_BITS) - 1
+
+    def _refusal(self) -> str:
+        if self.leadership.active and self.leadership.active != self.cluster.node:
+            where = f"node {self.leadership.active} at {self.active_url}"
+            return f"node {self.cluster.node} is on standby: make changes at {where}"
+        why = self.problem or "etcd has not refreshed its lease"
+        return f"node {self.cluster.node} changes nothing now: {why}"

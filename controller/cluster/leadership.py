@@ -1,0 +1,80 @@
+"""Who of a cluster's nodes is active, as one node knows it, and for how long it may rely on that.
+
+The active node holds one key in etcd, attached to a lease that its control loop refreshes. The key's create_revision
+grows with every change of owner: it is the fencing token, and switches get it as OpenFlow's generation_id (1.3.5,
+section 6.3.6). A switch refuses a role request with an older one, so that a node that was paused cannot come back.
+
+1. A node asks etcd at ``began_s``; etcd extends the lease from a moment that is not earlier.
+2. So the key is this node's until ``began_s`` + the lease's time to live, at least, if the answer says that it was.
+3. The node relies on that for MARGIN_S less, by its own clock, and then changes nothing any more until etcd answers.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from controller.errors import InvalidValueError
+from controller.openflow.constants import ControllerRole
+
+MARGIN_S = 0.5
+# A generation id is 64 bits: the epoch, which is raised when etcd has lost its revisions, above 40 bits of revision.
+# Switches compare in a circle, so that no two ids may be 2^63 apart.
+EPOCH_BITS, REVISION_BITS = 22, 40
+MOST_EPOCH = 2**EPOCH_BITS - 1
+
+
+def generation_id(epoch: int, revision: int) -> int:
+    """Return the generation id of an owner whose key was made at this revision of etcd in this epoch."""
+    if not 0 <= epoch <= MOST_EPOCH:
+        raise InvalidValueError("epoch", epoch, f"is outside 0 to {MOST_EPOCH}")
+    if not 0 < revision < 2**REVISION_BITS:
+        raise InvalidValueError("revision", revision, f"is outside 1 to {2**REVISION_BITS - 1}")
+    return epoch << REVISION_BITS | revision
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What etcd said when it was asked at ``began_s``: this node's lease, and who is active under which generation.
+
+    Nobody is when ``active`` is empty; ``generation`` is None then.
+    """
+
+    began_s: float
+    lease_id: int
+    active: str
+    active_lease_id: int
+    generation: int | None
+
+
+class Leadership:
+    """What one node knows. ``ttl_s`` is the time to live of its lease, seconds."""
+
+    def __init__(self, ttl_s: float) -> None:
+        self.ttl_s = ttl_s
+        self.lease_id: int | None = None
+        self.confirmed_s = -math.inf  # when the last question that etcd answered began
+        self.active = ""
+        self.generation: int | None = None  # of the active node, whoever that is
+        self.is_mine = False  # as far as etcd has said; ``held`` says for how long that counts
+
+    def hear(self, answer: Answer) -> None:
+        """Etcd has answered. Answers must be given in the order of their questions."""
+        self.lease_id, self.confirmed_s = answer.lease_id, answer.began_s
+        self.active, self.generation = answer.active, answer.generation
+        self.is_mine = answer.generation is not None and answer.active_lease_id == answer.lease_id
+
+    def lose(self) -> None:
+        """The lease is gone, or given up: a new one is needed."""
+        self.lease_id, self.is_mine = None, False
+
+    def held(self, now_s: float) -> int | None:
+        """Return the generation under which this node may change switches at ``now_s``, None if it may not."""
+        return self.generation if self.is_mine and now_s < self.confirmed_s + self.ttl_s - MARGIN_S else None
+
+    def wanted_role(self, now_s: float) -> tuple[ControllerRole, int] | None:
+        """Return the role to ask switches for, with its generation id; None while etcd has to say who is active."""
+        held = self.held(now_s)
+        if held is not None:
+            return ControllerRole.MASTER, held
+        return None if self.generation is None or self.is_mine else (ControllerRole.SLAVE, self.generation)

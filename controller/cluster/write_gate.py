@@ -1,0 +1,70 @@
+"""What every message to one switch passes: nothing that changes the switch goes out before it confirmed the role.
+
+A new connection is EQUAL, may write next to a master and is not fenced by any generation id (docs/adr/0140). So the
+gate is closed until the switch has confirmed the role MASTER under the generation that this node holds, and closes
+for good as soon as a message finds that it holds that generation no more: the switch then has to be asked again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from controller.openflow.buffers import HEADER
+from controller.openflow.constants import MessageType, MultipartType
+
+_HARMLESS = frozenset(
+    {
+        *(MessageType.HELLO, MessageType.ERROR, MessageType.ECHO_REQUEST, MessageType.ECHO_REPLY),
+        *(MessageType.FEATURES_REQUEST, MessageType.GET_CONFIG_REQUEST, MessageType.MULTIPART_REQUEST),
+        *(MessageType.BARRIER_REQUEST, MessageType.QUEUE_GET_CONFIG_REQUEST, MessageType.ROLE_REQUEST),
+        MessageType.GET_ASYNC_REQUEST,
+    }
+)
+_MULTIPART_TYPE_AT, _MULTIPART_BODY_AT = 8, 16
+
+
+def only_reads(data: bytes) -> bool:
+    """Return whether no message of these changes a switch: requests for roles do not, multipart requests with one
+    exception neither (table features with a body set them, 7.3.5.5). Bytes that are no whole messages may change it.
+    """
+    offset = 0
+    while offset + HEADER.size <= len(data):
+        _version, kind, length, _xid = HEADER.unpack_from(data, offset)
+        if kind not in _HARMLESS or length < HEADER.size:
+            return False
+        if kind == MessageType.MULTIPART_REQUEST and length > _MULTIPART_BODY_AT:
+            what = int.from_bytes(data[offset + _MULTIPART_TYPE_AT : offset + _MULTIPART_TYPE_AT + 2])
+            if what == MultipartType.TABLE_FEATURES:
+                return False
+        offset += length
+    return offset == len(data)
+
+
+class WriteGate:
+    """The gate of one connection. ``held`` returns the generation that this node holds now, None if it holds none."""
+
+    def __init__(self, held: Callable[[], int | None]) -> None:
+        self._held = held
+        self._confirmed: int | None = None
+        self.withheld = 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether messages that change the switch may go out."""
+        return self._confirmed is not None and self._confirmed == self._held()
+
+    def confirm(self, generation: int) -> None:
+        """The switch has confirmed that this node is its master under this generation."""
+        self._confirmed = generation
+
+    def close(self) -> None:
+        """Let nothing more out that changes the switch until it confirms again."""
+        self._confirmed = None
+
+    def lets_out(self, data: bytes) -> bool:
+        """Return whether these messages may go out now; if not, the gate is closed from then on."""
+        if self.is_open or only_reads(data):
+            return True
+        self.close()
+        self.withheld += 1
+        return False

@@ -1,0 +1,216 @@
+"""Two real controllers, a real etcd, and software switches that both controllers are connected to."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+from support.application import Application
+from support.wire import EVERYBODY, LINK_BPS, configuration, frame
+
+from controller.forwarding.pipeline import Table
+from controller.openflow.flows import Flow
+from controller.openflow.match import Match
+from experiments.machine.etcd_process import EtcdProcess
+from experiments.wire.fabric import WireFabric
+
+NAMES = ("n1", "n2")
+needs_etcd = pytest.mark.skipif(shutil.which("etcd") is None, reason="needs etcd (Debian: etcd-server)")
+
+
+class ClusterNodes:
+    """Etcd and two nodes, for one ``with``; node 1 is active inside it. ``openflow`` is where switches reach them."""
+
+    def __init__(self, folder: Path, edges: Mapping[int, Sequence[int]], **sections: dict[str, Any]) -> None:
+        self.etcd = EtcdProcess(folder)
+        self.relays: list[Relay] = []  # from each node to etcd
+        self.nodes: list[Application] = []
+        self.openflow: list[tuple[str, int]] = []
+        for name in NAMES:
+            (folder / name).mkdir()
+            self.relays.append(Relay(self.etcd.port))
+            etcd = f"http://127.0.0.1:{self.relays[-1].port}"
+            cluster = {"node": name, "etcd": [etcd], "lease_ttl_s": 2}
+            config = configuration(edges, **sections, cluster=cluster)
+            self.openflow.append(("127.0.0.1", int(config["openflow"]["listen"].rpartition(":")[2])))
+            self.nodes.append(Application(config, folder / name))
+
+    def __enter__(self) -> Self:
+        self.etcd.__enter__()
+        try:
+            for node in self.nodes:
+                node.start()
+                self.wait(lambda node=node: self.role(node) is not None, "a node has a role", 60.0)
+            self.connect_switches()
+            self.wait_active(0)
+            self.wait(lambda: self.health(1)["status"] == "ready", "the standby is ready")
+        except BaseException:
+            self.__exit__(BaseException)
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        for node in self.nodes:
+            if node.started:
+                with suppress(ProcessLookupError):
+                    node.signal(signal.SIGCONT)
+                node.__exit__()
+        for relay in self.relays:
+            relay.close()
+        self.etcd.__exit__()
+
+    def connect_switches(self) -> None:
+        """Let the switches connect to both nodes."""
+
+    def health(self, number: int) -> dict[str, Any]:
+        """Return what a node says of itself."""
+        return dict(self.nodes[number].request("GET", "/v1/health")[2])
+
+    def role(self, node: Application) -> str | None:
+        """Return the role of a node, None before etcd has answered it."""
+        cluster = node.request("GET", "/v1/health")[2]["cluster"]
+        return None if cluster["lease_age_s"] is None else cluster["role"]
+
+    def wait_active(self, number: int, timeout_s: float = 20.0) -> None:
+        """Wait until a node is active, and has all switches under control."""
+
+        self.wait(lambda: self.controls(number), f"{NAMES[number]} is active", timeout_s)
+
+    def controls(self, number: int) -> bool:
+        """Whether a node is active, and has all switches under control."""
+        health = self.health(number)
+        return health["cluster"]["role"] == "active" and set(health["switches"].values()) == {"ready"}
+
+    def wait(self, condition: Callable[[], object], what: str, timeout_s: float = 15.0) -> None:
+        """Wait until a condition is true; a node that cannot be reached makes it false."""
+        deadline_s = time.monotonic() + timeout_s
+        problem: object = None
+        while True:
+            try:
+                if condition():
+                    return
+            except OSError as error:
+                problem = error
+            logs = "\n".join(node.log()[-2500:] for node in self.nodes if node.started)
+            assert time.monotonic() < deadline_s, f"not within {timeout_s:g} s: {what} ({problem})\n{logs}"
+            time.sleep(0.05)
+
+
+class ClusterRun(ClusterNodes):
+    """The same with software switches."""
+
+    def __init__(self, folder: Path, edges: Mapping[int, Sequence[int]], **sections: dict[str, Any]) -> None:
+        super().__init__(folder, edges, **sections)
+        self.fabric = WireFabric(self.openflow[0], standbys=self.openflow[1:], retry_s=0.1)
+        for dpid, numbers in edges.items():
+            self.fabric.add_switch(dpid, dict.fromkeys(numbers, LINK_BPS))
+
+    def connect_switches(self) -> None:
+        """Let the switches connect to both nodes."""
+        self.fabric.start()
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        try:
+            super().__exit__(kind, *rest)
+        finally:
+            self.fabric.stop(check=kind is None)
+
+    def blast(self, dpid: int, senders: Sequence[int], receiver: int, rate_bps: float) -> list[tuple[int, int]]:
+        """Let hosts of VLAN 10 at one switch send to another one there; return (sender's, receiver's port) of each."""
+        for port_no in (receiver, *senders):
+            there = Match(vlan_vid=10, eth_dst=port_no)
+            self.fabric.inject(dpid, port_no, frame(port_no, EVERYBODY, 10))
+            self.wait(lambda there=there: any(flow.match == there for flow in self.flows(dpid)), "a host is known")
+        with self.fabric.locked():
+            for port_no in senders:
+                self.fabric.rates.offer(dpid, port_no, rate_bps, eth_src=port_no, eth_dst=receiver, vlan_vid=10)
+        return [(port_no, receiver) for port_no in senders]
+
+    def flows(self, dpid: int) -> list[Flow]:
+        """Return the entries of a switch that forward."""
+        with self.fabric.locked():
+            flows = self.fabric.switches[dpid].tables.flows()
+            return [flow for flow in flows if flow.table_id == Table.FORWARD]
+
+    def granted(self, number: int, pairs: Sequence[tuple[int, int]]) -> list[int]:
+        """Return what a node grants these pairs of ports in VLAN 10, bit/s."""
+        entries = [self.nodes[number].entry(*pair, 10) for pair in pairs]
+        return [entry["granted_bps"] or 0 for entry in entries if entry is not None]
+
+    def meters(self, dpid: int) -> dict[int, tuple[int, int]]:
+        """Return (rate in kb/s, burst in kb) of a switch's meters by id."""
+        with self.fabric.locked():
+            meters = self.fabric.switches[dpid].meters
+            return {number: meters.setting(number) for number in meters.ids().tolist()}
+
+    def writers(self, dpid: int) -> list[tuple[int, Any, int | None]]:
+        """Return who has changed a switch so far: node, role, and generation id."""
+        with self.fabric.locked():
+            return list(self.fabric.switches[dpid].writers)
+
+
+class Relay:
+    """Passes TCP connections on to a port of this machine, until it is cut; for partitions without root."""
+
+    def __init__(self, port: int) -> None:
+        self._target = port
+        self._cut = threading.Event()
+        self._open: set[socket.socket] = set()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return int(self._listener.getsockname()[1])
+
+    def cut(self) -> None:
+        """Pass nothing on any more; connections stand and stay silent, as in a partition."""
+        self._cut.set()
+
+    def heal(self) -> None:
+        """Pass everything on again; connections of before are closed."""
+        for sock in list(self._open):
+            with suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+        self._cut.clear()
+
+    def close(self) -> None:
+        """End: listen no more."""
+        self.heal()
+        self._listener.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            try:
+                server = socket.create_connection(("127.0.0.1", self._target), timeout=5)
+            except OSError:
+                client.close()
+                continue
+            server.settimeout(None)
+            self._open |= {client, server}
+            for source, sink in ((client, server), (server, client)):
+                threading.Thread(target=self._pass, args=(source, sink), daemon=True).start()
+
+    def _pass(self, source: socket.socket, sink: socket.socket) -> None:
+        with suppress(OSError):
+            while data := source.recv(1 << 16):
+                if not self._cut.is_set():
+                    sink.sendall(data)
+        for sock in (source, sink):
+            with suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+        self._open.discard(source)
+        source.close()

@@ -1,0 +1,187 @@
+"""A node and etcd: who asks, when an answer counts, and what a silent etcd or a stuck loop leads to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from apps.cluster.etcd import EtcdError, KeyValue
+from apps.cluster.node import ASK_INTERVAL_S, ClusterNode
+from controller.cluster.leadership import MARGIN_S
+from controller.fabric.description import Cluster
+
+TTL_S = 3
+
+
+class FakeEtcd:
+    """Answers as etcd does as long as ``down`` is False; ``owner`` is whose the active key is: (node, lease id)."""
+
+    def __init__(self) -> None:
+        self.down, self.owner, self.leases = False, ("", 0), [0]
+        self.head: list[KeyValue] = []
+        self.revision = 40
+        self.revoked: list[int] = []
+
+    def grant(self, ttl_s: int) -> int:
+        assert ttl_s == TTL_S
+        self._check()
+        self.leases.append(len(self.leases))
+        return self.leases[-1]
+
+    def keep_alive(self, lease_id: int) -> bool:
+        self._check()
+        return lease_id in self.leases
+
+    def revoke(self, lease_id: int) -> None:
+        self._check()
+        self.revoked.append(lease_id)
+
+    def transact(self, compare: Any, success: list[Any], failure: Any) -> tuple[bool, list[list[KeyValue]]]:
+        self._check()
+        if not self.owner[1]:
+            self.owner = "n1", int(success[0]["request_put"]["lease"])
+        about = json.dumps({"node": self.owner[0], "url": "http://there:1"}).encode()
+        return True, [[KeyValue("active", about, self.revision, 40, self.owner[1])], [], self.head, []]
+
+    def _check(self) -> None:
+        if self.down:
+            raise EtcdError("nobody is there")
+
+
+class Run:
+    """A node with a clock and a helper that are moved by hand."""
+
+    def __init__(self) -> None:
+        self.now_s = 50.0
+        self.waiting: list[Callable[[], None]] = []
+        cluster = Cluster("n1", "dets", ("http://127.0.0.1:1",), TTL_S, "http://here:1")
+        self.node = ClusterNode(cluster, lambda: self.now_s, self.spawn)
+        self.etcd = FakeEtcd()
+        self.node.etcd = self.etcd  # type: ignore[assignment]
+        self.started_over = 0
+        self.node.start_over = self.start_over
+
+    def start_over(self) -> None:
+        self.started_over += 1
+
+    def spawn(self, function: Callable[..., None], *arguments: object) -> None:
+        self.waiting.append(lambda: function(*arguments))
+
+    def help(self) -> None:
+        """Do what was handed to the helper."""
+        waiting, self.waiting = self.waiting, []
+        for work in waiting:
+            work()
+
+    def interval(self) -> None:
+        self.now_s += ASK_INTERVAL_S
+        self.node.round()
+        self.help()
+
+
+@pytest.fixture
+def run() -> Run:
+    run = Run()
+    run.interval()
+    run.node.round()
+    run.help()
+    return run
+
+
+def test_the_first_node_becomes_active_at_the_round_after_the_answer() -> None:
+    run = Run()
+    run.interval()
+    assert run.node.held() is None  # etcd has answered, and the loop has not seen it
+    run.node.round()
+    assert run.node.held() == 40
+    assert run.node.describe()["role"] == "active"
+
+
+def test_a_loop_that_is_stuck_loses_the_lease(run: Run) -> None:
+    for _ in range(100):
+        run.help()  # whatever else of the process still runs
+    run.now_s += TTL_S - MARGIN_S
+    assert run.node.held() is None
+    assert run.waiting == []
+
+
+def test_one_question_at_a_time_however_slow_etcd_is(run: Run) -> None:
+    for _ in range(100):
+        run.now_s += ASK_INTERVAL_S
+        run.node.round()
+    assert len(run.waiting) == 1
+
+
+def test_an_answer_counts_from_when_it_was_asked_for(run: Run) -> None:
+    run.now_s += ASK_INTERVAL_S
+    run.node.round()
+    run.now_s += TTL_S - MARGIN_S  # so long etcd took
+    run.help()
+    run.node.round()
+    assert run.node.held() is None
+
+
+def test_a_silent_etcd_is_outlived_for_less_than_the_lease_and_its_return_is_noticed(run: Run) -> None:
+    run.etcd.down = True
+    began_s = run.now_s
+    while run.node.held() is not None:
+        run.interval()
+    assert run.now_s - began_s <= TTL_S - MARGIN_S + ASK_INTERVAL_S
+    assert run.node.describe()["etcd"] == "nobody is there"
+    run.etcd.down = False
+    run.interval()
+    run.interval()
+    assert run.node.held() == 40
+    assert (run.started_over, run.node.takeovers) == (0, 1)  # nobody else was active: what it knows still counts
+
+
+def test_a_node_that_is_active_again_after_another_forgets_what_it_knew(run: Run) -> None:
+    run.etcd.owner, run.etcd.revision = ("n2", 99), 41
+    run.interval()
+    run.interval()
+    assert (run.node.held(), run.started_over) == (None, 0)
+    run.etcd.owner, run.etcd.revision = ("n1", 1), 42
+    run.interval()
+    run.interval()
+    assert (run.node.held(), run.started_over, run.node.takeovers) == (42, 1, 2)
+
+
+def test_a_lease_that_is_gone_is_replaced_and_the_key_was_another_nodes_meanwhile(run: Run) -> None:
+    run.etcd.leases.remove(1)
+    run.etcd.owner = "n2", 99
+    run.interval()
+    run.interval()
+    assert run.node.held() is None
+    for _ in range(3):
+        run.interval()
+    described = run.node.describe()
+    assert (described["role"], described["active"], described["active_url"]) == ("standby", "n2", "http://there:1")
+    assert run.node.leadership.lease_id in run.etcd.leases
+
+
+def test_a_node_that_leaves_gives_its_lease_up_and_never_asks_again(run: Run) -> None:
+    run.node.leave()
+    assert (run.etcd.revoked, run.node.held()) == ([1], None)
+    run.interval()
+    assert (run.waiting, run.node.held()) == ([], None)
+
+
+def test_settings_of_the_other_node_come_before_the_lease_counts(run: Run) -> None:
+    followed: list[bool] = []
+
+    def refuse() -> bool:
+        followed.append(False)
+        raise EtcdError("the settings cannot be read")
+
+    run.node.follow = refuse
+    run.etcd.head = [KeyValue("head", b"", 7, 7, 0)]
+    while run.node.held() is not None:
+        run.interval()
+    assert followed
+    run.node.follow = lambda: True
+    run.interval()
+    run.interval()
+    assert run.node.held() == 40

@@ -1,0 +1,62 @@
+"""The lease as one node knows it: how long it counts, and which generation ids and roles follow."""
+
+from __future__ import annotations
+
+import pytest
+
+from controller.cluster.leadership import MARGIN_S, MOST_EPOCH, Answer, Leadership, generation_id
+from controller.errors import InvalidValueError
+from controller.openflow.constants import ControllerRole
+
+TTL_S = 3.0
+MINE, OTHER = 7, 8
+
+
+def answer(began_s: float, active_lease_id: int = MINE, generation: int = 5) -> Answer:
+    return Answer(began_s, MINE, "n1" if active_lease_id == MINE else "n2", active_lease_id, generation)
+
+
+def test_the_key_counts_from_the_beginning_of_the_question_and_less_the_margin() -> None:
+    leadership = Leadership(TTL_S)
+    assert leadership.held(0.0) is None
+    leadership.hear(answer(10.0))
+    assert leadership.held(10.0 + TTL_S - MARGIN_S - 0.01) == 5
+    assert leadership.held(10.0 + TTL_S - MARGIN_S) is None
+    leadership.hear(answer(12.0))
+    assert leadership.held(12.0 + TTL_S - MARGIN_S - 0.01) == 5
+
+
+def test_another_nodes_key_gives_nothing_but_the_role_of_a_slave() -> None:
+    leadership = Leadership(TTL_S)
+    assert leadership.wanted_role(0.0) is None
+    leadership.hear(answer(0.0, OTHER))
+    assert leadership.held(0.0) is None
+    assert leadership.wanted_role(0.0) == (ControllerRole.SLAVE, 5)
+    leadership.hear(answer(1.0, MINE, 6))
+    assert leadership.wanted_role(1.0) == (ControllerRole.MASTER, 6)
+    assert leadership.wanted_role(1.0 + TTL_S) is None  # its own key, too old: etcd has to say whose it is
+
+
+def test_a_lost_lease_ends_it_at_once() -> None:
+    leadership = Leadership(TTL_S)
+    leadership.hear(answer(0.0))
+    leadership.lose()
+    assert (leadership.held(0.0), leadership.lease_id) == (None, None)
+
+
+def test_nobody_is_active() -> None:
+    leadership = Leadership(TTL_S)
+    leadership.hear(Answer(0.0, MINE, "", MINE, None))
+    assert (leadership.held(0.0), leadership.wanted_role(0.0)) == (None, None)
+
+
+def test_generation_ids_grow_with_the_revision_and_with_the_epoch() -> None:
+    assert (
+        generation_id(0, 1) < generation_id(0, 2**40 - 1) < generation_id(1, 1) < generation_id(MOST_EPOCH, 1) < 2**63
+    )
+
+
+@pytest.mark.parametrize(("epoch", "revision", "key"), [(-1, 1, "epoch"), (2**22, 1, "epoch"), (0, 0, "revision")])
+def test_bad_generations_are_refused(epoch: int, revision: int, key: str) -> None:
+    with pytest.raises(InvalidValueError, match=key):
+        generation_id(epoch, revision)
