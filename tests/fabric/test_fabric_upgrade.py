@@ -15,6 +15,7 @@ from experiments.ovs.ovs_vsctl import ofctl
 from topologies.builders import fig1
 
 EARLIER = {Table.FORWARD: 4, Table.REPORT: 5}
+FOR_MARKS = (Table.MARKS, Table.COUNT, Table.PHANTOM)
 PER_S = 1000  # datagrams; an interval is 55 of them
 MOST_LOST = 55
 SEND = """
@@ -42,14 +43,16 @@ while True:
 
 
 def renumber(bridge: str, folder: Path) -> None:
-    """Let a switch's entries be those of an earlier version."""
-    text = "\n".join(ofctl("dump-flows", bridge, "--no-stats", "--no-names").splitlines())
+    """Let a switch's entries be those of an earlier version: without tables for marks, and with other numbers."""
+    lines = [line for line in ofctl("dump-flows", bridge, "--no-stats", "--no-names").splitlines() if "cookie=" in line]
+    text = "\n".join(line for line in lines if not any(f"table={table:d}," in line for table in FOR_MARKS))
+    text = text.replace(f"goto_table:{Table.MARKS:d}", f"goto_table:{Table.FORWARD:d}")
     for table, earlier in EARLIER.items():
         text = re.sub(rf"\btable={table:d}\b", f"table={earlier}", text)
         text = re.sub(rf"\bgoto_table:{table:d}\b", f"goto_table:{earlier}", text)
         text = re.sub(rf"(cookie=0xde7500000000000){table:x}\b", rf"\g<1>{earlier:x}", text)
     path = folder / f"{bridge}.flows"
-    path.write_text("\n".join(line for line in text.splitlines() if "cookie=" in line))
+    path.write_text(text)
     ofctl("replace-flows", bridge, str(path))
 
 
