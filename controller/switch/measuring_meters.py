@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from controller.columns import BoolArray, FloatArray, IntArray
 from controller.fabric.entries import EntryTable
 from controller.fabric.vns import VnTable
-from controller.metering.counters import MeterCounters, MeterReadings, meter_rates
+from controller.metering.counters import MeterCounters, meter_rates
 from controller.switch.meter_settings import MeterColumns, MeterSetting
 from controller.switch.phantom_meters import read_meters
 
@@ -87,11 +87,8 @@ class MeasuringMeters:
         confirmed_s: Mapping[int, float],
     ) -> tuple[MeasuringMeters, FloatArray]:
         """Return the state after one more interval, and what came with a mark, (entries,); NaN where unknown."""
-        now = MeterReadings.none(len(self))
-        for dpid, meters in stats.items():
-            rows = self._of_switch(dpid, vns)
-            if len(rows) and len(meters):
-                read_meters(now, meters, rows, self.meter_id[rows], (received_s[dpid], confirmed_s.get(dpid, np.nan)))
+        rows_by_switch = {dpid: self._of_switch(dpid, vns) for dpid in stats}
+        now = read_meters(self.meter_id, rows_by_switch, stats, received_s, confirmed_s)
         rates, counters = meter_rates(self.counters.confirmed(now.confirmed_s), now, vns.capacity_bps[self.sender])
         marked_bps = np.full(len(entries), np.nan)
         at, there = self.rows_in(entries, len(vns))

@@ -72,11 +72,8 @@ class PhantomMeters:
 
         ``marked_bps`` (entries,) is what measuring meters say.
         """
-        now = MeterReadings.none(len(vns))
-        for dpid, meters in stats.items():
-            rows = self._of_switch(dpid, vns)
-            if len(rows) and len(meters):
-                read_meters(now, meters, rows, self.meter_id[rows], (received_s[dpid], confirmed_s.get(dpid, np.nan)))
+        rows_by_switch = {dpid: self._of_switch(dpid, vns) for dpid in stats}
+        now = read_meters(self.meter_id, rows_by_switch, stats, received_s, confirmed_s)
         # What arrives is bounded by what all of a VLAN can send.
         most = int(vns.vlan_vid.max(initial=0)) + 1
         sums_bps = np.bincount(vns.vlan_vid, weights=vns.capacity_bps, minlength=most).astype(np.float64)
@@ -96,6 +93,22 @@ def phantom_settings(receive_limit_bps: FloatArray) -> tuple[FloatArray, FloatAr
 
 
 def read_meters(
+    meter_id: IntArray,
+    rows_by_switch: Mapping[int, IntArray],
+    stats: Mapping[int, NDArray[np.void]],
+    received_s: Mapping[int, float],
+    confirmed_s: Mapping[int, float],
+) -> MeterReadings:
+    """Return what switches say of meters, a row for each id; ``rows_by_switch`` says which rows are a switch's."""
+    readings = MeterReadings.none(len(meter_id))
+    for dpid, meters in stats.items():
+        rows = rows_by_switch[dpid]
+        if len(rows) and len(meters):
+            _read_switch(readings, meters, rows, meter_id[rows], (received_s[dpid], confirmed_s.get(dpid, np.nan)))
+    return readings
+
+
+def _read_switch(
     readings: MeterReadings,
     meters: NDArray[np.void],
     rows: IntArray,
