@@ -8,6 +8,7 @@ every frame.
 from __future__ import annotations
 
 import contextlib
+import os
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import NamedTuple
 # The kernel's quality of service for latencies: what is written stands for as long as the file is open (Linux,
 # Documentation/power/pm_qos_interface.rst). Of no latency at all, the idle loop polls.
 LATENCY_REQUEST = Path("/dev/cpu_dma_latency")
+STATISTICS = Path("/proc/stat")
 BUSY_IDLE_SHARE = 0.10  # seen: below it frames are lost in front of the switch,
 STOLEN_SHARE = 0.05  # and so they are where the host takes more than this
 
@@ -34,7 +36,10 @@ def kept_awake() -> Iterator[bool]:
 
 
 class CpuTicks(NamedTuple):
-    """Ticks of all processors since boot: unused (or waiting for disks), taken by a virtual machine's host, all."""
+    """Ticks of all processors since boot: to spare, taken by a virtual machine's host, all.
+
+    To spare is what nobody used (or a disk was waited for), and what processes of a lower priority used: they give way.
+    """
 
     idle: int
     stolen: int
@@ -49,13 +54,17 @@ class CpuShares(NamedTuple):
 
 
 def read_cpu_ticks() -> CpuTicks:
-    """Read /proc/stat."""
-    ticks = [int(word) for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
-    return CpuTicks(ticks[3] + ticks[4], ticks[7], sum(ticks))
+    """Read /proc/stat (proc(5)): user, nice, system, idle, iowait, irq, softirq, steal.
+
+    A process that is itself of a lower priority has to share with the others: their time is not to spare for it.
+    """
+    ticks = [int(word) for word in STATISTICS.read_text().split("\n", 1)[0].split()[1:9]]
+    gives_way = ticks[1] if os.getpriority(os.PRIO_PROCESS, 0) <= 0 else 0
+    return CpuTicks(gives_way + ticks[3] + ticks[4], ticks[7], sum(ticks))
 
 
 def cpu_shares(before: CpuTicks, after: CpuTicks) -> CpuShares:
-    """Return what share of the time between two readings nobody used, and what share the host took."""
+    """Return what share of the time between two readings was to spare, and what share the host took."""
     total = max(1, after.total - before.total)
     return CpuShares((after.idle - before.idle) / total, (after.stolen - before.stolen) / total)
 

@@ -65,6 +65,14 @@ def test_shares_are_of_the_time_between() -> None:
     assert 0 <= ticks.stolen < ticks.total
 
 
+def test_time_of_lower_priority_is_to_spare_for_those_above_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "stat").write_text("cpu  100 20 30 400 50 6 7 8 0 0\ncpu0 1 1 1 1 1 1 1 1 0 0\n")
+    monkeypatch.setattr(processors, "STATISTICS", tmp_path / "stat")
+    for nice, idle in ((-15, 470), (0, 470), (1, 450), (19, 450)):
+        monkeypatch.setattr(os, "getpriority", lambda _which, _who, nice=nice: nice)
+        assert read_cpu_ticks() == CpuTicks(idle=idle, stolen=8, total=621)
+
+
 @pytest.mark.parametrize(
     ("shares", "warned"),
     [(CpuShares(0.5, 0.0), False), (CpuShares(0.09, 0.0), True), (CpuShares(0.5, 0.06), True)],
