@@ -26,7 +26,7 @@ import numpy as np
 
 from controller.errors import InvalidValueError
 from experiments.bench.loop.fit import fit, round_ms
-from experiments.bench.loop.loop_fabric import LoopPlan
+from experiments.bench.loop.loop_fabric import OFFERED, LoopPlan
 from experiments.machine.controller_process import ROOT, STOP_TIMEOUT_S, ControllerError, ControllerProcess, free_ports
 
 SWITCHES = 10
@@ -37,6 +37,7 @@ GRID = ((10, 100), (10, 1_000), (10, 10_000), (50, 200), (200, 100), (200, 500))
 # baseline.
 LARGEST, LARGEST_SWITCHES, LARGEST_INTERVAL_MS = 1_000_000, 20, 1_000
 VARIED = (1.0, 0.1)
+BASELINE_OFFERED = 1.4  # it changes no rate of a receiver that stays within its limit
 MEASURED_S = 6.0
 SETTLE_S = 3.0
 FIRST_AUDIT_S = 12.0  # the first audit reads every entry; later ones only what has changed
@@ -149,7 +150,7 @@ def _measure_controller(
         time.sleep(FIRST_AUDIT_S)
         rows = []
         for varied in VARIED:
-            tell(f"vary {varied}")
+            tell(f"vary {varied} {OFFERED}")
             time.sleep(max(SETTLE_S, 4 * plan.interval_ms / 1e3))
             if profile is not None and varied == VARIED[0]:
                 os.kill(controller.pid, signal.SIGUSR1)
@@ -187,7 +188,7 @@ def _measure_baseline(
     try:
         rows = []
         for varied in VARIED:
-            tell(f"vary {varied}")
+            tell(f"vary {varied} {BASELINE_OFFERED}")
             already = len(_rounds(log))
             _wait(lambda already=already: len(_rounds(log)) >= already + 2, process)
             done, cpu_s, start_s = len(_rounds(log)), _cpu_s(process.pid), time.monotonic()

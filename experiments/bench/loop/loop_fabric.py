@@ -2,13 +2,12 @@
 
 ``python -m experiments.bench.loop.loop_fabric PLAN.json`` reads a plan (``LoopPlan``), fills the tables of its switches
 with what the controller itself would have installed, says ``ready`` on stdout and serves until its stdin ends. Lines
-there are ``vary SHARE``, a new share of receivers that vary, and ``cut DPID``: that switch reconnects, with full
-tables.
+there are ``vary SHARE OFFERED``, a new share of receivers that vary and what each sender offers, as a part of its fair
+share, and ``cut DPID``: that switch reconnects, with full tables.
 
-Traffic is made at the meters, which are token buckets. Each sender offers more than its fair share. Senders to the
-receivers that vary pause in every other interval, and RAA-FE answers with larger and smaller grants in turns, so that
-every grant changes in every interval and stays where it is in the long run. Those of the others never pause; their
-receivers get their limit, and their grants stand.
+Traffic is made at the meters, which are token buckets. Senders to the receivers that vary pause in every other
+interval, and RAA-FE answers with larger and smaller grants in turns, so that every grant changes in every interval and
+stays where it is in the long run. Those of the others never pause, and their grants stand.
 """
 
 from __future__ import annotations
@@ -47,8 +46,10 @@ MOST_SENDERS = 100  # of one receiver
 # 10 Mb/s or more for each of 100 senders: three frames, the least that a meter is modified for, are little of that.
 RECEIVE_LIMIT_BPS = 1_000_000_000
 CAPACITY_BPS = 100_000_000_000
-OFFERED = 1.4  # by each sender, as a part of its fair share: more than it gets, but little enough to respond to drops
-GAIN = 1.0  # RAA-FE's k: in turns it takes a third off and adds it again, and a meter is modified for a fifth
+# No queue holds the bench's receivers: if senders offered more, what the last second brought would decide what their
+# meters let through, and not the turns.
+OFFERED = 0.6
+GAIN = 1.0  # RAA-FE's k: with each turn a rate changes by more than the fifth that a meter is modified for
 TICK_S = 1.0
 
 
@@ -251,11 +252,17 @@ class BusyDatapath(Datapath):
         """Nothing expires."""
 
 
-def load(plan: LoopPlan, varied_share: float, central: CentralController, datapaths: dict[int, Datapath]) -> None:
-    """Set the traffic: that share of the receivers varies."""
+def load(
+    plan: LoopPlan,
+    varied_share: float,
+    central: CentralController,
+    datapaths: dict[int, Datapath],
+    offered: float = OFFERED,
+) -> None:
+    """Set the traffic: that share of the receivers varies; each sender offers that part of its fair share."""
     entries = central.state.entries
     senders = np.bincount(entries.receiver, minlength=len(central.vns))
-    share_bps = OFFERED * plan.receive_limit_bps / np.maximum(senders, 1)
+    share_bps = offered * plan.receive_limit_bps / np.maximum(senders, 1)
     swing = Swing()
     varied_receivers = np.arange(len(central.vns)) % 10 < varied_share * 10
     for dpid, datapath in datapaths.items():
@@ -297,12 +304,12 @@ def serve(plan: LoopPlan, folder: Path) -> None:
     fabric.start()
     print("ready", flush=True)
     for line in sys.stdin:
-        order, value = line.split()
+        order, *values = line.split()
         if order == "cut":
-            fabric.disconnect(int(value))
+            fabric.disconnect(int(values[0]))
             continue
         with fabric.locked():
-            load(plan, float(value), central, datapaths)
+            load(plan, float(values[0]), central, datapaths, float(values[1]))
     fabric.stop(check=False)
 
 

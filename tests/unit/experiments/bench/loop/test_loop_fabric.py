@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -30,8 +29,6 @@ def test_the_share_that_varies_is_set_in_every_round_and_the_rest_is_not(
     monkeypatch.setattr(time, "monotonic", lambda: 0.0)
     plan = LoopPlan(4, 150, 55, varied, 6653, 8080)
     central = CentralController(plan.config())
-    held = central.vns.with_columns(shaped=np.ones(len(central.vns), dtype=np.bool_))  # by queues, not by the meters
-    central.fabric.control = replace(central.fabric.control, vns=held)
     datapaths: dict[int, Datapath] = {dpid: BusyDatapath(dpid, DatapathOptions()) for dpid in range(1, 5)}
     for datapath in datapaths.values():
         for port_no in range(1, plan.ports + 1):
