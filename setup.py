@@ -38,7 +38,8 @@ KERNELS = {
     "controller.metering._measure": ["controller/metering/_measure.c", "controller/metering/_enforce.c"],
     "controller.openflow._wire": ["controller/openflow/_wire.c"],
 }
-KERNEL_HEADERS = [f"controller/{name}.h" for name in ("allocation/_kernel", "allocation/_rows", "metering/_measure")]
+KERNEL_HEADERS = ["controller/_columns.h", "controller/metering/_measure.h"]
+KERNEL_HEADERS += [f"controller/allocation/_{name}.h" for name in ("kernel", "algorithms", "pairing")]
 KERNEL_FLAGS = ["-O3", "-ffp-contract=off", "-Wno-psabi"]
 
 setup(

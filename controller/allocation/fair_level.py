@@ -58,12 +58,15 @@ class FairLevel:
     def allocate(self, requests: Requests, state: AlgorithmState) -> tuple[FloatArray, AlgorithmState]:
         """Return grants (entries,) in bits per second and the next state."""
         check_state(requests, state)
-        booked = _booked(requests, state.receiver_columns[BOOKED], self.booking)
+        before = state.receiver_columns[BOOKED]
+        compiled = kernel.fair_level(requests, before, self.booking)
+        if compiled is not None:
+            return compiled[0], AlgorithmState(
+                state.receivers, state.entries, {BOOKED: compiled[1]}, state.entry_columns
+            )
+        booked = _booked(requests, before, self.booking)
         after = AlgorithmState(state.receivers, state.entries, {BOOKED: booked}, state.entry_columns)
         shared_bps = requests.limit_bps * booked  # 2
-        compiled = kernel.fair_level(requests, shared_bps)
-        if compiled is not None:
-            return compiled, after
         groups = Groups(requests.offsets)
         room_bps = np.where(requests.active, requests.available_bps, 0.0)
         wanted_bps = np.where(fully_uses(requests), room_bps, np.minimum(requests.measured_bps, room_bps))  # 1

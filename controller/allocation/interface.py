@@ -189,7 +189,7 @@ class AllocationAlgorithm(Protocol):
 
 def check_state(requests: Requests, state: AlgorithmState) -> None:
     """Raise InvalidValueError unless the state is for tables of the size of these requests."""
-    if (state.receivers, state.entries) != (requests.receivers, requests.entries):
+    if state.entries != len(requests.measured_bps) or state.receivers != len(requests.limit_bps):
         reason = f"must be for {requests.receivers} receivers and {requests.entries} entries: carry it over first"
         raise InvalidValueError("state", f"{state.receivers} receivers, {state.entries} entries", reason)
 

@@ -7,79 +7,68 @@ max-min the same but for rounding.
 from __future__ import annotations
 
 import ctypes
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from controller.allocation.interface import FloatArray, IntArray, Requests
-from controller.compiled import call, load
+from controller.compiled import COLUMNS, ColumnsFunction, call, call_columns, load
 
 _FUNCTIONS = {
-    "dets_fair_share": (ctypes.c_int, "i******"),
-    "dets_probe": (ctypes.c_int, "i********dddd*"),
-    "dets_fair_level": (ctypes.c_int, "i*********"),
-    "dets_forward_explicit": (ctypes.c_int, "i******dd**"),
+    "dets_fair_share": (ctypes.c_int, COLUMNS),
+    "dets_probe": (ctypes.c_int, COLUMNS),
+    "dets_fair_level": (ctypes.c_int, COLUMNS),
+    "dets_forward_explicit": (ctypes.c_int, COLUMNS),
     "dets_max_min": (ctypes.c_int64, "ii*******"),
 }
 library = load(Path(__file__).parent, "_kernel", _FUNCTIONS)
 """The loaded kernel; None when it was not built, and then every function here returns None."""
 
 
-def _call(name: str, *arguments: NDArray[np.generic] | float | int) -> int:
-    return call(library, name, *arguments)
+@lru_cache(maxsize=64)
+def _column(*parameters: float) -> FloatArray:
+    return np.array(parameters, dtype=np.float64)
 
 
-def _check(status: int) -> None:
-    if status:
+def _allocate(function: ColumnsFunction, requests: Requests, parameters: FloatArray, *kept: FloatArray) -> FloatArray:
+    """Return grants (entries,); ``kept`` is what an algorithm kept of each receiver, and a place for the next."""
+    r, grants_bps = requests, np.empty(len(requests.measured_bps))
+    columns = (
+        r.offsets,
+        r.limit_bps,
+        r.received_bps,
+        r.measured_bps,
+        r.granted_bps,
+        r.available_bps,
+        r.dropped_bps,
+        r.weight,
+        r.active,
+        parameters,
+        grants_bps,
+        *kept,
+    )
+    if call_columns(function, columns):
         raise MemoryError("no memory for the allocation of one receiver")
+    return grants_bps
 
 
 def fair_share(requests: Requests) -> FloatArray | None:
     """Return the grants of RAA-FS (entries,)."""
-    if library is None:
-        return None
-    grants_bps = np.empty(requests.entries)
-    columns = (requests.limit_bps, requests.available_bps, requests.weight, requests.active)
-    _check(_call("dets_fair_share", requests.receivers, requests.offsets, *columns, grants_bps))
-    return grants_bps
+    return None if library is None else _allocate(library.dets_fair_share, requests, _column())
 
 
 def probe(requests: Requests, inflation: float, floor: float, headroom: float, d: float) -> FloatArray | None:
     """Return the grants of RAA-FP (entries,), or of RAA-SP with ``d`` of 0."""
-    if library is None:
-        return None
-    grants_bps = np.empty(requests.entries)
-    columns = (
-        requests.limit_bps,
-        requests.measured_bps,
-        requests.granted_bps,
-        requests.available_bps,
-        requests.dropped_bps,
-        requests.weight,
-        requests.active,
-    )
-    parameters = (inflation, floor, headroom, d)
-    _check(_call("dets_probe", requests.receivers, requests.offsets, *columns, *parameters, grants_bps))
-    return grants_bps
+    return None if library is None else _allocate(library.dets_probe, requests, _column(inflation, floor, headroom, d))
 
 
-def fair_level(requests: Requests, shared_bps: FloatArray) -> FloatArray | None:
-    """Return the grants of Fair Level (entries,); ``shared_bps`` (receivers,) is what each receiver shares out."""
+def fair_level(requests: Requests, booked: FloatArray, booking: float) -> tuple[FloatArray, FloatArray] | None:
+    """Return the grants of Fair Level (entries,), and what each receiver shares out, in limits (receivers,)."""
     if library is None:
         return None
-    grants_bps = np.empty(requests.entries)
-    columns = (
-        shared_bps,
-        requests.measured_bps,
-        requests.granted_bps,
-        requests.available_bps,
-        requests.dropped_bps,
-        requests.weight,
-        requests.active,
-    )
-    _check(_call("dets_fair_level", requests.receivers, requests.offsets, *columns, grants_bps))
-    return grants_bps
+    after = np.empty(len(booked))
+    return _allocate(library.dets_fair_level, requests, _column(booking), booked, after), after
 
 
 def forward_explicit(
@@ -88,10 +77,8 @@ def forward_explicit(
     """Return the grants of RAA-FE (entries,) and the next fair rates (receivers,)."""
     if library is None:
         return None
-    grants_bps, next_bps = np.empty(requests.entries), np.empty(requests.receivers)
-    columns = (requests.limit_bps, requests.received_bps, requests.available_bps, requests.active, rate_bps)
-    _call("dets_forward_explicit", requests.receivers, requests.offsets, *columns, k, floor, grants_bps, next_bps)
-    return grants_bps, next_bps
+    next_bps = np.empty(len(rate_bps))
+    return _allocate(library.dets_forward_explicit, requests, _column(k, floor), rate_bps, next_bps), next_bps
 
 
 def max_min(
@@ -103,7 +90,7 @@ def max_min(
     flows = len(demand_bps)
     rate_bps, bound = np.empty(flows), np.empty(flows, dtype=np.int64)
     columns = (offsets, constraint, capacity_bps, demand_bps, weight)
-    looked = _call("dets_max_min", flows, len(capacity_bps), *columns, rate_bps, bound)
+    looked = call(library, "dets_max_min", flows, len(capacity_bps), *columns, rate_bps, bound)
     if looked < 0:
         raise MemoryError(f"no memory for max-min rates of {flows} flows")
     return rate_bps, bound, looked
