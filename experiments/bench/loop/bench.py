@@ -41,6 +41,8 @@ BASELINE_OFFERED = 1.4  # it changes no rate of a receiver that stays within its
 MEASURED_S = 6.0
 SETTLE_S = 3.0
 FIRST_AUDIT_S = 12.0  # the first audit reads every entry; later ones only what has changed
+# Of sizes up to this some intervals are recorded and decided again: a recording holds every reading of every entry.
+MOST_RECORDED, RECORDED_S, REPLAY_TIMEOUT_S = 10_000, 2.0, 300.0
 ADOPT_TIMEOUT_S = 600.0
 MOST_PER_SWITCH = 60_000  # of 65,535 meter ids, the VNs' own included
 TARGET_TIMES_BASELINE = {1_000: 8.0, 10_000: 20.0, 100_000: 100.0}
@@ -158,7 +160,33 @@ def _measure_controller(
             if profile is not None and varied == VARIED[0]:
                 os.kill(controller.pid, signal.SIGUSR2)
             rows[-1]["bytes_per_entry"] = (_resident_bytes(controller.pid) - before_bytes) / total
+        if total <= MOST_RECORDED:
+            tell(f"vary {VARIED[0]} {OFFERED}")
+            rows[0]["replay"] = _replay(controller.rest_url, folder / "recording")
         return rows
+
+
+def _replay(rest_url: str, recording: Path) -> dict[str, Any]:
+    """Record some intervals of a controller and decide them again, as operators do; return what replay says."""
+    dets, environment = [sys.executable, "-m", "apps.cli"], {**os.environ, "DETS_URL": rest_url}
+
+    def done(*words: str) -> subprocess.CompletedProcess[str]:
+        ended = subprocess.run(
+            [*dets, *words],
+            cwd=ROOT,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=REPLAY_TIMEOUT_S,
+            check=False,
+        )
+        if ended.returncode != 0 and not ended.stdout:
+            raise ControllerError(f"dets {words[0]} failed: {ended.stderr}")
+        return ended
+
+    done("record", "--output", str(recording), "--duration", str(RECORDED_S))
+    found = json.loads(done("replay", str(recording), "--json").stdout)
+    return {"intervals": found["intervals"], "same": found["same"]}
 
 
 def _measure_rounds(plan: LoopPlan, controller: ControllerProcess, varied: float, seconds: float) -> dict[str, Any]:
@@ -261,6 +289,11 @@ def targets(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
             name = f"CPU of a round, {row['entries']:,} entries on {row['switches']} switches"
             made.append((name, round_ms(row), "ms", target_ms, True))
             made.append((f"{name}: intervals skipped", row["skipped_intervals"], "", 0.0, True))
+    for row in own:
+        if "replay" in row:
+            size = f"{row['entries']:,} entries on {row['switches']} switches"
+            name = f"{size}, {row['replay']['intervals']} intervals replayed: other than recorded"
+            made.append((name, float(not row["replay"]["same"]), "", 0.0, True))
     baseline_ms = {
         row["entries"]: round_ms(row) for row in rows if (row["who"], row["varied"]) == ("baseline", VARIED[0])
     }

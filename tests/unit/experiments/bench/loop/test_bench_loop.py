@@ -52,6 +52,13 @@ ROWS = [
 ]
 
 
+@pytest.mark.parametrize("same", [True, False])
+def test_a_replay_that_decides_otherwise_misses_its_target(same: bool) -> None:
+    replayed = {**row("dets", 2_000, 1.0), "replay": {"intervals": 36, "same": same}}
+    name = "2,000 entries on 10 switches, 36 intervals replayed: other than recorded"
+    assert [target["met"] for target in bench.targets([replayed]) if target["name"] == name] == [same]
+
+
 def test_targets_are_judged_by_the_figures() -> None:
     found = {target["name"]: (target["value"], target["met"]) for target in bench.targets(ROWS)}
     assert found == {
