@@ -101,7 +101,7 @@ class Reconciler:
         fabric.network.switch_up(dpid)
         fabric.network.find_paths()
         standing, settings = MeterColumns.standing(meters), fabric.wanted_meters(record)
-        differing = (settings.differing(standing) & settings.keys()) - set(record.update.meter_id)
+        differing = settings.differing(standing).intersection(settings) - set(record.update.meter_id)
         record.update.put_meters({meter_id: settings[meter_id] for meter_id in sorted(differing)}, standing.keys())
         yield
         for keys in pieces(sorted(moved, key=attrgetter("table_id"), reverse=True), _LOOKED_AT_ONCE):
@@ -236,7 +236,7 @@ class Reconciler:
                     continue
                 if standing is None:
                     ids = [flow.meter_id for flow in flows if flow.meter_id is not None]
-                    standing = dict(MeterColumns.standing(meters[np.isin(meters["meter_id"], ids)]))
+                    standing = MeterColumns.standing(meters[np.isin(meters["meter_id"], ids)]).settings()
                 if flow.meter_id in standing and record.meter_ids.claim(flow.meter_id):
                     adopted[pair] = flow.meter_id
             yield

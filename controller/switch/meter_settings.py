@@ -51,6 +51,11 @@ class MeterColumns(Mapping[int, MeterSetting]):
             raise KeyError(meter_id)
         return MeterSetting(int(self.rate_kbps[row]), int(self.burst_kbits[row]))
 
+    def settings(self) -> dict[int, MeterSetting]:
+        """Return all of them as a dict, for who looks up thousands."""
+        settings = map(MeterSetting, self.rate_kbps.tolist(), self.burst_kbits.tolist())
+        return dict(zip(self.meter_id.tolist(), settings, strict=True))
+
     def joined(self, other: MeterColumns) -> MeterColumns:
         """Return these meters and others, whose ids are different ones."""
         columns = zip(self._columns, other._columns, strict=True)
