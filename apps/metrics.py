@@ -26,6 +26,7 @@ from controller.agents.ports import REFUSED_CAUSES
 from controller.capability.capabilities import Verdict
 from controller.central import enforceable
 from controller.central.controller import CentralController
+from controller.central.policy_columns import held_entries
 from controller.columns import FloatArray, IntArray
 from controller.events import EventKind
 from controller.fabric.topology import PortId
@@ -46,6 +47,10 @@ _MOVED = {
     "flooded": "Sent by the VN to everybody, groups and unknown addresses.",
     "flood_dropped": "Dropped of that by its meters.",
     "flood_received": "What others' floods took of its receive limit.",
+}
+_OF_POLICIES = {
+    "marked": "Of what it received, what its policy counts as marked; no sample if it has no marks.",
+    "lost": "Of what it received, what its policy counts as lost on the way; no sample if it counts none.",
 }
 _ENFORCEABLE = {Verdict.YES: 1.0, Verdict.PARTLY: 0.5, Verdict.NO: 0.0}
 
@@ -146,6 +151,7 @@ def vn_columns(observer: Observer) -> list[MetricColumn]:
         return MetricColumn(f"dets_vn_{name}_total", about, "counter", values)
 
     moved = dict(zip(COLUMNS, traffic.bytes.copy(), strict=True))
+    known = dict(zip(COLUMNS, ~np.isnan(traffic.mean_bps), strict=True))
     bps = "bits_per_second"
     return [
         gauge(f"send_limit_{bps}", "Send limit.", vns.send_limit_bps),
@@ -159,6 +165,10 @@ def vn_columns(observer: Observer) -> list[MetricColumn]:
             fabric.send_guarantees.missing,
         ),
         *(counter(f"{name}_bytes", about, moved[name]) for name, about in _MOVED.items()),
+        *(
+            counter(f"{name}_bytes", about, np.where(known[name] | (moved[name] > 0.0), moved[name], np.nan))
+            for name, about in _OF_POLICIES.items()
+        ),
         counter("congested_seconds", "How long it was congested.", traffic.congested_s.copy()),
         counter(
             "congestion_notifications", "Congestion notifications that its senders got from it.", fabric.notifications
@@ -273,6 +283,11 @@ class _Controller(Collector):
         yield GaugeMetricFamily("dets_loop_interval_seconds", "The control interval.", value=interval_s)
         entries = len(self._metrics.central.state.entries)
         yield GaugeMetricFamily("dets_entries", "Pairs of VNs that have a meter.", value=entries)
+        about = "Of these, those that their policy holds back somewhere, by where: a link, or the limit of a VN."
+        held = GaugeMetricFamily("dets_entries_held", about, labels=["bottleneck"])
+        for place, count in held_entries(self._metrics.central.fabric).items():
+            held.add_metric([place], count)
+        yield held
         queues = self._metrics.queues
         yield CounterMetricFamily(
             "dets_ovsdb_transactions", "Transactions with switches' databases.", value=queues.applied

@@ -1,7 +1,8 @@
-"""What policies report of entries next to their limits: marks, losses, and where an entry is held back."""
+"""What policies report next to limits: marks, losses, and where entries are held back."""
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import NamedTuple
 
 import numpy as np
@@ -30,6 +31,53 @@ def policy_columns(fabric: FabricState, rows: IntArray) -> PolicyColumns:
         for column, reported in ((marked, decision.marked), (lost, decision.lost)):
             if reported is not None:
                 column[mine] = reported[at]
-        for index, one in zip(mine.tolist(), at.tolist(), strict=True):
-            bottleneck[index] = decision.bottleneck(one, fabric.place_name)
+        if decision.bottlenecks is not None:
+            numbers, number = np.unique(decision.bottlenecks[at], return_inverse=True)
+            names = [None if one < 0 else decision.bottleneck_name(one, fabric.place_name) for one in numbers.tolist()]
+            for index, one in zip(mine.tolist(), number.tolist(), strict=True):
+                bottleneck[index] = names[one]
     return PolicyColumns(marked, lost, bottleneck)
+
+
+def busiest_entries(fabric: FabricState, vns: IntArray) -> IntArray:
+    """Return for each of these VNs the entry that sends it most, as a row of the entry table; -1: it has none."""
+    entries = fabric.state.entries
+    rows = np.flatnonzero(np.isin(entries.receiver, vns))
+    order = rows[np.argsort(fabric.state.measured.passed_bps[rows], kind="stable")]
+    busiest = np.full(len(fabric.vns), -1, dtype=np.int64)
+    busiest[entries.receiver[order]] = order  # of several the last one stays
+    return busiest[vns]
+
+
+def marked_and_lost(fabric: FabricState) -> tuple[FloatArray, FloatArray]:
+    """Return what of the traffic to each VN counts as marked, and as lost on its way: (vns,) each, in bit/s.
+
+    NaN where the VN's policy reports nothing of the kind, or nothing is known.
+    """
+    state, vns = fabric.state, len(fabric.vns)
+    columns = np.full((2, vns), np.nan)
+    for decision in fabric.state.allocators.decisions:
+        view = decision.view
+        if view.entries is not state.entries:
+            continue
+        passed_bps = state.measured.passed_bps[view.rows]
+        for column, reported in zip(columns, (decision.marked, decision.lost), strict=True):
+            if reported is None:
+                continue
+            known = ~np.isnan(reported)
+            receiver = view.receiver[known]
+            sums_bps = np.bincount(receiver, reported[known] * passed_bps[known], minlength=vns)
+            column[receiver] = sums_bps[receiver]
+    return columns[0], columns[1]
+
+
+def held_entries(fabric: FabricState) -> dict[str, int]:
+    """Return how many entries are held back at each place, by its name."""
+    found: Counter[str] = Counter()
+    for decision in fabric.state.allocators.decisions:
+        if decision.view.entries is fabric.state.entries and decision.bottlenecks is not None:
+            numbers, counts = np.unique(decision.bottlenecks, return_counts=True)
+            for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
+                if number >= 0:
+                    found[decision.bottleneck_name(number, fabric.place_name)] += count
+    return dict(found)

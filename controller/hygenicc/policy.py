@@ -88,9 +88,19 @@ class MarksDecision(Decision):
         """The share of each entry's frames that were marked in the last interval."""
         return self.share
 
-    def bottleneck(self, at: int, place: Place) -> str:
-        """Return the receiver's limit or the link where the entry's frames are marked, if they are."""
-        return _where(self, at, place)
+    @property
+    def bottlenecks(self) -> IntArray:
+        """The receiver's limit or the link where each entry's frames are marked, if they are."""
+        return self.place
+
+    def bottleneck_name(self, number: int, place: Place) -> str:
+        """Return a place's name: receiving VNs come first, then links, then those that nobody named."""
+        links, vns = self.view.links, len(self.view.vns)
+        assert links is not None
+        if number < vns:
+            return f"the limit of {place(number)}"
+        number -= vns
+        return f"link {links.names[number]}" if number < len(links.names) else "a link of unknown capacity"
 
 
 @dataclass(frozen=True)
@@ -276,21 +286,13 @@ def _by_marks(decision: MarksDecision, at: int, place: Place) -> str:
     if np.isnan(share):
         return "its last rate: nothing is known of its marks"
     if share > 0:
-        text = f"marks: {share:.0%} of its packets in the last interval ({_where(decision, at, place)})"
+        where = decision.bottleneck_name(int(decision.place[at]), place)
+        text = f"marks: {share:.0%} of its packets in the last interval ({where})"
         return f"{text}, decreased by {rate_in_words(-moved_bps)}" if moved_bps < 0 else text
     if _reaches(float(decision.least_bps[at]), float(decision.rate_bps[at])):
         return "the least rate, at which a mark can come back"
     since = "no mark yet" if quiet >= NEVER else f"no mark for {quiet:.0f} intervals"
     return f"recovering: {since}, + {rate_in_words(max(moved_bps, 0.0))} an interval"
-
-
-def _where(decision: MarksDecision, at: int, place: Place) -> str:
-    number, links = int(decision.place[at]), decision.view.links
-    assert links is not None
-    if number < len(decision.view.vns):
-        return f"the limit of {place(number)}"
-    number -= len(decision.view.vns)
-    return f"link {links.names[number]}" if number < len(links.names) else "a link of unknown capacity"
 
 
 def _marks(view: PolicyView) -> tuple[FloatArray, BoolArray, BoolArray]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from controller.central.controller import CentralController
+from controller.central.policy_columns import marked_and_lost
 from controller.columns import BoolArray, FloatArray, IntArray
 from controller.dets.send_rate_controller import Control
 
@@ -38,6 +39,16 @@ def flood_rates(central: CentralController) -> tuple[FloatArray, ...]:
     floods, online = central.fabric.floods, connected(central)
     now = (np.where(online, rate_bps, np.nan) for rate_bps in (floods.passed_bps, floods.dropped_bps))
     return (central.fabric.flood_limit_bps, *now, floods.taken_bps)
+
+
+def mark_rates(central: CentralController) -> tuple[FloatArray, FloatArray]:
+    """Return what of that which VNs receive counts as marked, and as lost on its way: two columns (vns,), bit/s.
+
+    NaN where the VN's policy reports no such thing, and where nothing is known of it.
+    """
+    online = connected(central)
+    marked_bps, lost_bps = (np.where(online, rate_bps, np.nan) for rate_bps in marked_and_lost(central.fabric))
+    return marked_bps, lost_bps
 
 
 def granted_bps(central: CentralController) -> FloatArray:

@@ -14,7 +14,7 @@ import numpy as np
 from controller.central.controller import CentralController
 from controller.columns import BoolArray, FloatArray, IntArray, carry
 from controller.metering.guarantees import LEAST_OWED_BPS, MEAN_S
-from controller.observed.live import connected, flood_rates, granted_bps, live_rates
+from controller.observed.live import connected, flood_rates, granted_bps, live_rates, mark_rates
 from controller.units import BITS_PER_BYTE
 
 COLUMNS = (
@@ -29,9 +29,12 @@ COLUMNS = (
     "flooded",
     "flood_dropped",
     "flood_received",
+    "marked",
+    "lost",
 )
 """What is added up, for each VN. ``received``, ``offered`` and ``dropped`` are of what is sent to it; ``sent`` to
-``send_limit_dropped`` of what it sends. ``granted`` counts while the VN is congested."""
+``send_limit_dropped`` of what it sends. ``granted`` counts while the VN is congested. ``marked`` and ``lost`` are what
+its policy counts as such of what it receives."""
 
 HOUR_MINUTES = 60
 LATE_INTERVALS = 1.5
@@ -174,9 +177,8 @@ def rates_now(central: CentralController) -> FloatArray:
     _limit, flooded, flood_dropped, flood_received = flood_rates(central)
     received, sent, offered, send_offered, dropped, send_dropped, over = live_rates(central)
     of_floods = (flooded, flood_dropped, flood_received)
-    return np.stack(
-        [received, sent, offered, send_offered, dropped, send_dropped, over, granted_bps(central), *of_floods]
-    )
+    of_vns = (received, sent, offered, send_offered, dropped, send_dropped, over, granted_bps(central))
+    return np.stack([*of_vns, *of_floods, *mark_rates(central)])
 
 
 def _behind_lost_switches(central: CentralController) -> BoolArray:

@@ -136,9 +136,14 @@ class Decision:
         """What share of it is lost at its bottleneck, (rows,), NaN: unknown; None: the policy has no losses."""
         return None
 
-    def bottleneck(self, at: int, place: Place) -> str | None:
-        """Return where the entry ``view.rows[at]`` is held back, in words; None: the policy names no such place."""
+    @property
+    def bottlenecks(self) -> IntArray | None:
+        """Where each entry is held back, (rows,), as numbers of the policy's own; below 0: nowhere; None: not known."""
         return None
+
+    def bottleneck_name(self, number: int, place: Place) -> str:
+        """Return one of the places of ``bottlenecks`` in words."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from controller.allocation.network_max_min import (
     share_network,
 )
 from controller.allocation.parameters import Parameter
-from controller.columns import FloatArray
+from controller.columns import FloatArray, IntArray
 from controller.errors import InvalidValueError
 from controller.fabric.links import FabricLinks
 from controller.metering.observed import Reading
@@ -42,6 +42,16 @@ class NetworkDecision(Decision):
     constraints: Constraints
     grants: NetworkGrants
     weight: FloatArray
+
+    @property
+    def bottlenecks(self) -> IntArray:
+        """The limit or the link that each entry fills; below 0 where it wants no more than it has."""
+        return self.grants.bound
+
+    def bottleneck_name(self, number: int, place: Place) -> str:
+        """Return the name of a limit or a link."""
+        assert self.view.links is not None
+        return constraint_name(self.constraints, place, self.view.links.names.__getitem__, number)
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,16 @@ class ExactDecision(Decision):
     demand_bps: FloatArray
     bound: IntArray
 
+    @property
+    def bottlenecks(self) -> IntArray:
+        """The limit or the link that each entry fills; below 0 where it wants no more than it has."""
+        return self.bound
+
+    def bottleneck_name(self, number: int, place: Place) -> str:
+        """Return the name of a limit or a link."""
+        assert self.view.links is not None
+        return constraint_name(self.constraints, place, self.view.links.names.__getitem__, number)
+
 
 @dataclass(frozen=True)
 class _Problem:

@@ -72,10 +72,11 @@ class SeawallDecision(Decision):
 
     @cached_property
     def _tightest(self) -> IntArray:
-        """The use, of each entry, of the link that leaves it least; (rows,)."""
-        offsets = self.loops.offsets
-        owner = np.repeat(np.arange(len(self.view.rows)), np.diff(offsets))
-        tightest: IntArray = np.lexsort((self.allocation.left_bps, owner))[offsets[:-1]]
+        """The use, of each entry, of the link that leaves it least, the first of several; (rows,)."""
+        loops, left_bps = self.loops, self.allocation.left_bps
+        least = np.flatnonzero(left_bps <= loops.at_uses(loops.least(left_bps)))[::-1]
+        tightest = np.zeros(len(self.view.rows), dtype=np.int64)
+        tightest[loops.entry_of_use[least]] = least
         return tightest
 
     @property
@@ -88,10 +89,15 @@ class SeawallDecision(Decision):
         """The share that each entry's bottleneck lost."""
         return self.state.lost[self._tightest]
 
-    def bottleneck(self, at: int, place: Place) -> str:
-        """Return the link that leaves the entry least."""
+    @property
+    def bottlenecks(self) -> IntArray:
+        """The link that leaves each entry least."""
+        return self.loops.use_link[self._tightest]
+
+    def bottleneck_name(self, number: int, place: Place) -> str:
+        """Return the link's name."""
         assert self.view.links is not None
-        return f"link {self.view.links.names[int(self.loops.use_link[self._tightest[at]])]}"
+        return f"link {self.view.links.names[number]}"
 
 
 @dataclass(frozen=True)

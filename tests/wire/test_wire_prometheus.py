@@ -22,8 +22,8 @@ from experiments.machine.controller_process import free_ports
 DEPLOY = ROOT / "deploy"
 PROGRAM = ROOT / "scripts" / "prometheus"
 NOT_THERE = 127
-# What is only there when something goes wrong, or a second switch has a link of known capacity.
-EMPTY = {"dets_openflow_errors_total"}
+# What is only there when something goes wrong, or a policy names where it holds pairs back.
+EMPTY = {"dets_openflow_errors_total", "dets_entries_held"}
 
 
 class Prometheus:

@@ -29,6 +29,12 @@ SendCeiling = Annotated[str | None, typer.Option(metavar="RATE", help="Up to whi
 ReceiveCeiling = Annotated[str | None, typer.Option(metavar="RATE", help="Up to which it may borrow; none: its limit.")]
 Weight = Annotated[float | None, typer.Option(help="Weight by which it shares; not with every algorithm.")]
 
+# What policies report; most report nothing of the kind.
+HELD_BACK = (
+    share("marked", "marked_share"),
+    share("lost", "lost_share"),
+    Column("bottleneck", "bottleneck", optional=True),
+)
 VLAN_COLUMNS = (
     number("VLAN", "vlan_vid"),
     Column("name", "name"),
@@ -64,6 +70,7 @@ VN_DETAILS = (
     rate("floods dropped", "flood_dropped_bps"),
     rate("others' floods", "flood_received_bps"),
     *VN_COLUMNS[6:],
+    *HELD_BACK,
     Column("hosts", "hosts"),
     Column("enforceable", "enforceable"),
     Column("why not", "enforceable_why"),
@@ -95,9 +102,7 @@ ENTRY_COLUMNS = (
     rate("limit", "limit_bps"),
     rate("meter", "meter_rate_bps"),
     Column("shaped by", "shaping"),
-    share("marked", "marked_share"),
-    share("lost", "lost_share"),
-    Column("bottleneck", "bottleneck"),
+    *HELD_BACK,
     Column("control", "control"),
 )
 

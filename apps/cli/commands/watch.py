@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from apps.cli.commands.limits import HELD_BACK
 from apps.cli.support.common import FAILED, complain
 from apps.cli.support.connection import DEFAULT_WAIT_S, asking
 from apps.cli.support.names import PORT_HELP, OfVlan, OnlyVlan, explanations
@@ -36,6 +37,7 @@ VLAN_COLUMNS = (
     number("congested", "congested_vns"),
     *LIVE,
     OVER_SEND_LIMIT,
+    *HELD_BACK,
 )
 VN_COLUMNS = (
     number("VLAN", "vlan_vid"),
@@ -47,6 +49,7 @@ VN_COLUMNS = (
     rate("floods dropped", "flood_dropped_bps"),
     rate("receive limit", "receive_limit_bps"),
     *LIVE,
+    *HELD_BACK,
     rate("queue drops", "queue_dropped_bps"),
     number("messages", "notifications"),
     Column("congested", "congested"),

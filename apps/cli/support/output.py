@@ -28,16 +28,23 @@ class Form(enum.StrEnum):
 
 
 AnyForm = Annotated[Form, typer.Option("--output", "-o", help="What to print.")]
+UNKNOWN = "-"
 # Beyond what any terminal has: a table that goes to a file or a pipe is not to be folded.
 _UNFOLDED = 4096
 
 
 class Column:
-    """A column of a table: its title, and what a row has there. Numbers and rates stand to the right."""
+    """A column of a table: its title, and what a row has there. Numbers and rates stand to the right.
 
-    def __init__(self, title: str, cell: str | Callable[[Row], object], right: bool = False) -> None:
+    An ``optional`` column is left out where no row has anything there.
+    """
+
+    def __init__(
+        self, title: str, cell: str | Callable[[Row], object], right: bool = False, optional: bool = False
+    ) -> None:
         self.title = title
         self.right = right
+        self.optional = optional
         self._cell = (lambda row: row.get(cell)) if isinstance(cell, str) else cell
 
     def text(self, row: Row) -> str:
@@ -46,8 +53,8 @@ class Column:
         if isinstance(value, bool):
             return "yes" if value else "no"
         if isinstance(value, list):
-            return ", ".join(map(str, value)) or "-"
-        return "-" if value is None or value == "" else str(value)
+            return ", ".join(map(str, value)) or UNKNOWN
+        return UNKNOWN if value is None or value == "" else str(value)
 
 
 def rate(title: str, name: str) -> Column:
@@ -56,8 +63,8 @@ def rate(title: str, name: str) -> Column:
 
 
 def share(title: str, name: str) -> Column:
-    """Return a column of shares, in percent."""
-    return Column(title, lambda row: None if row.get(name) is None else f"{row[name]:.1%}", right=True)
+    """Return a column of shares, in percent, where there are any."""
+    return Column(title, lambda row: None if row.get(name) is None else f"{row[name]:.1%}", right=True, optional=True)
 
 
 def number(title: str, name: str) -> Column:
@@ -70,6 +77,7 @@ def show(answer: Any, form: Form, columns: Sequence[Column]) -> None:
     if form is not Form.table:
         print(text_of(answer, form))
     elif isinstance(answer, Mapping):
+        columns = _needed(columns, [answer])
         width = max(len(column.title) for column in columns)
         for column in columns:
             print(f"{column.title:{width}}  {column.text(answer)}")
@@ -107,6 +115,7 @@ def fitted(rows: Sequence[Row], columns: Sequence[Column], where: Console, heigh
     """
     from rich.text import Text
 
+    columns = _needed(columns, rows)
     made = table(rows if height is None else rows[: max(height - 1, 1)], columns)
     if where.measure(made, options=where.options.update(width=_UNFOLDED)).maximum <= where.width:
         return made
@@ -114,6 +123,10 @@ def fitted(rows: Sequence[Row], columns: Sequence[Column], where: Console, heigh
     width = max(len(column.title) for column in columns)
     blocks = ("\n".join(f"{column.title:{width}}  {column.text(row)}" for column in columns) for row in shown)
     return Text("\n\n".join(blocks))
+
+
+def _needed(columns: Sequence[Column], rows: Sequence[Row]) -> list[Column]:
+    return [one for one in columns if not one.optional or any(one.text(row) != UNKNOWN for row in rows)]
 
 
 def console() -> Console:

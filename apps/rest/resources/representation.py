@@ -30,7 +30,7 @@ from controller.allocation.parameters import check_parameters
 from controller.central.controller import CentralController
 from controller.central.enforceable import of_switch
 from controller.central.explanation import explain_entry
-from controller.central.policy_columns import policy_columns
+from controller.central.policy_columns import busiest_entries, policy_columns
 from controller.columns import FloatArray, IntArray
 from controller.dets.control_frames import Feature
 from controller.dets.send_rate_controller import Control
@@ -39,7 +39,7 @@ from controller.fabric.description import EdgePort, Switch
 from controller.fabric.topology import PortId
 from controller.limits.overrides import Overrides, VnName, vn_value
 from controller.loop import step
-from controller.observed.live import connected, flood_rates, granted_bps, live_rates
+from controller.observed.live import connected, flood_rates, granted_bps, live_rates, mark_rates
 from controller.observed.traffic import MISSED, Fulfilment
 from controller.openflow.frames import format_mac
 from controller.policy.registry import policies
@@ -80,7 +80,7 @@ def vn_views(service: Service, rows: IntArray, outcome: Outcome | None = None) -
     central, settings = service.central, service.settings
     vns = outcome.values.vns if outcome else central.vns
     overrides = outcome.overrides if outcome else settings.overrides
-    congestion = central.fabric.congestion
+    congestion, live = central.fabric.congestion, live_rates(central)
     columns = (
         vns.vlan_vid[rows].tolist(),
         *_places(central, rows),
@@ -89,9 +89,11 @@ def vn_views(service: Service, rows: IntArray, outcome: Outcome | None = None) -
         json_rates(vns.send_ceiling_bps[rows]),
         json_rates(vns.receive_ceiling_bps[rows]),
         vns.weight[rows].tolist(),
-        *(json_rates(column[rows]) for column in live_rates(central)),
+        *(json_rates(column[rows]) for column in live),
         json_rates(_delivered(central, rows)),
         json_rates(granted_bps(central)[rows]),
+        *(shares(column[rows], live[0][rows]) for column in mark_rates(central)),
+        bottlenecks(central, rows),
         *(json_rates(column[rows]) for column in flood_rates(central)),
         congestion.congested[rows].tolist(),
         [utc(service, since_s) for since_s in congestion.since_s[rows].tolist()],
@@ -186,17 +188,11 @@ def entry_views(central: CentralController, rows: IntArray) -> list[Json]:
         json_rates(central.fabric.control.shadow.rates_of(state.entries)[rows]),
         json_rates(egress_bps[rows]),
         [None if silent_s != silent_s else round(silent_s, 3) for silent_s in notified_s_ago[rows].tolist()],
-        *(
-            [None if share != share else round(share, 4) for share in one.tolist()]
-            for one in (shown.marked, shown.lost)
-        ),
+        _shares(shown.marked),
+        _shares(shown.lost),
         shown.bottleneck,
     )
     return _objects(EntryView, columns)
-
-
-def _shares(shares: FloatArray) -> list[float | None]:
-    return [None if share != share else round(share, 4) for share in shares.tolist()]
 
 
 def unmetered_views(central: CentralController, senders: IntArray) -> list[Json]:
@@ -292,6 +288,24 @@ def json_rates(rate_bps: FloatArray) -> list[int | None]:
     values = whole.astype(object)
     values[~known] = None
     return list(values.tolist())
+
+
+def shares(part_bps: FloatArray, whole_bps: FloatArray) -> list[float | None]:
+    """Return parts of rates; None where one is unknown or nothing is there to take a part of."""
+    of = np.where(whole_bps > 0.0, whole_bps, np.nan)
+    return _shares(np.minimum(part_bps / of, 1.0))
+
+
+def bottlenecks(central: CentralController, vns: IntArray) -> list[str | None]:
+    """Return where the entry that sends most to each of these VNs is held back; None: nowhere that its policy names."""
+    busiest = busiest_entries(central.fabric, vns)
+    rows = np.unique(busiest[busiest >= 0])
+    name_of = dict(zip(rows.tolist(), policy_columns(central.fabric, rows).bottleneck, strict=True))
+    return [name_of.get(row) for row in busiest.tolist()]
+
+
+def _shares(column: FloatArray) -> list[float | None]:
+    return [None if share != share else round(share, 4) for share in column.tolist()]
 
 
 def _all_parameters(algorithm: str, parameters: Mapping[str, object]) -> dict[str, float]:

@@ -43,6 +43,8 @@ _LIVE = (
     "flooded_bps",
     "flood_dropped_bps",
 )
+_SHARES = ("marked_share", "lost_share")  # of what is received
+_RECEIVED = _LIVE.index("measured_receive_bps")
 _STREAM = {
     "description": "events `vlans` or `vns` (live state), with form=columns `keys` and `state`, and `event` (as in "
     "/v1/events, its number as id)",
@@ -137,29 +139,38 @@ class Streams:
         central = self.here.central
         vids, of_vn = np.unique(central.vns.vlan_vid, return_inverse=True)
         congested = np.bincount(of_vn[central.fabric.congestion.congested], minlength=len(vids)).tolist()
-        sums = [json_rates(np.bincount(of_vn, np.nan_to_num(column), len(vids))) for column in self._live()]
-        names = ("vlan_vid", "congested_vns", *_LIVE)
-        return [dict(zip(names, row, strict=True)) for row in zip(vids.tolist(), congested, *sums, strict=True)]
+        live = self._live()
+        sums_bps = [np.bincount(of_vn, np.nan_to_num(column), len(vids)) for column in live]
+        sums = map(json_rates, sums_bps[: len(_LIVE)])
+        parts = []
+        for column, sum_bps in zip(live[len(_LIVE) :], sums_bps[len(_LIVE) :], strict=True):
+            known = np.bincount(of_vn, ~np.isnan(column), len(vids)) > 0
+            parts.append(representation.shares(np.where(known, sum_bps, np.nan), sums_bps[_RECEIVED]))
+        names = ("vlan_vid", "congested_vns", *_LIVE, *_SHARES)
+        return [dict(zip(names, row, strict=True)) for row in zip(vids.tolist(), congested, *sums, *parts, strict=True)]
 
     def _vns(self, vlan: str | None, switch: str | None) -> list[Json]:
         """Return one object per VN."""
         central, names = self.here.central, self.here.settings.file.names
         rows = lookup.vn_rows(central, vlan, switch)
-        rates = [json_rates(column[rows]) for column in self._live()]
+        live = [column[rows] for column in self._live()]
+        rates = map(json_rates, live[: len(_LIVE)])
+        parts = (representation.shares(column, live[_RECEIVED]) for column in live[len(_LIVE) :])
         congested = central.fabric.congestion.congested[rows].tolist()
-        keys = ("vlan_vid", "switch", "port_no", "congested", *_LIVE)
+        keys = ("vlan_vid", "switch", "port_no", "congested", *_LIVE, *_SHARES, "bottleneck")
         places = (names[row] for row in rows.tolist())
-        lines = zip(places, congested, *rates, strict=True)
+        lines = zip(places, congested, *rates, *parts, representation.bottlenecks(central, rows), strict=True)
         return [dict(zip(keys, (*place, *values), strict=True)) for place, *values in lines]
 
     def _live(self) -> list[FloatArray]:
-        """Return the live rates and grants of all VNs, from a moment ago if another state has just been made."""
+        """Return _LIVE and the rates that _SHARES are parts of, of all VNs, from a moment ago if just made."""
         central, now_s = self.here.central, self.here.clock()
         made_s, vns, columns = self._columns
         if vns is not central.vns or now_s - made_s >= _FRESH_S:
             _limit_bps, flooded_bps, dropped_bps, _received_bps = representation.flood_rates(central)
             granted_bps = representation.granted_bps(central)
             columns = [*representation.live_rates(central), granted_bps, flooded_bps, dropped_bps]
+            columns += representation.mark_rates(central)
             self._columns = now_s, central.vns, columns
         return columns
 

@@ -133,6 +133,13 @@ class VnView(BaseModel):
     dropped_send_limit_bps: Rate = Field(description="what the meter of its send limit dropped; null: unknown")
     delivered_bps: Rate = Field(description="what its receiving queue sent, bit/s; null: unknown, or no such queue")
     granted_bps: Rate = Field(description="sum of the grants of its active senders, bit/s; null: not congested")
+    marked_share: float | None = Field(
+        description="part of what it receives that counts as marked; null: unknown, or none"
+    )
+    lost_share: float | None = Field(description="part of it that is lost on its way; null: unknown, or none")
+    bottleneck: str | None = Field(
+        description="where the policy holds back the pair that sends it most; null: nowhere that it names"
+    )
     flood_limit_bps: int = Field(description="most that it may send to everybody, to groups and to unknown addresses")
     flooded_bps: Rate = Field(description="what it sends of these behind its meters, bit/s; null: unknown")
     flood_dropped_bps: Rate = Field(description="what its meters drop of these; null: unknown")

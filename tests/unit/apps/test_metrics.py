@@ -103,6 +103,28 @@ def test_a_blast_as_prometheus_sees_it(blast):
     assert 0 <= page["dets_port_enforceable", (("port", "1"), ("switch", "s1"))] <= 1
 
 
+def test_marks_are_counted_and_bottlenecks_named_where_a_policy_reports_them(blast):
+    assert not any(
+        name[0].startswith(("dets_vn_marked", "dets_entries_held")) for name in values(metrics_of(blast).page())
+    )
+    wide = {"send_ceiling": "100M", "receive_ceiling": "100M"}
+    vlans = {10: {**wide, "algorithm": "seawall"}, 20: {}}
+    net = Fabric(star(3, capacity="100M", limits={10: "10M", 20: "10M"}, vlans=vlans))
+    net.start()
+    loop = ControlLoop(net)
+    for port in (1, 2):
+        loop.add((1, port), (1, 3), 10, 80e6)
+    loop.run(200)
+    page = values(metrics_of(net.central).page())
+    marked, received = (page[vn(f"{name}_bytes_total", 3)] for name in ("marked", "received"))
+    assert 0.05 < marked / received < 0.15
+    assert page["dets_vlan_marked_bytes_total", (("name", "vlan10"), ("vlan", "10"))] == marked
+    assert vn("marked_bytes_total", 1) not in page  # nobody sends to it
+    assert vn("marked_bytes_total", 3, 20) not in page
+    assert vn("lost_bytes_total", 3) not in page  # nobody counts losses there
+    assert page["dets_entries_held", (("bottleneck", "link s1:3 (receiving)"),)] == 2
+
+
 def test_who_is_kept_below_its_limit_is_shown(blast):
     entries = blast.state.entries
     starved = np.full(len(blast.vns), 1e6)

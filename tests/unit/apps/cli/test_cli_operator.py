@@ -144,7 +144,7 @@ def test_ports_and_entries_are_listed(desk: RestDesk, dets: Any) -> None:
         "/v1/entries",
         {"entries": [entry | {"control": "idle", "shaping": "agent", "marked_share": 0.125}], "next": None},
     )
-    shown = ["10", "sw1:1", "sw2:3", "2", "1", "-", "1k", "1k", "agent", "12.5%", "-", "-", "idle"]
+    shown = ["10", "sw1:1", "sw2:3", "2", "1", "-", "1k", "1k", "agent", "12.5%", "idle"]
     assert lines(dets("entry", "list")[1])[1] == shown
 
 
@@ -529,6 +529,22 @@ def test_top_shows_the_busiest_first_with_what_was_set_of_them(desk: RestDesk, d
     assert table[2] == ["10", "sw1:3", "400M", "0", "3M", "100k", "10M", "1.5G", "2M", "1M", "1M", "-", "-", "-", "no"]
     assert table[7][2] == "1M"
     assert len([one for one in desk.asked if one.path == "/v1/vns"]) == 2
+
+
+def test_top_shows_what_policies_report_and_only_where_one_does(desk: RestDesk, dets: Any) -> None:
+    live = {"vlan_vid": 10, "switch": "sw1", "port_no": 3, "measured_receive_bps": 1, "marked_share": 0.125}
+    live |= {"lost_share": None, "bottleneck": "link sw1:9 (receiving)"}
+    desk.on("GET", "/v1/stream", stream(("vns", {"revision": 1, "vns": [live]})))
+    desk.on("GET", "/v1/vns", {"vns": [VN], "next": None})
+    heads, row = dets("top", "--vlan", "10", "--count", "1")[1].splitlines()
+    assert "granted  marked  bottleneck              queue drops" in heads
+    assert "   12.5%  link sw1:9 (receiving)  " in row
+    live = {"vlan_vid": 10, "congested_vns": 0, "measured_receive_bps": 5, "marked_share": 0.0, "lost_share": 0.5}
+    desk.on("GET", "/v1/stream", stream(("vlans", {"revision": 0, "vlans": [live]})))
+    desk.on("GET", "/v1/vlans", {"vlans": [VLAN], "next": None})
+    heads, row = dets("top", "--count", "1")[1].splitlines()
+    assert heads.split()[-2:] == ["marked", "lost"]
+    assert row.split()[-2:] == ["0.0%", "50.0%"]
 
 
 def test_top_shows_vlans(desk: RestDesk, dets: Any) -> None:

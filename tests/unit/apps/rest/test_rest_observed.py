@@ -78,6 +78,38 @@ def test_series_of_a_vlan_and_of_a_vn(watched: Desk) -> None:
     assert watched.get("/v1/series?vn=10/s1/2")["receive_limit_bps"] == [40_000_000] * 3
 
 
+def test_marks_losses_and_bottlenecks_of_vns_are_those_of_what_is_sent_to_them(watched: Desk) -> None:
+    silent = {"marked_share": None, "lost_share": None, "bottleneck": None}
+    assert watched.get("/v1/vns/10/s1/2").items() >= silent.items()  # its policy reports nothing of the kind
+    assert watched.patch("/v1/vlans/10", {"algorithm": "seawall"}).status_code == 200
+    for vn in ("10/s1/1", "10/s1/2", "10/s1/3"):
+        assert (
+            watched.patch(f"/v1/vns/{vn}", {"send_ceiling_bps": 10**8, "receive_ceiling_bps": 10**8}).status_code == 200
+        )
+    watched.run([60e6, 50e6], [0.0, 0.0], 20)  # so long do rates take to rise
+    entries = {one["sender"]["port_no"]: one for one in watched.get("/v1/entries?vlan=10")["entries"]}
+    assert {one["bottleneck"] for one in entries.values()} == {"link s1:2 (receiving)"}
+    passed, marked = ([entries[port][name] for port in (1, 3)] for name in ("offered_bps", "marked_share"))
+    share = sum(bps * part for bps, part in zip(passed, marked, strict=True)) / sum(passed)
+    assert share > 0.05
+    vn = watched.get("/v1/vns/10/s1/2")
+    assert vn["marked_share"] == pytest.approx(share, abs=1e-3)
+    assert (vn["lost_share"], vn["bottleneck"]) == (None, "link s1:2 (receiving)")
+    assert watched.get("/v1/vns/10/s1/1").items() >= silent.items()  # nobody sends to it
+    (_, of_vns), (_, of_vlans) = (
+        tuple(
+            line.split(": ", 1)[1] for line in watched.client.get(f"/v1/stream?states=1{query}").text.splitlines()[:2]
+        )
+        for query in ("&vlan=10", "")
+    )
+    shown = {one["port_no"]: one for one in json.loads(of_vns)["vns"]}
+    assert shown[2].items() >= {name: vn[name] for name in silent}.items()
+    assert shown[1].items() >= silent.items()
+    tenant, other = json.loads(of_vlans)["vlans"]
+    assert (tenant["marked_share"], tenant["lost_share"]) == (vn["marked_share"], None)
+    assert (other["marked_share"], other["lost_share"]) == (None, None)
+
+
 @pytest.mark.parametrize(
     ("query", "status"),
     [("", 422), ("?vlan=10&vn=10/s1/2", 422), ("?vlan=99", 404), ("?vn=10/s9/2", 404), ("?vn=somewhere", 404)],
