@@ -1,7 +1,7 @@
 // Where the page begins: which view is shown, the status bar, the keys, the login.
 
 import { get, setToken, whenLoginIsNeeded } from "/ui/api.js";
-import { h, isTyping, say, setAttribute, setText } from "/ui/dom.js";
+import { h, isTyping, say, setAttribute, setText, vnHash } from "/ui/dom.js";
 import { follow, live, setPaused, subscribe } from "/ui/live.js";
 import { ChangesView } from "/ui/views/changes.js";
 import { EventsView } from "/ui/views/events.js";
@@ -30,9 +30,34 @@ function viewOf(hash) {
   return [null, null];
 }
 
+/** Where REST has what a hash shows by names, null where it has ids or is something else. Digits are always an id. */
+function pathOfNames(hash) {
+  const [kind, vlan, switchName, port] = hash.replace(/^#\/?/, "").split("/");
+  const isName = (part) => part && !/^\d+$/.test(part);
+  if (kind === "vlan" && isName(vlan)) return `/v1/vlans/${vlan}`;
+  if (kind === "vn" && vlan && switchName && port && (isName(vlan) || isName(port))) return `/v1/vns/${vlan}/${switchName}/${port}`;
+  return null;
+}
+
+async function showByNames(path) {
+  loading = new AbortController();
+  view = null;
+  main.replaceChildren(h("p", {}, "Loading."));
+  try {
+    const found = await get(path, loading.signal);
+    history.replaceState(null, "", found.switch ? vnHash(found.vlan_vid, found.switch, found.port_no) : `#/vlan/${found.vlan_vid}`);
+  } catch (error) {
+    if (error.name !== "AbortError") main.replaceChildren(h("p", { class: "warning", role: "alert" }, error.message));
+    return;
+  }
+  show();
+}
+
 function show() {
   loading?.abort();
   view?.destroy();
+  const names = pathOfNames(location.hash);
+  if (names) return showByNames(names);
   let name;
   try {
     [name, view] = viewOf(location.hash);

@@ -57,6 +57,19 @@ def test_from_the_fabric_to_the_reason_of_a_rate(lab, open_page):
     expect(page.get_by_role("heading", name="VLAN 10, blue")).to_be_visible()
 
 
+def test_addresses_take_names(lab, open_page):
+    page = open_page(lab.url, "/ui#/vlan/blue", expected=("status of 404",))
+    expect(page.get_by_role("heading", name="VLAN 10, blue")).to_be_visible()
+    expect(page).to_have_url(re.compile("#/vlan/10$"))
+    page.goto(f"{lab.url}/ui#/vn/blue/s2/s2-1")
+    expect(receive_limit(page)).to_have_value("400M")
+    expect(page).to_have_url(re.compile("#/vn/10/s2/1$"))
+    page.goto(f"{lab.url}/ui#/vn/10/s2/s2-9")
+    expect(page.get_by_role("alert")).to_contain_text("s2-9\" is not an edge port of switch s2")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("heading", name="VLAN 10 at s2:1")).to_be_visible()
+
+
 def test_a_limit_is_checked_confirmed_in_force_and_taken_back(lab, open_page):
     reset(lab)
     page = open_page(lab.url, "/ui#/vn/10/s2/1")

@@ -75,7 +75,7 @@ def change_limits(query: requests.ChangeQuery, header: requests.IfMatch, body: r
             raise InvalidValueError(key, str(name), "is not a VN of the configuration: /v1/vns lists those")
         check_vn(here.central.vns, here.central.config.vlans[name.vlan_vid], row, given, f"{key}.")
 
-    changes = many.read_vns("limits", body.limits, check, lambda: here.sleep(0.0))
+    changes = many.read_vns("limits", body.limits, lookup.Ids(here.central), check, lambda: here.sleep(0.0))
     expect = expecting(lambda: settings.revision)
     with problems.refusing_bad_values():
         try:
@@ -124,12 +124,13 @@ def import_overrides(query: requests.ChangeQuery, header: requests.IfMatch, body
     What does not fit the configuration is kept and not in force.
     """
     here = service()
-    config = here.central.config
-    vns = many.read_vns("vns", body.vns, lambda key, name, given: None, lambda: here.sleep(0.0))
+    config, ids = here.central.config, lookup.Ids(here.central)
+    vns = many.read_vns("vns", body.vns, ids, lambda key, name, given: None, lambda: here.sleep(0.0))
     unnamed = Vlan(0, "", "fp", {}, 1.0, None, None)
     vlans = many.read_vlans(
         "vlans",
         body.vlans,
+        ids,
         lambda vid, given: complete_vlan(config.vlans.get(vid, unnamed), given, config.interval_ms),
     )
     expect = expecting(lambda: here.settings.revision, always=True)

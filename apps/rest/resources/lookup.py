@@ -6,15 +6,18 @@ A VLAN is named by its id or its name, an edge port of a switch by its number or
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 
-from apps.rest.http.problems import listed, not_found
+from apps.rest.http.problems import HttpRefusedError, listed, not_found
 from apps.rest.schema.requests import EntryPath, VnPath
 from apps.settings.settings import Settings
 from controller.central.controller import CentralController
 from controller.columns import IntArray
 from controller.config.sections import MAX_VLAN_VID, MIN_VLAN_VID
+from controller.errors import InvalidValueError
 from controller.fabric.description import EdgePort, Switch
 from controller.limits.overrides import VnName
 
@@ -50,6 +53,37 @@ def past_port(central: CentralController, switch: str | None, text: str | None) 
     if text is None or _number(text):
         return None if text is None else _number(text)
     return port_of(central, switch or "", text, "port")[1].port_no
+
+
+class Ids:
+    """Ids by the names that a body uses, each looked up once. Raises InvalidValueError with the key of the body."""
+
+    def __init__(self, central: CentralController) -> None:
+        self._central = central
+        self._vids: dict[str, int] = {}
+        self._ports: dict[tuple[str, str], int] = {}
+
+    def vlan_vid(self, key: str, name: str) -> int:
+        """Return the id of a VLAN."""
+        if name not in self._vids:
+            with _as_value(key, name):
+                self._vids[name] = vlan_vid(self._central, name)
+        return self._vids[name]
+
+    def port_no(self, key: str, switch: str, name: str) -> int:
+        """Return the number of an edge port."""
+        if (switch, name) not in self._ports:
+            with _as_value(key, name):
+                self._ports[switch, name] = port_of(self._central, switch, name)[1].port_no
+        return self._ports[switch, name]
+
+
+@contextmanager
+def _as_value(key: str, value: str) -> Iterator[None]:
+    try:
+        yield
+    except HttpRefusedError as refusal:
+        raise InvalidValueError(key, value, refusal.errors[0].reason) from refusal
 
 
 def vn_row(central: CentralController, path: VnPath) -> IntArray:

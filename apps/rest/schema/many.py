@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from pydantic import ValidationError
 
@@ -23,10 +23,20 @@ Values = dict[str, float | None]
 VnValues = dict[VnName, Values]
 
 
+class Ids(Protocol):
+    """The ids of VLANs and edge ports by their names; InvalidValueError with that key for a name that is not one's."""
+
+    def vlan_vid(self, key: str, name: str) -> int:
+        """Return the id of a VLAN."""
+
+    def port_no(self, key: str, switch: str, name: str) -> int:
+        """Return the number of an edge port."""
+
+
 def read_vns(
-    key: str, items: object, check: Callable[[str, VnName, Values], None], breathe: Callable[[], None]
+    key: str, items: object, ids: Ids, check: Callable[[str, VnName, Values], None], breathe: Callable[[], None]
 ) -> VnValues:
-    """Return what a list of VNs with values says.
+    """Return what a list of VNs with values says; VLANs and ports are given by id or name.
 
     ``check`` is given field, VN and values of each, and raises InvalidValueError for those that must not be.
     Raises HttpRefusedError (422) with all that is wrong, twenty errors at most.
@@ -35,7 +45,7 @@ def read_vns(
     errors: list[InvalidValueError] = []
     for at, item in enumerate(_list(key, items, MOST_LIMITS)):
         try:
-            name, given = _vn(f"{key}.{at}", item)
+            name, given = _vn(f"{key}.{at}", item, ids)
             check(f"{key}.{at}", name, given)
             if name in values:
                 raise InvalidValueError(f"{key}.{at}", str(name), "stands there twice")
@@ -52,7 +62,7 @@ def read_vns(
 
 
 def read_vlans(
-    key: str, items: object, complete: Callable[[int, dict[str, Any]], dict[str, Any]]
+    key: str, items: object, ids: Ids, complete: Callable[[int, dict[str, Any]], dict[str, Any]]
 ) -> dict[int, dict[str, Any]]:
     """Return what a list of ``{vlan_vid, values}`` says. Raises HttpRefusedError (422).
 
@@ -64,7 +74,7 @@ def read_vlans(
         try:
             if not isinstance(item, dict) or item.keys() != {"vlan_vid", "values"}:
                 raise InvalidValueError(here, item, "must be an object with vlan_vid and values")
-            vid = _whole(f"{here}.vlan_vid", item["vlan_vid"], MIN_VLAN_VID, MAX_VLAN_VID)
+            vid = _vlan_vid(here, item, ids)
             if vid in found:
                 raise InvalidValueError(f"{here}.vlan_vid", vid, "stands there twice")
             found[vid] = complete(vid, VlanPatch.model_validate(item["values"]).given())
@@ -75,7 +85,7 @@ def read_vlans(
     return found
 
 
-def _vn(key: str, item: object) -> tuple[VnName, Values]:
+def _vn(key: str, item: object, ids: Ids) -> tuple[VnName, Values]:
     if not isinstance(item, dict):
         raise InvalidValueError(key, item, f"must be an object with {', '.join(_PLACE)} and values")
     unknown = item.keys() - _KEYS
@@ -88,12 +98,13 @@ def _vn(key: str, item: object) -> tuple[VnName, Values]:
     if missing or len(item) == len(_PLACE):
         what = f"lacks {', '.join(missing)}" if missing else f"changes nothing: give {' or '.join(VN_FIELDS)}"
         raise InvalidValueError(key, item, what)
-    vid = _whole(f"{key}.vlan_vid", item["vlan_vid"], MIN_VLAN_VID, MAX_VLAN_VID)
-    port_no = _whole(f"{key}.port_no", item["port_no"], 1, MAX_PORT_NO)
-    if not isinstance(item["switch"], str) or not 0 < len(item["switch"]) <= 63:
-        raise InvalidValueError(f"{key}.switch", item["switch"], "must be the name of a switch")
+    vid, switch, port = _vlan_vid(key, item, ids), item["switch"], item["port_no"]
+    if not isinstance(switch, str) or not 0 < len(switch) <= 63:
+        raise InvalidValueError(f"{key}.switch", switch, "must be the name of a switch")
+    at = f"{key}.port_no"
+    port_no = ids.port_no(at, switch, port) if _is_name(port) else _whole(at, port, 1, MAX_PORT_NO)
     given = {one: check_vn_value(one, item[one], key=f"{key}.{one}") for one in VN_FIELDS if one in item}
-    return VnName(vid, item["switch"], port_no), given
+    return VnName(vid, switch, port_no), given
 
 
 def _list(key: str, items: object, most: int) -> list[Any]:
@@ -104,7 +115,17 @@ def _list(key: str, items: object, most: int) -> list[Any]:
     return items
 
 
+def _vlan_vid(key: str, item: dict[str, Any], ids: Ids) -> int:
+    key, value = f"{key}.vlan_vid", item["vlan_vid"]
+    return ids.vlan_vid(key, value) if _is_name(value) else _whole(key, value, MIN_VLAN_VID, MAX_VLAN_VID)
+
+
+def _is_name(value: object) -> bool:
+    """Whether it may be a name. Digits never are: they would be taken for an id, and an id is a number."""
+    return isinstance(value, str) and not value.isdecimal()
+
+
 def _whole(key: str, value: object, least: int, most: int) -> int:
     if type(value) is not int or not least <= value <= most:
-        raise InvalidValueError(key, value, f"must be a whole number, {least} to {most}")
+        raise InvalidValueError(key, value, f"must be a whole number, {least} to {most}, or a name")
     return value

@@ -118,6 +118,8 @@ def _number_schema(found: Sequence[Parameter]) -> dict[str, Any]:
 
 
 _NAME = {"type": "string", "pattern": r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$", "maxLength": 63}
+_VLAN = {"anyOf": [{"type": "integer", "minimum": MIN_VLAN_VID, "maximum": MAX_VLAN_VID}, _NAME]}
+_PORT = {"anyOf": [{"type": "integer", "minimum": 1, "maximum": MAX_PORT_NO}, _NAME]}
 
 
 def _whole(least: int, most: int, meaning: str) -> WithJsonSchema:
@@ -462,9 +464,9 @@ def _vn_item() -> dict[str, Any]:
     return {
         "type": "object",
         "properties": {
-            "vlan_vid": {"type": "integer", "minimum": MIN_VLAN_VID, "maximum": MAX_VLAN_VID},
+            "vlan_vid": _VLAN | {"description": "VLAN id, or the VLAN's name"},
             "switch": {"type": "string", "minLength": 1, "maxLength": 63},
-            "port_no": {"type": "integer", "minimum": 1, "maximum": MAX_PORT_NO},
+            "port_no": _PORT | {"description": "OpenFlow port number of an edge port, or the port's name"},
             "send_limit_bps": limit,
             "receive_limit_bps": limit,
             "send_ceiling_bps": ceiling,
@@ -503,7 +505,7 @@ class Import(BaseModel):
                 "items": {
                     "type": "object",
                     "properties": {
-                        "vlan_vid": {"type": "integer", "minimum": MIN_VLAN_VID, "maximum": MAX_VLAN_VID},
+                        "vlan_vid": _VLAN | {"description": "VLAN id, or the VLAN's name"},
                         "values": VlanPatch.model_json_schema(),
                     },
                     "required": ["vlan_vid", "values"],

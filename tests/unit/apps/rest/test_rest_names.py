@@ -37,6 +37,53 @@ def test_changes_by_name(desk: Desk) -> None:
     assert desk.get("/v1/overrides")["overrides"] == []
 
 
+def test_bodies_take_names_too(desk: Desk) -> None:
+    limits = [
+        {"vlan_vid": "tenant-a", "switch": "s1", "port_no": "s1-1", "send_limit_bps": 30_000_000},
+        {"vlan_vid": 10, "switch": "s1", "port_no": "s1-2", "send_limit_bps": 20_000_000},
+    ]
+    answer = desk.client.post("/v1/limits", json={"limits": limits})
+    assert (answer.status_code, answer.get_json()["changed"]) == (200, 2)
+    assert [desk.get(f"/v1/vns/10/s1/{port}")["send_limit_bps"] for port in (1, 2)] == [30_000_000, 20_000_000]
+    document = {
+        "format": "dets-overrides-1",
+        "vlans": [{"vlan_vid": "tenant-a", "values": {"weight": 5}}],
+        "vns": limits,
+    }
+    assert desk.client.post("/v1/import", json=document, headers={"If-Match": "*"}).status_code == 200
+    assert desk.get("/v1/vlans/10")["weight"] == 5
+    exported = desk.get("/v1/export")
+    assert [(one["vlan_vid"], one["port_no"]) for one in exported["vns"]] == [(10, 1), (10, 2)]
+
+
+@pytest.mark.parametrize(
+    ("vlan_vid", "switch", "port_no", "field", "reason"),
+    [
+        ("nosuch", "s1", 1, "vlan_vid", "is not a VLAN here; the VLANs are 10, 20"),
+        (10, "s1", "s1-9", "port_no", "is not an edge port of switch s1; its edge ports are 1, 2, 3"),
+        (10, "s9", "s1-1", "port_no", "is not a switch here; the switches are s1, s2"),
+        ("10", "s1", 1, "vlan_vid", "must be a whole number, 1 to 4094, or a name"),
+        (10, "s1", "1", "port_no", "must be a whole number, 1 to 4294967040, or a name"),
+        (10, "s1", True, "port_no", "must be a whole number, 1 to 4294967040, or a name"),
+    ],
+)
+def test_names_in_bodies_that_there_are_not(
+    desk: Desk, vlan_vid: object, switch: str, port_no: object, field: str, reason: str
+) -> None:
+    before = desk.fingerprint()
+    place = {"vlan_vid": vlan_vid, "switch": switch, "port_no": port_no}
+    answer = desk.client.post("/v1/limits", json={"limits": [place | {"send_limit_bps": 10**6}]})
+    (error,) = problem_of(answer, 422)["errors"]
+    assert (error["field"], error["reason"]) == (f"limits.0.{field}", reason)
+    assert desk.fingerprint() == before
+
+
+def test_one_vn_by_id_and_by_name_is_there_twice(desk: Desk) -> None:
+    places = [{"vlan_vid": vlan, "switch": "s1", "port_no": port} for vlan, port in ((10, 1), ("tenant-a", "s1-1"))]
+    answer = desk.client.post("/v1/limits", json={"limits": [place | {"send_limit_bps": 10**6} for place in places]})
+    assert "stands there twice" in problem_of(answer, 422)["detail"]
+
+
 def test_a_stream_stays_with_the_vlan_that_the_name_named(desk: Desk) -> None:
     with desk.client.get("/v1/stream?vlan=tenant-a&states=1") as answer:
         desk.patch("/v1/vlans/tenant-a", {"name": "other"})
