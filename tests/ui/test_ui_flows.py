@@ -65,7 +65,7 @@ def test_addresses_take_names(lab, open_page):
     expect(receive_limit(page)).to_have_value("400M")
     expect(page).to_have_url(re.compile("#/vn/10/s2/1$"))
     page.goto(f"{lab.url}/ui#/vn/10/s2/s2-9")
-    expect(page.get_by_role("alert")).to_contain_text("s2-9\" is not an edge port of switch s2")
+    expect(page.get_by_role("alert")).to_contain_text('s2-9" is not an edge port of switch s2')
     page.keyboard.press("Escape")
     expect(page.get_by_role("heading", name="VLAN 10 at s2:1")).to_be_visible()
 

@@ -16,7 +16,7 @@ from typing import Annotated
 
 import typer
 
-from apps.cli.support.common import FAILED, AsJson
+from apps.cli.support.common import FAILED, AsJson, Parameters, as_option, parse_parameters
 from controller.errors import InvalidValueError
 from controller.units import parse_rate
 
@@ -111,22 +111,26 @@ def loop(
     ] = None,
     interval_ms: Annotated[int | None, typer.Option(help="The control interval.")] = None,
     seconds: Annotated[float | None, typer.Option(help="How long each case is measured.")] = None,
+    algorithm: Annotated[
+        str | None, typer.Option(metavar="NAME", help="This one, and fp next to it, on pairs that go over four links.")
+    ] = None,
+    parameter: Parameters = None,
     output: Annotated[Path | None, typer.Option(help="Folder of table and plot.")] = None,
     profile: Annotated[bool | None, typer.Option("--profile", help="Show where processor time goes instead.")] = None,
     as_json: AsJson = False,
 ) -> int:
-    """The control loop of the real application, against stock Ryu handlers."""
-    return measured(
-        "loop",
-        "experiments.bench.loop.bench:run",
-        as_json,
-        switches=switches,
-        entries=entries,
-        interval_ms=interval_ms,
-        seconds=seconds,
-        output=output,
-        profile=profile,
-    )
+    """The control loop of the real application, against stock Ryu handlers, or under one algorithm against fp."""
+    numbers = {"switches": switches, "entries": entries, "interval_ms": interval_ms, "seconds": seconds}
+    options = {**numbers, "output": output, "profile": profile}
+    if algorithm is None:
+        if parameter:
+            raise InvalidValueError("parameter", parameter[0], "needs --algorithm: it is a parameter of one")
+        return measured("loop", "experiments.bench.loop.bench:run", as_json, **options)
+    options |= {"algorithm": algorithm, "parameters": parse_parameters(parameter)}
+    try:
+        return measured("loop", "experiments.bench.loop.algorithm:run", as_json, **options)
+    except InvalidValueError as error:
+        raise as_option(error) from error
 
 
 @app.command()

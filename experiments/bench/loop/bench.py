@@ -53,12 +53,13 @@ _CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """One size: ``switches`` with ``entries`` each."""
+    """One size: ``switches`` with ``entries`` each. Under a ``policy`` (name, parameters) pairs go over four links."""
 
     switches: int
     entries: int
     interval_ms: int
     baseline: bool = True
+    policy: tuple[str, dict[str, Any]] | None = None
 
 
 def sizes_of(switches: int, entries: int | None, interval_ms: int) -> list[Size]:
@@ -82,7 +83,7 @@ def run(
     With ``profile`` the controller is sampled as it runs, without a baseline, and ``output`` gets a table of where its
     processor time went for each size. Raises InvalidValueError for numbers that no fabric can have.
     """
-    _check(switches, entries, interval_ms, seconds)
+    check(switches, entries, interval_ms, seconds)
     output.mkdir(parents=True, exist_ok=True)
     rows: list[dict[str, Any]] = []
     for size in sizes_of(switches, entries, interval_ms):
@@ -116,7 +117,8 @@ def run(
     return result
 
 
-def _check(switches: int, entries: int | None, interval_ms: int, seconds: float) -> None:
+def check(switches: int, entries: int | None, interval_ms: int, seconds: float) -> None:
+    """Raise InvalidValueError, naming the number, for one that no fabric can have."""
     for name, value, low, high in (
         ("switches", switches, 1, 200),
         ("entries", entries, 16, MOST_PER_SWITCH),
@@ -134,6 +136,8 @@ def measure_size(size: Size, seconds: float, profiles: Path | None) -> list[dict
     """
     openflow_port, rest_port = free_ports(2)
     plan = LoopPlan(size.switches, size.entries, size.interval_ms, VARIED[0], openflow_port, rest_port)
+    if size.policy is not None:
+        plan = replace(plan, algorithm=size.policy[0], parameters=size.policy[1], core=True)
     total = size.switches * size.entries
     with TemporaryDirectory(prefix="dets-loop-") as name, fabric_process(plan, Path(name)) as tell:
         profile = None if profiles is None else profiles / f"profile-{total}.txt"
