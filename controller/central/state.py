@@ -28,7 +28,7 @@ from controller.forwarding.budgets import (
 )
 from controller.forwarding.hosts_and_paths import ForwardingSettings, Network
 from controller.forwarding.pairs import Host
-from controller.forwarding.pipeline import CONTROL_ETH_TYPES
+from controller.forwarding.pipeline import CONTROL_ETH_TYPES, Marking
 from controller.limits.admission import AdmittedLimits
 from controller.limits.floods import discovery_limits, flood_limits
 from controller.limits.overrides import VN_FIELDS
@@ -103,7 +103,8 @@ class FabricState:
         self.admitted = AdmittedLimits(config)
         self.links = LinksInUse(config)
         ethertypes = CONTROL_ETH_TYPES if config.agent_local_ethertype else CONTROL_ETH_TYPES[:1]
-        settings = ForwardingSettings(config.mac_ageing_s, config.max_macs_per_vn, ethertypes)
+        marking = Marking(config.ecn_codepoint, config.ecn_deliver == "keep")
+        settings = ForwardingSettings(config.mac_ageing_s, config.max_macs_per_vn, ethertypes, marking)
         self.network = Network(config.switches.values(), self.vns, settings)
         self.switches = {s.dpid: SwitchRecord.of(s, self.vns, config) for s in config.switches.values()}
         self.deliveries = {dpid: Delivery() for dpid in self.switches}

@@ -116,6 +116,8 @@ def _read_config(data: object, source_name: str) -> tuple[Config, list[Problem]]
         queue_max_rate=queues.max_rate,
         queue_classes=queues.classes,
         ecn_marks=ecn.marks,
+        ecn_deliver=ecn.deliver,
+        ecn_codepoint=ecn.codepoint,
         vlans=vlans,
         switches=switches,
         links=links,

@@ -204,7 +204,13 @@ class EcnSection(Section):
     path = "ecn"
     marks: Literal["phantom", "both"] = "phantom"
     """Phantom meters at receivers alone, or congestion marks (ECN) that switches on the way make as well: then IP \
-packets of these VLANs carry ECT(1) between switches."""
+packets of these VLANs carry ECT between switches."""
+    deliver: Literal["hide", "keep"] = "hide"
+    """Whether hosts see the marks: hidden, hosts that speak ECN answer to losses alone; kept, they slow down by \
+themselves as well."""
+    codepoint: Literal[1, 2] = 1
+    """What packets without ECN carry meanwhile: 1, ECT(1), which is taken off again; 2, ECT(0), for switches that \
+serve ECT(1) first (L4S): it cannot be told from what hosts write themselves, so it stays."""
 
 
 class AgentsSection(Section):

@@ -183,6 +183,8 @@ class Config:
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     queue_classes: Literal["vlan", "none"] = "vlan"
     ecn_marks: Literal["phantom", "both"] = "phantom"
+    ecn_deliver: Literal["hide", "keep"] = "hide"
+    ecn_codepoint: Literal[1, 2] = 1
     cluster: Cluster | None = None
 
     @property

@@ -27,12 +27,13 @@ _AT_ONCE = 500
 class ForwardingSettings:
     """``mac_ageing_s`` is how long a silent host is remembered; a VN may have ``max_macs_per_vn`` hosts at most.
 
-    ``control_ethertypes`` are those that agents speak in.
+    ``control_ethertypes`` are those that agents speak in, ``marking`` is what is done to packets that may be marked.
     """
 
     mac_ageing_s: int = 300
     max_macs_per_vn: int = 64
     control_ethertypes: tuple[int, ...] = pipeline.CONTROL_ETH_TYPES[:1]
+    marking: pipeline.Marking = pipeline.HIDDEN_ECT_1
 
 
 class Network:
@@ -57,7 +58,7 @@ class Network:
         self._fabric_ports: dict[int, tuple[set[int], dict[int, tuple[int, ...]], bool, frozenset[int]]] = {}
         self._meter_of_pair: dict[Pair, int | None] = {}
         self._phantom_of_vn: dict[int, int] = {}
-        self.marked = MarkedPairs(self.desired, vns, self.hosts_of_vn)
+        self.marked = MarkedPairs(self.desired, vns, self.hosts_of_vn, settings.marking)
         self._senders_to: defaultdict[int, set[int]] = defaultdict(set)
         self._unused_pairs: set[Pair] = set()
         self._paths = SwitchPaths(frozenset(), {})
@@ -316,7 +317,7 @@ class Network:
         )
         counted = [] if meter_id is None else [pipeline.phantom(host.vlan_vid, host.mac, meter_id)]
         if host.vlan_vid in self.marked.vlans:
-            counted += pipeline.clear_marks(own.port_no, host.vlan_vid, host.mac)
+            counted += pipeline.clear_marks(own.port_no, host.vlan_vid, host.mac, self.marked.marking)
         flows = {own.dpid: [to_edge, *counted]}
         others = self.topology.switches - {own.dpid}
         self.desired.put(("forward", host), flows | {dpid: self._towards(dpid, own.dpid, host) for dpid in others})

@@ -20,8 +20,15 @@ class MarkedPairs:
     ``hosts_of_vn`` returns the known hosts of a VN.
     """
 
-    def __init__(self, desired: DesiredFlows, vns: VnTable, hosts_of_vn: Callable[[int], Iterable[Host]]) -> None:
+    def __init__(
+        self,
+        desired: DesiredFlows,
+        vns: VnTable,
+        hosts_of_vn: Callable[[int], Iterable[Host]],
+        marking: pipeline.Marking,
+    ) -> None:
         self.vlans: frozenset[int] = frozenset()
+        self.marking = marking
         self._desired, self._vns, self._hosts_of_vn = desired, vns, hosts_of_vn
         self._meter_of_pair: dict[Pair, int] = {}
         self._pairs_from: defaultdict[int, set[Pair]] = defaultdict(set)
@@ -31,7 +38,7 @@ class MarkedPairs:
         changed, self.vlans = vids ^ self.vlans, vids
         for row in np.flatnonzero(np.isin(self._vns.vlan_vid, sorted(changed))).tolist():
             vn = self._vns.key(row)
-            flows = pipeline.allow_marks(vn.port_no, vn.vlan_vid) if vn.vlan_vid in vids else ()
+            flows = pipeline.allow_marks(vn.port_no, vn.vlan_vid, self.marking) if vn.vlan_vid in vids else ()
             self._desired.put(("marks", row), {vn.dpid: flows})
         return changed
 

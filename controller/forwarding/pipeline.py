@@ -83,7 +83,7 @@ class Mark(IntFlag):
 
 
 # RFC 3168, section 5. ECT(1) and not ECT(0), as guests' TCP sends: theirs stays as it is, and what had none has none.
-NOT_ECT, ECT_1, CE = 0, 1, 3
+NOT_ECT, ECT_1, ECT_0, CE = 0, 1, 2, 3
 # A frame with a mark carries the port of its receiver from MARKS to COUNT, above what ``Mark`` says.
 _RECEIVER_SHIFT = 16
 _RECEIVER_MASK = 0xFFFF_FFFF << _RECEIVER_SHIFT
@@ -220,15 +220,28 @@ def go_by() -> tuple[Flow, ...]:
     return tuple(_flow(table, 0, Match(), goto_table=Table.FORWARD) for table in (Table.MARKS, Table.COUNT))
 
 
-def allow_marks(port_no: int, vlan_vid: int) -> tuple[Flow, ...]:
+class Marking(NamedTuple):
+    """What packets without ECN carry between switches, ECT_1 or ECT_0, and whether hosts see the marks made there."""
+
+    codepoint: int
+    keep: bool
+
+
+HIDDEN_ECT_1 = Marking(ECT_1, keep=False)
+
+
+def allow_marks(port_no: int, vlan_vid: int, marking: Marking) -> tuple[Flow, ...]:
     """Switches on the way may mark a VN's IP packets, though its hosts do not speak ECN; other frames stay alone."""
     plain = [Match(in_port=port_no, vlan_vid=vlan_vid, eth_type=kind, ip_ecn=NOT_ECT) for kind in ETH_TYPES_IP]
-    return tuple(_flow(Table.MARKS, 100, match, SetIpEcn(ECT_1), goto_table=Table.FORWARD) for match in plain)
+    return tuple(
+        _flow(Table.MARKS, 100, match, SetIpEcn(marking.codepoint), goto_table=Table.FORWARD) for match in plain
+    )
 
 
-def clear_marks(port_no: int, vlan_vid: int, mac: int) -> tuple[Flow, ...]:
+def clear_marks(port_no: int, vlan_vid: int, mac: int, marking: Marking) -> tuple[Flow, ...]:
     """Packets to a host behind an edge port lose their marks, and what ``allow_marks`` wrote; marked ones are counted.
 
+    ECT(0) stays, whoever wrote it: hosts' TCP sends it.
     Deviation: the paper clears marks alone, since its hypervisors write ECT into every packet and take it off.
     """
     host = Match(vlan_vid=vlan_vid, eth_dst=mac)
@@ -237,8 +250,10 @@ def clear_marks(port_no: int, vlan_vid: int, mac: int) -> tuple[Flow, ...]:
     for kind in ETH_TYPES_IP:
         marked, allowed = (host._replace(eth_type=kind, ip_ecn=ecn) for ecn in (CE, ECT_1))
         clear = SetIpEcn(NOT_ECT)
-        flows.append(_flow(Table.MARKS, 110, marked, clear, write_metadata=receiver, goto_table=Table.COUNT))
-        flows.append(_flow(Table.MARKS, 110, allowed, clear, goto_table=Table.FORWARD))
+        hidden = () if marking.keep else (clear,)
+        flows.append(_flow(Table.MARKS, 110, marked, *hidden, write_metadata=receiver, goto_table=Table.COUNT))
+        if marking.codepoint == ECT_1:
+            flows.append(_flow(Table.MARKS, 110, allowed, clear, goto_table=Table.FORWARD))
     return tuple(flows)
 
 

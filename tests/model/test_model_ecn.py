@@ -47,7 +47,7 @@ class MarkedTcp(Marked, TcpSource):
 class Dumbbell:
     """``kinds``: udp, a law of TCP, or one with "+ecn"; ``marks``: what the configuration says."""
 
-    def __init__(self, kinds, parameters, marks="both", weights=None):
+    def __init__(self, kinds, parameters, marks="both", weights=None, **ecn):
         count = len(kinds)
         self.fabric = fabrics["dumbbell"](
             pns=2 * count, link_rate_bps=LINK_BPS, vlans=(1,), core_rate_bps=CORE_BPS, receivers=count
@@ -57,7 +57,7 @@ class Dumbbell:
             document["switches"]["s1"]["ports"][number]["vns"] = {1: {"weight": weight}}
         core = QueueOptions(limit_packets=CORE_PACKETS, ecn_packets=MARK_AT)
         self.model = ModelFabric(self.fabric, ModelOptions(seed=1, core_queues=core))
-        document["ecn"] = {"marks": marks}
+        document["ecn"] = {"marks": marks, **ecn}
         config = parse_config(yaml.safe_dump(document), "m")
         self.plane = ControlPlane(self.model, CentralController(config))
         self.plane.start()
@@ -161,3 +161,12 @@ def test_guests_that_speak_ecn_are_unharmed(law):
     assert not any(source.marked for source in run.sources)
     assert rates_bps[0] >= 0.9 * rates_bps[1]
     assert rates_bps.sum() >= 0.90 * CORE_BPS
+
+
+@pytest.mark.parametrize("deliver", ["hide", "keep"])
+def test_hosts_see_marks_where_they_are_kept_and_lose_no_share_by_it(deliver):
+    run = Dumbbell(("cubic+ecn", "udp"), CUT_2, deliver=deliver)
+    run.rates(3.0)
+    rates_bps, _ = run.rates(6.0)
+    assert (run.sources[0].marked > 0) == (deliver == "keep")
+    assert jain(rates_bps) >= 0.98

@@ -12,18 +12,17 @@ from controller.central.reconfiguration import reconfigure
 from controller.config.document import ConfigError
 from controller.events import EventKind
 from controller.fabric.topology import PortId
-from controller.forwarding.pipeline import CE, ECT_1, NOT_ECT, Table
+from controller.forwarding.pipeline import CE, ECT_0, ECT_1, NOT_ECT, Table
 from controller.openflow.constants import ETH_TYPES_IP
 from controller.switch.measuring_meters import UNLIMITED
 
-ECT_0 = 2
 MARKED = {10: {"algorithm": "hygenicc"}}
 HERE, THERE, NEXT = (1, 1), (2, 1), (1, 2)
 ARP = 0x0806
 
 
-def marking(**sections):
-    net = two_switches(vlans=MARKED, ecn={"marks": "both"}, **sections)
+def marking(ecn=None, **sections):
+    net = two_switches(vlans=MARKED, ecn={"marks": "both", **(ecn or {})}, **sections)
     for pair in ((HERE, THERE), (THERE, HERE), (HERE, NEXT)):
         talk(net, *pair)
     talk(net, HERE, THERE, 20)
@@ -239,6 +238,50 @@ def test_without_meter_ids_left_it_is_said_and_marks_are_taken_off():
     consistent(net)
 
 
-def test_ecn_marks_has_two_values():
-    with pytest.raises(ConfigError, match=r"ecn\.marks"):
-        fabric(EDGES, ecn={"marks": "ecn"})
+@pytest.mark.parametrize(("key", "value"), [("marks", "ecn"), ("deliver", "show"), ("codepoint", 3), ("codepoint", 0)])
+def test_what_ecn_may_say(key, value):
+    with pytest.raises(ConfigError, match=rf"ecn\.{key}"):
+        fabric(EDGES, ecn={key: value})
+
+
+@pytest.mark.parametrize("eth_type", ETH_TYPES_IP)
+def test_marks_that_are_kept_are_counted_all_the_same(eth_type):
+    net = marking({"deliver": "keep"})
+    for ecn, unmarked in ((NOT_ECT, NOT_ECT), (ECT_0, ECT_0)):
+        frame = frame_of(HERE, THERE, eth_type=eth_type, ip_ecn=ecn)
+        way, (end,), meters = sent(net, frame, HERE, mark=True)
+        assert (way.ip_ecn, end.ip_ecn) == (CE, CE)
+        assert counters(net)[HERE, THERE] in meters
+        _, (end,), meters = sent(net, frame, HERE)
+        assert end.ip_ecn == unmarked
+        assert counters(net)[HERE, THERE] not in meters
+    consistent(net)
+
+
+@pytest.mark.parametrize("eth_type", ETH_TYPES_IP)
+@pytest.mark.parametrize(
+    ("ecn", "on_link", "delivered"), [(NOT_ECT, ECT_0, ECT_0), (ECT_0, ECT_0, ECT_0), (ECT_1, ECT_1, ECT_1)]
+)
+def test_with_the_other_codepoint_packets_keep_it_and_ect_1_is_left_alone(eth_type, ecn, on_link, delivered):
+    net = marking({"codepoint": 2})
+    frame = frame_of(HERE, THERE, eth_type=eth_type, ip_ecn=ecn)
+    way, (end,), _ = sent(net, frame, HERE)
+    assert (way.ip_ecn, end.ip_ecn) == (on_link, delivered)
+    _, (end,), meters = sent(net, frame, HERE, mark=True)
+    assert end.ip_ecn == NOT_ECT
+    assert counters(net)[HERE, THERE] in meters
+    consistent(net)
+
+
+def test_a_reload_changes_what_packets_carry_and_what_hosts_see():
+    net = marking()
+    other = fabric(EDGES, vlans=MARKED, ecn={"marks": "both", "deliver": "keep", "codepoint": 2})
+    net.push()
+    reconfigure(net.central, other, net.now_s).finish(net.central)
+    net.settle()
+    way, (end,), meters = sent(net, frame_of(HERE, THERE), HERE, mark=True)
+    assert (way.ip_ecn, end.ip_ecn) == (CE, CE)
+    assert counters(net)[HERE, THERE] in meters
+    way, _, _ = sent(net, frame_of(HERE, THERE), HERE)
+    assert way.ip_ecn == ECT_0
+    consistent(net)
