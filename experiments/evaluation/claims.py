@@ -79,6 +79,11 @@ class Measured:
         """The part of the paper's rates that the fabric carried."""
         return SCALE[self._summaries[0]["fabric"]] if self._summaries else 1.0
 
+    @property
+    def real_time(self) -> bool:
+        """Whether the fabric is in real time, where more comes in between: some bounds are wider there."""
+        return self.scale < 1.0
+
     def values(self, experiment: str, control: str, name: str, phase: str | None = None) -> dict[int, Any]:
         """Return a measure by seed, where it is known."""
         found = {}

@@ -20,10 +20,14 @@ SENDERS = dict.fromkeys(FIG2, 2) | {name: count for count, names in FIG3.items()
 FIGURES = tuple(SENDERS)
 
 
+def _link_bps(measured: Measured) -> float:
+    return LINK_BPS * measured.scale
+
+
 def _shares(measured: Measured, experiments: Iterable[str], control: str, phase: str = BOTH) -> list[float]:
     """Return the tagged sender's rate as a part of an equal share of the link, of all seeds."""
     return [
-        SENDERS[name] * rates[-1] / LINK_BPS
+        SENDERS[name] * rates[-1] / _link_bps(measured)
         for name in experiments
         for rates in measured.values(name, control, "delivered_bps_by_sender", phase).values()
     ]
@@ -32,7 +36,7 @@ def _shares(measured: Measured, experiments: Iterable[str], control: str, phase:
 def _uses(measured: Measured, experiments: Iterable[str], control: str, phase: str = BOTH) -> list[float]:
     """Return the part of the link that is used, of all seeds."""
     found = (measured.values(name, control, "received_bps", phase).values() for name in experiments)
-    return [rate / LINK_BPS for rates in found for rate in rates]
+    return [rate / _link_bps(measured) for rates in found for rate in rates]
 
 
 def _jain(measured: Measured, experiments: Iterable[str], control: str) -> list[float]:
@@ -61,16 +65,19 @@ def _static(measured: Measured) -> ClaimVerdict:
     idle = _uses(measured, FIG2, "static", ALONE) + _uses(measured, FIG2, "static", AFTER)
     if not shares or not idle:
         return ClaimVerdict("-", None)
-    holds = 0.95 <= min(shares) <= max(shares) <= 1.05 and 0.48 <= min(idle) <= max(idle) <= 0.52
+    off = 0.03 if measured.real_time else 0.02
+    holds = 0.95 <= min(shares) <= max(shares) <= 1.05 and all(abs(use - 0.5) <= off for use in idle)
     best = show(_uses(measured, FIG2, BEST, ALONE) + _uses(measured, FIG2, BEST, AFTER))
     return ClaimVerdict(f"{show(shares)} of its share; {show(idle)} of the link used by one alone", holds, best)
 
 
 def _target(control: str) -> Callable[[Measured], ClaimVerdict]:
     """The criteria of the cut that is recommended; of the paper's law at 55 ms only Jain's index and use are judged."""
-    share, jain, use, alone = (0.85, 0.97, 0.90, 0.95) if control == BEST else (0.0, 0.95, 0.83, 0.0)
 
     def judge(measured: Measured) -> ClaimVerdict:
+        best = (0.80, 0.95, 0.88, 0.93) if measured.real_time else (0.85, 0.97, 0.90, 0.95)
+        share, jain, use, alone = best if control == BEST else (0.0, 0.95, 0.83, 0.0)
+
         def idle(cut: str) -> list[float]:
             return [use for phase in (ALONE, AFTER) for use in _uses(measured, FIG2, cut, phase)]
 
@@ -95,8 +102,9 @@ def _target(control: str) -> Callable[[Measured], ClaimVerdict]:
     return judge
 
 
-def _within(experiments: Iterable[str], phase: str, most: float) -> Callable[[Measured], ClaimVerdict]:
+def _within(experiments: Iterable[str], phase: str) -> Callable[[Measured], ClaimVerdict]:
     def judge(measured: Measured) -> ClaimVerdict:
+        most = 0.20 if measured.real_time else 0.15
         shares = _shares(measured, experiments, LAW, phase)
         holds = all(abs(share - 1.0) <= most for share in shares) if shares else None
         found = _each(lambda cut: _shares(measured, experiments, cut, phase))
@@ -113,7 +121,7 @@ def _ratios(measured: Measured, experiment: str, control: str) -> list[float]:
 def _parallel(measured: Measured) -> ClaimVerdict:
     name = "hygenicc-shares-parallel"
     law, none = _ratios(measured, name, LAW), _ratios(measured, name, "none")
-    holds = max(law) <= 1.15 if law else None
+    holds = max(law) <= (1.25 if measured.real_time else 1.15) if law else None
     found = f"eight get {_each(lambda cut: _ratios(measured, name, cut), 'plain')} times as much as one"
     return ClaimVerdict(
         f"{found} (no control: {show(none, 'plain')})", holds, show(_ratios(measured, name, BEST), "plain")
@@ -123,7 +131,8 @@ def _parallel(measured: Measured) -> ClaimVerdict:
 def _weights(measured: Measured) -> ClaimVerdict:
     name = "hygenicc-shares-weights"
     law = _ratios(measured, name, LAW)
-    holds = 1.8 <= min(law) <= max(law) <= 2.2 if law else None
+    off = 0.3 if measured.real_time else 0.2
+    holds = all(abs(ratio - 2.0) <= off for ratio in law) if law else None
     found = f"ratio {_each(lambda cut: _ratios(measured, name, cut), 'plain')}"
     return ClaimVerdict(found, holds, show(_ratios(measured, name, BEST), "plain"))
 
@@ -132,7 +141,7 @@ def _pairs(measured: Measured) -> ClaimVerdict:
     def free(control: str) -> list[float]:
         found = measured.values("hygenicc-shares-pairs", control, "received_bps_by_receiver", STEADY)
         sent = measured.values("hygenicc-shares-pairs", control, "delivered_bps_by_sender", STEADY)
-        return [found[seed][1] / (LINK_BPS - (sent[seed][0] - found[seed][1])) for seed in found]
+        return [found[seed][1] / (_link_bps(measured) - (sent[seed][0] - found[seed][1])) for seed in found]
 
     values = free(BEST)
     text = f"the free destination gets {_each(free)} of what is free; one rate for the VN: {show(free(OF_VNS))}"
@@ -144,9 +153,9 @@ CLAIMS = (
     Claim("static", "V, fig. 2c", "static limits: perfect shares, and idle capacity is lost", _static),
     Claim("law", "V, fig. 2e", "the target rate and work conserving, whoever competes (the paper's law)", _target(LAW)),
     Claim("best", "V, fig. 2e", "the same, as close as cut 2 comes", _target(BEST)),
-    Claim("four", "V, fig. 3", "four senders: 250 Mb/s each, within 15 %", _within(FIG3[4], BOTH, 0.15)),
-    Claim("eight", "V, fig. 3", "eight senders: 125 Mb/s each, within 15 %", _within(FIG3[8], BOTH, 0.15)),
-    Claim("second", "V", "a newcomer has its share within a second", _within(FIGURES, SECOND, 0.15)),
+    Claim("four", "V, fig. 3", "four senders: 250 Mb/s each, within 15 % (Open vSwitch: 20 %)", _within(FIG3[4], BOTH)),
+    Claim("eight", "V, fig. 3", "eight senders: 125 Mb/s each, within 15 % (20 %)", _within(FIG3[8], BOTH)),
+    Claim("second", "V", "a newcomer has its share within a second", _within(FIGURES, SECOND)),
     Claim("connections", "I", "nobody gains by more connections", _parallel),
     Claim("weights", "III", "weights set the shares: 2 to 1", _weights),
     Claim("pairs", "-", "aim: a congested destination does not slow down another one", _pairs),

@@ -1,6 +1,6 @@
 """What HyGenICC's shares depend on: not on connections, on weights, and on one destination of two or on all."""
 
-from experiments.scenarios.hygenicc.fig2 import CUTS, LINK_BPS
+from experiments.scenarios.hygenicc.fig2 import CUTS, LINK_BPS, in_real_time
 from experiments.scenarios.scenario import Limits, Scenario, Source
 
 END_S = 8.0
@@ -19,6 +19,7 @@ scenarios = (
         duration_s=END_S,
         phases=PHASES,
         controls=("none", *CUTS),
+        emulated_controls=in_real_time(("none", *CUTS)),
         seeds=3,
     ),
     Scenario(
@@ -31,6 +32,7 @@ scenarios = (
         duration_s=END_S,
         phases=PHASES,
         controls=CUTS,
+        emulated_controls=in_real_time(CUTS),
         seeds=3,
     ),
     Scenario(
@@ -47,6 +49,7 @@ scenarios = (
         duration_s=END_S,
         phases=PHASES,
         controls=(*CUTS, OF_VNS),
+        emulated_controls=in_real_time((*CUTS, OF_VNS)),
         seeds=3,
     ),
 )
