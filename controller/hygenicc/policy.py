@@ -61,6 +61,8 @@ HEADROOM = 1.25  # ... may want so many times as much in the next interval.
 SURE_INTERVALS = 3.0
 CONGESTED_SHARE = 0.10
 CLOSED_SHARE = 0.50
+# Choice: all that wait for a receiver have so much of its limit together, however many come at once.
+WAITING_PART = 0.02
 FIRST_INTERVAL_S = 0.055
 
 
@@ -154,8 +156,11 @@ class HyGenICC(Policy):
     def first_bps(self, newcomers: Newcomers) -> FloatArray:
         """Return where meters of new entries start: at an equal part of the receiver, until they are decided on."""
         vns = newcomers.vns
-        share_bps = vns.receive_limit_bps[newcomers.receiver] / newcomers.senders
-        first_bps: FloatArray = np.minimum(vns.send_limit_bps[newcomers.sender], share_bps)
+        part = vns.receive_limit_bps[newcomers.receiver] / newcomers.senders
+        if ADMIT.name in newcomers.parameters:
+            closed = newcomers.congested & (newcomers.parameters[ADMIT.name][newcomers.receiver] > 0)
+            part = np.where(closed, np.maximum(WAITING_PART * part, MIN_RATE_BPS), part)
+        first_bps: FloatArray = np.minimum(vns.send_limit_bps[newcomers.sender], part)
         return first_bps
 
     def decide(self, view: PolicyView, memory: Memory) -> MarksDecision:
@@ -164,7 +169,7 @@ class HyGenICC(Policy):
         1. Marks: what share of each entry's frames; unknown where its meter or its marks were not read.
         2. The Capacity Share of each sending VN, of its port.
         3. Limiters, of VNs or of entries, and the bottleneck of each.
-        4. The law. Newcomers start at their share, or wait at the floor while their receiver admits nobody.
+        4. The law. Newcomers start at their share, or wait at the floor or less while their receiver admits nobody.
            A rate that fell in the last interval does not fall again yet.
         5. The entries of a VN share its rate or its Capacity Share; who wants less leaves the rest to the others.
 
@@ -221,7 +226,8 @@ class HyGenICC(Policy):
             Constants(*(of[name][first] for name in ("cut", "beta", "slow", "fast", "timeout", "gamma"))),
         )
         # 5
-        after_bps = np.where(waiting & pair, least_bps, after.rate_bps)
+        waiting_bps = np.minimum(_waiting_rates(view, held)[first], least_bps)
+        after_bps = np.where(waiting & pair, waiting_bps, after.rate_bps)
         rate_bps = after_bps[limiters.of]
         by_vn = np.where(pair, share_bps[first], after_bps)[limiters.of]
         uses_bps = np.where(view.active, np.minimum(rate_bps, wanted_bps), 0.0)
@@ -325,6 +331,14 @@ def _wanted(view: PolicyView, ceiling_bps: FloatArray) -> FloatArray:
     held = view.measured_bps >= HELD_ABOVE * np.minimum(view.limit_bps, ceiling_bps)
     held = view.active & (held | (view.dropped_bps > 0))
     return np.where(held, np.inf, np.where(view.active, HEADROOM * view.measured_bps, 0.0))
+
+
+def _waiting_rates(view: PolicyView, held: BoolArray) -> FloatArray:
+    """Return what each entry has while it waits, (rows,): an equal part, so that those who are there keep theirs."""
+    waiting = np.bincount(view.receiver, held, minlength=len(view.vns))
+    part = WAITING_PART * view.vns.receive_limit_bps / np.maximum(waiting, 1.0)
+    rate_bps: FloatArray = np.maximum(part, MIN_RATE_BPS)[view.receiver]
+    return rate_bps
 
 
 def _bottlenecks(limiters: Limiters, places: Places, view: PolicyView) -> tuple[Bottlenecks, IntArray]:

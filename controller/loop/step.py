@@ -115,7 +115,7 @@ def first_settings(
     for group in groups:
         new = np.flatnonzero(np.isin(receiver, group.vns))
         if len(new):
-            newcomers = Newcomers(vns, sender[new], receiver[new], senders[new], congested[new])
+            newcomers = Newcomers(vns, sender[new], receiver[new], senders[new], congested[new], group.parameters)
             first_bps[new] = group.policy.first_bps(newcomers)
     most_bps = np.minimum(vns.send_most_bps[sender], vns.receive_most_bps[receiver])
     rate_bps = whole_rates(np.minimum(first_bps, most_bps))

@@ -157,6 +157,8 @@ class Newcomers:
     """how many entries the receiver will have, these included"""
     congested: BoolArray
     """whether the receiver is congested"""
+    parameters: Mapping[str, FloatArray] = field(default_factory=dict)
+    """(vns,) each, as in a view"""
 
 
 class Policy(ABC):

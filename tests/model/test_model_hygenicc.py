@@ -29,9 +29,9 @@ CUT_1 = {"cut": 1, "beta": 0.1, "slow": 0.06, "fast": 0.06}
 
 
 class Run:
-    """Senders to the last PN of one switch; the last of them is TCP and comes at ``newcomer_s``."""
+    """Senders to the last PN of one switch; the last ``newcomers`` of them come at ``newcomer_s``."""
 
-    def __init__(self, kinds, parameters, newcomer_s=2.0, weights=None, vlans=(1,), **sections):
+    def __init__(self, kinds, parameters, newcomer_s=2.0, weights=None, vlans=(1,), newcomers=1, **sections):
         count = len(kinds)
         self.fabric = fabrics["dets-fig5"](pns=count + 1, link_rate_bps=LINK_BPS, vlans=vlans)
         limits_bps = dict.fromkeys(vlans, LINK_BPS // len(vlans))
@@ -48,7 +48,7 @@ class Run:
             source = UdpSource(0.9 * LINK_BPS, self.model.slot_s) if kind == "udp" else self._tcp(ends, kind)
             self.model.connect(source, *ends)
             self.sources.append(source)
-            at_s = newcomer_s if number == count else 0.5
+            at_s = newcomer_s if number > count - newcomers else 0.5
             self.model.at(at_s, functools.partial(self._start, source))
 
     def _tcp(self, ends, law):
@@ -87,6 +87,26 @@ def test_alone_it_has_the_link():
     run = Run(("cubic",), {}, newcomer_s=0.5)
     run.rates(2.0)
     assert run.rates(4.0)[0] >= 0.95 * LINK_BPS
+
+
+@pytest.mark.parametrize("parameters", [{}, CUT_2], ids=["cut 0", "cut 2"])
+def test_fifty_newcomers_at_once_cost_those_who_were_there_little_while_they_wait(parameters):
+    """They come while all is marked. Until the controller has seen them, two intervals, nothing can hold them."""
+    residents, newcomers, seen_s = 4, 50, 0.9 + 2 * INTERVAL_S
+    kept = {}
+    for admit in (1, 0):
+        settings = {**parameters, "start": 0, "admit": admit}
+        run = Run(("udp",) * (residents + newcomers), settings, newcomer_s=0.9, newcomers=newcomers)
+        run.rates(seen_s)
+        rates_bps, waits = [], newcomers
+        while waits and len(rates_bps) < 5:
+            rates_bps.append(run.rates(seen_s + INTERVAL_S * (len(rates_bps) + 1)))
+            (decision,) = run.plane.central.state.allocators.decisions
+            waits = int(decision.waits.sum()) if admit else newcomers
+        assert len(rates_bps) >= 3
+        kept[admit] = np.mean(rates_bps, axis=0)[:residents].sum() / LINK_BPS
+    assert kept[1] >= 0.95
+    assert kept[0] < 0.4
 
 
 def test_weights_are_the_shares():
