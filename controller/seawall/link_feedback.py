@@ -74,9 +74,10 @@ def link_loads(loops: Loops, passed_bps: FloatArray, lost: FloatArray) -> FloatA
     ``passed_bps`` (entries,), ``lost`` (links,) the share that each link loses, NaN for none known. The uses of each
     entry are in the order of its way.
     """
-    survives = 1.0 - np.nan_to_num(lost)[loops.use_link]
-    arriving = upstream_product(survives, loops.offsets)
-    return np.bincount(loops.use_link, loops.at_uses(passed_bps) * arriving, minlength=len(lost)).astype(np.float64)
+    arriving_bps, survives = loops.at_uses(passed_bps), 1.0 - np.nan_to_num(lost)
+    if (survives < 1.0).any():  # most of the time nothing is lost anywhere
+        arriving_bps = arriving_bps * upstream_product(survives[loops.use_link], loops.offsets)
+    return np.bincount(loops.use_link, arriving_bps, minlength=len(lost)).astype(np.float64)
 
 
 def upstream_product(factor: FloatArray, offsets: IntArray) -> FloatArray:
@@ -110,7 +111,7 @@ def along_paths(loops: Loops, share: FloatArray) -> FloatArray:
     NaN on one link makes the whole way unknown.
     """
     kept = np.ones(loops.entries)
-    used = np.diff(loops.offsets) > 0
+    used = loops.sizes > 0
     if used.any():
         kept[used] = np.multiply.reduceat(1.0 - share, loops.offsets[:-1][used])
     return loops.at_uses(1.0 - kept)

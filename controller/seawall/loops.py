@@ -22,12 +22,14 @@ class Loops:
     """The loops of some entries. A *use* is one link of one entry.
 
     ``sender`` and ``link`` (loops,) name each loop, sorted by sender, then link. ``offsets`` (entries + 1,) are the
-    first uses of the entries, ``use_loop`` and ``use_link`` (uses,) the loop and the link of each use.
+    first uses of the entries, ``sizes`` (entries,) how many uses they have, ``use_loop`` and ``use_link`` (uses,) the
+    loop and the link of each use.
     """
 
     sender: IntArray
     link: IntArray
     offsets: IntArray
+    sizes: IntArray
     use_loop: IntArray
     use_link: IntArray
 
@@ -42,8 +44,9 @@ class Loops:
         bad = np.flatnonzero((link < 0) | (link >= links))
         if len(bad):
             raise ColumnError("link", int(bad[0]), int(link[bad[0]]), f"does not exist: there are {links}")
-        keys, use_loop = np.unique(np.repeat(sender, np.diff(offsets)) * max(links, 1) + link, return_inverse=True)
-        return cls(keys // max(links, 1), keys % max(links, 1), offsets, use_loop.reshape(-1), link)
+        sizes = np.diff(offsets)
+        keys, use_loop = np.unique(np.repeat(sender, sizes) * max(links, 1) + link, return_inverse=True)
+        return cls(keys // max(links, 1), keys % max(links, 1), offsets, sizes, use_loop.reshape(-1), link)
 
     def __len__(self) -> int:
         return len(self.sender)
@@ -56,11 +59,11 @@ class Loops:
     @property
     def entry_of_use(self) -> IntArray:
         """The entry of each use, (uses,)."""
-        return np.repeat(np.arange(self.entries), np.diff(self.offsets))
+        return np.repeat(np.arange(self.entries), self.sizes)
 
     def at_uses(self, by_entry: FloatArray) -> FloatArray:
         """Return (uses,) the value of each use's entry."""
-        return np.repeat(by_entry, np.diff(self.offsets))
+        return np.repeat(by_entry, self.sizes)
 
     def sum(self, by_use: FloatArray | BoolArray) -> FloatArray:
         """Return (loops,) the sums over each loop's uses."""
@@ -77,7 +80,7 @@ class Loops:
     def least(self, by_use: FloatArray) -> FloatArray:
         """Return (entries,) the least over each entry's uses; infinite for an entry without any."""
         least = np.full(self.entries, np.inf)
-        used = np.diff(self.offsets) > 0
+        used = self.sizes > 0
         if used.any():
             least[used] = np.minimum.reduceat(by_use, self.offsets[:-1][used])
         return least

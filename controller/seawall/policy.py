@@ -133,14 +133,19 @@ class _SenderShares(Policy):
         lost = np.nan_to_num(links.lost) if self.law is Law.PROPORTIONAL else links.lost
         silent = (view.unread_intervals > LATE_INTERVALS).astype(np.float64)
         lost = np.where(loops.at_uses(silent) > 0.0, np.nan, lost)
-        of_way = view.parameters[PATH.name][loops.sender[loops.use_loop]] > 0
+        seen_lost, seen_marked = lost, marked
+        by_way = view.parameters[PATH.name] > 0
+        if by_way.any():
+            of_way = by_way[loops.sender[loops.use_loop]]
+            seen_lost = np.where(of_way, along_paths(loops, lost), lost)
+            seen_marked = np.where(of_way, along_paths(loops, marked), marked)
         allocation = allocate(  # 3
             self.law,
             loops,
             self._state(memory, view, loops, links),
             Traffic(links.used_bps, view.dropped_bps > 0.0, view.active),
-            np.where(of_way, along_paths(loops, lost), lost),
-            np.where(of_way, along_paths(loops, marked), marked),
+            seen_lost,
+            seen_marked,
             view.vns.weight[loops.sender],
             view.vns.send_most_bps[loops.sender],
             links.capacity_bps,
