@@ -60,13 +60,12 @@ def marked_and_lost(fabric: FabricState) -> tuple[FloatArray, FloatArray]:
         view = decision.view
         if view.entries is not state.entries:
             continue
-        passed_bps = state.measured.passed_bps[view.rows]
         for column, reported in zip(columns, (decision.marked, decision.lost), strict=True):
             if reported is None:
                 continue
-            known = ~np.isnan(reported)
-            receiver = view.receiver[known]
-            sums_bps = np.bincount(receiver, reported[known] * passed_bps[known], minlength=vns)
+            known = np.flatnonzero(~np.isnan(reported))
+            receiver, passed_bps = view.receiver[known], state.measured.passed_bps[view.rows[known]]
+            sums_bps = np.bincount(receiver, reported[known] * passed_bps, minlength=vns)
             column[receiver] = sums_bps[receiver]
     return columns[0], columns[1]
 
