@@ -113,7 +113,10 @@ class Etcd:
                 idle.pop().close()
             raise
         idle.append(connection)
-        answer = json.loads(content)
+        try:
+            answer = json.loads(content)
+        except ValueError:
+            raise EtcdError(f"{response.status} {response.reason}, without JSON: {content[:100]!r}") from None
         if response.status != http.client.OK or not isinstance(answer, dict):
             reason = answer.get("error", response.reason) if isinstance(answer, dict) else response.reason
             raise EtcdError(f"{response.status} {reason}")

@@ -159,6 +159,11 @@ class ControllerProcess:
                 self._process.wait(STOP_TIMEOUT_S)
         return self._process.returncode
 
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send the process a signal."""
+        assert self._process is not None
+        self._process.send_signal(number)
+
     @property
     def pid(self) -> int:
         """The process."""
@@ -176,14 +181,14 @@ class ControllerProcess:
                 return
             if time.monotonic() > deadline:
                 said = ", ".join(f"{name}: {states.get(name, 'unknown')}" for name in missing)
-                raise ControllerError(f"switches not ready within {timeout_s:g} s ({said}){self._log_tail()}")
+                raise ControllerError(f"switches not ready within {timeout_s:g} s ({said}){self.log_tail()}")
             time.sleep(0.2)
 
     def check_alive(self) -> None:
         """Raise ControllerError if the process has ended."""
         assert self._process is not None
         if self._process.poll() is not None:
-            raise ControllerError(f"the controller ended with status {self._process.returncode}{self._log_tail()}")
+            raise ControllerError(f"the controller ended with status {self._process.returncode}{self.log_tail()}")
 
     def get(self, path: str) -> Any:
         """Return the JSON of a REST resource."""
@@ -209,6 +214,7 @@ class ControllerProcess:
         except (OSError, ValueError):
             return {}  # it does not listen yet
 
-    def _log_tail(self) -> str:
+    def log_tail(self) -> str:
+        """Return the last lines of its log as the end of a complaint."""
         lines = self.log_path.read_text(errors="replace").splitlines()[-15:]
         return "; its log ends with:\n" + "\n".join(lines) if lines else "; its log is empty"

@@ -1,4 +1,4 @@
-"""A real etcd with one member, for the time of one test or benchmark (Debian's etcd-server)."""
+"""A real etcd, of one member or several, for the time of one test or benchmark (Debian's etcd-server)."""
 
 from __future__ import annotations
 
@@ -6,61 +6,141 @@ import shutil
 import signal
 import subprocess
 import time
-import urllib.request
+from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 
+from apps.cluster.etcd import Etcd, EtcdError, get
 from experiments.machine.controller_process import free_ports
 
-START_S, STOP_S = 30.0, 10.0
+START_S, STOP_S = 60.0, 10.0
 
 
 class EtcdProcessError(RuntimeError):
     """Etcd is not installed, or did not start."""
 
 
-class EtcdProcess:
-    """One etcd member on free ports, for one ``with``; ``stop`` and ``start`` may follow each other."""
+@dataclass(frozen=True, slots=True)
+class EtcdTls:
+    """Files in PEM form: the CA, the members' certificate with its key, and a client's. Clients must show one."""
 
-    def __init__(self, folder: Path) -> None:
-        self.port, peer_port = free_ports(2)
-        self._client, peer = (f"http://127.0.0.1:{port}" for port in (self.port, peer_port))
-        self._log, self._data = folder / "etcd.log", folder / "etcd"
-        self._command = ["etcd", "--data-dir", str(self._data), "--logger", "zap"]
-        self._command += ["--listen-client-urls", self._client, "--advertise-client-urls", self._client]
+    ca: Path
+    certificate: Path
+    key: Path
+    client_certificate: Path
+    client_key: Path
+
+
+class EtcdMember:
+    """One member: its process, its client URL, and its data, which stay while it is stopped."""
+
+    def __init__(self, folder: Path, name: str, ports: tuple[int, int], peers: str, tls: EtcdTls | None) -> None:
+        self.port, peer_port = ports
+        self.url = f"{'http' if tls is None else 'https'}://127.0.0.1:{self.port}"
+        peer = f"http://127.0.0.1:{peer_port}"
+        self._log, self._data, self._tls = folder / f"{name}.log", folder / name, tls
+        self._command = ["etcd", "--name", name, "--data-dir", str(self._data), "--logger", "zap"]
+        self._command += ["--listen-client-urls", self.url, "--advertise-client-urls", self.url]
         self._command += ["--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer]
-        self._command += ["--initial-cluster", f"default={peer}"]
+        self._command += ["--initial-cluster", peers]
+        if tls is not None:
+            self._command += ["--cert-file", str(tls.certificate), "--key-file", str(tls.key)]
+            self._command += ["--client-cert-auth", "--trusted-ca-file", str(tls.ca)]
         self._process: subprocess.Popen[bytes] | None = None
 
-    def __enter__(self) -> EtcdProcess:
-        self.start()
+    def client(self) -> Etcd:
+        """Return a client of this member alone."""
+        if self._tls is None:
+            return Etcd([self.url])
+        return Etcd([self.url], str(self._tls.ca), str(self._tls.client_certificate), str(self._tls.client_key))
+
+    @property
+    def pid(self) -> int:
+        """The process."""
+        assert self._process is not None
+        return self._process.pid
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send the process a signal."""
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def launch(self) -> None:
+        """Start the process; it may not answer yet. Raises EtcdProcessError when etcd is not installed."""
+        if shutil.which("etcd") is None:
+            raise EtcdProcessError("etcd is not installed: apt-get install etcd-server")
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(self._command, stdout=log, stderr=subprocess.STDOUT)
+
+    def wait_answers(self) -> None:
+        """Wait until it answers, for which most of the members have to be there. Raises EtcdProcessError."""
+        assert self._process is not None
+        deadline_s = time.monotonic() + START_S
+        with closing(self.client()) as client:
+            while True:
+                try:
+                    client.read(get("/"))
+                except EtcdError as error:
+                    if self._process.poll() is not None or time.monotonic() > deadline_s:
+                        tail = self._log.read_text()[-1000:]
+                        raise EtcdProcessError(f"etcd does not answer; its log ends with {tail}") from error
+                    time.sleep(0.05)
+                else:
+                    return
+
+    def stop(self, number: signal.Signals = signal.SIGKILL) -> None:
+        """End the process, if there is one."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(number)
+            self._process.wait(STOP_S)
+
+    def forget(self) -> None:
+        """Remove what it holds, while it is stopped."""
+        shutil.rmtree(self._data)
+
+
+class EtcdProcesses:
+    """An etcd of so many members on free ports, for one ``with``; ``stop`` and ``start`` may follow each other."""
+
+    def __init__(self, folder: Path, members: int = 1, tls: EtcdTls | None = None) -> None:
+        self.tls = tls
+        ports = free_ports(2 * members)
+        names = [f"etcd{number}" for number in range(1, members + 1)]
+        peers = ",".join(f"{name}=http://127.0.0.1:{port}" for name, port in zip(names, ports[members:], strict=True))
+        self.members = [
+            EtcdMember(folder, name, (port, peer_port), peers, tls)
+            for name, port, peer_port in zip(names, ports[:members], ports[members:], strict=True)
+        ]
+
+    @property
+    def urls(self) -> list[str]:
+        """The members' client URLs."""
+        return [member.url for member in self.members]
+
+    def __enter__(self) -> EtcdProcesses:
+        try:
+            self.start()
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *exception: object) -> None:
         self.stop(signal.SIGTERM)
 
     def start(self) -> None:
-        """Start it, and wait until it answers. Raises EtcdProcessError when it does not."""
-        if shutil.which("etcd") is None:
-            raise EtcdProcessError("etcd is not installed: apt-get install etcd-server")
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(self._command, stdout=log, stderr=subprocess.STDOUT)
-        deadline_s = time.monotonic() + START_S
-        while True:
-            try:
-                with urllib.request.urlopen(f"{self._client}/health", timeout=1):
-                    return
-            except OSError as error:
-                if self._process.poll() is not None or time.monotonic() > deadline_s:
-                    tail = self._log.read_text()[-1000:]
-                    raise EtcdProcessError(f"etcd does not answer; its log ends with {tail}") from error
-                time.sleep(0.05)
-
-    def forget(self) -> None:
-        """Remove what it holds, while it is stopped."""
-        shutil.rmtree(self._data)
+        """Start all members, and wait until each answers. Raises EtcdProcessError when one does not."""
+        for member in self.members:
+            member.launch()
+        for member in self.members:
+            member.wait_answers()
 
     def stop(self, number: signal.Signals = signal.SIGKILL) -> None:
-        """End it."""
-        if self._process is not None and self._process.poll() is None:
-            self._process.send_signal(number)
-            self._process.wait(STOP_S)
+        """End all members."""
+        for member in self.members:
+            member.stop(number)
+
+    def forget(self) -> None:
+        """Remove what all of them hold, while they are stopped."""
+        for member in self.members:
+            member.forget()

@@ -7,7 +7,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
@@ -19,7 +19,8 @@ from support.wire import EVERYBODY, LINK_BPS, configuration, frame
 from controller.forwarding.pipeline import Table
 from controller.openflow.flows import Flow
 from controller.openflow.match import Match
-from experiments.machine.etcd_process import EtcdProcess
+from experiments.bench.cluster.switch_logs import second_writer
+from experiments.machine.etcd_process import EtcdProcesses, EtcdTls
 from experiments.wire.fabric import WireFabric
 
 NAMES = ("n1", "n2")
@@ -27,18 +28,34 @@ needs_etcd = pytest.mark.skipif(shutil.which("etcd") is None, reason="needs etcd
 
 
 class ClusterNodes:
-    """Etcd and two nodes, for one ``with``; node 1 is active inside it. ``openflow`` is where switches reach them."""
+    """Etcd and two nodes, for one ``with``; node 1 is active inside it. ``openflow`` is where switches reach them.
 
-    def __init__(self, folder: Path, edges: Mapping[int, Sequence[int]], **sections: dict[str, Any]) -> None:
-        self.etcd = EtcdProcess(folder)
-        self.relays: list[Relay] = []  # from each node to etcd
+    Etcd has so many ``members``, which speak ``tls`` or not. ``relays`` are each node's ways to the members.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        edges: Mapping[int, Sequence[int]],
+        *,
+        members: int = 1,
+        ttl_s: int = 2,
+        tls: EtcdTls | None = None,
+        **sections: dict[str, Any],
+    ) -> None:
+        self.etcd = EtcdProcesses(folder, members, tls)
+        self.relays: list[list[Relay]] = []
         self.nodes: list[Application] = []
         self.openflow: list[tuple[str, int]] = []
         for name in NAMES:
             (folder / name).mkdir()
-            self.relays.append(Relay(self.etcd.port))
-            etcd = f"http://127.0.0.1:{self.relays[-1].port}"
-            cluster = {"node": name, "etcd": [etcd], "lease_ttl_s": 2}
+            self.relays.append([Relay(member.port) for member in self.etcd.members])
+            scheme = "http" if tls is None else "https"
+            etcd = [f"{scheme}://127.0.0.1:{relay.port}" for relay in self.relays[-1]]
+            cluster: dict[str, Any] = {"node": name, "etcd": etcd, "lease_ttl_s": ttl_s}
+            if tls is not None:
+                files = {"ca": tls.ca, "certificate": tls.client_certificate, "key": tls.client_key}
+                cluster |= {key: str(path) for key, path in files.items()}
             config = configuration(edges, **sections, cluster=cluster)
             self.openflow.append(("127.0.0.1", int(config["openflow"]["listen"].rpartition(":")[2])))
             self.nodes.append(Application(config, folder / name))
@@ -63,12 +80,22 @@ class ClusterNodes:
                 with suppress(ProcessLookupError):
                     node.signal(signal.SIGCONT)
                 node.__exit__()
-        for relay in self.relays:
+        for relay in [relay for relays in self.relays for relay in relays]:
             relay.close()
         self.etcd.__exit__()
 
     def connect_switches(self) -> None:
         """Let the switches connect to both nodes."""
+
+    def cut_from_etcd(self, number: int) -> None:
+        """Let nothing pass between a node and etcd."""
+        for relay in self.relays[number]:
+            relay.cut()
+
+    def join_to_etcd(self, number: int) -> None:
+        """Let everything pass again."""
+        for relay in self.relays[number]:
+            relay.heal()
 
     def health(self, number: int) -> dict[str, Any]:
         """Return what a node says of itself."""
@@ -107,8 +134,8 @@ class ClusterNodes:
 class ClusterRun(ClusterNodes):
     """The same with software switches."""
 
-    def __init__(self, folder: Path, edges: Mapping[int, Sequence[int]], **sections: dict[str, Any]) -> None:
-        super().__init__(folder, edges, **sections)
+    def __init__(self, folder: Path, edges: Mapping[int, Sequence[int]], **options: Any) -> None:
+        super().__init__(folder, edges, **options)
         self.fabric = WireFabric(self.openflow[0], standbys=self.openflow[1:], retry_s=0.1)
         for dpid, numbers in edges.items():
             self.fabric.add_switch(dpid, dict.fromkeys(numbers, LINK_BPS))
@@ -155,6 +182,14 @@ class ClusterRun(ClusterNodes):
         """Return who has changed a switch so far: node, role, and generation id."""
         with self.fabric.locked():
             return list(self.fabric.switches[dpid].writers)
+
+
+def check_one_writer(run: ClusterRun, dpids: Iterable[int]) -> None:
+    """By the switches' own logs: masters only, and never an older generation after a newer one."""
+    for dpid in dpids:
+        writers = run.writers(dpid)
+        assert writers
+        assert second_writer(writers) == ""
 
 
 class Relay:

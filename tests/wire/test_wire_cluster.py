@@ -6,19 +6,17 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from support.application import Application
-from support.cluster import ClusterRun, needs_etcd
+from support.cluster import ClusterRun, check_one_writer, needs_etcd
 from support.paths import ROOT
 from support.wire import configuration
 
-from controller.openflow.constants import ControllerRole
-from experiments.switch.meter_table import MeterTable
+from experiments.bench.cluster.switch_logs import MeterLog
 
 pytestmark = [needs_etcd]
 EDGES = {1: [1, 2], 2: [1, 2]}
@@ -31,16 +29,6 @@ def run(tmp_path: Path) -> Iterator[ClusterRun]:
         yield run
 
 
-def check_one_writer(run: ClusterRun, dpids: Iterable[int] = EDGES) -> None:
-    """By the switches' own logs: masters only, and never an older generation after a newer one."""
-    for dpid in dpids:
-        writers = run.writers(dpid)
-        assert writers
-        assert {role for _, role, _ in writers} == {ControllerRole.MASTER}, writers
-        generations = [generation for _, _, generation in writers]
-        assert generations == sorted(generations), writers  # type: ignore[type-var]
-
-
 def test_the_standby_takes_over_from_a_node_that_is_killed(run: ClusterRun) -> None:
     run.nodes[0].patch(VN, send_limit_bps=30_000_000)
     run.nodes[0].signal(signal.SIGKILL)
@@ -49,7 +37,7 @@ def test_the_standby_takes_over_from_a_node_that_is_killed(run: ClusterRun) -> N
     assert run.nodes[1].get(VN)["send_limit_bps"] == 30_000_000
     run.nodes[1].patch(VN, send_limit_bps=20_000_000)
     run.wait(lambda: 20_000 in {rate for rate, _ in run.meters(1).values()}, "the new limit is on the switch")
-    check_one_writer(run)
+    check_one_writer(run, EDGES)
 
 
 def test_a_node_that_is_stopped_and_goes_on_writes_no_more(run: ClusterRun) -> None:
@@ -64,7 +52,7 @@ def test_a_node_that_is_stopped_and_goes_on_writes_no_more(run: ClusterRun) -> N
     for dpid in EDGES:
         assert run.writers(dpid)[: len(before[dpid])] == before[dpid]
         assert {node for node, _, _ in run.writers(dpid)[len(before[dpid]) :]} <= {1}
-    check_one_writer(run)
+    check_one_writer(run, EDGES)
     run.wait(lambda: run.health(0)["status"] == "ready", "the standby is ready")
 
 
@@ -92,18 +80,18 @@ def test_without_etcd_limits_stand_and_nobody_writes(run: ClusterRun) -> None:
     assert (run.meters(1), run.writers(1)) == (meters, writers)
     run.etcd.start()
     run.wait(lambda: {run.health(n)["cluster"]["role"] for n in (0, 1)} == {"active", "standby"}, "one is active again")
-    check_one_writer(run)
+    check_one_writer(run, EDGES)
 
 
 def test_a_node_cut_off_from_etcd_is_replaced_and_comes_back_as_standby(run: ClusterRun) -> None:
-    run.relays[0].cut()
+    run.cut_from_etcd(0)
     run.wait_active(1)
     assert run.health(0)["cluster"]["role"] == "cut off from etcd"
     run.nodes[1].patch(VN, send_limit_bps=20_000_000)
-    run.relays[0].heal()
+    run.join_to_etcd(0)
     run.wait(lambda: run.health(0)["status"] == "ready" and run.health(0)["cluster"]["role"] == "standby", "it is back")
     assert run.nodes[0].get(VN)["send_limit_bps"] == 20_000_000
-    check_one_writer(run)
+    check_one_writer(run, EDGES)
 
 
 def test_take_overs_under_load_hold_the_grants_and_set_no_meter_that_is_right(tmp_path: Path) -> None:
@@ -115,7 +103,7 @@ def test_take_overs_under_load_hold_the_grants_and_set_no_meter_that_is_right(tm
         for stopped, other in ((0, 1), (1, 0)):
             run.nodes[stopped].signal(signal.SIGSTOP)
             with run.fabric.locked():
-                standing, log = run.meters(1), MeterLog(run.fabric.switches[1].meters)
+                standing, log = run.meters(1), MeterLog(run.fabric.switches[1])
             run.wait_active(other)
             run.wait(lambda other=other: run.granted(other, flows) == shares, "it is shared still")
             with run.fabric.locked():
@@ -128,36 +116,12 @@ def test_take_overs_under_load_hold_the_grants_and_set_no_meter_that_is_right(tm
         check_one_writer(run, (1,))
 
 
-class MeterLog:
-    """What is done to a switch's meters from now on: (id, rate in kb/s) set, ids set to what they were, and deleted."""
-
-    def __init__(self, meters: MeterTable) -> None:
-        self.set: list[tuple[int, int]] = []
-        self.same: list[int] = []
-        self.deleted: list[int] = []
-        apply_rows, delete = meters.apply_rows, meters.delete
-
-        def applied(rows: Any, now_s: float) -> Any:
-            for row in rows:
-                number, setting = int(row["meter_id"]), (int(row["rate"]), int(row["burst_size"]))
-                self.set.append((number, setting[0]))
-                if meters.exists(number) and meters.setting(number) == setting:
-                    self.same.append(number)
-            return apply_rows(rows, now_s)
-
-        def deleted(meter_id: int) -> list[int]:
-            self.deleted.append(meter_id)
-            return delete(meter_id)
-
-        meters.apply_rows, meters.delete = applied, deleted  # type: ignore[method-assign]
-
-
 def test_a_node_that_is_stopped_on_purpose_hands_over_at_once_and_leaves_the_meters(run: ClusterRun) -> None:
     meters = run.meters(1)
     assert run.nodes[0].stop() == 0
     run.wait_active(1)
     assert run.meters(1) == meters
-    check_one_writer(run)
+    check_one_writer(run, EDGES)
 
 
 def dets(*arguments: str) -> tuple[int, str]:
@@ -180,7 +144,7 @@ def test_the_command_line_says_who_is_active_and_hands_over(run: ClusterRun) -> 
     assert dets("check", first)[0] == 0
     assert dets("token", "create", "ops", "--config", first)[0] == 0
     assert "ops" in dets("token", "list", "--config", second)[1]
-    check_one_writer(run)
+    check_one_writer(run, EDGES)
 
 
 def test_after_etcd_was_made_again_switches_refuse_until_the_epoch_is_raised(run: ClusterRun) -> None:
@@ -197,7 +161,7 @@ def test_after_etcd_was_made_again_switches_refuse_until_the_epoch_is_raised(run
     assert (code, "must be above 0" in said) == (2, True), said
     assert dets("cluster", "epoch", "1", "--config", str(run.nodes[0].config_path))[0] == 0
     run.wait(lambda: any(run.controls(number) for number in (0, 1)), "one controls the switches again", 30.0)
-    check_one_writer(run)
+    check_one_writer(run, EDGES)
 
 
 def test_a_start_without_etcd_ends_with_a_sentence(tmp_path: Path) -> None:

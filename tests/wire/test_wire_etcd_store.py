@@ -19,7 +19,7 @@ from apps.settings.errors import StoreError
 from apps.settings.store import Item, Store, StoredChange
 from controller.errors import InvalidValueError
 from controller.limits.overrides import Override, VnName
-from experiments.machine.etcd_process import EtcdProcess
+from experiments.machine.etcd_process import EtcdProcesses
 
 pytestmark = [needs_etcd]
 PREFIX = "/dets/test/"
@@ -27,14 +27,14 @@ OTHERS = "another node is active, or has changed the settings"
 
 
 @pytest.fixture(scope="module")
-def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdProcess]:
-    with EtcdProcess(tmp_path_factory.mktemp("etcd")) as process:
+def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdProcesses]:
+    with EtcdProcesses(tmp_path_factory.mktemp("etcd")) as process:
         yield process
 
 
 @pytest.fixture
-def etcd(process: EtcdProcess) -> Iterator[Etcd]:
-    with closing(Etcd([f"http://127.0.0.1:{process.port}"])) as etcd:
+def etcd(process: EtcdProcesses) -> Iterator[Etcd]:
+    with closing(Etcd(process.urls)) as etcd:
         clear(etcd)
         yield etcd
 
@@ -68,8 +68,8 @@ vlans = st.dictionaries(st.integers(1, 3), st.dictionaries(st.sampled_from(["wei
 
 @settings(derandomize=True, max_examples=25, deadline=None)
 @given(commits=st.lists(st.tuples(vlans, vns, st.dictionaries(st.sampled_from(["a", "b"]), st.text(max_size=3)))))
-def test_it_holds_what_sqlite_holds(process: EtcdProcess, commits: list[Any]) -> None:
-    etcd = Etcd([f"http://127.0.0.1:{process.port}"])
+def test_it_holds_what_sqlite_holds(process: EtcdProcesses, commits: list[Any]) -> None:
+    etcd = Etcd(process.urls)
     clear(etcd)
     stores: list[Any] = [store_of(etcd), Store(":memory:")]
     for revision, (of_vlans, of_vns, facts) in enumerate(commits, 1):
@@ -156,10 +156,10 @@ def test_a_change_whose_answer_was_lost_counts_if_etcd_has_it(etcd: Etcd, monkey
     assert store.load().revision == 2
 
 
-def test_the_next_member_is_asked_when_one_is_silent_or_gone(process: EtcdProcess, etcd: Etcd) -> None:
-    relay = Relay(process.port)
+def test_the_next_member_is_asked_when_one_is_silent_or_gone(process: EtcdProcesses, etcd: Etcd) -> None:
+    relay = Relay(process.members[0].port)
     relay.cut()
-    urls = [f"http://127.0.0.1:{port}" for port in (1, relay.port, process.port)]
+    urls = [f"http://127.0.0.1:{port}" for port in (1, relay.port, process.members[0].port)]
     with closing(Etcd(urls)) as several:
         assert several.read(get(f"{PREFIX}active")) == etcd.read(get(f"{PREFIX}active"))
     relay.close()

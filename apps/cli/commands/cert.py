@@ -35,11 +35,12 @@ def server(
     ],
     folder: Folder = PKI,
     days: Days = 825,
+    client: Annotated[bool, typer.Option("--client", help="For a client too, as the members of an etcd need.")] = False,
 ) -> int:
     """Make a server's certificate, for openflow.certificate and rest.certificate."""
     from apps.cli.support.certificates import issue
 
-    return _told(issue(folder, name, days, host))
+    return _told(issue(folder, name, days, host, client=client))
 
 
 @app.command()

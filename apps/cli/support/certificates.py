@@ -34,19 +34,21 @@ def create_authority(folder: Path, name: str, days: int) -> list[Path]:
     return _write(folder, "ca", builder.sign(key, hashes.SHA256()), key)
 
 
-def issue(folder: Path, name: str, days: int, hosts: Sequence[str] | None) -> list[Path]:
+def issue(folder: Path, name: str, days: int, hosts: Sequence[str] | None, *, client: bool = False) -> list[Path]:
     """Make ``NAME.pem`` and ``NAME.key``, signed by the CA in ``folder``, and return them.
 
     ``hosts`` are the names and addresses under which a server is reached; None makes the certificate a client's, which
-    is what switches are. Raises InvalidValueError if there is no CA, or files of that name are there already.
+    is what switches are. With ``client`` a server's certificate is a client's as well. Raises InvalidValueError if
+    there is no CA, or files of that name are there already.
     """
     authority, authority_key = _authority(folder)
     key = ec.generate_private_key(ec.SECP256R1())
     builder = _builder(_subject("NAME", name), authority.subject, key.public_key(), days)
     builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
     builder = builder.add_extension(_key_usage(digital_signature=True), critical=True)
-    purpose = ExtendedKeyUsageOID.CLIENT_AUTH if hosts is None else ExtendedKeyUsageOID.SERVER_AUTH
-    builder = builder.add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
+    purposes = [] if hosts is None else [ExtendedKeyUsageOID.SERVER_AUTH]
+    purposes += [ExtendedKeyUsageOID.CLIENT_AUTH] if hosts is None or client else []
+    builder = builder.add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
     if hosts is not None:
         names = x509.SubjectAlternativeName([_general_name(host) for host in hosts])
         builder = builder.add_extension(names, critical=False)

@@ -76,6 +76,13 @@ def test_a_certificate_of_another_ca_is_refused(pki, tmp_path):
         handshake(server_context("openflow", tls(pki)), stranger)
 
 
+def test_a_certificate_for_both_is_a_servers_and_a_clients(pki, tmp_path):
+    create_authority(tmp_path, "test CA", 30)
+    issue(tmp_path, "member", 30, ["127.0.0.1"], client=True)
+    both = tls(tmp_path, "member")
+    assert handshake(server_context("openflow", both), client_context(tmp_path, "member"), "127.0.0.1") == "TLSv1.3"
+
+
 def test_a_servers_certificate_is_no_clients(pki):
     with pytest.raises(ssl.SSLError, match=r"CERTIFICATE_VERIFY_FAILED.*purpose"):
         handshake(server_context("openflow", tls(pki)), client_context(pki, "controller"))

@@ -1,0 +1,4 @@
+"""``dets bench cluster``: how soon a standby takes over, what that costs, and kills in a row.
+
+Start with bench.py.
+"""

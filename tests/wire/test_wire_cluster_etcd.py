@@ -1,0 +1,99 @@
+"""Two real controllers on an etcd of three members, and on one that speaks TLS only."""
+
+from __future__ import annotations
+
+import signal
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from support.application import Application
+from support.cluster import ClusterRun, check_one_writer, needs_etcd
+from support.wire import configuration
+
+from apps.cli.support.certificates import create_authority, issue
+from apps.cluster.etcd import Etcd, EtcdError, get
+from experiments.machine.etcd_process import EtcdProcesses, EtcdTls
+
+pytestmark = [needs_etcd]
+EDGES = {1: [1, 2]}
+VN = "/v1/vns/10/s1/1"
+
+
+def certificates(folder: Path) -> EtcdTls:
+    """Make a CA, the certificate of etcd's members, and that of the nodes."""
+    create_authority(folder, "etcd's CA", 30)
+    issue(folder, "etcd", 30, ["127.0.0.1"], client=True)
+    issue(folder, "nodes", 30, None)
+    files = "ca.pem", "etcd.pem", "etcd.key", "nodes.pem", "nodes.key"
+    return EtcdTls(*(folder / file for file in files))
+
+
+def test_one_of_three_members_after_the_other_dies_and_the_pair_goes_on(tmp_path: Path) -> None:
+    with ClusterRun(tmp_path, EDGES, members=3) as run:
+        generation = run.health(0)["cluster"]["generation"]
+        for number, member in enumerate(run.etcd.members):  # the leader is one of them
+            member.stop()
+            limit_bps = 20_000_000 + number * 1_000_000
+            run.wait(lambda limit_bps=limit_bps: changes(run.nodes[0], limit_bps), "a change is kept", 30.0)
+            run.wait(lambda limit_bps=limit_bps: run.nodes[1].get(VN)["send_limit_bps"] == limit_bps, "both know")
+            member.launch()
+            member.wait_answers()
+        assert run.health(0)["cluster"]["generation"] == generation, run.nodes[0].log()
+        for member in run.etcd.members[:2]:
+            member.stop()
+        run.wait(lambda: run.health(0)["cluster"]["role"] == "cut off from etcd", "without most members nobody writes")
+        for member in run.etcd.members[:2]:
+            member.launch()
+        run.wait(lambda: any(run.controls(number) for number in (0, 1)), "one is active again", 30.0)
+        check_one_writer(run, EDGES)
+
+
+def changes(node: Application, limit_bps: int) -> bool:
+    """Whether a node keeps a limit; it does not while etcd chooses a leader."""
+    body = f'{{"send_limit_bps": {limit_bps}}}'.encode()
+    status, _, answer = node.request("PATCH", VN, body)
+    assert status in (200, 503), answer
+    return status == 200
+
+
+def test_a_member_that_is_stopped_costs_no_lease(tmp_path: Path) -> None:
+    with ClusterRun(tmp_path, EDGES, members=3, ttl_s=4) as run:
+        generation = run.health(0)["cluster"]["generation"]
+        for member in run.etcd.members:
+            member.send_signal(signal.SIGSTOP)
+            run.wait(lambda: changes(run.nodes[0], 20_000_000), "a change is kept", 30.0)
+            member.send_signal(signal.SIGCONT)
+            member.wait_answers()
+        assert run.health(0)["cluster"]["generation"] == generation, run.nodes[0].log()
+
+
+def test_the_pair_speaks_tls_to_etcd_with_a_certificate_of_its_own(tmp_path: Path) -> None:
+    with ClusterRun(tmp_path, EDGES, members=2, tls=certificates(tmp_path / "pki")) as run:
+        run.nodes[0].patch(VN, send_limit_bps=30_000_000)
+        run.nodes[0].signal(signal.SIGKILL)
+        run.nodes[0].wait_ended()
+        run.wait_active(1)
+        assert run.nodes[1].get(VN)["send_limit_bps"] == 30_000_000
+        check_one_writer(run, EDGES)
+
+
+def test_no_other_certificate_will_do(tmp_path: Path) -> None:
+    tls, other = certificates(tmp_path / "pki"), certificates(tmp_path / "other")
+    with EtcdProcesses(tmp_path, tls=tls) as etcd:
+        shown = (
+            (tls.ca, None, None),
+            (tls.ca, other.client_certificate, other.client_key),
+            (other.ca, tls.client_certificate, tls.client_key),
+        )
+        for files in shown:
+            names = [None if file is None else str(file) for file in files]
+            with closing(Etcd(etcd.urls, *names)) as client, pytest.raises(EtcdError):
+                client.read(get("/"))
+        with closing(Etcd([etcd.urls[0].replace("https", "http")])) as plain, pytest.raises(EtcdError):
+            plain.read(get("/"))
+        config = configuration(EDGES, cluster={"node": "n1", "etcd": etcd.urls, "ca": str(other.ca)})
+        with Application(config, tmp_path) as node:
+            assert node.wait_ended(60) == 2
+        assert "certificate verify failed" in node.log()
+        assert "Traceback" not in node.log()
