@@ -1,4 +1,4 @@
-"""The five DETS messages (DETS, section II-A) as columns.
+"""The five DETS messages (DETS, section II-A) as columns, and one that the paper does not have, ``Loads``.
 
 Send-rate controllers and rate allocators talk to each other in these messages only, so that they can sit on different
 machines. A column holds one value per message. ``entry`` addresses both ends: it is the row of the entry table, which
@@ -30,6 +30,22 @@ class TrafficReport:
     limit_bps: FloatArray
     available_bps: FloatArray
     active: BoolArray
+
+
+@dataclass(frozen=True, slots=True)
+class Loads:
+    """Senders' to receivers' side: what all entries of one place bring to each receiver, shape (vns,).
+
+    ``passed_bps``, ``smoothed_bps`` and ``dropped_bps`` are sums over meters, of entries that are not under control
+    too. ``taken_bits`` is what passed since the last reading, for receivers that no queue holds.
+
+    Deviation: in the paper the receiving node measures what it receives. Here meters at the senders do.
+    """
+
+    passed_bps: FloatArray
+    smoothed_bps: FloatArray
+    dropped_bps: FloatArray
+    taken_bits: FloatArray
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from controller.dets.messages import (
     DeactivateTrafficControl,
     InitializeTrafficControl,
     KeepAlive,
+    Loads,
     SetRate,
     TrafficReport,
 )
@@ -22,7 +23,6 @@ from controller.dets.send_rate_controller import KEEP_ALIVE_INTERVALS
 from controller.fabric.entries import EntryTable
 from controller.fabric.links import FabricLinks
 from controller.fabric.vns import VnTable
-from controller.metering.measurement import Measurement
 from controller.metering.observed import Observed, Reading
 from controller.policy.groups import PolicyGroup
 from controller.policy.interface import Decision, PolicyView, Silence
@@ -104,25 +104,20 @@ def received_rates(entries: EntryTable, passed_bps: FloatArray, vns: int) -> Flo
     return np.bincount(entries.receiver, weights=passed_bps, minlength=vns).astype(np.float64)
 
 
-def watch_congestion(
-    before: RateAllocators, entries: EntryTable, vns: VnTable, measured: Measurement
-) -> tuple[RateAllocators, FloatArray]:
-    """Declare congestion begun or over; return the new state and the received rates, shape (vns,).
+def watch_congestion(before: RateAllocators, loads: Loads, vns: VnTable) -> RateAllocators:
+    """Declare congestion begun or over.
 
     1) A VN that receives more than its receive limit is congested.
     2) It stays so until it was calm for CALM_INTERVALS: below CALM_BELOW of its limit, and no sender held back.
     """
     # 1
-    received_bps = received_rates(entries, measured.passed_bps, len(vns))
     most_bps = vns.receive_most_bps
-    exceeded = received_bps > CONGESTED_ABOVE * most_bps
+    exceeded = loads.passed_bps > CONGESTED_ABOVE * most_bps
     # 2
-    smoothed_bps = received_rates(entries, measured.smoothed_bps, len(vns))
-    held_back = received_rates(entries, measured.dropped_bps, len(vns)) > 0.0
-    calm = ~exceeded & ~held_back & (smoothed_bps < CALM_BELOW * most_bps)
+    calm = ~exceeded & ~(loads.dropped_bps > 0.0) & (loads.smoothed_bps < CALM_BELOW * most_bps)
     calm_intervals = np.where(calm, before.calm_intervals + 1, 0)
     congested = exceeded | (before.congested & (calm_intervals < CALM_INTERVALS))
-    return replace(before, congested=congested, calm_intervals=calm_intervals), received_bps
+    return replace(before, congested=congested, calm_intervals=calm_intervals)
 
 
 def initialize(

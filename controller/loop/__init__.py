@@ -1,4 +1,4 @@
-"""One control interval as a pure function, and which VLAN is under which policy.
+"""One control interval as a pure function, and its three sides: senders, receivers and grants.
 
-Start with step.py.
+Start with step.py, which calls the sides in the order of DETS's messages.
 """

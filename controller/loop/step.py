@@ -11,35 +11,29 @@ from controller.dets.messages import InitializeTrafficControl, SetRate
 from controller.dets.rate_allocator import (
     RateAllocators,
     Surroundings,
-    answer,
-    initialize,
-    watch_congestion,
 )
-from controller.dets.send_rate_controller import SendRateControllers, traffic_reports
+from controller.dets.send_rate_controller import SendRateControllers
 from controller.fabric.entries import EntryTable
 from controller.fabric.links import FabricLinks
 from controller.fabric.vns import VnTable
-from controller.metering.backstop import with_backstops
-from controller.metering.counters import MeterCounters, MeterReadings, meter_rates
+from controller.loop.grant_side import put_in_force
+from controller.loop.receiver_side import watch_receivers
+from controller.loop.sender_side import read_meters
+from controller.metering.counters import MeterCounters, MeterReadings
 from controller.metering.enforcement import (
     Enforcement,
     MeterChanges,
     burst_for,
-    enforce,
     least_burst,
-    taken_by,
     whole_rates,
 )
-from controller.metering.measurement import Measurement, measure
+from controller.metering.measurement import Measurement
 from controller.metering.observed import Observed
-from controller.metering.receiver_accounts import REACTION_S, ReceiverAccounts, Rooms, standing
+from controller.metering.receiver_accounts import ReceiverAccounts, standing
 from controller.policy.groups import PolicyGroup, held
 from controller.policy.interface import Newcomers
 
-# Over how long what senders may do unseen is bounded at most: an interval that came late is no reason to stop them.
-MOST_HORIZON_S = 0.2
 UNSEEN_S = 0.060  # from its first frame to the first reading that shows what a new sender sends
-NO_LIMIT_BPS = 1e15  # a queue holds it
 
 
 @dataclass(frozen=True)
@@ -237,79 +231,66 @@ def control_step(
 
     ``shaped`` (entries,) are those that an agent on the sender's host holds (None: none).
 
-    1) Turn counters into rates, and rates into what each sender sends.
-    2) Each rate allocator compares what its VN receives with its limit: congestion begins, goes on or is over.
-    3) Initialize Traffic Control at senders of congested VNs, Deactivate where congestion is over.
-    4) The send-rate controllers under control send Traffic Reports.
-    5) The policies decide, and the allocators answer with Set Rate or Keep Alive.
-    6) The send-rate controllers put the rates in force: meters. Where no queue holds a receiver, its senders' meters
-       together let through no more than its account leaves.
+    The senders' side, the receivers' side and the grants' side have a module each, and tell each other nothing but
+    what is named here: they may sit on different machines.
+
+    1) Senders: turn counters into rates, and rates into what each sender sends. Loads go to the receivers.
+    2) Receivers: compare what a VN receives with its limit: congestion begins, goes on or is over.
+    3) Receivers: Initialize Traffic Control at senders of congested VNs, Deactivate where congestion is over.
+    4) Senders: those under control send Traffic Reports.
+    5) Receivers: the policies decide, and the allocators answer with Set Rate or Keep Alive.
+    6) Grants: the rates are put in force by meters. Where no queue holds a receiver, its senders' meters together let
+       through no more than its account leaves.
     """
     entries = state.entries
     # 1
-    counters = state.counters.confirmed(readings.confirmed_s)
-    rates, counters = meter_rates(counters, readings, vns.capacity_bps[entries.sender])
-    measured = measure(state.measured, rates)
-    machines = state.machines.on_interval(held(groups, entries.receiver, len(vns)))
+    holds = held(groups, entries.receiver, len(vns))
+    counted = state.counters, state.measured, state.machines, state.unread_intervals
+    senders = read_meters(entries, *counted, readings, vns, holds)
+    loads = senders.loads(state.enforcement, vns, now_s)
     # 2
-    allocators, received_bps = watch_congestion(state.allocators, entries, vns, measured)
+    receivers = watch_receivers(state.allocators, state.accounts, loads, vns, now_s)
     # 3
-    begin, end = initialize(allocators, entries, machines.controlled, vns.always_controlled)
-    machines = machines.on_initialize(begin).on_deactivate(end)
+    begin, end = receivers.first_messages(entries, senders.machines.controlled, vns)
     # 4
-    reports = traffic_reports(machines, np.flatnonzero(machines.controlled), entries, vns, measured)
+    senders, reports = senders.report(begin, end, vns)
     # 5
     ceiling_bps = ceilings(entries, vns)
-    unread = np.where(np.isnan(rates.seen_s), state.unread_intervals + 1, 0)
     seen = Surroundings(
         now_s,
         0.0 if np.isnan(state.decided_s) else now_s - state.decided_s,
         links,
-        measured.measured_bps,
-        np.minimum(machines.limit_bps, ceiling_bps),
-        unread,
-        received_bps,
-        measured.passed_bps,
+        senders.measured.measured_bps,
+        np.minimum(senders.machines.limit_bps, ceiling_bps),
+        senders.unread_intervals,
+        loads.passed_bps,
+        senders.measured.passed_bps,
         observed,
     )
-    allocators, set_rate, keep_alive = answer(allocators, groups, entries, vns, reports, seen)
-    machines = machines.on_set_rate(set_rate).on_keep_alive(keep_alive)
+    receivers, set_rate, keep_alive = receivers.answer(groups, entries, vns, reports, seen)
     # 6
-    limit_bps = np.minimum(machines.limit_bps, ceiling_bps)
-    too_soon = readings.present & np.isnan(rates.seen_s) & ~rates.implausible
-    accounts, rooms = _watch_receivers(state, vns, measured, rates.seen_s, now_s)
-    enforcement, changes = enforce(
-        state.enforcement, limit_bps, measured, rates.seen_s, now_s, too_soon, rooms, entries.receiver
+    granted = put_in_force(
+        senders, state.enforcement, set_rate, keep_alive, ceiling_bps, readings.present, shaped, receivers.rooms, now_s
     )
-    by_agents = np.zeros(len(entries), dtype=np.bool_) if shaped is None else shaped
-    enforcement, changes, backstops = with_backstops(
-        state.enforcement, enforcement, changes, by_agents, entries.meter_id > 0, limit_bps, now_s
-    )
-    counters = counters.modified(changes.rows, now_s)
     result = StepResult(
-        changes=changes,
-        backstops=backstops,
-        limit_bps=limit_bps,
-        received_bps=received_bps,
-        implausible=np.flatnonzero(rates.implausible),
+        changes=granted.changes,
+        backstops=granted.backstops,
+        limit_bps=granted.limit_bps,
+        received_bps=loads.passed_bps,
+        implausible=np.flatnonzero(senders.rates.implausible),
     )
     after = ControlState(
-        entries, counters, measured, machines, allocators, enforcement, accounts, unread, decided_s=now_s
+        entries,
+        granted.counters,
+        senders.measured,
+        granted.machines,
+        receivers.allocators,
+        granted.enforcement,
+        receivers.accounts,
+        senders.unread_intervals,
+        decided_s=now_s,
     )
     return after, result
-
-
-def _watch_receivers(
-    state: ControlState, vns: VnTable, measured: Measurement, seen_s: FloatArray, now_s: float
-) -> tuple[ReceiverAccounts, Rooms | None]:
-    """Return the receivers' accounts after one more interval, and what they leave; None where queues hold all."""
-    if vns.shaped.all():
-        return state.accounts, None
-    received_bits = taken_by(state.enforcement, measured, seen_s, now_s, state.entries.receiver, len(vns))
-    limit_bps = np.where(vns.shaped, 0.0, vns.receive_most_bps)
-    accounts = state.accounts.after(np.where(vns.shaped, 0.0, received_bits), limit_bps, now_s)
-    horizon_s = min(now_s - float(state.accounts.updated_s[0]), MOST_HORIZON_S) + REACTION_S
-    return accounts, accounts.rooms(np.where(vns.shaped, NO_LIMIT_BPS, vns.receive_most_bps), horizon_s)
 
 
 def limits_in_force_bps(state: ControlState, vns: VnTable) -> FloatArray:

@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from apps.dets import Dets
-from controller.loop import step
+from controller.loop import grant_side
 from experiments.bench.enforcement.granting import ENVIRONMENT, Granting, GrantPlan, naive_enforcement
 
 
@@ -17,5 +17,5 @@ class GrantingDets(Dets):
         super().__init__(*arguments, **named)
         plan = GrantPlan.read(os.environ[ENVIRONMENT])
         if plan.naive_burst_s is not None:
-            step.enforce = naive_enforcement(plan.naive_burst_s)
+            grant_side.enforce = naive_enforcement(plan.naive_burst_s)
         self.shell.run_interval = Granting(plan, self.shell).run_interval

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from support.configs import star
 
-from controller.dets.messages import TrafficReport
+from controller.dets.messages import Loads, TrafficReport
 from controller.dets.rate_allocator import (
     CALM_BELOW,
     CALM_INTERVALS,
@@ -17,6 +17,7 @@ from controller.dets.rate_allocator import (
     Surroundings,
     answer,
     initialize,
+    received_rates,
     watch_congestion,
 )
 from controller.dets.send_rate_controller import KEEP_ALIVE_INTERVALS
@@ -46,7 +47,9 @@ def calm():
 
 
 def congested_by(state, measured):
-    state, _ = watch_congestion(state, ENTRIES, VNS, measured)
+    columns = measured.passed_bps, measured.smoothed_bps, measured.dropped_bps
+    loads = Loads(*(received_rates(ENTRIES, column, len(VNS)) for column in columns), np.zeros(len(VNS)))
+    state = watch_congestion(state, loads, VNS)
     assert not np.delete(state.congested, HUB).any()
     return state, bool(state.congested[HUB])
 

@@ -1,0 +1,71 @@
+"""The receivers' side of an interval: congestion, accounts and grants (DETS, section III-A).
+
+It knows receiving VNs and who sends to them, but no meter. It hears ``Loads`` and ``TrafficReport``, and says the
+other four messages; where no queue holds a receiver, it also says what its senders' meters may let through (``rooms``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from controller.columns import BoolArray
+from controller.dets.messages import (
+    DeactivateTrafficControl,
+    InitializeTrafficControl,
+    KeepAlive,
+    Loads,
+    SetRate,
+    TrafficReport,
+)
+from controller.dets.rate_allocator import RateAllocators, Surroundings, answer, initialize, watch_congestion
+from controller.fabric.entries import EntryTable
+from controller.fabric.vns import VnTable
+from controller.metering.receiver_accounts import REACTION_S, ReceiverAccounts, Rooms
+from controller.policy.groups import PolicyGroup
+
+# Over how long what senders may do unseen is bounded at most: an interval that came late is no reason to stop them.
+MOST_HORIZON_S = 0.2
+NO_LIMIT_BPS = 1e15  # a queue holds it
+
+
+@dataclass(frozen=True)
+class ReceiverSide:
+    """What is known of receiving VNs in one interval. ``rooms`` are None where queues hold all of them."""
+
+    allocators: RateAllocators
+    accounts: ReceiverAccounts
+    rooms: Rooms | None
+
+    def first_messages(
+        self, entries: EntryTable, controlled: BoolArray, vns: VnTable
+    ) -> tuple[InitializeTrafficControl, DeactivateTrafficControl]:
+        """Return who comes under control and who is free again, of entries that are ``controlled`` (entries,)."""
+        return initialize(self.allocators, entries, controlled, vns.always_controlled)
+
+    def answer(
+        self,
+        groups: tuple[PolicyGroup, ...],
+        entries: EntryTable,
+        vns: VnTable,
+        reports: TrafficReport,
+        seen: Surroundings,
+    ) -> tuple[ReceiverSide, SetRate, KeepAlive]:
+        """Let the policies decide, and answer the reports."""
+        allocators, set_rate, keep_alive = answer(self.allocators, groups, entries, vns, reports, seen)
+        return replace(self, allocators=allocators), set_rate, keep_alive
+
+
+def watch_receivers(
+    allocators: RateAllocators, accounts: ReceiverAccounts, loads: Loads, vns: VnTable, now_s: float
+) -> ReceiverSide:
+    """Compare what VNs receive with their limits, and write into their accounts what they took."""
+    allocators = watch_congestion(allocators, loads, vns)
+    if vns.shaped.all():
+        return ReceiverSide(allocators, accounts, None)
+    taken_bits = np.where(vns.shaped, 0.0, loads.taken_bits)
+    after = accounts.after(taken_bits, np.where(vns.shaped, 0.0, vns.receive_most_bps), now_s)
+    horizon_s = min(now_s - float(accounts.updated_s[0]), MOST_HORIZON_S) + REACTION_S
+    rooms = after.rooms(np.where(vns.shaped, NO_LIMIT_BPS, vns.receive_most_bps), horizon_s)
+    return ReceiverSide(allocators, after, rooms)

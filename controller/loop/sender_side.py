@@ -1,0 +1,74 @@
+"""The senders' side of an interval: what their meters say, summed up and reported (DETS, section III and figure 4).
+
+It knows sending VNs, their entries and meters. It may sit on another machine than the receivers' side: all that goes
+there are ``Loads`` and ``TrafficReport``, all that comes from there are the other four messages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from controller.columns import BoolArray, IntArray
+from controller.dets.messages import DeactivateTrafficControl, InitializeTrafficControl, Loads, TrafficReport
+from controller.dets.rate_allocator import received_rates
+from controller.dets.send_rate_controller import SendRateControllers, traffic_reports
+from controller.fabric.entries import EntryTable
+from controller.fabric.vns import VnTable
+from controller.metering.counters import MeterCounters, MeterRates, MeterReadings, meter_rates
+from controller.metering.enforcement import Enforcement, taken_by
+from controller.metering.measurement import Measurement, measure
+
+
+@dataclass(frozen=True)
+class SenderSide:
+    """What is known of sending VNs in one interval; columns of shape (entries,)."""
+
+    entries: EntryTable
+    counters: MeterCounters
+    rates: MeterRates
+    measured: Measurement
+    machines: SendRateControllers
+    unread_intervals: IntArray
+
+    def report(
+        self, begin: InitializeTrafficControl, end: DeactivateTrafficControl, vns: VnTable
+    ) -> tuple[SenderSide, TrafficReport]:
+        """Obey the receivers' first messages, and report for all entries that are under control then."""
+        machines = self.machines.on_initialize(begin).on_deactivate(end)
+        rows = np.flatnonzero(machines.controlled)
+        return replace(self, machines=machines), traffic_reports(machines, rows, self.entries, vns, self.measured)
+
+    def loads(self, before: Enforcement, vns: VnTable, now_s: float) -> Loads:
+        """Return what these entries bring to each receiver. ``before`` is how their meters stood in the interval."""
+        entries, measured = self.entries, self.measured
+        taken_bits = np.zeros(len(vns))
+        if not vns.shaped.all():  # a VN that a queue holds needs no account
+            taken_bits = taken_by(before, measured, self.rates.seen_s, now_s, entries.receiver, len(vns))
+        return Loads(
+            received_rates(entries, measured.passed_bps, len(vns)),
+            received_rates(entries, measured.smoothed_bps, len(vns)),
+            received_rates(entries, measured.dropped_bps, len(vns)),
+            taken_bits,
+        )
+
+
+def read_meters(
+    entries: EntryTable,
+    counters: MeterCounters,
+    measured: Measurement,
+    machines: SendRateControllers,
+    unread_intervals: IntArray,
+    readings: MeterReadings,
+    vns: VnTable,
+    holds: BoolArray | bool,
+) -> SenderSide:
+    """Turn counters into rates, and rates into what each sender sends.
+
+    Entries that ``holds`` marks, (entries,), stay under control however long their receivers are silent.
+    """
+    counters = counters.confirmed(readings.confirmed_s)
+    rates, counters = meter_rates(counters, readings, vns.capacity_bps[entries.sender])
+    unread = np.where(np.isnan(rates.seen_s), unread_intervals + 1, 0)
+    return SenderSide(entries, counters, rates, measure(measured, rates), machines.on_interval(holds), unread)
