@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from apps import rest
+from apps.cluster.last_will import LastWill
 from apps.cluster.metrics import ClusterMetrics
 from apps.cluster.node import ClusterNode
 from apps.cluster.roles import Roles
@@ -132,6 +133,7 @@ class Dets(AppBase):
         self._rest.stop()
         if self.node is not None:
             self.node.leave()  # the other node goes on with the grants as they are
+            self._will.close()
         elif self.config.on_stop == "remove":
             self.shell.remove_all()
             self.queues.remove_all()
@@ -183,6 +185,9 @@ class Dets(AppBase):
             return None, None
         try:
             node = ClusterNode(self.config.cluster, _boot_time_s, hub.spawn, run_in_thread)
+            where = self.config.cluster
+            self._will = LastWill(where.etcd, where.ca, where.certificate, where.key)
+            node.will = self._will.tell
         except OSError as error:
             raise InvalidValueError("cluster", self.config.cluster.ca, f"cannot be used for TLS: {error}") from error
         PeerDatapath.new_gate = staticmethod(partial(WriteGate, node.held))

@@ -44,6 +44,7 @@ class ClusterNode:
 
     ``follow`` puts in force what the store holds by now, and returns whether it did; it may raise StoreError.
     ``start_over`` forgets what was known of switches when this node was active before: others have changed them since.
+    ``will`` is told of the lease whenever it is another one, None if there is none.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class ClusterNode:
         self.tokens = EtcdTokens(self.etcd, self.prefix)
         self.follow: Callable[[], bool] = lambda: True
         self.start_over: Callable[[], None] = lambda: None
+        self.will: Callable[[int | None], None] = lambda lease_id: None
         self.active_url = ""
         self.problem = ""  # why etcd did not answer last
         self._clock, self._spawn = clock, spawn
@@ -69,6 +71,7 @@ class ClusterNode:
         self._lost = False
         self._held: int | None = None
         self._last_held: int | None = None  # the last generation that was held
+        self._willed: int | None = None
         self._left = False
         self.takeovers = 0
 
@@ -88,6 +91,9 @@ class ClusterNode:
             self.leadership.lose()
         if answer is not None and not self._left:
             self.leadership.hear(answer)
+        if self.leadership.lease_id != self._willed:
+            self._willed = self.leadership.lease_id
+            self.will(self._willed)
         held = self.held()
         if held != self._held:
             self._held = held

@@ -17,6 +17,7 @@ from support.paths import ROOT
 from support.wire import configuration
 
 from experiments.bench.cluster.switch_logs import MeterLog
+from experiments.machine.controller_pair import kill_machine_of
 
 pytestmark = [needs_etcd]
 EDGES = {1: [1, 2], 2: [1, 2]}
@@ -37,6 +38,13 @@ def test_the_standby_takes_over_from_a_node_that_is_killed(run: ClusterRun) -> N
     assert run.nodes[1].get(VN)["send_limit_bps"] == 30_000_000
     run.nodes[1].patch(VN, send_limit_bps=20_000_000)
     run.wait(lambda: 20_000 in {rate for rate, _ in run.meters(1).values()}, "the new limit is on the switch")
+    check_one_writer(run, EDGES)
+
+
+def test_the_standby_takes_over_when_the_lease_of_a_dead_machine_ends(run: ClusterRun) -> None:
+    kill_machine_of(run.nodes[0].pid)
+    run.nodes[0].wait_ended()
+    run.wait_active(1)
     check_one_writer(run, EDGES)
 
 

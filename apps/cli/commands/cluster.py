@@ -50,7 +50,7 @@ def status(config: OfConfig = CONFIG, output: AnyForm = Form.table) -> int:
 
 @app.command()
 def leave(config: OfConfig = CONFIG) -> int:
-    """Give up this node's lease if it is active, so that the other node takes over at once: for ExecStopPost."""
+    """Give up this node's lease if it is active, so that the other node takes over at once."""
     from apps.cluster.etcd import get
     from apps.cluster.node import etcd_of, prefix_of
 

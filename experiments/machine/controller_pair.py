@@ -1,0 +1,135 @@
+"""Two real controllers of one fabric and their etcd, for the time of one experiment (Debian's etcd-server)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from experiments.machine.controller_process import ControllerError, ControllerProcess, free_ports
+from experiments.machine.etcd_process import EtcdProcesses
+
+NAMES = ("n1", "n2")
+ETCD_MEMBERS = 3
+START_S = 120.0
+LOOK_EVERY_S = 0.1
+Document = Callable[[int, int], Mapping[str, Any]]
+
+
+def kill_machine_of(pid: int) -> None:
+    """Kill a node with the process that would give its lease up, as if their machine had died."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    for each in (*map(int, children), pid):
+        os.kill(each, signal.SIGKILL)
+
+
+class ControllerPair:
+    """Both nodes and etcd, inside a ``with``, in which the first node is active; files go to ``folder``.
+
+    ``document`` makes a node's configuration from its OpenFlow port and its REST port. ``openflow`` is where switches
+    reach the nodes. Nodes are 0 and 1. What a node is asked raises OSError while it does not answer.
+    """
+
+    def __init__(
+        self, document: Document, folder: Path, *, members: int = ETCD_MEMBERS, lease_ttl_s: int | None = None
+    ) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.etcd = EtcdProcesses(folder, members)
+        self.nodes: list[ControllerProcess] = []
+        self.openflow: list[tuple[str, int]] = []
+        self.paused: set[int] = set()
+        self._stack = ExitStack()
+        for name in NAMES:
+            openflow_port, rest_port = free_ports(2)
+            config = dict(document(openflow_port, rest_port))
+            config["control"] = {key: value for key, value in config.get("control", {}).items() if key != "on_stop"}
+            config["cluster"] = {"node": name, "etcd": self.etcd.urls}
+            if lease_ttl_s is not None:
+                config["cluster"]["lease_ttl_s"] = lease_ttl_s
+            (folder / name).mkdir(exist_ok=True)
+            self.nodes.append(ControllerProcess(config, folder / name))
+            self.openflow.append(("127.0.0.1", openflow_port))
+
+    def __enter__(self) -> ControllerPair:
+        with self._stack:
+            self._stack.enter_context(self.etcd)
+            for number, node in enumerate(self.nodes):
+                self._stack.enter_context(node)
+                self._stack.callback(self.resume, number)
+                self.wait(lambda number=number: self.role(number) is not None, f"{NAMES[number]} has a role")
+            self._stack = self._stack.pop_all()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._stack.close()
+
+    @property
+    def active(self) -> int | None:
+        """The node that says that it may change switches; None if neither does."""
+        return next((number for number in range(len(NAMES)) if self.role(number) == "active"), None)
+
+    def role(self, number: int) -> str | None:
+        """Return what a node says that it is; None before etcd has answered it, or if it does not answer."""
+        if number in self.paused:
+            return None
+        cluster = self.nodes[number].health().get("cluster")
+        return None if cluster is None or cluster["lease_age_s"] is None else str(cluster["role"])
+
+    def controls(self, number: int) -> bool:
+        """Whether a node is active and has every switch of its configuration under control."""
+        if number in self.paused:
+            return False
+        health = self.nodes[number].health()
+        states = set(health.get("switches", {}).values())
+        return health.get("cluster", {}).get("role") == "active" and states == {"ready"}
+
+    def wait_controls(self, timeout_s: float = START_S) -> int:
+        """Wait until a node controls every switch; return it. Raises ControllerError when none does."""
+        found: list[int] = []
+
+        def look() -> bool:
+            found[:] = [number for number in range(len(NAMES)) if self.controls(number)]
+            return bool(found)
+
+        self.wait(look, "a node controls every switch", timeout_s)
+        return found[0]
+
+    def wait_ready(self, timeout_s: float = START_S) -> None:
+        """Wait until one node controls every switch, and the other one is ready to."""
+        self.wait_controls(timeout_s)
+        # A standby calls its switches "standby": it is ready when it says so of itself.
+        self.wait(
+            lambda: all(node.health().get("status") == "ready" for node in self.nodes),
+            "both nodes are ready",
+            timeout_s,
+        )
+
+    def send_signal(self, number: int, what: signal.Signals) -> None:
+        """Send a node a signal; SIGSTOP pauses it until ``resume``."""
+        if what is signal.SIGSTOP:
+            self.paused.add(number)
+        self.nodes[number].send_signal(what)
+
+    def resume(self, number: int) -> None:
+        """Let a node go on that was paused, if it was."""
+        if number in self.paused:
+            self.paused.discard(number)
+            self.nodes[number].send_signal(signal.SIGCONT)
+
+    def wait(self, condition: Callable[[], object], what: str, timeout_s: float = START_S) -> None:
+        """Wait until a condition is true; an OSError in it makes it false. Raises ControllerError when it is not."""
+        deadline_s = time.monotonic() + timeout_s
+        while True:
+            try:
+                if condition():
+                    return
+            except OSError:
+                pass
+            if time.monotonic() > deadline_s:
+                tails = "\n".join(node.log_tail() for node in self.nodes)
+                raise ControllerError(f"not within {timeout_s:g} s: {what}{tails}")
+            time.sleep(LOOK_EVERY_S)
