@@ -34,11 +34,9 @@ class ControllerPair:
     reach the nodes. Nodes are 0 and 1. What a node is asked raises OSError while it does not answer.
     """
 
-    def __init__(
-        self, document: Document, folder: Path, *, members: int = ETCD_MEMBERS, lease_ttl_s: int | None = None
-    ) -> None:
+    def __init__(self, document: Document, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self.etcd = EtcdProcesses(folder, members)
+        self.etcd = EtcdProcesses(folder, ETCD_MEMBERS)
         self.nodes: list[ControllerProcess] = []
         self.openflow: list[tuple[str, int]] = []
         self.paused: set[int] = set()
@@ -48,8 +46,6 @@ class ControllerPair:
             config = dict(document(openflow_port, rest_port))
             config["control"] = {key: value for key, value in config.get("control", {}).items() if key != "on_stop"}
             config["cluster"] = {"node": name, "etcd": self.etcd.urls}
-            if lease_ttl_s is not None:
-                config["cluster"]["lease_ttl_s"] = lease_ttl_s
             (folder / name).mkdir(exist_ok=True)
             self.nodes.append(ControllerProcess(config, folder / name))
             self.openflow.append(("127.0.0.1", openflow_port))

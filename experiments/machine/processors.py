@@ -53,6 +53,12 @@ class CpuShares(NamedTuple):
     stolen: float
 
 
+def process_cpu_s(pid: int) -> float:
+    """Return the processor time that a process has taken so far, all its threads together."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def read_cpu_ticks() -> CpuTicks:
     """Read /proc/stat (proc(5)): user, nice, system, idle, iowait, irq, softirq, steal.
 

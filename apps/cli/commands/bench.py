@@ -60,6 +60,23 @@ def attack(
 
 
 @app.command()
+def cluster(
+    switches: Annotated[int | None, typer.Option(help="How many switches.")] = None,
+    entries: Annotated[int | None, typer.Option(help="Metered entries of each.")] = None,
+    repeats: Annotated[int | None, typer.Option(help="How often the active node ends in each way.")] = None,
+    seconds: Annotated[float | None, typer.Option(help="How long costs are measured.")] = None,
+    kills: Annotated[int | None, typer.Option(help="Then so many random kills and pauses in a row.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Which ones.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Folder of figures and plot.")] = None,
+    as_json: AsJson = False,
+) -> int:
+    """How soon a standby takes over, what a pair costs, and kills in a row (etcd-server)."""
+    options = {"switches": switches, "entries": entries, "repeats": repeats, "seconds": seconds}
+    options |= {"kills": kills, "seed": seed, "output": output}
+    return measured("cluster", "experiments.bench.cluster.bench:run", as_json, **options)
+
+
+@app.command()
 def enforcement(
     datapath: Annotated[str | None, typer.Option(help="userspace (the default) or kernel.")] = None,
     full: Annotated[bool | None, typer.Option("--full", help="All cases; else a subset.")] = None,

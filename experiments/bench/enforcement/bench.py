@@ -36,7 +36,7 @@ from experiments.bench.enforcement.grant_schedules import PATTERNS
 from experiments.bench.enforcement.granting import ENVIRONMENT, GrantPlan, Slot
 from experiments.bench.enforcement.report import write_results
 from experiments.machine.controller_process import ControllerProcess, configuration, free_ports
-from experiments.machine.processors import BUSY_IDLE_SHARE, cpu_shares, read_cpu_ticks
+from experiments.machine.processors import BUSY_IDLE_SHARE, cpu_shares, process_cpu_s, read_cpu_ticks
 from experiments.measure.sampler import Sampler
 from experiments.measure.series import Window, read_samples
 from experiments.ovs.fabric import OvsFabric, OvsOptions
@@ -266,8 +266,7 @@ def _pings(ovs: OvsFabric, batch: Sequence[Case], seconds: float) -> list[subpro
 def vswitchd_cpu_s() -> float:
     """Return the processor time that ovs-vswitchd has used so far, kernel included."""
     pid = (Path(os.environ.get("OVS_RUNDIR", "/var/run/openvswitch")) / "ovs-vswitchd.pid").read_text().strip()
-    words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+    return process_cpu_s(int(pid))
 
 
 @contextlib.contextmanager

@@ -28,6 +28,7 @@ from controller.errors import InvalidValueError
 from experiments.bench.loop.fit import fit, round_ms
 from experiments.bench.loop.loop_fabric import OFFERED, LoopPlan
 from experiments.machine.controller_process import ROOT, STOP_TIMEOUT_S, ControllerError, ControllerProcess, free_ports
+from experiments.machine.processors import process_cpu_s
 
 SWITCHES = 10
 INTERVAL_MS = 55
@@ -48,7 +49,6 @@ MOST_PER_SWITCH = 60_000  # of 65,535 meter ids, the VNs' own included
 TARGET_TIMES_BASELINE = {1_000: 8.0, 10_000: 20.0, 100_000: 100.0}
 TARGET_ROUND_MS = {(200, 100_000): 15.0, (20, 1_000_000): 110.0}  # of CPU, by switches and entries
 TARGET_SWITCH_US, TARGET_ENTRY_NS, TARGET_FIXED_MS, TARGET_FIT = 60.0, 80.0, 1.0, 0.15
-_CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,9 +194,9 @@ def _replay(rest_url: str, recording: Path) -> dict[str, Any]:
 
 
 def _measure_rounds(plan: LoopPlan, controller: ControllerProcess, varied: float, seconds: float) -> dict[str, Any]:
-    first, cpu_s, start_s = controller.get("/v1/loop"), _cpu_s(controller.pid), time.monotonic()
+    first, cpu_s, start_s = controller.get("/v1/loop"), process_cpu_s(controller.pid), time.monotonic()
     time.sleep(max(seconds, 4 * plan.interval_ms / 1e3))
-    last, cpu_s = controller.get("/v1/loop"), _cpu_s(controller.pid) - cpu_s
+    last, cpu_s = controller.get("/v1/loop"), process_cpu_s(controller.pid) - cpu_s
     took_s = time.monotonic() - start_s
     view = controller.get(f"/v1/loop?after={first['rounds']}")
     passed = {key: last[key] - first[key] for key in ("skipped_intervals", "unanswered_polls", "set_meters")}
@@ -223,7 +223,7 @@ def _measure_baseline(
             tell(f"vary {varied} {BASELINE_OFFERED}")
             already = len(_rounds(log))
             _wait(lambda already=already: len(_rounds(log)) >= already + 2, process)
-            done, cpu_s, start_s = len(_rounds(log)), _cpu_s(process.pid), time.monotonic()
+            done, cpu_s, start_s = len(_rounds(log)), process_cpu_s(process.pid), time.monotonic()
             _wait(
                 lambda done=done, start_s=start_s: (
                     time.monotonic() - start_s > seconds and len(_rounds(log)) >= done + 3
@@ -231,7 +231,7 @@ def _measure_baseline(
                 process,
             )
             marks = np.array(_rounds(log)[done:])
-            cpu_s, took_s = _cpu_s(process.pid) - cpu_s, time.monotonic() - start_s
+            cpu_s, took_s = process_cpu_s(process.pid) - cpu_s, time.monotonic() - start_s
             spent_ms = np.diff(marks[:, :4], axis=1) * 1e3
             row = _row("baseline", plan, varied, len(marks), took_s, cpu_s, int(marks[:, 4].sum()))
             row["skipped_intervals"] = int((spent_ms.sum(axis=1) // plan.interval_ms).sum())
@@ -362,8 +362,27 @@ def plot(rows: Sequence[dict[str, Any]], path: Path) -> bool:
     return True
 
 
+class FabricOrders:
+    """Tells a running ``experiments.bench.loop.loop_fabric`` what it reads."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._stdin, self._stdout = process.stdin, process.stdout
+
+    def __call__(self, line: str) -> None:
+        """Tell it one line."""
+        self._stdin.write(f"{line}\n")
+        self._stdin.flush()
+
+    def ask(self, line: str) -> Any:
+        """Tell it one line and return the JSON that it answers."""
+        self(line)
+        return json.loads(self._stdout.readline())
+
+
 @contextmanager
-def fabric_process(plan: LoopPlan, folder: Path) -> Iterator[Callable[[str], None]]:
+def fabric_process(plan: LoopPlan, folder: Path) -> Iterator[FabricOrders]:
     """Run the switches of a plan; what is yielded tells them what ``experiments.bench.loop.loop_fabric`` reads."""
     (folder / "plan.json").write_text(json.dumps(asdict(replace(plan))))
     command = [sys.executable, "-m", "experiments.bench.loop.loop_fabric", str(folder / "plan.json")]
@@ -373,12 +392,7 @@ def fabric_process(plan: LoopPlan, folder: Path) -> Iterator[Callable[[str], Non
     try:
         if process.stdout.readline().strip() != "ready":
             raise RuntimeError(f"the switches did not start (status {process.wait(STOP_TIMEOUT_S)})")
-
-        def tell(line: str) -> None:
-            process.stdin.write(f"{line}\n")
-            process.stdin.flush()
-
-        yield tell
+        yield FabricOrders(process)
     finally:
         process.stdin.close()
         _end(process)
@@ -420,11 +434,6 @@ def _rounds(log: Path) -> list[list[float]]:
 def _spread(column: Any) -> dict[str, float]:
     p50, p99 = np.percentile(column, (50, 99))
     return {"p50": float(p50), "p99": float(p99), "max": float(column.max())}
-
-
-def _cpu_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _CLOCK_TICKS
 
 
 def _resident_bytes(pid: int) -> int:

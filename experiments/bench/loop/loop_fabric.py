@@ -3,7 +3,8 @@
 ``python -m experiments.bench.loop.loop_fabric PLAN.json`` reads a plan (``LoopPlan``), fills the tables of its switches
 with what the controller itself would have installed, says ``ready`` on stdout and serves until its stdin ends. Lines
 there are ``vary SHARE OFFERED``, a new share of receivers that vary and what each sender offers, as a part of its fair
-share, and ``cut DPID``: that switch reconnects, with full tables.
+share, and ``cut DPID``: that switch reconnects, with full tables. ``watch`` begins to watch what is done to the meters,
+and ``report`` answers with that, a line of JSON.
 
 Traffic is made at the meters, which are token buckets. Senders to the receivers that vary pause in every other
 interval, and RAA-FE answers with larger and smaller grants in turns, so that every grant changes in every interval and
@@ -16,6 +17,7 @@ import json
 import signal
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -49,6 +51,7 @@ CAPACITY_BPS = 100_000_000_000
 # No queue holds the bench's receivers: if senders offered more, what the last second brought would decide what their
 # meters let through, and not the turns.
 OFFERED = 0.6
+GUARANTEED = 0.95  # of what a sender offers within its fair share: one that gets less misses what it was promised
 GAIN = 1.0  # RAA-FE's k: with each turn a rate changes by more than the fifth that a meter is modified for
 TICK_S = 1.0
 
@@ -59,7 +62,8 @@ class LoopPlan:
 
     ``vlan_count`` VLANs are on all ports of all switches. Without it there are as many as the pairs need, each on all
     ``ports`` of the POD_SWITCHES switches of a pod. With ``core`` every switch has a link to one more switch, so that
-    pairs go over four links: their own ports', and two of known capacity between.
+    pairs go over four links: their own ports', and two of known capacity between. With ``standby_port`` switches have a
+    second controller there.
     """
 
     switches: int
@@ -74,6 +78,7 @@ class LoopPlan:
     algorithm: str = "fe"
     parameters: dict[str, Any] = field(default_factory=lambda: {"k": GAIN})
     core: bool = False
+    standby_port: int | None = None
 
     @property
     def links(self) -> list[tuple[PortId, PortId]]:
@@ -184,13 +189,50 @@ class Swing:
         return self._sending
 
 
+@dataclass
+class MeterWatch:
+    """What was done to prepared meters since it began; columns are indexed by meter id.
+
+    ``first_set_s`` is when each controller, by its number, first modified one; ``filled_again`` counts those that one
+    set to what they had at that first time. ``passed_bits`` passed in ``counted_s``.
+    """
+
+    passed_bits: npt.NDArray[np.float64]
+    counted_s: npt.NDArray[np.float64]
+    first_set_s: dict[int, float] = field(default_factory=dict)
+    filled_again: int = 0
+    _set_by: dict[int, npt.NDArray[np.bool_]] = field(default_factory=dict)
+
+    def set(self, writer: int, ids: npt.NDArray[np.int64], same: npt.NDArray[np.bool_], now_s: float) -> None:
+        """A controller sets meters, some to the ``same`` rate and burst that they had."""
+        self.first_set_s.setdefault(writer, now_s)
+        done = self._set_by.setdefault(writer, np.zeros(len(self.passed_bits), np.bool_))
+        self.filled_again += int(np.count_nonzero(same & ~done[ids]))
+        done[ids] = True
+
+
 class BusyMeters(MeterTable):
     """Meters that are offered traffic whenever all of them are read; quick, so that the controller is what is measured.
 
-    Bytes count, packets do not: the controller does not look at them.
+    Bytes count, packets do not: the controller does not look at them. ``writer`` is the controller that speaks.
     """
 
     _counted_s: npt.NDArray[np.float64] = np.zeros(0)  # nothing is prepared while the tables are filled
+    watch: MeterWatch | None = None
+    writer: Callable[[], int] = staticmethod(lambda: 0)
+
+    def begin_watch(self) -> None:
+        """Watch from now on what is done to the meters."""
+        self.watch = MeterWatch(np.zeros(len(self._counted_s)), np.zeros(len(self._counted_s)))
+
+    def report(self) -> dict[str, Any]:
+        """Return what was seen, and how many senders to receivers that do not vary got less than they offered."""
+        assert self.watch is not None
+        steady = (self._offered_bps > 0) & ~self._varied & (self.watch.counted_s > 0)
+        rate_bps = self.watch.passed_bits[steady] / self.watch.counted_s[steady]
+        missed = rate_bps < GUARANTEED * self._offered_bps[steady]
+        seen = {"first_set_s": self.watch.first_set_s, "filled_again": self.watch.filled_again}
+        return {**seen, "steady": int(np.count_nonzero(steady)), "missed": int(np.count_nonzero(missed))}
 
     def prepare(
         self, offered_bps: npt.NDArray[np.float64], varied: npt.NDArray[np.bool_], swing: Swing, now_s: float
@@ -224,6 +266,9 @@ class BusyMeters(MeterTable):
         passed_bits = np.minimum(offered_bits, self._bucket_bits)
         self._bucket_bits = np.minimum(self._bucket_bits - passed_bits, self._rows["burst_kbits"][:count] * 1e3)
         self._counted_s[:] = now_s
+        if self.watch is not None:
+            self.watch.passed_bits += passed_bits
+            self.watch.counted_s += elapsed_s
         self._bytes_in += offered_bits / 8
         self._bytes_dropped += (offered_bits - passed_bits) / 8
         records["byte_in_count"], records["band_byte_count"] = self._bytes_in[ids], self._bytes_dropped[ids]
@@ -237,6 +282,9 @@ class BusyMeters(MeterTable):
     def _write(self, ids: npt.NDArray[np.int64], rows: npt.NDArray[np.void], now_s: float) -> None:
         if not self._prepared(ids):
             return super()._write(ids, rows, now_s)
+        if self.watch is not None:
+            had = self._rows["rate_kbps"][ids], self._rows["burst_kbits"][ids]
+            self.watch.set(self.writer(), ids, (had[0] == rows["rate"]) & (had[1] == rows["burst_size"]), now_s)
         self._rows["rate_kbps"][ids] = rows["rate"]
         self._rows["burst_kbits"][ids] = rows["burst_size"]
         self._bytes_in[ids] = self._bytes_dropped[ids] = 0.0
@@ -267,6 +315,7 @@ class BusyDatapath(Datapath):
         """Restart, with busy meters."""
         super().clear_tables()
         self.meters = BusyMeters(self.abilities)
+        self.meters.writer = lambda: self.conversations.index(self._current)
         self.multipart = PreparedMultipart(self.options, self.tables, self.meters, self.ports)
 
     def advance(self, now_s: float) -> None:
@@ -313,11 +362,15 @@ def entry_list(plan: LoopPlan, central: CentralController) -> dict[str, Any]:
 def serve(plan: LoopPlan, folder: Path) -> None:
     """Build the fabric, leave ``entries.json`` in ``folder`` for the baseline, and serve until stdin ends."""
     central = CentralController(plan.config())
-    fabric = WireFabric(("127.0.0.1", plan.openflow_port), tick_s=TICK_S, rate_step_s=float("inf"))
+    standbys = [] if plan.standby_port is None else [("127.0.0.1", plan.standby_port)]
+    controller = "127.0.0.1", plan.openflow_port
+    fabric = WireFabric(controller, tick_s=TICK_S, rate_step_s=float("inf"), standbys=standbys)
     options = DatapathOptions()
     datapaths: dict[int, Datapath] = {}
     for dpid in range(1, plan.switches + 1):
         datapath = BusyDatapath(dpid, options)
+        for _ in standbys:
+            datapath.add_controller()
         for port_no in range(1, plan.ports + 1):
             datapath.add_port(port_no, CAPACITY_BPS, time.monotonic())
         datapaths[dpid] = fabric.switches[dpid] = datapath
@@ -338,7 +391,13 @@ def serve(plan: LoopPlan, folder: Path) -> None:
             fabric.disconnect(int(values[0]))
             continue
         with fabric.locked():
-            load(plan, float(values[0]), central, datapaths, float(values[1]))
+            if order == "watch":
+                for datapath in datapaths.values():
+                    datapath.meters.begin_watch()
+            elif order == "report":
+                print(json.dumps([datapath.meters.report() for datapath in datapaths.values()]), flush=True)
+            else:
+                load(plan, float(values[0]), central, datapaths, float(values[1]))
     fabric.stop(check=False)
 
 

@@ -1,0 +1,141 @@
+"""``dets bench cluster``: two controllers and an etcd of three members, all real, on software switches.
+
+The active node is killed, alone or as if its machine had died, paused and stopped, by turns. The take-over
+lasts until the other node sets the first meter by a decision; the switches say when (``bench.loop.loop_fabric``). A
+tenth of the receivers varies, so that there is something to decide in every interval; the others show whether somebody
+misses a guarantee. With ``kills``, so many random kills and pauses in a row follow (kills.py).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from controller.errors import InvalidValueError
+from experiments.bench.cluster.kills import run_kills
+from experiments.bench.cluster.takeover import INTERVAL_MS, measure
+from experiments.machine.controller_pair import ETCD_MEMBERS
+
+SWITCHES, ENTRIES, REPEATS, SECONDS = 2, 10_000, 3, 20.0
+LEAST_ENTRIES = 100  # with fewer senders of a receiver there is nothing to decide
+TARGET_INTERVALS = {"killed": 20, "machine dead": 65, "paused": 65}
+
+
+def run(
+    switches: int = SWITCHES,
+    entries: int = ENTRIES,
+    repeats: int = REPEATS,
+    seconds: float = SECONDS,
+    kills: int = 0,
+    seed: int = 1,
+    output: Path = Path("results/bench-cluster"),
+) -> dict[str, Any]:
+    """Measure with ``switches`` of ``entries`` metered pairs, each end ``repeats`` times, then ``kills`` by ``seed``.
+
+    ``seconds`` is how long costs are measured. Writes cluster.json and cluster.png to ``output``. Raises
+    InvalidValueError for numbers outside of their bounds.
+    """
+    for name, value, low, high in (
+        ("switches", switches, 1, 20),
+        ("entries", entries, LEAST_ENTRIES, 60_000),
+        ("repeats", repeats, 0, 100),
+        ("seconds", seconds, 1, 600),
+        ("kills", kills, 0, 10_000),
+        ("seed", seed, 0, 2**32 - 1),
+    ):
+        if not low <= value <= high:
+            raise InvalidValueError(name, value, f"is outside {low} to {high}")
+    output.mkdir(parents=True, exist_ok=True)
+    figures: dict[str, Any] = {}
+    targets: list[dict[str, Any]] = []
+    with TemporaryDirectory(prefix="dets-cluster-") as name:
+        if repeats:
+            figures |= measure(switches, entries, repeats, seconds, Path(name), _tell)
+            figures["takeover_intervals"] = {
+                what: _intervals([one["last_s"] for one in made]) for what, made in figures["takeovers"].items()
+            }
+            targets += takeover_targets(figures)
+        if kills:
+            report = run_kills(kills, seed, Path(name) / "kills", _tell)
+            figures["kills"] = asdict(report)
+            for problem in report.problems:
+                _tell(problem)
+            title = f"writers at once, revisions lost, senders freed in {kills} kills and pauses"
+            targets.append(_target(title, len(report.problems), "", 0))
+    result = {
+        "settings": {
+            "switches": switches,
+            "entries": entries,
+            "repeats": repeats,
+            "kills": kills,
+            "seed": seed,
+            "interval_ms": INTERVAL_MS,
+            "etcd_members": ETCD_MEMBERS,
+            "cores": os.cpu_count(),
+            "load_average": os.getloadavg()[0],
+            "command": "dets bench " + " ".join(["cluster", *sys.argv[3:]]),
+        },
+        "figures": figures,
+        "targets": targets,
+    }
+    (output / "cluster.json").write_text(json.dumps(result, indent=1))
+    if repeats and plot(figures, output / "cluster.png"):
+        print(f"wrote {output}/cluster.png")
+    return result
+
+
+def _tell(line: str) -> None:
+    print(line, flush=True)
+
+
+def _intervals(seconds: list[float]) -> dict[str, float]:
+    intervals = [one * 1e3 / INTERVAL_MS for one in seconds]
+    return {"median": statistics.median(intervals), "max": max(intervals)}
+
+
+def takeover_targets(figures: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the targets of the take-overs. Every switch counts, and the slowest of all repeats."""
+    most = {what: figures["takeover_intervals"][what]["max"] for what in TARGET_INTERVALS}
+    targets = [
+        _target(f"{what}: to the first meter set", most[what], "intervals", target)
+        for what, target in TARGET_INTERVALS.items()
+    ]
+    made = [one for takeovers in figures["takeovers"].values() for one in takeovers]
+    missed = max(max(0, one["missed"] - one["missed_before"]) for one in made)
+    targets.append(_target("senders that miss their guarantee in a take-over, above those before", missed, "", 0))
+    targets.append(_target("meters that a take-over fills again", max(one["filled_again"] for one in made), "", 0))
+    return targets
+
+
+def _target(name: str, value: float, unit: str, most: float) -> dict[str, Any]:
+    return {"name": name, "value": round(value, 1), "unit": unit, "target": most, "met": value <= most}
+
+
+def plot(figures: dict[str, Any], path: Path) -> bool:
+    """Draw every take-over as a dot, in intervals; return whether matplotlib is there to do it."""
+    try:
+        from matplotlib import pyplot
+    except ImportError:
+        return False
+    figure, axes = pyplot.subplots(figsize=(7, 3.2), layout="constrained")
+    for row, (what, made) in enumerate(figures["takeovers"].items()):
+        intervals = [one["last_s"] * 1e3 / INTERVAL_MS for one in made]
+        axes.plot(intervals, [row] * len(intervals), "o", color="tab:blue", alpha=0.6)
+        if what in TARGET_INTERVALS:
+            axes.plot([TARGET_INTERVALS[what]], [row], "|", color="tab:red", markersize=22, markeredgewidth=2)
+    axes.set_yticks(range(len(figures["takeovers"])), list(figures["takeovers"]))
+    axes.set(
+        xlabel=f"intervals of {INTERVAL_MS} ms to the first meter set by the other node; red: at most", xlim=(0, None)
+    )
+    axes.set_title("A standby takes over")
+    axes.invert_yaxis()
+    axes.grid(alpha=0.3, axis="x")
+    figure.savefig(path, dpi=120)
+    pyplot.close(figure)
+    return True

@@ -1,0 +1,152 @@
+"""From the end of the active node to the first meter that the other one sets by a decision, and what that costs."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from experiments.bench.loop.bench import FabricOrders, fabric_process
+from experiments.bench.loop.loop_fabric import LoopPlan
+from experiments.machine.controller_pair import ControllerPair, kill_machine_of
+from experiments.machine.controller_process import ControllerError, ControllerProcess, free_ports
+from experiments.machine.processors import process_cpu_s
+
+INTERVAL_MS = 55
+VARIED = 0.1  # of the receivers: the grants of the others stand, if nobody disturbs them
+SETTLE_S, AFTER_S = 5.0, 2.0
+TAKEOVER_S = 60.0
+LOOK_EVERY_S = 0.2
+Tell = Callable[[str], None]
+
+
+def killed(pair: ControllerPair, number: int) -> None:
+    """SIGKILL: the process next to the node gives its lease up."""
+    pair.send_signal(number, signal.SIGKILL)
+
+
+def machine_dead(pair: ControllerPair, number: int) -> None:
+    """Nobody gives the lease up."""
+    kill_machine_of(pair.nodes[number].pid)
+
+
+def paused(pair: ControllerPair, number: int) -> None:
+    """SIGSTOP: the connections stand, and nothing comes."""
+    pair.send_signal(number, signal.SIGSTOP)
+
+
+def stopped(pair: ControllerPair, number: int) -> None:
+    """SIGTERM: the node hands over, as for an upgrade."""
+    pair.send_signal(number, signal.SIGTERM)
+
+
+ENDS = {"killed": killed, "machine dead": machine_dead, "paused": paused, "stopped": stopped}
+
+
+def measure(switches: int, entries: int, repeats: int, seconds: float, folder: Path, tell: Tell) -> dict[str, Any]:
+    """Return the costs of a node alone and of a pair, and what every take-over was like.
+
+    ``seconds`` is how long each cost is measured. Raises ControllerError if a pair does not come back.
+    """
+    plan = LoopPlan(switches, entries, INTERVAL_MS, VARIED, *free_ports(2))
+    (folder / "alone").mkdir(parents=True, exist_ok=True)
+    with fabric_process(plan, folder / "alone"), ControllerProcess(plan.configuration(), folder / "alone") as node:
+        node.wait_ready(set(plan.configuration()["switches"]), timeout_s=TAKEOVER_S)
+        wait_entries(node, plan)
+        time.sleep(SETTLE_S)
+        alone = costs({"node": node.pid}, node, seconds)
+    tell(f"a node alone: {alone['node_percent']:.1f} % of a processor")
+
+    def document(openflow_port: int, rest_port: int) -> dict[str, Any]:
+        return replace(plan, openflow_port=openflow_port, rest_port=rest_port).configuration()
+
+    with ControllerPair(document, folder / "pair") as pair:
+        here, there = (port for _host, port in pair.openflow)
+        with fabric_process(replace(plan, openflow_port=here, standby_port=there), folder / "pair") as orders:
+            return {"alone": alone, **_measure_pair(pair, orders, plan, repeats, seconds, tell)}
+
+
+def _measure_pair(
+    pair: ControllerPair, orders: FabricOrders, plan: LoopPlan, repeats: int, seconds: float, tell: Tell
+) -> dict[str, Any]:
+    active = _settled(pair, plan)
+    members = {f"member_{number}": member.pid for number, member in enumerate(pair.etcd.members, 1)}
+    pids = {"active": pair.nodes[active].pid, "standby": pair.nodes[1 - active].pid, **members}
+    cost = costs(pids, pair.nodes[active], seconds)
+    tell(f"the active node of a pair: {cost['active_percent']:.1f} %, the standby {cost['standby_percent']:.1f} %")
+    takeovers: dict[str, list[dict[str, Any]]] = {name: [] for name in ENDS}
+    for _ in range(repeats):
+        for name, end in ENDS.items():
+            made = _take_over(pair, orders, plan, end)
+            tell(f"{name}: {made['first_s']:.3f} s at the first switch, {made['last_s']:.3f} s at all")
+            takeovers[name].append(made)
+    return {"pair": cost, "takeovers": takeovers}
+
+
+def _take_over(
+    pair: ControllerPair, orders: FabricOrders, plan: LoopPlan, end: Callable[[ControllerPair, int], None]
+) -> dict[str, Any]:
+    active = _settled(pair, plan)
+    other = 1 - active
+    orders("watch")
+    time.sleep(AFTER_S)
+    quiet = orders.ask("report")
+    orders("watch")
+    began_s = time.monotonic()
+    end(pair, active)
+    while any(str(other) not in switch["first_set_s"] for switch in orders.ask("report")):
+        if time.monotonic() - began_s > TAKEOVER_S:
+            raise ControllerError(f"no take-over within {TAKEOVER_S:g} s{pair.nodes[other].log_tail()}")
+        time.sleep(LOOK_EVERY_S)
+    time.sleep(AFTER_S)
+    seen = orders.ask("report")
+    if active in pair.paused:
+        pair.resume(active)
+    else:
+        pair.nodes[active].end(signal.SIGTERM)
+        pair.nodes[active].start()
+    took_s = [switch["first_set_s"][str(other)] - began_s for switch in seen]
+    return {
+        "first_s": min(took_s),
+        "last_s": max(took_s),
+        "steady": sum(switch["steady"] for switch in seen),
+        "missed": sum(switch["missed"] for switch in seen),
+        "missed_before": sum(switch["missed"] for switch in quiet),
+        "filled_again": sum(switch["filled_again"] for switch in seen),
+    }
+
+
+def _settled(pair: ControllerPair, plan: LoopPlan) -> int:
+    """Wait until the pair is ready and all entries are measured; return the active node."""
+    pair.wait_ready()
+    active = pair.wait_controls()
+    wait_entries(pair.nodes[active], plan)
+    time.sleep(SETTLE_S)
+    return active
+
+
+def wait_entries(node: ControllerProcess, plan: LoopPlan) -> None:
+    """Wait until a node controls every entry of the plan; ControllerError if it does not."""
+    deadline_s = time.monotonic() + TAKEOVER_S
+    while (node.get("/v1/loop")["last"] or {}).get("entries") != plan.switches * plan.entries:
+        node.check_alive()
+        if time.monotonic() > deadline_s:
+            raise ControllerError(f"not all entries are there within {TAKEOVER_S:g} s{node.log_tail()}")
+        time.sleep(LOOK_EVERY_S)
+
+
+def costs(pids: dict[str, int], node: ControllerProcess, seconds: float) -> dict[str, float]:
+    """Return what processes take, percent of a processor, and a node's processor time for one interval, ms."""
+    rounds, begun_s, node_s = _rounds(node), time.monotonic(), process_cpu_s(node.pid)
+    before_s = {name: process_cpu_s(pid) for name, pid in pids.items()}
+    time.sleep(seconds)
+    took_s = time.monotonic() - begun_s
+    made = {f"{name}_percent": 100 * (process_cpu_s(pid) - before_s[name]) / took_s for name, pid in pids.items()}
+    return {**made, "interval_cpu_ms": 1e3 * (process_cpu_s(node.pid) - node_s) / max(_rounds(node) - rounds, 1)}
+
+
+def _rounds(node: ControllerProcess) -> int:
+    return int(node.get("/v1/loop")["rounds"])

@@ -1,0 +1,56 @@
+"""What the bench of the pair takes for two writers and for a meter filled again, and which options it refuses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from controller.errors import InvalidValueError
+from controller.openflow.constants import ControllerRole, MeterModCommand
+from controller.openflow.meters import encode_meter_mods
+from experiments.bench.cluster.bench import run
+from experiments.bench.cluster.switch_logs import MeterLog, second_writer
+from experiments.switch.datapath import Datapath
+
+MASTER, SLAVE, EQUAL = ControllerRole.MASTER, ControllerRole.SLAVE, ControllerRole.EQUAL
+
+
+@pytest.mark.parametrize(
+    ("writers", "said"),
+    [
+        ([], ""),
+        ([(0, MASTER, 5), (1, MASTER, 6), (0, MASTER, 9)], ""),
+        ([(0, MASTER, 5), (1, EQUAL, 5)], "node 1 wrote as EQUAL"),
+        ([(0, MASTER, None)], "node 0 wrote as MASTER"),
+        ([(0, MASTER, 5), (1, MASTER, 5)], "nodes 0 and 1 wrote under generation id 5"),
+        ([(0, MASTER, 5), (1, MASTER, 6), (0, MASTER, 5)], "node 0 wrote under generation id 5 after 6"),
+    ],
+)
+def test_what_says_that_there_were_two_writers(writers: list[Any], said: str) -> None:
+    assert second_writer(writers) == said
+
+
+def test_the_log_of_meters_tells_what_a_new_writer_filled_again() -> None:
+    switch = Datapath(1)
+    other = switch.add_controller()
+    switch.receive(encode_meter_mods([MeterModCommand.ADD], [7], [100], [50], xid_first=0), 1.0)
+    log = MeterLog(switch)
+
+    def modify(rate_kbps: int, conversation: Any) -> None:
+        mods = encode_meter_mods([MeterModCommand.MODIFY], [7], [rate_kbps], [50], xid_first=0)
+        switch.receive(mods, 2.0, conversation)
+
+    for rate_kbps, conversation in ((90, None), (90, None), (80, other), (80, other), (80, None)):
+        modify(rate_kbps, conversation)
+    assert log.set == [(7, 90), (7, 90), (7, 80), (7, 80), (7, 80)]
+    assert log.same == [7, 7, 7]
+    assert log.filled_again == [7]
+
+
+@pytest.mark.parametrize(
+    "options", [{"switches": 0}, {"entries": 99}, {"repeats": -1}, {"seconds": 0.5}, {"kills": -1}]
+)
+def test_bad_options_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidValueError, match="outside"):
+        run(**options)

@@ -1,0 +1,36 @@
+"""``dets bench cluster`` in its smallest, and kills in a row: one writer at a time, no revision lost, nothing freed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from support.cluster import needs_etcd
+
+from experiments.bench.cluster.bench import TARGET_INTERVALS, run
+from experiments.bench.cluster.kills import run_kills
+from experiments.bench.cluster.takeover import ENDS
+
+pytestmark = [needs_etcd]
+KILLS = 5
+
+
+def test_the_smallest_run(tmp_path: Path) -> None:
+    result = run(switches=1, entries=200, repeats=1, seconds=1.0, output=tmp_path)
+    figures = result["figures"]
+    assert {what: len(made) for what, made in figures["takeovers"].items()} == dict.fromkeys(ENDS, 1)
+    assert all(one["last_s"] >= one["first_s"] > 0 for made in figures["takeovers"].values() for one in made)
+    assert figures["alone"]["interval_cpu_ms"] > 0
+    assert figures["pair"]["member_3_percent"] >= 0
+    assert len(result["targets"]) == len(TARGET_INTERVALS) + 2
+    assert result["targets"][-1]["met"], "a take-over has filled meters again"
+    assert json.loads((tmp_path / "cluster.json").read_text())["targets"] == result["targets"]
+    assert (tmp_path / "cluster.png").stat().st_size > 1000
+
+
+def test_kills_and_pauses_in_a_row(tmp_path: Path) -> None:
+    report = run_kills(KILLS, 3, tmp_path)
+    assert report.problems == []
+    assert report.disturbances.total() >= KILLS
+    assert report.kept >= KILLS
+    assert report.generations > 1
