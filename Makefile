@@ -9,10 +9,11 @@ KERNEL := $(wildcard controller/*/*.c)
 STAMP := $(VENV)/installed
 IS_ROOT := $(shell [ "$$(id -u)" -eq 0 ] && echo yes)
 
-.PHONY: help setup packages ovs demo figures screenshots test test-kernel check clean
+.PHONY: help setup packages ovs demo demo-cluster figures screenshots test test-kernel check clean
 
 help:
 	@echo "make demo    see DETS protect a TCP tenant from a UDP blast (as root on Open vSwitch, else on a model)"
+	@echo "make demo-cluster   the same with two controllers, of which the active one is killed in the middle"
 	@echo "make figures a paper's figures and claims, on the model; FABRIC=ovs: on Open vSwitch (root); PAPER=dets"
 	@echo "make test    all tests; without root those on real Open vSwitch are skipped"
 	@echo "make test-kernel   those on the kernel datapath alone: native, or in user-mode-linux"
@@ -38,6 +39,9 @@ endif
 
 demo: setup ovs
 	@$(BIN)/dets demo
+
+demo-cluster: setup ovs
+	@$(BIN)/dets demo --cluster
 
 FABRIC ?= model
 PAPER ?= dets

@@ -9,12 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from experiments.evaluation.measures import Figures, isolation_measures, rates_at
 from experiments.evaluation.run import ScenarioRun
 from experiments.measure.manifest import manifest
+from experiments.measure.series import ENOUGH, goodput_limit_bps
 from experiments.options import ExperimentOptions
 from experiments.scenarios.scenario import BASELINES, INTERVAL_S
 
+AROUND_INTERVALS = 60  # before and after the kill of a controller, 3.3 s each
 TITLES = {"none": "without control", "static": "static limits", "dets": "with DETS"}
 
 
@@ -40,7 +44,22 @@ def label_of(control: str) -> str:
 def judged(run: ScenarioRun) -> Judged:
     """Return a run with its figures; MeasurementError where the UDP never arrived."""
     shares = {f"{key}_during": run.notes[key] for key in ("cpu_idle_share", "cpu_stolen_share") if key in run.notes}
-    return Judged(label_of(run.control), run, {**isolation_measures(run), **shares})
+    return Judged(label_of(run.control), run, {**isolation_measures(run), **shares, **kill_measures(run)})
+
+
+def kill_measures(run: ScenarioRun) -> Figures:
+    """Return how often TCP was below 95 % of what its limit allows around a controller's kill, if there was one."""
+    killed_at_s = run.notes.get("killed_at_s")
+    if killed_at_s is None:
+        return {}
+    victim, (_, limits) = rates_at(run, run.receivers[0]), next(iter(run.scenario.limits.items()))
+    below = victim.tcp_goodput_bps < ENOUGH * goodput_limit_bps(limits.receive_bps)
+    kill = int(np.searchsorted(victim.end_s, killed_at_s, side="right"))
+    return {
+        "out_of_control_s": run.notes["out_of_control_s"],
+        "intervals_below_before_kill": int(below[max(kill - AROUND_INTERVALS, 0) : kill].sum()),
+        "intervals_below_after_kill": int(below[kill : kill + AROUND_INTERVALS].sum()),
+    }
 
 
 def report(name: str, options: ExperimentOptions, folder: Path, runs: Sequence[ScenarioRun]) -> dict[str, Any]:

@@ -30,9 +30,12 @@ UNUSED_ON = {"ovs": ("slot",), "wire": ("datapath", "shaping"), "model": ("datap
 UNUSED_BY = {"dets-fig2": ("algorithm", "parameter", "baseline", "static")}
 
 
-def run(name: str, options: ExperimentOptions, given: Collection[str] = ()) -> dict[str, Any]:
+def run(
+    name: str, options: ExperimentOptions, given: Collection[str] = (), kill_at_s: float | None = None
+) -> dict[str, Any]:
     """Run it, write the output folder, show a table unless ``options.quiet``, and return the summary.
 
+    With ``kill_at_s`` two controllers share an etcd, and the active one is killed so long after the traffic began.
     ``given`` names the options that the user gave, as the command line has them: InvalidValueError for one that means
     nothing here, and for a name that there is none of.
     """
@@ -46,7 +49,8 @@ def run(name: str, options: ExperimentOptions, given: Collection[str] = ()) -> d
         says = f"means nothing to {name}, whose file in experiments/scenarios says it"
         _refuse(given, options, (*OF_THESE, *(("parameter",) if "algorithm" not in given else ())), says)
     announce = None if options.quiet else _announce
-    settings = RunSettings(options.slot_s, options.congestion_control, options.datapath, options.shaping, announce)
+    grain = options.slot_s, options.congestion_control, options.datapath, options.shaping
+    settings = RunSettings(*grain, kill_at_s=kill_at_s, announce=announce)
     folder = options.output or Path("results") / name
     folder.mkdir(parents=True, exist_ok=True)
     if name in SET_BY_OPTIONS:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from controller.policy.registry import policies
-from experiments.machine.controller_process import configuration
+from experiments.evaluation.run import RunSettings
+from experiments.machine.controller_pair import ControllerPair
+from experiments.machine.controller_process import ControllerProcess, configuration, free_ports
 from experiments.ovs.static_limits import TCP_BURST_S, UDP_BURST_S, QueueRates, Share, equal_shares
 from experiments.scenarios.scenario import CONDITIONS, LimitChange, Limits, Scenario, parse_control
 from topologies.fabric import Fabric, PhysicalNode, VirtualNode
@@ -40,6 +45,30 @@ def controller_configuration(
             for link in fabric.core_links
         ]
     return document
+
+
+@contextmanager
+def controllers(
+    scenario: Scenario, fabric: Fabric, control: str, folder: Path, settings: RunSettings, *, ovsdb: bool = True
+) -> Iterator[tuple[ControllerProcess | ControllerPair, list[tuple[str, int]]]]:
+    """Run the controller of a scenario, or the pair of which one is to be killed; yield it and where switches reach it.
+
+    Without ``ovsdb`` no switch has a database.
+    """
+
+    def document(openflow_port: int, rest_port: int) -> dict[str, Any]:
+        made = controller_configuration(scenario, fabric, control, openflow_port, rest_port, settings.shaping)
+        for switch in () if ovsdb else made["switches"].values():
+            switch.pop("ovsdb", None)
+        return made
+
+    if settings.kill_at_s is None:
+        openflow_port, rest_port = free_ports(2)
+        with ControllerProcess(document(openflow_port, rest_port), folder) as controller:
+            yield controller, [("127.0.0.1", openflow_port)]
+    else:
+        with ControllerPair(document, folder / "pair") as pair:
+            yield pair, pair.openflow
 
 
 def borrows(algorithm: str) -> bool:

@@ -13,34 +13,74 @@ import numpy as np
 
 from controller.whatif.recording import Start, decode
 from experiments.evaluation.configuration import fields_in_use
-from experiments.evaluation.run import FloatArray
-from experiments.machine.controller_process import ControllerProcess
+from experiments.evaluation.run import FloatArray, RunSettings
+from experiments.machine.controller_pair import ControllerPair
+from experiments.machine.controller_process import ControllerError, ControllerProcess
 from experiments.scenarios.limits import AlgorithmChange, Event
 from experiments.scenarios.scenario import BASELINES, Scenario, parse_control
 from experiments.scenarios.traffic import VnPair
 from topologies.fabric import Fabric
 
 TAKE_EVERY_S = 0.5
+Controllers = ControllerProcess | ControllerPair
 
 
 class Decisions:
-    """Records a controller; ``take`` has to be called now and then, ``stop`` at the end."""
+    """Records a controller; ``take`` has to be called now and then, ``stop`` at the end.
 
-    def __init__(self, controller: ControllerProcess) -> None:
+    ``out_of_control_s`` is how long nobody controlled the switches after ``kill``; None before, and if nobody came.
+    """
+
+    def __init__(self, controller: Controllers) -> None:
         self._controller = controller
+        self._killed_s: float | None = None
+        self.out_of_control_s: float | None = None
         self._records: list[bytes] = []
         self._taken_s = time.monotonic()
         self._ask("start")
 
     def take(self) -> None:
         """Take what was recorded, if it is time to."""
+        if self._killed_s is not None:
+            assert isinstance(self._controller, ControllerPair)
+            if self._controller.recovered():
+                self.out_of_control_s = time.monotonic() - self._killed_s
+                self._killed_s = None
+                self._ask("start")
+            return
         if time.monotonic() - self._taken_s >= TAKE_EVERY_S:
             self._taken_s = time.monotonic()
             self._ask("take")
 
+    def kill(self) -> None:
+        """Kill the active controller of a pair, and record the other one as soon as it controls the switches."""
+        assert isinstance(self._controller, ControllerPair)
+        self._ask("take")
+        self._killed_s = time.monotonic()
+        self._controller.kill_in_charge()
+
+    def get(self, path: str) -> Any:
+        """Return the JSON of a REST resource. Raises ControllerError if nobody has taken over after a kill."""
+        self._check()
+        return self._controller.get(path)
+
     def stop(self) -> None:
-        """End the recording."""
+        """End the recording. Raises ControllerError if nobody has taken over after a kill."""
+        self._check()
         self._ask("stop")
+
+    def _check(self) -> None:
+        if self._killed_s is not None:
+            passed_s = time.monotonic() - self._killed_s
+            raise ControllerError(
+                f"nobody controls the switches {passed_s:.0f} s after the active controller was killed"
+            )
+
+    def notes(self, settings: RunSettings) -> dict[str, Any]:
+        """Return what a run notes of a kill, if there was one."""
+        if settings.kill_at_s is None:
+            return {}
+        return {"killed_at_s": settings.kill_at_s, "out_of_control_s": self.out_of_control_s}
 
     def granted_bps(self, scenario: Scenario, fabric: Fabric, begun_s: float, time_s: FloatArray) -> FloatArray:
         """Return the limits in force at the end of each interval, (intervals, pairs).
@@ -69,7 +109,7 @@ class Decisions:
         self._records.append(base64.b64decode(answer["records"]))
 
 
-def request(controller: ControllerProcess, path: str, method: str, body: object) -> Any:
+def request(controller: Controllers, path: str, method: str, body: object) -> Any:
     """Return what the controller answers to a change."""
     asked = urllib.request.Request(
         f"{controller.rest_url}{path}", json.dumps(body).encode(), {"Content-Type": "application/json"}, method=method
@@ -78,7 +118,7 @@ def request(controller: ControllerProcess, path: str, method: str, body: object)
         return json.load(answer)
 
 
-def tell(controller: ControllerProcess, fabric: Fabric, event: Event) -> None:
+def tell(controller: Controllers, fabric: Fabric, event: Event) -> None:
     """Make the change of an event in a running controller, over REST."""
     if isinstance(event, AlgorithmChange):
         name, parameters = parse_control(event.control)

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from experiments.evaluation import endpoint
-from experiments.evaluation.configuration import agents_at, controller_configuration, static_limits, uplink_classes
-from experiments.evaluation.decisions import Decisions, tell
+from experiments.evaluation.configuration import agents_at, controllers, static_limits, uplink_classes
+from experiments.evaluation.decisions import Controllers, Decisions, tell
 from experiments.evaluation.on_model import Progress, standing_bps
 from experiments.evaluation.run import (
     DEFAULT_SETTINGS,
@@ -28,7 +28,6 @@ from experiments.evaluation.run import (
     receivers_of,
     transfer_rows,
 )
-from experiments.machine.controller_process import ControllerProcess, free_ports
 from experiments.machine.processors import CpuTicks, busy_warning, cpu_shares, read_cpu_ticks
 from experiments.measure.frames import TCP_WIRE_BYTES, UDP_FRAME_BYTES
 from experiments.ovs.agents import fabric_agents
@@ -54,20 +53,18 @@ def run_on_ovs(
     """Run a scenario under a control; files of the run go to ``folder``."""
     folder.mkdir(parents=True, exist_ok=True)
     fabric = scenario.fabric()
-    openflow_port, rest_port = free_ports(2)
-    controlled = control not in BASELINES
-    options = OvsOptions(
-        controller=f"tcp:127.0.0.1:{openflow_port}" if controlled else None,
-        datapath=settings.datapath,
-        edge_queues=control == "none" or not scenario.queues,
-        congestion_control=settings.congestion_control,
-        patch_links=True,
-    )
     with contextlib.ExitStack() as stack:
-        controller = None
-        if controlled:
-            document = controller_configuration(scenario, fabric, control, openflow_port, rest_port, settings.shaping)
-            controller = stack.enter_context(ControllerProcess(document, folder))
+        controller, targets = None, None
+        if control not in BASELINES:
+            controller, openflow = stack.enter_context(controllers(scenario, fabric, control, folder, settings))
+            targets = " ".join(f"tcp:{host}:{port}" for host, port in openflow)
+        options = OvsOptions(
+            controller=targets,
+            datapath=settings.datapath,
+            edge_queues=control == "none" or not scenario.queues,
+            congestion_control=settings.congestion_control,
+            patch_links=True,
+        )
         ovs = stack.enter_context(OvsFabric(fabric, options))
         for number, classes in uplink_classes(scenario, fabric, control).items():
             ovs.set_uplink_queues(number, classes)
@@ -83,10 +80,10 @@ def run_on_ovs(
         if ovs.classifier is not None:
             ovs.classifier.settle()
         endpoints = stack.enter_context(_Endpoints(ovs, scenario, seed, settings.congestion_control, folder))
-        return _measure(scenario, control, seed, progress, fabric, controller, endpoints, list(ovs.warnings))
+        return _measure(scenario, control, seed, progress, fabric, controller, endpoints, list(ovs.warnings), settings)
 
 
-def wait_agents(controller: ControllerProcess, count: int) -> None:
+def wait_agents(controller: Controllers, count: int) -> None:
     """Wait until the controller knows so many agents; TimeoutError if it does not."""
     deadline = time.monotonic() + END_TIMEOUT_S
     while True:
@@ -104,9 +101,10 @@ def _measure(
     seed: int,
     progress: Progress,
     fabric: Fabric,
-    controller: ControllerProcess | None,
+    controller: Controllers | None,
     endpoints: _Endpoints,
     warnings: list[str],
+    settings: RunSettings,
 ) -> ScenarioRun:
     decisions = Decisions(controller) if controller is not None else None
     ticks: list[CpuTicks] = []
@@ -115,12 +113,14 @@ def _measure(
     def look() -> None:
         ticks.append(read_cpu_ticks())
         seen["switches"] = describe_switches(fabric)
-        seen["vns"] = controller.get("/v1/vns") if controller is not None else None
+        seen["vns"] = decisions.get("/v1/vns") if decisions is not None else None
 
     judged = scenario.judged
     due: list[tuple[float, Callable[[], object]]] = [(judged[0], lambda: ticks.append(read_cpu_ticks()))]
     if controller is not None:
         due += [(event.at_s, functools.partial(tell, controller, fabric, event)) for event in scenario.events]
+    if decisions is not None and settings.kill_at_s is not None:
+        due.append((settings.kill_at_s, decisions.kill))
     due.append((judged[1], look))
     due.sort(key=lambda one: one[0])
     begun_s = endpoints.begin()
@@ -142,11 +142,13 @@ def _measure(
     endpoints.wait()
     warnings += busy_warning(shares, f"the run ({control})")
     columns = endpoints.columns()
+    notes: dict[str, Any] = decisions.notes(settings) if decisions is not None else {}
     if decisions is not None:
         granted_bps = decisions.granted_bps(scenario, fabric, begun_s, columns["time_s"])
     else:
         granted_bps = np.tile(standing_bps(scenario, control), (len(columns["time_s"]) - 1, 1))
-    notes = {"warnings": warnings, "cpu_idle_share": round(shares.idle, 3), "cpu_stolen_share": round(shares.stolen, 3)}
+    notes |= {"warnings": warnings, "cpu_idle_share": round(shares.idle, 3)}
+    notes["cpu_stolen_share"] = round(shares.stolen, 3)
     return ScenarioRun(scenario, control, "ovs", seed, granted_bps=granted_bps, notes=notes, seen=seen, **columns)
 
 

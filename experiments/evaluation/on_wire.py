@@ -12,11 +12,11 @@ import yaml
 
 from controller.config.load import parse_config
 from controller.fabric.vns import VnTable
-from experiments.evaluation.configuration import controller_configuration
+from experiments.evaluation.configuration import controller_configuration, controllers
 from experiments.evaluation.decisions import Decisions, tell
 from experiments.evaluation.on_model import ModelTraffic, Progress, described, run_on_model
 from experiments.evaluation.run import DEFAULT_SETTINGS, RunSettings, ScenarioRun
-from experiments.machine.controller_process import ControllerProcess, free_ports
+from experiments.machine.controller_process import free_ports
 from experiments.model.control import write_queues
 from experiments.model.fabric import ModelFabric, ModelOptions
 from experiments.scenarios.scenario import BASELINES, INTERVAL_S, LimitChange, Scenario
@@ -46,14 +46,13 @@ def run_on_wire(
     slot_s = settings.slot_s
     folder.mkdir(parents=True, exist_ok=True)
     fabric = scenario.fabric()
-    openflow_port, rest_port = free_ports(2)
-    document = controller_configuration(scenario, fabric, control, openflow_port, rest_port)
     model = ModelFabric(fabric, ModelOptions(slot_s=slot_s, seed=seed))
-    parsed = parse_config(yaml.safe_dump(document), "wire")
+    parsed = parse_config(yaml.safe_dump(controller_configuration(scenario, fabric, control, *free_ports(2))), "wire")
     write_queues(model, parsed, VnTable.of_config(parsed))
-    for switch in document["switches"].values():
-        switch.pop("ovsdb", None)
-    with ControllerProcess(document, folder) as controller, WireModel(model, ("127.0.0.1", openflow_port)) as wire:
+    with (
+        controllers(scenario, fabric, control, folder, settings, ovsdb=False) as (controller, openflow),
+        WireModel(model, openflow[0], openflow[1:]) as wire,
+    ):
         controller.wait_ready({switch.name for switch in fabric.switches})
         if settings.announce is not None:
             settings.announce(controller.rest_url)
@@ -70,15 +69,18 @@ def run_on_wire(
         seen: dict[str, Any] = {}
         events = {event: event.at_s for event in scenario.events}
         passed_s = 0.0
-        for mark_s in sorted(marks | set(events.values())):
+        kill_at_s = settings.kill_at_s
+        for mark_s in sorted(marks | set(events.values()) | ({kill_at_s} if kill_at_s is not None else set())):
             wire.run(begin_s + mark_s + (slot_s if mark_s == scenario.duration_s else 0.0))
             for event in [event for event, at_s in events.items() if at_s == mark_s]:
                 tell(controller, fabric, event)
+            if mark_s == kill_at_s:
+                decisions.kill()
             decisions.take()
             if mark_s == scenario.judged[1]:
                 with wire.locked():
                     seen["switches"] = described(model)
-                seen["vns"] = controller.get("/v1/vns")
+                seen["vns"] = decisions.get("/v1/vns")
             progress(mark_s - passed_s)
             passed_s = mark_s
         decisions.stop()
@@ -87,7 +89,7 @@ def run_on_wire(
         if any(isinstance(event, LimitChange) for event in scenario.events):
             warnings.append("queues do not follow changes of limits on this fabric")
         with wire.locked():
-            run = traffic.run(control, "wire", {"warnings": warnings}, seen)
+            run = traffic.run(control, "wire", {"warnings": warnings, **decisions.notes(settings)}, seen)
     return dataclasses.replace(run, granted_bps=decisions.granted_bps(scenario, fabric, begun_s, run.time_s))
 
 

@@ -64,6 +64,10 @@ def draw_isolation(runs: Sequence[tuple[str, ScenarioRun]], path: Path) -> None:
             box.plot(unit, shown_bps / 1e6, color=colour, lw=0.9, label=label)
             limit_bps = goodput_limit_bps(limits.receive_bps) if tcp else limits.receive_bps
             box.axhline(limit_bps / 1e6, color=colour, ls="--", lw=0.7)
+        if (killed_at_s := run.notes.get("killed_at_s")) is not None:
+            box.axvline(killed_at_s / INTERVAL_S, color="black", lw=1.0, label="the active controller is killed")
+            back_s = killed_at_s + (run.notes["out_of_control_s"] or 0.0)
+            box.axvspan(killed_at_s / INTERVAL_S, back_s / INTERVAL_S, color="grey", alpha=0.3, label="nobody decides")
         box.set(title=title, ylabel="received rate, Mb/s", ylim=(0, None))
         box.legend(loc="upper right", fontsize="x-small")
     axes[-1][0].set_xlabel("time unit (55 ms); dashed: the VLAN's receive limit, for TCP what it allows as goodput")

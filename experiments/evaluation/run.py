@@ -25,6 +25,9 @@ class RunSettings:
     ``shaping`` says who shapes, of options.SHAPINGS: meters, agents on the PNs without any meter, agents with meters
     behind them, or agents alone at every second PN and meters at the others.
 
+    With ``kill_at_s`` two controllers share an etcd, and the active one is killed so many seconds after the traffic
+    began; not on the model, where there are no processes. It does not count for what a cell is called (its digest).
+
     ``announce`` is called with the address of a controller that runs for the scenario; it is no part of the settings
     that runs are compared by.
     """
@@ -33,6 +36,7 @@ class RunSettings:
     congestion_control: str = "cubic"
     datapath: str = "user"
     shaping: str = "meter"
+    kill_at_s: float | None = field(default=None, repr=False)
     announce: Callable[[str], None] | None = field(default=None, repr=False, compare=False)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,7 @@ class ControllerPair:
         folder.mkdir(parents=True, exist_ok=True)
         self.etcd = EtcdProcesses(folder, ETCD_MEMBERS)
         self.nodes: list[ControllerProcess] = []
+        self.in_charge = 0
         self.openflow: list[tuple[str, int]] = []
         self.paused: set[int] = set()
         self._stack = ExitStack()
@@ -64,6 +65,29 @@ class ControllerPair:
         self._stack.close()
 
     @property
+    def rest_url(self) -> str:
+        """The REST interface of the node that was seen in control last."""
+        return self.nodes[self.in_charge].rest_url
+
+    def get(self, path: str) -> Any:
+        """Return the JSON of a REST resource of that node."""
+        return self.nodes[self.in_charge].get(path)
+
+    def check_alive(self) -> None:
+        """Raise ControllerError if that node has ended."""
+        self.nodes[self.in_charge].check_alive()
+
+    def kill_in_charge(self) -> None:
+        """Kill that node."""
+        self.nodes[self.in_charge].end(signal.SIGKILL)
+
+    def recovered(self) -> bool:
+        """Look whether a node controls every switch, which is in charge then; return whether one does."""
+        found = [number for number in range(len(NAMES)) if self.controls(number)]
+        self.in_charge = found[0] if found else self.in_charge
+        return bool(found)
+
+    @property
     def active(self) -> int | None:
         """The node that says that it may change switches; None if neither does."""
         return next((number for number in range(len(NAMES)) if self.role(number) == "active"), None)
@@ -85,18 +109,15 @@ class ControllerPair:
 
     def wait_controls(self, timeout_s: float = START_S) -> int:
         """Wait until a node controls every switch; return it. Raises ControllerError when none does."""
-        found: list[int] = []
+        self.wait(self.recovered, "a node controls every switch", timeout_s)
+        return self.in_charge
 
-        def look() -> bool:
-            found[:] = [number for number in range(len(NAMES)) if self.controls(number)]
-            return bool(found)
-
-        self.wait(look, "a node controls every switch", timeout_s)
-        return found[0]
-
-    def wait_ready(self, timeout_s: float = START_S) -> None:
-        """Wait until one node controls every switch, and the other one is ready to."""
-        self.wait_controls(timeout_s)
+    def wait_ready(self, switches: Iterable[str] = (), timeout_s: float = START_S) -> None:
+        """Wait until one node controls every switch, these among them, and the other one is ready to."""
+        number = self.wait_controls(timeout_s)
+        missing = set(switches) - set(self.nodes[number].health().get("switches", {}))
+        if missing:
+            raise ControllerError(f"not in the configuration: {', '.join(sorted(missing))}")
         # A standby calls its switches "standby": it is ready when it says so of itself.
         self.wait(
             lambda: all(node.health().get("status") == "ready" for node in self.nodes),

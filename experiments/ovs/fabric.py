@@ -34,11 +34,12 @@ PN_CLASS_MIN_RATE_BPS = 1_000_000
 class OvsOptions:
     """How to realize a fabric.
 
-    ``controller`` is an OVSDB target such as tcp:127.0.0.1:6653, or None: then edge and core switches learn and
-    forward by themselves (fail_mode standalone), the fabric without control. ``edge_queues`` gives each edge port one
-    plain queue of its link's rate; leave it off where the controller writes the edge ports' queues. ``static_arp``
-    fills every VN's table. ``patch_links`` lets bridges hand frames over directly where the link between them is never
-    full: a frame costs ovs-vswitchd, which forwards for all bridges in one thread, what it costs with one bridge.
+    ``controller`` is an OVSDB target such as tcp:127.0.0.1:6653, or several with spaces between, or None: then edge
+    and core switches learn and forward by themselves (fail_mode standalone), the fabric without control.
+    ``edge_queues`` gives each edge port one plain queue of its link's rate; leave it off where the controller
+    writes the edge ports' queues. ``static_arp`` fills every VN's table. ``patch_links`` lets bridges hand frames
+    over directly where the link between them is never full: a frame costs ovs-vswitchd, which forwards for all
+    bridges in one thread, what it costs with one bridge.
     """
 
     controller: str | None = None
@@ -177,11 +178,12 @@ class OvsFabric:
             if self.options.controller is None:
                 commands += ["--", "set-fail-mode", switch.name, "standalone"]
             else:
-                commands += ["--", "set-controller", switch.name, self.options.controller]
+                commands += ["--", "set-controller", switch.name, *self.options.controller.split()]
         vsctl(*commands[1:])
         if self.options.controller is not None:
-            names = [switch.name for switch in self.fabric.switches]
-            pauses = [word for name in names for word in ("--", "set", "Controller", name, "max_backoff=1000")]
+            rows = find_rows("Controller", "_uuid,target")
+            own = [row["_uuid"] for row in rows if row["target"] in self.options.controller.split()]
+            pauses = [word for row in own for word in ("--", "set", "Controller", row, "max_backoff=1000")]
             vsctl(*pauses[1:])
 
     def _check_ports(self) -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 
 from controller.fabric.topology import PortId
 from controller.forwarding.pipeline import Table
@@ -38,13 +39,18 @@ class WireModel(WireFabric):
     busy for the run to mean much.
     """
 
-    def __init__(self, model: ModelFabric, controller: tuple[str, int]) -> None:
-        super().__init__(controller, clock=lambda: model.now_s, tick_s=TICK_S)
+    def __init__(
+        self, model: ModelFabric, controller: tuple[str, int], standbys: Sequence[tuple[str, int]] = ()
+    ) -> None:
+        super().__init__(controller, clock=lambda: model.now_s, tick_s=TICK_S, standbys=standbys)
         self.model = model
         self.longest_step_s = 0.0
         self._began_s = time.monotonic() - model.now_s
         self._reported_s = 0.0
         self.switches.update(model.switches)
+        for datapath in model.switches.values():
+            for _ in standbys:
+                datapath.add_controller()
         for one, other in model.links.items():
             self.link((one.dpid, one.port_no), (other.dpid, other.port_no))
 

@@ -23,11 +23,16 @@ app = typer.Typer()
 
 
 @app.command()
-def demo() -> int:
+def demo(
+    cluster: Annotated[
+        bool, typer.Option("--cluster", help="With two controllers, of which the active one is killed (etcd-server).")
+    ] = False,
+) -> int:
     """See DETS protect a TCP tenant from a UDP blast: on Open vSwitch (root, two minutes), else on the model."""
     from experiments.demo import run as run_demo
+    from experiments.demo import run_cluster
 
-    run_demo()
+    (run_cluster if cluster else run_demo)()
     return 0
 
 
