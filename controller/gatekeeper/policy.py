@@ -12,6 +12,7 @@ from typing import ClassVar
 import numpy as np
 
 from controller.allocation.explain import Explanation
+from controller.allocation.interface import FULL_USE
 from controller.allocation.network_max_min import HEADROOM, LEAST_DEMAND_BPS, PROBE, FlowCounters, demands
 from controller.allocation.parameters import Parameter
 from controller.columns import BoolArray, FloatArray
@@ -176,6 +177,7 @@ class Gatekeeper(Policy):
             sending_bps,
             congested=seen.watch.congested & view.mine,
             feedback=seen.messages,
+            forfeits=told & (grant_bps < FULL_USE * view.limit_bps),
             settled_bps=np.maximum(settled_bps, MIN_RATE_BPS),
         )
 

@@ -269,8 +269,9 @@ def control_step(
     )
     receivers, set_rate, keep_alive = receivers.answer(groups, entries, vns, reports, seen)
     # 6
+    forfeited = _after_forfeits(state.enforcement, receivers.allocators)
     granted = put_in_force(
-        senders, state.enforcement, set_rate, keep_alive, ceiling_bps, readings.present, shaped, receivers.rooms, now_s
+        senders, forfeited, set_rate, keep_alive, ceiling_bps, readings.present, shaped, receivers.rooms, now_s
     )
     result = StepResult(
         changes=granted.changes,
@@ -291,6 +292,14 @@ def control_step(
         decided_s=now_s,
     )
     return after, result
+
+
+def _after_forfeits(before: Enforcement, allocators: RateAllocators) -> Enforcement:
+    """Return the enforcement without the bursts that this interval's decisions take back."""
+    for decision in allocators.decisions:
+        if decision.forfeits is not None:
+            before = before.forfeited(decision.view.rows[decision.forfeits])
+    return before
 
 
 def limits_in_force_bps(state: ControlState, vns: VnTable) -> FloatArray:

@@ -113,6 +113,10 @@ class Enforcement:
             carry(self.evidence, old_row, 0),
         )
 
+    def forfeited(self, rows: IntArray) -> Enforcement:
+        """Return the state in which the senders of ``rows`` have saved nothing."""
+        return replace(self, credit_bits=_put(self.credit_bits, rows, np.minimum(self.credit_bits[rows], 0.0)))
+
 
 @dataclass(frozen=True)
 class MeterChanges:

@@ -115,6 +115,8 @@ class Decision:
     """the messages of receivers to senders that decide by themselves; None: the policy has none"""
     settled_bps: FloatArray | None = field(default=None, kw_only=True)
     """(rows,) what stays in force when the controller stops and nobody decides any more; None: the grants"""
+    forfeits: BoolArray | None = field(default=None, kw_only=True)
+    """(rows,) whose senders lose the bursts that they have saved, so that the grant holds at once; None: nobody"""
 
     @property
     def egress_limit_bps(self) -> FloatArray | None:

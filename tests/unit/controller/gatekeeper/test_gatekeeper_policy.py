@@ -147,6 +147,16 @@ def test_drops_halve_and_the_rise_is_linear():
     assert world.decision.grant_bps == pytest.approx([(C / 2 + 0.4 * C * 0.055) / 2])
 
 
+def test_whoever_is_halved_forfeits_what_it_saved_and_whoever_keeps_its_limit_does_not():
+    world = flood(served=0.0)
+    assert drops_of_the_flood(world).forfeits.tolist() == [True]
+    assert drops_of_the_flood(world, 0.0).forfeits.tolist() == [False]
+    world = flood()
+    drops_of_the_flood(world, 0.0, C)
+    assert drops_of_the_flood(world, served_bps=C).forfeits.tolist() == [False]
+    assert world.told() == [0]
+
+
 def test_the_floor_is_the_guarantee_and_what_is_served():
     world = flood()
     for _ in range(20):

@@ -235,6 +235,18 @@ def test_a_saved_up_credit_is_at_most_a_burst_of_the_new_grant():
     assert changes.rate_bps.tolist() == [10 * MBIT]
 
 
+def test_who_forfeits_its_savings_is_held_to_the_grant_at_once():
+    state = standing([100 * MBIT, 100 * MBIT]).forfeited(np.array([1]))
+    _, changes = step(state, [50 * MBIT, 50 * MBIT], seen(120 * MBIT, 0, rows=2), INTERVAL_S)
+    assert changes.burst_bits.tolist() == [RESPONSIVE_BURST_S * 50 * MBIT, MIN_BURST_S * 50 * MBIT]
+    assert changes.rate_bps[1] < changes.rate_bps[0] == 50 * MBIT  # what it sent above its rate is taken back
+
+
+def test_what_is_owed_is_not_forfeited():
+    state = standing([100 * MBIT], credit_bits=-5 * MBIT)
+    assert state.forfeited(np.array([0])).credit_bits.tolist() == [-5 * MBIT]
+
+
 @pytest.mark.parametrize("unresponsive", [False, True])
 def test_small_changes_wait_until_they_add_up(unresponsive):
     state = standing([50 * MBIT], unresponsive=unresponsive, level_bits=0.0, credit_bits=0.0)
