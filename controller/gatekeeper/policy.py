@@ -18,6 +18,7 @@ from controller.allocation.parameters import Parameter
 from controller.columns import BoolArray, FloatArray
 from controller.errors import InvalidValueError
 from controller.gatekeeper import egress_limits, ingress_watch
+from controller.gatekeeper.crowded_senders import Trials
 from controller.gatekeeper.decision import GatekeeperDecision
 from controller.gatekeeper.explanation import explain
 from controller.gatekeeper.ingress_watch import IngressWatch, Pairs
@@ -138,7 +139,8 @@ class Gatekeeper(Policy):
         Sending side:
         3. Limits start at all that may be sent, and rise linearly, but not where a message arrived, or nobody looked.
         4. A message halves.
-        5. The sending port's scheduler: guarantees, then the excess by weight.
+        5. The sending port's scheduler: guarantees, then the excess by weight. Who may be crowded out wants more than
+           it sends.
         6. The least of both, and of the ceilings, is in force.
 
         Raises InvalidValueError without links: sending ports are rows of them.
@@ -150,13 +152,13 @@ class Gatekeeper(Policy):
         ceiling_bps = view.ceiling_bps
         limits = _sending_side(view, memory, pairs, seen)  # 3, 4
         together = _of(view, PAIR) == 0.0
-        demand_bps = _demands(view)
+        demand_bps, trials = _demands(view, memory)
         shared_bps = egress_limits.of_senders(pairs, limits.limit_bps, together, demand_bps)
         scheduled_bps, sending_bps = _scheduled(view, pairs, np.minimum(demand_bps, shared_bps))  # 5
         grant_bps = np.minimum(np.minimum(shared_bps, scheduled_bps), ceiling_bps)  # 6
         told = ~np.isnan(seen.messages.heard(FLOOR_BPS, view.rows))
         record = _record(view, memory, told, limits.limit_bps < limits.most_bps, seen.dropped_bps)
-        by_vn = {**seen.watch.columns(), "needed_bps": seen.needed_bps}
+        by_vn = {**seen.watch.columns(), **trials.columns(), "needed_bps": seen.needed_bps}
         kept = memory.after(by_vn=by_vn, by_entry={"limit_bps": limits.limit_bps, **record})
         share_bps = ingress_watch.shares_of(pairs, view.vns.receive_limit_bps)
         settled_bps = np.minimum(np.minimum(np.maximum(shared_bps, share_bps), scheduled_bps), ceiling_bps)
@@ -285,11 +287,23 @@ def _sending_side(view: PolicyView, memory: Memory, pairs: Pairs, seen: _Receive
     return _Limits(limit_bps, most_bps, np.nan_to_num(heard_bps), rising)
 
 
-def _demands(view: PolicyView) -> FloatArray:
-    """Return what pairs want, (rows,): of the guarantee a sender that fills its limit wants its own at least."""
+def _demands(view: PolicyView, memory: Memory) -> tuple[FloatArray, Trials]:
+    """Return what pairs want, (rows,), and the trials of VNs that are crowded out.
+
+    Of the guarantee a sender that fills its limit wants its own at least.
+    """
+    vns, links = view.vns, view.links
+    assert links is not None
+    assert view.others_bps is not None
     counters = FlowCounters(view.measured_bps, view.limit_bps, view.dropped_bps, view.active)
-    guaranteed_bps = np.minimum(view.vns.send_limit_bps[view.sender], view.ceiling_bps)
-    return demands(counters, LEAST_DEMAND_BPS, PROBE.default, HEADROOM.default, guaranteed_bps)
+    guaranteed_bps = np.minimum(vns.send_limit_bps[view.sender], view.ceiling_bps)
+    wanted_bps = demands(counters, LEAST_DEMAND_BPS, PROBE.default, HEADROOM.default, guaranteed_bps)
+    sent_bps = np.bincount(view.sender, view.measured_bps, minlength=len(vns)).astype(np.float64)
+    trials = Trials.remembered(memory).after(
+        sent_bps, vns.send_limit_bps, links.up, view.others_bps, links.capacity_bps
+    )
+    factors = trials.factors(sent_bps, vns.send_limit_bps)[view.sender]
+    return np.maximum(wanted_bps, view.measured_bps * factors), trials
 
 
 def _scheduled(view: PolicyView, pairs: Pairs, demand_bps: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -271,6 +271,17 @@ def test_the_sending_port_serves_guarantees_first():
     assert world.why(row).bound.startswith("its part of s1:1's sending port (guarantee 215.0 Mb/s, borrowed 1")
 
 
+def test_who_is_crowded_out_of_a_full_port_has_room_to_show_what_it_wants():
+    """Ten TCP flows of VLAN 20 fill the port: what VLAN 10 sends is no more than they leave it."""
+    world = World([(A[0], A[1]), (B[0], B[2])])
+    pairs = ((A[0], A[1]), (B[0], B[2]))
+    for _ in range(2):  # in the first nobody has a limit yet
+        world.after(dict(zip(pairs, (80 * M, 920 * M), strict=True)))
+    assert world.decision.grant_bps[1] == pytest.approx(C - 4 * 80 * M)
+    world.after(dict(zip(pairs, (300 * M, 680 * M), strict=True)))
+    assert world.decision.grant_bps[1] == pytest.approx(C - 645 * M)
+
+
 def test_it_is_explained():
     world = flood()
     assert world.why().bound == "no congestion: the lower of both ceilings"
