@@ -77,6 +77,8 @@ def of_senders(pairs: Pairs, limit_bps: FloatArray, together: BoolArray, demand_
 def least_of_senders(pairs: Pairs, limit_bps: FloatArray, together: BoolArray) -> FloatArray:
     """Return (entries,) the limits to remember: of senders with one limit, the least of their pairs'."""
     mine = together[pairs.sender]
+    if not mine.any():
+        return limit_bps
     least_bps = np.full(len(together), np.inf)
     np.minimum.at(least_bps, pairs.sender[mine], limit_bps[mine])
     return np.where(mine, least_bps[pairs.sender], limit_bps)

@@ -117,6 +117,11 @@ class Pairs:
     def __len__(self) -> int:
         return len(self.sender)
 
+    def only(self, rows: IntArray) -> Pairs:
+        """Return some of the pairs."""
+        sender, receiver = self.sender[rows], self.receiver[rows]
+        return Pairs(sender, receiver, self.active[rows], self.measured_bps[rows], self.weight[rows])
+
 
 def shares_of(pairs: Pairs, amount_bps: FloatArray) -> FloatArray:
     """Return (entries,) each active pair's part, by weight, of what its receiver has (vns,); 0 for silent ones."""

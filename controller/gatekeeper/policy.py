@@ -150,13 +150,13 @@ class Gatekeeper(Policy):
         pairs = Pairs(view.sender, view.receiver, view.active, view.measured_bps, view.vns.weight[view.sender])
         seen = _receiving_side(view, memory, pairs)  # 1, 2
         ceiling_bps = view.ceiling_bps
-        limits = _sending_side(view, memory, pairs, seen)  # 3, 4
+        limits = _sending_side(view, memory, pairs, seen, ceiling_bps)  # 3, 4
         together = _of(view, PAIR) == 0.0
-        demand_bps, trials = _demands(view, memory)
+        demand_bps, trials = _demands(view, memory, ceiling_bps)
         shared_bps = egress_limits.of_senders(pairs, limits.limit_bps, together, demand_bps)
         scheduled_bps, sending_bps = _scheduled(view, pairs, np.minimum(demand_bps, shared_bps))  # 5
         grant_bps = np.minimum(np.minimum(shared_bps, scheduled_bps), ceiling_bps)  # 6
-        told = ~np.isnan(seen.messages.heard(FLOOR_BPS, view.rows))
+        told = limits.told
         record = _record(view, memory, told, limits.limit_bps < limits.most_bps, seen.dropped_bps)
         by_vn = {**seen.watch.columns(), **trials.columns(), "needed_bps": seen.needed_bps}
         kept = memory.after(by_vn=by_vn, by_entry={"limit_bps": limits.limit_bps, **record})
@@ -196,6 +196,7 @@ class Gatekeeper(Policy):
 
 @dataclass(frozen=True, slots=True)
 class _Limits:
+    told: BoolArray
     limit_bps: FloatArray
     most_bps: FloatArray
     floor_bps: FloatArray
@@ -235,15 +236,17 @@ def _receiving_side(view: PolicyView, memory: Memory, pairs: Pairs) -> _Received
     explained = view.received_bps >= ingress_watch.EXPLAINED * np.nan_to_num(served_bps)
     rounds = view.mine & above & explained & (watch.since_round >= _of(view, HOLD)) & (_of(view, FEEDBACK) > 0.0)
     everybody = _of(view, TARGETS) > 0.0
-    told = ingress_watch.targets(pairs, rounds, limit_bps, everybody)
+    asked = np.flatnonzero(rounds[pairs.receiver])
+    candidates = pairs.only(asked)
+    told = ingress_watch.targets(candidates, rounds, limit_bps, everybody)
     mine_bps = np.bincount(view.receiver, view.measured_bps, minlength=len(vns)).astype(np.float64)
     sent_bps = np.where(view.mine, mine_bps, view.received_bps)
     needed_bps = ingress_watch.needs_after(memory.of_vn("needed_bps"), sent_bps, limit_bps)
     served_bps = ingress_watch.within_port(served_bps, needed_bps, limit_bps, capacity_bps, view.links.down)
-    floor_bps = ingress_watch.floors(pairs, limit_bps, served_bps, _of(view, FLOOR), _of(view, SERVED))
-    room_bps = ingress_watch.rooms(pairs, capacity_bps, everybody)
-    watch = watch.told(np.bincount(pairs.receiver[told], minlength=len(vns)) > 0)
-    messages = CongestionFeedback(view.rows[told], {FLOOR_BPS: floor_bps[told], ROOM_BPS: room_bps[told]})
+    floor_bps = ingress_watch.floors(candidates, limit_bps, served_bps, _of(view, FLOOR), _of(view, SERVED))
+    room_bps = ingress_watch.rooms(candidates, capacity_bps, everybody)
+    watch = watch.told(np.bincount(candidates.receiver[told], minlength=len(vns)) > 0)
+    messages = CongestionFeedback(view.rows[asked[told]], {FLOOR_BPS: floor_bps[told], ROOM_BPS: room_bps[told]})
     return _Received(watch, needed_bps, dropped_bps, threshold_bps, messages)
 
 
@@ -263,10 +266,11 @@ def _queues(view: PolicyView) -> tuple[FloatArray, FloatArray]:
     return np.where(view.mine, dropped_bps, np.nan), np.where(view.mine, served_bps, np.nan)
 
 
-def _sending_side(view: PolicyView, memory: Memory, pairs: Pairs, seen: _Received) -> _Limits:
+def _sending_side(view: PolicyView, memory: Memory, pairs: Pairs, seen: _Received, ceiling_bps: FloatArray) -> _Limits:
     """Return the egress limits after this interval's messages, or its rise."""
     vns, together = view.vns, _of(view, PAIR) == 0.0
-    most_bps = np.where(together[view.sender], vns.send_most_bps[view.sender], view.ceiling_bps)
+    as_one = together[view.sender]
+    most_bps = np.where(as_one, vns.send_most_bps[view.sender], ceiling_bps)
     before_bps = memory.of_entry("limit_bps")
     # A limit that stands on a switch, or was granted by another policy, is where a new pair goes on from.
     before_bps = np.where(np.isnan(before_bps) & np.isfinite(view.limit_bps), view.limit_bps, before_bps)
@@ -278,16 +282,18 @@ def _sending_side(view: PolicyView, memory: Memory, pairs: Pairs, seen: _Receive
     slope_bps_per_s = egress_limits.slopes(pairs, vns.capacity_bps, _of(view, SLOPE))
     limit_bps = egress_limits.risen(limit_bps, most_bps, slope_bps_per_s, rises, view.elapsed_s)
     offered_bps = view.measured_bps + view.dropped_bps
-    sums_bps = np.bincount(view.sender, offered_bps, minlength=len(vns))[view.sender]
-    offered_bps = np.where(together[view.sender], sums_bps, offered_bps)
+    if as_one.any():
+        sums_bps = np.bincount(view.sender, offered_bps, minlength=len(vns))[view.sender]
+        offered_bps = np.where(as_one, sums_bps, offered_bps)
     decrease = _of(view, DECREASE)[view.receiver]
-    limit_bps = egress_limits.halved(limit_bps, told, np.nan_to_num(heard_bps), room_bps, offered_bps, decrease)
+    floor_bps = np.nan_to_num(heard_bps)
+    limit_bps = egress_limits.halved(limit_bps, told, floor_bps, room_bps, offered_bps, decrease)
     limit_bps = egress_limits.least_of_senders(pairs, limit_bps, together)
     rising = np.where(rises & (limit_bps < most_bps), slope_bps_per_s, 0.0)
-    return _Limits(limit_bps, most_bps, np.nan_to_num(heard_bps), rising)
+    return _Limits(told, limit_bps, most_bps, floor_bps, rising)
 
 
-def _demands(view: PolicyView, memory: Memory) -> tuple[FloatArray, Trials]:
+def _demands(view: PolicyView, memory: Memory, ceiling_bps: FloatArray) -> tuple[FloatArray, Trials]:
     """Return what pairs want, (rows,), and the trials of VNs that are crowded out.
 
     Of the guarantee a sender that fills its limit wants its own at least.
@@ -296,7 +302,7 @@ def _demands(view: PolicyView, memory: Memory) -> tuple[FloatArray, Trials]:
     assert links is not None
     assert view.others_bps is not None
     counters = FlowCounters(view.measured_bps, view.limit_bps, view.dropped_bps, view.active)
-    guaranteed_bps = np.minimum(vns.send_limit_bps[view.sender], view.ceiling_bps)
+    guaranteed_bps = np.minimum(vns.send_limit_bps[view.sender], ceiling_bps)
     wanted_bps = demands(counters, LEAST_DEMAND_BPS, PROBE.default, HEADROOM.default, guaranteed_bps)
     sent_bps = np.bincount(view.sender, view.measured_bps, minlength=len(vns)).astype(np.float64)
     trials = Trials.remembered(memory).after(

@@ -365,7 +365,7 @@ def test_what_it_remembers_does_not_grow():
     for _ in range(50):
         drops_of_the_flood(world)
     assert 8 * len(world.memory.by_entry) <= 64  # bytes
-    assert 8 * len(world.memory.by_vn) <= 8 * (2 * Gatekeeper().window + 6)
+    assert 8 * len(world.memory.by_vn) <= 8 * (2 * Gatekeeper().window + 7)
     assert not world.memory.by_link
     assert not world.memory.by_use
 
