@@ -11,13 +11,13 @@ from typing import Any
 from controller.errors import InvalidValueError
 from controller.units import check_rate_bps, format_rate
 from experiments.model.slots import LEAST_SLOT_S, MOST_SLOT_S
+from experiments.scenarios.scenario import SHAPINGS
 from experiments.scenarios.traffic import CONGESTION_CONTROLS
 from topologies.builders import fabrics
 
 FABRICS = ("ovs", "wire", "model")
 DATAPATHS = ("user", "kernel")
 QUEUES = ("limit", "none")
-SHAPINGS = ("meter", "agent", "both", "mixed")
 MAX_SENDERS = 50  # 2 x 50 sources are more than two cores can drive honestly
 MAX_MODEL_RATE_BPS = 100_000_000_000
 MIN_WINDOW_S, MAX_WINDOW_S = 1.0, 3600.0

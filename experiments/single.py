@@ -48,6 +48,8 @@ def run(
     if name not in SET_BY_OPTIONS:
         says = f"means nothing to {name}, whose file in experiments/scenarios says it"
         _refuse(given, options, (*OF_THESE, *(("parameter",) if "algorithm" not in given else ())), says)
+    if known[name].shaping != "meter":
+        _refuse(given, options, ("shaping",), f"means nothing to {name}, whose file in experiments/scenarios says it")
     announce = None if options.quiet else _announce
     grain = options.slot_s, options.congestion_control, options.datapath, options.shaping
     settings = RunSettings(*grain, kill_at_s=kill_at_s, announce=announce)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,12 @@ class Cell:
         """Where it stands below the fabric's folder."""
         conditions = "" if self.conditions == "product" else f"@{self.conditions}"
         return Path(self.experiment) / f"{self.control.replace(' ', '-')}{conditions}" / f"seed-{self.seed}"
+
+    @property
+    def run_settings(self) -> RunSettings:
+        """What it runs with: who shapes is the scenario's to say, unless the settings name agents."""
+        chosen = self.settings.shaping != "meter"
+        return self.settings if chosen else replace(self.settings, shaping=self.scenario.shaping)
 
     @property
     def conditions(self) -> str:
@@ -126,6 +132,8 @@ def scenario_cells(
 ) -> list[Cell]:
     """Return the cells of one scenario on a fabric; ``controls`` None: those that it names."""
     placed = scenario.on(fabric, SCALE[fabric])
+    if fabric == "wire" and scenario.shaping != "meter":
+        return []  # its hosts have no agents
     return [
         Cell(name, control, seed, fabric, placed)
         for control in (scenario.controls_on(fabric) if controls is None else controls)
@@ -157,14 +165,14 @@ def run_scenario(cell: Cell, folder: Path, progress: Progress = lambda _passed_s
     if cell.fabric == "model":
         from experiments.evaluation.on_model import run_on_model
 
-        return run_on_model(*what, cell.settings, folder)
+        return run_on_model(*what, cell.run_settings, folder)
     if cell.fabric == "wire":
         from experiments.evaluation.on_wire import run_on_wire
 
         return run_on_wire(*what, folder, cell.settings)
     from experiments.evaluation.on_ovs import run_on_ovs
 
-    return run_on_ovs(*what, folder, cell.settings)
+    return run_on_ovs(*what, folder, cell.run_settings)
 
 
 def check_control(control: str) -> None:

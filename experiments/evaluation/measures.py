@@ -29,6 +29,9 @@ def measures(run: ScenarioRun, oracle: Oracle | None = None) -> Figures:
     figures = _measures(run, oracle)
     sent = run.sent_packets.sum()
     figures["lost_share"] = float(run.lost_packets.sum() / sent) if sent else 0.0
+    tcp = [number for number, source in enumerate(run.scenario.sources) if source.protocol == "tcp"]
+    figures["tcp_retransmitted"] = float(run.lost_packets[tcp].sum())
+    figures["tcp_retransmitted_share"] = float(run.lost_packets[tcp].sum() / max(run.sent_packets[tcp].sum(), 1.0))
     if "notifications" in run.notes:
         figures["notifications"] = sum(run.notes["notifications"].values())
         figures["notified_receivers"] = len(run.notes["notifications"])

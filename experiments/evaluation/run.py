@@ -22,8 +22,7 @@ _ARRAYS = ("time_s", *_BY_INTERVAL, "sent_packets", "lost_packets", "transfers")
 class RunSettings:
     """What a scenario leaves open: the grain of virtual time, TCP's congestion control, Open vSwitch's datapath.
 
-    ``shaping`` says who shapes, of options.SHAPINGS: meters, agents on the PNs without any meter, agents with meters
-    behind them, or agents alone at every second PN and meters at the others.
+    ``shaping`` is one of scenario.SHAPINGS; "meter" leaves it to the scenario.
 
     With ``kill_at_s`` two controllers share an etcd, and the active one is killed so many seconds after the traffic
     began; not on the model, where there are no processes. It does not count for what a cell is called (its digest).

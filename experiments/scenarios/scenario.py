@@ -53,6 +53,10 @@ CONDITIONS = {
     "paper": Conditions("the paper's: neither queue nor prompt grants", shaped=False, late_intervals=2),
 }
 
+# Who shapes: meters, agents on the PNs without any meter, agents with meters behind them, or agents alone at every
+# second PN and meters at the others.
+SHAPINGS = ("meter", "agent", "both", "mixed")
+
 # What the rates of a run are compared with, and over what Jain's index is taken (experiments/evaluation/oracle.py).
 PROMISES = {
     "limits": "limits of senders and receivers, max-min fairly over pairs",
@@ -74,7 +78,7 @@ class Scenario:
     and meters alone hold the limits. ``promise`` is one of PROMISES; ``topology_options`` go to the topology's builder,
     those that end with ``_bps`` scaled. With ``uplink_queues`` the senders' own schedulers serve VLANs by their send
     limits, and up to their send ceilings, under every control but ``none``. ``queue_packets`` is how deep the model's
-    queues are; None: as deep as elsewhere. Raises InvalidValueError naming the field.
+    queues are; None: as deep as elsewhere. ``shaping`` is one of SHAPINGS. Raises InvalidValueError naming the field.
     """
 
     name: str
@@ -101,6 +105,7 @@ class Scenario:
     queues: bool = True
     uplink_queues: bool = False
     queue_packets: int | None = None
+    shaping: str = field(default="meter", repr=False)  # not in the digests of runs that are done: names tell them apart
 
     def __post_init__(self) -> None:
         require(self.conditions in CONDITIONS, "conditions", self.conditions, f"is not one of {', '.join(CONDITIONS)}")
@@ -112,6 +117,7 @@ class Scenario:
         require(in_bounds, "duration_s", self.duration_s, f"is outside 1 to {LONGEST_S:g} seconds")
         require(len(self.sources) > 0, "sources", (), "are none: nobody sends")
         require(len(self.limits) > 0, "limits", {}, "name no VLAN")
+        require(self.shaping in SHAPINGS, "shaping", self.shaping, f"is not one of {', '.join(SHAPINGS)}")
         require(self.promise in PROMISES, "promise", self.promise, f"is not one of {', '.join(PROMISES)}")
         self._check_limits()
         for number, source in enumerate(self.sources):

@@ -1,0 +1,180 @@
+"""Agents on Open vSwitch when the controller is killed, and when a host forges control frames."""
+
+from __future__ import annotations
+
+import json
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.application import Application
+from support.ovs import wait_until
+
+from controller.dets.control_frames import CONTROLLER_MAC, Opcode, Speaker, encode, is_control, records
+from experiments.machine.controller_process import configuration, free_ports
+from experiments.measure.frames import UDP_FRAME_BYTES, UDP_PAYLOAD_BYTES
+from experiments.ovs.agents import fabric_agents
+from experiments.ovs.fabric import OvsFabric, OvsOptions
+from topologies.builders import fig1
+
+pytestmark = pytest.mark.alone
+
+VLAN, OTHER_VLAN = 1, 2
+LIMIT_BPS, BLAST_BPS = 20_000_000, 40_000_000
+FORGED_FRAMES_PER_S, FORGED_S = 100_000, 5.0
+FORGED_EPOCH = 0xBADBADBA
+ETH_P_ALL = 3
+BLAST = """
+import socket, sys, time
+address, rate_bps, payload, wire = sys.argv[1], *map(float, sys.argv[2:5])
+sock, data = socket.socket(socket.AF_INET, socket.SOCK_DGRAM), bytes(int(payload))
+begin, sent = time.monotonic(), 0
+while True:
+    due = int((time.monotonic() - begin) * rate_bps / 8 / wire)
+    sent = max(sent, due - 200)
+    while sent < due:
+        sock.sendto(data, (address, 9))
+        sent += 1
+    time.sleep(0.005)
+"""
+FORGE = """
+import os, socket, sys, time
+per_s, seconds, frame = float(sys.argv[2]), float(sys.argv[3]), bytes.fromhex(sys.argv[4])
+os.nice(10)
+sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+sock.bind((sys.argv[1], 0))
+begin, sent = time.monotonic(), 0
+while time.monotonic() - begin < seconds:
+    while sent < (time.monotonic() - begin) * per_s:
+        try:
+            sock.send(frame)
+        except OSError:
+            pass
+        sent += 1
+    time.sleep(0.001)
+print(sent)
+"""
+
+
+@contextmanager
+def with_agents(folder: Path, mode: str) -> Iterator[tuple[OvsFabric, Application]]:
+    """Three PNs, each with an agent that the controller has heard of; with ``trust`` the switch has no meters."""
+    fabric = fig1(pns=3)
+    config = configuration(fabric, dict.fromkeys(fabric.vlans, LIMIT_BPS), "fp", {}, *free_ports(2))
+    config["agents"] = {"long_frames": True}
+    for switch in config["switches"].values():
+        switch["profile"] = "no-meters" if mode == "trust" else "full"
+        for port in switch["ports"].values():
+            port["agent"] = mode
+    options = OvsOptions(controller=f"tcp:{config['openflow']['listen']}", static_arp=True)
+    with ExitStack() as stack:
+        app = stack.enter_context(Application(config, folder))
+        ovs = stack.enter_context(OvsFabric(fabric, options))
+        app.wait_ready()
+        stack.enter_context(fabric_agents(fabric.pns, folder))
+        wait_until(lambda: {agent(app, number)["state"] for number in (1, 2, 3)} <= {"hello", "trusted"}, "heard", 30)
+        yield ovs, app
+
+
+def agent(app: Application, port_no: int) -> dict[str, Any]:
+    return dict(app.get(f"/v1/ports/s1/{port_no}")["agent"])
+
+
+@contextmanager
+def blast(ovs: OvsFabric, number: int) -> Iterator[None]:
+    """Let the VN of VLAN 1 at a PN send twice its limit to the one at PN 3."""
+    settings = [ovs.fabric.vn(VLAN, 3).ip, str(BLAST_BPS), str(UDP_PAYLOAD_BYTES), str(UDP_FRAME_BYTES)]
+    process = ovs.host(ovs.fabric.vn(VLAN, number).name).popen([sys.executable, "-c", BLAST, *settings])
+    try:
+        yield
+        assert process.poll() is None
+    finally:
+        process.kill()
+        process.communicate(timeout=10)
+
+
+def is_held(ovs: OvsFabric, number: int) -> bool:
+    """Whether a class of the PN's uplink is held to the limit, within a hundredth."""
+    command = ["tc", "-json", "class", "show", "dev", trunk(ovs, number)]
+    classes = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    return any(0.99 * LIMIT_BPS <= 8 * one.get("ceil", 0) <= LIMIT_BPS for one in classes)
+
+
+def trunk(ovs: OvsFabric, number: int) -> str:
+    """Return the PN's way out."""
+    return next(pn.trunk_interface for pn in ovs.fabric.pns if pn.number == number)
+
+
+def test_rates_stand_when_the_controller_is_killed_and_not_for_ever(tmp_path: Path) -> None:
+    """And the next one is obeyed: it has another epoch."""
+    with with_agents(tmp_path, "trust") as (ovs, app), blast(ovs, 1):
+        wait_until(lambda: is_held(ovs, 1), "held", 30)
+        app.signal(signal.SIGKILL)
+        app.wait_ended()
+        assert is_held(ovs, 1)
+        wait_until(lambda: not is_held(ovs, 1), "free again", 30)
+        app.start()
+        app.wait_ready()
+        wait_until(lambda: is_held(ovs, 1), "held again", 30)
+        wait_until(lambda: agent(app, 1)["state"] == "trusted", "trusted", 30)
+
+
+@pytest.mark.parametrize("mode", ["trust", "verify"])
+def test_forged_control_frames_are_held_back_by_the_switch(tmp_path: Path, mode: str) -> None:
+    """PN 1 forges reports in the name of PN 2's VN, 100,000 a second; PN 2 is held to its limit by its own agent."""
+    with with_agents(tmp_path, mode) as (ovs, app), blast(ovs, 2):
+        wait_until(lambda: is_held(ovs, 2) and agent(app, 2)["state"] == "trusted", "held", 30)
+        sender, receiver = (int(ovs.fabric.vn(VLAN, number).mac.replace(":", ""), 16) for number in (2, 3))
+        entry = records(
+            Opcode.TRAFFIC_REPORT,
+            sender=[sender],
+            receiver=[receiver],
+            measured_kbps=[1],
+            dropped_kbps=[0],
+            limit_kbps=[1],
+            available_kbps=[1],
+            flags=[3],
+        )
+        (report,) = encode(Speaker(CONTROLLER_MAC, sender, VLAN, FORGED_EPOCH), Opcode.TRAFFIC_REPORT, entry, 1, 0)
+        rate = records(Opcode.SET_RATE, sender=[sender], receiver=[receiver], rate_kbps=[1])
+        (set_rate,) = encode(Speaker(sender, CONTROLLER_MAC, VLAN, FORGED_EPOCH), Opcode.SET_RATE, rate, 1, 0)
+        uplink, other = trunk(ovs, 1), trunk(ovs, 2)
+        before = app.get("/v1/loop")
+        command = [sys.executable, "-c", FORGE, uplink, str(FORGED_FRAMES_PER_S), str(FORGED_S), report.hex()]
+        forging = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        states = set()
+        while forging.poll() is None:
+            states.add(agent(app, 2)["state"])
+            assert is_held(ovs, 2)
+        forged = int(forging.communicate()[0])
+        after = app.get(f"/v1/loop?after={before['rounds']}")
+        heard = sum(agent(app, 1)["refused"].values())
+        print(f"forged {forged} frames, {heard} came up; {after['skipped_intervals'] - before['skipped_intervals']} of")
+        print(f"{after['rounds'] - before['rounds']} intervals missed, rounds {after['total_ms']}")
+        assert states == {"trusted"}
+        assert forged > FORGED_FRAMES_PER_S  # the machine is not so slow that nothing was tried
+        assert 0 < heard < forged / 10
+        assert after["skipped_intervals"] - before["skipped_intervals"] < FORGED_S / 0.055
+        command[3:] = [uplink, "1000", "0.1", set_rate.hex()]
+        with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL)) as listening:
+            listening.bind((other, 0))
+            subprocess.run(command, check=True, capture_output=True)
+            came = list(frames_of(listening, 1.0))
+        assert any(is_control(frame) for frame in came)  # what the controller tells PN 2's agent
+        assert not any(FORGED_EPOCH.to_bytes(4) in frame for frame in came)
+
+
+def frames_of(listening: socket.socket, seconds: float) -> Iterator[bytes]:
+    """Yield the frames that go through an interface for so long, either way."""
+    end_s = time.monotonic() + seconds
+    while (left_s := end_s - time.monotonic()) > 0:
+        if select.select([listening], [], [], left_s)[0]:
+            yield listening.recv(2048)
