@@ -12,7 +12,6 @@ from typing import ClassVar
 import numpy as np
 
 from controller.allocation.explain import Explanation
-from controller.allocation.interface import FULL_USE
 from controller.allocation.network_max_min import HEADROOM, LEAST_DEMAND_BPS, PROBE, FlowCounters, demands
 from controller.allocation.parameters import Parameter
 from controller.columns import BoolArray, FloatArray
@@ -32,6 +31,9 @@ from controller.units import MIN_RATE_BPS
 BLIND_INTERVALS = 20
 # Choice: a receiver that tells its senders later than this leaves a flood half a second.
 MOST_HOLD_MS = 500
+# Choice: whose limit a message lowers to less than this part forfeits the burst that it has saved. A sender near its
+# floor, which is told again and again, would get less than its limit.
+FORFEITS_BELOW = 0.6
 FLOOR_BPS, ROOM_BPS = "floor_bps", "room_bps"
 """The columns of a notification. Deviation: the paper's are empty."""
 
@@ -179,7 +181,7 @@ class Gatekeeper(Policy):
             sending_bps,
             congested=seen.watch.congested & view.mine,
             feedback=seen.messages,
-            forfeits=told & (grant_bps < FULL_USE * view.limit_bps),
+            forfeits=told & (grant_bps < FORFEITS_BELOW * view.limit_bps),
             settled_bps=np.maximum(settled_bps, MIN_RATE_BPS),
         )
 
