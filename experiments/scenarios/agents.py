@@ -20,7 +20,6 @@ scenarios = (
             shaping=shaping,
             controls=("fp",),
             emulated_controls=("fp",),
-            emulated_s=11.0,
             emulated_seeds=3,
             seeds=3,
         )

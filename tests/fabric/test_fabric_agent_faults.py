@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import re
 import select
 import signal
 import socket
@@ -32,6 +32,7 @@ LIMIT_BPS, BLAST_BPS = 20_000_000, 40_000_000
 FORGED_FRAMES_PER_S, FORGED_S = 100_000, 5.0
 FORGED_EPOCH = 0xBADBADBA
 ETH_P_ALL = 3
+UNITS = {"": 1, "K": 1_000, "M": 1_000_000}
 BLAST = """
 import socket, sys, time
 address, rate_bps, payload, wire = sys.argv[1], *map(float, sys.argv[2:5])
@@ -103,9 +104,10 @@ def blast(ovs: OvsFabric, number: int) -> Iterator[None]:
 
 def is_held(ovs: OvsFabric, number: int) -> bool:
     """Whether a class of the PN's uplink is held to the limit, within a hundredth."""
-    command = ["tc", "-json", "class", "show", "dev", trunk(ovs, number)]
-    classes = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-    return any(0.99 * LIMIT_BPS <= 8 * one.get("ceil", 0) <= LIMIT_BPS for one in classes)
+    command = ["tc", "class", "show", "dev", trunk(ovs, number)]
+    classes = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    ceilings_bps = [int(value) * UNITS[unit] for value, unit in re.findall(r"ceil (\d+)([KM]?)bit", classes)]
+    return any(0.99 * LIMIT_BPS <= ceiling_bps <= LIMIT_BPS for ceiling_bps in ceilings_bps)
 
 
 def trunk(ovs: OvsFabric, number: int) -> str:
@@ -162,7 +164,7 @@ def test_forged_control_frames_are_held_back_by_the_switch(tmp_path: Path, mode:
         assert states == {"trusted"}
         assert forged > FORGED_FRAMES_PER_S  # the machine is not so slow that nothing was tried
         assert 0 < heard < forged / 10
-        assert after["skipped_intervals"] - before["skipped_intervals"] < FORGED_S / 0.055
+        assert after["skipped_intervals"] == before["skipped_intervals"]
         command[3:] = [uplink, "1000", "0.1", set_rate.hex()]
         with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL)) as listening:
             listening.bind((other, 0))
