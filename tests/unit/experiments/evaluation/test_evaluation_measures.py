@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -93,6 +94,13 @@ def test_a_run_as_good_as_the_oracle():
     assert figures["probing_cost"] == pytest.approx(0.0)
     assert figures["lost_share"] == pytest.approx(0.1)
     assert figures["received_bps_by_receiver"] == pytest.approx([90e6])
+
+
+def test_what_tcp_sends_again_is_counted_without_udp():
+    sources = (Source(1, 1, 4, "udp", 80 * M), Source(1, 2, 4, "tcp"))
+    made = replace(run_of(scenario_of(*sources), [40, 40]), sent_packets=np.array([90.0, 50.0]))
+    figures = measures(replace(made, lost_packets=np.array([30.0, 5.0])))
+    assert (figures["tcp_retransmitted"], figures["tcp_retransmitted_share"]) == (5.0, 0.1)
 
 
 def test_a_grant_that_is_not_used_while_another_wants_it_is_the_cost_of_probing():

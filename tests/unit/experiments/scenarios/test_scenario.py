@@ -64,6 +64,7 @@ def make(**changes):
         ({"vn_limits": {(1, 12): Limits(400, 300)}}, "vn_limits[1, 12]"),
         ({"events": (LimitChange(1.0, 1, 12, weight=2.0),)}, "events[0].pn"),
         ({"promise": "everything"}, "promise"),
+        ({"shaping": "nobody"}, "shaping"),
         ({"phases": {"late": (9.0, 12.0)}}, "phases.late"),
         ({"events": (LimitChange(11.0, 1, 3, receive_bps=1),)}, "events[0].at_s"),
         ({"events": (AlgorithmChange(1.0, 7, "fp"),)}, "events[0].vlan_vid"),
