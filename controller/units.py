@@ -1,4 +1,6 @@
-"""Rates as people write them, in bits per second (k, M and G are powers of 1000, as in OpenFlow and OVSDB); weights."""
+"""Rates as people write them, in bits per second (k, M and G are powers of 1000, as in OpenFlow and OVSDB); bounds of
+weights and of the control interval.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +21,9 @@ MAX_RATE_BPS = (2**32 - 1) * 1_000
 # Weights further apart than this are a mistake, and sums of them would lose the small ones to rounding.
 MIN_WEIGHT = 1e-6
 MAX_WEIGHT = 1e6
+
+# The control interval: below it a round has no time for slow switches, above it nothing is controlled.
+MIN_INTERVAL_MS, MAX_INTERVAL_MS = 10, 10_000
 
 
 def parse_rate(text: object, key: str = "rate") -> int:
@@ -63,3 +68,11 @@ def format_rate(rate_bps: float) -> str:
         if abs(rate_bps) >= _SCALE[suffix]:
             return f"{rate_bps / _SCALE[suffix]:.4g}{suffix}"
     return f"{rate_bps:.4g}"
+
+
+def check_interval_ms(interval_ms: int) -> int:
+    """Return a control interval; raise InvalidValueError for one out of bounds."""
+    if not MIN_INTERVAL_MS <= interval_ms <= MAX_INTERVAL_MS:
+        reason = f"is outside {MIN_INTERVAL_MS} to {MAX_INTERVAL_MS}"
+        raise InvalidValueError("interval_ms", interval_ms, reason)
+    return interval_ms

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from controller.errors import InvalidValueError
-from controller.units import check_rate_bps, format_rate
+from controller.units import check_interval_ms, check_rate_bps, format_rate
 from experiments.model.slots import LEAST_SLOT_S, MOST_SLOT_S
 from experiments.scenarios.scenario import SHAPINGS
 from experiments.scenarios.traffic import CONGESTION_CONTROLS
@@ -51,6 +51,7 @@ class ExperimentOptions:
     datapath: str = _option("user", "Open vSwitch datapath: user or kernel.")
     shaping: str = _option("meter", "Who shapes: meter, agent (no meters), both, mixed (agents at every second PN).")
     queues: str = _option("limit", "Receiving queues: limit, or none, as on a switch whose queues nobody can set.")
+    interval_ms: int = _option(55, "The controller's control interval.")
     slot_s: float = _option(0.001, "Wire and model: the grain of time, in seconds.")
     seed: int = _option(1, "Of random bursts; on the model of every chance.")
     output: Path | None = _option(None, "Output folder; default results/NAME.")  # noqa: RUF009 - it makes a field
@@ -116,6 +117,7 @@ class ExperimentOptions:
         ):
             if not MIN_WINDOW_S <= duration_s <= MAX_WINDOW_S:
                 raise InvalidValueError(name, duration_s, f"is outside {MIN_WINDOW_S:g} to {MAX_WINDOW_S:g} seconds")
+        check_interval_ms(self.interval_ms)
         if not LEAST_SLOT_S <= self.slot_s <= MOST_SLOT_S:
             reason = f"is outside {LEAST_SLOT_S:g} to {MOST_SLOT_S:g} seconds"
             raise InvalidValueError("slot", self.slot_s, reason)
@@ -136,7 +138,7 @@ class ExperimentOptions:
         for name, known in choices.items():
             if getattr(self, name) not in known:
                 raise InvalidValueError(name, getattr(self, name), f"is not one of {', '.join(known)}")
-        make_policy(self.algorithm, self.parameters)
+        make_policy(self.algorithm, self.parameters, interval_ms=self.interval_ms)
 
 
 def option_name(field: dataclasses.Field[Any]) -> str:

@@ -27,7 +27,7 @@ SET_BY_OPTIONS = ("dets-fig2", "dets-fig5")
 RATES = ("link_rate", "victim_limit", "aggressor_limit", "udp_rate")
 OF_THESE = ("senders", *RATES, "duration", "warmup", "cooldown", "topology", "static")
 UNUSED_ON = {"ovs": ("slot",), "wire": ("datapath", "shaping"), "model": ("datapath",)}
-UNUSED_BY = {"dets-fig2": ("algorithm", "parameter", "baseline", "static")}
+UNUSED_BY = {"dets-fig2": ("algorithm", "parameter", "interval_ms", "baseline", "static")}
 
 
 def run(
@@ -51,7 +51,7 @@ def run(
     if known[name].shaping != "meter":
         _refuse(given, options, ("shaping",), f"means nothing to {name}, whose file in experiments/scenarios says it")
     announce = None if options.quiet else _announce
-    grain = options.slot_s, options.congestion_control, options.datapath, options.shaping
+    grain = options.slot_s, options.congestion_control, options.datapath, options.shaping, options.interval_ms
     settings = RunSettings(*grain, kill_at_s=kill_at_s, announce=announce)
     folder = options.output or Path("results") / name
     folder.mkdir(parents=True, exist_ok=True)

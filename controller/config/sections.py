@@ -22,7 +22,7 @@ from controller.config.document import Path, Problem, show_value
 from controller.errors import InvalidValueError
 from controller.fabric.description import AgentMode, Profile
 from controller.fabric.values import check_name
-from controller.units import MAX_WEIGHT, MIN_WEIGHT, parse_rate
+from controller.units import MAX_INTERVAL_MS, MAX_WEIGHT, MIN_INTERVAL_MS, MIN_WEIGHT, parse_rate
 
 MIN_VLAN_VID, MAX_VLAN_VID = 1, 4094
 # OpenFlow 1.3.5 section 7.2.1 (OFPP_MAX), 7.3.4.4 (OFPM_MAX); an idle timeout is a uint16 of seconds.
@@ -117,7 +117,7 @@ class ControlSection(Section):
     """``control``: the loop's interval and what a stop leaves on the switches."""
 
     path = "control"
-    interval_ms: Annotated[int, Field(ge=10, le=10_000)] = 55
+    interval_ms: Annotated[int, Field(ge=MIN_INTERVAL_MS, le=MAX_INTERVAL_MS)] = 55
     """The control interval, milliseconds."""
     on_stop: Literal["keep", "remove"] = "keep"
     """What a stop does with meters, flows and queues."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from controller.policy.registry import policies
-from experiments.evaluation.run import RunSettings
+from experiments.evaluation.run import DEFAULT_SETTINGS, RunSettings
 from experiments.machine.controller_pair import ControllerPair
 from experiments.machine.controller_process import ControllerProcess, configuration, free_ports
 from experiments.ovs.static_limits import TCP_BURST_S, UDP_BURST_S, QueueRates, Share, equal_shares
@@ -17,22 +17,28 @@ from topologies.fabric import Fabric, PhysicalNode, VirtualNode
 
 
 def controller_configuration(
-    scenario: Scenario, fabric: Fabric, control: str, openflow_port: int, rest_port: int, shaping: str = "meter"
+    scenario: Scenario,
+    fabric: Fabric,
+    control: str,
+    openflow_port: int,
+    rest_port: int,
+    settings: RunSettings = DEFAULT_SETTINGS,
 ) -> dict[str, Any]:
-    """Return the controller's configuration under an algorithm; ``shaping`` as in ``RunSettings``."""
+    """Return the controller's configuration under an algorithm."""
     algorithm, parameters = parse_control(control)
     ports = (openflow_port, rest_port)
     receive_bps = {vid: limits.receive_bps for vid, limits in scenario.limits.items()}
     document = configuration(fabric, receive_bps, algorithm, parameters, *ports, queues=scenario.queues)
+    document["control"]["interval_ms"] = settings.interval_ms
     document["queues"]["max_rate"] = "limit" if CONDITIONS[scenario.conditions].shaped else "capacity"
     for vid, limits in scenario.limits.items():
         document["vlans"][vid] |= _as_keys(limits, algorithm)
-    agents = agents_at(fabric, shaping)
+    agents = agents_at(fabric, settings.shaping)
     if agents:
         document["agents"] = {"long_frames": True}
     for pn, mode in agents.items():
         document["switches"][pn.switch]["ports"][pn.port_no]["agent"] = mode
-    if shaping == "agent":
+    if settings.shaping == "agent":
         for switch in document["switches"].values():
             switch["profile"] = "no-meters"
     for (vid, number), limits in scenario.vn_limits.items():
@@ -57,7 +63,7 @@ def controllers(
     """
 
     def document(openflow_port: int, rest_port: int) -> dict[str, Any]:
-        made = controller_configuration(scenario, fabric, control, openflow_port, rest_port, settings.shaping)
+        made = controller_configuration(scenario, fabric, control, openflow_port, rest_port, settings)
         for switch in () if ovsdb else made["switches"].values():
             switch.pop("ovsdb", None)
         return made

@@ -64,7 +64,7 @@ def run_on_model(
     model = ModelFabric(scenario.fabric(), ModelOptions(slot_s=settings.slot_s, seed=seed, queues=queues))
     for number, classes in uplink_classes(scenario, model.fabric, control).items():
         model.set_uplink_queues(number, classes)
-    plane = _install(model, scenario, control, folder, settings.shaping)
+    plane = _install(model, scenario, control, folder, settings)
     if plane is not None:
         for event in scenario.events:
             model.at(SETTLE_S + event.at_s, _change(plane, event))
@@ -133,7 +133,7 @@ def _vns(central: CentralController) -> list[dict[str, Any]]:
 
 
 def _install(
-    model: ModelFabric, scenario: Scenario, control: str, folder: Path | None, shaping: str
+    model: ModelFabric, scenario: Scenario, control: str, folder: Path | None, settings: RunSettings
 ) -> ControlPlane | None:
     if control == "none":
         install_plain_forwarding(model)
@@ -141,7 +141,7 @@ def _install(
     if control == "static":
         install_shares(model, *static_limits(scenario, model.fabric))
         return None
-    document = controller_configuration(scenario, model.fabric, control, _OPENFLOW_PORT, _REST_PORT, shaping)
+    document = controller_configuration(scenario, model.fabric, control, _OPENFLOW_PORT, _REST_PORT, settings)
     text = yaml.safe_dump(document, sort_keys=False)
     if folder is not None:
         (folder / "controller.yaml").write_text(text)
@@ -150,7 +150,7 @@ def _install(
         _delay_grants(central, CONDITIONS[scenario.conditions].late_intervals)
     plane = ControlPlane(model, central)
     plane.start()
-    if agents := agents_at(model.fabric, shaping):
+    if agents := agents_at(model.fabric, settings.shaping):
         ModelAgents(plane, agents)
     return plane
 

@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,7 +28,15 @@ from experiments.evaluation.run import (
     receivers_of,
     transfer_rows,
 )
-from experiments.machine.processors import CpuTicks, busy_warning, cpu_shares, read_cpu_ticks
+from experiments.machine.controller_process import ControllerProcess
+from experiments.machine.processors import (
+    CpuTicks,
+    busy_warning,
+    cpu_shares,
+    process_cpu_s,
+    read_cpu_ticks,
+    vswitchd_pid,
+)
 from experiments.measure.frames import TCP_WIRE_BYTES, UDP_FRAME_BYTES
 from experiments.ovs.agents import fabric_agents
 from experiments.ovs.fabric import OvsFabric, OvsOptions, describe_switches
@@ -108,15 +116,21 @@ def _measure(
 ) -> ScenarioRun:
     decisions = Decisions(controller) if controller is not None else None
     ticks: list[CpuTicks] = []
+    costs: list[_Costs] = []
     seen: dict[str, Any] = {}
 
-    def look() -> None:
+    def count() -> None:
         ticks.append(read_cpu_ticks())
+        if isinstance(controller, ControllerProcess):
+            costs.append(_costs(controller))
+
+    def look() -> None:
+        count()
         seen["switches"] = describe_switches(fabric)
         seen["vns"] = decisions.get("/v1/vns") if decisions is not None else None
 
     judged = scenario.judged
-    due: list[tuple[float, Callable[[], object]]] = [(judged[0], lambda: ticks.append(read_cpu_ticks()))]
+    due: list[tuple[float, Callable[[], object]]] = [(judged[0], count)]
     if controller is not None:
         due += [(event.at_s, functools.partial(tell, controller, fabric, event)) for event in scenario.events]
     if decisions is not None and settings.kill_at_s is not None:
@@ -149,7 +163,36 @@ def _measure(
         granted_bps = np.tile(standing_bps(scenario, control), (len(columns["time_s"]) - 1, 1))
     notes |= {"warnings": warnings, "cpu_idle_share": round(shares.idle, 3)}
     notes["cpu_stolen_share"] = round(shares.stolen, 3)
+    if costs:
+        notes |= _between(*costs)
     return ScenarioRun(scenario, control, "ovs", seed, granted_bps=granted_bps, notes=notes, seen=seen, **columns)
+
+
+class _Costs(NamedTuple):
+    """What control has cost so far: seconds since whenever, processor time of controller and switch, meters set."""
+
+    at_s: float
+    controller_s: float
+    vswitchd_s: float
+    set_meters: int
+    skipped_intervals: int
+
+
+def _costs(controller: ControllerProcess) -> _Costs:
+    loop = controller.get("/v1/loop")
+    cpu_s = process_cpu_s(controller.pid), process_cpu_s(vswitchd_pid())
+    return _Costs(time.monotonic(), *cpu_s, loop["set_meters"], loop["skipped_intervals"])
+
+
+def _between(before: _Costs, after: _Costs) -> dict[str, float]:
+    """Return the costs of the time that is judged; shares are of one processor."""
+    passed_s = after.at_s - before.at_s
+    return {
+        "controller_cpu_share": round((after.controller_s - before.controller_s) / passed_s, 4),
+        "vswitchd_cpu_share": round((after.vswitchd_s - before.vswitchd_s) / passed_s, 4),
+        "set_meters_per_s": round((after.set_meters - before.set_meters) / passed_s, 1),
+        "skipped_intervals": after.skipped_intervals - before.skipped_intervals,
+    }
 
 
 class _Endpoints:

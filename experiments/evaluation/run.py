@@ -22,7 +22,8 @@ _ARRAYS = ("time_s", *_BY_INTERVAL, "sent_packets", "lost_packets", "transfers")
 class RunSettings:
     """What a scenario leaves open: the grain of virtual time, TCP's congestion control, Open vSwitch's datapath.
 
-    ``shaping`` is one of scenario.SHAPINGS; "meter" leaves it to the scenario.
+    ``shaping`` is one of scenario.SHAPINGS; "meter" leaves it to the scenario. ``interval_ms`` is the controller's:
+    what comes of a run is measured in the paper's intervals, whatever it is.
 
     With ``kill_at_s`` two controllers share an etcd, and the active one is killed so many seconds after the traffic
     began; not on the model, where there are no processes. It does not count for what a cell is called (its digest).
@@ -35,6 +36,7 @@ class RunSettings:
     congestion_control: str = "cubic"
     datapath: str = "user"
     shaping: str = "meter"
+    interval_ms: int = 55
     kill_at_s: float | None = field(default=None, repr=False)
     announce: Callable[[str], None] | None = field(default=None, repr=False, compare=False)
 

@@ -53,12 +53,6 @@ class CpuShares(NamedTuple):
     stolen: float
 
 
-def process_cpu_s(pid: int) -> float:
-    """Return the processor time that a process has taken so far, all its threads together."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 def read_cpu_ticks() -> CpuTicks:
     """Read /proc/stat (proc(5)): user, nice, system, idle, iowait, irq, softirq, steal.
 
@@ -84,3 +78,15 @@ def busy_warning(shares: CpuShares, when: str) -> list[str]:
         "emulated switch may have lost frames that no queue or meter dropped, and the figures then show this "
         "machine's limit"
     ]
+
+
+def process_cpu_s(pid: int) -> float:
+    """Return the processor time that a process has used so far, the kernel's for it included (proc(5), stat)."""
+    words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def vswitchd_pid() -> int:
+    """Return the process of Open vSwitch's daemon; OSError where it does not run."""
+    folder = Path(os.environ.get("OVS_RUNDIR", "/var/run/openvswitch"))
+    return int((folder / "ovs-vswitchd.pid").read_text())

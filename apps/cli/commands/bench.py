@@ -85,6 +85,7 @@ def enforcement(
     pattern: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Only this schedule; repeatable.")] = None,
     seconds: Annotated[float | None, typer.Option(help="How long each batch is measured.")] = None,
     seed: Annotated[int | None, typer.Option(help="Of schedules that are drawn.")] = None,
+    interval_ms: Annotated[int | None, typer.Option(help="The control interval.")] = None,
     bursts: Annotated[
         bool, typer.Option("--bursts", help="What bursting senders gain, and what others lose, instead.")
     ] = False,
@@ -94,6 +95,7 @@ def enforcement(
     """What is delivered against what is granted, on real Open vSwitch (root)."""
     if bursts:
         others = {"datapath": datapath, "grant": grant, "traffic": traffic, "pattern": pattern, "seconds": seconds}
+        others["interval_ms"] = interval_ms
         for name, value in others.items():
             if value:
                 raise InvalidValueError(name, value, "means nothing with --bursts")
@@ -110,6 +112,7 @@ def enforcement(
         patterns=pattern or None,
         seconds=seconds,
         seed=seed,
+        interval_ms=interval_ms,
         output=output,
     )
 
@@ -118,6 +121,26 @@ def enforcement(
 def fidelity(as_json: AsJson = False) -> int:
     """The model fabric against Open vSwitch (root; else the model alone)."""
     return measured("fidelity", "experiments.bench.fidelity.bench:run", as_json)
+
+
+@app.command()
+def interval(
+    interval_ms: Annotated[list[int] | None, typer.Option(help="Only this interval; repeatable.")] = None,
+    fabric: Annotated[list[str] | None, typer.Option(help="Only model, or ovs (root); repeatable.")] = None,
+    seeds: Annotated[int | None, typer.Option(help="How many seeds of each.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Folder of runs, table and plot.")] = None,
+    as_json: AsJson = False,
+) -> int:
+    """What shorter control intervals gain tenants and cost the machine (root; else the model alone)."""
+    return measured(
+        "interval",
+        "experiments.bench.interval.bench:run",
+        as_json,
+        intervals_ms=interval_ms or None,
+        fabrics=fabric or None,
+        seeds=seeds,
+        output=output,
+    )
 
 
 @app.command()

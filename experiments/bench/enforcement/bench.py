@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from controller.errors import InvalidValueError
+from controller.units import check_interval_ms
 from experiments.bench.enforcement.cases import (
-    INTERVAL_S,
+    INTERVAL_MS,
     MOST_PPS,
     PORT_FACTOR,
     WAYS,
@@ -36,7 +37,13 @@ from experiments.bench.enforcement.grant_schedules import PATTERNS
 from experiments.bench.enforcement.granting import ENVIRONMENT, GrantPlan, Slot
 from experiments.bench.enforcement.report import write_results
 from experiments.machine.controller_process import ControllerProcess, configuration, free_ports
-from experiments.machine.processors import BUSY_IDLE_SHARE, cpu_shares, process_cpu_s, read_cpu_ticks
+from experiments.machine.processors import (
+    BUSY_IDLE_SHARE,
+    cpu_shares,
+    process_cpu_s,
+    read_cpu_ticks,
+    vswitchd_pid,
+)
 from experiments.measure.sampler import Sampler
 from experiments.measure.series import Window, read_samples
 from experiments.ovs.fabric import OvsFabric, OvsOptions
@@ -62,14 +69,16 @@ def run(
     patterns: Sequence[str] | None = None,
     seconds: float = MEASURE_S,
     seed: int = 1,
+    interval_ms: int = INTERVAL_MS,
     output: Path = Path("results/bench-enforcement"),
 ) -> dict[str, Any]:
     """Measure a telling subset (under five minutes), all cases, or those chosen; write JSON, table, CSV and plot.
 
+    ``interval_ms`` is the controller's; schedules change with it.
     Raises InvalidValueError for options that are out of bounds or mean nothing on this machine.
     """
     cases = _cases(full, grants_bps, traffic, patterns)
-    _check(datapath, seconds, seed)
+    _check(datapath, seconds, seed, interval_ms)
     batches = packed(cases, MOST_PPS[DATAPATHS[datapath]])
     rows: list[dict[str, Any]] = []
     warnings: list[str] = []
@@ -80,7 +89,7 @@ def run(
                 for batch in mine:
                     for way in WAYS:
                         tell(f"{batch[0].name} and {len(batch) - 1} more: {way}", WARM_UP_S + seconds + SETUP_S)
-                        rows += _measure(ovs, ports, batch, way, seconds, seed)
+                        rows += _measure(ovs, ports, batch, way, seconds, seed, interval_ms)
                 warnings += ovs.warnings
     silent = [f"{row['case']} ({row['way']})" for row in rows if row["ratio"] < NOTHING]
     if silent:
@@ -93,7 +102,7 @@ def run(
             "datapath": datapath,
             "seconds": seconds,
             "warm_up_s": WARM_UP_S,
-            "interval_ms": round(INTERVAL_S * 1e3),
+            "interval_ms": interval_ms,
             "seed": seed,
             "cores": os.cpu_count(),
             "cases": len(cases),
@@ -123,7 +132,7 @@ def _cases(
     )
 
 
-def _check(datapath: str, seconds: float, seed: int) -> None:
+def _check(datapath: str, seconds: float, seed: int, interval_ms: int) -> None:
     if datapath not in DATAPATHS:
         raise InvalidValueError("datapath", datapath, f"is not one of {', '.join(DATAPATHS)}")
     if datapath == "kernel" and not has_kernel_datapath():
@@ -133,6 +142,7 @@ def _check(datapath: str, seconds: float, seed: int) -> None:
         raise InvalidValueError("seconds", seconds, "is outside 1 to 600")
     if not 0 <= seed < 2**32:
         raise InvalidValueError("seed", seed, "is outside 0 to 2^32 - 1")
+    check_interval_ms(interval_ms)
 
 
 def has_kernel_datapath() -> bool:
@@ -181,14 +191,21 @@ def _fabric(grant_bps: int, slots: int, datapath: str) -> Iterator[tuple[OvsFabr
 
 
 def _measure(
-    ovs: OvsFabric, ports: tuple[int, int], batch: Sequence[Case], way: str, seconds: float, seed: int
+    ovs: OvsFabric,
+    ports: tuple[int, int],
+    batch: Sequence[Case],
+    way: str,
+    seconds: float,
+    seed: int,
+    interval_ms: int,
 ) -> list[dict[str, Any]]:
     """Run a batch of cases one way, side by side; return a row of figures for each."""
     fabric = ovs.fabric
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dets-enforcement-")))
         config = describe_control(fabric, batch[0].grant_bps, *ports)
-        plan = _plan(batch, way, seconds, seed, folder)
+        config["control"]["interval_ms"] = interval_ms
+        plan = _plan(batch, way, seconds, seed, interval_ms, folder)
         plan.write(folder / "plan.json")
         environment = {ENVIRONMENT: str(folder / "plan.json")}
         application = Path(__file__).with_name("granting_app.py")
@@ -205,10 +222,11 @@ def _measure(
             time.sleep(WARM_UP_S)
             traffic.check_running(sources)
             pings = _pings(ovs, batch, seconds)
-            cpu, switch_s, start_s = read_cpu_ticks(), vswitchd_cpu_s(), time.monotonic()
+            cpu, switch_s, start_s = read_cpu_ticks(), process_cpu_s(vswitchd_pid()), time.monotonic()
             time.sleep(seconds)
             window = Window(start_s, time.monotonic())
-            switch_s, idle_share = vswitchd_cpu_s() - switch_s, cpu_shares(cpu, read_cpu_ticks()).idle
+            switch_s = process_cpu_s(vswitchd_pid()) - switch_s
+            idle_share = cpu_shares(cpu, read_cpu_ticks()).idle
             traffic.check_running(sources)
         outputs = [ping.communicate(timeout=10)[0].decode() for ping in pings]
         controller.check_alive()
@@ -236,12 +254,12 @@ def _measure(
         ]
 
 
-def _plan(batch: Sequence[Case], way: str, seconds: float, seed: int, folder: Path) -> GrantPlan:
+def _plan(batch: Sequence[Case], way: str, seconds: float, seed: int, interval_ms: int, folder: Path) -> GrantPlan:
     slots = [
         Slot(SENDERS_VLAN, 1, 2 * number + 1, 2 * number + 2, case.grant_bps, case.pattern)
         for number, case in enumerate(batch)
     ]
-    intervals = round((WARM_UP_S + seconds + 60.0) / INTERVAL_S)
+    intervals = round((WARM_UP_S + seconds + 60.0) / (interval_ms * 1e-3))
     return GrantPlan(tuple(slots), WAYS[way], seed, intervals, str(folder / "grants.csv"))
 
 
@@ -261,12 +279,6 @@ def _pings(ovs: OvsFabric, batch: Sequence[Case], seconds: float) -> list[subpro
     targets = [fabric.vn(PING_VLAN, 2 * slot + 2).ip for slot in range(len(batch))]
     command = ["ping", "-n", "-i", f"{1 / PINGS_PER_S:g}", "-c", count, "-w", f"{seconds:.0f}", "-W", "1"]
     return [host.popen([*command, ip], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) for ip in targets]
-
-
-def vswitchd_cpu_s() -> float:
-    """Return the processor time that ovs-vswitchd has used so far, kernel included."""
-    pid = (Path(os.environ.get("OVS_RUNDIR", "/var/run/openvswitch")) / "ovs-vswitchd.pid").read_text().strip()
-    return process_cpu_s(int(pid))
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ from experiments.bench.enforcement.grant_schedules import PATTERNS
 # The ways of enforcing, and the burst of those that modify every meter in every interval.
 WAYS: dict[str, float | None] = {"dets": None, "naive-200ms": 0.200, "naive-20ms": 0.020}
 GRANTS_BPS = (1_000_000, 5_000_000, 20_000_000, 50_000_000)
-INTERVAL_S = 0.055
+INTERVAL_MS = 55
 WIRE_BITS = 8 * 1518
 # A receiver's port carries this many times the grant: as much as the largest burst lets through, and not much more.
 PORT_FACTOR = 5

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.bench.enforcement.cases import INTERVAL_S, WIRE_BITS, Case
+from experiments.bench.enforcement.cases import WIRE_BITS, Case
 from experiments.bench.enforcement.grant_schedules import STEP
 from experiments.measure.frames import VLAN_TAG_BYTES
 from experiments.measure.series import MeasurementError, Samples, Window
@@ -84,10 +84,11 @@ def step_figures(log: GrantLog, samples: Samples, window: Window) -> dict[str, f
 
     ``step_first_interval_bits`` is what was let through above the new grant in the first interval, the worst of all.
     """
+    interval_s = float(np.median(np.diff(log.time_s)))
     falls = np.flatnonzero(log.grant_bps[1:] < log.grant_bps[:-1] / (STEP / 2)) + 1
     delivered = granted = worst_bits = 0.0
     for step_s in log.time_s[falls]:
-        start_s, end_s = step_s + INTERVAL_S, step_s + INTERVAL_S + AFTER_STEP_S
+        start_s, end_s = step_s + interval_s, step_s + interval_s + AFTER_STEP_S
         if step_s < window.start_s or end_s > window.end_s:
             continue
         delivered += wire_bits(samples, start_s, end_s)
