@@ -141,6 +141,8 @@ def isolation_figures(
         "victim_intervals_below_95_percent_total": int(below[victim.within(blast)].sum()),
         "victim_recovery_intervals": recovery_intervals(below[victim.within(during)]),
         "victim_intervals_below_95_percent_before": longest_run(below[victim.within(before)]),
+        "victim_intervals_below_95_percent_before_total": int(below[victim.within(before)].sum()),
+        "intervals_before_blast": int(victim.within(before).sum()),
         "intervals_during_blast": int(victim.within(blast).sum()),
         "longest_interval_s": float((victim.end_s - victim.start_s).max()),
         "aggressor_limit_bps": aggressor_limit_bps,

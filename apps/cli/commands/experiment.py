@@ -158,6 +158,8 @@ def victims(
             number("most in a seed", "most_in_one_seed"),
             number("longest", "longest_stretch"),
             number("seeds above 1", "seeds_above_one"),
+            share("in all", "below_share"),
+            share("TCP alone", "below_share_alone"),
             share("goodput", "goodput_share"),
             share("least", "least_goodput_share"),
             share("cpu idle, least", "cpu_idle_share"),

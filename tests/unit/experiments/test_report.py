@@ -35,6 +35,8 @@ KEYS = [
     "victim_intervals_below_95_percent_total",
     "victim_recovery_intervals",
     "victim_intervals_below_95_percent_before",
+    "victim_intervals_below_95_percent_before_total",
+    "intervals_before_blast",
     "intervals_during_blast",
     "longest_interval_s",
     "aggressor_limit_bps",

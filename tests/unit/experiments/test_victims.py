@@ -18,7 +18,8 @@ def run_in(folder, algorithm, seed, below, longest, kept=1.0, **more):
     summary = {
         "control": "dets", "fabric": "ovs", "algorithm": algorithm, "parameters": {}, "seed": seed,
         "victim_goodput_limit_bps": 20e6, "victim_goodput_bps_during": kept * 20e6,
-        "victim_intervals_below_95_percent": longest, "victim_intervals_below_95_percent_total": below, **more,
+        "victim_intervals_below_95_percent": longest, "victim_intervals_below_95_percent_total": below,
+        "intervals_during_blast": 100, **more,
     }  # fmt: skip
     (folder / "summary.json").write_text(json.dumps(summary))
     return folder
@@ -26,7 +27,8 @@ def run_in(folder, algorithm, seed, below, longest, kept=1.0, **more):
 
 @pytest.fixture
 def folders(tmp_path):
-    cpu = {"cpu_idle_share_during": 0.4, "cpu_stolen_share_during": 0.02}
+    alone = {"victim_intervals_below_95_percent_before_total": 1, "intervals_before_blast": 40}
+    cpu = {"cpu_idle_share_during": 0.4, "cpu_stolen_share_during": 0.02, **alone}
     busy = {"cpu_idle_share_during": 0.1, "cpu_stolen_share_during": 0.0}
     return [
         run_in(tmp_path / "fp-1", "fp", 1, 3, 2, 0.9, **cpu),
@@ -39,7 +41,8 @@ def test_seeds_of_one_algorithm_with_the_same_parameters_are_one_row(folders):
     plain, steep = victim_rows(folders)
     assert plain == {
         "control": "fp", "fabric": "ovs", "seeds": 2, "intervals_below": 4, "most_in_one_seed": 3, "longest_stretch": 2,
-        "seeds_above_one": 1, "goodput_share": pytest.approx(0.95), "least_goodput_share": 0.9, "cpu_idle_share": 0.1,
+        "seeds_above_one": 1, "below_share": 0.02, "below_share_alone": 0.025,
+        "goodput_share": pytest.approx(0.95), "least_goodput_share": 0.9, "cpu_idle_share": 0.1,
         "cpu_stolen_share": 0.02,
     }  # fmt: skip
     assert (steep["control"], steep["seeds"], steep["cpu_idle_share"]) == ("fp d=4", 1, None)
@@ -60,5 +63,5 @@ def test_the_command_shows_a_line_for_each_algorithm(folders):
     assert done.exit_code == 0, done.output
     heading, plain, steep = done.output.splitlines()
     assert heading.split()[:3] == ["control", "fabric", "seeds"]
-    assert plain.split() == ["fp", "ovs", "2", "4", "3", "2", "1", "95.0%", "90.0%", "10.0%", "2.0%"]
+    assert plain.split() == ["fp", "ovs", "2", "4", "3", "2", "1", "2.0%", "2.5%", "95.0%", "90.0%", "10.0%", "2.0%"]
     assert steep.split()[-2:] == ["-", "-"]
