@@ -210,7 +210,7 @@ packets of these VLANs carry ECT between switches."""
 themselves as well."""
     codepoint: Literal[1, 2] = 1
     """What packets without ECN carry meanwhile: 1, ECT(1), which is taken off again; 2, ECT(0), for switches that \
-serve ECT(1) first (L4S): it cannot be told from what hosts write themselves, so it stays."""
+serve ECT(1) first (L4S): it looks like what hosts write themselves, so it stays."""
 
 
 class AgentsSection(Section):

@@ -162,7 +162,7 @@ def test_the_output_folder_has_the_experiments_name(stand_in: types.ModuleType) 
     [
         (
             "nope",
-            "NAME: 'nope' is not an experiment: write one of comparison-dets-fig5, comparison-dets-fig6",
+            "NAME: 'nope' is not an experiment: write one of agents-fig5-meter, agents-fig5-agent",
         ),
         (
             "dets-fig5 --victim-limit 35M",
