@@ -8,7 +8,6 @@ from pathlib import Path
 from support.cluster import needs_etcd
 
 from experiments.bench.cluster.bench import TARGET_INTERVALS, run
-from experiments.bench.cluster.kills import run_kills
 from experiments.bench.cluster.takeover import ENDS
 
 pytestmark = [needs_etcd]
@@ -29,8 +28,10 @@ def test_the_smallest_run(tmp_path: Path) -> None:
 
 
 def test_kills_and_pauses_in_a_row(tmp_path: Path) -> None:
-    report = run_kills(KILLS, 3, tmp_path)
-    assert report.problems == []
-    assert report.disturbances.total() >= KILLS
-    assert report.kept >= KILLS
-    assert report.generations > 1
+    result = run(repeats=0, kills=KILLS, seed=3, output=tmp_path)
+    report = result["figures"]["kills"]
+    assert report["problems"] == []
+    assert sum(report["disturbances"].values()) >= KILLS
+    assert report["kept"] >= KILLS
+    assert report["generations"] > 1
+    assert [row["met"] for row in result["targets"]] == [True]

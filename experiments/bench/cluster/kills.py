@@ -16,7 +16,6 @@ import signal
 import time
 import urllib.error
 import urllib.request
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -63,7 +62,7 @@ def document(openflow_port: int, rest_port: int) -> dict[str, Any]:
 class KillsReport:
     """What came of it. ``problems`` are to be none; ``kept`` counts changes that were acknowledged."""
 
-    disturbances: Counter[str] = field(default_factory=Counter)
+    disturbances: dict[str, int] = field(default_factory=dict)
     generations: int = 0
     kept: int = 0
     refused: int = 0
@@ -182,7 +181,7 @@ class _Run:
         }
         name = self._random.choice(list(kinds))
         kinds[name]()
-        self._report.disturbances[name] += 1
+        self._report.disturbances[name] = self._report.disturbances.get(name, 0) + 1
         return name
 
     def _kill(self, number: int, what: signal.Signals) -> None:
@@ -282,9 +281,10 @@ class _Run:
             report.problems.append(f"s{dpid}: a take-over filled meters again: {sorted(refilled)}")
         rises = [rate / standing[number] for number, rate in log.set if number in standing]
         report.meters_set += len(rises)
-        report.highest_rise = max([report.highest_rise, *rises])
-        if report.highest_rise > RISE:
-            report.problems.append(f"s{dpid}: a grant rose to {report.highest_rise:.2f} of what it was")
+        highest = max(rises, default=0.0)
+        report.highest_rise = max(report.highest_rise, highest)
+        if highest > RISE:
+            report.problems.append(f"s{dpid}: a grant rose to {highest:.2f} of what it was")
 
     def _judge_history(self, number: int) -> None:
         node, problems = self._pair.nodes[number], self._report.problems
