@@ -1,0 +1,103 @@
+"""Marks that the kernel's own queue makes (``tc red ecn``), counted by the application and hidden from hosts.
+
+The link between two switches carries less than its senders offer; no receiver has too much, so phantom meters see
+nothing. RED is as instantaneous as it can be: its thresholds are one frame apart, its average is of the fewest frames.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+from support.application import Application
+from support.ip_frames import traffic_class
+from support.ovs import End, controlled, wait_until
+from support.vlan_hosts import SEND, SINK, end
+
+from controller.forwarding.pipeline import CE, Table
+from experiments.measure.frames import UDP_FRAME_BYTES, UDP_PAYLOAD_BYTES
+from experiments.ovs.ovs_vsctl import ofctl
+from topologies.builders import dumbbell
+
+LINK_BPS, CORE_BPS = 10_000_000, 3_000_000
+OFFERED_BPS = 2_500_000  # by each of two senders
+FABRIC = dumbbell(pns=4, link_rate_bps=LINK_BPS, vlans=(1,), core_rate_bps=CORE_BPS, receivers=2)
+PAIRS = ((1, 3), (2, 4))
+MARKED = {
+    "algorithm": "hygenicc",
+    "parameters": {"cut": 2, "slow": 0.02, "fast": 0.2},
+    "send_limit": LINK_BPS,
+    "receive_limit": LINK_BPS,
+}
+AT = FABRIC.core_links[0].interfaces[0]
+RED = "limit 90000 min 6000 max 7600 avpkt 1500 burst 5 probability 1 bandwidth 3Mbit ecn"
+SECONDS = 300
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
+    sections = {"vlans": {1: MARKED}, "ecn": {"marks": "both"}, "control": {"interval_ms": 110}}
+    folder = tmp_path_factory.mktemp("ecn")
+    with controlled(FABRIC, {1: LINK_BPS}, folder, datapath="kernel", static_arp=True, **sections) as (ovs, app):
+        subprocess.run(
+            ["tc", "qdisc", "replace", "dev", AT, "parent", "1:1", "handle", "10:", "red", *RED.split()], check=True
+        )
+        processes = [ovs.host(FABRIC.vn(1, receiver).name).popen([sys.executable, "-c", SINK]) for _, receiver in PAIRS]
+        for sender, receiver in PAIRS:
+            numbers = map(str, (OFFERED_BPS, SECONDS, UDP_PAYLOAD_BYTES, UDP_FRAME_BYTES))
+            command = [sys.executable, "-c", SEND, FABRIC.vn(1, receiver).ip, *numbers]
+            processes.append(ovs.host(FABRIC.vn(1, sender).name).popen(command))
+        try:
+            app.wait_for(lambda: len(app.get("/v1/entries")["entries"]) >= len(PAIRS), "pairs", 60)
+            yield app
+        finally:
+            end(*processes)
+
+
+def marked_by_the_queue() -> int:
+    """Return how many packets the queue has marked."""
+    text = subprocess.run(["tc", "-s", "qdisc", "show", "dev", AT], capture_output=True, text=True, check=True).stdout
+    found = re.search(r"qdisc red .*?\bmarked (\d+)", text, re.DOTALL)
+    assert found is not None, text
+    return int(found[1])
+
+
+def counted() -> int:
+    """Return how many packets the meters of table COUNT have seen at the receivers' switch."""
+    ids = set(re.findall(r"meter:(\d+)", ofctl("dump-flows", "s2", f"table={Table.COUNT:d}")))
+    found = dict(re.findall(r"meter:(\d+).*?packet_in_count:(\d+)", ofctl("meter-stats", "s2"), re.DOTALL))
+    return sum(int(found[meter_id]) for meter_id in ids)
+
+
+def test_what_the_kernels_queue_marks_is_what_the_controller_counts(running: Application) -> None:
+    wait_until(lambda: marked_by_the_queue() > 100, "marked", 60)
+    before, had = marked_by_the_queue(), counted()
+    wait_until(lambda: marked_by_the_queue() > before + 100, "marked again", 60)
+    wait_until(lambda: counted() - had >= 100, "counted", 20)
+    assert counted() <= marked_by_the_queue()
+    shares: set[float] = set()
+
+    def seen() -> bool:
+        shares.update(one["marked_share"] or 0.0 for one in running.get("/v1/entries")["entries"])
+        return max(shares) > 0.0
+
+    wait_until(seen, "marks in REST", 60)
+
+
+def test_hosts_see_no_mark(running: Application) -> None:
+    def mac(number: int) -> int:
+        return int(FABRIC.vn(1, number).mac.replace(":", ""), 16)
+
+    ends = [End(FABRIC.pn(there).trunk_interface, mac(here), mac(there)) for here, there in PAIRS]
+    try:
+        time.sleep(5.0)
+        got = [traffic_class(frame) & CE for one in ends for frame in one.arrived()]
+    finally:
+        for one in ends:
+            one.close()
+    assert len(got) > 100
+    assert set(got) == {0}
