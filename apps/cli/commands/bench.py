@@ -177,9 +177,20 @@ def loop(
 def marks(
     hosts: Annotated[int | None, typer.Option(help="Hosts at each of two switches.")] = None,
     vns: Annotated[int | None, typer.Option(help="VNs of the step, all pairs of which talk.")] = None,
+    forwarding: Annotated[
+        bool, typer.Option("--forwarding", help="What the tables cost Open vSwitch a frame, instead (root).")
+    ] = False,
+    seconds: Annotated[float | None, typer.Option(help="With --forwarding: how long each is measured.")] = None,
     as_json: AsJson = False,
 ) -> int:
-    """What congestion marks cost: meters, flow entries, time of HyGenICC's step."""
+    """What congestion marks cost: meters, flow entries, time of HyGenICC's step; or forwarding."""
+    if forwarding:
+        for name, value in (("hosts", hosts), ("vns", vns)):
+            if value is not None:
+                raise InvalidValueError(name, value, "means nothing with --forwarding")
+        return measured("marks", "experiments.bench.marks.forwarding:run", as_json, seconds=seconds)
+    if seconds is not None:
+        raise InvalidValueError("seconds", seconds, "needs --forwarding")
     return measured("marks", "experiments.bench.marks.bench:run", as_json, hosts=hosts, vns=vns)
 
 

@@ -247,6 +247,21 @@ def test_a_parameter_of_a_benchmark_needs_an_algorithm_that_has_it(capsys: pytes
     assert capsys.readouterr().err.startswith("dets: --parameter: 'a=2' must be")
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--seconds", "2"], "--seconds: 2.0 needs --forwarding"),
+        (["--forwarding", "--hosts", "3"], "--hosts: 3 means nothing with --forwarding"),
+        (["--forwarding", "--seconds", "0.5"], "--seconds: 0.5 is outside 1 to 60"),
+    ],
+)
+def test_options_of_the_bench_of_marks_that_do_not_go_together(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["bench", "marks", *words]) == 2
+    assert said in capsys.readouterr().err
+
+
 def test_a_failure_is_one_line_and_status_1(stand_in: types.ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     def fail(*_arguments: object) -> dict[str, object]:
         raise PermissionError("needs root")
