@@ -95,8 +95,9 @@ class EtcdMember:
             self._process.wait(STOP_S)
 
     def forget(self) -> None:
-        """Remove what it holds, while it is stopped."""
-        shutil.rmtree(self._data)
+        """Remove what it holds, if anything, while it is stopped."""
+        if self._data.exists():
+            shutil.rmtree(self._data)
 
 
 class EtcdProcesses:
@@ -119,6 +120,7 @@ class EtcdProcesses:
 
     def __enter__(self) -> EtcdProcesses:
         try:
+            self.forget()  # what an earlier run has left is not to be in force in this one
             self.start()
         except BaseException:
             self.__exit__()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.cluster import Relay, needs_etcd
 
-from apps.cluster.etcd import Etcd, EtcdError, delete, get, put
+from apps.cluster.etcd import Etcd, EtcdError, created_at, delete, get, put
 from apps.cluster.etcd_store import EtcdStore
 from apps.cluster.etcd_tokens import EtcdTokens
 from apps.settings.errors import StoreError
@@ -165,6 +166,12 @@ def test_the_next_member_is_asked_when_one_is_silent_or_gone(process: EtcdProces
     relay.close()
     with pytest.raises(EtcdError, match=r"127.0.0.1:1: .*refused"):
         Etcd(["http://127.0.0.1:1"]).grant(2)
+
+
+def test_an_etcd_of_a_run_does_not_begin_with_what_an_earlier_run_has_left(tmp_path: Path) -> None:
+    for _ in range(2):
+        with EtcdProcesses(tmp_path) as process, closing(process.members[0].client()) as etcd:
+            assert etcd.transact([created_at("/here", 0)], [put("/here", b"1")], [])[0]
 
 
 def test_tokens_are_made_found_and_revoked(etcd: Etcd) -> None:
