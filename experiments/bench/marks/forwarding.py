@@ -1,7 +1,8 @@
 """``dets bench marks --forwarding``: what the tables for marks cost Open vSwitch, in its processor time a frame (root).
 
 Frames of one pair go from one edge switch to another at a fixed pace, so that the machine is not the limit. All modes
-run in turns, twice; the least of each counts. What a frame costs in full is forwarding and both switches' interfaces.
+run in turns, and what counts is the median of how many times the first one's a mode took in the same turn. What a
+frame costs in full is forwarding and both switches' interfaces.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import socket
 import tempfile
 import time
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import yaml
@@ -26,7 +28,7 @@ from topologies.builders import dumbbell
 FABRIC = dumbbell(pns=2, link_rate_bps=LINK_BPS, vlans=(1,))
 PACE_PER_S, BATCH = 8000, 80
 FRAME_BYTES = 200
-SETTLE_S, SECONDS, ROUNDS = 3.0, 4.0, 2
+SETTLE_S, SECONDS, ROUNDS = 3.0, 4.0, 5
 TARGET_TIMES = 1.15  # of what a frame costs without the tables
 PID_FILE = Path("/var/run/openvswitch/ovs-vswitchd.pid")
 # IPv4 and UDP, without ECN: addresses 10.0.0.1 and 10.0.0.2.
@@ -34,7 +36,7 @@ PACKET = bytes.fromhex("450000b4 00000000 40116637 0a000001 0a000002").ljust(FRA
 
 
 def run(seconds: float = SECONDS) -> dict[str, Any]:
-    """Measure each mode ``seconds`` long, twice."""
+    """Measure each mode ``seconds`` long, ROUNDS times."""
     if not 1.0 <= seconds <= 60.0:
         raise InvalidValueError("seconds", seconds, "is outside 1 to 60")
     runs: dict[str, list[dict[str, float]]] = {what: [] for what in MODES}
@@ -42,20 +44,23 @@ def run(seconds: float = SECONDS) -> dict[str, Any]:
         for what, mode in MODES.items():
             runs[what].append(cost(*mode, seconds))
             print(f"{what}: {runs[what][-1]}", flush=True)
-    least_us = {what: min(one["us_per_frame"] for one in found) for what, found in runs.items()}
-    without, *others = least_us
+    without, *others = ([one["us_per_frame"] for one in found] for found in runs.values())
+    times = {
+        what: median(us / us_without for us, us_without in zip(found, without, strict=True))
+        for what, found in zip(list(runs)[1:], others, strict=True)
+    }
     return {
-        "figures": {"runs": runs, "least_us_per_frame": least_us},
+        "figures": {"runs": runs, "median_us_per_frame_without": median(without)},
         "settings": {"frames_per_s": PACE_PER_S, "frame_bytes": FRAME_BYTES, "seconds": seconds},
         "targets": [
             {
                 "name": f"a frame with {what}, of one without",
-                "value": round(least_us[what] / least_us[without], 3),
+                "value": round(one, 3),
                 "unit": "x",
                 "target": TARGET_TIMES,
-                "met": least_us[what] <= TARGET_TIMES * least_us[without],
+                "met": one <= TARGET_TIMES,
             }
-            for what in others
+            for what, one in times.items()
         ],
     }
 
