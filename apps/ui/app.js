@@ -1,7 +1,7 @@
 // Where the page begins: which view is shown, the status bar, the keys, the login.
 
 import { get, setToken, whenLoginIsNeeded } from "/ui/api.js";
-import { h, isTyping, say, setAttribute, setText, vnHash } from "/ui/dom.js";
+import { button, h, isTyping, say, setAttribute, setText, vnHash } from "/ui/dom.js";
 import { follow, live, setPaused, subscribe } from "/ui/live.js";
 import { ChangesView } from "/ui/views/changes.js";
 import { EventsView } from "/ui/views/events.js";
@@ -18,25 +18,28 @@ const GO = { f: "#/", l: "#/ledger", c: "#/changes", e: "#/events" };
 const main = document.getElementById("main");
 let view = null, loading = null, steps = 0;
 
+const warning = (...content) => h("p", { class: "warning", role: "alert" }, content);
+const isId = (part) => /^\d+$/.test(part);
+const bare = (hash) => hash.replace(/^#\/?/, "");
+
 function viewOf(hash) {
-  const [path, query] = hash.replace(/^#\/?/, "").split("?");
-  const parts = path.split("/").map(decodeURIComponent);
-  if (parts[0] === "") return ["fabric", new FabricView()];
-  if (parts[0] === "vlan" && /^\d+$/.test(parts[1])) return ["fabric", new VlanView(Number(parts[1]))];
-  if (parts[0] === "vn" && /^\d+$/.test(parts[1]) && /^\d+$/.test(parts[3])) return ["fabric", new VnView(Number(parts[1]), parts[2], Number(parts[3]))];
-  if (parts[0] === "ledger") return ["ledger", new LedgerView()];
-  if (parts[0] === "changes") return ["changes", new ChangesView()];
-  if (parts[0] === "events") return ["events", new EventsView(new URLSearchParams(query ?? ""))];
+  const [path, query] = bare(hash).split("?");
+  const [kind, vlan, switchName, port] = path.split("/").map(decodeURIComponent);
+  if (kind === "") return ["fabric", new FabricView()];
+  if (kind === "vlan" && isId(vlan)) return ["fabric", new VlanView(Number(vlan))];
+  if (kind === "vn" && isId(vlan) && isId(port)) return ["fabric", new VnView(Number(vlan), switchName, Number(port))];
+  if (kind === "ledger") return ["ledger", new LedgerView()];
+  if (kind === "changes") return ["changes", new ChangesView()];
+  if (kind === "events") return ["events", new EventsView(new URLSearchParams(query ?? ""))];
   return [null, null];
 }
 
 /** Where REST has what a hash shows by names, null where it has ids or is something else. Digits are always an id. */
 function pathOfNames(hash) {
-  const [kind, vlan, switchName, port] = hash.replace(/^#\/?/, "").split("/");
-  const isName = (part) => part && !/^\d+$/.test(part);
-  if (kind === "vlan" && isName(vlan)) return `/v1/vlans/${vlan}`;
-  if (kind === "vn" && vlan && switchName && port && (isName(vlan) || isName(port))) return `/v1/vns/${vlan}/${switchName}/${port}`;
-  return null;
+  const [kind, ...parts] = bare(hash).split("/");
+  const ids = parts.slice(0, { vlan: 1, vn: 3 }[kind] ?? 0);
+  const byNames = ids.every(Boolean) && [ids[0], ids[2]].some((id) => id && !isId(id));
+  return byNames && (kind === "vlan" || ids[2]) ? `/v1/${kind}s/${ids.join("/")}` : null;
 }
 
 async function showByNames(path) {
@@ -47,7 +50,7 @@ async function showByNames(path) {
     const found = await get(path, loading.signal);
     history.replaceState(null, "", found.switch ? vnHash(found.vlan_vid, found.switch, found.port_no) : `#/vlan/${found.vlan_vid}`);
   } catch (error) {
-    if (error.name !== "AbortError") main.replaceChildren(h("p", { class: "warning", role: "alert" }, error.message));
+    if (error.name !== "AbortError") main.replaceChildren(warning(error.message));
     return;
   }
   show();
@@ -80,8 +83,8 @@ async function load(shown) {
     await shown.load(loading.signal);
   } catch (error) {
     if (shown !== view || error.name === "AbortError") return;
-    const again = h("button", { type: "button", onclick: show }, "Try again");
-    main.prepend(h("p", { class: "warning", role: "alert" }, `${error.message} `, again));
+    const again = button("Try again", show);
+    main.prepend(warning(`${error.message} `, again));
   }
 }
 
@@ -102,9 +105,9 @@ function paintView(what) {
 const bar = {
   health: h("a", { href: "#/events", class: "health" }, "connecting"),
   missed: h("span"), age: h("span"), revision: h("a", { href: "#/changes" }), who: h("span"),
-  pause: h("button", { type: "button", "aria-pressed": "false", onclick: () => setPaused(!live.paused) }, "Pause"),
-  theme: h("button", { type: "button", onclick: () => changeTheme() }, "Light or dark"),
-  keys: h("button", { type: "button", onclick: () => showKeys() }, "Keys"),
+  pause: button("Pause", () => setPaused(!live.paused), { "aria-pressed": "false" }),
+  theme: button("Light or dark", () => changeTheme()),
+  keys: button("Keys", () => showKeys()),
 };
 
 function paintBar() {
@@ -157,7 +160,7 @@ function onKey(event) {
 }
 
 function showKeys() {
-  const close = h("button", { type: "button", onclick: () => dialog.close() }, "Close");
+  const close = button("Close", () => dialog.close());
   const dialog = h("dialog", { "aria-labelledby": "keys-title", onclose: () => dialog.remove() }, h("h3", { id: "keys-title" }, "Keys"),
     h("dl", {}, KEYS.flatMap(([key, what]) => [h("dt", {}, key), h("dd", {}, what)])), close);
   document.body.append(dialog);
@@ -206,4 +209,4 @@ setInterval(paintBar, CLOCK_MS);
 addEventListener("hashchange", () => { steps += 1; show(); });
 addEventListener("keydown", onKey);
 paintBar();
-greet().catch((error) => main.prepend(h("p", { class: "warning", role: "alert" }, error.message))).finally(show);
+greet().catch((error) => main.prepend(warning(error.message))).finally(show);

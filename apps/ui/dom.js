@@ -20,6 +20,10 @@ export function svg(name, attributes = {}, ...children) {
   return fill(document.createElementNS(SVG, name), attributes, children);
 }
 
+export function button(label, onclick, attributes = {}) {
+  return h("button", { type: "button", onclick, ...attributes }, label);
+}
+
 /** Writes text only where it differs: most of what is shown stays as it is. */
 export function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;

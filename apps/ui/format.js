@@ -60,10 +60,5 @@ export function localTime(utc) {
   return at.toDateString() === today.toDateString() ? time : `${at.toLocaleDateString()} ${time}`;
 }
 
-export function place(switchName, portNo) {
-  return `${switchName}:${portNo}`;
-}
-
-export function plural(count, word) {
-  return `${count} ${word}${count === 1 ? "" : "s"}`;
-}
+/** The place of a port: the switch's name and the port's number. */
+export const place = (end) => `${end.switch}:${end.port_no}`;

@@ -1,8 +1,8 @@
 // Changing a limit: a dry run, a question, the change, and for ten seconds a way back.
 
 import { get, send, vnPath } from "/ui/api.js";
-import { h, say } from "/ui/dom.js";
-import { exactRate, parseRate, rate } from "/ui/format.js";
+import { button, h, say } from "/ui/dom.js";
+import { exactRate, parseRate, place, rate } from "/ui/format.js";
 import { live } from "/ui/live.js";
 
 const UNDO_MS = 10000;
@@ -90,15 +90,15 @@ export class LimitsForm {
     return Object.entries(given).map(([field, bps]) => {
       const before = this.vn[field], sum = port[field.replace("_bps", "s_bps")] - before + bps;
       const label = FIELDS.find((one) => one[0] === field)[1].toLowerCase();
-      return `${label}: ${exactRate(before)} → ${exactRate(bps)}; all of port ${port.switch}:${port.port_no} ${rate(sum)} of ${rate(port.capacity_bps)}`;
+      return `${label}: ${exactRate(before)} → ${exactRate(bps)}; all of port ${place(port)} ${rate(sum)} of ${rate(port.capacity_bps)}`;
     });
   }
 
   confirm(given, port) {
     const lines = this.lines(given, port);
     this.tell(`It fits. ${lines.join("; ")}`);
-    const cancel = h("button", { type: "button", onclick: () => this.dialog.close() }, "Cancel");
-    const yes = h("button", { type: "button", class: "primary", onclick: () => { this.dialog.close(); this.make(given); } }, "Change it");
+    const cancel = button("Cancel", () => this.dialog.close());
+    const yes = button("Change it", () => { this.dialog.close(); this.make(given); }, { class: "primary" });
     this.dialog.replaceChildren(h("h3", { id: "confirm-title" }, `Change ${this.name}?`), h("ul", {}, lines.map((line) => h("li", {}, line))), h("p", { class: "buttons" }, cancel, yes));
     this.dialog.showModal();
     cancel.focus();
@@ -135,8 +135,8 @@ export class LimitsForm {
 
   offerUndo(before, given) {
     clearTimeout(this.undoTimer);
-    const button = h("button", { type: "button", onclick: () => this.undo(before, given) }, "Undo");
-    this.after.replaceChildren(button, h("span", { class: "hint" }, " for ten seconds"));
+    const undo = button("Undo", () => this.undo(before, given));
+    this.after.replaceChildren(undo, h("span", { class: "hint" }, " for ten seconds"));
     this.undoTimer = setTimeout(() => this.after.replaceChildren(), UNDO_MS);
   }
 

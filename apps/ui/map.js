@@ -1,7 +1,7 @@
 // The fabric as a drawing: edge switches outside, core switches inside, a link in two halves, one for each direction.
 
 import { setAttribute, setText, svg } from "/ui/dom.js";
-import { percent, rate } from "/ui/format.js";
+import { percent, place, rate } from "/ui/format.js";
 
 const WIDTH = 800, HEIGHT = 520, MIDDLE_X = WIDTH / 2, MIDDLE_Y = HEIGHT / 2;
 const BOX_W = 92, BOX_H = 34, PORT = 16;
@@ -129,7 +129,7 @@ export class FabricMap {
         setAttribute(drawn[name], "class", `half ${found === null ? "unknown" : `step${found}`}`);
         const shown = link.capacity_bps ? percent(loads[way], link.capacity_bps) : rate(loads[way]);
         setText(drawn[`${name}Words`], up ? shown : "");
-        setText(drawn[name].firstChild, `${from.switch}:${from.port_no} to ${to.switch}:${to.port_no}: ${up ? `${rate(loads[way])} of ${rate(link.capacity_bps)}` : "down"}`);
+        setText(drawn[name].firstChild, `${place(from)} to ${place(to)}: ${up ? `${rate(loads[way])} of ${rate(link.capacity_bps)}` : "down"}`);
       });
     });
     this.squares.forEach((drawn, at) => {
@@ -138,7 +138,7 @@ export class FabricMap {
       setAttribute(drawn.fill, "height", (PORT * part).toFixed(1));
       setAttribute(drawn.fill, "y", (drawn.bottom - PORT * part).toFixed(1));
       setAttribute(drawn.fill, "class", `portload step${Math.min(3, Math.floor(4 * part))}`);
-      setText(drawn.title, `${port.switch}:${port.port_no} of ${rate(port.capacity_bps)}: from hosts ${rate(received)}, to hosts ${rate(sent)}; promised ${rate(port.send_limits_bps)} to send, ${rate(port.receive_limits_bps)} to receive`);
+      setText(drawn.title, `${place(port)} of ${rate(port.capacity_bps)}: from hosts ${rate(received)}, to hosts ${rate(sent)}; promised ${rate(port.send_limits_bps)} to send, ${rate(port.receive_limits_bps)} to receive`);
     });
     for (const one of this.switches) {
       const node = this.nodes.get(one.switch), state = states[one.switch] ?? one.state;

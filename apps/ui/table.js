@@ -1,6 +1,6 @@
 // A table of any length: rows of one height, as many elements as fit, used again while it scrolls.
 
-import { h, isTyping, setAttribute, setText } from "/ui/dom.js";
+import { button, h, isTyping, setAttribute, setText } from "/ui/dom.js";
 
 const ROW_PX = 30, MARGIN_ROWS = 8, MOST_ELEMENTS = 80;
 
@@ -27,8 +27,8 @@ export class Table {
     } });
     this.shown = h("span", { class: "shown" });
     this.heads = columns.map((column) => {
-      const button = h("button", { type: "button", title: column.hint ?? null, onclick: () => this.sortBy(column.key) }, column.title);
-      return h("th", { scope: "col", class: column.num ? "num" : null }, column.value ? button : column.title);
+      const sort = button(column.title, () => this.sortBy(column.key), { title: column.hint ?? null });
+      return h("th", { scope: "col", class: column.num ? "num" : null }, column.value ? sort : column.title);
     });
     this.body = h("tbody");
     this.above = h("tr", { class: "space", "aria-hidden": "true" }, h("td", { colspan: columns.length }));

@@ -1,8 +1,8 @@
 // #/changes: who changed what, newest first; overrides that are not in force come before all.
 
 import { get, list } from "/ui/api.js";
-import { h, plainTable, vnLink } from "/ui/dom.js";
-import { exactRate, localTime, rate } from "/ui/format.js";
+import { button, h, plainTable, vnLink } from "/ui/dom.js";
+import { exactRate, localTime, place, rate } from "/ui/format.js";
 import { live } from "/ui/live.js";
 
 const SHOWN = 50, AROUND_S = 30, RECENT_S = 300, MOST_ITEMS = 200;
@@ -14,7 +14,7 @@ export class ChangesView {
   constructor() {
     this.inactive = h("div", {});
     this.items = h("ol", { class: "changes" });
-    this.more = h("button", { type: "button", hidden: true, onclick: () => this.next() }, "Older ones");
+    this.more = button("Older ones", () => this.next(), { hidden: true });
     this.element = h("section", {}, h("h2", {}, "Changes"), this.inactive, this.items, this.more);
   }
 
@@ -35,7 +35,7 @@ export class ChangesView {
   }
 
   name(one) {
-    return one.switch === null ? h("a", { href: `#/vlan/${one.vlan_vid}` }, `VLAN ${one.vlan_vid}`) : vnLink(one.vlan_vid, one.switch, one.port_no, `VLAN ${one.vlan_vid}, ${one.switch}:${one.port_no}`);
+    return one.switch === null ? h("a", { href: `#/vlan/${one.vlan_vid}` }, `VLAN ${one.vlan_vid}`) : vnLink(one.vlan_vid, one.switch, one.port_no, `VLAN ${one.vlan_vid}, ${place(one)}`);
   }
 
   row(change) {
@@ -59,7 +59,7 @@ export class ChangesView {
   /** What the VN of a change received before it and after it, or if nobody watched it, what its VLAN did. */
   async effect(item, at) {
     const vn = `${item.vlan_vid}/${item.switch}/${item.port_no}`;
-    let what = `${item.switch}:${item.port_no}`, series = await get(`/v1/series?vn=${encodeURIComponent(vn)}`).catch(() => null);
+    let what = place(item), series = await get(`/v1/series?vn=${encodeURIComponent(vn)}`).catch(() => null);
     if (!series || !(series.at[0] < at - AROUND_S)) {
       what = `VLAN ${item.vlan_vid}`;
       series = await get(`/v1/series?vlan=${item.vlan_vid}`).catch(() => null);

@@ -1,7 +1,7 @@
 // #/events: what happened, newest first; it stands still while somebody points at it or works in it.
 
 import { get } from "/ui/api.js";
-import { h } from "/ui/dom.js";
+import { h, vnLink } from "/ui/dom.js";
 import { localTime } from "/ui/format.js";
 import { live } from "/ui/live.js";
 
@@ -49,7 +49,7 @@ export class EventsView {
   }
 
   row(event) {
-    const place = event.vlan_vid !== null && event.switch !== null ? h("a", { href: `#/vn/${event.vlan_vid}/${encodeURIComponent(event.switch)}/${event.port_no}` }, event.text) : event.text;
+    const place = event.vlan_vid !== null && event.switch !== null ? vnLink(event.vlan_vid, event.switch, event.port_no, event.text) : event.text;
     return h("li", { class: event.severity }, h("time", { datetime: event.at, title: event.at }, localTime(event.at)), " ", h("span", { class: "kind" }, event.kind), " ", place);
   }
 

@@ -2,7 +2,7 @@
 
 import { list } from "/ui/api.js";
 import { h, plainTable } from "/ui/dom.js";
-import { percent, rate } from "/ui/format.js";
+import { percent, place, rate } from "/ui/format.js";
 import { live, rateOf } from "/ui/live.js";
 import { FabricMap, MOST_SWITCHES } from "/ui/map.js";
 import { Table } from "/ui/table.js";
@@ -62,12 +62,11 @@ export class FabricView {
   makeMatrix() {
     const load = (i, way) => live.state?.links[i]?.[way] ?? null;
     const part = (i, way) => (load(i, way) === null || !this.links[i].capacity_bps ? -1 : (KILO * load(i, way)) / this.links[i].capacity_bps);
-    const end = (one) => `${one.switch}:${one.port_no}`;
     return new Table("Links by load", [
-      { key: "ends", title: "Link", value: (i) => end(this.links[i].a), text: (i) => `${end(this.links[i].a)} – ${end(this.links[i].b)}` },
+      { key: "ends", title: "Link", value: (i) => place(this.links[i].a), text: (i) => `${place(this.links[i].a)} – ${place(this.links[i].b)}` },
       { key: "load", title: "Load", num: true, value: (i) => Math.max(part(i, 1), part(i, 2)), text: (i) => (live.state?.links[i]?.[0] ? `${percent(load(i, 1) * KILO, this.links[i].capacity_bps)} / ${percent(load(i, 2) * KILO, this.links[i].capacity_bps)}` : "down") },
       { key: "capacity", title: "Capacity", num: true, value: (i) => this.links[i].capacity_bps ?? 0, text: (i) => rate(this.links[i].capacity_bps) },
-    ], { sort: "load", matches: (i, words) => `${end(this.links[i].a)} ${end(this.links[i].b)}`.toLowerCase().includes(words) });
+    ], { sort: "load", matches: (i, words) => `${place(this.links[i].a)} ${place(this.links[i].b)}`.toLowerCase().includes(words) });
   }
 
   onKeys() {
@@ -102,11 +101,10 @@ export class FabricView {
   writeTables() {
     while (this.tables.children.length > 1) this.tables.lastChild.remove();
     if (!this.tables.open || !this.now) return;
-    const end = (one) => `${one.switch}:${one.port_no}`;
     this.tables.append(
       plainTable("Links", ["link", "capacity", "there", "back"], this.links.map((link, at) => {
         const [up, ab, ba] = this.now.links[at] ?? [false, null, null];
-        return [`${end(link.a)} – ${end(link.b)}`, rate(link.capacity_bps), up ? rate(ab) : "down", up ? rate(ba) : "down"];
+        return [`${place(link.a)} – ${place(link.b)}`, rate(link.capacity_bps), up ? rate(ab) : "down", up ? rate(ba) : "down"];
       }), [1, 2, 3]),
       plainTable("Switches", ["switch", "role", "state", "edge ports", "VNs"], this.switches.map((one) =>
         [one.switch, one.role, this.now.states[one.switch] ?? one.state, String(one.edge_ports), String(one.vns)]), [3, 4]));

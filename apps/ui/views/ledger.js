@@ -2,7 +2,7 @@
 
 import { list } from "/ui/api.js";
 import { h, plainTable, vnLink } from "/ui/dom.js";
-import { rate, seconds } from "/ui/format.js";
+import { place, rate, seconds } from "/ui/format.js";
 import { Table } from "/ui/table.js";
 
 const AGAIN_MS = 10000;
@@ -19,7 +19,7 @@ export class LedgerView {
     const free = (i) => port(i).capacity_bps - Math.max(port(i).send_limits_bps, port(i).receive_limits_bps);
     const agent = (i) => (port(i).agent ? `${port(i).agent.state} (${port(i).agent.mode})` : "–");
     this.portTable = new Table("Edge ports", [
-      { key: "port", title: "Port", value: (i) => `${port(i).switch}:${port(i).port_no}`, text: (i) => `${port(i).switch}:${port(i).port_no}` },
+      { key: "port", title: "Port", value: (i) => place(port(i)), text: (i) => place(port(i)) },
       rates("capacity", "Capacity", (i) => port(i).capacity_bps),
       rates("send", "Promised to send", (i) => port(i).send_limits_bps),
       rates("receive", "Promised to receive", (i) => port(i).receive_limits_bps),
@@ -29,12 +29,11 @@ export class LedgerView {
       rates("out", "To hosts", (i) => port(i).sent_bps),
       { key: "agent", title: "Agent", hint: "The agent on the port's host, and whether meters watch it", value: (i) => agent(i), text: (i) => agent(i) },
       { key: "free", title: "VLANs", num: true, value: free, text: (i) => String(port(i).vlan_vids.length) },
-    ], { sort: "port", descending: false, matches: (i, words) => `${port(i).switch}:${port(i).port_no} ${port(i).name}`.toLowerCase().includes(words) });
-    const end = (one) => `${one.switch}:${one.port_no}`;
+    ], { sort: "port", descending: false, matches: (i, words) => `${place(port(i))} ${port(i).name}`.toLowerCase().includes(words) });
     const way = (i, name) => link(i)[name];
     const most = (i) => Math.max(way(i, "a_to_b").promised_bps ?? 0, way(i, "b_to_a").promised_bps ?? 0);
     this.linkTable = new Table("Core links", [
-      { key: "link", title: "Link", value: (i) => end(link(i).a), text: (i) => `${end(link(i).a)} – ${end(link(i).b)}` },
+      { key: "link", title: "Link", value: (i) => place(link(i).a), text: (i) => `${place(link(i).a)} – ${place(link(i).b)}` },
       { key: "up", title: "State", value: (i) => String(link(i).up), text: (i) => (link(i).up ? "up" : "down") },
       rates("capacity", "Capacity", (i) => link(i).capacity_bps),
       rates("ab", "Promised there", (i) => way(i, "a_to_b").promised_bps),
@@ -42,7 +41,7 @@ export class LedgerView {
       rates("free", "Free", (i) => (link(i).capacity_bps === null ? null : link(i).capacity_bps - most(i))),
       rates("load_ab", "Load there", (i) => way(i, "a_to_b").load_bps),
       rates("load_ba", "Load back", (i) => way(i, "b_to_a").load_bps),
-    ], { sort: "link", descending: false, matches: (i, words) => `${end(link(i).a)} ${end(link(i).b)}`.toLowerCase().includes(words) });
+    ], { sort: "link", descending: false, matches: (i, words) => `${place(link(i).a)} ${place(link(i).b)}`.toLowerCase().includes(words) });
     this.missing = h("div", {}, h("p", {}, "Loading."));
     this.element = h("section", {}, h("h2", {}, "Ledger"), h("h3", {}, "Guarantees that are missing now"), this.missing,
       h("h3", {}, "Edge ports"), this.portTable.element, h("h3", {}, "Core links"), this.linkTable.element);
@@ -56,7 +55,7 @@ export class LedgerView {
     this.portTable.setCount(ports.length, true);
     this.linkTable.setCount(links.length, true);
     const rows = missing.map((vn) => [
-      vnLink(vn.vlan_vid, vn.switch, vn.port_no, `VLAN ${vn.vlan_vid}, ${vn.switch}:${vn.port_no}`), rate(vn.guarantee.received_bps), rate(vn.guarantee.owed_bps),
+      vnLink(vn.vlan_vid, vn.switch, vn.port_no, `VLAN ${vn.vlan_vid}, ${place(vn)}`), rate(vn.guarantee.received_bps), rate(vn.guarantee.owed_bps),
       ...["switch", "machine", "floods", "grants"].map((name) => seconds(vn.guarantee.missed_by_s[name])),
     ]);
     this.missing.replaceChildren(rows.length

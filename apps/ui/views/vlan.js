@@ -2,7 +2,7 @@
 
 import { get, list } from "/ui/api.js";
 import { h, vnHash } from "/ui/dom.js";
-import { localTime, rate, rateInWords, seconds } from "/ui/format.js";
+import { localTime, place, rate, rateInWords, seconds } from "/ui/format.js";
 import { live, rateOf } from "/ui/live.js";
 import { Table, fillBars } from "/ui/table.js";
 
@@ -17,7 +17,7 @@ export class VlanView {
     const vn = (i) => this.vns[i];
     const rates = (key, title, hint) => ({ key, title, hint, num: true, value: (i) => rateOf(key, i) ?? -1, text: (i) => rate(rateOf(key, i)) });
     this.table = new Table(`Receiving VNs of VLAN ${vid}`, [
-      { key: "place", title: "Port", value: (i) => `${vn(i).switch}:${vn(i).port_no}`, text: (i) => `${vn(i).switch}:${vn(i).port_no}`, href: (i) => vnHash(vid, vn(i).switch, vn(i).port_no) },
+      { key: "place", title: "Port", value: (i) => place(vn(i)), text: (i) => place(vn(i)), href: (i) => vnHash(vid, vn(i).switch, vn(i).port_no) },
       { key: "bars", title: "Received of limit", hint: "Received solid, dropped hatched; ticks: limit and grant", fill: (cell, i) => this.bars(cell, i) },
       { key: "trouble", title: "State", num: true, value: (i) => this.trouble(i), text: (i) => this.state(i) },
       { key: "limit", title: "Limit", hint: "Receive limit, bit/s", num: true, value: (i) => vn(i).receive_limit_bps, text: (i) => rate(vn(i).receive_limit_bps) },
@@ -30,7 +30,7 @@ export class VlanView {
       rates("flooded", "Floods", "What it sends to everybody, groups and unknown addresses"),
       { key: "missed", title: "Missed, 1 h", hint: "Seconds of the last hour in which its guarantee was missed", num: true, value: (i) => vn(i).guarantee.missed_last_hour_s, text: (i) => seconds(vn(i).guarantee.missed_last_hour_s) },
       { key: "enforceable", title: "Enforceable", value: (i) => vn(i).enforceable, text: (i) => vn(i).enforceable },
-    ], { sort: "trouble", matches: (i, words) => `${vn(i).switch}:${vn(i).port_no} ${this.state(i)} ${vn(i).hosts.join(" ")}`.toLowerCase().includes(words) });
+    ], { sort: "trouble", matches: (i, words) => `${place(vn(i))} ${this.state(i)} ${vn(i).hosts.join(" ")}`.toLowerCase().includes(words) });
     this.about = h("p", { class: "about" }, "Loading.");
     this.heading = h("h2", {}, this.title);
     this.element = h("section", {}, this.heading, this.about, this.table.element);

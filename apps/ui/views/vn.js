@@ -3,7 +3,7 @@
 import { get, send, vnPath } from "/ui/api.js";
 import { Chart } from "/ui/chart.js";
 import { h, plainTable, vnLink } from "/ui/dom.js";
-import { percent, rate, rateInWords, seconds } from "/ui/format.js";
+import { percent, place, rate, rateInWords, seconds } from "/ui/format.js";
 import { LimitsForm } from "/ui/limits.js";
 import { live, rateOf, rowOfVn } from "/ui/live.js";
 
@@ -74,7 +74,7 @@ export class VnView {
       const share = one.sharers ? ` (share ${one.place} of ${one.sharers})` : "";
       const next = `; next: ${one.next_bound}, ${rateInWords(one.next_limit_bps)}`;
       const drops = one.dropped_send_limit_bps > 1000 ? `; its send limit drops ${rateInWords(one.dropped_send_limit_bps)}` : "";
-      return h("li", {}, verb, link(other), `: ${one.sender.switch}:${one.sender.port_no} is held to ${rateInWords(one.limit_bps)} by ${one.bound}${share}${next}${drops}.`);
+      return h("li", {}, verb, link(other), `: ${place(one.sender)} is held to ${rateInWords(one.limit_bps)} by ${one.bound}${share}${next}${drops}.`);
     });
     this.why.replaceChildren(rows.length ? h("ul", { class: "why" }, rows) : h("p", {}, "Nobody talks to it, and it talks to nobody."));
   }
@@ -117,10 +117,10 @@ export class VnView {
     const held = (live.state.pairs ?? []).filter((pair) => pair.control === "limited" && (pair.dropped_bps ?? 0) > 0);
     if (live.state.missed.includes(row)) words.push("! Its guarantee is missing.");
     if (live.state.congested.includes(row)) words.push("It is congested.");
-    if (held.length) words.push(`It throttles ${held.map((pair) => `${pair.sender.switch}:${pair.sender.port_no}`).join(", ")}.`);
+    if (held.length) words.push(`It throttles ${held.map((pair) => place(pair.sender)).join(", ")}.`);
     for (const one of this.explained ?? []) {
-      const sender = `${one.sender.switch}:${one.sender.port_no}`;
-      if (sender === here && one.sharers) words.push(`It is throttled by ${one.receiver.switch}:${one.receiver.port_no}.`);
+      const sender = place(one.sender);
+      if (sender === here && one.sharers) words.push(`It is throttled by ${place(one.receiver)}.`);
     }
     const text = words.join(" ") || "Nothing holds it back.";
     if (this.words.textContent !== text) this.words.textContent = text;
