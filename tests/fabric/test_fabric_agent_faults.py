@@ -5,52 +5,38 @@ from __future__ import annotations
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.application import Application
 from support.ovs import wait_until
+from support.udp_blast import udp_blast
 
 from experiments.machine.controller_process import configuration, free_ports
-from experiments.measure.frames import UDP_FRAME_BYTES, UDP_PAYLOAD_BYTES
 from experiments.ovs.agents import fabric_agents
 from experiments.ovs.fabric import OvsFabric, OvsOptions
 from topologies.builders import fig1
 
 pytestmark = pytest.mark.alone
 
-VLAN, OTHER_VLAN = 1, 2
+VLAN = 1
 LIMIT_BPS, BLAST_BPS = 20_000_000, 40_000_000
 UNITS = {"": 1, "K": 1_000, "M": 1_000_000}
-BLAST = """
-import socket, sys, time
-address, rate_bps, payload, wire = sys.argv[1], *map(float, sys.argv[2:5])
-sock, data = socket.socket(socket.AF_INET, socket.SOCK_DGRAM), bytes(int(payload))
-begin, sent = time.monotonic(), 0
-while True:
-    due = int((time.monotonic() - begin) * rate_bps / 8 / wire)
-    sent = max(sent, due - 200)
-    while sent < due:
-        sock.sendto(data, (address, 9))
-        sent += 1
-    time.sleep(0.005)
-"""
 
 
 @contextmanager
-def with_agents(folder: Path, mode: str) -> Iterator[tuple[OvsFabric, Application]]:
-    """Three PNs, each with an agent that the controller has heard of; with ``trust`` the switch has no meters."""
+def with_agents(folder: Path) -> Iterator[tuple[OvsFabric, Application]]:
+    """Three PNs, each with an agent that the controller has heard of and trusts; the switch has no meters."""
     fabric = fig1(pns=3)
     config = configuration(fabric, dict.fromkeys(fabric.vlans, LIMIT_BPS), "fp", {}, *free_ports(2))
     config["agents"] = {"long_frames": True}
     for switch in config["switches"].values():
-        switch["profile"] = "no-meters" if mode == "trust" else "full"
+        switch["profile"] = "no-meters"
         for port in switch["ports"].values():
-            port["agent"] = mode
+            port["agent"] = "trust"
     options = OvsOptions(controller=f"tcp:{config['openflow']['listen']}", static_arp=True)
     with ExitStack() as stack:
         app = stack.enter_context(Application(config, folder))
@@ -65,17 +51,9 @@ def agent(app: Application, port_no: int) -> dict[str, Any]:
     return dict(app.get(f"/v1/ports/s1/{port_no}")["agent"])
 
 
-@contextmanager
-def blast(ovs: OvsFabric, number: int) -> Iterator[None]:
-    """Let the VN of VLAN 1 at a PN send twice its limit to the one at PN 3."""
-    settings = [ovs.fabric.vn(VLAN, 3).ip, str(BLAST_BPS), str(UDP_PAYLOAD_BYTES), str(UDP_FRAME_BYTES)]
-    process = ovs.host(ovs.fabric.vn(VLAN, number).name).popen([sys.executable, "-c", BLAST, *settings])
-    try:
-        yield
-        assert process.poll() is None
-    finally:
-        process.kill()
-        process.communicate(timeout=10)
+def blast_of(ovs: OvsFabric) -> AbstractContextManager[None]:
+    """Let the VN of VLAN 1 at PN 1 send twice its limit to the one at PN 3."""
+    return udp_blast(ovs, ovs.fabric.vn(VLAN, 1).name, ovs.fabric.vn(VLAN, 3).ip, BLAST_BPS)
 
 
 def is_held(ovs: OvsFabric, number: int) -> bool:
@@ -93,7 +71,7 @@ def trunk(ovs: OvsFabric, number: int) -> str:
 
 def test_rates_stand_when_the_controller_is_killed_and_not_for_ever(tmp_path: Path) -> None:
     """And the next one is obeyed: it has another epoch."""
-    with with_agents(tmp_path, "trust") as (ovs, app), blast(ovs, 1):
+    with with_agents(tmp_path) as (ovs, app), blast_of(ovs):
         wait_until(lambda: is_held(ovs, 1), "held", 30)
         app.signal(signal.SIGKILL)
         app.wait_ended()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,9 +13,9 @@ import numpy as np
 import pytest
 from support.application import Application
 from support.ovs import controlled
+from support.udp_blast import udp_blast
 
 from controller.forwarding.pipeline import Table
-from experiments.measure.frames import UDP_FRAME_BYTES, UDP_PAYLOAD_BYTES
 from experiments.measure.sampler import Sampler
 from experiments.measure.series import rates_of, read_samples
 from experiments.ovs.fabric import OvsFabric
@@ -26,19 +25,6 @@ from topologies.builders import fig1
 LIMITS_BPS = {1: 20_000_000, 2: 30_000_000}
 BLAST_BPS = 40_000_000
 NOBODY, NOBODYS_MAC = "10.1.0.99", "02:00:00:00:de:ad"
-BLAST = """
-import socket, sys, time
-address, rate_bps, payload, wire = sys.argv[1], *map(float, sys.argv[2:5])
-sock, data = socket.socket(socket.AF_INET, socket.SOCK_DGRAM), bytes(int(payload))
-begin, sent = time.monotonic(), 0
-while True:
-    due = int((time.monotonic() - begin) * rate_bps / 8 / wire)
-    sent = max(sent, due - 200)
-    while sent < due:
-        sock.sendto(data, (address, 9))
-        sent += 1
-    time.sleep(0.005)
-"""
 
 
 @pytest.fixture(scope="module")
@@ -51,17 +37,10 @@ def fabric(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[OvsFabric
 @contextmanager
 def flooding(ovs: OvsFabric, app: Application) -> Iterator[None]:
     """Let the VN of VLAN 1 at PN 1 send twice its send limit to an address that nobody has."""
-    host = ovs.host("v1_1")
-    host.cmd(f"ip neigh replace {NOBODY} lladdr {NOBODYS_MAC} dev v1_1-eth0")
-    settings = [NOBODY, str(BLAST_BPS), str(UDP_PAYLOAD_BYTES), str(UDP_FRAME_BYTES)]
-    blast = host.popen([sys.executable, "-c", BLAST, *settings])
-    try:
+    ovs.host("v1_1").cmd(f"ip neigh replace {NOBODY} lladdr {NOBODYS_MAC} dev v1_1-eth0")
+    with udp_blast(ovs, "v1_1", NOBODY, BLAST_BPS):
         app.wait_for(lambda: vn(app, 1)["flood_dropped_bps"], "floods are dropped")
         yield
-        assert blast.poll() is None
-    finally:
-        blast.kill()
-        blast.communicate(timeout=10)
 
 
 def vn(app: Application, number: int) -> dict[str, Any]:
