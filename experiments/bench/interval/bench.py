@@ -39,7 +39,7 @@ Figures = dict[str, float | None]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A scenario, what of its run stands in the table, by heading, and how each is written."""
+    """A scenario, and what of its run stands in the table, by heading."""
 
     scenario: Scenario
     figures: Callable[[ScenarioRun], Figures]

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from controller.errors import InvalidValueError
+from controller.units import MAX_INTERVAL_MS, MIN_INTERVAL_MS
 from experiments.bench.loop.fit import fit, round_ms
 from experiments.bench.loop.loop_fabric import OFFERED, LoopPlan
 from experiments.machine.controller_process import ROOT, STOP_TIMEOUT_S, ControllerError, ControllerProcess, free_ports
@@ -122,7 +123,7 @@ def check(switches: int, entries: int | None, interval_ms: int, seconds: float) 
     for name, value, low, high in (
         ("switches", switches, 1, 200),
         ("entries", entries, 16, MOST_PER_SWITCH),
-        ("interval_ms", interval_ms, 10, 10_000),
+        ("interval_ms", interval_ms, MIN_INTERVAL_MS, MAX_INTERVAL_MS),
         ("seconds", seconds, 1, 600),
     ):
         if value is not None and not low <= value <= high:
