@@ -132,7 +132,7 @@ def _carry_record(
             reason = f"leaves switch {after.switch.name} no meter for a new VN: remove others first, or restart"
             raise InvalidValueError("openflow.last_meter_id", config.last_meter_id, reason)
         meters[row] = VnMeters(send=meter_id)
-    after.vn_meters = dict(sorted(meters.items()))
+    after.set_vn_meters(meters)
     if before.connected:
         after.complete_vn_meters()
     after.can, after.connected = before.can, before.connected

@@ -143,6 +143,7 @@ class SwitchRecord:
     row_of_meter: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     agent_rows: frozenset[int] = frozenset()
     _last_listed: tuple[IntArray, NDArray[np.uint32], ListedMeters] | None = None
+    _vn_meter_columns: tuple[IntArray, IntArray] | None = None
 
     @classmethod
     def of(cls, switch: Switch, vns: VnTable, config: Config) -> SwitchRecord:
@@ -168,10 +169,18 @@ class SwitchRecord:
         return self.vn_meters if self.can.uses_meters else dict.fromkeys(self.vn_meters, VnMeters())
 
     def vn_meter_columns(self) -> tuple[IntArray, IntArray]:
-        """Return its VNs (rows of the VN table) and their meters, shape (4, VNs) as VnMeters; 0 for none."""
-        rows = np.array(list(self.vn_meters), dtype=np.int64)
-        ids = [[meter_id or 0 for meter_id in mine] for mine in self.vn_meters.values()]
-        return rows, np.array(ids, dtype=np.int64).reshape(-1, len(VnMeters._fields)).T
+        """Return its VNs (rows of the VN table) and their meters, a row per field of VnMeters; 0 for none."""
+        if self._vn_meter_columns is None:
+            rows = np.array(list(self.vn_meters), dtype=np.int64)
+            ids = [[meter_id or 0 for meter_id in mine] for mine in self.vn_meters.values()]
+            columns = np.array(ids, dtype=np.int64).reshape(-1, len(VnMeters._fields)).T
+            self._vn_meter_columns = rows, np.ascontiguousarray(columns)
+        return self._vn_meter_columns
+
+    def set_vn_meters(self, meters: Mapping[int, VnMeters]) -> None:
+        """Let these VNs have these meters; what others have stays."""
+        self.vn_meters.update(meters)
+        self._vn_meter_columns = None
 
     def adopt_vn_meters(self, flows: Iterable[Flow], vns: VnTable) -> None:
         """Let VNs have the meters that entries on the switch name as theirs, where they have none yet."""
@@ -181,20 +190,21 @@ class SwitchRecord:
             if found is None or row not in self.vn_meters:
                 continue
             mine = self.vn_meters[row]
-            self.vn_meters[row] = mine._replace(
-                **{
-                    name: meter_id
-                    for name, meter_id in found[2]._asdict().items()
-                    if meter_id is not None and getattr(mine, name) is None and self.meter_ids.claim(meter_id)
-                }
-            )
+            lacking = {
+                name: meter_id
+                for name, meter_id in found[2]._asdict().items()
+                if meter_id is not None and getattr(mine, name) is None and self.meter_ids.claim(meter_id)
+            }
+            self.set_vn_meters({row: mine._replace(**lacking)})
 
     def complete_vn_meters(self) -> int:
         """Give every VN the meters that it lacks; return how many there were no ids for."""
+        completed: dict[int, VnMeters] = {}
         for row, mine in self.vn_meters.items():
             needed = {name for name in VnMeters._fields if name != "agent" or row in self.agent_rows}
             missing = [name for name in VnMeters._fields if name in needed and getattr(mine, name) is None]
-            self.vn_meters[row] = mine._replace(**{name: self.meter_ids.take() for name in missing})
+            completed[row] = mine._replace(**{name: self.meter_ids.take() for name in missing})
+        self.set_vn_meters(completed)
         lacking = sum(mine[:-1].count(None) for mine in self.vn_meters.values())
         return lacking + sum(self.vn_meters[row].agent is None for row in self.agent_rows)
 
