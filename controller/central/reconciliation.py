@@ -84,17 +84,23 @@ class Reconciler:
         moved = {key: flow for key, flow in moved.items() if key not in own}
         record.installed, record.touched = {**own, **moved}, set(moved)
         fabric.forget_counters(record)
-        self._give_vn_meters(record, telling, now_s)
+        for named in pieces(telling, _LOOKED_AT_ONCE):
+            record.adopt_vn_meters(named, fabric.vns)
+            yield
+        self._complete_vn_meters(record, now_s)
+        yield
         yield from fabric.network.put_own(dpid, record.meters_in_use(), set_queue=record.can.uses_queues)
         if not record.can.uses_meters:
             pairs.take_meters(dpid)
         yield from self._adopt(record, telling, meters, now_s)
         # Pairs and meters whose receivers' switches may still be on their way.
         record.awaiting = Awaiting(entries_by_host(telling, fabric.network.knows), meters)
+        yield
         for other in fabric.switches.values():
             known = [flow for flow in other.awaiting.take(fabric.network.knows) if flow_key(flow) in other.installed]
             yield from self._adopt(other, known, other.awaiting.meters, now_s)
         pairs.flush()
+        yield
         # 2
         record.connected = True
         fabric.switch_came(now_s)
@@ -115,9 +121,8 @@ class Reconciler:
             record.hold([flow_key(flow) for _, flow in missing], wanted)
             yield
 
-    def _give_vn_meters(self, record: SwitchRecord, flows: Iterable[Flow], now_s: float) -> None:
-        """Let the VNs of a switch have meters, first those that its entries name as theirs."""
-        record.adopt_vn_meters(flows, self.fabric.vns)
+    def _complete_vn_meters(self, record: SwitchRecord, now_s: float) -> None:
+        """Let the VNs of a switch have the meters that they lack."""
         lacking = record.complete_vn_meters()
         if lacking and record.can.uses_meters:
             record.can.short_of_meters = True
