@@ -197,4 +197,5 @@ def watched(operator: Operator, work: Callable[[], object]) -> dict[str, Any]:
         "round_ms_p50": total.get("p50"),
         "round_ms_p99": total.get("p99"),
         "round_ms_max": total.get("max"),
+        **{f"{part}_max": (after[part] or {}).get("max") for part in ("poll_ms", "step_ms", "push_ms")},
     }
