@@ -81,7 +81,11 @@ class _Reader:
         self._rest = ""
 
     def reports_of(self, item: pytest.Item) -> Iterator[pytest.TestReport]:
-        """Return the reports of one test, up to that of its teardown; one that reports the machine's end instead."""
+        """Return the reports of one test, up to its last teardown; one that reports the machine's end instead.
+
+        A test that fails is repeated inside: each time has a teardown.
+        """
+        repeated = False
         while True:
             ended = self._machine.ended or time.monotonic() > self._deadline_s
             line = self._next_line()
@@ -89,8 +93,11 @@ class _Reader:
                 report = self._config.hook.pytest_report_from_serializable(config=self._config, data=json.loads(line))
                 if report.nodeid == item.nodeid:
                     yield report
+                    repeated = repeated or report.outcome == "rerun"
                     if report.when == "teardown":
-                        return
+                        if not repeated:
+                            return
+                        repeated = False
             elif ended:
                 yield self._lost(item)
                 return
