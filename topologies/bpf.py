@@ -9,26 +9,29 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import mmap
 import os
 import platform
 import socket
 import struct
 from typing import NamedTuple
 
-R0, R1, R2, R3, R4, R6, R7, R8, R9, R10 = 0, 1, 2, 3, 4, 6, 7, 8, 9, 10
+R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10 = range(11)
 # struct __sk_buff
-SKB_LEN, SKB_PROTOCOL, SKB_VLAN_PRESENT, SKB_VLAN_TCI, SKB_TC_CLASSID = 0, 16, 20, 24, 72
+SKB_LEN, SKB_PROTOCOL, SKB_VLAN_PRESENT, SKB_VLAN_TCI, SKB_PRIORITY, SKB_TC_CLASSID = 0, 16, 20, 24, 32, 72
+SKB_TSTAMP, SKB_WIRE_LEN = 152, 160
 # enum bpf_func_id
 MAP_LOOKUP, KTIME_GET_NS, VLAN_PUSH, VLAN_POP, REDIRECT, LOAD_BYTES, ECN_SET_CE = 1, 5, 18, 19, 23, 26, 97
 TC_ACT_OK, TC_ACT_SHOT = 0, 2
 
 _SYSCALL = {"x86_64": 321, "aarch64": 280}
 _MAP_CREATE, _MAP_UPDATE, _MAP_DELETE, _PROG_LOAD = 0, 2, 3, 5
-_PROG_TYPE_SCHED_CLS, _MAP_TYPE_HASH, _MAP_TYPE_ARRAY, _NO_PREALLOC = 3, 1, 2, 1
+_PROG_TYPE_SCHED_CLS, _MAP_TYPE_HASH, _MAP_TYPE_ARRAY, _NO_PREALLOC, _MMAPABLE = 3, 1, 2, 1, 1 << 10
 _PSEUDO_MAP = 1
 _PROGRAM = struct.Struct("=IIQQIIQII16s")  # union bpf_attr as BPF_PROG_LOAD takes it, up to prog_name
 _MAP = struct.Struct("=IIIII")
 _ELEMENT = struct.Struct("=IxxxxQQQ")
+_SAID_OCTETS = 1 << 20
 _INSTRUCTION = struct.Struct("=BBhi")  # struct bpf_insn: opcode, registers, jump offset, constant
 
 _MESSAGE = struct.Struct("=IHHII")  # struct nlmsghdr
@@ -36,7 +39,7 @@ _TCMSG = struct.Struct("=BxxxiIII")
 _ATTRIBUTE = struct.Struct("=HH")
 _RTM_NEWQDISC, _RTM_NEWTFILTER = 36, 44
 _REQUEST_ACK_EXCL_CREATE = 0x1 | 0x4 | 0x200 | 0x400
-_PARENT, _HANDLE = 0xFFFFFFF1, 0xFFFF0000
+HOOKS_PARENT, HOOKS = 0xFFFFFFF1, 0xFFFF0000
 _TCA_KIND, _TCA_OPTIONS, _TCA_BPF_FD, _TCA_BPF_NAME, _TCA_BPF_FLAGS = 1, 2, 6, 7, 8
 _TCA_BPF_FLAG_ACT_DIRECT = 1
 _ETH_P_ALL = 0x0003
@@ -66,6 +69,46 @@ def and_with(target: int, constant: int) -> bytes:
 def add_to(target: int, constant: int) -> bytes:
     """Return ``target += constant``."""
     return line(0x07, target, constant=constant)
+
+
+def add(target: int, source: int) -> bytes:
+    """Return ``target += source``."""
+    return line(0x0F, target, source)
+
+
+def multiply(target: int, source: int) -> bytes:
+    """Return ``target *= source``."""
+    return line(0x2F, target, source)
+
+
+def shift_right(target: int, bits: int) -> bytes:
+    """Return ``target >>= bits``."""
+    return line(0x77, target, constant=bits)
+
+
+def negate(target: int) -> bytes:
+    """Return ``target = -target``."""
+    return line(0x87, target)
+
+
+def load_double(target: int, base: int, offset: int) -> bytes:
+    """Return ``target = the 64 bits at base + offset``."""
+    return line(0x79, target, base, offset)
+
+
+def store_double(base: int, offset: int, source: int) -> bytes:
+    """Return ``the 64 bits at base + offset = source``."""
+    return line(0x7B, base, source, offset)
+
+
+def atomic_add(base: int, offset: int, source: int) -> bytes:
+    """Return ``the 64 bits at base + offset += source``, whoever else does the same."""
+    return line(0xDB, base, source, offset)
+
+
+def atomic_exchange_add(base: int, offset: int, source: int) -> bytes:
+    """Return the same, after which ``source`` holds what was there before."""
+    return line(0xDB, base, source, offset, constant=1)
 
 
 def load_word(target: int, base: int, offset: int) -> bytes:
@@ -98,6 +141,16 @@ def jump_unless_equal(register: int, constant: int, lines: int) -> bytes:
     return line(0x55, register, offset=lines, constant=constant)
 
 
+def jump_if_word_equal(register: int, constant: int, lines: int) -> bytes:
+    """Return a jump over so many instructions if the lower 32 bits of the register are the constant's."""
+    return line(0x16, register, offset=lines, constant=constant - (1 << 32) if constant >> 31 else constant)
+
+
+def jump_unless_below(register: int, other: int, lines: int) -> bytes:
+    """Return a jump over so many instructions if ``register >= other``, as unsigned numbers."""
+    return line(0x3D, register, other, lines)
+
+
 def jump(lines: int) -> bytes:
     """Return a jump over so many instructions."""
     return line(0x05, offset=lines)
@@ -120,31 +173,48 @@ def load_map(target: int, descriptor: int) -> tuple[bytes, bytes]:
 
 def load_program(program: bytes, name: bytes) -> int:
     """Return a file descriptor of a classifier program; raise OSError with what the kernel's verifier says."""
-    code = ctypes.create_string_buffer(program, len(program))
-    licence = ctypes.create_string_buffer(b"Apache-2.0")
-    said = ctypes.create_string_buffer(4096)
-    attributes = _PROGRAM.pack(
-        _PROG_TYPE_SCHED_CLS,
-        len(program) // _INSTRUCTION.size,
-        ctypes.addressof(code),
-        ctypes.addressof(licence),
-        1,
-        len(said),
-        ctypes.addressof(said),
-        0,
-        0,
-        name,
-    )
     try:
-        return _bpf(_PROG_LOAD, attributes)
+        return _load(program, name, None)
     except OSError as error:
+        said = ctypes.create_string_buffer(_SAID_OCTETS)  # only asked for now: what does not fit refuses any program
+        with contextlib.suppress(OSError):
+            os.close(_load(program, name, said))
         text = said.value.decode(errors="replace").strip().rpartition("\n")[2]
         raise OSError(error.errno, f"{error.strerror}" + (f" ({text})" if text else "")) from None
+
+
+def _load(program: bytes, name: bytes, said: ctypes.Array[ctypes.c_char] | None) -> int:
+    code = ctypes.create_string_buffer(program, len(program))
+    licence = ctypes.create_string_buffer(b"Apache-2.0")
+    log = (0, 0, 0) if said is None else (1, len(said), ctypes.addressof(said))
+    count = len(program) // _INSTRUCTION.size
+    head = (_PROG_TYPE_SCHED_CLS, count, ctypes.addressof(code), ctypes.addressof(licence))
+    return _bpf(_PROG_LOAD, _PROGRAM.pack(*head, *log, 0, 0, name))
 
 
 def make_number() -> int:
     """Return a file descriptor of a map that holds one 64-bit number, 0 at first, under the key 0."""
     return _bpf(_MAP_CREATE, _MAP.pack(_MAP_TYPE_ARRAY, 4, 8, 1, 0))
+
+
+class Records:
+    """An array in the kernel of ``count`` records of ``octets`` (a multiple of 8), zero at first.
+
+    ``memory`` is the kernel's own: programs and this process see each other's writes at once (Linux 5.5).
+    """
+
+    def __init__(self, octets: int, count: int) -> None:
+        self.descriptor = _bpf(_MAP_CREATE, _MAP.pack(_MAP_TYPE_ARRAY, 4, octets, count, _MMAPABLE))
+        size = -(-octets * count // mmap.PAGESIZE) * mmap.PAGESIZE
+        try:
+            self.memory = mmap.mmap(self.descriptor, size)
+        except BaseException:
+            os.close(self.descriptor)
+            raise
+
+    def close(self) -> None:
+        """Close the file; memory that somebody still has a view of stays, and so does the array for programs."""
+        os.close(self.descriptor)
 
 
 class HashMap:
@@ -177,7 +247,7 @@ class Hook(NamedTuple):
     parent: int
 
 
-INGRESS = Hook(b"ingress\0", _HANDLE)
+INGRESS = Hook(b"ingress\0", HOOKS)
 EGRESS = Hook(b"clsact\0", 0xFFFFFFF3)
 
 
@@ -185,7 +255,7 @@ def run_at(hook: Hook, interface_index: int, program: bytes, name: bytes) -> Non
     """Let an interface run a program; nothing may be at the hook yet. OSError says what refused."""
     descriptor = load_program(program, name)
     try:
-        qdisc = _TCMSG.pack(socket.AF_UNSPEC, interface_index, _HANDLE, _PARENT, 0)
+        qdisc = _TCMSG.pack(socket.AF_UNSPEC, interface_index, HOOKS, HOOKS_PARENT, 0)
         _ask(_RTM_NEWQDISC, qdisc + _attribute(_TCA_KIND, hook.qdisc))
         options = (
             _attribute(_TCA_BPF_FD, struct.pack("=I", descriptor))

@@ -1,7 +1,7 @@
 """Which class a frame is for: an eBPF program with a map from (VLAN id, destination) to the class.
 
-It also drops control frames: whoever is behind this host's uplink must not speak for its agent, whose own frames go
-around the classifier.
+The other build (edt.py) reads the same header. Both drop control frames: whoever is behind this host's
+uplink must not speak for its agent, whose own frames go around.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ _ETH_P_ALL = 0x0003
 _PRIORITY = 1
 _ETHERTYPES = (ETH_TYPE_MAC_CONTROL, ETH_TYPE_LOCAL_EXPERIMENT)
 _TPID = 0x8100
+TAG_OCTETS = 4
 # Where the key stands on the stack: VLAN id, then the destination.
 _KEY_AT, _MAC_AT = -8, -6
 
@@ -32,16 +33,12 @@ def key_of(vlan_vid: int, destination: bytes) -> bytes:
     return _KEY.pack(vlan_vid, destination)
 
 
-def program(descriptor: int, default_minor: int) -> bytes:
-    """Return the classifier that looks into a map: class of (VLAN, destination), else of (VLAN, REST), else default.
+def read_header() -> tuple[bytes, ...]:
+    """Return what reads a frame's header; R6 holds the context.
 
-    The default is set first of all: a frame too short to be read ends the program there (and class 0 would be none:
-    HTB sends such frames at once).
+    After it R9 holds how many octets of tag do not stand in the frame, and the stack the key of VLAN and destination.
+    Control frames are dropped there, and frames too short to be read pass.
     """
-    keep_default = (
-        bpf.set_to(bpf.R1, default_minor),
-        bpf.store_word(bpf.R6, bpf.SKB_TC_CLASSID, bpf.R1),
-    )
     untagged = (  # or tagged in the frame's own octets
         bpf.load_packet_half(12),
         bpf.move(bpf.R8, bpf.R0),
@@ -54,6 +51,7 @@ def program(descriptor: int, default_minor: int) -> bytes:
         bpf.move(bpf.R8, bpf.R0),
     )
     tagged = (
+        bpf.set_to(bpf.R9, TAG_OCTETS),
         bpf.load_word(bpf.R7, bpf.R6, bpf.SKB_VLAN_TCI),
         bpf.and_with(bpf.R7, 0x0FFF),
         bpf.load_packet_half(12),
@@ -76,34 +74,56 @@ def program(descriptor: int, default_minor: int) -> bytes:
         bpf.jump_if_equal(bpf.R0, 0, len(end)),
         *end,
     )
-    lookup = (
+    return (
+        bpf.set_to(bpf.R9, 0),
+        bpf.load_word(bpf.R7, bpf.R6, bpf.SKB_VLAN_PRESENT),
+        bpf.jump_if_equal(bpf.R7, 0, len(tagged)),
+        *tagged,
+        *untagged,
+        *control,
+        *destination,
+    )
+
+
+def look_up(descriptor: int) -> tuple[bytes, ...]:
+    """Return what looks the key on the stack up in a map: R0 holds where its value stands, or 0."""
+    return (
         *bpf.load_map(bpf.R1, descriptor),
         bpf.move(bpf.R2, bpf.R10),
         bpf.add_to(bpf.R2, _KEY_AT),
         bpf.call(bpf.MAP_LOOKUP),
     )
-    found = (bpf.load_word(bpf.R1, bpf.R0, 0), bpf.store_word(bpf.R6, bpf.SKB_TC_CLASSID, bpf.R1), *end)
-    rest = (
+
+
+def to_rest() -> tuple[bytes, ...]:
+    """Return what makes the key on the stack that of the VLAN's REST."""
+    return (
         bpf.set_to(bpf.R1, 0),
         bpf.store_half(bpf.R10, _MAC_AT, bpf.R1),
         bpf.store_half(bpf.R10, _MAC_AT + 2, bpf.R1),
         bpf.store_half(bpf.R10, _MAC_AT + 4, bpf.R1),
     )
+
+
+def program(descriptor: int, default_minor: int) -> bytes:
+    """Return the classifier that looks into a map: class of (VLAN, destination), else of (VLAN, REST), else default.
+
+    The default is set first of all: a frame too short to be read ends the program there (and class 0 would be none:
+    HTB sends such frames at once).
+    """
+    end = bpf.leave(bpf.TC_ACT_OK)
+    found = (bpf.load_word(bpf.R1, bpf.R0, 0), bpf.store_word(bpf.R6, bpf.SKB_TC_CLASSID, bpf.R1), *end)
     return b"".join(
         (
             bpf.move(bpf.R6, bpf.R1),
-            *keep_default,
-            bpf.load_word(bpf.R7, bpf.R6, bpf.SKB_VLAN_PRESENT),
-            bpf.jump_if_equal(bpf.R7, 0, len(tagged)),
-            *tagged,
-            *untagged,
-            *control,
-            *destination,
-            *lookup,
+            bpf.set_to(bpf.R1, default_minor),
+            bpf.store_word(bpf.R6, bpf.SKB_TC_CLASSID, bpf.R1),
+            *read_header(),
+            *look_up(descriptor),
             bpf.jump_if_equal(bpf.R0, 0, len(found)),
             *found,
-            *rest,
-            *lookup,
+            *to_rest(),
+            *look_up(descriptor),
             bpf.jump_if_equal(bpf.R0, 0, len(found)),
             *found,
             *end,

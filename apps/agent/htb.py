@@ -14,7 +14,6 @@ borrow, so that what they send together is what the VN may send and no more: VNs
 from __future__ import annotations
 
 import os
-import socket
 import struct
 from collections.abc import Sequence
 
@@ -22,11 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apps.agent import classifier
+from apps.agent.classifier import TAG_OCTETS
 from apps.agent.netlink import (
     CREATE,
     EXCL,
     REPLACE,
-    RTM_DELQDISC,
     RTM_DELTCLASS,
     RTM_NEWQDISC,
     RTM_NEWTCLASS,
@@ -39,17 +38,14 @@ from apps.agent.netlink import (
     tc_message,
 )
 from apps.agent.shaper import OWN, PairCounters, ShapedPair
+from apps.agent.uplink import MAJOR, give_back, take_root
 from controller.errors import InvalidValueError
 from topologies.bpf import HashMap
 
-MAJOR = 0xDE75
-DIRECT_PRIORITY = MAJOR << 16
-"""SO_PRIORITY of frames that go around all classes: the agent's own."""
 LINK, OTHERS, VLAN, REST, FIRST_PAIR, LAST_PAIR = 0x1, 0x2, 0x1000, 0x2000, 0x3000, 0xFFFE
 LEAST_BPS = 8_000
 # A burst is one frame and what is sent in a millisecond: a shaper queues where a meter would drop.
 FRAME_OCTETS, BURST_S = 1_600, 0.001
-TAG_OCTETS = 4
 QUANTUM_OCTETS = 3_044  # what a class may send before it is another's turn: two frames
 QUEUE_S, LEAST_QUEUE, MOST_QUEUE = 0.030, 30, 1000  # leaf queues, in time at the rate and in frames
 _TCA_HTB_PARMS, _TCA_HTB_INIT, _TCA_HTB_RATE64, _TCA_HTB_CEIL64 = 1, 2, 6, 7
@@ -59,24 +55,6 @@ _GLOBAL = struct.Struct("=IIIII")
 _LINKLAYER_ETHERNET = 1
 _TICK_NS = 64  # linux/pkt_sched.h: PSCHED_SHIFT
 _MOST_RATE = 2**32 - 1
-
-
-def take_root(netlink: Netlink, interface: str, *, replace: bool) -> int:
-    """Return the index of an interface whose root qdisc an agent may set.
-
-    InvalidValueError where somebody else has set one, unless that may be replaced.
-    """
-    try:
-        index = socket.if_nametoindex(interface)
-    except OSError as error:
-        raise InvalidValueError("interface", interface, "is not an interface of this host") from error
-    handle, kind = netlink.root_qdisc(index)
-    if handle and handle != MAJOR << 16 and not replace:
-        found = f"has the root qdisc {kind} {handle >> 16:x}:, which somebody else has set"
-        raise InvalidValueError("interface", interface, f"{found}; --replace takes its place")
-    if handle:
-        netlink.change([Request(RTM_DELQDISC, 0, tc_message(index, 0, TC_H_ROOT))])
-    return index
 
 
 class HtbShaper:
@@ -177,8 +155,8 @@ class HtbShaper:
 
     def close(self, *, keep: bool) -> None:
         """Stop; rates stay in force with ``keep``, otherwise the kernel's own qdisc is back."""
-        if not keep and self._netlink.root_qdisc(self._index)[0] == MAJOR << 16:
-            self._netlink.change([Request(RTM_DELQDISC, 0, tc_message(self._index, 0, TC_H_ROOT))])
+        if not keep:
+            give_back(self._netlink, self._index)
         self._map.close()
         self._netlink.close()
 

@@ -14,9 +14,11 @@ from pathlib import Path
 import numpy as np
 
 from apps.agent.agent import Agent, AgentOptions
+from apps.agent.edt import EdtShaper
 from apps.agent.frames import FrameSocket
-from apps.agent.htb import DIRECT_PRIORITY, HtbShaper
-from apps.agent.shaper import OWN, PairCounters, ShapedPair
+from apps.agent.htb import HtbShaper
+from apps.agent.shaper import OWN, PairCounters, ShapedPair, Shaper
+from apps.agent.uplink import DIRECT_PRIORITY
 from controller.dets.control_frames import (
     CONTROLLER_MAC,
     ETH_TYPE_LOCAL_EXPERIMENT,
@@ -59,6 +61,9 @@ def link_rate_bps(interface: str, given_bps: int | None) -> int:
     return mbps * 1_000_000
 
 
+SHAPERS = {"htb": HtbShaper, "edt": EdtShaper}
+
+
 class DryShaper:
     """Says what it would do, and does nothing."""
 
@@ -88,17 +93,23 @@ def _shown(pair: ShapedPair) -> str:
     return f"all of {vlan}" if pair.destination == OWN else f"{vlan} to {pair.destination.hex(':')}"
 
 
-def run_agent(interface: str, options: AgentOptions, *, replace_root: bool, keep: bool, dry_run: bool) -> int:
-    """Shape an interface until SIGTERM or SIGINT; ``keep`` leaves the rates in force. Return the exit status."""
+def run_agent(
+    interface: str, options: AgentOptions, build: str, *, replace_root: bool, keep: bool, dry_run: bool
+) -> int:
+    """Shape an interface until SIGTERM or SIGINT, by one of SHAPERS; return the exit status.
+
+    ``keep`` leaves the rates in force.
+    """
     logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s", stream=sys.stderr)
     with FrameSocket(interface, DIRECT_PRIORITY) as sock:
-        shaper: HtbShaper | DryShaper
+        shaper: Shaper
         if dry_run:
             vlans = ", ".join("untagged" if vid == 0 else str(vid) for vid in options.vlans)
-            print(f"would give {interface} an HTB root of {options.link_rate_bps / 1e6:g} Mbit/s, VLANs {vlans}")
+            rate = f"{options.link_rate_bps / 1e6:g} Mbit/s"
+            print(f"would give {interface} an {build.upper()} root of {rate}, VLANs {vlans}")
             shaper = DryShaper()
         else:
-            shaper = HtbShaper(interface, options.vlans, options.link_rate_bps, replace=replace_root)
+            shaper = SHAPERS[build](interface, options.vlans, options.link_rate_bps, replace=replace_root)
         agent = Agent(options, shaper, sock)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda _number, _frame: agent.stop())

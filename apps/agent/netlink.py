@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 RTM_NEWQDISC, RTM_DELQDISC, RTM_GETQDISC = 36, 37, 38
 RTM_NEWTCLASS, RTM_DELTCLASS, RTM_GETTCLASS = 40, 41, 42
-RTM_NEWTFILTER = 44
+RTM_NEWTFILTER, RTM_DELTFILTER = 44, 45
 TCA_KIND, TCA_OPTIONS, TCA_STATS2 = 1, 2, 7
 _TCA_STATS_BASIC, _TCA_STATS_QUEUE = 1, 3
 TC_H_ROOT = 0xFFFF_FFFF
@@ -124,7 +124,7 @@ class Netlink:
 
     def root_qdisc(self, interface: int) -> tuple[int, str]:
         """Return handle and kind of an interface's root qdisc; (0, kind) for one that the kernel has put there."""
-        for body in self._dump(RTM_GETQDISC, tc_message(interface, 0, 0)):
+        for body in list(self._dump(RTM_GETQDISC, tc_message(interface, 0, 0))):  # all, or the next reads the rest
             for kind, _, message in _messages(body):
                 _, index, handle, parent, _ = _TCMSG.unpack_from(message)
                 if kind == RTM_NEWQDISC and index == interface and parent == TC_H_ROOT:

@@ -20,7 +20,8 @@ from pathlib import Path
 
 from apps.agent.agent import Agent, AgentOptions
 from apps.agent.frames import FrameSocket
-from apps.agent.htb import DIRECT_PRIORITY, HtbShaper
+from apps.agent.htb import HtbShaper
+from apps.agent.uplink import DIRECT_PRIORITY
 from experiments.machine.controller_process import ROOT
 from topologies.fabric import PhysicalNode
 

@@ -1,0 +1,50 @@
+"""The interface that an agent shapes: its root qdisc and its filter, whichever build has set them."""
+
+from __future__ import annotations
+
+import errno
+import socket
+
+from apps.agent.netlink import RTM_DELQDISC, RTM_DELTFILTER, TC_H_ROOT, Netlink, Request, tc_message
+from controller.errors import InvalidValueError
+from topologies.bpf import EGRESS
+
+MAJOR = 0xDE75
+DIRECT_PRIORITY = MAJOR << 16
+"""SO_PRIORITY of frames that go around all classes: the agent's own."""
+FILTER = MAJOR << 16 | socket.htons(0x0003)
+"""Preference and protocol (all) of the filter at the egress hook, by which an agent knows its own."""
+
+
+def take_root(netlink: Netlink, interface: str, *, replace: bool) -> int:
+    """Return the index of an interface whose root qdisc an agent may set, without what another agent left.
+
+    InvalidValueError where somebody else has set a root, unless that may be replaced.
+    """
+    try:
+        index = socket.if_nametoindex(interface)
+    except OSError as error:
+        raise InvalidValueError("interface", interface, "is not an interface of this host") from error
+    handle, kind = netlink.root_qdisc(index)
+    if handle and handle != MAJOR << 16:
+        if not replace:
+            found = f"has the root qdisc {kind} {handle >> 16:x}:, which somebody else has set"
+            raise InvalidValueError("interface", interface, f"{found}; --replace takes its place")
+        netlink.change([_without_root(index)])
+    give_back(netlink, index)
+    return index
+
+
+def give_back(netlink: Netlink, index: int) -> None:
+    """Remove an agent's root and filter from an interface: the kernel's own root is back."""
+    if netlink.root_qdisc(index)[0] == MAJOR << 16:
+        netlink.change([_without_root(index)])
+    try:
+        netlink.change([Request(RTM_DELTFILTER, 0, tc_message(index, 0, EGRESS.parent, FILTER))])
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.EINVAL):  # no such filter; no egress hook
+            raise
+
+
+def _without_root(index: int) -> Request:
+    return Request(RTM_DELQDISC, 0, tc_message(index, 0, TC_H_ROOT))
