@@ -42,6 +42,8 @@ def run_interval(
     confirmed_s: Mapping[int, float],
 ) -> step.StepResult:
     """Run the control step on the METER_STATS of the switches, and queue the meter-mods that it decides."""
+    if fabric.state.adopted_bps is not None and not fabric.may_lack_senders(now_s):
+        fabric.state = step.released(fabric.state)
     readings, of_send_limits = _readings(fabric, stats, received_s, confirmed_s)
     _watch_floods(fabric, stats, now_s)
     shaped = agents.before_step(readings, now_s)

@@ -65,6 +65,7 @@ class Reconciler:
         ``note_up``.
         """
         fabric, pairs, record = self.fabric, self.pairs, self.fabric.switches[dpid]
+        fabric.arrivals.began(now_s)
         record.limit_meter_ids()
         record.meter_ids.reserve(meters["meter_id"].tolist())
         # 1
@@ -103,7 +104,7 @@ class Reconciler:
         yield
         # 2
         record.connected = True
-        fabric.switch_came(now_s)
+        fabric.arrivals.came(dpid, now_s)
         fabric.network.switch_up(dpid)
         fabric.network.find_paths()
         standing, settings = MeterColumns.standing(meters), fabric.wanted_meters(record)

@@ -72,6 +72,7 @@ def reconfigure(central: CentralController, config: Config, now_s: float) -> Rec
     than it needs.
     """
     before, after = central.fabric, FabricState(config, central.events)
+    after.arrivals = before.arrivals
     row_of = _rows_of(before, after)
     kept = {
         dpid
@@ -175,6 +176,7 @@ def _carry_state(
         old.accounts.carried(row_of.old),
         carry(old.unread_intervals, old_row, 0),
         old.decided_s,
+        None if old.adopted_bps is None else old.adopted_bps[old_row],
     )
     for row in range(len(entries)):
         pair = Pair(int(entries.sender[row]), int(entries.receiver[row]))

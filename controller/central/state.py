@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -90,6 +90,27 @@ class Control:
         return Control(config, vns, policies, groups, shadow, state)
 
 
+@dataclass
+class Arrivals:
+    """Which switches (dpid) have been there since the fabric is known, when one came last, and when a new one did."""
+
+    known: set[int] = field(default_factory=set)
+    last_s: float = -math.inf
+    new_s: float = -math.inf
+
+    def began(self, now_s: float) -> None:
+        """What a switch holds is about to be taken over."""
+        if math.isinf(self.new_s):
+            self.new_s = now_s
+
+    def came(self, dpid: int, now_s: float) -> None:
+        """A switch is there, with whatever its tables hold."""
+        self.last_s = now_s
+        if dpid not in self.known:
+            self.known.add(dpid)
+            self.new_s = now_s
+
+
 class FabricState:
     """The control value, the network and the switches of the fabric of one configuration.
 
@@ -125,7 +146,7 @@ class FabricState:
         self.reports = TokenBuckets(len(self.vns), REPORTS_PER_S, REPORTS_AT_ONCE)
         self._moves = TokenBuckets(len(self.vns), MOVES_PER_S, MOVES_AT_ONCE)
         self._held_s: dict[int, float] = {}
-        self._came_s = -math.inf
+        self.arrivals = Arrivals()
         self.agent_ports: frozenset[PortId] = frozenset()  # behind which agents shape, as far as is known
 
     # -- what is in force
@@ -195,17 +216,22 @@ class FabricState:
             vlan_vid, dpid, port_no = self.vns.key(vn)
         self.events.add(kind, text, now_s, vlan_vid, None if dpid is None else self.switch_name(dpid), port_no)
 
-    def switch_came(self, now_s: float) -> None:
-        """A switch of the configuration is there, with whatever its tables hold."""
-        self._came_s = now_s
-
     def awaits_switches(self, now_s: float) -> bool:
         """Whether one of the configuration may still be on its way: it is not there, and another one came just now.
 
         In a cluster a node waits for all of them, however long: the other node may have known more.
         """
         missing = not all(record.connected for record in self.switches.values())
-        return missing and (self.config.cluster is not None or now_s - self._came_s < AWAITED_S)
+        return missing and (self.config.cluster is not None or now_s - self.arrivals.last_s < AWAITED_S)
+
+    def may_lack_senders(self, now_s: float) -> bool:
+        """Whether a switch that was never there may still bring senders of receivers that are known.
+
+        It ends however often switches come and go: only a new one makes it longer. In a cluster too: a dead switch must
+        not freeze the grants of all others.
+        """
+        lacking = not self.switches.keys() <= self.arrivals.known
+        return lacking and now_s - self.arrivals.new_s < AWAITED_S
 
     def vn_name(self, row: int) -> str:
         """Return a VN's name as people read it: ``VLAN 10 at s1:3``."""

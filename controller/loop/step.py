@@ -41,7 +41,8 @@ class ControlState:
     """All that one interval hands to the next.
 
     ``unread_intervals`` (entries,) counts the intervals since a meter was read. ``decided_s`` is when the last interval
-    was, NaN before the first.
+    was, NaN before the first. ``adopted_bps`` (entries,) are the grants that were found on switches, infinite for other
+    entries: no grant rises above them until ``released``. None: there are none, or they have been released.
     """
 
     entries: EntryTable
@@ -53,6 +54,7 @@ class ControlState:
     accounts: ReceiverAccounts
     unread_intervals: IntArray
     decided_s: float = np.nan
+    adopted_bps: FloatArray | None = None
 
     @classmethod
     def start(cls, vns: VnTable, groups: tuple[PolicyGroup, ...]) -> ControlState:
@@ -94,6 +96,29 @@ def ceilings(entries: EntryTable, vns: VnTable) -> FloatArray:
     before that, so that no sender alone can pass either limit: only several together pass a receive limit, for a while.
     """
     return np.minimum(vns.send_most_bps[entries.sender], vns.receive_most_bps[entries.receiver])
+
+
+def ceilings_now(state: ControlState, vns: VnTable) -> FloatArray:
+    """Return what an entry may carry now, whatever is granted, shape (entries,)."""
+    ceiling_bps = ceilings(state.entries, vns)
+    return ceiling_bps if state.adopted_bps is None else np.minimum(ceiling_bps, state.adopted_bps)
+
+
+def released(state: ControlState) -> ControlState:
+    """Return the state in which grants may rise above those that were found on switches: all senders are known.
+
+    What policies have learned meanwhile of receivers whose grants were held they learned of a part of the senders, and
+    of grants that had no effect: they begin again there.
+    """
+    if state.adopted_bps is None:
+        return state
+    receiver = state.entries.receiver
+    vns = len(state.allocators.congested)
+    held = np.bincount(receiver, np.isfinite(state.adopted_bps), vns) > 0
+    kept_row = np.where(held[receiver], NEW_ROW, np.arange(len(receiver)))
+    kept = np.flatnonzero(~held)
+    memories = tuple(one.carried(kept_row).limited_to(kept) for one in state.allocators.memories)
+    return replace(state, allocators=replace(state.allocators, memories=memories), adopted_bps=None)
 
 
 def first_settings(
@@ -141,7 +166,8 @@ def add_entries(
 
     Choice: a meter that was found below its entry's ceiling was set by an allocator of an earlier run. Its receiver is
     congested and its rate granted, so that a restart does not begin with a blast at the ceilings. Its sender is taken
-    to be held back at that rate until it is measured: taken to be silent, it would leave the limit to the others.
+    to be held back at that rate until it is measured: taken to be silent, it would leave the limit to the others. No
+    grant rises above it until the state is ``released``: other senders may not be known yet.
     """
     entries, old_row = state.entries.add(sender, receiver, meter_id)
     new = np.flatnonzero(old_row < 0)
@@ -158,6 +184,7 @@ def add_entries(
         state.accounts,
         carry(state.unread_intervals, old_row, 0),
         state.decided_s,
+        None if state.adopted_bps is None else carry(state.adopted_bps, old_row, np.inf),
     )
     if added_now:
         return added
@@ -169,7 +196,9 @@ def add_entries(
     machines = machines.on_set_rate(SetRate(granted, rates[granted]))
     measured = added.measured.held_back(granted, ceiling_bps[granted], rates[granted])
     allocators = replace(added.allocators, congested=congested)
-    return replace(added, allocators=allocators, machines=machines, measured=measured)
+    adopted_bps = np.full(len(entries), np.inf) if added.adopted_bps is None else added.adopted_bps.copy()
+    adopted_bps[granted] = rates[granted]
+    return replace(added, allocators=allocators, machines=machines, measured=measured, adopted_bps=adopted_bps)
 
 
 def remove_entries(state: ControlState, rows: IntArray) -> ControlState:
@@ -188,6 +217,7 @@ def remove_entries(state: ControlState, rows: IntArray) -> ControlState:
         state.accounts,
         carry(state.unread_intervals, old_row, 0),
         state.decided_s,
+        None if state.adopted_bps is None else carry(state.adopted_bps, old_row, np.inf),
     )
 
 
@@ -255,7 +285,7 @@ def control_step(
     # 4
     senders, reports = senders.report(begin, end, vns)
     # 5
-    ceiling_bps = ceilings(entries, vns)
+    ceiling_bps = ceilings_now(state, vns)
     seen = Surroundings(
         now_s,
         0.0 if np.isnan(state.decided_s) else now_s - state.decided_s,
@@ -268,6 +298,8 @@ def control_step(
         observed,
     )
     receivers, set_rate, keep_alive = receivers.answer(groups, entries, vns, reports, seen)
+    if state.adopted_bps is not None:
+        set_rate = SetRate(set_rate.entry, np.minimum(set_rate.rate_bps, state.adopted_bps[set_rate.entry]))
     # 6
     forfeited = _after_forfeits(state.enforcement, receivers.allocators)
     granted = put_in_force(
@@ -289,7 +321,8 @@ def control_step(
         granted.enforcement,
         receivers.accounts,
         senders.unread_intervals,
-        decided_s=now_s,
+        now_s,
+        state.adopted_bps,
     )
     return after, result
 
@@ -304,7 +337,7 @@ def _after_forfeits(before: Enforcement, allocators: RateAllocators) -> Enforcem
 
 def limits_in_force_bps(state: ControlState, vns: VnTable) -> FloatArray:
     """Return the rate each entry is limited to, shape (entries,); its meter follows within its budget."""
-    return np.minimum(state.machines.limit_bps, ceilings(state.entries, vns))
+    return np.minimum(state.machines.limit_bps, ceilings_now(state, vns))
 
 
 def with_settled_limits(state: ControlState) -> Enforcement:
@@ -313,6 +346,8 @@ def with_settled_limits(state: ControlState) -> Enforcement:
     for decision in state.allocators.decisions:
         if decision.settled_bps is not None:
             limit_bps[decision.view.rows] = decision.settled_bps
+    if state.adopted_bps is not None:
+        limit_bps = np.minimum(limit_bps, state.adopted_bps)
     return replace(state.enforcement, limit_bps=limit_bps)
 
 

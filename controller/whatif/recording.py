@@ -145,6 +145,8 @@ def encode_start(start: Start) -> bytes:
     allocators = start.state.allocators
     columns["congested"], columns["calm_intervals"] = allocators.congested, allocators.calm_intervals
     columns["unread_intervals"] = start.state.unread_intervals
+    if start.state.adopted_bps is not None:
+        columns["adopted_bps"] = start.state.adopted_bps
     _put(columns, "vns", start.vns)
     values: dict[str, Any] = {
         "kind": "start",
@@ -235,6 +237,7 @@ def _start(values: dict[str, Any], columns: _Columns) -> Start:
         allocators=RateAllocators(columns["congested"], columns["calm_intervals"], memories),
         unread_intervals=columns["unread_intervals"],
         decided_s=float.fromhex(values.get("decided_s", "nan")),
+        adopted_bps=columns.get("adopted_bps"),
     )
     links = values.get("links")
     if links is not None:

@@ -1,0 +1,133 @@
+"""A controller starts again, or another one takes over, and one of the fabric's switches comes later than the other."""
+
+from __future__ import annotations
+
+import pytest
+from support.configs import fabric
+from support.fabrics import ControlLoop, Fabric
+from support.talking import LEFT, RIGHT, restarted
+
+from controller.central.reconfiguration import reconfigure
+from controller.central.state import AWAITED_S
+from controller.loop import step
+from controller.whatif.recording import Recorder, decode
+from controller.whatif.replay import replay
+
+MBIT = 1e6
+RISE = 1.1  # once all are there: FP offers a sender a tenth more, to see whether it takes it
+RECEIVER = (1, 3)
+HERE, THERE = ((1, 1), (1, 2)), (2, 4)  # senders behind the receiver's switch, and behind the other one
+ALGORITHMS = ("fs", "sp", "fp", "fe", "level", "max-min")
+COMPENSATED = 1.06  # a meter makes up for what setting it gave or took
+
+
+def shared(algorithm: str) -> ControlLoop:
+    """Three senders on two switches share a receive limit."""
+    ports = {1: {port: [10] for port in (1, 2, 3, 5)}, 2: {4: [10]}}
+    net = Fabric(fabric(ports, limits={10: "400M"}, algorithm=algorithm), [(LEFT, RIGHT)])
+    net.start()
+    loop = ControlLoop(net)
+    for place in (*HERE, THERE):
+        loop.add(place, RECEIVER, 10, 300 * MBIT)
+    loop.run(60)
+    assert max(loop.limits(10).values()) < 200 * MBIT
+    return loop
+
+
+def taken_over(before: ControlLoop) -> ControlLoop:
+    """Another controller, to which no switch is connected yet; the hosts go on."""
+    loop = ControlLoop(restarted(before.fabric))
+    loop.senders = before.senders
+    return loop
+
+
+def highest_rise(loop: ControlLoop, standing_bps: dict[tuple[int, int], float], intervals: int) -> float:
+    """Run so many intervals, and return how far a meter rose above the rate that stood before."""
+    highest = 0.0
+    for _ in range(intervals):
+        loop.run(1)
+        highest = max([highest, *(rate / standing_bps[ports] for ports, rate in loop.limits(10).items())])
+    return highest
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize(("first", "second"), [(1, 2), (2, 1)])
+def test_no_grant_rises_while_a_switch_has_yet_to_come(algorithm, first, second):
+    before = shared(algorithm)
+    standing_bps = before.limits(10)
+    loop = taken_over(before)
+    loop.fabric.connect(first)
+    assert highest_rise(loop, standing_bps, 60) <= COMPENSATED
+    loop.fabric.connect(second)
+    loop.fabric.hello()
+    assert highest_rise(loop, standing_bps, 60) <= RISE
+    assert loop.rate(RECEIVER, 10, -20) <= 1.03 * 400 * MBIT
+
+
+@pytest.mark.parametrize("algorithm", ["fs", "fe"])
+def test_a_switch_that_never_comes_does_not_hold_grants_for_ever(algorithm):
+    loop = taken_over(shared(algorithm))
+    loop.fabric.connect(1)
+    loop.senders.pop()  # nothing comes from behind the dead switch
+    loop.run(int(AWAITED_S / 0.055) - 10)
+    assert sum(loop.limits(10).values()) <= COMPENSATED * 2 / 3 * 400 * MBIT
+    loop.run(40)
+    assert loop.rate(RECEIVER, 10, -10) >= 0.95 * 400 * MBIT
+
+
+def test_a_switch_that_comes_again_and_again_does_not_hold_them_longer():
+    loop = taken_over(shared("fs"))
+    loop.senders.pop()
+    for _ in range(12):
+        loop.fabric.connect(1)
+        loop.run(48)
+        loop.fabric.disconnect(1)
+    loop.fabric.connect(1)
+    loop.run(10)
+    assert loop.rate(RECEIVER, 10, -5) >= 0.95 * 400 * MBIT
+
+
+def test_grants_are_held_from_the_first_piece_of_the_first_switch_on():
+    """A switch with many entries is taken over in pieces, between which the interval goes on."""
+    before = shared("fs")
+    standing_bps = before.limits(10)
+    net = taken_over(before).fabric
+    switch, central = net.switches[1], net.central
+    for _ in central.reconciler.bring_up(1, switch.flows.values(), switch.meter_config(), net.now_s):
+        net.now_s += 0.055
+        central.interval({}, {}, net.now_s)
+        granted_bps = step.limits_in_force_bps(central.state, central.vns)
+        assert all(granted_bps <= max(standing_bps.values()))
+    assert len(central.state.entries) == 2
+
+
+def test_a_recording_of_held_grants_is_decided_again_bit_for_bit():
+    loop = taken_over(shared("fe"))
+    recorder = loop.fabric.central.recorder = Recorder()
+    loop.fabric.connect(1)
+    loop.run(10)
+    loop.fabric.connect(2)
+    loop.run(10)
+    again = list(replay(decode(recorder.take())))
+    assert len(again) == 20
+    assert all(one.same for one in again)
+
+
+def test_who_comes_while_grants_are_held_gets_a_share():
+    loop = taken_over(shared("fs"))
+    loop.fabric.connect(1)
+    newcomer = loop.add((1, 5), RECEIVER, 10, 300 * MBIT)
+    loop.run(40)
+    before_bits = newcomer.received_bits
+    loop.run(20)
+    assert (newcomer.received_bits - before_bits) / (20 * 0.055) >= 0.9 * 100 * MBIT
+
+
+def test_a_reload_goes_on_holding_grants():
+    before = shared("fs")
+    standing_bps = before.limits(10)
+    loop = taken_over(before)
+    loop.fabric.connect(1)
+    loop.run(5)
+    reconfigure(loop.fabric.central, loop.fabric.config, loop.fabric.now_s)
+    assert highest_rise(loop, standing_bps, 40) <= COMPENSATED
