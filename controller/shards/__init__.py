@@ -1,0 +1,4 @@
+"""One fabric, many controllers: each is the owner of some switches, and they tell each other DETS's messages.
+
+Start at shard.py (an interval in three phases); frames.py is what crosses, peer.py what a shard knows of another one.
+"""

@@ -1,0 +1,210 @@
+"""What crosses between two shards: DETS's messages as columns of bytes, little-endian.
+
+| octet | field | octets | meaning |
+|---|---|---|---|
+| 0 | magic | 4 | ``DETS`` |
+| 4 | version | 1 | 1 |
+| 5 | kind | 1 | 1: Report, 2: Grants |
+| 6 | zero | 2 | 0 |
+| 8 | fabric | 8 | ``fabric_digest`` of the VN table whose rows are named |
+| 16 | token | 8 | of the speaker's ownership; a higher one voids what lower ones said |
+| 24 | number | 8 | of the speaker's interval, from 1 |
+| 32 | heard | 8 | the hearer's last number that the speaker had heard, 0: none |
+| 40 | receivers | 4 | rows of the first table |
+| 44 | entries | 4 | rows of the second table |
+| 48 | columns | .. | those of the first table, then those of the second, each as a whole |
+
+A frame is all that one shard has to say to another one in an interval, and not what has changed: a lost frame is made
+good by the next one, and a frame that comes twice does nothing. Its age is told by ``heard``: the hearer knows by its
+own clock when it said that, so that nodes' clocks need not agree.
+
+Deviation: in the paper Initialize and Deactivate are messages of their own. Here Grants name the receivers that are
+congested, and the senders' shard knows its senders; Keep Alive is the frame itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from enum import StrEnum
+from struct import Struct
+from typing import Any, ClassVar, NamedTuple, TypeAlias
+
+import numpy as np
+
+from controller.columns import BoolArray, FloatArray, IntArray
+from controller.errors import DetsError
+from controller.fabric.vns import VnTable
+
+MAGIC, VERSION = b"DETS", 1
+MOST_ROWS = 1_000_000
+"""of a table in one frame: 60 MB"""
+_HEAD = Struct("<4sBBH8sQQQII")
+_Layout: TypeAlias = tuple[tuple[str, str], ...]
+
+
+class Cause(StrEnum):
+    """Why a frame is refused; each is counted."""
+
+    LENGTH = "length"
+    NOT_A_FRAME = "not-a-frame"
+    VERSION = "version"
+    FABRIC = "fabric"
+    ROW = "row"
+    VALUE = "value"
+    NOT_OWNED = "not-owned"
+    TOKEN = "token"
+    ORDER = "order"
+    LATE = "late"
+
+
+class FrameError(DetsError):
+    """A frame is refused."""
+
+    def __init__(self, cause: Cause, text: str) -> None:
+        self.cause = cause
+        super().__init__(text)
+
+
+class Head(NamedTuple):
+    """Who speaks, and when."""
+
+    token: int
+    number: int
+    heard: int
+
+
+@dataclass(frozen=True)
+class Report:
+    """Senders' to receivers' shard: Loads, and Traffic Reports of entries under control or with traffic.
+
+    ``loaded`` (receivers,) are rows of VNs, ascending, with what the speaker's meters bring there, as in ``Loads``. The
+    others have shape (entries,) and are sorted by receiver, then sender, rows of VNs: as in ``TrafficReport``, and
+    what policies see of an entry besides (``Surroundings``).
+    """
+
+    kind: ClassVar[int] = 1
+    first: ClassVar[str] = "loaded"
+    tables: ClassVar[tuple[_Layout, _Layout]] = (
+        (("passed_bps", "<f8"), ("smoothed_bps", "<f8"), ("dropped_bps", "<f8"), ("loaded", "<u4")),
+        (
+            ("measured_bps", "<f8"),
+            ("refused_bps", "<f8"),
+            ("limit_bps", "<f8"),
+            ("available_bps", "<f8"),
+            ("last_bps", "<f8"),
+            ("sender", "<u4"),
+            ("receiver", "<u4"),
+            ("unread_intervals", "<u4"),
+            ("active", "|b1"),
+        ),
+    )
+
+    loaded: IntArray
+    passed_bps: FloatArray
+    smoothed_bps: FloatArray
+    dropped_bps: FloatArray
+    sender: IntArray
+    receiver: IntArray
+    measured_bps: FloatArray
+    refused_bps: FloatArray
+    """what the entry's meter dropped"""
+    limit_bps: FloatArray
+    available_bps: FloatArray
+    last_bps: FloatArray
+    """what passed the entry's meter in the last interval"""
+    unread_intervals: IntArray
+    active: BoolArray
+
+
+@dataclass(frozen=True)
+class Grants:
+    """Receivers' to senders' shard: which receivers are congested, and Set Rate for the entries that were reported.
+
+    ``congested`` (receivers,) are rows of VNs, ascending, ``senders`` how many each shares its limit among.
+    """
+
+    kind: ClassVar[int] = 2
+    first: ClassVar[str] = "congested"
+    tables: ClassVar[tuple[_Layout, _Layout]] = (
+        (("congested", "<u4"), ("senders", "<u4")),
+        (("rate_bps", "<f8"), ("sender", "<u4"), ("receiver", "<u4")),
+    )
+
+    congested: IntArray
+    senders: IntArray
+    sender: IntArray
+    receiver: IntArray
+    rate_bps: FloatArray
+
+
+Frame: TypeAlias = Report | Grants
+_KINDS: dict[int, type[Report] | type[Grants]] = {Report.kind: Report, Grants.kind: Grants}
+_ROWS = frozenset({"loaded", "congested", "sender", "receiver"})
+_UNLIMITED = "limit_bps"  # of an entry that has no grant yet
+
+
+def fabric_digest(vns: VnTable) -> bytes:
+    """Return eight octets that two VN tables share only if their rows name the same VNs."""
+    names = (vns.vlan_vid.astype("<i8"), vns.dpid.astype("<u8"), vns.port_no.astype("<i8"))
+    return hashlib.blake2b(b"".join(column.tobytes() for column in names), digest_size=8).digest()
+
+
+def encode(head: Head, fabric: bytes, frame: Frame) -> bytes:
+    """Return the bytes of a frame."""
+    columns = [
+        np.ascontiguousarray(getattr(frame, name), dtype=dtype).tobytes()
+        for table in frame.tables
+        for name, dtype in table
+    ]
+    counts = len(getattr(frame, frame.first)), len(frame.sender)
+    return b"".join([_HEAD.pack(MAGIC, VERSION, frame.kind, 0, fabric, *head, *counts), *columns])
+
+
+def decode(data: bytes, fabric: bytes, vns: int) -> tuple[Head, Frame]:
+    """Return what the bytes of a frame say, its columns views of them; raise FrameError for any that say nothing.
+
+    ``vns`` is how many rows the VN table has.
+    """
+    if len(data) < _HEAD.size:
+        raise FrameError(Cause.LENGTH, f"{len(data)} octets are less than a header's {_HEAD.size}")
+    magic, version, kind, zero, its_fabric, token, number, heard, *counts = _HEAD.unpack_from(data)
+    if magic != MAGIC or kind not in _KINDS or zero:
+        raise FrameError(Cause.NOT_A_FRAME, f"begins with {data[:8].hex()}")
+    if version != VERSION:
+        raise FrameError(Cause.VERSION, f"version {version} is not {VERSION}")
+    if its_fabric != fabric:
+        raise FrameError(Cause.FABRIC, "names the VNs of another configuration")
+    form = _KINDS[kind]
+    if max(counts) > MOST_ROWS:
+        raise FrameError(Cause.LENGTH, f"{max(counts)} rows are more than {MOST_ROWS}")
+    columns, at = dict[str, Any](), _HEAD.size
+    size = at + sum(
+        rows * np.dtype(dtype).itemsize for table, rows in zip(form.tables, counts, strict=True) for _, dtype in table
+    )
+    if len(data) != size:
+        raise FrameError(Cause.LENGTH, f"{len(data)} octets are not the {size} of its rows")
+    for table, rows in zip(form.tables, counts, strict=True):
+        for name, dtype in table:
+            column = np.frombuffer(data, dtype, rows, at)
+            at += column.nbytes
+            columns[name] = column.astype(np.int64) if dtype == "<u4" else column
+    for name, column in columns.items():
+        _check(name, column, vns)
+    for name, keys in ((form.first, columns[form.first]), ("entries", columns["receiver"] * vns + columns["sender"])):
+        if not (np.diff(keys) > 0).all():
+            raise FrameError(Cause.ROW, f"{name} are not in ascending order")
+    return Head(token, number, heard), form(**columns)
+
+
+def _check(name: str, column: Any, vns: int) -> None:
+    if column.dtype == np.float64:
+        # A number that is not one fails every comparison.
+        most = np.inf if name == _UNLIMITED else np.finfo(np.float64).max
+        if not ((column >= 0.0) & (column <= most)).all():
+            raise FrameError(Cause.VALUE, f"{name} has values that are no rates")
+    elif column.dtype == np.bool_:
+        if (column.view(np.uint8) > 1).any():
+            raise FrameError(Cause.VALUE, f"{name} has values that are neither true nor false")
+    elif name in _ROWS and len(column) and int(column.max()) >= vns:
+        raise FrameError(Cause.ROW, f"{name} names rows beyond {vns} VNs")

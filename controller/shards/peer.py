@@ -1,0 +1,94 @@
+"""What a shard knows of another one: what that said last, how fresh it is, and why frames were refused.
+
+1. A frame that is damaged, or of another configuration, is refused.
+2. A lower token than before is that of an owner who has been replaced. A higher one voids what was granted; the report
+   stands until the new owner's: the senders go on meanwhile.
+3. A number that is not above the last of its kind came late or twice.
+4. What the peer had heard when it spoke must have been said not long ago, by this shard's clock. A frame that is late
+   is refused, but its number is what this shard has heard: the peer's next one is in time.
+5. Nobody speaks for VNs that are not its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, OrderedDict
+
+from controller.columns import BoolArray
+from controller.shards.frames import Cause, Frame, FrameError, Grants, Head, Report, decode
+
+LATE_INTERVALS = 4
+"""the oldest that a frame's answer may be: two intervals there, two back"""
+SILENT_INTERVALS = 4
+"""after so long without a frame the last report counts no longer"""
+_REMEMBERED = 16  # of the numbers that were said last, when
+
+
+class Peer:
+    """Another shard. ``owns`` (vns,) are its VNs, ``mine`` those of this shard."""
+
+    def __init__(self, owns: BoolArray, mine: BoolArray, fabric: bytes, interval_s: float) -> None:
+        self.owns, self._mine, self._fabric, self._interval_s = owns, mine, fabric, interval_s
+        self.report: Report | None = None
+        self._reported_s = self._granted_s = -math.inf
+        self.refused: Counter[Cause] = Counter()
+        self._grants: Grants | None = None
+        self._token, self._number = 0, 0
+        self._last: dict[type[Frame], int] = {}
+        self._said_s: OrderedDict[int, float] = OrderedDict()
+
+    def head(self, token: int, number: int, now_s: float) -> Head:
+        """Return the header of a frame that goes to this peer now."""
+        self._said_s[number] = now_s
+        while len(self._said_s) > _REMEMBERED:
+            self._said_s.popitem(last=False)
+        return Head(token, number, self._number)
+
+    def hear(self, data: bytes, now_s: float) -> FrameError | None:
+        """Take a frame of this peer; return why it was refused, None if it was not."""
+        try:
+            head, frame = decode(data, self._fabric, len(self.owns))  # 1
+            self._accept(head, frame, now_s)
+        except FrameError as error:
+            self.refused[error.cause] += 1
+            return error
+        return None
+
+    def _accept(self, head: Head, frame: Frame, now_s: float) -> None:
+        if head.token < self._token:  # 2
+            raise FrameError(Cause.TOKEN, f"token {head.token} is below {self._token}: its owner was replaced")
+        if head.token > self._token:
+            self._token, self._number, self._last, self._grants = head.token, 0, {}, None
+        kind = type(frame)
+        if head.number <= self._last.get(kind, 0):  # 3
+            raise FrameError(Cause.ORDER, f"number {head.number} is not above {self._last[kind]}")
+        self._last[kind] = head.number
+        self._number = max(self._number, head.number)
+        said_s = self._said_s.get(head.heard, -math.inf)
+        if now_s - said_s > LATE_INTERVALS * self._interval_s:  # 4
+            raise FrameError(Cause.LATE, f"knows nothing newer than number {head.heard}")
+        sends, receives = (self.owns, self._mine) if isinstance(frame, Report) else (self._mine, self.owns)
+        receivers = frame.loaded if isinstance(frame, Report) else frame.congested
+        owned = receives[receivers].all() and receives[frame.receiver].all() and sends[frame.sender].all()
+        if not owned:  # 5
+            raise FrameError(Cause.NOT_OWNED, "speaks of VNs that are not its own, or not this shard's")
+        if isinstance(frame, Report):
+            self.report, self._reported_s = frame, now_s
+        else:
+            self._grants, self._granted_s = frame, now_s
+
+    def take_grants(self) -> Grants | None:
+        """Return what it granted last, once."""
+        grants, self._grants = self._grants, None
+        return grants
+
+    def unreported_s(self, now_s: float) -> float:
+        """Return for how long it has reported nothing, 0 until SILENT_INTERVALS are over; infinite if it never did."""
+        return self._silent_s(now_s - self._reported_s)
+
+    def ungranted_s(self, now_s: float) -> float:
+        """Return for how long it has granted nothing, as ``unreported_s``."""
+        return self._silent_s(now_s - self._granted_s)
+
+    def _silent_s(self, elapsed_s: float) -> float:
+        return elapsed_s if elapsed_s > SILENT_INTERVALS * self._interval_s else 0.0

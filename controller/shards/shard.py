@@ -1,0 +1,392 @@
+"""One shard: an interval of the switches that one controller owns, in three phases, with frames of peers between them.
+
+It is the senders' and the grants' side of the pairs that send behind its switches, and the receivers' side of those
+that receive there. What passes between two of its own VNs never leaves it: without peers an interval is
+``control_step``.
+
+1) ``report``: meters are read. What is sent to VNs of peers goes to them, as Report.
+2) ``decide``: own senders' and peers' reports are summed up and shared out, and own senders obey. Peers get Grants.
+3) ``enforce``: own senders obey what peers have granted. Meters follow.
+
+A frame may come at any time (``hear``), and counts from the next phase on: a pair that crosses is decided on as soon as
+frames are there, and else an interval later for each way. Senders that have traffic are reported before their receiver
+is congested, so that they come under control in the same interval as the receiver's own.
+
+When nothing comes from a peer:
+
+- Its receivers' grants are held. After HOLD_S they go down to an equal share of the receive limit, if they are above.
+- While one has never spoken, no grant rises above the limit in force, for HOLD_S at most: it may have senders.
+- Its senders count as they did last, and what they had been granted is given to nobody, after HOLD_S that equal share.
+
+Deviation: the paper's senders are free again when the receiver is silent. Here the end of a node would set them free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.columns import BoolArray, FloatArray, IntArray
+from controller.dets.messages import (
+    DeactivateTrafficControl,
+    InitializeTrafficControl,
+    KeepAlive,
+    Loads,
+    SetRate,
+    TrafficReport,
+)
+from controller.dets.rate_allocator import Surroundings, answer, initialize, watch_congestion
+from controller.dets.send_rate_controller import SendRateControllers, traffic_reports
+from controller.errors import InvalidValueError
+from controller.fabric.entries import EntryTable
+from controller.fabric.vns import VnTable
+from controller.loop.grant_side import put_in_force
+from controller.loop.sender_side import SenderSide, read_meters
+from controller.loop.step import ControlState, StepResult, ceilings_now
+from controller.metering.counters import MeterReadings
+from controller.metering.enforcement import RATE_STEP_BPS
+from controller.policy.groups import PolicyGroup, held
+from controller.shards.frames import FrameError, Grants, Report, encode, fabric_digest
+from controller.shards.peer import Peer
+from controller.shards.receiver_table import ReceiverTable
+
+_Scalar = TypeVar("_Scalar", bound=np.generic)
+SWINGING = frozenset({"fe"})
+"""RAA-FE steers by what is received alone: when frames came an interval late, its grants swung between nothing and 2.8
+times the limit, whatever its gain was."""
+HOLD_S = 10.0
+"""for how long a silent receiver's grants stand: longer than a lease and a take-over"""
+
+
+@dataclass(frozen=True)
+class _Decided:
+    """What the second phase leaves for the third."""
+
+    senders: SenderSide
+    set_rate: SetRate
+    keep_alive: KeepAlive
+    received_bps: FloatArray
+
+
+class Shard:
+    """The VNs of ``owner`` (vns,) that are ``number``; whoever else is there is a peer.
+
+    ``token`` grows with every change of the shard's owner. ``state`` holds the entries of its own senders; it may be
+    replaced between intervals. Raises InvalidValueError for policies that need to see the whole fabric, and for
+    receivers that no queue holds.
+    """
+
+    def __init__(
+        self,
+        vns: VnTable,
+        groups: tuple[PolicyGroup, ...],
+        owner: IntArray,
+        number: int,
+        token: int,
+        interval_s: float,
+    ) -> None:
+        for group in groups:
+            if group.policy.reads or group.policy.always_controls:
+                reason = "sees more than a receiver's senders, and cannot be cut into shards"
+                raise InvalidValueError("algorithm", group.policy.name, reason)
+            if group.policy.name in SWINGING:
+                reason = "swings when its grants work intervals later, and cannot be cut into shards"
+                raise InvalidValueError("algorithm", group.policy.name, reason)
+        if not vns.shaped.all():
+            row = int(np.flatnonzero(~vns.shaped)[0])
+            raise InvalidValueError("queues", vns.key(row), "has no queue, and its senders share an account")
+        self.vns, self.groups, self.mine, self._token = vns, groups, np.equal(owner, number), token
+        self._fabric = fabric_digest(vns)
+        others = sorted(set(owner.tolist()) - {number})
+        self.peers = {one: Peer(np.equal(owner, one), self.mine, self._fabric, interval_s) for one in others}
+        self.state = ControlState.start(vns, groups)
+        self._number, self._began_s = 0, np.inf
+        self._told = np.zeros(len(vns), dtype=np.bool_)  # which VNs of peers are congested
+        self._told_senders = np.ones(len(vns), dtype=np.int64)  # among how many their limits are shared
+        self._memories = self._nothing = self.state.allocators.memories
+        self._table = ReceiverTable.of([_pairs(self.state, np.empty(0, dtype=np.int64))])
+        self._granted: dict[int, Grants] = {}
+        self._began: tuple[SenderSide, Loads] | None = None
+        self._decided: _Decided | None = None
+
+    def hear(self, peer: int, data: bytes, now_s: float) -> FrameError | None:
+        """Take a frame of a peer; return why it was refused, None if it was not."""
+        return self.peers[peer].hear(data, now_s)
+
+    def report(self, readings: MeterReadings, now_s: float) -> dict[int, bytes]:
+        """Begin an interval; return a frame for each peer."""
+        self._number += 1
+        self._began_s = min(self._began_s, now_s)
+        state, vns = self.state, self.vns
+        entries, machines = state.entries, self._obey(state.machines, now_s)
+        holds = held(self.groups, entries.receiver, len(vns)) | ~self.mine[entries.receiver]
+        counted = state.counters, state.measured, machines, state.unread_intervals
+        senders = read_meters(entries, *counted, readings, vns, holds)
+        loads = senders.loads(state.enforcement, vns, now_s)
+        self._began = senders, loads
+        told = senders.machines.controlled | senders.measured.active
+        crossing = np.flatnonzero(told & ~self.mine[entries.receiver])
+        reports = traffic_reports(senders.machines, crossing, entries, vns, senders.measured)
+        sends = (loads.smoothed_bps > 0.0) | (loads.passed_bps > 0.0) | (loads.dropped_bps > 0.0)
+        frames = {}
+        for number, peer in self.peers.items():
+            loaded = np.flatnonzero(sends & peer.owns)
+            at = np.flatnonzero(peer.owns[entries.receiver[crossing]])
+            rows = crossing[at]
+            frame = Report(
+                loaded,
+                loads.passed_bps[loaded],
+                loads.smoothed_bps[loaded],
+                loads.dropped_bps[loaded],
+                entries.sender[rows],
+                entries.receiver[rows],
+                reports.measured_bps[at],
+                reports.dropped_bps[at],
+                reports.limit_bps[at],
+                reports.available_bps[at],
+                senders.measured.passed_bps[rows],
+                senders.unread_intervals[rows],
+                reports.active[at],
+            )
+            frames[number] = encode(peer.head(self._token, self._number, now_s), self._fabric, frame)
+        return frames
+
+    def decide(self, now_s: float) -> dict[int, bytes]:
+        """Share the receivers' limits out; return a frame for each peer. ``report`` comes before it."""
+        assert self._began is not None
+        (senders, loads), state, vns = self._began, self.state, self.vns
+        entries = state.entries
+        # Congestion, of own receivers alone, by what all bring there.
+        for peer in self.peers.values():
+            if (said := peer.report) is not None:
+                for column, brought in (
+                    (loads.passed_bps, said.passed_bps),
+                    (loads.smoothed_bps, said.smoothed_bps),
+                    (loads.dropped_bps, said.dropped_bps),
+                ):
+                    column[said.loaded] += brought
+        allocators = watch_congestion(state.allocators, loads, vns)
+        allocators = replace(allocators, congested=np.where(self.mine, allocators.congested, self._told))
+        begin, end = initialize(allocators, entries, senders.machines.controlled, vns.always_controlled)
+        begun, ended = (rows[self.mine[entries.receiver[rows]]] for rows in (begin.entry, end.entry))
+        machines = senders.machines.on_initialize(InitializeTrafficControl(begun))
+        senders = replace(senders, machines=machines.on_deactivate(DeactivateTrafficControl(ended)))
+        # Reports of own senders and of peers' ones.
+        own = np.flatnonzero(self.mine[entries.receiver])
+        live = {
+            number: peer.report
+            for number, peer in self.peers.items()
+            if peer.report is not None and not peer.unreported_s(now_s)
+        }
+        table = self._merge(own, list(live.values()))
+        reports, seen = self._reported(table, own, senders, live, allocators.congested, loads.passed_bps, now_s)
+        shared, counted = self._left(now_s)
+        allocators = replace(allocators, memories=self._memories)
+        allocators, set_rate, keep_alive = answer(allocators, self.groups, table.entries, shared, reports, seen)
+        if self._lacks_peers(now_s):
+            set_rate = _not_above(set_rate, reports)
+            allocators = replace(allocators, memories=self._nothing)  # learned from part of the senders
+        self._memories = allocators.memories  # rows of the receivers' table, which is not that of ``state``
+        self.state = replace(state, allocators=replace(allocators, memories=self._nothing, decisions=()))
+        # Answers.
+        row_of = np.full(len(table.entries), -1)
+        row_of[table.places[0]] = own
+        here = row_of[set_rate.entry] >= 0
+        mine = SetRate(row_of[set_rate.entry[here]], set_rate.rate_bps[here])
+        alive = row_of[keep_alive.entry]
+        self._decided = _Decided(senders, mine, KeepAlive(alive[alive >= 0]), loads.passed_bps)
+        rate_bps = np.full(len(table.entries), np.nan)
+        rate_bps[reports.entry] = reports.limit_bps
+        rate_bps[set_rate.entry] = set_rate.rate_bps
+        counted += np.bincount(table.entries.receiver[reports.entry], minlength=len(vns))
+        congested = np.flatnonzero(allocators.congested & self.mine)
+        frames = {}
+        places = dict(zip(live, table.places[1:], strict=True))
+        for number, peer in self.peers.items():
+            at = places.get(number, np.empty(0, dtype=np.int64))
+            at = at[~np.isnan(rate_bps[at])]
+            pairs = table.entries.sender[at], table.entries.receiver[at]
+            frame = Grants(congested, np.maximum(counted[congested], 1), *pairs, rate_bps[at])
+            if number in live:
+                self._granted[number] = frame
+            frames[number] = encode(peer.head(self._token, self._number, now_s), self._fabric, frame)
+        return frames
+
+    def enforce(self, readings: MeterReadings, now_s: float) -> StepResult:
+        """End an interval: put in force what own receivers and peers have granted. ``decide`` comes before it."""
+        decided, state = self._decided, self.state
+        assert decided is not None
+        senders = replace(decided.senders, machines=self._obey(decided.senders.machines, now_s))
+        granted = put_in_force(
+            senders,
+            state.enforcement,
+            self._held_back(decided.set_rate),
+            decided.keep_alive,
+            ceilings_now(state, self.vns),
+            readings.present,
+            None,
+            None,
+            now_s,
+        )
+        self.state = replace(
+            state,
+            counters=granted.counters,
+            measured=senders.measured,
+            machines=granted.machines,
+            enforcement=granted.enforcement,
+            unread_intervals=senders.unread_intervals,
+            decided_s=now_s,
+        )
+        self._began = self._decided = None
+        implausible = np.flatnonzero(senders.rates.implausible)
+        return StepResult(granted.changes, granted.backstops, granted.limit_bps, decided.received_bps, implausible)
+
+    # -- senders: what peers have granted
+
+    def _obey(self, machines: SendRateControllers, now_s: float) -> SendRateControllers:
+        """Return the machines after what peers said since the last time, or did not say."""
+        entries, vns = self.state.entries, len(self.vns)
+        for peer in self.peers.values():
+            grants, crossing = peer.take_grants(), peer.owns[entries.receiver]
+            if grants is not None:
+                self._told[peer.owns] = False
+                self._told[grants.congested] = True
+                self._told_senders[grants.congested] = grants.senders
+                wanted = crossing & self._told[entries.receiver]
+                controlled = machines.controlled
+                machines = machines.on_deactivate(
+                    DeactivateTrafficControl(np.flatnonzero(crossing & controlled & ~wanted))
+                )
+                machines = machines.on_initialize(InitializeTrafficControl(np.flatnonzero(wanted)))
+                rows, at = _found(entries, grants, vns)  # others have gone meanwhile
+                machines = machines.on_set_rate(self._held_back(SetRate(rows, grants.rate_bps[at])))
+            elif HOLD_S < peer.ungranted_s(now_s) < np.inf:
+                share_bps = self._equal_share_bps(self._told_senders)[entries.receiver]
+                above = np.flatnonzero(crossing & machines.controlled & (machines.limit_bps > share_bps))
+                machines = machines.on_set_rate(SetRate(above, share_bps[above]))
+        return machines
+
+    def _held_back(self, message: SetRate) -> SetRate:
+        """Return the rates, none above what was found on a switch while senders may be missing."""
+        adopted_bps = self.state.adopted_bps
+        if adopted_bps is None:
+            return message
+        return SetRate(message.entry, np.minimum(message.rate_bps, adopted_bps[message.entry]))
+
+    def _equal_share_bps(self, senders: IntArray) -> FloatArray:
+        return self.vns.receive_most_bps / np.maximum(senders, 1)
+
+    # -- receivers: what peers have reported
+
+    def _merge(self, own: IntArray, said: list[Report]) -> ReceiverTable:
+        """Return the table of these entries; policies remember what they knew of those that were there."""
+        parts = [_pairs(self.state, own), *((one.sender, one.receiver) for one in said)]
+        if not self._table.is_of(parts):
+            before, self._table = self._table, ReceiverTable.of(parts)
+            old_row = self._table.old_rows(before, len(self.vns))
+            self._memories = tuple(memory.carried(old_row) for memory in self._memories)
+        return self._table
+
+    def _reported(
+        self,
+        table: ReceiverTable,
+        own: IntArray,
+        senders: SenderSide,
+        live: Mapping[int, Report],
+        congested: BoolArray,
+        received_bps: FloatArray,
+        now_s: float,
+    ) -> tuple[TrafficReport, Surroundings]:
+        """Return the Traffic Reports of all senders under control, by rows of the table, and what else policies see."""
+        state, vns, peers = self.state, self.vns, list(live.values())
+        there = [np.flatnonzero(congested[one.receiver]) for one in peers]  # Initialize is on its way, at least
+        rows = own[senders.machines.controlled[own]]
+        mine = traffic_reports(senders.machines, rows, senders.entries, vns, senders.measured)
+        at = table.places[0][np.searchsorted(own, rows)]
+        entry = np.concatenate([at, *(place[rows] for place, rows in zip(table.places[1:], there, strict=True))])
+        order = np.argsort(entry, kind="stable")
+
+        def joined(own_column: NDArray[_Scalar], columns: Iterable[NDArray[_Scalar]]) -> NDArray[_Scalar]:
+            reported = [column[rows] for column, rows in zip(columns, there, strict=True)]
+            return np.concatenate([own_column, *reported])[order]
+
+        reports = TrafficReport(
+            entry[order],
+            joined(mine.measured_bps, (one.measured_bps for one in peers)),
+            joined(mine.dropped_bps, (one.refused_bps for one in peers)),
+            joined(mine.limit_bps, (one.limit_bps for one in peers)),
+            joined(mine.available_bps, (one.available_bps for one in peers)),
+            joined(mine.active, (one.active for one in peers)),
+        )
+        measured = senders.measured
+        limit_bps = np.minimum(senders.machines.limit_bps, ceilings_now(state, vns))
+        seen = Surroundings(
+            now_s,
+            0.0 if np.isnan(state.decided_s) else now_s - state.decided_s,
+            None,
+            table.merged([measured.measured_bps[own], *(one.measured_bps for one in peers)]),
+            table.merged([limit_bps[own], *(one.limit_bps for one in peers)]),
+            table.merged([senders.unread_intervals[own], *(one.unread_intervals for one in peers)]).astype(np.int64),
+            received_bps,
+            table.merged([measured.passed_bps[own], *(one.last_bps for one in peers)]),
+        )
+        return reports, seen
+
+    def _lacks_peers(self, now_s: float) -> bool:
+        """Whether a peer has yet to speak for the first time, and is waited for: it may report senders."""
+        return now_s - self._began_s < HOLD_S and any(peer.report is None for peer in self.peers.values())
+
+    def _left(self, now_s: float) -> tuple[VnTable, IntArray]:
+        """Return the VNs with what silent peers leave of the receive limits, and how many of their senders count."""
+        vns, counted = self.vns, np.zeros(len(self.vns), dtype=np.int64)
+        kept_bps = np.zeros(len(vns))
+        for number, peer in self.peers.items():
+            said, silent_s = peer.report, peer.unreported_s(now_s)
+            if said is None or not silent_s:
+                continue
+            rate_bps = np.where(np.isinf(said.limit_bps), 0.0, said.limit_bps)
+            if (granted := self._granted.get(number)) is not None:  # which may have got there
+                known, at = _found(said, granted, len(vns))
+                rate_bps[known] = np.maximum(rate_bps[known], granted.rate_bps[at])
+            counted += np.bincount(said.receiver[rate_bps > 0.0], minlength=len(vns))
+            if silent_s > HOLD_S:
+                rate_bps = np.minimum(rate_bps, self._equal_share_bps(self._shared_among(number))[said.receiver])
+            of_peer = np.bincount(said.receiver, rate_bps, minlength=len(vns))
+            of_peer[said.loaded] = np.maximum(of_peer[said.loaded], said.passed_bps)
+            kept_bps += of_peer
+        if not kept_bps.any():
+            return vns, counted
+        left_bps = np.maximum(vns.receive_limit_bps - kept_bps, RATE_STEP_BPS)
+        return vns.with_columns(receive_limit_bps=left_bps), counted
+
+    def _shared_among(self, number: int) -> IntArray:
+        """Return among how many senders a peer was told that each VN's limit is shared."""
+        senders = np.ones(len(self.vns), dtype=np.int64)
+        granted = self._granted.get(number)
+        if granted is not None:
+            senders[granted.congested] = granted.senders
+        return senders
+
+
+def _found(pairs: EntryTable | Report, granted: Grants, vns: int) -> tuple[IntArray, IntArray]:
+    """Return the rows of ``pairs`` that were granted a rate, and the rows of their grants."""
+    keys, wanted = (one.receiver * vns + one.sender for one in (pairs, granted))
+    if not len(keys):
+        return (np.empty(0, dtype=np.int64),) * 2
+    row = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    at = np.flatnonzero(keys[row] == wanted)
+    return row[at], at
+
+
+def _not_above(message: SetRate, reports: TrafficReport) -> SetRate:
+    """Return the rates, none above the limit in force, where there is one."""
+    limit_bps = reports.limit_bps[np.searchsorted(reports.entry, message.entry)]
+    return SetRate(message.entry, np.minimum(message.rate_bps, limit_bps))
+
+
+def _pairs(state: ControlState, rows: IntArray) -> tuple[IntArray, IntArray]:
+    return state.entries.sender[rows], state.entries.receiver[rows]

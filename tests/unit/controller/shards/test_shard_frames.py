@@ -1,0 +1,124 @@
+"""Frames between shards: what is written is read, and nothing else is."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import fields
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.configs import star
+
+from controller.fabric.vns import VnTable
+from controller.shards.frames import Cause, FrameError, Grants, Head, Report, decode, encode, fabric_digest
+
+VNS = 20
+FABRIC = b"12345678"
+HEAD = Head(token=3, number=7, heard=5)
+rates = st.floats(0.0, 1e12)
+
+
+def ints(values):
+    return np.array(values, dtype=np.int64)
+
+
+@st.composite
+def frames(draw):
+    first = sorted(draw(st.sets(st.integers(0, VNS - 1), max_size=6)))
+    pairs = sorted(draw(st.sets(st.tuples(st.integers(0, VNS - 1), st.integers(0, VNS - 1)), max_size=12)))
+    receiver, sender = ints([pair[0] for pair in pairs]), ints([pair[1] for pair in pairs])
+
+    def column(size, values=rates):
+        return np.array(draw(st.lists(values, min_size=size, max_size=size)), dtype=np.float64)
+
+    if draw(st.booleans()):
+        senders = ints(draw(st.lists(st.integers(1, 2**32 - 1), min_size=len(first), max_size=len(first))))
+        return Grants(ints(first), senders, sender, receiver, column(len(pairs)))
+    unread = ints(draw(st.lists(st.integers(0, 2**32 - 1), min_size=len(pairs), max_size=len(pairs))))
+    active = np.array(draw(st.lists(st.booleans(), min_size=len(pairs), max_size=len(pairs))), dtype=np.bool_)
+    limits = column(len(pairs), rates | st.just(np.inf))
+    loads = (column(len(first)) for _ in range(3))
+    others = [column(len(pairs)) for _ in range(4)]
+    return Report(ints(first), *loads, sender, receiver, others[0], others[1], limits, *others[2:], unread, active)
+
+
+@settings(derandomize=True, max_examples=100, deadline=None)
+@given(frame=frames(), head=st.builds(Head, *[st.integers(0, 2**64 - 1)] * 3))
+def test_what_is_written_is_read(frame, head):
+    read_head, read = decode(encode(head, FABRIC, frame), FABRIC, VNS)
+    assert read_head == head
+    assert type(read) is type(frame)
+    for field in fields(frame):
+        np.testing.assert_array_equal(getattr(read, field.name), getattr(frame, field.name))
+
+
+@settings(derandomize=True, max_examples=300, deadline=None)
+@given(frame=frames(), data=st.data())
+def test_damaged_frames_are_refused_or_are_frames(frame, data):
+    whole = bytearray(encode(HEAD, FABRIC, frame))
+    for _ in range(data.draw(st.integers(1, 4))):
+        whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
+    damaged = bytes(whole[: data.draw(st.integers(0, len(whole)))] if data.draw(st.booleans()) else whole)
+    try:
+        head, read = decode(damaged, FABRIC, VNS)
+    except FrameError:
+        return
+    assert encode(head, FABRIC, read) == damaged
+
+
+@settings(derandomize=True, max_examples=100, deadline=None)
+@given(data=st.binary(max_size=200))
+def test_noise_is_refused(data):
+    with pytest.raises(FrameError):
+        decode(data, FABRIC, VNS)
+
+
+def grants(congested=(1, 4), sender=(0, 2, 1), receiver=(1, 1, 4), rate_bps=(1e6, 2e6, 3e6)):
+    return Grants(ints(congested), ints([3] * len(congested)), ints(sender), ints(receiver), np.array(rate_bps))
+
+
+@pytest.mark.parametrize(
+    ("frame", "cause"),
+    [
+        (grants(rate_bps=(1e6, np.nan, 3e6)), Cause.VALUE),
+        (grants(rate_bps=(1e6, -1.0, 3e6)), Cause.VALUE),
+        (grants(rate_bps=(1e6, np.inf, 3e6)), Cause.VALUE),
+        (grants(congested=(1, VNS)), Cause.ROW),
+        (grants(congested=(4, 1)), Cause.ROW),
+        (grants(sender=(0, VNS, 1)), Cause.ROW),
+        (grants(receiver=(1, 1, 2**32 - 1)), Cause.ROW),
+        (grants(sender=(2, 2, 1)), Cause.ROW),  # a pair twice
+        (grants(receiver=(4, 1, 4)), Cause.ROW),
+    ],
+)
+def test_what_cannot_be_is_refused(frame, cause):
+    with pytest.raises(FrameError) as refused:
+        decode(encode(HEAD, FABRIC, frame), FABRIC, VNS)
+    assert refused.value.cause is cause
+
+
+@pytest.mark.parametrize(
+    ("at", "octets", "cause"),
+    [
+        (0, b"DOTS", Cause.NOT_A_FRAME),
+        (4, b"\x02", Cause.VERSION),
+        (5, b"\x03", Cause.NOT_A_FRAME),
+        (6, b"\x01", Cause.NOT_A_FRAME),
+        (8, b"87654321", Cause.FABRIC),
+        (40, struct.pack("<I", 3), Cause.LENGTH),
+        (44, struct.pack("<I", 2**32 - 1), Cause.LENGTH),
+    ],
+)
+def test_headers_that_say_something_else_are_refused(at, octets, cause):
+    whole = encode(HEAD, FABRIC, grants())
+    with pytest.raises(FrameError) as refused:
+        decode(whole[:at] + octets + whole[at + len(octets) :], FABRIC, VNS)
+    assert refused.value.cause is cause
+
+
+def test_the_digest_is_of_which_vns_the_rows_are_and_not_of_their_limits():
+    vns, more = VnTable.of_config(star(4)), VnTable.of_config(star(5))
+    other = VnTable.of_config(star(4, limits={10: "1M", 20: "2M"}))
+    assert fabric_digest(vns) == fabric_digest(other) != fabric_digest(more)

@@ -1,0 +1,147 @@
+"""What a shard takes from another one: in order, in time, from the owner, about what is its own."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from controller.shards.frames import Cause, Grants, Head, Report, encode
+from controller.shards.peer import LATE_INTERVALS, SILENT_INTERVALS, Peer
+
+FABRIC, INTERVAL_S, VNS = b"12345678", 0.05, 6
+THEIRS = np.array([True, True, False, False, False, False])
+MINE = np.array([False, False, True, True, False, False])
+
+
+def ints(*values):
+    return np.array(values, dtype=np.int64)
+
+
+def report(sender=0, receiver=2, loaded=(2,)):
+    loads = [np.full(len(loaded), 1e6)] * 3
+    rates = [np.array([1e6])] * 5
+    return Report(ints(*loaded), *loads, ints(sender), ints(receiver), *rates, ints(0), np.array([True]))
+
+
+def grants(sender=2, receiver=0, congested=(0,)):
+    return Grants(ints(*congested), ints(*[1] * len(congested)), ints(sender), ints(receiver), np.array([1e6]))
+
+
+class Desk:
+    """A peer that is told frames, by the hand of a clock."""
+
+    def __init__(self):
+        self.peer, self.now_s, self.number = Peer(THEIRS, MINE, FABRIC, INTERVAL_S), 100.0, 0
+
+    def say(self):
+        """This shard speaks, a new number each interval."""
+        self.now_s += INTERVAL_S
+        self.number += 1
+        return self.peer.head(1, self.number, self.now_s)
+
+    def hear(self, frame, *, token=1, number=1, heard=None):
+        head = Head(token, number, self.number if heard is None else heard)
+        error = self.peer.hear(encode(head, FABRIC, frame), self.now_s)
+        return error.cause if error else None
+
+
+@pytest.fixture
+def desk():
+    made = Desk()
+    made.say()
+    return made
+
+
+def test_a_frame_in_time_counts(desk):
+    assert desk.hear(report()) is None
+    assert desk.hear(grants()) is None  # the same number, of another kind
+    assert desk.peer.report.measured_bps.tolist() == [1e6]
+    assert desk.peer.take_grants().rate_bps.tolist() == [1e6]
+    assert desk.peer.take_grants() is None
+    assert desk.say().heard == 1
+
+
+@pytest.mark.parametrize("number", [3, 2, 1])
+def test_what_comes_twice_or_was_overtaken_does_not(desk, number):
+    assert desk.hear(report(), number=3) is None
+    assert desk.hear(report(sender=1), number=number) is Cause.ORDER
+    assert desk.peer.report.sender.tolist() == [0]
+    assert desk.peer.refused == {Cause.ORDER: 1}
+
+
+def test_who_has_heard_nothing_lately_is_late_and_is_in_time_after_an_answer(desk):
+    assert desk.hear(report(), heard=0) is Cause.LATE
+    assert desk.say().heard == 1  # which it hears, and answers
+    assert desk.hear(report(), number=2) is None
+
+
+def test_an_answer_to_what_was_said_long_ago_is_late(desk):
+    for _ in range(LATE_INTERVALS):
+        desk.say()
+    assert desk.hear(report(), heard=1) is None
+    desk.say()
+    assert desk.hear(report(), heard=1, number=2) is Cause.LATE
+
+
+def test_a_shard_that_was_paused_refuses_what_waited_for_it(desk):
+    desk.now_s += 2.0
+    assert desk.hear(report()) is Cause.LATE
+
+
+def test_numbers_that_were_never_said_are_no_answer(desk):
+    assert desk.hear(report(), heard=99) is Cause.LATE
+
+
+def test_an_owner_that_was_replaced_is_not_heard_and_the_new_one_begins_again(desk):
+    assert desk.hear(report(), token=4, number=50) is None
+    assert desk.hear(grants(), token=4, number=50) is None
+    assert desk.hear(report(sender=1), token=5, number=1) is None
+    assert desk.peer.take_grants() is None  # the old owner's
+    assert desk.hear(report(), token=4, number=51) is Cause.TOKEN
+    assert desk.peer.report.sender.tolist() == [1]
+
+
+def test_what_a_replaced_owner_reported_stands_until_the_new_one_reports(desk):
+    desk.hear(report(), token=4)
+    assert desk.hear(grants(), token=5, heard=0) is Cause.LATE
+    assert desk.peer.report is not None
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        report(sender=4),
+        report(sender=2),
+        report(receiver=0),
+        report(receiver=5),
+        report(loaded=(2, 5)),
+        grants(sender=0),
+        grants(receiver=3),
+        grants(congested=(0, 4)),
+    ],
+)
+def test_nobody_speaks_of_vns_that_are_not_its_own(desk, frame):
+    assert desk.hear(frame) is Cause.NOT_OWNED
+    assert desk.peer.report is None
+    assert desk.peer.take_grants() is None
+
+
+def test_noise_is_counted_and_changes_nothing(desk):
+    assert desk.peer.hear(b"noise", desk.now_s).cause is Cause.LENGTH
+    assert desk.peer.refused == {Cause.LENGTH: 1}
+
+
+def test_reports_and_grants_fall_silent_apart(desk):
+    assert desk.peer.unreported_s(desk.now_s) == np.inf
+    desk.hear(report())
+    desk.now_s += SILENT_INTERVALS * INTERVAL_S * 0.99
+    assert desk.peer.unreported_s(desk.now_s) == 0.0
+    desk.now_s += INTERVAL_S
+    assert desk.peer.unreported_s(desk.now_s) > SILENT_INTERVALS * INTERVAL_S
+    assert desk.peer.ungranted_s(desk.now_s) == np.inf
+
+
+def test_what_is_remembered_of_what_was_said_has_a_bound(desk):
+    for _ in range(1000):
+        desk.say()
+    assert len(desk.peer._said_s) < 100
