@@ -4,8 +4,9 @@ The control loop calls ``round`` after each interval. A question is asked only t
 none and loses the lease. Asking itself happens next to the loop, which never waits for etcd:
 
 1. The lease is refreshed, or a new one is taken.
-2. One transaction takes the active key if nobody has it, and reads it, the epoch, the tokens and the settings' head.
-   Etcd's members have to agree on it, so that an answer says more than that one of them is there.
+2. The active key, the epoch, the tokens and the settings' head are read. Etcd's members have to agree on what they are,
+   so that an answer says more than that one of them is there. Nothing is written, which a full etcd refuses. If nobody
+   has the active key, a transaction takes it.
 3. Settings that the other node has changed are put in force.
 """
 
@@ -154,9 +155,10 @@ class ClusterNode:
         about = json.dumps({"node": self.cluster.node, "url": self.cluster.url}).encode()
         keys = self._key, f"{self.prefix}epoch", f"{self.prefix}head"
         reading = [*map(get, keys), get(self.tokens.place, prefix=True)]
-        _, found = self.etcd.transact(  # 2
-            [created_at(self._key, 0)], [put(self._key, about, lease_id), *reading], reading
-        )
+        found = self.etcd.read(*reading)  # 2
+        if not found[0]:
+            taking = [put(self._key, about, lease_id), *reading]
+            _, found = self.etcd.transact([created_at(self._key, 0)], taking, reading)
         active, epoch, head, tokens = found
         self.tokens.hear(tokens)
         if (head[0].mod_revision if head else 0) != self.store.head_revision:

@@ -34,7 +34,15 @@ class EtcdTls:
 class EtcdMember:
     """One member: its process, its client URL, and its data, which stay while it is stopped."""
 
-    def __init__(self, folder: Path, name: str, ports: tuple[int, int], peers: str, tls: EtcdTls | None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        name: str,
+        ports: tuple[int, int],
+        peers: str,
+        tls: EtcdTls | None,
+        quota_bytes: int | None = None,
+    ) -> None:
         self.port, peer_port = ports
         self.url = f"{'http' if tls is None else 'https'}://127.0.0.1:{self.port}"
         peer = f"http://127.0.0.1:{peer_port}"
@@ -46,6 +54,8 @@ class EtcdMember:
         if tls is not None:
             self._command += ["--cert-file", str(tls.certificate), "--key-file", str(tls.key)]
             self._command += ["--client-cert-auth", "--trusted-ca-file", str(tls.ca)]
+        if quota_bytes is not None:
+            self._command += ["--quota-backend-bytes", str(quota_bytes)]
         self._process: subprocess.Popen[bytes] | None = None
 
     def client(self) -> Etcd:
@@ -101,15 +111,20 @@ class EtcdMember:
 
 
 class EtcdProcesses:
-    """An etcd of so many members on free ports, for one ``with``; ``stop`` and ``start`` may follow each other."""
+    """An etcd of so many members on free ports, for one ``with``; ``stop`` and ``start`` may follow each other.
 
-    def __init__(self, folder: Path, members: int = 1, tls: EtcdTls | None = None) -> None:
+    It is full when it holds ``quota_bytes`` (None: etcd's default).
+    """
+
+    def __init__(
+        self, folder: Path, members: int = 1, tls: EtcdTls | None = None, quota_bytes: int | None = None
+    ) -> None:
         self.tls = tls
         ports = free_ports(2 * members)
         names = [f"etcd{number}" for number in range(1, members + 1)]
         peers = ",".join(f"{name}=http://127.0.0.1:{port}" for name, port in zip(names, ports[members:], strict=True))
         self.members = [
-            EtcdMember(folder, name, (port, peer_port), peers, tls)
+            EtcdMember(folder, name, (port, peer_port), peers, tls, quota_bytes)
             for name, port, peer_port in zip(names, ports[:members], ports[members:], strict=True)
         ]
 

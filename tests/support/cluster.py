@@ -30,7 +30,8 @@ needs_etcd = pytest.mark.skipif(shutil.which("etcd") is None, reason="needs etcd
 class ClusterNodes:
     """Etcd and two nodes, for one ``with``; node 1 is active inside it. ``openflow`` is where switches reach them.
 
-    Etcd has so many ``members``, which speak ``tls`` or not. ``relays`` are each node's ways to the members.
+    Etcd has so many ``members``, which speak ``tls`` or not, and is full at ``quota_bytes``. ``relays`` are each node's
+    ways to the members.
     """
 
     def __init__(
@@ -41,9 +42,10 @@ class ClusterNodes:
         members: int = 1,
         ttl_s: int = 2,
         tls: EtcdTls | None = None,
+        quota_bytes: int | None = None,
         **sections: dict[str, Any],
     ) -> None:
-        self.etcd = EtcdProcesses(folder, members, tls)
+        self.etcd = EtcdProcesses(folder, members, tls, quota_bytes)
         self.relays: list[list[Relay]] = []
         self.nodes: list[Application] = []
         self.openflow: list[tuple[str, int]] = []

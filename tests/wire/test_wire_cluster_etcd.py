@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import signal
-from contextlib import closing
+import time
+import urllib.error
+import urllib.request
+from contextlib import closing, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.application import Application
@@ -12,11 +17,12 @@ from support.cluster import ClusterRun, check_one_writer, needs_etcd
 from support.wire import configuration
 
 from apps.cli.support.certificates import create_authority, issue
-from apps.cluster.etcd import Etcd, EtcdError, get
+from apps.cluster.etcd import Etcd, EtcdError, delete, get, put
 from experiments.machine.etcd_process import EtcdProcesses, EtcdTls
 
 pytestmark = [needs_etcd]
 EDGES = {1: [1, 2]}
+LEASE_S = 2
 VN = "/v1/vns/10/s1/1"
 
 
@@ -66,6 +72,51 @@ def test_a_member_that_is_stopped_costs_no_lease(tmp_path: Path) -> None:
             member.send_signal(signal.SIGCONT)
             member.wait_answers()
         assert run.health(0)["cluster"]["generation"] == generation, run.nodes[0].log()
+
+
+def test_a_full_etcd_refuses_changes_and_the_active_node_goes_on(tmp_path: Path) -> None:
+    with ClusterRun(tmp_path, EDGES, members=3, quota_bytes=4 << 20) as run:
+        generation = run.health(0)["cluster"]["generation"]
+        with closing(Etcd(run.etcd.urls)) as etcd:
+            fill(etcd)
+            status, _, answer = run.nodes[0].request("PATCH", VN, b'{"send_limit_bps": 20000000}')
+            assert (status, "space exceeded" in answer["detail"]) == (503, True)
+            time.sleep(2 * LEASE_S)  # in which a lease that is not refreshed would have ended
+            assert run.health(0)["cluster"]["generation"] == generation, run.nodes[0].log()
+            assert run.health(0)["cluster"]["role"] == "active"
+            assert run.controls(0)
+            run.nodes[0].signal(signal.SIGKILL)  # nobody can take over by a key that cannot be written
+            run.nodes[0].wait_ended()
+            run.wait(lambda: "space exceeded" in (run.health(1)["cluster"]["etcd"] or ""), "the standby says why")
+            etcd.transact([], [delete("/others/", prefix=True)], [])
+        free(run.etcd.urls)
+        run.wait_active(1)
+        assert changes(run.nodes[1], 20_000_000)
+        check_one_writer(run, EDGES)
+
+
+def fill(etcd: Etcd) -> None:
+    """Let somebody else write until there is no space."""
+    with suppress(EtcdError):
+        for number in range(100):
+            etcd.transact([], [put(f"/others/{number}", bytes(200_000))], [])
+        raise AssertionError("etcd has no end")
+
+
+def free(urls: list[str]) -> None:
+    """Do what an operator does by etcdctl, once something has been deleted."""
+
+    def ask(url: str, method: str, body: dict[str, Any]) -> Any:
+        request = urllib.request.Request(f"{url}/v3/{method}", json.dumps(body).encode())
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return json.load(answer)
+
+    revision = ask(urls[0], "kv/range", {"key": "AA=="})["header"]["revision"]
+    ask(urls[0], "kv/compaction", {"revision": revision, "physical": True})
+    for url in urls:
+        ask(url, "maintenance/defragment", {})
+    for alarm in ask(urls[0], "maintenance/alarm", {"action": "GET"})["alarms"]:
+        ask(urls[0], "maintenance/alarm", {"action": "DEACTIVATE", **alarm})
 
 
 def test_the_pair_speaks_tls_to_etcd_with_a_certificate_of_its_own(tmp_path: Path) -> None:

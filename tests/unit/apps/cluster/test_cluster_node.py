@@ -17,9 +17,13 @@ TTL_S = 3
 
 
 class FakeEtcd:
-    """Answers as etcd does as long as ``down`` is False; ``owner`` is whose the active key is: (node, lease id)."""
+    """Answers as etcd does as long as ``down`` is False; ``owner`` is whose the active key is: (node, lease id).
+
+    When it is ``full`` it refuses what would be written.
+    """
 
     def __init__(self) -> None:
+        self.full = False
         self.down, self.owner, self.leases = False, ("", 0), [0]
         self.head: list[KeyValue] = []
         self.revision = 40
@@ -27,7 +31,7 @@ class FakeEtcd:
 
     def grant(self, ttl_s: int) -> int:
         assert ttl_s == TTL_S
-        self._check()
+        self._check(writes=True)
         self.leases.append(len(self.leases))
         return self.leases[-1]
 
@@ -39,16 +43,21 @@ class FakeEtcd:
         self._check()
         self.revoked.append(lease_id)
 
-    def transact(self, compare: Any, success: list[Any], failure: Any) -> tuple[bool, list[list[KeyValue]]]:
+    def read(self, *ranges: Any) -> list[list[KeyValue]]:
         self._check()
+        about = json.dumps({"node": self.owner[0], "url": "http://there:1"}).encode()
+        active = [KeyValue("active", about, self.revision, 40, self.owner[1])] if self.owner[1] else []
+        return [active, [], self.head, []]
+
+    def transact(self, compare: Any, success: list[Any], failure: Any) -> tuple[bool, list[list[KeyValue]]]:
+        self._check(writes=True)
         if not self.owner[1]:
             self.owner = "n1", int(success[0]["request_put"]["lease"])
-        about = json.dumps({"node": self.owner[0], "url": "http://there:1"}).encode()
-        return True, [[KeyValue("active", about, self.revision, 40, self.owner[1])], [], self.head, []]
+        return True, self.read()
 
-    def _check(self) -> None:
-        if self.down:
-            raise EtcdError("nobody is there")
+    def _check(self, *, writes: bool = False) -> None:
+        if self.down or (self.full and writes):
+            raise EtcdError("space exceeded" if self.full else "nobody is there")
 
 
 class Run:
@@ -136,6 +145,21 @@ def test_a_silent_etcd_is_outlived_for_less_than_the_lease_and_its_return_is_not
     run.interval()
     assert run.node.held() == 40
     assert (run.started_over, run.node.takeovers) == (0, 1)  # nobody else was active: what it knows still counts
+
+
+def test_a_full_etcd_costs_no_lease_and_nobody_takes_over_on_it(run: Run) -> None:
+    run.etcd.full = True
+    for _ in range(40):
+        run.interval()
+    assert run.node.held() == 40
+    run.etcd.owner = "", 0
+    run.interval()
+    run.node.round()
+    assert "space exceeded" in run.node.problem
+    run.etcd.full = False
+    run.interval()
+    run.node.round()
+    assert run.node.problem == ""
 
 
 def test_a_node_that_is_active_again_after_another_forgets_what_it_knew(run: Run) -> None:
