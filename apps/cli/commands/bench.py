@@ -65,6 +65,9 @@ def cluster(
     entries: Annotated[int | None, typer.Option(help="Metered entries of each.")] = None,
     repeats: Annotated[int | None, typer.Option(help="How often the active node ends in each way.")] = None,
     seconds: Annotated[float | None, typer.Option(help="How long costs are measured.")] = None,
+    crossing: Annotated[
+        int | None, typer.Option(help="Then so many entries between two shards, in one process.")
+    ] = None,
     kills: Annotated[int | None, typer.Option(help="Then so many random kills and pauses in a row.")] = None,
     seed: Annotated[int | None, typer.Option(help="Which ones.")] = None,
     output: Annotated[Path | None, typer.Option(help="Folder of figures and plot.")] = None,
@@ -72,7 +75,7 @@ def cluster(
 ) -> int:
     """How soon a standby takes over, what a pair costs, and kills in a row (etcd-server)."""
     options = {"switches": switches, "entries": entries, "repeats": repeats, "seconds": seconds}
-    options |= {"kills": kills, "seed": seed, "output": output}
+    options |= {"crossing": crossing, "kills": kills, "seed": seed, "output": output}
     return measured("cluster", "experiments.bench.cluster.bench:run", as_json, **options)
 
 

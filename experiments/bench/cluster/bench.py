@@ -3,7 +3,8 @@
 The active node is killed, alone or as if its machine had died, paused and stopped, by turns. The take-over
 lasts until the other node sets the first meter by a decision; the switches say when (``bench.loop.loop_fabric``). A
 tenth of the receivers varies, so that there is something to decide in every interval; the others show whether somebody
-misses a guarantee. With ``kills``, so many random kills and pauses in a row follow (kills.py).
+misses a guarantee. With ``crossing``, the cost of so many entries between two shards follows (crossing.py), and with
+``kills``, so many random kills and pauses in a row (kills.py).
 """
 
 from __future__ import annotations
@@ -18,12 +19,15 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from controller.errors import InvalidValueError
+from experiments.bench.cluster.crossing import measure_crossing
 from experiments.bench.cluster.kills import run_kills
 from experiments.bench.cluster.takeover import INTERVAL_MS, measure
 from experiments.machine.controller_pair import ETCD_MEMBERS
 
 SWITCHES, ENTRIES, REPEATS, SECONDS = 2, 10_000, 3, 20.0
 LEAST_ENTRIES = 100  # with fewer senders of a receiver there is nothing to decide
+LEAST_CROSSING = 1000  # below that, the cost of the interval itself counts
+TARGET_CROSSING_NS = 300.0
 TARGET_INTERVALS = {"killed": 20, "machine dead": 65, "paused": 65}
 
 
@@ -32,12 +36,14 @@ def run(
     entries: int = ENTRIES,
     repeats: int = REPEATS,
     seconds: float = SECONDS,
+    crossing: int = 0,
     kills: int = 0,
     seed: int = 1,
     output: Path = Path("results/bench-cluster"),
 ) -> dict[str, Any]:
     """Measure with ``switches`` of ``entries`` metered pairs, each end ``repeats`` times, then ``kills`` by ``seed``.
 
+    ``crossing`` entries between two shards are measured, none if it is 0.
     ``seconds`` is how long costs are measured. Writes cluster.json and cluster.png to ``output``. Raises
     InvalidValueError for numbers outside of their bounds.
     """
@@ -46,6 +52,7 @@ def run(
         ("entries", entries, LEAST_ENTRIES, 60_000),
         ("repeats", repeats, 0, 100),
         ("seconds", seconds, 1, 600),
+        ("crossing", crossing, LEAST_CROSSING if crossing else 0, 1_000_000),
         ("kills", kills, 0, 10_000),
         ("seed", seed, 0, 2**32 - 1),
     ):
@@ -61,6 +68,11 @@ def run(
                 what: _intervals([one["last_s"] for one in made]) for what, made in figures["takeovers"].items()
             }
             targets += takeover_targets(figures)
+        if crossing:
+            cost = figures["crossing"] = measure_crossing(crossing)
+            _tell(f"an entry: {cost['one_step_ns']:.0f} ns in one step, {cost['crossing_ns']:.0f} ns if it crosses")
+            title = "an entry that crosses between shards, both sides, without the network"
+            targets.append(_target(title, cost["more_ns"], "ns more", TARGET_CROSSING_NS))
         if kills:
             report = run_kills(kills, seed, Path(name) / "kills", _tell)
             figures["kills"] = asdict(report)
@@ -73,6 +85,7 @@ def run(
             "switches": switches,
             "entries": entries,
             "repeats": repeats,
+            "crossing": crossing,
             "kills": kills,
             "seed": seed,
             "interval_ms": INTERVAL_MS,

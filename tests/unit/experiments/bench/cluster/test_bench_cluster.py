@@ -49,7 +49,7 @@ def test_the_log_of_meters_tells_what_a_new_writer_filled_again() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"switches": 0}, {"entries": 99}, {"repeats": -1}, {"seconds": 0.5}, {"kills": -1}]
+    "options", [{"switches": 0}, {"entries": 99}, {"repeats": -1}, {"seconds": 0.5}, {"kills": -1}, {"crossing": 999}]
 )
 def test_bad_options_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidValueError, match="outside"):

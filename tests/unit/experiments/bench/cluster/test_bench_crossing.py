@@ -1,0 +1,38 @@
+"""The bench of entries that cross: both ways are of the same pairs, all under control, and grant the same."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from controller.dets.send_rate_controller import Control
+from experiments.bench.cluster import crossing
+from experiments.bench.cluster.bench import run
+
+PORTS, PAIRS = 12, 2 * 36
+
+
+def test_both_ways_limit_the_same_pairs_to_the_same_rates() -> None:
+    whole, crossed = (way(*crossing.fabric_of(PORTS)) for way in (crossing.Whole, crossing.Crossing))
+    for way in (whole, crossed):
+        way.entry_ns()
+        assert way.entries == PAIRS
+    states = [shard.state for shard in crossed.shards]
+    for state in (whole.state, *states):
+        assert (state.machines.control == Control.LIMITED).all()
+    assert (np.concatenate([state.machines.limit_bps for state in states]) > 0).all()
+    for state in (whole.state, *states):
+        sums_bps = np.bincount(state.entries.receiver, state.machines.limit_bps, PORTS)
+        np.testing.assert_allclose(sums_bps[sums_bps > 0], crossing.LIMIT_BPS, rtol=0.01)
+    assert crossed.octets > 48 + PAIRS / 2 * 53  # a header, and what is reported of each pair
+
+
+def test_the_bench_alone(tmp_path: Path) -> None:
+    result = run(repeats=0, crossing=1000, output=tmp_path)
+    cost = result["figures"]["crossing"]
+    assert cost["entries"] >= 1000
+    assert cost["crossing_ns"] > 0 < cost["one_step_ns"]
+    assert len(result["targets"]) == 1
+    assert json.loads((tmp_path / "cluster.json").read_text())["figures"]["crossing"] == cost
