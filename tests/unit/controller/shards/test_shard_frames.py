@@ -85,6 +85,7 @@ def grants(congested=(1, 4), sender=(0, 2, 1), receiver=(1, 1, 4), rate_bps=(1e6
         (grants(rate_bps=(1e6, np.nan, 3e6)), Cause.VALUE),
         (grants(rate_bps=(1e6, -1.0, 3e6)), Cause.VALUE),
         (grants(rate_bps=(1e6, np.inf, 3e6)), Cause.VALUE),
+        (grants(rate_bps=(1e6, 1e16, 3e6)), Cause.VALUE),
         (grants(congested=(1, VNS)), Cause.ROW),
         (grants(congested=(4, 1)), Cause.ROW),
         (grants(sender=(0, VNS, 1)), Cause.ROW),
