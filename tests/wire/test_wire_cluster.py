@@ -157,10 +157,14 @@ def test_the_command_line_says_who_is_active_and_hands_over(run: ClusterRun) -> 
 
 def test_after_etcd_was_made_again_switches_refuse_until_the_epoch_is_raised(run: ClusterRun) -> None:
     assert dets("cluster", "leave", "--config", str(run.nodes[0].config_path))[0] == 0
-    run.wait(lambda: any(run.controls(number) for number in (0, 1)), "one is active, of a later revision of etcd")
-    before = {dpid: run.writers(dpid) for dpid in EDGES}
-    assert max(generation or 0 for _, _, generation in before[1]) > 2
+
+    def later() -> bool:
+        return max(generation or 0 for _, _, generation in run.writers(1)) > 2
+
+    run.wait(later, "one has written, of a later revision of etcd", 30.0)
     run.etcd.stop()
+    run.wait(lambda: {run.health(n)["cluster"]["role"] for n in (0, 1)} == {"cut off from etcd"}, "nobody writes")
+    before = {dpid: run.writers(dpid) for dpid in EDGES}
     run.etcd.forget()
     run.etcd.start()
     run.wait(lambda: "STALE" in run.nodes[0].log() + run.nodes[1].log(), "switches refuse the lower generation ids")
