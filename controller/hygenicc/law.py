@@ -17,6 +17,7 @@ import numpy as np
 
 from controller.allocation.groups import Groups, fill_level
 from controller.allocation.interface import BoolArray, FloatArray, IntArray
+from controller.metering.enforcement import RESPONSIVE_BURST_S
 
 # Choice: no rate falls below this part of its share, nor below so many frames an interval: a mark has to be able to
 # come back. The paper's rate may become 0, and then nothing ever does.
@@ -79,20 +80,25 @@ class Bottlenecks:
 def marked_shares(
     marked_bps: FloatArray, passed_bps: FloatArray, arrived_bps: FloatArray, beyond_bps: FloatArray, receiver: IntArray
 ) -> FloatArray:
-    """Return (entries,) phi, the share of an entry's traffic that was marked; NaN where it sent nothing or is unknown.
+    """Return (entries,) phi, the share of an entry's traffic that was marked; NaN where nothing is known of marks.
 
     ``marked_bps`` and ``passed_bps`` (entries,) are what came with a mark and what passed the sender's meter.
     ``arrived_bps`` and ``beyond_bps`` (vns,) are what the phantom meters of the receiving VNs saw, and counted as too
     much, of which ALL_MARKED marks everything, whoever sent it. Both are of one meter, and so of the same time. Where
-    marks are unknown (NaN) the phantom meter counts, and the other way round.
+    marks are unknown (NaN) the phantom meter counts, and the other way round. Who sent nothing has no marks: TCP that
+    waits for its time-out after a cut has its rate rise meanwhile, as the paper's timer has it.
     """
-    parts = np.divide(beyond_bps, arrived_bps, out=np.full(len(beyond_bps), np.nan), where=arrived_bps > 0)
-    too_much = np.minimum(parts / ALL_MARKED, 1.0)[receiver]
-    sends = np.nan_to_num(passed_bps) > 0
-    marked = np.divide(marked_bps, passed_bps, out=np.full(len(passed_bps), np.nan), where=sends)
+    too_much = np.minimum(_parts(beyond_bps, arrived_bps) / ALL_MARKED, 1.0)[receiver]
+    marked = _parts(marked_bps, passed_bps)
     nothing = np.isnan(marked) & np.isnan(too_much)
     share = np.minimum(np.nan_to_num(marked) + np.nan_to_num(too_much), 1.0)
-    return np.where(nothing | ~sends, np.nan, share)
+    return np.where(nothing, np.nan, np.where(passed_bps == 0.0, 0.0, share))
+
+
+def _parts(some_bps: FloatArray, all_bps: FloatArray) -> FloatArray:
+    """Return which part of all is some; nothing of nothing, and NaN where either is unknown."""
+    nothing = np.where(np.isnan(some_bps) | np.isnan(all_bps), np.nan, 0.0)
+    return np.divide(some_bps, all_bps, out=nothing, where=all_bps > 0)
 
 
 def of_limiters(share: FloatArray, passed_bps: FloatArray, limiter: IntArray, limiters: int) -> FloatArray:
@@ -105,7 +111,8 @@ def of_limiters(share: FloatArray, passed_bps: FloatArray, limiter: IntArray, li
     sent_bps = np.where(known, passed_bps, 0.0)
     sums = np.bincount(limiter, sent_bps, minlength=limiters)
     marked = np.bincount(limiter, np.where(known, share * sent_bps, 0.0), minlength=limiters)
-    result: FloatArray = np.divide(marked, sums, out=np.full(limiters, np.nan), where=sums > 0)
+    nothing = np.where(np.bincount(limiter, known, minlength=limiters) > 0, 0.0, np.nan)
+    result: FloatArray = np.divide(marked, sums, out=nothing, where=sums > 0)
     return result
 
 
@@ -149,6 +156,44 @@ def started(rates: Rates, share_bps: FloatArray, senders: FloatArray, start: Flo
     return np.where(np.isnan(rates.rate_bps), first_bps, rates.rate_bps)
 
 
+def answered(passed_bps: FloatArray, rate_bps: FloatArray, stood_s: FloatArray, bottlenecks: Bottlenecks) -> BoolArray:
+    """Return (limiters,) whether marks ask for no more than the last cut has given already.
+
+    ``passed_bps`` and ``rate_bps`` (limiters,) are what passed each in the last interval and the rate it had;
+    ``stood_s`` is the time from its last cut to the beginning of that interval (NaN: never cut).
+
+    Deviation: the paper updates every five round trips, so that an answer is seen before the next. Here a bucket holds
+    RESPONSIVE_BURST_S of its rate for TCP (docs/enforcement.md), and a cut works once that is spent. Cutting on would
+    take rates down to nothing meanwhile. So while more comes to a bottleneck than the rates of those who send there,
+    none of them is cut again for as long. All of them wait for each other: cuts in proportion bring rates together
+    only if they come to all.
+    """
+    at, places = bottlenecks.of, len(bottlenecks.senders)
+    excess_bps = np.bincount(at, np.where(passed_bps > 0, passed_bps - rate_bps, 0.0), minlength=places)
+    last_s = np.full(places, np.inf)
+    np.fmin.at(last_s, at, stood_s)
+    result: BoolArray = ((excess_bps > 0) & (last_s < RESPONSIVE_BURST_S))[at]
+    return result
+
+
+def equal_parts(weight: FloatArray, link_bps: FloatArray, bottlenecks: Bottlenecks) -> FloatArray:
+    """Return (limiters,) the part of ``link_bps`` that is each one's by weight among those who send where it does."""
+    places = len(bottlenecks.senders)
+    sums = np.bincount(bottlenecks.of, weight, minlength=places)
+    count = np.bincount(bottlenecks.of, minlength=places)
+    relative = weight * (count / np.where(sums > 0, sums, 1.0))[bottlenecks.of]
+    result: FloatArray = link_bps / np.maximum(bottlenecks.senders[bottlenecks.of], 1.0) * relative
+    return result
+
+
+def reachable(passed_bps: FloatArray, rate_bps: FloatArray, most_bps: FloatArray, part_bps: FloatArray) -> FloatArray:
+    """Return (limiters,) how far each rate may rise: to ``most_bps``, the Capacity Share.
+
+    Choice: who sends nothing has no marks either, and its rate rises, but to its equal part ``part_bps`` at most.
+    """
+    return np.where(passed_bps > 0, most_bps, np.minimum(np.maximum(rate_bps, part_bps), most_bps))
+
+
 def next_rates(
     rates: Rates,
     share: FloatArray,
@@ -177,12 +222,8 @@ def next_rates(
     marked = known & (np.nan_to_num(share) > 0.0)
     quiet = np.where(marked, 0.0, np.where(known, rates.quiet + 1.0, rates.quiet))
     lower_bps = _lowered(rates.rate_bps, np.nan_to_num(share), weight, marked, wanted_bps, bottlenecks, constants)  # 1
-    senders = np.maximum(bottlenecks.senders[bottlenecks.of], 1.0)
-    sums = np.bincount(bottlenecks.of, weight, minlength=len(bottlenecks.senders))
-    count = np.bincount(bottlenecks.of, minlength=len(bottlenecks.senders))
-    relative = weight * (count / np.where(sums > 0, sums, 1.0))[bottlenecks.of]
     gain = np.where(quiet < constants.timeout, constants.slow, constants.fast)
-    higher_bps = rates.rate_bps + gain * link_bps / senders * relative  # 2
+    higher_bps = rates.rate_bps + gain * equal_parts(weight, link_bps, bottlenecks)  # 2
     moved_bps = np.where(marked, lower_bps, np.where(known, higher_bps, rates.rate_bps))
     return Rates(np.minimum(np.maximum(moved_bps, least_bps), most_bps), quiet)  # 3
 

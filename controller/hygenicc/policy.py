@@ -23,11 +23,14 @@ from controller.hygenicc.law import (
     Bottlenecks,
     Constants,
     Rates,
+    answered,
     capacity_shares,
+    equal_parts,
     floors,
     marked_shares,
     next_rates,
     of_limiters,
+    reachable,
     started,
 )
 from controller.metering.observed import Reading
@@ -170,12 +173,8 @@ class HyGenICC(Policy):
         2. The Capacity Share of each sending VN, of its port.
         3. Limiters, of VNs or of entries, and the bottleneck of each.
         4. The law. Newcomers start at their share, or wait at the floor or less while their receiver admits nobody.
-           A rate that fell in the last interval does not fall again yet.
+           Marks of what was saved up before the last cut cut nothing.
         5. The entries of a VN share its rate or its Capacity Share; who wants less leaves the rest to the others.
-
-        Deviation: 4. The paper updates every five round trips, so that an answer is seen before the next. A switch
-        fills a meter at every modify (docs/enforcement.md): the interval after a cut still carries that burst, and its
-        marks would cut again for what is answered already.
 
         Raises InvalidValueError without links: shares are those of ports.
         """
@@ -188,8 +187,6 @@ class HyGenICC(Policy):
         # 1
         share, marked, beyond = _marks(view)
         states = _congestion(view, memory, share)
-        lowered = np.nan_to_num(memory.of_entry("lowered")) > 0
-        answered = np.where(lowered, np.nan, share)
         # 2
         wanted_bps = _wanted(view, ceiling_bps)
         vn_wants_bps = np.bincount(sender, wanted_bps, minlength=len(vns)).astype(np.float64)
@@ -203,25 +200,34 @@ class HyGenICC(Policy):
         places = find_places(view, links, room_bps, marked, beyond, remembered_bps)
         bottlenecks, place = _bottlenecks(limiters, places, view)
         # 4
-        rate_bps, quiet, waits = (memory.of_entry(name) for name in ("rate_bps", "quiet", "waits"))
-        before_bps = np.where(pair, rate_bps[first], memory.of_vn("rate_bps")[sender[first]])
-        quiet = np.where(pair, quiet[first], memory.of_vn("quiet")[sender[first]])
+        before_bps, quiet, stood_s = (
+            np.where(pair, memory.of_entry(name)[first], memory.of_vn(name)[sender[first]])
+            for name in ("rate_bps", "quiet", "stood_s")
+        )
+        waits = memory.of_entry("waits")
         new = np.isnan(before_bps)
         most_bps = np.where(pair, np.minimum(share_bps, ceiling_bps)[first], share_bps[first])
-        least_bps = floors(most_bps, view.elapsed_s or FIRST_INTERVAL_S)
+        elapsed_s = view.elapsed_s or FIRST_INTERVAL_S
+        least_bps = floors(most_bps, elapsed_s)
         held = (of["admit"] > 0) & (states["closed"][view.receiver] > 0) & ((waits > 0) | np.isnan(waits))
         waiting = limiters.sum(held) > 0
         senders = bottlenecks.senders[bottlenecks.of]
         start = Rates(np.where(new, np.nan, before_bps), np.where(new, NEVER, quiet))
         started_bps = started(start, most_bps, senders, of["start"][first])
+        passed_bps = limiters.sum(view.passed_bps[view.rows])
+        phi = of_limiters(share, view.measured_bps, limiters.of, len(limiters))
+        phi = np.where((phi > 0) & answered(passed_bps, started_bps, stood_s, bottlenecks), np.nan, phi)
+        weight = vns.weight[sender[first]]
+        link_bps = np.minimum(vns.capacity_bps[sender[first]], bottlenecks.capacity_bps[bottlenecks.of])
+        part_bps = equal_parts(weight, link_bps, bottlenecks)
         after = next_rates(
             Rates(started_bps, start.quiet),
-            of_limiters(answered, view.measured_bps, limiters.of, len(limiters)),
-            vns.weight[sender[first]],
+            phi,
+            weight,
             bottlenecks,
-            np.minimum(vns.capacity_bps[sender[first]], bottlenecks.capacity_bps[bottlenecks.of]),
+            link_bps,
             least_bps,
-            most_bps,
+            reachable(passed_bps, started_bps, most_bps, part_bps),
             limiters.sum(wanted_bps),
             Constants(*(of[name][first] for name in ("cut", "beta", "slow", "fast", "timeout", "gamma"))),
         )
@@ -232,16 +238,15 @@ class HyGenICC(Policy):
         by_vn = np.where(pair, share_bps[first], after_bps)[limiters.of]
         uses_bps = np.where(view.active, np.minimum(rate_bps, wanted_bps), 0.0)
         grant_bps = np.minimum(_within(sender, by_vn, uses_bps, rate_bps), ceiling_bps)
+        of_limiter = {
+            "rate_bps": after_bps,
+            "quiet": after.quiet,
+            "stood_s": np.where(after_bps < started_bps, 0.0, stood_s + elapsed_s),
+        }
         kept = memory.after(
-            by_vn=states
-            | {"rate_bps": _of_vns(after_bps, limiters, view), "quiet": _of_vns(after.quiet, limiters, view)},
-            by_entry={
-                "rate_bps": rate_bps,
-                "quiet": after.quiet[limiters.of],
-                "waits": held.astype(np.float64),
-                "link_bps": places.of_unknown_links_bps,
-                "lowered": (rate_bps < started_bps[limiters.of]).astype(np.float64),
-            },
+            by_vn=states | {name: _of_vns(column, limiters, view) for name, column in of_limiter.items()},
+            by_entry={name: column[limiters.of] for name, column in of_limiter.items()}
+            | {"waits": held.astype(np.float64), "link_bps": places.of_unknown_links_bps},
         )
         sharers = np.bincount(links.up[vn_wants_bps > 0], minlength=len(room_bps))[links.up[sender]]
         return MarksDecision(

@@ -13,13 +13,17 @@ from controller.hygenicc.law import (
     Constants,
     Cut,
     Rates,
+    answered,
     capacity_shares,
+    equal_parts,
     floors,
     marked_shares,
     next_rates,
     of_limiters,
+    reachable,
     started,
 )
+from controller.metering.enforcement import RESPONSIVE_BURST_S
 
 C, INTERVAL_S = 100e6, 0.055
 QUEUE_S, MARKED_ABOVE_S, SLOTS = 0.030, 0.006, 55
@@ -101,9 +105,45 @@ def test_marks_and_phantom_marks_add_up():
     arrived, beyond = np.array([50.0, np.nan]), np.array([0.5, np.nan])
     share = marked_shares(np.array([6.0, 0.0, np.nan, 0.0]), passed, arrived, beyond, receiver)
     assert share[:2] == pytest.approx([0.3, 0.2])
-    assert np.isnan(share[2:]).all()
+    assert np.isnan(share[2])
+    assert share[3] == 0.0
     more = np.array([90.0]), np.array([60.0]), np.array([1.0]), np.array([0.0]), np.array([0])
     assert marked_shares(*more).tolist() == [1.0]
+
+
+def test_who_sends_nothing_has_no_marks_however_much_others_send():
+    silent, nobody = np.array([100.0, 0.0]), np.zeros(2)
+    receiver, nothing = np.zeros(2, dtype=np.int64), np.full(2, np.nan)
+    assert marked_shares(nothing, silent, np.array([100.0]), np.array([5.0]), receiver).tolist() == [1.0, 0.0]
+    assert marked_shares(nothing, nobody, np.array([0.0]), np.array([0.0]), receiver).tolist() == [0.0, 0.0]
+    assert np.isnan(marked_shares(nothing, silent, np.array([np.nan]), np.array([np.nan]), receiver)).all()
+
+
+def two_places(*places):
+    return Bottlenecks(np.array(places), np.full(2, C), np.full(2, C), np.ones(2))
+
+
+def test_a_cut_is_not_answered_before_what_was_saved_up_is_spent():
+    """Two send to one place; one of them more than its rate, and it alone was cut."""
+    places, rate_bps, stood_s = two_places(0, 0, 1), np.full(3, 20e6), np.array([0.1, np.nan, np.nan])
+    spends = np.array([30e6, 15e6, 30e6])
+    assert answered(spends, rate_bps, stood_s, places).tolist() == [True, True, False]
+    assert answered(np.array([30e6, 5e6, 30e6]), rate_bps, stood_s, places).tolist() == [False, False, False]
+    assert answered(np.array([30e6, 0.0, 30e6]), rate_bps, stood_s, places).tolist() == [True, True, False]
+    assert not answered(spends, rate_bps, stood_s + RESPONSIVE_BURST_S, places).any()
+    assert not answered(spends, rate_bps, np.full(3, np.nan), places).any()
+
+
+def test_silence_lets_a_rate_rise_to_an_equal_part():
+    most_bps, part_bps = np.array([C, C, C, 20e6]), np.full(4, 25e6)
+    rate_bps = np.array([10e6, 10e6, 40e6, 30e6])
+    passed_bps = np.array([1.0, 0.0, 0.0, 0.0])
+    assert reachable(passed_bps, rate_bps, most_bps, part_bps).tolist() == [C, 25e6, 40e6, 20e6]
+
+
+def test_equal_parts_are_by_weight_and_of_those_who_send():
+    places = Bottlenecks(np.array([0, 0, 1]), np.full(2, C), np.full(2, C), np.array([2.0, 0.0]))
+    assert equal_parts(np.array([2.0, 1.0, 3.0]), np.full(3, 90e6), places) == pytest.approx([60e6, 30e6, 90e6])
 
 
 def test_a_vn_has_the_mean_of_its_entries_by_what_they_send():

@@ -35,6 +35,7 @@ class World:
         self.memory = Memory(len(vns), rows=np.arange(len(rows)))
         self.limit_bps = np.full(len(rows), C)
         self.row = {pair: number for number, pair in enumerate(rows)}
+        self.saved_bps = {}  # what a bucket passes above its rate, in the next interval
         self.now_s, self.decision = 100.0, None
 
     def add(self, pair):
@@ -45,11 +46,14 @@ class World:
         self.memory = self.memory.aligned(np.arange(len(ends[0])), None)
         self.limit_bps = np.append(self.limit_bps, C)
 
-    def view(self, sent_bps, marked=None, arrived=None, beyond=None):
-        sent = np.zeros(len(self.entries))
-        for pair, rate_bps in sent_bps.items():
-            sent[self.row[pair]] = rate_bps
-        passed, vns = np.minimum(sent, self.limit_bps), len(self.vns)
+    def view(self, sent_bps, marked=None, arrived=None, beyond=None, waits=()):
+        """``waits`` are pairs that send nothing, but did of late."""
+        sent, saved, waiting = (np.zeros(len(self.entries)) for _ in range(3))
+        for column, values in ((sent, sent_bps), (saved, self.saved_bps), (waiting, dict.fromkeys(waits, 1.0))):
+            for pair, value in values.items():
+                column[self.row[pair]] = value
+        self.saved_bps = {}
+        passed, vns = np.minimum(sent, self.limit_bps + saved), len(self.vns)
         nothing = np.zeros(len(self.links.capacity_bps))
         arrived_bps = np.bincount(self.entries.receiver, passed, minlength=vns)
         marks = MarkReadings(np.full(len(sent), np.nan), arrived_bps, np.zeros(vns))
@@ -76,7 +80,7 @@ class World:
             dropped_bps=sent - passed,
             limit_bps=self.limit_bps,
             available_bps=np.full(len(sent), C),
-            active=sent > 0,
+            active=(sent > 0) | (waiting > 0),
             unread_intervals=np.zeros(len(sent), dtype=np.int64),
             links=self.links,
             others_bps=nothing,
@@ -108,15 +112,42 @@ def test_newcomers_start_at_their_part_and_rise_while_nothing_is_marked():
     assert world.policy.first_bps(new).tolist() == [C / 4]
 
 
-def test_marks_lower_rates_once_and_again_only_after_the_next_interval():
+def test_marks_lower_rates():
     world = World((A, E), (B, E))
     both = greedy((A, E), (B, E))
     before = world.after(both)
     cut = world.after(both, beyond={E: 0.10})
     assert cut[A, E] == pytest.approx(0.75 * before[A, E])
     assert world.bound((A, E)).startswith("marks: 100% of its packets in the last interval (the limit of s1:4), decr")
-    assert world.after(both, beyond={E: 0.10}) == pytest.approx(cut)
     assert world.after(both, beyond={E: 0.10})[A, E] == pytest.approx(0.75 * cut[A, E])
+
+
+@pytest.mark.parametrize("scope", [0, 1])
+def test_marks_lower_rates_no_further_while_a_bucket_passes_what_it_saved(scope):
+    """A sends more than its rate, as meters' buckets let it; B does not, and is not cut for it either."""
+    world = World((A, E), (B, E), scope=scope)
+    both = greedy((A, E), (B, E))
+    world.after(both)
+    cut = world.after(both, beyond={E: 0.10})
+    for _ in range(6):  # they began within 300 ms
+        world.saved_bps[A, E] = 0.3 * C
+        assert world.after(both, beyond={E: 0.10}) == pytest.approx(cut)
+    world.saved_bps[A, E] = 0.3 * C
+    assert world.after(both, beyond={E: 0.10})[B, E] == pytest.approx(0.75 * cut[B, E])
+
+
+def test_a_rate_rises_while_its_sender_waits_for_a_time_out_but_not_above_its_part():
+    world = World((A, E), (B, E))
+    both = greedy((A, E), (B, E))
+    for _ in range(8):
+        low = world.after(both, beyond={E: 0.10})
+    assert low[A, E] < C / 4
+    for _ in range(4):
+        waiting = world.after({(B, E): 1 * M}, waits=[(A, E)])
+    assert waiting[A, E] == pytest.approx(low[A, E] + 4 * 0.12 * C / 2)
+    for _ in range(4):
+        waiting = world.after({(B, E): 1 * M}, waits=[(A, E)])
+    assert waiting[A, E] == pytest.approx(C / 2)
 
 
 def test_the_level_is_that_of_all_who_send():
