@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from apps.runtime.peer_limits import MOST_PORTS
 from apps.southbound.peers import MOST_BYTES, Peer, Peers, check_size
 from controller.capability.capabilities import Capabilities
+from controller.forwarding.flow_table import FlowTable
 from controller.forwarding.pipeline import OWN_COOKIE, OWN_COOKIE_MASK, Table
 from controller.openflow import constants as ofp
 from controller.openflow.constants import MeterFlags
-from controller.openflow.flows import Flow, UnknownFlow
 from controller.openflow.messages import PortStatus, decode_role, encode_role_request
 from controller.openflow.meters import METER_CONFIG, MeterFeatures, decode_meter_config, decode_meter_features
 from controller.openflow.stats import (
@@ -35,9 +35,13 @@ NO_METERS = MeterFeatures(0, 0, MeterFlags(0), 0, 0)
 
 @dataclass(frozen=True)
 class SwitchHoldings:
-    """A switch's tables: the controller's flow entries, meters of one drop band (METER_CONFIG), and all ids."""
+    """A switch's tables: the controller's flow entries and how many others, meters of one drop band, and all ids.
 
-    flows: Iterable[Flow | UnknownFlow]
+    ``meters`` are METER_CONFIG.
+    """
+
+    flows: FlowTable
+    foreign: int
     meters: NDArray[np.void]
     meter_ids: set[int] = field(default_factory=set)
 
@@ -83,7 +87,8 @@ def introduce(peers: Peers, peer: Peer, breathe: Callable[[], None]) -> SwitchHo
     _judge_ports(peers, peer, can)
     peer.listing.read(flows, breathe)
     config, others = decode_meter_config(meters) if meters is not None else (np.empty(0, METER_CONFIG), np.empty(0))
-    return SwitchHoldings(peer.listing.flows, config, {*config["meter_id"].tolist(), *others.tolist()})
+    meter_ids = {*config["meter_id"].tolist(), *others.tolist()}
+    return SwitchHoldings(peer.listing.own, peer.listing.foreign, config, meter_ids)
 
 
 def note_port(peer: Peer, status: PortStatus) -> None:

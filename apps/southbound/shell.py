@@ -46,7 +46,7 @@ from controller.openflow.actions import Output
 from controller.openflow.flows import encode_flow_delete_by_cookie
 from controller.openflow.messages import encode_packet_out
 from controller.openflow.meters import encode_meter_deletes
-from controller.switch.flow_listing import FlowListing, SharedEntries
+from controller.switch.flow_listing import FlowListing
 
 LOG = logging.getLogger("dets.shell")
 # A switch that answers no barrier for so long is not doing what it is told. One that has been told nothing for a while
@@ -106,7 +106,6 @@ class Shell:
         self._reports = Reports(self.peers, self.hellos, self.agents, self.push_soon, on_ports, self._demoted)
         self._claims = Claims(self.peers, self._owner)
         self._sparing = Sparing(clock)
-        self._shared_entries = SharedEntries()
 
     def now_s(self) -> float:
         """Return the time on the shell's clock."""
@@ -214,7 +213,7 @@ class Shell:
 
         meters = MeterWatch(np.array(list(ports), dtype=np.int64), settings)
         queues = QueueWatch({port.port_no: port.vlan_vids for port in ports.values()})
-        return Peer(connection, meters, queues, FlowListing(self._shared_entries))
+        return Peer(connection, meters, queues, FlowListing())
 
     def disconnected(self, peer: Peer) -> None:
         """A switch's connection has gone (unless the switch has a newer one by now)."""
@@ -255,7 +254,8 @@ class Shell:
         with self.standing_still:
             if not self.peers.holds(peer):
                 return False
-            for _ in self.central.reconciler.bring_up(dpid, holds.flows, holds.meters, self._clock()):
+            now_s = self._clock()
+            for _ in self.central.reconciler.bring_up(dpid, holds.flows, holds.foreign, holds.meters, now_s):
                 breathe()
                 if not self.peers.holds(peer):
                     return False

@@ -22,7 +22,8 @@ from controller.events import EventKind, EventLog
 from controller.fabric.description import Config
 from controller.fabric.topology import PortId
 from controller.fabric.vns import VnTable
-from controller.forwarding.desired_flows import FlowKey, plan_flows
+from controller.forwarding.desired_flows import plan_flows
+from controller.forwarding.flow_table import FlowKey, pack_key
 from controller.forwarding.host_search import HostSearch, Question
 from controller.forwarding.hosts_and_paths import Network
 from controller.forwarding.pairs import Host
@@ -33,7 +34,7 @@ from controller.metering.enforcement import settle
 from controller.openflow.flows import Flow, UnknownFlow
 from controller.openflow.frames import HEADER_BYTES, TAGGED_HEADER_BYTES, FrameHeader, parse_frame
 from controller.openflow.messages import FlowRemoved, PacketIn
-from controller.switch.adoption import Awaiting
+from controller.switch.adoption import Awaiting, sort_installed
 from controller.switch.record import SwitchRecord, SwitchUpdate
 from controller.whatif.recording import Recorder
 
@@ -105,7 +106,7 @@ class CentralController:
         self, dpid: int, flows: Iterable[Flow | UnknownFlow], meters: NDArray[np.void], now_s: float
     ) -> None:
         """Bring a switch of the configuration up in one piece, with what is in its tables (meters: METER_CONFIG)."""
-        for _ in self.reconciler.bring_up(dpid, flows, meters, now_s):
+        for _ in self.reconciler.bring_up(dpid, *sort_installed(flows), meters, now_s):
             pass
         self.reconciler.note_up(dpid, now_s)
 
@@ -192,7 +193,7 @@ class CentralController:
         match = removed.match
         if match is None or match.in_port is None or match.vlan_vid is None:
             return
-        self.switches[dpid].uninstall([FlowKey(removed.table_id, removed.priority, match)])
+        self.switches[dpid].uninstall(pack_key(FlowKey(removed.table_id, removed.priority, match)))
         port = PortId(dpid, match.in_port)
         if removed.table_id == Table.LEARN and match.eth_src is not None:
             self.network.source_aged(Host(match.vlan_vid, match.eth_src), port)
@@ -257,8 +258,7 @@ class CentralController:
             if not record.connected:
                 continue
             wanted = self.network.desired.of_switch(dpid)
-            record.update.set_flows(plan_flows(wanted, record.installed, keys))
-            record.hold(keys, wanted)
+            record.set_flows(plan_flows(wanted, record.installed, keys))
         due = {dpid: record.update for dpid, record in self.switches.items() if record.connected and len(record.update)}
         for dpid in due:
             self.switches[dpid].take_update()

@@ -10,7 +10,7 @@ from controller.central.state import FabricState
 from controller.columns import BoolArray, FloatArray, IntArray
 from controller.events import EventKind
 from controller.fabric.entries import EntryTable
-from controller.forwarding.desired_flows import FlowKey
+from controller.forwarding.flow_table import FlowKey
 from controller.forwarding.pairs import Pair
 from controller.metering.observed import Reading
 from controller.policy.groups import PolicyGroup

@@ -16,11 +16,11 @@ from controller.forwarding.pairs import Pair
 from controller.loop import step
 from controller.metering.enforcement import RATE_STEP_BPS, whole_rates
 from controller.pieces import pieces
-from controller.switch.meter_settings import MeterSetting, kilo
+from controller.switch.meter_settings import MeterColumns, MeterSetting, kilo
 from controller.switch.record import SwitchRecord
 
 # Pairs taken over before others in the process get their turn.
-_AT_ONCE = 250
+_AT_ONCE = 1_000
 
 
 class PairMeters:
@@ -31,14 +31,13 @@ class PairMeters:
         self._marks = MarkMeterKeeper(fabric)
         self._new_pairs: dict[Pair, None] = {}
         self._seen_s = 0.0
-        self._metered: set[Pair] = set()
         self._old_pairs: set[Pair] = set()
         self._unmetered: dict[Pair, None] = {}
         self._without_meter: set[int] = set()
 
     def seen(self, pair: Pair, now_s: float) -> None:
         """A pair without an entry talks; it may be about to get one, with a meter that it already has."""
-        if pair not in self._metered:
+        if not self.metered(pair):
             self._new_pairs[pair] = None
             self._seen_s = now_s
 
@@ -46,17 +45,15 @@ class PairMeters:
         """A pair talks no longer."""
         self._old_pairs.add(pair)
 
-    def carry(self, entries: EntryTable, unmetered: Iterable[Pair]) -> None:
-        """Know the pairs of these entries, which have their meters, and those that talk and have none."""
-        self._metered = set(map(Pair, entries.sender.tolist(), entries.receiver.tolist()))
+    def carry(self, unmetered: Iterable[Pair]) -> None:
+        """Know the pairs that talk and have no meters; the network knows those that have."""
         self._unmetered = dict.fromkeys(unmetered)
-        for pair in self._unmetered:
-            self._fabric.network.add_pair(pair, None)
+        self._fabric.network.add_pairs(self._unmetered)
         self._map_meters()
 
     def metered(self, pair: Pair) -> bool:
         """Return whether a pair has its meter."""
-        return pair in self._metered
+        return self._fabric.network.has_pair(pair) and pair not in self._unmetered
 
     @property
     def unmetered(self) -> list[Pair]:
@@ -66,11 +63,13 @@ class PairMeters:
     def take_meters(self, dpid: int) -> None:
         """A switch's meters are of no use (any more): pairs that send there go on without."""
         fabric = self._fabric
-        pairs = {pair for pair in self._metered if fabric.vns.key(pair.sender).dpid == dpid}
+        entries = fabric.state.entries
+        there = fabric.vns.dpid[entries.sender] == dpid
+        pairs = set(map(Pair, entries.sender[there].tolist(), entries.receiver[there].tolist()))
         self._remove(pairs, standing=False)
-        for pair in sorted(pairs):
-            self._unmetered[pair] = None
-            fabric.network.add_pair(pair, None)
+        bare = dict.fromkeys(sorted(pairs))
+        self._unmetered |= bare
+        fabric.network.add_pairs(bare)
 
     def flush(self) -> None:
         """Give the pairs that were seen their meters, and take those of pairs that aged; those for marks follow."""
@@ -89,32 +88,34 @@ class PairMeters:
 
     def _meter(self, pairs: list[Pair], now_s: float) -> None:
         fabric = self._fabric
-        metered: list[tuple[Pair, int]] = []
+        metered: dict[Pair, int] = {}
+        bare: dict[Pair, None] = {}
         for pair in pairs:
             record = fabric.record_of_sender(pair.sender)
             meter_id = NO_METER if self._agents.shapes_alone(pair.sender) else record.meter_ids.take()
             if meter_id is None and self._agents.covers(pair.sender):
                 meter_id = NO_METER
             if meter_id is not None:
-                metered.append((pair, meter_id))
+                metered[pair] = meter_id
                 self._unmetered.pop(pair, None)
             elif pair not in self._unmetered:
                 self._unmetered[pair] = None
-                # An entry without a meter, or every frame of the pair would come up as one not seen before.
-                fabric.network.add_pair(pair, None)
+                bare[pair] = None
                 if record.can.uses_meters:
                     self._out_of_meters(record, now_s)
+        # Entries without a meter, or every frame of these pairs would come up as one not seen before.
+        fabric.network.add_pairs(bare)
         if not metered:
             return
-        sender, receiver, meter_ids = _columns(dict(metered))
+        sender, receiver, _ = _columns(metered)
         rate_bps, burst_bits = step.first_settings(fabric.state, fabric.vns, fabric.control.groups, sender, receiver)
-        self._add_entries(sender, receiver, meter_ids, rate_bps, burst_bits, now_s, added_now=True)
+        self._add_entries(metered, rate_bps, burst_bits, now_s, added_now=True)
         settings = map(MeterSetting, kilo(rate_bps).tolist(), kilo(burst_bits).tolist())
-        for (pair, meter_id), setting in zip(metered, settings, strict=True):
+        for (pair, meter_id), setting in zip(metered.items(), settings, strict=True):
             record = fabric.record_of_sender(pair.sender)
             if record.connected and meter_id:
                 record.update.put_meters({meter_id: setting}, [])
-            fabric.network.add_pair(pair, meter_id or None)
+        fabric.network.add_pairs({pair: meter_id or None for pair, meter_id in metered.items()})
 
     def _out_of_meters(self, record: SwitchRecord, now_s: float) -> None:
         if record.switch.dpid in self._without_meter:
@@ -143,9 +144,9 @@ class PairMeters:
         left = set(bare) - given.keys()
         if left:
             self._remove(left)
-            for pair in sorted(left):
-                self._unmetered[pair] = None
-                self._fabric.network.add_pair(pair, None)
+            without = dict.fromkeys(sorted(left))
+            self._unmetered |= without
+            self._fabric.network.add_pairs(without)
 
     def _set_meters(self, meter_of: Mapping[Pair, int], now_s: float) -> None:
         """Let pairs with entries have other meters, or none, at the rates of their limits."""
@@ -160,40 +161,38 @@ class PairMeters:
             before, meter_ids[row] = int(meter_ids[row]), meter_id
             if record.connected and meter_id:
                 record.update.put_meters({meter_id: setting}, [])
-            fabric.network.add_pair(pair, meter_id or None)
             if before and record.connected:
                 record.update.meter_deletes.append(before)
             elif before:
                 record.meter_ids.release(before)
+        fabric.network.add_pairs({pair: meter_id or None for pair, meter_id in meter_of.items()})
         fabric.state = step.with_meters(state, rows, meter_ids, rate_bps, burst_bits, now_s)
         self._map_meters()
 
-    def adopt(self, meter_of: Mapping[Pair, int], standing: Mapping[int, MeterSetting], now_s: float) -> Iterator[None]:
+    def adopt(self, meter_of: Mapping[Pair, int], standing: MeterColumns, now_s: float) -> Iterator[None]:
         """Take over pairs whose meters stand on a switch and have been claimed; yield after each piece.
 
         All of them are known at once, their entries in pieces. One that has got another meter meanwhile keeps that.
         """
-        mine = {pair: meter_id for pair, meter_id in meter_of.items() if pair not in self._metered}
+        mine = {pair: meter_id for pair, meter_id in meter_of.items() if not self.metered(pair)}
         for pair in meter_of.keys() - mine.keys():
             self._fabric.record_of_sender(pair.sender).meter_ids.release(meter_of[pair])
         if not mine:
             return
-        rates = np.array([standing[meter_id] for meter_id in mine.values()], dtype=np.float64) * RATE_STEP_BPS
-        sender, receiver, meter_ids = _columns(mine)
-        self._add_entries(sender, receiver, meter_ids, rates[:, 0], rates[:, 1], now_s, added_now=False)
+        rows = np.searchsorted(standing.meter_id, list(mine.values()))
+        rate_bps, burst_bits = np.stack([standing.rate_kbps, standing.burst_kbits])[:, rows] * RATE_STEP_BPS
+        self._add_entries(mine, rate_bps, burst_bits, now_s, added_now=False)
+        self._fabric.network.know_pairs(mine)
         for pair in mine:
             self._new_pairs.pop(pair, None)
-        for some in pieces(mine.items(), _AT_ONCE):
-            for pair, meter_id in some:
-                if pair in self._metered:  # it may have aged by now
-                    self._fabric.network.add_pair(pair, meter_id)
+            self._unmetered.pop(pair, None)
+        for some in pieces(mine, _AT_ONCE):
+            self._fabric.network.put_pairs(some)
             yield
 
     def _add_entries(
         self,
-        sender: IntArray,
-        receiver: IntArray,
-        meter_id: IntArray,
+        meter_of: Mapping[Pair, int],
         rate_bps: FloatArray,
         burst_bits: FloatArray,
         now_s: float,
@@ -201,9 +200,8 @@ class PairMeters:
         added_now: bool,
     ) -> None:
         fabric = self._fabric
-        self._metered.update(map(Pair, sender.tolist(), receiver.tolist()))
         fabric.state = step.add_entries(
-            fabric.state, fabric.vns, sender, receiver, meter_id, rate_bps, burst_bits, now_s, added_now=added_now
+            fabric.state, fabric.vns, *_columns(meter_of), rate_bps, burst_bits, now_s, added_now=added_now
         )
         self._map_meters()
 
@@ -214,7 +212,6 @@ class PairMeters:
         vns = len(fabric.vns)
         leaving = np.array([pair.sender * vns + pair.receiver for pair in pairs], dtype=np.int64)
         gone = np.flatnonzero(np.isin(entries.sender * vns + entries.receiver, leaving))
-        self._metered -= pairs
         for pair in pairs:
             fabric.network.remove_pair(pair)
             self._unmetered.pop(pair, None)

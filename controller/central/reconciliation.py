@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from operator import attrgetter
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -15,14 +14,15 @@ from controller.central.state import FabricState
 from controller.events import EventKind
 from controller.fabric.topology import PortId
 from controller.forwarding import pipeline
-from controller.forwarding.desired_flows import FlowKey, flow_key, plan_flows
-from controller.forwarding.pairs import Pair
+from controller.forwarding.address_entries import AddressRows
+from controller.forwarding.desired_flows import plan_flows
+from controller.forwarding.flow_table import FlowTable, pack_key, unpack_key
+from controller.forwarding.pairs import Host, Pair
 from controller.forwarding.pipeline import Table
 from controller.openflow.constants import FlowModCommand
-from controller.openflow.flows import Flow, UnknownFlow
 from controller.pieces import pieces
-from controller.switch.adoption import Awaiting, adopted_host, adopted_pair, entries_by_host, sort_installed
-from controller.switch.meter_settings import MeterColumns, MeterSetting
+from controller.switch.adoption import Awaiting, adopted_pairs, hosts_and_pairs, of_senders
+from controller.switch.meter_settings import MeterColumns
 from controller.switch.record import SwitchRecord
 
 # Entries looked through, or worked on, before others in the process get their turn.
@@ -32,7 +32,7 @@ _LOOKED_AT_ONCE, _WORKED_AT_ONCE = 1000, 125
 class InstalledTables(NamedTuple):
     """What a switch's tables hold of the controller's: flow entries by key, meters by id."""
 
-    flows: Mapping[FlowKey, Flow]
+    flows: FlowTable
     meters: MeterColumns
 
 
@@ -49,9 +49,11 @@ class Reconciler:
         self.pairs = PairMeters(fabric, self.agents)
 
     def bring_up(
-        self, dpid: int, flows: Iterable[Flow | UnknownFlow], meters: NDArray[np.void], now_s: float
+        self, dpid: int, flows: FlowTable, foreign: int, meters: NDArray[np.void], now_s: float
     ) -> Iterator[None]:
         """Take a switch of the configuration over, with the flow entries and meters (METER_CONFIG) in its tables.
+
+        ``flows`` are the controller's; ``foreign`` is how many others there are.
 
         1) Hosts and pairs that an earlier run left are adopted, with their meters as they stand. Entries in tables
            that have another number now are put there as well.
@@ -69,23 +71,20 @@ class Reconciler:
         record.limit_meter_ids()
         record.meter_ids.reserve(meters["meter_id"].tolist())
         # 1
-        own: dict[FlowKey, Flow] = {}
-        moved: dict[FlowKey, Flow] = {}  # what an earlier version had in tables of other numbers, as it is now
-        telling: list[Flow] = []  # entries that may show where a host is, or that a pair talks
-        record.foreign = 0
-        for some in pieces(flows, _LOOKED_AT_ONCE):
-            found, foreign = sort_installed(some)
-            own.update(found)
-            now = {flow_key(again): again for flow in found.values() if (again := pipeline.moved(flow)) is not None}
-            moved.update(now)
-            both = (*found.values(), *now.values())
-            telling += [flow for flow in both if flow.match.eth_src is not None or flow.meter_id is not None]
-            record.foreign += foreign
+        record.foreign = foreign
+        # What an earlier version had in tables of other numbers, as it is now.
+        moved = FlowTable()
+        for some in pieces(flows.of_tables(pipeline.EARLIER_TABLES), _LOOKED_AT_ONCE):
+            for flow in map(pipeline.moved, some):
+                if flow is not None and not flows.has(pack_key(flow)):
+                    moved.put(flow)
             yield
-        moved = {key: flow for key, flow in moved.items() if key not in own}
-        record.installed, record.touched = {**own, **moved}, set(moved)
+        record.installed, record.touched = flows.copy(), set(moved.packed())
+        for packed in moved.packed():
+            record.installed.put_from(moved, packed)
+        yield
         fabric.forget_counters(record)
-        for named in pieces(telling, _LOOKED_AT_ONCE):
+        for named in pieces(of_senders(record.installed), _LOOKED_AT_ONCE):
             record.adopt_vn_meters(named, fabric.vns)
             yield
         self._complete_vn_meters(record, now_s)
@@ -93,13 +92,15 @@ class Reconciler:
         yield from fabric.network.put_own(dpid, record.meters_in_use(), set_queue=record.can.uses_queues)
         if not record.can.uses_meters:
             pairs.take_meters(dpid)
-        yield from self._adopt(record, telling, meters, now_s)
+        _, talking = told = hosts_and_pairs(record.installed)
+        yield from self._adopt(record, *told, meters, now_s)
         # Pairs and meters whose receivers' switches may still be on their way.
-        record.awaiting = Awaiting(entries_by_host(telling, fabric.network.knows), meters)
+        record.awaiting = Awaiting.of(talking, meters, fabric.network.knows)
         yield
         for other in fabric.switches.values():
-            known = [flow for flow in other.awaiting.take(fabric.network.knows) if flow_key(flow) in other.installed]
-            yield from self._adopt(other, known, other.awaiting.meters, now_s)
+            known = other.awaiting.take(fabric.network.knows)
+            known = known.only(other.installed.contains(known.key))
+            yield from self._adopt_pairs(other, known, other.awaiting.meters, now_s)
         pairs.flush()
         yield
         # 2
@@ -111,15 +112,15 @@ class Reconciler:
         differing = settings.differing(standing).intersection(settings) - set(record.update.meter_id)
         record.update.put_meters({meter_id: settings[meter_id] for meter_id in sorted(differing)}, standing.keys())
         yield
-        for keys in pieces(sorted(moved, key=attrgetter("table_id"), reverse=True), _LOOKED_AT_ONCE):
-            record.update.set_flows((FlowModCommand.ADD, moved[key]) for key in keys)
+        for keys in pieces(sorted(moved.packed(), reverse=True), _LOOKED_AT_ONCE):
+            again = (moved.flow(packed) for packed in keys)
+            record.set_flows((FlowModCommand.ADD, flow) for flow in again if flow is not None)
             yield
         # What changes from here on is sent as usual. Later tables come before earlier ones, as in any plan.
         wanted = fabric.network.desired.of_switch(dpid)
-        for keys in pieces(sorted(wanted, key=attrgetter("table_id"), reverse=True), _LOOKED_AT_ONCE):
-            missing = plan_flows(wanted, record.installed, keys)
-            record.update.set_flows(missing)
-            record.hold([flow_key(flow) for _, flow in missing], wanted)
+        lacking = wanted.differing(record.installed) - record.installed.absent_in(wanted)
+        for keys in pieces(sorted(lacking, reverse=True), _LOOKED_AT_ONCE):
+            record.set_flows(plan_flows(wanted, record.installed, keys))
             yield
 
     def _complete_vn_meters(self, record: SwitchRecord, now_s: float) -> None:
@@ -141,22 +142,22 @@ class Reconciler:
     def tables(self, dpid: int) -> InstalledTables:
         """Return what a switch's tables should hold once everything that was taken by ``take_updates`` is done."""
         record = self.fabric.switches[dpid]
-        return InstalledTables(dict(record.installed), self.fabric.wanted_meters(record))
+        return InstalledTables(record.installed.copy(), self.fabric.wanted_meters(record))
 
     def audit(
         self,
         dpid: int,
         expected: InstalledTables,
-        flows: Mapping[FlowKey, Flow],
+        flows: FlowTable,
         meters: NDArray[np.void],
         now_s: float,
-        only: Collection[FlowKey] | None = None,
+        only: Collection[bytes] | None = None,
     ) -> Iterator[int]:
         """Compare a switch's tables with what they should hold and mend what is the controller's, in pieces.
 
         ``expected`` is what ``tables`` returned when the switch was asked for its ``flows`` (the controller's) and
-        ``meters`` (METER_CONFIG). What has changed since then is left for the next time. Only entries with keys in
-        ``only`` are compared when all others are known to be right. What an earlier run left and nobody wants is
+        ``meters`` (METER_CONFIG). What has changed since then is left for the next time. Only entries with packed keys
+        in ``only`` are compared when all others are known to be right. What an earlier run left and nobody wants is
         removed, unless a switch that is still awaited may want it. Yields after each piece how much of it was wrong.
         State may change between pieces. Stop iterating if the switch disconnects or the configuration changes.
         """
@@ -166,15 +167,11 @@ class Reconciler:
             record.awaiting = Awaiting()
         count = 0
         try:
-            for keys in _pieces(expected.flows, flows, only):
-                differing = {
-                    key
-                    for key in keys
-                    if (flow := expected.flows.get(key)) != flows.get(key) and record.installed.get(key) == flow
-                }
+            for keys in pieces(sorted(self._suspect(record, expected.flows, flows, only)), _WORKED_AT_ONCE):
+                differing = expected.flows.differing(flows, keys) - record.installed.differing(expected.flows, keys)
                 record.hold(differing, flows)
-                known = [record.installed[key] for key in keys if key in record.installed]
-                for _ in self._adopt(record, known, meters, now_s):
+                known = FlowTable(flow for packed in keys if (flow := record.installed.flow(packed)) is not None)
+                for _ in self._adopt(record, *hosts_and_pairs(known), meters, now_s):
                     pass
                 self.pairs.flush()
                 wrong = self._mend_flows(record, keys, differing, tidy=tidy)
@@ -188,18 +185,27 @@ class Reconciler:
                 text = f"switch {record.switch.name}: {count} entries and meters mended"
                 self.fabric.note(EventKind.TABLES_MENDED, text, now_s, dpid=record.switch.dpid)
 
-    def _mend_flows(
-        self, record: SwitchRecord, keys: Collection[FlowKey], differing: set[FlowKey], *, tidy: bool
-    ) -> int:
+    def _suspect(
+        self, record: SwitchRecord, expected: FlowTable, flows: FlowTable, only: Collection[bytes] | None
+    ) -> set[bytes]:
+        """Return the packed keys of the entries that are other than expected, or that nobody wants; or ``only`` these.
+
+        What is wanted, expected and there stands for hosts and pairs that are known.
+        """
+        if only is not None:
+            return set(only)
+        wanted = self.fabric.network.desired.of_switch(record.switch.dpid)
+        return expected.differing(flows) | expected.absent_in(wanted)
+
+    def _mend_flows(self, record: SwitchRecord, keys: Collection[bytes], differing: set[bytes], *, tidy: bool) -> int:
         """Put right the entries that are ``differing``, and those of ``keys`` that nobody wants; return how many."""
         wanted = self.fabric.network.desired.of_switch(record.switch.dpid)
-        unwanted = {key for key in keys if key in record.installed and key not in wanted}
+        unwanted = {packed for packed in keys if record.installed.has(packed) and not wanted.has(packed)}
         differing = differing | unwanted
         if not tidy:
-            differing -= {key for key in unwanted if _may_be_wanted(key, record)}
+            differing -= {packed for packed in unwanted if _may_be_wanted(packed, record)}
         wrong = plan_flows(wanted, record.installed, differing)
-        record.update.set_flows(wrong)
-        record.hold(differing, wanted)
+        record.set_flows(wrong)
         return len(wrong)
 
     def _mend_meters(
@@ -221,45 +227,39 @@ class Reconciler:
         return len(differing) + len(unwanted)
 
     def _adopt(
-        self, record: SwitchRecord, flows: Collection[Flow], meters: NDArray[np.void], now_s: float
+        self, record: SwitchRecord, hosts: AddressRows, talking: AddressRows, meters: NDArray[np.void], now_s: float
     ) -> Iterator[None]:
         """Take over hosts and pairs that entries in a switch's tables stand for and that are not known, in pieces."""
-        fabric, pairs = self.fabric, self.pairs
-        for some in pieces(flows, _WORKED_AT_ONCE):
-            for flow in some:
-                host = adopted_host(flow)
-                if host is not None and flow.match.in_port is not None and not fabric.network.knows(host):
-                    fabric.learn(host, PortId(record.switch.dpid, flow.match.in_port), now_s)
+        fabric = self.fabric
+        for some in hosts.pieces(_WORKED_AT_ONCE):
+            columns = (column.tolist() for column in (some.in_port, some.vlan_vid, some.mac))
+            for in_port, vlan_vid, mac in zip(*columns, strict=True):
+                host = Host(vlan_vid, mac)
+                if not fabric.network.knows(host):
+                    fabric.learn(host, PortId(record.switch.dpid, in_port), now_s)
             yield
+        yield from self._adopt_pairs(record, talking, meters, now_s)
+
+    def _adopt_pairs(
+        self, record: SwitchRecord, talking: AddressRows, meters: NDArray[np.void], now_s: float
+    ) -> Iterator[None]:
+        """Take over the pairs that are not known and whose meters stand there, in pieces."""
         if not record.can.uses_meters:
             return
-        standing: dict[int, MeterSetting] | None = None
         adopted: dict[Pair, int] = {}
-        for some in pieces(flows, _WORKED_AT_ONCE):
-            for flow in some:
-                pair = adopted_pair(flow, fabric.network, record.switch.dpid)
-                if pair is None or flow.meter_id is None or pairs.metered(pair) or pair in adopted:
+        talking = talking.only(np.isin(talking.meter_id, meters["meter_id"]))
+        for some in talking.pieces(_LOOKED_AT_ONCE):
+            found = adopted_pairs(some, self.fabric.network, record.switch.dpid)
+            for pair, meter_id in zip(found, some.meter_id.tolist(), strict=True):
+                if pair is None or self.pairs.metered(pair) or pair in adopted:
                     continue
-                if standing is None:
-                    ids = [flow.meter_id for flow in flows if flow.meter_id is not None]
-                    standing = MeterColumns.standing(meters[np.isin(meters["meter_id"], ids)]).settings()
-                if flow.meter_id in standing and record.meter_ids.claim(flow.meter_id):
-                    adopted[pair] = flow.meter_id
+                if record.meter_ids.claim(meter_id):
+                    adopted[pair] = meter_id
             yield
-        yield from pairs.adopt(adopted, standing or {}, now_s)
+        yield from self.pairs.adopt(adopted, MeterColumns.standing(meters), now_s)
 
 
-def _pieces(
-    expected: Mapping[FlowKey, Flow], found: Mapping[FlowKey, Flow], only: Collection[FlowKey] | None
-) -> Iterator[list[FlowKey]]:
-    """Yield all keys, each once; hosts before the pairs they are in: tables are numbered as the pipeline goes."""
-    in_order = attrgetter("table_id")
-    yield from pieces(sorted(expected if only is None else only, key=in_order), _WORKED_AT_ONCE)
-    if only is None:
-        for keys in pieces(sorted(found, key=in_order), _WORKED_AT_ONCE):
-            yield [key for key in keys if key not in expected]
-
-
-def _may_be_wanted(key: FlowKey, record: SwitchRecord) -> bool:
+def _may_be_wanted(packed: bytes, record: SwitchRecord) -> bool:
     """Whether another switch may want an entry: who gets in at edge ports is for the configuration alone to say."""
+    key = unpack_key(packed)
     return key.table_id >= Table.RATE_CONTROL or key.match.in_port not in record.switch.ports

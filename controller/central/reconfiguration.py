@@ -89,7 +89,7 @@ def reconfigure(central: CentralController, config: Config, now_s: float) -> Rec
     reconciler = Reconciler(after)
     reconciler.agents.carry(central.agents)
     unmetered = [pair for pair in map(row_of.pair, central.pairs.unmetered) if pair is not None]
-    reconciler.pairs.carry(after.state.entries, unmetered)
+    reconciler.pairs.carry(unmetered)
     done = Reconfiguration(frozenset(before.switches.keys() - kept), central.reconciler, standing, allocators)
     central.reconciler = reconciler
     return done
@@ -137,7 +137,7 @@ def _carry_record(
     if before.connected:
         after.complete_vn_meters()
     after.can, after.connected = before.can, before.connected
-    after.installed, after.touched, after.foreign = dict(before.installed), set(before.touched), before.foreign
+    after.installed, after.touched, after.foreign = before.installed.copy(), set(before.touched), before.foreign
 
 
 def _carry_network(before: FabricState, after: FabricState, row_of: _Rows, kept: set[int]) -> None:
@@ -207,9 +207,7 @@ def _plan(fabric: FabricState, record: SwitchRecord, standing: MeterColumns) -> 
     """Queue the differences between what a switch holds and what it should hold."""
     record.update = SwitchUpdate()
     wanted = fabric.network.desired.of_switch(record.switch.dpid)
-    keys = record.installed.keys() | wanted.keys()
-    record.update.set_flows(plan_flows(wanted, record.installed, keys))
-    record.hold([key for key in keys if record.installed.get(key) != wanted.get(key)], wanted)
+    record.set_flows(plan_flows(wanted, record.installed))
     settings = fabric.wanted_meters(record)
     differing = settings.differing(standing) & settings.keys()
     fabric.forget_counters(record, np.array(sorted(differing), dtype=np.int64))

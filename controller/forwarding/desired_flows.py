@@ -3,38 +3,28 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Collection, Hashable, Iterable, Mapping
 
+import numpy as np
+
+from controller.columns import IntArray
+from controller.forwarding.flow_table import Effect, FlowTable, KeyArray, pack_key
 from controller.openflow.constants import FlowModCommand
 from controller.openflow.flows import Flow
-from controller.openflow.match import Match
-
-
-class FlowKey(NamedTuple):
-    """What makes two entries the same entry to a switch (OpenFlow 1.3.5, section 5.2)."""
-
-    table_id: int
-    priority: int
-    match: Match
-
-
-def flow_key(flow: Flow) -> FlowKey:
-    """Return the key of an entry."""
-    return FlowKey(flow.table_id, flow.priority, flow.match)
 
 
 class DesiredFlows:
     """The flow entries the switches should have, by dpid.
 
     Entries are put and dropped in groups, each named by what caused it, so that one host or one link replaces its own
-    entries only. ``take_changes`` tells which entries were touched since it was last called.
+    entries only. Those of which there are most are put by themselves (``put_entries``): their keys name them.
+    ``take_changes`` tells which entries were touched since it was last called.
     """
 
     def __init__(self) -> None:
         self._groups: dict[Hashable, dict[int, tuple[Flow, ...]]] = {}
-        self._flows: defaultdict[int, dict[FlowKey, Flow]] = defaultdict(dict)
-        self._touched: defaultdict[int, set[FlowKey]] = defaultdict(set)
+        self._tables: defaultdict[int, FlowTable] = defaultdict(FlowTable)
+        self._touched: defaultdict[int, set[bytes]] = defaultdict(set)
 
     def __contains__(self, group: Hashable) -> bool:
         return group in self._groups
@@ -51,23 +41,41 @@ class DesiredFlows:
         new, old = tuple(flows), parts.pop(dpid, ())
         if new:
             parts[dpid] = new
-        if new == old:
-            return
-        self._remove(dpid, old)
-        for flow in new:
-            self._flows[dpid][flow_key(flow)] = flow
-            self._touched[dpid].add(flow_key(flow))
+        if new != old:
+            self._remove(dpid, set(old).difference(new))
+            for flow in new:
+                self.put_entry(dpid, flow)
 
     def drop(self, group: Hashable) -> None:
         """Ask for nothing any more in the name of ``group``."""
         for dpid, flows in self._groups.pop(group, {}).items():
             self._remove(dpid, flows)
 
+    def put_entry(self, dpid: int, flow: Flow) -> None:
+        """Ask for an entry that no group has."""
+        packed = self._tables[dpid].put_new(flow)
+        if packed is not None:
+            self._touched[dpid].add(packed)
+
+    def put_entries(self, dpid: int, keys: KeyArray, meter_id: IntArray, effect: Effect) -> None:
+        """Ask for entries that no group has, in columns: packed keys, meters (0: none), and what all have in common."""
+        meters = meter_id.astype(np.uint32)
+        new = self._tables[dpid].unlike_rows(keys, meters, effect)
+        self._tables[dpid].put_rows(keys[new], meters[new], effect)
+        self._touched[dpid].update(keys[new].tolist())
+
+    def drop_entry(self, dpid: int, packed: bytes) -> None:
+        """Ask no more for an entry that no group has."""
+        if self._tables[dpid].has(packed):
+            self._tables[dpid].discard(packed)
+            self._touched[dpid].add(packed)
+
     def _remove(self, dpid: int, flows: Iterable[Flow]) -> None:
         for flow in flows:
-            if self._flows[dpid].get(flow_key(flow)) == flow:
-                del self._flows[dpid][flow_key(flow)]
-            self._touched[dpid].add(flow_key(flow))
+            packed = pack_key(flow)
+            if self._tables[dpid].holds(flow):
+                self._tables[dpid].discard(packed)
+            self._touched[dpid].add(packed)
 
     @property
     def pending(self) -> bool:
@@ -78,12 +86,12 @@ class DesiredFlows:
         """Return the names of all groups."""
         return list(self._groups)
 
-    def of_switch(self, dpid: int) -> Mapping[FlowKey, Flow]:
+    def of_switch(self, dpid: int) -> FlowTable:
         """Return all entries that a switch should have."""
-        return self._flows[dpid]
+        return self._tables[dpid]
 
-    def take_changes(self) -> dict[int, set[FlowKey]]:
-        """Return the keys touched since the last call, by dpid."""
+    def take_changes(self) -> dict[int, set[bytes]]:
+        """Return the packed keys touched since the last call, by dpid."""
         touched, self._touched = self._touched, defaultdict(set)
         return touched
 
@@ -91,20 +99,19 @@ class DesiredFlows:
 FlowMods = list[tuple[FlowModCommand, Flow]]
 
 
-def plan_flows(
-    desired: Mapping[FlowKey, Flow], installed: Mapping[FlowKey, Flow], keys: Iterable[FlowKey] | None = None
-) -> FlowMods:
-    """Return the flow-mods that turn ``installed`` into ``desired``, for some keys or for all.
+def plan_flows(desired: FlowTable, installed: FlowTable, keys: Collection[bytes] | None = None) -> FlowMods:
+    """Return the flow-mods that turn ``installed`` into ``desired``, for some packed keys or for all.
 
     What must go goes first, so that tables do not overflow; then later tables before earlier ones, so that no frame is
     sent on to a table that is not ready for it.
     """
-    chosen = desired.keys() | installed.keys() if keys is None else set(keys)
-    delete = [
-        (FlowModCommand.DELETE_STRICT, installed[key]) for key in chosen if key in installed and key not in desired
-    ]
-    add = [
-        (FlowModCommand.ADD, desired[key]) for key in chosen if key in desired and desired[key] != installed.get(key)
-    ]
+    delete: FlowMods = []
+    add: FlowMods = []
+    for packed in desired.differing(installed, keys):
+        wanted, there = desired.flow(packed), installed.flow(packed)
+        if wanted is not None:
+            add.append((FlowModCommand.ADD, wanted))
+        elif there is not None:
+            delete.append((FlowModCommand.DELETE_STRICT, there))
     add.sort(key=lambda mod: (-mod[1].table_id, -mod[1].priority))
     return delete + add

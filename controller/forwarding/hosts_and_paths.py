@@ -9,14 +9,19 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from controller.fabric.description import EdgePort, Switch
 from controller.fabric.topology import FloodTree, Link, PortId, SwitchPaths, Topology
 from controller.fabric.vns import VnTable
 from controller.forwarding import pipeline
-from controller.forwarding.desired_flows import DesiredFlows, FlowKey, flow_key
+from controller.forwarding.address_entries import PAIR, keys_like
+from controller.forwarding.desired_flows import DesiredFlows
+from controller.forwarding.flow_table import FlowKey, effect_of, flow_key, pack_key
 from controller.forwarding.marked_pairs import MarkedPairs
 from controller.forwarding.pairs import Host, Pair
 from controller.openflow.flows import Flow
+from controller.openflow.match import Match
 from controller.pieces import pieces
 
 # So many VNs get their entries before others in the process get their turn.
@@ -39,7 +44,7 @@ class ForwardingSettings:
 class Network:
     """Hosts, links and pairs that talk, and the flow entries that follow (``desired``).
 
-    Entries with meters appear once the caller has given a pair its meter (``add_pair``).
+    Entries with meters appear once the caller has given a pair its meter (``add_pairs``).
     """
 
     def __init__(self, switches: Iterable[Switch], vns: VnTable, settings: ForwardingSettings) -> None:
@@ -56,10 +61,9 @@ class Network:
         self._queueless: set[int] = set()  # dpids of switches whose entries name no queue
         # What the switches' entries for other switches were made of, by dpid.
         self._fabric_ports: dict[int, tuple[set[int], dict[int, tuple[int, ...]], bool, frozenset[int]]] = {}
-        self._meter_of_pair: dict[Pair, int | None] = {}
+        self._meters_to: defaultdict[int, dict[int, int | None]] = defaultdict(dict)  # by receiver and sender
         self._phantom_of_vn: dict[int, int] = {}
         self.marked = MarkedPairs(self.desired, vns, self.hosts_of_vn, settings.marking)
-        self._senders_to: defaultdict[int, set[int]] = defaultdict(set)
         self._unused_pairs: set[Pair] = set()
         self._paths = SwitchPaths(frozenset(), {})
         self._flood_tree: frozenset[Link] = frozenset()
@@ -79,12 +83,11 @@ class Network:
 
     def hosts_of_pair(self, pair: Pair) -> list[Host]:
         """Return the hosts of the pair's receiver to which its sender has an entry."""
-        return [host for host in self._hosts_of_vn[pair.receiver] if ("pair", pair, host) in self.desired]
+        return [host for host in self._hosts_of_vn[pair.receiver] if self._has_entry(pair, host)]
 
     def carry_pair(self, pair: Pair, meter_id: int | None, hosts: Iterable[Host]) -> None:
         """Know a pair with its meter, and the entries to these hosts."""
-        self._meter_of_pair[pair] = meter_id
-        self._senders_to[pair.receiver].add(pair.sender)
+        self._meters_to[pair.receiver][pair.sender] = meter_id
         for host in hosts:
             self._put_pair(pair, host)
 
@@ -237,7 +240,7 @@ class Network:
         row = self._vn_of_host.get(host)
         if row is None or self._vns.key(row)[1:] != tuple(port):
             return
-        if any(("pair", Pair(sender, row), host) in self.desired for sender in self._senders_to[row]):
+        if any(self._has_entry(Pair(sender, row), host) for sender in self._meters_to[row]):
             self._put_known_source(host, again=True)
         else:
             self.forget_host(host)
@@ -252,8 +255,8 @@ class Network:
         for group in ("source", "forward", "discover"):
             self.desired.drop((group, host))
         self.marked.hosts_changed(row)
-        for pair in [Pair(sender, row) for sender in self._senders_to[row]]:
-            self.desired.drop(("pair", pair, host))
+        for pair in [Pair(sender, row) for sender in self._meters_to[row]]:
+            self._drop_pair(pair, host)
             if not self._in_use(pair):
                 self._unused_pairs.add(pair)
         self._put_unknown_source(row)
@@ -289,7 +292,7 @@ class Network:
         inside = pipeline.within_vn(own.port_no, host.vlan_vid, host.mac)
         discover[own.dpid] = [pipeline.discover_pair(host.vlan_vid, host.mac), inside]
         self.desired.put(("discover", host), discover)
-        for sender in self._senders_to[row]:
+        for sender in self._meters_to[row]:
             self._put_pair(Pair(sender, row), host)
         self.marked.hosts_changed(row)
 
@@ -355,53 +358,97 @@ class Network:
     def pair_seen(self, host: Host, port: PortId) -> Pair | None:
         """A VN sent to a known host for which it has no entry: return the pair that needs a meter, if one does."""
         pair = self.pair_of(host, port)
-        if pair in self._meter_of_pair:
+        if pair is not None and self.has_pair(pair):
             self._put_pair(pair, host)
             return None
         return pair
 
     def pair_of(self, host: Host, port: PortId) -> Pair | None:
         """Return the pair of the VN behind a port and the VN of a known host; None within one VN or if unknown."""
-        sender = self._vns.row_of(host.vlan_vid, port.dpid, port.port_no)
-        receiver = self._vn_of_host.get(host)
+        sender, receiver = self.sender_at(host.vlan_vid, port), self.vn_of(host)
         return None if sender is None or receiver is None or sender == receiver else Pair(sender, receiver)
 
-    def add_pair(self, pair: Pair, meter_id: int | None) -> None:
-        """A pair has got its meter, and its frames pass it from now on; or there is none left for it."""
-        self._meter_of_pair[pair] = meter_id
-        self._senders_to[pair.receiver].add(pair.sender)
-        for host in self._hosts_of_vn[pair.receiver]:
-            self._put_pair(pair, host)
+    def sender_at(self, vlan_vid: int, port: PortId) -> int | None:
+        """Return the row of the VN of a VLAN behind a port, or None."""
+        return self._vns.row_of(vlan_vid, port.dpid, port.port_no)
+
+    def vn_of(self, host: Host) -> int | None:
+        """Return the row of the VN of a host, or None if it is not known."""
+        return self._vn_of_host.get(host)
+
+    def has_pair(self, pair: Pair) -> bool:
+        """Return whether a pair has got its meter, or none because there is none left."""
+        return pair.sender in self._meters_to[pair.receiver]
+
+    def add_pairs(self, meter_of: Mapping[Pair, int | None]) -> None:
+        """Pairs have got their meters, and their frames pass them from now on; None: there is none left."""
+        self.know_pairs(meter_of)
+        self.put_pairs(meter_of)
+
+    def know_pairs(self, meter_of: Mapping[Pair, int | None]) -> None:
+        """Pairs have got their meters; their entries follow (``put_pairs``)."""
+        for pair, meter_id in meter_of.items():
+            self._meters_to[pair.receiver][pair.sender] = meter_id
+
+    def put_pairs(self, pairs: Iterable[Pair]) -> None:
+        """Let the frames of these pairs, as far as they are still known, pass their meters."""
+        rows: defaultdict[tuple[int, bool], list[tuple[int, int, int, int]]] = defaultdict(list)
+        for pair in pairs:
+            if self.has_pair(pair):
+                meter_id = self._meters_to[pair.receiver][pair.sender] or 0
+                vlan_vid, dpid, port_no = self._vns.key(pair.sender)
+                some = rows[dpid, self.marked.crosses(pair)]
+                some += [(port_no, vlan_vid, host.mac, meter_id) for host in self._hosts_of_vn[pair.receiver]]
+        ageing_s = self._settings.mac_ageing_s
+        for (dpid, marks), some in rows.items():
+            port_nos, vlan_vids, macs, meter_ids = np.array(some, dtype=np.int64).reshape(-1, 4).T
+            effect = effect_of(pipeline.rate_control(1, 1, 0, None, ageing_s, marks=marks))
+            self.desired.put_entries(dpid, keys_like(PAIR, port_nos, vlan_vids, macs), meter_ids, effect)
 
     def pair_aged(self, host: Host, port: PortId) -> Pair | None:
         """A sender was silent towards a host; return the pair if its meter is of no use any more."""
         pair = self.pair_of(host, port)
         if pair is None:
             return None
-        self.desired.drop(("pair", pair, host))
+        self._drop_pair(pair, host)
         return None if self._in_use(pair) else pair
 
     def take_unused_pairs(self) -> set[Pair]:
         """Return the pairs whose meters have become of no use because the hosts they led to were forgotten."""
         unused, self._unused_pairs = self._unused_pairs, set()
-        return {pair for pair in unused if pair in self._meter_of_pair and not self._in_use(pair)}
+        return {pair for pair in unused if self.has_pair(pair) and not self._in_use(pair)}
 
     def _in_use(self, pair: Pair) -> bool:
-        return any(("pair", pair, host) in self.desired for host in self._hosts_of_vn[pair.receiver])
+        return any(self._has_entry(pair, host) for host in self._hosts_of_vn[pair.receiver])
 
     def remove_pair(self, pair: Pair) -> None:
         """A pair has lost its meter."""
-        self._meter_of_pair.pop(pair, None)
-        self._senders_to[pair.receiver].discard(pair.sender)
+        self._meters_to[pair.receiver].pop(pair.sender, None)
         for host in self._hosts_of_vn[pair.receiver]:
-            self.desired.drop(("pair", pair, host))
+            self._drop_pair(pair, host)
 
     def _put_pair(self, pair: Pair, host: Host) -> None:
         sender = self._vns.key(pair.sender)
         marks = self.marked.crosses(pair)
-        meter_id, ageing_s = self._meter_of_pair[pair], self._settings.mac_ageing_s
+        meter_id, ageing_s = self._meters_to[pair.receiver][pair.sender], self._settings.mac_ageing_s
         flow = pipeline.rate_control(sender.port_no, host.vlan_vid, host.mac, meter_id, ageing_s, marks=marks)
-        self.desired.put(("pair", pair, host), {sender.dpid: [flow]})
+        self.desired.put_entry(sender.dpid, flow)
+
+    def _drop_pair(self, pair: Pair, host: Host) -> None:
+        self.desired.drop_entry(*self._entry_of(pair, host))
+
+    def _has_entry(self, pair: Pair, host: Host) -> bool:
+        dpid, packed = self._entry_of(pair, host)
+        return self.desired.of_switch(dpid).has(packed)
+
+    def _entry_of(self, pair: Pair, host: Host) -> tuple[int, bytes]:
+        """Return the switch and the packed key of the entry by which a pair's frames to a host pass its meter.
+
+        No other entry has its key: within a VN the port is the receiver's own.
+        """
+        sender = self._vns.key(pair.sender)
+        match = Match(in_port=sender.port_no, vlan_vid=host.vlan_vid, eth_dst=host.mac)
+        return sender.dpid, pack_key(PAIR._replace(match=match))
 
 
 def _edges_by_vlan(switches: Iterable[Switch]) -> dict[int, dict[int, list[EdgePort]]]:

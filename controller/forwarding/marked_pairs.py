@@ -9,7 +9,8 @@ import numpy as np
 
 from controller.fabric.vns import VnTable
 from controller.forwarding import pipeline
-from controller.forwarding.desired_flows import DesiredFlows, FlowKey, flow_key
+from controller.forwarding.desired_flows import DesiredFlows
+from controller.forwarding.flow_table import FlowKey, flow_key
 from controller.forwarding.pairs import Host, Pair
 from controller.openflow.flows import Flow
 

@@ -72,6 +72,7 @@ class Table(IntEnum):
 
 
 _EARLIER = {4: Table.FORWARD, 5: Table.REPORT}
+EARLIER_TABLES = tuple(_EARLIER)
 
 
 class Mark(IntFlag):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from struct import Struct
 from typing import Any, TypeAlias
 
@@ -73,19 +74,17 @@ def record_length(view: memoryview, offset: int, length_at: int, smallest: int, 
     return length
 
 
-def equal_runs(view: memoryview, length_at: int, smallest: int, message: str) -> list[tuple[int, int, int]]:
-    """Return the body as runs of records of equal length: (offset, length, count) each, in order.
+def equal_runs(view: memoryview, length_at: int, smallest: int, message: str) -> Iterator[tuple[int, int, int]]:
+    """Yield the body as runs of records of equal length: (offset, length, count) each, in order.
 
     Every record has its length in a uint16 at ``length_at``. Errors as above.
     """
-    runs = []
     offset, end = 0, len(view)
     while offset < end:
         length = record_length(view, offset, length_at, smallest, message)
         count = _run(view[offset:], length_at, length)
-        runs.append((offset, length, count))
+        yield offset, length, count
         offset += count * length
-    return runs
 
 
 def strided(view: memoryview, layout: npt.DTypeLike, run: tuple[int, int, int], skip: int = 0) -> npt.NDArray[np.void]:

@@ -23,10 +23,10 @@ from controller.openflow.buffers import (
     Buffer,
     check_range,
     duration_s,
+    equal_runs,
     gather,
     malformed,
     read,
-    record_length,
     record_offsets,
     take,
     xids,
@@ -58,11 +58,6 @@ _STATS_RECORD = np.dtype(
         ("byte_count", ">u8"),
     ]
 )
-# Where an entry tells its age and its counters, and zeros for them.
-_VARYING = [
-    (_STATS_RECORD.fields[first][1], bytes(sum(_STATS_RECORD[name].itemsize for name in (first, second))))  # type: ignore[index]
-    for first, second in (("duration_sec", "duration_nsec"), ("packet_count", "byte_count"))
-]
 _SMALLEST_STATS = _STATS.size + 8
 _NAME = "FLOW stats reply"
 
@@ -212,26 +207,12 @@ def decode_flow_stats(body: Buffer, known: Mapping[bytes, Flow] | None = None) -
     )
 
 
-def list_entries(body: Buffer) -> Iterator[bytes]:
-    """Yield the entries in the body of a flow-stats reply, in order, each as bytes in which age and counters are zero.
+def entry_runs(body: Buffer) -> Iterator[tuple[int, int, int]]:
+    """Yield the entries in the body of a flow-stats reply as runs of one length: (offset, length, count), in order.
 
     Raises ProtocolError when a length is wrong.
     """
-    octets, view = bytes(body), memoryview(body)
-    start = 0
-    while start < len(octets):
-        end = start + record_length(view, start, 0, _SMALLEST_STATS, _NAME)
-        (age_at, age), (counters_at, counters) = _VARYING
-        yield b"".join(
-            (
-                octets[start : start + age_at],
-                age,
-                octets[start + age_at + len(age) : start + counters_at],
-                counters,
-                octets[start + counters_at + len(counters) : end],
-            )
-        )
-        start = end
+    return equal_runs(memoryview(body), 0, _SMALLEST_STATS, _NAME)
 
 
 @dataclass(frozen=True, slots=True)

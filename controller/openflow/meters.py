@@ -151,7 +151,7 @@ def decode_meter_stats(body: Buffer) -> npt.NDArray[np.void]:
     view = memoryview(body)
     if wire_kernel.library is not None and (found := wire_kernel.decode(view, METER_STATS)) is not None:
         return found
-    runs = equal_runs(view, 4, _STATS_HEAD.itemsize, _STATS_NAME)
+    runs = list(equal_runs(view, 4, _STATS_HEAD.itemsize, _STATS_NAME))
     out = np.empty(sum(count for _offset, _length, count in runs), METER_STATS)
     row = 0
     for run in runs:

@@ -2,64 +2,49 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
+from controller.columns import BoolArray
 from controller.fabric.topology import PortId
-from controller.forwarding.desired_flows import FlowKey, flow_key
+from controller.forwarding.address_entries import KNOWN_SOURCE, PAIR, AddressRows, like
+from controller.forwarding.flow_table import KEY, FlowTable
 from controller.forwarding.hosts_and_paths import Network
 from controller.forwarding.pairs import Host, Pair
-from controller.forwarding.pipeline import OWN_COOKIE, OWN_COOKIE_MASK, Table
+from controller.forwarding.pipeline import Table
 from controller.openflow.flows import Flow, UnknownFlow
 from controller.openflow.meters import METER_CONFIG
+from controller.switch.flow_listing import is_own
+
+_TELLING = (Table.CLASSIFY, Table.RATE_CONTROL, Table.REPORT)
 
 
-def is_own(flow: Flow | UnknownFlow) -> TypeGuard[Flow]:
-    """Return whether an entry is the controller's; anybody else's is never touched."""
-    return flow.cookie & OWN_COOKIE_MASK == OWN_COOKIE and isinstance(flow, Flow)
+def sort_installed(flows: Iterable[Flow | UnknownFlow]) -> tuple[FlowTable, int]:
+    """Return the entries that are ours, and how many belong to others (which are never touched)."""
+    found = list(flows)
+    ours = FlowTable(filter(is_own, found))
+    return ours, sum(not is_own(flow) for flow in found)
 
 
-def sort_installed(flows: Iterable[Flow | UnknownFlow]) -> tuple[dict[FlowKey, Flow], int]:
-    """Return the entries that are ours, by key, and how many belong to others (which are never touched)."""
-    ours: dict[FlowKey, Flow] = {}
-    alien = 0
-    for flow in flows:
-        if is_own(flow):
-            ours[flow_key(flow)] = flow
-        else:
-            alien += 1
-    return ours, alien
+def hosts_and_pairs(entries: FlowTable) -> tuple[AddressRows, AddressRows]:
+    """Return the entries of LEARN that stand for hosts, and the metered ones of RATE_CONTROL that stand for pairs."""
+    columns = entries.columns
+    hosts, pairs = like(KNOWN_SOURCE, *columns)[1], like(PAIR, *columns)[1]
+    return hosts, pairs.only(pairs.meter_id > 0)
 
 
-def adopted_host(flow: Flow) -> Host | None:
-    """Return the host that an entry of LEARN stands for, or None."""
-    match = flow.match
-    if flow.table_id != Table.LEARN or match.vlan_vid is None or match.eth_src is None:
-        return None
-    return Host(match.vlan_vid, match.eth_src)
+def of_senders(entries: FlowTable) -> Iterator[Flow]:
+    """Yield the metered entries of tables in which VNs have meters, but for those of pairs."""
+    keys, meter_id = entries.columns
+    named = np.isin(keys.view(np.uint8)[:: KEY.itemsize], _TELLING) & (meter_id > 0) & ~like(PAIR, keys, meter_id)[0]
+    return (flow for packed in keys[named].tolist() if (flow := entries.flow(packed)) is not None)
 
 
-def host_of_pair(flow: Flow) -> Host | None:
-    """Return the host that a metered entry of RATE_CONTROL leads to, or None."""
-    match = flow.match
-    if flow.table_id != Table.RATE_CONTROL or flow.meter_id is None or match.eth_dst_mask is not None:
-        return None
-    return None if match.vlan_vid is None or match.eth_dst is None else Host(match.vlan_vid, match.eth_dst)
-
-
-def entries_by_host(flows: Iterable[Flow], knows: Callable[[Host], bool]) -> dict[Host, list[Flow]]:
-    """Return the metered entries of RATE_CONTROL that lead to hosts nobody knows, by host."""
-    entries: defaultdict[Host, list[Flow]] = defaultdict(list)
-    for flow in flows:
-        host = host_of_pair(flow)
-        if host is not None and not knows(host):
-            entries[host].append(flow)
-    return dict(entries)
+def _no_rows() -> AddressRows:
+    return hosts_and_pairs(FlowTable())[1]
 
 
 @dataclass(slots=True)
@@ -69,16 +54,31 @@ class Awaiting:
     Their meters stand as they were set last, and nobody changes them, until the receiver's switch has come as well.
     """
 
-    entries: dict[Host, list[Flow]] = field(default_factory=dict)
+    entries: AddressRows = field(default_factory=_no_rows)
     meters: NDArray[np.void] = field(default_factory=lambda: np.empty(0, METER_CONFIG))
 
-    def take(self, knows: Callable[[Host], bool]) -> list[Flow]:
+    @classmethod
+    def of(cls, pairs: AddressRows, meters: NDArray[np.void], knows: Callable[[Host], bool]) -> Awaiting:
+        """Return what is awaited of these pairs: those to hosts that nobody knows."""
+        return cls(pairs.only(~_known(pairs, knows)), meters)
+
+    def take(self, knows: Callable[[Host], bool]) -> AddressRows:
         """Return the entries to hosts that are known by now, each once."""
-        known = [host for host in self.entries if knows(host)]
-        return [flow for host in known for flow in self.entries.pop(host)]
+        known = _known(self.entries, knows)
+        taken, self.entries = self.entries.only(known), self.entries.only(~known)
+        return taken
 
 
-def adopted_pair(flow: Flow, network: Network, dpid: int) -> Pair | None:
-    """Return the pair that a metered entry of RATE_CONTROL stands for, or None if its ends are not known."""
-    host, in_port = host_of_pair(flow), flow.match.in_port
-    return None if host is None or in_port is None else network.pair_of(host, PortId(dpid, in_port))
+def _known(rows: AddressRows, knows: Callable[[Host], bool]) -> BoolArray:
+    """Return which entries are of known hosts, (entries,)."""
+    return np.array(rows.of_each("mac", lambda vlan_vid, mac: knows(Host(vlan_vid, mac))), dtype=np.bool_)
+
+
+def adopted_pairs(rows: AddressRows, network: Network, dpid: int) -> list[Pair | None]:
+    """Return the pair that each entry of a switch stands for, or None if its ends are not known."""
+    senders = rows.of_each("in_port", lambda vlan_vid, port_no: network.sender_at(vlan_vid, PortId(dpid, port_no)))
+    receivers = rows.of_each("mac", lambda vlan_vid, mac: network.vn_of(Host(vlan_vid, mac)))
+    return [
+        None if sender is None or receiver is None or sender == receiver else Pair(sender, receiver)
+        for sender, receiver in zip(senders, receivers, strict=True)
+    ]

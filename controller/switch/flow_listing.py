@@ -1,95 +1,229 @@
-"""The flow entries that a switch lists, kept so that listing them again costs only what has changed."""
+"""The flow entries that a switch lists, read into columns: thousands that say the same of other hosts at once.
+
+An entry that is decoded gives a template: entries with the same bytes, but for port, addresses, VLAN and meter, and
+counters and age, differ from it by these alone. What is like no other is decoded by itself, with the same result.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, TypeGuard
 
-from controller.forwarding.desired_flows import FlowKey, flow_key
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.columns import BoolArray, IntArray
+from controller.forwarding.flow_table import KEY, KEY_BYTES, FlowTable, KeyArray, effect_of, pack_key
+from controller.forwarding.pipeline import OWN_COOKIE, OWN_COOKIE_MASK
+from controller.openflow import constants as ofp
 from controller.openflow.buffers import Buffer
-from controller.openflow.flows import Flow, UnknownFlow, decode_entry, list_entries
-from controller.switch.adoption import is_own
+from controller.openflow.constants import InstructionType, OxmField
+from controller.openflow.flows import Flow, UnknownFlow, decode_entry, entry_runs
 
-# So many entries are compared, or decoded, before others in the process get their turn.
-_LISTED_AT_ONCE, _DECODED_AT_ONCE = 2_000, 250
-# So many entries of so many bytes are remembered for other switches: one for each host of a large fabric.
-MOST_SHARED, SHARED_BYTES = 50_000, 200
+# So many entries are read before others in the process get their turn, and so many decoded one by one.
+_READ_AT_ONCE, _DECODED_AT_ONCE = 4_000, 250
+# So many entries of one length are tried as templates in each piece; one that is like so many others is kept.
+_MOST_TRIED, _MOST_KEPT, _WORTH_KEEPING = 16, 64, 8
+_WORD_BYTES = 8
+_AGE, _MATCH_AT, _COUNTERS = slice(4, 12), 48, slice(32, 48)
+_KEY_HEAD_BYTES = 4  # before the match, in a packed key
+# Fields of which any value in these limits makes as good an entry, and their bytes.
+_FREE = {
+    OxmField.IN_PORT: (4, 1, ofp.PORT_ANY - 1),
+    OxmField.ETH_DST: (6, 0, 2**48 - 1),
+    OxmField.ETH_SRC: (6, 0, 2**48 - 1),
+    OxmField.VLAN_VID: (2, ofp.VID_PRESENT | 1, ofp.VID_PRESENT | ofp.VLAN_MAX),
+}
+_METER_BYTES = 4
 
 
-class SharedEntries:
-    """Entries that many switches hold alike, each kept and decoded once: those that name neither port nor meter.
-
-    Every switch has an entry for every host of its VLANs, so that 200 switches with 3,200 hosts hold 640,000 of them.
-    What switches list may be anything: once there are MOST_SHARED, all are forgotten.
-    """
-
-    def __init__(self) -> None:
-        self._known: dict[bytes, tuple[bytes, Flow | UnknownFlow]] = {}
-
-    def __len__(self) -> int:
-        """Return how many are kept."""
-        return len(self._known)
-
-    def decode(self, raw: bytes) -> tuple[bytes, Flow | UnknownFlow]:
-        """Return the same bytes and what they mean; raises ProtocolError when malformed."""
-        known = self._known.get(raw)
-        if known is None:
-            known = raw, decode_entry(raw)
-            flow = known[1]
-            if len(raw) <= SHARED_BYTES and is_own(flow) and flow.meter_id is None and flow.match.in_port is None:
-                if len(self._known) >= MOST_SHARED:
-                    self._known.clear()
-                self._known[raw] = known
-        return known
+def is_own(flow: Flow | UnknownFlow) -> TypeGuard[Flow]:
+    """Return whether an entry is the controller's; anybody else's is never touched."""
+    return flow.cookie & OWN_COOKIE_MASK == OWN_COOKIE and isinstance(flow, Flow)
 
 
 class FlowListing:
-    """What a switch said last of its entries; ``own`` are those of the controller, by key.
+    """What a switch said last of its entries: ``own`` are those of the controller, ``foreign`` how many others are."""
 
-    Thousands of entries are compared as bytes, in a set, and only what came or went is decoded. ``shared`` is that of
-    all switches.
-    """
+    def __init__(self) -> None:
+        self.own = FlowTable()
+        self.foreign = 0
 
-    def __init__(self, shared: SharedEntries) -> None:
-        self._shared = shared
-        self.own: dict[FlowKey, Flow] = {}
-        self._entries: dict[bytes, Flow | UnknownFlow] = {}
-
-    @property
-    def flows(self) -> list[Flow | UnknownFlow]:
-        """All entries, those of others too."""
-        return list(self._entries.values())
-
-    def read(self, body: Buffer, breathe: Callable[[], None] = lambda: None) -> set[FlowKey]:
-        """Take the body of a flow-stats reply; return the keys of own entries that came, went or are others now.
+    def read(self, body: Buffer, breathe: Callable[[], None] = lambda: None) -> set[bytes]:
+        """Take the body of a flow-stats reply; return the packed keys of own entries that came, went or are others now.
 
         ``breathe`` lets others in the process run, before anything is taken. Raises ProtocolError when malformed, with
         nothing taken.
         """
-        listed: set[bytes] = set()
-        new: list[bytes] = []
-        for raw in list_entries(body):
-            if raw not in listed and raw not in self._entries:
-                new.append(raw)
-            listed.add(raw)
-            if len(listed) % _LISTED_AT_ONCE == 0:
-                breathe()
-        came: dict[bytes, Flow | UnknownFlow] = {}
-        own: dict[FlowKey, Flow] = {}
-        for raw in new:
-            same, flow = self._shared.decode(raw)
-            came[same] = flow
-            if is_own(flow):
-                own[flow_key(flow)] = flow
-            if len(came) % _DECODED_AT_ONCE == 0:
-                breathe()
-        changed = set()
-        some_went = len(listed) - len(new) < len(self._entries)
-        for raw in self._entries.keys() - listed if some_went else ():
-            flow = self._entries.pop(raw)
-            if is_own(flow):
-                changed.add(flow_key(flow))
-        for key in changed:
-            self.own.pop(key, None)
-        self._entries.update(came)
-        self.own.update(own)
-        return changed | own.keys()
+        reader = _Reader(bytes(body))
+        for _ in reader.pieces():
+            breathe()
+        changed = self.own.differing(reader.own)
+        self.foreign = reader.foreign
+        if changed:  # else what others share with it stays shared
+            self.own = reader.own
+        return changed
+
+
+class _Hole(NamedTuple):
+    """Bytes of an entry that may be others: where they are in it and in its key (None: the meter), and their limits."""
+
+    at: int
+    key_at: int | None
+    size: int
+    low: int
+    high: int
+
+
+class _Template:
+    """What entries of one length have in common: all bytes but the holes, which have values in their limits."""
+
+    def __init__(self, raw: bytes, flow: Flow) -> None:
+        self.key, self.effect = np.array([pack_key(flow)], KEY), effect_of(flow)
+        self._holes = list(_holes(raw, flow))
+        fixed = np.full(len(raw), 0xFF, np.uint8)
+        for part in (_AGE, _COUNTERS, *(slice(hole.at, hole.at + hole.size) for hole in self._holes)):
+            fixed[part] = 0
+        self._fixed = fixed.view(np.uint64)
+        self._words = np.frombuffer(raw, np.uint64) & self._fixed
+
+    def matches(self, words: NDArray[np.uint64]) -> BoolArray:
+        """Return which entries differ from it in the holes alone; ``words`` has shape (entries, words of each)."""
+        alike: BoolArray = ((words & self._fixed) == self._words).all(axis=1)
+        octets = words.view(np.uint8)
+        for hole in self._holes:
+            if (hole.low, hole.high) != (0, 256**hole.size - 1):
+                values = octets[:, hole.at : hole.at + hole.size].copy().view(f">u{hole.size}")[:, 0]
+                alike &= (values >= hole.low) & (values <= hole.high)
+        return alike
+
+    def columns(self, words: NDArray[np.uint64]) -> tuple[KeyArray, NDArray[np.uint32]]:
+        """Return the keys and meters (0: none) of entries that are like it."""
+        octets = words.view(np.uint8)
+        keys = np.full(len(words), self.key)
+        key_octets = keys.view(np.uint8).reshape(-1, KEY_BYTES)
+        meter_id = np.zeros(len(words), np.uint32)
+        for hole in self._holes:
+            values = octets[:, hole.at : hole.at + hole.size]
+            if hole.key_at is None:
+                meter_id = values.copy().view(">u4")[:, 0].astype(np.uint32)
+            else:
+                key_octets[:, hole.key_at : hole.key_at + hole.size] = values
+        return keys, meter_id
+
+
+class _Reader:
+    """Reads one listing. Of two entries with one key the later counts."""
+
+    def __init__(self, body: bytes) -> None:
+        self.own = FlowTable()
+        self.foreign = 0
+        self._body = body
+        whole = len(body) // _WORD_BYTES * _WORD_BYTES
+        self._words = np.frombuffer(body[:whole] if whole < len(body) else body, np.uint64)
+        self._templates: defaultdict[int, list[_Template]] = defaultdict(list)
+
+    def pieces(self) -> Iterator[None]:
+        """Read all of it, and yield after each piece."""
+        offsets: defaultdict[int, list[IntArray]] = defaultdict(list)
+        found = 0
+        for offset, length, count in entry_runs(self._body):
+            done = 0
+            while done < count:
+                some = min(count - done, _READ_AT_ONCE - found)
+                offsets[length].append(offset + length * np.arange(done, done + some))
+                done, found = done + some, found + some
+                if found == _READ_AT_ONCE:
+                    yield from self._take(offsets)
+                    offsets, found = defaultdict(list), 0
+        yield from self._take(offsets)
+
+    def _take(self, offsets: dict[int, list[IntArray]]) -> Iterator[None]:
+        """Read the entries at these offsets, by length."""
+        keys: list[KeyArray] = []
+        meter_ids: list[NDArray[np.uint32]] = []
+        places: list[NDArray[np.uint32]] = []
+        order: list[IntArray] = []
+        single: list[tuple[int, int]] = []
+        for length, parts in offsets.items():
+            at = np.concatenate(parts)
+            if length % _WORD_BYTES or (at % _WORD_BYTES).any():
+                single += [(start, length) for start in at.tolist()]
+                continue
+            words = self._words[at[:, None] // _WORD_BYTES + np.arange(length // _WORD_BYTES)]
+            for template, rows in self._alike(length, at, words):
+                if template is None:
+                    single += [(start, length) for start in at[rows].tolist()]
+                    continue
+                some_keys, some_ids = template.columns(words[rows])
+                keys.append(some_keys)
+                meter_ids.append(some_ids)
+                places.append(np.full(len(rows), self.own.place_of(template.effect), np.uint32))
+                order.append(at[rows])
+        for count, (start, length) in enumerate(sorted(single), 1):
+            flow = decode_entry(self._body[start : start + length])
+            if not is_own(flow):
+                self.foreign += 1
+            elif len(packed := pack_key(flow)) > KEY_BYTES:
+                self.own.put(flow)
+            else:
+                keys.append(np.array([packed], KEY))
+                meter_ids.append(np.array([flow.meter_id or 0], np.uint32))
+                places.append(np.array([self.own.place_of(effect_of(flow))], np.uint32))
+                order.append(np.array([start]))
+            if count % _DECODED_AT_ONCE == 0:
+                yield
+        if keys:
+            rows = np.argsort(np.concatenate(order))
+            self.own.put_rows(np.concatenate(keys)[rows], np.concatenate(meter_ids)[rows], np.concatenate(places)[rows])
+        yield
+
+    def _alike(
+        self, length: int, at: IntArray, words: NDArray[np.uint64]
+    ) -> Iterator[tuple[_Template | None, IntArray]]:
+        """Yield the rows that are like a template, for each, and at last those that are like none (None)."""
+        templates, left = self._templates[length], np.arange(len(at))
+        for template in templates:
+            alike = template.matches(words[left])
+            yield template, left[alike]
+            left = left[~alike]
+        for _ in range(_MOST_TRIED):
+            if len(left) < _WORTH_KEEPING:
+                break
+            middle = int(at[left[len(left) // 2]])
+            raw = self._body[middle : middle + length]
+            flow = decode_entry(raw)
+            if not is_own(flow) or len(pack_key(flow)) > KEY_BYTES:
+                break
+            template = _Template(raw, flow)
+            alike = template.matches(words[left])
+            yield template, left[alike]
+            if len(templates) < _MOST_KEPT and int(np.count_nonzero(alike)) >= _WORTH_KEEPING:
+                templates.append(template)
+            left = left[~alike]
+        yield None, left
+
+
+def _holes(raw: bytes, flow: Flow) -> Iterator[_Hole]:
+    """Yield what may be other in an entry that means ``flow``."""
+    key_at = {field: at for field, at, _, _ in _oxms(pack_key(flow).ljust(KEY_BYTES, b"\0"), _KEY_HEAD_BYTES)}
+    end = _MATCH_AT + int.from_bytes(raw[_MATCH_AT + 2 : _MATCH_AT + 4])
+    for field, at, size, masked in _oxms(raw[:end], _MATCH_AT + 4):
+        expected, low, high = _FREE.get(field, (0, 0, 0))  # type: ignore[call-overload]
+        if not masked and size == expected and low <= int.from_bytes(raw[at : at + size]) <= high:
+            yield _Hole(at, key_at[field], size, low, high)
+    at = _MATCH_AT + (end - _MATCH_AT + 7) // 8 * 8
+    while at < len(raw):
+        kind, length = int.from_bytes(raw[at : at + 2]), int.from_bytes(raw[at + 2 : at + 4])
+        if kind == InstructionType.METER:
+            yield _Hole(at + 4, None, _METER_BYTES, 1, ofp.METER_MAX)
+        at += length
+
+
+def _oxms(octets: bytes, at: int) -> Iterator[tuple[int, int, int, bool]]:
+    """Yield the field, the place and the size of the payload of each TLV, and whether it has a mask."""
+    while at < len(octets) and octets[at : at + 2] == ofp.OXM_CLASS_BASIC.to_bytes(2):
+        size = octets[at + 3]
+        yield octets[at + 2] >> 1, at + 4, size, bool(octets[at + 2] & 1)
+        at += 4 + size

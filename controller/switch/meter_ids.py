@@ -5,17 +5,21 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable
 
+_FREE, _USED, _RESERVED = 0, 1, 2
+
 
 class MeterIds:
-    """Gives out the lowest free id of ``first`` to ``last``."""
+    """Gives out the lowest free id of ``first`` to ``last``.
+
+    What each id is, is kept as a byte, up to the greatest that was ever in use.
+    """
 
     def __init__(self, first: int, last: int) -> None:
         self.first, self.last = first, last
         self._most = last
         self._next = first
         self._free: list[int] = []
-        self._used: set[int] = set()
-        self._reserved: set[int] = set()
+        self._state = bytearray()
 
     def owns(self, meter_id: int) -> bool:
         """Return whether an id is in the range."""
@@ -34,13 +38,13 @@ class MeterIds:
         """Return a free id, now in use, or None when there is none left."""
         while self._free and self._free[0] <= self._most:
             meter_id = heapq.heappop(self._free)
-            if meter_id not in self._used:
-                self._used.add(meter_id)
+            if self._is(meter_id) == _FREE:
+                self._set(meter_id, _USED)
                 return meter_id
         while self._next <= self._most:
             meter_id, self._next = self._next, self._next + 1
-            if meter_id not in self._used:
-                self._used.add(meter_id)
+            if self._is(meter_id) == _FREE:
+                self._set(meter_id, _USED)
                 return meter_id
         return None
 
@@ -49,22 +53,30 @@ class MeterIds:
 
         Replaces the reservations made before.
         """
-        for meter_id in list(self._reserved):
-            self.release(meter_id)
-        self._reserved = {meter_id for meter_id in standing if self.owns(meter_id) and meter_id not in self._used}
-        self._used |= self._reserved
+        for index in [index for index, state in enumerate(self._state) if state == _RESERVED]:
+            self.release(self.first + index)
+        for meter_id in standing:
+            if self.owns(meter_id) and self._is(meter_id) == _FREE:
+                self._set(meter_id, _RESERVED)
 
     def claim(self, meter_id: int) -> bool:
         """Mark an id that stands on the switch as in use; return whether it was free and in the range."""
-        if not self.owns(meter_id) or (meter_id in self._used and meter_id not in self._reserved):
+        if not self.owns(meter_id) or self._is(meter_id) == _USED:
             return False
-        self._used.add(meter_id)
-        self._reserved.discard(meter_id)
+        self._set(meter_id, _USED)
         return True
 
     def release(self, meter_id: int) -> None:
         """Make an id free again."""
-        if meter_id in self._used:
-            self._used.remove(meter_id)
-            self._reserved.discard(meter_id)
+        if self.owns(meter_id) and self._is(meter_id) != _FREE:
+            self._set(meter_id, _FREE)
             heapq.heappush(self._free, meter_id)
+
+    def _is(self, meter_id: int) -> int:
+        index = meter_id - self.first
+        return self._state[index] if index < len(self._state) else _FREE
+
+    def _set(self, meter_id: int, state: int) -> None:
+        index = meter_id - self.first
+        self._state.extend(bytes(max(index + 1 - len(self._state), 0)))
+        self._state[index] = state

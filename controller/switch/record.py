@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ from controller.columns import IntArray
 from controller.errors import InvalidValueError
 from controller.fabric.description import Config, Switch
 from controller.fabric.vns import VnTable
-from controller.forwarding.desired_flows import FlowKey
+from controller.forwarding.flow_table import FlowTable, pack_key
 from controller.forwarding.pipeline import VnMeters, meters_of_vn
 from controller.openflow.constants import FlowModCommand, MeterModCommand
 from controller.openflow.flows import Flow, encode_flow_mods
@@ -83,11 +83,6 @@ class SwitchUpdate:
         if rows:
             self._meter_mods.append(np.array(rows, dtype=np.int64).T)
 
-    def set_flows(self, mods: Iterable[tuple[FlowModCommand, Flow]]) -> None:
-        """Append planned flow-mods."""
-        for command, flow in mods:
-            (self.flow_adds if command == FlowModCommand.ADD else self.flow_deletes).append(flow)
-
     def encode(self, xid_first: int) -> bytes:
         """Return all messages as bytes, with xids from ``xid_first`` on."""
         parts, xid = [], xid_first
@@ -123,10 +118,11 @@ class SwitchRecord:
     """One switch of the configuration.
 
     ``vn_meters`` gives the meters of each of its VNs (rows of the VN table). ``installed`` is what its tables hold of
-    ours; ``touched`` gathers the keys of entries of which that has changed. ``foreign`` is how many entries of others
-    it held when it came, and ``awaiting`` what an earlier run left there for pairs with switches that have not come
-    yet. ``row_of_meter`` leads from a meter id, less the first of the range, to the row of the entry table. ``can`` is
-    what the switch can do, as far as is known. ``agent_rows`` are the VNs whose ports may have an agent behind them.
+    ours; ``touched`` gathers the packed keys of entries of which that has changed. ``foreign`` is how many entries of
+    others it held when it came, and ``awaiting`` what an earlier run left there for pairs with switches that have not
+    come yet. ``row_of_meter`` leads from a meter id, less the first of the range, to the row of the entry table.
+    ``can`` is what the switch can do, as far as is known. ``agent_rows`` are the VNs whose ports may have an agent
+    behind them.
     """
 
     switch: Switch
@@ -135,8 +131,8 @@ class SwitchRecord:
     vn_meters: dict[int, VnMeters]
     can: Capabilities
     connected: bool = False
-    installed: dict[FlowKey, Flow] = field(default_factory=dict)
-    touched: set[FlowKey] = field(default_factory=set)
+    installed: FlowTable = field(default_factory=FlowTable)
+    touched: set[bytes] = field(default_factory=set)
     foreign: int = 0
     update: SwitchUpdate = field(default_factory=SwitchUpdate)
     awaiting: Awaiting = field(default_factory=Awaiting)
@@ -214,23 +210,26 @@ class SwitchRecord:
         most = self.meter_ids.last if features is None else features.max_meter
         self.meter_ids.limit_to(most if self.can.uses_meters else 0)
 
-    def install(self, flows: Mapping[FlowKey, Flow]) -> None:
-        """Note entries that the switch is to hold from now on, or holds."""
-        self.installed.update(flows)
-        self.touched.update(flows)
+    def set_flows(self, mods: Iterable[tuple[FlowModCommand, Flow]]) -> None:
+        """Queue planned flow-mods, and note what the switch is to hold from then on."""
+        for command, flow in mods:
+            if command == FlowModCommand.ADD:
+                self.touched.add(self.installed.put(flow))
+                self.update.flow_adds.append(flow)
+            else:
+                self.uninstall(pack_key(flow))
+                self.update.flow_deletes.append(flow)
 
-    def uninstall(self, keys: Iterable[FlowKey]) -> None:
-        """Note entries that the switch is not to hold any more, or does not hold."""
-        for key in keys:
-            self.installed.pop(key, None)
-            self.touched.add(key)
+    def uninstall(self, packed: bytes) -> None:
+        """Note that the switch does not hold the entry of a packed key, or is not to."""
+        self.installed.discard(packed)
+        self.touched.add(packed)
 
-    def hold(self, keys: Iterable[FlowKey], flows: Mapping[FlowKey, Flow]) -> None:
-        """Note that of the entries of these keys the switch is to hold, or holds, those in ``flows``."""
-        keys = list(keys)
-        if keys:
-            self.uninstall(keys)
-            self.install({key: flows[key] for key in keys if key in flows})
+    def hold(self, keys: Collection[bytes], flows: FlowTable) -> None:
+        """Note that of the entries of these packed keys the switch holds those in ``flows``."""
+        for packed in keys:
+            self.installed.put_from(flows, packed)
+        self.touched.update(keys)
 
     def take_update(self) -> SwitchUpdate:
         """Return the messages that are due, and start a new batch.

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from controller.forwarding.desired_flows import FlowKey, flow_key
+from controller.forwarding.flow_table import FlowKey, flow_key
 from controller.forwarding.pipeline import Mark, Table
 from controller.openflow.actions import Output, PopVlan, PushVlan, SetIpEcn, SetQueue, SetVlanVid
 from controller.openflow.constants import ETH_TYPES_IP, PORT_CONTROLLER, VLAN_NONE, MeterModCommand

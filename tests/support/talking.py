@@ -7,7 +7,8 @@ from support.fabrics import Fabric, mac_of
 from support.switches import Frame
 
 from controller.fabric.topology import PortId
-from controller.switch.adoption import host_of_pair
+from controller.forwarding.pipeline import Table
+from controller.openflow.flows import Flow
 
 LEFT, RIGHT = PortId(1, 9), PortId(2, 9)
 EDGES = {1: {1: [10, 20], 2: [10]}, 2: {1: [10, 20], 2: 20}}
@@ -30,12 +31,15 @@ def entry_keys(central):
     return {(central.vns.key(s), central.vns.key(r)) for s, r in zip(entries.sender, entries.receiver, strict=True)}
 
 
+def of_pair(flow: Flow) -> bool:
+    """Return whether an entry is the metered one of a pair."""
+    match = flow.match
+    addressed = match.eth_dst is not None and match.eth_dst_mask is None
+    return flow.table_id == Table.RATE_CONTROL and flow.meter_id is not None and addressed
+
+
 def rate_control_keys(switch, port_no=None):
-    return [
-        key
-        for key, flow in switch.flows.items()
-        if host_of_pair(flow) is not None and port_no in (None, flow.match.in_port)
-    ]
+    return [key for key, flow in switch.flows.items() if of_pair(flow) and port_no in (None, flow.match.in_port)]
 
 
 def started(config=None, links=()):

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from support.application import Application
+from support.talking import of_pair
 from support.wire import EVERYBODY, WireRun, frame
 
 from controller.capability import probe
@@ -18,7 +19,6 @@ from controller.openflow.constants import MessageType, MeterModCommand
 from controller.openflow.flows import Flow, encode_flow_add
 from controller.openflow.match import Match
 from controller.openflow.meters import encode_meter_mods
-from controller.switch.adoption import host_of_pair
 
 SENDERS, RECEIVER = (1, 2, 3), 4
 SENDER_MACS, RECEIVER_MAC = (0xA1, 0xA2, 0xA3), 0xB1
@@ -217,7 +217,7 @@ def test_pairs_towards_a_switch_that_comes_late_wait_for_it(tmp_path: Path) -> N
         run.app.wait_for(lambda: run.app.get(receiver)["congested"], "congestion")
         assert run.app.stop() == 0
         run.fabric.disconnect(2, reconnect=False)
-        granted = {flow: run.meters(1)[flow.meter_id] for flow in run.flows(1) if host_of_pair(flow)}
+        granted = {flow: run.meters(1)[flow.meter_id] for flow in run.flows(1) if of_pair(flow)}
         assert len(granted) == len(SENDERS)
 
         run.app.start()
@@ -226,7 +226,7 @@ def test_pairs_towards_a_switch_that_comes_late_wait_for_it(tmp_path: Path) -> N
         assert run.app.get("/v1/entries")["entries"] == []
         run.fabric.reconnect(2)
         run.app.wait_for(lambda: len(run.app.get("/v1/entries?vlan=10")["entries"]) == 3, "the pairs", 4.0)
-        now = {flow: run.meters(1)[flow.meter_id] for flow in run.flows(1) if host_of_pair(flow)}
+        now = {flow: run.meters(1)[flow.meter_id] for flow in run.flows(1) if of_pair(flow)}
         assert now.keys() == granted.keys()
         run.app.wait_for(lambda: run.app.get(receiver)["congested"], "congestion again", 2.0)
 

@@ -12,6 +12,7 @@ from controller.central.reconfiguration import reconfigure
 from controller.config.document import ConfigError
 from controller.events import EventKind
 from controller.fabric.topology import PortId
+from controller.forwarding.pairs import Host
 from controller.forwarding.pipeline import CE, ECT_0, ECT_1, NOT_ECT, Table
 from controller.openflow.constants import ETH_TYPES_IP
 from controller.switch.measuring_meters import UNLIMITED
@@ -214,7 +215,7 @@ def test_a_host_that_goes_and_one_that_comes_are_counted_in_step():
     frame = frame_of(HERE, THERE)._replace(eth_src=mac)
     _, _, meters = sent(net, frame, HERE, mark=True)
     assert counters(net)[HERE, THERE] in meters
-    net.central.network.forget_host((10, mac))
+    net.central.network.forget_host(Host(10, mac))
     net.settle()
     consistent(net)
 

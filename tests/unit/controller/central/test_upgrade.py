@@ -11,9 +11,10 @@ from support.switches import Frame
 from support.talking import EDGES, LEFT, RIGHT, restarted, talk, two_switches
 
 from controller.fabric.topology import PortId
-from controller.forwarding.desired_flows import flow_key
+from controller.forwarding.flow_table import FlowTable, flow_key
 from controller.forwarding.pipeline import OWN_COOKIE, Table
 from controller.openflow.constants import MeterModCommand
+from controller.switch.adoption import sort_installed
 from controller.switch.record import SwitchUpdate
 
 EARLIER = {Table.FORWARD: 4, Table.REPORT: 5}  # versions before this one
@@ -82,7 +83,9 @@ def test_an_upgrade_loses_and_doubles_nothing_and_leaves_nothing(marks: bool) ->
                 assert arrived(net) == there, single
 
     for dpid, switch in net.switches.items():
-        for _ in net.central.reconciler.bring_up(dpid, switch.flows.values(), switch.meter_config(), net.now_s):
+        for _ in net.central.reconciler.bring_up(
+            dpid, *sort_installed(switch.flows.values()), switch.meter_config(), net.now_s
+        ):
             send_what_is_due()
         net.up.add(dpid)
     net.hello()
@@ -95,7 +98,8 @@ def test_an_upgrade_loses_and_doubles_nothing_and_leaves_nothing(marks: bool) ->
     for dpid in net.switches:
         expected = net.central.reconciler.tables(dpid)
         switch = net.switches[dpid]
-        list(net.central.reconciler.audit(dpid, expected, dict(switch.flows), switch.meter_config(), net.now_s + 60))
+        flows = FlowTable(switch.flows.values())
+        list(net.central.reconciler.audit(dpid, expected, flows, switch.meter_config(), net.now_s + 60))
         send_what_is_due()
         assert {flow.table_id for flow in switch.flows.values()} <= set(Table)
     assert net.audit(1) == net.audit(2) == 0

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.forwarding.desired_flows import DesiredFlows, flow_key, plan_flows
+from controller.forwarding import pipeline
+from controller.forwarding.address_entries import PAIR, keys_like
+from controller.forwarding.desired_flows import DesiredFlows, plan_flows
+from controller.forwarding.flow_table import FlowTable, effect_of, flow_key, pack_key, unpack_key
 from controller.openflow.constants import FlowModCommand
 from controller.openflow.flows import Flow
 from controller.openflow.match import Match
@@ -23,7 +27,7 @@ flows = st.builds(
     goto=st.sampled_from([None, 5, 6]),
     cookie=st.integers(7, 8),
 )
-tables = st.lists(flows, max_size=12).map(lambda some: {flow_key(one): one for one in some})
+tables = st.lists(flows, max_size=12).map(FlowTable)
 
 
 def executed(installed, mods):
@@ -55,7 +59,7 @@ def test_a_plan_brings_installed_to_desired(desired, installed):
 @settings(derandomize=True, deadline=None, max_examples=50)
 def test_a_plan_for_some_keys_touches_no_other(desired, installed, chosen):
     keys = {key for number, key in enumerate(sorted(desired.keys() | installed.keys(), key=str)) if number in chosen}
-    after = executed(installed, plan_flows(desired, installed, keys))
+    after = executed(installed, plan_flows(desired, installed, set(map(pack_key, keys))))
     for key in desired.keys() | installed.keys():
         assert after.get(key) == (desired if key in keys else installed).get(key)
 
@@ -68,7 +72,7 @@ def test_groups_replace_and_drop_their_own_entries_only():
     desired.put("a", {1: [flow(1), flow(3)]})
     assert set(desired.of_switch(1).values()) == {flow(1), flow(2), flow(3)}
     assert desired.of_switch(2) == {}
-    assert desired.take_changes() == {1: {flow_key(flow(table)) for table in (0, 1, 3)}, 2: {flow_key(flow(0))}}
+    assert desired.take_changes() == {1: {pack_key(flow(table)) for table in (0, 3)}, 2: {pack_key(flow(0))}}
     desired.drop("a")
     assert "a" not in desired
     assert desired.groups() == ["b"]
@@ -110,9 +114,10 @@ def test_desired_is_what_the_groups_ask_for_and_touched_what_differs(changes):
                 one for flows_of in wanted.values() for one in flows_of.get(dpid, ())
             }
             after = desired.of_switch(dpid)
-            differing = {key for key in before[dpid].keys() | after.keys() if before[dpid].get(key) != after.get(key)}
+            keys = before[dpid].keys() | after.keys()
+            differing = {pack_key(key) for key in keys if before[dpid].get(key) != after.get(key)}
             assert differing <= touched.get(dpid, set())
-            assert all(key.table_id == group for key in touched.get(dpid, set()))
+            assert all(unpack_key(packed).table_id == group for packed in touched.get(dpid, set()))
             if not differing:
                 assert not touched.get(dpid)
 
@@ -138,4 +143,22 @@ def test_a_group_that_lost_its_entry_to_another_does_not_drop_it():
 def test_an_entry_that_differs_in_more_than_its_key_is_added_over():
     old = flow(0, goto=5)
     new = old._replace(goto_table=6)
-    assert plan_flows({flow_key(new): new}, {flow_key(old): old}) == [(FlowModCommand.ADD, new)]
+    assert plan_flows(FlowTable([new]), FlowTable([old])) == [(FlowModCommand.ADD, new)]
+
+
+def test_entries_that_no_group_has_are_named_by_their_keys():
+    desired = DesiredFlows()
+    pairs = [pipeline.rate_control(1, 10, mac, mac + 1, 300) for mac in range(40)]
+    macs = np.arange(40)
+    keys, effect = keys_like(PAIR, np.full(40, 1), np.full(40, 10), macs), effect_of(pairs[0])
+    desired.put_entries(1, keys, macs + 1, effect)
+    assert desired.of_switch(1) == {flow_key(one): one for one in pairs}
+    assert desired.take_changes() == {1: set(map(pack_key, pairs))}
+    desired.put_entries(1, keys, np.where(macs == 7, 99, macs + 1), effect)
+    desired.put_entry(1, pairs[3])
+    assert desired.take_changes() == {1: {pack_key(pairs[7])}}
+    assert desired.of_switch(1)[flow_key(pairs[7])].meter_id == 99
+    desired.drop_entry(1, pack_key(pairs[7]))
+    desired.drop_entry(1, pack_key(pairs[7]))
+    assert desired.take_changes() == {1: {pack_key(pairs[7])}}
+    assert len(desired.of_switch(1)) == 39

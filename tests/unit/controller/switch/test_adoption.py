@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from support.configs import star
 from support.fabrics import Fabric, mac_of
 
 from controller.fabric.topology import PortId
 from controller.forwarding import pipeline
-from controller.forwarding.desired_flows import flow_key
+from controller.forwarding.flow_table import FlowTable, flow_key
 from controller.forwarding.pairs import Host, Pair
+from controller.forwarding.pipeline import VnMeters
 from controller.openflow.flows import Flow, UnknownFlow
 from controller.openflow.match import Match
-from controller.switch.adoption import adopted_host, adopted_pair, sort_installed
+from controller.openflow.meters import METER_CONFIG
+from controller.switch.adoption import Awaiting, adopted_pairs, hosts_and_pairs, of_senders, sort_installed
 
 OURS = pipeline.known_source(1, 10, 0xAA, 300)
 
@@ -24,33 +27,54 @@ def test_own_entries_are_told_from_others_by_their_cookie():
     assert sort_installed([OURS, foreign, none, beyond]) == ({flow_key(OURS): OURS}, 3)
 
 
-def test_a_learned_address_is_a_host():
-    assert adopted_host(OURS) == Host(10, 0xAA)
-
-
 @pytest.mark.parametrize(
     "flow",
     [
         pipeline.unknown_source(1, 10, report=True),
-        pipeline.rate_control(1, 10, 0xAA, 5, 300),
+        pipeline.rate_control(1, 10, 0xAA, None, 300),
+        pipeline.within_vn(1, 10, 0xAA),
+        pipeline.discover_pair(10, 0xAA),
         pipeline.forward_to_switch(1, 10, 0xAA),
     ],
 )
-def test_other_entries_are_no_hosts(flow):
-    assert adopted_host(flow) is None
+def test_other_entries_are_no_hosts_and_no_pairs(flow: Flow) -> None:
+    hosts, pairs = hosts_and_pairs(FlowTable([flow]))
+    assert (len(hosts.key), len(pairs.key)) == (0, 0)
+
+
+def test_entries_of_sources_are_hosts_and_metered_ones_of_destinations_pairs() -> None:
+    table = FlowTable(
+        [
+            pipeline.known_source(3, 11, 0xFF_0000_0001_00, 300),
+            pipeline.rate_control(0x1_0000, 4094, 0xAABB_CCDD_EE00, 77, 300),
+            *pipeline.limit_floods(5, 12, VnMeters(flood=7, discovery=8)),
+        ]
+    )
+    hosts, pairs = hosts_and_pairs(table)
+    told = [[column.tolist() for column in rows[1:]] for rows in (hosts, pairs)]
+    assert told == [[[3], [11], [0xFF_0000_0001_00], [0]], [[0x1_0000], [4094], [0xAABB_CCDD_EE00], [77]]]
+    assert all(table.contains(rows.key).all() for rows in (hosts, pairs))
+    assert sorted(flow.meter_id or 0 for flow in of_senders(table)) == [7, 8, 8]
 
 
 def test_a_metered_entry_is_a_pair_when_its_ends_are_known():
     net = Fabric(star(3))
     net.start()
     network, mac = net.central.network, mac_of(PortId(1, 2), 10)
-    flow = pipeline.rate_control(1, 10, mac, 5, 300)
-    assert adopted_pair(flow, network, 1) is None
+    # Behind port 2 it is within one VN, and there is no port 9.
+    _, rows = hosts_and_pairs(FlowTable(pipeline.rate_control(port, 10, mac, 5, 300) for port in (1, 9, 2)))
+    assert rows.in_port.tolist() == [1, 2, 9]
+    assert adopted_pairs(rows, network, 1) == [None] * 3
     net.learn(mac, PortId(1, 2), 10)
-    rows = [net.central.vns.row_of(10, 1, port) for port in (1, 2)]
-    assert adopted_pair(flow, network, 1) == Pair(*rows)
-    assert adopted_pair(flow, network, 7) is None  # no such switch
-    assert adopted_pair(pipeline.rate_control(9, 10, mac, 5, 300), network, 1) is None  # no such port
-    assert adopted_pair(pipeline.rate_control(2, 10, mac, 5, 300), network, 1) is None  # within one VN
-    assert adopted_pair(pipeline.discover_pair(10, mac), network, 1) is None
-    assert adopted_pair(pipeline.within_vn(1, 10, mac), network, 1) is None
+    pair = Pair(*[net.central.vns.row_of(10, 1, port) for port in (1, 2)])
+    assert adopted_pairs(rows, network, 1) == [pair, None, None]
+    assert adopted_pairs(rows, network, 7) == [None] * 3  # no such switch
+
+
+def test_what_is_awaited_is_taken_once_when_its_host_is_known() -> None:
+    _, rows = hosts_and_pairs(FlowTable(pipeline.rate_control(1, 10, mac, 5 + mac, 300) for mac in range(1, 6)))
+    awaiting = Awaiting.of(rows, np.empty(0, METER_CONFIG), lambda host: host == Host(10, 2))
+    assert awaiting.entries.mac.tolist() == [1, 3, 4, 5]
+    assert awaiting.take(lambda host: host.mac > 3).meter_id.tolist() == [9, 10]
+    assert awaiting.take(lambda host: host.mac > 3).meter_id.tolist() == []
+    assert awaiting.entries.mac.tolist() == [1, 3]

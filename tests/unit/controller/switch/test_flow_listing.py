@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from struct import pack
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.errors import ProtocolError
-from controller.forwarding.desired_flows import flow_key
+from controller.forwarding import pipeline
+from controller.forwarding.flow_table import FlowKey, FlowTable, flow_key, pack_key
 from controller.forwarding.pipeline import OWN_COOKIE
 from controller.openflow.actions import Output
-from controller.openflow.constants import FlowModCommand
-from controller.openflow.flows import Flow, encode_flow_mods, list_entries
-from controller.openflow.match import Match
+from controller.openflow.constants import VLAN_NONE, FlowModCommand
+from controller.openflow.flows import Flow, decode_entry, encode_flow_mods, encode_instructions
+from controller.openflow.match import Match, encode_match
 from controller.switch import flow_listing
-from controller.switch.flow_listing import FlowListing, SharedEntries
+from controller.switch.adoption import sort_installed
+from controller.switch.flow_listing import FlowListing
 from experiments.switch.datapath import Datapath
 
 
@@ -36,9 +40,9 @@ def stats(flows: list[Flow], *, age_s: float = 0.0, hits: int = 0) -> bytes:
 
 
 def test_ages_and_counters_do_not_matter() -> None:
-    listing = FlowListing(SharedEntries())
+    listing = FlowListing()
     assert stats(FLOWS) != stats(FLOWS, age_s=9.5, hits=3)
-    assert listing.read(stats(FLOWS)) == {flow_key(one) for one in FLOWS}
+    assert listing.read(stats(FLOWS)) == {pack_key(one) for one in FLOWS}
     assert listing.read(stats(FLOWS, age_s=9.5, hits=3)) == set()
     assert list(listing.own.values()) == FLOWS
 
@@ -47,92 +51,141 @@ def test_ages_and_counters_do_not_matter() -> None:
     "changed", [flow(3, out=8), flow(3, priority=6), flow(3, cookie=OWN_COOKIE | 1), flow(3, idle_s=60), None]
 )
 def test_anything_else_does(changed: Flow | None) -> None:
-    listing = FlowListing(SharedEntries())
+    listing = FlowListing()
     listing.read(stats(FLOWS))
     other = [*FLOWS[:2], *([] if changed is None else [changed])]
-    keys = {flow_key(FLOWS[2])} | ({flow_key(changed)} if changed else set())
+    keys = {pack_key(FLOWS[2])} | ({pack_key(changed)} if changed else set())
     assert listing.read(stats(other)) == keys
     assert listing.own == {flow_key(one): one for one in other}
 
 
 def test_entries_of_others_are_not_listed() -> None:
-    listing = FlowListing(SharedEntries())
+    listing = FlowListing()
     assert listing.read(stats([flow(1, cookie=7)])) == set()
     assert listing.read(stats([])) == set()
     assert listing.own == {}
 
 
 def test_an_entry_that_is_taken_over_by_somebody_else_is_gone() -> None:
-    listing = FlowListing(SharedEntries())
+    listing = FlowListing()
     listing.read(stats(FLOWS))
-    assert listing.read(stats([*FLOWS[:2], flow(3, cookie=7)])) == {flow_key(FLOWS[2])}
+    assert listing.read(stats([*FLOWS[:2], flow(3, cookie=7)])) == {pack_key(FLOWS[2])}
     assert flow_key(FLOWS[2]) not in listing.own
 
 
 @given(st.lists(st.lists(st.builds(flow, st.integers(1, 4), out=st.integers(5, 6)), max_size=4), max_size=5))
 def test_after_any_changes_the_listing_is_what_was_listed_last(rounds: list[list[Flow]]) -> None:
-    listing = FlowListing(SharedEntries())
-    before: dict[object, Flow] = {}
+    listing = FlowListing()
+    before: dict[FlowKey, Flow] = {}
     for flows in rounds:
         now = {flow_key(one): one for one in flows}
         changed = listing.read(stats(flows))
         assert listing.own == now
-        assert changed == {key for key in before.keys() | now.keys() if before.get(key) != now.get(key)}
+        assert changed == {pack_key(key) for key in before.keys() | now.keys() if before.get(key) != now.get(key)}
         before = dict(now)
 
 
 def test_a_wrong_length_is_refused_and_nothing_taken() -> None:
-    listing = FlowListing(SharedEntries())
+    listing = FlowListing()
     listing.read(stats(FLOWS))
     for body in (stats(FLOWS[:1])[:-1], b"\0"):
         with pytest.raises(ProtocolError):
             listing.read(body)
     assert list(listing.own.values()) == FLOWS
-    assert list(list_entries(b"")) == []
 
 
 def test_others_run_while_thousands_of_entries_are_read_and_nothing_is_taken_before(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(flow_listing, "_LISTED_AT_ONCE", 200)
-    listing = FlowListing(SharedEntries())
+    monkeypatch.setattr(flow_listing, "_READ_AT_ONCE", 200)
+    listing = FlowListing()
     seen: list[int] = []
     many = [flow(number) for number in range(1, 601)]
     listing.read(stats(many), lambda: seen.append(len(listing.own)))
-    assert len(seen) == 600 // 200 + 600 // 250
+    assert len(seen) == 600 // 200 + 1
     assert set(seen) == {0}
     assert len(listing.own) == 600
 
 
-def of_host(mac: int) -> Flow:
-    return Flow(0, 10, Match(vlan_vid=10, eth_dst=mac), OWN_COOKIE, goto_table=4)
+def entry(flow: Flow, *, flags: int = 0, pad: int = 0) -> bytes:
+    """Return the ofp_flow_stats of an entry (OpenFlow 1.3.5, section 7.3.5.2)."""
+    rest = encode_match(flow.match) + encode_instructions(flow)
+    fixed = (flow.table_id, pad, 3, 4, flow.priority, flow.idle_timeout_s, 0, flags or int(flow.send_flow_removed))
+    return pack("!HBBIIHHHH4xQQQ", 48 + len(rest), *fixed, flow.cookie, 5, 6) + rest
 
 
-def test_what_switches_hold_alike_is_kept_once() -> None:
-    alike, of_port = of_host(1), flow(1)
-    shared = SharedEntries()
-    first, second = FlowListing(shared), FlowListing(shared)
-    for listing in (first, second):
-        listing.read(stats([alike, of_port]))
-        assert listing.own == {flow_key(one): one for one in (alike, of_port)}
-    assert first.own[flow_key(alike)] is second.own[flow_key(alike)]
-    assert first.own[flow_key(of_port)] is not second.own[flow_key(of_port)]
+PIPELINE = (
+    st.builds(pipeline.known_source, st.integers(1, 3), st.integers(1, 3), st.integers(0, 2**48 - 1), st.just(300)),
+    st.builds(
+        pipeline.rate_control,
+        st.sampled_from([1, 2, 0xFFFF_FF00]),
+        st.sampled_from([1, 256, 4094]),
+        st.sampled_from([0, 0x100, 2**48 - 1]),
+        st.sampled_from([None, 1, 256, 0xFFFF_0000]),
+        st.just(300),
+    ),
+    st.builds(pipeline.discover_pair, st.integers(1, 3), st.integers(0, 9)),
+    st.builds(pipeline.forward_to_switch, st.integers(1, 3), st.integers(1, 3), st.integers(0, 9)),
+    st.builds(pipeline.count_marks, st.integers(1, 3), st.integers(1, 3), st.integers(0, 9), st.integers(1, 9)),
+    st.builds(pipeline.report, st.integers(1, 3), st.integers(1, 3), st.integers(1, 9)),
+    st.builds(flow, st.integers(1, 9), cookie=st.sampled_from([OWN_COOKIE, 7]), out=st.integers(1, 3)),
+    st.just(Flow(0, 1, Match(in_port=1, vlan_vid=VLAN_NONE), OWN_COOKIE)),
+    st.just(Flow(3, 9, Match(1, 2, 1 << 40, 1 << 40, 0x800, 1 << 40, 1 << 40, 1, 1, 1), OWN_COOKIE)),
+)
 
 
-def test_entries_of_others_and_long_ones_are_not_kept_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    shared = SharedEntries()
-    foreign = of_host(1)._replace(cookie=7)
-    FlowListing(shared).read(stats([foreign, of_host(2)]))
-    assert len(shared) == 1
-    monkeypatch.setattr(flow_listing, "SHARED_BYTES", 0)
-    FlowListing(shared).read(stats([of_host(3)]))
-    assert len(shared) == 1
+@given(
+    st.lists(st.one_of(PIPELINE), max_size=60),
+    st.lists(st.tuples(st.integers(0, 59), st.integers(2, 127), st.integers(0, 255)), max_size=6),
+    st.integers(1, 40),
+)
+def test_entries_read_in_columns_are_what_each_is_decoded_to(
+    flows: list[Flow], strange: list[tuple[int, int, int]], at_once: int
+) -> None:
+    """Some bytes are others: whatever a switch lists, columns and single entries say the same, or both refuse it."""
+    entries = [bytearray(entry(one)) for one in flows * 3]
+    for number, position, value in strange:
+        if number < len(entries) and position < len(entries[number]):
+            entries[number][position] = value
+    listing = FlowListing()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(flow_listing, "_READ_AT_ONCE", at_once)
+        patch.setattr(flow_listing, "_WORTH_KEEPING", 2)
+        patch.setattr(flow_listing, "_MOST_TRIED", 3)
+        try:
+            decoded = [decode_entry(bytes(one)) for one in entries]
+        except ProtocolError:
+            with pytest.raises(ProtocolError):
+                listing.read(b"".join(entries))
+            assert listing.own == {}
+            return
+        listing.read(b"".join(entries))
+    own, foreign = sort_installed(decoded)
+    assert listing.own == own
+    assert listing.foreign == foreign
+    assert listing.own.differing(own) == set()
 
 
-def test_what_is_kept_for_others_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flow_listing, "MOST_SHARED", 3)
-    shared = SharedEntries()
-    listing = FlowListing(shared)
-    listing.read(stats([of_host(mac) for mac in range(20)]))
-    assert len(shared) <= 3
-    assert len(listing.own) == 20
+def test_entries_of_lengths_that_no_switch_has_are_read_one_by_one() -> None:
+    """One is four bytes too long, and is refused; the shortest there can be is read."""
+    odd = entry(Flow(0, 1, Match(), OWN_COOKIE))
+    body = b"".join(entry(one) for one in FLOWS * 4)
+    with pytest.raises(ProtocolError):
+        FlowListing().read(body + odd[:1] + bytes([len(odd) + 4]) + odd[2:] + bytes(4))
+    listing = FlowListing()
+    listing.read(body + odd)
+    assert len(listing.own) == len(FLOWS) + 1
+
+
+def test_thousands_of_entries_that_have_nothing_in_common_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a hostile switch lists: it takes as long as reading them one by one, not each against all."""
+    calls: list[int] = []
+    matches = flow_listing._Template.matches
+    monkeypatch.setattr(
+        flow_listing._Template, "matches", lambda self, words: calls.append(len(words)) or matches(self, words)
+    )
+    many = [flow(1, priority=number, out=number) for number in range(1, 5_001)]
+    listing = FlowListing()
+    listing.read(b"".join(map(entry, many)))
+    assert sum(calls) <= flow_listing._MOST_TRIED * len(many)
+    assert listing.own == FlowTable(many)

@@ -11,6 +11,7 @@ from support.configs import star
 from controller.errors import InvalidValueError
 from controller.fabric.vns import VnTable
 from controller.forwarding import pipeline
+from controller.forwarding.flow_table import FlowTable, flow_key, pack_key
 from controller.openflow.constants import FlowModCommand, MessageType, MeterModCommand
 from controller.switch.record import NO_ENTRY, MeterSetting, SwitchRecord, SwitchUpdate
 
@@ -58,7 +59,8 @@ def test_the_order_on_the_wire():
     update = SwitchUpdate()
     flow = pipeline.drop_link_local()
     update.meter_deletes.append(9)
-    update.set_flows([(FlowModCommand.ADD, flow), (FlowModCommand.DELETE_STRICT, flow)])
+    update.flow_adds.append(flow)
+    update.flow_deletes.append(flow)
     update.put_meters({7: MeterSetting(1, 2)}, [])
     update.modify_meters(np.array([8]), np.array([5]), np.array([6]))
     update.put_meters({8: MeterSetting(3, 4)}, {8: None})
@@ -95,3 +97,12 @@ def test_rows_of_meters(rows, asked):
     one.map_meters(np.array(list(rows), dtype=np.int64), np.array(list(rows.values()), dtype=np.int64))
     found = one.rows_of(np.array(asked, dtype=np.int64))
     assert found.tolist() == [rows.get(meter_id, NO_ENTRY) for meter_id in asked]
+
+
+def test_planned_entries_are_queued_and_noted():
+    one, (kept, gone) = record(), (pipeline.drop_link_local(), pipeline.link_discovery())
+    one.installed = FlowTable([gone])
+    one.set_flows([(FlowModCommand.DELETE_STRICT, gone), (FlowModCommand.ADD, kept)])
+    assert (one.update.flow_adds, one.update.flow_deletes) == ([kept], [gone])
+    assert one.installed == {flow_key(kept): kept}
+    assert one.touched == {pack_key(kept), pack_key(gone)}

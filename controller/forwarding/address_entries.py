@@ -1,0 +1,87 @@
+"""The entries of which there is one for each VN and address, in columns: known sources of LEARN, pairs of RATE_CONTROL.
+
+Their matches are alike: port, source or destination address, VLAN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Literal, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.columns import BoolArray, IntArray
+from controller.forwarding import pipeline
+from controller.forwarding.flow_table import KEY, KeyArray, pack_key
+from controller.openflow.constants import VID_PRESENT
+from controller.openflow.flows import Flow
+
+_LAYOUT = np.dtype(
+    [
+        ("table_id", "u1"),
+        ("priority", ">u2"),
+        ("match_bytes", "u1"),
+        ("in_port_oxm", ">u4"),
+        ("in_port", ">u4"),
+        ("mac_oxm", ">u4"),
+        ("mac_high", ">u2"),
+        ("mac_low", ">u4"),
+        ("vlan_oxm", ">u4"),
+        ("vlan_vid", ">u2"),
+        ("pad", "V12"),
+    ]
+)
+_ADDRESS_BITS = 48  # more than a port number has
+_ALIKE = ("table_id", "match_bytes", "in_port_oxm", "mac_oxm", "vlan_oxm")
+KNOWN_SOURCE, PAIR = pipeline.known_source(1, 1, 0, 0), pipeline.rate_control(1, 1, 0, None, 0)
+
+
+Answer = TypeVar("Answer")
+
+
+class AddressRows(NamedTuple):
+    """Entries of a VN and an address in columns, shape (entries,): packed key, port, VLAN, address, meter (0: none)."""
+
+    key: KeyArray
+    in_port: IntArray
+    vlan_vid: IntArray
+    mac: IntArray
+    meter_id: IntArray
+
+    def only(self, rows: BoolArray | IntArray | slice) -> AddressRows:
+        """Return some of them."""
+        return AddressRows(self.key[rows], self.in_port[rows], self.vlan_vid[rows], self.mac[rows], self.meter_id[rows])
+
+    def of_each(self, name: Literal["in_port", "mac"], answer: Callable[[int, int], Answer]) -> list[Answer]:
+        """Return what ``answer`` says of each entry's VLAN and port or address; it is asked once for equal ones."""
+        values = self.vlan_vid << _ADDRESS_BITS | getattr(self, name)
+        distinct, which = np.unique(values, return_inverse=True)
+        answers = [answer(value >> _ADDRESS_BITS, value & (1 << _ADDRESS_BITS) - 1) for value in distinct.tolist()]
+        return [answers[number] for number in which.tolist()]
+
+    def pieces(self, at_once: int) -> Iterator[AddressRows]:
+        """Yield all of them in order, ``at_once`` at a time."""
+        for start in range(0, len(self.key), at_once):
+            yield self.only(slice(start, start + at_once))
+
+
+def like(example: Flow, keys: KeyArray, meter_id: NDArray[np.uint32]) -> tuple[BoolArray, AddressRows]:
+    """Return which keys are in the table of ``example``, KNOWN_SOURCE or PAIR, and match as it does; and those rows."""
+    records, one = keys.view(_LAYOUT), np.array([pack_key(example)], KEY).view(_LAYOUT)
+    alike = np.logical_and.reduce([records[name] == one[name] for name in _ALIKE])
+    found = records[alike]
+    mac = found["mac_high"].astype(np.int64) << 32 | found["mac_low"]
+    ids = found["vlan_vid"].astype(np.int64) & ~VID_PRESENT
+    return alike, AddressRows(
+        keys[alike], found["in_port"].astype(np.int64), ids, mac, meter_id[alike].astype(np.int64)
+    )
+
+
+def keys_like(example: Flow, in_port: IntArray, vlan_vid: IntArray, mac: IntArray) -> KeyArray:
+    """Return the packed keys of entries like ``example`` of other ports, VLANs (1..4094) and addresses, in columns."""
+    records = np.full(len(mac), np.array([pack_key(example)], KEY)).view(_LAYOUT)
+    records["in_port"], records["vlan_vid"] = in_port, vlan_vid | VID_PRESENT
+    records["mac_high"], records["mac_low"] = mac >> 32, mac & 0xFFFF_FFFF
+    keys: KeyArray = records.view(KEY)
+    return keys

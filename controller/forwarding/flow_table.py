@@ -1,0 +1,363 @@
+"""A table of flow entries in columns: tens of thousands cost a few bytes each, and two tables are compared at once."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from struct import Struct
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.columns import BoolArray, IntArray
+from controller.openflow.actions import Action
+from controller.openflow.flows import Flow, WriteMetadata
+from controller.openflow.match import Match, encode_match, match_from_oxms, walk_oxms
+
+# Every match that the pipeline makes one of for each host or pair fits; the few longer ones are kept one by one.
+KEY_BYTES = 40
+KEY = np.dtype(f"S{KEY_BYTES}")
+KeyArray = NDArray[np.bytes_]
+_HEAD = Struct("!BHB")  # table, priority, bytes of the match
+_MATCH_HEADER_BYTES = 4
+# So many changes, and an eighth of the table, are kept one by one before they go into the columns. As few keys are
+# looked up one by one.
+_MOST_RECENT, _FEW = 256, 16
+_MOST_UNUSED = 64
+_NO_METER = 0
+
+
+class FlowKey(NamedTuple):
+    """What makes two entries the same entry to a switch (OpenFlow 1.3.5, section 5.2)."""
+
+    table_id: int
+    priority: int
+    match: Match
+
+
+def flow_key(flow: Flow) -> FlowKey:
+    """Return the key of an entry."""
+    return FlowKey(flow.table_id, flow.priority, flow.match)
+
+
+def pack_key(key: FlowKey | Flow) -> bytes:
+    """Return a key, or that of an entry, as bytes: table, priority, length of the match, its OXM TLVs in order.
+
+    Bytes of equal keys are equal, and in the order of tables. They end without zeros, as numpy's fixed-size bytes do.
+    """
+    match = encode_match(key.match)
+    length = int.from_bytes(match[2:4]) - _MATCH_HEADER_BYTES
+    packed = _HEAD.pack(key.table_id, key.priority, length) + match[_MATCH_HEADER_BYTES : _MATCH_HEADER_BYTES + length]
+    return packed.rstrip(b"\0")
+
+
+def unpack_key(packed: bytes) -> FlowKey:
+    """Return the key that ``pack_key`` made bytes of."""
+    table_id, priority, length = _HEAD.unpack(packed[: _HEAD.size].ljust(_HEAD.size, b"\0"))
+    oxms = memoryview(packed[_HEAD.size :].ljust(length, b"\0"))
+    return FlowKey(table_id, priority, match_from_oxms(list(walk_oxms(oxms, "key"))))
+
+
+class Effect(NamedTuple):
+    """All of an entry but its key and its meter: what many entries have in common."""
+
+    cookie: int
+    idle_timeout_s: int
+    send_flow_removed: bool
+    actions: tuple[Action, ...]
+    goto_table: int | None
+    write_metadata: WriteMetadata | None
+
+
+def effect_of(flow: Flow) -> Effect:
+    """Return the effect of an entry."""
+    return Effect(
+        flow.cookie, flow.idle_timeout_s, flow.send_flow_removed, flow.actions, flow.goto_table, flow.write_metadata
+    )
+
+
+class _Row(NamedTuple):
+    meter_id: int
+    place: int
+
+
+class FlowTable(Mapping[FlowKey, Flow]):
+    """Flow entries by key. Columns by ascending packed key: the key, the meter (0: none) and the place of the effect.
+
+    Columns are replaced, never written, so that a copy shares them. What changes one by one is kept in a dict until
+    there is enough of it. Entries become objects when they are looked at.
+    """
+
+    def __init__(self, flows: Iterable[Flow] = ()) -> None:
+        self._keys: KeyArray = np.empty(0, KEY)
+        self._meter_id: NDArray[np.uint32] = np.empty(0, np.uint32)
+        self._place: NDArray[np.uint32] = np.empty(0, np.uint32)
+        self._effects: list[Effect] = []
+        self._places: dict[Effect, int] = {}
+        self._recent: dict[bytes, _Row | None] = {}  # put or removed since; None: removed
+        self._long: dict[bytes, _Row] = {}
+        self._compact_at = _MOST_UNUSED
+        for flow in flows:
+            self.put(flow)
+
+    # -- as a mapping
+
+    def __len__(self) -> int:
+        self._fold()
+        return len(self._keys) + len(self._long)
+
+    def __iter__(self) -> Iterator[FlowKey]:
+        return map(unpack_key, self.packed())
+
+    def __contains__(self, key: object) -> bool:
+        return isinstance(key, FlowKey) and self._row(pack_key(key)) is not None
+
+    def __getitem__(self, key: FlowKey) -> Flow:
+        flow = self.flow(pack_key(key))
+        if flow is None:
+            raise KeyError(key)
+        return flow
+
+    def flow(self, packed: bytes) -> Flow | None:
+        """Return the entry of a packed key, or None."""
+        row = self._row(packed)
+        if row is None:
+            return None
+        effect = self._effects[row.place]
+        key = unpack_key(packed)
+        return Flow(
+            *key,
+            effect.cookie,
+            effect.idle_timeout_s,
+            effect.send_flow_removed,
+            row.meter_id or None,
+            effect.actions,
+            effect.goto_table,
+            effect.write_metadata,
+        )
+
+    def has(self, packed: bytes) -> bool:
+        """Return whether there is an entry of a packed key."""
+        return self._row(packed) is not None
+
+    def holds(self, flow: Flow) -> bool:
+        """Return whether this very entry is there."""
+        row = self._row(pack_key(flow))
+        return row is not None and row == (flow.meter_id or _NO_METER, self._places.get(effect_of(flow)))
+
+    def packed(self) -> list[bytes]:
+        """Return all keys, packed."""
+        self._fold()
+        return [*self._keys.tolist(), *self._long]
+
+    def of_tables(self, table_ids: Collection[int]) -> Iterator[Flow]:
+        """Yield the entries of some tables, as they are when each is looked at."""
+        inside = [packed for packed in self._long if packed[0] in table_ids]
+        keys = self.columns[0]
+        inside += keys[np.isin(keys.view(np.uint8)[::KEY_BYTES], list(table_ids))].tolist()
+        return (flow for packed in inside if (flow := self.flow(packed)) is not None)
+
+    @property
+    def columns(self) -> tuple[KeyArray, NDArray[np.uint32]]:
+        """The keys, ascending, and the meters (0: none) of the entries whose keys fit."""
+        self._fold()
+        return self._keys, self._meter_id
+
+    def copy(self) -> FlowTable:
+        """Return a table of the same entries that changes on its own."""
+        other = FlowTable()
+        other._keys, other._meter_id, other._place = self._keys, self._meter_id, self._place
+        other._effects, other._places = list(self._effects), dict(self._places)
+        other._recent, other._long = dict(self._recent), dict(self._long)
+        other._compact_at = self._compact_at
+        return other
+
+    # -- changes
+
+    def put(self, flow: Flow) -> bytes:
+        """Put an entry, in place of one with the same key; return that, packed."""
+        packed = pack_key(flow)
+        self._put(packed, _Row(flow.meter_id or _NO_METER, self.place_of(effect_of(flow))))
+        return packed
+
+    def put_new(self, flow: Flow) -> bytes | None:
+        """Put an entry and return its key, packed; None if this very entry is there."""
+        packed, row = pack_key(flow), _Row(flow.meter_id or _NO_METER, self.place_of(effect_of(flow)))
+        if self._row(packed) == row:
+            return None
+        self._put(packed, row)
+        return packed
+
+    def put_from(self, other: FlowTable, packed: bytes) -> None:
+        """Put the entry that another table has of a packed key; remove it where that has none."""
+        row = other._row(packed)
+        if row is None:
+            self.discard(packed)
+        else:
+            self._put(packed, _Row(row.meter_id, self.place_of(other._effects[row.place])))
+
+    def discard(self, packed: bytes) -> None:
+        """Remove the entry of a packed key, if there is one."""
+        if len(packed) > KEY_BYTES:
+            self._long.pop(packed, None)
+        else:
+            self._change(packed, None)
+
+    def put_rows(self, keys: KeyArray, meter_id: NDArray[np.uint32], effect: Effect | NDArray[np.uint32]) -> None:
+        """Put entries in columns, with one effect or the places (``place_of``) of theirs; the later of a key counts."""
+        place = np.full(len(keys), self.place_of(effect), np.uint32) if isinstance(effect, Effect) else effect
+        if len(keys) <= _FEW:
+            for packed, *row in zip(keys.tolist(), meter_id.tolist(), place.tolist(), strict=True):
+                self._put(packed, _Row(*row))
+            return
+        self._fold()
+        self._merge(keys, meter_id, place)
+
+    def place_of(self, effect: Effect) -> int:
+        """Return the place of an effect, for ``put_rows`` right afterwards."""
+        place = self._places.setdefault(effect, len(self._effects))
+        if place == len(self._effects):
+            self._effects.append(effect)
+        return place
+
+    # -- comparison
+
+    def differing(self, other: FlowTable, among: Collection[bytes] | None = None) -> set[bytes]:
+        """Return the packed keys, all or ``among`` some, of entries that only one of both has, or that are unlike."""
+        if among is not None and len(among) <= _FEW:
+            return {packed for packed in among if self._entry(packed) != other._entry(packed)}
+        self._fold()
+        other._fold()
+        long = self._long.keys() | other._long.keys()
+        if among is None:
+            found = set(self._keys[self._unlike(other)].tolist()) | set(other._keys[other._unlike(self)].tolist())
+        else:
+            long &= set(among)
+            keys = np.array([packed for packed in among if len(packed) <= KEY_BYTES], KEY)
+            found = set(keys[self._unlike_at(other, keys)].tolist())
+        return found | {packed for packed in long if self._entry(packed) != other._entry(packed)}
+
+    def absent_in(self, other: FlowTable) -> set[bytes]:
+        """Return the packed keys of the entries of which the other has none."""
+        self._fold()
+        other._fold()
+        absent = ~_find(other._keys, self._keys)[1]
+        return set(self._keys[absent].tolist()) | (self._long.keys() - other._long.keys())
+
+    def contains(self, keys: KeyArray) -> BoolArray:
+        """Return of which keys there are entries, shape of ``keys``."""
+        self._fold()
+        return _find(self._keys, keys)[1]
+
+    def unlike_rows(self, keys: KeyArray, meter_id: NDArray[np.uint32], effect: Effect) -> BoolArray:
+        """Return which of these entries are not in the table as they are, shape of ``keys``."""
+        self._fold()
+        at, there = _find(self._keys, keys)
+        place = self._places.get(effect, -1)
+        same: BoolArray = there.copy()
+        rows = at[there]
+        same[there] = (self._meter_id[rows] == meter_id[there]) & (self._place[rows] == place)
+        return ~same
+
+    # -- within
+
+    def _unlike(self, other: FlowTable) -> BoolArray:
+        """Return which rows the other has not, or has otherwise."""
+        at, there = _find(other._keys, self._keys)
+        rows, same = at[there], there.copy()
+        same[there] = (other._meter_id[rows] == self._meter_id[there]) & (
+            self._own_places(other)[other._place[rows]] == self._place[there]
+        )
+        return ~same
+
+    def _unlike_at(self, other: FlowTable, keys: KeyArray) -> BoolArray:
+        at, there = _find(self._keys, keys)
+        at_other, there_too = _find(other._keys, keys)
+        unlike: BoolArray = there != there_too
+        both = there & there_too
+        mine, theirs = at[both], at_other[both]
+        unlike[both] = (self._meter_id[mine] != other._meter_id[theirs]) | (
+            self._place[mine] != self._own_places(other)[other._place[theirs]]
+        )
+        return unlike
+
+    def _own_places(self, other: FlowTable) -> IntArray:
+        """Return, for each place of the other, where the same effect is here; -1 for nowhere."""
+        return np.array([self._places.get(effect, -1) for effect in other._effects], dtype=np.int64)
+
+    def _entry(self, packed: bytes) -> tuple[int, Effect] | None:
+        row = self._row(packed)
+        return None if row is None else (row.meter_id, self._effects[row.place])
+
+    def _row(self, packed: bytes) -> _Row | None:
+        if packed in self._recent:
+            return self._recent[packed]
+        if len(packed) > KEY_BYTES:
+            return self._long.get(packed)
+        at = int(self._keys.searchsorted(np.array(packed, KEY)))
+        if at == len(self._keys) or self._keys[at] != packed:
+            return None
+        return _Row(int(self._meter_id[at]), int(self._place[at]))
+
+    def _put(self, packed: bytes, row: _Row) -> None:
+        if len(packed) > KEY_BYTES:
+            self._long[packed] = row
+        else:
+            self._change(packed, row)
+
+    def _change(self, packed: bytes, row: _Row | None) -> None:
+        self._recent[packed] = row
+        if len(self._recent) > _MOST_RECENT + len(self._keys) // 8:
+            self._fold()
+
+    def _fold(self) -> None:
+        """Take what has changed one by one into the columns."""
+        if not self._recent:
+            return
+        recent, self._recent = self._recent, {}
+        gone = np.array([packed for packed, row in recent.items() if row is None], KEY)
+        at, there = _find(self._keys, gone)
+        if there.any():
+            stays = np.ones(len(self._keys), dtype=np.bool_)
+            stays[at[there]] = False
+            self._keys, self._meter_id, self._place = self._keys[stays], self._meter_id[stays], self._place[stays]
+        put = {packed: row for packed, row in recent.items() if row is not None}
+        rows = np.array(list(put.values()), np.uint32).reshape(-1, 2)
+        self._merge(np.array(list(put), KEY), rows[:, 0], rows[:, 1])
+
+    def _merge(self, keys: KeyArray, meter_id: NDArray[np.uint32], place: NDArray[np.uint32]) -> None:
+        order = np.argsort(keys, kind="stable")
+        keys = keys[order]
+        last = np.append(keys[1:] != keys[:-1], np.ones(min(len(keys), 1), dtype=np.bool_))
+        keys, order = keys[last], order[last]
+        at, there = _find(self._keys, keys)
+        stays = np.ones(len(self._keys), dtype=np.bool_)
+        stays[at[there]] = False
+        before = np.searchsorted(self._keys[stays], keys)
+        self._keys = np.insert(self._keys[stays], before, keys)
+        self._meter_id = np.insert(self._meter_id[stays], before, meter_id[order])
+        self._place = np.insert(self._place[stays], before, place[order])
+        if len(self._effects) > self._compact_at:
+            self._compact()
+
+    def _compact(self) -> None:
+        """Forget the effects that no entry has any more."""
+        used = np.unique(np.append(self._place, [row.place for row in self._long.values()]).astype(np.int64))
+        place = np.zeros(len(self._effects), np.uint32)
+        place[used] = np.arange(len(used))
+        self._place = place[self._place]
+        self._long = {packed: _Row(row.meter_id, int(place[row.place])) for packed, row in self._long.items()}
+        self._effects = [self._effects[old] for old in used.tolist()]
+        self._places = {effect: new for new, effect in enumerate(self._effects)}
+        self._compact_at = _MOST_UNUSED + 2 * len(self._effects)
+
+
+def _find(ascending: KeyArray, keys: KeyArray) -> tuple[IntArray, BoolArray]:
+    """Return where each key is, or would be put, and whether it is there."""
+    if len(ascending) == len(keys) and np.array_equal(ascending, keys):
+        return np.arange(len(keys)), np.ones(len(keys), dtype=np.bool_)
+    at = np.searchsorted(ascending, keys)
+    if not len(ascending):
+        return at, np.zeros(len(keys), dtype=np.bool_)
+    there: BoolArray = ascending[np.minimum(at, len(ascending) - 1)] == keys
+    return at, there
