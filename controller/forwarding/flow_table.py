@@ -342,7 +342,10 @@ class FlowTable(Mapping[FlowKey, Flow]):
 
     def _compact(self) -> None:
         """Forget the effects that no entry has any more."""
-        used = np.unique(np.append(self._place, [row.place for row in self._long.values()]).astype(np.int64))
+        kept = np.zeros(len(self._effects), dtype=np.bool_)
+        kept[self._place] = True
+        kept[[row.place for row in self._long.values()]] = True
+        used = np.flatnonzero(kept)
         place = np.zeros(len(self._effects), np.uint32)
         place[used] = np.arange(len(used))
         self._place = place[self._place]
