@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from apps.runtime.garbage import keep_entries
+from apps.runtime.garbage import give_back, keep_entries
 from apps.southbound.peers import REPEAT_S, Peer, Peers, SwitchState
 from controller.errors import ProtocolError
 from controller.forwarding.pipeline import OWN_COOKIE, OWN_COOKIE_MASK
@@ -22,9 +22,13 @@ class Audits:
         self._peers, self._push, self._breathe = peers, push, breathe
 
     def run_all(self) -> None:
-        """Audit every switch that is ready."""
-        for peer in self._ready():
+        """Audit every switch that is ready; once some have been compared as a whole, give back what that took."""
+        ready = self._ready()
+        whole = not all(peer.compared for peer in ready)
+        for peer in ready:
             self._run(peer)
+        if whole:
+            give_back()
 
     def run_wanted(self) -> None:
         """Audit the switches that have refused something, each no more than once in REPEAT_S."""

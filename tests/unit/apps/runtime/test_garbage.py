@@ -30,3 +30,51 @@ def test_columns_of_the_last_round_are_used_again() -> None:
 
 def test_the_defaults_fault_pages_in_again_every_round() -> None:
     assert faults("default") > 20 * 100_000 * 8 // 4096
+
+
+PEAK = """
+from pathlib import Path
+import numpy as np
+from apps.runtime.garbage import give_back, keep_memory
+
+def resident_bytes():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+keep_memory()
+large, kept = [], []
+for _ in range(640):
+    large.append(np.ones(100_000, np.uint8))
+    kept.append(np.ones(100, np.uint8))
+del large
+before = resident_bytes()
+give_back()
+print(before - resident_bytes())
+"""
+
+
+def test_what_a_peak_took_goes_back_though_something_stays_between() -> None:
+    done = subprocess.run([sys.executable, "-c", PEAK], capture_output=True, text=True, check=True)
+    assert int(done.stdout) > 40e6
+
+
+AUDITS = """
+from types import SimpleNamespace
+import eventlet.wsgi
+eventlet.wsgi.ALREADY_HANDLED = []  # as the launcher does
+from apps.southbound import audits
+from apps.southbound.peers import SwitchState
+
+for compared in ([True, True], [True, False], []):
+    done = []
+    audits.give_back = lambda: done.append("given back")
+    audits.Audits._run = lambda self, peer: done.append("compared")
+    ready = {"state": SwitchState.READY, "in_audit": False}
+    peers = {number: SimpleNamespace(compared=one, **ready) for number, one in enumerate(compared)}
+    audits.Audits(peers, None, None).run_all()
+    print(*done, sep=", ")
+"""
+
+
+def test_it_goes_back_once_tables_have_been_compared_as_a_whole() -> None:
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", AUDITS], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["compared, compared", "compared, compared, given back", ""]
