@@ -10,6 +10,7 @@ from support.talking import LEFT, RIGHT, restarted
 from controller.central.reconfiguration import reconfigure
 from controller.central.state import AWAITED_S
 from controller.loop import step
+from controller.switch.adoption import sort_installed
 from controller.whatif.recording import Recorder, decode
 from controller.whatif.replay import replay
 
@@ -93,7 +94,8 @@ def test_grants_are_held_from_the_first_piece_of_the_first_switch_on():
     standing_bps = before.limits(10)
     net = taken_over(before).fabric
     switch, central = net.switches[1], net.central
-    for _ in central.reconciler.bring_up(1, switch.flows.values(), switch.meter_config(), net.now_s):
+    holds = sort_installed(switch.flows.values())
+    for _ in central.reconciler.bring_up(1, *holds, switch.meter_config(), net.now_s):
         net.now_s += 0.055
         central.interval({}, {}, net.now_s)
         granted_bps = step.limits_in_force_bps(central.state, central.vns)
