@@ -17,59 +17,69 @@ SLACK_OCTETS = 3 * 1522
 
 @dataclass
 class Verification:
-    """Sums over the window that is going on, in octets; columns of shape (entries,).
+    """Sums over the window that is going on, in octets and seconds; columns of shape (entries,).
 
-    ``metered`` is what came to the meter, ``last`` its counter; NaN where it is not known.
+    ``metered`` is what came to the meter, in ``metered_s`` of the meter's own time; ``last`` and ``last_s`` are its
+    counter and its clock, NaN where they are not known. ``reported`` and ``granted`` are of ``told_s``.
     """
 
     metered: FloatArray
+    metered_s: FloatArray
     reported: FloatArray
     granted: FloatArray
+    told_s: FloatArray
     last: FloatArray
+    last_s: FloatArray
     intervals: IntArray
 
     @classmethod
     def none(cls, entries: int) -> Verification:
         """Return the state in which nothing has been compared."""
-        metered, reported, granted = np.zeros(entries), np.zeros(entries), np.zeros(entries)
-        return cls(metered, reported, granted, np.full(entries, np.nan), np.zeros(entries, dtype=np.int64))
+        metered, metered_s, reported, granted, told_s = np.zeros((5, entries))
+        last, last_s = np.full((2, entries), np.nan)
+        return cls(metered, metered_s, reported, granted, told_s, last, last_s, np.zeros(entries, dtype=np.int64))
 
     def carried(self, old_row: IntArray) -> Verification:
         """Return the state for a re-arranged entry table."""
+        empty = Verification.none(1)
         return Verification(
-            carry(self.metered, old_row, 0.0),
-            carry(self.reported, old_row, 0.0),
-            carry(self.granted, old_row, 0.0),
-            carry(self.last, old_row, np.nan),
-            carry(self.intervals, old_row, 0),
+            *(carry(getattr(self, name), old_row, getattr(empty, name)[0]) for name in self.__dataclass_fields__)
         )
 
     def after(
         self,
         watched: BoolArray,
         byte_in_count: FloatArray,
+        duration_s: FloatArray,
         reported_octets: FloatArray,
         limit_bps: FloatArray,
         interval_s: float,
     ) -> BoolArray:
         """Add an interval; return the entries whose window is full and whose agent lied, shape (entries,).
 
-        ``byte_in_count`` is the meters' (NaN: not read), which begins at zero again when one is modified.
+        A window begins and ends with a reading of the meter: ``byte_in_count``, which begins at zero again when a meter
+        is modified, and ``duration_s``, its clock. Both are NaN where it was not read. A busy switch answers late and
+        by fits and starts, so a reading is compared by the time that the meter itself says has passed.
         ``reported_octets`` is what was reported since the last call.
         """
-        came = byte_in_count - self.last
-        came = np.where(came < 0.0, byte_in_count, came)
+        came, passed_s = byte_in_count - self.last, duration_s - self.last_s
+        came, passed_s = np.where(came < 0.0, byte_in_count, came), np.where(passed_s < 0.0, duration_s, passed_s)
         known = watched & ~np.isnan(came)
-        self.last = np.where(watched, np.where(np.isnan(byte_in_count), self.last, byte_in_count), np.nan)
+        begins = watched & np.isnan(self.last) & ~np.isnan(byte_in_count)
+        for name, now in (("last", byte_in_count), ("last_s", duration_s)):
+            setattr(self, name, np.where(watched, np.where(np.isnan(byte_in_count), getattr(self, name), now), np.nan))
         granted = limit_bps * interval_s / 8
         self.metered = np.where(watched, self.metered + np.where(known, came, 0.0), 0.0)
+        self.metered_s = np.where(watched, self.metered_s + np.where(known, passed_s, 0.0), 0.0)
         self.reported = np.where(watched, self.reported + reported_octets, 0.0)
         self.granted = np.where(watched, self.granted + granted, 0.0)
+        self.told_s = np.where(watched, self.told_s + interval_s, 0.0)
         self.intervals = np.where(watched, self.intervals + 1, 0)
-        full = self.intervals >= WINDOW_INTERVALS
+        full = known & (self.intervals >= WINDOW_INTERVALS)
         slack = SLACK_INTERVALS * granted + SLACK_OCTETS
-        above = [self.metered > (1 + TOLERATED) * told + slack for told in (self.granted, self.reported)]
+        most = (1 + TOLERATED) * self.metered_s / np.maximum(self.told_s, interval_s)
+        above = [self.metered > most * told + slack for told in (self.granted, self.reported)]
         lied: BoolArray = full & (above[0] | above[1])
-        for column in (self.metered, self.reported, self.granted, self.intervals):
-            column[full] = 0
+        for column in (self.metered, self.metered_s, self.reported, self.granted, self.told_s, self.intervals):
+            column[full | begins] = 0
         return lied

@@ -407,7 +407,8 @@ class Agents:
         watched = self._shaped & (entries.meter_id > 0) & self._by_vn(lambda one: one.mode == "verify")[entries.sender]
         reported: FloatArray = self._reports.measured_kbps.astype(np.float64) * (125.0 * elapsed_s)
         limit_bps = np.maximum(self._meant_kbps, 0) * RATE_STEP_BPS
-        lied = self._verification.after(watched, readings.byte_in_count, reported, limit_bps, elapsed_s)
+        counted = readings.byte_in_count, readings.duration_s
+        lied = self._verification.after(watched, *counted, reported, limit_bps, elapsed_s)
         for row in np.unique(entries.sender[lied]).tolist():
             agent = self._agent_of(row)
             if agent is not None and agent.state is not AgentState.MISTRUSTED:
