@@ -214,6 +214,7 @@ def test_pairs_towards_a_switch_that_comes_late_wait_for_it(tmp_path: Path) -> N
             run.introduce(1, port, mac)
             run.offer((1, port), mac, RECEIVER_MAC, BLAST_BPS)
         receiver = f"/v1/vns/10/s2/{RECEIVER}"
+        run.app.wait_for(lambda: len(run.app.get("/v1/entries?vlan=10")["entries"]) == 3, "the pairs")  # two congest it
         run.app.wait_for(lambda: run.app.get(receiver)["congested"], "congestion")
         assert run.app.stop() == 0
         run.fabric.disconnect(2, reconnect=False)
