@@ -257,16 +257,21 @@ def run_at(hook: Hook, interface_index: int, program: bytes, name: bytes) -> Non
     try:
         qdisc = _TCMSG.pack(socket.AF_UNSPEC, interface_index, HOOKS, HOOKS_PARENT, 0)
         _ask(_RTM_NEWQDISC, qdisc + _attribute(_TCA_KIND, hook.qdisc))
-        options = (
-            _attribute(_TCA_BPF_FD, struct.pack("=I", descriptor))
-            + _attribute(_TCA_BPF_NAME, name + b"\0")
-            + _attribute(_TCA_BPF_FLAGS, struct.pack("=I", _TCA_BPF_FLAG_ACT_DIRECT))
-        )
+        options = filter_options(descriptor, name)
         protocol = _PRIORITY << 16 | socket.htons(_ETH_P_ALL)
         tc_filter = _TCMSG.pack(socket.AF_UNSPEC, interface_index, 0, hook.parent, protocol)
         _ask(_RTM_NEWTFILTER, tc_filter + _attribute(_TCA_KIND, b"bpf\0") + _attribute(_TCA_OPTIONS, options))
     finally:
         os.close(descriptor)
+
+
+def filter_options(descriptor: int, name: bytes) -> bytes:
+    """Return the rtnetlink attributes of a filter that runs a loaded program, whose verdict stands."""
+    return (
+        _attribute(_TCA_BPF_FD, struct.pack("=I", descriptor))
+        + _attribute(_TCA_BPF_NAME, name + b"\0")
+        + _attribute(_TCA_BPF_FLAGS, struct.pack("=I", _TCA_BPF_FLAG_ACT_DIRECT))
+    )
 
 
 def _ask(kind: int, body: bytes) -> None:

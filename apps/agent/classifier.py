@@ -17,8 +17,7 @@ REST = bytes(6)
 """Stands for every destination without a class of its own."""
 _KEY = struct.Struct("=H6s")
 _NAME = b"dets_agent"
-_TCA_BPF_CLASSID, _TCA_BPF_FD, _TCA_BPF_NAME, _TCA_BPF_FLAGS = 3, 6, 7, 8
-_ACT_DIRECT = 1
+_TCA_BPF_CLASSID = 3
 _ETH_P_ALL = 0x0003
 _PRIORITY = 1
 _ETHERTYPES = (ETH_TYPE_MAC_CONTROL, ETH_TYPE_LOCAL_EXPERIMENT)
@@ -133,12 +132,7 @@ def program(descriptor: int, default_minor: int) -> bytes:
 
 def attach(interface: int, major: int, descriptor: int) -> Request:
     """Return the request that lets a loaded program classify what an HTB root sends."""
-    options = (
-        attribute(_TCA_BPF_CLASSID, struct.pack("=I", major << 16))
-        + attribute(_TCA_BPF_FD, struct.pack("=I", descriptor))
-        + attribute(_TCA_BPF_NAME, _NAME + b"\0")
-        + attribute(_TCA_BPF_FLAGS, struct.pack("=I", _ACT_DIRECT))
-    )
+    options = attribute(_TCA_BPF_CLASSID, struct.pack("=I", major << 16)) + bpf.filter_options(descriptor, _NAME)
     where = tc_message(interface, 0, major << 16, _PRIORITY << 16 | socket.htons(_ETH_P_ALL))
     return Request(
         RTM_NEWTFILTER, CREATE | EXCL, where + attribute(TCA_KIND, b"bpf\0") + attribute(TCA_OPTIONS, options)

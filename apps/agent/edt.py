@@ -49,7 +49,6 @@ _NUMBER_AT, _STAMP_AT = -12, -24  # on the stack, below the key
 _LEAST_QUEUE, _MOST_QUEUE = 10_000, 200_000  # of all frames that wait
 _NAME = b"dets_edt"
 _TCA_FQ_PLIMIT, _TCA_FQ_FLOW_PLIMIT = 1, 2
-_TCA_BPF_FD, _TCA_BPF_NAME, _TCA_BPF_FLAGS, _ACT_DIRECT = 6, 7, 8, 1
 
 
 def program(numbers: int, records: int) -> bytes:
@@ -183,11 +182,7 @@ class EdtShaper:
                 raise
         descriptor = bpf.load_program(program(self._numbers.descriptor, self._records.descriptor), _NAME)
         try:
-            options = (
-                attribute(_TCA_BPF_FD, struct.pack("=I", descriptor))
-                + attribute(_TCA_BPF_NAME, _NAME + b"\0")
-                + attribute(_TCA_BPF_FLAGS, struct.pack("=I", _ACT_DIRECT))
-            )
+            options = bpf.filter_options(descriptor, _NAME)
             where = tc_message(self._index, 0, bpf.EGRESS.parent, FILTER) + attribute(TCA_KIND, b"bpf\0")
             self._netlink.change([Request(RTM_NEWTFILTER, CREATE | EXCL, where + attribute(TCA_OPTIONS, options))])
         finally:

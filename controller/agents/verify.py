@@ -64,10 +64,10 @@ class Verification:
         """
         came, passed_s = byte_in_count - self.last, duration_s - self.last_s
         came, passed_s = np.where(came < 0.0, byte_in_count, came), np.where(passed_s < 0.0, duration_s, passed_s)
-        known = watched & ~np.isnan(came)
-        begins = watched & np.isnan(self.last) & ~np.isnan(byte_in_count)
-        for name, now in (("last", byte_in_count), ("last_s", duration_s)):
-            setattr(self, name, np.where(watched, np.where(np.isnan(byte_in_count), getattr(self, name), now), np.nan))
+        known, read = watched & ~np.isnan(came), ~np.isnan(byte_in_count)
+        begins = watched & read & np.isnan(self.last)
+        self.last = np.where(watched, np.where(read, byte_in_count, self.last), np.nan)
+        self.last_s = np.where(watched, np.where(read, duration_s, self.last_s), np.nan)
         granted = limit_bps * interval_s / 8
         self.metered = np.where(watched, self.metered + np.where(known, came, 0.0), 0.0)
         self.metered_s = np.where(watched, self.metered_s + np.where(known, passed_s, 0.0), 0.0)
