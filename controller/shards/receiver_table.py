@@ -8,12 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from controller.columns import NEW_ROW, FloatArray, IntArray
 from controller.fabric.entries import NO_METER, EntryTable
+
+
+class HasPairs(Protocol):
+    """Whatever has pairs: ``sender`` and ``receiver``, rows of the VN table, sorted by receiver, then sender."""
+
+    @property
+    def sender(self) -> IntArray:
+        """Who sends."""
+
+    @property
+    def receiver(self) -> IntArray:
+        """Who receives."""
+
 
 Pairs = tuple[IntArray, IntArray]
 """senders and receivers, rows of the VN table, sorted by receiver, then sender"""
@@ -47,11 +61,7 @@ class ReceiverTable:
 
     def old_rows(self, before: ReceiverTable, vns: int) -> IntArray:
         """Return for each row the one of the same pair in another table, NEW_ROW if it has none."""
-        old, new = (table.entries.receiver * vns + table.entries.sender for table in (before, self))
-        if not len(old):
-            return np.full(len(new), NEW_ROW)
-        at = np.minimum(np.searchsorted(old, new), len(old) - 1)
-        return np.where(old[at] == new, at, NEW_ROW)
+        return rows_of_pairs(before.entries, self.entries, vns)
 
     def merged(self, columns: Sequence[NDArray[np.generic]]) -> FloatArray:
         """Return one column of all entries from one for each part."""
@@ -59,3 +69,12 @@ class ReceiverTable:
         for place, column in zip(self.places, columns, strict=True):
             whole[place] = column
         return whole
+
+
+def rows_of_pairs(pairs: HasPairs, wanted: HasPairs, vns: int) -> IntArray:
+    """Return the row of ``pairs`` for each of the ``wanted`` ones, NEW_ROW for those that are not there."""
+    keys, sought = (one.receiver * vns + one.sender for one in (pairs, wanted))
+    if not len(keys):
+        return np.full(len(sought), NEW_ROW)
+    at = np.minimum(np.searchsorted(keys, sought), len(keys) - 1)
+    return np.where(keys[at] == sought, at, NEW_ROW)

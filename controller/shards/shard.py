@@ -30,7 +30,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.columns import BoolArray, FloatArray, IntArray
+from controller.columns import NEW_ROW, BoolArray, FloatArray, IntArray
 from controller.dets.messages import (
     DeactivateTrafficControl,
     InitializeTrafficControl,
@@ -42,7 +42,6 @@ from controller.dets.messages import (
 from controller.dets.rate_allocator import Surroundings, answer, initialize, watch_congestion
 from controller.dets.send_rate_controller import SendRateControllers, traffic_reports
 from controller.errors import InvalidValueError
-from controller.fabric.entries import EntryTable
 from controller.fabric.vns import VnTable
 from controller.loop.grant_side import put_in_force
 from controller.loop.sender_side import SenderSide, read_meters
@@ -52,7 +51,7 @@ from controller.metering.enforcement import RATE_STEP_BPS
 from controller.policy.groups import PolicyGroup, held
 from controller.shards.frames import FrameError, Grants, Report, encode, fabric_digest
 from controller.shards.peer import Peer
-from controller.shards.receiver_table import ReceiverTable
+from controller.shards.receiver_table import HasPairs, ReceiverTable, rows_of_pairs
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 SWINGING = frozenset({"fe"})
@@ -372,13 +371,10 @@ class Shard:
         return senders
 
 
-def _found(pairs: EntryTable | Report, granted: Grants, vns: int) -> tuple[IntArray, IntArray]:
+def _found(pairs: HasPairs, granted: Grants, vns: int) -> tuple[IntArray, IntArray]:
     """Return the rows of ``pairs`` that were granted a rate, and the rows of their grants."""
-    keys, wanted = (one.receiver * vns + one.sender for one in (pairs, granted))
-    if not len(keys):
-        return (np.empty(0, dtype=np.int64),) * 2
-    row = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    at = np.flatnonzero(keys[row] == wanted)
+    row = rows_of_pairs(pairs, granted, vns)
+    at = np.flatnonzero(row != NEW_ROW)
     return row[at], at
 
 
