@@ -178,6 +178,7 @@ class FlowTable(Mapping[FlowKey, Flow]):
         """Put an entry, in place of one with the same key; return that, packed."""
         packed = pack_key(flow)
         self._put(packed, _Row(flow.meter_id or _NO_METER, self.place_of(effect_of(flow))))
+        self._tidy()
         return packed
 
     def put_new(self, flow: Flow) -> bytes | None:
@@ -186,6 +187,7 @@ class FlowTable(Mapping[FlowKey, Flow]):
         if self._row(packed) == row:
             return None
         self._put(packed, row)
+        self._tidy()
         return packed
 
     def put_from(self, other: FlowTable, packed: bytes) -> None:
@@ -195,6 +197,7 @@ class FlowTable(Mapping[FlowKey, Flow]):
             self.discard(packed)
         else:
             self._put(packed, _Row(row.meter_id, self.place_of(other._effects[row.place])))
+            self._tidy()
 
     def discard(self, packed: bytes) -> None:
         """Remove the entry of a packed key, if there is one."""
@@ -209,12 +212,13 @@ class FlowTable(Mapping[FlowKey, Flow]):
         if len(keys) <= _FEW:
             for packed, *row in zip(keys.tolist(), meter_id.tolist(), place.tolist(), strict=True):
                 self._put(packed, _Row(*row))
-            return
-        self._fold()
-        self._merge(keys, meter_id, place)
+        else:
+            self._fold()
+            self._merge(keys, meter_id, place)
+        self._tidy()
 
     def place_of(self, effect: Effect) -> int:
-        """Return the place of an effect, for ``put_rows`` right afterwards."""
+        """Return the place of an effect, for ``put_rows`` before anything else is put: unused places are forgotten."""
         place = self._places.setdefault(effect, len(self._effects))
         if place == len(self._effects):
             self._effects.append(effect)
@@ -337,11 +341,12 @@ class FlowTable(Mapping[FlowKey, Flow]):
         self._keys = np.insert(self._keys[stays], before, keys)
         self._meter_id = np.insert(self._meter_id[stays], before, meter_id[order])
         self._place = np.insert(self._place[stays], before, place[order])
-        if len(self._effects) > self._compact_at:
-            self._compact()
 
-    def _compact(self) -> None:
-        """Forget the effects that no entry has any more."""
+    def _tidy(self) -> None:
+        """Forget the effects that no entry has any more, if there are many. Every place in use must be in the table."""
+        if len(self._effects) <= self._compact_at:
+            return
+        self._fold()
         kept = np.zeros(len(self._effects), dtype=np.bool_)
         kept[self._place] = True
         kept[[row.place for row in self._long.values()]] = True

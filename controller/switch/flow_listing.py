@@ -146,6 +146,7 @@ class _Reader:
         places: list[NDArray[np.uint32]] = []
         order: list[IntArray] = []
         single: list[tuple[int, int]] = []
+        long: list[Flow] = []
         for length, parts in offsets.items():
             at = np.concatenate(parts)
             if length % _WORD_BYTES or (at % _WORD_BYTES).any():
@@ -166,7 +167,7 @@ class _Reader:
             if not is_own(flow):
                 self.foreign += 1
             elif len(packed := pack_key(flow)) > KEY_BYTES:
-                self.own.put(flow)
+                long.append(flow)
             else:
                 keys.append(np.array([packed], KEY))
                 meter_ids.append(np.array([flow.meter_id or 0], np.uint32))
@@ -177,6 +178,8 @@ class _Reader:
         if keys:
             rows = np.argsort(np.concatenate(order))
             self.own.put_rows(np.concatenate(keys)[rows], np.concatenate(meter_ids)[rows], np.concatenate(places)[rows])
+        for flow in long:
+            self.own.put(flow)
         yield
 
     def _alike(

@@ -152,3 +152,16 @@ def test_effects_that_no_entry_has_any_more_are_forgotten() -> None:
         table.put(Flow(0, 1, Match(in_port=1), 7, actions=(Output(1 + number),)))
     assert len(table) == 1
     assert len(table._effects) < 1_000
+
+
+@pytest.mark.parametrize("rows", [flow_table._FEW, flow_table._FEW + 1])
+@pytest.mark.parametrize("pending", range(flow_table._MOST_RECENT - 1, flow_table._MOST_RECENT + 2))
+def test_an_effect_that_is_put_in_columns_is_kept_while_unused_ones_are_forgotten(rows: int, pending: int) -> None:
+    """More effects than are kept unused; what was put one by one goes into the columns on the way."""
+    table = FlowTable()
+    for number in range(pending):
+        table.put(pipeline.rate_control(1, 1, number, 5, 0)._replace(cookie=number))
+        table.discard(pack_key(pipeline.rate_control(1, 1, number, 5, 0)))
+    added = [pipeline.rate_control(2, 1, number, 6, 0) for number in range(rows)]
+    table.put_rows(np.array([pack_key(flow) for flow in added], KEY), np.full(rows, 6, np.uint32), effect_of(added[0]))
+    assert dict(table) == as_dict(added)
