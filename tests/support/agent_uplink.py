@@ -58,6 +58,7 @@ class Controller:
     raw: socket.socket
     sequence: int = 0
     last: dict[tuple[int, Opcode], ControlFrame] = field(default_factory=dict)
+    measured_kbps: list[int] = field(default_factory=list)  # as reported before each keep-alive
 
     def say(self, vid: int, opcode: Opcode, **columns: list[int]) -> None:
         self.sequence += 1
@@ -66,6 +67,12 @@ class Controller:
 
     def pair(self, vid: int, opcode: Opcode, receiver: int = RECEIVER, **columns: list[int]) -> None:
         self.say(vid, opcode, sender=[VNS[vid]], receiver=[receiver], **columns)
+
+    def keep_alive(self, vid: int) -> None:
+        """Keep a pair alive, and note what its agent has measured last."""
+        if (vid, Opcode.TRAFFIC_REPORT) in self.last:
+            self.measured_kbps.append(int(self.report(vid)["measured_kbps"]))
+        self.pair(vid, Opcode.KEEP_ALIVE)
 
     def listen(self, seconds: float) -> None:
         end_s = time.monotonic() + seconds
