@@ -91,7 +91,7 @@ def upstream_product(factor: FloatArray, offsets: IntArray) -> FloatArray:
 
 
 def marked_shares(
-    load_bps: FloatArray, capacity_bps: FloatArray, alpha: FloatArray, a: FloatArray, target: float
+    load_bps: FloatArray, capacity_bps: FloatArray, alpha: FloatArray, a: FloatArray, target: FloatArray
 ) -> FloatArray:
     """Return the share of traffic that counts as marked, what is above a threshold; all columns are of one shape.
 

@@ -31,6 +31,10 @@ from controller.seawall.loops import BETA, Loops
 from controller.units import MIN_RATE_BPS
 
 TARGET = 0.98  # Choice: of a link, where the proportional law stands: its buffer stays empty
+# Choice: of a host's link, where a loop stands that has more than its share by the part ABOVE. A host's drops are seen
+# by nobody, so TCP flows of the others there can show that they want more only where the link has room for it.
+HOST_TARGET = 0.93
+ABOVE = 0.05
 NO_CEILING_BPS = 1e15
 # Choice: a reading that comes so many intervals late is no silence. The rate of before counts, and no limit rises.
 LATE_INTERVALS = 2
@@ -122,12 +126,13 @@ class _SenderShares(Policy):
         ways = Ways.of(view, memory, self.name)  # 1
         loops, links = ways.loops, LinkState.of(view, memory, ways)  # 2
         constants = self._constants(view, loops)
+        state = self._state(memory, view, loops, links)
         marked = marked_shares(
             links.load_bps[loops.use_link],
             links.capacity_bps[loops.use_link],
             constants.curve.alpha[loops.use_loop],
             constants.curve.a[loops.use_loop],
-            TARGET,
+            _targets(view, ways, links, state)[loops.use_loop],
         )
         # Choice: the proportional law has marks before anything is lost, so losses that are not known do not stop it.
         lost = np.nan_to_num(links.lost) if self.law is Law.PROPORTIONAL else links.lost
@@ -142,7 +147,7 @@ class _SenderShares(Policy):
         allocation = allocate(  # 3
             self.law,
             loops,
-            self._state(memory, view, loops, links),
+            state,
             Traffic(links.used_bps, view.dropped_bps > 0.0, view.active),
             seen_lost,
             seen_marked,
@@ -279,6 +284,17 @@ class SeawallDctcp(_SenderShares):
     title: ClassVar[str] = "Seawall, on losses and marks"
     law: ClassVar[Law] = Law.DCTCP
     parameters: ClassVar[tuple[Parameter, ...]] = (ALPHA, A_CURVE, *_COMMON, *_CURVE, GAMMA)
+
+
+def _targets(view: PolicyView, ways: Ways, links: LinkState, state: LoopState) -> FloatArray:
+    """Return (loops,) how full each loop may make its link: HOST_TARGET for who has more than its share of a host's."""
+    loops = ways.loops
+    active = loops.sum_of_entries(view.active) > 0
+    standing_bps = laws.standing_shares(loops, active, view.vns.weight[loops.sender], links.capacity_bps)
+    above = np.nan_to_num(state.rate_bps) / standing_bps - 1.0
+    gives = np.where(ways.up[loops.link], np.clip(above / ABOVE, 0.0, 1.0), 0.0)
+    target: FloatArray = TARGET - (TARGET - HOST_TARGET) * gives
+    return target
 
 
 def receiver_shares(view: PolicyView, rate_bps: FloatArray, links: LinkState) -> FloatArray:

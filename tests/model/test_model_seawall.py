@@ -99,6 +99,21 @@ def test_more_receivers_gain_nothing(ports, weight):
     assert rates_bps[-1] >= 0.96 * (98 * M - fair_bps)
 
 
+def test_who_has_more_than_its_share_of_a_hosts_link_leaves_room_there():
+    """A host's drops are not seen. So the other VN of the port is given room to show that it wants more."""
+    loop = loop_of({10: {"algorithm": "seawall"}, 20: {"algorithm": "seawall"}})
+    modest = loop.add((1, 1), (1, 8), 10, 10 * M)
+    loop.add((1, 1), HUB, 20, 100 * M)
+    loop.run(200)
+    assert got(loop) == pytest.approx([10 * M, 83 * M], rel=0.02)
+    modest.rate_bps = 100 * M
+    loop.run(100)
+    assert got(loop) == pytest.approx([49 * M, 49 * M], rel=0.03)
+    modest.rate_bps = 0.0
+    loop.run(100)
+    assert got(loop) == pytest.approx([0.0, 98 * M], rel=0.02)
+
+
 @pytest.mark.parametrize("name", SHARING)
 def test_a_meters_own_drops_are_not_congestion(name):
     """Alone, and offering ten times what its meter lets through: its rate rises to the link's."""
