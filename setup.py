@@ -27,6 +27,7 @@ REQUIRES = [
     "structlog>=25",
 ]
 PLOT = ["matplotlib>=3.9"]
+CLUSTER = ["pyzmq>=27"]
 TEST = ["pytest>=8", "hypothesis>=6.100", "scipy>=1.14", "openapi-spec-validator>=0.7", "jsonschema>=4"]
 TEST += ["playwright>=1.55", "schemathesis>=4.30", "pytest-rerunfailures>=15", "pytest-xdist>=3.6"]
 DEV = ["ruff>=0.8", "mypy>=1.13", "types-PyYAML"]
@@ -62,7 +63,7 @@ setup(
         ]
     ),
     install_requires=REQUIRES,
-    extras_require={"plot": PLOT, "test": TEST, "dev": DEV},
+    extras_require={"plot": PLOT, "cluster": CLUSTER, "test": TEST, "dev": DEV},
     package_data={
         "apps": ["ui/*", "ui/*/*", "ui/*/*/*"],
         "experiments.machine": ["*.c", "*.sh"],

@@ -10,6 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 if TYPE_CHECKING:  # these need the framework, which a page of metrics does not
+    from apps.cluster.links import Links
     from apps.cluster.node import ClusterNode
     from apps.cluster.roles import Roles
 
@@ -31,3 +32,31 @@ class ClusterMetrics(Collector):
         yield CounterMetricFamily("dets_cluster_takeovers", "How often this node became active.", value=node.takeovers)
         about = "Roles and changes that switches refused, since another controller is their master."
         yield CounterMetricFamily("dets_cluster_refused", about, value=self._roles.refused)
+
+
+class LinksMetrics(Collector):
+    """What passed between one node and its peers, and who was refused."""
+
+    def __init__(self, links: Links) -> None:
+        self._links = links
+
+    def collect(self) -> Iterable[Metric]:
+        """Yield the samples as they are now."""
+        about = "Frames to and from another node: sent, unsent (not taken by the link), received."
+        frames = CounterMetricFamily("dets_cluster_frames", about, labels=("peer", "result"))
+        octets = CounterMetricFamily("dets_cluster_frame_bytes", "Bytes of these frames.", labels=("peer", "direction"))
+        again = CounterMetricFamily(
+            "dets_cluster_connected_again", "Connections given up and made again.", labels=("peer",)
+        )
+        for peer, traffic in self._links.traffic.items():
+            frames.add_metric((peer, "sent"), traffic.sent)
+            frames.add_metric((peer, "unsent"), traffic.unsent)
+            frames.add_metric((peer, "received"), traffic.received)
+            octets.add_metric((peer, "sent"), traffic.sent_octets)
+            octets.add_metric((peer, "received"), traffic.received_octets)
+            again.add_metric((peer,), traffic.connected_again)
+        about = "Refused at the address for nodes, by cause: key, handshake, frame, flood."
+        strangers = CounterMetricFamily("dets_cluster_strangers", about, labels=("cause",))
+        for cause, count in self._links.strangers.items():
+            strangers.add_metric((cause,), count)
+        yield from (frames, octets, again, strangers)
