@@ -104,6 +104,14 @@ def ceilings_now(state: ControlState, vns: VnTable) -> FloatArray:
     return ceiling_bps if state.adopted_bps is None else np.minimum(ceiling_bps, state.adopted_bps)
 
 
+def frozen(state: ControlState) -> ControlState:
+    """Return the state in which no grant rises until ``released``: some senders may not be known for a while."""
+    granted_bps = np.where(state.machines.controlled, state.machines.limit_bps, np.inf)
+    if state.adopted_bps is not None:
+        granted_bps = np.minimum(granted_bps, state.adopted_bps)
+    return replace(state, adopted_bps=granted_bps)
+
+
 def released(state: ControlState) -> ControlState:
     """Return the state in which grants may rise above those that were found on switches: all senders are known.
 

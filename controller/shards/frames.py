@@ -25,6 +25,7 @@ congested, and the senders' shard knows its senders; Keep Alive is the frame its
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from struct import Struct
@@ -41,7 +42,10 @@ MOST_ROWS = 1_000_000
 """of a table in one frame: 60 MB"""
 MOST_BPS = 1e15
 """of a rate: sums of what a million entries say stay numbers"""
+MOST_FRAMES = 3
+"""of a message: one of each kind"""
 _HEAD = Struct("<4sBBH8sQQQII")
+_LENGTH = Struct("<I")
 _Layout: TypeAlias = tuple[tuple[str, str], ...]
 
 
@@ -197,6 +201,25 @@ def decode(data: bytes, fabric: bytes, vns: int) -> tuple[Head, Frame]:
         if not (np.diff(keys) > 0).all():
             raise FrameError(Cause.ROW, f"{name} are not in ascending order")
     return Head(token, number, heard), form(**columns)
+
+
+def bundle(frames: Iterable[bytes]) -> bytes:
+    """Return frames for one hearer as one message: each after its length, 4 octets."""
+    return b"".join(part for frame in frames for part in (_LENGTH.pack(len(frame)), frame))
+
+
+def unbundle(data: bytes) -> list[bytes]:
+    """Return the frames of a message, MOST_FRAMES at most; raise FrameError if it is none."""
+    frames, at = list[bytes](), 0
+    while at < len(data):
+        if at + _LENGTH.size > len(data) or len(frames) == MOST_FRAMES:
+            raise FrameError(Cause.LENGTH, f"{len(data)} octets are not a message of {MOST_FRAMES} frames at most")
+        (length,) = _LENGTH.unpack_from(data, at)
+        at += _LENGTH.size + length
+        if at > len(data):
+            raise FrameError(Cause.LENGTH, f"a frame of {length} octets ends beyond its message")
+        frames.append(data[at - length : at])
+    return frames
 
 
 def _check(name: str, column: Any, vns: int) -> None:

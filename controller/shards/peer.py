@@ -37,6 +37,11 @@ class Peer:
         self._last: dict[type[Frame], int] = {}
         self._said_s: OrderedDict[int, float] = OrderedDict()
 
+    def recut(self, owns: BoolArray, mine: BoolArray) -> None:
+        """It has the VNs of ``owns`` (vns,) from now on, this shard those of ``mine``; what it said is void."""
+        self.owns, self._mine = owns, mine
+        self.report, self._grants = None, None
+
     def head(self, token: int, number: int, now_s: float) -> Head:
         """Return the header of a frame that goes to this peer now."""
         self._said_s[number] = now_s

@@ -48,15 +48,15 @@ from controller.loop.sender_side import SenderSide, read_meters
 from controller.loop.step import ControlState, StepResult, ceilings_now
 from controller.metering.counters import MeterReadings
 from controller.metering.enforcement import RATE_STEP_BPS
+from controller.policy.cuts import check_cut
 from controller.policy.groups import PolicyGroup, held
 from controller.shards.frames import FrameError, Grants, Report, encode, fabric_digest
 from controller.shards.peer import Peer
 from controller.shards.receiver_table import HasPairs, ReceiverTable, rows_of_pairs
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
-SWINGING = frozenset({"fe"})
-"""RAA-FE steers by what is received alone: when frames came an interval late, its grants swung between nothing and 2.8
-times the limit, whatever its gain was."""
+NOBODY = -1
+"""the owner of VNs that none has taken yet"""
 HOLD_S = 10.0
 """for how long a silent receiver's grants stand: longer than a lease and a take-over"""
 
@@ -72,11 +72,11 @@ class _Decided:
 
 
 class Shard:
-    """The VNs of ``owner`` (vns,) that are ``number``; whoever else is there is a peer.
+    """The VNs of ``owner`` (vns,) that are ``number``; whoever else is there is a peer, but for NOBODY.
 
     ``token`` grows with every change of the shard's owner. ``state`` holds the entries of its own senders; it may be
-    replaced between intervals. Raises InvalidValueError for policies that need to see the whole fabric, and for
-    receivers that no queue holds.
+    replaced between intervals, as ``vns`` may by others of the same names. Raises InvalidValueError for policies that
+    need to see the whole fabric, and for receivers that no queue holds.
     """
 
     def __init__(
@@ -89,19 +89,14 @@ class Shard:
         interval_s: float,
     ) -> None:
         for group in groups:
-            if group.policy.reads or group.policy.always_controls:
-                reason = "sees more than a receiver's senders, and cannot be cut into shards"
-                raise InvalidValueError("algorithm", group.policy.name, reason)
-            if group.policy.name in SWINGING:
-                reason = "swings when its grants work intervals later, and cannot be cut into shards"
-                raise InvalidValueError("algorithm", group.policy.name, reason)
+            check_cut(group.policy)
         if not vns.shaped.all():
             row = int(np.flatnonzero(~vns.shaped)[0])
             raise InvalidValueError("queues", vns.key(row), "has no queue, and its senders share an account")
-        self.vns, self.groups, self.mine, self._token = vns, groups, np.equal(owner, number), token
-        self._fabric = fabric_digest(vns)
-        others = sorted(set(owner.tolist()) - {number})
-        self.peers = {one: Peer(np.equal(owner, one), self.mine, self._fabric, interval_s) for one in others}
+        self.vns, self.groups, self._number_of_shard = vns, groups, number
+        self._fabric, self._interval_s = fabric_digest(vns), interval_s
+        self.mine, self._token = np.zeros(len(vns), dtype=np.bool_), token
+        self.peers: dict[int, Peer] = {}
         self.state = ControlState.start(vns, groups)
         self._number, self._began_s = 0, np.inf
         self._told = np.zeros(len(vns), dtype=np.bool_)  # which VNs of peers are congested
@@ -111,6 +106,36 @@ class Shard:
         self._granted: dict[int, Grants] = {}
         self._began: tuple[SenderSide, Loads] | None = None
         self._decided: _Decided | None = None
+        self.recut(owner, token)
+
+    def recut(self, owner: IntArray, token: int) -> None:
+        """The VNs belong to others from now on; call it between intervals.
+
+        Congestion at VNs that others have now goes on as it was. Policies begin again, and what peers have reported is
+        forgotten: that grants stay where they are until all is known again is for the caller to see to (``frozen``).
+        """
+        before, self.mine, self._token = self.mine, np.equal(owner, self._number_of_shard), token
+        self._told = np.where(before, self.state.allocators.congested, self._told)
+        others = sorted(set(owner.tolist()) - {self._number_of_shard, NOBODY})
+        before_peers, self.peers = self.peers, {}
+        for one in others:
+            owns = np.equal(owner, one)
+            peer = before_peers.get(one) or Peer(owns, self.mine, self._fabric, self._interval_s)
+            peer.recut(owns, self.mine)
+            self.peers[one] = peer
+        self._granted, self._began_s = {}, np.inf
+        self.forget()
+
+    def forget(self) -> None:
+        """Let policies begin again: what they have learned they learned of a part of the senders."""
+        self._memories = self._nothing
+
+    def under(self, groups: tuple[PolicyGroup, ...]) -> None:
+        """VLANs have other policies, or others of their parameters: all begin again. Raises InvalidValueError."""
+        for group in groups:
+            check_cut(group.policy)
+        self.groups = groups
+        self._memories = self._nothing = ControlState.start(self.vns, groups).allocators.memories
 
     def hear(self, peer: int, data: bytes, now_s: float) -> FrameError | None:
         """Take a frame of a peer; return why it was refused, None if it was not."""
@@ -202,6 +227,7 @@ class Shard:
         rate_bps[reports.entry] = reports.limit_bps
         rate_bps[set_rate.entry] = set_rate.rate_bps
         counted += np.bincount(table.entries.receiver[reports.entry], minlength=len(vns))
+        self._told_senders = np.where(self.mine, np.maximum(counted, 1), self._told_senders)
         congested = np.flatnonzero(allocators.congested & self.mine)
         frames = {}
         places = dict(zip(live, table.places[1:], strict=True))

@@ -145,3 +145,13 @@ def test_what_is_remembered_of_what_was_said_has_a_bound(desk):
     for _ in range(1000):
         desk.say()
     assert len(desk.peer._said_s) < 100
+
+
+def test_when_owners_change_what_was_said_is_void_and_who_was_replaced_stays_so(desk):
+    assert desk.hear(report(), token=2) is None
+    assert desk.hear(grants(), token=2) is None
+    desk.peer.recut(MINE, THEIRS)
+    assert (desk.peer.report, desk.peer.take_grants()) == (None, None)
+    assert desk.hear(report(), token=2, number=2) is Cause.NOT_OWNED
+    assert desk.hear(report(sender=2, receiver=0, loaded=(0,)), token=1, number=3) is Cause.TOKEN
+    assert desk.hear(report(sender=2, receiver=0, loaded=(0,)), token=2, number=3) is None

@@ -1,0 +1,109 @@
+"""What a node tells its peers of its switches, besides the interval's frames: hosts, links, and which are there.
+
+| octet | field | octets | meaning |
+|---|---|---|---|
+| 0 | magic | 4 | ``DETS`` |
+| 4 | version | 1 | 1 |
+| 5 | kind | 1 | 3 |
+| 6 | zero | 2 | 0 |
+| 8 | fabric | 8 | as in ``frames`` |
+| 16 | token | 8 | as in ``frames`` |
+| 24 | number | 8 | of the speaker's snapshots, from 1 |
+| 32 | rows | 16 | how many switches, hosts, hellos and receivers follow |
+| 48 | columns | .. | of the four tables, each as a whole |
+
+It is a snapshot, sent when something has changed and again now and then: a lost one is made good by the next.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from struct import Struct
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.columns import IntArray
+from controller.shards.frames import MAGIC, MOST_ROWS, VERSION, Cause, FrameError
+
+KIND = 3
+_HEAD = Struct("<4sBBH8sQQ4I")
+_TABLES = (
+    (("up", "<u8"),),
+    (("mac", "<u8"), ("vn", "<u4")),
+    (("sender_dpid", "<u8"), ("receiver_dpid", "<u8"), ("sender_port", "<u4"), ("receiver_port", "<u4")),
+    (("sent_to", "<u4"),),
+)
+_VNS = frozenset({"vn", "sent_to"})
+
+
+class PlacesHead(NamedTuple):
+    """Who speaks, and when."""
+
+    token: int
+    number: int
+
+
+@dataclass(frozen=True)
+class Places:
+    """What a node knows of its own switches.
+
+    ``up`` (switches,) are the dpids of those under its control. ``mac`` and ``vn`` (hosts,) are the hosts behind these,
+    ``vn`` rows of the VN table. ``sender_*`` and ``receiver_*`` (hellos,) are the ports between which hellos were heard
+    at these switches lately. ``sent_to`` (receivers,) are the VNs that they send to, rows.
+    """
+
+    up: NDArray[np.uint64]
+    mac: NDArray[np.uint64]
+    vn: IntArray
+    sender_dpid: NDArray[np.uint64]
+    receiver_dpid: NDArray[np.uint64]
+    sender_port: IntArray
+    receiver_port: IntArray
+    sent_to: IntArray
+
+
+def is_places(data: bytes) -> bool:
+    """Whether the bytes of a frame would be of this kind."""
+    return data[5:6] == bytes([KIND])
+
+
+def encode_places(head: PlacesHead, fabric: bytes, places: Places) -> bytes:
+    """Return the bytes of a snapshot."""
+    counts = [len(getattr(places, table[0][0])) for table in _TABLES]
+    columns = [
+        np.ascontiguousarray(getattr(places, name), dtype=dtype).tobytes() for table in _TABLES for name, dtype in table
+    ]
+    return b"".join([_HEAD.pack(MAGIC, VERSION, KIND, 0, fabric, *head, *counts), *columns])
+
+
+def decode_places(data: bytes, fabric: bytes, vns: int) -> tuple[PlacesHead, Places]:
+    """Return what the bytes of a snapshot say; raise FrameError for any that say nothing."""
+    if len(data) < _HEAD.size:
+        raise FrameError(Cause.LENGTH, f"{len(data)} octets are less than a header's {_HEAD.size}")
+    magic, version, kind, zero, its_fabric, token, number, *counts = _HEAD.unpack_from(data)
+    if magic != MAGIC or kind != KIND or zero:
+        raise FrameError(Cause.NOT_A_FRAME, f"begins with {data[:8].hex()}")
+    if version != VERSION:
+        raise FrameError(Cause.VERSION, f"version {version} is not {VERSION}")
+    if its_fabric != fabric:
+        raise FrameError(Cause.FABRIC, "names the VNs of another configuration")
+    if max(counts) > MOST_ROWS:
+        raise FrameError(Cause.LENGTH, f"{max(counts)} rows are more than {MOST_ROWS}")
+    widths = [sum(np.dtype(dtype).itemsize for _, dtype in table) for table in _TABLES]
+    size = _HEAD.size + sum(rows * width for rows, width in zip(counts, widths, strict=True))
+    if len(data) != size:
+        raise FrameError(Cause.LENGTH, f"{len(data)} octets are not the {size} of its rows")
+    columns, at = dict[str, Any](), _HEAD.size
+    for table, rows in zip(_TABLES, counts, strict=True):
+        for name, dtype in table:
+            column = np.frombuffer(data, dtype, rows, at)
+            at += column.nbytes
+            columns[name] = column if dtype == "<u8" else column.astype(np.int64)
+    for name in _VNS:
+        if len(columns[name]) and int(columns[name].max()) >= vns:
+            raise FrameError(Cause.ROW, f"{name} names rows beyond {vns} VNs")
+    if len(columns["mac"]) and int(columns["mac"].max()) >> 48:
+        raise FrameError(Cause.VALUE, "mac has values of more than 48 bits")
+    return PlacesHead(token, number), Places(**columns)
