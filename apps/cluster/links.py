@@ -37,7 +37,8 @@ from controller.errors import InvalidValueError
 MOST_OCTETS = 64 << 20
 """of a frame; ``controller.shards.frames`` has none that is longer"""
 QUEUED = 2  # frames for each connection, on either side
-HEARTBEAT_MS, HEARTBEAT_TIMEOUT_MS = 100, 300
+UNCONFIRMED_MS = 1000  # after which the kernel ends a connection whose other end confirms no octets
+KEEPALIVE_S = 2
 HANDSHAKE_S = 2.0  # ``receive`` has to be called more often
 RECONNECT_MS = 100
 CONNECT_AGAIN = 20  # refused frames in a row: ZeroMQ gives up for good on a peer that refuses it once
@@ -189,7 +190,11 @@ class Links:
         made.linger = 0
         made.sndhwm = made.rcvhwm = QUEUED
         made.maxmsgsize = self._most_octets + _CURVE_OCTETS
-        made.heartbeat_ivl, made.heartbeat_timeout = HEARTBEAT_MS, HEARTBEAT_TIMEOUT_MS
+        # No heartbeats of ZeroMQ's: it aborts the process when one is due on a connection whose peer has gone while
+        # nobody took its frames (libzmq's issue 4364), as after a pause.
+        made.tcp_maxrt = made.connect_timeout = UNCONFIRMED_MS
+        made.tcp_keepalive, made.tcp_keepalive_cnt = 1, 3
+        made.tcp_keepalive_idle = made.tcp_keepalive_intvl = KEEPALIVE_S
         made.handshake_ivl = int(1e3 * HANDSHAKE_S)
         made.ipv6 = ipv6
         made.curve_publickey, made.curve_secretkey = self._public, self._secret

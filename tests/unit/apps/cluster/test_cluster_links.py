@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import select
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,14 +15,15 @@ from contextlib import ExitStack, closing, suppress
 import pytest
 import zmq
 from prometheus_client import CollectorRegistry, generate_latest
-from support.cluster import Relay
+from support.paths import ROOT
 
 from apps.cluster import links
-from apps.cluster.links import CONNECT_AGAIN, HEARTBEAT_TIMEOUT_MS, QUEUED, Links
+from apps.cluster.links import CONNECT_AGAIN, QUEUED, UNCONFIRMED_MS, Links
 from apps.cluster.metrics import LinksMetrics
 from controller.errors import InvalidValueError
 
 TIMEOUT_S = 20.0
+TCP_USER_TIMEOUT = 18  # of Linux
 LARGE = 1 << 20
 
 
@@ -47,9 +51,8 @@ class Node:
 
 
 @pytest.fixture
-def node(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Node]]:
-    """Makes nodes, and closes them at the end. Slow machines break no connection."""
-    monkeypatch.setattr(links, "HEARTBEAT_TIMEOUT_MS", 10_000)
+def node() -> Iterator[Callable[..., Node]]:
+    """Makes nodes, and closes them at the end."""
     with ExitStack() as stack:
 
         def make(name: str, address: str | None = None) -> Node:
@@ -298,21 +301,18 @@ def test_floods_of_connections_are_bounded_counted_and_leave_peers_alone(
     assert here.links.strangers["handshake"] > 0
 
 
-def test_a_peer_that_falls_silent_is_given_up_and_taken_again(
-    node: Callable[..., Node], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(links, "HEARTBEAT_TIMEOUT_MS", HEARTBEAT_TIMEOUT_MS)
+def test_the_kernel_gives_up_on_a_peer_that_confirms_nothing(node: Callable[..., Node]) -> None:
     here, peer = node("n1"), node("n2")
-    host, _, port = peer.address.rpartition(":")
-    with closing(Relay(int(port))) as relay:
-        here.links.set_peers({"n2": (f"{host}:{relay.port}", peer.links.public_key)})
-        peer.know(here)
-        until(lambda: here.links.send("n2", b"first") and peer.heard, peer)
-        relay.cut()
-        until(lambda: not here.links.send("n2", b"nobody hears this"), peer)
-        relay.heal()
-        peer.heard.clear()
-        until(lambda: here.links.send("n2", b"again") and peer.heard, peer)
+    here.know(peer)
+    peer.know(here)
+    settle(here, peer)
+    ports = [int(one.address.rpartition(":")[2]) for one in (here, peer)]
+    limits_ms = []
+    for name in os.listdir("/proc/self/fd"):
+        with suppress(OSError), socket.socket(fileno=os.dup(int(name))) as sock:
+            if sock.family == socket.AF_INET and sock.getpeername()[1] in ports:
+                limits_ms.append(sock.getsockopt(socket.IPPROTO_TCP, TCP_USER_TIMEOUT))
+    assert limits_ms == [UNCONFIRMED_MS] * 2
 
 
 @pytest.mark.parametrize("address", ["n2.example.com:6654", "127.0.0.1", "127.0.0.1:0", "127.0.0.1:65536", ""])
@@ -374,3 +374,45 @@ def test_the_counters_are_metrics(node: Callable[..., Node]) -> None:
     assert 'dets_cluster_frame_bytes_total{direction="sent",peer="n2"} 5.0' in page
     assert 'dets_cluster_strangers_total{cause="key"} 3.0' in page
     assert 'dets_cluster_strangers_total{cause="flood"} 0.0' in page
+
+
+PAUSED = """
+import sys, time
+from apps.cluster.links import Links
+links = Links(sys.argv[1])
+print(links.public_key, flush=True)
+links.set_peers({"n1": (sys.argv[2], sys.stdin.readline().strip())})
+while not links.receive():
+    time.sleep(0.01)
+print("heard", flush=True)
+sys.stdin.readline()  # receives nothing meanwhile
+for _ in range(100):
+    links.receive()
+    time.sleep(0.01)
+print("goes on", flush=True)
+"""
+
+
+def test_a_node_that_takes_nothing_while_its_peer_goes_lives_on(node: Callable[..., Node]) -> None:
+    """With heartbeats ZeroMQ aborts such a process."""
+    here, there = node("n1"), free_address()
+    command = [sys.executable, "-c", PAUSED, there, here.address]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        key = process.stdout.readline().strip()
+        here.links.set_peers({"n2": (there, key)})
+        process.stdin.write(f"{here.links.public_key}\n")
+        process.stdin.flush()
+        until(lambda: here.links.send("n2", b"first") and select.select([process.stdout], [], [], 0)[0], here)
+        assert process.stdout.readline() == "heard\n"
+        for _ in range(50):
+            here.links.send("n2", b"x" * 1000)
+            time.sleep(0.002)
+        here.links.set_peers({})
+        time.sleep(0.5)
+        with suppress(BrokenPipeError):
+            process.stdin.write("go on\n")
+            process.stdin.flush()
+        assert process.stdout.readline() == "goes on\n"
+        assert process.wait(TIMEOUT_S) == 0
