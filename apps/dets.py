@@ -15,8 +15,9 @@ from functools import partial
 from typing import Any, ClassVar
 
 from apps import rest
+from apps.cluster.exchange import Exchange
 from apps.cluster.last_will import LastWill
-from apps.cluster.metrics import ClusterMetrics
+from apps.cluster.metrics import ClusterMetrics, LinksMetrics, SharingMetrics
 from apps.cluster.node import ClusterNode
 from apps.cluster.roles import Roles
 from apps.metrics import Metrics
@@ -95,6 +96,7 @@ class Dets(AppBase):
         )
         if self.roles is not None:
             self.roles.control, self.roles.release = self.shell.control, self.shell.release
+        self.exchange = self._exchange()
         self.observer = Observer(self.shell.central)
         self.queues = QueueKeeper(self.shell)
         self.loops = Supervisor(time.monotonic, hub.spawn, hub.sleep, hub.kill)
@@ -107,6 +109,9 @@ class Dets(AppBase):
         self.metrics = Metrics(self.shell, self.loops, self.queues, PeerDatapath.counts, self.observer, reloads)
         if self.node is not None and self.roles is not None:
             self.metrics.add(ClusterMetrics(self.node, self.roles))
+            if self.exchange is not None:
+                self.metrics.add(SharingMetrics(self.node.cluster.node, self.exchange))
+                self.metrics.add(LinksMetrics(self.exchange.links))
         self.reloader = Reloader(self, reloads)
         on_hangup(self.reloader.on_signal)
         self._rest = self._serve_rest(rest_tls)
@@ -132,6 +137,8 @@ class Dets(AppBase):
         self.loops.stop()
         self._rest.stop()
         if self.node is not None:
+            if self.exchange is not None:
+                self.exchange.links.close()
             self.node.leave()  # the other node goes on with the grants as they are
             self._will.close()
         elif self.config.on_stop == "remove":
@@ -146,11 +153,15 @@ class Dets(AppBase):
         self.logger.info("stopped; on_stop: %s", self.config.on_stop)
 
     def _run_interval(self) -> None:
+        if self.exchange is not None:
+            self.exchange.before_interval()
         with self.spare.round():
             self.shell.run_interval()
         if self.node is not None and self.roles is not None:
             self.node.round()
             self.roles.round()
+        if self.exchange is not None:
+            self.exchange.after_interval()
         self.observer.note(time.monotonic())
         self.manager.alive(time.monotonic())
         if self.shell.times.last is not None:
@@ -171,11 +182,21 @@ class Dets(AppBase):
         health = {**health, "status": "degraded" if ailing else health["status"], "loops": loops}
         return health if self.node is None else self._of_cluster(health, self.node)
 
-    @staticmethod
-    def _of_cluster(health: dict[str, Any], node: ClusterNode) -> dict[str, Any]:
-        """A node on standby is ready when it is connected to every switch and to etcd."""
+    def _of_cluster(self, health: dict[str, Any], node: ClusterNode) -> dict[str, Any]:
+        """A node on standby is ready when it is connected to every switch and to etcd.
+
+        So is one that shares switches, when its own ones are ready, and the others have owners.
+        """
         cluster = node.describe()
         waiting = cluster["role"] == "standby" and set(health["switches"].values()) == {SwitchState.STANDBY}
+        if self.exchange is not None:
+            cluster |= self.exchange.describe()
+            wanted = {
+                name: SwitchState.READY if owner == node.cluster.node else SwitchState.STANDBY
+                for name, owner in cluster["owners"].items()
+                if owner is not None
+            }
+            waiting = health["switches"] == wanted
         status = "ready" if waiting and not health.get("troubles") else health["status"]
         return {**health, "status": "degraded" if cluster["etcd"] else status, "cluster": cluster}
 
@@ -190,8 +211,27 @@ class Dets(AppBase):
             node.will = self._will.tell
         except OSError as error:
             raise InvalidValueError("cluster", self.config.cluster.ca, f"cannot be used for TLS: {error}") from error
-        PeerDatapath.new_gate = staticmethod(partial(WriteGate, node.held))
-        return node, Roles(node.leadership, _boot_time_s, hub.spawn)
+        PeerDatapath.new_gate = WriteGate
+        return node, Roles(node.wanted_role, node.held_at, _boot_time_s, hub.spawn)
+
+    def _exchange(self) -> Exchange | None:
+        """Return what is said to the other nodes and heard of them, where these share switches with this one."""
+        if self.node is None or self.node.shared is None or self.roles is None:
+            return None
+        try:
+            from apps.cluster.links import Links
+
+            links = Links(str(self.node.cluster.listen))
+        except (DetsError, ImportError, OSError) as error:
+            print(f"cluster.listen: {error}", file=sys.stderr)
+            raise SystemExit(2) from None
+        self.node.shared.reached = self.roles.reached
+
+        def sign(key: bytes) -> None:
+            self.shell.hellos.key = key
+
+        central, ready = self.shell.central, self.shell.peers.ready
+        return Exchange(self.node, self.node.shared, links, central, time.monotonic, ready, sign)
 
     def _start_over(self) -> None:
         self.shell.start_over(self.settings.file.config, self.settings.values)

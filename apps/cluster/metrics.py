@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from controller.shards.frames import Cause
+
 if TYPE_CHECKING:  # these need the framework, which a page of metrics does not
+    from apps.cluster.exchange import Exchange
     from apps.cluster.links import Links
     from apps.cluster.node import ClusterNode
     from apps.cluster.roles import Roles
@@ -32,6 +35,26 @@ class ClusterMetrics(Collector):
         yield CounterMetricFamily("dets_cluster_takeovers", "How often this node became active.", value=node.takeovers)
         about = "Roles and changes that switches refused, since another controller is their master."
         yield CounterMetricFamily("dets_cluster_refused", about, value=self._roles.refused)
+
+
+class SharingMetrics(Collector):
+    """What a node has of switches that are shared out, and what it did not take from others."""
+
+    def __init__(self, node: str, exchange: Exchange) -> None:
+        self._node, self._exchange = node, exchange
+
+    def collect(self) -> Iterable[Metric]:
+        """Yield the samples as they are now."""
+        owners = list(self._exchange.owners().values())
+        about = "Switches that this node owns."
+        yield GaugeMetricFamily("dets_cluster_owned_switches", about, value=owners.count(self._node))
+        about = "Switches that no node owns, as far as this one knows."
+        yield GaugeMetricFamily("dets_cluster_orphaned_switches", about, value=owners.count(None))
+        about = "Frames of other nodes that were not taken, by cause."
+        refused = CounterMetricFamily("dets_cluster_refused_frames", about, labels=("cause",))
+        for cause in Cause:
+            refused.add_metric((cause,), self._exchange.sharing.refused[cause])
+        yield refused
 
 
 class LinksMetrics(Collector):

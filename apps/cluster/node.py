@@ -8,6 +8,8 @@ none and loses the lease. Asking itself happens next to the loop, which never wa
    so that an answer says more than that one of them is there. Nothing is written, which a full etcd refuses. If nobody
    has the active key, a transaction takes it.
 3. Settings that the other node has changed are put in force.
+4. Where switches are shared out over nodes, so are their owners and the nodes read, and switches without one taken
+   (``shared``). The active node is then the one that takes changes of settings.
 """
 
 from __future__ import annotations
@@ -21,10 +23,13 @@ from typing import Any
 from apps.cluster.etcd import Etcd, EtcdError, KeyValue, created_at, get, put
 from apps.cluster.etcd_store import EtcdStore
 from apps.cluster.etcd_tokens import EtcdTokens
+from apps.cluster.shared import Shared
 from apps.settings.errors import StoreError
 from controller.cluster.leadership import REVISION_BITS, Answer, Leadership, generation_id
+from controller.cluster.ownership import Ownership
 from controller.errors import InvalidValueError
 from controller.fabric.description import Cluster
+from controller.openflow.constants import ControllerRole
 
 LOG = logging.getLogger("dets.cluster")
 ASK_INTERVAL_S = 0.25
@@ -75,10 +80,25 @@ class ClusterNode:
         self._willed: int | None = None
         self._left = False
         self.takeovers = 0
+        self.shared = Shared(cluster, self.prefix) if cluster.share == "switches" else None
+        self.ownership = Ownership(self.leadership)
 
     def held(self) -> int | None:
         """Return the generation under which this node may change switches now, None if it may not."""
         return self.leadership.held(self._clock())
+
+    def relies(self) -> bool:
+        """Whether this node may rely on its lease now."""
+        return self.leadership.relies(self._clock())
+
+    def held_at(self, dpid: int) -> int | None:
+        """Return the generation under which this node may change a switch now, None if it may not."""
+        return self.held() if self.shared is None else self.ownership.held(dpid, self._clock())
+
+    def wanted_role(self, dpid: int) -> tuple[ControllerRole, int] | None:
+        """Return the role to ask a switch for now, None: none."""
+        now_s = self._clock()
+        return self.leadership.wanted_role(now_s) if self.shared is None else self.ownership.wanted_role(dpid, now_s)
 
     def lease_age_s(self) -> float:
         """Return how long ago the question was asked that etcd answered last; infinite before the first."""
@@ -92,6 +112,9 @@ class ClusterNode:
             self.leadership.lose()
         if answer is not None and not self._left:
             self.leadership.hear(answer)
+            if self.shared is not None:
+                self.shared.put_in_force()
+                self.ownership.hear(self.shared.owners)
         if self.leadership.lease_id != self._willed:
             self._willed = self.leadership.lease_id
             self.will(self._willed)
@@ -119,7 +142,10 @@ class ClusterNode:
         """Return what ``/v1/health`` says of the cluster."""
         held, age_s = self.held(), self.lease_age_s()
         silent = age_s > self.cluster.lease_ttl_s
-        role = "active" if held is not None else "cut off from etcd" if silent else "standby"
+        if self.shared is not None:
+            role = "cut off from etcd" if silent else "sharing"
+        else:
+            role = "active" if held is not None else "cut off from etcd" if silent else "standby"
         return {
             "node": self.cluster.node,
             "role": role,
@@ -155,11 +181,15 @@ class ClusterNode:
         about = json.dumps({"node": self.cluster.node, "url": self.cluster.url}).encode()
         keys = self._key, f"{self.prefix}epoch", f"{self.prefix}head"
         reading = [*map(get, keys), get(self.tokens.place, prefix=True)]
-        found = self.etcd.read(*reading)  # 2
+        more = [] if self.shared is None else self.shared.reading
+        found = self.etcd.read(*reading, *more)  # 2
         if not found[0]:
-            taking = [put(self._key, about, lease_id), *reading]
-            _, found = self.etcd.transact([created_at(self._key, 0)], taking, reading)
-        active, epoch, head, tokens = found
+            taking = [put(self._key, about, lease_id), *reading, *more]
+            _, found = self.etcd.transact([created_at(self._key, 0)], taking, [*reading, *more])
+        active, epoch, head, tokens = found[: len(reading)]
+        if self.shared is not None:  # 4
+            number = int(epoch[0].value) if epoch else 0
+            self.shared.ask(self.etcd, found[len(reading) :], lease_id, number, self._clock())
         self.tokens.hear(tokens)
         if (head[0].mod_revision if head else 0) != self.store.head_revision:
             self.follow()  # 3
@@ -173,12 +203,13 @@ class ClusterNode:
 
     def _changed(self, held: int | None) -> None:
         if held is None:
-            LOG.warning("this node is not active any more: it changes no switch")
+            what = "changes no switch" if self.shared is None else "takes no changes of settings"
+            LOG.warning("this node is not active any more: it %s", what)
             return
         if self._last_held == held:
             LOG.info("this node is active again, and no other was meanwhile")
             return
-        if self._last_held is not None:
+        if self._last_held is not None and self.shared is None:
             self.start_over()
         self._last_held = held
         self.takeovers += 1
@@ -199,6 +230,7 @@ class ClusterNode:
     def _refusal(self) -> str:
         if self.leadership.active and self.leadership.active != self.cluster.node:
             where = f"node {self.leadership.active} at {self.active_url}"
-            return f"node {self.cluster.node} is on standby: make changes at {where}"
+            why = "is on standby" if self.shared is None else "shares switches, and another node takes changes"
+            return f"node {self.cluster.node} {why}: make changes at {where}"
         why = self.problem or "etcd has not refreshed its lease"
         return f"node {self.cluster.node} changes nothing now: {why}"

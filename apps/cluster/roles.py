@@ -1,4 +1,4 @@
-"""The role that this node has at each switch: master where it is active, slave elsewhere, confirmed by the switch.
+"""The role that this node has at each switch: master where it may change it, slave elsewhere, as the switch confirmed.
 
 Every connection of a configured switch comes here first. Until the switch has confirmed this node as its master,
 nothing but role requests and reads goes to it (``controller.cluster.write_gate``); then it is brought up as usual.
@@ -9,10 +9,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from apps.runtime.peer_limits import CutOff, Sparing
-from controller.cluster.leadership import Leadership
 from controller.cluster.write_gate import WriteGate
 from controller.errors import ProtocolError, SwitchRefusedError
 from controller.openflow.constants import ControllerRole, MessageType
@@ -42,12 +42,19 @@ class _Link:
 class Roles:
     """Asks the switches for this node's role whenever it changes.
 
-    ``control`` takes a switch whose master this node is, ``release`` one whose master it is no more. ``now_s`` is the
-    clock of the leadership; ``spawn`` calls a function next to the loop.
+    ``control`` takes a switch whose master this node is, ``release`` one whose master it is no more. ``wanted`` returns
+    the role to ask a switch for, None: none now; ``held`` the generation under which this node may change it, None: it
+    may not. ``spawn`` calls a function next to the loop.
     """
 
-    def __init__(self, leadership: Leadership, now_s: Callable[[], float], spawn: Callable[..., object]) -> None:
-        self._leadership, self._now_s, self._spawn = leadership, now_s, spawn
+    def __init__(
+        self,
+        wanted: Callable[[int], Request | None],
+        held: Callable[[int], int | None],
+        now_s: Callable[[], float],
+        spawn: Callable[..., object],
+    ) -> None:
+        self._wanted, self._held, self._spawn = wanted, held, spawn
         self.control: Callable[[SwitchConnection], None] = lambda connection: None
         self.release: Callable[[SwitchConnection], None] = lambda connection: None
         self._links: dict[int, _Link] = {}
@@ -59,10 +66,15 @@ class Roles:
         link = self._links.get(dpid)
         return None if link is None or link.connection.closed else link.connection
 
+    def reached(self) -> set[int]:
+        """Return the switches that are connected, under control or not."""
+        return {dpid for dpid, link in self._links.items() if not link.connection.closed}
+
     def arrived(self, connection: SwitchConnection) -> None:
         """A configured switch has connected."""
         gate = connection.gate
         assert isinstance(gate, WriteGate)
+        gate.held = partial(self._held, connection.dpid)
         before = self._links.get(connection.dpid)
         link = self._links[connection.dpid] = _Link(connection, gate)
         if before is not None:
@@ -121,7 +133,7 @@ class Roles:
             del self._links[link.connection.dpid]
 
     def _ask_if_due(self, link: _Link) -> None:
-        wanted = self._leadership.wanted_role(self._now_s())
+        wanted = self._wanted(link.connection.dpid)
         if wanted is not None and wanted != link.asked:  # what was refused is not asked for again
             link.asked = wanted
             self._spawn(self._ask, link, wanted)

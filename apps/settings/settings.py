@@ -18,6 +18,7 @@ from controller.errors import InvalidValueError
 from controller.events import EventKind
 from controller.fabric.description import Config
 from controller.limits.admission import AdmittedLimits
+from controller.limits.changes import check_shared
 from controller.limits.overrides import (
     VLAN_FIELDS,
     VLAN_LIMITS,
@@ -259,6 +260,8 @@ class Settings:
             expect()
             revision = self.revision + 1
             proposal = propose(revision)
+            for vlan in proposal.vlans.values():
+                check_shared(self.file.config, vlan.values)
             overrides = self._with(proposal)
             if may_be_inactive:
                 values = lay(overrides, self.central.fabric.admitted.core_overload)

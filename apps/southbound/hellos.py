@@ -19,12 +19,13 @@ _AT_ONCE = 50
 class Hellos:
     """Says hello out of ports that may lead to other switches, and hears what arrives there.
 
-    Hellos are signed with a key of this process. ``breathe`` lets others run.
+    Hellos are signed with a ``key`` of this process, or of all nodes that share the switches. ``breathe`` lets others
+    run.
     """
 
     def __init__(self, peers: Peers, breathe: Callable[[], None]) -> None:
         self._peers, self._breathe = peers, breathe
-        self._key = secrets.token_bytes(32)
+        self.key = secrets.token_bytes(32)
 
     def say_all(self) -> None:
         """Send a hello out of every port of every switch that may lead to another switch."""
@@ -44,14 +45,14 @@ class Hellos:
             return
         if self._peers.central.network.edge_port(PortId(dpid, port_no)) is not None:
             return
-        frame = lldp.build(dpid, port_no, lldp.authenticator(self._key, dpid, port_no))
+        frame = lldp.build(dpid, port_no, lldp.authenticator(self.key, dpid, port_no))
         action = (Output(port_no),)
         peer.connection.send(lambda xid: encode_packet_out(xid, ofp.PORT_CONTROLLER, action, frame), 1)
 
     def heard(self, dpid: int, packet: PacketIn) -> None:
         """A frame arrived where hellos do; a neighbour's own LLDP and forgeries are ignored."""
         info = lldp.parse(packet.data)
-        if info is None or not lldp.is_authentic(info, self._key):
+        if info is None or not lldp.is_authentic(info, self.key):
             return
         central, receiver = self._peers.central, PortId(dpid, packet.in_port)
         news = not central.network.topology.is_linked(receiver)

@@ -164,9 +164,16 @@ class Shell:
 
     def release(self, connection: SwitchConnection) -> None:
         """A switch has another master now: leave it as it is."""
-        peer = self.peers.get(connection.dpid)
-        if peer is not None and peer.connection is connection:
+        dpid = connection.dpid
+        peer = self.peers.get(dpid)
+        if peer is None or peer.connection is not connection:
+            return
+        if self.central.fabric.part is None:
             self.disconnected(peer)
+            return
+        del self.peers[dpid]
+        if self.central.switches[dpid].connected:
+            self.central.switch_released(dpid, self._clock())
 
     def start_over(self, config: Config, values: LimitsInForce) -> None:
         """Forget what was known of the fabric: another controller has changed it since."""

@@ -119,6 +119,13 @@ class CentralController:
         self.network.switch_down(dpid)
         self.note(EventKind.SWITCH_DOWN, f"switch {record.switch.name} ({dpid:016x}) is down", now_s, dpid=dpid)
 
+    def switch_released(self, dpid: int, now_s: float) -> None:
+        """A switch is there and no longer this node's to change: it stands as it is, and paths lead through it."""
+        record = self.switches[dpid]
+        record.connected = False
+        record.take_update()
+        self.note(EventKind.SWITCH_DOWN, f"switch {record.switch.name} ({dpid:016x}) is given up", now_s, dpid=dpid)
+
     def port_down(self, dpid: int, port_no: int, now_s: float) -> None:
         """A port has lost its link, or is no more."""
         self.network.port_down(PortId(dpid, port_no), now_s)

@@ -44,6 +44,8 @@ def run_interval(
     """Run the control step on the METER_STATS of the switches, and queue the meter-mods that it decides."""
     if fabric.state.adopted_bps is not None and not fabric.may_lack_senders(now_s):
         fabric.state = step.released(fabric.state)
+        if fabric.part is not None:
+            fabric.part.released()
     readings, of_send_limits = _readings(fabric, stats, received_s, confirmed_s)
     _watch_floods(fabric, stats, now_s)
     shaped = agents.before_step(readings, now_s)
@@ -57,7 +59,10 @@ def run_interval(
         fabric.measuring, marked_bps = fabric.measuring.read(fabric.vns, entries, stats, *times_s)
         fabric.phantoms, marks = fabric.phantoms.read(fabric.vns, marked_bps, stats, *times_s)
     observed = observe(fabric, reads, received_s, now_s, marks)
-    state, result = step.control_step(control.state, vns, control.groups, readings, now_s, links, observed, shaped)
+    if fabric.part is None:
+        state, result = step.control_step(control.state, vns, control.groups, readings, now_s, links, observed, shaped)
+    else:
+        state, result = fabric.part.step(readings, now_s)
     shadow = control.shadow
     if shadow.names:
         shadow = shadow_step(shadow, vns, control.state, state, links, observed)
@@ -180,6 +185,8 @@ def _watch_floods(fabric: FabricState, stats: Mapping[int, MeterStats], now_s: f
 def _watch_guarantees(fabric: FabricState, now_s: float) -> None:
     before, vns = fabric.guarantees, fabric.shared_vns
     offered_bps = received_rates(fabric.state.entries, fabric.state.measured.offered_bps, len(vns))
+    if fabric.part is not None:  # what others' VNs receive is not known here
+        offered_bps = np.where(fabric.part.receives, offered_bps, 0.0)
     interval_s = fabric.config.interval_s
     after = before.after(offered_bps, fabric.received_bps, vns.receive_limit_bps, interval_s)
     fabric.guarantees = after

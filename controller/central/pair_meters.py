@@ -71,6 +71,18 @@ class PairMeters:
         self._unmetered |= bare
         fabric.network.add_pairs(bare)
 
+    def let_go(self, dpid: int) -> None:
+        """A switch is another node's: forget the pairs that send there, and leave their meters to that."""
+        fabric = self._fabric
+        entries = fabric.state.entries
+        there = fabric.vns.dpid[entries.sender] == dpid
+        pairs = set(map(Pair, entries.sender[there].tolist(), entries.receiver[there].tolist()))
+        for known in (self._unmetered, self._new_pairs):
+            for pair in [pair for pair in known if fabric.vns.key(pair.sender).dpid == dpid]:
+                del known[pair]
+                pairs.add(pair)
+        self._remove(pairs, standing=False)
+
     def flush(self) -> None:
         """Give the pairs that were seen their meters, and take those of pairs that aged; those for marks follow."""
         fabric = self._fabric

@@ -97,10 +97,7 @@ class Reconciler:
         # Pairs and meters whose receivers' switches may still be on their way.
         record.awaiting = Awaiting.of(talking, meters, fabric.network.knows)
         yield
-        for other in fabric.switches.values():
-            known = other.awaiting.take(fabric.network.knows)
-            known = known.only(other.installed.contains(known.key))
-            yield from self._adopt_pairs(other, known, other.awaiting.meters, now_s)
+        yield from self.adopt_awaiting(now_s)
         pairs.flush()
         yield
         # 2
@@ -122,6 +119,13 @@ class Reconciler:
         for keys in pieces(sorted(lacking, reverse=True), _LOOKED_AT_ONCE):
             record.set_flows(plan_flows(wanted, record.installed, keys))
             yield
+
+    def adopt_awaiting(self, now_s: float) -> Iterator[None]:
+        """Take over, in pieces, the pairs that switches hold and whose receivers have become known since they came."""
+        for record in self.fabric.switches.values():
+            known = record.awaiting.take(self.fabric.network.knows)
+            known = known.only(record.installed.contains(known.key))
+            yield from self._adopt_pairs(record, known, record.awaiting.meters, now_s)
 
     def _complete_vn_meters(self, record: SwitchRecord, now_s: float) -> None:
         """Let the VNs of a switch have the meters that they lack."""

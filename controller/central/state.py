@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import numpy as np
 
 from controller.capability.capabilities import Verdicts
 from controller.central.congestion import Congestion
-from controller.columns import FloatArray, IntArray
+from controller.columns import BoolArray, FloatArray, IntArray
 from controller.events import EventKind, EventLog
 from controller.fabric.description import Config
 from controller.fabric.links import LinksInUse
@@ -34,6 +35,7 @@ from controller.limits.floods import discovery_limits, flood_limits
 from controller.limits.overrides import VN_FIELDS
 from controller.limits.precedence import LimitsInForce
 from controller.loop import step
+from controller.metering.counters import MeterReadings
 from controller.metering.enforcement import RATE_STEP_BPS, whole_rates
 from controller.metering.floods import FloodRates
 from controller.metering.guarantees import Guarantees
@@ -111,6 +113,24 @@ class Arrivals:
             self.new_s = now_s
 
 
+class Part(Protocol):
+    """What is this controller's of a fabric of which other nodes control the rest (``controller.nodes.sharing``)."""
+
+    @property
+    def elsewhere(self) -> frozenset[int]:
+        """The switches (dpid) that other nodes have under control."""
+
+    @property
+    def receives(self) -> BoolArray:
+        """Which VNs are behind this node's switches, shape (vns,)."""
+
+    def step(self, readings: MeterReadings, now_s: float) -> tuple[step.ControlState, step.StepResult]:
+        """Run one interval of this part."""
+
+    def released(self) -> None:
+        """Grants may rise again."""
+
+
 class FabricState:
     """The control value, the network and the switches of the fabric of one configuration.
 
@@ -147,6 +167,7 @@ class FabricState:
         self._moves = TokenBuckets(len(self.vns), MOVES_PER_S, MOVES_AT_ONCE)
         self._held_s: dict[int, float] = {}
         self.arrivals = Arrivals()
+        self.part: Part | None = None  # where other nodes have some of the switches
         self.agent_ports: frozenset[PortId] = frozenset()  # behind which agents shape, as far as is known
 
     # -- what is in force
@@ -221,7 +242,8 @@ class FabricState:
 
         In a cluster a node waits for all of them, however long: the other node may have known more.
         """
-        missing = not all(record.connected for record in self.switches.values())
+        elsewhere = frozenset[int]() if self.part is None else self.part.elsewhere
+        missing = not all(record.connected or dpid in elsewhere for dpid, record in self.switches.items())
         return missing and (self.config.cluster is not None or now_s - self.arrivals.last_s < AWAITED_S)
 
     def may_lack_senders(self, now_s: float) -> bool:

@@ -68,9 +68,13 @@ class Leadership:
         """The lease is gone, or given up: a new one is needed."""
         self.lease_id, self.is_mine = None, False
 
+    def relies(self, now_s: float) -> bool:
+        """Whether this node may rely on its lease at ``now_s``."""
+        return self.lease_id is not None and now_s < self.confirmed_s + self.ttl_s - MARGIN_S
+
     def held(self, now_s: float) -> int | None:
-        """Return the generation under which this node may change switches at ``now_s``, None if it may not."""
-        return self.generation if self.is_mine and now_s < self.confirmed_s + self.ttl_s - MARGIN_S else None
+        """Return the generation under which this node is the active one at ``now_s``, None if it is not."""
+        return self.generation if self.is_mine and self.relies(now_s) else None
 
     def wanted_role(self, now_s: float) -> tuple[ControllerRole, int] | None:
         """Return the role to ask switches for, with its generation id; None while etcd has to say who is active."""

@@ -43,15 +43,15 @@ def only_reads(data: bytes) -> bool:
 class WriteGate:
     """The gate of one connection. ``held`` returns the generation that this node holds now, None if it holds none."""
 
-    def __init__(self, held: Callable[[], int | None]) -> None:
-        self._held = held
+    def __init__(self, held: Callable[[], int | None] = lambda: None) -> None:
+        self.held = held
         self._confirmed: int | None = None
         self.withheld = 0
 
     @property
     def is_open(self) -> bool:
         """Whether messages that change the switch may go out."""
-        return self._confirmed is not None and self._confirmed == self._held()
+        return self._confirmed is not None and self._confirmed == self.held()
 
     def confirm(self, generation: int) -> None:
         """The switch has confirmed that this node is its master under this generation."""

@@ -46,6 +46,10 @@ def check_changeable(before: Config, after: Config) -> None:
         change = next(iter(_differing(key, old, new)))
         reason = f"can only be changed by a restart (dets runs with {_shown(change.before)})"
         raise InvalidValueError(change.path, _shown(change.after), reason)
+    if after.cluster is not None and after.cluster.share == "switches":
+        for change in config_changes(before, after):
+            reason = "can only be changed by a restart of every node: cluster.share is switches"
+            raise InvalidValueError(change.path, _shown(change.after), reason)
 
 
 def _differing(key: str, old: Any, new: Any) -> Iterator[ConfigChange]:

@@ -1,18 +1,28 @@
-"""The section ``cluster``: which node this is, and the etcd that it shares with the other one."""
+"""The section ``cluster``: which node this is, and the etcd that it shares with the others."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import Annotated
+from ipaddress import ip_address
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field
 
 from controller.config.document import Problem
-from controller.config.sections import ControlSection, FilePath, Name, Section, StoreSection, Written, read_section
+from controller.config.sections import (
+    ControlSection,
+    FilePath,
+    Listen,
+    Name,
+    Section,
+    StoreSection,
+    Written,
+    read_section,
+)
 from controller.errors import InvalidValueError
-from controller.fabric.description import Cluster, Rest
+from controller.fabric.description import Cluster, Endpoint, Rest
 
 MOST_ENDPOINTS = 9
 
@@ -34,20 +44,27 @@ Url = Annotated[str, BeforeValidator(check_url), Written("`http://HOST:PORT` or 
 
 
 class ClusterSection(Section):
-    """``cluster``: two controllers of the same fabric on one etcd; without it there is one, and no etcd."""
+    """``cluster``: several controllers of one fabric on one etcd; without it there is one, and no etcd."""
 
     path = "cluster"
     required = ("node", "etcd")
     node: Name | None = None
-    """This node; the other one has another name."""
+    """This node; the others have other names."""
     etcd: Annotated[list[Url], Field(min_length=1, max_length=MOST_ENDPOINTS)] = Field(default_factory=list)
     """Client URLs of etcd's members."""
     name: Name = "dets"
     """The cluster; its keys in etcd begin with /dets/NAME/."""
     lease_ttl_s: Annotated[int, Field(ge=2, le=60)] = 3
-    """The active node may be silent for so long before the other one takes over."""
+    """A node may be silent for so long before others take over."""
     url: Url | None = None
     """Where clients reach this node's REST interface; by default rest.listen."""
+    share: Literal["nothing", "switches"] = "nothing"
+    """`nothing`: one node is active for all switches, another one stands by. `switches`: each switch has an owner among
+all nodes; only with the algorithms fs, sp, fp and level, and with queues at every edge port."""
+    listen: Listen | None = None
+    """With `share: switches`: where this node hears the others, encrypted."""
+    address: Listen | None = None
+    """Where the others reach `listen`; by default there."""
     ca: FilePath | None = None
     """CA file (PEM) of etcd's certificates; by default the system's."""
     certificate: FilePath | None = None
@@ -68,6 +85,7 @@ def read_cluster(
     def path(given: str | None) -> str | None:
         return None if given is None else os.path.join(os.path.dirname(source_name), given)
 
+    listen, address = section.listen, section.address or section.listen
     scheme = "http" if rest.tls is None else "https"
     cluster = Cluster(
         node=section.node or "",
@@ -78,6 +96,9 @@ def read_cluster(
         ca=path(section.ca),
         certificate=path(section.certificate),
         key=path(section.key),
+        share=section.share,
+        listen=None if listen is None else Endpoint(*listen),
+        address=None if address is None else Endpoint(*address),
     )
     return cluster, problems
 
@@ -89,7 +110,28 @@ def _contradictions(section: ClusterSection, control: ControlSection, store: Sto
     secure = {url.startswith("https:") for url in section.etcd}
     if secure == {False} and (section.ca or section.certificate):
         yield Problem(("cluster", "etcd"), "has http:// only, and cluster.ca or cluster.certificate is for https://")
+    if not section.has_bad("share"):
+        if section.share == "switches" and section.listen is None and not section.has_bad("listen"):
+            yield Problem(("cluster", "share"), "switches needs cluster.listen, where the other nodes are heard")
+        for key in ("listen", "address"):
+            if section.share == "nothing" and getattr(section, key) is not None:
+                yield Problem(("cluster", key), "stands without cluster.share: switches", at_key=True)
+    for key in ("listen", "address"):
+        given = getattr(section, key)
+        if given is not None and not section.has_bad(key):
+            yield from _bad_address(key, given[0], alone=section.address is None)
     if control.on_stop == "remove":
         yield Problem(("control", "on_stop"), "remove cannot be with cluster: the other node goes on")
     if store.file is not None:
         yield Problem(("store", "file"), "cannot be with cluster: changes are kept in etcd", at_key=True)
+
+
+def _bad_address(key: str, host: str, *, alone: bool) -> Iterator[Problem]:
+    """Yield what is wrong with a host of ``listen`` or ``address``; ``alone``: there is no ``address``."""
+    try:
+        unspecified = ip_address(host).is_unspecified
+    except ValueError:
+        yield Problem(("cluster", key), f"{host} is not an IP address: names take time to look up")
+        return
+    if unspecified and (alone or key == "address"):
+        yield Problem(("cluster", key), f"{host} is every address: others need cluster.address, by which to reach it")

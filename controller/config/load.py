@@ -26,6 +26,7 @@ from controller.config.rules import (
     flood_problems,
     link_problems,
     port_problems,
+    share_problems,
     unused_problems,
 )
 from controller.config.sections import (
@@ -77,7 +78,7 @@ def parse_config(text: str, source_name: str = "<text>") -> Config:
         raise ConfigError(source_name, document.problems)
     config, problems = _read_config(document.data, source_name)
     if not problems and not document.problems:
-        problems += [*flood_problems(config), *link_problems(config)]
+        problems += [*flood_problems(config), *link_problems(config), *share_problems(config)]
     if problems or document.problems:
         raise ConfigError(source_name, [*document.problems, *document.place(problems)])
     return config

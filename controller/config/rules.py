@@ -16,7 +16,8 @@ from controller.limits.admission import admit_core, core_overloaded, core_topolo
 from controller.limits.changes import check_borrows, check_weighs
 from controller.limits.floods import LEAST_FLOOD_BPS, largest_flood_limit
 from controller.limits.hose_model import AdmissionError, VnLimits, port_overload
-from controller.policy.registry import make_policy
+from controller.policy.cuts import check_cut
+from controller.policy.registry import make_policy, policies
 from controller.units import format_rate
 
 
@@ -127,6 +128,36 @@ def flood_problems(config: Config) -> Iterator[Problem]:
             reason = f"does not fit: {others} VNs may flood to one whose receive limit is {format_rate(smallest_bps)}"
         fits = f"at most {largest_bps} ({format_rate(largest_bps)}) fits" if largest_bps else "nothing fits"
         yield Problem(("vlans", str(vid), "flood_limit"), f"{format_rate(flood_bps)} {reason}; {fits}")
+
+
+def share_problems(config: Config) -> Iterator[Problem]:
+    """Yield what cannot be shared out over nodes, where ``cluster.share`` says that switches are.
+
+    ``config`` must have no other problem.
+    """
+    if config.cluster is None or config.cluster.share == "nothing":
+        return
+    for vid, vlan in config.vlans.items():
+        try:
+            check_cut(policies[vlan.algorithm])
+        except InvalidValueError as error:
+            message = f"{vlan.algorithm} {error.reason}, as cluster.share: switches asks for"
+            yield Problem(("vlans", str(vid), "algorithm"), message)
+        if vlan.shadow is not None:
+            message = f"{vlan.shadow} cannot be with cluster.share: switches: a shadow sees the whole fabric"
+            yield Problem(("vlans", str(vid), "shadow"), message)
+    if config.queue_classes != "vlan":
+        yield Problem(("queues", "classes"), f"{config.queue_classes} cannot be with cluster.share: switches")
+        return
+    for switch in config.switches.values():
+        path = ("switches", switch.name)
+        if switch.ports and (switch.ovsdb is None or switch.profile == "no-queues"):
+            message = "has no queues: with cluster.share: switches each receiver needs one (ovsdb)"
+            yield Problem(path, message, at_key=True)
+        for port in switch.ports.values():
+            if port.agent != "none":
+                message = f"{port.agent} cannot be with cluster.share: switches"
+                yield Problem((*path, "ports", str(port.port_no), "agent"), message)
 
 
 def _limit_path(vn: Vn, way: str) -> Path:

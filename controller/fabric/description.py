@@ -142,7 +142,10 @@ class Rest:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """One of two nodes that share an etcd (client URLs) and a fabric; ``url`` is where its REST is reached.
+    """One of the nodes that share an etcd (client URLs) and a fabric; ``url`` is where its REST is reached.
+
+    ``share`` is whether all switches are the active node's, or each has an owner among all nodes: then these tell each
+    other what crosses, at ``listen``, which others reach at ``address``.
 
     Files are in PEM form: the CA of etcd's certificates, the node's certificate and key.
     """
@@ -155,6 +158,9 @@ class Cluster:
     ca: str | None = None
     certificate: str | None = None
     key: str | None = None
+    share: Literal["nothing", "switches"] = "nothing"
+    listen: Endpoint | None = None
+    address: Endpoint | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import NamedTuple
@@ -151,6 +151,20 @@ class Topology:
     def excuse(self, seconds: float) -> None:
         """Forgive all links a silence of so long: nobody listened."""
         self._heard_s = {ends: at_s + seconds for ends, at_s in self._heard_s.items()}
+
+    def touch(self, dpids: Container[int], now_s: float) -> None:
+        """Nobody listens at these switches now: what was heard from or at them stands."""
+        for ends in [ends for ends in self._heard_s if ends[0].dpid in dpids or ends[1].dpid in dpids]:
+            del self._heard_s[ends]
+            self._heard_s[ends] = now_s
+
+    def heard_at(self, dpids: Container[int]) -> list[tuple[PortId, PortId]]:
+        """Return the (sender, receiver) of the hellos that were heard at these switches lately."""
+        return [ends for ends in self._heard_s if ends[1].dpid in dpids]
+
+    def forget_heard(self, hellos: Iterable[tuple[PortId, PortId]]) -> bool:
+        """Others have listened, and heard these (sender, receiver) no more; return whether that took a link down."""
+        return self._forget([ends for ends in hellos if ends in self._heard_s])
 
     def links(self) -> frozenset[Link]:
         """Return the links that are up: the very same object until one comes or goes."""

@@ -6,7 +6,7 @@ No I/O; time is an argument.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,6 +56,7 @@ class Network:
         self._edges = _edges_by_vlan(self._switches.values())
         self._has_agents = any(port.agent != "none" for one in self._switches.values() for port in one.ports.values())
         self.host_changes = 0
+        self.sent_to_elsewhere: frozenset[int] = frozenset()  # rows of VNs to which other nodes' switches send
         self._vn_of_host: dict[Host, int] = {}
         self._hosts_of_vn: defaultdict[int, set[Host]] = defaultdict(set)
         self._queueless: set[int] = set()  # dpids of switches whose entries name no queue
@@ -141,6 +142,18 @@ class Network:
         """A switch is gone: paths no longer lead through it. What it should have is kept for its return."""
         self.topology.remove_switch(dpid)
         self._links_changed = True
+
+    def hear_peer(self, dpids: Container[int], hellos: Collection[tuple[PortId, PortId]], now_s: float) -> None:
+        """Another node says which hellos, as (sender, receiver), were heard at its switches lately."""
+        heard = set(hellos)
+        gone = [ends for ends in self.topology.heard_at(dpids) if ends not in heard]
+        self._links_changed = self.topology.forget_heard(gone) or self._links_changed
+        for ends in hellos:
+            self.hear_hello(*ends, now_s)
+
+    def receivers(self) -> list[int]:
+        """Return the rows of the VNs to which pairs lead."""
+        return [row for row, senders in self._meters_to.items() if senders]
 
     def port_down(self, port: PortId, now_s: float) -> None:
         """A port lost its link: what was learned over it is forgotten."""
@@ -240,7 +253,8 @@ class Network:
         row = self._vn_of_host.get(host)
         if row is None or self._vns.key(row)[1:] != tuple(port):
             return
-        if any(self._has_entry(Pair(sender, row), host) for sender in self._meters_to[row]):
+        sent_to = (self._has_entry(Pair(sender, row), host) for sender in self._meters_to[row])
+        if row in self.sent_to_elsewhere or any(sent_to):
             self._put_known_source(host, again=True)
         else:
             self.forget_host(host)

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from controller.errors import InvalidValueError
-from controller.fabric.description import WAYS, Vlan
+from controller.fabric.description import WAYS, Config, Vlan
 from controller.fabric.values import check_vn_value
 from controller.fabric.vns import VnTable, check_ceiling
 from controller.limits.overrides import VN_FIELDS
+from controller.policy.cuts import check_cut
 from controller.policy.registry import borrowers, make_policy, policies, weighers
 
 
@@ -58,6 +59,17 @@ def check_vn(vns: VnTable, vlan: Vlan, row: int, given: Mapping[str, float | Non
             check_borrows(f"{prefix}{way}_ceiling_bps", int(ceiling_bps), vlan.algorithm, vlan.shadow)
             limit_bps = int(given.get(f"{way}_limit_bps") or getattr(vns, f"{way}_limit_bps")[row])
             check_ceiling(f"{prefix}{way}_ceiling_bps", int(ceiling_bps), limit_bps, int(vns.capacity_bps[row]))
+
+
+def check_shared(config: Config, vlan: Mapping[str, Any]) -> None:
+    """Check values of a VLAN against ``cluster.share``. Raises InvalidValueError for what cannot be shared out."""
+    if config.cluster is None or config.cluster.share == "nothing":
+        return
+    if vlan.get("algorithm") in policies:
+        check_cut(policies[vlan["algorithm"]])
+    if vlan.get("shadow") is not None:
+        reason = "cannot be with cluster.share: switches: a shadow sees the whole fabric"
+        raise InvalidValueError("shadow", vlan["shadow"], reason)
 
 
 def complete_vlan(before: Vlan, given: Mapping[str, Any], interval_ms: int) -> dict[str, Any]:

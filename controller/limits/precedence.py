@@ -17,7 +17,7 @@ from controller.fabric.description import WAYS, Vlan
 from controller.fabric.values import check_vlan_values
 from controller.fabric.vns import VnTable
 from controller.limits.admission import AdmittedLimits
-from controller.limits.changes import without_ceilings, without_weights
+from controller.limits.changes import check_shared, without_ceilings, without_weights
 from controller.limits.floods import least_receive_limits
 from controller.limits.hose_model import STEP_BPS, Overload, port_overload
 from controller.limits.overrides import NO_CEILING, VN_RATES, Override, Overrides, VnName
@@ -190,6 +190,7 @@ def _bad_vlan(overrides: Overrides, vid: int, override: Override) -> str:
         return "the configuration has no such VLAN"
     try:
         check_vlan_values(override.values)
+        check_shared(overrides.file.config, override.values)
         vlan = replace(vlan, **override.values)
         for key, parameters_key in (("algorithm", "parameters"), ("shadow", "shadow_parameters")):
             name, parameters = getattr(vlan, key), getattr(vlan, parameters_key)

@@ -20,10 +20,12 @@ from controller.forwarding.pipeline import Table
 from controller.openflow.flows import Flow
 from controller.openflow.match import Match
 from experiments.bench.cluster.switch_logs import second_writer
+from experiments.machine.controller_process import free_ports
 from experiments.machine.etcd_process import EtcdProcesses, EtcdTls
 from experiments.wire.fabric import WireFabric
 
 NAMES = ("n1", "n2")
+End = tuple[int, int]
 needs_etcd = pytest.mark.skipif(shutil.which("etcd") is None, reason="needs etcd (Debian: etcd-server)")
 
 
@@ -31,7 +33,7 @@ class ClusterNodes:
     """Etcd and two nodes, for one ``with``; node 1 is active inside it. ``openflow`` is where switches reach them.
 
     Etcd has so many ``members``, which speak ``tls`` or not, and is full at ``quota_bytes``. ``relays`` are each node's
-    ways to the members.
+    ways to the members. With ``shared`` the switches are shared out over both nodes.
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class ClusterNodes:
         ttl_s: int = 2,
         tls: EtcdTls | None = None,
         quota_bytes: int | None = None,
+        shared: bool = False,
         **sections: dict[str, Any],
     ) -> None:
         self.etcd = EtcdProcesses(folder, members, tls, quota_bytes)
@@ -58,7 +61,11 @@ class ClusterNodes:
             if tls is not None:
                 files = {"ca": tls.ca, "certificate": tls.client_certificate, "key": tls.client_key}
                 cluster |= {key: str(path) for key, path in files.items()}
+            if shared:
+                cluster |= {"share": "switches", "listen": f"127.0.0.1:{free_ports(1)[0]}"}
             config = configuration(edges, **sections, cluster=cluster)
+            for switch in config["switches"].values() if shared else ():
+                switch["ovsdb"] = "tcp:127.0.0.1:1"  # nobody is there: what queues do is not simulated
             self.openflow.append(("127.0.0.1", int(config["openflow"]["listen"].rpartition(":")[2])))
             self.nodes.append(Application(config, folder / name))
 
@@ -69,8 +76,7 @@ class ClusterNodes:
                 node.start()
                 self.wait(lambda node=node: self.role(node) is not None, "a node has a role", 60.0)
             self.connect_switches()
-            self.wait_active(0)
-            self.wait(lambda: self.health(1)["status"] == "ready", "the standby is ready")
+            self.wait_whole()
         except BaseException:
             self.__exit__(BaseException)
             raise
@@ -88,6 +94,11 @@ class ClusterNodes:
 
     def connect_switches(self) -> None:
         """Let the switches connect to both nodes."""
+
+    def wait_whole(self) -> None:
+        """Wait until both nodes are what they are to be."""
+        self.wait_active(0)
+        self.wait(lambda: self.health(1)["status"] == "ready", "the standby is ready")
 
     def cut_from_etcd(self, number: int) -> None:
         """Let nothing pass between a node and etcd."""
@@ -136,11 +147,16 @@ class ClusterNodes:
 class ClusterRun(ClusterNodes):
     """The same with software switches."""
 
-    def __init__(self, folder: Path, edges: Mapping[int, Sequence[int]], **options: Any) -> None:
+    def __init__(
+        self, folder: Path, edges: Mapping[int, Sequence[int]], links: Sequence[tuple[End, End]] = (), **options: Any
+    ) -> None:
         super().__init__(folder, edges, **options)
         self.fabric = WireFabric(self.openflow[0], standbys=self.openflow[1:], retry_s=0.1)
         for dpid, numbers in edges.items():
-            self.fabric.add_switch(dpid, dict.fromkeys(numbers, LINK_BPS))
+            more = [end[1] for link in links for end in link if end[0] == dpid]
+            self.fabric.add_switch(dpid, dict.fromkeys([*numbers, *more], LINK_BPS))
+        for one, other in links:
+            self.fabric.link(one, other)
 
     def connect_switches(self) -> None:
         """Let the switches connect to both nodes."""
@@ -184,6 +200,21 @@ class ClusterRun(ClusterNodes):
         """Return who has changed a switch so far: node, role, and generation id."""
         with self.fabric.locked():
             return list(self.fabric.switches[dpid].writers)
+
+
+class SharedRun(ClusterRun):
+    """The same with the switches shared out over the nodes."""
+
+    def __init__(self, folder: Path, edges: Mapping[int, Sequence[int]], **options: Any) -> None:
+        super().__init__(folder, edges, shared=True, **options)
+
+    def wait_whole(self) -> None:
+        """Wait until every switch has an owner that controls it."""
+        self.wait(lambda: all(self.health(n)["status"] == "ready" for n in (0, 1)), "both nodes are ready", 30.0)
+
+    def owners(self, number: int) -> dict[str, str | None]:
+        """Return the node of each switch by the switch's name, as a node says."""
+        return dict(self.health(number)["cluster"]["owners"])
 
 
 def check_one_writer(run: ClusterRun, dpids: Iterable[int]) -> None:

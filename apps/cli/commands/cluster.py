@@ -1,4 +1,4 @@
-"""``dets cluster``: what etcd says of two controllers that share a fabric, and what is done to that by hand."""
+"""``dets cluster``: what etcd says of the controllers of one fabric, and what is done to that by hand."""
 
 from __future__ import annotations
 
@@ -14,9 +14,12 @@ from apps.cli.support.output import AnyForm, Column, Form, show
 from controller.errors import InvalidValueError
 
 if TYPE_CHECKING:
-    from controller.fabric.description import Cluster
+    from controller.fabric.description import Cluster, Config
 
-app = typer.Typer(no_args_is_help=True, help="Two controllers of one fabric: who is active (docs/cluster.md).")
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Several controllers of one fabric: who is active, who owns which switch (docs/cluster.md).",
+)
 OfConfig = Annotated[Path, typer.Option("--config", "-c", metavar="FILE", help="A node's configuration file.")]
 CONFIG = Path("dets.yaml")
 COLUMNS = (
@@ -30,37 +33,74 @@ COLUMNS = (
 
 @app.command()
 def status(config: OfConfig = CONFIG, output: AnyForm = Form.table) -> int:
-    """Show which node is active, by etcd: its REST interface, its generation id, the last change of settings."""
+    """Show which node is active, by etcd: its REST interface, its generation id, the last change of settings.
+
+    Where switches are shared out, their owners too.
+    """
     from apps.cluster.etcd import get
     from apps.cluster.node import etcd_of, prefix_of
     from controller.cluster.leadership import generation_id
 
-    cluster = _cluster(config)
+    whole = _load(config)
+    cluster = _cluster(whole)
     prefix = prefix_of(cluster)
     with closing(etcd_of(cluster)) as etcd:
-        active, epoch, head = etcd.read(*(get(prefix + name) for name in ("active", "epoch", "head")))
+        keys = (get(prefix + name) for name in ("active", "epoch", "head"))
+        active, epoch, head, owners = etcd.read(*keys, get(f"{prefix}own/", prefix=True))
     about = json.loads(active[0].value) if active else {"node": None, "url": None}
     number = int(epoch[0].value) if epoch else 0
     generation = generation_id(number, active[0].create_revision) if active else None
     revision = json.loads(head[0].value)["revision"] if head else 0
     row = {"active": about["node"], "url": about["url"], "generation": generation, "epoch": number}
-    show([{**row, "revision": revision}], output, COLUMNS)
-    return 0 if active else 1
+    row["revision"] = revision
+    owner_of = {_dpid(one.key): one.value.decode() for one in owners}
+    if cluster.share == "switches":
+        row["owners"] = {name: owner_of.get(one.dpid) for name, one in whole.switches.items()}
+    show([row], output, COLUMNS)
+    if cluster.share == "switches" and output is Form.table:
+        rows = [{"switch": name, "node": node} for name, node in row["owners"].items()]
+        show(rows, output, [Column("switch", "switch"), Column("node", "node")])
+    return 0 if active and None not in row.get("owners", {}).values() else 1
 
 
 @app.command()
 def leave(config: OfConfig = CONFIG) -> int:
-    """Give up this node's lease if it is active, so that the other node takes over at once."""
+    """Give up this node's lease if it is active or owns switches, so that other nodes take over at once."""
     from apps.cluster.etcd import get
     from apps.cluster.node import etcd_of, prefix_of
 
-    cluster = _cluster(config)
+    cluster = _cluster(_load(config))
+    prefix = prefix_of(cluster)
     with closing(etcd_of(cluster)) as etcd:
-        active = etcd.read(get(f"{prefix_of(cluster)}active"))[0]
-        mine = bool(active) and json.loads(active[0].value)["node"] == cluster.node
+        active, node = etcd.read(get(f"{prefix}active"), get(f"{prefix}nodes/{cluster.node}"))
+        mine = [*node, *(one for one in active if json.loads(one.value)["node"] == cluster.node)]
         if mine:
-            etcd.revoke(active[0].lease_id)
+            etcd.revoke(mine[0].lease_id)
     print(f"{cluster.node} has left" if mine else f"{cluster.node} is not active")
+    return 0
+
+
+@app.command()
+def balance(config: OfConfig = CONFIG) -> int:
+    """Share the switches out over the nodes again, after one has come back: each goes to the node that is first for it.
+
+    Nothing is moved by itself while its node lives. Grants stand while a switch changes hands.
+    """
+    from apps.cluster.etcd import created_at, delete, get
+    from apps.cluster.node import etcd_of, prefix_of
+    from controller.cluster.ownership import MOST_AT_ONCE, order
+
+    cluster = _cluster(_load(config))
+    prefix = prefix_of(cluster)
+    with closing(etcd_of(cluster)) as etcd:
+        nodes, owners = etcd.read(get(f"{prefix}nodes/", prefix=True), get(f"{prefix}own/", prefix=True))
+        names = [one.key.rpartition("/")[2] for one in nodes]
+        moving = [one for one in owners if names and order(_dpid(one.key), names)[0] != one.value.decode()]
+        for start in range(0, len(moving), MOST_AT_ONCE):
+            some = moving[start : start + MOST_AT_ONCE]
+            unchanged = [created_at(one.key, one.create_revision) for one in some]
+            etcd.transact(unchanged, [delete(one.key) for one in some], [])
+    print(f"{len(moving)} switches change hands")
     return 0
 
 
@@ -75,7 +115,7 @@ def epoch(
     from controller.cluster.leadership import generation_id
 
     generation_id(number, 1)
-    cluster = _cluster(config)
+    cluster = _cluster(_load(config))
     key = f"{prefix_of(cluster)}epoch"
     with closing(etcd_of(cluster)) as etcd:
         found = etcd.read(get(key))[0]
@@ -87,11 +127,18 @@ def epoch(
     return 0
 
 
-def _cluster(config: Path) -> Cluster:
+def _load(config: Path) -> Config:
     from controller.config.load import load_config
 
     with refusing_bad_files():
-        cluster = load_config(config).cluster
-    if cluster is None:
-        raise InvalidValueError("config", str(config), "has no section cluster")
-    return cluster
+        return load_config(config)
+
+
+def _cluster(config: Config) -> Cluster:
+    if config.cluster is None:
+        raise InvalidValueError("config", config.source_name, "has no section cluster")
+    return config.cluster
+
+
+def _dpid(key: str) -> int:
+    return int(key.rpartition("/")[2], 16)

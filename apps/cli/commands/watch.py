@@ -99,12 +99,16 @@ def status(
             {"switch": name, "state": state, "troubles": troubles.get(name, [])}
             for name, state in health["switches"].items()
         ]
+        columns = ["switch", "state", "troubles"]
         print(health["status"])
         if cluster := health.get("cluster"):
             print(
                 f"node {cluster['node']}: {cluster['role']}; active is {cluster['active']} at {cluster['active_url']}"
             )
-        show(rows, output, [Column(name, name) for name in ("switch", "state", "troubles")])
+            if cluster.get("owners"):
+                columns.insert(1, "node")
+                rows = [{**row, "node": cluster["owners"][row["switch"]]} for row in rows]
+        show(rows, output, [Column(name, name) for name in columns])
     return 0 if health["status"] == "ready" else FAILED
 
 

@@ -182,6 +182,9 @@ def change_recording(query: requests.NoQuery, body: requests.RecordingAction) ->
     central = service().central
     recorder = central.recorder
     if body.action == "start":
+        if central.fabric.part is not None:
+            reason = "is not possible: this node sees a part of the fabric (cluster.share)"
+            raise problems.invalid(InvalidValueError("action", "start", reason))
         if recorder is not None and not recorder.overrun:
             raise problems.invalid(InvalidValueError("action", "start", "is not possible: a recording is under way"))
         central.recorder = Recorder()

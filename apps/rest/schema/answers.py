@@ -23,12 +23,16 @@ class ClusterHealth(BaseModel):
     """What this node of a cluster knows of itself and of who is active."""
 
     node: str
-    role: Literal["active", "standby", "cut off from etcd"]
-    active: str | None = Field(description="the active node, as etcd said last")
+    role: Literal["active", "standby", "sharing", "cut off from etcd"]
+    active: str | None = Field(description="the active node, as etcd said last; one that shares switches takes changes")
     active_url: str | None = Field(description="where changes are made: the active node's REST interface")
     generation: int | None = Field(description="generation id under which this node is master; null: it is not")
     etcd: str | None = Field(description="why etcd did not answer last; null: it did")
     lease_age_s: float | None = Field(description="seconds since etcd last refreshed this node's lease")
+    owners: dict[str, str | None] | None = Field(
+        default=None, description="where switches are shared out: each switch's node; null: nobody has it"
+    )
+    nodes: dict[str, str] | None = Field(default=None, description="where switches are shared out: the nodes' REST")
 
 
 class Health(BaseModel):

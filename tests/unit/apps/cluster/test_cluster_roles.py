@@ -62,7 +62,12 @@ class Run:
     def __init__(self) -> None:
         self.now_s = 10.0
         self.leadership = Leadership(TTL_S)
-        self.roles = Roles(self.leadership, lambda: self.now_s, lambda function, *arguments: function(*arguments))
+        self.roles = Roles(
+            lambda dpid: self.leadership.wanted_role(self.now_s),
+            lambda dpid: self.leadership.held(self.now_s),
+            lambda: self.now_s,
+            lambda function, *arguments: function(*arguments),
+        )
         self.controlled: list[int] = []
         self.released: list[int] = []
         self.roles.control = lambda connection: self.controlled.append(connection.dpid)

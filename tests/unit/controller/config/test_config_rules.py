@@ -576,3 +576,47 @@ def test_a_flood_limit_that_fits_is_taken(flood_limit: str) -> None:
 def test_where_no_flood_limit_fits_that_is_said() -> None:
     (line,) = refused(FLOODING.replace("{flood_limit}", "2k").replace("30M", "3k"))
     assert line.endswith("2k does not fit: 2 VNs may flood to one whose receive limit is 3k; nothing fits")
+
+
+SHARED = """\
+cluster: {node: n1, etcd: ["http://127.0.0.1:2379"], share: switches, listen: "127.0.0.1:6654"}
+vlans:
+  10: {algorithm: fs, send_limit: 40M, receive_limit: 40M}
+switches:
+  s1: {dpid: 1, ovsdb: "tcp:127.0.0.1:1", ports: {1: {capacity: 100M, trunk: [10]}}}
+  s2: {dpid: 2}
+"""
+
+
+def test_switches_that_can_be_shared_out() -> None:
+    cluster = parse_config(SHARED, "f").cluster
+    assert cluster is not None
+    assert (cluster.share, cluster.listen, cluster.address) == ("switches", *[Endpoint("127.0.0.1", 6654)] * 2)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        (', listen: "127.0.0.1:6654"', "", "cluster.share: switches needs cluster.listen"),
+        ("share: switches, ", "", "cluster.listen: stands without cluster.share: switches"),
+        ("127.0.0.1:6654", "node1:6654", "cluster.listen: node1 is not an IP address"),
+        ("127.0.0.1:6654", "0.0.0.0:6654", "cluster.listen: 0.0.0.0 is every address"),
+        ("algorithm: fs", "algorithm: fe", "vlans.10.algorithm: fe swings when"),
+        ("algorithm: fs", "algorithm: max-min", "vlans.10.algorithm: max-min sees more than a receiver's senders"),
+        ("algorithm: fs", "algorithm: fs, shadow: sp", "vlans.10.shadow: sp cannot be with cluster.share"),
+        ('ovsdb: "tcp:127.0.0.1:1", ', "", "switches.s1: has no queues"),
+        ("ports:", "profile: no-queues, ports:", "switches.s1: has no queues"),
+        ("vlans:\n", "queues: {classes: none}\nvlans:\n", "queues.classes: none cannot be with cluster.share"),
+        ("capacity: 100M", "agent: trust, capacity: 100M", "switches.s1.ports.1.agent: trust cannot be with"),
+    ],
+)
+def test_what_cannot_be_shared_out_is_refused_by_name(old: str, new: str, problem: str) -> None:
+    assert old in SHARED
+    assert problem in "\n".join(refused(SHARED.replace(old, new)))
+
+
+def test_a_node_behind_another_address_listens_everywhere() -> None:
+    text = SHARED.replace('"127.0.0.1:6654"', '"0.0.0.0:6654", address: "10.0.0.1:6654"')
+    cluster = parse_config(text, "f").cluster
+    assert cluster is not None
+    assert cluster.address == Endpoint("10.0.0.1", 6654)

@@ -1,0 +1,250 @@
+"""One node's part of a fabric whose switches are shared out over several nodes: what it hears of the rest, and says.
+
+The node's own switches are controlled as ever, and an interval of theirs is a shard's (``controller.shards``). Of the
+others it knows what their owners say: hosts, links, which are there. Owners' word wins. A node that falls silent leaves
+everything as it said last.
+
+When a switch changes hands, no node raises a grant until every switch is under somebody's control again, AWAITED_S
+at most after the last one that came, as after a restart (``may_lack_senders``).
+
+A host that two nodes claim has moved: whose claim is new has it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from controller.central.controller import CentralController
+from controller.cluster.ownership import Owner
+from controller.columns import BoolArray
+from controller.fabric.topology import Link, PortId
+from controller.forwarding.pairs import Host
+from controller.loop import step
+from controller.metering.counters import MeterReadings
+from controller.shards.frames import Cause, FrameError, bundle, fabric_digest, unbundle
+from controller.shards.places import Places, PlacesHead, decode_places, encode_places, is_places
+from controller.shards.shard import NOBODY, Shard
+from controller.switch.record import SwitchRecord
+
+AGAIN_S = 1.0
+"""how often a node says all it knows of its switches when nothing changes"""
+LEAST_S = 0.2
+"""and how often it does at most"""
+SILENT_S = 2.5
+"""after so long without a word, a node is silent; less than links take to be down"""
+_ME = 0
+_UNHEARD = PlacesHead(0, 0)
+
+
+@dataclass
+class _Peer:
+    """Another node. ``number`` is this node's for it."""
+
+    number: int
+    head: PlacesHead = _UNHEARD
+    heard_s: float = -math.inf
+    said: tuple[bytes, int] = (b"", 0)  # the body of its last word, and how many hosts had changed then
+    up: frozenset[int] = frozenset()
+    sent_to: frozenset[int] = frozenset()
+    claims: dict[Host, int] = field(default_factory=dict)
+
+
+class Sharing:
+    """The part of ``central``'s fabric that the node ``name`` controls. There must be no other configuration later.
+
+    ``refused`` counts by cause what peers said and was not taken. Raises InvalidValueError as ``Shard`` does.
+    """
+
+    def __init__(self, central: CentralController, name: str) -> None:
+        fabric = central.fabric
+        self._central, self._name, self._vns = central, name, fabric.vns
+        self._digest = fabric_digest(fabric.vns)
+        nobody = np.full(len(fabric.vns), NOBODY)
+        interval_s = fabric.config.interval_s
+        self._shard = Shard(fabric.shared_vns, fabric.control.groups, nobody, _ME, 0, interval_s)
+        self._token = 0
+        self.owners: dict[int, Owner] = {}
+        self._peers: dict[str, _Peer] = {}
+        self.elsewhere: frozenset[int] = frozenset()
+        self._due: defaultdict[str, list[bytes]] = defaultdict(list)
+        self.refused: Counter[Cause] = Counter()
+        self._number = 0
+        self._said_s = -math.inf
+        self._said: tuple[int, frozenset[Link], frozenset[int]] | None = None
+        fabric.part = self
+
+    @property
+    def receives(self) -> BoolArray:
+        """Which VNs are behind this node's switches, shape (vns,)."""
+        return self._shard.mine
+
+    # -- whose the switches are
+
+    def hear_owners(self, owners: Mapping[int, Owner], token: int, now_s: float) -> None:
+        """These are the owners of switches that have one; ``token`` grows with each new lease of this node.
+
+        A switch that has none is still its last owner's, as far as grants, hosts and links go.
+        """
+        fabric = self._central.fabric
+        changed = {dpid for dpid, owner in owners.items() if dpid in fabric.switches and self.owners.get(dpid) != owner}
+        if not changed and token == self._token:
+            return
+        for dpid in changed:
+            if dpid in self.owners and self.owners[dpid].node == self._name:
+                self._let_go(dpid, now_s)
+            self.owners[dpid] = owners[dpid]
+        self._token = token
+        fabric.arrivals.known -= changed
+        fabric.arrivals.new_s = now_s
+        fabric.state = step.frozen(fabric.state)
+        owner_of = {dpid: self._number_of(owner.node) for dpid, owner in self.owners.items()}
+        self._shard.state = fabric.state
+        self._shard.recut(np.array([owner_of.get(dpid, NOBODY) for dpid in self._vns.dpid.tolist()]), token)
+
+    def _number_of(self, node: str) -> int:
+        if node == self._name:
+            return _ME
+        return self._peers.setdefault(node, _Peer(len(self._peers) + 1)).number
+
+    def _let_go(self, dpid: int, now_s: float) -> None:
+        """Forget what was known of a switch's tables and pairs: others change them from now on."""
+        fabric = self._central.fabric
+        if fabric.switches[dpid].connected:
+            self._central.switch_released(dpid, now_s)
+        self._central.pairs.let_go(dpid)
+        before = fabric.switches[dpid]
+        fabric.switches[dpid] = SwitchRecord.of(before.switch, fabric.vns, fabric.config)
+        fabric.switches[dpid].can = before.can
+
+    def _owned_by(self, node: str) -> set[int]:
+        return {dpid for dpid, owner in self.owners.items() if owner.node == node}
+
+    # -- what other nodes say
+
+    def hear(self, node: str, message: bytes, now_s: float) -> None:
+        """Take what another node has sent (``take_messages``); frames that are of no use are counted."""
+        try:
+            for data in unbundle(message):
+                self._hear(node, data, now_s)
+        except FrameError as error:
+            self.refused[error.cause] += 1
+
+    def _hear(self, node: str, data: bytes, now_s: float) -> None:
+        peer = self._peers.get(node)
+        if peer is None or (not is_places(data) and peer.number not in self._shard.peers):
+            self.refused[Cause.NOT_OWNED] += 1
+        elif not is_places(data):
+            error = self._shard.hear(peer.number, data, now_s)
+            if error is not None:
+                self.refused[error.cause] += 1
+        else:
+            head, places = decode_places(data, self._digest, len(self._vns))
+            self._check(node, peer, head, places)
+            peer.head, peer.heard_s = head, now_s
+            self._take(node, peer, places, data[32:], now_s)
+
+    def _check(self, node: str, peer: _Peer, head: PlacesHead, places: Places) -> None:
+        if head.token < peer.head.token:
+            raise FrameError(Cause.TOKEN, f"token {head.token} is below {peer.head.token}: its owner was replaced")
+        if head <= peer.head:
+            raise FrameError(Cause.ORDER, f"number {head.number} is not above {peer.head.number}")
+        owned = np.array(sorted(self._owned_by(node)), dtype=np.uint64)
+        own = (places.up, places.receiver_dpid, self._vns.dpid[places.vn])
+        if not all(np.isin(dpids, owned).all() for dpids in own):
+            raise FrameError(Cause.NOT_OWNED, "speaks of switches that are not its own")
+
+    def _take(self, node: str, peer: _Peer, places: Places, body: bytes, now_s: float) -> None:
+        central, network = self._central, self._central.network
+        before, peer.up, peer.sent_to = peer.up, frozenset(places.up.tolist()), frozenset(places.sent_to.tolist())
+        for dpid in peer.up:
+            central.fabric.arrivals.came(dpid, now_s)
+            if dpid not in network.topology.switches:
+                network.switch_up(dpid)
+        for dpid in (before - peer.up) & self._owned_by(node):  # one that it is about to take over stands as it was
+            network.switch_down(dpid)
+        ends = (places.sender_dpid, places.sender_port, places.receiver_dpid, places.receiver_port)
+        rows = zip(*(column.tolist() for column in ends), strict=True)
+        network.hear_peer(peer.up, [(PortId(*row[:2]), PortId(*row[2:])) for row in rows], now_s)
+        if peer.said != (body, network.host_changes):
+            self._take_hosts(peer, places, now_s)
+            peer.said = (body, network.host_changes)
+
+    def _take_hosts(self, peer: _Peer, places: Places, now_s: float) -> None:
+        network, vns = self._central.network, self._vns
+        hosts = zip(places.mac.tolist(), places.vn.tolist(), strict=True)
+        claims = {Host(int(vns.vlan_vid[row]), mac): row for mac, row in hosts}
+        for host, row in network.hosts().items():
+            if host not in claims and vns.key(row).dpid in peer.up:
+                network.forget_host(host)
+        before = network.host_changes
+        for host, row in claims.items():
+            if not network.knows(host) or peer.claims.get(host) != row:
+                network.learn(host, PortId(*vns.key(row)[1:]))
+        peer.claims = claims
+        if network.host_changes != before:
+            for _ in self._central.reconciler.adopt_awaiting(now_s):
+                pass
+
+    # -- the interval
+
+    def step(self, readings: MeterReadings, now_s: float) -> tuple[step.ControlState, step.StepResult]:
+        """Run one interval of the own switches; what goes to peers is due then (``take_messages``)."""
+        fabric, shard = self._central.fabric, self._shard
+        if shard.groups is not fabric.control.groups:
+            shard.under(fabric.control.groups)
+        shard.vns, shard.state = fabric.shared_vns, fabric.state
+        said = [shard.report(readings, now_s), shard.decide(now_s)]
+        result = shard.enforce(readings, now_s)
+        names = {peer.number: name for name, peer in self._peers.items()}
+        self._due = defaultdict(list)
+        for frames in said:
+            for number, data in frames.items():
+                self._due[names[number]].append(data)
+        return shard.state, result
+
+    def released(self) -> None:
+        """Grants may rise again: policies begin again, with all senders."""
+        self._shard.forget()
+
+    def round(self, ready: Collection[int], now_s: float) -> None:
+        """After an interval: see who is silent, and say what peers have to know.
+
+        ``ready`` are the switches under this node's control.
+        """
+        network = self._central.network
+        live = {name: peer for name, peer in self._peers.items() if now_s - peer.heard_s < SILENT_S}
+        owners = self.owners.items()
+        self.elsewhere = frozenset(dpid for dpid, own in owners if own.node in live and dpid in live[own.node].up)
+        network.sent_to_elsewhere = frozenset().union(*(peer.sent_to for peer in self._peers.values()))
+        unheard = network.topology.switches - self.elsewhere - set(ready)
+        if unheard:
+            network.topology.touch(unheard, now_s)
+        up = frozenset(dpid for dpid in ready if dpid in self.owners and self.owners[dpid].node == self._name)
+        known = network.host_changes, network.topology.links(), up
+        if now_s - self._said_s >= (AGAIN_S if known == self._said else LEAST_S):
+            self._said_s, self._said = now_s, known
+            self._number += 1
+            data = encode_places(PlacesHead(self._token, self._number), self._digest, self._places(up))
+            for name in self._peers:
+                self._due[name].append(data)
+
+    def take_messages(self) -> dict[str, bytes]:
+        """Return what is due to peers by name, one message each; what is not taken before the next interval is lost."""
+        due, self._due = self._due, defaultdict(list)
+        return {name: bundle(frames) for name, frames in due.items()}
+
+    def _places(self, up: frozenset[int]) -> Places:
+        network = self._central.network
+        hosts = [(host.mac, row) for host, row in network.hosts().items() if self._vns.key(row).dpid in up]
+        macs, rows = np.array(hosts, dtype=np.int64).reshape(-1, 2).T
+        heard = np.array([(*one, *other) for one, other in network.topology.heard_at(up)], dtype=np.uint64)
+        sender_dpid, sender_port, receiver_dpid, receiver_port = heard.reshape(-1, 4).T
+        ports = sender_port.astype(np.int64), receiver_port.astype(np.int64)
+        sent_to = np.array(network.receivers(), dtype=np.int64)
+        dpids = np.array(sorted(up), dtype=np.uint64)
+        return Places(dpids, macs.astype(np.uint64), rows, sender_dpid, receiver_dpid, *ports, sent_to)

@@ -1,0 +1,207 @@
+"""Switches shared out over controllers, in virtual time: frames find their way, limits hold, a death frees nobody."""
+
+from __future__ import annotations
+
+import pytest
+from support.configs import fabric
+from support.fabrics import ControlLoop, mac_of
+from support.shared_fabric import SharedFabric
+
+from controller.central.state import AWAITED_S
+from controller.errors import InvalidValueError
+from controller.fabric.topology import LINK_TIMEOUT_S, PortId
+from controller.forwarding.pairs import Host
+from controller.nodes.sharing import SILENT_S
+from controller.shards.frames import Cause
+
+MBIT, INTERVAL_S = 1e6, 0.055
+LIMIT_BPS = 400 * MBIT
+COMPENSATED = 1.06  # a meter makes up for what setting it gave or took
+PORTS = {1: {1: [10], 2: [10]}, 2: {3: [10], 4: [10]}, 3: {5: [10]}}
+LINKS = [(PortId(1, 101), PortId(2, 101)), (PortId(2, 102), PortId(3, 101))]
+CLUSTER = {"node": "a", "etcd": ["http://127.0.0.1:1"], "share": "switches", "listen": "127.0.0.1:6654"}
+OWNER = {1: "a", 2: "b", 3: "b"}
+RECEIVER = (3, 5)
+SENDERS = [(1, 1), (1, 2), (2, 3)]
+ALGORITHMS = ("fs", "sp", "fp", "level")
+SECOND = round(1 / INTERVAL_S)
+
+
+def started(algorithm: str = "fs", owner: dict[int, str] = OWNER) -> ControlLoop:
+    """A fabric whose nodes know of each other's links."""
+    config = fabric(PORTS, limits={10: "400M"}, algorithm=algorithm, cluster=CLUSTER)
+    net = SharedFabric(config, LINKS, owner)
+    net.start()
+    loop = ControlLoop(net)
+    loop.run(3 * SECOND)
+    return loop
+
+
+def blasting(algorithm: str) -> ControlLoop:
+    """Three senders at switches of two nodes share a receive limit at one's."""
+    loop = started(algorithm)
+    for place in SENDERS:
+        add(loop, place, 300 * MBIT)
+    loop.run(5 * SECOND)
+    return loop
+
+
+def add(loop: ControlLoop, place: tuple[int, int], rate_bps: float) -> None:
+    """Add a sender to the receiver; both nodes have heard of both hosts before it begins."""
+    sender = loop.add(place, RECEIVER, 10, 0.0)
+    loop.run(SECOND // 2)
+    sender.rate_bps = rate_bps
+
+
+def nodes(loop: ControlLoop):
+    return loop.fabric.central
+
+
+def limits(loop: ControlLoop) -> dict[int, float]:
+    """What the senders' meters stand at, as their nodes know, by port."""
+    found = {}
+    for central in nodes(loop).centrals.values():
+        entries = central.state.entries
+        for row in range(len(entries)):
+            sender = central.vns.key(entries.sender[row])
+            meter = loop.fabric.switches[sender.dpid].meters[int(entries.meter_id[row])]
+            found[sender.port_no] = meter.setting.rate_kbps * 1e3
+    return found
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_senders_of_all_nodes_together_keep_the_receivers_limit(algorithm):
+    loop = blasting(algorithm)
+    assert loop.rate(RECEIVER, 10, -2 * SECOND) == pytest.approx(LIMIT_BPS, rel=0.05)
+    assert set(limits(loop)) == {1, 2, 3}
+    if algorithm in ("fs", "level"):
+        assert limits(loop) == pytest.approx(dict.fromkeys((1, 2, 3), LIMIT_BPS / 3), rel=0.05)
+    first = {Cause.LATE: 2}  # said before anything was heard
+    assert {name: dict(one.refused) for name, one in nodes(loop).sharing.items()} == {"a": first, "b": first}
+
+
+def test_hosts_and_links_of_others_are_known_and_floods_reach_all():
+    loop = started()
+    loop.fabric.learn(mac_of(PortId(1, 1), 10), PortId(1, 1), 10)
+    loop.run(SECOND)
+    host = Host(10, mac_of(PortId(1, 1), 10))
+    assert all(central.network.knows(host) for central in nodes(loop).centrals.values())
+    delivery = loop.fabric.learn(mac_of(PortId(3, 5), 10), PortId(3, 5), 10)
+    assert sorted(port for port, _, _ in delivery.at) == [(1, 1), (1, 2), (2, 3), (2, 4)]
+    links = [central.network.topology.links() for central in nodes(loop).centrals.values()]
+    assert links[0] == links[1]
+    assert len(links[0]) == 2
+
+
+def test_a_host_that_moves_to_another_nodes_switch_and_back_is_where_it_spoke_last():
+    loop = started()
+    mac, here, there = 5, PortId(1, 1), PortId(2, 3)
+    for place in (here, there, here):
+        loop.fabric.learn(mac, place, 10)
+        loop.run(SECOND)
+        for central in nodes(loop).centrals.values():
+            row = central.network.vn_of(Host(10, mac))
+            assert row is not None
+            assert central.vns.key(row)[1:] == place
+
+
+def test_a_host_that_left_is_forgotten_by_all():
+    loop = started()
+    loop.fabric.learn(5, PortId(1, 1), 10)
+    loop.run(SECOND)
+    nodes(loop).centrals["a"].port_down(1, 1, loop.fabric.now_s)
+    loop.run(SECOND)
+    assert not any(central.network.knows(Host(10, 5)) for central in nodes(loop).centrals.values())
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_dead_node_frees_nobody_and_paths_stay_until_its_switches_are_taken_over(algorithm):
+    loop = blasting(algorithm)
+    standing_bps = limits(loop)
+    loop.fabric.kill("a")
+    for _ in range(round((LINK_TIMEOUT_S + SILENT_S) / INTERVAL_S)):
+        loop.run(1)  # the frames still find their way
+        assert all(rate <= COMPENSATED * standing_bps[port] for port, rate in limits(loop).items())
+    nodes(loop).take(1, "b", loop.fabric.now_s)
+    highest = 0.0
+    for _ in range(SECOND):  # it takes a while to read what the switch holds
+        loop.run(1)
+        highest = max([highest, *(rate / standing_bps[port] for port, rate in limits(loop).items())])
+    assert highest <= COMPENSATED
+    before = loop.fabric.switches[1].meter_mods
+    loop.fabric.connect(1)
+    assert loop.fabric.switches[1].meter_mods == before  # the meters are right
+    for _ in range(2 * SECOND):
+        loop.run(1)
+        highest = max([highest, *(rate / standing_bps[port] for port, rate in limits(loop).items())])
+    assert highest <= 1.1  # FP offers a sender a tenth more, to see whether it takes it
+    assert set(limits(loop)) == {1, 2, 3}
+    assert loop.rate(RECEIVER, 10, -SECOND) <= 1.03 * LIMIT_BPS
+    assert loop.rate(RECEIVER, 10, -SECOND) >= 0.9 * LIMIT_BPS
+
+
+def test_the_receivers_node_dies_and_grants_are_held_by_the_other():
+    loop = blasting("fs")
+    standing_bps = {port: rate for port, rate in limits(loop).items() if port in (1, 2)}
+    loop.fabric.kill("b")
+    loop.run(4 * SECOND)
+    assert {port: limits(loop)[port] for port in standing_bps} == pytest.approx(standing_bps, rel=0.06)
+    for dpid in (2, 3):
+        loop.fabric.take_over(dpid, "a")
+        loop.run(5)
+    loop.run(2 * SECOND)
+    assert limits(loop) == pytest.approx(dict.fromkeys((1, 2, 3), LIMIT_BPS / 3), rel=0.05)
+
+
+def test_grants_rise_again_once_all_switches_are_taken_over_or_after_a_while():
+    loop = blasting("fs")
+    for sender in loop.senders[1:]:
+        sender.rate_bps = 0.0
+    loop.fabric.kill("a")
+    loop.run(SECOND)
+    assert max(limits(loop).values()) <= 1.06 * LIMIT_BPS / 3
+    loop.fabric.take_over(1, "b")
+    loop.run(3 * SECOND)
+    assert limits(loop)[1] >= 0.6 * LIMIT_BPS
+
+
+def test_leftovers_are_removed_only_while_every_switch_is_under_control():
+    loop = started()
+    central = nodes(loop).centrals["b"]
+    assert not central.fabric.awaits_switches(loop.fabric.now_s)
+    loop.fabric.kill("a")
+    loop.run(4 * SECOND)
+    assert central.fabric.awaits_switches(loop.fabric.now_s + AWAITED_S)
+    loop.fabric.take_over(1, "b")
+    assert not central.fabric.awaits_switches(loop.fabric.now_s)
+
+
+def test_an_owner_that_loses_a_switch_takes_it_off_the_others_paths():
+    loop = started()
+    loop.fabric.disconnect(2)
+    loop.run(SECOND)
+    assert all(not central.network.topology.links() for central in nodes(loop).centrals.values())
+    loop.fabric.connect(2)
+    loop.run(3 * SECOND)
+    assert all(len(central.network.topology.links()) == 2 for central in nodes(loop).centrals.values())
+
+
+def test_who_speaks_of_others_switches_or_is_nobody_is_refused():
+    loop = started()
+    here = nodes(loop).sharing["a"]
+    loop.run(1)
+    said = [data for speaker, hearer, data in nodes(loop)._messages if (speaker, hearer) == ("b", "a")]
+    here.hear("nobody", said[0], loop.fabric.now_s)
+    assert here.refused.pop(Cause.NOT_OWNED) == 2
+    here.hear("b", b"\x01", loop.fabric.now_s)
+    assert here.refused.pop(Cause.LENGTH) == 1
+    nodes(loop).owner[3] = "a"
+    nodes(loop).take(2, "a", loop.fabric.now_s)  # b owns nothing now, as far as a knows
+    loop.run(2 * SECOND)
+    assert here.refused[Cause.NOT_OWNED] > 0
+
+
+@pytest.mark.parametrize("algorithm", ["fe", "max-min", "gatekeeper"])
+def test_what_sees_more_than_a_receivers_senders_cannot_be_shared_out(algorithm):
+    with pytest.raises(InvalidValueError, match="cannot be cut into shards"):
+        SharedFabric(fabric(PORTS, limits={10: "400M"}, algorithm=algorithm), LINKS, OWNER)

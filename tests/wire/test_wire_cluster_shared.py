@@ -1,0 +1,143 @@
+"""Two real controllers that share the switches of a fabric: pairs cross, and a dead node's switches are taken over."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from support.cluster import SharedRun, check_one_writer, needs_etcd
+from support.paths import ROOT
+from support.wire import EVERYBODY, frame
+
+from controller.openflow.match import Match
+from experiments.bench.cluster.switch_logs import MeterLog
+
+pytestmark = [needs_etcd]
+EDGES = {1: [11, 12], 2: [21], 3: [31]}
+LINKS = [((1, 101), (2, 101)), ((2, 102), (3, 101))]
+RECEIVER = (3, 31)
+SENDERS = [(1, 11), (1, 12), (2, 21)]
+LIMIT_BPS = 400e6
+OWNERS = {"s1": "n2", "s2": "n1", "s3": "n1"}  # by hash
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[SharedRun]:
+    with SharedRun(tmp_path, EDGES, links=LINKS) as run:
+        yield run
+
+
+def dets(*arguments: str) -> tuple[int, str]:
+    command = [sys.executable, "-m", "apps.cli", *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def blast(run: SharedRun) -> None:
+    """Let three hosts at two switches send to one at a third one, more than it may get."""
+    for dpid, port_no in [RECEIVER, *SENDERS]:
+        run.fabric.inject(dpid, port_no, frame(port_no, EVERYBODY, 10))
+    there = Match(vlan_vid=10, eth_dst=RECEIVER[1])
+    for dpid in EDGES:
+        run.wait(lambda dpid=dpid: any(flow.match == there for flow in run.flows(dpid)), "all know the way")
+    with run.fabric.locked():
+        for dpid, port_no in SENDERS:
+            run.fabric.rates.offer(dpid, port_no, 300e6, eth_src=port_no, eth_dst=RECEIVER[1], vlan_vid=10)
+
+
+def granted_bps(run: SharedRun, nodes: Sequence[int]) -> dict[int, float]:
+    """Return what is granted to each sending port, as its switch's node says."""
+    found: dict[int, float] = {}
+    for number in nodes:
+        for _, port_no in SENDERS:
+            entry = run.nodes[number].entry(port_no, RECEIVER[1], 10)
+            if entry is not None:
+                found[port_no] = float(entry["granted_bps"] or 0)
+    return found
+
+
+def is_shared(run: SharedRun, nodes: Sequence[int] = (0, 1)) -> bool:
+    return granted_bps(run, nodes) == pytest.approx({port_no: LIMIT_BPS / 3 for _, port_no in SENDERS}, rel=0.05)
+
+
+def test_every_switch_has_one_owner_and_both_nodes_are_ready(run: SharedRun) -> None:
+    assert run.owners(0) == run.owners(1) == OWNERS
+    states = [run.health(number)["switches"] for number in (0, 1)]
+    assert states[0] == {"s1": "standby", "s2": "ready", "s3": "ready"}
+    assert states[1] == {"s1": "ready", "s2": "standby", "s3": "standby"}
+    check_one_writer(run, EDGES)
+    assert [{node for node, _, _ in run.writers(dpid)} for dpid in EDGES] == [{1}, {0}, {0}]
+
+
+def test_senders_of_both_nodes_share_the_receive_limit_of_one(run: SharedRun) -> None:
+    blast(run)
+    run.wait(lambda: is_shared(run), "the limit is shared", 30.0)
+    check_one_writer(run, EDGES)
+
+
+def test_a_node_that_is_killed_loses_its_switches_to_the_other_and_nobody_is_freed(run: SharedRun) -> None:
+    blast(run)
+    run.wait(lambda: is_shared(run), "the limit is shared", 30.0)
+    with run.fabric.locked():
+        logs = {dpid: MeterLog(run.fabric.switches[dpid]) for dpid in EDGES}
+        standing = {dpid: run.meters(dpid) for dpid in EDGES}
+    run.nodes[1].signal(signal.SIGKILL)
+    run.nodes[1].wait_ended()
+    run.wait(lambda: set(run.owners(0).values()) == {"n1"}, "n1 has all", 20.0)
+    run.wait(lambda: run.health(0)["status"] == "ready", "n1 controls all", 20.0)
+    run.wait(lambda: is_shared(run, [0]), "it is shared still")
+    with run.fabric.locked():
+        for dpid, log in logs.items():
+            assert standing[dpid].keys() & log.deleted == set()  # it tests the switch with a meter of its own
+            assert log.filled_again == []
+            most = {number: 1.2 * rate for number, (rate, _) in standing[dpid].items()}
+            assert [(number, rate) for number, rate in log.set if number in most and rate > most[number]] == []
+    check_one_writer(run, EDGES)
+
+
+def test_a_node_that_was_paused_finds_its_switches_taken_and_shares_again_when_it_is_asked(run: SharedRun) -> None:
+    blast(run)
+    run.wait(lambda: is_shared(run), "the limit is shared", 30.0)
+    run.nodes[0].signal(signal.SIGSTOP)
+    run.wait(lambda: set(run.owners(1).values()) == {"n2"}, "n2 has all", 20.0)
+    run.wait(lambda: run.health(1)["status"] == "ready", "n2 controls all", 20.0)
+    before = {dpid: len(run.writers(dpid)) for dpid in EDGES}
+    run.nodes[0].signal(signal.SIGCONT)
+    run.wait(lambda: run.owners(0) == dict.fromkeys(OWNERS, "n2"), "n1 knows", 20.0)
+    run.wait(lambda: run.health(0)["status"] == "ready", "n1 is ready to take over")
+    assert all({node for node, _, _ in run.writers(dpid)[before[dpid] :]} <= {1} for dpid in EDGES)
+    config = str(run.nodes[0].config_path)
+    assert dets("cluster", "balance", "--config", config) == (0, "2 switches change hands\n")
+    run.wait(lambda: run.owners(0) == run.owners(1) == OWNERS, "they are shared out again", 20.0)
+    run.wait(lambda: all(run.health(number)["status"] == "ready" for number in (0, 1)), "both are ready", 20.0)
+    run.wait(lambda: is_shared(run), "the limit is shared as before", 20.0)
+    assert dets("cluster", "balance", "--config", config) == (0, "0 switches change hands\n")
+    check_one_writer(run, EDGES)
+
+
+def test_what_operators_see_and_may_not_do(run: SharedRun) -> None:
+    config = str(run.nodes[0].config_path)
+    code, said = dets("cluster", "status", "--config", config, "--output", "json")
+    shown = json.loads(said)[0]
+    assert (code, shown["active"], shown["owners"]) == (0, "n1", OWNERS)
+    assert "s1      n2" in dets("cluster", "status", "--config", config)[1]
+    assert "s1      n2    standby" in dets("status", "--url", run.nodes[0].url)[1]
+    metrics = run.nodes[1].metrics()
+    assert [metrics[f"dets_cluster_{what}_switches",] for what in ("owned", "orphaned")] == [1.0, 0.0]
+    assert metrics["dets_cluster_frames_total", "n1", "received"] > 0
+    refusals = [
+        ("PATCH", "/v1/vlans/10", {"algorithm": "fe"}, "cannot be cut into shards"),
+        ("PATCH", "/v1/vlans/10", {"shadow": "sp"}, "a shadow sees the whole fabric"),
+        ("POST", "/v1/recording", {"action": "start"}, "sees a part of the fabric"),
+    ]
+    for method, path, body, reason in refusals:
+        status, _, problem = run.nodes[0].request(method, path, json.dumps(body).encode())
+        assert (status, reason in problem["detail"]) == (422, True), problem
+    run.nodes[0].patch("/v1/vns/10/s1/11", send_limit_bps=30_000_000)  # at a switch of the other node
+    run.wait(lambda: 30_000 in {rate for rate, _ in run.meters(1).values()}, "its node has put it in force")
+    check_one_writer(run, EDGES)
