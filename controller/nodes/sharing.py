@@ -46,6 +46,7 @@ class _Peer:
     """Another node. ``number`` is this node's for it."""
 
     number: int
+    token: int = 0
     head: PlacesHead = _UNHEARD
     heard_s: float = -math.inf
     said: tuple[bytes, int] = (b"", 0)  # the body of its last word, and how many hosts had changed then
@@ -69,13 +70,15 @@ class Sharing:
         self._shard = Shard(fabric.shared_vns, fabric.control.groups, nobody, _ME, 0, interval_s)
         self._token = 0
         self.owners: dict[int, Owner] = {}
+        self._heard: Mapping[int, Owner] | None = None
         self._peers: dict[str, _Peer] = {}
         self.elsewhere: frozenset[int] = frozenset()
         self._due: defaultdict[str, list[bytes]] = defaultdict(list)
         self.refused: Counter[Cause] = Counter()
+        self._had: set[int] = set()  # of its switches, those that were under its control since they are
         self._number = 0
         self._said_s = -math.inf
-        self._said: tuple[int, frozenset[Link], frozenset[int]] | None = None
+        self._said: tuple[int, frozenset[Link], frozenset[int], frozenset[int], int] | None = None
         fabric.part = self
 
     @property
@@ -90,7 +93,9 @@ class Sharing:
 
         A switch that has none is still its last owner's, as far as grants, hosts and links go.
         """
-        fabric = self._central.fabric
+        if owners is self._heard and token == self._token:
+            return
+        self._heard, fabric = owners, self._central.fabric
         changed = {dpid for dpid, owner in owners.items() if dpid in fabric.switches and self.owners.get(dpid) != owner}
         if not changed and token == self._token:
             return
@@ -99,9 +104,7 @@ class Sharing:
                 self._let_go(dpid, now_s)
             self.owners[dpid] = owners[dpid]
         self._token = token
-        fabric.arrivals.known -= changed
-        fabric.arrivals.new_s = now_s
-        fabric.state = step.frozen(fabric.state)
+        self._freeze(changed, now_s)
         owner_of = {dpid: self._number_of(owner.node) for dpid, owner in self.owners.items()}
         self._shard.state = fabric.state
         self._shard.recut(np.array([owner_of.get(dpid, NOBODY) for dpid in self._vns.dpid.tolist()]), token)
@@ -142,11 +145,28 @@ class Sharing:
             error = self._shard.hear(peer.number, data, now_s)
             if error is not None:
                 self.refused[error.cause] += 1
+            self._note_life(node, peer, self._shard.peers[peer.number].token, now_s)
         else:
             head, places = decode_places(data, self._digest, len(self._vns))
             self._check(node, peer, head, places)
+            self._note_life(node, peer, head.token, now_s)
             peer.head, peer.heard_s = head, now_s
-            self._take(node, peer, places, data[32:], now_s)
+            self._take(peer, places, data[32:], now_s)
+
+    def _note_life(self, node: str, peer: _Peer, token: int, now_s: float) -> None:
+        """A node that has started again knows nothing of its switches' senders until it has read these."""
+        if token <= peer.token:
+            return
+        began_again, peer.token = peer.token > 0, token
+        if began_again:
+            self._freeze(self._owned_by(node), now_s)
+
+    def _freeze(self, dpids: set[int], now_s: float) -> None:
+        """Let no grant rise until these switches are under somebody's control."""
+        fabric = self._central.fabric
+        fabric.arrivals.known -= dpids
+        fabric.arrivals.new_s = now_s
+        fabric.state = step.frozen(fabric.state)
 
     def _check(self, node: str, peer: _Peer, head: PlacesHead, places: Places) -> None:
         if head.token < peer.head.token:
@@ -154,18 +174,18 @@ class Sharing:
         if head <= peer.head:
             raise FrameError(Cause.ORDER, f"number {head.number} is not above {peer.head.number}")
         owned = np.array(sorted(self._owned_by(node)), dtype=np.uint64)
-        own = (places.up, places.receiver_dpid, self._vns.dpid[places.vn])
+        own = (places.up, places.lost, places.receiver_dpid, self._vns.dpid[places.vn])
         if not all(np.isin(dpids, owned).all() for dpids in own):
             raise FrameError(Cause.NOT_OWNED, "speaks of switches that are not its own")
 
-    def _take(self, node: str, peer: _Peer, places: Places, body: bytes, now_s: float) -> None:
+    def _take(self, peer: _Peer, places: Places, body: bytes, now_s: float) -> None:
         central, network = self._central, self._central.network
-        before, peer.up, peer.sent_to = peer.up, frozenset(places.up.tolist()), frozenset(places.sent_to.tolist())
+        peer.up, peer.sent_to = frozenset(places.up.tolist()), frozenset(places.sent_to.tolist())
         for dpid in peer.up:
             central.fabric.arrivals.came(dpid, now_s)
             if dpid not in network.topology.switches:
                 network.switch_up(dpid)
-        for dpid in (before - peer.up) & self._owned_by(node):  # one that it is about to take over stands as it was
+        for dpid in set(places.lost.tolist()) & network.topology.switches:
             network.switch_down(dpid)
         ends = (places.sender_dpid, places.sender_port, places.receiver_dpid, places.receiver_port)
         rows = zip(*(column.tolist() for column in ends), strict=True)
@@ -224,12 +244,15 @@ class Sharing:
         unheard = network.topology.switches - self.elsewhere - set(ready)
         if unheard:
             network.topology.touch(unheard, now_s)
-        up = frozenset(dpid for dpid in ready if dpid in self.owners and self.owners[dpid].node == self._name)
-        known = network.host_changes, network.topology.links(), up
+        mine = self._owned_by(self._name)
+        up = frozenset(mine.intersection(ready))
+        self._had = (self._had | up) & mine
+        lost = frozenset(self._had - network.topology.switches)
+        known = network.host_changes, network.topology.links(), up, lost, len(self._peers)
         if now_s - self._said_s >= (AGAIN_S if known == self._said else LEAST_S):
             self._said_s, self._said = now_s, known
             self._number += 1
-            data = encode_places(PlacesHead(self._token, self._number), self._digest, self._places(up))
+            data = encode_places(PlacesHead(self._token, self._number), self._digest, self._places(up, lost))
             for name in self._peers:
                 self._due[name].append(data)
 
@@ -238,7 +261,7 @@ class Sharing:
         due, self._due = self._due, defaultdict(list)
         return {name: bundle(frames) for name, frames in due.items()}
 
-    def _places(self, up: frozenset[int]) -> Places:
+    def _places(self, up: frozenset[int], lost: frozenset[int]) -> Places:
         network = self._central.network
         hosts = [(host.mac, row) for host, row in network.hosts().items() if self._vns.key(row).dpid in up]
         macs, rows = np.array(hosts, dtype=np.int64).reshape(-1, 2).T
@@ -246,5 +269,5 @@ class Sharing:
         sender_dpid, sender_port, receiver_dpid, receiver_port = heard.reshape(-1, 4).T
         ports = sender_port.astype(np.int64), receiver_port.astype(np.int64)
         sent_to = np.array(network.receivers(), dtype=np.int64)
-        dpids = np.array(sorted(up), dtype=np.uint64)
-        return Places(dpids, macs.astype(np.uint64), rows, sender_dpid, receiver_dpid, *ports, sent_to)
+        dpids, gone = (np.array(sorted(some), dtype=np.uint64) for some in (up, lost))
+        return Places(dpids, macs.astype(np.uint64), rows, sender_dpid, receiver_dpid, *ports, sent_to, gone)

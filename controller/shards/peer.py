@@ -33,7 +33,7 @@ class Peer:
         self._reported_s = self._granted_s = -math.inf
         self.refused: Counter[Cause] = Counter()
         self._grants: Grants | None = None
-        self._token, self._number = 0, 0
+        self.token, self._number = 0, 0  # of its last life that was heard
         self._last: dict[type[Frame], int] = {}
         self._said_s: OrderedDict[int, float] = OrderedDict()
 
@@ -60,10 +60,10 @@ class Peer:
         return None
 
     def _accept(self, head: Head, frame: Frame, now_s: float) -> None:
-        if head.token < self._token:  # 2
-            raise FrameError(Cause.TOKEN, f"token {head.token} is below {self._token}: its owner was replaced")
-        if head.token > self._token:
-            self._token, self._number, self._last, self._grants = head.token, 0, {}, None
+        if head.token < self.token:  # 2
+            raise FrameError(Cause.TOKEN, f"token {head.token} is below {self.token}: its owner was replaced")
+        if head.token > self.token:
+            self.token, self._number, self._last, self._grants = head.token, 0, {}, None
         kind = type(frame)
         if head.number <= self._last.get(kind, 0):  # 3
             raise FrameError(Cause.ORDER, f"number {head.number} is not above {self._last[kind]}")

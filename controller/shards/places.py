@@ -9,8 +9,8 @@
 | 8 | fabric | 8 | as in ``frames`` |
 | 16 | token | 8 | as in ``frames`` |
 | 24 | number | 8 | of the speaker's snapshots, from 1 |
-| 32 | rows | 16 | how many switches, hosts, hellos and receivers follow |
-| 48 | columns | .. | of the four tables, each as a whole |
+| 32 | rows | 20 | how many switches, hosts, hellos, receivers and lost switches follow |
+| 52 | columns | .. | of the five tables, each as a whole |
 
 It is a snapshot, sent when something has changed and again now and then: a lost one is made good by the next.
 """
@@ -28,12 +28,13 @@ from controller.columns import IntArray
 from controller.shards.frames import MAGIC, MOST_ROWS, VERSION, Cause, FrameError
 
 KIND = 3
-_HEAD = Struct("<4sBBH8sQQ4I")
+_HEAD = Struct("<4sBBH8sQQ5I")
 _TABLES = (
     (("up", "<u8"),),
     (("mac", "<u8"), ("vn", "<u4")),
     (("sender_dpid", "<u8"), ("receiver_dpid", "<u8"), ("sender_port", "<u4"), ("receiver_port", "<u4")),
     (("sent_to", "<u4"),),
+    (("lost", "<u8"),),
 )
 _VNS = frozenset({"vn", "sent_to"})
 
@@ -51,7 +52,8 @@ class Places:
 
     ``up`` (switches,) are the dpids of those under its control. ``mac`` and ``vn`` (hosts,) are the hosts behind these,
     ``vn`` rows of the VN table. ``sender_*`` and ``receiver_*`` (hellos,) are the ports between which hellos were heard
-    at these switches lately. ``sent_to`` (receivers,) are the VNs that they send to, rows.
+    at these switches lately. ``sent_to`` (receivers,) are the VNs that they send to, rows. ``lost`` (switches,) are
+    those that it had under control and that have gone; others are about to be taken over.
     """
 
     up: NDArray[np.uint64]
@@ -62,6 +64,7 @@ class Places:
     sender_port: IntArray
     receiver_port: IntArray
     sent_to: IntArray
+    lost: NDArray[np.uint64]
 
 
 def is_places(data: bytes) -> bool:

@@ -6,6 +6,7 @@ import pytest
 from support.configs import fabric
 from support.fabrics import ControlLoop, mac_of
 from support.shared_fabric import SharedFabric
+from support.talking import of_pair
 
 from controller.central.state import AWAITED_S
 from controller.errors import InvalidValueError
@@ -66,6 +67,15 @@ def limits(loop: ControlLoop) -> dict[int, float]:
             sender = central.vns.key(entries.sender[row])
             meter = loop.fabric.switches[sender.dpid].meters[int(entries.meter_id[row])]
             found[sender.port_no] = meter.setting.rate_kbps * 1e3
+    return found
+
+
+def meters(loop: ControlLoop) -> dict[tuple[int, int], float]:
+    """What the pairs' meters stand at, by switch and meter."""
+    found = {}
+    for dpid, switch in loop.fabric.switches.items():
+        for flow in filter(of_pair, switch.flows.values()):
+            found[dpid, flow.meter_id] = switch.meters[flow.meter_id].setting.rate_kbps * 1e3
     return found
 
 
@@ -138,6 +148,21 @@ def test_a_dead_node_frees_nobody_and_paths_stay_until_its_switches_are_taken_ov
     assert set(limits(loop)) == {1, 2, 3}
     assert loop.rate(RECEIVER, 10, -SECOND) <= 1.03 * LIMIT_BPS
     assert loop.rate(RECEIVER, 10, -SECOND) >= 0.9 * LIMIT_BPS
+
+
+@pytest.mark.parametrize("again", ["a", "b"])
+def test_a_node_that_starts_again_unseen_frees_nobody(again):
+    loop = blasting("fs")
+    standing_bps = meters(loop)
+    nodes(loop).begin_again(again, loop.fabric.now_s)
+    for _ in range(2 * SECOND):
+        loop.run(1)
+        assert all(rate <= COMPENSATED * standing_bps[key] for key, rate in meters(loop).items())
+    for dpid in [dpid for dpid, owner in OWNER.items() if owner == again]:
+        loop.fabric.connect(dpid)
+    loop.run(4 * SECOND)
+    assert loop.rate(RECEIVER, 10, -SECOND) == pytest.approx(LIMIT_BPS, rel=0.05)
+    assert limits(loop) == pytest.approx(dict.fromkeys((1, 2, 3), LIMIT_BPS / 3), rel=0.05)
 
 
 def test_the_receivers_node_dies_and_grants_are_held_by_the_other():

@@ -25,6 +25,7 @@ class Nodes:
         self.up: set[int] = set()
         self._generation = dict.fromkeys(owner, 1)
         self._messages: list[tuple[str, str, bytes]] = []
+        self._token = dict.fromkeys(self.centrals, 1)
         self.owners_are_known(0.0)
 
     def owners_are_known(self, now_s: float) -> None:
@@ -33,7 +34,15 @@ class Nodes:
             dpid: Owner(name, 1, self._generation[dpid]) for dpid, name in self.owner.items() if name not in self.dead
         }
         for name in self.live():
-            self.sharing[name].hear_owners(owners, 1, now_s)
+            self.sharing[name].hear_owners(owners, self._token[name], now_s)
+
+    def begin_again(self, name: str, now_s: float) -> None:
+        """A node starts again before anybody has seen it die: it owns what it owned, and knows nothing."""
+        self.centrals[name] = CentralController(self.config)
+        self.sharing[name] = Sharing(self.centrals[name], name)
+        self._token[name] += 1
+        self.up -= {dpid for dpid, owner in self.owner.items() if owner == name}
+        self.owners_are_known(now_s)
 
     def take(self, dpid: int, name: str, now_s: float) -> None:
         """A node becomes the owner of a switch."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from support.cluster import SharedRun, check_one_writer, needs_etcd
+from support.cluster import NAMES, SharedRun, check_one_writer, needs_etcd
 from support.paths import ROOT
 from support.wire import EVERYBODY, frame
 
@@ -80,17 +80,20 @@ def test_senders_of_both_nodes_share_the_receive_limit_of_one(run: SharedRun) ->
     check_one_writer(run, EDGES)
 
 
-def test_a_node_that_is_killed_loses_its_switches_to_the_other_and_nobody_is_freed(run: SharedRun) -> None:
+@pytest.mark.parametrize(("dies", "lives"), [(1, 0), (0, 1)])
+def test_a_node_that_is_killed_loses_its_switches_to_the_other_and_nobody_is_freed(
+    run: SharedRun, dies: int, lives: int
+) -> None:
     blast(run)
     run.wait(lambda: is_shared(run), "the limit is shared", 30.0)
     with run.fabric.locked():
         logs = {dpid: MeterLog(run.fabric.switches[dpid]) for dpid in EDGES}
         standing = {dpid: run.meters(dpid) for dpid in EDGES}
-    run.nodes[1].signal(signal.SIGKILL)
-    run.nodes[1].wait_ended()
-    run.wait(lambda: set(run.owners(0).values()) == {"n1"}, "n1 has all", 20.0)
-    run.wait(lambda: run.health(0)["status"] == "ready", "n1 controls all", 20.0)
-    run.wait(lambda: is_shared(run, [0]), "it is shared still")
+    run.nodes[dies].signal(signal.SIGKILL)
+    run.nodes[dies].wait_ended()
+    run.wait(lambda: set(run.owners(lives).values()) == {NAMES[lives]}, "the other one has all", 20.0)
+    run.wait(lambda: run.health(lives)["status"] == "ready", "it controls all", 20.0)
+    run.wait(lambda: is_shared(run, [lives]), "it is shared still")
     with run.fabric.locked():
         for dpid, log in logs.items():
             assert standing[dpid].keys() & log.deleted == set()  # it tests the switch with a meter of its own
