@@ -133,6 +133,7 @@ def test_what_operators_see_and_may_not_do(run: SharedRun) -> None:
     metrics = run.nodes[1].metrics()
     assert [metrics[f"dets_cluster_{what}_switches",] for what in ("owned", "orphaned")] == [1.0, 0.0]
     assert metrics["dets_cluster_frames_total", "n1", "received"] > 0
+    assert [metrics.get(("dets_switch_ready", name)) for name in OWNERS] == [1.0, None, None]
     refusals = [
         ("PATCH", "/v1/vlans/10", {"algorithm": "fe"}, "cannot be cut into shards"),
         ("PATCH", "/v1/vlans/10", {"shadow": "sp"}, "a shadow sees the whole fabric"),

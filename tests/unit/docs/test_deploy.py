@@ -16,7 +16,7 @@ from support.configs import star
 from support.fabrics import Fabric
 from support.paths import ROOT
 
-from apps.cluster.metrics import ClusterMetrics
+from apps.cluster.metrics import ClusterMetrics, SharingMetrics
 from apps.metrics import Metrics
 from apps.reload import Reloads
 from apps.runtime.loop_times import LoopTimes
@@ -71,6 +71,8 @@ def exported():
     metrics.requests["200"] += 1
     node = SimpleNamespace(held=lambda: 1, lease_age_s=lambda: 0.1, takeovers=1)
     metrics.add(ClusterMetrics(node, SimpleNamespace(refused=0)))
+    exchange = SimpleNamespace(owners=lambda: {"s1": "n1"}, sharing=SimpleNamespace(refused=Counter()))
+    metrics.add(SharingMetrics("n1", exchange))
     families = text_string_to_metric_families(b"".join(metrics.page()).decode())
     names = {"up"}
     for family in families:
