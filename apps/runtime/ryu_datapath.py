@@ -245,36 +245,47 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
             return True
         except OSError:
             data = b""
-        self._buffer += data
         self._hung_up = not data
+        if self._buffer or not data:
+            self._buffer += data
+            data = self._buffer
         try:
-            only_replies = bool(data) and self._take_replies()
+            only_replies = bool(data) and self._take_replies(data)
         except Exception:  # it comes up again in this connection's own loop, and ends this connection alone
             only_replies = False
         if not only_replies:
             self._interrupted.set()
         return only_replies
 
-    def _take_replies(self) -> bool:
-        """Take the replies at the start of the buffer; return whether there was nothing else, and not too much."""
-        connection, offset, only_replies = self.connection, 0, True
+    def _take_replies(self, octets: bytes | bytearray) -> bool:
+        """Take the replies at the start of the buffer, or of bytes that have come while nothing was in it.
+
+        Keep the rest in the buffer; return whether there was nothing else, and not too much.
+        """
+        connection, offset, only_replies, end = self.connection, 0, True, len(octets)
         assert connection is not None
-        for _ in range(_MESSAGES_AT_ONCE):
-            head = self._head(offset)
-            if head is None:
-                break
-            version, kind, length, xid = head
-            only_replies = version == ofp.VERSION and kind in _REPLIES and length >= HEADER.size
-            if not (only_replies and connection.take_reply(kind, xid, self._message(offset, length))):
+        try:
+            for _ in range(_MESSAGES_AT_ONCE):
+                if end - offset < HEADER.size:
+                    break
+                version, kind, length, xid = HEADER.unpack_from(octets, offset)
+                if length > end - offset:
+                    break
+                only_replies = version == ofp.VERSION and kind in _REPLIES and length >= HEADER.size
+                if not (only_replies and connection.take_reply(kind, xid, _cut(octets, offset, length))):
+                    only_replies = False
+                    break
+                offset += length
+                if self._budget.spend(length, report=False) > 0.0:
+                    only_replies = False
+                    break
+            else:
                 only_replies = False
-                break
-            offset += length
-            if self._budget.spend(length, report=False) > 0.0:
-                only_replies = False
-                break
-        else:
-            only_replies = False
-        del self._buffer[:offset]
+        finally:
+            if octets is self._buffer:
+                del self._buffer[:offset]
+            else:
+                self._buffer += octets[offset:]
         if only_replies and not offset:  # a message that comes byte by byte costs as much as so many
             return self._budget.spend(0, report=False) <= 0.0
         return only_replies
@@ -288,7 +299,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
             if length < HEADER.size:
                 self.cut_off(CutOff.LENGTH)
                 break
-            self._handle(version, kind, xid, self._message(offset, length))
+            self._handle(version, kind, xid, _cut(buffer, offset, length))
             offset += length
             handled += 1
             wait_s = self._budget.spend(length, report=kind not in _REPLIES)
@@ -306,10 +317,6 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
             return None
         head: tuple[int, int, int, int] = HEADER.unpack_from(self._buffer, offset)
         return head if left >= head[2] else None
-
-    def _message(self, offset: int, length: int) -> bytes:
-        with memoryview(self._buffer) as octets:
-            return bytes(octets[offset : offset + length])
 
     def _handle(self, version: int, kind: int, xid: int, message: bytes) -> None:
         """Handle one message: nothing is parsed that nobody wants."""
@@ -376,6 +383,14 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
 
     def _drop(self, why: str) -> None:
         PeerDatapath.counts.dropped[why] += 1
+
+
+def _cut(octets: bytes | bytearray, offset: int, length: int) -> bytes:
+    """Return one message, which keeps nothing else alive; copied once, or not at all where it is all there is."""
+    if isinstance(octets, bytes):
+        return octets[offset : offset + length]
+    with memoryview(octets) as view:
+        return bytes(view[offset : offset + length])
 
 
 def serve_peer(datapath: PeerDatapath) -> None:

@@ -15,7 +15,7 @@ from ryu.lib import hub
 
 from apps.runtime.peer_limits import CutOff, MessageCounts
 from controller.errors import ProtocolError
-from controller.openflow.buffers import HEADER, Buffer
+from controller.openflow.buffers import HEADER, MAX_XID, Buffer
 from controller.openflow.constants import MessageType
 from controller.openflow.messages import encode_barrier_request
 from controller.openflow.stats import multipart_header
@@ -23,7 +23,6 @@ from controller.openflow.stats import multipart_header
 MOST_REPLY_BYTES = 16 << 20  # of all unfinished replies of one switch; 100,000 flow entries
 _PART_BYTES = 100  # what a part costs in addition to its body
 MOST_UNWANTED = 1000  # replies that may still come though nobody waits for them any more
-MAX_XID = 0xFFFF_FFFF
 
 
 class Gate(Protocol):
@@ -55,7 +54,7 @@ class Wire(Protocol):
         """Send messages without waiting; return whether the connection stands."""
 
 
-@dataclass
+@dataclass(slots=True)
 class Reply:
     """The answer to one request, as it comes in; ``wait`` for it. ``heard_s`` is when its last part so far came."""
 
@@ -152,24 +151,29 @@ class SwitchConnection:
     def send(self, encode: Callable[[int], bytes], messages: int) -> None:
         """Send messages; ``encode`` is given the first of as many xids."""
         self.count.sent += messages
-        self._datapath.enqueue(encode(self._reserve(messages)))
+        self._datapath.enqueue(encode(self.reserve(messages)))
 
     def ask(self, encode: Callable[[int], bytes]) -> Reply:
         """Send a multipart request and return its reply to wait for."""
-        return self.ask_all(encode)[0]
+        xid = self.reserve(1)
+        return self.request(encode(xid), xid, 1)
 
     def ask_all(self, *encodes: Callable[[int], bytes]) -> tuple[Reply, ...]:
         """Send several requests at once; their replies come in the same order."""
-        return self._ask(b"", encodes)
+        xids = [self.reserve(1) for _ in encodes]
+        data = b"".join(encode(xid) for encode, xid in zip(encodes, xids, strict=True))
+        return self._send_awaiting(data, xids, len(xids))
 
-    def _ask(self, before: bytes, encodes: Sequence[Callable[[int], bytes]]) -> tuple[Reply, ...]:
-        """Send requests behind messages, in one write."""
-        xids = [self._reserve(1) for _ in encodes]
-        replies = tuple(Reply(xid) for xid in xids)
-        self._awaited.update(zip(xids, replies, strict=True))
-        self.count.sent += len(xids)
-        requests = (encode(xid) for encode, xid in zip(encodes, xids, strict=True))
-        self._datapath.enqueue(b"".join((before, *requests)))
+    def request(self, data: bytes, xid: int, messages: int) -> Reply:
+        """Send messages, the last of which is a request with a reserved xid; return its reply to wait for."""
+        return self._send_awaiting(data, (xid,), messages)[0]
+
+    def _send_awaiting(self, data: bytes, xids: Sequence[int], messages: int) -> tuple[Reply, ...]:
+        replies = tuple([Reply(xid) for xid in xids])
+        for reply in replies:
+            self._awaited[reply.xid] = reply
+        self.count.sent += messages
+        self._datapath.enqueue(data)
         if self.closed:
             for xid in xids:
                 self.fail(xid, ProtocolError("the switch disconnected"))
@@ -178,11 +182,6 @@ class SwitchConnection:
     def barrier(self) -> Reply:
         """Send a barrier request; its reply says that all before it is done."""
         return self.ask(encode_barrier_request)
-
-    def send_with_barrier(self, encode: Callable[[int], bytes], messages: int) -> Reply:
-        """Send messages as ``send`` does; the reply says that they are done."""
-        self.count.sent += messages
-        return self._ask(encode(self._reserve(messages)), (encode_barrier_request,))[0]
 
     def forget(self, reply: Reply) -> None:
         """Stop waiting for a reply. If it still comes, it is dropped."""
@@ -201,7 +200,8 @@ class SwitchConnection:
         reply.give_up(error)
         return True
 
-    def _reserve(self, messages: int) -> int:
+    def reserve(self, messages: int) -> int:
+        """Return the first of as many xids, which nothing else is sent with."""
         first = (self._datapath.xid + 1) & MAX_XID
         self._datapath.xid = (self._datapath.xid + messages) & MAX_XID
         return first

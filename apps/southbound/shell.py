@@ -43,10 +43,12 @@ from controller.forwarding.pipeline import OWN_COOKIE, OWN_COOKIE_MASK
 from controller.limits.precedence import LimitsInForce
 from controller.openflow import constants as ofp
 from controller.openflow.actions import Output
+from controller.openflow.buffers import MAX_XID
 from controller.openflow.flows import encode_flow_delete_by_cookie
 from controller.openflow.messages import encode_packet_out
 from controller.openflow.meters import encode_meter_deletes
 from controller.switch.flow_listing import FlowListing
+from controller.switch.record import encode_updates
 
 LOG = logging.getLogger("dets.shell")
 # A switch that answers no barrier for so long is not doing what it is told. One that has been told nothing for a while
@@ -313,17 +315,18 @@ class Shell:
 
     def push(self) -> None:
         """Send what is due: one batch and one barrier per switch."""
-        for dpid, update in self.central.take_updates().items():
-            peer = self.peers.get(dpid)
-            if peer is not None:
-                done = peer.connection.send_with_barrier(update.encode, len(update))
-                if peer.counting is not None:
-                    peer.counting.modified(update.meter_id)
-                self._await_barrier(peer, done)
-                if len(update.meter_mods()[0]):
-                    peer.meters_set = done
-                    if peer.poll is not None:
-                        peer.overtaken.append(update.meter_mods()[1])
+        due = [(self.peers[dpid], one) for dpid, one in self.central.take_updates().items() if dpid in self.peers]
+        xids = [peer.connection.reserve(len(update) + 1) for peer, update in due]
+        for (peer, update), xid, data in zip(due, xids, encode_updates([one for _, one in due], xids), strict=True):
+            messages, meters = len(update), update.meter_mods()[1]
+            done = peer.connection.request(data, (xid + messages) & MAX_XID, messages + 1)
+            if peer.counting is not None:
+                peer.counting.modified(meters.tolist())
+            self._await_barrier(peer, done)
+            if len(meters):
+                peer.meters_set = done
+                if peer.poll is not None:
+                    peer.overtaken.append(meters)
         for question in self.central.take_questions(self._clock()):
             self._ask_host(question)
 

@@ -23,6 +23,7 @@ from controller.metering.observed import Reading
 from controller.openflow.constants import COUNTER_UNAVAILABLE
 from controller.policy.groups import readings_of
 from controller.switch.meter_settings import kilo
+from controller.switch.record import modifications
 from controller.whatif.recording import Recorder, Start
 from controller.whatif.shadow import shadow_step
 
@@ -158,12 +159,12 @@ def queue_changes(fabric: FabricState, changes: MeterChanges) -> None:
     switch = switch_of_vn.astype(np.uint16)[entries.sender[changes.rows]]  # small integers are sorted by radix
     order = np.argsort(switch, kind="stable")
     ends = np.cumsum(np.bincount(switch, minlength=len(dpids))).tolist()
-    meter_id = entries.meter_id[changes.rows][order]
-    rate, burst = kilo(changes.rate_bps)[order], kilo(changes.burst_bits)[order]
+    rows = changes.rows[order]
+    mods = modifications(entries.meter_id[rows], kilo(changes.rate_bps[order]), kilo(changes.burst_bits[order]))
     for dpid, start, end in zip(dpids.tolist(), [0, *ends], ends, strict=False):
         record = fabric.switches[dpid]
         if record.connected and end > start:
-            record.update.modify_meters(meter_id[start:end], rate[start:end], burst[start:end])
+            record.update.modify_meters(mods[:, start:end])
 
 
 def _watch_floods(fabric: FabricState, stats: Mapping[int, MeterStats], now_s: float) -> None:

@@ -13,6 +13,7 @@ from controller.fabric.vns import VnTable
 from controller.limits.overrides import VN_FIELDS, vn_value
 from controller.limits.precedence import LimitsInForce
 from controller.policy.groups import borrows, weighs
+from controller.switch.record import modifications
 from controller.units import exact_rate
 
 # A change to more VNs or VLANs than this is one event that says how many they are.
@@ -51,7 +52,8 @@ def _set_vn_meters(fabric: FabricState, before: VnTable, before_flood_bps: Float
             mine = np.concatenate([meter_id[0, sending[rows]], meter_id[1:3, flooding[rows]].ravel()])
             wanted = fabric.wanted_meters(record)
             at = np.flatnonzero(np.isin(wanted.meter_id, mine))
-            record.update.modify_meters(wanted.meter_id[at], wanted.rate_kbps[at], wanted.burst_kbits[at])
+            mods = modifications(wanted.meter_id[at], wanted.rate_kbps[at], wanted.burst_kbits[at])
+            record.update.modify_meters(mods)
 
 
 def _note_limits(fabric: FabricState, before: VnTable, now_s: float) -> None:

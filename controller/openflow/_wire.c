@@ -4,6 +4,7 @@
  * what is wrong with what cannot be.
  */
 #include <stdint.h>
+#include <string.h>
 
 typedef int64_t i64;
 
@@ -50,21 +51,33 @@ i64 dets_decode_meters(i64 n, const uint8_t *body, MeterStats *out)
     return n;
 }
 
-/* Write a meter-mod for each row into ``out``, which holds a template for each. Return how many rows can be so: all, or
- * those before one with a value that its field does not carry, or with another command than to add or to modify. */
-i64 dets_encode_meters(i64 n, i64 xid, i64 last_command, i64 last_meter, const i64 *command, const i64 *meter_id,
-                       const i64 *rate_kbps, const i64 *burst_kbits, uint8_t *out)
+/* Write the meter-mods of one switch after the other into ``out``, as ``template`` has them but for their values: those of
+ * switch s end before row ``ends[s]``, have xids from ``xid[s]`` on, and the switch's ``tail`` (a message of a header alone, or
+ * nothing) follows them with the next one. Return how many rows can be so: all, or those before one with a value that its field
+ * does not carry, or with another command than to add or to modify. */
+i64 dets_encode_meters(i64 switches, const i64 *ends, const i64 *xid, i64 last_command, i64 last_meter, const i64 *command,
+                       const i64 *meter_id, const i64 *rate_kbps, const i64 *burst_kbits, const uint8_t *template,
+                       i64 tail_bytes, const uint8_t *tail, uint8_t *to)
 {
-    for (i64 i = 0; i < n; i++) {
-        uint8_t *to = out + i * MOD_BYTES;
-        if (command[i] < 0 || command[i] > last_command || meter_id[i] < 1 || meter_id[i] > last_meter ||
-            rate_kbps[i] < 1 || rate_kbps[i] > UINT32_MAX || burst_kbits[i] < 1 || burst_kbits[i] > UINT32_MAX)
-            return i;
-        put(to + XID_AT, (uint64_t)(xid + i) & UINT32_MAX, 4);
-        put(to + COMMAND_AT, (uint64_t)command[i], 2);
-        put(to + METER_AT, (uint64_t)meter_id[i], 4);
-        put(to + RATE_AT, (uint64_t)rate_kbps[i], 4);
-        put(to + BURST_AT, (uint64_t)burst_kbits[i], 4);
+    i64 i = 0;
+    for (i64 s = 0; s < switches; s++) {
+        uint64_t next = (uint64_t)xid[s];
+        for (; i < ends[s]; i++, to += MOD_BYTES) {
+            if (command[i] < 0 || command[i] > last_command || meter_id[i] < 1 || meter_id[i] > last_meter ||
+                rate_kbps[i] < 1 || rate_kbps[i] > UINT32_MAX || burst_kbits[i] < 1 || burst_kbits[i] > UINT32_MAX)
+                return i;
+            memcpy(to, template, MOD_BYTES);
+            put(to + XID_AT, next++ & UINT32_MAX, 4);
+            put(to + COMMAND_AT, (uint64_t)command[i], 2);
+            put(to + METER_AT, (uint64_t)meter_id[i], 4);
+            put(to + RATE_AT, (uint64_t)rate_kbps[i], 4);
+            put(to + BURST_AT, (uint64_t)burst_kbits[i], 4);
+        }
+        if (tail_bytes) {
+            memcpy(to, tail, (size_t)tail_bytes);
+            put(to + XID_AT, next & UINT32_MAX, 4);
+            to += tail_bytes;
+        }
     }
-    return n;
+    return i;
 }

@@ -17,7 +17,7 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 HEADER = Struct("!BBHI")
 _LENGTH = Struct("!H")
 _FIRST_WINDOW = 8
-_XID_RANGE = 2**32
+MAX_XID = 2**32 - 1
 
 
 def malformed(message: str, field: str, got: object, expected: str) -> ProtocolError:
@@ -137,9 +137,9 @@ def duration_s(records: npt.NDArray[np.void]) -> npt.NDArray[np.float64]:
 
 def xids(first: int, count: int) -> npt.NDArray[np.uint32]:
     """Return ``count`` transaction ids from ``first`` on, going round after 2**32 - 1."""
-    if not 0 <= first < _XID_RANGE:
-        raise InvalidValueError("xid", first, f"is outside 0 to {_XID_RANGE - 1}")
-    return ((first + np.arange(count, dtype=np.uint64)) % _XID_RANGE).astype(np.uint32)
+    if not 0 <= first <= MAX_XID:
+        raise InvalidValueError("xid", first, f"is outside 0 to {MAX_XID}")
+    return ((first + np.arange(count, dtype=np.uint64)) & np.uint64(MAX_XID)).astype(np.uint32)
 
 
 def check_range(key: str, value: int, low: int, high: int) -> None:

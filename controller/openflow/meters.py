@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from struct import Struct
 from typing import TypeAlias
 
@@ -18,7 +19,7 @@ import numpy.typing as npt
 from controller.errors import ColumnError, InvalidValueError
 from controller.openflow import constants as ofp
 from controller.openflow import wire_kernel
-from controller.openflow.buffers import Buffer, duration_s, equal_runs, malformed, read, strided, xids
+from controller.openflow.buffers import MAX_XID, Buffer, duration_s, equal_runs, malformed, read, strided, xids
 from controller.openflow.constants import MeterFlags, MeterModCommand
 
 IntColumn: TypeAlias = npt.NDArray[np.integer] | Sequence[int]
@@ -62,6 +63,7 @@ _TEMPLATE = np.array(
     (ofp.VERSION, ofp.MessageType.METER_MOD, _METER_MOD.itemsize, 0, 0, OUR_FLAGS, 0, ofp.METER_BAND_DROP, 16, 0, 0, 0),
     _METER_MOD,
 ).tobytes()
+_LAST = (int(MeterModCommand.MODIFY), ofp.METER_MAX)
 _WITHOUT_BAND = 16
 _BLOCK = 4096  # records converted at once, so that they stay in the cache
 _STATS_HEAD = np.dtype(
@@ -83,6 +85,7 @@ _CONFIG_ONE_BAND = np.dtype([("head", _CONFIG_HEAD), ("band", _BAND)])
 _BAND_HEADER = Struct("!HHII")
 _FEATURES = Struct("!IIIBB2x")
 _U32_MAX = 2**32 - 1
+_XID_AT = 4
 _STATS_NAME = "METER stats reply"
 _CONFIG_NAME = "METER_CONFIG reply"
 
@@ -124,16 +127,38 @@ def encode_meter_mods(
         if len(column) != len(ids):
             raise InvalidValueError(name, len(column), f"rows do not match the {len(ids)} rows of meter_id")
     if wire_kernel.library is not None and 0 <= xid_first <= _U32_MAX:
-        octets = bytearray(_TEMPLATE * len(ids))
         columns = tuple(column.astype(np.int64, copy=False) for column in (commands, ids, rates, bursts))
-        if wire_kernel.encode(octets, xid_first, MeterModCommand.MODIFY, ofp.METER_MAX, columns):
-            return bytes(octets)
+        octets = wire_kernel.encode(_TEMPLATE, b"", _LAST, columns, np.array([len(ids)]), np.array([xid_first]))
+        if octets is not None:
+            return octets
     deletes = commands == MeterModCommand.DELETE
     _check("command", commands, 0, MeterModCommand.DELETE)
     _check("meter_id", ids, 1, ofp.METER_MAX)
     _check("rate_kbps", rates, 1, _U32_MAX, but=deletes)
     _check("burst_kbits", bursts, 1, _U32_MAX, but=deletes)
     return _pack_meter_mods(commands, ids, rates, bursts, deletes, xid_first)
+
+
+def encode_meter_mods_of_all(
+    mods: Sequence[npt.NDArray[np.int64]], xid_first: Sequence[int], request: bytes
+) -> list[bytes]:
+    """Return the meter-mods of each switch with xids from its ``xid_first`` on, and ``request`` with the next one.
+
+    ``mods`` are, for each switch, the rows command, meter_id, rate_kbps and burst_kbits, shape (4, meters);
+    ``request`` is a message without a body. Errors as ``encode_meter_mods``.
+    """
+    if wire_kernel.library is not None and mods:
+        columns, ends = np.concatenate(mods, axis=1), np.cumsum([piece.shape[1] for piece in mods])
+        octets = wire_kernel.encode(_TEMPLATE, request, _LAST, tuple(columns), ends, np.array(xid_first, np.int64))
+        if octets is not None:
+            bounds = [0, *(ends * _METER_MOD.itemsize + np.arange(1, len(mods) + 1) * len(request)).tolist()]
+            return [octets[start:end] for start, end in pairwise(bounds)]
+    made = []
+    for (command, meter_id, rate_kbps, burst_kbits), xid in zip(mods, xid_first, strict=True):
+        next_xid = (xid + len(meter_id)) & MAX_XID
+        asked = request[:_XID_AT] + next_xid.to_bytes(4) + request[_XID_AT + 4 :]
+        made.append(encode_meter_mods(command, meter_id, rate_kbps, burst_kbits, xid) + asked)
+    return made
 
 
 def encode_meter_deletes(meter_id: IntColumn, xid_first: int) -> bytes:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from controller.compiled import call, load
 library = load(
     Path(__file__).parent,
     "_wire",
-    {"dets_decode_meters": (ctypes.c_int64, "i**"), "dets_encode_meters": (ctypes.c_int64, "iiii" + "*" * 5)},
+    {"dets_decode_meters": (ctypes.c_int64, "i**"), "dets_encode_meters": (ctypes.c_int64, "i**ii*****i**")},
 )
 _STATS_BYTES = 56
 
@@ -32,12 +33,21 @@ def decode(body: memoryview, out_type: np.dtype[np.void]) -> NDArray[np.void] | 
 
 
 def encode(
-    out: bytearray, xid_first: int, last_command: int, last_meter: int, columns: tuple[NDArray[np.int64], ...]
-) -> bool:
-    """Write meter-mods over templates; return whether all were: those that add or modify, of values that fit.
+    template: bytes,
+    tail: bytes,
+    last: tuple[int, int],
+    columns: Sequence[NDArray[np.int64]],
+    ends: NDArray[np.int64],
+    xid_first: NDArray[np.int64],
+) -> bytes | None:
+    """Return the meter-mods of one switch after the other, each switch's followed by ``tail``.
 
-    ``columns`` are command, meter_id, rate_kbps and burst_kbits.
+    ``columns`` are command, meter_id, rate_kbps and burst_kbits; the rows of a switch end at its ``ends`` and have xids
+    from its ``xid_first`` on. ``last`` are the highest command and meter. None unless all rows add or modify, and
+    their values fit.
     """
     rows = len(columns[0])
-    numbers = (rows, xid_first, last_command, last_meter)
-    return call(library, "dets_encode_meters", *numbers, *columns, np.frombuffer(out, np.uint8)) == rows
+    out = np.empty(rows * len(template) + len(ends) * len(tail), np.uint8)
+    octets = np.frombuffer(template, np.uint8), len(tail), np.frombuffer(tail or b"\0", np.uint8)
+    done = call(library, "dets_encode_meters", len(ends), ends, xid_first, *last, *columns, *octets, out)
+    return out.tobytes() if done == rows else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -16,9 +16,11 @@ from controller.fabric.description import Config, Switch
 from controller.fabric.vns import VnTable
 from controller.forwarding.flow_table import FlowTable, pack_key
 from controller.forwarding.pipeline import VnMeters, meters_of_vn
+from controller.openflow.buffers import MAX_XID
 from controller.openflow.constants import FlowModCommand, MeterModCommand
 from controller.openflow.flows import Flow, encode_flow_mods
-from controller.openflow.meters import encode_meter_deletes, encode_meter_mods
+from controller.openflow.messages import encode_barrier_request
+from controller.openflow.meters import encode_meter_deletes, encode_meter_mods, encode_meter_mods_of_all
 from controller.switch.adoption import Awaiting
 from controller.switch.meter_ids import MeterIds
 from controller.switch.meter_settings import MeterSetting
@@ -40,8 +42,10 @@ class SwitchUpdate:
 
     def __len__(self) -> int:
         """Return the number of messages."""
-        mods = sum(len(piece[0]) for piece in self._meter_mods)
-        return len(self.flow_deletes) + mods + len(self.flow_adds) + len(self.meter_deletes)
+        messages = len(self.flow_deletes) + len(self.flow_adds) + len(self.meter_deletes)
+        for piece in self._meter_mods:
+            messages += piece.shape[1]
+        return messages
 
     def meter_mods(self) -> IntArray:
         """Return the meter-mods that add or modify, in order: rows command, meter_id, rate_kbps and burst_kbits."""
@@ -69,10 +73,14 @@ class SwitchUpdate:
         """The bursts of the meter-mods."""
         return list(self.meter_mods()[3].tolist())
 
-    def modify_meters(self, meter_id: IntArray, rate_kbps: IntArray, burst_kbits: IntArray) -> None:
-        """Append a MODIFY per row."""
-        command = np.full(len(meter_id), int(MeterModCommand.MODIFY), dtype=np.int64)
-        self._meter_mods.append(np.stack([command, meter_id, rate_kbps, burst_kbits]))
+    @property
+    def has_meter_mods_alone(self) -> bool:
+        """Whether there is nothing else in it."""
+        return not (self.flow_deletes or self.flow_adds or self.meter_deletes)
+
+    def modify_meters(self, mods: IntArray) -> None:
+        """Append the MODIFY rows of ``modifications``."""
+        self._meter_mods.append(mods)
 
     def put_meters(self, settings: Mapping[int, MeterSetting], standing: Container[int]) -> None:
         """Append a meter-mod for each id: MODIFY where a meter is standing, ADD where there is none."""
@@ -99,6 +107,29 @@ class SwitchUpdate:
         if self.meter_deletes:
             parts.append(encode_meter_deletes(self.meter_deletes, xid))
         return b"".join(parts)
+
+
+def modifications(meter_id: IntArray, rate_kbps: IntArray, burst_kbits: IntArray) -> IntArray:
+    """Return a MODIFY for each row: command, meter_id, rate_kbps and burst_kbits, shape (4, meters)."""
+    mods = np.empty((4, len(meter_id)), dtype=np.int64)
+    mods[0] = int(MeterModCommand.MODIFY)
+    mods[1], mods[2], mods[3] = meter_id, rate_kbps, burst_kbits
+    return mods
+
+
+def encode_updates(updates: Sequence[SwitchUpdate], xid_first: Sequence[int]) -> list[bytes]:
+    """Return the messages of each update with xids from its ``xid_first`` on, and a barrier request with the next one.
+
+    Most of the time there are meter-mods alone: those of all switches are encoded at once.
+    """
+    alone = [place for place, update in enumerate(updates) if update.has_meter_mods_alone]
+    mods = [updates[place].meter_mods() for place in alone]
+    quick = encode_meter_mods_of_all(mods, [xid_first[place] for place in alone], encode_barrier_request(0))
+    encoded = dict(zip(alone, quick, strict=True))
+    for place, (update, xid) in enumerate(zip(updates, xid_first, strict=True)):
+        if place not in encoded:
+            encoded[place] = update.encode(xid) + encode_barrier_request((xid + len(update)) & MAX_XID)
+    return [encoded[place] for place in range(len(updates))]
 
 
 class ListedMeters(NamedTuple):
