@@ -80,9 +80,15 @@ def call(library: ctypes.CDLL | None, name: str, *arguments: NDArray[np.generic]
             continue
         if not value.flags.c_contiguous:  # its rows are not side by side: a copy, kept alive for the call
             kept.append(value := np.ascontiguousarray(value))
-        plain.append(_WORDS[(id(value) + _DATA - _WORD) // _WORD] if _DATA else value.ctypes.data)
+        plain.append(address(value))
     result: int = getattr(library, name)(*plain)
     return result
+
+
+def address(column: NDArray[np.generic]) -> int:
+    """Return where a column begins, whose rows are side by side; it must be kept alive."""
+    where: int = _WORDS[(id(column) + _DATA - _WORD) // _WORD] if _DATA else column.ctypes.data
+    return where
 
 
 _WORD = ctypes.sizeof(ctypes.c_size_t)

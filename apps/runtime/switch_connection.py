@@ -56,7 +56,10 @@ class Wire(Protocol):
 
 @dataclass(slots=True)
 class Reply:
-    """The answer to one request, as it comes in; ``wait`` for it. ``heard_s`` is when its last part so far came."""
+    """The answer to one request, as it comes in; ``wait`` for it. ``heard_s`` is when its last part so far came.
+
+    ``parts`` are the bodies of its messages.
+    """
 
     xid: int = 0
     received_s: float = 0.0
@@ -64,7 +67,7 @@ class Reply:
     error: ProtocolError | None = None
     done: bool = False
     octets: int = 0
-    _parts: list[Buffer] = field(default_factory=list)
+    parts: list[Buffer] = field(default_factory=list)
     _event: Any = None  # most answers are there before anybody waits for them
 
     def wait(self, timeout_s: float) -> bytes | None:
@@ -72,27 +75,31 @@ class Reply:
 
         Raises ProtocolError when the answer was malformed or the switch refused the request.
         """
+        return b"".join(self.parts) if self.comes(timeout_s) else None
+
+    def comes(self, timeout_s: float) -> bool:
+        """Return whether all ``parts`` have come in time. Errors as ``wait``."""
         if not self.done:
             if timeout_s <= 0.0:
-                return None
+                return False
             if self._event is None:
                 self._event = hub.Event()
             if not self._event.wait(timeout_s):
-                return None
+                return False
         if self.error is not None:
             raise self.error
-        return b"".join(self._parts)
+        return True
 
     def add(self, body: Buffer) -> int:
         """Add a part, which keeps no more than its own message alive; return how many bytes it counts for."""
-        self._parts.append(body)
+        self.parts.append(body)
         self.octets += len(body) + _PART_BYTES
         return len(body) + _PART_BYTES
 
     def give_up(self, error: ProtocolError) -> None:
         """Fail with ``error``; the parts that have come are freed at once."""
         self.error = error
-        self._parts.clear()
+        self.parts.clear()
         self.finish()
 
     def finish(self) -> None:

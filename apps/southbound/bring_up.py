@@ -67,9 +67,9 @@ def introduce(peers: Peers, peer: Peer, breathe: Callable[[], None]) -> SwitchHo
     ]
     ports, flows = (peers.answer(reply) for reply in asked[:2])
     features, meters, desc, tables, role = (peers.answer_or_refusal(reply) for reply in asked[2:])
-    check_size("ports", ports, MOST_PORTS * _PORT_BYTES)
-    check_size("meters", meters or b"", 2 * MOST_BYTES)
-    check_size("tables", tables or b"")
+    check_size("ports", len(ports), MOST_PORTS * _PORT_BYTES)
+    check_size("meters", len(meters or b""), 2 * MOST_BYTES)
+    check_size("tables", len(tables or b""))
     peer.ports = {port.port_no: port for port in decode_port_desc(ports)}
     early, peer.early = peer.early, {}
     for status in early.values():  # what is older than the description has something newer behind it

@@ -114,10 +114,10 @@ class Peer:
         self.counting = FlowCounting() if wanted else None
 
 
-def check_size(what: str, body: bytes, most_bytes: int = MOST_BYTES) -> None:
-    """Raise ProtocolError when a reply is longer than ``most_bytes``: none of an honest switch is."""
-    if len(body) > most_bytes:
-        raise ProtocolError(f"reply of {what}: {len(body)} bytes, expected {most_bytes} at most")
+def check_size(what: str, octets: int, most_bytes: int = MOST_BYTES) -> None:
+    """Raise ProtocolError when a reply of so many octets is longer than ``most_bytes``: none of an honest switch is."""
+    if octets > most_bytes:
+        raise ProtocolError(f"reply of {what}: {octets} bytes, expected {most_bytes} at most")
 
 
 class Peers(dict[int, Peer]):

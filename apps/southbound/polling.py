@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apps.southbound.peers import MOST_BYTES, POLL_PATIENCE_S, REPEAT_S, Peer, Peers, Poll, check_size
+from controller.capability.meter_watch import read_all
 from controller.errors import ProtocolError
 from controller.forwarding.pipeline import OWN_COOKIE, OWN_COOKIE_MASK, Table
 from controller.openflow.flows import decode_flow_stats
 from controller.openflow.messages import encode_barrier_request
-from controller.openflow.meters import decode_meter_stats
+from controller.openflow.meters import decode_meter_stats, decode_meter_stats_of_all
 from controller.openflow.stats import (
     decode_port_stats,
     decode_queue_stats,
@@ -23,6 +24,7 @@ from controller.openflow.stats import (
     encode_port_stats_request,
     encode_queue_stats_request,
 )
+from controller.switch.listed_meters import MeterReports
 
 # A switch reports no more than that of a flow entry and its meter.
 _METER_BYTES = 400
@@ -38,10 +40,13 @@ class PolledCounters(NamedTuple):
     ``unanswered`` is how many switches were late.
     """
 
-    meters: dict[int, NDArray[np.void]]
+    meters: MeterReports
     received_s: dict[int, float]
     confirmed_s: dict[int, float]
     unanswered: int
+
+
+Answer = tuple[Peer, Poll]
 
 
 def poll(
@@ -55,46 +60,60 @@ def poll(
     would only fall further behind: its answer serves the next round. Nor do the others wait for it once more.
     """
     ready = peers.ready()
-    always = peers.central.reads_ports_or_queues
-    for peer in ready.values():
+    switches, always = peers.central.switches, peers.central.reads_ports_or_queues
+    for dpid, peer in ready.items():
         if peer.poll is None:
             peer.overtaken.clear()
-            peer.poll = _ask(peers, peer, started_s, always)
-    counters, unanswered = PolledCounters({}, {}, {}, 0), 0
+            peer.poll = _ask(peer, switches[dpid].can.uses_meters, started_s, always)
+    answered, silent, unanswered = [], [], 0
     soon_s = started_s + SOON * (deadline_s - started_s)
-    late_last = sorted(ready.items(), key=lambda item: item[1].poll is not None and item[1].poll.asked_s < started_s)
-    for dpid, peer in late_last:
+    late_last = sorted(ready.values(), key=lambda peer: peer.poll is not None and peer.poll.asked_s < started_s)
+    for peer in late_last:
         asked = peer.poll
         if asked is None:
             continue
         try:
-            body = asked.meters.wait(soon_s - peers.clock() if asked.asked_s == started_s else 0.0)
-            if body is None and asked.asked_s == started_s:
+            came = asked.meters.comes(soon_s - peers.clock() if asked.asked_s == started_s else 0.0)
+            if not came and asked.asked_s == started_s:
                 with waiting():
-                    body = asked.meters.wait(deadline_s - peers.clock())
-            if body is None:
-                unanswered += 1
-                if peers.clock() - asked.asked_s < POLL_PATIENCE_S:
-                    continue
-            if not peers.holds(peer):
-                continue
-            _take(peers, peer, asked, body, counters)
+                    came = asked.meters.comes(deadline_s - peers.clock())
         except ProtocolError as error:
-            if peers.holds(peer) and started_s - peer.unreadable_s >= REPEAT_S:
-                peer.unreadable_s = started_s
-                peers.complain(dpid, f"sent counters that cannot be read: {error}")
+            _complain(peers, peer, error)
+            silent.append((peer, asked))
+            continue
+        unanswered += not came
+        if came:
+            answered.append((peer, asked))
+        elif peers.clock() - asked.asked_s >= POLL_PATIENCE_S:
+            silent.append((peer, asked))
+    answered = [(peer, asked) for peer, asked in answered if peers.holds(peer)]
+    counters = PolledCounters(_read_meters(peers, answered), {}, {}, unanswered)
+    for peer, asked in answered:
+        dpid = peer.connection.dpid
+        if dpid in counters.meters:
+            counters.received_s[dpid] = peer.counted_s = asked.meters.received_s
+            if peer.meters_set is not None and peer.meters_set.done:
+                counters.confirmed_s[dpid] = peer.meters_set.received_s
+    _watch_meters(peers, counters.meters)
+    for peer, asked in answered + [(peer, asked) for peer, asked in silent if peers.holds(peer)]:
+        if asked.ports is not None:
+            _read_ports_and_queues(peers, peer, asked, counters)
         for reply in filter(None, asked[1:]):
             peer.connection.forget(reply)
         peer.poll = None
-    return counters._replace(unanswered=unanswered)
+    return counters
 
 
-def _ask(peers: Peers, peer: Peer, now_s: float, always: bool) -> Poll:
-    def ask_flows(xid: int) -> bytes:
-        return encode_flow_stats_request(xid, OWN_COOKIE, OWN_COOKIE_MASK, Table.RATE_CONTROL)
+def _complain(peers: Peers, peer: Peer, error: ProtocolError) -> None:
+    now_s = peers.clock()
+    if peers.holds(peer) and now_s - peer.unreadable_s >= REPEAT_S:
+        peer.unreadable_s = now_s
+        peers.complain(peer.connection.dpid, f"sent counters that cannot be read: {error}")
 
-    ask_meters = ask_flows if peer.counting is not None else encode_meter_stats_request
-    if not peers.central.switches[peer.connection.dpid].can.uses_meters:
+
+def _ask(peer: Peer, uses_meters: bool, now_s: float, always: bool) -> Poll:
+    ask_meters = _ask_flows if peer.counting is not None else encode_meter_stats_request
+    if not uses_meters:
         ask_meters = encode_barrier_request  # nothing to read: its answer, which has no body, says that all is there
     if not always and now_s - peer.looked_s < LOOK_INTERVAL_S:
         return Poll(now_s, peer.connection.ask(ask_meters))
@@ -104,30 +123,78 @@ def _ask(peers: Peers, peer: Peer, now_s: float, always: bool) -> Poll:
     return Poll(now_s, meters, ports, queues)
 
 
-def _take(peers: Peers, peer: Peer, asked: Poll, body: bytes | None, counters: PolledCounters) -> None:
+def _ask_flows(xid: int) -> bytes:
+    return encode_flow_stats_request(xid, OWN_COOKIE, OWN_COOKIE_MASK, Table.RATE_CONTROL)
+
+
+def _read_meters(peers: Peers, answered: list[Answer]) -> MeterReports:
+    """Return the counters of the switches' meters, all decoded at once where nothing is in the way of that."""
+    plain, others = [], []
+    for peer, asked in answered:
+        (plain if peer.counting is None and not peer.overtaken else others).append((peer, asked))
+    sizes_fit = all(_fits(peers, peer, asked) for peer, asked in plain)
+    found = decode_meter_stats_of_all([asked.meters.parts for _, asked in plain]) if sizes_fit else None
+    dpids = [peer.connection.dpid for peer, _ in plain]
+    if found is not None and not others:
+        return MeterReports(dpids, *found)
+    stats = {} if found is None else dict(MeterReports(dpids, *found))
+    for peer, asked in others if found is not None else answered:
+        dpid = peer.connection.dpid
+        try:
+            check_size("meters", _octets(asked), _most_octets(peers, peer))
+            stats[dpid] = _meter_stats(peer, b"".join(asked.meters.parts), asked.meters.received_s)
+        except ProtocolError as error:
+            _complain(peers, peer, error)
+    return MeterReports.of(stats)
+
+
+def _octets(asked: Poll) -> int:
+    return sum(map(len, asked.meters.parts))
+
+
+def _most_octets(peers: Peers, peer: Peer) -> int:
+    return MOST_BYTES + _METER_BYTES * len(peers.central.switches[peer.connection.dpid].installed)
+
+
+def _fits(peers: Peers, peer: Peer, asked: Poll) -> bool:
+    octets = _octets(asked)
+    return octets <= MOST_BYTES or octets <= _most_octets(peers, peer)
+
+
+def _watch_meters(peers: Peers, reports: MeterReports) -> None:
+    """Compare what meters count with what they are set to, where it is they that count."""
+    fabric = peers.central.fabric
+    watched = {
+        dpid: peers[dpid].meters
+        for dpid in reports.dpids
+        if peers[dpid].counting is None and fabric.switches[dpid].can.uses_meters
+    }
+    reports = reports.of_switches(watched)
+    rows, enforcement = fabric.listing.find(fabric.switches, reports).entry, fabric.state.enforcement
+    settings = enforcement.rate_bps, enforcement.burst_bits
+    read_all(list(watched.values()), reports.whole, reports.ends, rows, settings)
+
+
+def _read_ports_and_queues(peers: Peers, peer: Peer, asked: Poll, counters: PolledCounters) -> None:
+    """They count as of this round where the meters came with them; else they are nobody's."""
     dpid = peer.connection.dpid
-    if body is not None:
-        check_size("meters", body, MOST_BYTES + _METER_BYTES * len(peers.central.switches[dpid].installed))
-        counters.meters[dpid] = _meter_stats(peer, body, asked.meters.received_s)
-        counters.received_s[dpid] = peer.counted_s = asked.meters.received_s
-        if peer.meters_set is not None and peer.meters_set.done:
-            counters.confirmed_s[dpid] = peer.meters_set.received_s
-    # Ports and queues count as of this round where the meters came with them; else they are nobody's.
     came_s = counters.received_s.get(dpid, asked.asked_s)
-    delivery = peers.central.fabric.deliveries[dpid]
-    port_stats = None
-    if asked.ports is not None and (body := asked.ports.wait(0.0)) is not None:
-        check_size("ports", body)
-        port_stats = decode_port_stats(body)
-        delivery.read_ports(port_stats, came_s)
-    if dpid in counters.meters and peer.counting is None and peers.central.switches[dpid].can.uses_meters:
-        peer.meters.read(counters.meters[dpid], port_stats, peers.clock())
-    if asked.queues is not None and (body := asked.queues.wait(0.0)) is not None:
-        check_size("queues", body)
-        queue_stats = decode_queue_stats(body)
-        delivery.read_queues(queue_stats, came_s)
-        if port_stats is not None:
-            peer.queues.read(queue_stats, port_stats, peers.clock())
+    delivery, port_stats = peers.central.fabric.deliveries[dpid], None
+    try:
+        if asked.ports is not None and (body := asked.ports.wait(0.0)) is not None:
+            check_size("ports", len(body))
+            port_stats = decode_port_stats(body)
+            delivery.read_ports(port_stats, came_s)
+            if dpid in counters.meters and peer.counting is None and peers.central.switches[dpid].can.uses_meters:
+                peer.meters.look(port_stats, peers.clock())
+        if asked.queues is not None and (body := asked.queues.wait(0.0)) is not None:
+            check_size("queues", len(body))
+            queue_stats = decode_queue_stats(body)
+            delivery.read_queues(queue_stats, came_s)
+            if port_stats is not None:
+                peer.queues.read(queue_stats, port_stats, peers.clock())
+    except ProtocolError as error:
+        _complain(peers, peer, error)
 
 
 def _meter_stats(peer: Peer, body: bytes, received_s: float) -> NDArray[np.void]:

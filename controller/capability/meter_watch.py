@@ -5,14 +5,14 @@ Traffic comes in and no meter counts any; or meters count, and let far more pass
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from controller.capability.capabilities import UNKNOWN, Ability, Finding
-from controller.columns import BoolArray, FloatArray, IntArray
+from controller.columns import FloatArray, IntArray
 from controller.metering import measure_kernel
 from controller.openflow.constants import COUNTER_UNAVAILABLE
 from controller.units import BITS_PER_BYTE
@@ -32,23 +32,9 @@ Settings = Callable[[IntArray], tuple[FloatArray, FloatArray]]
 """Meter ids to what those meters are set to, in new arrays: rates in bit/s (infinite: not known) and bursts in bits."""
 
 
-class _Counts(NamedTuple):
-    """What the meters counted at a reading."""
-
-    meter_id: NDArray[np.uint32]
-    in_bytes: FloatArray
-    dropped_bytes: FloatArray
-
-
-class _Window(NamedTuple):
-    """What the ports had received when a window began; since then, by meter, what was counted and what is allowed."""
-
-    at_s: float
-    received_bytes: int
-    in_bytes: FloatArray
-    dropped_bytes: FloatArray
-    rate_bps: FloatArray
-    burst_bits: FloatArray
+# The columns of a window, (6, meters): counts at the last reading; what was counted since the window began, and what is
+# allowed since then, the highest rate and the bucket of every modify.
+_IN_BYTES, _DROPPED_BYTES, _IN_SUM, _DROPPED_SUM, _RATE_BPS, _BURST_BITS = range(6)
 
 
 class MeterWatch:
@@ -57,8 +43,9 @@ class MeterWatch:
     def __init__(self, edge_ports: IntArray, settings: Settings) -> None:
         self._edge_ports = edge_ports
         self._settings = settings
-        self._window: _Window | None = None
-        self._last: _Counts | None = None
+        self._meter_id: NDArray[np.uint32] = np.empty(0, np.uint32)
+        self._columns: FloatArray = np.empty((6, 0))
+        self._began: tuple[float, int] | None = None  # when the window did, and what the ports had received by then
         self._counted = False
         self._idle = False
         self._drops = False
@@ -73,75 +60,80 @@ class MeterWatch:
             return LET_THROUGH
         return Ability(Finding.WORKS) if self._drops else UNKNOWN
 
-    def read(self, meters: NDArray[np.void], ports: NDArray[np.void] | None, now_s: float) -> None:
-        """Note METER_STATS rows, and PORT_STATS rows where they were read at the same time: they end a window."""
+    def read(self, meters: NDArray[np.void]) -> None:
+        """Note METER_STATS rows."""
         self._counted = self._counted or bool(meters["byte_in_count"].any())
-        self._last = self._follow(meters, self._last)
-        if ports is None or (self._window is not None and now_s - self._window.at_s < WINDOW_S):
+        in_bytes, dropped_bytes = _known(meters["byte_in_count"]), _known(meters["band_byte_count"])
+        if not np.array_equal(self._meter_id, meters["meter_id"]):
+            self._begin(meters)
+            return
+        columns = self._columns
+        modified = (in_bytes < columns[_IN_BYTES]) | (dropped_bytes < columns[_DROPPED_BYTES])
+        columns[_IN_SUM] += in_bytes - np.where(modified, 0.0, columns[_IN_BYTES])
+        columns[_DROPPED_SUM] += dropped_bytes - np.where(modified, 0.0, columns[_DROPPED_BYTES])
+        columns[_IN_BYTES], columns[_DROPPED_BYTES] = in_bytes, dropped_bytes
+        if modified.any():  # they may pass what they are set to now as well
+            rate_bps, burst_bits = self._settings(self._meter_id[modified].astype(np.int64))
+            columns[_RATE_BPS, modified] = np.maximum(columns[_RATE_BPS, modified], rate_bps)
+            columns[_BURST_BITS, modified] += burst_bits
+
+    def look(self, ports: NDArray[np.void], now_s: float) -> None:
+        """Note PORT_STATS rows that were read at the same time as the meters last: they end a window."""
+        if self._began is not None and now_s - self._began[0] < WINDOW_S:
             return
         mine = np.isin(ports["port_no"], self._edge_ports) & (ports["rx_bytes"] != COUNTER_UNAVAILABLE)
         received_bytes = int(ports["rx_bytes"][mine].sum())
-        if self._window is not None:
-            if received_bytes - self._window.received_bytes >= PLENTY_BYTES:
+        if self._began is not None:
+            if received_bytes - self._began[1] >= PLENTY_BYTES:
                 self._idle = not self._counted
-            self._look_for_excess(self._window, self._last.meter_id, now_s)
-        self._window = self._begin(self._last, now_s, received_bytes)
+            self._look_for_excess(now_s - self._began[0])
+        self._began = now_s, received_bytes
         self._counted = False
+        self._columns[_IN_SUM:_RATE_BPS] = 0.0
+        self._columns[_RATE_BPS:] = self._settings(self._meter_id.astype(np.int64))
 
-    def _follow(self, meters: NDArray[np.void], before: _Counts | None) -> _Counts:
-        """Add what was counted since the last reading to the window; return what is counted now."""
-        window = self._window
-        if window is not None and before is not None:
-            if measure_kernel.library is not None:
-                counts = (before.in_bytes, before.dropped_bytes)
-                sums = (window.in_bytes, window.dropped_bytes)
-                found = measure_kernel.watch(meters, before.meter_id, counts, sums)
-                if found is not None:
-                    self._allow(window, before.meter_id, found[1])
-                    return _Counts(before.meter_id, *found[0])
-            elif np.array_equal(before.meter_id, meters["meter_id"]):
-                now = _counts_of(meters)
-                self._allow(window, now.meter_id, _add(window, before, now))
-                return now
-        now = _counts_of(meters)
-        if window is not None:  # meters came or went: it no longer shows what they count
-            self._window = self._begin(now, window.at_s, window.received_bytes)
-        return now
+    def _begin(self, meters: NDArray[np.void]) -> None:
+        """Meters came or went: the window no longer shows what they count."""
+        self._meter_id = meters["meter_id"].copy()
+        self._columns = np.zeros((6, len(meters)))
+        self._columns[_IN_BYTES] = _known(meters["byte_in_count"])
+        self._columns[_DROPPED_BYTES] = _known(meters["band_byte_count"])
+        self._columns[_RATE_BPS:] = self._settings(self._meter_id.astype(np.int64))
 
-    def _begin(self, now: _Counts, at_s: float, received_bytes: int) -> _Window:
-        rate_bps, burst_bits = self._settings(now.meter_id.astype(np.int64))
-        nothing = np.zeros(len(rate_bps))
-        return _Window(at_s, received_bytes, nothing, nothing.copy(), rate_bps, burst_bits)
-
-    def _allow(self, window: _Window, meter_id: NDArray[np.uint32], modified: BoolArray | None) -> None:
-        """Let meters that were modified pass what they are set to now as well."""
-        if modified is not None and modified.any():
-            rate_bps, burst_bits = self._settings(meter_id[modified].astype(np.int64))
-            window.rate_bps[modified] = np.maximum(window.rate_bps[modified], rate_bps)
-            window.burst_bits[modified] += burst_bits
-
-    def _look_for_excess(self, window: _Window, meter_id: NDArray[np.uint32], now_s: float) -> None:
-        drops = window.dropped_bytes > 0.0
-        rate_bps, _ = self._settings(meter_id.astype(np.int64))  # of a modify after so little that its count went on
-        most_bits = EXCESS * (np.maximum(window.rate_bps, rate_bps) * (now_s - window.at_s) + window.burst_bits)
-        plenty = window.in_bytes >= PLENTY_BYTES
-        if (~drops & plenty & (window.in_bytes * BITS_PER_BYTE > most_bits)).any():
+    def _look_for_excess(self, elapsed_s: float) -> None:
+        in_bytes, dropped_bytes, most_bps, most_bits = self._columns[_IN_SUM:]
+        drops = dropped_bytes > 0.0
+        rate_bps, _ = self._settings(self._meter_id.astype(np.int64))  # of a modify so soon that its count went on
+        allowed_bits = EXCESS * (np.maximum(most_bps, rate_bps) * elapsed_s + most_bits)
+        plenty = in_bytes >= PLENTY_BYTES
+        if (~drops & plenty & (in_bytes * BITS_PER_BYTE > allowed_bits)).any():
             self._excesses += 1
         elif drops.any():
             self._drops = True
             self._excesses = 0
 
 
-def _counts_of(meters: NDArray[np.void]) -> _Counts:
-    return _Counts(meters["meter_id"].copy(), _known(meters["byte_in_count"]), _known(meters["band_byte_count"]))
+def read_all(
+    watches: Sequence[MeterWatch],
+    stats: NDArray[np.void],
+    ends: IntArray,
+    rows: NDArray[np.int32],
+    settings: tuple[FloatArray, FloatArray],
+) -> None:
+    """Let each watch note the METER_STATS of its switch, which end at its ``ends``.
 
-
-def _add(window: _Window, before: _Counts, now: _Counts) -> BoolArray:
-    """Add what was counted since the last reading; return which meters were modified in between and began at zero."""
-    modified = (now.in_bytes < before.in_bytes) | (now.dropped_bytes < before.dropped_bytes)
-    window.in_bytes[:] += now.in_bytes - np.where(modified, 0.0, before.in_bytes)
-    window.dropped_bytes[:] += now.dropped_bytes - np.where(modified, 0.0, before.dropped_bytes)
-    return modified
+    ``settings`` are the rates (bit/s) and bursts (bits) of entries, of which ``rows`` are the meters' (-1: none).
+    """
+    bounds = list(pairwise([0, *ends.tolist()]))
+    found = [-1] * len(watches)
+    if measure_kernel.library is not None:
+        windows = [(watch._meter_id, watch._columns) for watch in watches]
+        found = measure_kernel.watch(ends, stats, rows, settings, windows)
+    for watch, counted, (start, end) in zip(watches, found, bounds, strict=True):
+        if counted < 0:
+            watch.read(stats[start:end])
+        else:
+            watch._counted = watch._counted or bool(counted)
 
 
 def _known(count: NDArray[np.uint64]) -> FloatArray:

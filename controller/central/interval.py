@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +23,9 @@ from controller.metering.guarantees import Guarantees, owed_to_senders
 from controller.metering.observed import Reading
 from controller.openflow.constants import COUNTER_UNAVAILABLE
 from controller.policy.groups import readings_of
+from controller.switch.listed_meters import MeterReports, RowArray
 from controller.switch.meter_settings import kilo
-from controller.switch.record import modifications
+from controller.switch.record import NO_ENTRY, modifications
 from controller.whatif.recording import Recorder, Start
 from controller.whatif.shadow import shadow_step
 
@@ -43,6 +45,7 @@ def run_interval(
     confirmed_s: Mapping[int, float],
 ) -> step.StepResult:
     """Run the control step on the METER_STATS of the switches, and queue the meter-mods that it decides."""
+    stats = MeterReports.of(stats).of_switches(fabric.switches)  # another configuration may have come in between
     if fabric.state.adopted_bps is not None and not fabric.may_lack_senders(now_s):
         fabric.state = step.released(fabric.state)
         if fabric.part is not None:
@@ -99,7 +102,7 @@ def reads_ports_or_queues(control: Control, recorder: Recorder | None) -> bool:
 
 def _readings(
     fabric: FabricState,
-    stats: Mapping[int, MeterStats],
+    reports: MeterReports,
     received_s: Mapping[int, float],
     confirmed_s: Mapping[int, float],
 ) -> tuple[MeterReadings, MeterReadings]:
@@ -110,30 +113,43 @@ def _readings(
     """
     modified_s = fabric.state.enforcement.modified_s
     of_entries, of_vns = MeterReadings.none(len(fabric.state.entries)), MeterReadings.none(len(fabric.vns))
-    for dpid, meters in stats.items():
-        if dpid not in fabric.switches:  # another configuration came in between
-            continue
-        listed = fabric.switches[dpid].listed(meters["meter_id"])
-        times_s = received_s[dpid], confirmed_s.get(dpid, np.nan)
-        _read(of_entries, meters, listed.entry_at, listed.entry, times_s, modified_s)
-        _read(of_vns, meters, listed.vn_at, listed.vn, times_s, None)
+    listed = fabric.listing.find(fabric.switches, reports)
+    came_s = np.array([received_s[dpid] for dpid in reports.dpids])
+    done_s = np.array([confirmed_s.get(dpid, np.nan) for dpid in reports.dpids])
+    _read(of_entries, reports, listed.entry, (came_s, done_s), modified_s)
+    _read(of_vns, reports, listed.vn, (came_s, done_s), None)
     return of_entries, of_vns
 
 
 def _read(
     readings: MeterReadings,
-    meters: MeterStats,
-    mine: IntArray,
-    rows: IntArray,
-    times_s: tuple[float, float],
+    reports: MeterReports,
+    rows: RowArray,
+    times_s: tuple[FloatArray, FloatArray],
     modified_s: FloatArray | None,
 ) -> None:
-    """Write the meters ``mine`` of one switch to these rows; ``modified_s`` is of all rows, None: no meter ever is."""
+    """Write the meters of all switches to these rows (NO_ENTRY: none); ``times_s`` have shape (switches,).
+
+    ``modified_s`` is of all rows, None: no meter ever is.
+    """
     if measure_kernel.library is not None:
         counts = (readings.byte_in_count, readings.dropped_byte_count, readings.duration_s)
         columns = (*counts, readings.received_s, readings.confirmed_s)
-        measure_kernel.spread(mine, rows, meters, times_s, modified_s, columns, readings.present)
+        measure_kernel.spread(reports.ends, rows, reports.whole, times_s, modified_s, columns, readings.present)
         return
+    for times, (start, end) in zip(zip(*times_s, strict=True), pairwise([0, *reports.ends.tolist()]), strict=True):
+        _read_switch(readings, reports.whole[start:end], rows[start:end], times, modified_s)
+
+
+def _read_switch(
+    readings: MeterReadings,
+    meters: MeterStats,
+    row_of: RowArray,
+    times_s: tuple[float, float],
+    modified_s: FloatArray | None,
+) -> None:
+    mine = np.flatnonzero(row_of != NO_ENTRY)
+    rows = row_of[mine]
     received_s, readings.confirmed_s[rows] = times_s
     if modified_s is not None:
         earlier = modified_s[rows] < modified_s[rows].max(initial=-np.inf)

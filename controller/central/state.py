@@ -43,6 +43,7 @@ from controller.metering.send_limits import SendLimitMeters
 from controller.openflow.frames import format_mac
 from controller.policy.groups import Choices, PolicyGroup, choices_of, groups_of, shadows_of, under
 from controller.switch.delivery import Delivery
+from controller.switch.listed_meters import Listing
 from controller.switch.measuring_meters import MeasuringMeters
 from controller.switch.meter_settings import MeterColumns
 from controller.switch.phantom_meters import PhantomMeters
@@ -148,6 +149,7 @@ class FabricState:
         settings = ForwardingSettings(config.mac_ageing_s, config.max_macs_per_vn, ethertypes, marking)
         self.network = Network(config.switches.values(), self.vns, settings)
         self.switches = {s.dpid: SwitchRecord.of(s, self.vns, config) for s in config.switches.values()}
+        self.listing = Listing()
         self.deliveries = {dpid: Delivery() for dpid in self.switches}
         self.verdicts = Verdicts()
         self.received_bps: FloatArray = np.zeros(len(self.vns))

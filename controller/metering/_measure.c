@@ -13,38 +13,45 @@ typedef struct { /* METER_STATS of controller/openflow/meters.py */
     uint64_t band_packet_count, band_byte_count;
 } MeterStats;
 
-/* Write what one switch said of n meters to their entries. Counters that are unavailable leave the entry unread. The switch
- * confirmed its last message at ``confirmed_s``, and so says nothing of meters that were modified before the latest of
- * them: ``modified_s`` (entries,), which is not looked at where no meter is ever ``modified``. */
-void dets_spread(i64 n, const i64 *mine, const i64 *rows, const MeterStats *stats, double received_s,
-                 double confirmed_s, i64 modified, const double *modified_s, double *byte_in, double *dropped,
+/* Write what switches said of their meters to the ``rows`` of these, -1 for meters of no interest. The meters of switch s end
+ * at ``ends[s]``. Counters that are unavailable leave the row unread. A switch confirmed its last message at ``confirmed_s``,
+ * and so says nothing of meters that were modified before the latest of them: ``modified_s`` (entries,), which is not looked at
+ * where no meter is ever ``modified``. */
+void dets_spread(i64 switches, const i64 *ends, const int32_t *rows, const MeterStats *stats, const double *received_s,
+                 const double *confirmed_s, i64 modified, const double *modified_s, double *byte_in, double *dropped,
                  double *duration_s, double *received, double *confirmed, uint8_t *present)
 {
-    double latest_s = -(double)INFINITY;
-    for (i64 i = 0; modified && i < n; i++)
-        latest_s = modified_s[rows[i]] > latest_s ? modified_s[rows[i]] : latest_s;
-    for (i64 i = 0; i < n; i++) {
-        const MeterStats *meter = &stats[mine[i]];
-        i64 row = rows[i];
-        confirmed[row] = modified && modified_s[row] < latest_s ? (double)NAN : confirmed_s;
-        if (meter->byte_in_count == UINT64_MAX || meter->band_byte_count == UINT64_MAX)
-            continue;
-        byte_in[row] = (double)meter->byte_in_count;
-        dropped[row] = (double)meter->band_byte_count;
-        duration_s[row] = meter->duration_s;
-        received[row] = received_s;
-        present[row] = 1;
+    for (i64 s = 0, start = 0; s < switches; start = ends[s++]) {
+        double latest_s = -(double)INFINITY;
+        for (i64 i = start; modified && i < ends[s]; i++)
+            if (rows[i] >= 0)
+                latest_s = modified_s[rows[i]] > latest_s ? modified_s[rows[i]] : latest_s;
+        for (i64 i = start; i < ends[s]; i++) {
+            const MeterStats *meter = &stats[i];
+            i64 row = rows[i];
+            if (row < 0)
+                continue;
+            confirmed[row] = modified && modified_s[row] < latest_s ? (double)NAN : confirmed_s[s];
+            if (meter->byte_in_count == UINT64_MAX || meter->band_byte_count == UINT64_MAX)
+                continue;
+            byte_in[row] = (double)meter->byte_in_count;
+            dropped[row] = (double)meter->band_byte_count;
+            duration_s[row] = meter->duration_s;
+            received[row] = received_s[s];
+            present[row] = 1;
+        }
     }
 }
 
-/* What one switch's n meters counted since its last reading, added to the sums of a window; unavailable counts as 0. A meter
- * that counts less than before was modified and began again. Return how many were, or -1 if these are other meters. */
-i64 dets_watch(i64 n, const MeterStats *stats, const uint32_t *meter_id, const double *was_in, const double *was_dropped,
-               double *restrict now_in, double *restrict now_dropped, double *restrict in_sum,
-               double *restrict dropped_sum, uint8_t *restrict modified)
+/* Add what the n meters of one switch counted since its last reading to its window; unavailable counts as 0. A meter that counts
+ * less than before was modified and began again: it may pass what it is set to now as well, which nobody knows of a meter
+ * without a row. Return whether any meter has counted, or -1 if these are other meters. */
+static i64 watch(i64 n, const MeterStats *stats, const int32_t *rows, const uint32_t *meter_id, double *was_in,
+                 double *was_dropped, double *in_sum, double *dropped_sum, double *most_bps, double *most_bits,
+                 const double *rate_bps, const double *burst_bits)
 {
-    i64 count = 0;
     int same = 1;
+    uint64_t counted = 0;
     for (i64 i = 0; i < n; i++)
         same &= stats[i].meter_id == meter_id[i];
     if (!same)
@@ -55,12 +62,30 @@ i64 dets_watch(i64 n, const MeterStats *stats, const uint32_t *meter_id, const d
         int again = (in < was_in[i]) | (dropped < was_dropped[i]);
         in_sum[i] += in - (again ? 0.0 : was_in[i]);
         dropped_sum[i] += dropped - (again ? 0.0 : was_dropped[i]);
-        now_in[i] = in;
-        now_dropped[i] = dropped;
-        modified[i] = (uint8_t)again;
-        count += again;
+        was_in[i] = in;
+        was_dropped[i] = dropped;
+        counted |= stats[i].byte_in_count;
+        if (again) {
+            double now_bps = rows[i] < 0 ? (double)INFINITY : rate_bps[rows[i]];
+            most_bps[i] = now_bps > most_bps[i] ? now_bps : most_bps[i];
+            most_bits[i] += rows[i] < 0 ? (double)INFINITY : burst_bits[rows[i]];
+        }
     }
-    return count;
+    return counted != 0;
+}
+
+/* ``watch`` for one switch after the other; the meters of switch s end at ``ends[s]``. Its window is ``meters[s]`` ids at
+ * ``ids[s]`` and as many rows of six columns at ``columns[s]``. ``found`` is what it returns. */
+void dets_watch(i64 switches, const i64 *ends, const MeterStats *stats, const int32_t *rows, const double *rate_bps,
+                const double *burst_bits, const i64 *meters, const i64 *ids, const i64 *columns, i64 *found)
+{
+    for (i64 s = 0, start = 0; s < switches; start = ends[s++]) {
+        i64 n = ends[s] - start;
+        double *six = (double *)(intptr_t)columns[s];
+        found[s] = n != meters[s] ? -1
+                                  : watch(n, stats + start, rows + start, (const uint32_t *)(intptr_t)ids[s], six, six + n,
+                                          six + 2 * n, six + 3 * n, six + 4 * n, six + 5 * n, rate_bps, burst_bits);
+    }
 }
 
 /* Counters to rates. Columns of n rows: first the last readings and the new ones, then what is written: in ``rates`` offered,

@@ -6,20 +6,21 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from controller.columns import BoolArray, FloatArray, IntArray
-from controller.compiled import call, load
+from controller.compiled import address, call, load
 
 library = load(
     Path(__file__).parent,
     "_measure",
     {
-        "dets_spread": (ctypes.c_int, "i***ddi*******"),
-        "dets_watch": (ctypes.c_int64, "i" + "*" * 9),
+        "dets_spread": (ctypes.c_int, "i*****i*******"),
+        "dets_watch": (ctypes.c_int, "i" + "*" * 9),
         "dets_meter_rates": (ctypes.c_int, "iddd" + "*" * 14),
         "dets_measure": (ctypes.c_int, "id" + "*" * 10),
         "dets_taken": (ctypes.c_int, "id" + "*" * 8),
@@ -32,40 +33,41 @@ library = load(
 
 
 def spread(
-    mine: IntArray,
-    rows: IntArray,
+    ends: IntArray,
+    rows: NDArray[np.int32],
     stats: NDArray[np.void],
-    times_s: tuple[float, float],
+    times_s: tuple[FloatArray, FloatArray],
     modified_s: FloatArray | None,
     columns: tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray],
     present: BoolArray,
 ) -> None:
-    """Write METER_STATS, the ``mine`` of one switch, to ``rows`` of bytes in and dropped, duration, arrival, confirmed.
+    """Write METER_STATS to their ``rows`` (-1: none) of bytes in and dropped, duration, arrival, confirmed.
 
-    ``times_s`` are when they came, and when the switch had done what it was sent. That says nothing of the rows whose
-    ``modified_s`` (entries,) is before the latest of them.
+    Those of each switch end at its ``ends``. ``times_s`` (switches,) are when they came, and when the switch had done
+    what it was sent. That says nothing of the rows whose ``modified_s`` (entries,) is before the latest of them.
     """
     modified = (0, columns[0]) if modified_s is None else (1, modified_s)
-    call(library, "dets_spread", len(mine), mine, rows, stats, *times_s, *modified, *columns, present)
+    call(library, "dets_spread", len(ends), ends, rows, stats, *times_s, *modified, *columns, present)
 
 
 def watch(
+    ends: IntArray,
     stats: NDArray[np.void],
-    meter_id: NDArray[np.uint32],
-    before: tuple[FloatArray, FloatArray],
-    sums: tuple[FloatArray, FloatArray],
-) -> tuple[tuple[FloatArray, FloatArray], BoolArray | None] | None:
-    """Add what METER_STATS rows counted since ``before`` to ``sums``, columns of bytes in and bytes dropped.
+    rows: NDArray[np.int32],
+    settings: tuple[FloatArray, FloatArray],
+    windows: Sequence[tuple[NDArray[np.uint32], FloatArray]],
+) -> list[int]:
+    """Add what METER_STATS counted since the last reading to a window for each switch, whose meters end at ``ends``.
 
-    Return what they count now, and which meters were modified in between (None: none); None for other meters.
+    ``settings`` are the rates and bursts of the entries, of which ``rows`` are the meters' (-1: none). A window is
+    meter ids and six columns (6, meters): bytes in and dropped at the last reading and since the window began, the
+    highest rate and the sum of bursts. Return whether any meter has counted, 1 or 0, or -1 for other meters.
     """
-    meters = len(stats)
-    if meters != len(meter_id):
-        return None
-    now_in, now_dropped, modified = np.empty(meters), np.empty(meters), np.empty(meters, np.bool_)
-    columns = (stats, meter_id, *before, now_in, now_dropped, *sums, modified)
-    count = call(library, "dets_watch", meters, *columns)
-    return None if count < 0 else ((now_in, now_dropped), modified if count else None)
+    places = np.array([(len(ids), address(ids), address(columns)) for ids, columns in windows], dtype=np.int64)
+    meters, ids, columns = np.ascontiguousarray(places.reshape(-1, 3).T)
+    found = np.empty(len(windows), dtype=np.int64)
+    call(library, "dets_watch", len(ends), ends, stats, rows, *settings, meters, ids, columns, found)
+    return list(found.tolist())
 
 
 def meter_rates(

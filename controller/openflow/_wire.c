@@ -32,23 +32,25 @@ static void put(uint8_t *at, uint64_t value, int octets)
         at[i] = (uint8_t)value;
 }
 
-/* Write the records of a meter-stats reply; return how many at its start have one band. */
-i64 dets_decode_meters(i64 n, const uint8_t *body, MeterStats *out)
+/* Write the records of meter-stats replies, the ``meters[p]`` of part p at ``at[p]``; return how many in the beginning have one
+ * band. */
+i64 dets_decode_meters(i64 parts, const i64 *at, const i64 *meters, MeterStats *out)
 {
-    for (i64 i = 0; i < n; i++) {
-        const uint8_t *from = body + i * STATS_BYTES;
-        if (get(from + LENGTH_AT, 2) != STATS_BYTES)
-            return i;
-        MeterStats *to = &out[i];
-        to->meter_id = (uint32_t)get(from, 4);
-        to->flow_count = (uint32_t)get(from + 12, 4);
-        to->packet_in_count = get(from + 16, 8);
-        to->byte_in_count = get(from + 24, 8);
-        to->duration_s = (double)get(from + 32, 4) + (double)get(from + 36, 4) * 1e-9;
-        to->band_packet_count = get(from + 40, 8);
-        to->band_byte_count = get(from + 48, 8);
-    }
-    return n;
+    MeterStats *to = out;
+    for (i64 p = 0; p < parts; p++)
+        for (i64 i = 0; i < meters[p]; i++, to++) {
+            const uint8_t *from = (const uint8_t *)(intptr_t)at[p] + i * STATS_BYTES;
+            if (get(from + LENGTH_AT, 2) != STATS_BYTES)
+                return to - out;
+            to->meter_id = (uint32_t)get(from, 4);
+            to->flow_count = (uint32_t)get(from + 12, 4);
+            to->packet_in_count = get(from + 16, 8);
+            to->byte_in_count = get(from + 24, 8);
+            to->duration_s = (double)get(from + 32, 4) + (double)get(from + 36, 4) * 1e-9;
+            to->band_packet_count = get(from + 40, 8);
+            to->band_byte_count = get(from + 48, 8);
+        }
+    return to - out;
 }
 
 /* Write the meter-mods of one switch after the other into ``out``, as ``template`` has them but for their values: those of

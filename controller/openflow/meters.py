@@ -79,6 +79,7 @@ _STATS_HEAD = np.dtype(
     ]
 )
 _BAND_STATS = np.dtype([("packet_count", ">u8"), ("byte_count", ">u8")])
+_STATS_BYTES = _STATS_HEAD.itemsize + _BAND_STATS.itemsize
 _CONFIG_HEAD = np.dtype([("length", ">u2"), ("flags", ">u2"), ("meter_id", ">u4")])
 _BAND = np.dtype([("type", ">u2"), ("length", ">u2"), ("rate", ">u4"), ("burst_size", ">u4"), ("pad", "V4")])
 _CONFIG_ONE_BAND = np.dtype([("head", _CONFIG_HEAD), ("band", _BAND)])
@@ -174,7 +175,7 @@ def decode_meter_stats(body: Buffer) -> npt.NDArray[np.void]:
     them, COUNTER_UNAVAILABLE included. Raises ProtocolError when malformed.
     """
     view = memoryview(body)
-    if wire_kernel.library is not None and (found := wire_kernel.decode(view, METER_STATS)) is not None:
+    if wire_kernel.library is not None and (found := wire_kernel.decode([view], METER_STATS)) is not None:
         return found
     runs = list(equal_runs(view, 4, _STATS_HEAD.itemsize, _STATS_NAME))
     out = np.empty(sum(count for _offset, _length, count in runs), METER_STATS)
@@ -186,6 +187,20 @@ def decode_meter_stats(body: Buffer) -> npt.NDArray[np.void]:
         _fill_stats(out[row : row + count], view, run)
         row += count
     return out
+
+
+def decode_meter_stats_of_all(
+    bodies: Sequence[Sequence[Buffer]],
+) -> tuple[npt.NDArray[np.void], npt.NDArray[np.int64]] | None:
+    """Return the METER_STATS rows of several replies, one behind the other, and where each ends; a body is its parts.
+
+    None where that cannot be done at once: then each is to be decoded by itself (``decode_meter_stats``).
+    """
+    if wire_kernel.library is None:
+        return None
+    rows = wire_kernel.decode([part for parts in bodies for part in parts], METER_STATS)
+    octets = [sum(map(len, parts)) for parts in bodies]
+    return None if rows is None else (rows, np.cumsum(octets, dtype=np.int64) // _STATS_BYTES)
 
 
 def decode_meter_config(body: Buffer) -> tuple[npt.NDArray[np.void], npt.NDArray[np.uint32]]:

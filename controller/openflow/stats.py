@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from controller.openflow import constants as ofp
-from controller.openflow.buffers import HEADER, Buffer, check_range, duration_s, malformed, open_message, read, rows
+from controller.openflow.buffers import Buffer, check_range, duration_s, malformed, open_message, read, rows
 from controller.openflow.constants import MessageType, MultipartType
 from controller.openflow.match import Match as _Match
 from controller.openflow.match import encode_match

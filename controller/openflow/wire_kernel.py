@@ -12,24 +12,27 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.compiled import call, load
+from controller.compiled import address, call, load
+from controller.openflow.buffers import Buffer
 
 library = load(
     Path(__file__).parent,
     "_wire",
-    {"dets_decode_meters": (ctypes.c_int64, "i**"), "dets_encode_meters": (ctypes.c_int64, "i**ii*****i**")},
+    {"dets_decode_meters": (ctypes.c_int64, "i***"), "dets_encode_meters": (ctypes.c_int64, "i**ii*****i**")},
 )
 _STATS_BYTES = 56
 
 
-def decode(body: memoryview, out_type: np.dtype[np.void]) -> NDArray[np.void] | None:
-    """Return the records of a meter-stats reply; None unless each of its meters has one band."""
-    meters, rest = divmod(len(body), _STATS_BYTES)
-    if rest or not meters:
+def decode(parts: Sequence[Buffer], out_type: np.dtype[np.void]) -> NDArray[np.void] | None:
+    """Return the records of meter-stats replies in parts; None unless all are whole, and meters of one band."""
+    columns = [np.frombuffer(part, np.uint8) for part in parts if len(part)]
+    octets = np.array(list(map(len, columns)), dtype=np.int64)
+    if (octets % _STATS_BYTES).any():
         return None
-    out = np.empty(meters, out_type)
-    count = call(library, "dets_decode_meters", meters, np.frombuffer(body, np.uint8), out)
-    return out if count == meters else None
+    meters = octets // _STATS_BYTES
+    out = np.empty(int(meters.sum()), out_type)
+    places = np.array(list(map(address, columns)), dtype=np.int64)
+    return out if call(library, "dets_decode_meters", len(columns), places, meters, out) == len(out) else None
 
 
 def encode(

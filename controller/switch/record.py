@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from controller.capability.capabilities import Capabilities
 from controller.columns import IntArray
@@ -132,18 +130,6 @@ def encode_updates(updates: Sequence[SwitchUpdate], xid_first: Sequence[int]) ->
     return [encoded[place] for place in range(len(updates))]
 
 
-class ListedMeters(NamedTuple):
-    """Which meters of a list belong to whom: ``entry_at`` and ``vn_at`` are places in the list.
-
-    ``entry`` and ``vn`` are the rows of the entry table, and of the VN table for the meters of send limits.
-    """
-
-    entry_at: IntArray
-    entry: IntArray
-    vn_at: IntArray
-    vn: IntArray
-
-
 @dataclass
 class SwitchRecord:
     """One switch of the configuration.
@@ -169,7 +155,6 @@ class SwitchRecord:
     awaiting: Awaiting = field(default_factory=Awaiting)
     row_of_meter: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     agent_rows: frozenset[int] = frozenset()
-    _last_listed: tuple[IntArray, NDArray[np.uint32], ListedMeters] | None = None
     _vn_meter_columns: tuple[IntArray, IntArray] | None = None
 
     @classmethod
@@ -285,18 +270,3 @@ class SwitchRecord:
         rows = np.full(len(meter_id), NO_ENTRY, dtype=np.int64)
         rows[inside] = self.row_of_meter[index[inside]]
         return rows
-
-    def listed(self, meter_id: NDArray[np.uint32]) -> ListedMeters:
-        """Return whose meters these are.
-
-        Most of the time a switch lists the same meters as the last time. Then the answer is the last one.
-        """
-        last = self._last_listed
-        if last is None or last[0] is not self.row_of_meter or not np.array_equal(last[1], meter_id):
-            rows = self.rows_of(meter_id.astype(np.int64))
-            entry_at = np.flatnonzero(rows != NO_ENTRY)
-            vns, vn_meter_id = self.vn_meter_columns()
-            _, vn_at, which = np.intersect1d(meter_id, vn_meter_id[0], return_indices=True)
-            found = ListedMeters(entry_at, rows[entry_at], vn_at, vns[which])
-            last = self._last_listed = (self.row_of_meter, meter_id.copy(), found)
-        return last[2]

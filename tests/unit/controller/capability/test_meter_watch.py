@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 from support.kernels import numpy_alone
 
 from controller.capability.capabilities import Ability, Finding
-from controller.capability.meter_watch import IDLE, LET_THROUGH, PLENTY_BYTES, WINDOW_S, MeterWatch
+from controller.capability.meter_watch import (
+    IDLE,
+    LET_THROUGH,
+    PLENTY_BYTES,
+    WINDOW_S,
+    MeterWatch,
+    read_all,
+)
 from controller.metering import measure_kernel
 from controller.openflow.constants import COUNTER_UNAVAILABLE
 from controller.openflow.meters import METER_STATS
@@ -34,7 +41,8 @@ def read(
     meters["meter_id"] = np.arange(1, len(meters) + 1)
     meters["byte_in_count"][1], meters["band_byte_count"][1] = counted, dropped
     ports["port_no"], ports["rx_bytes"] = (1, 9), (received, elsewhere)
-    watch.read(meters, ports, now_s)
+    watch.read(meters)
+    watch.look(ports, now_s)
     return watch.ability
 
 
@@ -107,29 +115,53 @@ def test_a_meter_is_held_against_the_highest_rate_that_it_had() -> None:
         assert read(watch, window * WINDOW_S, window * most, window * most).finding is Finding.UNKNOWN
 
 
+RATES_BPS, BURSTS_BITS = np.linspace(1e5, 4e6, 20), np.linspace(1e4, 4e5, 20)
+
+
+def watch_of_entries() -> MeterWatch:
+    """A watch over meters of which those with an id up to 20 are the entry's of the row below it."""
+
+    def settings(meter_id: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        known, rows = meter_id <= len(RATES_BPS), np.minimum(meter_id, len(RATES_BPS)) - 1
+        return np.where(known, RATES_BPS[rows], np.inf), np.where(known, BURSTS_BITS[rows], np.inf)
+
+    return MeterWatch(np.array([1]), settings)
+
+
+def other_meters(rng: np.random.Generator, most: int) -> np.ndarray:
+    meters = np.zeros(rng.integers(0, most), METER_STATS)
+    meters["meter_id"] = np.sort(rng.choice(30, len(meters), replace=False)) + 1
+    return meters
+
+
 @pytest.mark.skipif(measure_kernel.library is None, reason="no C compiler was there when it was installed")
 @given(seed=st.integers(0, 2**32 - 1), rounds=st.integers(1, 12))
-def test_compiled_or_not_a_watch_sees_the_same(seed: int, rounds: int) -> None:
-    """Meters count on, begin again, have no count for a while, or are others, among them as many others."""
-    rng, compiled, plain = np.random.default_rng(seed), watch_of(1), watch_of(1)
-    meters = np.zeros(rng.integers(1, 20), METER_STATS)
+def test_compiled_or_not_watches_see_the_same(seed: int, rounds: int) -> None:
+    """Meters of three switches count on, begin again, have no count for a while, or are others, maybe as many."""
+    rng = np.random.default_rng(seed)
+    compiled, plain = ([watch_of_entries() for _ in range(3)] for _ in range(2))
+    switches = [other_meters(rng, 20) for _ in range(3)]
     for number in range(rounds):
-        if rng.random() < 0.2:
-            meters = np.zeros(rng.integers(1, 4) if rng.random() < 0.5 else len(meters), METER_STATS)
-            meters["meter_id"] = np.sort(rng.choice(100, len(meters), replace=False))
-        for column in ("byte_in_count", "band_byte_count"):
-            again = rng.random(len(meters)) < 0.2
-            meters[column] = np.where(again, 0, meters[column]) + rng.integers(0, 10**6, len(meters)).astype(np.uint64)
-        told = meters.copy()
+        for place, meters in enumerate(switches):
+            if rng.random() < 0.2:
+                switches[place] = meters = other_meters(rng, 5 if rng.random() < 0.5 else 20)
+            for column in ("byte_in_count", "band_byte_count"):
+                again = rng.random(len(meters)) < 0.2
+                meters[column] = np.where(again, 0, meters[column]) + rng.integers(0, 10**6, len(meters), np.uint64)
+        told = np.concatenate(switches)
         told["byte_in_count"][rng.random(len(told)) < 0.1] = COUNTER_UNAVAILABLE
+        ends = np.cumsum([len(meters) for meters in switches])
+        rows = np.where(told["meter_id"] <= len(RATES_BPS), told["meter_id"].astype(np.int64) - 1, -1).astype(np.int32)
+        arguments = (told, ends, rows, (RATES_BPS, BURSTS_BITS))
+        read_all(compiled, *arguments)
+        with numpy_alone():
+            read_all(plain, *arguments)
         ports = np.zeros(1, PORT_STATS)
         ports["port_no"], ports["rx_bytes"] = 1, number * PLENTY_BYTES
-        arguments = (told, ports if rng.random() < 0.7 else None, number * 0.4)
-        compiled.read(*arguments)
-        with numpy_alone():
-            plain.read(*arguments)
-        assert compiled.ability == plain.ability
-        for one, other in ((compiled._last, plain._last), (compiled._window, plain._window)):
-            assert (one is None) == (other is None)
-            for mine, its in zip(one or (), other or (), strict=True):
-                np.testing.assert_array_equal(mine, its)
+        for one, other in zip(compiled, plain, strict=True):
+            if rng.random() < 0.7:
+                one.look(ports, number * 0.4)
+                other.look(ports, number * 0.4)
+            assert (one.ability, one._counted, one._began) == (other.ability, other._counted, other._began)
+            np.testing.assert_array_equal(one._meter_id, other._meter_id)
+            np.testing.assert_array_equal(one._columns, other._columns)

@@ -58,8 +58,8 @@ def test_what_a_switch_says_goes_to_its_entries() -> None:
     stats["duration_s"] = [1.5, 1.0, 2.5, 3.5]
     columns = tuple(np.full(5, np.nan) for _ in range(5))
     present = np.zeros(5, np.bool_)
-    mine, rows = np.array([0, 2, 3]), np.array([4, 0, 1])
-    measure_kernel.spread(mine, rows, stats, (3.25, 3.5), None, columns, present)
+    rows, times_s = np.array([4, -1, 0, 1], np.int32), (np.array([3.25]), np.array([3.5]))
+    measure_kernel.spread(np.array([4]), rows, stats, times_s, None, columns, present)
     assert present.tolist() == [False] * 4 + [True]
     assert [column[4] for column in columns] == [5000.0, 2000.0, 1.5, 3.25, 3.5]
     assert all(np.isnan(column[:4]).all() for column in columns[:4])
@@ -68,5 +68,5 @@ def test_what_a_switch_says_goes_to_its_entries() -> None:
 
 def test_a_library_that_was_built_of_other_sources_is_not_used() -> None:
     folder = Path(measure_kernel.__file__).parent
-    assert load(folder, "_measure", {"dets_watch": (ctypes.c_int64, "i*********")}) is not None
-    assert load(folder, "_measure", {"dets_watch": (ctypes.c_int64, "i*********"), "dets_new": (int, "i")}) is None
+    assert load(folder, "_measure", {"dets_watch": (ctypes.c_int, "i*********")}) is not None
+    assert load(folder, "_measure", {"dets_watch": (ctypes.c_int, "i*********"), "dets_new": (int, "i")}) is None

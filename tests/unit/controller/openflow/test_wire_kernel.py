@@ -13,7 +13,12 @@ from hypothesis import strategies as st
 from controller.errors import DetsError
 from controller.openflow import wire_kernel
 from controller.openflow.constants import METER_MAX
-from controller.openflow.meters import decode_meter_stats, encode_meter_mods
+from controller.openflow.meters import (
+    decode_meter_stats,
+    decode_meter_stats_of_all,
+    encode_meter_mods,
+    encode_meter_mods_of_all,
+)
 
 pytestmark = pytest.mark.skipif(wire_kernel.library is None, reason="no C compiler was there when it was installed")
 
@@ -58,6 +63,26 @@ def test_statistics_are_read_alike(records: Any, cut: int) -> None:
     assert outcome(decode_meter_stats, cut_off) == plainly(decode_meter_stats, cut_off)
 
 
+@given(st.lists(st.lists(one_band, max_size=5) | st.lists(meters, max_size=3), max_size=5), st.randoms())
+def test_statistics_of_all_switches_are_those_of_each(switches: Any, random: Any) -> None:
+    bodies = [body(records) for records in switches]
+    cuts = [random.randrange(len(data) // 56 + 1) * 56 for data in bodies]
+    found = decode_meter_stats_of_all([(data[:cut], data[cut:]) for data, cut in zip(bodies, cuts, strict=True)])
+    if found is None:
+        assert any(len(bands) != 1 for records in switches for *_, bands in records)
+        return
+    rows, ends = found
+    each = [decode_meter_stats(data) for data in bodies]
+    assert ends.tolist() == np.cumsum([len(some) for some in each]).tolist()
+    assert rows.tobytes() == b"".join(some.tobytes() for some in each)
+
+
+def test_replies_in_parts_that_end_within_a_meter_are_left_to_each() -> None:
+    data = body([(1, 0, 0, 0, 0, 0, [(0, 0)])])
+    assert decode_meter_stats_of_all([(data[:20], data[20:])]) is None
+    assert len(decode_meter_stats(data)) == 1
+
+
 good = st.tuples(st.integers(0, 1), st.integers(1, METER_MAX), st.integers(1, 2**32 - 1), st.integers(1, 2**32 - 1))
 any_value = st.integers(-2, 2**33)
 odd = st.tuples(st.integers(-1, 3), any_value, any_value, any_value)
@@ -69,6 +94,19 @@ def test_meter_mods_are_written_alike(rows: list[tuple[int, int, int, int]], xid
     command, meter_id, rate_kbps, burst_kbits = columns
     arguments = (command, meter_id, rate_kbps, burst_kbits, xid_first)
     assert outcome(encode_meter_mods, *arguments) == plainly(encode_meter_mods, *arguments)
+
+
+@given(st.lists(st.lists(good, max_size=5) | st.lists(good | odd, max_size=2), max_size=5), st.integers(0, 2**32 - 1))
+def test_meter_mods_of_all_switches_are_written_alike(
+    switches: list[list[tuple[int, int, int, int]]], xid: int
+) -> None:
+    mods = [np.array(rows, dtype=np.int64).reshape(-1, 4).T for rows in switches]
+    xids = [(xid + 1000 * number) & 0xFFFF_FFFF for number in range(len(mods))]
+    arguments = (mods, xids, b"\x04\x14\x00\x08" + bytes(4))
+    made = outcome(encode_meter_mods_of_all, *arguments)
+    assert made == plainly(encode_meter_mods_of_all, *arguments)
+    for one, first, rows in zip(made if isinstance(made, list) else (), xids, mods, strict=isinstance(made, list)):
+        assert int.from_bytes(one[-4:]) == (first + rows.shape[1]) & 0xFFFF_FFFF
 
 
 def test_ids_go_round_after_the_last() -> None:

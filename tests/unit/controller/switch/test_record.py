@@ -13,7 +13,7 @@ from controller.fabric.vns import VnTable
 from controller.forwarding import pipeline
 from controller.forwarding.flow_table import FlowTable, flow_key, pack_key
 from controller.openflow.constants import FlowModCommand, MessageType, MeterModCommand
-from controller.switch.record import NO_ENTRY, MeterSetting, SwitchRecord, SwitchUpdate
+from controller.switch.record import NO_ENTRY, MeterSetting, SwitchRecord, SwitchUpdate, modifications
 
 
 def record(ports=2, **openflow):
@@ -62,7 +62,7 @@ def test_the_order_on_the_wire():
     update.flow_adds.append(flow)
     update.flow_deletes.append(flow)
     update.put_meters({7: MeterSetting(1, 2)}, [])
-    update.modify_meters(np.array([8]), np.array([5]), np.array([6]))
+    update.modify_meters(modifications(np.array([8]), np.array([5]), np.array([6])))
     update.put_meters({8: MeterSetting(3, 4)}, {8: None})
     flow_mod, meter_mod = MessageType.FLOW_MOD, MessageType.METER_MOD
     assert messages(update.encode(100)) == [

@@ -1,0 +1,112 @@
+"""The meters that switches list in a round, all of them as one array, and whose they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
+from operator import is_
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.columns import IntArray
+from controller.openflow.meters import METER_STATS
+from controller.switch.record import NO_ENTRY, SwitchRecord
+
+RowArray = NDArray[np.int32]
+
+
+class MeterReports(Mapping[int, NDArray[np.void]]):
+    """METER_STATS by dpid: parts of ``whole``, in which the meters of each switch end where ``ends`` says."""
+
+    def __init__(self, dpids: Iterable[int], whole: NDArray[np.void], ends: IntArray) -> None:
+        """``dpids`` are in the order of ``ends``."""
+        self.dpids, self.whole, self.ends = tuple(dpids), whole, ends
+        self._bounds = dict(zip(self.dpids, pairwise([0, *ends.tolist()]), strict=True))
+
+    @classmethod
+    def of(cls, stats: Mapping[int, NDArray[np.void]]) -> MeterReports:
+        """Return the same meters as one array, which they may be already."""
+        if isinstance(stats, MeterReports):
+            return stats
+        whole = np.concatenate([np.empty(0, METER_STATS), *stats.values()])
+        return cls(stats, whole, np.cumsum([len(meters) for meters in stats.values()], dtype=np.int64))
+
+    def of_switches(self, dpids: Mapping[int, object]) -> MeterReports:
+        """Return the meters of these switches alone."""
+        if all(dpid in dpids for dpid in self.dpids):
+            return self
+        return MeterReports.of({dpid: meters for dpid, meters in self.items() if dpid in dpids})
+
+    def __len__(self) -> int:
+        return len(self.dpids)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.dpids)
+
+    def __getitem__(self, dpid: int) -> NDArray[np.void]:
+        start, end = self._bounds[dpid]
+        return self.whole[start:end]
+
+
+class ListedMeters(NamedTuple):
+    """The rows of the entry table, and of the VN table for meters of send limits, that listed meters stand for.
+
+    Shape (meters,) each, NO_ENTRY for those that stand for none.
+    """
+
+    entry: RowArray
+    vn: RowArray
+
+
+_NONE = ListedMeters(np.empty(0, np.int32), np.empty(0, np.int32))
+
+
+class _OfSwitch(NamedTuple):
+    row_of_meter: IntArray
+    meter_id: NDArray[np.uint32]
+    found: ListedMeters
+
+
+class _OfAll(NamedTuple):
+    dpids: tuple[int, ...]
+    row_of_meter: list[IntArray]
+    ends: IntArray
+    meter_id: NDArray[np.uint32]
+    found: ListedMeters
+
+
+class Listing:
+    """Whose meters switches listed the last time: most of the time they list the same again."""
+
+    def __init__(self) -> None:
+        self._switches: dict[int, _OfSwitch] = {}
+        self._all: _OfAll | None = None
+
+    def find(self, switches: Mapping[int, SwitchRecord], reports: MeterReports) -> ListedMeters:
+        """Return whose meters these are."""
+        last, maps = self._all, [switches[dpid].row_of_meter for dpid in reports.dpids]
+        meter_id = reports.whole["meter_id"]
+        if (
+            last is None
+            or last.dpids != reports.dpids
+            or not all(map(is_, last.row_of_meter, maps))
+            or not np.array_equal(last.ends, reports.ends)
+            or not np.array_equal(last.meter_id, meter_id)
+        ):
+            parts = [_NONE, *(self._find_of(dpid, switches[dpid], meters) for dpid, meters in reports.items())]
+            found = ListedMeters(*map(np.concatenate, zip(*parts, strict=True)))
+            last = self._all = _OfAll(reports.dpids, maps, reports.ends, meter_id.copy(), found)
+        return last.found
+
+    def _find_of(self, dpid: int, record: SwitchRecord, meters: NDArray[np.void]) -> ListedMeters:
+        last, meter_id = self._switches.get(dpid), meters["meter_id"]
+        if last is None or last.row_of_meter is not record.row_of_meter or not np.array_equal(last.meter_id, meter_id):
+            vns, vn_meter_id = record.vn_meter_columns()
+            _, vn_at, which = np.intersect1d(meter_id, vn_meter_id[0], return_indices=True)
+            vn = np.full(len(meter_id), NO_ENTRY, dtype=np.int32)
+            vn[vn_at] = vns[which]
+            found = ListedMeters(record.rows_of(meter_id.astype(np.int64)).astype(np.int32), vn)
+            last = self._switches[dpid] = _OfSwitch(record.row_of_meter, meter_id.copy(), found)
+        return last.found
