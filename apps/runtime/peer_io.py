@@ -19,6 +19,8 @@ _select = patcher.original("select")  # eventlet takes epoll away from the patch
 MOST_UNREAD_BYTES = 32 << 20
 MOST_UNREAD_BY_STRANGER_BYTES = 1 << 20
 _SEND_BYTES = 64 << 10
+# Switches answer one after the other: a look so long after the last one finds the answers of several.
+GATHER_S = 0.0005
 
 
 class SendQueue:
@@ -126,3 +128,4 @@ class SharedReader:
                 on_ready = self._on_ready.get(fileno)
                 if on_ready is not None and not on_ready():
                     self.forget(fileno)
+            hub.sleep(GATHER_S)

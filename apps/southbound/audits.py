@@ -28,6 +28,7 @@ class Audits:
         for peer in ready:
             self._run(peer)
         if whole:
+            self._breathe()
             give_back()
 
     def run_wanted(self) -> None:

@@ -70,11 +70,11 @@ for compared in ([True, True], [True, False], []):
     audits.Audits._run = lambda self, peer: done.append("compared")
     ready = {"state": SwitchState.READY, "in_audit": False}
     peers = {number: SimpleNamespace(compared=one, **ready) for number, one in enumerate(compared)}
-    audits.Audits(peers, None, None).run_all()
+    audits.Audits(peers, None, lambda: done.append("breathed")).run_all()
     print(*done, sep=", ")
 """
 
 
 def test_it_goes_back_once_tables_have_been_compared_as_a_whole() -> None:
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", AUDITS], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == ["compared, compared", "compared, compared, given back", ""]
+    assert done.stdout.splitlines() == ["compared, compared", "compared, compared, breathed, given back", ""]

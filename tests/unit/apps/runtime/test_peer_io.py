@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import socket
+from types import SimpleNamespace
 
 from ryu.lib import hub
 
+from apps.runtime import peer_io
 from apps.runtime.peer_io import MOST_UNREAD_BY_STRANGER_BYTES, MOST_UNREAD_BYTES, SendQueue, SharedReader
 
 
@@ -120,6 +122,35 @@ def test_one_reader_serves_all_sockets_until_they_are_to_be_left_alone():
     hub.sleep(0.01)
     hub.sleep(0.01)
     assert got[-1] == (0, b"unread")
+    for pair in pairs:
+        reader.forget(pair[0].fileno())
+        for end in pair:
+            end.close()
+
+
+def test_what_comes_soon_after_a_look_is_read_in_the_next_one_together(monkeypatch):
+    gathered = hub.Event()
+    monkeypatch.setattr(peer_io, "hub", SimpleNamespace(spawn=hub.spawn, sleep=lambda _seconds: gathered.wait()))
+    reader, pairs, got = SharedReader(), [socket.socketpair() for _ in range(3)], []
+
+    def on_ready(number: int) -> bool:
+        got.append((number, pairs[number][0].recv(100, socket.MSG_DONTWAIT)))
+        return True
+
+    for number, (mine, _other) in enumerate(pairs):
+        reader.watch(mine.fileno(), lambda number=number: on_ready(number))
+    pairs[0][1].send(b"first")
+    while not got:
+        hub.sleep(0.0)
+    for _ in range(2):
+        for _mine, other in pairs[1:]:
+            other.send(b"x")
+        hub.sleep(0.0)
+    assert got == [(0, b"first")]
+    gathered.set()
+    while len(got) < 3:
+        hub.sleep(0.01)
+    assert sorted(got[1:]) == [(1, b"xx"), (2, b"xx")]
     for pair in pairs:
         reader.forget(pair[0].fileno())
         for end in pair:
