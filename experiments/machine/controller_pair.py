@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from experiments.machine.controller_process import ControllerError, ControllerProcess, free_ports
+from experiments.machine.controller_process import ControllerError, ControllerProcess, Place, free_ports
 from experiments.machine.etcd_process import EtcdProcesses
 
 NAMES = ("n1", "n2")
@@ -31,25 +31,33 @@ class ControllerPair:
     """Both nodes and etcd, inside a ``with``, in which the first node is active; files go to ``folder``.
 
     ``document`` makes a node's configuration from its OpenFlow port and its REST port. ``openflow`` is where switches
-    reach the nodes. Nodes are 0 and 1. What a node is asked raises OSError while it does not answer.
+    reach the nodes. Nodes are 0 and 1, and run at ``places``; etcd is at ``etcd_host``. What a node is asked raises
+    OSError while it does not answer.
     """
 
-    def __init__(self, document: Document, folder: Path) -> None:
+    def __init__(
+        self,
+        document: Document,
+        folder: Path,
+        places: Sequence[Place] = (Place(), Place()),
+        etcd_host: str = "127.0.0.1",
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self.etcd = EtcdProcesses(folder, ETCD_MEMBERS)
+        self.etcd = EtcdProcesses(folder, ETCD_MEMBERS, host=etcd_host)
         self.nodes: list[ControllerProcess] = []
         self.in_charge = 0
         self.openflow: list[tuple[str, int]] = []
         self.paused: set[int] = set()
         self._stack = ExitStack()
-        for name in NAMES:
+        for name, place in zip(NAMES, places, strict=True):
             openflow_port, rest_port = free_ports(2)
             config = dict(document(openflow_port, rest_port))
+            config["openflow"] = {**config.get("openflow", {}), "listen": f"{place.host}:{openflow_port}"}
             config["control"] = {key: value for key, value in config.get("control", {}).items() if key != "on_stop"}
             config["cluster"] = {"node": name, "etcd": self.etcd.urls}
             (folder / name).mkdir(exist_ok=True)
-            self.nodes.append(ControllerProcess(config, folder / name))
-            self.openflow.append(("127.0.0.1", openflow_port))
+            self.nodes.append(ControllerProcess(config, folder / name, place=place))
+            self.openflow.append((place.host, openflow_port))
 
     def __enter__(self) -> ControllerPair:
         with self._stack:

@@ -11,7 +11,9 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -93,11 +95,24 @@ def free_ports(count: int) -> list[int]:
             sock.close()
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where a process runs: the address that others reach it at, what its command begins with, and its environment.
+
+    ``inside`` is the network namespace of its loopback, for one ``with`` in one thread.
+    """
+
+    host: str = "127.0.0.1"
+    command: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    inside: Callable[[], AbstractContextManager[object]] = nullcontext
+
+
 class ControllerProcess:
     """``dets run`` with a configuration, inside a ``with``; its log and configuration stay in ``folder``.
 
     Another Ryu ``application`` can run in its place; ``environment`` is added to the process's own; ``profile`` is a
-    file for where its processor time goes (``experiments.machine.profiled``).
+    file for where its processor time goes (``experiments.machine.profiled``). It runs at ``place``.
     """
 
     def __init__(
@@ -107,7 +122,9 @@ class ControllerProcess:
         application: Path | None = None,
         environment: Mapping[str, str] | None = None,
         profile: Path | None = None,
+        place: Place | None = None,
     ) -> None:
+        self._place = place or Place()
         self.config_path = folder / "controller.yaml"
         self.log_path = folder / "controller.log"
         self.config_path.write_text(dump_yaml(config))
@@ -122,7 +139,8 @@ class ControllerProcess:
             ]
             runner = [] if profile is None else ["experiments.machine.profiled", str(profile.resolve())]
             self._command = [sys.executable, "-m", *runner, *launcher]
-        self._environment = {**os.environ, **(environment or {})}
+        self._command = [*self._place.command, *self._command]
+        self._environment = {**os.environ, **(environment or {}), **self._place.environment}
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> ControllerProcess:
@@ -192,14 +210,14 @@ class ControllerProcess:
 
     def get(self, path: str) -> Any:
         """Return the JSON of a REST resource."""
-        with urllib.request.urlopen(f"{self.rest_url}{path}", timeout=5) as answer:
+        with self._place.inside(), urllib.request.urlopen(f"{self.rest_url}{path}", timeout=5) as answer:
             return json.load(answer)
 
     def patch(self, path: str, **fields: object) -> Any:
         """Change a REST resource and return it as it is then; urllib's HTTPError, an OSError, if that is refused."""
         body, headers = json.dumps(fields).encode(), {"Content-Type": "application/json"}
         request = urllib.request.Request(f"{self.rest_url}{path}", body, headers, method="PATCH")
-        with urllib.request.urlopen(request, timeout=5) as answer:
+        with self._place.inside(), urllib.request.urlopen(request, timeout=5) as answer:
             return json.load(answer)
 
     def health(self) -> dict[str, Any]:

@@ -42,11 +42,12 @@ class EtcdMember:
         peers: str,
         tls: EtcdTls | None,
         quota_bytes: int | None = None,
+        host: str = "127.0.0.1",
     ) -> None:
         self.port, peer_port = ports
-        self.url = f"{'http' if tls is None else 'https'}://127.0.0.1:{self.port}"
+        self.url = f"{'http' if tls is None else 'https'}://{host}:{self.port}"
         peer = f"http://127.0.0.1:{peer_port}"
-        self._log, self._data, self._tls = folder / f"{name}.log", folder / name, tls
+        self._log, self._data, self._tls = folder / f"{name}.log", folder / name / "data", tls
         self._command = ["etcd", "--name", name, "--data-dir", str(self._data), "--logger", "zap"]
         self._command += ["--listen-client-urls", self.url, "--advertise-client-urls", self.url]
         self._command += ["--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer]
@@ -69,6 +70,11 @@ class EtcdMember:
         """The process."""
         assert self._process is not None
         return self._process.pid
+
+    @property
+    def ended(self) -> bool:
+        """Whether the process has ended."""
+        return self._process is None or self._process.poll() is not None
 
     def send_signal(self, number: signal.Signals) -> None:
         """Send the process a signal."""
@@ -113,18 +119,24 @@ class EtcdMember:
 class EtcdProcesses:
     """An etcd of so many members on free ports, for one ``with``; ``stop`` and ``start`` may follow each other.
 
-    It is full when it holds ``quota_bytes`` (None: etcd's default).
+    It is full when it holds ``quota_bytes`` (None: etcd's default). Clients reach it at ``host``. A member's data are
+    in a folder that has its name: etcd1, etcd2, and so on.
     """
 
     def __init__(
-        self, folder: Path, members: int = 1, tls: EtcdTls | None = None, quota_bytes: int | None = None
+        self,
+        folder: Path,
+        members: int = 1,
+        tls: EtcdTls | None = None,
+        quota_bytes: int | None = None,
+        host: str = "127.0.0.1",
     ) -> None:
         self.tls = tls
         ports = free_ports(2 * members)
         names = [f"etcd{number}" for number in range(1, members + 1)]
         peers = ",".join(f"{name}=http://127.0.0.1:{port}" for name, port in zip(names, ports[members:], strict=True))
         self.members = [
-            EtcdMember(folder, name, (port, peer_port), peers, tls, quota_bytes)
+            EtcdMember(folder, name, (port, peer_port), peers, tls, quota_bytes, host)
             for name, port, peer_port in zip(names, ports[:members], ports[members:], strict=True)
         ]
 

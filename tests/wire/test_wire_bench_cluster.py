@@ -1,17 +1,29 @@
-"""``dets bench cluster`` in its smallest, and kills in a row: one writer at a time, no revision lost, nothing freed."""
+"""``dets bench cluster`` in its smallest, kills in a row, and faults: one writer, no revision lost, nothing freed."""
 
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
+import pytest
 from support.cluster import needs_etcd
 
 from experiments.bench.cluster.bench import TARGET_INTERVALS, run
+from experiments.bench.cluster.faults import run_faults
 from experiments.bench.cluster.takeover import ENDS
 
 pytestmark = [needs_etcd]
 KILLS = 5
+# The others that ``dets bench cluster --faults`` has are variants of these.
+FAULTS = (
+    "no answers of etcd",
+    "nothing from switches",
+    "cut off from everything",
+    "disks of etcd full",
+    "disks of the nodes full",
+    "clocks step",
+)
 
 
 def test_the_smallest_run(tmp_path: Path) -> None:
@@ -30,8 +42,17 @@ def test_the_smallest_run(tmp_path: Path) -> None:
 def test_kills_and_pauses_in_a_row(tmp_path: Path) -> None:
     result = run(repeats=0, kills=KILLS, seed=3, output=tmp_path)
     report = result["figures"]["kills"]
-    assert report["problems"] == []
+    assert report["judgement"]["problems"] == []
     assert sum(report["disturbances"].values()) >= KILLS
-    assert report["kept"] >= KILLS
-    assert report["generations"] > 1
+    assert report["judgement"]["kept"] >= KILLS
+    assert report["judgement"]["generations"] > 1
     assert [row["met"] for row in result["targets"]] == [True]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: network namespaces and small disks")
+def test_partitions_full_disks_and_clocks_that_step(tmp_path: Path) -> None:
+    report = run_faults(tmp_path, names=FAULTS)
+    assert report.judgement.problems == []
+    assert list(report.took_s) == list(FAULTS)
+    assert report.judgement.generations > len(FAULTS) / 2
+    assert report.judgement.kept > len(FAULTS)

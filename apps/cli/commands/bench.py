@@ -69,13 +69,16 @@ def cluster(
         int | None, typer.Option(help="Then so many entries between two shards, in one process.")
     ] = None,
     kills: Annotated[int | None, typer.Option(help="Then so many random kills and pauses in a row.")] = None,
+    faults: Annotated[
+        bool | None, typer.Option("--faults", help="Then partitions, full disks and clocks that step (root).")
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Which ones.")] = None,
     output: Annotated[Path | None, typer.Option(help="Folder of figures and plot.")] = None,
     as_json: AsJson = False,
 ) -> int:
     """How soon a standby takes over, what a pair costs, and kills in a row (etcd-server)."""
     options = {"switches": switches, "entries": entries, "repeats": repeats, "seconds": seconds}
-    options |= {"crossing": crossing, "kills": kills, "seed": seed, "output": output}
+    options |= {"crossing": crossing, "kills": kills, "faults": faults, "seed": seed, "output": output}
     return measured("cluster", "experiments.bench.cluster.bench:run", as_json, **options)
 
 

@@ -3,8 +3,9 @@
 The active node is killed, alone or as if its machine had died, paused and stopped, by turns. The take-over
 lasts until the other node sets the first meter by a decision; the switches say when (``bench.loop.loop_fabric``). A
 tenth of the receivers varies, so that there is something to decide in every interval; the others show whether somebody
-misses a guarantee. With ``crossing``, the cost of so many entries between two shards follows (crossing.py), and with
-``kills``, so many random kills and pauses in a row (kills.py).
+misses a guarantee. With ``crossing``, the cost of so many entries between two shards follows (crossing.py), with
+``kills``, so many random kills and pauses in a row (kills.py), and with ``faults``, partitions, full disks and clocks
+that step (faults.py).
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ from typing import Any
 
 from controller.errors import InvalidValueError
 from experiments.bench.cluster.crossing import measure_crossing
+from experiments.bench.cluster.faults import run_faults
 from experiments.bench.cluster.kills import run_kills
 from experiments.bench.cluster.takeover import INTERVAL_MS, measure
+from experiments.bench.cluster.talking_pair import Judgement
 from experiments.machine.controller_pair import ETCD_MEMBERS
 
 SWITCHES, ENTRIES, REPEATS, SECONDS = 2, 10_000, 3, 20.0
@@ -38,12 +41,13 @@ def run(
     seconds: float = SECONDS,
     crossing: int = 0,
     kills: int = 0,
+    faults: bool = False,
     seed: int = 1,
     output: Path = Path("results/bench-cluster"),
 ) -> dict[str, Any]:
     """Measure with ``switches`` of ``entries`` metered pairs, each end ``repeats`` times, then ``kills`` by ``seed``.
 
-    ``crossing`` entries between two shards are measured, none if it is 0.
+    ``crossing`` entries between two shards are measured, none if it is 0; ``faults`` need root.
     ``seconds`` is how long costs are measured. Writes cluster.json and cluster.png to ``output``. Raises
     InvalidValueError for numbers outside of their bounds.
     """
@@ -74,12 +78,13 @@ def run(
             title = "an entry that crosses between shards, both sides, without the network"
             targets.append(_target(title, cost["more_ns"], "ns more", TARGET_CROSSING_NS))
         if kills:
-            report = run_kills(kills, seed, Path(name) / "kills", _tell)
-            figures["kills"] = asdict(report)
-            for problem in report.problems:
-                _tell(problem)
-            title = f"writers at once, revisions lost, senders freed in {kills} kills and pauses"
-            targets.append(_target(title, len(report.problems), "", 0))
+            killed = run_kills(kills, seed, Path(name) / "kills", _tell)
+            figures["kills"] = asdict(killed)
+            targets.append(_no_problems(killed.judgement, f"{kills} kills and pauses"))
+        if faults:
+            faulted = run_faults(Path(name) / "faults", _tell)
+            figures["faults"] = asdict(faulted)
+            targets.append(_no_problems(faulted.judgement, "partitions, full disks and clocks that step"))
     result = {
         "settings": {
             "switches": switches,
@@ -87,6 +92,7 @@ def run(
             "repeats": repeats,
             "crossing": crossing,
             "kills": kills,
+            "faults": faults,
             "seed": seed,
             "interval_ms": INTERVAL_MS,
             "etcd_members": ETCD_MEMBERS,
@@ -124,6 +130,12 @@ def takeover_targets(figures: dict[str, Any]) -> list[dict[str, Any]]:
     targets.append(_target("senders that miss their guarantee in a take-over, above those before", missed, "", 0))
     targets.append(_target("meters that a take-over fills again", max(one["filled_again"] for one in made), "", 0))
     return targets
+
+
+def _no_problems(judgement: Judgement, what: str) -> dict[str, Any]:
+    for problem in judgement.problems:
+        _tell(problem)
+    return _target(f"writers at once, revisions lost, senders freed: {what}", len(judgement.problems), "", 0)
 
 
 def _target(name: str, value: float, unit: str, most: float) -> dict[str, Any]:

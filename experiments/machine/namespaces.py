@@ -1,0 +1,111 @@
+"""Network namespaces for processes of one experiment: a bridge here, a veth pair to each, and cuts by nft (root)."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Self
+
+_TABLE = "inet cut"
+
+
+class Namespaces:
+    """So many namespaces for one ``with``, numbered from 0. ``host`` is this machine's address for them.
+
+    Their names have this process's id, so that several experiments may run at the same time. Raises OSError without
+    root, and subprocess.CalledProcessError where ip or nft refuse.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._id = os.getpid() % 60_000
+        self._network = f"10.{200 + self._id // 250 // 50}.{self._id % 250}"
+        self._names = [f"dets-{self._id}-{number}" for number in range(count)]
+        self.host = f"{self._network}.1"
+        self.hosts = [f"{self._network}.{number + 2}" for number in range(count)]
+
+    def __enter__(self) -> Self:
+        bridge = self._bridge
+        try:
+            _run("ip", "link", "add", bridge, "type", "bridge")
+            _run("ip", "addr", "add", f"{self.host}/24", "dev", bridge)
+            _run("ip", "link", "set", bridge, "up")
+            for number, (name, host) in enumerate(zip(self._names, self.hosts, strict=True)):
+                outer = self._outer(number)
+                _run("ip", "netns", "add", name)
+                _run("ip", "link", "add", outer, "type", "veth", "peer", "name", "eth0", "netns", name)
+                _run("ip", "link", "set", outer, "master", bridge, "up")
+                _run("ip", "-n", name, "addr", "add", f"{host}/24", "dev", "eth0")
+                for device in ("lo", "eth0"):
+                    _run("ip", "-n", name, "link", "set", device, "up")
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for name in self._names:
+            with suppress(subprocess.CalledProcessError):
+                _run("ip", "netns", "del", name)
+        with suppress(subprocess.CalledProcessError):
+            _run("ip", "link", "del", self._bridge)
+
+    def command(self, number: int) -> tuple[str, ...]:
+        """Return what a command begins with that runs in a namespace; its process keeps the id."""
+        return ("ip", "netns", "exec", self._names[number])
+
+    @contextmanager
+    def inside(self, number: int) -> Iterator[None]:
+        """Let this thread make its sockets in a namespace."""
+        own = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
+        try:
+            _enter(Path("/run/netns") / self._names[number])
+            yield
+        finally:
+            _set_namespace(own)
+            os.close(own)
+
+    def cut(self, number: int, incoming: str = "", outgoing: str = "") -> None:
+        """Drop packets that match, until ``heal``: nft's conditions, such as ``tcp dport 2379``; "" drops none."""
+        rules = [f"add table {_TABLE}"]
+        for hook, condition in (("input", incoming), ("output", outgoing)):
+            if condition:
+                rules.append(f"add chain {_TABLE} {hook} {{ type filter hook {hook} priority 0; }}")
+                rules.append(f"add rule {_TABLE} {hook} {condition} drop")
+        _run(*self.command(number), "nft", "-f", "-", text="\n".join(rules))
+
+    def heal(self, number: int) -> None:
+        """Let all packets pass again."""
+        _run(*self.command(number), "nft", "delete", "table", *_TABLE.split())
+
+    def link(self, number: int, up: bool) -> None:
+        """Let a namespace's only link be up or down, as if its cable were pulled."""
+        _run("ip", "link", "set", self._outer(number), "up" if up else "down")
+
+    @property
+    def _bridge(self) -> str:
+        return f"dets{self._id}"
+
+    def _outer(self, number: int) -> str:
+        return f"dets{self._id}v{number}"
+
+
+def _enter(path: Path) -> None:
+    namespace = os.open(path, os.O_RDONLY)
+    try:
+        _set_namespace(namespace)
+    finally:
+        os.close(namespace)
+
+
+def _set_namespace(namespace: int) -> None:
+    """setns(2), which Python has from 3.12 on."""
+    if ctypes.CDLL(None, use_errno=True).setns(namespace, 0) != 0:
+        raise OSError(ctypes.get_errno(), "setns(2) failed")
+
+
+def _run(*words: str, text: str | None = None) -> None:
+    subprocess.run(words, check=True, capture_output=True, timeout=10, input=text, text=True)
