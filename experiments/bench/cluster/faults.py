@@ -27,7 +27,7 @@ from experiments.machine.namespaces import Namespaces
 from experiments.machine.stepped_clock import SteppedClock
 
 LEASE_S = 3  # by default
-HOLD_S = LEASE_S + 1.0  # whatever is to happen has begun by then
+HOLD_S, LOOK_EVERY_S = LEASE_S + 1.0, 0.2  # whatever is to happen has begun by then
 STEP_S = 5 * 3600
 ETCD_DISK, NODE_DISK = "160m", "1m"  # etcd reserves 128 MiB for its log
 PAGE_OCTETS = 4096  # that tmpfs gives a file at once
@@ -111,6 +111,7 @@ class _Run:
     ) -> None:
         self.talking = talking
         self._pair, self._network, self._clocks, self._disks = talking.pair, network, clocks, disks
+        self._ends_before = 0
 
     def faults(self) -> dict[str, Callable[[], None]]:
         """Return what there is, by name."""
@@ -253,7 +254,12 @@ class _Run:
         """Wait until one is active and the other can take over; return the active one and its generation."""
         self._pair.wait_ready()
         active = self._pair.wait_controls()
+        self._ends_before = self._ends(active)
         return active, self._generation(active)
+
+    def _ends(self, number: int) -> int:
+        """Return how often a node has written that it is active no more."""
+        return self._pair.nodes[number].log_path.read_text().count("is not active any more")
 
     def _generation(self, number: int) -> int:
         return int(self._pair.nodes[number].health()["cluster"]["generation"] or 0)
@@ -273,8 +279,15 @@ class _Run:
     def _unmoved(self, number: int, generation: int) -> None:
         """This node has to be active under this generation throughout, and a change to be kept."""
         self._kept()
-        time.sleep(HOLD_S)
-        self._expect(self._generation(number) == generation, f"{NAMES[number]} is active without an interruption")
+        until_s = time.monotonic() + HOLD_S
+        while time.monotonic() < until_s:
+            if self._generation(number) != generation or self._pair.role(1 - number) == "active":
+                break
+            time.sleep(LOOK_EVERY_S)
+        else:
+            if self._ends(number) == self._ends_before:
+                return
+        self._expect(False, f"{NAMES[number]} alone is active, without an interruption")
 
     def _kept(self) -> None:
         self._pair.wait(self.talking.change_once, "a change is kept")
