@@ -65,6 +65,10 @@ class Etcd:
         result = self._call("lease/keepalive", {"ID": lease_id}).get("result", {})
         return int(result.get("TTL", 0)) > 0
 
+    def left_s(self, lease_id: int) -> int:
+        """Return what is left of a lease, whole seconds, rounded down; not above 0 if it is about to end, or gone."""
+        return int(self._call("lease/timetolive", {"ID": lease_id}).get("TTL", 0))
+
     def revoke(self, lease_id: int) -> None:
         """End a lease, and so remove the keys that are attached to it."""
         self._call("lease/revoke", {"ID": lease_id})

@@ -24,6 +24,7 @@ class FakeEtcd:
 
     def __init__(self) -> None:
         self.full = False
+        self.left = TTL_S  # of every lease, seconds
         self.down, self.owner, self.leases = False, ("", 0), [0]
         self.head: list[KeyValue] = []
         self.revision = 40
@@ -39,9 +40,15 @@ class FakeEtcd:
         self._check()
         return lease_id in self.leases
 
+    def left_s(self, lease_id: int) -> int:
+        self._check()
+        return self.left
+
     def revoke(self, lease_id: int) -> None:
         self._check()
         self.revoked.append(lease_id)
+        if lease_id == self.owner[1]:
+            self.owner = "", 0
 
     def read(self, *ranges: Any) -> list[list[KeyValue]]:
         self._check()
@@ -209,3 +216,35 @@ def test_settings_of_the_other_node_come_before_the_lease_counts(run: Run) -> No
     run.interval()
     run.interval()
     assert run.node.held() == 40
+
+
+def test_a_lease_that_has_run_out_is_ended_before_etcd_looks(run: Run) -> None:
+    run.etcd.owner, run.etcd.revision = ("n2", 99), 41
+    run.etcd.left = TTL_S - 1
+    for _ in range(10):
+        run.interval()
+    assert (run.etcd.revoked, run.node.held()) == ([], None)
+    run.etcd.left, run.etcd.revision = 0, 42
+    run.interval()
+    began_s = run.now_s
+    while not run.etcd.revoked:
+        assert run.now_s < began_s + 1.5
+        run.now_s += 0.05
+        run.node.round()
+        run.help()
+    assert began_s + 1.0 <= run.now_s <= began_s + 1.1
+    run.node.round()
+    run.help()
+    assert (run.etcd.revoked, run.node.held()) == ([99], 42)
+    run.interval()
+    run.now_s += ASK_INTERVAL_S / 2
+    run.node.round()
+    assert run.waiting == []  # it asks as often as before
+
+
+def test_a_lease_that_is_refreshed_at_the_last_moment_is_not_ended(run: Run) -> None:
+    run.etcd.owner, run.etcd.revision = ("n2", 99), 41
+    for left in (0, 0, 0, 1, 0, 0, 0, 0, 2, 0):
+        run.etcd.left = left
+        run.interval()
+    assert run.etcd.revoked == []
