@@ -45,10 +45,14 @@ class FaultsReport:
 def run_faults(
     folder: Path, tell: Callable[[str], None] = lambda _line: None, names: Sequence[str] = ()
 ) -> FaultsReport:
-    """Have every fault once, or those with these names. Raises ControllerError if the pair does not come back."""
-    missing = [what for what in ("ip", "nft", "mount", "gcc", "etcd") if shutil.which(what) is None]
-    if os.geteuid() != 0 or missing:
-        raise InvalidValueError("faults", True, f"needs root; not installed: {', '.join(missing) or 'nothing'}")
+    """Have every fault once, or those with these names.
+
+    Raises InvalidValueError without root or a program that is needed, ControllerError if the pair does not come back.
+    """
+    if os.geteuid() != 0:
+        raise InvalidValueError("faults", True, "needs root: network namespaces and small disks")
+    if missing := [what for what in ("ip", "nft", "gcc", "etcd") if shutil.which(what) is None]:
+        raise InvalidValueError("faults", True, f"needs {', '.join(missing)}: see scripts/debian-packages")
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         disks = {
