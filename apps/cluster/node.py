@@ -19,6 +19,7 @@ import json
 import logging
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from apps.cluster.etcd import Etcd, EtcdError, KeyValue, created_at, get, put
@@ -207,12 +208,13 @@ class ClusterNode:
         return self._expiry.left_s <= self.cluster.lease_ttl_s - 2
 
     def _ended(self, lease_id: int) -> bool:
-        """Whether the active node's lease has run out, and is ended now."""
+        """Whether the active node's lease has run out; it is ended then, unless somebody else has just done it."""
         asked_s = self._clock()
         if not self._expiry.hear(lease_id, self.etcd.left_s(lease_id), asked_s, self._clock()):
             return False
         LOG.info("the active node's lease has run out")
-        self.etcd.revoke(lease_id)
+        with suppress(EtcdError):
+            self.etcd.revoke(lease_id)
         return True
 
     def _read(self, began_s: float, lease_id: int, active: KeyValue, epoch: int) -> Answer:

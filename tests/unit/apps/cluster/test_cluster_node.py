@@ -248,3 +248,17 @@ def test_a_lease_that_is_refreshed_at_the_last_moment_is_not_ended(run: Run) -> 
         run.etcd.left = left
         run.interval()
     assert run.etcd.revoked == []
+
+
+def test_a_lease_that_etcd_has_ended_in_the_same_moment_is_no_problem(run: Run) -> None:
+    run.etcd.owner, run.etcd.revision, run.etcd.left = ("n2", 99), 41, 0
+
+    def refuse(lease_id: int) -> None:
+        run.etcd.owner, run.etcd.revision = ("", 0), 42
+        raise EtcdError("requested lease not found")
+
+    run.etcd.revoke = refuse  # type: ignore[method-assign]
+    for _ in range(6):
+        run.interval()
+    run.node.round()
+    assert (run.node.held(), run.node.problem) == (42, "")
