@@ -45,6 +45,9 @@ class MeterReports(Mapping[int, NDArray[np.void]]):
     def __iter__(self) -> Iterator[int]:
         return iter(self.dpids)
 
+    def __contains__(self, dpid: object) -> bool:
+        return dpid in self._bounds
+
     def __getitem__(self, dpid: int) -> NDArray[np.void]:
         start, end = self._bounds[dpid]
         return self.whole[start:end]

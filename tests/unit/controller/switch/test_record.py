@@ -13,7 +13,15 @@ from controller.fabric.vns import VnTable
 from controller.forwarding import pipeline
 from controller.forwarding.flow_table import FlowTable, flow_key, pack_key
 from controller.openflow.constants import FlowModCommand, MessageType, MeterModCommand
-from controller.switch.record import NO_ENTRY, MeterSetting, SwitchRecord, SwitchUpdate, modifications
+from controller.openflow.messages import encode_barrier_request
+from controller.switch.record import (
+    NO_ENTRY,
+    MeterSetting,
+    SwitchRecord,
+    SwitchUpdate,
+    encode_updates,
+    modifications,
+)
 
 
 def record(ports=2, **openflow):
@@ -106,3 +114,18 @@ def test_planned_entries_are_queued_and_noted():
     assert (one.update.flow_adds, one.update.flow_deletes) == ([kept], [gone])
     assert one.installed == {flow_key(kept): kept}
     assert one.touched == {pack_key(kept), pack_key(gone)}
+
+
+def test_updates_of_all_switches_are_each_its_messages_and_a_barrier():
+    updates = [SwitchUpdate() for _ in range(3)]
+    updates[0].modify_meters(modifications(np.array([8, 9]), np.array([5, 5]), np.array([6, 6])))
+    updates[1].flow_adds.append(pipeline.drop_link_local())
+    updates[1].modify_meters(modifications(np.array([7]), np.array([5]), np.array([6])))
+    updates[2].modify_meters(modifications(np.array([3]), np.array([5]), np.array([6])))
+    xids = [10, 20, 2**32 - 1]
+    made = encode_updates(updates, xids)
+    for update, xid, octets in zip(updates, xids, made, strict=True):
+        end = (xid + len(update)) % 2**32
+        assert octets == update.encode(xid) + encode_barrier_request(end)
+        assert messages(octets)[-1][:2] == (MessageType.BARRIER_REQUEST, end)
+    assert encode_updates([], []) == []

@@ -1,0 +1,53 @@
+"""Whose meters switches list is found again when they list others, and only then."""
+
+from __future__ import annotations
+
+import numpy as np
+from support.configs import star
+
+from controller.fabric.vns import VnTable
+from controller.openflow.meters import METER_STATS
+from controller.switch.listed_meters import Listing, MeterReports
+from controller.switch.record import NO_ENTRY, SwitchRecord
+
+
+def meters(*meter_ids: int) -> np.ndarray:
+    rows = np.zeros(len(meter_ids), METER_STATS)
+    rows["meter_id"] = meter_ids
+    return rows
+
+
+def records(count: int) -> dict[int, SwitchRecord]:
+    config = star(2, openflow={"first_meter_id": 10, "last_meter_id": 100})
+    switch = next(iter(config.switches.values()))
+    return {dpid: SwitchRecord.of(switch, VnTable.of_config(config), config) for dpid in range(1, count + 1)}
+
+
+def test_reports_are_parts_of_one_array() -> None:
+    reports = MeterReports.of({3: meters(1, 2), 1: meters(), 2: meters(7)})
+    assert (reports.dpids, reports.ends.tolist()) == ((3, 1, 2), [2, 2, 3])
+    assert {dpid: some["meter_id"].tolist() for dpid, some in reports.items()} == {3: [1, 2], 1: [], 2: [7]}
+    assert MeterReports.of(reports) is reports
+    assert reports.of_switches({1: 0, 2: 0, 3: 0}) is reports
+    assert reports.of_switches({2: 0}).whole["meter_id"].tolist() == [7]
+    assert 4 not in reports
+    assert len(MeterReports.of({}).whole) == 0
+
+
+def test_rows_follow_the_maps_of_each_switch() -> None:
+    switches, listing = records(2), Listing()
+    own = {dpid: one.vn_meter_columns()[1][0].tolist() for dpid, one in switches.items()}
+    switches[1].map_meters(np.array([50, 52]), np.array([4, 5]))
+    switches[2].map_meters(np.array([50]), np.array([6]))
+    reports = MeterReports.of({1: meters(own[1][1], 50, 51, 52), 2: meters(50, own[2][0])})
+    found = listing.find(switches, reports)
+    assert found.entry.tolist() == [NO_ENTRY, 4, NO_ENTRY, 5, 6, NO_ENTRY]
+    rows = list(switches[1].vn_meters)
+    assert found.vn.tolist() == [rows[1], NO_ENTRY, NO_ENTRY, NO_ENTRY, NO_ENTRY, rows[0]]
+    assert listing.find(switches, MeterReports.of(dict(reports))) is found
+    # Another entry, one more meter, a switch that is late: found again.
+    switches[2].map_meters(np.array([50]), np.array([7]))
+    assert listing.find(switches, reports).entry.tolist() == [NO_ENTRY, 4, NO_ENTRY, 5, 7, NO_ENTRY]
+    assert listing.find(switches, MeterReports.of({1: meters(50), 2: meters(50)})).entry.tolist() == [4, 7]
+    assert listing.find(switches, MeterReports.of({2: meters(50, 50)})).entry.tolist() == [7, 7]
+    assert len(listing.find(switches, MeterReports.of({})).entry) == 0
