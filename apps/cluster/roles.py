@@ -117,13 +117,14 @@ class Roles:
     def _wait(self, link: _Link) -> None:
         """Take what the switch says while it is not under control: nothing but refusals matters."""
 
-        def report(kind: int, message: bytes) -> None:
+        def report(kind: int, message: bytes) -> bool:
             if kind == MessageType.ERROR:
                 try:
                     error = parse_error(message)
                 except ProtocolError:
-                    return
+                    return True
                 link.connection.fail(error.xid, SwitchRefusedError(error.text))
+            return kind == MessageType.ERROR
 
         link.connection.on_report = report
         link.connection.on_close = lambda: self._gone(link)

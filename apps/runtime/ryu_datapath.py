@@ -299,10 +299,10 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
             if length < HEADER.size:
                 self.cut_off(CutOff.LENGTH)
                 break
-            self._handle(version, kind, xid, _cut(buffer, offset, length))
+            acted = self._handle(version, kind, xid, _cut(buffer, offset, length))
             offset += length
             handled += 1
-            wait_s = self._budget.spend(length, report=kind not in _REPLIES)
+            wait_s = self._budget.spend(length, report=acted)
             if wait_s > 0.0 or handled >= _MESSAGES_AT_ONCE or offset - since >= _BYTES_AT_ONCE:
                 handled, since = 0, offset
                 hub.sleep(wait_s)
@@ -318,25 +318,31 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
         head: tuple[int, int, int, int] = HEADER.unpack_from(self._buffer, offset)
         return head if left >= head[2] else None
 
-    def _handle(self, version: int, kind: int, xid: int, message: bytes) -> None:
-        """Handle one message: nothing is parsed that nobody wants."""
+    def _handle(self, version: int, kind: int, xid: int, message: bytes) -> bool:
+        """Handle one message, nothing is parsed that nobody wants; return whether it took more than a reply does.
+
+        A frame that the controller refuses to look at does not: those of a port that floods would use up the time of
+        all other reports.
+        """
         if kind == MessageType.HELLO and self.state == HANDSHAKE_DISPATCHER:
             self._greeted(message)
         elif version != ofp.VERSION:
             self._drop("version")
         elif kind in _REPLIES:
             self._reply(kind, xid, message)
+            return False
         elif kind not in _ALWAYS:
             self._drop("type")
         elif self.state == MAIN_DISPATCHER:
-            if kind in _REPORTS and self.connection is not None:
-                self.connection.report(kind, message)
-            if kind not in _FOR_LISTENERS or self.ofp_brick.observers.get(_REPORTS[kind]):
-                self._to_ryu(kind, xid, message)
+            acted = kind in _REPORTS and self.connection is not None and self.connection.report(kind, message)
+            if kind in _FOR_LISTENERS and not self.ofp_brick.observers.get(_REPORTS[kind]):
+                return acted
+            self._to_ryu(kind, xid, message)
         elif kind in _BEFORE_HANDSHAKE and (kind != MessageType.ERROR or self.state == CONFIG_DISPATCHER):
             self._to_ryu(kind, xid, message)
         else:
             self._drop("before the handshake")
+        return True
 
     def _greeted(self, message: bytes) -> None:
         """Agree on a version (OpenFlow 1.3.5, section 6.3.1): 1.3, or none.

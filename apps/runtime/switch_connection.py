@@ -112,8 +112,8 @@ class Reply:
 class SwitchConnection:
     """The controller's side of one switch's connection, from the end of the handshake on.
 
-    Nothing here waits for the switch. ``on_report`` gets (message type, message) of what the switch reports;
-    ``on_close`` is called once, in a greenlet of its own, when the connection has ended.
+    Nothing here waits for the switch. ``on_report`` gets (message type, message) of what the switch reports, and tells
+    whether it was acted upon; ``on_close`` is called once, in a greenlet of its own, when the connection has ended.
     """
 
     def __init__(self, datapath: Wire, clock: Callable[[], float]) -> None:
@@ -127,7 +127,7 @@ class SwitchConnection:
         self.gate = datapath.gate
         self.count = MessageCounts()
         self.closed = False
-        self.on_report: Callable[[int, bytes], None] = lambda kind, message: None
+        self.on_report: Callable[[int, bytes], bool] = lambda kind, message: True
         self.on_close: Callable[[], None] = lambda: None
 
     @property
@@ -240,9 +240,8 @@ class SwitchConnection:
             reply.finish()
         return True
 
-    def report(self, kind: int, message: bytes) -> None:
-        """Pass on a report of the switch."""
+    def report(self, kind: int, message: bytes) -> bool:
+        """Pass on a report of the switch; return whether it was acted upon."""
         self.count.received += 1
         self.count.errors += kind == MessageType.ERROR
-        if not self.closed:
-            self.on_report(kind, message)
+        return not self.closed and self.on_report(kind, message)

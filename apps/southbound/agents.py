@@ -16,9 +16,9 @@ class AgentFrames:
     def __init__(self, peers: Peers) -> None:
         self._peers = peers
 
-    def heard(self, dpid: int, packet: PacketIn) -> None:
-        """An edge switch sent a control frame up."""
-        self._peers.central.control_frame_heard(dpid, packet.in_port, packet.data, self._peers.clock())
+    def heard(self, dpid: int, packet: PacketIn) -> bool:
+        """An edge switch sent a control frame up; return whether it was looked at."""
+        return self._peers.central.control_frame_heard(dpid, packet.in_port, packet.data, self._peers.clock())
 
     def say(self) -> None:
         """Send what agents are to be told; what is for a switch that has gone is lost, and said again."""

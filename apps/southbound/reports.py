@@ -53,24 +53,28 @@ class Reports:
         self._agents, self._on_slave = agents, on_slave
         self._peers, self._hellos, self._push_soon, self._on_ports = peers, hellos, push_soon, on_ports
         self._sparing = Sparing(peers.clock)
-        self._handlers: dict[int, tuple[Callable[[bytes], Any], Callable[[Peer, Any], None]]] = {
+        self._handlers: dict[int, tuple[Callable[[bytes], Any], Callable[[Peer, Any], bool | None]]] = {
             MessageType.PACKET_IN: (parse_packet_in, self._frame),
             MessageType.FLOW_REMOVED: (parse_flow_removed, self._entry_removed),
             MessageType.PORT_STATUS: (parse_port_status, self._port_changed),
             MessageType.ERROR: (parse_error, self._error),
         }
 
-    def handle(self, peer: Peer, kind: int, message: bytes) -> None:
-        """Handle one message of a type that there is a handler for."""
+    def handle(self, peer: Peer, kind: int, message: bytes) -> bool:
+        """Handle one message of a type that there is a handler for; return whether it was acted upon.
+
+        A frame is not that is beyond what its port or its VN may have reported.
+        """
         if not self._peers.holds(peer):
-            return
+            return False
         parse, act = self._handlers[kind]
         try:
-            act(peer, parse(message))
+            return act(peer, parse(message)) is not False
         except ProtocolError as error:
             dpid = peer.connection.dpid
             if self._sparing.due((dpid, kind)):
                 LOG.warning("switch %016x sent a malformed message: %s", dpid, error)
+        return True
 
     def catch_up(self, peer: Peer) -> None:
         """A switch has been brought up: look at what its ports did meanwhile."""
@@ -78,21 +82,21 @@ class Reports:
         for status in early.values():
             self._port_changed(peer, status)
 
-    def _frame(self, peer: Peer, packet: PacketIn) -> None:
+    def _frame(self, peer: Peer, packet: PacketIn) -> bool:
         """A packet-in; ignored before it is known what the switch holds, for its entries may say more than a frame."""
         central, dpid = self._peers.central, peer.connection.dpid
         if peer.probe is not None and peer.probe.heard(packet):
-            return
+            return True
         if not central.switches[dpid].connected or packet.in_port > ofp.PORT_MAX:
-            return
+            return False
         if packet.table_id == Table.CLASSIFY and is_control(packet.data):
-            self._agents.heard(dpid, packet)
-            return
+            return self._agents.heard(dpid, packet)
         if packet.table_id == Table.CLASSIFY:
             self._hellos.heard(dpid, packet)
-        else:
-            central.frame_reported(dpid, packet, self._peers.clock())
+        elif not central.frame_reported(dpid, packet, self._peers.clock()):
+            return False
         self._push_soon()
+        return True
 
     def _entry_removed(self, peer: Peer, removed: FlowRemoved) -> None:
         central, dpid = self._peers.central, peer.connection.dpid

@@ -5,7 +5,7 @@
 | ABSENT | nothing was heard, or not for LOST_INTERVALS |
 | HELLO | it has said Hello, and reports nothing yet |
 | TRUSTED | it reports, and shapes what it has been asked to |
-| MISTRUSTED | meters have counted what it denied (``verify``); for MISTRUST_S it is not listened to |
+| MISTRUSTED | meters count what it denies (``verify``), or it floods; for MISTRUST_S its switch drops its frames |
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ from controller.fabric.description import AgentMode, EdgePort
 
 LOST_INTERVALS = KEEP_ALIVE_INTERVALS
 MISTRUST_S = 300.0
-REORDERED, FOREIGN_VLAN, TOO_MANY = "order", "vlan", "budget"
+# So many frames more than it may say, over what it may say in the same time: an honest agent says a quarter of that.
+FLOOD_FRAMES = 500
+REORDERED, FOREIGN_VLAN, TOO_MANY, NOT_TRUSTED = "order", "vlan", "budget", "mistrusted"
 """Causes to refuse a frame besides those of the codec."""
-REFUSED_CAUSES = (*map(str, Cause), REORDERED, FOREIGN_VLAN, TOO_MANY)
+REFUSED_CAUSES = (*map(str, Cause), REORDERED, FOREIGN_VLAN, TOO_MANY, NOT_TRUSTED)
 
 
 class AgentState(StrEnum):
@@ -45,7 +47,10 @@ class Shaping(StrEnum):
 
 @dataclass
 class AgentPort:
-    """The agent behind one edge port, as far as it has been heard; ``refused`` counts frames by cause."""
+    """The agent behind one edge port, as far as it has been heard; ``refused`` counts frames by cause.
+
+    ``excess`` is by how many frames it has said more than twice what it may (``floods``).
+    """
 
     port: EdgePort
     state: AgentState = AgentState.ABSENT
@@ -56,9 +61,11 @@ class AgentPort:
     link_rate_kbps: int = 0
     epoch: int | None = None
     heard_s: float = -math.inf
-    mistrusted_s: float = -math.inf
+    mistrusted_s: float | None = None  # since when its switch drops what it says
     answer_hello: bool = False
-    allowance: int = 16  # frames that may still come in this interval
+    most_frames: int = 16  # in an interval
+    allowance: int = 16  # what is left of them; below zero: how many have come beyond
+    excess: float = 0.0
     refused: Counter[str] = field(default_factory=Counter)
     sequence: dict[int, int] = field(default_factory=dict)
     _order: dict[int, Order] = field(default_factory=dict)
@@ -88,8 +95,6 @@ class AgentPort:
         if not self._order.setdefault(vid, Order()).is_news(frame):
             self.refused[REORDERED] += 1
             return None
-        if self.state is AgentState.MISTRUSTED and now_s - self.mistrusted_s < MISTRUST_S:
-            return None
         self.heard_s = now_s
         self.address, self.ethertype = frame.speaker.source, frame.speaker.ethertype
         if frame.opcode is Opcode.HELLO:
@@ -98,6 +103,15 @@ class AgentPort:
             self.link_rate_kbps = int(said["link_rate_kbps"])
             self.answer_hello = True
         return vid
+
+    def floods(self, elapsed_intervals: float) -> bool:
+        """Whether far more frames come than it may say, those of an interval that is over included.
+
+        What came is compared with the time in which it came: a controller that has stood still finds many at once.
+        """
+        beyond = max(-self.allowance, 0)
+        self.excess = max(self.excess + beyond - self.most_frames * elapsed_intervals, 0.0)
+        return self.excess > FLOOD_FRAMES
 
     def refuse(self, cause: Cause | str) -> None:
         """Count a frame that is not listened to."""

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from controller.agents.ports import (
     LOST_INTERVALS,
     MISTRUST_S,
+    NOT_TRUSTED,
     TOO_MANY,
     AgentPort,
     AgentState,
@@ -135,6 +136,8 @@ class Agents:
                     setattr(agent, name, value)
             elif was is not None:
                 agent.sequence = was.sequence
+            if agent.mistrusted_s is not None:
+                self._fabric.network.let_agent_speak(port, False)
 
     # -- what is known
 
@@ -168,23 +171,29 @@ class Agents:
 
     # -- frames
 
-    def hear(self, port: PortId, octets: bytes, now_s: float) -> None:
-        """Take a frame that came in by an edge port; it never raises, whatever the octets."""
+    def hear(self, port: PortId, octets: bytes, now_s: float) -> bool:
+        """Take a frame that came in by an edge port; it never raises, whatever the octets.
+
+        Return whether it was looked at: what is beyond a port's budget is not.
+        """
         agent = self.ports.get(port)
         if agent is None:
             self.refused_unconfigured += 1
-            return
-        if agent.allowance <= 0:
-            agent.refuse(TOO_MANY)
-            return
+            return False
+        if agent.mistrusted_s is not None:
+            agent.refuse(NOT_TRUSTED)
+            return False
         agent.allowance -= 1
+        if agent.allowance < 0:
+            agent.refuse(TOO_MANY)
+            return False
         frame = decode(octets)
         if isinstance(frame, Refusal):
             agent.refuse(frame.cause)
-            return
+            return True
         vid = agent.takes(frame, now_s)
         if vid is None:
-            return
+            return True
         if agent.state in (AgentState.ABSENT, AgentState.MISTRUSTED):
             agent.state = AgentState.HELLO
             self._fabric.note(EventKind.AGENT_UP, f"{self._name(port)}: its host's agent is there", now_s)
@@ -193,6 +202,7 @@ class Agents:
             row = self._fabric.vns.row_of(vid, *port)
             if row is not None:
                 self._heard.append((row, frame))
+        return True
 
     def take_frames(self) -> list[AgentFrame]:
         """Return the frames to send since the last call."""
@@ -218,6 +228,7 @@ class Agents:
         if not self.ports:
             return None
         self._follow_entries()
+        self._look_for_floods(now_s)
         self._look_for_lost(now_s)
         self._take_reports(now_s)
         self._decide_shaped(now_s)
@@ -289,7 +300,8 @@ class Agents:
         """Let each port say as much in the next interval as its VNs and pairs call for."""
         pairs = np.bincount(self._number_of_vn[told.sender], minlength=len(self._agents))
         for agent, count in zip(self._agents, pairs.tolist(), strict=True):
-            agent.allowance = FRAMES_FACTOR * (count + len(agent.port.vlan_vids) + 1)
+            agent.most_frames = FRAMES_FACTOR * (count + len(agent.port.vlan_vids) + 1)
+            agent.allowance = agent.most_frames
 
     def _pairs(self, chosen: BoolArray) -> list[Pair]:
         entries = self._fabric.state.entries
@@ -339,6 +351,28 @@ class Agents:
         self._told = _Told(*np.array(found, dtype=np.int64).reshape(-1, 4).T)
         self._told_for = now
         return self._told
+
+    def _look_for_floods(self, now_s: float) -> None:
+        """Let switches drop what ports say that flood, before all others' frames wait behind it.
+
+        A switch without meters sends up all that comes, and one queue and one connection carry it for all ports.
+        """
+        before_s = now_s if self._stepped_s is None else self._stepped_s
+        elapsed_intervals = max(now_s - before_s, 0.0) / self._fabric.config.interval_s
+        for port, agent in self.ports.items():
+            if agent.mistrusted_s is not None:
+                if now_s - agent.mistrusted_s >= MISTRUST_S:
+                    agent.mistrusted_s = None
+                    self._fabric.network.let_agent_speak(port, True)
+            elif agent.floods(elapsed_intervals):
+                self._mistrust(port, agent, "floods control frames", now_s)
+
+    def _mistrust(self, port: PortId, agent: AgentPort, why: str, now_s: float) -> None:
+        """Do without an agent, and let its switch drop what it says."""
+        agent.state, agent.mistrusted_s, agent.excess = AgentState.MISTRUSTED, now_s, 0.0
+        self._fabric.network.let_agent_speak(port, False)
+        text = f"{self._name(port)}: its host's agent {why}; it is not listened to for {MISTRUST_S:g} s"
+        self._fabric.note(EventKind.AGENT_MISTRUSTED, text, now_s)
 
     def _look_for_lost(self, now_s: float) -> None:
         there = frozenset(port for port, agent in self.ports.items() if agent.present)
@@ -412,10 +446,8 @@ class Agents:
         for row in np.unique(entries.sender[lied]).tolist():
             agent = self._agent_of(row)
             if agent is not None and agent.state is not AgentState.MISTRUSTED:
-                agent.state, agent.mistrusted_s = AgentState.MISTRUSTED, now_s
-                text = f"{self._fabric.place_name(row)}: its host's agent denies what its meters count"
-                text += f"; meters shape for {MISTRUST_S:g} s"
-                self._fabric.note(EventKind.AGENT_MISTRUSTED, text, now_s)
+                _, dpid, port_no = self._fabric.vns.key(row)
+                self._mistrust(PortId(dpid, port_no), agent, "denies what its meters count", now_s)
 
     def _deactivate(self, now_s: float) -> None:
         unknown, self._unknown = self._unknown, {}

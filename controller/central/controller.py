@@ -145,18 +145,19 @@ class CentralController:
 
     # -- what switches report
 
-    def frame_reported(self, dpid: int, packet: PacketIn, now_s: float) -> None:
+    def frame_reported(self, dpid: int, packet: PacketIn, now_s: float) -> bool:
         """A frame came up (REPORT): from an unknown source, from a pair without an entry, or both, as its mark says.
 
-        It is looked at while its VN has not had too many of them. Raises ProtocolError when the frame is cut short.
+        It is looked at while its VN has not had too many of them; return whether it was. Raises ProtocolError when the
+        frame is cut short.
         """
         port = PortId(dpid, packet.in_port)
         row = self.vns.row_of(packet.metadata & Mark.VLAN, *port)
         if packet.table_id != Table.REPORT or row is None:
-            return
+            return False
         if not self.fabric.reports.take(row, now_s):
             self.fabric.floods.reports_dropped[row] += 1
-            return
+            return False
         header = parse_frame(packet.data)
         vlan_vid = self.vns.key(row).vlan_vid
         if packet.metadata & Mark.UNKNOWN_SOURCE:
@@ -166,6 +167,7 @@ class CentralController:
             pair = self.network.pair_seen(Host(vlan_vid, header.eth_dst), port)
             if pair is not None:
                 self.pairs.seen(pair, now_s)
+        return True
 
     def _look_for(self, sought: Host, header: FrameHeader, port: PortId, frame: bytes, now_s: float) -> None:
         edge = self.network.edge_port(port)
@@ -175,9 +177,9 @@ class CentralController:
         as_sent = header._replace(vlan_vid=sought.vlan_vid if edge.tagged else None)
         self._search.look_for(sought, port, as_sent, payload, now_s)
 
-    def control_frame_heard(self, dpid: int, port_no: int, frame: bytes, now_s: float) -> None:
-        """A control frame came in by an edge port: its host's agent speaks."""
-        self.agents.hear(PortId(dpid, port_no), frame, now_s)
+    def control_frame_heard(self, dpid: int, port_no: int, frame: bytes, now_s: float) -> bool:
+        """A control frame came in by an edge port: its host's agent speaks. Return whether it was looked at."""
+        return self.agents.hear(PortId(dpid, port_no), frame, now_s)
 
     def take_agent_frames(self) -> list[AgentFrame]:
         """Return what agents are to be told."""

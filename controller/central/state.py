@@ -20,6 +20,7 @@ from controller.fabric.links import LinksInUse
 from controller.fabric.topology import PortId
 from controller.fabric.vns import VnTable
 from controller.forwarding.budgets import (
+    AGENT_BURST_INTERVALS,
     MOVES_AT_ONCE,
     MOVES_PER_S,
     REPORTS_AT_ONCE,
@@ -329,7 +330,12 @@ class FabricState:
             np.full(len(rows), float(self.config.report_rate_bps)),
             np.full(len(rows), float(self.config.agent_report_rate_bps)),
         )
-        bursts_bits = (*map(step.first_bursts, rates_bps[:3]), *map(report_bursts, rates_bps[3:]))
+        agent_burst_s = AGENT_BURST_INTERVALS * self.config.interval_s
+        bursts_bits = (
+            *map(step.first_bursts, rates_bps[:3]),
+            report_bursts(rates_bps[3]),
+            report_bursts(rates_bps[4], agent_burst_s),
+        )
         there = vn_meter_id > 0
         entries = self.state.entries
         mine = np.flatnonzero((self.vns.dpid[entries.sender] == record.switch.dpid) & (entries.meter_id > 0))

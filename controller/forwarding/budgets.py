@@ -8,14 +8,16 @@ from controller.columns import FloatArray
 
 # What the switch lets through of a VN's frames, so that a burst of them comes up at once when many hosts start to talk.
 REPORT_BURST_S = 2.0
+# Of an agent's frames: it says all that it has to say at once, once in an interval.
+AGENT_BURST_INTERVALS = 2
 # A report costs the controller some 0.1 ms, a host that moves some 0.1 ms and a flow-mod for each switch.
 REPORTS_PER_S, REPORTS_AT_ONCE = 100.0, 200.0
 MOVES_PER_S, MOVES_AT_ONCE = 5.0, 64.0
 
 
-def report_bursts(rate_bps: FloatArray) -> FloatArray:
+def report_bursts(rate_bps: FloatArray, burst_s: float = REPORT_BURST_S) -> FloatArray:
     """Return the burst sizes in whole kb of the meters that frames pass on their way to the controller."""
-    return np.ceil(rate_bps * REPORT_BURST_S / 1000.0) * 1000.0
+    return np.ceil(rate_bps * burst_s / 1000.0) * 1000.0
 
 
 class TokenBuckets:

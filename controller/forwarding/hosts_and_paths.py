@@ -133,6 +133,12 @@ class Network:
                 self._put_unknown_source(row)
             yield
 
+    def let_agent_speak(self, port: PortId, speaks: bool) -> None:
+        """Let what the agent behind an edge port says reach the controller, or be dropped where it comes in."""
+        ethertypes = () if speaks else self._settings.control_ethertypes
+        flows = [pipeline.silence_agent(port.port_no, ethertype) for ethertype in ethertypes]
+        self.desired.put(("silence", port), {port.dpid: flows})
+
     def switch_up(self, dpid: int) -> None:
         """A switch is connected: paths may lead through it."""
         self.topology.add_switch(dpid)

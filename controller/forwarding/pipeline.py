@@ -144,6 +144,11 @@ def agent_frames(port: EdgePort, vlan_vid: int, ethertype: int, meter_id: int | 
     return _flow(Table.CLASSIFY, 1050, match, Output(PORT_CONTROLLER, 0xFFFF), meter_id=meter_id)
 
 
+def silence_agent(port_no: int, ethertype: int) -> Flow:
+    """Nothing that the agent behind an edge port says goes to the controller."""
+    return _flow(Table.CLASSIFY, 1060, Match(in_port=port_no, eth_type=ethertype))
+
+
 def admit(port: EdgePort, vlan_vid: int) -> Flow:
     """An edge port's frames of one of its VLANs enter the pipeline."""
     if port.tagged:

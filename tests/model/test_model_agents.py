@@ -9,8 +9,9 @@ import pytest
 import yaml
 
 from apps.rest.resources.representation import explanation_views
-from controller.agents.ports import LOST_INTERVALS, AgentState, Shaping
+from controller.agents.ports import LOST_INTERVALS, MISTRUST_S, AgentState, Shaping
 from controller.central.controller import CentralController
+from controller.central.reconfiguration import reconfigure
 from controller.config.load import parse_config
 from controller.dets.control_frames import (
     CONTROLLER_MAC,
@@ -248,6 +249,59 @@ def test_a_flood_of_forged_frames_takes_no_more_than_its_budget() -> None:
     assert refused["budget"] >= 5_000
     assert agents.refused() == refused
     assert received_bps(model, 2.0, 4.0) == pytest.approx(25e6, rel=0.03)
+
+
+def flooding(mode: str, profile: str):
+    """Return a fabric, and how PN 1 floods it for so many intervals: 1,000 frames in each come to its port."""
+    model, plane, agents = fabric_of(mode, profile)
+    blast(model)
+    model.run(2.0)
+    port, (frame,) = port_of(model, 1), forged(2, Opcode.TRAFFIC_REPORT)
+
+    def flood(intervals: int) -> None:
+        for _ in range(intervals):
+            for _ in range(1000):
+                model.switches[port.dpid].inject(port.port_no, frame, model.now_s)
+            plane.listen(port.dpid)
+            model.run(model.now_s + INTERVAL_S)
+
+    return model, plane, agents, flood
+
+
+@pytest.mark.parametrize(("mode", "profile"), [("trust", "no-meters"), ("trust", "full"), ("verify", "full")])
+def test_a_port_that_floods_is_silenced_by_its_switch(mode, profile) -> None:
+    model, plane, _, flood = flooding(mode, profile)
+    flooder = plane.central.agents.ports[port_of(model, 1)]
+    flood(40 if profile == "full" else 4)  # a meter holds most of it back, so that there is time
+    (event,) = [event for event in plane.events() if event.kind is EventKind.AGENT_MISTRUSTED]
+    assert "floods control frames" in event.text
+    assert flooder.state is AgentState.MISTRUSTED
+    refused, packet_ins = flooder.refused.copy(), plane.counts.packet_ins
+    flood(2)
+    assert flooder.refused == refused, "none of it comes up any more"
+    assert 0 < plane.counts.packet_ins - packet_ins < 100, "what others say does"
+    assert plane.central.agents.counts() == {"absent": 0, "hello": 1, "trusted": 3, "mistrusted": 1}
+
+
+def test_a_port_that_has_flooded_is_heard_again_after_a_while() -> None:
+    model, plane, _, flood = flooding("verify", "full")
+    flooder = plane.central.agents.ports[port_of(model, 1)]
+    flood(40)
+    flooder.mistrusted_s -= MISTRUST_S
+    model.run(model.now_s + 10 * INTERVAL_S)
+    assert flooder.state is AgentState.TRUSTED
+    assert kinds(plane).count(EventKind.AGENT_MISTRUSTED) == 1
+
+
+def test_a_silenced_port_stays_silent_when_the_configuration_is_read_again() -> None:
+    model, plane, _, flood = flooding("verify", "full")
+    flood(40)
+    reconfigure(plane.central, plane.central.config, model.now_s).finish(plane.central)
+    flooder = plane.central.agents.ports[port_of(model, 1)]
+    refused = flooder.refused.copy()
+    flood(4)
+    assert flooder.state is AgentState.MISTRUSTED
+    assert flooder.refused == refused
 
 
 def test_a_port_without_an_agent_is_not_listened_to() -> None:

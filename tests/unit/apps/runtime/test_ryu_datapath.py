@@ -43,11 +43,16 @@ class Switch:
         self.datapath.id = 1
         self.connection = self.datapath.connection = SwitchConnection(self.datapath, lambda: 0.0)
         self.reports: list[int] = []
-        self.connection.on_report = lambda kind, message: self.reports.append(int.from_bytes(message[4:8]))
+        self.acts = True
+        self.connection.on_report = self._report
         self.datapath.keep()
         self.loop = hub.spawn(self._run)
         self.ended = False
         hub.sleep(0.0)
+
+    def _report(self, _kind: int, message: bytes) -> bool:
+        self.reports.append(int.from_bytes(message[4:8]))
+        return self.acts
 
     def _run(self) -> None:
         self.datapath._receive_loop()
@@ -105,6 +110,18 @@ def test_one_that_has_used_up_its_allowance_waits_alone(switches: list[Switch]) 
     assert len(loud.reports) < 4 * SWITCH.reports
     wait_for(lambda: len(loud.reports) == 4 * SWITCH.reports)
     assert loud.reports == list(range(4 * SWITCH.reports))
+
+
+def test_reports_that_nobody_looks_at_take_the_allowance_of_replies(
+    switches: list[Switch], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loud, _other = switches
+    monkeypatch.setattr(PeerDatapath, "clock", lambda: 0.0)
+    loud.datapath.keep()
+    loud.acts = False
+    loud.end.send(loud.says(MessageType.PACKET_IN, *range(2 * SWITCH.messages)))
+    wait_for(lambda: len(loud.reports) >= SWITCH.messages)
+    assert len(loud.reports) == SWITCH.messages, "no time passes, so that it is never given another allowance"
 
 
 def test_replies_count_towards_the_allowance(switches: list[Switch]) -> None:
