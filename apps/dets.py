@@ -90,7 +90,9 @@ class Dets(AppBase):
         except DetsError as error:  # what its author can mend needs no traceback
             print(error, file=sys.stderr)
             raise SystemExit(2) from None
-        self.spare = SpareTime(self.config.interval_s, time.monotonic, hub.sleep, hub.Event())
+        self.spare = SpareTime(
+            self.config.interval_s, time.monotonic, hub.sleep, hub.Event(), hub.Semaphore(), hub.spawn
+        )
         self.shell = Shell(
             self.config, time.monotonic, self._ports_known, self.spare.breathe, self.spare.waiting, self.roles
         )

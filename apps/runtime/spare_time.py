@@ -14,15 +14,27 @@ LEAST_SLEEP_S = 0.0005
 class SpareTime:
     """The time between the rounds of a control loop, for work that comes in pieces.
 
+    One piece begins in a pass of the hub, in the order of asking: answers of switches are read between two passes, and
+    do not wait for as many pieces as there are requests (docs/adr/0226). Nobody waits for time to spare for longer than
+    an interval, the pieces before his own included, nor at all where rounds take longer than that.
+
     ``clock`` is monotonic, ``sleep`` lets others in the process run; ``idle`` is an event that can be set, cleared and
-    waited for. Nobody waits for longer than an interval at a time, nor at all where rounds take longer than that.
+    waited for, ``turn`` a semaphore of one that is given in the order in which it was asked for, and ``later`` calls a
+    function in the next pass of the hub.
     """
 
     def __init__(
-        self, interval_s: float, clock: Callable[[], float], sleep: Callable[[float], None], idle: Any
+        self,
+        interval_s: float,
+        clock: Callable[[], float],
+        sleep: Callable[[float], None],
+        idle: Any,
+        turn: Any,
+        later: Callable[[Callable[[], object]], object],
     ) -> None:
         self._interval_s = interval_s
         self._clock, self._sleep, self._idle = clock, sleep, idle
+        self._turn, self._later = turn, later
         self._due_s = clock()
         self._overloaded = False
         idle.set()
@@ -41,7 +53,7 @@ class SpareTime:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """The round does nothing but wait inside: others may go on. It ends as much later as a piece of work takes."""
+        """The round does nothing but wait inside: others may go on. It ends later by a piece of work."""
         self._idle.set()
         try:
             yield
@@ -58,10 +70,18 @@ class SpareTime:
         self.sleep(0.0)
 
     def wait(self) -> None:
-        """Let others run until there is time to spare, which may be now."""
+        """Let others run until it is the caller's turn and there is time to spare, which may be now."""
         if self._overloaded:
             return
         deadline_s = self._clock() + self._interval_s
+        self._turn.acquire()
+        try:
+            self._wait_until(deadline_s)
+        finally:
+            self._later(self._turn.release)
+
+    def _wait_until(self, deadline_s: float) -> None:
+        """Let others run until there is time to spare, or it is so late."""
         while (left_s := deadline_s - self._clock()) > 0.0:
             due_in_s = self._due_s - self._clock()
             if not self._idle.is_set():
