@@ -40,14 +40,20 @@ def run(*words: str) -> str:
 @contextlib.contextmanager
 def uplink() -> Iterator[None]:
     """A host's uplink in a namespace; the switch's end is in this one."""
-    with contextlib.suppress(subprocess.CalledProcessError):
-        run("ip", "netns", "del", NAMESPACE)
+    _remove_uplink()
     run("ip", "netns", "add", NAMESPACE)
     run("ip", "link", "add", SWITCH, "type", "veth", "peer", "name", UPLINK, "netns", NAMESPACE)
     run("ip", "-n", NAMESPACE, "link", "set", UPLINK, "up")
     run("ip", "link", "set", SWITCH, "up")
     yield
-    run("ip", "netns", "del", NAMESPACE)
+    _remove_uplink()
+
+
+def _remove_uplink() -> None:
+    """Take away what is there. The link goes first, at once: with its namespace it would go some time later."""
+    for kind, name in (("link", SWITCH), ("netns", NAMESPACE)):
+        with contextlib.suppress(subprocess.CalledProcessError):
+            run("ip", kind, "del", name)
 
 
 @dataclass
