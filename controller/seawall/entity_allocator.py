@@ -66,13 +66,11 @@ class Traffic:
 class Allocation:
     """What was decided.
 
-    ``rate_bps`` (entries,) is what each entry may send, ``left_bps`` (uses,) what each link on its way leaves it,
-    ``standing_bps`` (loops,) the entity's share of the link among those that are active.
+    ``rate_bps`` (entries,) is what each entry may send, ``left_bps`` (uses,) what each link on its way leaves it.
     """
 
     rate_bps: FloatArray
     left_bps: FloatArray
-    standing_bps: FloatArray
     state: LoopState
 
 
@@ -83,6 +81,7 @@ def allocate(
     traffic: Traffic,
     lost: FloatArray,
     marked: FloatArray,
+    standing_bps: FloatArray,
     weight: FloatArray,
     ceiling_bps: FloatArray,
     capacity_bps: FloatArray,
@@ -90,8 +89,9 @@ def allocate(
 ) -> Allocation:
     """Return what the entries may send from now on.
 
-    ``lost`` and ``marked`` (uses,) are the feedback, NaN where it is unknown; ``weight`` (loops,) is the entities',
-    ``ceiling_bps`` (loops,) is what an entity may send at most, ``capacity_bps`` (links,) what the links have for all.
+    ``lost`` and ``marked`` (uses,) are the feedback, NaN where it is unknown; ``standing_bps`` (loops,) are the
+    entities' shares of their links (laws.standing_shares), ``weight`` (loops,) their weights, ``ceiling_bps`` (loops,)
+    is what an entity may send at most, ``capacity_bps`` (links,) what the links have for all.
 
     1. The part of each destination (section 4.3, 1), and with it the feedback of each loop (2).
     2. What each loop may rise by (see laws.steps).
@@ -103,7 +103,6 @@ def allocate(
     feedback = laws.Feedback.of(loops, part, lost, marked)
     use_bps = loops.sum_of_entries(traffic.passed_bps)
     active = loops.sum_of_entries(traffic.active) > 0
-    standing_bps = laws.standing_shares(loops, active, weight, capacity_bps)
     rate_bps = laws.first_rates(loops, before.rate_bps, standing_bps, capacity_bps)
     fresh = np.isnan(before.rate_bps)
     backlogged = active & ((use_bps >= FULL_USE * rate_bps) | (loops.sum_of_entries(traffic.backlogged) > 0))
@@ -120,7 +119,7 @@ def allocate(
     next_bps = np.maximum(next_bps, laws.FLOOR * capacity_bps[loops.link])
     allowed_bps, left_bps = entry_rates(loops, next_bps, part, constants.beta)  # 5
     state = replace(before, rate_bps=next_bps, peak_bps=peak_bps, unknown=unknown, curve=remembered)
-    return Allocation(allowed_bps, left_bps, standing_bps, state)
+    return Allocation(allowed_bps, left_bps, state)
 
 
 def _moved(

@@ -126,13 +126,15 @@ class _SenderShares(Policy):
         ways = Ways.of(view, memory, self.name)  # 1
         loops, links = ways.loops, LinkState.of(view, memory, ways)  # 2
         constants = self._constants(view, loops)
-        state = self._state(memory, view, loops, links)
+        state, weight = self._state(memory, view, loops, links), view.vns.weight[loops.sender]
+        active = loops.sum_of_entries(view.active) > 0
+        standing_bps = laws.standing_shares(loops, active, weight, links.capacity_bps)
         marked = marked_shares(
             links.load_bps[loops.use_link],
             links.capacity_bps[loops.use_link],
             constants.curve.alpha[loops.use_loop],
             constants.curve.a[loops.use_loop],
-            _targets(view, ways, links, state)[loops.use_loop],
+            _targets(ways, state.rate_bps, standing_bps)[loops.use_loop],
         )
         # Choice: the proportional law has marks before anything is lost, so losses that are not known do not stop it.
         lost = np.nan_to_num(links.lost) if self.law is Law.PROPORTIONAL else links.lost
@@ -151,7 +153,8 @@ class _SenderShares(Policy):
             Traffic(links.used_bps, view.dropped_bps > 0.0, view.active),
             seen_lost,
             seen_marked,
-            view.vns.weight[loops.sender],
+            standing_bps,
+            weight,
             view.vns.send_most_bps[loops.sender],
             links.capacity_bps,
             constants,
@@ -286,13 +289,10 @@ class SeawallDctcp(_SenderShares):
     parameters: ClassVar[tuple[Parameter, ...]] = (ALPHA, A_CURVE, *_COMMON, *_CURVE, GAMMA)
 
 
-def _targets(view: PolicyView, ways: Ways, links: LinkState, state: LoopState) -> FloatArray:
+def _targets(ways: Ways, rate_bps: FloatArray, standing_bps: FloatArray) -> FloatArray:
     """Return (loops,) how full each loop may make its link: HOST_TARGET for who has more than its share of a host's."""
-    loops = ways.loops
-    active = loops.sum_of_entries(view.active) > 0
-    standing_bps = laws.standing_shares(loops, active, view.vns.weight[loops.sender], links.capacity_bps)
-    above = np.nan_to_num(state.rate_bps) / standing_bps - 1.0
-    gives = np.where(ways.up[loops.link], np.clip(above / ABOVE, 0.0, 1.0), 0.0)
+    above = np.nan_to_num(rate_bps) / standing_bps - 1.0
+    gives = np.where(ways.up[ways.loops.link], np.clip(above / ABOVE, 0.0, 1.0), 0.0)
     target: FloatArray = TARGET - (TARGET - HOST_TARGET) * gives
     return target
 

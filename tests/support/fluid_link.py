@@ -70,6 +70,7 @@ class World:
         nothing = np.full(len(uses), np.nan)
         traffic = Traffic(passed, in_force < self.demand_bps, self.demand_bps > 0)
         weight = np.array([self.weight_of.get(sender, 1.0) for sender in self.loops.sender.tolist()])
+        active = self.loops.sum_of_entries(traffic.active) > 0
         decided = allocate(
             self.law,
             self.loops,
@@ -77,6 +78,7 @@ class World:
             traffic,
             along_paths(self.loops, lost[uses]) if self.feedback_known else nothing,
             along_paths(self.loops, marked[uses]) if self.feedback_known else nothing,
+            laws.standing_shares(self.loops, active, weight, self.capacity_bps),
             weight,
             np.full(len(self.loops), np.inf),
             self.capacity_bps,
