@@ -27,7 +27,7 @@ from controller.forwarding.pairs import Host
 from controller.loop import step
 from controller.metering.counters import MeterReadings
 from controller.shards.frames import Cause, FrameError, bundle, fabric_digest, unbundle
-from controller.shards.places import Places, PlacesHead, decode_places, encode_places, is_places
+from controller.shards.places import BODY_AT, Places, PlacesHead, decode_places, encode_places, is_places
 from controller.shards.shard import NOBODY, Shard
 from controller.switch.record import SwitchRecord
 
@@ -151,7 +151,7 @@ class Sharing:
             self._check(node, peer, head, places)
             self._note_life(node, peer, head.token, now_s)
             peer.head, peer.heard_s = head, now_s
-            self._take(peer, places, data[32:], now_s)
+            self._take(peer, places, data[BODY_AT:], now_s)
 
     def _note_life(self, node: str, peer: _Peer, token: int, now_s: float) -> None:
         """A node that has started again knows nothing of its switches' senders until it has read these."""

@@ -29,6 +29,8 @@ from controller.shards.frames import MAGIC, MOST_ROWS, VERSION, Cause, FrameErro
 
 KIND = 3
 _HEAD = Struct("<4sBBH8sQQ5I")
+BODY_AT = 32
+"""where a snapshot says what is known: what comes before differs in each"""
 _TABLES = (
     (("up", "<u8"),),
     (("mac", "<u8"), ("vn", "<u4")),
