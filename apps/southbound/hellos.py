@@ -37,6 +37,11 @@ class Hellos:
                 if said % _AT_ONCE == 0:
                     self._breathe()
 
+    def repeat(self, now_s: float) -> None:
+        """Send a hello out of ports whose last hellos did not arrive; call it every interval."""
+        for port in self._peers.central.network.topology.late(now_s):
+            self.say(*port)
+
     def say(self, dpid: int, port_no: int) -> None:
         """Send a hello out of a port, if the switch has it, it is up, and it leads to no host."""
         peer = self._peers.get(dpid)

@@ -285,6 +285,7 @@ class Shell:
         decided_s = self._clock()
         self.push()
         self.agents.say()
+        self.hellos.repeat(now_s)
         self.times.note(
             (started_s, now_s, decided_s, self._clock()),
             entries=len(self.central.state.entries),

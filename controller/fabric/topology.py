@@ -13,6 +13,8 @@ import networkx as nx
 HELLO_INTERVAL_S = 1.0
 # A link of which three hellos in a row were lost is down; a port that goes down takes its links with it at once.
 LINK_TIMEOUT_S = 3.5
+LATE_S = 1.5  # so long after the last hello another one was missed
+MOST_LATE = 50  # ports that say hello again in an interval; the others follow in the next ones
 HOLD_S = 1.0  # so long a port whose link was reported down has no other: paths are not found for every flap of a link
 MOST_NEIGHBOURS = 8  # ports that one port hears, or that hear it: one, but for a segment that several switches share
 
@@ -95,6 +97,7 @@ class Topology:
         self._heard_at: defaultdict[PortId, set[tuple[PortId, PortId]]] = defaultdict(set)  # by either end
         self._held_until_s: dict[PortId, float] = {}
         self._links: frozenset[Link] = frozenset()
+        self._asked = 0
         self._links_of: defaultdict[int, set[Link]] = defaultdict(set)  # by the dpid of either end
 
     def carried(self, switches: Iterable[int], is_edge: Callable[[PortId], bool]) -> Topology:
@@ -147,6 +150,16 @@ class Topology:
     def expire(self, now_s: float) -> bool:
         """Forget what was not heard for LINK_TIMEOUT_S; return whether that took a link down."""
         return self._forget(list(takewhile(lambda ends: now_s - self._heard_s[ends] > LINK_TIMEOUT_S, self._heard_s)))
+
+    def late(self, now_s: float) -> list[PortId]:
+        """Return ports, of links that are up, of which no hello was heard for LATE_S: MOST_LATE of them, in turn.
+
+        A link that is full loses hellos as it loses other frames: so these say hello in every interval.
+        """
+        silent = takewhile(lambda ends: now_s - self._heard_s[ends] > LATE_S, self._heard_s)
+        late = [ends[0] for ends in silent if Link(min(ends), max(ends)) in self._links]
+        self._asked += MOST_LATE
+        return [late[(self._asked + n) % len(late)] for n in range(min(len(late), MOST_LATE))]
 
     def excuse(self, seconds: float) -> None:
         """Forgive all links a silence of so long: nobody listened."""

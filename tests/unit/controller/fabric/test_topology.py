@@ -9,7 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.fabric.topology import HOLD_S, LINK_TIMEOUT_S, MOST_NEIGHBOURS, FloodTree, Link, PortId, Topology
+from controller.fabric.topology import (
+    HOLD_S,
+    LATE_S,
+    LINK_TIMEOUT_S,
+    MOST_LATE,
+    MOST_NEIGHBOURS,
+    FloodTree,
+    Link,
+    PortId,
+    Topology,
+)
 
 A, B, C = PortId(1, 1), PortId(2, 1), PortId(3, 7)
 
@@ -51,6 +61,31 @@ def test_a_link_of_which_one_direction_is_silent_expires(silent):
     assert topology.expire(LINK_TIMEOUT_S + 0.01)
     assert topology.links() == frozenset()
     assert not topology.expire(LINK_TIMEOUT_S + 0.01)
+
+
+def test_hellos_that_are_missing_are_known_before_a_link_expires():
+    topology = linked((A, B), (PortId(1, 2), C))
+    topology.hear(A, B, 1.0)
+    assert topology.late(LATE_S) == []
+    assert set(topology.late(LATE_S + 0.01)) == {B, PortId(1, 2), C}
+    assert set(topology.late(1.0 + LATE_S)) == {B, PortId(1, 2), C}
+    topology.remove_switch(3)
+    assert set(topology.late(LINK_TIMEOUT_S)) == {A, B}
+
+
+def test_of_many_missing_hellos_all_have_their_turn():
+    """Links that are gone for good do not keep one that is full from being asked."""
+    links = [(PortId(dpid, 1), PortId(dpid + 1, 1)) for dpid in range(1, 3 * MOST_LATE, 2)]
+    topology = linked(*links, switches=range(1, 3 * MOST_LATE + 1))
+    asked = [topology.late(LATE_S + 0.1) for _ in range(3)]
+    assert [len(ports) for ports in asked] == [MOST_LATE] * 3
+    assert {port for ports in asked for port in ports} == {end for link in links for end in link}
+
+
+def test_who_hears_nobody_is_not_late():
+    topology = linked()
+    topology.hear(A, B, 0.0)  # one direction alone is no link
+    assert topology.late(LINK_TIMEOUT_S) == []
 
 
 def test_ports_and_switches_take_their_links_along():
