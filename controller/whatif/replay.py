@@ -11,6 +11,7 @@ from controller.columns import FloatArray, IntArray
 from controller.errors import ProtocolError
 from controller.loop import step
 from controller.policy.groups import PolicyChoice, groups_of
+from controller.policy.interface import Decision
 from controller.policy.registry import make_policy
 from controller.whatif.recording import Interval, Start
 from controller.whatif.shadow import Shadow, shadow_step
@@ -22,7 +23,7 @@ class Replayed:
 
     ``same`` tells whether every decision is the recorded one to the last bit. ``limit_bps`` (entries,) are the limits
     that were in force, ``other_bps`` (entries,) what the other algorithm would have set, NaN where there is none.
-    ``sender`` and ``receiver`` (entries,) are rows of the VN table of ``start``.
+    ``sender`` and ``receiver`` (entries,) are rows of the VN table of ``start``. ``decisions`` are those of the groups.
     """
 
     start: Start
@@ -32,6 +33,7 @@ class Replayed:
     receiver: IntArray
     limit_bps: FloatArray
     other_bps: FloatArray
+    decisions: tuple[Decision, ...]
 
 
 def replay(records: Iterable[Start | Interval], other: PolicyChoice | None = None) -> Iterator[Replayed]:
@@ -72,6 +74,7 @@ def replay(records: Iterable[Start | Interval], other: PolicyChoice | None = Non
             state.entries.receiver,
             result.limit_bps,
             shadow.rates_of(state.entries) if shadow.policies else np.full(len(result.limit_bps), np.nan),
+            state.allocators.decisions,
         )
 
 

@@ -7,10 +7,12 @@ import json
 import time
 import urllib.request
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from apps.cli.support import recordings
 from controller.whatif.recording import Start, decode
 from experiments.evaluation.configuration import fields_in_use
 from experiments.evaluation.run import FloatArray, RunSettings
@@ -68,6 +70,11 @@ class Decisions:
         """End the recording. Raises ControllerError if nobody has taken over after a kill."""
         self._check()
         self._ask("stop")
+
+    def save(self, path: Path) -> None:
+        """Write the recording to a file; one that is there is replaced."""
+        path.unlink(missing_ok=True)
+        recordings.write(path, self._records)
 
     def _check(self) -> None:
         if self._killed_s is not None:

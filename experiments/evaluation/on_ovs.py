@@ -58,7 +58,7 @@ def run_on_ovs(
     folder: Path,
     settings: RunSettings = DEFAULT_SETTINGS,
 ) -> ScenarioRun:
-    """Run a scenario under a control; files of the run go to ``folder``."""
+    """Run a scenario under a control; files of the run go to ``folder``, with what the controller recorded."""
     folder.mkdir(parents=True, exist_ok=True)
     fabric = scenario.fabric()
     with contextlib.ExitStack() as stack:
@@ -88,7 +88,9 @@ def run_on_ovs(
         if ovs.classifier is not None:
             ovs.classifier.settle()
         endpoints = stack.enter_context(_Endpoints(ovs, scenario, seed, settings.congestion_control, folder))
-        return _measure(scenario, control, seed, progress, fabric, controller, endpoints, list(ovs.warnings), settings)
+        return _measure(
+            scenario, control, seed, progress, fabric, controller, endpoints, list(ovs.warnings), settings, folder
+        )
 
 
 def wait_agents(controller: Controllers, count: int) -> None:
@@ -113,6 +115,7 @@ def _measure(
     endpoints: _Endpoints,
     warnings: list[str],
     settings: RunSettings,
+    folder: Path,
 ) -> ScenarioRun:
     decisions = Decisions(controller) if controller is not None else None
     ticks: list[CpuTicks] = []
@@ -152,12 +155,14 @@ def _measure(
         time.sleep(max(0.0, min(0.25, next_s - now_s)))
     if decisions is not None:
         decisions.stop()
+        decisions.save(folder / "recording")
     shares = cpu_shares(*ticks)
     endpoints.wait()
     warnings += busy_warning(shares, f"the run ({control})")
     columns = endpoints.columns()
-    notes: dict[str, Any] = decisions.notes(settings) if decisions is not None else {}
+    notes: dict[str, Any] = {"begun_s": begun_s}  # in the time of the recording
     if decisions is not None:
+        notes |= decisions.notes(settings)
         granted_bps = decisions.granted_bps(scenario, fabric, begun_s, columns["time_s"])
     else:
         granted_bps = np.tile(standing_bps(scenario, control), (len(columns["time_s"]) - 1, 1))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import yaml
+from support.narrow_core import NEVER_CUTS, narrow_core, said_lost_bits
 
 from controller.central.controller import CentralController
 from controller.config.load import parse_config
@@ -14,8 +15,8 @@ from experiments.evaluation.on_model import SETTLE_S, ModelTraffic, run_on_model
 from experiments.model.control import ControlPlane
 from experiments.model.fabric import ModelFabric, ModelOptions
 from experiments.scenarios import scenarios
-from experiments.scenarios.scenario import INTERVAL_S, Source
-from experiments.scenarios.seawall import LINK_BPS, shared
+from experiments.scenarios.scenario import INTERVAL_S
+from experiments.scenarios.seawall import LINK_BPS
 
 ALL = scenarios()
 
@@ -58,19 +59,9 @@ def test_a_loop_for_each_tunnel_gives_three_tunnels_more():
 
 @pytest.mark.parametrize(("part", "protocol"), [(0.2, "udp"), (0.3, "udp"), (0.45, "udp"), (0.35, "tcp")])
 def test_the_ledger_tells_what_the_sources_lost(part, protocol):
-    """Two senders over a core link of half their links, under a law that never cuts: only that link drops frames."""
-    scenario = shared(
-        "seawall-lost",
-        "a narrow core link, without control",
-        {1: None},
-        topology="dumbbell",
-        topology_options={"core_rate_bps": LINK_BPS // 2, "receivers": 1},
-        pns=3,
-        sources=tuple(Source(1, pn, 3, protocol, int(part * LINK_BPS)) for pn in (1, 2)),
-    )
+    scenario = narrow_core((part, protocol, (0.0, 30.0)))
     model = ModelFabric(scenario.fabric(), ModelOptions(seed=1))
-    control = "seawall-cubic alpha=0.000000001 a=1 kappa=100"
-    document = controller_configuration(scenario, model.fabric, control, 6653, 8080)
+    document = controller_configuration(scenario, model.fabric, NEVER_CUTS, 6653, 8080)
     plane = ControlPlane(model, CentralController(parse_config(yaml.safe_dump(document), "test")))
     plane.start()
     traffic = ModelTraffic(model, scenario, 1, "cubic", SETTLE_S, lambda: standing_bps(scenario, "none"))
@@ -82,9 +73,7 @@ def test_the_ledger_tells_what_the_sources_lost(part, protocol):
             before = traffic.run("none", "model", {}, {})
             assert (decision.grant_bps >= 0.49 * LINK_BPS).all()
             continue
-        core = decision.view.links.names.index("out of s1:1001")
-        state = decision.state
-        said_bits += float(np.nan_to_num(state.ledger.lost[core]) * state.load_bps[core]) * INTERVAL_S
+        said_bits += said_lost_bits(decision)
     run = traffic.run("none", "model", {}, {})
     lost, sent = (
         float((after - earlier).sum())

@@ -9,7 +9,7 @@ import base64
 import json
 import time
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from apps.cli.support.rest_client import Client
@@ -29,28 +29,42 @@ def record(client: Client, output: Path, duration_s: float | None) -> int:
     """
     if output.exists():
         raise InvalidValueError("output", str(output), "is there already")
-    intervals = 0
     client.call("/v1/recording", method="POST", body={"action": "start"})
-    end_s = None if duration_s is None else time.monotonic() + duration_s
-    with zipfile.ZipFile(output, "x", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
-        archive.writestr("format.json", json.dumps(FORMAT))
-        for number in range(10**6):
-            stop = False
-            try:
-                left_s = TAKE_EVERY_S if end_s is None else min(TAKE_EVERY_S, end_s - time.monotonic())
-                time.sleep(max(left_s, 0.0))
-                stop = end_s is not None and time.monotonic() >= end_s
-            except KeyboardInterrupt:
-                stop = True
-            taken = client.call("/v1/recording", method="POST", body={"action": "stop" if stop else "take"})
-            data = base64.b64decode(taken["records"])
-            archive.writestr(f"records/{number:06}", data)
-            intervals += sum(isinstance(one, Interval) for one in decode(data))
-            if taken["overrun"]:
-                raise ProtocolError(f"recording: records were lost; {output} holds what came before them")
-            if stop:
-                break
+    intervals = 0
+
+    def counted() -> Iterator[bytes]:
+        nonlocal intervals
+        for taken in _taken(client, output, duration_s):
+            intervals += sum(isinstance(one, Interval) for one in decode(taken))
+            yield taken
+
+    write(output, counted())
     return intervals
+
+
+def _taken(client: Client, output: Path, duration_s: float | None) -> Iterator[bytes]:
+    """Yield what a controller records, piece by piece; ProtocolError once it was too far ahead."""
+    end_s = None if duration_s is None else time.monotonic() + duration_s
+    stop = False
+    while not stop:
+        try:
+            left_s = TAKE_EVERY_S if end_s is None else min(TAKE_EVERY_S, end_s - time.monotonic())
+            time.sleep(max(left_s, 0.0))
+            stop = end_s is not None and time.monotonic() >= end_s
+        except KeyboardInterrupt:
+            stop = True
+        taken = client.call("/v1/recording", method="POST", body={"action": "stop" if stop else "take"})
+        yield base64.b64decode(taken["records"])
+        if taken["overrun"]:
+            raise ProtocolError(f"recording: records were lost; {output} holds what came before them")
+
+
+def write(path: Path, taken: Iterable[bytes]) -> None:
+    """Write a recording to a new file, piece by piece as they come."""
+    with zipfile.ZipFile(path, "x", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
+        archive.writestr("format.json", json.dumps(FORMAT))
+        for number, data in enumerate(taken):
+            archive.writestr(f"records/{number:06}", data)
 
 
 def read(path: Path) -> Iterator[Start | Interval]:
