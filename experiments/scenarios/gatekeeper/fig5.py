@@ -104,6 +104,14 @@ scenarios = (
         controls=("gatekeeper", "max-min"),
         emulated_controls=("gatekeeper",),
     ),
+    cells(
+        "gatekeeper-fig5-tx-agent",
+        "one PN sends for two tenants, and an agent on it schedules them",
+        FROM_ONE,
+        1,
+        controls=("gatekeeper",),
+        shaping="agent",
+    ),
     *(
         cells(
             f"gatekeeper-fig5-tcp-{way}",
