@@ -76,7 +76,9 @@ def effect_of(flow: Flow) -> Effect:
     )
 
 
-class _Row(NamedTuple):
+class Row(NamedTuple):
+    """An entry without its key: its meter (0: none) and the place of its effect."""
+
     meter_id: int
     place: int
 
@@ -94,8 +96,8 @@ class FlowTable(Mapping[FlowKey, Flow]):
         self._place: NDArray[np.uint32] = np.empty(0, np.uint32)
         self._effects: list[Effect] = []
         self._places: dict[Effect, int] = {}
-        self._recent: dict[bytes, _Row | None] = {}  # put or removed since; None: removed
-        self._long: dict[bytes, _Row] = {}
+        self._recent: dict[bytes, Row | None] = {}  # put or removed since; None: removed
+        self._long: dict[bytes, Row] = {}
         self._compact_at = _MOST_UNUSED
         for flow in flows:
             self.put(flow)
@@ -158,6 +160,17 @@ class FlowTable(Mapping[FlowKey, Flow]):
         return (flow for packed in inside if (flow := self.flow(packed)) is not None)
 
     @property
+    def rows(self) -> tuple[KeyArray, NDArray[np.uint32], NDArray[np.uint32]]:
+        """The keys, ascending, the meters (0: none) and the places of effects of the entries whose keys fit."""
+        self._fold()
+        return self._keys, self._meter_id, self._place
+
+    @property
+    def long(self) -> Mapping[bytes, Row]:
+        """The entries whose keys do not fit."""
+        return self._long
+
+    @property
     def columns(self) -> tuple[KeyArray, NDArray[np.uint32]]:
         """The keys, ascending, and the meters (0: none) of the entries whose keys fit."""
         self._fold()
@@ -172,18 +185,28 @@ class FlowTable(Mapping[FlowKey, Flow]):
         other._compact_at = self._compact_at
         return other
 
+    def with_rows(
+        self, rows: tuple[KeyArray, NDArray[np.uint32], NDArray[np.uint32]], long: Mapping[bytes, Row]
+    ) -> FlowTable:
+        """Return a table of other entries, as in ``rows`` and ``long``, whose effects have the same places."""
+        other = self.copy()
+        other._keys, other._meter_id, other._place = rows
+        other._recent, other._long = {}, dict(long)
+        other._tidy()
+        return other
+
     # -- changes
 
     def put(self, flow: Flow) -> bytes:
         """Put an entry, in place of one with the same key; return that, packed."""
         packed = pack_key(flow)
-        self._put(packed, _Row(flow.meter_id or _NO_METER, self.place_of(effect_of(flow))))
+        self._put(packed, Row(flow.meter_id or _NO_METER, self.place_of(effect_of(flow))))
         self._tidy()
         return packed
 
     def put_new(self, flow: Flow) -> bytes | None:
         """Put an entry and return its key, packed; None if this very entry is there."""
-        packed, row = pack_key(flow), _Row(flow.meter_id or _NO_METER, self.place_of(effect_of(flow)))
+        packed, row = pack_key(flow), Row(flow.meter_id or _NO_METER, self.place_of(effect_of(flow)))
         if self._row(packed) == row:
             return None
         self._put(packed, row)
@@ -196,7 +219,7 @@ class FlowTable(Mapping[FlowKey, Flow]):
         if row is None:
             self.discard(packed)
         else:
-            self._put(packed, _Row(row.meter_id, self.place_of(other._effects[row.place])))
+            self._put(packed, Row(row.meter_id, self.place_of(other._effects[row.place])))
             self._tidy()
 
     def discard(self, packed: bytes) -> None:
@@ -211,7 +234,7 @@ class FlowTable(Mapping[FlowKey, Flow]):
         place = np.full(len(keys), self.place_of(effect), np.uint32) if isinstance(effect, Effect) else effect
         if len(keys) <= _FEW:
             for packed, *row in zip(keys.tolist(), meter_id.tolist(), place.tolist(), strict=True):
-                self._put(packed, _Row(*row))
+                self._put(packed, Row(*row))
         else:
             self._fold()
             self._merge(keys, meter_id, place)
@@ -245,18 +268,18 @@ class FlowTable(Mapping[FlowKey, Flow]):
         """Return the packed keys of the entries of which the other has none."""
         self._fold()
         other._fold()
-        absent = ~_find(other._keys, self._keys)[1]
+        absent = ~find(other._keys, self._keys)[1]
         return set(self._keys[absent].tolist()) | (self._long.keys() - other._long.keys())
 
     def contains(self, keys: KeyArray) -> BoolArray:
         """Return of which keys there are entries, shape of ``keys``."""
         self._fold()
-        return _find(self._keys, keys)[1]
+        return find(self._keys, keys)[1]
 
     def unlike_rows(self, keys: KeyArray, meter_id: NDArray[np.uint32], effect: Effect) -> BoolArray:
         """Return which of these entries are not in the table as they are, shape of ``keys``."""
         self._fold()
-        at, there = _find(self._keys, keys)
+        at, there = find(self._keys, keys)
         place = self._places.get(effect, -1)
         same: BoolArray = there.copy()
         rows = at[there]
@@ -267,7 +290,7 @@ class FlowTable(Mapping[FlowKey, Flow]):
 
     def _unlike(self, other: FlowTable) -> BoolArray:
         """Return which rows the other has not, or has otherwise."""
-        at, there = _find(other._keys, self._keys)
+        at, there = find(other._keys, self._keys)
         rows, same = at[there], there.copy()
         same[there] = (other._meter_id[rows] == self._meter_id[there]) & (
             self._own_places(other)[other._place[rows]] == self._place[there]
@@ -275,8 +298,8 @@ class FlowTable(Mapping[FlowKey, Flow]):
         return ~same
 
     def _unlike_at(self, other: FlowTable, keys: KeyArray) -> BoolArray:
-        at, there = _find(self._keys, keys)
-        at_other, there_too = _find(other._keys, keys)
+        at, there = find(self._keys, keys)
+        at_other, there_too = find(other._keys, keys)
         unlike: BoolArray = there != there_too
         both = there & there_too
         mine, theirs = at[both], at_other[both]
@@ -293,7 +316,7 @@ class FlowTable(Mapping[FlowKey, Flow]):
         row = self._row(packed)
         return None if row is None else (row.meter_id, self._effects[row.place])
 
-    def _row(self, packed: bytes) -> _Row | None:
+    def _row(self, packed: bytes) -> Row | None:
         if packed in self._recent:
             return self._recent[packed]
         if len(packed) > KEY_BYTES:
@@ -301,15 +324,15 @@ class FlowTable(Mapping[FlowKey, Flow]):
         at = int(self._keys.searchsorted(np.array(packed, KEY)))
         if at == len(self._keys) or self._keys[at] != packed:
             return None
-        return _Row(int(self._meter_id[at]), int(self._place[at]))
+        return Row(int(self._meter_id[at]), int(self._place[at]))
 
-    def _put(self, packed: bytes, row: _Row) -> None:
+    def _put(self, packed: bytes, row: Row) -> None:
         if len(packed) > KEY_BYTES:
             self._long[packed] = row
         else:
             self._change(packed, row)
 
-    def _change(self, packed: bytes, row: _Row | None) -> None:
+    def _change(self, packed: bytes, row: Row | None) -> None:
         self._recent[packed] = row
         if len(self._recent) > _MOST_RECENT + len(self._keys) // 8:
             self._fold()
@@ -320,7 +343,7 @@ class FlowTable(Mapping[FlowKey, Flow]):
             return
         recent, self._recent = self._recent, {}
         gone = np.array([packed for packed, row in recent.items() if row is None], KEY)
-        at, there = _find(self._keys, gone)
+        at, there = find(self._keys, gone)
         if there.any():
             stays = np.ones(len(self._keys), dtype=np.bool_)
             stays[at[there]] = False
@@ -334,7 +357,7 @@ class FlowTable(Mapping[FlowKey, Flow]):
         keys = keys[order]
         last = np.append(keys[1:] != keys[:-1], np.ones(min(len(keys), 1), dtype=np.bool_))
         keys, order = keys[last], order[last]
-        at, there = _find(self._keys, keys)
+        at, there = find(self._keys, keys)
         stays = np.ones(len(self._keys), dtype=np.bool_)
         stays[at[there]] = False
         before = np.searchsorted(self._keys[stays], keys)
@@ -354,14 +377,14 @@ class FlowTable(Mapping[FlowKey, Flow]):
         place = np.zeros(len(self._effects), np.uint32)
         place[used] = np.arange(len(used))
         self._place = place[self._place]
-        self._long = {packed: _Row(row.meter_id, int(place[row.place])) for packed, row in self._long.items()}
+        self._long = {packed: Row(row.meter_id, int(place[row.place])) for packed, row in self._long.items()}
         self._effects = [self._effects[old] for old in used.tolist()]
         self._places = {effect: new for new, effect in enumerate(self._effects)}
         self._compact_at = _MOST_UNUSED + 2 * len(self._effects)
 
 
-def _find(ascending: KeyArray, keys: KeyArray) -> tuple[IntArray, BoolArray]:
-    """Return where each key is, or would be put, and whether it is there."""
+def find(ascending: KeyArray, keys: KeyArray) -> tuple[IntArray, BoolArray]:
+    """Return where each key is, or would be put, and whether it is there, shape of ``keys``."""
     if len(ascending) == len(keys) and np.array_equal(ascending, keys):
         return np.arange(len(keys)), np.ones(len(keys), dtype=np.bool_)
     at = np.searchsorted(ascending, keys)

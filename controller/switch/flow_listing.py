@@ -16,14 +16,16 @@ from numpy.typing import NDArray
 from controller.columns import BoolArray, IntArray
 from controller.forwarding.flow_table import KEY, KEY_BYTES, FlowTable, KeyArray, effect_of, pack_key
 from controller.forwarding.pipeline import OWN_COOKIE, OWN_COOKIE_MASK
+from controller.forwarding.table_update import EntryRows, TableUpdate
 from controller.openflow import constants as ofp
 from controller.openflow.buffers import Buffer
 from controller.openflow.constants import InstructionType, OxmField
 from controller.openflow.flows import Flow, UnknownFlow, decode_entry, entry_runs
 
 # So many entries are read before others in the process get their turn, and so many decoded one by one.
-_READ_AT_ONCE, _DECODED_AT_ONCE = 4_000, 250
-# So many entries of one length are tried as templates in each piece; one that is like so many others is kept.
+_READ_AT_ONCE, _DECODED_AT_ONCE = 1_000, 50
+# So many entries of one length are tried as templates in each piece; one that is like so many others is kept, and so
+# many of all lengths for the next listing.
 _MOST_TRIED, _MOST_KEPT, _WORTH_KEEPING = 16, 64, 8
 _WORD_BYTES = 8
 _AGE, _MATCH_AT, _COUNTERS = slice(4, 12), 48, slice(32, 48)
@@ -49,6 +51,7 @@ class FlowListing:
     def __init__(self) -> None:
         self.own = FlowTable()
         self.foreign = 0
+        self._templates: _Templates = {}
 
     def read(self, body: Buffer, breathe: Callable[[], None] = lambda: None) -> set[bytes]:
         """Take the body of a flow-stats reply; return the packed keys of own entries that came, went or are others now.
@@ -56,14 +59,13 @@ class FlowListing:
         ``breathe`` lets others in the process run, before anything is taken. Raises ProtocolError when malformed, with
         nothing taken.
         """
-        reader = _Reader(bytes(body))
+        reader = _Reader(bytes(body), TableUpdate(self.own), self._templates)
         for _ in reader.pieces():
             breathe()
-        changed = self.own.differing(reader.own)
-        self.foreign = reader.foreign
-        if changed:  # else what others share with it stays shared
-            self.own = reader.own
-        return changed
+        for _ in reader.update.pieces():
+            breathe()
+        self.own, self.foreign, self._templates = reader.update.table, reader.foreign, reader.of_use()
+        return reader.update.changed
 
 
 class _Hole(NamedTuple):
@@ -87,6 +89,7 @@ class _Template:
             fixed[part] = 0
         self._fixed = fixed.view(np.uint64)
         self._words = np.frombuffer(raw, np.uint64) & self._fixed
+        self.used = True
 
     def matches(self, words: NDArray[np.uint64]) -> BoolArray:
         """Return which entries differ from it in the holes alone; ``words`` has shape (entries, words of each)."""
@@ -113,16 +116,32 @@ class _Template:
         return keys, meter_id
 
 
-class _Reader:
-    """Reads one listing. Of two entries with one key the later counts."""
+_Templates = dict[int, list[_Template]]
+"""Templates by the length of the entries."""
 
-    def __init__(self, body: bytes) -> None:
-        self.own = FlowTable()
+
+class _Reader:
+    """Reads one listing into ``update``, beginning with templates that were of use before."""
+
+    def __init__(self, body: bytes, update: TableUpdate, templates: _Templates) -> None:
+        self.update = update
         self.foreign = 0
         self._body = body
         whole = len(body) // _WORD_BYTES * _WORD_BYTES
         self._words = np.frombuffer(body[:whole] if whole < len(body) else body, np.uint64)
         self._templates: defaultdict[int, list[_Template]] = defaultdict(list)
+        for length, some in templates.items():
+            self._templates[length] = list(some)
+            for template in some:
+                template.used = False
+
+    def of_use(self) -> _Templates:
+        """Return the templates that entries of this listing were like."""
+        used = [(length, one) for length, some in self._templates.items() for one in some if one.used]
+        found: _Templates = {}
+        for length, template in used[:_MOST_KEPT]:
+            found.setdefault(length, []).append(template)
+        return found
 
     def pieces(self) -> Iterator[None]:
         """Read all of it, and yield after each piece."""
@@ -141,12 +160,9 @@ class _Reader:
 
     def _take(self, offsets: dict[int, list[IntArray]]) -> Iterator[None]:
         """Read the entries at these offsets, by length."""
-        keys: list[KeyArray] = []
-        meter_ids: list[NDArray[np.uint32]] = []
-        places: list[NDArray[np.uint32]] = []
+        read: list[EntryRows] = []
         order: list[IntArray] = []
         single: list[tuple[int, int]] = []
-        long: list[Flow] = []
         for length, parts in offsets.items():
             at = np.concatenate(parts)
             if length % _WORD_BYTES or (at % _WORD_BYTES).any():
@@ -157,29 +173,24 @@ class _Reader:
                 if template is None:
                     single += [(start, length) for start in at[rows].tolist()]
                     continue
-                some_keys, some_ids = template.columns(words[rows])
-                keys.append(some_keys)
-                meter_ids.append(some_ids)
-                places.append(np.full(len(rows), self.own.place_of(template.effect), np.uint32))
+                keys, meter_id = template.columns(words[rows])
+                place = np.full(len(rows), self.update.place_of(template.effect), np.uint32)
+                read.append(EntryRows(keys, meter_id, place))
                 order.append(at[rows])
         for count, (start, length) in enumerate(sorted(single), 1):
             flow = decode_entry(self._body[start : start + length])
             if not is_own(flow):
                 self.foreign += 1
             elif len(packed := pack_key(flow)) > KEY_BYTES:
-                long.append(flow)
+                self.update.take_long(packed, flow.meter_id or 0, effect_of(flow))
             else:
-                keys.append(np.array([packed], KEY))
-                meter_ids.append(np.array([flow.meter_id or 0], np.uint32))
-                places.append(np.array([self.own.place_of(effect_of(flow))], np.uint32))
+                row = (flow.meter_id or 0, self.update.place_of(effect_of(flow)))
+                read.append(EntryRows(np.array([packed], KEY), *np.array([row], np.uint32).T))
                 order.append(np.array([start]))
             if count % _DECODED_AT_ONCE == 0:
                 yield
-        if keys:
-            rows = np.argsort(np.concatenate(order))
-            self.own.put_rows(np.concatenate(keys)[rows], np.concatenate(meter_ids)[rows], np.concatenate(places)[rows])
-        for flow in long:
-            self.own.put(flow)
+        if read:
+            self.update.take(EntryRows.together(read).at(np.argsort(np.concatenate(order))))
         yield
 
     def _alike(
@@ -188,7 +199,10 @@ class _Reader:
         """Yield the rows that are like a template, for each, and at last those that are like none (None)."""
         templates, left = self._templates[length], np.arange(len(at))
         for template in templates:
+            if not len(left):
+                return
             alike = template.matches(words[left])
+            template.used |= bool(alike.any())
             yield template, left[alike]
             left = left[~alike]
         for _ in range(_MOST_TRIED):
