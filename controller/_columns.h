@@ -1,5 +1,5 @@
 /* Columns as Python has them: a tuple of numpy arrays. Taking them over here costs a tenth of what ctypes takes for an
- * argument each.
+ * argument each. A function that takes ``columns`` returns NOT_SIDE_BY_SIDE before it does anything, or what it says.
  *
  * Where CPython keeps the items of a tuple and numpy the fields of an array (PyTupleObject; PyArrayObject_fields) is
  * documented in their C interfaces. compiled.py says where the first is, and checks both before anything is called.
@@ -13,7 +13,9 @@
 #define NOT_SIDE_BY_SIDE (-1) /* a column's rows are not: it must be copied first */
 #define C_CONTIGUOUS 1
 
-size_t dets_items_at, dets_fields_at; /* bytes before a tuple's items, and before an array's own fields */
+#define ONE_OF_ALL __attribute__((weak)) /* in one library, however many of its files include this */
+
+ONE_OF_ALL size_t dets_items_at, dets_fields_at; /* bytes before a tuple's items, and before an array's own fields */
 
 typedef struct {
     void *data;
@@ -41,7 +43,7 @@ static inline int side_by_side(const char *columns, int count)
 }
 
 /* For compiled.py's check: what is found of the first column. */
-int dets_find_column(const char *columns, void **address, int64_t *rows)
+ONE_OF_ALL int dets_find_column(const char *columns, void **address, int64_t *rows)
 {
     *address = column(columns, 0);
     *rows = rows_of(columns, 0);

@@ -226,7 +226,7 @@ INLINE int allocate(const Table *t, Algorithm algorithm)
 }
 
 FOR_EACH_CPU
-int dets_fair_share(const char *columns)
+i64 dets_fair_share(const char *columns)
 {
     Table t;
     return get_table(&t, columns, 11) ? NOT_SIDE_BY_SIDE : allocate(&t, FAIR_SHARE);
@@ -234,7 +234,7 @@ int dets_fair_share(const char *columns)
 
 /* ``parameters`` are inflation, floor, headroom and d; RAA-SP has a d of 0. */
 FOR_EACH_CPU
-int dets_probe(const char *columns)
+i64 dets_probe(const char *columns)
 {
     Table t;
     return get_table(&t, columns, 11) ? NOT_SIDE_BY_SIDE : allocate(&t, PROBE);
@@ -242,7 +242,7 @@ int dets_probe(const char *columns)
 
 /* The parameter is booking. */
 FOR_EACH_CPU
-int dets_fair_level(const char *columns)
+i64 dets_fair_level(const char *columns)
 {
     Table table, *t = &table;
     if (get_table(t, columns, 13))
@@ -260,7 +260,7 @@ int dets_fair_level(const char *columns)
 
 /* The parameters are k and floor. */
 FOR_EACH_CPU
-int dets_forward_explicit(const char *columns)
+i64 dets_forward_explicit(const char *columns)
 {
     Table table, *t = &table;
     if (get_table(t, columns, 13))

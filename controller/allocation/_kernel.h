@@ -8,6 +8,7 @@
 #include <string.h>
 
 #define OUT_OF_MEMORY 1
+#define NO_MEMORY (-2)
 
 /* Nobody looks at floating-point exception flags here, and keeping them right keeps comparisons off the vector units. It
  * does not change a result. */

@@ -4,6 +4,7 @@
  * back. Nothing is updated before that but what is left of each constraint.
  */
 
+#include "../_columns.h"
 #include "_kernel.h"
 
 #define BY_DEMAND (-1)
@@ -43,10 +44,16 @@ INLINE void fix(Flows *f, i64 flow, double rate, i64 bound)
         f->left[f->uses[u]] -= rate;
 }
 
-/* Returns how many times a constraint was looked at, or -1 without memory. */
-i64 dets_max_min(i64 flows, i64 constraints, const i64 *offsets, const i64 *uses, const double *capacity,
-                 const double *demand, const double *weight, double *rate, i64 *bound)
+/* Returns how many times a constraint was looked at, or NO_MEMORY. */
+i64 dets_max_min(const char *columns)
 {
+    if (!side_by_side(columns, 7))
+        return NOT_SIDE_BY_SIDE;
+    i64 flows = rows_of(columns, 3), constraints = rows_of(columns, 2);
+    const i64 *offsets = column(columns, 0), *uses = column(columns, 1);
+    const double *capacity = column(columns, 2), *demand = column(columns, 3), *weight = column(columns, 4);
+    double *rate = column(columns, 5);
+    i64 *bound = column(columns, 6);
     size_t c = (size_t)constraints, total = (size_t)offsets[flows];
     double *left = malloc((c + 1) * sizeof(double));
     i64 *start = calloc(c + 2, sizeof(i64)), *count = calloc(c + 1, sizeof(i64)), looked = 0, size = 0;
@@ -54,7 +61,7 @@ i64 dets_max_min(i64 flows, i64 constraints, const i64 *offsets, const i64 *uses
     uint8_t *open = malloc((size_t)flows + 1);
     Waiting *heap = malloc((c + 1) * sizeof(Waiting));
     if (!left || !start || !count || !users || !open || !heap) {
-        looked = -1;
+        looked = NO_MEMORY;
         goto done;
     }
     Flows f = {offsets, uses, demand, weight, rate, left, bound, open};

@@ -6,21 +6,20 @@ max-min the same but for rounding.
 
 from __future__ import annotations
 
-import ctypes
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 
 from controller.allocation.interface import FloatArray, IntArray, Requests
-from controller.compiled import COLUMNS, ColumnsFunction, call, call_columns, load
+from controller.compiled import call, load
 
 _FUNCTIONS = {
-    "dets_fair_share": (ctypes.c_int, COLUMNS),
-    "dets_probe": (ctypes.c_int, COLUMNS),
-    "dets_fair_level": (ctypes.c_int, COLUMNS),
-    "dets_forward_explicit": (ctypes.c_int, COLUMNS),
-    "dets_max_min": (ctypes.c_int64, "ii*******"),
+    "dets_fair_share": "",
+    "dets_probe": "",
+    "dets_fair_level": "",
+    "dets_forward_explicit": "",
+    "dets_max_min": "",
 }
 library = load(Path(__file__).parent, "_kernel", _FUNCTIONS)
 """The loaded kernel; None when it was not built, and then every function here returns None."""
@@ -31,7 +30,7 @@ def _column(*parameters: float) -> FloatArray:
     return np.array(parameters, dtype=np.float64)
 
 
-def _allocate(function: ColumnsFunction, requests: Requests, parameters: FloatArray, *kept: FloatArray) -> FloatArray:
+def _allocate(function: str, requests: Requests, parameters: FloatArray, *kept: FloatArray) -> FloatArray:
     """Return grants (entries,); ``kept`` is what an algorithm kept of each receiver, and a place for the next."""
     r, grants_bps = requests, np.empty(len(requests.measured_bps))
     columns = (
@@ -48,19 +47,19 @@ def _allocate(function: ColumnsFunction, requests: Requests, parameters: FloatAr
         grants_bps,
         *kept,
     )
-    if call_columns(function, columns):
+    if call(library, function, columns):
         raise MemoryError("no memory for the allocation of one receiver")
     return grants_bps
 
 
 def fair_share(requests: Requests) -> FloatArray | None:
     """Return the grants of RAA-FS (entries,)."""
-    return None if library is None else _allocate(library.dets_fair_share, requests, _column())
+    return None if library is None else _allocate("dets_fair_share", requests, _column())
 
 
 def probe(requests: Requests, inflation: float, floor: float, headroom: float, d: float) -> FloatArray | None:
     """Return the grants of RAA-FP (entries,), or of RAA-SP with ``d`` of 0."""
-    return None if library is None else _allocate(library.dets_probe, requests, _column(inflation, floor, headroom, d))
+    return None if library is None else _allocate("dets_probe", requests, _column(inflation, floor, headroom, d))
 
 
 def fair_level(requests: Requests, booked: FloatArray, booking: float) -> tuple[FloatArray, FloatArray] | None:
@@ -68,7 +67,7 @@ def fair_level(requests: Requests, booked: FloatArray, booking: float) -> tuple[
     if library is None:
         return None
     after = np.empty(len(booked))
-    return _allocate(library.dets_fair_level, requests, _column(booking), booked, after), after
+    return _allocate("dets_fair_level", requests, _column(booking), booked, after), after
 
 
 def forward_explicit(
@@ -78,7 +77,7 @@ def forward_explicit(
     if library is None:
         return None
     next_bps = np.empty(len(rate_bps))
-    return _allocate(library.dets_forward_explicit, requests, _column(k, floor), rate_bps, next_bps), next_bps
+    return _allocate("dets_forward_explicit", requests, _column(k, floor), rate_bps, next_bps), next_bps
 
 
 def max_min(
@@ -89,8 +88,8 @@ def max_min(
         return None
     flows = len(demand_bps)
     rate_bps, bound = np.empty(flows), np.empty(flows, dtype=np.int64)
-    columns = (offsets, constraint, capacity_bps, demand_bps, weight)
-    looked = call(library, "dets_max_min", flows, len(capacity_bps), *columns, rate_bps, bound)
+    columns = (offsets, constraint, capacity_bps, demand_bps, weight, rate_bps, bound)
+    looked = call(library, "dets_max_min", columns)
     if looked < 0:
         raise MemoryError(f"no memory for max-min rates of {flows} flows")
     return rate_bps, bound, looked

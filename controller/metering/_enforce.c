@@ -5,6 +5,7 @@
  * a name, ``Settings`` has. What a condition chooses from is read before: the compiler makes vectors of loops in which
  * nothing is read or done only sometimes.
  */
+#include "../_columns.h"
 #include "_measure.h"
 
 typedef struct { /* enforce_kernel.py fills it in this order */
@@ -39,7 +40,7 @@ INLINE double burst_for(double rate_bps, double burst_s, const Settings *s)
 }
 
 /* taken_bits, summed up by receiver into ``sums`` (vns,), which begins at zero. */
-void dets_taken(i64 n, double now_s, const double *rate_bps, const double *modified_s, const double *updated_s,
+static void taken(i64 n, double now_s, const double *rate_bps, const double *modified_s, const double *updated_s,
                 const double *passed_bps, const double *dropped_bps, const double *seen_s, const i64 *receiver,
                 double *sums)
 {
@@ -53,7 +54,7 @@ void dets_taken(i64 n, double now_s, const double *rate_bps, const double *modif
 
 /* Steps 1 and 2 of enforce: judge and account. ``after`` is limit, level, credit and spent, one column after the other. */
 FOR_EACH_CPU
-void dets_account(i64 n, const Settings *s, double now_s, const double *new_limit_bps, const double *limit_bps,
+static void account(i64 n, const Settings *s, double now_s, const double *new_limit_bps, const double *limit_bps,
                   const double *allowed_bps, const double *rate_bps, const double *burst_bits,
                   const double *modified_s, const double *level_bits, const double *credit_bits,
                   const double *updated_s, const uint8_t *was_unresponsive, const i64 *was_evidence,
@@ -114,7 +115,7 @@ void dets_account(i64 n, const Settings *s, double now_s, const double *new_limi
 
 /* Steps 3 to 5 of Rooms.share, what is summed up by receiver: ``sums`` (3, vns) of what is used, wanted and how many are
  * idle, ``count`` (vns,) of all; they begin at zero. */
-void dets_share_sums(i64 n, i64 vns, double horizon_s, i64 idle_intervals, const i64 *receiver, const double *grant_bps,
+static void share_sums(i64 n, i64 vns, double horizon_s, i64 idle_intervals, const i64 *receiver, const double *grant_bps,
                      const double *credit_bits, const double *passed_bps, const double *smoothed_bps,
                      const i64 *silent, double *sums, i64 *count)
 {
@@ -134,7 +135,7 @@ void dets_share_sums(i64 n, i64 vns, double horizon_s, i64 idle_intervals, const
 
 /* Rooms.share, the rest: ``of_vn`` (3, vns) is the scale, the part and the bits of each idle sender; ``after`` is rates and
  * saved bits, one column after the other. */
-void dets_share(i64 n, i64 vns, double horizon_s, i64 idle_intervals, const i64 *receiver, const double *grant_bps,
+static void share(i64 n, i64 vns, double horizon_s, i64 idle_intervals, const i64 *receiver, const double *grant_bps,
                 const double *credit_bits, const double *passed_bps, const double *smoothed_bps, const i64 *silent,
                 const double *of_vn, const i64 *count, double *restrict after)
 {
@@ -160,7 +161,7 @@ void dets_share(i64 n, i64 vns, double horizon_s, i64 idle_intervals, const i64 
  * credit and updated, one column after the other. ``rows`` gets whom to modify, decreases first; return how many. ``what``
  * is scratch: of each entry whether it is modified (1), and to a higher rate (3). */
 FOR_EACH_CPU
-i64 dets_meters(i64 n, const Settings *s, double now_s, const double *rate_bps, const double *burst_bits,
+static i64 meters(i64 n, const Settings *s, double now_s, const double *rate_bps, const double *burst_bits,
                 const double *modified_s, const double *level_bits, const double *credit_bits, const double *updated_s,
                 const double *meter_bps, const double *usable_bits, const double *now_level, const double *now_credit,
                 const double *spent_bits, const double *depth_bits, const uint8_t *unresponsive, const double *seen,
@@ -207,4 +208,49 @@ i64 dets_meters(i64 n, const Settings *s, double now_s, const double *rate_bps, 
             count += what[i] == which;
         }
     return count;
+}
+
+#define C(number) column(columns, number)
+
+i64 dets_taken(double now_s, const char *columns)
+{
+    if (!side_by_side(columns, 8))
+        return NOT_SIDE_BY_SIDE;
+    taken(rows_of(columns, 0), now_s, C(0), C(1), C(2), C(3), C(4), C(5), C(6), C(7));
+    return 0;
+}
+
+i64 dets_account(double now_s, const char *columns)
+{
+    if (!side_by_side(columns, 20))
+        return NOT_SIDE_BY_SIDE;
+    account(rows_of(columns, 1), C(0), now_s, C(1), C(2), C(3), C(4), C(5), C(6), C(7), C(8), C(9), C(10), C(11), C(12),
+            C(13), C(14), C(15), C(16), C(17), C(18), C(19));
+    return 0;
+}
+
+i64 dets_share_sums(double horizon_s, i64 idle_intervals, const char *columns)
+{
+    if (!side_by_side(columns, 8))
+        return NOT_SIDE_BY_SIDE;
+    share_sums(rows_of(columns, 0), rows_of(columns, 7), horizon_s, idle_intervals, C(0), C(1), C(2), C(3), C(4), C(5), C(6),
+               C(7));
+    return 0;
+}
+
+i64 dets_share(double horizon_s, i64 idle_intervals, const char *columns)
+{
+    if (!side_by_side(columns, 9))
+        return NOT_SIDE_BY_SIDE;
+    share(rows_of(columns, 0), rows_of(columns, 7), horizon_s, idle_intervals, C(0), C(1), C(2), C(3), C(4), C(5), C(6), C(7),
+          C(8));
+    return 0;
+}
+
+i64 dets_meters(double now_s, i64 bounded, const char *columns)
+{
+    if (!side_by_side(columns, 19))
+        return NOT_SIDE_BY_SIDE;
+    return meters(rows_of(columns, 1), C(0), now_s, C(1), C(2), C(3), C(4), C(5), C(6), C(7), C(8), C(9), C(10), C(11), C(12),
+                  C(13), C(14), C(15), bounded, C(16), C(17), C(18));
 }

@@ -4,6 +4,7 @@
  * from fusing. The docstrings of the numpy form explain the steps; here they are only numbered. Unknown is NaN, for which
  * every comparison is false, as in numpy.
  */
+#include "../_columns.h"
 #include "_measure.h"
 
 typedef struct { /* METER_STATS of controller/openflow/meters.py */
@@ -17,7 +18,7 @@ typedef struct { /* METER_STATS of controller/openflow/meters.py */
  * at ``ends[s]``. Counters that are unavailable leave the row unread. A switch confirmed its last message at ``confirmed_s``,
  * and so says nothing of meters that were modified before the latest of them: ``modified_s`` (entries,), which is not looked at
  * where no meter is ever ``modified``. */
-void dets_spread(i64 switches, const i64 *ends, const int32_t *rows, const MeterStats *stats, const double *received_s,
+static void spread(i64 switches, const i64 *ends, const int32_t *rows, const MeterStats *stats, const double *received_s,
                  const double *confirmed_s, i64 modified, const double *modified_s, double *byte_in, double *dropped,
                  double *duration_s, double *received, double *confirmed, uint8_t *present)
 {
@@ -74,24 +75,35 @@ static i64 watch(i64 n, const MeterStats *stats, const int32_t *rows, const uint
     return counted != 0;
 }
 
-/* ``watch`` for one switch after the other; the meters of switch s end at ``ends[s]``. Its window is ``meters[s]`` ids at
- * ``ids[s]`` and as many rows of six columns at ``columns[s]``. ``found`` is what it returns. */
-void dets_watch(i64 switches, const i64 *ends, const MeterStats *stats, const int32_t *rows, const double *rate_bps,
-                const double *burst_bits, const i64 *meters, const i64 *ids, const i64 *columns, i64 *found)
+/* ``watch`` for one switch after the other; the meters of switch s end at ``ends[s]``. Its window is the two columns of meter ids
+ * and of six rows of meters, behind the first COLUMNS_OF_WATCH. ``found`` is what ``watch`` returns. */
+enum { COLUMNS_OF_WATCH = 6 };
+i64 dets_watch(const char *columns)
 {
+    i64 switches = rows_of(columns, 0);
+    if (!side_by_side(columns, COLUMNS_OF_WATCH + 2 * (int)switches))
+        return NOT_SIDE_BY_SIDE;
+    const i64 *ends = column(columns, 0);
+    const MeterStats *stats = column(columns, 1);
+    const int32_t *rows = column(columns, 2);
+    const double *rate_bps = column(columns, 3), *burst_bits = column(columns, 4);
+    i64 *found = column(columns, 5);
     for (i64 s = 0, start = 0; s < switches; start = ends[s++]) {
         i64 n = ends[s] - start;
-        double *six = (double *)(intptr_t)columns[s];
-        found[s] = n != meters[s] ? -1
-                                  : watch(n, stats + start, rows + start, (const uint32_t *)(intptr_t)ids[s], six, six + n,
-                                          six + 2 * n, six + 3 * n, six + 4 * n, six + 5 * n, rate_bps, burst_bits);
+        int window = COLUMNS_OF_WATCH + 2 * (int)s;
+        double *six = column(columns, window + 1);
+        found[s] = n != rows_of(columns, window)
+                       ? -1
+                       : watch(n, stats + start, rows + start, column(columns, window), six, six + n, six + 2 * n,
+                               six + 3 * n, six + 4 * n, six + 5 * n, rate_bps, burst_bits);
     }
+    return 0;
 }
 
 /* Counters to rates. Columns of n rows: first the last readings and the new ones, then what is written: in ``rates`` offered,
  * dropped and passed, one column after the other, in ``after`` the five columns of the next readings in their order. */
 FOR_EACH_CPU
-void dets_meter_rates(i64 n, double least_elapsed_s, double plausible, double bits_per_byte, const double *was_in,
+static void meter_rates(i64 n, double least_elapsed_s, double plausible, double bits_per_byte, const double *was_in,
                       const double *was_dropped, const double *was_duration_s, const double *epoch_s,
                       const double *was_received_s, const double *byte_in, const double *dropped,
                       const double *duration_s, const double *received_s, const uint8_t *present,
@@ -130,7 +142,7 @@ void dets_meter_rates(i64 n, double least_elapsed_s, double plausible, double bi
 
 /* Rates to what each sender sends; ``after`` is offered, dropped, passed and smoothed, one column after the other. */
 FOR_EACH_CPU
-void dets_measure(i64 n, double memory, const double *was_offered, const double *was_dropped,
+static void measure(i64 n, double memory, const double *was_offered, const double *was_dropped,
                   const double *was_passed, const double *was_smoothed, const i64 *was_silent, const double *offered,
                   const double *dropped, const double *passed, double *restrict after, i64 *restrict silent)
 {
@@ -145,4 +157,31 @@ void dets_measure(i64 n, double memory, const double *was_offered, const double 
         i64 now_silent = offered_bps > 0.0 ? 0 : was_silent[i] + 1;
         silent[i] = known ? now_silent : was_silent[i];
     }
+}
+
+#define C(number) column(columns, number)
+
+i64 dets_spread(i64 modified, const char *columns)
+{
+    if (!side_by_side(columns, 12))
+        return NOT_SIDE_BY_SIDE;
+    spread(rows_of(columns, 0), C(0), C(1), C(2), C(3), C(4), modified, C(5), C(6), C(7), C(8), C(9), C(10), C(11));
+    return 0;
+}
+
+i64 dets_meter_rates(double least_elapsed_s, double plausible, double bits_per_byte, const char *columns)
+{
+    if (!side_by_side(columns, 14))
+        return NOT_SIDE_BY_SIDE;
+    meter_rates(rows_of(columns, 0), least_elapsed_s, plausible, bits_per_byte, C(0), C(1), C(2), C(3), C(4), C(5), C(6),
+                C(7), C(8), C(9), C(10), C(11), C(12), C(13));
+    return 0;
+}
+
+i64 dets_measure(double memory, const char *columns)
+{
+    if (!side_by_side(columns, 10))
+        return NOT_SIDE_BY_SIDE;
+    measure(rows_of(columns, 0), memory, C(0), C(1), C(2), C(3), C(4), C(5), C(6), C(7), C(8), C(9));
+    return 0;
 }

@@ -18,7 +18,7 @@ Columns = tuple[NDArray[np.generic], ...]
 def taken(now_s: float, columns: Columns, receiver: IntArray, vns: int) -> FloatArray:
     """Return what passed by receiver (vns,); ``columns`` are rate, modified, updated, passed, dropped and seen."""
     sums = np.zeros(vns)
-    call(measure_kernel.library, "dets_taken", len(receiver), now_s, *columns, receiver, sums)
+    call(measure_kernel.library, "dets_taken", (*columns, receiver, sums), now_s)
     return sums
 
 
@@ -29,8 +29,8 @@ def account(
     entries = len(limit_bps)
     after, depth_bits = np.empty((4, entries)), np.empty(entries)
     unresponsive, evidence = np.empty(entries, np.bool_), np.empty(entries, np.int64)
-    columns = (limit_bps, *before, *measured, after, depth_bits, unresponsive, evidence)
-    call(measure_kernel.library, "dets_account", entries, settings, now_s, *columns)
+    columns = (settings, limit_bps, *before, *measured, after, depth_bits, unresponsive, evidence)
+    call(measure_kernel.library, "dets_account", columns, now_s)
     return after, depth_bits, unresponsive, evidence
 
 
@@ -40,8 +40,7 @@ def share_sums(horizon_s: float, idle_intervals: int, columns: Columns, vns: int
     ``columns`` are receiver, grant, credit, passed, smoothed and silent, shape (entries,).
     """
     sums, count = np.zeros((3, vns)), np.zeros(vns, np.int64)
-    numbers = (len(columns[0]), vns, horizon_s, idle_intervals)
-    call(measure_kernel.library, "dets_share_sums", *numbers, *columns, sums, count)
+    call(measure_kernel.library, "dets_share_sums", (*columns, sums, count), horizon_s, idle_intervals)
     return sums, count
 
 
@@ -50,8 +49,7 @@ def share(
 ) -> tuple[FloatArray, FloatArray]:
     """Return rates and saved bits (entries,); ``of_vn`` (3, vns) is the scale, the part and each idle sender's bits."""
     after = np.empty((2, len(columns[0])))
-    numbers = (len(columns[0]), len(count), horizon_s, idle_intervals)
-    call(measure_kernel.library, "dets_share", *numbers, *columns, of_vn, count, after)
+    call(measure_kernel.library, "dets_share", (*columns, of_vn, count, after), horizon_s, idle_intervals)
     return after[0], after[1]
 
 
@@ -65,6 +63,6 @@ def meters(
     """
     entries = len(before[0])
     after, rows, scratch = np.empty((6, entries)), np.empty(entries + 1, np.int64), np.empty(entries, np.uint8)
-    numbers, made = (entries, settings, now_s), (int(bounded), after, rows, scratch)
-    count = call(measure_kernel.library, "dets_meters", *numbers, *before, *now, *made)
+    columns = (settings, *before, *now, after, rows, scratch)
+    count = call(measure_kernel.library, "dets_meters", columns, now_s, int(bounded))
     return after, rows[:count].copy()

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,21 +12,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.columns import BoolArray, FloatArray, IntArray
-from controller.compiled import address, call, load
+from controller.compiled import call, load
 
 library = load(
     Path(__file__).parent,
     "_measure",
     {
-        "dets_spread": (ctypes.c_int, "i*****i*******"),
-        "dets_watch": (ctypes.c_int, "i" + "*" * 9),
-        "dets_meter_rates": (ctypes.c_int, "iddd" + "*" * 14),
-        "dets_measure": (ctypes.c_int, "id" + "*" * 10),
-        "dets_taken": (ctypes.c_int, "id" + "*" * 8),
-        "dets_account": (ctypes.c_int, "i*d" + "*" * 19),
-        "dets_share_sums": (ctypes.c_int, "iidi" + "*" * 8),
-        "dets_share": (ctypes.c_int, "iidi" + "*" * 9),
-        "dets_meters": (ctypes.c_int64, "i*d" + "*" * 15 + "i***"),
+        "dets_spread": "i",
+        "dets_watch": "",
+        "dets_meter_rates": "ddd",
+        "dets_measure": "d",
+        "dets_taken": "d",
+        "dets_account": "d",
+        "dets_share_sums": "di",
+        "dets_share": "di",
+        "dets_meters": "di",
     },
 )
 
@@ -46,8 +45,9 @@ def spread(
     Those of each switch end at its ``ends``. ``times_s`` (switches,) are when they came, and when the switch had done
     what it was sent. That says nothing of the rows whose ``modified_s`` (entries,) is before the latest of them.
     """
-    modified = (0, columns[0]) if modified_s is None else (1, modified_s)
-    call(library, "dets_spread", len(ends), ends, rows, stats, *times_s, *modified, *columns, present)
+    modified = columns[0] if modified_s is None else modified_s
+    given = (ends, rows, stats, *times_s, modified, *columns, present)
+    call(library, "dets_spread", given, int(modified_s is not None))
 
 
 def watch(
@@ -63,10 +63,11 @@ def watch(
     meter ids and six columns (6, meters): bytes in and dropped at the last reading and since the window began, the
     highest rate and the sum of bursts. Return whether any meter has counted, 1 or 0, or -1 for other meters.
     """
-    places = np.array([(len(ids), address(ids), address(columns)) for ids, columns in windows], dtype=np.int64)
-    meters, ids, columns = np.ascontiguousarray(places.reshape(-1, 3).T)
     found = np.empty(len(windows), dtype=np.int64)
-    call(library, "dets_watch", len(ends), ends, stats, rows, *settings, meters, ids, columns, found)
+    columns: list[NDArray[np.generic]] = [ends, stats, rows, *settings, found]
+    for window in windows:
+        columns += window
+    call(library, "dets_watch", tuple(columns))
     return list(found.tolist())
 
 
@@ -79,7 +80,7 @@ def meter_rates(
     """
     entries = len(before[0])
     rates, implausible, after = np.empty((3, entries)), np.empty(entries, np.bool_), np.empty((5, entries))
-    call(library, "dets_meter_rates", entries, *settings, *before, *now, rates, implausible, after)
+    call(library, "dets_meter_rates", (*before, *now, rates, implausible, after), *settings)
     return rates, implausible, after
 
 
@@ -89,5 +90,5 @@ def measure(
     """Return offered, dropped, passed and smoothed rates (4, entries), and the silent intervals (entries,)."""
     entries = len(rates[0])
     after, silent = np.empty((4, entries)), np.empty(entries, np.int64)
-    call(library, "dets_measure", entries, memory, *before, *rates, after, silent)
+    call(library, "dets_measure", (*before, *rates, after, silent), memory)
     return after, silent

@@ -6,6 +6,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "../_columns.h"
+
 typedef int64_t i64;
 
 typedef struct { /* METER_STATS of meters.py */
@@ -15,7 +17,7 @@ typedef struct { /* METER_STATS of meters.py */
     uint64_t band_packet_count, band_byte_count;
 } MeterStats;
 
-enum { STATS_BYTES = 56, MOD_BYTES = 32, LENGTH_AT = 4 };
+enum { TORN = -2, STATS_BYTES = 56, MOD_BYTES = 32, LENGTH_AT = 4 };
 enum { XID_AT = 4, COMMAND_AT = 8, METER_AT = 12, RATE_AT = 20, BURST_AT = 24 };
 
 static uint64_t get(const uint8_t *at, int octets)
@@ -32,14 +34,18 @@ static void put(uint8_t *at, uint64_t value, int octets)
         at[i] = (uint8_t)value;
 }
 
-/* Write the records of meter-stats replies, the ``meters[p]`` of part p at ``at[p]``; return how many in the beginning have one
- * band. */
-i64 dets_decode_meters(i64 parts, const i64 *at, const i64 *meters, MeterStats *out)
+/* Write the records of meter-stats replies, the first ``parts`` columns, into the last one; return how many in the beginning
+ * have one band, or TORN where a part ends within a record. */
+i64 dets_decode_meters(i64 parts, const char *columns)
 {
-    MeterStats *to = out;
-    for (i64 p = 0; p < parts; p++)
-        for (i64 i = 0; i < meters[p]; i++, to++) {
-            const uint8_t *from = (const uint8_t *)(intptr_t)at[p] + i * STATS_BYTES;
+    if (!side_by_side(columns, (int)parts + 1))
+        return NOT_SIDE_BY_SIDE;
+    MeterStats *out = column(columns, (int)parts), *to = out;
+    for (i64 p = 0; p < parts; p++) {
+        const uint8_t *from = column(columns, (int)p), *end = from + rows_of(columns, (int)p);
+        for (; from < end; from += STATS_BYTES, to++) {
+            if (end - from < STATS_BYTES)
+                return TORN;
             if (get(from + LENGTH_AT, 2) != STATS_BYTES)
                 return to - out;
             to->meter_id = (uint32_t)get(from, 4);
@@ -50,6 +56,7 @@ i64 dets_decode_meters(i64 parts, const i64 *at, const i64 *meters, MeterStats *
             to->band_packet_count = get(from + 40, 8);
             to->band_byte_count = get(from + 48, 8);
         }
+    }
     return to - out;
 }
 
@@ -57,10 +64,15 @@ i64 dets_decode_meters(i64 parts, const i64 *at, const i64 *meters, MeterStats *
  * switch s end before row ``ends[s]``, have xids from ``xid[s]`` on, and the switch's ``tail`` (a message of a header alone, or
  * nothing) follows them with the next one. Return how many rows can be so: all, or those before one with a value that its field
  * does not carry, or with another command than to add or to modify. */
-i64 dets_encode_meters(i64 switches, const i64 *ends, const i64 *xid, i64 last_command, i64 last_meter, const i64 *command,
-                       const i64 *meter_id, const i64 *rate_kbps, const i64 *burst_kbits, const uint8_t *template,
-                       i64 tail_bytes, const uint8_t *tail, uint8_t *to)
+i64 dets_encode_meters(i64 last_command, i64 last_meter, i64 tail_bytes, const char *columns)
 {
+    if (!side_by_side(columns, 9))
+        return NOT_SIDE_BY_SIDE;
+    i64 switches = rows_of(columns, 0);
+    const i64 *ends = column(columns, 0), *xid = column(columns, 1), *command = column(columns, 2);
+    const i64 *meter_id = column(columns, 3), *rate_kbps = column(columns, 4), *burst_kbits = column(columns, 5);
+    const uint8_t *template = column(columns, 6), *tail = column(columns, 7);
+    uint8_t *to = column(columns, 8);
     i64 i = 0;
     for (i64 s = 0; s < switches; s++) {
         uint64_t next = (uint64_t)xid[s];

@@ -5,34 +5,24 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.compiled import address, call, load
+from controller.compiled import call, load
 from controller.openflow.buffers import Buffer
 
-library = load(
-    Path(__file__).parent,
-    "_wire",
-    {"dets_decode_meters": (ctypes.c_int64, "i***"), "dets_encode_meters": (ctypes.c_int64, "i**ii*****i**")},
-)
+library = load(Path(__file__).parent, "_wire", {"dets_decode_meters": "i", "dets_encode_meters": "iii"})
 _STATS_BYTES = 56
 
 
 def decode(parts: Sequence[Buffer], out_type: np.dtype[np.void]) -> NDArray[np.void] | None:
     """Return the records of meter-stats replies in parts; None unless all are whole, and meters of one band."""
     columns = [np.frombuffer(part, np.uint8) for part in parts if len(part)]
-    octets = np.array(list(map(len, columns)), dtype=np.int64)
-    if (octets % _STATS_BYTES).any():
-        return None
-    meters = octets // _STATS_BYTES
-    out = np.empty(int(meters.sum()), out_type)
-    places = np.array(list(map(address, columns)), dtype=np.int64)
-    return out if call(library, "dets_decode_meters", len(columns), places, meters, out) == len(out) else None
+    out = np.empty(sum(map(len, columns)) // _STATS_BYTES, out_type)
+    return out if call(library, "dets_decode_meters", (*columns, out), len(columns)) == len(out) else None
 
 
 def encode(
@@ -51,6 +41,6 @@ def encode(
     """
     rows = len(columns[0])
     out = np.empty(rows * len(template) + len(ends) * len(tail), np.uint8)
-    octets = np.frombuffer(template, np.uint8), len(tail), np.frombuffer(tail or b"\0", np.uint8)
-    done = call(library, "dets_encode_meters", len(ends), ends, xid_first, *last, *columns, *octets, out)
+    octets = np.frombuffer(template, np.uint8), np.frombuffer(tail or b"\0", np.uint8)
+    done = call(library, "dets_encode_meters", (ends, xid_first, *columns, *octets, out), *last, len(tail))
     return out.tobytes() if done == rows else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from dataclasses import fields
 from pathlib import Path
 
@@ -68,5 +67,5 @@ def test_what_a_switch_says_goes_to_its_entries() -> None:
 
 def test_a_library_that_was_built_of_other_sources_is_not_used() -> None:
     folder = Path(measure_kernel.__file__).parent
-    assert load(folder, "_measure", {"dets_watch": (ctypes.c_int, "i*********")}) is not None
-    assert load(folder, "_measure", {"dets_watch": (ctypes.c_int, "i*********"), "dets_new": (int, "i")}) is None
+    assert load(folder, "_measure", {"dets_watch": ""}) is not None
+    assert load(folder, "_measure", {"dets_watch": "", "dets_new": "i"}) is None
