@@ -23,8 +23,9 @@ def carry(column: NDArray[_Scalar], old_row: IntArray, initial: Any) -> NDArray[
     ``old_row`` has one element per new row, NEW_ROW where there was none; ``initial`` is a scalar or one value per new
     row. The columns of all state follow the entry table by this one function.
     """
-    moved = np.empty(len(old_row), dtype=column.dtype)
-    moved[...] = initial
-    kept = old_row != NEW_ROW
-    moved[kept] = column[old_row[kept]]
+    new = np.flatnonzero(old_row == NEW_ROW)
+    moved = column[old_row] if len(column) else np.empty(len(old_row), dtype=column.dtype)
+    if len(new):  # of which the last old row was taken
+        first = np.asarray(initial)
+        moved[new] = first[new] if first.ndim else first
     return moved

@@ -171,13 +171,10 @@ def queue_changes(fabric: FabricState, changes: MeterChanges) -> None:
     if not len(changes.rows):
         return
     entries = fabric.state.entries
-    dpids, switch_of_vn = np.unique(fabric.vns.dpid, return_inverse=True)
-    switch = switch_of_vn.astype(np.uint16)[entries.sender[changes.rows]]  # small integers are sorted by radix
-    order = np.argsort(switch, kind="stable")
-    ends = np.cumsum(np.bincount(switch, minlength=len(dpids))).tolist()
+    order, parts = fabric.vns.by_switch(entries.sender[changes.rows])
     rows = changes.rows[order]
     mods = modifications(entries.meter_id[rows], kilo(changes.rate_bps[order]), kilo(changes.burst_bits[order]))
-    for dpid, start, end in zip(dpids.tolist(), [0, *ends], ends, strict=False):
+    for dpid, start, end in parts:
         record = fabric.switches[dpid]
         if record.connected and end > start:
             record.update.modify_meters(mods[:, start:end])

@@ -16,7 +16,7 @@ from controller.forwarding.pairs import Pair
 from controller.loop import step
 from controller.metering.enforcement import RATE_STEP_BPS, whole_rates
 from controller.pieces import pieces
-from controller.switch.meter_settings import MeterColumns, MeterSetting, kilo
+from controller.switch.meter_settings import MeterSetting, StandingMeter, kilo
 from controller.switch.record import SwitchRecord
 
 # Pairs taken over before others in the process get their turn.
@@ -181,18 +181,18 @@ class PairMeters:
         fabric.state = step.with_meters(state, rows, meter_ids, rate_bps, burst_bits, now_s)
         self._map_meters()
 
-    def adopt(self, meter_of: Mapping[Pair, int], standing: MeterColumns, now_s: float) -> Iterator[None]:
-        """Take over pairs whose meters stand on a switch and have been claimed; yield after each piece.
+    def adopt(self, found: Mapping[Pair, StandingMeter], now_s: float) -> Iterator[None]:
+        """Take over pairs whose meters stand on switches and have been claimed; yield after each piece.
 
         All of them are known at once, their entries in pieces. One that has got another meter meanwhile keeps that.
         """
-        mine = {pair: meter_id for pair, meter_id in meter_of.items() if not self.metered(pair)}
-        for pair in meter_of.keys() - mine.keys():
-            self._fabric.record_of_sender(pair.sender).meter_ids.release(meter_of[pair])
+        mine = {pair: meter.meter_id for pair, meter in found.items() if not self.metered(pair)}
+        for pair in found.keys() - mine.keys():
+            self._fabric.record_of_sender(pair.sender).meter_ids.release(found[pair].meter_id)
         if not mine:
             return
-        rows = np.searchsorted(standing.meter_id, list(mine.values()))
-        rate_bps, burst_bits = np.stack([standing.rate_kbps, standing.burst_kbits])[:, rows] * RATE_STEP_BPS
+        settings = np.array([found[pair] for pair in mine], dtype=np.float64)
+        rate_bps, burst_bits = settings[:, 1:].T * RATE_STEP_BPS
         self._add_entries(mine, rate_bps, burst_bits, now_s, added_now=False)
         self._fabric.network.know_pairs(mine)
         for pair in mine:
@@ -245,12 +245,10 @@ class PairMeters:
     def _map_meters(self) -> None:
         fabric = self._fabric
         entries = fabric.state.entries
-        dpid = fabric.vns.dpid[entries.sender]
-        order = np.argsort(dpid, kind="stable")
-        starts = np.searchsorted(dpid[order], np.array(list(fabric.switches), dtype=np.uint64), side="left")
-        ends = np.searchsorted(dpid[order], np.array(list(fabric.switches), dtype=np.uint64), side="right")
-        for record, start, end in zip(fabric.switches.values(), starts, ends, strict=True):
-            rows = order[start:end]
+        order, parts = fabric.vns.by_switch(entries.sender)
+        rows_of = {dpid: order[start:end] for dpid, start, end in parts}
+        for dpid, record in fabric.switches.items():
+            rows = rows_of.get(dpid, order[:0])
             rows = rows[entries.meter_id[rows] > 0]
             record.map_meters(entries.meter_id[rows], rows)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +22,7 @@ from controller.forwarding.pipeline import Table
 from controller.openflow.constants import FlowModCommand
 from controller.pieces import pieces
 from controller.switch.adoption import Awaiting, adopted_pairs, hosts_and_pairs, of_senders
-from controller.switch.meter_settings import MeterColumns
+from controller.switch.meter_settings import MeterColumns, StandingMeter
 from controller.switch.record import SwitchRecord
 
 # Entries looked through, or worked on, before others in the process get their turn.
@@ -121,11 +121,20 @@ class Reconciler:
             yield
 
     def adopt_awaiting(self, now_s: float) -> Iterator[None]:
-        """Take over, in pieces, the pairs that switches hold and whose receivers have become known since they came."""
-        for record in self.fabric.switches.values():
-            known = record.awaiting.take(self.fabric.network.knows)
-            known = known.only(record.installed.contains(known.key))
-            yield from self._adopt_pairs(record, known, record.awaiting.meters, now_s)
+        """Take over, in pieces, the pairs that switches hold and whose receivers have become known since they came.
+
+        Those of all switches at once: each time entries are added, all columns of all entries are arranged again.
+        """
+        found: dict[Pair, StandingMeter] = {}
+        try:
+            for record in self.fabric.switches.values():
+                known = record.awaiting.take(self.fabric.network.knows)
+                known = known.only(record.installed.contains(known.key))
+                yield from self._claim(record, known, record.awaiting.meters, found)
+            adopted, found = found, {}
+            yield from self.pairs.adopt(adopted, now_s)
+        finally:
+            self._give_up(found)
 
     def _complete_vn_meters(self, record: SwitchRecord, now_s: float) -> None:
         """Let the VNs of a switch have the meters that they lack."""
@@ -248,19 +257,39 @@ class Reconciler:
         self, record: SwitchRecord, talking: AddressRows, meters: NDArray[np.void], now_s: float
     ) -> Iterator[None]:
         """Take over the pairs that are not known and whose meters stand there, in pieces."""
-        if not record.can.uses_meters:
-            return
-        adopted: dict[Pair, int] = {}
+        found: dict[Pair, StandingMeter] = {}
+        try:
+            yield from self._claim(record, talking, meters, found)
+            adopted, found = found, {}
+            yield from self.pairs.adopt(adopted, now_s)
+        finally:
+            self._give_up(found)
+
+    def _claim(
+        self,
+        record: SwitchRecord,
+        talking: AddressRows,
+        meters: NDArray[np.void],
+        found: dict[Pair, StandingMeter],
+    ) -> Iterator[None]:
+        """Put the pairs that are not known and whose meters stand there into ``found``, in pieces; claim the meters."""
         talking = talking.only(np.isin(talking.meter_id, meters["meter_id"]))
+        if not record.can.uses_meters or not len(talking.key):
+            return
+        standing = MeterColumns.standing(meters)
         for some in talking.pieces(_LOOKED_AT_ONCE):
-            found = adopted_pairs(some, self.fabric.network, record.switch.dpid)
-            for pair, meter_id in zip(found, some.meter_id.tolist(), strict=True):
-                if pair is None or self.pairs.metered(pair) or pair in adopted:
+            pairs = adopted_pairs(some, self.fabric.network, record.switch.dpid)
+            for pair, meter in zip(pairs, standing.of(some.meter_id), strict=True):
+                if pair is None or self.pairs.metered(pair) or pair in found:
                     continue
-                if record.meter_ids.claim(meter_id):
-                    adopted[pair] = meter_id
+                if record.meter_ids.claim(meter.meter_id):
+                    found[pair] = meter
             yield
-        yield from self.pairs.adopt(adopted, MeterColumns.standing(meters), now_s)
+
+    def _give_up(self, claimed: Mapping[Pair, StandingMeter]) -> None:
+        """Release the meters of pairs that are not taken over after all: their switch has gone meanwhile."""
+        for pair, meter in claimed.items():
+            self.fabric.record_of_sender(pair.sender).meter_ids.release(meter.meter_id)
 
 
 def _may_be_wanted(packed: bytes, record: SwitchRecord) -> bool:

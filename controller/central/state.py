@@ -297,7 +297,9 @@ class FabricState:
     def forget_counters(self, record: SwitchRecord, meter_id: IntArray | None = None) -> None:
         """Meters of a switch, all or some, may have been set outside of the interval, or by others."""
         rows = record.row_of_meter if meter_id is None else record.rows_of(meter_id)
-        self.state = replace(self.state, counters=self.state.counters.forgotten(rows[rows != NO_ENTRY]))
+        self.state = replace(
+            self.state, counters=self.state.counters.forgotten(rows[rows != NO_ENTRY].astype(np.int64))
+        )
         senders = [row for row, own in record.vn_meters.items() if meter_id is None or own.send in meter_id]
         self.send_limits = self.send_limits.forgotten(np.array(senders, dtype=np.int64))
         self.phantoms = self.phantoms.forgotten(record.switch.dpid, self.vns, meter_id)

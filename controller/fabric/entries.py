@@ -39,14 +39,18 @@ class EntryTable:
 
     def add(self, sender: IntArray, receiver: IntArray, meter_id: IntArray) -> tuple[EntryTable, IntArray]:
         """Return the table with more entries, and for each of its rows the old row (NEW_ROW for the added)."""
-        old_row = np.concatenate([np.arange(len(self)), np.full(len(sender), NEW_ROW)])
-        senders = np.concatenate([self.sender, sender])
-        receivers = np.concatenate([self.receiver, receiver])
-        order = np.lexsort((senders, receivers))
-        meters = np.concatenate([self.meter_id, meter_id])
-        return EntryTable(senders[order], receivers[order], meters[order]), old_row[order]
+        order = np.lexsort((sender, receiver))
+        at = np.searchsorted(_order_key(self.sender, self.receiver), _order_key(sender[order], receiver[order]))
+        old_row = np.insert(np.arange(len(self)), at, NEW_ROW)
+        columns = (self.sender, sender), (self.receiver, receiver), (self.meter_id, meter_id)
+        return EntryTable(*(np.insert(column, at, new[order]) for column, new in columns)), old_row
 
     def keep(self, kept: BoolArray) -> tuple[EntryTable, IntArray]:
         """Return the table with only the ``kept`` rows, and for each of its rows the old row."""
         old_row = np.flatnonzero(kept)
         return EntryTable(self.sender[kept], self.receiver[kept], self.meter_id[kept]), old_row
+
+
+def _order_key(sender: IntArray, receiver: IntArray) -> IntArray:
+    """Return numbers in the order of the table; there are fewer VNs than 2**31."""
+    return receiver << 32 | sender

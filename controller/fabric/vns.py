@@ -62,11 +62,16 @@ class VnTable:
     shaped: BoolArray
     _keys: list[VnKey] = field(init=False, repr=False, compare=False)
     _row: dict[VnKey, int] = field(init=False, repr=False, compare=False)
+    _dpids: list[int] = field(init=False, repr=False, compare=False)
+    _switch: NDArray[np.uint16] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         keys = zip(self.vlan_vid.tolist(), self.dpid.tolist(), self.port_no.tolist(), strict=True)
         object.__setattr__(self, "_keys", [VnKey(*key) for key in keys])
         object.__setattr__(self, "_row", {key: row for row, key in enumerate(self._keys)})
+        dpids, switch = np.unique(self.dpid, return_inverse=True)
+        object.__setattr__(self, "_dpids", dpids.tolist())
+        object.__setattr__(self, "_switch", switch.astype(np.uint16))  # small integers are sorted by radix
         if len(self._row) != len(self):
             raise InvalidValueError(
                 "vns", len(self), f"rows name only {len(self._row)} different (VLAN, edge port) pairs"
@@ -82,6 +87,15 @@ class VnTable:
     def key(self, row: int) -> VnKey:
         """Return what names the VN of ``row`` outside the core."""
         return self._keys[row]
+
+    def by_switch(self, rows: IntArray) -> tuple[IntArray, list[tuple[int, int, int]]]:
+        """Return the places in ``rows`` of this table, in the order of switches, and where each switch's are.
+
+        That is (dpid, start, end), for switches that have VNs.
+        """
+        switch = self._switch[rows]
+        ends = np.cumsum(np.bincount(switch, minlength=len(self._dpids))).tolist()
+        return np.argsort(switch, kind="stable"), list(zip(self._dpids, [0, *ends], ends, strict=False))
 
     def with_columns(self, **columns: FloatArray | BoolArray) -> VnTable:
         """Return the table with other columns that name no VN: the index of names is slow to make, and shared."""

@@ -67,14 +67,14 @@ _NONE = ListedMeters(np.empty(0, np.int32), np.empty(0, np.int32))
 
 
 class _OfSwitch(NamedTuple):
-    row_of_meter: IntArray
+    row_of_meter: RowArray
     meter_id: NDArray[np.uint32]
     found: ListedMeters
 
 
 class _OfAll(NamedTuple):
     dpids: tuple[int, ...]
-    row_of_meter: list[IntArray]
+    row_of_meter: list[RowArray]
     ends: IntArray
     meter_id: NDArray[np.uint32]
     found: ListedMeters

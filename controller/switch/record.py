@@ -6,6 +6,7 @@ from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from controller.capability.capabilities import Capabilities
 from controller.columns import IntArray
@@ -153,7 +154,7 @@ class SwitchRecord:
     foreign: int = 0
     update: SwitchUpdate = field(default_factory=SwitchUpdate)
     awaiting: Awaiting = field(default_factory=Awaiting)
-    row_of_meter: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    row_of_meter: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, dtype=np.int32))
     agent_rows: frozenset[int] = frozenset()
     _vn_meter_columns: tuple[IntArray, IntArray] | None = None
 
@@ -260,7 +261,7 @@ class SwitchRecord:
     def map_meters(self, meter_id: IntArray, rows: IntArray) -> None:
         """Note which entries of the table the switch's meters belong to."""
         size = int(meter_id.max(initial=self.first_meter_id - 1)) - self.first_meter_id + 1
-        self.row_of_meter = np.full(size, NO_ENTRY, dtype=np.int64)
+        self.row_of_meter = np.full(size, NO_ENTRY, dtype=np.int32)
         self.row_of_meter[meter_id - self.first_meter_id] = rows
 
     def rows_of(self, meter_id: IntArray) -> IntArray:

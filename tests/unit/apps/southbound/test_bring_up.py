@@ -32,6 +32,7 @@ from controller.openflow.actions import Output
 from controller.openflow.constants import PORT_CONTROLLER
 from controller.openflow.flows import Flow, UnknownFlow
 from controller.openflow.match import Match
+from controller.switch import meter_ids
 from controller.switch.adoption import hosts_and_pairs, sort_installed
 from controller.switch.record import MeterSetting
 
@@ -285,6 +286,26 @@ def test_a_switch_that_goes_meanwhile_is_brought_up_from_the_beginning_when_it_i
     talking.settle()
     assert [talking.audit(dpid) for dpid in talking.switches] == [0, 0]
     assert everything(talking) == before
+
+
+@pytest.mark.parametrize("pieces", range(0, 40, 3))
+def test_a_switch_that_goes_meanwhile_leaves_no_meter_claimed_for_a_pair_that_is_not_known(talking, one_by_one, pieces):
+    """Neither of its own nor of the switches that had waited for its hosts."""
+    again = restarted(talking)
+    for _ in comes(again, 2):
+        pass
+    coming = comes(again, 1)
+    for _ in range(pieces):
+        next(coming, None)
+    coming.close()
+    again.disconnect(1)
+    entries, vns = again.central.state.entries, again.central.vns
+    for dpid, record in again.central.switches.items():
+        ids = record.meter_ids
+        claimed = {meter_id for meter_id in entries.meter_id[vns.dpid[entries.sender] == dpid].tolist() if meter_id}
+        claimed |= {meter_id for mine in record.vn_meters.values() for meter_id in mine if meter_id}
+        used = {ids.first + index for index, state in enumerate(ids._state) if state == meter_ids._USED}
+        assert used == claimed
 
 
 def test_what_happens_meanwhile_is_not_lost(talking, one_by_one):

@@ -37,6 +37,21 @@ def test_old_rows_of_an_addition_and_a_removal():
     assert (table.sender.tolist(), old_row.tolist()) == ([1, 2], [0, 1])
 
 
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), unique=True, max_size=30), st.integers(0, 30))
+def test_what_is_added_stands_where_sorting_all_would_put_it(pairs, before):
+    sender, receiver = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+    meter_id = np.arange(1, len(pairs) + 1)
+    table, _ = EntryTable.empty().add(sender[:before], receiver[:before], meter_id[:before])
+    grown, old_row = table.add(sender[before:], receiver[before:], meter_id[before:])
+    order = np.lexsort((sender, receiver))
+    columns = (grown.sender, grown.receiver, grown.meter_id)
+    for column, expected in zip(columns, (sender[order], receiver[order], meter_id[order]), strict=True):
+        assert column.tolist() == expected.tolist()
+    kept = old_row != NEW_ROW
+    assert table.meter_id[old_row[kept]].tolist() == grown.meter_id[kept].tolist()
+    assert sorted(grown.meter_id[~kept].tolist()) == meter_id[before:].tolist()
+
+
 def test_carried_columns_keep_their_type_and_take_initial_values():
     column = ints(7, 8, 9)
     moved = carry(column, ints(2, NEW_ROW, 0), 5)

@@ -25,6 +25,14 @@ def test_of_config():
     assert (TABLE.weight[row], TABLE.capacity_bps[row], TABLE.receive_limit_bps[row]) == (3.0, 1e9, 500e6)
 
 
+def test_rows_by_their_switch():
+    order, parts = TABLE.by_switch(np.array([2, 1, 0, 2, 0]))
+    assert {dpid: order[start:end].tolist() for dpid, start, end in parts} == {
+        2: [row for row, of in enumerate([2, 1, 0, 2, 0]) if TABLE.key(of).dpid == 2],
+        0xFFFF_0000_0000_0001: [row for row, of in enumerate([2, 1, 0, 2, 0]) if TABLE.key(of).dpid != 2],
+    }
+
+
 def test_two_rows_of_one_name_are_refused():
     with pytest.raises(InvalidValueError, match="only 3 different"):
         replace(
