@@ -33,6 +33,7 @@ class Peer:
         self._reported_s = self._granted_s = -math.inf
         self.refused: Counter[Cause] = Counter()
         self._grants: Grants | None = None
+        self._known: dict[type[Frame], Frame] = {}  # whose pairs have been found to be right
         self.token, self._number = 0, 0  # of its last life that was heard
         self._last: dict[type[Frame], int] = {}
         self._said_s: OrderedDict[int, float] = OrderedDict()
@@ -40,7 +41,7 @@ class Peer:
     def recut(self, owns: BoolArray, mine: BoolArray) -> None:
         """It has the VNs of ``owns`` (vns,) from now on, this shard those of ``mine``; what it said is void."""
         self.owns, self._mine = owns, mine
-        self.report, self._grants = None, None
+        self.report, self._grants, self._known = None, None, {}
 
     def head(self, token: int, number: int, now_s: float) -> Head:
         """Return the header of a frame that goes to this peer now."""
@@ -52,7 +53,7 @@ class Peer:
     def hear(self, data: bytes, now_s: float) -> FrameError | None:
         """Take a frame of this peer; return why it was refused, None if it was not."""
         try:
-            head, frame = decode(data, self._fabric, len(self.owns))  # 1
+            head, frame = decode(data, self._fabric, len(self.owns), self._known)  # 1
             self._accept(head, frame, now_s)
         except FrameError as error:
             self.refused[error.cause] += 1
@@ -74,9 +75,15 @@ class Peer:
             raise FrameError(Cause.LATE, f"knows nothing newer than number {head.heard}")
         sends, receives = (self.owns, self._mine) if isinstance(frame, Report) else (self._mine, self.owns)
         receivers = frame.loaded if isinstance(frame, Report) else frame.congested
-        owned = receives[receivers].all() and receives[frame.receiver].all() and sends[frame.sender].all()
+        known = self._known.get(kind)
+        owned = bool(receives[receivers].all())
+        if known is None or frame.receiver is not known.receiver:
+            owned = owned and bool(receives[frame.receiver].all())
+        if known is None or frame.sender is not known.sender:
+            owned = owned and bool(sends[frame.sender].all())
         if not owned:  # 5
             raise FrameError(Cause.NOT_OWNED, "speaks of VNs that are not its own, or not this shard's")
+        self._known[kind] = frame
         if isinstance(frame, Report):
             self.report, self._reported_s = frame, now_s
         else:

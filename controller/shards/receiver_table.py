@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.columns import NEW_ROW, FloatArray, IntArray
+from controller.columns import NEW_ROW, IntArray
 from controller.fabric.entries import NO_METER, EntryTable
+
+_Scalar = TypeVar("_Scalar", bound=np.generic)
 
 
 class HasPairs(Protocol):
@@ -44,29 +46,31 @@ class ReceiverTable:
     @classmethod
     def of(cls, parts: Sequence[Pairs]) -> ReceiverTable:
         """Return the table of these pairs, each of which is in one part alone."""
-        sender, receiver = (np.concatenate([part[end] for part in parts]) for end in (0, 1))
+        nothing = np.empty(0, dtype=np.int64)
+        sender, receiver = (np.concatenate([nothing, *(part[end] for part in parts)]) for end in (0, 1))
         order = np.lexsort((sender, receiver))
         place = np.empty(len(order), dtype=np.int64)
         place[order] = np.arange(len(order))
-        ends = np.cumsum([len(part[0]) for part in parts])[:-1]
+        ends = np.cumsum([len(part[0]) for part in parts], dtype=np.int64)[:-1]
         entries = EntryTable(sender[order], receiver[order], np.full(len(order), NO_METER))
         return cls(entries, tuple(parts), tuple(np.split(place, ends)))
 
     def is_of(self, parts: Sequence[Pairs]) -> bool:
-        """Whether these are the pairs of the table."""
+        """Whether these are the pairs of the table: mostly they are the same arrays."""
         return len(parts) == len(self.parts) and all(
-            one is other or (np.array_equal(one[0], other[0]) and np.array_equal(one[1], other[1]))
-            for one, other in zip(parts, self.parts, strict=True)
+            column is before or np.array_equal(column, before)
+            for part, old in zip(parts, self.parts, strict=True)
+            for column, before in zip(part, old, strict=True)
         )
 
     def old_rows(self, before: ReceiverTable, vns: int) -> IntArray:
         """Return for each row the one of the same pair in another table, NEW_ROW if it has none."""
         return rows_of_pairs(before.entries, self.entries, vns)
 
-    def merged(self, columns: Sequence[NDArray[np.generic]]) -> FloatArray:
-        """Return one column of all entries from one for each part."""
-        whole = np.empty(len(self.entries))
-        for place, column in zip(self.places, columns, strict=True):
+    def merged(self, own: NDArray[_Scalar], reported: Sequence[NDArray[_Scalar]]) -> NDArray[_Scalar]:
+        """Return one column of all entries from that of the shard's own and those of the reports."""
+        whole = np.empty(len(self.entries), dtype=own.dtype)
+        for place, column in zip(self.places, (own, *reported), strict=True):
             whole[place] = column
         return whole
 

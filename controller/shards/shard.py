@@ -23,14 +23,13 @@ Deviation: the paper's senders are free again when the receiver is silent. Here 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.columns import NEW_ROW, BoolArray, FloatArray, IntArray
+from controller.columns import NEW_ROW, FloatArray, IntArray
 from controller.dets.messages import (
     DeactivateTrafficControl,
     InitializeTrafficControl,
@@ -50,11 +49,11 @@ from controller.metering.counters import MeterReadings
 from controller.metering.enforcement import RATE_STEP_BPS
 from controller.policy.cuts import check_cut
 from controller.policy.groups import PolicyGroup, held
+from controller.shards.crossing import Crossing
 from controller.shards.frames import FrameError, Grants, Report, encode, fabric_digest
 from controller.shards.peer import Peer
-from controller.shards.receiver_table import HasPairs, ReceiverTable, rows_of_pairs
+from controller.shards.receiver_table import Pairs, ReceiverTable, rows_of_pairs
 
-_Scalar = TypeVar("_Scalar", bound=np.generic)
 NOBODY = -1
 """the owner of VNs that none has taken yet"""
 HOLD_S = 10.0
@@ -102,9 +101,10 @@ class Shard:
         self._told = np.zeros(len(vns), dtype=np.bool_)  # which VNs of peers are congested
         self._told_senders = np.ones(len(vns), dtype=np.int64)  # among how many their limits are shared
         self._memories = self._nothing = self.state.allocators.memories
-        self._table = ReceiverTable.of([_pairs(self.state, np.empty(0, dtype=np.int64))])
+        self._table = ReceiverTable.of([])
+        self._crossing: Crossing | None = None
         self._granted: dict[int, Grants] = {}
-        self._began: tuple[SenderSide, Loads] | None = None
+        self._began: tuple[SenderSide, Loads, TrafficReport] | None = None
         self._decided: _Decided | None = None
         self.recut(owner, token)
 
@@ -123,7 +123,7 @@ class Shard:
             peer = before_peers.get(one) or Peer(owns, self.mine, self._fabric, self._interval_s)
             peer.recut(owns, self.mine)
             self.peers[one] = peer
-        self._granted, self._began_s = {}, np.inf
+        self._granted, self._began_s, self._crossing = {}, np.inf, None
         self.forget()
 
     def forget(self) -> None:
@@ -145,45 +145,43 @@ class Shard:
         """Begin an interval; return a frame for each peer."""
         self._number += 1
         self._began_s = min(self._began_s, now_s)
-        state, vns = self.state, self.vns
+        state, vns, crossing = self.state, self.vns, self._crossing_now()
         entries, machines = state.entries, self._obey(state.machines, now_s)
-        holds = held(self.groups, entries.receiver, len(vns)) | ~self.mine[entries.receiver]
+        holds = held(self.groups, entries.receiver, len(vns)) | crossing.crosses
         counted = state.counters, state.measured, machines, state.unread_intervals
         senders = read_meters(entries, *counted, readings, vns, holds)
         loads = senders.loads(state.enforcement, vns, now_s)
-        self._began = senders, loads
-        told = senders.machines.controlled | senders.measured.active
-        crossing = np.flatnonzero(told & ~self.mine[entries.receiver])
-        reports = traffic_reports(senders.machines, crossing, entries, vns, senders.measured)
+        reports = traffic_reports(senders.machines, np.arange(len(entries)), entries, vns, senders.measured)
+        self._began = senders, loads, reports
+        rows, parts = crossing.told(senders.machines.controlled | senders.measured.active)
+        columns: list[NDArray[Any]] = [
+            column[rows]
+            for column in (
+                entries.sender,
+                entries.receiver,
+                reports.measured_bps,
+                reports.dropped_bps,
+                reports.limit_bps,
+                reports.available_bps,
+                senders.measured.passed_bps,
+                senders.unread_intervals,
+                reports.active,
+            )
+        ]
         sends = (loads.smoothed_bps > 0.0) | (loads.passed_bps > 0.0) | (loads.dropped_bps > 0.0)
         frames = {}
         for number, peer in self.peers.items():
             loaded = np.flatnonzero(sends & peer.owns)
-            at = np.flatnonzero(peer.owns[entries.receiver[crossing]])
-            rows = crossing[at]
-            frame = Report(
-                loaded,
-                loads.passed_bps[loaded],
-                loads.smoothed_bps[loaded],
-                loads.dropped_bps[loaded],
-                entries.sender[rows],
-                entries.receiver[rows],
-                reports.measured_bps[at],
-                reports.dropped_bps[at],
-                reports.limit_bps[at],
-                reports.available_bps[at],
-                senders.measured.passed_bps[rows],
-                senders.unread_intervals[rows],
-                reports.active[at],
-            )
+            brought = loads.passed_bps[loaded], loads.smoothed_bps[loaded], loads.dropped_bps[loaded]
+            frame = Report(loaded, *brought, *(column[parts[number]] for column in columns))
             frames[number] = encode(peer.head(self._token, self._number, now_s), self._fabric, frame)
         return frames
 
     def decide(self, now_s: float) -> dict[int, bytes]:
         """Share the receivers' limits out; return a frame for each peer. ``report`` comes before it."""
         assert self._began is not None
-        (senders, loads), state, vns = self._began, self.state, self.vns
-        entries = state.entries
+        (senders, loads, said_here), state, vns = self._began, self.state, self.vns
+        entries, crossing = state.entries, self._crossing_now()
         # Congestion, of own receivers alone, by what all bring there.
         for peer in self.peers.values():
             if (said := peer.report) is not None:
@@ -196,18 +194,19 @@ class Shard:
         allocators = watch_congestion(state.allocators, loads, vns)
         allocators = replace(allocators, congested=np.where(self.mine, allocators.congested, self._told))
         begin, end = initialize(allocators, entries, senders.machines.controlled, vns.always_controlled)
-        begun, ended = (rows[self.mine[entries.receiver[rows]]] for rows in (begin.entry, end.entry))
+        begun, ended = (rows[~crossing.crosses[rows]] for rows in (begin.entry, end.entry))
         machines = senders.machines.on_initialize(InitializeTrafficControl(begun))
         senders = replace(senders, machines=machines.on_deactivate(DeactivateTrafficControl(ended)))
         # Reports of own senders and of peers' ones.
-        own = np.flatnonzero(self.mine[entries.receiver])
         live = {
             number: peer.report
             for number, peer in self.peers.items()
             if peer.report is not None and not peer.unreported_s(now_s)
         }
-        table = self._merge(own, list(live.values()))
-        reports, seen = self._reported(table, own, senders, live, allocators.congested, loads.passed_bps, now_s)
+        table = self._merge(crossing.own_pairs, list(live.values()))
+        # Initialize is on its way, at least.
+        under = np.flatnonzero((allocators.congested | vns.always_controlled)[table.entries.receiver])
+        reports, seen = self._reported(table, under, senders, said_here, list(live.values()), loads.passed_bps, now_s)
         shared, counted = self._left(now_s)
         allocators = replace(allocators, memories=self._memories)
         allocators, set_rate, keep_alive = answer(allocators, self.groups, table.entries, shared, reports, seen)
@@ -218,7 +217,7 @@ class Shard:
         self.state = replace(state, allocators=replace(allocators, memories=self._nothing, decisions=()))
         # Answers.
         row_of = np.full(len(table.entries), -1)
-        row_of[table.places[0]] = own
+        row_of[table.places[0]] = crossing.own
         here = row_of[set_rate.entry] >= 0
         mine = SetRate(row_of[set_rate.entry[here]], set_rate.rate_bps[here])
         alive = row_of[keep_alive.entry]
@@ -226,16 +225,21 @@ class Shard:
         rate_bps = np.full(len(table.entries), np.nan)
         rate_bps[reports.entry] = reports.limit_bps
         rate_bps[set_rate.entry] = set_rate.rate_bps
-        counted += np.bincount(table.entries.receiver[reports.entry], minlength=len(vns))
+        everybody = len(reports.entry) == len(table.entries)
+        counted += np.bincount(table.entries.receiver[slice(None) if everybody else reports.entry], minlength=len(vns))
         self._told_senders = np.where(self.mine, np.maximum(counted, 1), self._told_senders)
         congested = np.flatnonzero(allocators.congested & self.mine)
         frames = {}
         places = dict(zip(live, table.places[1:], strict=True))
         for number, peer in self.peers.items():
             at = places.get(number, np.empty(0, dtype=np.int64))
-            at = at[~np.isnan(rate_bps[at])]
-            pairs = table.entries.sender[at], table.entries.receiver[at]
-            frame = Grants(congested, np.maximum(counted[congested], 1), *pairs, rate_bps[at])
+            pairs, its_bps = (table.entries.sender[:0], table.entries.receiver[:0]), rate_bps[at]
+            if number in live:
+                pairs = live[number].sender, live[number].receiver
+            if not everybody:
+                granted = ~np.isnan(its_bps)
+                pairs, its_bps = (pairs[0][granted], pairs[1][granted]), its_bps[granted]
+            frame = Grants(congested, np.maximum(counted[congested], 1), *pairs, its_bps)
             if number in live:
                 self._granted[number] = frame
             frames[number] = encode(peer.head(self._token, self._number, now_s), self._fabric, frame)
@@ -274,26 +278,40 @@ class Shard:
 
     def _obey(self, machines: SendRateControllers, now_s: float) -> SendRateControllers:
         """Return the machines after what peers said since the last time, or did not say."""
-        entries, vns = self.state.entries, len(self.vns)
-        for peer in self.peers.values():
-            grants, crossing = peer.take_grants(), peer.owns[entries.receiver]
+        entries, vns, crossing = self.state.entries, len(self.vns), self._crossing_now()
+        heard, silent, granted = list[IntArray](), list[IntArray](), list[SetRate]()
+        for number, peer in self.peers.items():
+            grants = peer.take_grants()
             if grants is not None:
                 self._told[peer.owns] = False
                 self._told[grants.congested] = True
                 self._told_senders[grants.congested] = grants.senders
-                wanted = crossing & self._told[entries.receiver]
-                controlled = machines.controlled
-                machines = machines.on_deactivate(
-                    DeactivateTrafficControl(np.flatnonzero(crossing & controlled & ~wanted))
-                )
-                machines = machines.on_initialize(InitializeTrafficControl(np.flatnonzero(wanted)))
-                rows, at = _found(entries, grants, vns)  # others have gone meanwhile
-                machines = machines.on_set_rate(self._held_back(SetRate(rows, grants.rate_bps[at])))
+                heard.append(crossing.of_peer(number))
+                rows, at = crossing.granted(number, grants, vns)
+                granted.append(SetRate(rows, grants.rate_bps[at]))
             elif HOLD_S < peer.ungranted_s(now_s) < np.inf:
-                share_bps = self._equal_share_bps(self._told_senders)[entries.receiver]
-                above = np.flatnonzero(crossing & machines.controlled & (machines.limit_bps > share_bps))
-                machines = machines.on_set_rate(SetRate(above, share_bps[above]))
+                silent.append(crossing.of_peer(number))
+        if heard:
+            rows = np.concatenate(heard)
+            wanted = self._told[entries.receiver[rows]]
+            machines = machines.on_deactivate(DeactivateTrafficControl(rows[~wanted & machines.controlled[rows]]))
+            machines = machines.on_initialize(InitializeTrafficControl(rows[wanted]))
+            rows = np.concatenate([one.entry for one in granted])
+            rate_bps = np.concatenate([one.rate_bps for one in granted])
+            machines = machines.on_set_rate(self._held_back(SetRate(rows, rate_bps)))
+        if silent:
+            rows = np.concatenate(silent)
+            share_bps = self._equal_share_bps(self._told_senders)[entries.receiver[rows]]
+            above = machines.controlled[rows] & (machines.limit_bps[rows] > share_bps)
+            machines = machines.on_set_rate(SetRate(rows[above], share_bps[above]))
         return machines
+
+    def _crossing_now(self) -> Crossing:
+        """Return where the entries lead; it is made again when there are others, or other owners."""
+        if self._crossing is None or self._crossing.entries is not self.state.entries:
+            owns = {number: peer.owns for number, peer in self.peers.items()}
+            self._crossing = Crossing.of(self.state.entries, self.mine, owns)
+        return self._crossing
 
     def _held_back(self, message: SetRate) -> SetRate:
         """Return the rates, none above what was found on a switch while senders may be missing."""
@@ -307,9 +325,9 @@ class Shard:
 
     # -- receivers: what peers have reported
 
-    def _merge(self, own: IntArray, said: list[Report]) -> ReceiverTable:
+    def _merge(self, own: Pairs, said: list[Report]) -> ReceiverTable:
         """Return the table of these entries; policies remember what they knew of those that were there."""
-        parts = [_pairs(self.state, own), *((one.sender, one.receiver) for one in said)]
+        parts = [own, *((one.sender, one.receiver) for one in said)]
         if not self._table.is_of(parts):
             before, self._table = self._table, ReceiverTable.of(parts)
             old_row = self._table.old_rows(before, len(self.vns))
@@ -319,45 +337,38 @@ class Shard:
     def _reported(
         self,
         table: ReceiverTable,
-        own: IntArray,
+        under: IntArray,
         senders: SenderSide,
-        live: Mapping[int, Report],
-        congested: BoolArray,
+        here: TrafficReport,
+        peers: list[Report],
         received_bps: FloatArray,
         now_s: float,
     ) -> tuple[TrafficReport, Surroundings]:
-        """Return the Traffic Reports of all senders under control, by rows of the table, and what else policies see."""
-        state, vns, peers = self.state, self.vns, list(live.values())
-        there = [np.flatnonzero(congested[one.receiver]) for one in peers]  # Initialize is on its way, at least
-        rows = own[senders.machines.controlled[own]]
-        mine = traffic_reports(senders.machines, rows, senders.entries, vns, senders.measured)
-        at = table.places[0][np.searchsorted(own, rows)]
-        entry = np.concatenate([at, *(place[rows] for place, rows in zip(table.places[1:], there, strict=True))])
-        order = np.argsort(entry, kind="stable")
+        """Return the Traffic Reports of the rows of the table that are ``under`` control, and what else policies see.
 
-        def joined(own_column: NDArray[_Scalar], columns: Iterable[NDArray[_Scalar]]) -> NDArray[_Scalar]:
-            reported = [column[rows] for column, rows in zip(columns, there, strict=True)]
-            return np.concatenate([own_column, *reported])[order]
-
+        No policy that can be cut looks at ``used_bps`` and ``limit_bps`` of entries that are not.
+        """
+        state, own = self.state, self._crossing_now().own
+        measured_bps = table.merged(here.measured_bps[own], [one.measured_bps for one in peers])
+        limit_bps = table.merged(here.limit_bps[own], [one.limit_bps for one in peers])
+        picked = slice(None) if len(under) == len(table.entries) else under
         reports = TrafficReport(
-            entry[order],
-            joined(mine.measured_bps, (one.measured_bps for one in peers)),
-            joined(mine.dropped_bps, (one.refused_bps for one in peers)),
-            joined(mine.limit_bps, (one.limit_bps for one in peers)),
-            joined(mine.available_bps, (one.available_bps for one in peers)),
-            joined(mine.active, (one.active for one in peers)),
+            under,
+            measured_bps[picked],
+            table.merged(here.dropped_bps[own], [one.refused_bps for one in peers])[picked],
+            limit_bps[picked],
+            table.merged(here.available_bps[own], [one.available_bps for one in peers])[picked],
+            table.merged(here.active[own], [one.active for one in peers])[picked],
         )
-        measured = senders.measured
-        limit_bps = np.minimum(senders.machines.limit_bps, ceilings_now(state, vns))
         seen = Surroundings(
             now_s,
             0.0 if np.isnan(state.decided_s) else now_s - state.decided_s,
             None,
-            table.merged([measured.measured_bps[own], *(one.measured_bps for one in peers)]),
-            table.merged([limit_bps[own], *(one.limit_bps for one in peers)]),
-            table.merged([senders.unread_intervals[own], *(one.unread_intervals for one in peers)]).astype(np.int64),
+            measured_bps,
+            limit_bps,
+            table.merged(senders.unread_intervals[own], [one.unread_intervals for one in peers]),
             received_bps,
-            table.merged([measured.passed_bps[own], *(one.last_bps for one in peers)]),
+            table.merged(senders.measured.passed_bps[own], [one.last_bps for one in peers]),
         )
         return reports, seen
 
@@ -375,7 +386,8 @@ class Shard:
                 continue
             rate_bps = np.where(np.isinf(said.limit_bps), 0.0, said.limit_bps)
             if (granted := self._granted.get(number)) is not None:  # which may have got there
-                known, at = _found(said, granted, len(vns))
+                row = rows_of_pairs(said, granted, len(vns))
+                known, at = row[row != NEW_ROW], np.flatnonzero(row != NEW_ROW)
                 rate_bps[known] = np.maximum(rate_bps[known], granted.rate_bps[at])
             counted += np.bincount(said.receiver[rate_bps > 0.0], minlength=len(vns))
             if silent_s > HOLD_S:
@@ -397,18 +409,7 @@ class Shard:
         return senders
 
 
-def _found(pairs: HasPairs, granted: Grants, vns: int) -> tuple[IntArray, IntArray]:
-    """Return the rows of ``pairs`` that were granted a rate, and the rows of their grants."""
-    row = rows_of_pairs(pairs, granted, vns)
-    at = np.flatnonzero(row != NEW_ROW)
-    return row[at], at
-
-
 def _not_above(message: SetRate, reports: TrafficReport) -> SetRate:
     """Return the rates, none above the limit in force, where there is one."""
     limit_bps = reports.limit_bps[np.searchsorted(reports.entry, message.entry)]
     return SetRate(message.entry, np.minimum(message.rate_bps, limit_bps))
-
-
-def _pairs(state: ControlState, rows: IntArray) -> tuple[IntArray, IntArray]:
-    return state.entries.sender[rows], state.entries.receiver[rows]

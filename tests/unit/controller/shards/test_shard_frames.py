@@ -123,3 +123,26 @@ def test_the_digest_is_of_which_vns_the_rows_are_and_not_of_their_limits():
     vns, more = VnTable.of_config(star(4)), VnTable.of_config(star(5))
     other = VnTable.of_config(star(4, limits={10: "1M", 20: "2M"}))
     assert fabric_digest(vns) == fabric_digest(other) != fabric_digest(more)
+
+
+@settings(derandomize=True, max_examples=200, deadline=None)
+@given(frame=frames(), data=st.data())
+def test_a_frame_is_read_or_refused_alike_whatever_came_before_it(frame, data):
+    _, before = decode(encode(HEAD, FABRIC, frame), FABRIC, VNS)
+    whole = bytearray(encode(HEAD, FABRIC, data.draw(st.just(frame) | frames())))
+    for _ in range(data.draw(st.integers(0, 2))):
+        whole[data.draw(st.integers(48, max(len(whole) - 1, 48))) % len(whole)] ^= 1 << data.draw(st.integers(0, 7))
+
+    def read(known):
+        try:
+            return decode(bytes(whole), FABRIC, VNS, known)
+        except FrameError as error:
+            return error.cause
+
+    alone, after = read(None), read({type(before): before})
+    if isinstance(alone, Cause):
+        assert after is alone
+        return
+    assert encode(*after[:1], FABRIC, after[1]) == encode(*alone[:1], FABRIC, alone[1]) == bytes(whole)
+    if type(after[1]) is type(before) and np.array_equal(after[1].sender, before.sender):
+        assert after[1].sender is before.sender  # which is not looked through again

@@ -1,0 +1,70 @@
+"""Where a shard's own entries lead: to its own VNs, or to which peer's. It stays while entries and owners do.
+
+So what an interval says to each peer is one gather over all of them, cut into slices, and grants find their rows at
+once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from controller.columns import NEW_ROW, BoolArray, IntArray
+from controller.fabric.entries import EntryTable
+from controller.shards.frames import Grants
+from controller.shards.receiver_table import Pairs, rows_of_pairs
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """``own`` are the rows of ``entries`` whose receivers are the shard's own, ``own_pairs`` their ends.
+
+    ``rows`` are those that lead to peers, one peer after another, ascending for each; ``starts`` says where each peer's
+    begin. ``crosses`` (entries,) marks them.
+    """
+
+    entries: EntryTable
+    own: IntArray
+    own_pairs: Pairs
+    crosses: BoolArray
+    rows: IntArray
+    starts: Mapping[int, int]
+    _found: dict[int, tuple[Grants, IntArray, IntArray]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, entries: EntryTable, mine: BoolArray, owns: Mapping[int, BoolArray]) -> Crossing:
+        """Return it for the VNs that are ``mine`` and those that each peer ``owns``, (vns,) each."""
+        own = np.flatnonzero(mine[entries.receiver])
+        of_peers = [np.flatnonzero(theirs[entries.receiver]) for theirs in owns.values()]
+        ends = np.cumsum([0, *map(len, of_peers)])
+        rows = np.concatenate([np.empty(0, dtype=np.int64), *of_peers])
+        pairs = entries.sender[own], entries.receiver[own]
+        return cls(entries, own, pairs, ~mine[entries.receiver], rows, dict(zip(owns, ends.tolist(), strict=False)))
+
+    def told(self, told: BoolArray) -> tuple[IntArray, dict[int, slice]]:
+        """Return the rows that lead to peers and are ``told`` (entries,), and which of them are each peer's."""
+        chosen = told[self.rows]
+        rows, starts = self.rows, list(self.starts.values())
+        if not chosen.all():
+            at = np.flatnonzero(chosen)
+            rows, starts = rows[at], np.searchsorted(at, starts).tolist()
+        return rows, dict(zip(self.starts, map(slice, starts, [*starts[1:], len(rows)]), strict=True))
+
+    def of_peer(self, peer: int) -> IntArray:
+        """Return the rows that lead to a peer, ascending."""
+        starts = [*self.starts.values(), len(self.rows)]
+        number = list(self.starts).index(peer)
+        return self.rows[starts[number] : starts[number + 1]]
+
+    def granted(self, peer: int, grants: Grants, vns: int) -> tuple[IntArray, IntArray]:
+        """Return the rows that a peer grants a rate, and the rows of ``grants``; entries may have gone meanwhile."""
+        last = self._found.get(peer)
+        if last is None or last[0].sender is not grants.sender or last[0].receiver is not grants.receiver:
+            own, entries = self.of_peer(peer), self.entries
+            theirs = EntryTable(entries.sender[own], entries.receiver[own], entries.meter_id[own])
+            row = rows_of_pairs(theirs, grants, vns)
+            at = np.flatnonzero(row != NEW_ROW)
+            last = self._found[peer] = grants, own[row[at]], at
+        return last[1], last[2]
