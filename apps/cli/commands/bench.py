@@ -225,6 +225,21 @@ def rest(
 
 
 @app.command()
+def shards(
+    shards: Annotated[int | None, typer.Option(help="How many nodes.")] = None,
+    pairs: Annotated[list[int] | None, typer.Option(help="About so many pairs; repeatable.")] = None,
+    ports: Annotated[int | None, typer.Option(help="Ports of each switch; a node has four switches.")] = None,
+    algorithm: Annotated[str | None, typer.Option(help="fs, sp, fp or level.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Of who sends to whom, and of delays.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Folder of figures, table and plot.")] = None,
+    as_json: AsJson = False,
+) -> int:
+    """More nodes and pairs than a machine holds, in virtual time: a start, a death, a move."""
+    options = {"shards": shards, "pairs": pairs or None, "ports": ports, "algorithm": algorithm, "seed": seed}
+    return measured("shards", "experiments.bench.shards.bench:run", as_json, **options, output=output)
+
+
+@app.command()
 def soak(
     minutes: Annotated[float | None, typer.Option(help="How long, from 1; 30 when left out.")] = None,
     seed: Annotated[int | None, typer.Option(help="What happens when.")] = None,
