@@ -153,14 +153,14 @@ class Links:
         traffic.sent_octets += len(data)
         return True
 
-    def receive(self, most: int = 64) -> list[tuple[str, bytes]]:
+    def receive(self, most: int = 64) -> list[tuple[str, memoryview]]:
         """Return at most so many frames that have come, with the name of the peer that has proven to be their sender.
 
         A call ends at the first frame with which it has taken ``most_octets``. Peers get their turns one after another.
         """
         self._count_connections()
         self._let_in()
-        frames, octets = [], 0
+        frames, octets = list[tuple[str, memoryview]](), 0
         for _ in range(most):
             try:
                 frame = self._inbox.recv(zmq.NOBLOCK, copy=False)
@@ -171,7 +171,7 @@ class Links:
             if name is None:
                 self.strangers["frame"] += 1
             else:
-                frames.append((name, frame.bytes))
+                frames.append((name, frame.buffer.toreadonly()))
                 self.traffic[name].received += 1
                 self.traffic[name].received_octets += len(frame)
             if octets >= self._most_octets:

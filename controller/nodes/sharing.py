@@ -26,7 +26,7 @@ from controller.fabric.topology import Link, PortId
 from controller.forwarding.pairs import Host
 from controller.loop import step
 from controller.metering.counters import MeterReadings
-from controller.shards.frames import Cause, FrameError, bundle, fabric_digest, unbundle
+from controller.shards.frames import Cause, FrameError, Octets, bundle, fabric_digest, unbundle
 from controller.shards.places import BODY_AT, Places, PlacesHead, decode_places, encode_places, is_places
 from controller.shards.shard import NOBODY, Shard
 from controller.switch.record import SwitchRecord
@@ -129,7 +129,7 @@ class Sharing:
 
     # -- what other nodes say
 
-    def hear(self, node: str, message: bytes, now_s: float) -> None:
+    def hear(self, node: str, message: Octets, now_s: float) -> None:
         """Take what another node has sent (``take_messages``); frames that are of no use are counted."""
         try:
             for data in unbundle(message):
@@ -137,7 +137,7 @@ class Sharing:
         except FrameError as error:
             self.refused[error.cause] += 1
 
-    def _hear(self, node: str, data: bytes, now_s: float) -> None:
+    def _hear(self, node: str, data: Octets, now_s: float) -> None:
         peer = self._peers.get(node)
         if peer is None or (not is_places(data) and peer.number not in self._shard.peers):
             self.refused[Cause.NOT_OWNED] += 1
@@ -151,7 +151,7 @@ class Sharing:
             self._check(node, peer, head, places)
             self._note_life(node, peer, head.token, now_s)
             peer.head, peer.heard_s = head, now_s
-            self._take(peer, places, data[BODY_AT:], now_s)
+            self._take(peer, places, bytes(data[BODY_AT:]), now_s)
 
     def _note_life(self, node: str, peer: _Peer, token: int, now_s: float) -> None:
         """A node that has started again knows nothing of its switches' senders until it has read these."""

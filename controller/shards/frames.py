@@ -25,13 +25,14 @@ congested, and the senders' shard knows its senders; Keep Alive is the frame its
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from struct import Struct
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from controller.columns import BoolArray, FloatArray, IntArray
 from controller.errors import DetsError
@@ -46,6 +47,7 @@ MOST_FRAMES = 3
 """of a message: one of each kind"""
 _HEAD = Struct("<4sBBH8sQQQII")
 _LENGTH = Struct("<I")
+Octets: TypeAlias = bytes | memoryview
 _Layout: TypeAlias = tuple[tuple[str, str], ...]
 
 
@@ -146,6 +148,7 @@ class Grants:
 
 Frame: TypeAlias = Report | Grants
 _KINDS: dict[int, type[Report] | type[Grants]] = {Report.kind: Report, Grants.kind: Grants}
+_RATE = "<f8"
 _PAIRS = ("sender", "receiver")
 _ROWS = frozenset({"loaded", "congested", "sender", "receiver"})
 _UNLIMITED = "limit_bps"  # of an entry that has no grant yet
@@ -167,7 +170,7 @@ def encode(head: Head, fabric: bytes, frame: Frame) -> bytes:
 
 
 def decode(
-    data: bytes, fabric: bytes, vns: int, before: Mapping[type[Frame], Frame] | None = None
+    data: Octets, fabric: bytes, vns: int, before: Mapping[type[Frame], Frame] | None = None
 ) -> tuple[Head, Frame]:
     """Return what the bytes of a frame say, its columns views of them; raise FrameError for any that say nothing.
 
@@ -194,28 +197,33 @@ def decode(
         raise FrameError(Cause.LENGTH, f"{len(data)} octets are not the {size} of its rows")
     last = (before or {}).get(form)
     for table, rows in zip(form.tables, counts, strict=True):
-        for name, dtype in table:
+        names = [name for name, dtype in table if dtype == _RATE]  # which come first
+        rates = np.frombuffer(data, _RATE, rows * len(names), at).reshape(len(names), rows)
+        at += rates.nbytes
+        _check_rates(names, rates)
+        columns |= zip(names, rates, strict=True)
+        for name, dtype in table[len(names) :]:
             column = np.frombuffer(data, dtype, rows, at)
             at += column.nbytes
-            if last is not None and name in _PAIRS and np.array_equal(column, getattr(last, name)):
+            if last is not None and name in _PAIRS and np.array_equal(column, _as_said(getattr(last, name))):
                 columns[name] = getattr(last, name)
-                continue
-            columns[name] = column.astype(np.int64) if dtype == "<u4" else column
-            _check(name, columns[name], vns)
+            else:
+                columns[name] = column.astype("<i8") if dtype == "<u4" else column
+                _check(name, columns[name], vns)
     _check_order(form.first, columns[form.first])
     if last is None or any(columns[name] is not getattr(last, name) for name in _PAIRS):
         _check_order("entries", columns["receiver"] * vns + columns["sender"])
     return Head(token, number, heard), form(**columns)
 
 
-def bundle(frames: Iterable[bytes]) -> bytes:
+def bundle(frames: Iterable[Octets]) -> bytes:
     """Return frames for one hearer as one message: each after its length, 4 octets."""
     return b"".join(part for frame in frames for part in (_LENGTH.pack(len(frame)), frame))
 
 
-def unbundle(data: bytes) -> list[bytes]:
+def unbundle(data: Octets) -> list[Octets]:
     """Return the frames of a message, MOST_FRAMES at most; raise FrameError if it is none."""
-    frames, at = list[bytes](), 0
+    frames, at, data = list[Octets](), 0, memoryview(data)
     while at < len(data):
         if at + _LENGTH.size > len(data) or len(frames) == MOST_FRAMES:
             raise FrameError(Cause.LENGTH, f"{len(data)} octets are not a message of {MOST_FRAMES} frames at most")
@@ -227,20 +235,29 @@ def unbundle(data: bytes) -> list[bytes]:
     return frames
 
 
-def _check(name: str, column: Any, vns: int) -> None:
-    if not len(column):
+def _as_said(rows: IntArray) -> NDArray[np.uint32]:
+    """Return rows that were read from a frame as they stood there, without a copy."""
+    return rows.view("<u4")[::2]
+
+
+def _check_rates(names: Sequence[str], rates: FloatArray) -> None:
+    if _are_rates(rates):  # mostly one look at all of them is enough
         return
-    most = column.max()
-    if column.dtype == np.float64:
-        # A number that is not one is the least and the greatest, and fails every comparison.
-        if name == _UNLIMITED and np.isposinf(most):
-            most = column[np.isfinite(column)].max(initial=0.0)
-        if not (column.min() >= 0.0 and most <= MOST_BPS):
+    for name, column in zip(names, rates, strict=True):
+        if not _are_rates(column[~np.isposinf(column)] if name == _UNLIMITED else column):
             raise FrameError(Cause.VALUE, f"{name} has values that are no rates")
-    elif column.dtype == np.bool_:
-        if column.view(np.uint8).max() > 1:
+
+
+def _are_rates(rates: FloatArray) -> bool:
+    # A number that is not one is the least and the greatest, and fails every comparison.
+    return not rates.size or bool(rates.min() >= 0.0 and rates.max() <= MOST_BPS)
+
+
+def _check(name: str, column: NDArray[Any], vns: int) -> None:
+    if column.dtype == np.bool_:
+        if column.view(np.uint8).max(initial=0) > 1:
             raise FrameError(Cause.VALUE, f"{name} has values that are neither true nor false")
-    elif name in _ROWS and most >= vns:
+    elif name in _ROWS and column.max(initial=0) >= max(vns, 1):
         raise FrameError(Cause.ROW, f"{name} names rows beyond {vns} VNs")
 
 

@@ -15,7 +15,7 @@ import math
 from collections import Counter, OrderedDict
 
 from controller.columns import BoolArray
-from controller.shards.frames import Cause, Frame, FrameError, Grants, Head, Report, decode
+from controller.shards.frames import Cause, Frame, FrameError, Grants, Head, Octets, Report, decode
 
 LATE_INTERVALS = 4
 """the oldest that a frame's answer may be: two intervals there, two back"""
@@ -50,7 +50,7 @@ class Peer:
             self._said_s.popitem(last=False)
         return Head(token, number, self._number)
 
-    def hear(self, data: bytes, now_s: float) -> FrameError | None:
+    def hear(self, data: Octets, now_s: float) -> FrameError | None:
         """Take a frame of this peer; return why it was refused, None if it was not."""
         try:
             head, frame = decode(data, self._fabric, len(self.owns), self._known)  # 1

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.columns import IntArray
-from controller.shards.frames import MAGIC, MOST_ROWS, VERSION, Cause, FrameError
+from controller.shards.frames import MAGIC, MOST_ROWS, VERSION, Cause, FrameError, Octets
 
 KIND = 3
 _HEAD = Struct("<4sBBH8sQQ5I")
@@ -69,7 +69,7 @@ class Places:
     lost: NDArray[np.uint64]
 
 
-def is_places(data: bytes) -> bool:
+def is_places(data: Octets) -> bool:
     """Whether the bytes of a frame would be of this kind."""
     return data[5:6] == bytes([KIND])
 
@@ -83,7 +83,7 @@ def encode_places(head: PlacesHead, fabric: bytes, places: Places) -> bytes:
     return b"".join([_HEAD.pack(MAGIC, VERSION, KIND, 0, fabric, *head, *counts), *columns])
 
 
-def decode_places(data: bytes, fabric: bytes, vns: int) -> tuple[PlacesHead, Places]:
+def decode_places(data: Octets, fabric: bytes, vns: int) -> tuple[PlacesHead, Places]:
     """Return what the bytes of a snapshot say; raise FrameError for any that say nothing."""
     if len(data) < _HEAD.size:
         raise FrameError(Cause.LENGTH, f"{len(data)} octets are less than a header's {_HEAD.size}")

@@ -50,7 +50,7 @@ from controller.metering.enforcement import RATE_STEP_BPS
 from controller.policy.cuts import check_cut
 from controller.policy.groups import PolicyGroup, held
 from controller.shards.crossing import Crossing
-from controller.shards.frames import FrameError, Grants, Report, encode, fabric_digest
+from controller.shards.frames import FrameError, Grants, Octets, Report, encode, fabric_digest
 from controller.shards.peer import Peer
 from controller.shards.receiver_table import Pairs, ReceiverTable, rows_of_pairs
 
@@ -137,7 +137,7 @@ class Shard:
         self.groups = groups
         self._memories = self._nothing = ControlState.start(self.vns, groups).allocators.memories
 
-    def hear(self, peer: int, data: bytes, now_s: float) -> FrameError | None:
+    def hear(self, peer: int, data: Octets, now_s: float) -> FrameError | None:
         """Take a frame of a peer; return why it was refused, None if it was not."""
         return self.peers[peer].hear(data, now_s)
 
@@ -209,23 +209,23 @@ class Shard:
         reports, seen = self._reported(table, under, senders, said_here, list(live.values()), loads.passed_bps, now_s)
         shared, counted = self._left(now_s)
         allocators = replace(allocators, memories=self._memories)
-        allocators, set_rate, keep_alive = answer(allocators, self.groups, table.entries, shared, reports, seen)
+        allocators, set_rate, _ = answer(allocators, self.groups, table.entries, shared, reports, seen)
         if self._lacks_peers(now_s):
             set_rate = _not_above(set_rate, reports)
             allocators = replace(allocators, memories=self._nothing)  # learned from part of the senders
         self._memories = allocators.memories  # rows of the receivers' table, which is not that of ``state``
         self.state = replace(state, allocators=replace(allocators, memories=self._nothing, decisions=()))
         # Answers.
-        row_of = np.full(len(table.entries), -1)
-        row_of[table.places[0]] = crossing.own
-        here = row_of[set_rate.entry] >= 0
-        mine = SetRate(row_of[set_rate.entry[here]], set_rate.rate_bps[here])
-        alive = row_of[keep_alive.entry]
-        self._decided = _Decided(senders, mine, KeepAlive(alive[alive >= 0]), loads.passed_bps)
-        rate_bps = np.full(len(table.entries), np.nan)
-        rate_bps[reports.entry] = reports.limit_bps
-        rate_bps[set_rate.entry] = set_rate.rate_bps
         everybody = len(reports.entry) == len(table.entries)
+        rate_bps = np.full(len(table.entries), np.nan)
+        rate_bps[slice(None) if everybody else reports.entry] = reports.limit_bps
+        rate_bps[set_rate.entry] = set_rate.rate_bps
+        changed, here = np.zeros(len(table.entries), dtype=np.bool_), table.places[0]
+        changed[set_rate.entry] = True
+        own, own_bps, is_set = crossing.own, rate_bps[here], changed[here]
+        mine = SetRate(own[is_set], own_bps[is_set])
+        alive = KeepAlive(own[~is_set & ~np.isnan(own_bps)])
+        self._decided = _Decided(senders, mine, alive, loads.passed_bps)
         counted += np.bincount(table.entries.receiver[slice(None) if everybody else reports.entry], minlength=len(vns))
         self._told_senders = np.where(self.mine, np.maximum(counted, 1), self._told_senders)
         congested = np.flatnonzero(allocators.congested & self.mine)
@@ -295,7 +295,7 @@ class Shard:
             rows = np.concatenate(heard)
             wanted = self._told[entries.receiver[rows]]
             machines = machines.on_deactivate(DeactivateTrafficControl(rows[~wanted & machines.controlled[rows]]))
-            machines = machines.on_initialize(InitializeTrafficControl(rows[wanted]))
+            machines = machines.on_initialize(InitializeTrafficControl(rows[wanted & ~machines.controlled[rows]]))
             rows = np.concatenate([one.entry for one in granted])
             rate_bps = np.concatenate([one.rate_bps for one in granted])
             machines = machines.on_set_rate(self._held_back(SetRate(rows, rate_bps)))
