@@ -107,7 +107,8 @@ class Sharing:
         self._freeze(changed, now_s)
         owner_of = {dpid: self._number_of(owner.node) for dpid, owner in self.owners.items()}
         self._shard.state = fabric.state
-        self._shard.recut(np.array([owner_of.get(dpid, NOBODY) for dpid in self._vns.dpid.tolist()]), token)
+        owner = np.array([owner_of.get(dpid, NOBODY) for dpid in self._vns.dpid.tolist()])
+        self._shard.recut(owner, token, owners_digest(self.owners))
 
     def _number_of(self, node: str) -> int:
         if node == self._name:
@@ -271,3 +272,8 @@ class Sharing:
         sent_to = np.array(network.receivers(), dtype=np.int64)
         dpids, gone = (np.array(sorted(some), dtype=np.uint64) for some in (up, lost))
         return Places(dpids, macs.astype(np.uint64), rows, sender_dpid, receiver_dpid, *ports, sent_to, gone)
+
+
+def owners_digest(owners: Mapping[int, Owner]) -> bytes:
+    """Return what nodes share only if they know the same owners of switches."""
+    return repr(sorted((dpid, owner.node) for dpid, owner in owners.items())).encode()

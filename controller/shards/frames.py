@@ -6,7 +6,7 @@
 | 4 | version | 1 | 1 |
 | 5 | kind | 1 | 1: Report, 2: Grants |
 | 6 | zero | 2 | 0 |
-| 8 | fabric | 8 | ``fabric_digest`` of the VN table whose rows are named |
+| 8 | fabric | 8 | ``fabric_digest`` of the VNs whose rows are named, and of owners |
 | 16 | token | 8 | of the speaker's ownership; a higher one voids what lower ones said |
 | 24 | number | 8 | of the speaker's interval, from 1 |
 | 32 | heard | 8 | the hearer's last number that the speaker had heard, 0: none |
@@ -154,10 +154,10 @@ _ROWS = frozenset({"loaded", "congested", "sender", "receiver"})
 _UNLIMITED = "limit_bps"  # of an entry that has no grant yet
 
 
-def fabric_digest(vns: VnTable) -> bytes:
-    """Return eight octets that two VN tables share only if their rows name the same VNs."""
+def fabric_digest(vns: VnTable, owners: bytes = b"") -> bytes:
+    """Return eight octets that two VN tables share only if their rows name the same VNs, with the same ``owners``."""
     names = (vns.vlan_vid.astype("<i8"), vns.dpid.astype("<u8"), vns.port_no.astype("<i8"))
-    return hashlib.blake2b(b"".join(column.tobytes() for column in names), digest_size=8).digest()
+    return hashlib.blake2b(b"".join([*(column.tobytes() for column in names), owners]), digest_size=8).digest()
 
 
 def encode(head: Head, fabric: bytes, frame: Frame) -> bytes:
@@ -185,7 +185,7 @@ def decode(
     if version != VERSION:
         raise FrameError(Cause.VERSION, f"version {version} is not {VERSION}")
     if its_fabric != fabric:
-        raise FrameError(Cause.FABRIC, "names the VNs of another configuration")
+        raise FrameError(Cause.FABRIC, "names the VNs of another configuration, or knows other owners")
     form = _KINDS[kind]
     if max(counts) > MOST_ROWS:
         raise FrameError(Cause.LENGTH, f"{max(counts)} rows are more than {MOST_ROWS}")

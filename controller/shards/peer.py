@@ -38,9 +38,9 @@ class Peer:
         self._last: dict[type[Frame], int] = {}
         self._said_s: OrderedDict[int, float] = OrderedDict()
 
-    def recut(self, owns: BoolArray, mine: BoolArray) -> None:
+    def recut(self, owns: BoolArray, mine: BoolArray, fabric: bytes) -> None:
         """It has the VNs of ``owns`` (vns,) from now on, this shard those of ``mine``; what it said is void."""
-        self.owns, self._mine = owns, mine
+        self.owns, self._mine, self._fabric = owns, mine, fabric
         self.report, self._grants, self._known = None, None, {}
 
     def head(self, token: int, number: int, now_s: float) -> Head:

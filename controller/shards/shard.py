@@ -108,20 +108,23 @@ class Shard:
         self._decided: _Decided | None = None
         self.recut(owner, token)
 
-    def recut(self, owner: IntArray, token: int) -> None:
+    def recut(self, owner: IntArray, token: int, owners_digest: bytes = b"") -> None:
         """The VNs belong to others from now on; call it between intervals.
 
+        ``owners_digest`` stands for the owners as every shard knows them. Shards that know other ones do not hear each
+        other: who hears of a new owner last reports its senders elsewhere until then, and these must not be left out.
         Congestion at VNs that others have now goes on as it was. Policies begin again, and what peers have reported is
         forgotten: that grants stay where they are until all is known again is for the caller to see to (``frozen``).
         """
         before, self.mine, self._token = self.mine, np.equal(owner, self._number_of_shard), token
+        self._fabric = fabric_digest(self.vns, owners_digest)
         self._told = np.where(before, self.state.allocators.congested, self._told)
         others = sorted(set(owner.tolist()) - {self._number_of_shard, NOBODY})
         before_peers, self.peers = self.peers, {}
         for one in others:
             owns = np.equal(owner, one)
             peer = before_peers.get(one) or Peer(owns, self.mine, self._fabric, self._interval_s)
-            peer.recut(owns, self.mine)
+            peer.recut(owns, self.mine, self._fabric)
             self.peers[one] = peer
         self._granted, self._began_s, self._crossing = {}, np.inf, None
         self.forget()

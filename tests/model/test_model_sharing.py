@@ -9,6 +9,7 @@ from support.shared_fabric import SharedFabric
 from support.talking import of_pair
 
 from controller.central.state import AWAITED_S
+from controller.cluster.ownership import Owner
 from controller.errors import InvalidValueError
 from controller.fabric.topology import LINK_TIMEOUT_S, PortId
 from controller.forwarding.pairs import Host
@@ -188,6 +189,25 @@ def test_grants_rise_again_once_all_switches_are_taken_over_or_after_a_while():
     loop.fabric.take_over(1, "b")
     loop.run(3 * SECOND)
     assert limits(loop)[1] >= 0.6 * LIMIT_BPS
+
+
+def test_a_node_that_hears_of_a_new_owner_first_is_not_heard_until_the_others_know():
+    loop = blasting("fp")
+    standing_bps = limits(loop)
+    sharing = nodes(loop).sharing
+    moved = {**sharing["a"].owners, 2: Owner("a", 1, 2)}
+    sharing["a"].hear_owners(moved, 1, loop.fabric.now_s)
+    for _ in range(SECOND):
+        loop.run(1)
+        assert all(rate <= COMPENSATED * standing_bps[port] for port, rate in limits(loop).items())
+    assert min(one.refused[Cause.FABRIC] for one in sharing.values()) > SECOND
+    nodes(loop).take(2, "a", loop.fabric.now_s)
+    loop.fabric.connect(2)
+    refused = {name: one.refused[Cause.FABRIC] for name, one in sharing.items()}
+    loop.run(4 * SECOND)
+    under_way = {"a": 2, "b": 0}  # what b said before it knew
+    assert {name: one.refused[Cause.FABRIC] - refused[name] for name, one in sharing.items()} == under_way
+    assert loop.rate(RECEIVER, 10, -SECOND) == pytest.approx(LIMIT_BPS, rel=0.05)
 
 
 def test_leftovers_are_removed_only_while_every_switch_is_under_control():

@@ -87,6 +87,8 @@ class Model:
         self.nodes = [
             Node(number, Shard(world.vns, world.groups, owner, number, 1, INTERVAL_S)) for number in range(nodes)
         ]
+        for node in self.nodes:
+            node.shard.recut(owner, 1, owner.tobytes())
         first_id = 1
         for node in self.nodes:
             senders, receivers = world.pairs_of(np.flatnonzero(owner == node.number))
@@ -203,7 +205,8 @@ class Model:
     def _hear_owners(self, node: Node, changed: dict[int, int], before: dict[int, int]) -> None:
         node.frozen_s = self.now_s
         node.shard.state = step.frozen(node.shard.state)
-        node.shard.recut(self._owner_of_vns(), 1)
+        owner = self._owner_of_vns()
+        node.shard.recut(owner, 1, owner.tobytes())
         mine = [dpid for dpid, owner in changed.items() if owner == node.number]
         for dpid in mine:
             entries = self.nodes[before[dpid]].shard.state.entries

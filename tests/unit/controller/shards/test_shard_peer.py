@@ -150,7 +150,7 @@ def test_what_is_remembered_of_what_was_said_has_a_bound(desk):
 def test_when_owners_change_what_was_said_is_void_and_who_was_replaced_stays_so(desk):
     assert desk.hear(report(), token=2) is None
     assert desk.hear(grants(), token=2) is None
-    desk.peer.recut(MINE, THEIRS)
+    desk.peer.recut(MINE, THEIRS, FABRIC)
     assert (desk.peer.report, desk.peer.take_grants()) == (None, None)
     assert desk.hear(report(), token=2, number=2) is Cause.NOT_OWNED
     assert desk.hear(report(sender=2, receiver=0, loaded=(0,)), token=1, number=3) is Cause.TOKEN
@@ -163,6 +163,6 @@ def test_pairs_that_were_right_are_looked_at_again_when_vns_change_hands(desk):
     assert desk.hear(report(), number=2) is None  # the same pairs
     assert desk.hear(report(sender=2), number=3) is Cause.NOT_OWNED
     theirs, mine = THEIRS & (np.arange(VNS) > 0), MINE | (np.arange(VNS) == 0)
-    desk.peer.recut(theirs, mine)
+    desk.peer.recut(theirs, mine, FABRIC)
     assert desk.hear(report(), number=4) is Cause.NOT_OWNED
     assert desk.hear(report(sender=1), number=5) is None
