@@ -14,7 +14,7 @@ from controller.openflow.flows import Flow
 
 
 class DesiredFlows:
-    """The flow entries the switches should have, by dpid.
+    """The flow entries the switches should have, by dpid; of ``only`` some switches, None: of all.
 
     Entries are put and dropped in groups, each named by what caused it, so that one host or one link replaces its own
     entries only. Those of which there are most are put by themselves (``put_entries``): their keys name them.
@@ -22,21 +22,39 @@ class DesiredFlows:
     """
 
     def __init__(self) -> None:
+        self.only: set[int] | None = None
         self._groups: dict[Hashable, dict[int, tuple[Flow, ...]]] = {}
         self._tables: defaultdict[int, FlowTable] = defaultdict(FlowTable)
         self._touched: defaultdict[int, set[bytes]] = defaultdict(set)
+
+    def keeps(self, dpid: int) -> bool:
+        """Return whether the entries of a switch are kept; what is put for another one is forgotten at once."""
+        return self.only is None or dpid in self.only
+
+    def forget(self, dpid: int) -> None:
+        """Keep the entries of a switch no longer."""
+        if self.only is not None:
+            self.only.discard(dpid)
+        for group in [group for group, parts in self._groups.items() if parts.pop(dpid, ()) and not parts]:
+            del self._groups[group]
+        self._tables.pop(dpid, None)
+        self._touched.pop(dpid, None)
 
     def __contains__(self, group: Hashable) -> bool:
         return group in self._groups
 
     def put(self, group: Hashable, flows: Mapping[int, Iterable[Flow]]) -> None:
         """Make ``flows``, by dpid, all that ``group`` asks for."""
+        if group not in self._groups and self.only is not None and self.only.isdisjoint(flows):
+            return
         parts = self._groups.setdefault(group, {})
         for dpid in parts.keys() | flows.keys():
             self.put_at(group, dpid, flows.get(dpid, ()))
 
     def put_at(self, group: Hashable, dpid: int, flows: Iterable[Flow]) -> None:
         """Make ``flows`` all that ``group`` asks for at one switch."""
+        if not self.keeps(dpid):
+            return
         parts = self._groups.setdefault(group, {})
         new, old = tuple(flows), parts.pop(dpid, ())
         if new:
@@ -53,12 +71,16 @@ class DesiredFlows:
 
     def put_entry(self, dpid: int, flow: Flow) -> None:
         """Ask for an entry that no group has."""
+        if not self.keeps(dpid):
+            return
         packed = self._tables[dpid].put_new(flow)
         if packed is not None:
             self._touched[dpid].add(packed)
 
     def put_entries(self, dpid: int, keys: KeyArray, meter_id: IntArray, effect: Effect) -> None:
         """Ask for entries that no group has, in columns: packed keys, meters (0: none), and what all have in common."""
+        if not self.keeps(dpid):
+            return
         meters = meter_id.astype(np.uint32)
         new = self._tables[dpid].unlike_rows(keys, meters, effect)
         self._tables[dpid].put_rows(keys[new], meters[new], effect)
@@ -66,7 +88,7 @@ class DesiredFlows:
 
     def drop_entry(self, dpid: int, packed: bytes) -> None:
         """Ask no more for an entry that no group has."""
-        if self._tables[dpid].has(packed):
+        if self.keeps(dpid) and self._tables[dpid].has(packed):
             self._tables[dpid].discard(packed)
             self._touched[dpid].add(packed)
 

@@ -44,7 +44,9 @@ class ForwardingSettings:
 class Network:
     """Hosts, links and pairs that talk, and the flow entries that follow (``desired``).
 
-    Entries with meters appear once the caller has given a pair its meter (``add_pairs``).
+    Entries with meters appear once the caller has given a pair its meter (``add_pairs``). Where other nodes have some
+    of the switches (``share_out``), entries are those of switches that this one has (``put_own``, until ``let_go``);
+    hosts, links and paths are those of the whole fabric.
     """
 
     def __init__(self, switches: Iterable[Switch], vns: VnTable, settings: ForwardingSettings) -> None:
@@ -94,6 +96,28 @@ class Network:
 
     # -- switches and links
 
+    def share_out(self) -> None:
+        """Other nodes have some of the switches: make entries of those alone that are put here from now on."""
+        self.desired.only = set()
+
+    def let_go(self, dpid: int) -> None:
+        """A switch is another node's: make its entries no longer."""
+        self.desired.forget(dpid)
+        self._fabric_ports.pop(dpid, None)
+
+    def _begin(self, dpid: int) -> Iterator[None]:
+        """Make a switch's entries for known hosts; yield after each piece. Ports follow when it is up."""
+        only = self.desired.only
+        if only is None or dpid in only:
+            return
+        only.add(dpid)
+        self.find_paths()
+        for some in pieces(list(self._vn_of_host), _AT_ONCE):
+            for host in some:
+                if host in self._vn_of_host:
+                    self._put_host_at(host, dpid)
+            yield
+
     def put_own(
         self, dpid: int, meters_of_vn: Mapping[int, pipeline.VnMeters], *, set_queue: bool = True
     ) -> Iterator[None]:
@@ -102,6 +126,7 @@ class Network:
         ``meters_of_vn`` gives the meters of each of its VNs (rows). ``set_queue`` tells whether
         its entries name queues.
         """
+        yield from self._begin(dpid)
         if (dpid in self._queueless) == set_queue:
             (self._queueless.discard if set_queue else self._queueless.add)(dpid)
             for host in self._vn_of_host:
@@ -207,11 +232,12 @@ class Network:
         self._flood_tree = self._flood_tree & wanted if self._retiring else wanted
         tree = FloodTree(self._flood_tree)
         members = {vid: tree.switches(edges) for vid, edges in self._edges.items()}
-        for dpid in self.topology.switches:
+        for dpid in filter(self.desired.keeps, self.topology.switches):
             self._put_fabric_ports(dpid, {vid: tree.ports_towards(dpid, there) for vid, there in members.items()})
         turned: defaultdict[int, set[int]] = defaultdict(set)  # which switches send frames for a switch another way
         for (dpid, target), _ in before.next_port.items() ^ self._paths.next_port.items():
-            turned[target].add(dpid)
+            if self.desired.keeps(dpid):
+                turned[target].add(dpid)
         for host, row in self._vn_of_host.items():
             own = self._vns.key(row).dpid
             for dpid in turned[own]:
@@ -305,16 +331,32 @@ class Network:
         self._put_known_source(host)
         self._put_forward(host)
         row = self._vn_of_host[host]
-        own = self._vns.key(row)
-        marks = host.vlan_vid in self.marked.vlans
-        everywhere = [pipeline.discover_pair(host.vlan_vid, host.mac, marks=marks)]
-        discover = dict.fromkeys(self._edges[host.vlan_vid], everywhere)
-        inside = pipeline.within_vn(own.port_no, host.vlan_vid, host.mac)
-        discover[own.dpid] = [pipeline.discover_pair(host.vlan_vid, host.mac), inside]
-        self.desired.put(("discover", host), discover)
+        self.desired.put(
+            ("discover", host), {dpid: self._discovery(dpid, host) for dpid in self._kept(self._edges[host.vlan_vid])}
+        )
         for sender in self._meters_to[row]:
             self._put_pair(Pair(sender, row), host)
         self.marked.hosts_changed(row)
+
+    def _put_host_at(self, host: Host, dpid: int) -> None:
+        """Make the entries for a host at one switch, which has had none; pairs that send there follow."""
+        own = self._vns.key(self._vn_of_host[host])
+        if own.dpid == dpid:
+            self._put_known_source(host)
+        self.desired.put_at(("forward", host), dpid, self._forwards(dpid, host))
+        if dpid in self._edges[host.vlan_vid]:
+            self.desired.put_at(("discover", host), dpid, self._discovery(dpid, host))
+
+    def _kept(self, dpids: Iterable[int]) -> list[int]:
+        return list(filter(self.desired.keeps, dpids))
+
+    def _discovery(self, dpid: int, host: Host) -> list[Flow]:
+        """Return what reports new pairs to a host, at a switch of its VLAN."""
+        own = self._vns.key(self._vn_of_host[host])
+        if dpid == own.dpid:
+            inside = pipeline.within_vn(own.port_no, host.vlan_vid, host.mac)
+            return [pipeline.discover_pair(host.vlan_vid, host.mac), inside]
+        return [pipeline.discover_pair(host.vlan_vid, host.mac, marks=host.vlan_vid in self.marked.vlans)]
 
     def _put_known_source(self, host: Host, *, again: bool = False) -> None:
         if again:
@@ -330,7 +372,14 @@ class Network:
 
     def _put_forward(self, host: Host) -> None:
         self.find_paths()
+        dpids = self.topology.switches | {self._vns.key(self._vn_of_host[host]).dpid}
+        self.desired.put(("forward", host), {dpid: self._forwards(dpid, host) for dpid in self._kept(dpids)})
+
+    def _forwards(self, dpid: int, host: Host) -> list[Flow]:
+        """Return what leads to a host at a switch."""
         own = self._vns.key(self._vn_of_host[host])
+        if dpid != own.dpid:
+            return self._towards(dpid, own.dpid, host)
         port = self.edge_port(PortId(own.dpid, own.port_no))
         assert port is not None, "a VN lives behind an edge port of the configuration"
         set_queue = own.dpid not in self._queueless
@@ -341,9 +390,7 @@ class Network:
         counted = [] if meter_id is None else [pipeline.phantom(host.vlan_vid, host.mac, meter_id)]
         if host.vlan_vid in self.marked.vlans:
             counted += pipeline.clear_marks(own.port_no, host.vlan_vid, host.mac, self.marked.marking)
-        flows = {own.dpid: [to_edge, *counted]}
-        others = self.topology.switches - {own.dpid}
-        self.desired.put(("forward", host), flows | {dpid: self._towards(dpid, own.dpid, host) for dpid in others})
+        return [to_edge, *counted]
 
     def set_phantom(self, row: int, meter_id: int | None) -> None:
         """What is sent to a VN's hosts passes this phantom meter once it has gone out; None: no one."""

@@ -80,6 +80,7 @@ class Sharing:
         self._said_s = -math.inf
         self._said: tuple[int, frozenset[Link], frozenset[int], frozenset[int], int] | None = None
         fabric.part = self
+        fabric.network.share_out()
 
     @property
     def receives(self) -> BoolArray:
@@ -121,6 +122,7 @@ class Sharing:
         if fabric.switches[dpid].connected:
             self._central.switch_released(dpid, now_s)
         self._central.pairs.let_go(dpid)
+        self._central.network.let_go(dpid)
         before = fabric.switches[dpid]
         fabric.switches[dpid] = SwitchRecord.of(before.switch, fabric.vns, fabric.config)
         fabric.switches[dpid].can = before.can
