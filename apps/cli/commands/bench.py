@@ -68,6 +68,9 @@ def cluster(
     crossing: Annotated[
         int | None, typer.Option(help="Then so many entries between two shards, in one process.")
     ] = None,
+    shared: Annotated[
+        int | None, typer.Option(help="Then 1, 2 and 4 nodes with so many entries each, in one process.")
+    ] = None,
     kills: Annotated[int | None, typer.Option(help="Then so many random kills and pauses in a row.")] = None,
     faults: Annotated[
         bool | None, typer.Option("--faults", help="Then partitions, full disks and clocks that step (root).")
@@ -78,7 +81,14 @@ def cluster(
 ) -> int:
     """How soon a standby takes over, what a pair costs, and kills in a row (etcd-server)."""
     options = {"switches": switches, "entries": entries, "repeats": repeats, "seconds": seconds}
-    options |= {"crossing": crossing, "kills": kills, "faults": faults, "seed": seed, "output": output}
+    options |= {
+        "crossing": crossing,
+        "shared": shared,
+        "kills": kills,
+        "faults": faults,
+        "seed": seed,
+        "output": output,
+    }
     return measured("cluster", "experiments.bench.cluster.bench:run", as_json, **options)
 
 

@@ -4,8 +4,8 @@ The active node is killed, alone or as if its machine had died, paused and stopp
 lasts until the other node sets the first meter by a decision; the switches say when (``bench.loop.loop_fabric``). A
 tenth of the receivers varies, so that there is something to decide in every interval; the others show whether somebody
 misses a guarantee. With ``crossing``, the cost of so many entries between two shards follows (crossing.py), with
-``kills``, so many random kills and pauses in a row (kills.py), and with ``faults``, partitions, full disks and clocks
-that step (faults.py).
+``shared``, what a node of one, two and four takes with so many entries each (nodes.py), with ``kills``, so many random
+kills and pauses in a row (kills.py), and with ``faults``, partitions, full disks and clocks that step (faults.py).
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from controller.errors import InvalidValueError
 from experiments.bench.cluster.crossing import measure_crossing
 from experiments.bench.cluster.faults import run_faults
 from experiments.bench.cluster.kills import run_kills
+from experiments.bench.cluster.nodes import NODES, efficiency, measure_nodes
 from experiments.bench.cluster.takeover import INTERVAL_MS, measure
 from experiments.bench.cluster.talking_pair import Judgement
 from experiments.machine.controller_pair import ETCD_MEMBERS
@@ -31,6 +32,8 @@ SWITCHES, ENTRIES, REPEATS, SECONDS = 2, 10_000, 3, 20.0
 LEAST_ENTRIES = 100  # with fewer senders of a receiver there is nothing to decide
 LEAST_CROSSING = 1000  # below that, the cost of the interval itself counts
 TARGET_CROSSING_NS = 300.0
+LEAST_SHARED, MOST_SHARED = 1000, 30_000
+TARGET_EFFICIENCY = 0.8
 TARGET_INTERVALS = {"killed": 20, "machine dead": 65, "paused": 65}
 
 
@@ -40,6 +43,7 @@ def run(
     repeats: int = REPEATS,
     seconds: float = SECONDS,
     crossing: int = 0,
+    shared: int = 0,
     kills: int = 0,
     faults: bool = False,
     seed: int = 1,
@@ -47,7 +51,8 @@ def run(
 ) -> dict[str, Any]:
     """Measure with ``switches`` of ``entries`` metered pairs, each end ``repeats`` times, then ``kills`` by ``seed``.
 
-    ``crossing`` entries between two shards are measured, none if it is 0; ``faults`` need root.
+    ``crossing`` entries between two shards are measured, and nodes with ``shared`` entries each, none if these are 0;
+    ``faults`` need root.
     ``seconds`` is how long costs are measured. Writes cluster.json and cluster.png to ``output``. Raises
     InvalidValueError for numbers outside of their bounds.
     """
@@ -57,6 +62,7 @@ def run(
         ("repeats", repeats, 0, 100),
         ("seconds", seconds, 1, 600),
         ("crossing", crossing, LEAST_CROSSING if crossing else 0, 1_000_000),
+        ("shared", shared, LEAST_SHARED if shared else 0, MOST_SHARED),
         ("kills", kills, 0, 10_000),
         ("seed", seed, 0, 2**32 - 1),
     ):
@@ -77,6 +83,9 @@ def run(
             _tell(f"an entry: {cost['one_step_ns']:.0f} ns in one step, {cost['crossing_ns']:.0f} ns if it crosses")
             title = "an entry that crosses between shards, both sides, without the network"
             targets.append(_target(title, cost["more_ns"], "ns more", TARGET_CROSSING_NS))
+        if shared:
+            figures["shared"] = measure_nodes(shared, _tell)
+            targets += shared_targets(figures["shared"])
         if kills:
             killed = run_kills(kills, seed, Path(name) / "kills", _tell)
             figures["kills"] = asdict(killed)
@@ -91,6 +100,7 @@ def run(
             "entries": entries,
             "repeats": repeats,
             "crossing": crossing,
+            "shared": shared,
             "kills": kills,
             "faults": faults,
             "seed": seed,
@@ -132,6 +142,15 @@ def takeover_targets(figures: dict[str, Any]) -> list[dict[str, Any]]:
     return targets
 
 
+def shared_targets(found: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return how many entries nodes manage together, in nodes alone of the same processor time."""
+    many = [nodes for nodes in NODES if nodes > 1]
+    return [
+        _at_least(f"{nodes} nodes: entries an interval", nodes * efficiency(found, nodes), TARGET_EFFICIENCY * nodes)
+        for nodes in many
+    ]
+
+
 def _no_problems(judgement: Judgement, what: str) -> dict[str, Any]:
     for problem in judgement.problems:
         _tell(problem)
@@ -140,6 +159,11 @@ def _no_problems(judgement: Judgement, what: str) -> dict[str, Any]:
 
 def _target(name: str, value: float, unit: str, most: float) -> dict[str, Any]:
     return {"name": name, "value": round(value, 1), "unit": unit, "target": most, "met": value <= most}
+
+
+def _at_least(name: str, value: float, least: float) -> dict[str, Any]:
+    rounded = round(value, 2)
+    return {"name": name, "value": rounded, "unit": "of one node's", "target": least, "met": value >= least}
 
 
 def plot(figures: dict[str, Any], path: Path) -> bool:

@@ -9,7 +9,7 @@ import pytest
 from controller.errors import InvalidValueError
 from controller.openflow.constants import ControllerRole, MeterModCommand
 from controller.openflow.meters import encode_meter_mods
-from experiments.bench.cluster.bench import run
+from experiments.bench.cluster.bench import run, shared_targets
 from experiments.bench.cluster.switch_logs import MeterLog, second_writer
 from experiments.switch.datapath import Datapath
 
@@ -54,3 +54,10 @@ def test_the_log_of_meters_tells_what_a_new_writer_filled_again() -> None:
 def test_bad_options_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidValueError, match="outside"):
         run(**options)
+
+
+def test_shared_targets_are_a_nodes_cost_against_that_of_one_alone() -> None:
+    found = {str(nodes): {"loop_us": took_us} for nodes, took_us in ((1, 0.2), (2, 0.25), (4, 0.4))}
+    two, four = shared_targets(found)
+    assert (two["value"], two["target"], two["met"]) == (1.6, 1.6, True)
+    assert (four["value"], four["target"], four["met"]) == (2.0, 3.2, False)
