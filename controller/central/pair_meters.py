@@ -120,7 +120,9 @@ class PairMeters:
         if not metered:
             return
         sender, receiver, _ = _columns(metered)
-        rate_bps, burst_bits = step.first_settings(fabric.state, fabric.vns, fabric.control.groups, sender, receiver)
+        elsewhere = None if fabric.part is None else fabric.part.senders_elsewhere
+        ends = sender, receiver
+        rate_bps, burst_bits = step.first_settings(fabric.state, fabric.vns, fabric.control.groups, *ends, elsewhere)
         self._add_entries(metered, rate_bps, burst_bits, now_s, added_now=True)
         settings = map(MeterSetting, kilo(rate_bps).tolist(), kilo(burst_bits).tolist())
         for (pair, meter_id), setting in zip(metered.items(), settings, strict=True):

@@ -126,6 +126,10 @@ class Part(Protocol):
     def receives(self) -> BoolArray:
         """Which VNs are behind this node's switches, shape (vns,)."""
 
+    @property
+    def senders_elsewhere(self) -> IntArray:
+        """How many senders each VN has behind other nodes' switches, as far as is known, shape (vns,)."""
+
     def step(self, readings: MeterReadings, now_s: float) -> tuple[step.ControlState, step.StepResult]:
         """Run one interval of this part."""
 

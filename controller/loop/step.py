@@ -130,14 +130,21 @@ def released(state: ControlState) -> ControlState:
 
 
 def first_settings(
-    state: ControlState, vns: VnTable, groups: tuple[PolicyGroup, ...], sender: IntArray, receiver: IntArray
+    state: ControlState,
+    vns: VnTable,
+    groups: tuple[PolicyGroup, ...],
+    sender: IntArray,
+    receiver: IntArray,
+    elsewhere: IntArray | None = None,
 ) -> tuple[FloatArray, FloatArray]:
     """Return the rates and bursts at which the meters of new entries start, shape of ``sender`` each.
 
-    Their policy says. Where no queue holds the receiver, all have their part of its reserve at most.
+    ``elsewhere`` (vns,) is how many senders each VN has that are not in ``state`` (None: none). Their policy says.
+    Where no queue holds the receiver, all have their part of its reserve at most.
     """
     receivers = np.concatenate([state.entries.receiver, receiver])
-    senders = np.bincount(receivers, minlength=len(vns))[receiver]
+    of_vns = np.bincount(receivers, minlength=len(vns))
+    senders = (of_vns if elsewhere is None else of_vns + elsewhere)[receiver]
     congested, first_bps = state.allocators.congested[receiver], np.empty(len(sender))
     for group in groups:
         new = np.flatnonzero(np.isin(receiver, group.vns))

@@ -21,7 +21,7 @@ import numpy as np
 
 from controller.central.controller import CentralController
 from controller.cluster.ownership import Owner
-from controller.columns import BoolArray
+from controller.columns import BoolArray, IntArray
 from controller.fabric.topology import Link, PortId
 from controller.forwarding.pairs import Host
 from controller.loop import step
@@ -86,6 +86,11 @@ class Sharing:
     def receives(self) -> BoolArray:
         """Which VNs are behind this node's switches, shape (vns,)."""
         return self._shard.mine
+
+    @property
+    def senders_elsewhere(self) -> IntArray:
+        """How many senders each VN has behind other nodes' switches, as far as is known, shape (vns,)."""
+        return self._shard.senders_elsewhere
 
     # -- whose the switches are
 

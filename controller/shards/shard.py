@@ -277,6 +277,16 @@ class Shard:
         implausible = np.flatnonzero(senders.rates.implausible)
         return StepResult(granted.changes, granted.backstops, granted.limit_bps, decided.received_bps, implausible)
 
+    @property
+    def senders_elsewhere(self) -> IntArray:
+        """How many senders each VN has that are not this shard's, as peers have reported or said last, (vns,)."""
+        vns, entries = len(self.vns), self.state.entries
+        reported = sum(len(part[0]) for part in self._table.parts[1:])
+        known = np.bincount(self._table.entries.receiver, minlength=vns) if reported else np.zeros(vns, dtype=np.int64)
+        known = np.where(self.mine, known, np.where(self._told, self._told_senders, 0))
+        elsewhere: IntArray = np.maximum(known - np.bincount(entries.receiver, minlength=vns), 0)
+        return elsewhere
+
     # -- senders: what peers have granted
 
     def _obey(self, machines: SendRateControllers, now_s: float) -> SendRateControllers:
@@ -298,7 +308,11 @@ class Shard:
             rows = np.concatenate(heard)
             wanted = self._told[entries.receiver[rows]]
             machines = machines.on_deactivate(DeactivateTrafficControl(rows[~wanted & machines.controlled[rows]]))
-            machines = machines.on_initialize(InitializeTrafficControl(rows[wanted & ~machines.controlled[rows]]))
+            new = rows[wanted & ~machines.controlled[rows]]
+            machines = machines.on_initialize(InitializeTrafficControl(new))
+            # Until the receiver's shard has answered for them: as if each were one more of those it shares among.
+            share_bps = self._equal_share_bps(self._told_senders + 1)[entries.receiver[new]]
+            granted.insert(0, SetRate(new, share_bps))
             rows = np.concatenate([one.entry for one in granted])
             rate_bps = np.concatenate([one.rate_bps for one in granted])
             machines = machines.on_set_rate(self._held_back(SetRate(rows, rate_bps)))

@@ -91,6 +91,18 @@ def test_senders_of_all_nodes_together_keep_the_receivers_limit(algorithm):
     assert {name: dict(one.refused) for name, one in nodes(loop).sharing.items()} == {"a": first, "b": first}
 
 
+@pytest.mark.parametrize(("first", "late"), [([(2, 3), (2, 4)], (1, 1)), ([(1, 1), (1, 2)], (2, 3))])
+def test_a_new_pairs_first_rate_counts_the_senders_of_other_nodes(first, late):
+    loop = started()
+    for place in first:
+        add(loop, place, 300 * MBIT)
+    loop.run(SECOND)
+    loop.add(late, RECEIVER, 10, 300 * MBIT)
+    while late[1] not in limits(loop):
+        loop.run(1)
+    assert limits(loop)[late[1]] <= COMPENSATED * LIMIT_BPS / 3
+
+
 def test_hosts_and_links_of_others_are_known_and_floods_reach_all():
     loop = started()
     loop.fabric.learn(mac_of(PortId(1, 1), 10), PortId(1, 1), 10)
