@@ -66,7 +66,7 @@ def run_interval(
     if fabric.part is None:
         state, result = step.control_step(control.state, vns, control.groups, readings, now_s, links, observed, shaped)
     else:
-        state, result = fabric.part.step(readings, now_s)
+        state, result = fabric.part.step(readings, now_s, links)
     shadow = control.shadow
     if shadow.names:
         shadow = shadow_step(shadow, vns, control.state, state, links, observed)

@@ -16,7 +16,7 @@ from controller.central.congestion import Congestion
 from controller.columns import BoolArray, FloatArray, IntArray
 from controller.events import EventKind, EventLog
 from controller.fabric.description import Config
-from controller.fabric.links import LinksInUse
+from controller.fabric.links import FabricLinks, LinksInUse
 from controller.fabric.topology import PortId
 from controller.fabric.vns import VnTable
 from controller.forwarding.budgets import (
@@ -124,14 +124,16 @@ class Part(Protocol):
 
     @property
     def receives(self) -> BoolArray:
-        """Which VNs are behind this node's switches, shape (vns,)."""
+        """For which VNs this node knows all that is sent there, shape (vns,)."""
 
     @property
     def senders_elsewhere(self) -> IntArray:
         """How many senders each VN has behind other nodes' switches, as far as is known, shape (vns,)."""
 
-    def step(self, readings: MeterReadings, now_s: float) -> tuple[step.ControlState, step.StepResult]:
-        """Run one interval of this part."""
+    def step(
+        self, readings: MeterReadings, now_s: float, links: FabricLinks | None
+    ) -> tuple[step.ControlState, step.StepResult]:
+        """Run one interval of this part. ``links`` are those of the whole fabric, None where no policy reads them."""
 
     def released(self) -> None:
         """Grants may rise again."""

@@ -59,6 +59,8 @@ class Surroundings:
     received_bps: FloatArray
     passed_bps: FloatArray
     observed: Observed | None = None
+    elsewhere_bps: tuple[FloatArray, FloatArray] | None = None
+    """(links,) each: what entries that are not in the table add to ``others_bps`` and ``others_within_bps``"""
 
 
 @dataclass(frozen=True)
@@ -186,6 +188,8 @@ def _view(
     if Reading.LINKS in group.policy.reads:
         links = seen.links or FabricLinks.of_access(vns)
         others_bps, within_bps = load_of_others(mine, entries, vns, links, seen.used_bps, seen.limit_bps)
+        if seen.elsewhere_bps is not None:
+            others_bps, within_bps = others_bps + seen.elsewhere_bps[0], within_bps + seen.elsewhere_bps[1]
     observed, reads = seen.observed or Observed(), group.policy.reads
     return PolicyView(
         now_s=seen.now_s,

@@ -8,6 +8,9 @@ When a switch changes hands, no node raises a grant until every switch is under 
 at most after the last one that came, as after a restart (``may_lack_senders``).
 
 A host that two nodes claim has moved: whose claim is new has it.
+
+The owner of the first switch that has one, by dpid, is the allocator of VLANs whose policy sees the whole network: that
+switch's key in etcd is the allocator's, too.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ import numpy as np
 from controller.central.controller import CentralController
 from controller.cluster.ownership import Owner
 from controller.columns import BoolArray, IntArray
+from controller.fabric.links import FabricLinks
 from controller.fabric.topology import Link, PortId
 from controller.forwarding.pairs import Host
 from controller.loop import step
@@ -64,11 +68,12 @@ class Sharing:
     def __init__(self, central: CentralController, name: str) -> None:
         fabric = central.fabric
         self._central, self._name, self._vns = central, name, fabric.vns
-        self._digest = fabric_digest(fabric.vns)
+        links = fabric.links.of(fabric.vns, fabric.network.topology).names
+        self._digest = fabric_digest(fabric.vns, links)
         nobody = np.full(len(fabric.vns), NOBODY)
         interval_s = fabric.config.interval_s
-        self._shard = Shard(fabric.shared_vns, fabric.control.groups, nobody, _ME, 0, interval_s)
-        self._token = 0
+        self._shard = Shard(fabric.shared_vns, fabric.control.groups, nobody, _ME, 0, interval_s, links)
+        self._token, self._allocator = 0, NOBODY
         self.owners: dict[int, Owner] = {}
         self._heard: Mapping[int, Owner] | None = None
         self._peers: dict[str, _Peer] = {}
@@ -84,7 +89,7 @@ class Sharing:
 
     @property
     def receives(self) -> BoolArray:
-        """Which VNs are behind this node's switches, shape (vns,)."""
+        """For which VNs this node knows all that is sent there, shape (vns,)."""
         return self._shard.mine
 
     @property
@@ -103,18 +108,24 @@ class Sharing:
             return
         self._heard, fabric = owners, self._central.fabric
         changed = {dpid for dpid, owner in owners.items() if dpid in fabric.switches and self.owners.get(dpid) != owner}
-        if not changed and token == self._token:
+        first = min(owners.keys() & fabric.switches.keys(), default=None)
+        allocator = self._allocator if first is None else self._number_of(owners[first].node)
+        moves = allocator != self._allocator and self._shard.is_network_wide
+        if not changed and token == self._token and not moves:
+            self._allocator = self._shard.allocator = allocator
             return
         for dpid in changed:
             if dpid in self.owners and self.owners[dpid].node == self._name:
                 self._let_go(dpid, now_s)
             self.owners[dpid] = owners[dpid]
-        self._token = token
+        self._token, self._allocator = token, allocator
+        if moves:  # their senders were known to the allocator before alone
+            changed |= fabric.switches.keys() - owners.keys()
         self._freeze(changed, now_s)
         owner_of = {dpid: self._number_of(owner.node) for dpid, owner in self.owners.items()}
         self._shard.state = fabric.state
         owner = np.array([owner_of.get(dpid, NOBODY) for dpid in self._vns.dpid.tolist()])
-        self._shard.recut(owner, token, owners_digest(self.owners))
+        self._shard.recut(owner, token, allocator, owners_digest(self.owners))
 
     def _number_of(self, node: str) -> int:
         if node == self._name:
@@ -220,13 +231,15 @@ class Sharing:
 
     # -- the interval
 
-    def step(self, readings: MeterReadings, now_s: float) -> tuple[step.ControlState, step.StepResult]:
+    def step(
+        self, readings: MeterReadings, now_s: float, links: FabricLinks | None
+    ) -> tuple[step.ControlState, step.StepResult]:
         """Run one interval of the own switches; what goes to peers is due then (``take_messages``)."""
         fabric, shard = self._central.fabric, self._shard
         if shard.groups is not fabric.control.groups:
             shard.under(fabric.control.groups)
         shard.vns, shard.state = fabric.shared_vns, fabric.state
-        said = [shard.report(readings, now_s), shard.decide(now_s)]
+        said = [shard.report(readings, now_s), shard.decide(now_s, links), shard.use_of_links(now_s)]
         result = shard.enforce(readings, now_s)
         names = {peer.number: name for name, peer in self._peers.items()}
         self._due = defaultdict(list)

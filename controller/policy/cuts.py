@@ -1,19 +1,28 @@
-"""Which policies can be cut over several controllers, each of which decides for the receivers at its own switches."""
+"""How policies are cut over several controllers: each decides for the receivers at its own switches, or one for all."""
 
 from __future__ import annotations
 
 from controller.errors import InvalidValueError
+from controller.metering.observed import Reading
 from controller.policy.interface import Policy
 
 SWINGING = frozenset({"fe"})
 """RAA-FE steers by what is received alone: when frames came an interval late, its grants swung between nothing and 2.8
 times the limit, whatever its gain was."""
+KNOWN_TO_ALL = frozenset({Reading.LINKS})
+"""what every controller knows of the whole fabric, and not of its own switches alone"""
+
+
+def is_network_wide(policy: Policy | type[Policy]) -> bool:
+    """Return whether a policy sees more than a receiver's senders, so that one controller has to decide for all."""
+    return bool(policy.reads) or policy.always_controls
 
 
 def check_cut(policy: Policy | type[Policy], key: str = "algorithm") -> None:
     """Raise InvalidValueError for a policy that cannot be cut."""
-    if policy.reads or policy.always_controls:
-        raise InvalidValueError(key, policy.name, "sees more than a receiver's senders, and cannot be cut into shards")
+    if unknown := sorted(one.value for one in policy.reads - KNOWN_TO_ALL):
+        reason = f"reads {' and '.join(unknown)} of switches that others own, and cannot be cut into shards"
+        raise InvalidValueError(key, policy.name, reason)
     if policy.name in SWINGING:
         raise InvalidValueError(
             key, policy.name, "swings when its grants work intervals later, and cannot be cut into shards"

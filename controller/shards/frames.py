@@ -3,15 +3,15 @@
 | octet | field | octets | meaning |
 |---|---|---|---|
 | 0 | magic | 4 | ``DETS`` |
-| 4 | version | 1 | 1 |
-| 5 | kind | 1 | 1: Report, 2: Grants |
-| 6 | zero | 2 | 0 |
-| 8 | fabric | 8 | ``fabric_digest`` of the VNs whose rows are named, and of owners |
+| 4 | version | 1 | 2 |
+| 5 | kind | 1 | 1: Report, 2: Grants, 4: LinkUse (3: places.py) |
+| 6 | asked | 2 | 1: the speaker takes the hearer for the allocator (network_wide.py), else 0 |
+| 8 | fabric | 8 | ``fabric_digest`` of the VNs and links whose rows are named, and of owners |
 | 16 | token | 8 | of the speaker's ownership; a higher one voids what lower ones said |
 | 24 | number | 8 | of the speaker's interval, from 1 |
 | 32 | heard | 8 | the hearer's last number that the speaker had heard, 0: none |
-| 40 | receivers | 4 | rows of the first table |
-| 44 | entries | 4 | rows of the second table |
+| 40 | first | 4 | rows of the first table: of VNs, or of links |
+| 44 | entries | 4 | rows of the second table; 0 where a kind has none |
 | 48 | columns | .. | those of the first table, then those of the second, each as a whole |
 
 A frame is all that one shard has to say to another one in an interval, and not what has changed: a lost frame is made
@@ -19,7 +19,8 @@ good by the next one, and a frame that comes twice does nothing. Its age is told
 own clock when it said that, so that nodes' clocks need not agree.
 
 Deviation: in the paper Initialize and Deactivate are messages of their own. Here Grants name the receivers that are
-congested, and the senders' shard knows its senders; Keep Alive is the frame itself.
+congested, and the senders' shard knows its senders; Keep Alive is the frame itself. Senders in VLANs whose policy
+always controls are under control without it.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ from controller.columns import BoolArray, FloatArray, IntArray
 from controller.errors import DetsError
 from controller.fabric.vns import VnTable
 
-MAGIC, VERSION = b"DETS", 1
+MAGIC, VERSION = b"DETS", 2
 MOST_ROWS = 1_000_000
 """of a table in one frame: 60 MB"""
 MOST_BPS = 1e15
 """of a rate: sums of what a million entries say stay numbers"""
-MOST_FRAMES = 3
+MOST_FRAMES = 4
 """of a message: one of each kind"""
 _HEAD = Struct("<4sBBH8sQQQII")
 _LENGTH = Struct("<I")
@@ -80,6 +81,7 @@ class Head(NamedTuple):
     token: int
     number: int
     heard: int
+    asked: bool = False
 
 
 @dataclass(frozen=True)
@@ -129,35 +131,58 @@ class Report:
 class Grants:
     """Receivers' to senders' shard: which receivers are congested, and Set Rate for the entries that were reported.
 
-    ``congested`` (receivers,) are rows of VNs, ascending, ``senders`` how many each shares its limit among.
+    ``decided`` (receivers,) are the rows of VNs whose senders are under control, ascending, ``congested`` those of them
+    that are congested, ``senders`` how many each shares its limit among.
     """
 
     kind: ClassVar[int] = 2
-    first: ClassVar[str] = "congested"
+    first: ClassVar[str] = "decided"
     tables: ClassVar[tuple[_Layout, _Layout]] = (
-        (("congested", "<u4"), ("senders", "<u4")),
+        (("decided", "<u4"), ("senders", "<u4"), ("congested", "|b1")),
         (("rate_bps", "<f8"), ("sender", "<u4"), ("receiver", "<u4")),
     )
 
-    congested: IntArray
+    decided: IntArray
     senders: IntArray
+    congested: BoolArray
     sender: IntArray
     receiver: IntArray
     rate_bps: FloatArray
 
 
-Frame: TypeAlias = Report | Grants
-_KINDS: dict[int, type[Report] | type[Grants]] = {Report.kind: Report, Grants.kind: Grants}
+@dataclass(frozen=True)
+class LinkUse:
+    """To who decides for the whole network: what other VLANs' senders to the speaker's receivers use of links.
+
+    ``link`` are rows of links, ascending; the others have its shape and are as in ``PolicyView``.
+    """
+
+    kind: ClassVar[int] = 4
+    first: ClassVar[str] = "link"
+    tables: ClassVar[tuple[_Layout, _Layout]] = (
+        (("others_bps", "<f8"), ("others_within_bps", "<f8"), ("link", "<u4")),
+        (),
+    )
+
+    link: IntArray
+    others_bps: FloatArray
+    others_within_bps: FloatArray
+
+
+Frame: TypeAlias = Report | Grants | LinkUse
+_KINDS: dict[int, type[Report] | type[Grants] | type[LinkUse]] = {one.kind: one for one in (Report, Grants, LinkUse)}
 _RATE = "<f8"
 _PAIRS = ("sender", "receiver")
-_ROWS = frozenset({"loaded", "congested", "sender", "receiver"})
+_ROWS = frozenset({"loaded", "decided", "sender", "receiver"})
 _UNLIMITED = "limit_bps"  # of an entry that has no grant yet
 
 
-def fabric_digest(vns: VnTable, owners: bytes = b"") -> bytes:
-    """Return eight octets that two VN tables share only if their rows name the same VNs, with the same ``owners``."""
+def fabric_digest(vns: VnTable, links: Iterable[str] = (), owners: bytes = b"") -> bytes:
+    """Return eight octets that two fabrics share only if their VNs, ``links`` and ``owners`` are the same."""
     names = (vns.vlan_vid.astype("<i8"), vns.dpid.astype("<u8"), vns.port_no.astype("<i8"))
-    return hashlib.blake2b(b"".join([*(column.tobytes() for column in names), owners]), digest_size=8).digest()
+    of_links = "".join(f"{name}\0" for name in links).encode()
+    parts = [*(column.tobytes() for column in names), of_links, b"\0", owners]
+    return hashlib.blake2b(b"".join(parts), digest_size=8).digest()
 
 
 def encode(head: Head, fabric: bytes, frame: Frame) -> bytes:
@@ -165,28 +190,31 @@ def encode(head: Head, fabric: bytes, frame: Frame) -> bytes:
     columns = [
         np.ascontiguousarray(getattr(frame, name), dtype=dtype).data for table in frame.tables for name, dtype in table
     ]
-    counts = len(getattr(frame, frame.first)), len(frame.sender)
-    return b"".join([_HEAD.pack(MAGIC, VERSION, frame.kind, 0, fabric, *head, *counts), *columns])
+    counts = len(getattr(frame, frame.first)), 0 if isinstance(frame, LinkUse) else len(frame.sender)
+    said = head.token, head.number, head.heard
+    return b"".join([_HEAD.pack(MAGIC, VERSION, frame.kind, head.asked, fabric, *said, *counts), *columns])
 
 
 def decode(
-    data: Octets, fabric: bytes, vns: int, before: Mapping[type[Frame], Frame] | None = None
+    data: Octets, fabric: bytes, vns: int, links: int = 0, before: Mapping[type[Frame], Frame] | None = None
 ) -> tuple[Head, Frame]:
     """Return what the bytes of a frame say, its columns views of them; raise FrameError for any that say nothing.
 
-    ``vns`` is how many rows the VN table has. A frame that names the pairs of the one ``before`` it, of its kind, has
-    the same columns ``sender`` and ``receiver``, which are not looked through again.
+    ``vns`` is how many rows the VN table has, ``links`` how many links there are. A frame that names the pairs of the
+    one ``before`` it, of its kind, has the same ``sender`` and ``receiver``, which are not looked through again.
     """
     if len(data) < _HEAD.size:
         raise FrameError(Cause.LENGTH, f"{len(data)} octets are less than a header's {_HEAD.size}")
-    magic, version, kind, zero, its_fabric, token, number, heard, *counts = _HEAD.unpack_from(data)
-    if magic != MAGIC or kind not in _KINDS or zero:
+    magic, version, kind, asked, its_fabric, token, number, heard, *counts = _HEAD.unpack_from(data)
+    if magic != MAGIC or kind not in _KINDS or asked > 1:
         raise FrameError(Cause.NOT_A_FRAME, f"begins with {data[:8].hex()}")
     if version != VERSION:
         raise FrameError(Cause.VERSION, f"version {version} is not {VERSION}")
     if its_fabric != fabric:
         raise FrameError(Cause.FABRIC, "names the VNs of another configuration, or knows other owners")
     form = _KINDS[kind]
+    if counts[1] and not form.tables[1]:
+        raise FrameError(Cause.LENGTH, f"{counts[1]} rows of a table that has no columns")
     if max(counts) > MOST_ROWS:
         raise FrameError(Cause.LENGTH, f"{max(counts)} rows are more than {MOST_ROWS}")
     columns, at = dict[str, Any](), _HEAD.size
@@ -195,7 +223,7 @@ def decode(
     )
     if len(data) != size:
         raise FrameError(Cause.LENGTH, f"{len(data)} octets are not the {size} of its rows")
-    last = (before or {}).get(form)
+    last, rows_of = (before or {}).get(form), dict.fromkeys(_ROWS, vns) | {"link": links}
     for table, rows in zip(form.tables, counts, strict=True):
         names = [name for name, dtype in table if dtype == _RATE]  # which come first
         rates = np.frombuffer(data, _RATE, rows * len(names), at).reshape(len(names), rows)
@@ -209,11 +237,11 @@ def decode(
                 columns[name] = getattr(last, name)
             else:
                 columns[name] = column.astype("<i8") if dtype == "<u4" else column
-                _check(name, columns[name], vns)
+                _check(name, columns[name], rows_of)
     _check_order(form.first, columns[form.first])
-    if last is None or any(columns[name] is not getattr(last, name) for name in _PAIRS):
+    if form.tables[1] and (last is None or any(columns[name] is not getattr(last, name) for name in _PAIRS)):
         _check_order("entries", columns["receiver"] * vns + columns["sender"])
-    return Head(token, number, heard), form(**columns)
+    return Head(token, number, heard, bool(asked)), form(**columns)
 
 
 def bundle(frames: Iterable[Octets]) -> bytes:
@@ -253,12 +281,12 @@ def _are_rates(rates: FloatArray) -> bool:
     return not rates.size or bool(rates.min() >= 0.0 and rates.max() <= MOST_BPS)
 
 
-def _check(name: str, column: NDArray[Any], vns: int) -> None:
+def _check(name: str, column: NDArray[Any], rows_of: Mapping[str, int]) -> None:
     if column.dtype == np.bool_:
         if column.view(np.uint8).max(initial=0) > 1:
             raise FrameError(Cause.VALUE, f"{name} has values that are neither true nor false")
-    elif name in _ROWS and column.max(initial=0) >= max(vns, 1):
-        raise FrameError(Cause.ROW, f"{name} names rows beyond {vns} VNs")
+    elif name in rows_of and len(column) and column.max() >= rows_of[name]:
+        raise FrameError(Cause.ROW, f"{name} names rows beyond the {rows_of[name]} that there are")
 
 
 def _check_order(name: str, keys: IntArray) -> None:

@@ -7,15 +7,17 @@
 4. What the peer had heard when it spoke must have been said not long ago, by this shard's clock. A frame that is late
    is refused, but its number is what this shard has heard: the peer's next one is in time.
 5. Nobody speaks for VNs that are not its own.
+6. Who takes another shard for the allocator has not reported all that the allocator has to know.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter, OrderedDict
+from typing import NamedTuple
 
 from controller.columns import BoolArray
-from controller.shards.frames import Cause, Frame, FrameError, Grants, Head, Octets, Report, decode
+from controller.shards.frames import Cause, Frame, FrameError, Grants, Head, LinkUse, Octets, Report, decode
 
 LATE_INTERVALS = 4
 """the oldest that a frame's answer may be: two intervals there, two back"""
@@ -24,12 +26,25 @@ SILENT_INTERVALS = 4
 _REMEMBERED = 16  # of the numbers that were said last, when
 
 
-class Peer:
-    """Another shard. ``owns`` (vns,) are its VNs, ``mine`` those of this shard."""
+class Part(NamedTuple):
+    """A shard's VNs, (vns,) each: those behind its switches, and those whose senders it grants rates.
 
-    def __init__(self, owns: BoolArray, mine: BoolArray, fabric: bytes, interval_s: float) -> None:
-        self.owns, self._mine, self._fabric, self._interval_s = owns, mine, fabric, interval_s
+    ``allocates`` tells whether it does so in VLANs whose policy sees the whole network, where there are such.
+    """
+
+    owns: BoolArray
+    decides: BoolArray
+    allocates: bool = False
+
+
+class Peer:
+    """Another shard, whose VNs are ``theirs``; ``mine`` are those of this shard. The fabric has so many ``links``."""
+
+    def __init__(self, theirs: Part, mine: Part, fabric: bytes, interval_s: float, links: int = 0) -> None:
+        self.owns, self.decides, self._asked = theirs
+        self._mine, self._fabric, self._interval_s, self._links = mine, fabric, interval_s, links
         self.report: Report | None = None
+        self.link_use: LinkUse | None = None
         self._reported_s = self._granted_s = -math.inf
         self.refused: Counter[Cause] = Counter()
         self._grants: Grants | None = None
@@ -38,22 +53,23 @@ class Peer:
         self._last: dict[type[Frame], int] = {}
         self._said_s: OrderedDict[int, float] = OrderedDict()
 
-    def recut(self, owns: BoolArray, mine: BoolArray, fabric: bytes) -> None:
-        """It has the VNs of ``owns`` (vns,) from now on, this shard those of ``mine``; what it said is void."""
-        self.owns, self._mine, self._fabric = owns, mine, fabric
-        self.report, self._grants, self._known = None, None, {}
+    def recut(self, theirs: Part, mine: Part, fabric: bytes) -> None:
+        """It has the VNs of ``theirs`` from now on, this shard those of ``mine``; what it said is void."""
+        self.owns, self.decides, self._asked = theirs
+        self._mine, self._fabric = mine, fabric
+        self.report, self.link_use, self._grants, self._known = None, None, None, {}
 
     def head(self, token: int, number: int, now_s: float) -> Head:
         """Return the header of a frame that goes to this peer now."""
         self._said_s[number] = now_s
         while len(self._said_s) > _REMEMBERED:
             self._said_s.popitem(last=False)
-        return Head(token, number, self._number)
+        return Head(token, number, self._number, self._asked)
 
     def hear(self, data: Octets, now_s: float) -> FrameError | None:
         """Take a frame of this peer; return why it was refused, None if it was not."""
         try:
-            head, frame = decode(data, self._fabric, len(self.owns), self._known)  # 1
+            head, frame = decode(data, self._fabric, len(self.owns), self._links, self._known)  # 1
             self._accept(head, frame, now_s)
         except FrameError as error:
             self.refused[error.cause] += 1
@@ -73,21 +89,33 @@ class Peer:
         said_s = self._said_s.get(head.heard, -math.inf)
         if now_s - said_s > LATE_INTERVALS * self._interval_s:  # 4
             raise FrameError(Cause.LATE, f"knows nothing newer than number {head.heard}")
-        sends, receives = (self.owns, self._mine) if isinstance(frame, Report) else (self._mine, self.owns)
-        receivers = frame.loaded if isinstance(frame, Report) else frame.congested
-        known = self._known.get(kind)
-        owned = bool(receives[receivers].all())
-        if known is None or frame.receiver is not known.receiver:
-            owned = owned and bool(receives[frame.receiver].all())
-        if known is None or frame.sender is not known.sender:
-            owned = owned and bool(sends[frame.sender].all())
-        if not owned:  # 5
+        if not self._may_say(frame):  # 5
             raise FrameError(Cause.NOT_OWNED, "speaks of VNs that are not its own, or not this shard's")
+        if not isinstance(frame, Grants) and head.asked != self._mine.allocates:  # 6
+            raise FrameError(Cause.NOT_OWNED, "takes another one for the allocator")
         self._known[kind] = frame
         if isinstance(frame, Report):
             self.report, self._reported_s = frame, now_s
-        else:
+        elif isinstance(frame, Grants):
             self._grants, self._granted_s = frame, now_s
+        else:
+            self.link_use = frame
+
+    def _may_say(self, frame: Frame) -> bool:
+        if isinstance(frame, LinkUse):
+            return True  # of links everybody may use some
+        if isinstance(frame, Report):
+            loaded, receives, sends = self._mine.owns | self._mine.decides, self._mine.decides, self.owns
+            first = frame.loaded
+        else:
+            loaded, receives, sends = self.decides, self.decides, self._mine.owns
+            first = frame.decided
+        known, right = self._known.get(type(frame)), bool(loaded[first].all())
+        if known is None or isinstance(known, LinkUse) or frame.receiver is not known.receiver:
+            right = right and bool(receives[frame.receiver].all())
+        if known is None or isinstance(known, LinkUse) or frame.sender is not known.sender:
+            right = right and bool(sends[frame.sender].all())
+        return right
 
     def take_grants(self) -> Grants | None:
         """Return what it granted last, once."""

@@ -1,12 +1,15 @@
 """One shard: an interval of the switches that one controller owns, in three phases, with frames of peers between them.
 
 It is the senders' and the grants' side of the pairs that send behind its switches, and the receivers' side of those
-that receive there. What passes between two of its own VNs never leaves it: without peers an interval is
+that receive there, but for VLANs whose policy sees the whole network: one shard, the allocator, is the receivers' side
+of all of those (network_wide.py). What it decides for its own senders never leaves it: without peers an interval is
 ``control_step``.
 
 1) ``report``: meters are read. What is sent to VNs of peers goes to them, as Report.
 2) ``decide``: own senders' and peers' reports are summed up and shared out, and own senders obey. Peers get Grants.
 3) ``enforce``: own senders obey what peers have granted. Meters follow.
+
+After the second phase the allocator gets what others use of links (``use_of_links``).
 
 A frame may come at any time (``hear``), and counts from the next phase on: a pair that crosses is decided on as soon as
 frames are there, and else an interval later for each way. Senders that have traffic are reported before their receiver
@@ -23,13 +26,14 @@ Deviation: the paper's senders are free again when the receiver is silent. Here 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.columns import NEW_ROW, FloatArray, IntArray
+from controller.columns import FloatArray, IntArray
 from controller.dets.messages import (
     DeactivateTrafficControl,
     InitializeTrafficControl,
@@ -41,23 +45,23 @@ from controller.dets.messages import (
 from controller.dets.rate_allocator import Surroundings, answer, initialize, watch_congestion
 from controller.dets.send_rate_controller import SendRateControllers, traffic_reports
 from controller.errors import InvalidValueError
+from controller.fabric.links import FabricLinks
 from controller.fabric.vns import VnTable
 from controller.loop.grant_side import put_in_force
 from controller.loop.sender_side import SenderSide, read_meters
-from controller.loop.step import ControlState, StepResult, ceilings_now
+from controller.loop.step import ControlState, StepResult, ceilings, ceilings_now
 from controller.metering.counters import MeterReadings
-from controller.metering.enforcement import RATE_STEP_BPS
 from controller.policy.cuts import check_cut
 from controller.policy.groups import PolicyGroup, held
 from controller.shards.crossing import Crossing
-from controller.shards.frames import FrameError, Grants, Octets, Report, encode, fabric_digest
-from controller.shards.peer import Peer
-from controller.shards.receiver_table import Pairs, ReceiverTable, rows_of_pairs
+from controller.shards.frames import FrameError, Grants, LinkUse, Octets, Report, encode, fabric_digest
+from controller.shards.network_wide import added_up, network_wide, use_of_links
+from controller.shards.peer import Part, Peer
+from controller.shards.receiver_table import Pairs, ReceiverTable
+from controller.shards.silence import HOLD_S, equal_share_bps, left_by_silent
 
 NOBODY = -1
 """the owner of VNs that none has taken yet"""
-HOLD_S = 10.0
-"""for how long a silent receiver's grants stand: longer than a lease and a take-over"""
 
 
 @dataclass(frozen=True)
@@ -73,9 +77,9 @@ class _Decided:
 class Shard:
     """The VNs of ``owner`` (vns,) that are ``number``; whoever else is there is a peer, but for NOBODY.
 
-    ``token`` grows with every change of the shard's owner. ``state`` holds the entries of its own senders; it may be
-    replaced between intervals, as ``vns`` may by others of the same names. Raises InvalidValueError for policies that
-    need to see the whole fabric, and for receivers that no queue holds.
+    ``token`` grows with every change of the shard's owner. ``links`` are the names of links, as all shards have them.
+    ``state`` holds the entries of its own senders; it may be replaced between intervals, as ``vns`` may by others of
+    the same names. Raises InvalidValueError for policies that cannot be cut, and for receivers that no queue holds.
     """
 
     def __init__(
@@ -86,6 +90,7 @@ class Shard:
         number: int,
         token: int,
         interval_s: float,
+        links: Sequence[str] = (),
     ) -> None:
         for group in groups:
             check_cut(group.policy)
@@ -93,12 +98,14 @@ class Shard:
             row = int(np.flatnonzero(~vns.shaped)[0])
             raise InvalidValueError("queues", vns.key(row), "has no queue, and its senders share an account")
         self.vns, self.groups, self._number_of_shard = vns, groups, number
-        self._fabric, self._interval_s = fabric_digest(vns), interval_s
+        self._interval_s, self._links, self._owners = interval_s, tuple(links), b""
         self.mine, self._token = np.zeros(len(vns), dtype=np.bool_), token
+        self.decides, self._wide = self.mine, network_wide(groups, len(vns))
+        self._owner, self.allocator = owner, NOBODY
         self.peers: dict[int, Peer] = {}
         self.state = ControlState.start(vns, groups)
         self._number, self._began_s = 0, np.inf
-        self._told = np.zeros(len(vns), dtype=np.bool_)  # which VNs of peers are congested
+        self._told = np.zeros(len(vns), dtype=np.bool_)  # which VNs that peers decide for are congested
         self._told_senders = np.ones(len(vns), dtype=np.int64)  # among how many their limits are shared
         self._memories = self._nothing = self.state.allocators.memories
         self._table = ReceiverTable.of([])
@@ -106,27 +113,36 @@ class Shard:
         self._granted: dict[int, Grants] = {}
         self._began: tuple[SenderSide, Loads, TrafficReport] | None = None
         self._decided: _Decided | None = None
+        self._use: LinkUse | None = None
         self.recut(owner, token)
 
-    def recut(self, owner: IntArray, token: int, owners_digest: bytes = b"") -> None:
+    def recut(self, owner: IntArray, token: int, allocator: int | None = None, owners_digest: bytes = b"") -> None:
         """The VNs belong to others from now on; call it between intervals.
 
-        ``owners_digest`` stands for the owners as every shard knows them. Shards that know other ones do not hear each
-        other: who hears of a new owner last reports its senders elsewhere until then, and these must not be left out.
-        Congestion at VNs that others have now goes on as it was. Policies begin again, and what peers have reported is
-        forgotten: that grants stay where they are until all is known again is for the caller to see to (``frozen``).
+        ``allocator`` decides for VLANs whose policy sees the whole network; None: who owns the first VN that has an
+        owner. ``owners_digest`` stands for the owners as every shard knows them. Shards that know other ones do not
+        hear each other: who hears of a new owner last reports its senders elsewhere until then, and these must not be
+        left out. Congestion at VNs that others decide for now goes on as it was. Policies begin again, and what peers
+        have reported is forgotten: that grants stay where they are until all is known again is for the caller to see to
+        (``frozen``).
         """
-        before, self.mine, self._token = self.mine, np.equal(owner, self._number_of_shard), token
-        self._fabric = fabric_digest(self.vns, owners_digest)
-        self._told = np.where(before, self.state.allocators.congested, self._told)
-        others = sorted(set(owner.tolist()) - {self._number_of_shard, NOBODY})
+        if allocator is None:
+            allocator = next((one for one in owner.tolist() if one != NOBODY), NOBODY)
+        self._owner, self.allocator, self._token, self._owners = owner, allocator, token, owners_digest
+        self._fabric = fabric_digest(self.vns, self._links, owners_digest)
+        self._told = np.where(self.decides, self.state.allocators.congested, self._told)
+        decider = np.where(self._wide, allocator, owner)
+        self.mine, self.decides = (np.equal(column, self._number_of_shard) for column in (owner, decider))
+        wide = self.is_network_wide
+        mine = Part(self.mine, self.decides, wide and allocator == self._number_of_shard)
+        others = sorted({*owner.tolist(), allocator} - {self._number_of_shard, NOBODY})
         before_peers, self.peers = self.peers, {}
         for one in others:
-            owns = np.equal(owner, one)
-            peer = before_peers.get(one) or Peer(owns, self.mine, self._fabric, self._interval_s)
-            peer.recut(owns, self.mine, self._fabric)
+            theirs = Part(np.equal(owner, one), np.equal(decider, one), wide and allocator == one)
+            peer = before_peers.get(one) or Peer(theirs, mine, self._fabric, self._interval_s, len(self._links))
+            peer.recut(theirs, mine, self._fabric)
             self.peers[one] = peer
-        self._granted, self._began_s, self._crossing = {}, np.inf, None
+        self._granted, self._began_s, self._crossing, self._use = {}, np.inf, None, None
         self.forget()
 
     def forget(self) -> None:
@@ -139,6 +155,14 @@ class Shard:
             check_cut(group.policy)
         self.groups = groups
         self._memories = self._nothing = ControlState.start(self.vns, groups).allocators.memories
+        before, self._wide = self._wide, network_wide(groups, len(self.vns))
+        if not np.array_equal(before, self._wide):
+            self.recut(self._owner, self._token, self.allocator, self._owners)
+
+    @property
+    def is_network_wide(self) -> bool:
+        """Whether the policy of some VLAN sees the whole network."""
+        return bool(self._wide.any())
 
     def hear(self, peer: int, data: Octets, now_s: float) -> FrameError | None:
         """Take a frame of a peer; return why it was refused, None if it was not."""
@@ -153,6 +177,10 @@ class Shard:
         holds = held(self.groups, entries.receiver, len(vns)) | crossing.crosses
         counted = state.counters, state.measured, machines, state.unread_intervals
         senders = read_meters(entries, *counted, readings, vns, holds)
+        if self.is_network_wide:
+            always = crossing.crosses & vns.always_controlled[entries.receiver] & ~senders.machines.controlled
+            machines = senders.machines.on_initialize(InitializeTrafficControl(np.flatnonzero(always)))
+            senders = replace(senders, machines=machines)
         loads = senders.loads(state.enforcement, vns, now_s)
         reports = traffic_reports(senders.machines, np.arange(len(entries)), entries, vns, senders.measured)
         self._began = senders, loads, reports
@@ -174,18 +202,21 @@ class Shard:
         sends = (loads.smoothed_bps > 0.0) | (loads.passed_bps > 0.0) | (loads.dropped_bps > 0.0)
         frames = {}
         for number, peer in self.peers.items():
-            loaded = np.flatnonzero(sends & peer.owns)
+            loaded = np.flatnonzero(sends & (peer.owns | peer.decides))
             brought = loads.passed_bps[loaded], loads.smoothed_bps[loaded], loads.dropped_bps[loaded]
             frame = Report(loaded, *brought, *(column[parts[number]] for column in columns))
             frames[number] = encode(peer.head(self._token, self._number, now_s), self._fabric, frame)
         return frames
 
-    def decide(self, now_s: float) -> dict[int, bytes]:
-        """Share the receivers' limits out; return a frame for each peer. ``report`` comes before it."""
+    def decide(self, now_s: float, links: FabricLinks | None = None) -> dict[int, bytes]:
+        """Share the receivers' limits out; return a frame for each peer. ``report`` comes before it.
+
+        ``links`` are those of the whole fabric; None: access links alone.
+        """
         assert self._began is not None
         (senders, loads, said_here), state, vns = self._began, self.state, self.vns
         entries, crossing = state.entries, self._crossing_now()
-        # Congestion, of own receivers alone, by what all bring there.
+        # Congestion, of the receivers that this shard decides for, by what all bring there.
         for peer in self.peers.values():
             if (said := peer.report) is not None:
                 for column, brought in (
@@ -195,7 +226,7 @@ class Shard:
                 ):
                     column[said.loaded] += brought
         allocators = watch_congestion(state.allocators, loads, vns)
-        allocators = replace(allocators, congested=np.where(self.mine, allocators.congested, self._told))
+        allocators = replace(allocators, congested=np.where(self.decides, allocators.congested, self._told))
         begin, end = initialize(allocators, entries, senders.machines.controlled, vns.always_controlled)
         begun, ended = (rows[~crossing.crosses[rows]] for rows in (begin.entry, end.entry))
         machines = senders.machines.on_initialize(InitializeTrafficControl(begun))
@@ -210,9 +241,12 @@ class Shard:
         # Initialize is on its way, at least.
         under = np.flatnonzero((allocators.congested | vns.always_controlled)[table.entries.receiver])
         reports, seen = self._reported(table, under, senders, said_here, list(live.values()), loads.passed_bps, now_s)
-        shared, counted = self._left(now_s)
+        links = (links or FabricLinks.of_access(vns)) if self.is_network_wide else None
+        left = left_by_silent(self.peers, self._granted, vns, links, now_s)
+        if links is not None and left.links is not None:
+            seen = self._of_links(table, senders, list(live.values()), seen, links, left.links)
         allocators = replace(allocators, memories=self._memories)
-        allocators, set_rate, _ = answer(allocators, self.groups, table.entries, shared, reports, seen)
+        allocators, set_rate, _ = answer(allocators, self.groups, table.entries, left.vns, reports, seen)
         if self._lacks_peers(now_s):
             set_rate = _not_above(set_rate, reports)
             allocators = replace(allocators, memories=self._nothing)  # learned from part of the senders
@@ -229,9 +263,11 @@ class Shard:
         mine = SetRate(own[is_set], own_bps[is_set])
         alive = KeepAlive(own[~is_set & ~np.isnan(own_bps)])
         self._decided = _Decided(senders, mine, alive, loads.passed_bps)
-        counted += np.bincount(table.entries.receiver[slice(None) if everybody else reports.entry], minlength=len(vns))
-        self._told_senders = np.where(self.mine, np.maximum(counted, 1), self._told_senders)
-        congested = np.flatnonzero(allocators.congested & self.mine)
+        receivers = table.entries.receiver[slice(None) if everybody else reports.entry]
+        counted = left.senders + np.bincount(receivers, minlength=len(vns))
+        self._told_senders = np.where(self.decides, np.maximum(counted, 1), self._told_senders)
+        decided = np.flatnonzero(self.decides & (allocators.congested | (vns.always_controlled & (counted > 0))))
+        about = decided, np.maximum(counted[decided], 1), allocators.congested[decided]
         frames = {}
         places = dict(zip(live, table.places[1:], strict=True))
         for number, peer in self.peers.items():
@@ -242,11 +278,18 @@ class Shard:
             if not everybody:
                 granted = ~np.isnan(its_bps)
                 pairs, its_bps = (pairs[0][granted], pairs[1][granted]), its_bps[granted]
-            frame = Grants(congested, np.maximum(counted[congested], 1), *pairs, its_bps)
+            frame = Grants(*about, *pairs, its_bps)
             if number in live:
                 self._granted[number] = frame
             frames[number] = encode(peer.head(self._token, self._number, now_s), self._fabric, frame)
         return frames
+
+    def use_of_links(self, now_s: float) -> dict[int, bytes]:
+        """Return a frame for the allocator, if that is a peer. ``decide`` comes before it."""
+        peer = self.peers.get(self.allocator)
+        if peer is None or self._use is None:
+            return {}
+        return {self.allocator: encode(peer.head(self._token, self._number, now_s), self._fabric, self._use)}
 
     def enforce(self, readings: MeterReadings, now_s: float) -> StepResult:
         """End an interval: put in force what own receivers and peers have granted. ``decide`` comes before it."""
@@ -283,7 +326,7 @@ class Shard:
         vns, entries = len(self.vns), self.state.entries
         reported = sum(len(part[0]) for part in self._table.parts[1:])
         known = np.bincount(self._table.entries.receiver, minlength=vns) if reported else np.zeros(vns, dtype=np.int64)
-        known = np.where(self.mine, known, np.where(self._told, self._told_senders, 0))
+        known = np.where(self.decides, known, np.where(self._told, self._told_senders, 0))
         elsewhere: IntArray = np.maximum(known - np.bincount(entries.receiver, minlength=vns), 0)
         return elsewhere
 
@@ -296,9 +339,9 @@ class Shard:
         for number, peer in self.peers.items():
             grants = peer.take_grants()
             if grants is not None:
-                self._told[peer.owns] = False
-                self._told[grants.congested] = True
-                self._told_senders[grants.congested] = grants.senders
+                self._told[peer.decides] = False
+                self._told[grants.decided] = grants.congested
+                self._told_senders[grants.decided] = grants.senders
                 heard.append(crossing.of_peer(number))
                 rows, at = crossing.granted(number, grants, vns)
                 granted.append(SetRate(rows, grants.rate_bps[at]))
@@ -306,19 +349,21 @@ class Shard:
                 silent.append(crossing.of_peer(number))
         if heard:
             rows = np.concatenate(heard)
-            wanted = self._told[entries.receiver[rows]]
+            always = self.vns.always_controlled
+            wanted = (self._told | always)[entries.receiver[rows]]
             machines = machines.on_deactivate(DeactivateTrafficControl(rows[~wanted & machines.controlled[rows]]))
             new = rows[wanted & ~machines.controlled[rows]]
             machines = machines.on_initialize(InitializeTrafficControl(new))
             # Until the receiver's shard has answered for them: as if each were one more of those it shares among.
-            share_bps = self._equal_share_bps(self._told_senders + 1)[entries.receiver[new]]
+            new = new[~always[entries.receiver[new]]]
+            share_bps = equal_share_bps(self.vns, self._told_senders + 1)[entries.receiver[new]]
             granted.insert(0, SetRate(new, share_bps))
             rows = np.concatenate([one.entry for one in granted])
             rate_bps = np.concatenate([one.rate_bps for one in granted])
             machines = machines.on_set_rate(self._held_back(SetRate(rows, rate_bps)))
         if silent:
             rows = np.concatenate(silent)
-            share_bps = self._equal_share_bps(self._told_senders)[entries.receiver[rows]]
+            share_bps = equal_share_bps(self.vns, self._told_senders)[entries.receiver[rows]]
             above = machines.controlled[rows] & (machines.limit_bps[rows] > share_bps)
             machines = machines.on_set_rate(SetRate(rows[above], share_bps[above]))
         return machines
@@ -326,8 +371,8 @@ class Shard:
     def _crossing_now(self) -> Crossing:
         """Return where the entries lead; it is made again when there are others, or other owners."""
         if self._crossing is None or self._crossing.entries is not self.state.entries:
-            owns = {number: peer.owns for number, peer in self.peers.items()}
-            self._crossing = Crossing.of(self.state.entries, self.mine, owns)
+            decides = {number: peer.decides for number, peer in self.peers.items()}
+            self._crossing = Crossing.of(self.state.entries, self.decides, decides)
         return self._crossing
 
     def _held_back(self, message: SetRate) -> SetRate:
@@ -336,9 +381,6 @@ class Shard:
         if adopted_bps is None:
             return message
         return SetRate(message.entry, np.minimum(message.rate_bps, adopted_bps[message.entry]))
-
-    def _equal_share_bps(self, senders: IntArray) -> FloatArray:
-        return self.vns.receive_most_bps / np.maximum(senders, 1)
 
     # -- receivers: what peers have reported
 
@@ -363,7 +405,7 @@ class Shard:
     ) -> tuple[TrafficReport, Surroundings]:
         """Return the Traffic Reports of the rows of the table that are ``under`` control, and what else policies see.
 
-        No policy that can be cut looks at ``used_bps`` and ``limit_bps`` of entries that are not.
+        Only policies that see the whole network look at ``used_bps`` and ``limit_bps`` of entries that are not.
         """
         state, own = self.state, self._crossing_now().own
         measured_bps = table.merged(here.measured_bps[own], [one.measured_bps for one in peers])
@@ -393,37 +435,28 @@ class Shard:
         """Whether a peer has yet to speak for the first time, and is waited for: it may report senders."""
         return now_s - self._began_s < HOLD_S and any(peer.report is None for peer in self.peers.values())
 
-    def _left(self, now_s: float) -> tuple[VnTable, IntArray]:
-        """Return the VNs with what silent peers leave of the receive limits, and how many of their senders count."""
-        vns, counted = self.vns, np.zeros(len(self.vns), dtype=np.int64)
-        kept_bps = np.zeros(len(vns))
-        for number, peer in self.peers.items():
-            said, silent_s = peer.report, peer.unreported_s(now_s)
-            if said is None or not silent_s:
-                continue
-            rate_bps = np.where(np.isinf(said.limit_bps), 0.0, said.limit_bps)
-            if (granted := self._granted.get(number)) is not None:  # which may have got there
-                row = rows_of_pairs(said, granted, len(vns))
-                known, at = row[row != NEW_ROW], np.flatnonzero(row != NEW_ROW)
-                rate_bps[known] = np.maximum(rate_bps[known], granted.rate_bps[at])
-            counted += np.bincount(said.receiver[rate_bps > 0.0], minlength=len(vns))
-            if silent_s > HOLD_S:
-                rate_bps = np.minimum(rate_bps, self._equal_share_bps(self._shared_among(number))[said.receiver])
-            of_peer = np.bincount(said.receiver, rate_bps, minlength=len(vns))
-            of_peer[said.loaded] = np.maximum(of_peer[said.loaded], said.passed_bps)
-            kept_bps += of_peer
-        if not kept_bps.any():
-            return vns, counted
-        left_bps = np.maximum(vns.receive_limit_bps - kept_bps, RATE_STEP_BPS)
-        return vns.with_columns(receive_limit_bps=left_bps), counted
-
-    def _shared_among(self, number: int) -> IntArray:
-        """Return among how many senders a peer was told that each VN's limit is shared."""
-        senders = np.ones(len(self.vns), dtype=np.int64)
-        granted = self._granted.get(number)
-        if granted is not None:
-            senders[granted.congested] = granted.senders
-        return senders
+    def _of_links(
+        self,
+        table: ReceiverTable,
+        senders: SenderSide,
+        peers: list[Report],
+        seen: Surroundings,
+        links: FabricLinks,
+        left: FabricLinks,
+    ) -> Surroundings:
+        """Return what policies see, with links and what others use of them; that goes to the allocator, too."""
+        own, here, adopted_bps = self._crossing_now().own, table.places[0], self.state.adopted_bps
+        used_bps = table.merged(senders.measured.measured_bps[own], [one.measured_bps for one in peers])
+        limit_bps = np.minimum(seen.limit_bps, ceilings(table.entries, self.vns))
+        if adopted_bps is not None:
+            limit_bps[here] = np.minimum(limit_bps[here], adopted_bps[own])
+        seen = replace(seen, used_bps=used_bps, limit_bps=limit_bps)
+        if self.allocator != self._number_of_shard:
+            self._use = use_of_links(self._wide, table.entries, self.vns, links, left, seen)
+            return replace(seen, links=links)
+        self._use = None
+        uses = (peer.link_use for peer in self.peers.values() if peer.link_use is not None)
+        return replace(seen, links=left, elsewhere_bps=added_up(uses, len(links.names)))
 
 
 def _not_above(message: SetRate, reports: TrafficReport) -> SetRate:

@@ -25,7 +25,7 @@ CLUSTER = {"node": "a", "etcd": ["http://127.0.0.1:1"], "share": "switches", "li
 OWNER = {1: "a", 2: "b", 3: "b"}
 RECEIVER = (3, 5)
 SENDERS = [(1, 1), (1, 2), (2, 3)]
-ALGORITHMS = ("fs", "sp", "fp", "level")
+ALGORITHMS = ("fs", "sp", "fp", "level", "max-min")
 SECOND = round(1 / INTERVAL_S)
 
 
@@ -85,10 +85,14 @@ def test_senders_of_all_nodes_together_keep_the_receivers_limit(algorithm):
     loop = blasting(algorithm)
     assert loop.rate(RECEIVER, 10, -2 * SECOND) == pytest.approx(LIMIT_BPS, rel=0.05)
     assert set(limits(loop)) == {1, 2, 3}
-    if algorithm in ("fs", "level"):
+    if algorithm in ("fs", "level", "max-min"):
         assert limits(loop) == pytest.approx(dict.fromkeys((1, 2, 3), LIMIT_BPS / 3), rel=0.05)
-    first = {Cause.LATE: 2}  # said before anything was heard
-    assert {name: dict(one.refused) for name, one in nodes(loop).sharing.items()} == {"a": first, "b": first}
+    first = {"a": 2, "b": 2}  # said before anything was heard
+    if algorithm == "max-min":
+        first["a"] += 1  # it decides for all, and is told of links
+    assert {name: dict(one.refused) for name, one in nodes(loop).sharing.items()} == {
+        name: {Cause.LATE: late} for name, late in first.items()
+    }
 
 
 @pytest.mark.parametrize(("first", "late"), [([(2, 3), (2, 4)], (1, 1)), ([(1, 1), (1, 2)], (2, 3))])
@@ -191,6 +195,22 @@ def test_the_receivers_node_dies_and_grants_are_held_by_the_other():
     assert limits(loop) == pytest.approx(dict.fromkeys((1, 2, 3), LIMIT_BPS / 3), rel=0.05)
 
 
+def test_who_owns_the_first_owned_switch_decides_for_all_and_nobody_is_freed_while_that_has_no_owner():
+    loop = blasting("max-min")
+    assert [one._shard.decides.all() for one in nodes(loop).sharing.values()] == [True, False]
+    standing_bps = meters(loop)
+    loop.fabric.kill("a")
+    nodes(loop).owners_are_known(loop.fabric.now_s)  # nobody has s1: b decides, and knows not what s1's hosts send
+    assert nodes(loop).sharing["b"]._shard.decides.all()
+    loop.senders[0].rate_bps = 0.0
+    for _ in range(12 * SECOND):
+        loop.run(1)
+        assert all(rate <= COMPENSATED * standing_bps[key] for key, rate in meters(loop).items())
+    loop.fabric.take_over(1, "b")
+    loop.run(3 * SECOND)
+    assert limits(loop)[3] == pytest.approx(LIMIT_BPS / 2, rel=0.05)
+
+
 def test_grants_rise_again_once_all_switches_are_taken_over_or_after_a_while():
     loop = blasting("fs")
     for sender in loop.senders[1:]:
@@ -258,7 +278,7 @@ def test_who_speaks_of_others_switches_or_is_nobody_is_refused():
     assert here.refused[Cause.NOT_OWNED] > 0
 
 
-@pytest.mark.parametrize("algorithm", ["fe", "max-min", "gatekeeper"])
+@pytest.mark.parametrize("algorithm", ["fe", "seawall", "gatekeeper"])
 def test_what_sees_more_than_a_receivers_senders_cannot_be_shared_out(algorithm):
     with pytest.raises(InvalidValueError, match="cannot be cut into shards"):
         SharedFabric(fabric(PORTS, limits={10: "400M"}, algorithm=algorithm), LINKS, OWNER)

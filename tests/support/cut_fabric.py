@@ -42,10 +42,11 @@ class Network:
 
 
 class CutFabric:
-    """The world of ``algorithm``, whose VNs belong to ``owner`` (vns,)."""
+    """A world, or that of an algorithm, whose VNs belong to ``owner`` (vns,)."""
 
-    def __init__(self, algorithm: str, owner: list[int], network: Network | None = None) -> None:
-        self.world, self.network, self.owner = World(algorithm), network or Network(), ints(owner)
+    def __init__(self, world: str | World, owner: list[int], network: Network | None = None) -> None:
+        self.world = World(world) if isinstance(world, str) else world
+        self.network, self.owner = network or Network(), ints(owner)
         self.interval, self.causes = 0, Counter()
         entries = self.world.entries
         self.rows = {one: np.flatnonzero(self.owner[entries.sender] == one) for one in sorted(set(owner))}
@@ -56,7 +57,7 @@ class CutFabric:
     def shard(self, number: int, token: int) -> Shard:
         """Return a shard that begins with its entries."""
         world = self.world
-        shard = Shard(world.vns, world.groups, self.owner, number, token, INTERVAL_S)
+        shard = Shard(world.vns, world.groups, self.owner, number, token, INTERVAL_S, world.links.names)
         shard.state = world.state(self.rows[number])
         return shard
 
@@ -73,11 +74,13 @@ class CutFabric:
         running = {one: shard for one, shard in self.shards.items() if one not in self.paused}
         readings = {one: self.world.readings(self.rows[one]) for one in running}
         self._deliver()
-        for phase in ("report", "decide"):
-            said = {
-                one: shard.report(readings[one], now_s) if phase == "report" else shard.decide(now_s)
-                for one, shard in running.items()
-            }
+        phases = (
+            lambda one, shard: shard.report(readings[one], now_s),
+            lambda _, shard: shard.decide(now_s, self.world.links),
+            lambda _, shard: shard.use_of_links(now_s),
+        )
+        for phase in phases:
+            said = {one: phase(one, shard) for one, shard in running.items()}
             for speaker, frames in said.items():
                 for hearer, data in frames.items():
                     self.network.send(self.interval, speaker, hearer, data)

@@ -1,4 +1,4 @@
-"""A fabric as its meters see it: every VN sends to every other one, and meters drop what is above their limits."""
+"""A fabric as its meters see it: every VN sends to every other one of its VLAN; meters drop what is above limits."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import numpy as np
 from support.configs import star
 
 from controller.fabric.entries import EntryTable
+from controller.fabric.links import FabricLinks
 from controller.fabric.vns import VnTable
 from controller.loop import step
 from controller.metering.counters import MeterReadings
-from controller.policy.groups import choices_of, groups_of
+from controller.policy.groups import choices_of, groups_of, under
 
 PORTS = 6
 INTERVAL_S = 1 / 16  # so that rates, and sums of rates, are exact
@@ -22,14 +23,17 @@ def ints(values):
 
 
 class World:
-    """A fabric in which every VN sends to every other one, and what its meters count."""
+    """A fabric in which every VN sends to every other one of its VLAN, and what its meters count."""
 
-    def __init__(self, algorithm):
-        config = star(PORTS, limits={10: LIMIT}, algorithm=algorithm)
-        vns = VnTable.of_config(config)
+    def __init__(self, algorithm, limits=None, **options):
+        config = star(PORTS, limits=limits or {10: LIMIT}, algorithm=algorithm, **options)
+        choices = choices_of(config)
+        vns = under(VnTable.of_config(config), choices)
         self.vns = vns.with_columns(shaped=np.ones(len(vns), dtype=np.bool_))
-        self.groups = groups_of(self.vns, choices_of(config))
-        pairs = [(one, other) for one in range(len(vns)) for other in range(len(vns)) if one != other]
+        self.links = FabricLinks.of_access(self.vns)
+        self.groups = groups_of(self.vns, choices)
+        everybody, vlan_vid = range(len(vns)), vns.vlan_vid
+        pairs = [(a, b) for a in everybody for b in everybody if a != b and vlan_vid[a] == vlan_vid[b]]
         self.sender, self.receiver = ints([pair[0] for pair in pairs]), ints([pair[1] for pair in pairs])
         self.now_s, self.octets, self.dropped = 1000.0, np.zeros(len(pairs)), np.zeros(len(pairs))
         self.entries = EntryTable.empty().add(self.sender, self.receiver, np.arange(1, len(pairs) + 1))[0]

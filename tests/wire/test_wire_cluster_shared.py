@@ -77,6 +77,11 @@ def test_every_switch_has_one_owner_and_both_nodes_are_ready(run: SharedRun) -> 
 def test_senders_of_both_nodes_share_the_receive_limit_of_one(run: SharedRun) -> None:
     blast(run)
     run.wait(lambda: is_shared(run), "the limit is shared", 30.0)
+    run.nodes[0].patch("/v1/vlans/10", algorithm="max-min")  # n2 decides for all: it owns s1
+    with run.fabric.locked():
+        run.fabric.rates.set_rates([0], [30e6])
+    rest_bps = (LIMIT_BPS - 30e6) / 2
+    run.wait(lambda: granted_bps(run, (0, 1))[21] > 0.9 * rest_bps, "a sender at n1 gets what one at n2 leaves", 30.0)
     check_one_writer(run, EDGES)
 
 

@@ -88,7 +88,7 @@ class Model:
             Node(number, Shard(world.vns, world.groups, owner, number, 1, INTERVAL_S)) for number in range(nodes)
         ]
         for node in self.nodes:
-            node.shard.recut(owner, 1, owner.tobytes())
+            node.shard.recut(owner, 1, owners_digest=owner.tobytes())
         first_id = 1
         for node in self.nodes:
             senders, receivers = world.pairs_of(np.flatnonzero(owner == node.number))
@@ -206,7 +206,7 @@ class Model:
         node.frozen_s = self.now_s
         node.shard.state = step.frozen(node.shard.state)
         owner = self._owner_of_vns()
-        node.shard.recut(owner, 1, owner.tobytes())
+        node.shard.recut(owner, 1, owners_digest=owner.tobytes())
         mine = [dpid for dpid, owner in changed.items() if owner == node.number]
         for dpid in mine:
             entries = self.nodes[before[dpid]].shard.state.entries

@@ -602,7 +602,11 @@ def test_switches_that_can_be_shared_out() -> None:
         ("127.0.0.1:6654", "node1:6654", "cluster.listen: node1 is not an IP address"),
         ("127.0.0.1:6654", "0.0.0.0:6654", "cluster.listen: 0.0.0.0 is every address"),
         ("algorithm: fs", "algorithm: fe", "vlans.10.algorithm: fe swings when"),
-        ("algorithm: fs", "algorithm: max-min", "vlans.10.algorithm: max-min sees more than a receiver's senders"),
+        (
+            "algorithm: fs",
+            "algorithm: seawall",
+            "vlans.10.algorithm: seawall reads ports and queues of switches that others own",
+        ),
         ("algorithm: fs", "algorithm: fs, shadow: sp", "vlans.10.shadow: sp cannot be with cluster.share"),
         ('ovsdb: "tcp:127.0.0.1:1", ', "", "switches.s1: has no queues"),
         ("ports:", "profile: no-queues, ports:", "switches.s1: has no queues"),

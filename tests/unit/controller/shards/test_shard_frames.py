@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from support.configs import star
 
 from controller.fabric.vns import VnTable
-from controller.shards.frames import Cause, FrameError, Grants, Head, Report, decode, encode, fabric_digest
+from controller.shards.frames import Cause, FrameError, Grants, Head, LinkUse, Report, decode, encode, fabric_digest
 
-VNS = 20
+VNS, LINKS = 20, 30
 FABRIC = b"12345678"
 HEAD = Head(token=3, number=7, heard=5)
 rates = st.floats(0.0, 1e12)
@@ -33,11 +33,18 @@ def frames(draw):
     def column(size, values=rates):
         return np.array(draw(st.lists(values, min_size=size, max_size=size)), dtype=np.float64)
 
-    if draw(st.booleans()):
+    def booleans(size):
+        return np.array(draw(st.lists(st.booleans(), min_size=size, max_size=size)), dtype=np.bool_)
+
+    kind = draw(st.sampled_from([Report, Grants, LinkUse]))
+    if kind is LinkUse:
+        links = sorted(draw(st.sets(st.integers(0, LINKS - 1), max_size=6)))
+        return LinkUse(ints(links), column(len(links)), column(len(links)))
+    if kind is Grants:
         senders = ints(draw(st.lists(st.integers(1, 2**32 - 1), min_size=len(first), max_size=len(first))))
-        return Grants(ints(first), senders, sender, receiver, column(len(pairs)))
+        return Grants(ints(first), senders, booleans(len(first)), sender, receiver, column(len(pairs)))
     unread = ints(draw(st.lists(st.integers(0, 2**32 - 1), min_size=len(pairs), max_size=len(pairs))))
-    active = np.array(draw(st.lists(st.booleans(), min_size=len(pairs), max_size=len(pairs))), dtype=np.bool_)
+    active = booleans(len(pairs))
     limits = column(len(pairs), rates | st.just(np.inf))
     loads = (column(len(first)) for _ in range(3))
     others = [column(len(pairs)) for _ in range(4)]
@@ -45,9 +52,9 @@ def frames(draw):
 
 
 @settings(derandomize=True, max_examples=100, deadline=None)
-@given(frame=frames(), head=st.builds(Head, *[st.integers(0, 2**64 - 1)] * 3))
+@given(frame=frames(), head=st.builds(Head, *[st.integers(0, 2**64 - 1)] * 3, st.booleans()))
 def test_what_is_written_is_read(frame, head):
-    read_head, read = decode(encode(head, FABRIC, frame), FABRIC, VNS)
+    read_head, read = decode(encode(head, FABRIC, frame), FABRIC, VNS, LINKS)
     assert read_head == head
     assert type(read) is type(frame)
     for field in fields(frame):
@@ -62,7 +69,7 @@ def test_damaged_frames_are_refused_or_are_frames(frame, data):
         whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
     damaged = bytes(whole[: data.draw(st.integers(0, len(whole)))] if data.draw(st.booleans()) else whole)
     try:
-        head, read = decode(damaged, FABRIC, VNS)
+        head, read = decode(damaged, FABRIC, VNS, LINKS)
     except FrameError:
         return
     assert encode(head, FABRIC, read) == damaged
@@ -72,11 +79,16 @@ def test_damaged_frames_are_refused_or_are_frames(frame, data):
 @given(data=st.binary(max_size=200))
 def test_noise_is_refused(data):
     with pytest.raises(FrameError):
-        decode(data, FABRIC, VNS)
+        decode(data, FABRIC, VNS, LINKS)
 
 
 def grants(congested=(1, 4), sender=(0, 2, 1), receiver=(1, 1, 4), rate_bps=(1e6, 2e6, 3e6)):
-    return Grants(ints(congested), ints([3] * len(congested)), ints(sender), ints(receiver), np.array(rate_bps))
+    told = ints(congested), ints([3] * len(congested)), np.full(len(congested), True)
+    return Grants(*told, ints(sender), ints(receiver), np.array(rate_bps))
+
+
+def link_use(link=(1, 4), others_bps=(2e6, 3e6)):
+    return LinkUse(ints(link), np.array(others_bps), np.array([1e6, 1e6]))
 
 
 @pytest.mark.parametrize(
@@ -92,11 +104,14 @@ def grants(congested=(1, 4), sender=(0, 2, 1), receiver=(1, 1, 4), rate_bps=(1e6
         (grants(receiver=(1, 1, 2**32 - 1)), Cause.ROW),
         (grants(sender=(2, 2, 1)), Cause.ROW),  # a pair twice
         (grants(receiver=(4, 1, 4)), Cause.ROW),
+        (link_use(link=(1, LINKS)), Cause.ROW),
+        (link_use(link=(4, 1)), Cause.ROW),
+        (link_use(others_bps=(2e6, np.nan)), Cause.VALUE),
     ],
 )
 def test_what_cannot_be_is_refused(frame, cause):
     with pytest.raises(FrameError) as refused:
-        decode(encode(HEAD, FABRIC, frame), FABRIC, VNS)
+        decode(encode(HEAD, FABRIC, frame), FABRIC, VNS, LINKS)
     assert refused.value.cause is cause
 
 
@@ -104,9 +119,9 @@ def test_what_cannot_be_is_refused(frame, cause):
     ("at", "octets", "cause"),
     [
         (0, b"DOTS", Cause.NOT_A_FRAME),
-        (4, b"\x02", Cause.VERSION),
+        (4, b"\x03", Cause.VERSION),
         (5, b"\x03", Cause.NOT_A_FRAME),
-        (6, b"\x01", Cause.NOT_A_FRAME),
+        (6, b"\x02", Cause.NOT_A_FRAME),
         (8, b"87654321", Cause.FABRIC),
         (40, struct.pack("<I", 3), Cause.LENGTH),
         (44, struct.pack("<I", 2**32 - 1), Cause.LENGTH),
@@ -119,23 +134,31 @@ def test_headers_that_say_something_else_are_refused(at, octets, cause):
     assert refused.value.cause is cause
 
 
+def test_entries_of_a_kind_that_has_none_are_refused():
+    whole = encode(HEAD, FABRIC, link_use())
+    with pytest.raises(FrameError) as refused:
+        decode(whole[:44] + struct.pack("<I", 1) + whole[48:], FABRIC, VNS, LINKS)
+    assert refused.value.cause is Cause.LENGTH
+
+
 def test_the_digest_is_of_which_vns_the_rows_are_and_not_of_their_limits():
     vns, more = VnTable.of_config(star(4)), VnTable.of_config(star(5))
     other = VnTable.of_config(star(4, limits={10: "1M", 20: "2M"}))
     assert fabric_digest(vns) == fabric_digest(other) != fabric_digest(more)
+    assert len({fabric_digest(vns, links) for links in ((), ("a", "b"), ("b", "a"), ("ab",))}) == 4
 
 
 @settings(derandomize=True, max_examples=200, deadline=None)
 @given(frame=frames(), data=st.data())
 def test_a_frame_is_read_or_refused_alike_whatever_came_before_it(frame, data):
-    _, before = decode(encode(HEAD, FABRIC, frame), FABRIC, VNS)
+    _, before = decode(encode(HEAD, FABRIC, frame), FABRIC, VNS, LINKS)
     whole = bytearray(encode(HEAD, FABRIC, data.draw(st.just(frame) | frames())))
     for _ in range(data.draw(st.integers(0, 2))):
         whole[data.draw(st.integers(48, max(len(whole) - 1, 48))) % len(whole)] ^= 1 << data.draw(st.integers(0, 7))
 
     def read(known):
         try:
-            return decode(bytes(whole), FABRIC, VNS, known)
+            return decode(bytes(whole), FABRIC, VNS, LINKS, known)
         except FrameError as error:
             return error.cause
 
@@ -144,5 +167,7 @@ def test_a_frame_is_read_or_refused_alike_whatever_came_before_it(frame, data):
         assert after is alone
         return
     assert encode(*after[:1], FABRIC, after[1]) == encode(*alone[:1], FABRIC, alone[1]) == bytes(whole)
-    if type(after[1]) is type(before) and np.array_equal(after[1].sender, before.sender):
+    if isinstance(before, LinkUse) or type(after[1]) is not type(before):
+        return
+    if np.array_equal(after[1].sender, before.sender):
         assert after[1].sender is before.sender  # which is not looked through again

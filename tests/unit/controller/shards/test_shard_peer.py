@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from controller.shards.frames import Cause, Grants, Head, Report, encode
-from controller.shards.peer import LATE_INTERVALS, SILENT_INTERVALS, Peer
+from controller.shards.frames import Cause, Grants, Head, LinkUse, Report, encode
+from controller.shards.peer import LATE_INTERVALS, SILENT_INTERVALS, Part, Peer
 
-FABRIC, INTERVAL_S, VNS = b"12345678", 0.05, 6
-THEIRS = np.array([True, True, False, False, False, False])
-MINE = np.array([False, False, True, True, False, False])
+FABRIC, INTERVAL_S, LINKS = b"12345678", 0.05, 3
+_THEIRS = np.array([True, True, False, False, False, False])
+_MINE = np.array([False, False, True, True, False, False])
+THEIRS, MINE = Part(_THEIRS, _THEIRS), Part(_MINE, _MINE)
 
 
 def ints(*values):
@@ -24,14 +25,19 @@ def report(sender=0, receiver=2, loaded=(2,)):
 
 
 def grants(sender=2, receiver=0, congested=(0,)):
-    return Grants(ints(*congested), ints(*[1] * len(congested)), ints(sender), ints(receiver), np.array([1e6]))
+    told = ints(*congested), ints(*[1] * len(congested)), np.full(len(congested), True)
+    return Grants(*told, ints(sender), ints(receiver), np.array([1e6]))
+
+
+def link_use():
+    return LinkUse(ints(2), np.array([2e6]), np.array([1e6]))
 
 
 class Desk:
     """A peer that is told frames, by the hand of a clock."""
 
-    def __init__(self):
-        self.peer, self.now_s, self.number = Peer(THEIRS, MINE, FABRIC, INTERVAL_S), 100.0, 0
+    def __init__(self, theirs=THEIRS, mine=MINE):
+        self.peer, self.now_s, self.number = Peer(theirs, mine, FABRIC, INTERVAL_S, LINKS), 100.0, 0
 
     def say(self):
         """This shard speaks, a new number each interval."""
@@ -39,8 +45,8 @@ class Desk:
         self.number += 1
         return self.peer.head(1, self.number, self.now_s)
 
-    def hear(self, frame, *, token=1, number=1, heard=None):
-        head = Head(token, number, self.number if heard is None else heard)
+    def hear(self, frame, *, token=1, number=1, heard=None, asked=False):
+        head = Head(token, number, self.number if heard is None else heard, asked)
         error = self.peer.hear(encode(head, FABRIC, frame), self.now_s)
         return error.cause if error else None
 
@@ -126,6 +132,31 @@ def test_nobody_speaks_of_vns_that_are_not_its_own(desk, frame):
     assert desk.peer.take_grants() is None
 
 
+def test_who_decides_for_all_is_reported_what_is_sent_to_others_and_grants_it():
+    decides_all, nothing = THEIRS.owns | MINE.owns, np.zeros(6, dtype=np.bool_)
+    here = Desk(theirs=Part(THEIRS.owns, nothing), mine=Part(MINE.owns, decides_all, allocates=True))
+    here.say()
+    assert here.hear(report(receiver=1, loaded=(0, 1)), asked=True) is None
+    assert here.hear(grants()) is Cause.NOT_OWNED
+    there = Desk(theirs=Part(THEIRS.owns, decides_all, allocates=True), mine=Part(MINE.owns, nothing))
+    assert there.say().asked
+    assert there.hear(grants(receiver=3, congested=(3,))) is None
+    assert there.hear(report(loaded=(2,))) is Cause.NOT_OWNED
+    no_entries = {name: getattr(report(), name)[:0] for table in Report.tables for name, _ in table}
+    loads = {name: getattr(report(), name) for name, _ in Report.tables[0]}
+    assert there.hear(Report(**no_entries | loads), number=2) is None  # what its VNs receive, it knows
+
+
+@pytest.mark.parametrize("frame", [report(), link_use()])
+def test_who_takes_another_one_for_the_allocator_is_not_heard(frame):
+    desk = Desk(mine=MINE._replace(allocates=True))
+    desk.say()
+    assert desk.hear(frame, asked=False) is Cause.NOT_OWNED
+    assert (desk.peer.report, desk.peer.link_use) == (None, None)
+    assert desk.hear(frame, asked=True, number=2) is None
+    assert desk.hear(grants(), asked=False) is None  # who receives at its own switches it decides for
+
+
 def test_noise_is_counted_and_changes_nothing(desk):
     assert desk.peer.hear(b"noise", desk.now_s).cause is Cause.LENGTH
     assert desk.peer.refused == {Cause.LENGTH: 1}
@@ -162,7 +193,7 @@ def test_pairs_that_were_right_are_looked_at_again_when_vns_change_hands(desk):
     desk.say()
     assert desk.hear(report(), number=2) is None  # the same pairs
     assert desk.hear(report(sender=2), number=3) is Cause.NOT_OWNED
-    theirs, mine = THEIRS & (np.arange(VNS) > 0), MINE | (np.arange(VNS) == 0)
-    desk.peer.recut(theirs, mine, FABRIC)
+    first = np.arange(len(_MINE)) == 0
+    desk.peer.recut(Part(_THEIRS & ~first, _THEIRS & ~first), Part(_MINE | first, _MINE | first), FABRIC)
     assert desk.hear(report(), number=4) is Cause.NOT_OWNED
     assert desk.hear(report(sender=1), number=5) is None

@@ -1,0 +1,75 @@
+"""What a silent shard's senders keep: what they were granted, until it speaks again; an equal share after HOLD_S."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from controller.columns import NEW_ROW, FloatArray, IntArray
+from controller.fabric.links import FabricLinks
+from controller.fabric.vns import VnTable
+from controller.metering.enforcement import RATE_STEP_BPS
+from controller.shards.frames import Grants
+from controller.shards.network_wide import links_left
+from controller.shards.peer import Peer
+from controller.shards.receiver_table import HasPairs, rows_of_pairs
+
+HOLD_S = 10.0
+"""for how long a silent receiver's grants stand: longer than a lease and a take-over"""
+
+
+class Left(NamedTuple):
+    """What silent shards' senders leave: of receive limits and links. ``senders`` (vns,) is how many of them count."""
+
+    vns: VnTable
+    links: FabricLinks | None
+    senders: IntArray
+
+
+def equal_share_bps(vns: VnTable, senders: IntArray) -> FloatArray:
+    """Return (vns,) what each of so many senders, (vns,), gets of a VN that shares equally."""
+    share_bps: FloatArray = vns.receive_most_bps / np.maximum(senders, 1)
+    return share_bps
+
+
+def found(pairs: HasPairs, granted: Grants, vns: int) -> tuple[IntArray, IntArray]:
+    """Return the rows of ``pairs`` that were granted a rate, and the rows of their grants."""
+    row = rows_of_pairs(pairs, granted, vns)
+    at = np.flatnonzero(row != NEW_ROW)
+    return row[at], at
+
+
+def left_by_silent(
+    peers: Mapping[int, Peer], granted: Mapping[int, Grants], vns: VnTable, links: FabricLinks | None, now_s: float
+) -> Left:
+    """Return what peers that are silent at ``now_s`` leave; ``granted`` are the last grants that each was sent.
+
+    ``links`` are None where no policy sees them.
+    """
+    senders, kept_bps = np.zeros(len(vns), dtype=np.int64), np.zeros(len(vns))
+    for number, peer in peers.items():
+        said, silent_s = peer.report, peer.unreported_s(now_s)
+        if said is None or not silent_s:
+            continue
+        rate_bps = np.where(np.isinf(said.limit_bps), 0.0, said.limit_bps)
+        shared_among = np.ones(len(vns), dtype=np.int64)
+        if (one := granted.get(number)) is not None:  # which may have got there
+            known, at = found(said, one, len(vns))
+            rate_bps[known] = np.maximum(rate_bps[known], one.rate_bps[at])
+            shared_among[one.decided] = one.senders
+        senders += np.bincount(said.receiver[rate_bps > 0.0], minlength=len(vns))
+        if silent_s > HOLD_S:
+            rate_bps = np.minimum(rate_bps, equal_share_bps(vns, shared_among)[said.receiver])
+        of_peer = np.bincount(said.receiver, rate_bps, minlength=len(vns))
+        of_peer[said.loaded] = np.maximum(of_peer[said.loaded], said.passed_bps)
+        kept_bps += of_peer
+        if links is not None:
+            links = links_left(links, said.sender, said.receiver, rate_bps)
+    if not kept_bps.any():
+        return Left(vns, links, senders)
+    left_bps, most_bps = (
+        np.maximum(column - kept_bps, RATE_STEP_BPS) for column in (vns.receive_limit_bps, vns.receive_most_bps)
+    )
+    return Left(vns.with_columns(receive_limit_bps=left_bps, receive_ceiling_bps=most_bps), links, senders)
