@@ -22,6 +22,7 @@ from apps.cluster.node import ClusterNode
 from apps.cluster.roles import Roles
 from apps.metrics import Metrics
 from apps.reload import Reloader, Reloads
+from apps.rest.http.one_hop import Nodes, OneHop
 from apps.runtime import logs
 from apps.runtime.garbage import keep_all
 from apps.runtime.ryu_seam import (
@@ -202,8 +203,20 @@ class Dets(AppBase):
         status = "ready" if waiting and not health.get("troubles") else health["status"]
         return {**health, "status": "degraded" if cluster["etcd"] else status, "cluster": cluster}
 
+    def nodes(self) -> Nodes | None:
+        """Return this node's cluster, for requests."""
+        node = self.node
+        if node is None or self._hop is None:
+            return None
+        about = {"owners": {}, "nodes": {}} if self.exchange is None else self.exchange.describe()
+        me, active = node.cluster.node, node.leadership.active
+        takes_changes = node.store.writable or active in ("", me) or not node.active_url
+        urls = {name: url for name, url in about["nodes"].items() if name != me}
+        return Nodes(me, urls, about["owners"], None if takes_changes else (active, node.active_url), self._hop)
+
     def _cluster(self) -> tuple[ClusterNode | None, Roles | None]:
         """Return this node of the cluster and its roles at switches, if the configuration has a cluster."""
+        self._hop: OneHop | None = None
         if self.config.cluster is None:
             return None, None
         try:
@@ -211,6 +224,10 @@ class Dets(AppBase):
             where = self.config.cluster
             self._will = LastWill(where.etcd, where.ca, where.certificate, where.key)
             node.will = self._will.tell
+            context = ssl.create_default_context(cafile=where.ca)
+            if where.certificate is not None:
+                context.load_cert_chain(where.certificate, where.key)
+            self._hop = OneHop(where.node, context)
         except OSError as error:
             raise InvalidValueError("cluster", self.config.cluster.ca, f"cannot be used for TLS: {error}") from error
         PeerDatapath.new_gate = WriteGate
@@ -306,6 +323,9 @@ class _Running(rest.Service):
 
     def health(self) -> dict[str, Any]:
         return self._dets.health()
+
+    def nodes(self) -> Nodes | None:
+        return self._dets.nodes()
 
     def changed(self, revision: int) -> None:
         self._in_force.changed(revision)

@@ -19,7 +19,7 @@ from apps.rest import page, ui
 from apps.rest.http import access, problems
 from apps.rest.http.body import MAX_BODY_BYTES, MAX_LONG_BODY_BYTES, JsonRequest, StrictJson, check_body
 from apps.rest.http.problems import HttpRefusedError
-from apps.rest.resources import change, fabric, history, show, stream, watch
+from apps.rest.resources import change, elsewhere, fabric, history, show, stream, watch
 from apps.rest.resources.service import ANY, Json, Service, api, service
 from apps.rest.schema import requests
 from apps.settings.tokens import Tokens
@@ -67,12 +67,14 @@ def create_app(
     app.extensions["dets.guarded"] = tokens is not None
     problems.install(app)
 
-    def check_request() -> None:
+    def check_request() -> Response | None:
         access.refuse_pages_of_others(tokens)
         g.caller, g.scope = access.identify(tokens)
         _check_request()
+        return elsewhere.forwarded()
 
     app.before_request(check_request)
+    app.after_request(elsewhere.completed)
     app.after_request(_add_headers)
     app.register_api(api)
     app.get("/docs", summary="This interface as a page.", responses={200: page.RESPONSE, **ANY})(show_docs)

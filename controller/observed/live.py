@@ -15,11 +15,13 @@ def live_rates(central: CentralController) -> tuple[FloatArray, ...]:
 
     Seven columns of shape (vns,) in bit/s, in the order of ``VnView`` from ``measured_receive_bps`` on. The last one is
     what their send limits dropped. NaN is unknown: where the switch that counts it is not connected, for a receiver
-    with a sender there, and for both ends of a pair without a meter.
+    with a sender there, and for both ends of a pair without a meter. Of a part of the fabric they are what its own
+    senders bring; those of all parts add up.
     """
     state, vns, send_limits = central.state, len(central.vns), central.fabric.send_limits
     entries, measured, online = state.entries, state.measured, connected(central)
-    known = [online.copy(), online.copy()]
+    part = central.fabric.part
+    known = [online.copy() if part is None else online | ~part.receives, online.copy()]
     for pair in central.pairs.unmetered:
         known[0][pair.receiver] = known[1][pair.sender] = False
     columns = []
@@ -57,6 +59,12 @@ def granted_bps(central: CentralController) -> FloatArray:
     counted = (state.machines.control == Control.LIMITED) & state.measured.active
     sums_bps = _sums(entries.receiver[counted], state.machines.limit_bps[counted], len(central.vns))
     return np.where(central.fabric.congestion.congested, sums_bps, np.nan)
+
+
+def congested_here(central: CentralController) -> BoolArray:
+    """Return which VNs are congested, (vns,), of those that no other node speaks for."""
+    congested, part = central.fabric.congestion.congested, central.fabric.part
+    return congested if part is None else congested & part.receives
 
 
 def connected(central: CentralController) -> BoolArray:

@@ -74,9 +74,38 @@ def test_every_switch_has_one_owner_and_both_nodes_are_ready(run: SharedRun) -> 
     assert [{node for node, _, _ in run.writers(dpid)} for dpid in EDGES] == [{1}, {0}, {0}]
 
 
+def check_reads_are_of_the_whole_fabric(run: SharedRun, number: int) -> None:
+    node = run.nodes[number]
+    vn = f"/v1/vns/10/s{RECEIVER[0]}/{RECEIVER[1]}"
+    run.wait(lambda: node.get(vn)["measured_receive_bps"] == pytest.approx(LIMIT_BPS, rel=0.1), "all that is received")
+    listed = node.get("/v1/vns?vlan=10&limit=2"), node.get("/v1/entries?limit=2")
+    assert [item["port_no"] for item in listed[0]["vns"]] == [11, 12]
+    assert [item["sender"]["port_no"] for item in listed[1]["entries"]] == [11, 12]  # s1's, which n2 owns
+    more = node.get(f"/v1/entries?limit=2&cursor={listed[1]['next']}")
+    assert ([item["sender"]["port_no"] for item in more["entries"]], more["next"]) == ([21], None)
+    whole = {one["port_no"]: one for one in node.get("/v1/vns?vlan=10")["vns"]}
+    assert whole[RECEIVER[1]]["congested"]
+    assert all(whole[port_no]["measured_send_bps"] > 0.2 * LIMIT_BPS for _, port_no in SENDERS)
+    assert {one["switch"]: one["state"] for one in node.get("/v1/switches")["switches"]} == dict.fromkeys(
+        OWNERS, "ready"
+    )
+    assert all(one["received_bps"] is not None for one in node.get("/v1/ports")["ports"])
+    links = [way["load_bps"] for one in node.get("/v1/links")["links"] for way in (one["a_to_b"], one["b_to_a"])]
+    assert None not in links
+    said = "/".join(("/v1/entries/10/s1/11", f"s{RECEIVER[0]}", str(RECEIVER[1]), "explanation"))
+    assert node.get(said)["sender"]["switch"] == "s1"
+    assert not any("partial" in answer for answer in listed)
+    code, shown = dets("top", "--count", "1", "--output", "json", "--url", node.url)
+    assert code == 0
+    assert json.loads(shown)[0]["measured_receive_bps"] == pytest.approx(LIMIT_BPS, rel=0.1)
+    assert json.loads(shown)[0]["congested_vns"] == 1
+
+
 def test_senders_of_both_nodes_share_the_receive_limit_of_one(run: SharedRun) -> None:
     blast(run)
     run.wait(lambda: is_shared(run), "the limit is shared", 30.0)
+    for number in (0, 1):
+        check_reads_are_of_the_whole_fabric(run, number)
     run.nodes[0].patch("/v1/vlans/10", algorithm="max-min")  # n2 decides for all: it owns s1
     with run.fabric.locked():
         run.fabric.rates.set_rates([0], [30e6])
@@ -112,6 +141,8 @@ def test_a_node_that_was_paused_finds_its_switches_taken_and_shares_again_when_i
     blast(run)
     run.wait(lambda: is_shared(run), "the limit is shared", 30.0)
     run.nodes[0].signal(signal.SIGSTOP)
+    assert run.nodes[1].get("/v1/entries")["partial"] == ["n1"]
+    assert run.nodes[1].get("/v1/vns")["partial"] == ["n1"]  # it is not asked again so soon
     run.wait(lambda: set(run.owners(1).values()) == {"n2"}, "n2 has all", 20.0)
     run.wait(lambda: run.health(1)["status"] == "ready", "n2 controls all", 20.0)
     before = {dpid: len(run.writers(dpid)) for dpid in EDGES}
@@ -134,7 +165,7 @@ def test_what_operators_see_and_may_not_do(run: SharedRun) -> None:
     shown = json.loads(said)[0]
     assert (code, shown["active"], shown["owners"]) == (0, "n1", OWNERS)
     assert "s1      n2" in dets("cluster", "status", "--config", config)[1]
-    assert "s1      n2    standby" in dets("status", "--url", run.nodes[0].url)[1]
+    assert "s1      n2    ready" in dets("status", "--url", run.nodes[0].url)[1]
     metrics = run.nodes[1].metrics()
     assert [metrics[f"dets_cluster_{what}_switches",] for what in ("owned", "orphaned")] == [1.0, 0.0]
     assert metrics["dets_cluster_frames_total", "n1", "received"] > 0
@@ -147,6 +178,10 @@ def test_what_operators_see_and_may_not_do(run: SharedRun) -> None:
     for method, path, body, reason in refusals:
         status, _, problem = run.nodes[0].request(method, path, json.dumps(body).encode())
         assert (status, reason in problem["detail"]) == (422, True), problem
+    run.nodes[1].patch("/v1/vns/10/s2/21", send_limit_bps=40_000_000)  # passed on to n1, which takes changes
+    assert run.nodes[0].get("/v1/vns/10/s2/21")["send_limit_bps"] == 40_000_000
+    status, _, problem = run.nodes[1].request("PATCH", "/v1/vns/10/s2/21", b'{"send_limit_bps": -1}')
+    assert (status, problem["errors"][0]["field"]) == (422, "send_limit_bps")
     run.nodes[0].patch("/v1/vns/10/s1/11", send_limit_bps=30_000_000)  # at a switch of the other node
     run.wait(lambda: 30_000 in {rate for rate, _ in run.meters(1).values()}, "its node has put it in force")
     check_one_writer(run, EDGES)

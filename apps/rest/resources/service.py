@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from apps.rest.http import problems
 from apps.rest.http.body import MAX_BODY_BYTES
+from apps.rest.http.one_hop import Nodes
 from apps.settings.settings import Caller, Settings
 from apps.settings.store import Store
 from apps.settings.store_file import MEMORY
@@ -52,6 +53,10 @@ class Service:
     def health(self) -> Json:
         """Return what ``/v1/health`` answers."""
         return {"status": "ready", "switches": {}}
+
+    def nodes(self) -> Nodes | None:
+        """Return the cluster that this controller is one of, None if it is alone."""
+        return None
 
     def changed(self, revision: int) -> None:
         """Send what follows from a change that was made and stored; when this fails the client gets a 500."""
@@ -107,6 +112,7 @@ CHANGE: Responses = {
     403: problem_response("the token may only read, or a page of another site asks"),
     412: problem_response("If-Match: it was changed since"),
     428: problem_response("If-Match is needed"),
+    504: problem_response("the active node of the cluster did not answer; the change may have been made"),
 }
 BAD_BODY: Responses = {
     400: problem_response("the body is not JSON"),

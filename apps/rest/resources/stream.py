@@ -8,22 +8,26 @@ from __future__ import annotations
 
 import json as plain_json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from http import HTTPStatus
+from urllib.parse import urlencode
 
 import numpy as np
 from flask import Response, current_app, json, request
 
+from apps.rest.http.one_hop import HOP
 from apps.rest.http.problems import HttpRefusedError, invalid
 from apps.rest.resources import lookup, representation
 from apps.rest.resources.representation import json_rates
 from apps.rest.resources.service import NOT_FOUND, Json, Service, api, service
 from apps.rest.resources.stream_columns import Columns, keys_of, state_of
+from apps.rest.resources.stream_elsewhere import state_of_all
 from apps.rest.schema import requests
 from controller.columns import FloatArray
 from controller.errors import InvalidValueError
 from controller.events import Event
 from controller.fabric.vns import VnTable
+from controller.observed.live import congested_here
 
 Picked = tuple[str | None, str | None] | Columns
 
@@ -91,7 +95,8 @@ def stream(query: requests.StreamQuery) -> Response:
     if receiver is not None:
         lookup.vn_row_of(here.central, receiver, "receiver")
     picked = (vlan, switch) if query.form == "objects" else Columns(vlan, switch, receiver)
-    follower = _Follower(streams, picked, query.interval_ms / 1e3, query.states, after)
+    asked = None if HOP in request.headers else dict(request.headers)
+    follower = _Follower(streams, picked, query.interval_ms / 1e3, query.states, after, asked)
     return Response(follower, mimetype="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
 
@@ -100,7 +105,8 @@ class Streams:
 
     def __init__(self, here: Service, most: int) -> None:
         self.here, self.most, self.open = here, most, 0
-        self._states: dict[Picked, tuple[float, bytes]] = {}
+        self._states: dict[tuple[Picked, bool], tuple[float, bytes]] = {}
+        self._being_made: set[tuple[Picked, bool]] = set()
         self._events: dict[int, bytes] = {}
         self._columns: tuple[float, VnTable | None, list[FloatArray]] = (-math.inf, None, [])
 
@@ -114,20 +120,33 @@ class Streams:
             frame = self._events[event.number] = f"id: {event.number}\nevent: event\ndata: {text}\n\n".encode()
         return frame
 
-    def state(self, picked: Picked) -> bytes:
-        """Return the state as an event, from a moment ago if another client has just asked for it."""
+    def state(self, picked: Picked, asked: Mapping[str, str] | None) -> bytes:
+        """Return the state as an event, from a moment ago if another client has just asked for it.
+
+        ``asked`` are the headers with which other nodes are asked for their part, None: this node's part is meant.
+        """
         here, now_s = self.here, self.here.clock()
-        made_s, frame = self._states.get(picked, (-math.inf, b""))
-        if now_s - made_s < _FRESH_S:
+        key = picked, asked is not None
+        made_s, frame = self._states.get(key, (-math.inf, b""))
+        if now_s - made_s < _FRESH_S or (frame and key in self._being_made):
             return frame
         if isinstance(picked, Columns):
-            frame = b"event: state\ndata: " + _compact(state_of(here, picked)) + b"\n\n"
+            name, state = "state", state_of(here, picked)
         else:
             name, objects = ("vlans", self._vlans()) if picked == (None, None) else ("vns", self._vns(*picked))
             state = {"at": representation.utc(here, now_s), "revision": here.settings.revision, name: objects}
-            frame = f"event: {name}\ndata: {json.dumps(state)}\n\n".encode()
-        self._states = {key: one for key, one in self._states.items() if now_s - one[0] < _FRESH_S}
-        self._states[picked] = now_s, frame
+        nodes = here.nodes()
+        if asked is not None and nodes is not None and nodes.urls:
+            self._being_made.add(key)
+            try:
+                state = state_of_all(nodes, state, name, _target(picked), asked, lambda: here.sleep(0.0))
+            finally:
+                self._being_made.discard(key)
+        text = _compact(state) if isinstance(picked, Columns) else json.dumps(state).encode()
+        frame = f"event: {name}\ndata: ".encode() + text + b"\n\n"
+        made = self._states.items()
+        self._states = {one: kept for one, kept in made if now_s - kept[0] < _FRESH_S or one in self._being_made}
+        self._states[key] = here.clock(), frame
         return frame
 
     def keys(self, picked: Columns) -> bytes:
@@ -138,7 +157,7 @@ class Streams:
         """Return one object per VLAN: how many of its VNs are congested, and sums of what is known."""
         central = self.here.central
         vids, of_vn = np.unique(central.vns.vlan_vid, return_inverse=True)
-        congested = np.bincount(of_vn[central.fabric.congestion.congested], minlength=len(vids)).tolist()
+        congested = np.bincount(of_vn[congested_here(central)], minlength=len(vids)).tolist()
         live = self._live()
         sums_bps = [np.bincount(of_vn, np.nan_to_num(column), len(vids)) for column in live]
         sums = map(json_rates, sums_bps[: len(_LIVE)])
@@ -175,6 +194,15 @@ class Streams:
         return columns
 
 
+def _target(picked: Picked) -> str:
+    """Return what other nodes are asked for one state."""
+    if isinstance(picked, Columns):
+        query: Json = {"form": "columns", **picked._asdict()}
+    else:
+        query = dict(zip(("vlan", "switch"), picked, strict=True))
+    return "/v1/stream?" + urlencode({"states": 1, **{key: one for key, one in query.items() if one is not None}})
+
+
 def _compact(state: Json) -> bytes:
     return plain_json.dumps(state, separators=(",", ":")).encode()
 
@@ -182,8 +210,17 @@ def _compact(state: Json) -> bytes:
 class _Follower:
     """What one client gets. It counts as open until it is closed, which the server does in any case."""
 
-    def __init__(self, streams: Streams, picked: Picked, interval_s: float, states: int, after: int | None) -> None:
+    def __init__(
+        self,
+        streams: Streams,
+        picked: Picked,
+        interval_s: float,
+        states: int,
+        after: int | None,
+        asked: Mapping[str, str] | None,
+    ) -> None:
         self._streams, self._picked, self._interval_s, self._left = streams, picked, interval_s, states
+        self._asked = asked
         events = streams.here.central.events.after(0)
         self._after = after if after is not None else (events[-1].number if events else 0)
         self._due_s = streams.here.clock()
@@ -204,7 +241,7 @@ class _Follower:
         self._due_s = max(self._due_s + self._interval_s, here.clock())
         self._left -= 1
         try:
-            return self._events() + self._new_keys() + self._streams.state(self._picked)
+            return self._events() + self._new_keys() + self._streams.state(self._picked, self._asked)
         except HttpRefusedError:  # another configuration, which does not have what was picked
             raise StopIteration from None
 

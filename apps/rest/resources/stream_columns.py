@@ -15,6 +15,7 @@ from apps.rest.resources.fabric import link_load
 from apps.rest.resources.service import Json, Service
 from controller.columns import FloatArray, IntArray
 from controller.fabric.description import EdgePort, Switch
+from controller.observed.live import congested_here
 from controller.observed.series import KEPT
 from controller.observed.traffic import COLUMNS
 
@@ -71,7 +72,7 @@ def state_of(here: Service, picked: Columns) -> Json:
         "rounds": loop["rounds"] if loop else 0,
     }
     mean_bps = here.observer.traffic.mean_bps[_ROWS]
-    congested, missing = fabric.congestion.congested, fabric.guarantees.missing
+    congested, missing = congested_here(central), fabric.guarantees.missing
     if picked.is_fabric:
         vids, of_vn = np.unique(central.vns.vlan_vid, return_inverse=True)
         sums = (np.bincount(of_vn, np.nan_to_num(column), len(vids)) for column in mean_bps)

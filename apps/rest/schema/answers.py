@@ -270,6 +270,9 @@ class EventView(BaseModel):
 
 class _Page(BaseModel):
     next: str | None = Field(description="cursor of the next page; null: this is the last one")
+    partial: list[str] | None = Field(
+        default=None, description="nodes of a cluster that did not answer, and what they know is missing; absent: none"
+    )
 
 
 class Vlans(_Page):

@@ -26,6 +26,9 @@ class Switches(BaseModel):
     """Switches in the order of the configuration."""
 
     next: str | None = Field(description="cursor of the next page; null: this is the last one")
+    partial: list[str] | None = Field(
+        default=None, description="nodes of a cluster that did not answer, and what they know is missing; absent: none"
+    )
     switches: list[SwitchView]
 
 
@@ -63,6 +66,9 @@ class Links(BaseModel):
     """Links of the configuration in its order, then others that were found."""
 
     next: str | None = Field(description="cursor of the next page; null: this is the last one")
+    partial: list[str] | None = Field(
+        default=None, description="nodes of a cluster that did not answer, and what they know is missing; absent: none"
+    )
     links: list[LinkView]
 
 

@@ -1,0 +1,111 @@
+"""Asks other nodes of a cluster what this one was asked: one hop, for a limited time, and all of them at once.
+
+The asker's own credentials go along, so that each node judges by itself who may do what. A request that came by a hop
+goes no further (``HOP``). Waiting is up to the request's greenlet: the control loop goes on.
+"""
+
+from __future__ import annotations
+
+import http.client
+import ssl
+import time
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+import eventlet
+
+HOP = "Dets-Hop"
+"""the header that names the node which passes a request on"""
+READ_LIMIT_S = 1.0
+CHANGE_LIMIT_S = 5.0
+"""longer: a change waits for etcd"""
+AGAIN_S = 3.0
+"""a node that did not answer a read is not asked for so long, so that it does not slow down all others"""
+MOST_ANSWER_BYTES = 16 << 20
+_PASSED_ON = ("Authorization", "If-Match", "Content-Type")
+
+
+class Answer(NamedTuple):
+    """What a node answered."""
+
+    status: int
+    headers: list[tuple[str, str]]
+    body: bytes
+
+
+class OneHop:
+    """What the node ``me`` asks others; ``context`` is for those whose URL is https."""
+
+    def __init__(
+        self, me: str, context: ssl.SSLContext | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._me, self._context, self._clock = me, context, clock
+        self._failed_s: dict[str, float] = {}
+
+    def ask(
+        self,
+        url: str,
+        method: str,
+        target: str,
+        headers: Mapping[str, str],
+        body: bytes | None = None,
+        limit_s: float = CHANGE_LIMIT_S,
+    ) -> Answer:
+        """Return what the node at ``url`` answers to a request with these headers, of which some are passed on.
+
+        Raises OSError where it does not answer within ``limit_s`` seconds, or not in HTTP.
+        """
+        where = urlsplit(url)
+        assert where.hostname is not None
+        if where.scheme == "https":
+            connection: http.client.HTTPConnection = http.client.HTTPSConnection(
+                where.hostname, where.port, timeout=limit_s, context=self._context
+            )
+        else:
+            connection = http.client.HTTPConnection(where.hostname, where.port, timeout=limit_s)
+        sent = {name: headers[name] for name in _PASSED_ON if name in headers} | {HOP: self._me}
+        try:
+            with eventlet.Timeout(limit_s, TimeoutError(f"no answer within {limit_s:g} s")):
+                connection.request(method, target, body, sent)
+                response = connection.getresponse()
+                content = response.read(MOST_ANSWER_BYTES + 1)
+        except http.client.HTTPException as error:
+            raise OSError(f"no answer in HTTP: {error or type(error).__name__}") from error
+        finally:
+            connection.close()
+        if len(content) > MOST_ANSWER_BYTES:
+            raise OSError(f"the answer is longer than {MOST_ANSWER_BYTES} bytes")
+        return Answer(response.status, response.getheaders(), content)
+
+    def gather(self, urls: Mapping[str, str], target: str, headers: Mapping[str, str]) -> dict[str, Answer | None]:
+        """Return what nodes, by name, answer to a GET; None for those that do not, or lately did not."""
+        now_s = self._clock()
+        asked = {name: url for name, url in urls.items() if now_s - self._failed_s.get(name, -AGAIN_S) >= AGAIN_S}
+        waiting = {name: eventlet.spawn(self._get, name, url, target, headers) for name, url in asked.items()}
+        found = {name: one.wait() for name, one in waiting.items()}
+        return {name: found.get(name) for name in urls}
+
+    def _get(self, name: str, url: str, target: str, headers: Mapping[str, str]) -> Answer | None:
+        try:
+            answer = self.ask(url, "GET", target, headers, limit_s=READ_LIMIT_S)
+        except OSError:
+            self._failed_s[name] = self._clock()
+            return None
+        self._failed_s.pop(name, None)
+        return answer
+
+
+class Nodes(NamedTuple):
+    """The nodes of a cluster as this one knows them.
+
+    ``urls`` are where the others' REST is, by name, and ``owners`` whose each switch is (None: nobody's), both empty
+    where switches are not shared out. ``active`` is the node that takes changes and its URL, None if that is this one,
+    or nobody.
+    """
+
+    me: str
+    urls: Mapping[str, str]
+    owners: Mapping[str, str | None]
+    active: tuple[str, str] | None
+    hop: OneHop

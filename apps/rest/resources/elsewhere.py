@@ -1,0 +1,250 @@
+"""Answers for the whole fabric where its switches are shared out over nodes, and changes on any node.
+
+A read is answered as ever, and then completed with what the other nodes answer to the same request: each knows its own
+switches, and what these send to VNs of others. Lists have the same cursors on all nodes, so that a page of one goes
+with the same page of the others. ``partial`` names nodes that did not answer.
+
+A change on a node that is not active goes to the one that is, which checks and stores it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from http import HTTPStatus
+from typing import Any, NamedTuple
+
+from flask import Response, request
+
+from apps.rest.http.one_hop import HOP, Nodes
+from apps.rest.http.problems import HttpRefusedError
+from apps.rest.resources.pages import make_cursor
+from apps.rest.resources.service import Json, Service, service
+from apps.rest.schema.requests import MAX_PAGE
+from controller.limits.overrides import VnName
+
+_CHANGES = frozenset({"PATCH", "POST", "PUT", "DELETE"})
+_OF_THIS_NODE = frozenset({"/v1/reload", "/v1/recording"})
+_EXPLANATION = (
+    "/v1/entries/<vlan_vid>/<sender_switch>/<sender_port_no>/<receiver_switch>/<receiver_port_no>/explanation"
+)
+_RECEIVED = ("measured_receive_bps", "demand_receive_bps", "dropped_receive_bps", "granted_bps")
+"""of a VN, what each node knows of its own senders only"""
+_KEPT_HEADERS = frozenset({"content-type", "etag", "dry-run", "retry-after", "www-authenticate"})
+
+
+log = logging.getLogger(__name__)
+
+
+class Part(NamedTuple):
+    """What one node answered."""
+
+    node: str
+    said: Json
+
+
+def forwarded() -> Response | None:
+    """Return what another node answers to the request, None where this one has to."""
+    nodes = service().nodes()
+    if nodes is None or HOP in request.headers or request.url_rule is None:
+        return None
+    if request.method in _CHANGES and request.path not in _OF_THIS_NODE:
+        return None if nodes.active is None else _ask(nodes, *nodes.active, changes=True)
+    if request.url_rule.rule == _EXPLANATION:
+        owner = nodes.owners.get(str((request.view_args or {})["sender_switch"]))
+        if owner in nodes.urls:
+            return _ask(nodes, owner, nodes.urls[owner], changes=False)
+    return None
+
+
+def completed(response: Response) -> Response:
+    """Return this node's answer with what the others know."""
+    rule = None if request.url_rule is None else request.url_rule.rule
+    complete = _COMPLETE.get(rule or "")
+    if complete is None or request.method != "GET" or response.status_code != HTTPStatus.OK:
+        return response
+    nodes = service().nodes()
+    if nodes is None or not nodes.urls or HOP in request.headers:
+        return response
+    own = Part(nodes.me, json.loads(response.get_data()))
+    others, partial = gathered(nodes, _target(), request.headers, lambda: service().sleep(0.0))
+    try:
+        whole = complete(service(), nodes, [own, *others])
+    except (KeyError, TypeError, ValueError) as error:  # a node of another version, or file
+        log.warning("REST: answers of %s do not go together: %r", ", ".join(nodes.urls), error)
+        whole, partial = own.said, sorted(nodes.urls)
+    response.set_data(json.dumps(whole | ({"partial": partial} if partial else {})))
+    return response
+
+
+def gathered(
+    nodes: Nodes, target: str, headers: Mapping[str, str], breathe: Callable[[], None]
+) -> tuple[list[Part], list[str]]:
+    """Return what the other nodes answer to a GET, and which of them do not.
+
+    ``breathe`` lets others run between two answers: a long one takes some milliseconds to read.
+    """
+    found, partial = list[Part](), list[str]()
+    for name, answer in nodes.hop.gather(nodes.urls, target, headers).items():
+        breathe()
+        said = None
+        if answer is not None and answer.status == HTTPStatus.OK:
+            said = _read(answer.body)
+        if said is None:
+            partial.append(name)
+        else:
+            found.append(Part(name, said))
+    return found, partial
+
+
+def _read(body: bytes) -> Json | None:
+    """Return what an answer says: JSON, or the last event of a stream."""
+    text = body.rpartition(b"\ndata: ")[2] if body.startswith((b"event: ", b"id: ")) else body
+    try:
+        said = json.loads(text)
+    except ValueError:
+        return None
+    return said if isinstance(said, dict) else None
+
+
+def _target() -> str:
+    return str(request.environ["REQUEST_URI"])
+
+
+def _ask(nodes: Nodes, name: str, url: str, *, changes: bool) -> Response:
+    body = request.get_data() if changes else None
+    try:
+        answer = nodes.hop.ask(url, request.method, _target(), request.headers, body)
+    except OSError as error:
+        doubt = ": the change may have been made, see /v1/history" if changes else ""
+        detail = f"node {name} at {url} does not answer ({error}){doubt}"
+        raise HttpRefusedError(HTTPStatus.GATEWAY_TIMEOUT, "no-answer", detail) from error
+    headers = [(key, value) for key, value in answer.headers if key.lower() in _KEPT_HEADERS]
+    return Response(answer.body, answer.status, headers)
+
+
+# -- what answers make together
+
+
+def total(values: Iterable[Any]) -> Any:
+    """Return the sum of what is known, None if nothing is."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def _of_owner(nodes: Nodes, switch: str, found: Mapping[str, Json], own: Json) -> Json:
+    """Return what the owner of a switch says, or this node where that is not known."""
+    return found.get(nodes.owners.get(switch) or nodes.me, own)
+
+
+def _vn(nodes: Nodes, found: Mapping[str, Json]) -> Json:
+    """Return a VN as all together know it; some nodes may have left it out."""
+    own = next(iter(found.values()))
+    whole = dict(_of_owner(nodes, own["switch"], found, own))
+    for name in _RECEIVED:
+        whole[name] = total(one[name] for one in found.values())
+    return whole
+
+
+def _get_vn(_here: Service, nodes: Nodes, parts: list[Part]) -> Json:
+    return _vn(nodes, {part.node: part.said for part in parts})
+
+
+def _get_port(_here: Service, nodes: Nodes, parts: list[Part]) -> Json:
+    own = parts[0].said
+    return _of_owner(nodes, own["switch"], {part.node: part.said for part in parts}, own)
+
+
+def _by_key(parts: list[Part], name: str, key: Callable[[Json], Any]) -> dict[Any, dict[str, Json]]:
+    """Return the items of all parts by key and node."""
+    found: dict[Any, dict[str, Json]] = {}
+    for part in parts:
+        for item in part.said[name]:
+            found.setdefault(key(item), {})[part.node] = item
+    return found
+
+
+def _list_vns(here: Service, nodes: Nodes, parts: list[Part]) -> Json:
+    found = _by_key(parts, "vns", lambda one: VnName(one["vlan_vid"], one["switch"], one["port_no"]))
+    vns = {name: _vn(nodes, views) for name, views in found.items()}
+    if "missing" in request.args:  # each node lists its own ones: what it does not know stays open
+        vns = {name: one | dict.fromkeys(_RECEIVED) for name, one in vns.items()}
+    rows = here.settings.file.row_of
+    names = sorted(vns, key=rows.__getitem__)
+    shown, cursor = _page(parts, names, lambda name: name)
+    return parts[0].said | {"vns": [vns[name] for name in shown], "next": cursor}
+
+
+def _list_entries(here: Service, _nodes: Nodes, parts: list[Part]) -> Json:
+    rows = here.settings.file.row_of
+
+    def key(one: Json) -> tuple[int, ...]:
+        ends = (VnName(one["vlan_vid"], one[end]["switch"], one[end]["port_no"]) for end in ("receiver", "sender"))
+        return tuple(rows[end] for end in ends)
+
+    entries = sorted((one for part in parts for one in part.said["entries"]), key=key)
+    shown, cursor = _page(
+        parts,
+        entries,
+        lambda one: (
+            one["vlan_vid"],
+            *(one[end][name] for end in ("sender", "receiver") for name in ("switch", "port_no")),
+        ),
+    )
+    unmetered = [one for part in parts for one in part.said["unmetered"]]
+    return parts[0].said | {"entries": shown, "unmetered": unmetered, "next": cursor}
+
+
+def _page(parts: list[Part], items: list[Any], key: Callable[[Any], Iterable[Any]]) -> tuple[list[Any], str | None]:
+    """Return the first items, as many as a page may have, and the cursor behind them, None if these are the last."""
+    limit = request.args.get("limit", default=MAX_PAGE, type=int)
+    shown = items[:limit]
+    more = len(items) > limit or any(part.said["next"] is not None for part in parts)
+    return shown, make_cursor(*key(shown[-1])) if more and shown else None
+
+
+def _owned(name: str) -> Callable[[Service, Nodes, list[Part]], Json]:
+    """Return what completes a list of things of switches, which is the same on all nodes but for their state."""
+
+    def complete(_here: Service, nodes: Nodes, parts: list[Part]) -> Json:
+        keys = ("switch", "port_no")
+        found = _by_key(parts, name, lambda one: tuple(one.get(key) for key in keys))
+        own = [found[tuple(one.get(key) for key in keys)] for one in parts[0].said[name]]
+        views = [_of_owner(nodes, one[nodes.me]["switch"], one, one[nodes.me]) for one in own]
+        return parts[0].said | {name: views}
+
+    return complete
+
+
+def _list_links(_here: Service, nodes: Nodes, parts: list[Part]) -> Json:
+    found = _by_key(parts, "links", lambda one: tuple((one[end]["dpid"], one[end]["port_no"]) for end in "ab"))
+    views = []
+    for one in found.values():
+        if nodes.me not in one:
+            continue
+        own = one[nodes.me]
+        whole = dict(own)
+        for way, start in (("a_to_b", "a"), ("b_to_a", "b")):
+            said = [_of_owner(nodes, own[start]["switch"], one, own), *one.values()]
+            loads = [view[way]["load_bps"] for view in said if view[way]["load_bps"] is not None]
+            whole[way] = own[way] | {"load_bps": loads[0] if loads else None}
+        views.append(whole)
+    return parts[0].said | {"links": views}
+
+
+def _explanations(_here: Service, _nodes: Nodes, parts: list[Part]) -> Json:
+    explained = [one for part in parts for one in part.said["explanations"]]
+    return {"explanations": explained[:100], "entries": sum(part.said["entries"] for part in parts)}
+
+
+_COMPLETE: dict[str, Callable[[Service, Nodes, list[Part]], Json]] = {
+    "/v1/vns": _list_vns,
+    "/v1/vns/<vlan_vid>/<switch>/<port_no>": _get_vn,
+    "/v1/vns/<vlan_vid>/<switch>/<port_no>/explanations": _explanations,
+    "/v1/ports": _owned("ports"),
+    "/v1/ports/<switch>/<port_no>": _get_port,
+    "/v1/switches": _owned("switches"),
+    "/v1/links": _list_links,
+    "/v1/entries": _list_entries,
+}

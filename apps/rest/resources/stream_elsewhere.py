@@ -1,0 +1,79 @@
+"""The live state of the whole fabric, where its switches are shared out over nodes: what all nodes' states make.
+
+Each node's state has what its own switches do: what is sent is known to one, what is received adds up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from apps.rest.http.one_hop import Nodes
+from apps.rest.resources.elsewhere import gathered, total
+from apps.rest.resources.service import Json
+
+_PAIRS = 250
+
+
+def state_of_all(
+    nodes: Nodes, own: Json, name: str, target: str, headers: Mapping[str, str], breathe: Callable[[], None]
+) -> Json:
+    """Return the state that this node's and the others', who are asked for ``target``, make.
+
+    ``partial`` names the nodes that are missing in it.
+    """
+    others, partial = gathered(nodes, target, headers, breathe)
+    try:
+        if name == "state":
+            whole = whole_state([own, *(part.said for part in others)])
+        else:
+            whole = whole_objects(nodes, {nodes.me: own} | {part.node: part.said for part in others}, name)
+    except (KeyError, TypeError, ValueError, IndexError):  # a node of another version, or file
+        whole, partial = own, sorted(nodes.urls)
+    return whole | ({"partial": partial} if partial else {})
+
+
+def whole_state(states: list[Json]) -> Json:
+    """Return the state in columns that these make, this node's first."""
+    own = dict(states[0])
+    own["rows"] = _added([one["rows"] for one in states])
+    own["status"] = "ready" if all(one["status"] == "ready" for one in states) else "degraded"
+    for name in ("waiting", "missing"):
+        own[name] = sorted({switch for one in states for switch in one[name]})
+    if "links" in own:
+        own["congested"], own["missed"] = (_added([one[name] for one in states]) for name in ("congested", "missed"))
+        own["ports"] = [_first(column) for column in zip(*(one["ports"] for one in states), strict=True)]
+        links = zip(*(one["links"] for one in states), strict=True)
+        own["links"] = [[link[0][0], *_first([one[1:] for one in link])] for link in links]
+        return own
+    for name in ("congested", "missed"):
+        own[name] = sorted({row for one in states for row in one[name]})
+    if "pairs" in own:
+        own["pairs"] = [pair for one in states for pair in one["pairs"]][:_PAIRS]
+    return own
+
+
+def whole_objects(nodes: Nodes, states: dict[str, Json], name: str) -> Json:
+    """Return the state as objects, ``vlans`` or ``vns``, that these by node make, this node's first."""
+    own = states[nodes.me]
+    whole = []
+    for at, mine in enumerate(own[name]):
+        said = {node: state[name][at] for node, state in states.items()}
+        of_owner = said.get(nodes.owners.get(mine.get("switch", "")) or nodes.me, mine)
+        sums = {
+            key: total(one[key] for one in said.values()) for key in mine if key.endswith(("_bps", "congested_vns"))
+        }
+        whole.append(of_owner | sums)
+    return own | {name: whole}
+
+
+def _added(columns: list[Any]) -> Any:
+    """Return lists of numbers added up, whatever they are nested in; None where none is known."""
+    if isinstance(columns[0], list):
+        return [_added(list(each)) for each in zip(*columns, strict=True)]
+    return total(columns)
+
+
+def _first(columns: Any) -> list[Any]:
+    """Return for each place the first value that is known."""
+    return [next((value for value in each if value is not None), None) for each in zip(*columns, strict=True)]
