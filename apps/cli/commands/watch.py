@@ -107,11 +107,8 @@ def status(
             )
             if cluster.get("owners"):
                 columns.insert(1, "node")
-                owners, seen = cluster["owners"], client.pages("/v1/switches", "switches")  # as their owners see them
-                rows = [
-                    {**{name: row[name] for name in columns if name in row}, "node": owners[row["switch"]]}
-                    for row in seen
-                ]
+                seen = client.pages("/v1/switches", "switches")  # by their nodes
+                rows = [{**row, "node": cluster["owners"][row["switch"]]} for row in seen]
         show(rows, output, [Column(name, name) for name in columns])
     return 0 if health["status"] == "ready" else FAILED
 

@@ -75,15 +75,22 @@ class Client:
                 raise self._unreachable(error) from error
 
     def pages(self, path: str, key: str, query: Query | None = None) -> list[dict[str, Any]]:
-        """Return the list ``key`` of a collection, all pages of it."""
+        """Return the list ``key`` of a collection, all pages of it; complain of nodes that are missing in it."""
         rows: list[dict[str, Any]] = []
+        missing: set[str] = set()
         cursor: str | None = None
         while True:
             answer = self.call(path, query={**(query or {}), "cursor": cursor})
             rows += answer[key]
+            missing.update(answer.get("partial") or ())
             cursor = answer.get("next")
             if cursor is None:
-                return rows
+                break
+        if missing:
+            from apps.cli.support.common import complain
+
+            complain(f"{', '.join(sorted(missing))}: no answer; what is known there alone is missing")
+        return rows
 
     def wait_in_force(self, revision: int, timeout_s: float) -> None:
         """Return when a change is in force on the switches; RequestError, naming those that lag, when it is not."""

@@ -30,7 +30,9 @@ def state_of_all(
             whole = whole_objects(nodes, {nodes.me: own} | {part.node: part.said for part in others}, name)
     except (KeyError, TypeError, ValueError, IndexError):  # a node of another version, or file
         whole, partial = own, sorted(nodes.urls)
-    return whole | ({"partial": partial} if partial else {})
+    if not partial:
+        return whole
+    return whole | {"partial": partial} | ({"status": "degraded"} if "status" in whole else {})
 
 
 def whole_state(states: list[Json]) -> Json:

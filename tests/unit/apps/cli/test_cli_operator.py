@@ -97,6 +97,25 @@ def test_a_list_is_a_table_of_all_pages(desk: RestDesk, dets: Any) -> None:
     assert [one.query for one in desk.asked] == [{"vlan": "10"}, {"vlan": "10", "cursor": "abc"}]
 
 
+def test_nodes_that_are_missing_in_a_list_are_named(desk: RestDesk, dets: Any) -> None:
+    desk.on("GET", "/v1/vns", {"vns": [VN], "next": "abc", "partial": ["n2"]}, {"vns": [VN], "next": None})
+    status, out, err = dets("vn", "list")
+    assert (status, len(lines(out))) == (0, 3)
+    assert err == "dets: n2: no answer; what is known there alone is missing\n"
+
+
+def test_status_shows_switches_as_their_nodes_see_them(desk: RestDesk, dets: Any) -> None:
+    owners = {"s1": "n1", "s2": "n2"}
+    cluster = {"node": "n1", "role": "sharing", "active": "n1", "active_url": "http://h:1", "owners": owners}
+    health = {"status": "ready", "switches": {"s1": "ready", "s2": "standby"}, "cluster": cluster}
+    desk.on("GET", "/v1/health", health)
+    switches = [{"switch": name, "state": "ready", "troubles": [], "vns": 2} for name in owners]
+    desk.on("GET", "/v1/switches", {"switches": switches, "next": None})
+    status, out, _ = dets("status")
+    assert status == 0
+    assert lines(out)[-2:] == [["s1", "n1", "ready", "-"], ["s2", "n2", "ready", "-"]]
+
+
 def test_a_list_is_all_there_is_as_json_and_yaml(desk: RestDesk, dets: Any) -> None:
     desk.on("GET", "/v1/vlans", {"vlans": [VLAN], "next": None})
     assert json.loads(dets("vlan", "list", "-o", "json")[1]) == [VLAN]

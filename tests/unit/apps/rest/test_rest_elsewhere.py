@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from itertools import permutations
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -161,13 +162,18 @@ def test_the_live_state_is_of_the_whole_fabric(two: Two, form: str) -> None:
     assert '"partial"' in two.n2.client.get(path).get_data(as_text=True)
 
 
+@cache
+def asked_for_pages() -> Desk:
+    return Desk()
+
+
 PAIRS = list(permutations([("s1", 1), ("s1", 2), ("s1", 3), ("s2", 7)], 2))
 
 
 @settings(derandomize=True, max_examples=60, deadline=None)
 @given(owner=st.lists(st.integers(0, 3), min_size=len(PAIRS), max_size=len(PAIRS)), limit=st.integers(1, 5))
 def test_pages_of_any_size_list_every_pair_of_all_nodes_once(owner: list[int], limit: int) -> None:
-    desk = Desk()
+    desk = asked_for_pages()
     row_of = desk.service.settings.file.row_of
     names = {(name.switch, name.port_no): row for name, row in row_of.items() if name.vlan_vid == 10}
     pairs = sorted(PAIRS, key=lambda pair: (names[pair[1]], names[pair[0]]))
