@@ -112,11 +112,13 @@ def _target() -> str:
     return str(request.environ["REQUEST_URI"])
 
 
-def _ask(nodes: Nodes, name: str, url: str, *, changes: bool) -> Response:
+def _ask(nodes: Nodes, name: str, url: str, *, changes: bool) -> Response | None:
     body = request.get_data() if changes else None
     try:
         answer = nodes.hop.ask(url, request.method, _target(), request.headers, body)
     except OSError as error:
+        if changes and isinstance(error, ConnectionRefusedError):
+            return None  # nobody has got it: the store here says who keeps changes
         doubt = ": the change may have been made, see /v1/history" if changes else ""
         detail = f"node {name} at {url} does not answer ({error}){doubt}"
         raise HttpRefusedError(HTTPStatus.GATEWAY_TIMEOUT, "no-answer", detail) from error

@@ -16,6 +16,7 @@ from support.rest_in_process import VN, Desk
 from apps.rest.http.one_hop import HOP, Answer, Nodes
 from apps.rest.resources.pages import make_cursor, read_cursor
 from apps.rest.resources.stream_elsewhere import whole_objects, whole_state
+from apps.settings.errors import StoreError
 from controller.fabric.vns import VnTable
 
 OWNERS = {"s1": "n1", "s2": "n2"}
@@ -139,6 +140,20 @@ def test_a_change_without_an_answer_may_have_been_made(two: Two) -> None:
     refused = two.n2.client.patch(VN, json={"send_limit_bps": 20_000_000})
     assert (refused.status_code, refused.get_json()["type"]) == (504, "urn:dets:problem:no-answer")
     assert "may have been made" in refused.get_json()["detail"]
+
+
+def test_a_change_that_nobody_got_is_answered_here(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> Answer:
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(two.between, "ask", refuse)
+    monkeypatch.setattr(type(two.n2.service.settings), "change_vns", fails)
+    refused = two.n2.client.patch(VN, json={"send_limit_bps": 20_000_000})
+    assert (refused.status_code, "make changes at n1" in refused.get_json()["detail"]) == (503, True)
+
+
+def fails(*_: Any, **__: Any) -> None:
+    raise StoreError("make changes at n1")
 
 
 @pytest.mark.parametrize("form", ["objects", "columns"])
