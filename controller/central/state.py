@@ -52,6 +52,7 @@ from controller.switch.record import NO_ENTRY, SwitchRecord
 from controller.whatif.shadow import Shadow
 
 # A switch that has not come so long after the last one that did is not waited for any more.
+HEARD_INTERVALS = 6  # in which other nodes learn who has a switch, and say what they send there
 AWAITED_S = 30.0
 # Least time between two events about one VN's hosts that move back and forth.
 HELD_AGAIN_S = 60.0
@@ -259,10 +260,12 @@ class FabricState:
         """Whether a switch that was never there may still bring senders of receivers that are known.
 
         It ends however often switches come and go: only a new one makes it longer. In a cluster too: a dead switch must
-        not freeze the grants of all others.
+        not freeze the grants of all others. Where other nodes have some of the switches, all of these have to hear who
+        has the last one that came, and to be heard.
         """
         lacking = not self.switches.keys() <= self.arrivals.known
-        return lacking and now_s - self.arrivals.new_s < AWAITED_S
+        heard_s = 0.0 if self.part is None else HEARD_INTERVALS * self.config.interval_s
+        return now_s - self.arrivals.new_s < (AWAITED_S if lacking else heard_s)
 
     def vn_name(self, row: int) -> str:
         """Return a VN's name as people read it: ``VLAN 10 at s1:3``."""

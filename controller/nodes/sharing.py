@@ -82,7 +82,7 @@ class Sharing:
         self.refused: Counter[Cause] = Counter()
         self._had: set[int] = set()  # of its switches, those that were under its control since they are
         self._number = 0
-        self._said_s = -math.inf
+        self._said_s = self._recut_s = -math.inf
         self._said: tuple[int, frozenset[Link], frozenset[int], frozenset[int], int] | None = None
         fabric.part = self
         fabric.network.share_out()
@@ -118,7 +118,7 @@ class Sharing:
             if dpid in self.owners and self.owners[dpid].node == self._name:
                 self._let_go(dpid, now_s)
             self.owners[dpid] = owners[dpid]
-        self._token, self._allocator = token, allocator
+        self._token, self._allocator, self._recut_s = token, allocator, now_s
         if moves:  # their senders were known to the allocator before alone
             changed |= fabric.switches.keys() - owners.keys()
         self._freeze(changed, now_s)
@@ -126,6 +126,13 @@ class Sharing:
         self._shard.state = fabric.state
         owner = np.array([owner_of.get(dpid, NOBODY) for dpid in self._vns.dpid.tolist()])
         self._shard.recut(owner, token, allocator, owners_digest(self.owners))
+
+    def freeze(self, now_s: float) -> None:
+        """A switch is about to change hands: let no grant rise until a while after this was said last.
+
+        Its last owner hears of that later than its new one, who tells it nothing more.
+        """
+        self._freeze(set(), now_s)
 
     def _number_of(self, node: str) -> int:
         if node == self._name:
@@ -270,7 +277,8 @@ class Sharing:
         self._had = (self._had | up) & mine
         lost = frozenset(self._had - network.topology.switches)
         known = network.host_changes, network.topology.links(), up, lost, len(self._peers)
-        if now_s - self._said_s >= (AGAIN_S if known == self._said else LEAST_S):
+        calm = known == self._said and now_s - self._recut_s >= AGAIN_S  # before, others may not know whose words count
+        if now_s - self._said_s >= (AGAIN_S if calm else LEAST_S):
             self._said_s, self._said = now_s, known
             self._number += 1
             data = encode_places(PlacesHead(self._token, self._number), self._digest, self._places(up, lost))

@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.columns import FloatArray, IntArray
+from controller.columns import BoolArray, FloatArray, IntArray
 from controller.dets.messages import (
     DeactivateTrafficControl,
     InitializeTrafficControl,
@@ -227,6 +227,8 @@ class Shard:
                     column[said.loaded] += brought
         allocators = watch_congestion(state.allocators, loads, vns)
         allocators = replace(allocators, congested=np.where(self.decides, allocators.congested, self._told))
+        if state.adopted_bps is not None:
+            allocators.congested[self._held_by_peers()] = True
         begin, end = initialize(allocators, entries, senders.machines.controlled, vns.always_controlled)
         begun, ended = (rows[~crossing.crosses[rows]] for rows in (begin.entry, end.entry))
         machines = senders.machines.on_initialize(InitializeTrafficControl(begun))
@@ -351,7 +353,8 @@ class Shard:
             rows = np.concatenate(heard)
             always = self.vns.always_controlled
             wanted = (self._told | always)[entries.receiver[rows]]
-            machines = machines.on_deactivate(DeactivateTrafficControl(rows[~wanted & machines.controlled[rows]]))
+            if self.state.adopted_bps is None:  # else the receiver may be with another owner, who has to hear first
+                machines = machines.on_deactivate(DeactivateTrafficControl(rows[~wanted & machines.controlled[rows]]))
             new = rows[wanted & ~machines.controlled[rows]]
             machines = machines.on_initialize(InitializeTrafficControl(new))
             # Until the receiver's shard has answered for them: as if each were one more of those it shares among.
@@ -383,6 +386,14 @@ class Shard:
         return SetRate(message.entry, np.minimum(message.rate_bps, adopted_bps[message.entry]))
 
     # -- receivers: what peers have reported
+
+    def _held_by_peers(self) -> BoolArray:
+        """Return the own VNs, (vns,), whose senders peers have under control: the last owner found them congested."""
+        limited = np.zeros(len(self.vns), dtype=np.bool_)
+        for peer in self.peers.values():
+            if (said := peer.report) is not None:
+                limited[said.receiver[np.isfinite(said.limit_bps)]] = True
+        return limited & self.decides & ~self.vns.always_controlled
 
     def _merge(self, own: Pairs, said: list[Report]) -> ReceiverTable:
         """Return the table of these entries; policies remember what they knew of those that were there."""

@@ -39,9 +39,9 @@ def started(algorithm: str = "fs", owner: dict[int, str] = OWNER) -> ControlLoop
     return loop
 
 
-def blasting(algorithm: str) -> ControlLoop:
+def blasting(algorithm: str, owner: dict[int, str] = OWNER) -> ControlLoop:
     """Three senders at switches of two nodes share a receive limit at one's."""
-    loop = started(algorithm)
+    loop = started(algorithm, owner)
     for place in SENDERS:
         add(loop, place, 300 * MBIT)
     loop.run(5 * SECOND)
@@ -209,6 +209,37 @@ def test_who_owns_the_first_owned_switch_decides_for_all_and_nobody_is_freed_whi
     loop.fabric.take_over(1, "b")
     loop.run(3 * SECOND)
     assert limits(loop)[3] == pytest.approx(LIMIT_BPS / 2, rel=0.05)
+
+
+@pytest.mark.parametrize("dpid", [2, 3])
+@pytest.mark.parametrize("late", [0, 3])
+def test_a_planned_move_to_a_node_that_knew_nothing_frees_nobody_though_the_last_owner_hears_late(dpid, late):
+    loop = blasting("fs", {1: "a", 2: "b", 3: "c"})
+    both, highest = nodes(loop), 0.0
+    last, new = both.owner[dpid], "a" if dpid == 2 else "b"
+    for step in range(2 * SECOND):  # the new owner has just started, and has nothing
+        if step == SECOND:
+            both.begin_again(new, loop.fabric.now_s)
+        if step == 0:
+            both.take(2 if dpid == 3 else 1, "c", loop.fabric.now_s)
+            loop.fabric.connect(2 if dpid == 3 else 1)
+        loop.run(1)
+    standing_bps = meters(loop)
+    for step in range(3 * SECOND):
+        if step < SECOND // 2:
+            for sharing in both.sharing.values():
+                sharing.freeze(loop.fabric.now_s)
+        if step == SECOND // 2:
+            both.take(dpid, new, loop.fabric.now_s, [new])
+            loop.fabric.connect(dpid)
+        if step == SECOND // 2 + late:
+            both.owners_are_known(loop.fabric.now_s)
+        loop.run(1)
+        highest = max([highest, *(rate / standing_bps[key] for key, rate in meters(loop).items())])
+    assert last != new
+    assert highest <= COMPENSATED
+    assert limits(loop) == pytest.approx(dict.fromkeys((1, 2, 3), LIMIT_BPS / 3), rel=0.05)
+    assert loop.rate(RECEIVER, 10, -SECOND) == pytest.approx(LIMIT_BPS, rel=0.05)
 
 
 def test_grants_rise_again_once_all_switches_are_taken_over_or_after_a_while():

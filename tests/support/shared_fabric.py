@@ -28,12 +28,12 @@ class Nodes:
         self._token = dict.fromkeys(self.centrals, 1)
         self.owners_are_known(0.0)
 
-    def owners_are_known(self, now_s: float) -> None:
-        """All live nodes learn whose the switches of live nodes are."""
+    def owners_are_known(self, now_s: float, to: Iterable[str] | None = None) -> None:
+        """All live nodes learn whose the switches of live nodes are, or some."""
         owners = {
             dpid: Owner(name, 1, self._generation[dpid]) for dpid, name in self.owner.items() if name not in self.dead
         }
-        for name in self.live():
+        for name in self.live() if to is None else to:
             self.sharing[name].hear_owners(owners, self._token[name], now_s)
 
     def begin_again(self, name: str, now_s: float) -> None:
@@ -44,11 +44,11 @@ class Nodes:
         self.up -= {dpid for dpid, owner in self.owner.items() if owner == name}
         self.owners_are_known(now_s)
 
-    def take(self, dpid: int, name: str, now_s: float) -> None:
-        """A node becomes the owner of a switch."""
+    def take(self, dpid: int, name: str, now_s: float, known_to: Iterable[str] | None = None) -> None:
+        """A node becomes the owner of a switch; all learn of it, or some."""
         self.owner[dpid] = name
         self._generation[dpid] += 1
-        self.owners_are_known(now_s)
+        self.owners_are_known(now_s, known_to)
 
     def live(self) -> list[str]:
         return [name for name in self.centrals if name not in self.dead]
