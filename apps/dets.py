@@ -19,6 +19,7 @@ from apps.cluster.exchange import Exchange
 from apps.cluster.last_will import LastWill
 from apps.cluster.metrics import ClusterMetrics, LinksMetrics, SharingMetrics
 from apps.cluster.node import ClusterNode
+from apps.cluster.reach import Reach
 from apps.cluster.roles import Roles
 from apps.metrics import Metrics
 from apps.reload import Reloader, Reloads
@@ -164,6 +165,7 @@ class Dets(AppBase):
             self.node.round()
             self.roles.round()
         if self.exchange is not None:
+            self.reach.round()
             self.exchange.after_interval()
         self.observer.note(time.monotonic())
         self.manager.alive(time.monotonic())
@@ -192,6 +194,7 @@ class Dets(AppBase):
         """
         cluster = node.describe()
         waiting = cluster["role"] == "standby" and set(health["switches"].values()) == {SwitchState.STANDBY}
+        cluster["frozen"] = self.shell.central.state.adopted_bps is not None
         if self.exchange is not None:
             cluster |= self.exchange.describe()
             wanted = {
@@ -244,13 +247,13 @@ class Dets(AppBase):
         except (DetsError, ImportError, OSError) as error:
             print(f"cluster.listen: {error}", file=sys.stderr)
             raise SystemExit(2) from None
-        self.node.shared.reached = self.roles.reached
+        shared, peers = self.node.shared, self.shell.peers
+        self.reach = Reach(shared, self.roles, self.shell.central, peers, peers.ready, time.monotonic)
 
         def sign(key: bytes) -> None:
             self.shell.hellos.key = key
 
-        central, ready = self.shell.central, self.shell.peers.ready
-        return Exchange(self.node, self.node.shared, links, central, time.monotonic, ready, sign)
+        return Exchange(self.node, shared, links, self.shell.central, time.monotonic, peers.ready, sign)
 
     def _start_over(self) -> None:
         self.shell.start_over(self.settings.file.config, self.settings.values)

@@ -65,6 +65,8 @@ class Exchange:
             self._nodes = shared.nodes
             self._connect()
         self.sharing.hear_owners(shared.owners, shared.token, now_s)
+        if shared.moving:
+            self.sharing.freeze(now_s)
 
     def _connect(self) -> None:
         me = self._node.cluster.node

@@ -6,8 +6,8 @@ none and loses the lease. Asking itself happens next to the loop, which never wa
 1. The lease is refreshed, or a new one is taken.
 2. The active key, the epoch, the tokens and the settings' head are read. Etcd's members have to agree on what they are,
    so that an answer says more than that one of them is there. Nothing is written, which a full etcd refuses. If nobody
-   has the active key, a transaction takes it. If another node has it, and its lease has run out, that is ended first:
-   etcd itself would take up to 0.5 s more.
+   has the active key, a transaction takes it. Leases of other nodes that have run out are ended first: etcd itself
+   would take up to 0.5 s more.
 3. Settings that the other node has changed are put in force.
 4. Where switches are shared out over nodes, so are their owners and the nodes read, and switches without one taken
    (``shared``). The active node is then the one that takes changes of settings.
@@ -74,7 +74,7 @@ class ClusterNode:
         self.problem = ""  # why etcd did not answer last
         self._clock, self._spawn = clock, spawn
         self._key = f"{self.prefix}active"
-        self._expiry = Expiry()
+        self._expiry_of: dict[int, Expiry] = {}  # by lease, of other nodes
         self._asking = False
         self._asked_s = -math.inf
         self._answer: Answer | None = None
@@ -127,7 +127,7 @@ class ClusterNode:
             self._held = held
             self._changed(held)
         now_s = self._clock()
-        interval_s = URGENT_INTERVAL_S if self._other_is_silent() else ASK_INTERVAL_S
+        interval_s = URGENT_INTERVAL_S if self._hurries(now_s) else ASK_INTERVAL_S
         if not self._asking and not self._left and now_s - self._asked_s >= interval_s:
             self._asking, self._asked_s = True, now_s
             self._spawn(self._ask, now_s)
@@ -188,12 +188,15 @@ class ClusterNode:
         reading = [*map(get, keys), get(self.tokens.place, prefix=True)]
         more = [] if self.shared is None else self.shared.reading
         found = self.etcd.read(*reading, *more)  # 2
-        other = next((key.lease_id for key in found[0] if key.lease_id != lease_id), None)
-        if other is None:
-            self._expiry = Expiry()
-        if not found[0] or (other is not None and self._ended(other)):
+        others = {key.lease_id for key in found[0]} - {lease_id}
+        if self.shared is not None:
+            others |= self.shared.watched(found[len(reading) :], lease_id)
+        ended = self._ended(others)
+        if not found[0] or found[0][0].lease_id in ended:
             taking = [put(self._key, about, lease_id), *reading, *more]
             _, found = self.etcd.transact([created_at(self._key, 0)], taking, [*reading, *more])
+        elif ended:
+            found = self.etcd.read(*reading, *more)
         active, epoch, head, tokens = found[: len(reading)]
         if self.shared is not None:  # 4
             number = int(epoch[0].value) if epoch else 0
@@ -203,19 +206,23 @@ class ClusterNode:
             self.follow()  # 3
         return self._read(began_s, lease_id, active[0], int(epoch[0].value) if epoch else 0)
 
-    def _other_is_silent(self) -> bool:
-        """Whether the active node has not refreshed its lease for more than a second."""
-        return self._expiry.left_s <= self.cluster.lease_ttl_s - 2
+    def _hurries(self, now_s: float) -> bool:
+        """Whether another node has not refreshed its lease for more than a second, or switches change hands."""
+        silent = any(one.left_s <= self.cluster.lease_ttl_s - 2 for one in self._expiry_of.values())
+        return silent or (self.shared is not None and self.shared.hurries(now_s))
 
-    def _ended(self, lease_id: int) -> bool:
-        """Whether the active node's lease has run out; it is ended then, unless somebody else has just done it."""
-        asked_s = self._clock()
-        if not self._expiry.hear(lease_id, self.etcd.left_s(lease_id), asked_s, self._clock()):
-            return False
-        LOG.info("the active node's lease has run out")
-        with suppress(EtcdError):
-            self.etcd.revoke(lease_id)
-        return True
+    def _ended(self, lease_ids: set[int]) -> set[int]:
+        """Return those of other nodes' leases that have run out. They are ended, unless somebody has just done it."""
+        self._expiry_of = {one: self._expiry_of.get(one) or Expiry() for one in lease_ids}
+        ended = set()
+        for lease_id, expiry in self._expiry_of.items():
+            asked_s = self._clock()
+            if expiry.hear(self.etcd.left_s(lease_id), asked_s, self._clock()):
+                LOG.info("the lease of another node has run out")
+                with suppress(EtcdError):
+                    self.etcd.revoke(lease_id)
+                ended.add(lease_id)
+        return ended
 
     def _read(self, began_s: float, lease_id: int, active: KeyValue, epoch: int) -> Answer:
         about = json.loads(active.value)

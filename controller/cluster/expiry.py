@@ -14,17 +14,15 @@ ROUNDING_S = 1.0
 
 
 class Expiry:
-    """One lease at a time. All times are of one clock."""
+    """Of one lease. All times are of one clock."""
 
     def __init__(self) -> None:
         self.left_s = math.inf  # as heard last
-        self._lease_id = 0
         self._first_s, self._last_s = math.inf, -math.inf  # less than a second was left: heard first, asked for last
 
-    def hear(self, lease_id: int, left_s: int, asked_s: float, heard_s: float) -> bool:
+    def hear(self, left_s: int, asked_s: float, heard_s: float) -> bool:
         """Etcd was asked at ``asked_s`` what is left, and its answer is heard; return whether the lease has run out."""
-        watched = lease_id == self._lease_id and heard_s - self._last_s < ROUNDING_S
-        self._lease_id, self.left_s = lease_id, left_s
+        watched, self.left_s = heard_s - self._last_s < ROUNDING_S, left_s
         if left_s > 0:
             self._first_s, self._last_s = math.inf, -math.inf
             return False

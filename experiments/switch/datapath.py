@@ -64,7 +64,7 @@ class Datapath:
         self.handled: dict[int, int] = {}  # messages by type, likewise
         self.conversations = [Conversation()]
         self.writers: list[tuple[int, ControllerRole, int | None]] = []
-        self._current = self.conversations[0]
+        self.current = self.conversations[0]  # whose messages are handled
         self._frames: list[tuple[int, bytes]] = []
         self.abilities = MeterAbilities(self.options.max_meters)
         self.clear_tables()
@@ -134,7 +134,7 @@ class Datapath:
             self._do(conversation, data, now_s)
 
     def _do(self, conversation: Conversation, data: bytes, now_s: float) -> None:
-        self._current = conversation
+        self.current = conversation
         buf = conversation.rest + data
         view = memoryview(buf)
         offset = 0
@@ -206,7 +206,7 @@ class Datapath:
             if handler is None:
                 raise RefusalError(ErrorType.BAD_REQUEST, "BAD_TYPE")
             if message_type in _CHANGES:
-                if self._current.role == ControllerRole.SLAVE:
+                if self.current.role == ControllerRole.SLAVE:
                     raise RefusalError(ErrorType.BAD_REQUEST, "IS_SLAVE")
                 self._note_writer()
             handler(self, xid, raw[HEADER.size :], now_s)
@@ -221,12 +221,12 @@ class Datapath:
         self._reply(MessageType.FEATURES_REPLY, xid, _FEATURES.pack(*fixed))
 
     def _get_config(self, xid: int, body: memoryview, now_s: float) -> None:
-        self._reply(MessageType.GET_CONFIG_REPLY, xid, _CONFIG.pack(0, self._current.miss_send_len))
+        self._reply(MessageType.GET_CONFIG_REPLY, xid, _CONFIG.pack(0, self.current.miss_send_len))
 
     def _set_config(self, xid: int, body: memoryview, now_s: float) -> None:
         if len(body) != _CONFIG.size:
             raise RefusalError(ErrorType.BAD_REQUEST, "BAD_LEN")
-        self._current.miss_send_len = _CONFIG.unpack(body)[1]
+        self.current.miss_send_len = _CONFIG.unpack(body)[1]
 
     def _flow_mod(self, xid: int, body: memoryview, now_s: float) -> None:
         mod = requests.decode_flow_mod(body, self.options.tables)
@@ -267,7 +267,7 @@ class Datapath:
         size = rows.dtype.itemsize
         meter_mod = int(MessageType.METER_MOD)
         self.handled[meter_mod] = self.handled.get(meter_mod, 0) + len(rows)
-        if self._current.role == ControllerRole.SLAVE:
+        if self.current.role == ControllerRole.SLAVE:
             refusals = [(number, RefusalError(ErrorType.BAD_REQUEST, "IS_SLAVE")) for number in range(len(rows))]
         else:
             self._note_writer()
@@ -283,7 +283,7 @@ class Datapath:
     def _multipart(self, xid: int, body: memoryview, now_s: float) -> None:
         parts = self.multipart.reply(xid, body, now_s)
         if int.from_bytes(body[:2]) not in self.faults.lose_replies:
-            self._current.messages += parts
+            self.current.messages += parts
 
     def _barrier(self, xid: int, body: memoryview, now_s: float) -> None:
         if self.faults.lose_barriers:
@@ -291,9 +291,9 @@ class Datapath:
             return
         reply = answers.message(MessageType.BARRIER_REPLY, xid)
         if self.faults.barrier_delay_s:
-            self._current.late.append((now_s + self.faults.barrier_delay_s, reply))
+            self.current.late.append((now_s + self.faults.barrier_delay_s, reply))
         else:
-            self._current.messages.append(reply)
+            self.current.messages.append(reply)
 
     def _role_request(self, xid: int, body: memoryview, now_s: float) -> None:
         if len(body) != _ROLE.size:
@@ -310,18 +310,18 @@ class Datapath:
                 if one.role == ControllerRole.MASTER:
                     one.role = ControllerRole.SLAVE
         if role != ControllerRole.NOCHANGE:
-            self._current.role = ControllerRole(role)
+            self.current.role = ControllerRole(role)
         shown = 2**64 - 1 if self._generation is None else self._generation
-        self._reply(MessageType.ROLE_REPLY, xid, _ROLE.pack(self._current.role, shown))
+        self._reply(MessageType.ROLE_REPLY, xid, _ROLE.pack(self.current.role, shown))
 
     def _ignore(self, xid: int, body: memoryview, now_s: float) -> None:
         """Echo replies, errors and asynchronous-message settings need no answer; all asynchronous messages are sent."""
 
     def _reply(self, message_type: MessageType, xid: int, body: bytes) -> None:
-        self._current.messages.append(answers.message(message_type, xid, body))
+        self.current.messages.append(answers.message(message_type, xid, body))
 
     def _note_writer(self) -> None:
-        writer = self.conversations.index(self._current), self._current.role, self._generation
+        writer = self.conversations.index(self.current), self.current.role, self._generation
         if self.writers[-1:] != [writer]:
             self.writers.append(writer)
 
@@ -333,7 +333,7 @@ class Datapath:
 
     def _refuse(self, refusal: RefusalError, raw: bytes) -> None:
         self.refused.append((raw[1], refusal))
-        self._current.messages.append(answers.error(refusal, raw))
+        self.current.messages.append(answers.error(refusal, raw))
 
     def _flow_removed(self, entry: FlowTableEntry, reason: int, now_s: float) -> None:
         if not entry.flags & FlowModFlags.SEND_FLOW_REM:

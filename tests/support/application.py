@@ -94,6 +94,11 @@ class Application:
         return self._process is not None
 
     @property
+    def running(self) -> bool:
+        """Whether it runs now."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
     def pid(self) -> int:
         """The process's id."""
         assert self._process is not None

@@ -1,4 +1,4 @@
-"""Two real controllers, a real etcd, and software switches that both controllers are connected to."""
+"""Two or three real controllers, a real etcd, and software switches that all controllers are connected to."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from experiments.machine.controller_process import free_ports
 from experiments.machine.etcd_process import EtcdProcesses, EtcdTls
 from experiments.wire.fabric import WireFabric
 
-NAMES = ("n1", "n2")
+NAMES = ("n1", "n2", "n3")
 End = tuple[int, int]
 needs_etcd = pytest.mark.skipif(shutil.which("etcd") is None, reason="needs etcd (Debian: etcd-server)")
 
 
 class ClusterNodes:
-    """Etcd and two nodes, for one ``with``; node 1 is active inside it. ``openflow`` is where switches reach them.
+    """Etcd and two nodes or three, for one ``with``, in which node 1 is active. ``openflow`` is where switches connect.
 
     Etcd has so many ``members``, which speak ``tls`` or not, and is full at ``quota_bytes``. ``relays`` are each node's
-    ways to the members. With ``shared`` the switches are shared out over both nodes.
+    ways to the members. With ``shared`` the switches are shared out over the nodes, which may be three.
     """
 
     def __init__(
@@ -46,13 +46,14 @@ class ClusterNodes:
         tls: EtcdTls | None = None,
         quota_bytes: int | None = None,
         shared: bool = False,
+        nodes: int = 2,
         **sections: dict[str, Any],
     ) -> None:
         self.etcd = EtcdProcesses(folder, members, tls, quota_bytes)
         self.relays: list[list[Relay]] = []
         self.nodes: list[Application] = []
         self.openflow: list[tuple[str, int]] = []
-        for name in NAMES:
+        for name in NAMES[:nodes]:
             (folder / name).mkdir()
             self.relays.append([Relay(member.port) for member in self.etcd.members])
             scheme = "http" if tls is None else "https"
@@ -93,7 +94,7 @@ class ClusterNodes:
         self.etcd.__exit__()
 
     def connect_switches(self) -> None:
-        """Let the switches connect to both nodes."""
+        """Let the switches connect to all nodes."""
 
     def wait_whole(self) -> None:
         """Wait until both nodes are what they are to be."""
@@ -159,7 +160,7 @@ class ClusterRun(ClusterNodes):
             self.fabric.link(one, other)
 
     def connect_switches(self) -> None:
-        """Let the switches connect to both nodes."""
+        """Let the switches connect to all nodes."""
         self.fabric.start()
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
@@ -210,7 +211,8 @@ class SharedRun(ClusterRun):
 
     def wait_whole(self) -> None:
         """Wait until every switch has an owner that controls it."""
-        self.wait(lambda: all(self.health(n)["status"] == "ready" for n in (0, 1)), "both nodes are ready", 30.0)
+        whole = range(len(self.nodes))
+        self.wait(lambda: all(self.health(n)["status"] == "ready" for n in whole), "all nodes are ready", 30.0)
 
     def owners(self, number: int) -> dict[str, str | None]:
         """Return the node of each switch by the switch's name, as a node says."""

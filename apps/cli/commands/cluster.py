@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,6 +15,8 @@ from apps.cli.support.output import AnyForm, Column, Form, show
 from controller.errors import InvalidValueError
 
 if TYPE_CHECKING:
+    from apps.cluster.etcd import Etcd
+    from apps.cluster.wishes import Wishes
     from controller.fabric.description import Cluster, Config
 
 app = typer.Typer(
@@ -45,22 +48,46 @@ def status(config: OfConfig = CONFIG, output: AnyForm = Form.table) -> int:
     cluster = _cluster(whole)
     prefix = prefix_of(cluster)
     with closing(etcd_of(cluster)) as etcd:
-        keys = (get(prefix + name) for name in ("active", "epoch", "head"))
-        active, epoch, head, owners = etcd.read(*keys, get(f"{prefix}own/", prefix=True))
+        active, epoch, head = etcd.read(*(get(prefix + name) for name in ("active", "epoch", "head")))
+        known, pinned = _wishes(whole, etcd).known(), _wishes(whole, etcd).pinned()
     about = json.loads(active[0].value) if active else {"node": None, "url": None}
     number = int(epoch[0].value) if epoch else 0
     generation = generation_id(number, active[0].create_revision) if active else None
     revision = json.loads(head[0].value)["revision"] if head else 0
     row = {"active": about["node"], "url": about["url"], "generation": generation, "epoch": number}
     row["revision"] = revision
-    owner_of = {_dpid(one.key): one.value.decode() for one in owners}
-    if cluster.share == "switches":
-        row["owners"] = {name: owner_of.get(one.dpid) for name, one in whole.switches.items()}
+    if cluster.share != "switches":
+        show([row], output, COLUMNS)
+        return 0 if active else 1
+    row["owners"] = {name: known.owners.get(one.dpid) for name, one in whole.switches.items()}
+    row["pinned"], row["drained"] = pinned, sorted(known.drained)
+    names = sorted({*known.nodes, *known.drained})
+    row["connected"] = {
+        name: [switch for switch, one in whole.switches.items() if one.dpid in known.reached.get(name, ())]
+        for name in names
+    }
     show([row], output, COLUMNS)
-    if cluster.share == "switches" and output is Form.table:
-        rows = [{"switch": name, "node": node} for name, node in row["owners"].items()]
-        show(rows, output, [Column("switch", "switch"), Column("node", "node")])
-    return 0 if active and None not in row.get("owners", {}).values() else 1
+    if output is Form.table:
+        _show_shared(row, set(known.nodes))
+    return 0 if active and None not in row["owners"].values() else 1
+
+
+def _show_shared(row: dict[str, Any], live: set[str]) -> None:
+    owners = list(row["owners"].values())
+    nodes = [
+        {
+            "node": name,
+            "state": ("drained" if name in row["drained"] else "") if name in live else "drained, not there",
+            "connected": len(connected),
+            "owned": owners.count(name),
+        }
+        for name, connected in row["connected"].items()
+    ]
+    show(nodes, Form.table, [Column(key, key) for key in ("node", "state", "connected", "owned")])
+    switches = [
+        {"switch": name, "node": node, "pinned": row["pinned"].get(name)} for name, node in row["owners"].items()
+    ]
+    show(switches, Form.table, [Column(key, key) for key in ("switch", "node", "pinned")])
 
 
 @app.command()
@@ -80,28 +107,69 @@ def leave(config: OfConfig = CONFIG) -> int:
     return 0
 
 
+OfNode = Annotated[str, typer.Argument(metavar="NODE", help="The name of a node (cluster.node).")]
+OfSwitch = Annotated[str, typer.Argument(metavar="SWITCH", help="The name of a switch in the configuration.")]
+
+
+@app.command()
+def drain(node: OfNode, config: OfConfig = CONFIG) -> int:
+    """Let a node hand its switches over, one after the other, and take none until ``undrain``, over restarts too.
+
+    Waits until it has none that another node is connected to. Where switches are shared out.
+    """
+    with _asking(config) as wishes:
+        wishes.drain(node)
+        kept = wishes.handed_over(node)
+    print(f"{node} is drained" if not kept else f"{node} is drained, and still has {', '.join(kept)}")
+    return 0 if not kept else 1
+
+
+@app.command()
+def undrain(node: OfNode, config: OfConfig = CONFIG) -> int:
+    """Let a drained node take switches again: those pinned to it at once, others by ``balance`` or ``move``."""
+    with _asking(config) as wishes:
+        wishes.undrain(node)
+    print(f"{node} takes switches again")
+    return 0
+
+
+@app.command()
+def move(switch: OfSwitch, node: OfNode, config: OfConfig = CONFIG) -> int:
+    """Move a switch to a node that is connected to it, and wait. It stays there while that node lives."""
+    with _asking(config) as wishes:
+        there = wishes.move(switch, node)
+    print(f"{switch} is with {node}" if there else f"{node} has not taken {switch}, which stays where it is")
+    return 0 if there else 1
+
+
+@app.command()
+def pin(switch: OfSwitch, node: OfNode, config: OfConfig = CONFIG) -> int:
+    """Keep a switch with a node: it moves there now, and whenever that node is there again and not drained."""
+    with _asking(config) as wishes:
+        there = wishes.pin(switch, node)
+    print(f"{switch} is pinned to {node}" + ("" if there else ", which has not taken it yet"))
+    return 0 if there else 1
+
+
+@app.command()
+def unpin(switch: OfSwitch, config: OfConfig = CONFIG) -> int:
+    """Let a pinned switch be with any node again. It stays where it is."""
+    with _asking(config) as wishes:
+        node = wishes.unpin(switch)
+    print(f"{switch} is not pinned to {node} any more")
+    return 0
+
+
 @app.command()
 def balance(config: OfConfig = CONFIG) -> int:
     """Share the switches out over the nodes again, after one has come back: each goes to the node that is first for it.
 
-    Nothing is moved by itself while its node lives. Grants stand while a switch changes hands.
+    Nothing is moved by itself while its node lives. Pinned switches stay. Grants stand while a switch changes hands.
     """
-    from apps.cluster.etcd import created_at, delete, get
-    from apps.cluster.node import etcd_of, prefix_of
-    from controller.cluster.ownership import MOST_AT_ONCE, order
-
-    cluster = _cluster(_load(config))
-    prefix = prefix_of(cluster)
-    with closing(etcd_of(cluster)) as etcd:
-        nodes, owners = etcd.read(get(f"{prefix}nodes/", prefix=True), get(f"{prefix}own/", prefix=True))
-        names = [one.key.rpartition("/")[2] for one in nodes]
-        moving = [one for one in owners if names and order(_dpid(one.key), names)[0] != one.value.decode()]
-        for start in range(0, len(moving), MOST_AT_ONCE):
-            some = moving[start : start + MOST_AT_ONCE]
-            unchanged = [created_at(one.key, one.create_revision) for one in some]
-            etcd.transact(unchanged, [delete(one.key) for one in some], [])
-    print(f"{len(moving)} switches change hands")
-    return 0
+    with _asking(config) as wishes:
+        moved, wanted = wishes.balance()
+    print(f"{moved} switches have changed hands" + (f", of {wanted}" if moved < wanted else ""))
+    return 0 if moved == wanted else 1
 
 
 @app.command()
@@ -127,6 +195,24 @@ def epoch(
     return 0
 
 
+@contextmanager
+def _asking(config: Path) -> Iterator[Wishes]:
+    from apps.cluster.node import etcd_of
+
+    whole = _load(config)
+    if _cluster(whole).share != "switches":
+        raise InvalidValueError("cluster.share", _cluster(whole).share, "must be switches: nothing is shared out here")
+    with closing(etcd_of(_cluster(whole))) as etcd:
+        yield _wishes(whole, etcd)
+
+
+def _wishes(whole: Config, etcd: Etcd) -> Wishes:
+    from apps.cluster.node import prefix_of
+    from apps.cluster.wishes import Wishes
+
+    return Wishes(etcd, prefix_of(_cluster(whole)), {name: one.dpid for name, one in whole.switches.items()})
+
+
 def _load(config: Path) -> Config:
     from controller.config.load import load_config
 
@@ -138,7 +224,3 @@ def _cluster(config: Config) -> Cluster:
     if config.cluster is None:
         raise InvalidValueError("config", config.source_name, "has no section cluster")
     return config.cluster
-
-
-def _dpid(key: str) -> int:
-    return int(key.rpartition("/")[2], 16)

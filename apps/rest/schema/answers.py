@@ -29,6 +29,7 @@ class ClusterHealth(BaseModel):
     generation: int | None = Field(description="generation id under which this node is master; null: it is not")
     etcd: str | None = Field(description="why etcd did not answer last; null: it did")
     lease_age_s: float | None = Field(description="seconds since etcd last refreshed this node's lease")
+    frozen: bool = Field(description="whether no grant may rise now, since a switch has another owner or has just come")
     owners: dict[str, str | None] | None = Field(
         default=None, description="where switches are shared out: each switch's node; null: nobody has it"
     )

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import time
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
-from controller.openflow.constants import ControllerRole
+from controller.openflow.constants import METER_ALL, ControllerRole, MultipartType
 from experiments.switch.datapath import Datapath
 
+_METER = MultipartType.METER.to_bytes(2)
+_ALL = METER_ALL.to_bytes(4)
 Writer = tuple[int, ControllerRole, int | None]
 
 
@@ -26,6 +31,30 @@ def second_writer(writers: Sequence[Writer]) -> str:
             return f"node {node} wrote under generation id {generation} after {newest}"
         newest = generation
     return ""
+
+
+class ReadingLog:
+    """When the master of a switch has read all its meters from now on, as it does in every interval that it decides.
+
+    ``read_s`` are (time, node); reads of others do not count.
+    """
+
+    def __init__(self, switch: Datapath, clock: Callable[[], float] = time.monotonic) -> None:
+        self.read_s: list[tuple[float, int]] = []
+        reply = switch.multipart.reply
+
+        def replied(xid: int, body: memoryview, now_s: float) -> list[bytes]:
+            current = switch.current
+            if bytes(body[:2]) == _METER and bytes(body[8:12]) == _ALL and current.role is ControllerRole.MASTER:
+                self.read_s.append((clock(), switch.conversations.index(current)))
+            return reply(xid, body, now_s)
+
+        switch.multipart.reply = replied  # type: ignore[method-assign]
+
+    def longest_gap_s(self) -> float:
+        """Return the longest time between two of these readings."""
+        times_s = [at_s for at_s, _ in self.read_s]
+        return max((after - before for before, after in pairwise(times_s)), default=math.inf)
 
 
 class MeterLog:

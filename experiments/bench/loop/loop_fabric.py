@@ -315,7 +315,7 @@ class BusyDatapath(Datapath):
         """Restart, with busy meters."""
         super().clear_tables()
         self.meters = BusyMeters(self.abilities)
-        self.meters.writer = lambda: self.conversations.index(self._current)
+        self.meters.writer = lambda: self.conversations.index(self.current)
         self.multipart = PreparedMultipart(self.options, self.tables, self.meters, self.ports)
 
     def advance(self, now_s: float) -> None:

@@ -2,72 +2,33 @@
 
 from __future__ import annotations
 
-import base64
-from typing import Any
-
 import pytest
 from support.configs import fabric
+from support.memory_etcd import MemoryEtcd
 
-from apps.cluster.etcd import EtcdError, KeyValue
+from apps.cluster.etcd import put
 from apps.cluster.exchange import Exchange
 from apps.cluster.node import ClusterNode
-from apps.cluster.shared import Node, Shared
+from apps.cluster.shared import MOST_WATCHED, Node, Shared
 from controller.central.controller import CentralController
 from controller.cluster.leadership import Answer, generation_id
-from controller.cluster.ownership import START_S, Owner, order
+from controller.cluster.ownership import Owner
+from controller.cluster.placement import START_S, order
 from controller.fabric.description import Cluster, Endpoint
 
 LISTEN = Endpoint("127.0.0.1", 6654)
 DPIDS = {1, 2, 3}
 
 
-class MemoryEtcd:
-    """An etcd in memory: what ``Shared`` asks of one. When it is ``full`` it refuses what would be written."""
-
-    def __init__(self) -> None:
-        self.kept: dict[str, KeyValue] = {}
-        self.revision, self.full = 1, False
-
-    def transact(self, compare: list[Any], success: list[Any], failure: list[Any]) -> tuple[bool, list[Any]]:
-        done = all(self.created(_text(one["key"])) == one["create_revision"] for one in compare)
-        operations = success if done else failure
-        if self.full and any("request_put" in one for one in operations):
-            raise EtcdError("space exceeded")
-        self.revision += 1
-        for one in operations:
-            if "request_put" in one:
-                key, lease_id = _text(one["request_put"]["key"]), int(one["request_put"]["lease"])
-                created, value = self.created(key) or self.revision, base64.b64decode(one["request_put"]["value"])
-                self.kept[key] = KeyValue(key, value, created, self.revision, lease_id)
-        return done, self.read(*(one for one in operations if "request_range" in one))
-
-    def read(self, *ranges: Any) -> list[list[KeyValue]]:
-        found = []
-        for one in ranges:
-            first = _text(one["request_range"]["key"])
-            whole = "range_end" in one["request_range"]
-            kept = self.kept.items()
-            found.append([kv for key, kv in sorted(kept) if (key.startswith(first) if whole else key == first)])
-        return found
-
-    def created(self, key: str) -> int:
-        return self.kept[key].create_revision if key in self.kept else 0
-
-    def end_lease(self, lease_id: int) -> None:
-        self.kept = {key: one for key, one in self.kept.items() if one.lease_id != lease_id}
-
-
-def _text(data: str) -> str:
-    return base64.b64decode(data).decode()
-
-
 class Desk:
     """A node's part in etcd, asked by the hand of a clock."""
 
     def __init__(self, etcd: MemoryEtcd, name: str, lease_id: int) -> None:
-        self.etcd, self.lease_id, self.reached = etcd, lease_id, set(DPIDS)
+        self.etcd, self.lease_id, self.reached, self.tests = etcd, lease_id, set(DPIDS), dict[int, bytes]()
         self.shared = Shared(cluster(name), "/dets/x/")
         self.shared.dpids, self.shared.reached, self.shared.public_key = DPIDS, lambda: self.reached, f"key of {name}"
+        self.shared.controlled = lambda: DPIDS
+        self.shared.tested, self.shared.believe = self.tests.get, self.tests.__setitem__
 
     def ask(self, now_s: float) -> None:
         found = self.etcd.read(*self.shared.reading)
@@ -98,7 +59,7 @@ def test_two_nodes_share_the_switches_out_and_know_each_other(desks: tuple[Desk,
     }
     for dpid, owner in first.owners.items():
         assert owner.lease_id == {"n1": 11, "n2": 12}[owner.node]
-        assert owner.generation == generation_id(2, desks[0].etcd.created(f"/dets/x/own/{dpid:016x}"))
+        assert owner.generation == generation_id(2, desks[0].etcd.modified(f"/dets/x/own/{dpid:016x}"))
     assert first.nodes == second.nodes
     assert first.nodes["n2"] == Node("127.0.0.1:6654", "key of n2", "http://n2:1")
     assert len(first.secret) == 32
@@ -107,7 +68,7 @@ def test_two_nodes_share_the_switches_out_and_know_each_other(desks: tuple[Desk,
 
 def test_a_dead_nodes_switches_have_a_newer_generation_at_their_new_owner(desks: tuple[Desk, Desk]) -> None:
     before = dict(desks[0].shared.owners)
-    desks[0].etcd.end_lease(12)
+    desks[0].etcd.revoke(12)
     desks[0].ask(START_S + 2.0)
     after = desks[0].shared.owners
     assert {owner.node for owner in after.values()} == {"n1"}
@@ -121,14 +82,14 @@ def test_a_node_with_a_new_lease_speaks_with_a_higher_token(desks: tuple[Desk, D
     desks[0].lease_id = 13
     desks[0].ask(START_S + 2.0)
     assert desks[0].shared.token > token
-    desks[0].etcd.end_lease(11)  # the old one's key of the node is the new one's by now
+    desks[0].etcd.revoke(11)  # the old one's key of the node is the new one's by now
     desks[0].ask(START_S + 2.5)
     assert set(desks[0].shared.nodes) == {"n1", "n2"}
 
 
 def test_who_was_second_takes_nothing_and_knows_the_owner(desks: tuple[Desk, Desk]) -> None:
     first, second = desks
-    first.etcd.end_lease(12)
+    first.etcd.revoke(12)
     stale = first.etcd.read(*second.shared.reading)
     first.ask(START_S + 2.0)
     second.lease_id = 14
@@ -140,12 +101,76 @@ def test_who_was_second_takes_nothing_and_knows_the_owner(desks: tuple[Desk, Des
 def test_a_full_etcd_leaves_switches_with_their_owners(desks: tuple[Desk, Desk]) -> None:
     etcd = desks[0].etcd
     etcd.full = True
-    etcd.end_lease(12)
+    etcd.revoke(12)
     desks[0].ask(START_S + 2.0)
     assert {owner.node for owner in desks[0].shared.owners.values()} <= {"n1"}
     etcd.full = False
     desks[0].ask(START_S + 2.5)
     assert set(desks[0].shared.owners) == DPIDS
+
+
+def owned(desk: Desk) -> dict[int, str]:
+    return {dpid: one.node for dpid, one in desk.shared.owners.items()}
+
+
+def test_a_drained_nodes_switches_are_taken_in_place_under_newer_generations(desks: tuple[Desk, Desk]) -> None:
+    etcd, before = desks[0].etcd, dict(desks[0].shared.owners)
+    assert set(owned(desks[0]).values()) == {"n1", "n2"}
+    etcd.transact([], [put("/dets/x/drained/n2", b"")], [])
+    for step in range(20):
+        for desk in desks:
+            desk.ask(START_S + 2.0 + step / 4)
+    after = desks[1].shared.owners
+    assert owned(desks[0]) == owned(desks[1]) == dict.fromkeys(DPIDS, "n1")
+    for dpid, owner in before.items():
+        assert (after[dpid].generation > owner.generation) == (owner.node == "n2")
+        assert after[dpid].lease_id == 11
+    desks[1].lease_id = 13  # it starts again, and is still drained
+    etcd.revoke(11)
+    for step in range(40):
+        desks[1].ask(START_S + 10.0 + step / 4)
+    assert owned(desks[1]) == {}
+
+
+def test_who_takes_a_switch_need_not_test_it_again(desks: tuple[Desk, Desk]) -> None:
+    dpid, taker, owner = next((dpid, *desks) for dpid, node in owned(desks[0]).items() if node == "n2")
+    owner.tests[dpid] = b"meters work"
+    owner.ask(START_S + 2.0)
+    assert taker.tests == {}
+    taker.etcd.revoke(12)
+    taker.ask(START_S + 2.5)
+    assert taker.tests == {dpid: b"meters work"}
+
+
+def test_a_switch_that_its_owner_does_not_reach_is_taken_and_all_know_before(desks: tuple[Desk, Desk]) -> None:
+    first, second = desks
+    dpid = next(dpid for dpid, node in owned(first).items() if node == "n2")
+    second.reached -= {dpid}
+    second.ask(20.0)
+    for at_s in (20.0, 21.0):
+        first.ask(at_s)
+        assert (first.shared.moving, owned(first)[dpid]) == (False, "n2")
+    for desk in desks:
+        desk.ask(21.6)
+        assert (desk.shared.moving, desk.shared.hurries(21.6)) == (True, True)
+    first.ask(22.1)
+    assert owned(first)[dpid] == "n1"
+    second.ask(22.2)
+    assert (owned(second)[dpid], second.shared.moving, second.shared.hurries(22.3)) == ("n1", False, True)
+    assert not second.shared.hurries(30.0)
+
+
+def test_each_owners_lease_is_looked_after_by_others(desks: tuple[Desk, Desk]) -> None:
+    shared = desks[0].shared
+    found = desks[0].etcd.read(*shared.reading)
+    assert (shared.watched(found, 11), shared.watched(found, 12)) == ({12}, {11})
+    for lease_id in range(20, 30):
+        desks[0].etcd.transact([], [put(f"/dets/x/own/{lease_id:016x}", b"n9", lease_id)], [])
+    found = desks[0].etcd.read(*shared.reading)
+    leases = [11, 12, *range(20, 30)]
+    watched = [shared.watched(found, one) for one in leases]
+    assert {len(some) for some in watched} == {MOST_WATCHED}
+    assert all(sum(one in some for some in watched) == MOST_WATCHED for one in leases)
 
 
 class FakeLinks:

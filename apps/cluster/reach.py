@@ -1,0 +1,90 @@
+"""Which switches a node reaches, as it tells the nodes that it shares them with.
+
+A connection that stands says little: where packets are lost it stands for minutes. So a switch counts as reached while
+it answers. One that is under control sends its counters in every interval; the others are asked each second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from controller.capability.capabilities import Capabilities
+from controller.capability.findings import believe, encode_findings
+from controller.central.controller import CentralController
+from controller.openflow.messages import encode_role_request
+
+if TYPE_CHECKING:
+    from apps.cluster.roles import Roles
+    from apps.cluster.shared import Shared
+    from apps.runtime.switch_connection import Reply, SwitchConnection
+
+ASK_INTERVAL_S = 1.0
+ANSWER_S = 1.0
+"""in which a switch answers that is reached"""
+
+
+class Peer(Protocol):
+    """A switch under control, or on its way; ``counted_s`` is when its counters came last, infinite before."""
+
+    @property
+    def counted_s(self) -> float:
+        """Seconds of the clock."""
+
+
+class _Asked(NamedTuple):
+    connection: SwitchConnection
+    reply: Reply
+    at_s: float
+
+
+class Reach:
+    """What ``shared`` asks. ``peers`` are the switches under control or on their way, ``ready`` returns the former.
+
+    ``now_s`` is the clock of both.
+    """
+
+    def __init__(
+        self,
+        shared: Shared,
+        roles: Roles,
+        central: CentralController,
+        peers: Mapping[int, Peer],
+        ready: Callable[[], Collection[int]],
+        now_s: Callable[[], float],
+    ) -> None:
+        self._shared, self._roles, self._central, self._now_s = shared, roles, central, now_s
+        self._peers, self._ready = peers, ready
+        shared.reached, shared.controlled = self.reached, self.controlled
+        shared.tested = lambda dpid: encode_findings(self._can(dpid))
+        shared.believe = lambda dpid, data: believe(self._can(dpid), data)
+        self._asked: dict[int, _Asked] = {}  # by dpid: one question at a time
+
+    def round(self) -> None:
+        """Ask the switches that are due. Waits for nothing."""
+        now_s, before, self._asked = self._now_s(), self._asked, {}
+        for dpid in self._roles.reached() - self._peers.keys():
+            connection, asked = self._roles.connection(dpid), before.get(dpid)
+            if connection is None:
+                continue
+            new = asked is None or asked.connection is not connection
+            if asked is None or new or (asked.reply.done and now_s - asked.at_s >= ASK_INTERVAL_S):
+                asked = _Asked(connection, connection.ask(encode_role_request), now_s)
+            self._asked[dpid] = asked
+
+    def reached(self) -> set[int]:
+        """Return the switches that are connected and answer."""
+        now_s = self._now_s()
+        silent = {dpid for dpid, one in self._asked.items() if not one.reply.done and now_s - one.at_s > ANSWER_S}
+        silent |= {dpid for dpid, peer in self._peers.items() if now_s - peer.counted_s > ANSWER_S}
+        return self._roles.reached() - silent
+
+    def controlled(self) -> set[int]:
+        """Return the switches that their owners have under control, as far as this node knows."""
+        part = self._central.fabric.part
+        mine, elsewhere = self._ready(), frozenset() if part is None else part.elsewhere
+        owners = self._shared.owners.items()
+        return {dpid for dpid, one in owners if dpid in (mine if one.node == self._shared.me else elsewhere)}
+
+    def _can(self, dpid: int) -> Capabilities:
+        return self._central.switches[dpid].can

@@ -1,0 +1,78 @@
+"""Three switches shared out over nodes, and three hosts that send more to a fourth one than that may get."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+
+import pytest
+from support.cluster import SharedRun, check_one_writer
+from support.paths import ROOT
+from support.wire import EVERYBODY, frame
+
+from controller.openflow.match import Match
+from experiments.bench.cluster.switch_logs import MeterLog
+
+EDGES = {1: [11, 12], 2: [21], 3: [31]}
+LINKS = [((1, 101), (2, 101)), ((2, 102), (3, 101))]
+RECEIVER = (3, 31)
+SENDERS = [(1, 11), (1, 12), (2, 21)]
+LIMIT_BPS = 400e6
+
+
+def dets(*arguments: str) -> tuple[int, str]:
+    """Run ``dets``; return its exit status and what it has said."""
+    command = [sys.executable, "-m", "apps.cli", *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def blast(run: SharedRun) -> None:
+    """Let three hosts at two switches send to one at a third one, more than it may get, until the limit is shared."""
+    for dpid, port_no in [RECEIVER, *SENDERS]:
+        run.fabric.inject(dpid, port_no, frame(port_no, EVERYBODY, 10))
+    there = Match(vlan_vid=10, eth_dst=RECEIVER[1])
+    for dpid in EDGES:
+        run.wait(lambda dpid=dpid: any(flow.match == there for flow in run.flows(dpid)), "all know the way")
+    with run.fabric.locked():
+        for dpid, port_no in SENDERS:
+            run.fabric.rates.offer(dpid, port_no, 300e6, eth_src=port_no, eth_dst=RECEIVER[1], vlan_vid=10)
+    run.wait(lambda: is_shared(run, range(len(run.nodes))), "the limit is shared", 30.0)
+
+
+def granted_bps(run: SharedRun, nodes: Sequence[int]) -> dict[int, float]:
+    """Return what is granted to each sending port, as its switch's node says."""
+    found: dict[int, float] = {}
+    for number in nodes:
+        for _, port_no in SENDERS:
+            entry = run.nodes[number].entry(port_no, RECEIVER[1], 10)
+            if entry is not None:
+                found[port_no] = float(entry["granted_bps"] or 0)
+    return found
+
+
+def is_shared(run: SharedRun, nodes: Sequence[int] = (0, 1)) -> bool:
+    """Whether the three senders are granted equal parts of the limit."""
+    return granted_bps(run, nodes) == pytest.approx({port_no: LIMIT_BPS / 3 for _, port_no in SENDERS}, rel=0.05)
+
+
+class Standing:
+    """The meters of the switches as they stand, and what is done to them from now on."""
+
+    def __init__(self, run: SharedRun) -> None:
+        self._run = run
+        with run.fabric.locked():
+            self._logs = {dpid: MeterLog(run.fabric.switches[dpid]) for dpid in EDGES}
+            self._meters = {dpid: run.meters(dpid) for dpid in EDGES}
+
+    def check(self) -> None:
+        """No meter was deleted or filled again by a take-over, nobody was freed, and each switch had one writer."""
+        with self._run.fabric.locked():
+            for dpid, log in self._logs.items():
+                standing = self._meters[dpid]
+                assert standing.keys() & log.deleted == set()  # a switch is tested with a meter of its own
+                assert log.filled_again == []
+                most = {number: 1.2 * rate for number, (rate, _) in standing.items()}
+                assert [(number, rate) for number, rate in log.set if number in most and rate > most[number]] == []
+        check_one_writer(self._run, EDGES)

@@ -1,0 +1,87 @@
+"""Which switches a node says that it reaches: those that answer."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from apps.cluster.reach import ANSWER_S, ASK_INTERVAL_S, Reach
+from controller.cluster.ownership import Owner
+
+
+class FakeConnection:
+    """A connection that counts what it is asked, and answers when told."""
+
+    def __init__(self) -> None:
+        self.replies: list[Any] = []
+
+    def ask(self, encode: Any) -> Any:
+        encode(1)
+        self.replies.append(SimpleNamespace(done=False))
+        return self.replies[-1]
+
+
+class Run:
+    """Switches 1 and 2; 1 is under control."""
+
+    def __init__(self) -> None:
+        self.now_s, self.peers = 100.0, {1: SimpleNamespace(counted_s=100.0)}
+        self.connections = {1: FakeConnection(), 2: FakeConnection()}
+        roles: Any = SimpleNamespace(reached=lambda: set(self.connections), connection=self.connections.get)
+        self.shared: Any = SimpleNamespace(me="n1", owners={})
+        central: Any = SimpleNamespace(fabric=SimpleNamespace(part=SimpleNamespace(elsewhere=frozenset({3}))))
+        self.reach = Reach(self.shared, roles, central, self.peers, lambda: self.peers, lambda: self.now_s)
+
+    def round(self, seconds: float = 0.0) -> set[int]:
+        self.now_s += seconds
+        self.reach.round()
+        return self.reach.reached()
+
+
+@pytest.fixture
+def run() -> Run:
+    return Run()
+
+
+def test_a_switch_of_another_node_is_asked_each_second_one_question_at_a_time(run: Run) -> None:
+    asked = run.connections[2].replies
+    assert run.round() == {1, 2}
+    assert len(asked) == 1
+    for _ in range(3):
+        run.peers[1].counted_s = run.now_s
+        run.round(ASK_INTERVAL_S)
+    assert len(asked) == 1
+    assert run.reach.reached() == {1}
+    asked[0].done = True
+    assert run.round() == {1, 2}
+    assert len(asked) == 2
+    run.round(ASK_INTERVAL_S / 2)
+    assert len(asked) == 2
+    assert run.connections[1].replies == []
+
+
+def test_one_under_control_is_reached_while_its_counters_come(run: Run) -> None:
+    assert 1 in run.round(ANSWER_S)
+    assert 1 not in run.round(0.1)
+    run.peers[1].counted_s = run.now_s
+    assert 1 in run.round()
+
+
+def test_a_new_connection_is_reached_until_it_does_not_answer_and_one_that_has_gone_is_not(run: Run) -> None:
+    run.round()
+    run.round(ANSWER_S + 0.1)
+    assert run.reach.reached() == set()
+    run.connections[2] = FakeConnection()
+    assert run.round() == {2}
+    del run.connections[2]
+    assert run.round() == set()
+
+
+def test_switches_are_controlled_by_their_owners_or_not_at_all(run: Run) -> None:
+    owner_of = {1: "n1", 2: "n1", 3: "n2", 4: "n2"}
+    run.shared.owners = {dpid: Owner(node, 5, 6) for dpid, node in owner_of.items()}
+    assert run.shared.controlled() == {1, 3}
+    run.shared.owners = {1: Owner("n2", 5, 6), 3: Owner("n1", 5, 6)}
+    assert run.shared.controlled() == set()
