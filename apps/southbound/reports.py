@@ -133,6 +133,8 @@ class Reports:
             return
         if error.is_slave:
             self._on_slave(peer)
+            if not self._peers.holds(peer):  # another node of the cluster has it: nothing is wrong with the switch
+                return
         kind = error.data[1] if len(error.data) > 1 else None
         refused = MessageType(kind).name if kind in set(MessageType) else "a message"
         text = f"refused {refused}: {error.text}"

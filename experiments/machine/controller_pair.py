@@ -1,4 +1,4 @@
-"""Two real controllers of one fabric and their etcd, for the time of one experiment (Debian's etcd-server)."""
+"""Two or three real controllers of one fabric and their etcd, for the time of one experiment (Debian's etcd-server)."""
 
 from __future__ import annotations
 
@@ -49,12 +49,13 @@ class ControllerPair:
         self.openflow: list[tuple[str, int]] = []
         self.paused: set[int] = set()
         self._stack = ExitStack()
-        for name, place in zip(NAMES, places, strict=True):
+        for number, place in enumerate(places, 1):
+            name = f"n{number}"
             openflow_port, rest_port = free_ports(2)
             config = dict(document(openflow_port, rest_port))
             config["openflow"] = {**config.get("openflow", {}), "listen": f"{place.host}:{openflow_port}"}
             config["control"] = {key: value for key, value in config.get("control", {}).items() if key != "on_stop"}
-            config["cluster"] = {"node": name, "etcd": self.etcd.urls}
+            config["cluster"] = {"node": name, "etcd": self.etcd.urls, **self._more_of_cluster(place)}
             (folder / name).mkdir(exist_ok=True)
             self.nodes.append(ControllerProcess(config, folder / name, place=place))
             self.openflow.append((place.host, openflow_port))
@@ -65,12 +66,21 @@ class ControllerPair:
             for number, node in enumerate(self.nodes):
                 self._stack.enter_context(node)
                 self._stack.callback(self.resume, number)
-                self.wait(lambda number=number: self.role(number) is not None, f"{NAMES[number]} has a role")
+                self.wait(lambda number=number: self.role(number) is not None, f"n{number + 1} has a role")
             self._stack = self._stack.pop_all()
         return self
 
     def __exit__(self, *exception: object) -> None:
         self._stack.close()
+
+    def _more_of_cluster(self, place: Place) -> dict[str, Any]:
+        """Return what else is in a node's section ``cluster``."""
+        return {}
+
+    @property
+    def deciding(self) -> list[int]:
+        """The nodes that decide about pairs."""
+        return [] if self.active is None else [self.active]
 
     @property
     def rest_url(self) -> str:
@@ -91,14 +101,14 @@ class ControllerPair:
 
     def recovered(self) -> bool:
         """Look whether a node controls every switch, which is in charge then; return whether one does."""
-        found = [number for number in range(len(NAMES)) if self.controls(number)]
+        found = [number for number in range(len(self.nodes)) if self.controls(number)]
         self.in_charge = found[0] if found else self.in_charge
         return bool(found)
 
     @property
     def active(self) -> int | None:
         """The node that says that it may change switches; None if neither does."""
-        return next((number for number in range(len(NAMES)) if self.role(number) == "active"), None)
+        return next((number for number in range(len(self.nodes)) if self.role(number) == "active"), None)
 
     def role(self, number: int) -> str | None:
         """Return what a node says that it is; None before etcd has answered it, or if it does not answer."""
@@ -158,3 +168,55 @@ class ControllerPair:
                 tails = "\n".join(node.log_tail() for node in self.nodes)
                 raise ControllerError(f"not within {timeout_s:g} s: {what}{tails}")
             time.sleep(LOOK_EVERY_S)
+
+
+class SharedNodes(ControllerPair):
+    """Three nodes that share the switches out; each decides about the pairs that send behind its switches."""
+
+    def __init__(self, document: Document, folder: Path) -> None:
+        super().__init__(document, folder, (Place(), Place(), Place()))
+
+    def _more_of_cluster(self, place: Place) -> dict[str, Any]:
+        return {"share": "switches", "listen": f"{place.host}:{free_ports(1)[0]}"}
+
+    @property
+    def deciding(self) -> list[int]:
+        """The nodes that are not paused."""
+        return [number for number in range(len(self.nodes)) if number not in self.paused]
+
+    @property
+    def active(self) -> int | None:
+        """The node that takes changes, as one of them says; None if none does."""
+        for number in self.deciding:
+            active = self._health(number).get("cluster", {}).get("active")
+            if active is not None:
+                return int(active.removeprefix("n")) - 1
+        return None
+
+    def owners(self) -> dict[str, str | None]:
+        """Return the node of each switch, as the first one says that answers."""
+        healths = (self._health(number).get("cluster", {}) for number in self.deciding)
+        return next((dict(one["owners"]) for one in healths if "owners" in one), {})
+
+    def recovered(self) -> bool:
+        """Look whether every switch is under its owner's control, as all nodes say that are there; return whether."""
+        healths = [self._health(number) for number in self.deciding]
+        there = [one for one in healths if "cluster" in one]
+        owners = [one["cluster"].get("owners") or {"": None} for one in there]
+        names = {one["cluster"]["node"] for one in there}
+        whole = all(one == owners[0] and None not in one.values() and names >= set(one.values()) for one in owners)
+        ready = whole and all(
+            one["switches"][name] == "ready"
+            for one in there
+            for name, owner in owners[0].items()
+            if owner == one["cluster"]["node"]
+        )
+        active = self.active
+        self.in_charge = self.in_charge if active is None else active
+        return bool(there) and ready and active is not None
+
+    def _health(self, number: int) -> dict[str, Any]:
+        try:
+            return dict(self.nodes[number].health())
+        except OSError:
+            return {}

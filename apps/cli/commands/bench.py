@@ -75,6 +75,9 @@ def cluster(
     faults: Annotated[
         bool | None, typer.Option("--faults", help="Then partitions, full disks and clocks that step (root).")
     ] = None,
+    moves: Annotated[
+        bool | None, typer.Option("--moves", help="Three nodes whose switches change hands, instead of a pair.")
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Which ones.")] = None,
     output: Annotated[Path | None, typer.Option(help="Folder of figures and plot.")] = None,
     as_json: AsJson = False,
@@ -86,6 +89,7 @@ def cluster(
         "shared": shared,
         "kills": kills,
         "faults": faults,
+        "moves": moves,
         "seed": seed,
         "output": output,
     }

@@ -6,6 +6,7 @@ tenth of the receivers varies, so that there is something to decide in every int
 misses a guarantee. With ``crossing``, the cost of so many entries between two shards follows (crossing.py), with
 ``shared``, what a node of one, two and four takes with so many entries each (nodes.py), with ``kills``, so many random
 kills and pauses in a row (kills.py), and with ``faults``, partitions, full disks and clocks that step (faults.py).
+With ``moves`` three nodes share switches out instead, and these change hands (shared_nodes.py).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from experiments.bench.cluster.crossing import measure_crossing
 from experiments.bench.cluster.faults import run_faults
 from experiments.bench.cluster.kills import run_kills
 from experiments.bench.cluster.nodes import NODES, efficiency, measure_nodes
+from experiments.bench.cluster.shared_nodes import run_shared
 from experiments.bench.cluster.takeover import INTERVAL_MS, measure
 from experiments.bench.cluster.talking_pair import Judgement
 from experiments.machine.controller_pair import ETCD_MEMBERS
@@ -34,6 +36,7 @@ LEAST_CROSSING = 1000  # below that, the cost of the interval itself counts
 TARGET_CROSSING_NS = 300.0
 LEAST_SHARED, MOST_SHARED = 1000, 30_000
 TARGET_EFFICIENCY = 0.8
+TARGET_MOVES = {"moved": 2, "drained": 2, "killed": 20, "stopped": 20, "machine dead": 65, "paused": 65}
 TARGET_INTERVALS = {"killed": 20, "machine dead": 65, "paused": 65}
 
 
@@ -46,6 +49,7 @@ def run(
     shared: int = 0,
     kills: int = 0,
     faults: bool = False,
+    moves: bool = False,
     seed: int = 1,
     output: Path = Path("results/bench-cluster"),
 ) -> dict[str, Any]:
@@ -53,6 +57,7 @@ def run(
 
     ``crossing`` entries between two shards are measured, and nodes with ``shared`` entries each, none if these are 0;
     ``faults`` need root.
+    With ``moves`` it is three nodes that share three switches, without costs and faults (shared_nodes.py).
     ``seconds`` is how long costs are measured. Writes cluster.json and cluster.png to ``output``. Raises
     InvalidValueError for numbers outside of their bounds.
     """
@@ -68,11 +73,15 @@ def run(
     ):
         if not low <= value <= high:
             raise InvalidValueError(name, value, f"is outside {low} to {high}")
+    if moves and faults:
+        raise InvalidValueError("faults", faults, "is of a pair, not of nodes that share switches")
     output.mkdir(parents=True, exist_ok=True)
     figures: dict[str, Any] = {}
     targets: list[dict[str, Any]] = []
     with TemporaryDirectory(prefix="dets-cluster-") as name:
-        if repeats:
+        if moves:
+            figures["moves"], targets = _moves(repeats, kills, seed, Path(name))
+        elif repeats:
             figures |= measure(switches, entries, repeats, seconds, Path(name), _tell)
             figures["takeover_intervals"] = {
                 what: _intervals([one["last_s"] for one in made]) for what, made in figures["takeovers"].items()
@@ -86,7 +95,7 @@ def run(
         if shared:
             figures["shared"] = measure_nodes(shared, _tell)
             targets += shared_targets(figures["shared"])
-        if kills:
+        if kills and not moves:
             killed = run_kills(kills, seed, Path(name) / "kills", _tell)
             figures["kills"] = asdict(killed)
             targets.append(_no_problems(killed.judgement, f"{kills} kills and pauses"))
@@ -103,6 +112,7 @@ def run(
             "shared": shared,
             "kills": kills,
             "faults": faults,
+            "moves": moves,
             "seed": seed,
             "interval_ms": INTERVAL_MS,
             "etcd_members": ETCD_MEMBERS,
@@ -114,13 +124,24 @@ def run(
         "targets": targets,
     }
     (output / "cluster.json").write_text(json.dumps(result, indent=1))
-    if repeats and plot(figures, output / "cluster.png"):
+    if "takeovers" in figures and plot(figures, output / "cluster.png"):
         print(f"wrote {output}/cluster.png")
     return result
 
 
 def _tell(line: str) -> None:
     print(line, flush=True)
+
+
+def _moves(repeats: int, kills: int, seed: int, folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return the figures of nodes that share switches, and their targets."""
+    report = run_shared(repeats, kills, seed, folder, _tell)
+    targets = [
+        _target(f"{way}: a switch without a decision", max(made), "intervals", TARGET_MOVES[way])
+        for way, made in report.undecided.items()
+    ]
+    what = f"{repeats} changes of owners in each way, {kills} kills and pauses"
+    return asdict(report), [*targets, _no_problems(report.judgement, what)]
 
 
 def _intervals(seconds: list[float]) -> dict[str, float]:

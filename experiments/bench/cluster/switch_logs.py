@@ -43,6 +43,11 @@ class ReadingLog:
         self.read_s: list[tuple[float, int]] = []
         reply = switch.multipart.reply
 
+        def close() -> None:
+            switch.multipart.reply = reply  # type: ignore[method-assign]
+
+        self.close = close
+
         def replied(xid: int, body: memoryview, now_s: float) -> list[bytes]:
             current = switch.current
             if bytes(body[:2]) == _METER and bytes(body[8:12]) == _ALL and current.role is ControllerRole.MASTER:

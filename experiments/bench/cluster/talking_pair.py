@@ -1,6 +1,6 @@
-"""Two controllers whose switches limit traffic while limits change: what failures must not do to them.
+"""Controllers whose switches limit traffic while limits change: what failures must not do to them.
 
-Two software switches, three hosts that send more than a fourth one may receive. What is judged is what the switches
+Three software switches, three hosts that send more than a fourth one may receive. What is judged is what the switches
 and the history hold:
 
 1. Each switch had one writer at a time, by its own log of who changed it.
@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 import urllib.error
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from controller.forwarding.pipeline import Table
@@ -24,8 +25,8 @@ from experiments.wire.fabric import WireFabric
 
 LINK_BPS, LIMIT_BPS, OFFERED_BPS = 1_000_000_000, 400_000_000, 300_000_000
 TALKING, CHANGED = 10, 20  # VLANs
-SWITCHES, PORTS, UPLINK = (1, 2), (1, 2, 3), 4
-RECEIVER, SENDERS = (1, 3), ((1, 1), (1, 2), (2, 1))
+SWITCHES, PORTS, UPLINKS = (1, 2, 3), (1, 2, 3), (4, 5)  # in a row
+RECEIVER, SENDERS = (1, 3), ((1, 1), (2, 1), (3, 1))
 CHANGED_VN = f"/v1/vns/{CHANGED}/s1/1"
 LISTED = 100  # of the history's changes, newest first
 RISE = 1.2  # of a grant whose traffic stays as it is
@@ -33,7 +34,7 @@ _ETH_TYPE = 0x88B5
 
 
 def document(openflow_port: int, rest_port: int) -> dict[str, Any]:
-    """Return the configuration of the two switches."""
+    """Return the configuration of the switches."""
     vlan = {"send_limit": LIMIT_BPS, "receive_limit": LIMIT_BPS, "algorithm": "fs"}
     return {
         "openflow": {"listen": f"127.0.0.1:{openflow_port}"},
@@ -62,20 +63,20 @@ class Judgement:
 
 
 def talking_fabric(pair: ControllerPair) -> WireFabric:
-    """Return the switches of ``document``, which connect to both nodes."""
+    """Return the switches of ``document``, which connect to all nodes."""
     fabric = WireFabric(pair.openflow[0], standbys=pair.openflow[1:], retry_s=0.1)
     for dpid in SWITCHES:
-        fabric.add_switch(dpid, dict.fromkeys((*PORTS, UPLINK), float(LINK_BPS)))
-    fabric.link((SWITCHES[0], UPLINK), (SWITCHES[1], UPLINK))
+        fabric.add_switch(dpid, dict.fromkeys((*PORTS, *UPLINKS), float(LINK_BPS)))
+    for one, other in pairwise(SWITCHES):
+        fabric.link((one, UPLINKS[0]), (other, UPLINKS[1]))
     return fabric
 
 
 class TalkingPair:
-    """A pair, its switches and their hosts. ``judgement`` takes every problem that is found."""
+    """The nodes, their switches and the hosts. ``judgement`` takes every problem that is found."""
 
     def __init__(self, pair: ControllerPair, fabric: WireFabric) -> None:
-        self.pair, self.judgement = pair, Judgement()
-        self._fabric = fabric
+        self.pair, self.fabric, self.judgement = pair, fabric, Judgement()
         self._logs: dict[int, MeterLog] = {}
         self._standing: dict[int, dict[int, int]] = {}
         self._kept: dict[int, int] = {}  # limit by revision, as acknowledged
@@ -89,41 +90,39 @@ class TalkingPair:
 
         def known() -> bool:
             for place, mac in macs.items():
-                self._fabric.inject(*place, build_frame(FrameHeader(BROADCAST, mac, TALKING, _ETH_TYPE), bytes(46)))
+                self.fabric.inject(*place, build_frame(FrameHeader(BROADCAST, mac, TALKING, _ETH_TYPE), bytes(46)))
             time.sleep(0.5)
-            with self._fabric.locked():
+            with self.fabric.locked():
                 matches = [
                     {flow.match for flow in switch.tables.flows() if flow.table_id == Table.FORWARD}
-                    for switch in self._fabric.switches.values()
+                    for switch in self.fabric.switches.values()
                 ]
             return all({Match(vlan_vid=TALKING, eth_dst=mac) for mac in macs.values()} <= one for one in matches)
 
         self.pair.wait(known, "the hosts are known")
-        with self._fabric.locked():
+        with self.fabric.locked():
             for place in SENDERS:
                 ends = {"eth_src": macs[place], "eth_dst": macs[RECEIVER], "vlan_vid": TALKING}
-                self._fabric.rates.offer(*place, float(OFFERED_BPS), **ends)
+                self.fabric.rates.offer(*place, float(OFFERED_BPS), **ends)
         self.pair.wait(self._shared, "the receive limit is shared")
-        with self._fabric.locked():
-            self._logs = {dpid: MeterLog(switch) for dpid, switch in self._fabric.switches.items()}
+        with self.fabric.locked():
+            self._logs = {dpid: MeterLog(switch) for dpid, switch in self.fabric.switches.items()}
 
     def _shared(self) -> bool:
         """Whether the senders' meters share the receiver's limit; notes their rates as those that stand."""
-        active = self.pair.active
-        if active is None:
-            return False
-        entries = self.pair.nodes[active].get(f"/v1/entries?vlan={TALKING}")["entries"]
+        place = f"/v1/entries?vlan={TALKING}"
+        entries = [entry for number in self.pair.deciding for entry in self.pair.nodes[number].get(place)["entries"]]
         ids = {(entry["sender"]["switch"], entry["meter_id"]) for entry in entries if entry["granted_bps"]}
-        with self._fabric.locked():
+        with self.fabric.locked():
             self._standing = {
                 dpid: {number: switch.meters.setting(number)[0] for name, number in ids if name == f"s{dpid}"}
-                for dpid, switch in self._fabric.switches.items()
+                for dpid, switch in self.fabric.switches.items()
             }
         rates = [rate for meters in self._standing.values() for rate in meters.values()]
         return len(rates) == len(SENDERS) and abs(sum(rates) * 1e3 / LIMIT_BPS - 1) < 0.05
 
     def change_once(self) -> bool:
-        """Ask both nodes for a change; return whether one has kept it. What is not acknowledged may be kept or not."""
+        """Ask the nodes for a change; return whether one has kept it. What is not acknowledged may be kept or not."""
         for number, node in enumerate(self.pair.nodes):
             if number in self.pair.paused:
                 continue
@@ -146,11 +145,11 @@ class TalkingPair:
         report = self.judgement
         report.kept = len(self._kept)
         active = self.pair.wait_controls()
-        with self._fabric.locked():
-            for dpid, switch in self._fabric.switches.items():
+        with self.fabric.locked():
+            for dpid, switch in self.fabric.switches.items():
                 if said := second_writer(switch.writers):
                     report.problems.append(f"s{dpid}: {said}")
-            generations = {generation for _, _, generation in self._fabric.switches[SWITCHES[0]].writers}
+            generations = {generation for _, _, generation in self.fabric.switches[SWITCHES[0]].writers}
             report.generations = len(generations)
             for dpid, log in self._logs.items():
                 self._judge_meters(dpid, log)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from controller.errors import InvalidValueError
-from controller.openflow.constants import ControllerRole, MeterModCommand
+from controller.openflow.constants import METER_ALL, ControllerRole, MeterModCommand
 from controller.openflow.meters import encode_meter_mods
+from controller.openflow.stats import encode_meter_stats_request
 from experiments.bench.cluster.bench import run, shared_targets
-from experiments.bench.cluster.switch_logs import MeterLog, second_writer
+from experiments.bench.cluster.switch_logs import MeterLog, ReadingLog, second_writer
 from experiments.switch.datapath import Datapath
 
 MASTER, SLAVE, EQUAL = ControllerRole.MASTER, ControllerRole.SLAVE, ControllerRole.EQUAL
@@ -46,6 +48,32 @@ def test_the_log_of_meters_tells_what_a_new_writer_filled_again() -> None:
     assert log.set == [(7, 90), (7, 90), (7, 80), (7, 80), (7, 80)]
     assert log.same == [7, 7, 7]
     assert log.filled_again == [7]
+
+
+def test_the_log_of_readings_tells_when_masters_have_read_all_meters() -> None:
+    switch, now_s = Datapath(1), [10.0]
+    other = switch.add_controller()
+    log = ReadingLog(switch, lambda: now_s[0])
+    roles = {None: switch.conversations[0], other: other}
+    for at_s, conversation, role, meter_id in (
+        (10.0, None, MASTER, METER_ALL),
+        (10.1, None, MASTER, METER_ALL),
+        (10.2, None, MASTER, 7),
+        (10.3, other, SLAVE, METER_ALL),
+        (10.4, other, MASTER, METER_ALL),
+    ):
+        now_s[0], roles[conversation].role = at_s, role
+        switch.receive(encode_meter_stats_request(1, meter_id), at_s, conversation)
+    assert log.read_s == [(10.0, 0), (10.1, 0), (10.4, 1)]
+    assert log.longest_gap_s() == pytest.approx(0.3)
+    log.close()
+    switch.receive(encode_meter_stats_request(1), 11.0, other)
+    assert len(log.read_s) == 3
+
+
+def test_faults_are_those_of_a_pair(tmp_path: Path) -> None:
+    with pytest.raises(InvalidValueError, match="is of a pair"):
+        run(moves=True, faults=True, output=tmp_path)
 
 
 @pytest.mark.parametrize(

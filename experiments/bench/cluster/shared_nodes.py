@@ -1,0 +1,234 @@
+"""Three nodes that share switches out: how soon others decide, what a move costs, and kills in a row.
+
+Three software switches whose hosts send more than one of them may receive. The master of a switch reads its meters in
+every interval that it decides (``ReadingLog``): so the longest time between two readings says how long nobody decided.
+talking_pair.py judges what became of meters, grants, writers and revisions.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from apps.cluster.etcd import Etcd
+from apps.cluster.wishes import Wishes
+from experiments.bench.cluster.kills import LONGEST_PAUSE_S, LONGEST_WAIT_S
+from experiments.bench.cluster.switch_logs import ReadingLog
+from experiments.bench.cluster.talking_pair import SWITCHES, Judgement, TalkingPair, document, talking_fabric
+from experiments.machine.controller_pair import SharedNodes, kill_machine_of
+from experiments.machine.etcd_process import EtcdMember
+
+INTERVAL_S = 0.055
+SETTLE_S = 60.0
+AFTER_S = 1.5
+PREFIX = "/dets/dets/"
+WAYS = ("moved", "drained", "killed", "machine dead", "paused", "stopped")
+
+
+@dataclass
+class SharedReport:
+    """What came of it: the longest time without a decision for a switch that changed hands, intervals, by way.
+
+    ``frozen_s`` is for how long grants were frozen at a node, at most, by way; ``disturbances`` counts those in a row.
+    """
+
+    judgement: Judgement = field(default_factory=Judgement)
+    undecided: dict[str, list[float]] = field(default_factory=dict)
+    frozen_s: dict[str, list[float]] = field(default_factory=dict)
+    disturbances: dict[str, int] = field(default_factory=dict)
+
+
+def run_shared(
+    repeats: int, kills: int, seed: int, folder: Path, tell: Callable[[str], None] = lambda _line: None
+) -> SharedReport:
+    """Change owners ``repeats`` times in each way, then disturb so many times by ``seed``; return what came of it.
+
+    Raises ControllerError if the nodes do not come back.
+    """
+    with SharedNodes(_shared_document, folder) as nodes, talking_fabric(nodes) as fabric:
+        run = _Run(TalkingPair(nodes, fabric), nodes, random.Random(seed))
+        run.talking.begin()
+        for _ in range(repeats):
+            for way in WAYS:
+                run.measure(way)
+                undecided, frozen_s = run.report.undecided[way][-1], run.report.frozen_s[way][-1]
+                tell(f"{way}: {undecided:.1f} intervals without a decision, grants frozen for {frozen_s:.1f} s")
+        for turn in range(kills):
+            tell(f"{turn + 1:>3}: {run.turn()}")
+        run.report.judgement = run.talking.judge()
+        return run.report
+
+
+def _shared_document(openflow_port: int, rest_port: int) -> dict[str, Any]:
+    """Queues are set in vain: what they do is not simulated."""
+    made = document(openflow_port, rest_port)
+    for switch in made["switches"].values():
+        switch["ovsdb"] = "tcp:127.0.0.1:1"
+    return made
+
+
+class _Frozen:
+    """For how long each node has said that its grants are frozen, while it is entered."""
+
+    def __init__(self, nodes: SharedNodes) -> None:
+        self._nodes, self._ended = nodes, threading.Event()
+        self._threads = [threading.Thread(target=self._watch, args=(number,)) for number in range(len(nodes.nodes))]
+        self.longest_s = 0.0
+
+    def __enter__(self) -> _Frozen:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._ended.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _watch(self, number: int) -> None:
+        since_s: float | None = None
+        while not self._ended.wait(INTERVAL_S):
+            if number in self._nodes.paused:
+                continue
+            frozen = self._nodes.nodes[number].health().get("cluster", {}).get("frozen", False)
+            now_s = time.monotonic()
+            since_s = (now_s if since_s is None else since_s) if frozen else None
+            self.longest_s = max(self.longest_s, 0.0 if since_s is None else now_s - since_s)
+
+
+def _restart_member(member: EtcdMember) -> None:
+    member.stop()  # it may have been killed twice
+    member.launch()
+    member.wait_answers()
+
+
+class _Run:
+    def __init__(self, talking: TalkingPair, nodes: SharedNodes, random_: random.Random) -> None:
+        self.talking, self.report = talking, SharedReport()
+        self._nodes, self._random = nodes, random_
+        self._undo: list[Callable[[], None]] = []
+        self._dead: set[int] = set()
+        self._names = {f"s{dpid}": dpid for dpid in SWITCHES}
+
+    # -- how long nobody decides
+
+    def measure(self, way: str) -> None:
+        """Let a switch have another owner in one way, and note how long nobody decided about it."""
+        self._nodes.wait_ready()
+        self._wishes(lambda wishes: wishes.balance())
+        self._nodes.wait_ready()
+        time.sleep(AFTER_S)
+        switch, owner = self._random.choice(sorted(self._nodes.owners().items()))
+        assert owner is not None
+        number, others = int(owner.removeprefix("n")) - 1, [f"n{n + 1}" for n in range(len(self._nodes.nodes))]
+        to = self._random.choice([name for name in others if name != owner])
+        losing = [name for name, node in self._nodes.owners().items() if node == owner]
+        affected = [switch] if way == "moved" else losing
+        with self.talking.fabric.locked():
+            logs = [ReadingLog(self.talking.fabric.switches[self._names[name]]) for name in affected]
+        time.sleep(AFTER_S)
+        with _Frozen(self._nodes) as frozen:
+            self._end(way, number, switch, to)
+            self._nodes.wait(lambda: all(len({node for _, node in log.read_s}) > 1 for log in logs), "others decide")
+            time.sleep(AFTER_S)
+        with self.talking.fabric.locked():
+            gap_s = max(log.longest_gap_s() for log in logs)
+            for log in logs:
+                log.close()
+        self.report.undecided.setdefault(way, []).append(gap_s / INTERVAL_S - 1.0)
+        self.report.frozen_s.setdefault(way, []).append(frozen.longest_s)
+        if way == "drained":
+            self._wishes(lambda wishes: wishes.undrain(owner))
+        while self._undo:
+            self._undo.pop()()
+
+    def _end(self, way: str, number: int, switch: str, to: str) -> None:
+        if way == "moved":
+            self._wishes(lambda wishes: wishes.move(switch, to))
+        elif way == "drained":
+            self._wishes(lambda wishes: wishes.drain(f"n{number + 1}"))
+            self._wishes(lambda wishes: wishes.handed_over(f"n{number + 1}"))
+        elif way == "machine dead":
+            self._kill_machine(number)
+        elif way == "paused":
+            self._pause(number, 0.0)
+        else:
+            self._kill(number, signal.SIGKILL if way == "killed" else signal.SIGTERM)
+
+    def _wishes(self, ask: Callable[[Wishes], object]) -> None:
+        with closing(Etcd(self._nodes.etcd.urls)) as etcd:
+            ask(Wishes(etcd, PREFIX, self._names))
+
+    # -- in a row
+
+    def turn(self) -> str:
+        """Disturb, change a limit meanwhile and afterwards, and wait until all switches are under control again."""
+        self._nodes.wait_ready()
+        names = [self._disturb() for _ in range(self._random.choice((1, 1, 2)))]
+        self.talking.change_once()
+        time.sleep(self._random.uniform(0.0, LONGEST_WAIT_S))
+        self.talking.change_once()
+        while self._undo:
+            self._undo.pop()()
+        begun_s = time.monotonic()
+        self._nodes.wait_controls()
+        self._nodes.wait(self.talking.change_once, "a change is kept", SETTLE_S)
+        return f"{', '.join(names)}; all under control {time.monotonic() - begun_s:.1f} s after all were back"
+
+    def _disturb(self) -> str:
+        number = self._random.randrange(len(self._nodes.nodes))
+        member = self._nodes.etcd.members[self._random.randrange(len(self._nodes.etcd.members))]
+        pause_s = self._random.uniform(0.3, LONGEST_PAUSE_S)
+        kinds: dict[str, Callable[[], None]] = {
+            "killed": lambda: self._kill(number, signal.SIGKILL),
+            "machine dead": lambda: self._kill_machine(number),
+            "stopped": lambda: self._kill(number, signal.SIGTERM),
+            "paused": lambda: self._pause(number, pause_s),
+            "drained and stopped": lambda: self._drain(number),
+            "balanced": lambda: self._wishes(lambda wishes: wishes.balance()),
+            "member of etcd killed": member.stop,
+        }
+        name = self._random.choice(list(kinds))
+        if self._dead or self._nodes.paused:  # two nodes at once are what three can stand
+            name = "member of etcd killed"
+        if name == "member of etcd killed":
+            self._undo.append(lambda: _restart_member(member))
+        kinds[name]()
+        self.report.disturbances[name] = self.report.disturbances.get(name, 0) + 1
+        return name if name in ("balanced", "member of etcd killed") else f"n{number + 1} {name}"
+
+    def _drain(self, number: int) -> None:
+        name = f"n{number + 1}"
+        self._wishes(lambda wishes: wishes.drain(name))
+        self._wishes(lambda wishes: wishes.handed_over(name))
+        self._undo.append(lambda: self._wishes(lambda wishes: wishes.undrain(name)))
+        self._kill(number, signal.SIGTERM)
+
+    def _kill(self, number: int, what: signal.Signals) -> None:
+        self._nodes.nodes[number].end(what)
+        self._dead.add(number)
+        self._undo.append(lambda: self._restart(number))
+
+    def _kill_machine(self, number: int) -> None:
+        kill_machine_of(self._nodes.nodes[number].pid)
+        self._kill(number, signal.SIGKILL)
+
+    def _restart(self, number: int) -> None:
+        self._dead.discard(number)
+        self._nodes.nodes[number].start()
+
+    def _pause(self, number: int, seconds: float) -> None:
+        self._nodes.send_signal(number, signal.SIGSTOP)
+
+        def resume() -> None:
+            time.sleep(seconds)
+            self._nodes.resume(number)
+
+        self._undo.append(resume)
