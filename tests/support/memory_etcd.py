@@ -16,6 +16,7 @@ class MemoryEtcd:
         self.kept: dict[str, KeyValue] = {}
         self.revision, self.full = 1, False
         self.leases: set[int] = set()
+        self.left_of: dict[int, int] = {}  # of leases that are about to end, seconds
         self._lease_ids = count(1000)
 
     def transact(self, compare: list[Any], success: list[Any], failure: list[Any]) -> tuple[bool, list[Any]]:
@@ -53,6 +54,10 @@ class MemoryEtcd:
     def keep_alive(self, lease_id: int) -> bool:
         """Return whether there is such a lease."""
         return lease_id in self.leases
+
+    def left_s(self, lease_id: int) -> int:
+        """Return what is left of a lease."""
+        return self.left_of.get(lease_id, 3)
 
     def revoke(self, lease_id: int) -> None:
         """End a lease, and its keys."""

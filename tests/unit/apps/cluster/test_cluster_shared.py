@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from support.configs import fabric
 from support.memory_etcd import MemoryEtcd
 
 from apps.cluster.etcd import put
 from apps.cluster.exchange import Exchange
-from apps.cluster.node import ClusterNode
+from apps.cluster.node import URGENT_INTERVAL_S, ClusterNode
 from apps.cluster.shared import MOST_WATCHED, Node, Shared
 from controller.central.controller import CentralController
 from controller.cluster.leadership import Answer, generation_id
@@ -171,6 +173,35 @@ def test_each_owners_lease_is_looked_after_by_others(desks: tuple[Desk, Desk]) -
     watched = [shared.watched(found, one) for one in leases]
     assert {len(some) for some in watched} == {MOST_WATCHED}
     assert all(sum(one in some for some in watched) == MOST_WATCHED for one in leases)
+
+
+def test_a_dead_owners_lease_is_ended_early_and_its_switches_are_taken_at_once() -> None:
+    etcd, now_s, asked = MemoryEtcd(), 100.0, list[tuple[Callable[..., None], float]]()
+    node = ClusterNode(cluster("n1"), lambda: now_s, lambda function, at_s: asked.append((function, at_s)))
+    node.etcd, shared = etcd, node.shared  # type: ignore[assignment]
+    assert shared is not None
+    shared.dpids, shared.reached, shared.controlled = DPIDS, lambda: DPIDS, lambda: DPIDS
+    dead = etcd.grant(3)
+    keys = {"active": b'{"node": "n1", "url": ""}', "reached/n2": b"[1, 2, 3]"}
+    keys["nodes/n2"] = b'{"address": "10.0.0.2:1", "public_key": "b", "url": "c"}'
+    etcd.transact([], [put(f"/dets/x/own/{dpid:016x}", b"n2", dead) for dpid in DPIDS], [])
+    etcd.transact(
+        [], [put(f"/dets/x/{name}", value, 0 if name == "active" else dead) for name, value in keys.items()], []
+    )
+    ended_s = None
+    while now_s < 110.0 and ended_s is None:
+        now_s += URGENT_INTERVAL_S
+        etcd.left_of[dead] = max(3 - int(now_s - 104.0), 0) if now_s > 104.0 else 3
+        node.round()
+        while asked:
+            function, at_s = asked.pop()
+            function(at_s)
+        ended_s = now_s if dead not in etcd.leases else None
+    assert node.problem == ""
+    assert ended_s == pytest.approx(108.0, abs=0.2)  # a second after less than a second was left
+    node.round()
+    assert {one.node for one in shared.owners.values()} == {"n1"}
+    assert set(shared.owners) == DPIDS
 
 
 class FakeLinks:
