@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import yaml
 
+from apps.runtime.garbage import keep_memory
 from controller.central.controller import CentralController
 from controller.cluster.ownership import Owner
 from controller.config.load import parse_config
@@ -43,6 +44,7 @@ def measure_nodes(entries: int, tell: Callable[[str], None]) -> dict[str, Any]:
     ``loop_us`` and ``transport_us`` are processor time of the control loop and of ZeroMQ's thread, for an entry;
     ``loop_us`` is the least of TURNS. ``kb`` is memory for an entry of a node, as far as Python and numpy know of it.
     """
+    keep_memory()  # as a controller's launcher does
     found: dict[str, Any] = {}
     turns = [{nodes: _cost(nodes, entries) for nodes in NODES} for _ in range(TURNS)]
     for nodes in NODES:
@@ -57,6 +59,12 @@ def measure_nodes(entries: int, tell: Callable[[str], None]) -> dict[str, Any]:
 def efficiency(found: dict[str, Any], nodes: int) -> float:
     """Return the entries of an interval that a node of so many manages, of those that one alone does."""
     return float(found["1"]["loop_us"] / found[str(nodes)]["loop_us"])
+
+
+def crossing_ns(found: dict[str, Any], nodes: int) -> float:
+    """Return what an entry that crosses takes more than one that does not, on both sides, with the transport."""
+    one, many = found["1"], found[str(nodes)]
+    return float(1e3 * (many["loop_us"] - one["loop_us"] + many["transport_us"]) / CROSSING)
 
 
 def _cost(nodes: int, entries: int) -> dict[str, float]:

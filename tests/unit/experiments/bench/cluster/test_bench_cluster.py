@@ -77,7 +77,16 @@ def test_faults_are_those_of_a_pair(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"switches": 0}, {"entries": 99}, {"repeats": -1}, {"seconds": 0.5}, {"kills": -1}, {"crossing": 999}]
+    "options",
+    [
+        {"switches": 0},
+        {"entries": 99},
+        {"repeats": -1},
+        {"seconds": 0.5},
+        {"kills": -1},
+        {"crossing": 999},
+        {"shared": 999},
+    ],
 )
 def test_bad_options_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidValueError, match="outside"):
@@ -85,7 +94,12 @@ def test_bad_options_are_refused(options: dict[str, Any]) -> None:
 
 
 def test_shared_targets_are_a_nodes_cost_against_that_of_one_alone() -> None:
-    found = {str(nodes): {"loop_us": took_us} for nodes, took_us in ((1, 0.2), (2, 0.25), (4, 0.4))}
-    two, four = shared_targets(found)
+    costs_us = ((1, 0.2, 0.0), (2, 0.25, 0.1), (4, 0.4, 0.1))
+    found = {
+        str(nodes): {"loop_us": loop_us, "transport_us": transport_us} for nodes, loop_us, transport_us in costs_us
+    }
+    two, of_two, four, of_four = shared_targets(found)
     assert (two["value"], two["target"], two["met"]) == (1.6, 1.6, True)
     assert (four["value"], four["target"], four["met"]) == (2.0, 3.2, False)
+    assert (of_two["value"], of_two["met"]) == (200.0, True)
+    assert (of_four["value"], of_four["met"]) == (400.0, False)
