@@ -124,8 +124,9 @@ class SharedReader:
     def _run(self) -> None:
         while True:
             hubs.trampoline(self._epoll.fileno(), read=True)
-            for fileno, _events in self._epoll.poll(0):
-                on_ready = self._on_ready.get(fileno)
-                if on_ready is not None and not on_ready():
-                    self.forget(fileno)
-            hub.sleep(GATHER_S)
+            while ready := self._epoll.poll(0):  # to be called by the hub takes two registrations
+                for fileno, _events in ready:
+                    on_ready = self._on_ready.get(fileno)
+                    if on_ready is not None and not on_ready():
+                        self.forget(fileno)
+                hub.sleep(GATHER_S)

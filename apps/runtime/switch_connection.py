@@ -22,6 +22,7 @@ from controller.openflow.stats import multipart_header
 
 MOST_REPLY_BYTES = 16 << 20  # of all unfinished replies of one switch; 100,000 flow entries
 _PART_BYTES = 100  # what a part costs in addition to its body
+_MULTIPART_REPLY, _ROLE_REPLY = int(MessageType.MULTIPART_REPLY), int(MessageType.ROLE_REPLY)
 MOST_UNWANTED = 1000  # replies that may still come though nobody waits for them any more
 
 
@@ -222,13 +223,13 @@ class SwitchConnection:
         reply.heard_s = self._clock()
         part = None
         try:
-            if kind == MessageType.MULTIPART_REPLY:
+            if kind == _MULTIPART_REPLY:
                 part = multipart_header(message)
         except ProtocolError as error:
             reply.error = error
         if part is not None:
             self._held_octets += reply.add(part.body)
-        elif kind == MessageType.ROLE_REPLY:
+        elif kind == _ROLE_REPLY:
             self._held_octets += reply.add(message[HEADER.size :])
         if self._held_octets > MOST_REPLY_BYTES:
             self.fail(xid, ProtocolError(f"its replies are longer than {MOST_REPLY_BYTES} bytes"))

@@ -27,6 +27,7 @@ class MarkMeterKeeper:
         self._fabric = fabric
         self._known: tuple[object, ...] = ()
         self._able: list[tuple[bool, bool]] = []
+        self._asked: tuple[tuple[object, ...], bool] = ((), False)
         self._limit_bps: FloatArray = fabric.vns.receive_limit_bps
         self._short: set[int] = set()
         self._left: frozenset[int] = frozenset()  # VLANs that are left to phantom meters
@@ -34,6 +35,8 @@ class MarkMeterKeeper:
     def flush(self, now_s: float) -> None:
         """Give meters, take meters, and set those whose limits changed. Does nothing while all is as it was."""
         fabric, control = self._fabric, self._fabric.control
+        if not self._wanted() and not fabric.phantoms and not fabric.network.marked.vlans:
+            return
         known = (control.state.entries, control.groups, control.shadow.groups, control.vns)
         able = [(record.can.uses_meters, record.can.uses_ecn) for record in fabric.switches.values()]
         refilled = any(fabric.switches[dpid].meter_ids.available for dpid in self._short)
@@ -41,8 +44,6 @@ class MarkMeterKeeper:
             return
         self._known, self._able = known, able
         asking = _asking((*control.groups, *control.shadow.groups), len(control.vns))
-        if not asking.any() and not fabric.phantoms and not fabric.network.marked.vlans:
-            return
         entries = control.state.entries
         self._follow_limits()
         usable = [dpid for dpid, record in fabric.switches.items() if record.can.uses_meters]
@@ -52,6 +53,14 @@ class MarkMeterKeeper:
         self._phantom(asking & receives & np.isin(control.vns.dpid, np.array(usable, dtype=np.uint64)), now_s)
         fabric.network.mark_vlans(self._marked_vlans(asking, now_s))
         self._measure(entries, now_s)
+
+    def _wanted(self) -> bool:
+        """Whether any policy asks for marks."""
+        control = self._fabric.control
+        known = (control.groups, control.shadow.groups, control.vns)
+        if not self._asked[0] or not all(map(_is, known, self._asked[0])):
+            self._asked = known, bool(_asking((*known[0], *known[1]), len(control.vns)).any())
+        return self._asked[1]
 
     def _marked_vlans(self, asking: BoolArray, now_s: float) -> frozenset[int]:
         """Return the VLANs whose packets may be marked: every edge switch of theirs counts marks and takes them off."""

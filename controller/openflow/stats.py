@@ -21,6 +21,10 @@ from controller.openflow.match import encode_match
 _MULTIPART = Struct("!HH4x")
 _HEAD = Struct("!BBHIHH4x")  # of a whole message
 _WORD = Struct("!I4x")
+# Looking a member of an enumeration up costs as much as packing a message.
+_REQUEST, _REPLY = int(MessageType.MULTIPART_REQUEST), int(MessageType.MULTIPART_REPLY)
+_METER_REQUEST = Struct("!BBHIHH4xI4x")
+_METER = int(MultipartType.METER)
 _QUEUE_REQUEST = Struct("!II")
 _FLOW_REQUEST = Struct("!B3xII4xQQ")
 _PORT = Struct("!I4x6s2x16sIIIIIIII")
@@ -101,7 +105,8 @@ class PortDesc:
 
 def encode_meter_stats_request(xid: int, meter_id: int = ofp.METER_ALL) -> bytes:
     """Return the request for the counters of one meter, or of all."""
-    return _request(MultipartType.METER, xid, _WORD.pack(meter_id))
+    check_range("xid", xid, 0, 2**32 - 1)
+    return _METER_REQUEST.pack(ofp.VERSION, _REQUEST, _METER_REQUEST.size, xid, _METER, 0, meter_id)
 
 
 def encode_meter_config_request(xid: int, meter_id: int = ofp.METER_ALL) -> bytes:
@@ -150,7 +155,7 @@ def multipart_header(buf: Buffer) -> MultipartPart:
     """Return what one whole multipart reply message holds; raises ProtocolError when its header is malformed."""
     if len(buf) >= _HEAD.size:  # nearly always, and this is called for every reply of every switch
         version, message_type, length, _xid, part_type, flags = _HEAD.unpack_from(buf)
-        if version == ofp.VERSION and message_type == MessageType.MULTIPART_REPLY and length == len(buf):
+        if version == ofp.VERSION and message_type == _REPLY and length == len(buf):
             return MultipartPart(part_type, bool(flags & ofp.MULTIPART_REPLY_MORE), memoryview(buf)[_HEAD.size :])
     view = open_message(buf, MessageType.MULTIPART_REPLY)
     part_type, flags = read(_MULTIPART, view, 0, "MULTIPART_REPLY", "header")
@@ -191,7 +196,7 @@ def _text(octets: bytes) -> str:
 
 def _request(part_type: MultipartType, xid: int, body: bytes = b"") -> bytes:
     check_range("xid", xid, 0, 2**32 - 1)
-    return _HEAD.pack(ofp.VERSION, MessageType.MULTIPART_REQUEST, _HEAD.size + len(body), xid, part_type, 0) + body
+    return _HEAD.pack(ofp.VERSION, _REQUEST, _HEAD.size + len(body), xid, part_type, 0) + body
 
 
 def _counters(
