@@ -156,10 +156,14 @@ class Topology:
 
         A link that is full loses hellos as it loses other frames: so these say hello in every interval.
         """
-        silent = takewhile(lambda ends: now_s - self._heard_s[ends] > LATE_S, self._heard_s)
+        silent = takewhile(lambda ends: self.is_late(ends, now_s), self._heard_s)
         late = [ends[0] for ends in silent if Link(min(ends), max(ends)) in self._links]
         self._asked += MOST_LATE
         return [late[(self._asked + n) % len(late)] for n in range(min(len(late), MOST_LATE))]
+
+    def is_late(self, ends: tuple[PortId, PortId], now_s: float) -> bool:
+        """Return whether a hello of this (sender, receiver) is missing, of those that were heard lately."""
+        return now_s - self._heard_s[ends] > LATE_S
 
     def excuse(self, seconds: float) -> None:
         """Forgive all links a silence of so long: nobody listened."""

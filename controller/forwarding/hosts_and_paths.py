@@ -6,7 +6,7 @@ No I/O; time is an argument.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -174,13 +174,17 @@ class Network:
         self.topology.remove_switch(dpid)
         self._links_changed = True
 
-    def hear_peer(self, dpids: Container[int], hellos: Collection[tuple[PortId, PortId]], now_s: float) -> None:
-        """Another node says which hellos, as (sender, receiver), were heard at its switches lately."""
-        heard = set(hellos)
-        gone = [ends for ends in self.topology.heard_at(dpids) if ends not in heard]
+    def hear_peer(self, dpids: Container[int], hellos: Mapping[tuple[PortId, PortId], bool], now_s: float) -> None:
+        """Another node says which hellos, as (sender, receiver), were heard at its switches, and if the next is late.
+
+        Those that are late are so here, too: who sends them repeats them.
+        """
+        known = dict.fromkeys(self.topology.heard_at(dpids))
+        gone = [ends for ends in known if ends not in hellos]
         self._links_changed = self.topology.forget_heard(gone) or self._links_changed
-        for ends in hellos:
-            self.hear_hello(*ends, now_s)
+        for ends, late in hellos.items():
+            if not late or ends not in known:
+                self.hear_hello(*ends, now_s)
 
     def receivers(self) -> list[int]:
         """Return the rows of the VNs to which pairs lead."""

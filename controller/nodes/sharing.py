@@ -215,7 +215,8 @@ class Sharing:
             network.switch_down(dpid)
         ends = (places.sender_dpid, places.sender_port, places.receiver_dpid, places.receiver_port)
         rows = zip(*(column.tolist() for column in ends), strict=True)
-        network.hear_peer(peer.up, [(PortId(*row[:2]), PortId(*row[2:])) for row in rows], now_s)
+        hellos = [(PortId(*row[:2]), PortId(*row[2:])) for row in rows]
+        network.hear_peer(peer.up, dict(zip(hellos, places.late.tolist(), strict=True)), now_s)
         if peer.said != (body, network.host_changes):
             self._take_hosts(peer, places, now_s)
             peer.said = (body, network.host_changes)
@@ -281,7 +282,7 @@ class Sharing:
         if now_s - self._said_s >= (AGAIN_S if calm else LEAST_S):
             self._said_s, self._said = now_s, known
             self._number += 1
-            data = encode_places(PlacesHead(self._token, self._number), self._digest, self._places(up, lost))
+            data = encode_places(PlacesHead(self._token, self._number), self._digest, self._places(up, lost, now_s))
             for name in self._peers:
                 self._due[name].append(data)
 
@@ -290,16 +291,18 @@ class Sharing:
         due, self._due = self._due, defaultdict(list)
         return {name: bundle(frames) for name, frames in due.items()}
 
-    def _places(self, up: frozenset[int], lost: frozenset[int]) -> Places:
+    def _places(self, up: frozenset[int], lost: frozenset[int], now_s: float) -> Places:
         network = self._central.network
         hosts = [(host.mac, row) for host, row in network.hosts().items() if self._vns.key(row).dpid in up]
         macs, rows = np.array(hosts, dtype=np.int64).reshape(-1, 2).T
-        heard = np.array([(*one, *other) for one, other in network.topology.heard_at(up)], dtype=np.uint64)
+        hellos = network.topology.heard_at(up)
+        late = np.array([network.topology.is_late(ends, now_s) for ends in hellos], dtype=np.bool_)
+        heard = np.array([(*one, *other) for one, other in hellos], dtype=np.uint64)
         sender_dpid, sender_port, receiver_dpid, receiver_port = heard.reshape(-1, 4).T
         ports = sender_port.astype(np.int64), receiver_port.astype(np.int64)
         sent_to = np.array(network.receivers(), dtype=np.int64)
         dpids, gone = (np.array(sorted(some), dtype=np.uint64) for some in (up, lost))
-        return Places(dpids, macs.astype(np.uint64), rows, sender_dpid, receiver_dpid, *ports, sent_to, gone)
+        return Places(dpids, macs.astype(np.uint64), rows, sender_dpid, receiver_dpid, *ports, late, sent_to, gone)
 
 
 def owners_digest(owners: Mapping[int, Owner]) -> bytes:

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.columns import IntArray
+from controller.columns import BoolArray, IntArray
 from controller.shards.frames import MAGIC, MOST_ROWS, VERSION, Cause, FrameError, Octets
 
 KIND = 3
@@ -34,7 +34,13 @@ BODY_AT = 32
 _TABLES = (
     (("up", "<u8"),),
     (("mac", "<u8"), ("vn", "<u4")),
-    (("sender_dpid", "<u8"), ("receiver_dpid", "<u8"), ("sender_port", "<u4"), ("receiver_port", "<u4")),
+    (
+        ("sender_dpid", "<u8"),
+        ("receiver_dpid", "<u8"),
+        ("sender_port", "<u4"),
+        ("receiver_port", "<u4"),
+        ("late", "|b1"),
+    ),
     (("sent_to", "<u4"),),
     (("lost", "<u8"),),
 )
@@ -54,8 +60,9 @@ class Places:
 
     ``up`` (switches,) are the dpids of those under its control. ``mac`` and ``vn`` (hosts,) are the hosts behind these,
     ``vn`` rows of the VN table. ``sender_*`` and ``receiver_*`` (hellos,) are the ports between which hellos were heard
-    at these switches lately. ``sent_to`` (receivers,) are the VNs that they send to, rows. ``lost`` (switches,) are
-    those that it had under control and that have gone; others are about to be taken over.
+    at these switches lately, ``late`` those whose next one is missing. ``sent_to`` (receivers,) are the VNs that they
+    send to, rows. ``lost`` (switches,) are those that it had under control and that have gone; others are about to be
+    taken over.
     """
 
     up: NDArray[np.uint64]
@@ -65,6 +72,7 @@ class Places:
     receiver_dpid: NDArray[np.uint64]
     sender_port: IntArray
     receiver_port: IntArray
+    late: BoolArray
     sent_to: IntArray
     lost: NDArray[np.uint64]
 
@@ -105,10 +113,12 @@ def decode_places(data: Octets, fabric: bytes, vns: int) -> tuple[PlacesHead, Pl
         for name, dtype in table:
             column = np.frombuffer(data, dtype, rows, at)
             at += column.nbytes
-            columns[name] = column if dtype == "<u8" else column.astype(np.int64)
+            columns[name] = column.astype(np.int64) if dtype == "<u4" else column
     for name in _VNS:
         if len(columns[name]) and int(columns[name].max()) >= vns:
             raise FrameError(Cause.ROW, f"{name} names rows beyond {vns} VNs")
     if len(columns["mac"]) and int(columns["mac"].max()) >> 48:
         raise FrameError(Cause.VALUE, "mac has values of more than 48 bits")
+    if columns["late"].view(np.uint8).max(initial=0) > 1:
+        raise FrameError(Cause.VALUE, "late has values that are neither true nor false")
     return PlacesHead(token, number), Places(**columns)

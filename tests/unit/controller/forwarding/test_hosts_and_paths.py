@@ -316,3 +316,14 @@ def test_frames_within_a_vn_stay_behind_their_port():
     net.learn(0x02_0000_0000_77, PortId(1, EDGE), 10)
     delivery = net.send(Frame(0x02_0000_0000_77, mac_of(PortId(1, EDGE), 10), 10), PortId(1, EDGE))
     assert (delivery.at, delivery.reports) == ([], 0)
+
+
+def test_a_hello_that_is_late_at_another_node_is_late_here_and_then_gone():
+    net = ring()
+    network, ends = net.central.network, (PortId(1, 12), PortId(2, 11))
+    begun_s = net.now_s
+    for step in range(1, 4):
+        network.hear_peer({2}, {ends: step > 1}, begun_s + step)
+    assert PortId(1, 12) in network.topology.late(begun_s + 3)  # it was heard a second after the start
+    network.hear_peer({2}, {}, begun_s + 4)
+    assert ends not in network.topology.heard_at({2})

@@ -31,6 +31,7 @@ def snapshots(draw):
         column([row for _, row in hosts]),
         *(column([one[end] for one in hellos], np.uint64) for end in (0, 1)),
         *(column([one[end] for one in hellos]) for end in (2, 3)),
+        column(draw(st.lists(st.booleans(), min_size=len(hellos), max_size=len(hellos))), np.bool_),
         column(draw(st.lists(st.integers(0, VNS - 1), max_size=4))),
         column(draw(st.lists(dpids, max_size=4)), np.uint64),
     )
@@ -72,11 +73,12 @@ def test_damaged_snapshots_are_refused_or_are_snapshots(places, data):
         (36, struct.pack("<I", 2**32 - 1), Cause.LENGTH),
         (52 + 6, b"\x01", Cause.VALUE),  # an address of more than 48 bits
         (52 + 8, struct.pack("<I", VNS), Cause.ROW),
+        (52 + 12 + 24, b"\x02", Cause.VALUE),  # neither late nor not
     ],
 )
 def test_snapshots_that_say_what_cannot_be_are_refused(at, octets, cause):
     nothing = column([]), column([], np.uint64)
-    hellos = nothing[1], nothing[1], nothing[0], nothing[0]
+    hellos = column([1], np.uint64), column([2], np.uint64), column([1]), column([1]), column([False], np.bool_)
     hosts = column([5], np.uint64), column([1])
     whole = encode_places(HEAD, FABRIC, Places(nothing[1], *hosts, *hellos, *nothing))
     with pytest.raises(FrameError) as refused:
