@@ -28,9 +28,9 @@ from controller.switch.listed_meters import MeterReports
 
 # A switch reports no more than that of a flow entry and its meter.
 _METER_BYTES = 400
-# Ports and queues are asked for in every round while a policy decides by them; else a little
-# less often than the watch over queues looks, which is as often as people do.
-LOOK_INTERVAL_S = 0.26
+# Ports and queues are asked for in every round while a policy decides by them; else twice as often as people are shown
+# what ports carry, and as soon as the first test frames of a queue are to have been counted.
+LOOK_INTERVAL_S = 0.5
 SOON = 0.25  # of the time that answers have
 
 
