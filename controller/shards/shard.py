@@ -226,9 +226,12 @@ class Shard:
                 ):
                     column[said.loaded] += brought
         allocators = watch_congestion(state.allocators, loads, vns)
-        allocators = replace(allocators, congested=np.where(self.decides, allocators.congested, self._told))
+        # What others' receivers get is not known here: they are not calm for that when they become own ones.
+        calm_intervals = np.where(self.decides, allocators.calm_intervals, 0)
+        congested_now = np.where(self.decides, allocators.congested, self._told)
         if state.adopted_bps is not None:
-            allocators.congested[self._held_by_peers()] = True
+            congested_now |= self._held_by_peers()
+        allocators = replace(allocators, congested=congested_now, calm_intervals=calm_intervals)
         begin, end = initialize(allocators, entries, senders.machines.controlled, vns.always_controlled)
         begun, ended = (rows[~crossing.crosses[rows]] for rows in (begin.entry, end.entry))
         machines = senders.machines.on_initialize(InitializeTrafficControl(begun))

@@ -188,6 +188,15 @@ def test_who_knows_other_owners_is_not_heard_and_nobody_gains_by_it():
     assert shards.causes[Cause.FABRIC] == refused + 8  # what 1 and 2 had under way
 
 
+def test_a_receiver_is_calm_at_its_own_shard_alone_so_that_a_new_owner_frees_nobody():
+    shards = cut("fs", [0, 0, 0, 1, 1, 1], delay=1)
+    shards.run(SILENCE, 30)
+    for one, shard in shards.shards.items():
+        calm_intervals = shard.state.allocators.calm_intervals
+        assert (calm_intervals[shards.owner == one] > 20).all()
+        assert not calm_intervals[shards.owner != one].any()
+
+
 # -- what cannot be cut
 
 
