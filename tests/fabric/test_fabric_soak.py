@@ -1,4 +1,4 @@
-"""Two minutes of churn: nothing is missed, nothing is left, nothing in the logs is without an explanation."""
+"""A minute of churn: nothing is missed, nothing is left, nothing in the logs is without an explanation."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from experiments.soak.run import run
 from experiments.soak.verdict import ENOUGH_TIME
 
 
-def test_two_minutes_of_churn_leave_nothing_and_miss_nothing(tmp_path: Path) -> None:
-    result = run(minutes=2.0, seed=1, output=tmp_path)
+def test_a_minute_of_churn_leaves_nothing_and_misses_nothing(tmp_path: Path) -> None:
+    result = run(minutes=1.0, seed=1, output=tmp_path)
     missed = {row["name"]: row["value"] for row in result["targets"] if not row["met"]}
     if missed.pop(ENOUGH_TIME, None) is not None:  # a busy machine is no defect, but somebody should know
         print(f"the machine was too busy to judge most of it: {result['figures']}")
     told = {key: result[key] for key in ("misses", "ailments", "troubles", "unexplained")}
     assert missed == {}, told
     assert (tmp_path / "soak.json").exists()
-    assert (tmp_path / "series.csv").read_text().count("\n") > 30
+    assert (tmp_path / "series.csv").read_text().count("\n") > 15
