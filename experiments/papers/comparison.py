@@ -47,10 +47,15 @@ def _bursts(measured: Measured, control: str) -> Row:
 def _half(experiment: str) -> Callable[[Measured, str], Row]:
     def row(measured: Measured, control: str) -> Row:
         runs = list(measured.values(experiment, control, "delivered_bps_by_sender", seawall.SETTLED).values())
-        first = [one[0] / HALF_BPS for one in runs]
+        first = [one[0] / measured.scale / HALF_BPS for one in runs]
         kept = all(abs(share - 1.0) <= NEAR for share in first) if first else None
         longest = measured.shown(experiment, control, "missed_longest", form="count")
-        return show(first), kept, f"{longest} intervals", show([sum(one) / seawall.LINK_BPS for one in runs])
+        return (
+            show(first),
+            kept,
+            f"{longest} intervals",
+            show([sum(one) / measured.scale / seawall.LINK_BPS for one in runs]),
+        )
 
     return row
 
@@ -91,6 +96,7 @@ def _rows(
 def _row(measured: Measured, name: str, control: str, row: Callable[[Measured, str], Row]) -> list[str]:
     found, kept, fast, use = row(measured, control)
     mods = [one * INTERVAL_S / DURATION_S[name] for one in measured.noted(name, control, "meter_mods")]
+    mods += [one * INTERVAL_S for one in measured.noted(name, control, "set_meters_per_s")]  # in real time
     meters = show(measured.noted(name, control, "meters"), "count").removesuffix(".0")
     said = {True: "yes", False: "**no**", None: "-"}[kept]
     return [f"{title_of(control.partition(' ')[0])} (`{control}`)", found, said, fast, use, show(mods, "count"), meters]
