@@ -36,6 +36,8 @@ class _Asked(NamedTuple):
     connection: SwitchConnection
     reply: Reply
     at_s: float
+    answered: bool
+    """whether it has answered the question before"""
 
 
 class Reach:
@@ -69,13 +71,14 @@ class Reach:
                 continue
             new = asked is None or asked.connection is not connection
             if asked is None or new or (asked.reply.done and now_s - asked.at_s >= ASK_INTERVAL_S):
-                asked = _Asked(connection, connection.ask(encode_role_request), now_s)
+                asked = _Asked(connection, connection.ask(encode_role_request), now_s, not new)
             self._asked[dpid] = asked
 
     def reached(self) -> set[int]:
         """Return the switches that are connected and answer."""
         now_s = self._now_s()
-        silent = {dpid for dpid, one in self._asked.items() if not one.reply.done and now_s - one.at_s > ANSWER_S}
+        waiting = {dpid: one for dpid, one in self._asked.items() if not one.reply.done}
+        silent = {dpid for dpid, one in waiting.items() if not one.answered or now_s - one.at_s > ANSWER_S}
         silent |= {dpid for dpid, peer in self._peers.items() if now_s - peer.counted_s > ANSWER_S}
         return self._roles.reached() - silent
 
