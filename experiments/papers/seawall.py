@@ -6,6 +6,7 @@ seed. Halves are within 0.05, in real time 0.08. The numbers that the paper does
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 
 from experiments.evaluation.claims import Claim, ClaimVerdict, Measured, Paper, show
@@ -150,15 +151,9 @@ def _settled(phase: str, most: int) -> Judge:
             return [one.get("settled_after") for one in runs]
 
         def words(control: str) -> str:
-            found = took(control)
-            return (
-                "-"
-                if not found
-                else ", ".join(
-                    "never" if one is None else f"{one:g}"
-                    for one in sorted(found, key=lambda value: (value is None, value))
-                )
-            )
+            found = sorted(math.inf if one is None else one for one in took(control))
+            ends = ["never" if one == math.inf else f"{one:g}" for one in dict.fromkeys((*found[:1], *found[-1:]))]
+            return " to ".join(ends) or "-"
 
         ours = took("seawall")
         if not ours:
@@ -197,7 +192,7 @@ _ALONE = ("seawall-fig11-alone", "none")
 
 paper = Paper(
     "seawall",
-    "Seawall: Sharing the Data Center Network",
+    "Seawall",
     (
         Claim("overhead", "table 1", "one flow alone keeps 96.7 % of its goodput", _sum("seawall-fig9-alone", 0.967)),
         Claim(
