@@ -37,7 +37,7 @@ CLAIMS = (
     Claim("fig5a-tx", "3.2, fig. 5a", "without control a sending tenant is not at its share", starved_sending),
     Claim("fig5b-rx", "3.2, fig. 5b", "receiving: guarantees within 5 %, idle capacity used", as_promised(RX)),
     Claim("fig5b-tx", "3.2, fig. 5b", "sending: the same, scheduled on the host", as_promised(TX)),
-    Claim("fig5b-tx-agent", "-", "aim: the same, scheduled by an agent and without meters", as_promised(f"{TX}-agent")),
+    Claim("fig5b-tx-agent", "-", "aim: the same by an agent", as_promised(f"{TX}-agent")),
     Claim(
         "fig5b-tx-meters",
         "-",
