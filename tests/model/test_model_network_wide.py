@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.cut_fabric import CutFabric, Network
+from support.cut_fabric import CutFabric, Network, OneProcess
 from support.fluid_meters import INTERVAL_S, PORTS, World, ints
 
-from controller.loop import step
 from controller.shards.frames import Cause
 from controller.shards.peer import SILENT_INTERVALS
 from controller.shards.silence import HOLD_S
@@ -46,26 +45,6 @@ def with_others() -> World:
     """Ports that VLANs under FS and under max-min share: these borrow what those leave."""
     ceilings = {"send_ceiling": "12M", "receive_ceiling": "12M"}
     return World("max-min", {10: "4M", 20: "4M"}, capacity="12M", vlans={10: {"algorithm": "fs"}, 20: ceilings})
-
-
-class OneProcess:
-    """The same world, decided by one control step."""
-
-    def __init__(self, world: World) -> None:
-        self.world, self.rows = world, np.arange(len(world.entries))
-        self.state, self.limit_bps = world.state(self.rows), np.full(len(self.rows), np.inf)
-
-    def run(self, offered_kbits: list[int], intervals: int = 1) -> np.ndarray:
-        world = self.world
-        for _ in range(intervals):
-            world.pass_interval(offered_kbits, self.limit_bps)
-            readings = world.readings(self.rows)
-            self.state, result = step.control_step(
-                self.state, world.vns, world.groups, readings, world.now_s, world.links
-            )
-            self.limit_bps = result.limit_bps
-            world.modified(result.changes.rows)
-        return self.limit_bps
 
 
 def cut(world: World, owner: list[int], **network) -> CutFabric:

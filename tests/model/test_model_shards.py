@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.cut_fabric import CutFabric, Network
+from support.cut_fabric import CutFabric, Network, OneProcess
 from support.fluid_meters import INTERVAL_S, PORTS, World
 
 from controller.errors import InvalidValueError
-from controller.loop import step
 from controller.shards.frames import Cause
 from controller.shards.shard import HOLD_S, Shard
 
@@ -19,27 +18,6 @@ CUTS = ([0, 0, 0, 1, 1, 1], [0, 0, 1, 1, 2, 2], [0, 1, 2, 3, 4, 5])
 SILENCE, GREEDY, MIXED = [0], [600], [600, 500, 400, 300, 200, 100, 50]
 HELLO = 4  # intervals until all have heard each other
 HELD = int(HOLD_S / INTERVAL_S)
-
-
-class OneProcess:
-    """The same world, decided by one control step."""
-
-    def __init__(self, world: str | World) -> None:
-        self.world = World(world) if isinstance(world, str) else world
-        self.everything = np.arange(len(self.world.entries))
-        self.state, self.limit_bps = self.world.state(self.everything), np.full(len(self.everything), np.inf)
-
-    def run(self, offered_kbits: list[int], intervals: int = 1) -> np.ndarray:
-        world = self.world
-        for _ in range(intervals):
-            world.pass_interval(offered_kbits, self.limit_bps)
-            readings = world.readings(self.everything)
-            self.state, result = step.control_step(
-                self.state, world.vns, world.groups, readings, world.now_s, world.links
-            )
-            self.limit_bps = result.limit_bps
-            world.modified(result.changes.rows)
-        return self.limit_bps
 
 
 def cut(world: str | World, owner: list[int], **network) -> CutFabric:

@@ -1,4 +1,7 @@
-"""A fabric cut into shards, in virtual time, and a network between them that delays, loses, doubles and reorders."""
+"""A fabric cut into shards, in virtual time, and a network between them that delays, loses, doubles and reorders.
+
+And the same fabric in one process, to compare it with.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from support.fluid_meters import INTERVAL_S, World, ints
 
+from controller.loop import step
 from controller.shards.shard import Shard
 
 
@@ -101,3 +105,24 @@ class CutFabric:
         """Return what the limits in force of each receiver's senders come to, (vns,)."""
         world = self.world
         return np.bincount(world.entries.receiver, self.limit_bps, len(world.vns))
+
+
+class OneProcess:
+    """The same world, decided by one control step."""
+
+    def __init__(self, world: str | World) -> None:
+        self.world = World(world) if isinstance(world, str) else world
+        self.everything = np.arange(len(self.world.entries))
+        self.state, self.limit_bps = self.world.state(self.everything), np.full(len(self.everything), np.inf)
+
+    def run(self, offered_kbits: list[int], intervals: int = 1) -> np.ndarray:
+        world = self.world
+        for _ in range(intervals):
+            world.pass_interval(offered_kbits, self.limit_bps)
+            readings = world.readings(self.everything)
+            self.state, result = step.control_step(
+                self.state, world.vns, world.groups, readings, world.now_s, world.links
+            )
+            self.limit_bps = result.limit_bps
+            world.modified(result.changes.rows)
+        return self.limit_bps
