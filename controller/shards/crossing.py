@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from controller.columns import NEW_ROW, BoolArray, IntArray
+from controller.columns import BoolArray, IntArray
 from controller.fabric.entries import EntryTable
 from controller.shards.frames import Grants
-from controller.shards.receiver_table import Pairs, rows_of_pairs
+from controller.shards.receiver_table import Pairs, found_pairs
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,6 @@ class Crossing:
         if last is None or last[0].sender is not grants.sender or last[0].receiver is not grants.receiver:
             own, entries = self.of_peer(peer), self.entries
             theirs = EntryTable(entries.sender[own], entries.receiver[own], entries.meter_id[own])
-            row = rows_of_pairs(theirs, grants, vns)
-            at = np.flatnonzero(row != NEW_ROW)
-            last = self._found[peer] = grants, own[row[at]], at
+            rows, at = found_pairs(theirs, grants, vns)
+            last = self._found[peer] = grants, own[rows], at
         return last[1], last[2]

@@ -82,3 +82,10 @@ def rows_of_pairs(pairs: HasPairs, wanted: HasPairs, vns: int) -> IntArray:
         return np.full(len(sought), NEW_ROW)
     at = np.minimum(np.searchsorted(keys, sought), len(keys) - 1)
     return np.where(keys[at] == sought, at, NEW_ROW)
+
+
+def found_pairs(pairs: HasPairs, wanted: HasPairs, vns: int) -> tuple[IntArray, IntArray]:
+    """Return the rows of ``pairs`` that are among the ``wanted`` ones, and their rows of those."""
+    row = rows_of_pairs(pairs, wanted, vns)
+    at = np.flatnonzero(row != NEW_ROW)
+    return row[at], at

@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from controller.columns import NEW_ROW, FloatArray, IntArray
+from controller.columns import FloatArray, IntArray
 from controller.fabric.links import FabricLinks
 from controller.fabric.vns import VnTable
 from controller.metering.enforcement import RATE_STEP_BPS
 from controller.shards.frames import Grants
 from controller.shards.network_wide import links_left
 from controller.shards.peer import Peer
-from controller.shards.receiver_table import HasPairs, rows_of_pairs
+from controller.shards.receiver_table import found_pairs
 
 HOLD_S = 10.0
 """for how long a silent receiver's grants stand: longer than a lease and a take-over"""
@@ -34,13 +34,6 @@ def equal_share_bps(vns: VnTable, senders: IntArray) -> FloatArray:
     return share_bps
 
 
-def found(pairs: HasPairs, granted: Grants, vns: int) -> tuple[IntArray, IntArray]:
-    """Return the rows of ``pairs`` that were granted a rate, and the rows of their grants."""
-    row = rows_of_pairs(pairs, granted, vns)
-    at = np.flatnonzero(row != NEW_ROW)
-    return row[at], at
-
-
 def left_by_silent(
     peers: Mapping[int, Peer], granted: Mapping[int, Grants], vns: VnTable, links: FabricLinks | None, now_s: float
 ) -> Left:
@@ -56,7 +49,7 @@ def left_by_silent(
         rate_bps = np.where(np.isinf(said.limit_bps), 0.0, said.limit_bps)
         shared_among = np.ones(len(vns), dtype=np.int64)
         if (one := granted.get(number)) is not None:  # which may have got there
-            known, at = found(said, one, len(vns))
+            known, at = found_pairs(said, one, len(vns))
             rate_bps[known] = np.maximum(rate_bps[known], one.rate_bps[at])
             shared_among[one.decided] = one.senders
         senders += np.bincount(said.receiver[rate_bps > 0.0], minlength=len(vns))
