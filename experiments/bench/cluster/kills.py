@@ -13,8 +13,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from experiments.bench.cluster.disturbances import Disturbances
 from experiments.bench.cluster.talking_pair import Judgement, TalkingPair, document, talking_fabric
-from experiments.machine.controller_pair import NAMES, ControllerPair, kill_machine_of
+from experiments.machine.controller_pair import NAMES, ControllerPair
 
 LONGEST_PAUSE_S, LONGEST_WAIT_S = 6.0, 4.0
 BOTH_READY_SHARE = 0.8  # of the turns begin with a standby that can take over
@@ -45,8 +46,7 @@ class _Run:
     def __init__(self, talking: TalkingPair, random_: random.Random) -> None:
         self.talking, self.disturbances = talking, dict[str, int]()
         self._pair, self._random = talking.pair, random_
-        self._undo: list[Callable[[], None]] = []
-        self._dead: set[int] = set()
+        self._done = Disturbances(talking.pair)
 
     def turn(self) -> str:
         """Disturb, change a limit meanwhile and afterwards, and wait until a node controls the switches again."""
@@ -58,8 +58,7 @@ class _Run:
         self.talking.change_once()
         time.sleep(self._random.uniform(0.0, LONGEST_WAIT_S))
         self.talking.change_once()
-        while self._undo:
-            self._undo.pop()()
+        self._done.undo()
         begun_s = time.monotonic()
         active = self._pair.wait_controls()
         self._pair.wait(self.talking.change_once, "a change is kept", SETTLE_S)
@@ -71,65 +70,18 @@ class _Run:
             active = self._random.randrange(len(NAMES))
         member = self._random.randrange(len(self._pair.etcd.members))
         pause_s = self._random.uniform(0.3, LONGEST_PAUSE_S)
+        done = self._done
         kinds: Mapping[str, Callable[[], None]] = {
-            "active node killed": lambda: self._kill(active, signal.SIGKILL),
-            "active node's machine dead": lambda: self._kill_machine(active),
-            "active node stopped": lambda: self._kill(active, signal.SIGTERM),
-            "active node paused": lambda: self._pause(active, pause_s),
-            "standby killed": lambda: self._kill(1 - active, signal.SIGKILL),
-            "standby paused": lambda: self._pause(1 - active, pause_s),
-            "member of etcd killed": lambda: self._kill_member(member),
-            "member of etcd paused": lambda: self._pause_member(member, pause_s),
+            "active node killed": lambda: done.kill(active, signal.SIGKILL),
+            "active node's machine dead": lambda: done.kill_machine(active),
+            "active node stopped": lambda: done.kill(active, signal.SIGTERM),
+            "active node paused": lambda: done.pause(active, pause_s),
+            "standby killed": lambda: done.kill(1 - active, signal.SIGKILL),
+            "standby paused": lambda: done.pause(1 - active, pause_s),
+            "member of etcd killed": lambda: done.kill_member(member),
+            "member of etcd paused": lambda: done.pause_member(member, pause_s),
         }
         name = self._random.choice(list(kinds))
         kinds[name]()
         self.disturbances[name] = self.disturbances.get(name, 0) + 1
         return name
-
-    def _kill(self, number: int, what: signal.Signals) -> None:
-        self._pair.resume(number)
-        self._pair.nodes[number].end(what)
-        if number not in self._dead:
-            self._dead.add(number)
-            self._undo.append(lambda: self._restart(number))
-
-    def _kill_machine(self, number: int) -> None:
-        if number not in self._dead:
-            kill_machine_of(self._pair.nodes[number].pid)
-            self._kill(number, signal.SIGKILL)
-
-    def _restart(self, number: int) -> None:
-        self._dead.discard(number)
-        self._pair.nodes[number].start()
-
-    def _pause(self, number: int, seconds: float) -> None:
-        if number in self._dead:
-            return
-        self._pair.send_signal(number, signal.SIGSTOP)
-
-        def resume() -> None:
-            time.sleep(seconds)
-            self._pair.resume(number)
-
-        self._undo.append(resume)
-
-    def _kill_member(self, number: int) -> None:
-        member = self._pair.etcd.members[number]
-        member.stop()
-
-        def restart() -> None:
-            member.stop()  # it may have been killed twice
-            member.launch()
-            member.wait_answers()
-
-        self._undo.append(restart)
-
-    def _pause_member(self, number: int, seconds: float) -> None:
-        member = self._pair.etcd.members[number]
-        member.send_signal(signal.SIGSTOP)
-
-        def resume() -> None:
-            time.sleep(seconds)
-            member.send_signal(signal.SIGCONT)
-
-        self._undo.append(resume)

@@ -19,11 +19,11 @@ from typing import Any
 
 from apps.cluster.etcd import Etcd
 from apps.cluster.wishes import Wishes
+from experiments.bench.cluster.disturbances import Disturbances
 from experiments.bench.cluster.kills import LONGEST_PAUSE_S, LONGEST_WAIT_S
 from experiments.bench.cluster.switch_logs import ReadingLog
 from experiments.bench.cluster.talking_pair import SWITCHES, Judgement, TalkingPair, document, talking_fabric
-from experiments.machine.controller_pair import SharedNodes, kill_machine_of
-from experiments.machine.etcd_process import EtcdMember
+from experiments.machine.controller_pair import SharedNodes
 
 INTERVAL_S = 0.055
 SETTLE_S = 60.0
@@ -103,18 +103,11 @@ class _Frozen:
             self.longest_s = max(self.longest_s, 0.0 if since_s is None else now_s - since_s)
 
 
-def _restart_member(member: EtcdMember) -> None:
-    member.stop()  # it may have been killed twice
-    member.launch()
-    member.wait_answers()
-
-
 class _Run:
     def __init__(self, talking: TalkingPair, nodes: SharedNodes, random_: random.Random) -> None:
         self.talking, self.report = talking, SharedReport()
         self._nodes, self._random = nodes, random_
-        self._undo: list[Callable[[], None]] = []
-        self._dead: set[int] = set()
+        self._done = Disturbances(nodes)
         self._names = {f"s{dpid}": dpid for dpid in SWITCHES}
 
     # -- how long nobody decides
@@ -146,8 +139,7 @@ class _Run:
         self.report.frozen_s.setdefault(way, []).append(frozen.longest_s)
         if way == "drained":
             self._wishes(lambda wishes: wishes.undrain(owner))
-        while self._undo:
-            self._undo.pop()()
+        self._done.undo()
 
     def _end(self, way: str, number: int, switch: str, to: str) -> None:
         if way == "moved":
@@ -156,11 +148,11 @@ class _Run:
             self._wishes(lambda wishes: wishes.drain(f"n{number + 1}"))
             self._wishes(lambda wishes: wishes.handed_over(f"n{number + 1}"))
         elif way == "machine dead":
-            self._kill_machine(number)
+            self._done.kill_machine(number)
         elif way == "paused":
-            self._pause(number, 0.0)
+            self._done.pause(number, 0.0)
         else:
-            self._kill(number, signal.SIGKILL if way == "killed" else signal.SIGTERM)
+            self._done.kill(number, signal.SIGKILL if way == "killed" else signal.SIGTERM)
 
     def _wishes(self, ask: Callable[[Wishes], object]) -> None:
         with closing(Etcd(self._nodes.etcd.urls)) as etcd:
@@ -175,8 +167,7 @@ class _Run:
         self.talking.change_once()
         time.sleep(self._random.uniform(0.0, LONGEST_WAIT_S))
         self.talking.change_once()
-        while self._undo:
-            self._undo.pop()()
+        self._done.undo()
         begun_s = time.monotonic()
         self._nodes.wait_controls()
         self._nodes.wait(self.talking.change_once, "a change is kept", SETTLE_S)
@@ -184,22 +175,20 @@ class _Run:
 
     def _disturb(self) -> str:
         number = self._random.randrange(len(self._nodes.nodes))
-        member = self._nodes.etcd.members[self._random.randrange(len(self._nodes.etcd.members))]
+        member = self._random.randrange(len(self._nodes.etcd.members))
         pause_s = self._random.uniform(0.3, LONGEST_PAUSE_S)
         kinds: dict[str, Callable[[], None]] = {
-            "killed": lambda: self._kill(number, signal.SIGKILL),
-            "machine dead": lambda: self._kill_machine(number),
-            "stopped": lambda: self._kill(number, signal.SIGTERM),
-            "paused": lambda: self._pause(number, pause_s),
+            "killed": lambda: self._done.kill(number, signal.SIGKILL),
+            "machine dead": lambda: self._done.kill_machine(number),
+            "stopped": lambda: self._done.kill(number, signal.SIGTERM),
+            "paused": lambda: self._done.pause(number, pause_s),
             "drained and stopped": lambda: self._drain(number),
             "balanced": lambda: self._wishes(lambda wishes: wishes.balance()),
-            "member of etcd killed": member.stop,
+            "member of etcd killed": lambda: self._done.kill_member(member),
         }
         name = self._random.choice(list(kinds))
-        if self._dead or self._nodes.paused:  # two nodes at once are what three can stand
+        if self._done.dead or self._nodes.paused:  # two nodes at once are what three can stand
             name = "member of etcd killed"
-        if name == "member of etcd killed":
-            self._undo.append(lambda: _restart_member(member))
         kinds[name]()
         self.report.disturbances[name] = self.report.disturbances.get(name, 0) + 1
         return name if name in ("balanced", "member of etcd killed") else f"n{number + 1} {name}"
@@ -208,27 +197,5 @@ class _Run:
         name = f"n{number + 1}"
         self._wishes(lambda wishes: wishes.drain(name))
         self._wishes(lambda wishes: wishes.handed_over(name))
-        self._undo.append(lambda: self._wishes(lambda wishes: wishes.undrain(name)))
-        self._kill(number, signal.SIGTERM)
-
-    def _kill(self, number: int, what: signal.Signals) -> None:
-        self._nodes.nodes[number].end(what)
-        self._dead.add(number)
-        self._undo.append(lambda: self._restart(number))
-
-    def _kill_machine(self, number: int) -> None:
-        kill_machine_of(self._nodes.nodes[number].pid)
-        self._kill(number, signal.SIGKILL)
-
-    def _restart(self, number: int) -> None:
-        self._dead.discard(number)
-        self._nodes.nodes[number].start()
-
-    def _pause(self, number: int, seconds: float) -> None:
-        self._nodes.send_signal(number, signal.SIGSTOP)
-
-        def resume() -> None:
-            time.sleep(seconds)
-            self._nodes.resume(number)
-
-        self._undo.append(resume)
+        self._done.undo_by(lambda: self._wishes(lambda wishes: wishes.undrain(name)))
+        self._done.kill(number, signal.SIGTERM)
