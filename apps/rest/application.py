@@ -21,7 +21,7 @@ from apps.rest.http.body import MAX_BODY_BYTES, MAX_LONG_BODY_BYTES, JsonRequest
 from apps.rest.http.problems import HttpRefusedError
 from apps.rest.resources import change, elsewhere, fabric, history, show, stream, watch
 from apps.rest.resources.service import ANY, Json, Service, api, service
-from apps.rest.schema import requests
+from apps.rest.schema import bodies, requests
 from apps.settings.tokens import Tokens
 from controller.errors import InvalidValueError
 
@@ -35,7 +35,7 @@ _WITHOUT_BODY = frozenset({"/v1/reload"})
 _LONG_BODIES = frozenset({"/v1/limits", "/v1/import"})
 _FIELDS = {
     model.__name__: tuple(field.alias or name for name, field in model.model_fields.items())
-    for model in vars(requests).values()
+    for model in (vars(requests) | vars(bodies)).values()
     if isinstance(model, type) and issubclass(model, BaseModel)
 }
 

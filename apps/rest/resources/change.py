@@ -14,7 +14,7 @@ from apps.rest.http.problems import HttpRefusedError, refusing_bad_values
 from apps.rest.resources import lookup, representation
 from apps.rest.resources.conditions import expecting, tagged
 from apps.rest.resources.service import BAD_BODY, CHANGE, NOT_FOUND, Json, Service, api, caller, service
-from apps.rest.schema import answers, many, requests
+from apps.rest.schema import answers, bodies, many, requests, values
 from apps.settings.settings import Outcome
 from controller.config.document import ConfigError
 from controller.errors import InvalidValueError
@@ -26,7 +26,7 @@ from controller.limits.precedence import UnfitError
 
 @api.patch("/vlans/<vlan_vid>", responses={200: answers.VlanView, **NOT_FOUND, **BAD_BODY, **CHANGE})
 def change_vlan(
-    path: requests.VlanPath, query: requests.ChangeQuery, header: requests.IfMatch, body: requests.VlanPatch
+    path: requests.VlanPath, query: requests.ChangeQuery, header: requests.IfMatch, body: bodies.VlanPatch
 ) -> Response:
     """Change values of a VLAN, from the next control interval on: all that are given, or none."""
     here = service()
@@ -45,7 +45,7 @@ def change_vlan(
 
 @api.patch("/vns/<vlan_vid>/<switch>/<port_no>", responses={200: answers.VnView, **NOT_FOUND, **BAD_BODY, **CHANGE})
 def change_vn(
-    path: requests.VnPath, query: requests.ChangeQuery, header: requests.IfMatch, body: requests.VnPatch
+    path: requests.VnPath, query: requests.ChangeQuery, header: requests.IfMatch, body: bodies.VnPatch
 ) -> Response:
     """Change a VN's limits, ceilings and weight, from the next control interval on: all that are given, or none."""
     here = service()
@@ -62,7 +62,7 @@ def change_vn(
 
 
 @api.post("/limits", responses={200: answers.Done, **BAD_BODY, **CHANGE})
-def change_limits(query: requests.ChangeQuery, header: requests.IfMatch, body: requests.ManyLimits) -> Response:
+def change_limits(query: requests.ChangeQuery, header: requests.IfMatch, body: bodies.ManyLimits) -> Response:
     """Change limits, ceilings and weights of many VNs in one transaction: all, or none."""
     here = service()
     settings = here.settings
@@ -118,7 +118,7 @@ def reset_all(query: requests.ChangeQuery, header: requests.IfMatch) -> Response
 
 
 @api.post("/import", responses={200: answers.Replaced, **BAD_BODY, **CHANGE})
-def import_overrides(query: requests.ChangeQuery, header: requests.IfMatch, body: requests.Import) -> Response:
+def import_overrides(query: requests.ChangeQuery, header: requests.IfMatch, body: bodies.Import) -> Response:
     """Let what ``/v1/export`` has answered be all the overrides there are. Needs If-Match.
 
     What does not fit the configuration is kept and not in force.
@@ -135,7 +135,7 @@ def import_overrides(query: requests.ChangeQuery, header: requests.IfMatch, body
     )
     expect = expecting(lambda: here.settings.revision, always=True)
     outcome = here.settings.replace_all("import", vlans, vns, caller(), expect=expect, dry_run=query.dry_run)
-    inactive = [*outcome.values.inactive_vlans, *outcome.values.inactive_vns][: requests.MAX_PAGE]
+    inactive = [*outcome.values.inactive_vlans, *outcome.values.inactive_vns][: values.MAX_PAGE]
     more = {"inactive": representation.override_views(here.settings, inactive, outcome)}
     return _done(here, outcome, query.dry_run, more)
 

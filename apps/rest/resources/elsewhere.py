@@ -21,7 +21,7 @@ from apps.rest.http.one_hop import HOP, Nodes
 from apps.rest.http.problems import HttpRefusedError
 from apps.rest.resources.pages import make_cursor
 from apps.rest.resources.service import Json, Service, service
-from apps.rest.schema.requests import MAX_PAGE
+from apps.rest.schema.values import MAX_PAGE
 from controller.limits.overrides import VnName
 
 _CHANGES = frozenset({"PATCH", "POST", "PUT", "DELETE"})

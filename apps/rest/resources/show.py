@@ -13,7 +13,7 @@ from apps.rest.resources import lookup, representation
 from apps.rest.resources.conditions import tagged
 from apps.rest.resources.pages import make_cursor, read_cursor, stale
 from apps.rest.resources.service import BAD_BODY, CHANGE, NOT_FOUND, Json, api, service
-from apps.rest.schema import answers, requests
+from apps.rest.schema import answers, bodies, requests
 from controller.columns import IntArray
 from controller.errors import InvalidValueError
 from controller.limits.overrides import VnName
@@ -177,7 +177,7 @@ def get_recording(query: requests.NoQuery) -> Json:
 
 
 @api.post("/recording", responses={200: answers.Records, **BAD_BODY, 403: CHANGE[403]})
-def change_recording(query: requests.NoQuery, body: requests.RecordingAction) -> Json:
+def change_recording(query: requests.NoQuery, body: bodies.RecordingAction) -> Json:
     """Start to record the control intervals, take what was recorded, or stop. The controller keeps no file."""
     central = service().central
     recorder = central.recorder
