@@ -48,12 +48,12 @@ class PairMeters:
     def carry(self, unmetered: Iterable[Pair]) -> None:
         """Know the pairs that talk and have no meters; the network knows those that have."""
         self._unmetered = dict.fromkeys(unmetered)
-        self._fabric.network.add_pairs(self._unmetered)
+        self._fabric.network.pairs.add(self._unmetered)
         self._map_meters()
 
     def metered(self, pair: Pair) -> bool:
         """Return whether a pair has its meter."""
-        return self._fabric.network.has_pair(pair) and pair not in self._unmetered
+        return self._fabric.network.pairs.has(pair) and pair not in self._unmetered
 
     @property
     def unmetered(self) -> list[Pair]:
@@ -69,7 +69,7 @@ class PairMeters:
         self._remove(pairs, standing=False)
         bare = dict.fromkeys(sorted(pairs))
         self._unmetered |= bare
-        fabric.network.add_pairs(bare)
+        fabric.network.pairs.add(bare)
 
     def let_go(self, dpid: int) -> None:
         """A switch is another node's: forget the pairs that send there, and leave their meters to that."""
@@ -86,7 +86,7 @@ class PairMeters:
     def flush(self) -> None:
         """Give the pairs that were seen their meters, and take those of pairs that aged; those for marks follow."""
         fabric = self._fabric
-        self._old_pairs |= fabric.network.take_unused_pairs()
+        self._old_pairs |= fabric.network.pairs.take_unused()
         if self._old_pairs:
             self._remove(self._old_pairs)
             self._old_pairs = set()
@@ -116,7 +116,7 @@ class PairMeters:
                 if record.can.uses_meters:
                     self._out_of_meters(record, now_s)
         # Entries without a meter, or every frame of these pairs would come up as one not seen before.
-        fabric.network.add_pairs(bare)
+        fabric.network.pairs.add(bare)
         if not metered:
             return
         sender, receiver, _ = _columns(metered)
@@ -129,7 +129,7 @@ class PairMeters:
             record = fabric.record_of_sender(pair.sender)
             if record.connected and meter_id:
                 record.update.put_meters({meter_id: setting}, [])
-        fabric.network.add_pairs({pair: meter_id or None for pair, meter_id in metered.items()})
+        fabric.network.pairs.add({pair: meter_id or None for pair, meter_id in metered.items()})
 
     def _out_of_meters(self, record: SwitchRecord, now_s: float) -> None:
         if record.switch.dpid in self._without_meter:
@@ -160,7 +160,7 @@ class PairMeters:
             self._remove(left)
             without = dict.fromkeys(sorted(left))
             self._unmetered |= without
-            self._fabric.network.add_pairs(without)
+            self._fabric.network.pairs.add(without)
 
     def _set_meters(self, meter_of: Mapping[Pair, int], now_s: float) -> None:
         """Let pairs with entries have other meters, or none, at the rates of their limits."""
@@ -179,7 +179,7 @@ class PairMeters:
                 record.update.meter_deletes.append(before)
             elif before:
                 record.meter_ids.release(before)
-        fabric.network.add_pairs({pair: meter_id or None for pair, meter_id in meter_of.items()})
+        fabric.network.pairs.add({pair: meter_id or None for pair, meter_id in meter_of.items()})
         fabric.state = step.with_meters(state, rows, meter_ids, rate_bps, burst_bits, now_s)
         self._map_meters()
 
@@ -196,12 +196,12 @@ class PairMeters:
         settings = np.array([found[pair] for pair in mine], dtype=np.float64)
         rate_bps, burst_bits = settings[:, 1:].T * RATE_STEP_BPS
         self._add_entries(mine, rate_bps, burst_bits, now_s, added_now=False)
-        self._fabric.network.know_pairs(mine)
+        self._fabric.network.pairs.know(mine)
         for pair in mine:
             self._new_pairs.pop(pair, None)
             self._unmetered.pop(pair, None)
         for some in pieces(mine, _AT_ONCE):
-            self._fabric.network.put_pairs(some)
+            self._fabric.network.pairs.put(some)
             yield
 
     def _add_entries(
@@ -227,7 +227,7 @@ class PairMeters:
         leaving = np.array([pair.sender * vns + pair.receiver for pair in pairs], dtype=np.int64)
         gone = np.flatnonzero(np.isin(entries.sender * vns + entries.receiver, leaving))
         for pair in pairs:
-            fabric.network.remove_pair(pair)
+            fabric.network.pairs.remove(pair)
             self._unmetered.pop(pair, None)
         for row in gone.tolist():
             pair = Pair(int(entries.sender[row]), int(entries.receiver[row]))

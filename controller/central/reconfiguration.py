@@ -181,7 +181,7 @@ def _carry_state(
     for row in range(len(entries)):
         pair = Pair(int(entries.sender[row]), int(entries.receiver[row]))
         was = Pair(int(row_of.old[pair.sender]), int(row_of.old[pair.receiver]))
-        after.network.carry_pair(pair, int(entries.meter_id[row]) or None, before.network.hosts_of_pair(was))
+        after.network.pairs.carry(pair, int(entries.meter_id[row]) or None, before.network.pairs.hosts_of(was))
     carried = old.allocators.carried(old_row)
     return replace(
         carried,

@@ -9,19 +9,16 @@ from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-import numpy as np
-
 from controller.fabric.description import EdgePort, Switch
 from controller.fabric.topology import FloodTree, Link, PortId, SwitchPaths, Topology
 from controller.fabric.vns import VnTable
 from controller.forwarding import pipeline
-from controller.forwarding.address_entries import PAIR, keys_like
 from controller.forwarding.desired_flows import DesiredFlows
-from controller.forwarding.flow_table import FlowKey, effect_of, flow_key, pack_key
+from controller.forwarding.flow_table import FlowKey, flow_key
 from controller.forwarding.marked_pairs import MarkedPairs
+from controller.forwarding.metered_pairs import MeteredPairs
 from controller.forwarding.pairs import Host, Pair
 from controller.openflow.flows import Flow
-from controller.openflow.match import Match
 from controller.pieces import pieces
 
 # So many VNs get their entries before others in the process get their turn.
@@ -44,7 +41,7 @@ class ForwardingSettings:
 class Network:
     """Hosts, links and pairs that talk, and the flow entries that follow (``desired``).
 
-    Entries with meters appear once the caller has given a pair its meter (``add_pairs``). Where other nodes have some
+    Entries with meters appear once the caller has given a pair its meter (``pairs.add``). Where other nodes have some
     of the switches (``share_out``), entries are those of switches that this one has (``put_own``, until ``let_go``);
     hosts, links and paths are those of the whole fabric.
     """
@@ -64,10 +61,9 @@ class Network:
         self._queueless: set[int] = set()  # dpids of switches whose entries name no queue
         # What the switches' entries for other switches were made of, by dpid.
         self._fabric_ports: dict[int, tuple[set[int], dict[int, tuple[int, ...]], bool, frozenset[int]]] = {}
-        self._meters_to: defaultdict[int, dict[int, int | None]] = defaultdict(dict)  # by receiver and sender
         self._phantom_of_vn: dict[int, int] = {}
         self.marked = MarkedPairs(self.desired, vns, self.hosts_of_vn, settings.marking)
-        self._unused_pairs: set[Pair] = set()
+        self.pairs = MeteredPairs(self.desired, vns, self.hosts_of_vn, self.marked, settings.mac_ageing_s)
         self._paths = SwitchPaths(frozenset(), {})
         self._flood_tree: frozenset[Link] = frozenset()
         self._retiring = False
@@ -83,16 +79,6 @@ class Network:
         self._retiring = before._retiring
         self._links_changed = True
         self.find_paths()
-
-    def hosts_of_pair(self, pair: Pair) -> list[Host]:
-        """Return the hosts of the pair's receiver to which its sender has an entry."""
-        return [host for host in self._hosts_of_vn[pair.receiver] if self._has_entry(pair, host)]
-
-    def carry_pair(self, pair: Pair, meter_id: int | None, hosts: Iterable[Host]) -> None:
-        """Know a pair with its meter, and the entries to these hosts."""
-        self._meters_to[pair.receiver][pair.sender] = meter_id
-        for host in hosts:
-            self._put_pair(pair, host)
 
     # -- switches and links
 
@@ -185,10 +171,6 @@ class Network:
         for ends, late in hellos.items():
             if not late or ends not in known:
                 self.hear_hello(*ends, now_s)
-
-    def receivers(self) -> list[int]:
-        """Return the rows of the VNs to which pairs lead."""
-        return [row for row, senders in self._meters_to.items() if senders]
 
     def port_down(self, port: PortId, now_s: float) -> None:
         """A port lost its link: what was learned over it is forgotten."""
@@ -289,8 +271,7 @@ class Network:
         row = self._vn_of_host.get(host)
         if row is None or self._vns.key(row)[1:] != tuple(port):
             return
-        sent_to = (self._has_entry(Pair(sender, row), host) for sender in self._meters_to[row])
-        if row in self.sent_to_elsewhere or any(sent_to):
+        if row in self.sent_to_elsewhere or any(self.pairs.has_entry(pair, host) for pair in self.pairs.to(row)):
             self._put_known_source(host, again=True)
         else:
             self.forget_host(host)
@@ -305,10 +286,7 @@ class Network:
         for group in ("source", "forward", "discover"):
             self.desired.drop((group, host))
         self.marked.hosts_changed(row)
-        for pair in [Pair(sender, row) for sender in self._meters_to[row]]:
-            self._drop_pair(pair, host)
-            if not self._in_use(pair):
-                self._unused_pairs.add(pair)
+        self.pairs.forget_host(row, host)
         self._put_unknown_source(row)
 
     def would_move(self, host: Host, row: int) -> bool:
@@ -338,8 +316,8 @@ class Network:
         self.desired.put(
             ("discover", host), {dpid: self._discovery(dpid, host) for dpid in self._kept(self._edges[host.vlan_vid])}
         )
-        for sender in self._meters_to[row]:
-            self._put_pair(Pair(sender, row), host)
+        for pair in self.pairs.to(row):
+            self.pairs.put_entry(pair, host)
         self.marked.hosts_changed(row)
 
     def _put_host_at(self, host: Host, dpid: int) -> None:
@@ -429,8 +407,8 @@ class Network:
     def pair_seen(self, host: Host, port: PortId) -> Pair | None:
         """A VN sent to a known host for which it has no entry: return the pair that needs a meter, if one does."""
         pair = self.pair_of(host, port)
-        if pair is not None and self.has_pair(pair):
-            self._put_pair(pair, host)
+        if pair is not None and self.pairs.has(pair):
+            self.pairs.put_entry(pair, host)
             return None
         return pair
 
@@ -447,79 +425,13 @@ class Network:
         """Return the row of the VN of a host, or None if it is not known."""
         return self._vn_of_host.get(host)
 
-    def has_pair(self, pair: Pair) -> bool:
-        """Return whether a pair has got its meter, or none because there is none left."""
-        return pair.sender in self._meters_to[pair.receiver]
-
-    def add_pairs(self, meter_of: Mapping[Pair, int | None]) -> None:
-        """Pairs have got their meters, and their frames pass them from now on; None: there is none left."""
-        self.know_pairs(meter_of)
-        self.put_pairs(meter_of)
-
-    def know_pairs(self, meter_of: Mapping[Pair, int | None]) -> None:
-        """Pairs have got their meters; their entries follow (``put_pairs``)."""
-        for pair, meter_id in meter_of.items():
-            self._meters_to[pair.receiver][pair.sender] = meter_id
-
-    def put_pairs(self, pairs: Iterable[Pair]) -> None:
-        """Let the frames of these pairs, as far as they are still known, pass their meters."""
-        rows: defaultdict[tuple[int, bool], list[tuple[int, int, int, int]]] = defaultdict(list)
-        for pair in pairs:
-            if self.has_pair(pair):
-                meter_id = self._meters_to[pair.receiver][pair.sender] or 0
-                vlan_vid, dpid, port_no = self._vns.key(pair.sender)
-                some = rows[dpid, self.marked.crosses(pair)]
-                some += [(port_no, vlan_vid, host.mac, meter_id) for host in self._hosts_of_vn[pair.receiver]]
-        ageing_s = self._settings.mac_ageing_s
-        for (dpid, marks), some in rows.items():
-            port_nos, vlan_vids, macs, meter_ids = np.array(some, dtype=np.int64).reshape(-1, 4).T
-            effect = effect_of(pipeline.rate_control(1, 1, 0, None, ageing_s, marks=marks))
-            self.desired.put_entries(dpid, keys_like(PAIR, port_nos, vlan_vids, macs), meter_ids, effect)
-
     def pair_aged(self, host: Host, port: PortId) -> Pair | None:
         """A sender was silent towards a host; return the pair if its meter is of no use any more."""
         pair = self.pair_of(host, port)
         if pair is None:
             return None
-        self._drop_pair(pair, host)
-        return None if self._in_use(pair) else pair
-
-    def take_unused_pairs(self) -> set[Pair]:
-        """Return the pairs whose meters have become of no use because the hosts they led to were forgotten."""
-        unused, self._unused_pairs = self._unused_pairs, set()
-        return {pair for pair in unused if self.has_pair(pair) and not self._in_use(pair)}
-
-    def _in_use(self, pair: Pair) -> bool:
-        return any(self._has_entry(pair, host) for host in self._hosts_of_vn[pair.receiver])
-
-    def remove_pair(self, pair: Pair) -> None:
-        """A pair has lost its meter."""
-        self._meters_to[pair.receiver].pop(pair.sender, None)
-        for host in self._hosts_of_vn[pair.receiver]:
-            self._drop_pair(pair, host)
-
-    def _put_pair(self, pair: Pair, host: Host) -> None:
-        sender = self._vns.key(pair.sender)
-        marks = self.marked.crosses(pair)
-        meter_id, ageing_s = self._meters_to[pair.receiver][pair.sender], self._settings.mac_ageing_s
-        flow = pipeline.rate_control(sender.port_no, host.vlan_vid, host.mac, meter_id, ageing_s, marks=marks)
-        self.desired.put_entry(sender.dpid, flow)
-
-    def _drop_pair(self, pair: Pair, host: Host) -> None:
-        self.desired.drop_entry(*self._entry_of(pair, host))
-
-    def _has_entry(self, pair: Pair, host: Host) -> bool:
-        dpid, packed = self._entry_of(pair, host)
-        return self.desired.of_switch(dpid).has(packed)
-
-    def _entry_of(self, pair: Pair, host: Host) -> tuple[int, bytes]:
-        """Return the switch and the packed key of the entry by which a pair's frames to a host pass its meter.
-
-        No other entry has its key: within a VN the port is the receiver's own.
-        """
-        sender = self._vns.key(pair.sender)
-        match = Match(in_port=sender.port_no, vlan_vid=host.vlan_vid, eth_dst=host.mac)
-        return sender.dpid, pack_key(PAIR._replace(match=match))
+        self.pairs.drop_entry(pair, host)
+        return None if self.pairs.in_use(pair) else pair
 
 
 def _edges_by_vlan(switches: Iterable[Switch]) -> dict[int, dict[int, list[EdgePort]]]:

@@ -43,7 +43,7 @@ def take(net, dpid, pairs):
         pass
     net.switch_up(dpid)
     net.find_paths()
-    net.add_pairs({pair: meter for pair, meter in pairs.items() if VNS.key(pair.sender).dpid == dpid})
+    net.pairs.add({pair: meter for pair, meter in pairs.items() if VNS.key(pair.sender).dpid == dpid})
 
 
 class Both:
@@ -72,7 +72,7 @@ class Both:
         if dpid not in self.mine:
             self.mine.add(dpid)
             self.whole.switch_up(dpid)
-            self.whole.add_pairs({pair: meter for pair, meter in self.pairs.items() if self.sends_at(pair, dpid)})
+            self.whole.pairs.add({pair: meter for pair, meter in self.pairs.items() if self.sends_at(pair, dpid)})
             take(self.part, dpid, self.pairs)
 
     def sends_at(self, pair, dpid):
@@ -82,7 +82,7 @@ class Both:
         if dpid in self.mine:
             self.mine.discard(dpid)
             for pair in [pair for pair in self.pairs if self.sends_at(pair, dpid)]:
-                self.part.remove_pair(pair)
+                self.part.pairs.remove(pair)
             self.part.let_go(dpid)
 
     def down(self, dpid):
@@ -106,19 +106,19 @@ class Both:
         self.forget_unused([net.forget_host(host) for net in self.both()])
 
     def forget_unused(self, _):
-        for pair in self.whole.take_unused_pairs():
+        for pair in self.whole.pairs.take_unused():
             self.pairs.pop(pair)
             for net in self.both():
-                net.remove_pair(pair)
-        self.part.take_unused_pairs()
+                net.pairs.remove(pair)
+        self.part.pairs.take_unused()
 
     def talk(self, place, host, meter_id):
         pair = self.whole.pair_seen(host, place)
         if pair is not None:
             self.pairs[pair] = meter_id
-            self.whole.add_pairs({pair: meter_id})
+            self.whole.pairs.add({pair: meter_id})
         if place.dpid in self.mine and self.part.pair_seen(host, place) is not None:
-            self.part.add_pairs({self.whole.pair_of(host, place): meter_id})
+            self.part.pairs.add({self.whole.pair_of(host, place): meter_id})
 
     def tick(self, elapsed_s):
         self.now_s += elapsed_s

@@ -1,0 +1,131 @@
+"""Pairs of VNs that talk, their meters, and the flow entries by which a pair's frames pass its meter."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping
+
+import numpy as np
+
+from controller.fabric.vns import VnTable
+from controller.forwarding import pipeline
+from controller.forwarding.address_entries import PAIR, keys_like
+from controller.forwarding.desired_flows import DesiredFlows
+from controller.forwarding.flow_table import effect_of, pack_key
+from controller.forwarding.marked_pairs import MarkedPairs
+from controller.forwarding.pairs import Host, Pair
+from controller.openflow.match import Match
+
+
+class MeteredPairs:
+    """Which pairs have their meters, or none because none is left, and their entries in ``desired``.
+
+    ``hosts_of_vn`` returns the known hosts of a VN. Entries age when they are silent for ``mac_ageing_s``.
+    """
+
+    def __init__(
+        self,
+        desired: DesiredFlows,
+        vns: VnTable,
+        hosts_of_vn: Callable[[int], Collection[Host]],
+        marked: MarkedPairs,
+        mac_ageing_s: int,
+    ) -> None:
+        self._desired, self._vns, self._hosts_of_vn, self._marked = desired, vns, hosts_of_vn, marked
+        self._mac_ageing_s = mac_ageing_s
+        self._meters_to: defaultdict[int, dict[int, int | None]] = defaultdict(dict)  # by receiver and sender
+        self._unused: set[Pair] = set()
+
+    def has(self, pair: Pair) -> bool:
+        """Return whether a pair has got its meter, or none because there is none left."""
+        return pair.sender in self._meters_to[pair.receiver]
+
+    def to(self, row: int) -> list[Pair]:
+        """Return the pairs that send to a VN."""
+        return [Pair(sender, row) for sender in self._meters_to[row]]
+
+    def receivers(self) -> list[int]:
+        """Return the rows of the VNs to which pairs lead."""
+        return [row for row, senders in self._meters_to.items() if senders]
+
+    def hosts_of(self, pair: Pair) -> list[Host]:
+        """Return the hosts of the pair's receiver to which its sender has an entry."""
+        return [host for host in self._hosts_of_vn(pair.receiver) if self.has_entry(pair, host)]
+
+    def carry(self, pair: Pair, meter_id: int | None, hosts: Iterable[Host]) -> None:
+        """Know a pair with its meter, and the entries to these hosts."""
+        self._meters_to[pair.receiver][pair.sender] = meter_id
+        for host in hosts:
+            self.put_entry(pair, host)
+
+    def add(self, meter_of: Mapping[Pair, int | None]) -> None:
+        """Pairs have got their meters, and their frames pass them from now on; None: there is none left."""
+        self.know(meter_of)
+        self.put(meter_of)
+
+    def know(self, meter_of: Mapping[Pair, int | None]) -> None:
+        """Pairs have got their meters; their entries follow (``put``)."""
+        for pair, meter_id in meter_of.items():
+            self._meters_to[pair.receiver][pair.sender] = meter_id
+
+    def put(self, pairs: Iterable[Pair]) -> None:
+        """Let the frames of these pairs, as far as they are still known, pass their meters."""
+        rows: defaultdict[tuple[int, bool], list[tuple[int, int, int, int]]] = defaultdict(list)
+        for pair in pairs:
+            if self.has(pair):
+                meter_id = self._meters_to[pair.receiver][pair.sender] or 0
+                vlan_vid, dpid, port_no = self._vns.key(pair.sender)
+                some = rows[dpid, self._marked.crosses(pair)]
+                some += [(port_no, vlan_vid, host.mac, meter_id) for host in self._hosts_of_vn(pair.receiver)]
+        for (dpid, marks), some in rows.items():
+            port_nos, vlan_vids, macs, meter_ids = np.array(some, dtype=np.int64).reshape(-1, 4).T
+            effect = effect_of(pipeline.rate_control(1, 1, 0, None, self._mac_ageing_s, marks=marks))
+            self._desired.put_entries(dpid, keys_like(PAIR, port_nos, vlan_vids, macs), meter_ids, effect)
+
+    def remove(self, pair: Pair) -> None:
+        """A pair has lost its meter."""
+        self._meters_to[pair.receiver].pop(pair.sender, None)
+        for host in self._hosts_of_vn(pair.receiver):
+            self.drop_entry(pair, host)
+
+    def forget_host(self, row: int, host: Host) -> None:
+        """A VN has lost a host: nobody needs an entry to it."""
+        for pair in self.to(row):
+            self.drop_entry(pair, host)
+            if not self.in_use(pair):
+                self._unused.add(pair)
+
+    def take_unused(self) -> set[Pair]:
+        """Return the pairs whose meters have become of no use because the hosts they led to were forgotten."""
+        unused, self._unused = self._unused, set()
+        return {pair for pair in unused if self.has(pair) and not self.in_use(pair)}
+
+    def in_use(self, pair: Pair) -> bool:
+        """Return whether an entry leads through a pair's meter."""
+        return any(self.has_entry(pair, host) for host in self._hosts_of_vn(pair.receiver))
+
+    def put_entry(self, pair: Pair, host: Host) -> None:
+        """Let a pair's frames to a host pass the pair's meter."""
+        sender = self._vns.key(pair.sender)
+        marks = self._marked.crosses(pair)
+        meter_id = self._meters_to[pair.receiver][pair.sender]
+        flow = pipeline.rate_control(sender.port_no, host.vlan_vid, host.mac, meter_id, self._mac_ageing_s, marks=marks)
+        self._desired.put_entry(sender.dpid, flow)
+
+    def drop_entry(self, pair: Pair, host: Host) -> None:
+        """A pair's frames to a host have no entry any more."""
+        self._desired.drop_entry(*self._entry_of(pair, host))
+
+    def has_entry(self, pair: Pair, host: Host) -> bool:
+        """Return whether a pair's frames to a host have an entry."""
+        dpid, packed = self._entry_of(pair, host)
+        return self._desired.of_switch(dpid).has(packed)
+
+    def _entry_of(self, pair: Pair, host: Host) -> tuple[int, bytes]:
+        """Return the switch and the packed key of the entry by which a pair's frames to a host pass its meter.
+
+        No other entry has its key: within a VN the port is the receiver's own.
+        """
+        sender = self._vns.key(pair.sender)
+        match = Match(in_port=sender.port_no, vlan_vid=host.vlan_vid, eth_dst=host.mac)
+        return sender.dpid, pack_key(PAIR._replace(match=match))
