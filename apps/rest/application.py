@@ -19,9 +19,10 @@ from apps.rest import page, ui
 from apps.rest.http import access, problems
 from apps.rest.http.body import MAX_BODY_BYTES, MAX_LONG_BODY_BYTES, JsonRequest, StrictJson, check_body
 from apps.rest.http.problems import HttpRefusedError
-from apps.rest.resources import change, elsewhere, fabric, history, show, stream, watch
+from apps.rest.resources import change, elsewhere, fabric, history, show, watch
 from apps.rest.resources.service import ANY, Json, Service, api, service
 from apps.rest.schema import bodies, requests
+from apps.rest.streams import stream
 from apps.settings.tokens import Tokens
 from controller.errors import InvalidValueError
 

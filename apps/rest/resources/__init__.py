@@ -1,4 +1,4 @@
-"""The resources of the REST interface: shown, changed, streamed.
+"""The resources of the REST interface: shown and changed.
 
 Start with show.py, then change.py.
 """

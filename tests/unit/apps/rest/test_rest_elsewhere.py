@@ -15,7 +15,7 @@ from support.rest_in_process import VN, Desk
 
 from apps.rest.http.one_hop import HOP, Answer, Nodes
 from apps.rest.resources.pages import make_cursor, read_cursor
-from apps.rest.resources.stream_elsewhere import whole_objects, whole_state
+from apps.rest.streams.elsewhere import whole_objects, whole_state
 from apps.settings.errors import StoreError
 from controller.fabric.vns import VnTable
 

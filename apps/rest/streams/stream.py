@@ -20,9 +20,9 @@ from apps.rest.http.problems import HttpRefusedError, invalid
 from apps.rest.resources import lookup, representation
 from apps.rest.resources.representation import json_rates
 from apps.rest.resources.service import NOT_FOUND, Json, Service, api, service
-from apps.rest.resources.stream_columns import Columns, keys_of, state_of
-from apps.rest.resources.stream_elsewhere import state_of_all
 from apps.rest.schema import requests
+from apps.rest.streams.columns import Columns, keys_of, state_of
+from apps.rest.streams.elsewhere import state_of_all
 from controller.columns import FloatArray
 from controller.errors import InvalidValueError
 from controller.events import Event

@@ -1,0 +1,1 @@
+"""The live state as a stream of server-sent events: as objects or as columns, of one node or of all."""
