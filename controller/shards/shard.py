@@ -53,6 +53,7 @@ from controller.loop.step import ControlState, StepResult, ceilings, ceilings_no
 from controller.metering.counters import MeterReadings
 from controller.policy.cuts import check_cut
 from controller.policy.groups import PolicyGroup, held
+from controller.shards.answers import About, Answers, to_the_silent
 from controller.shards.crossing import Crossing
 from controller.shards.frames import FrameError, Grants, LinkUse, Octets, Report, encode, fabric_digest
 from controller.shards.network_wide import added_up, network_wide, use_of_links
@@ -258,36 +259,21 @@ class Shard:
         self._memories = allocators.memories  # rows of the receivers' table, which is not that of ``state``
         self.state = replace(state, allocators=replace(allocators, memories=self._nothing, decisions=()))
         # Answers.
+        answers = Answers.of(table, reports, set_rate)
+        self._decided = _Decided(senders, *answers.to_own(crossing.own), loads.passed_bps)
         everybody = len(reports.entry) == len(table.entries)
-        rate_bps = np.full(len(table.entries), np.nan)
-        rate_bps[slice(None) if everybody else reports.entry] = reports.limit_bps
-        rate_bps[set_rate.entry] = set_rate.rate_bps
-        changed, here = np.zeros(len(table.entries), dtype=np.bool_), table.places[0]
-        changed[set_rate.entry] = True
-        own, own_bps, is_set = crossing.own, rate_bps[here], changed[here]
-        mine = SetRate(own[is_set], own_bps[is_set])
-        alive = KeepAlive(own[~is_set & ~np.isnan(own_bps)])
-        self._decided = _Decided(senders, mine, alive, loads.passed_bps)
         receivers = table.entries.receiver[slice(None) if everybody else reports.entry]
         counted = left.senders + np.bincount(receivers, minlength=len(vns))
         self._told_senders = np.where(self.decides, np.maximum(counted, 1), self._told_senders)
         decided = np.flatnonzero(self.decides & (allocators.congested | (vns.always_controlled & (counted > 0))))
-        about = decided, np.maximum(counted[decided], 1), allocators.congested[decided]
-        frames = {}
-        places = dict(zip(live, table.places[1:], strict=True))
-        for number, peer in self.peers.items():
-            at = places.get(number, np.empty(0, dtype=np.int64))
-            pairs, its_bps = (table.entries.sender[:0], table.entries.receiver[:0]), rate_bps[at]
-            if number in live:
-                pairs = live[number].sender, live[number].receiver
-            if not everybody:
-                granted = ~np.isnan(its_bps)
-                pairs, its_bps = (pairs[0][granted], pairs[1][granted]), its_bps[granted]
-            frame = Grants(*about, *pairs, its_bps)
-            if number in live:
-                self._granted[number] = frame
-            frames[number] = encode(peer.head(self._token, self._number, now_s), self._fabric, frame)
-        return frames
+        about = About(decided, np.maximum(counted[decided], 1), allocators.congested[decided])
+        told = answers.to_peers(about, {number: (one.sender, one.receiver) for number, one in live.items()})
+        self._granted |= told
+        silent = to_the_silent(about)
+        return {
+            number: encode(peer.head(self._token, self._number, now_s), self._fabric, told.get(number, silent))
+            for number, peer in self.peers.items()
+        }
 
     def use_of_links(self, now_s: float) -> dict[int, bytes]:
         """Return a frame for the allocator, if that is a peer. ``decide`` comes before it."""
