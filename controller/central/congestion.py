@@ -40,17 +40,21 @@ class Congestion:
         )
 
     def after(
-        self, before: ControlState, state: ControlState, vns: VnTable, limit_bps: FloatArray, now_s: float
+        self,
+        before: ControlState,
+        state: ControlState,
+        vns: VnTable,
+        declared: BoolArray,
+        limit_bps: FloatArray,
+        now_s: float,
     ) -> tuple[Congestion, IntArray, IntArray]:
         """Return the state after an interval, and the rows of the VN table where congestion began, and where it ended.
 
-        The interval led from ``before`` to ``state``, with ``limit_bps`` (entries,) in force after it.
+        The interval led from ``before`` to ``state``, with ``limit_bps`` (entries,) in force after it. ``declared``
+        (vns,) are the VNs whose policy says by itself whether they are congested.
         """
         was, congested, calm_intervals = before.allocators.congested, state.allocators.congested, self.calm_intervals
-        held_back_counts = vns.always_controlled.copy()
-        for decision in state.allocators.decisions:
-            if decision.congested is not None:
-                held_back_counts &= ~decision.view.mine
+        held_back_counts = vns.always_controlled & ~declared
         if held_back_counts.any():
             entries = state.entries
             own_limit = CONGESTED_ABOVE * limit_bps >= vns.send_most_bps[entries.sender]

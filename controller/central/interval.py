@@ -22,7 +22,7 @@ from controller.metering.enforcement import MeterChanges
 from controller.metering.guarantees import Guarantees, owed_to_senders
 from controller.metering.observed import Reading
 from controller.openflow.constants import COUNTER_UNAVAILABLE
-from controller.policy.groups import readings_of
+from controller.policy.groups import declare_congestion, readings_of
 from controller.switch.listed_meters import MeterReports, RowArray
 from controller.switch.meter_settings import kilo
 from controller.switch.record import NO_ENTRY, modifications
@@ -253,7 +253,10 @@ def _note_notifications(fabric: FabricState, now_s: float) -> None:
 
 
 def _watch_congestion(fabric: FabricState, before: step.ControlState, limit_bps: FloatArray, now_s: float) -> None:
-    fabric.congestion, began, ended = fabric.congestion.after(before, fabric.state, fabric.vns, limit_bps, now_s)
+    declared = declare_congestion(fabric.control.groups, len(fabric.vns))
+    fabric.congestion, began, ended = fabric.congestion.after(
+        before, fabric.state, fabric.vns, declared, limit_bps, now_s
+    )
     for kind, rows in ((EventKind.CONGESTION_BEGAN, began), (EventKind.CONGESTION_ENDED, ended)):
         for row in rows.tolist():
             fabric.note(kind, f"{fabric.vn_name(row)}: {kind.value.replace('-', ' ')}", now_s, vn=row)

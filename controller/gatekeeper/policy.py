@@ -120,6 +120,7 @@ class Gatekeeper(Policy):
     port_ceilings: ClassVar[bool] = True
     weighted: ClassVar[bool] = True
     needs_headroom: ClassVar[bool] = True
+    declares_congestion: ClassVar[bool] = True
     together: ClassVar[bool] = True
     silence: ClassVar[Silence] = Silence.HOLD
     reads: ClassVar[frozenset[Reading]] = frozenset({Reading.LINKS, Reading.QUEUES})

@@ -152,6 +152,7 @@ class HyGenICC(Policy):
     title: ClassVar[str] = "HyGenICC"
     parameters: ClassVar[tuple[Parameter, ...]] = (CUT, BETA, SLOW, FAST, TIMEOUT, GAMMA, SCOPE, START, ADMIT)
     weighted: ClassVar[bool] = True
+    declares_congestion: ClassVar[bool] = True
     together: ClassVar[bool] = True
     silence: ClassVar[Silence] = Silence.HOLD
     reads: ClassVar[frozenset[Reading]] = frozenset({Reading.LINKS, Reading.MARKS})

@@ -116,6 +116,14 @@ def need_headroom(groups: Iterable[PolicyGroup], vns: int) -> BoolArray:
     return needing
 
 
+def declare_congestion(groups: Iterable[PolicyGroup], vns: int) -> BoolArray:
+    """Return which VNs are under a policy that says by itself which of them are congested, (vns,)."""
+    declared = np.zeros(vns, dtype=np.bool_)
+    for group in groups:
+        declared[group.vns] |= group.policy.declares_congestion
+    return declared
+
+
 def readings_of(groups: Iterable[PolicyGroup]) -> frozenset[Reading]:
     """Return what these policies read."""
     return frozenset[Reading]().union(*(group.policy.reads for group in groups))

@@ -181,6 +181,8 @@ class Policy(ABC):
     """whether senders are under control even while their receiver is not congested"""
     needs_headroom: ClassVar[bool] = False
     """whether it acts on what receivers' queues drop, so that the links before them must not drop instead"""
+    declares_congestion: ClassVar[bool] = False
+    """whether its decisions say which of its VNs are congested (``Decision.congested``)"""
     together: ClassVar[bool] = False
     """whether all VLANs under this policy are decided in one call, whatever their parameters"""
     silence: ClassVar[Silence] = Silence.LAST_KNOWN
