@@ -23,6 +23,7 @@ from controller.metering.guarantees import Guarantees, owed_to_senders
 from controller.metering.observed import Reading
 from controller.openflow.constants import COUNTER_UNAVAILABLE
 from controller.policy.groups import declare_congestion, readings_of
+from controller.policy.interface import notifications
 from controller.switch.listed_meters import MeterReports, RowArray
 from controller.switch.meter_settings import kilo
 from controller.switch.record import NO_ENTRY, modifications
@@ -66,7 +67,7 @@ def run_interval(
     if fabric.part is None:
         state, result = step.control_step(control.state, vns, control.groups, readings, now_s, links, observed, shaped)
     else:
-        state, result = fabric.part.step(readings, now_s, links)
+        state, result = fabric.part.step(readings, now_s, links, observed)
     shadow = control.shadow
     if shadow.names:
         shadow = shadow_step(shadow, vns, control.state, state, links, observed)
@@ -237,19 +238,21 @@ def _note_guarantees(
 
 def _note_notifications(fabric: FabricState, now_s: float) -> None:
     """Count the messages that receivers sent, and note the first of each spell: a flood causes many a second."""
-    receiver, vns = fabric.state.entries.receiver, len(fabric.vns)
-    for decision in fabric.state.allocators.decisions:
-        if decision.feedback is None or not len(decision.feedback):
-            continue
-        told = np.bincount(receiver[decision.feedback.entry], minlength=vns)
-        fabric.notifications += told
-        first = (told > 0) & ~(now_s - fabric.notified_s < SPELL_S)
-        fabric.notified_s[told > 0] = now_s
-        for row in np.flatnonzero(first).tolist():
-            dropped = fabric.queue_dropped_bps[row] / 1e6
-            drops = "" if np.isnan(dropped) else f"; its queue dropped {dropped:.3g} Mbit/s"
-            text = f"{fabric.vn_name(row)}: tells {told[row]} of its senders of congestion{drops}"
-            fabric.note(EventKind.CONGESTION_NOTIFIED, text, now_s, vn=row)
+    if fabric.part is not None:
+        told = fabric.part.notifications
+    else:
+        decisions = fabric.state.allocators.decisions
+        told = notifications(decisions, fabric.state.entries.receiver, len(fabric.vns))
+    if not told.any():
+        return
+    fabric.notifications += told
+    first = (told > 0) & ~(now_s - fabric.notified_s < SPELL_S)
+    fabric.notified_s[told > 0] = now_s
+    for row in np.flatnonzero(first).tolist():
+        dropped = fabric.queue_dropped_bps[row] / 1e6
+        drops = "" if np.isnan(dropped) else f"; its queue dropped {dropped:.3g} Mbit/s"
+        text = f"{fabric.vn_name(row)}: tells {told[row]} of its senders of congestion{drops}"
+        fabric.note(EventKind.CONGESTION_NOTIFIED, text, now_s, vn=row)
 
 
 def _watch_congestion(fabric: FabricState, before: step.ControlState, limit_bps: FloatArray, now_s: float) -> None:

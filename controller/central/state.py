@@ -40,6 +40,7 @@ from controller.metering.counters import MeterReadings
 from controller.metering.enforcement import RATE_STEP_BPS, whole_rates
 from controller.metering.floods import FloodRates
 from controller.metering.guarantees import Guarantees
+from controller.metering.observed import Observed
 from controller.metering.send_limits import SendLimitMeters
 from controller.openflow.frames import format_mac
 from controller.policy.groups import Choices, PolicyGroup, choices_of, groups_of, shadows_of, under
@@ -131,10 +132,18 @@ class Part(Protocol):
     def senders_elsewhere(self) -> IntArray:
         """How many senders each VN has behind other nodes' switches, as far as is known, shape (vns,)."""
 
+    @property
+    def notifications(self) -> IntArray:
+        """How many of its senders this node told for each VN of congestion in the last interval, (vns,)."""
+
     def step(
-        self, readings: MeterReadings, now_s: float, links: FabricLinks | None
+        self, readings: MeterReadings, now_s: float, links: FabricLinks | None, observed: Observed | None = None
     ) -> tuple[step.ControlState, step.StepResult]:
-        """Run one interval of this part. ``links`` are those of the whole fabric, None where no policy reads them."""
+        """Run one interval of this part.
+
+        ``links`` are those of the whole fabric, None where no policy reads them; ``observed`` what was read of its
+        switches.
+        """
 
     def released(self) -> None:
         """Grants may rise again."""

@@ -30,6 +30,7 @@ from controller.fabric.topology import Link, PortId
 from controller.forwarding.pairs import Host
 from controller.loop import step
 from controller.metering.counters import MeterReadings
+from controller.metering.observed import Observed
 from controller.shards.frames import Cause, FrameError, Octets, bundle, fabric_digest, unbundle
 from controller.shards.places import BODY_AT, Places, PlacesHead, decode_places, encode_places, is_places
 from controller.shards.shard import NOBODY, Shard
@@ -239,21 +240,29 @@ class Sharing:
 
     # -- the interval
 
+    @property
+    def notifications(self) -> IntArray:
+        """How many of its senders this node told for each VN of congestion in the last interval, (vns,)."""
+        return self._shard.notifications
+
     def step(
-        self, readings: MeterReadings, now_s: float, links: FabricLinks | None
+        self, readings: MeterReadings, now_s: float, links: FabricLinks | None, observed: Observed | None = None
     ) -> tuple[step.ControlState, step.StepResult]:
         """Run one interval of the own switches; what goes to peers is due then (``take_messages``)."""
         fabric, shard = self._central.fabric, self._shard
         if shard.groups is not fabric.control.groups:
             shard.under(fabric.control.groups)
         shard.vns, shard.state = fabric.shared_vns, fabric.state
-        said = [shard.report(readings, now_s), shard.decide(now_s, links), shard.use_of_links(now_s)]
+        reported, read = shard.report(readings, now_s), shard.say_read(observed, now_s)
+        said = [reported, shard.decide(now_s, links, observed), shard.use_of_links(now_s)]
         result = shard.enforce(readings, now_s)
         names = {peer.number: name for name, peer in self._peers.items()}
         self._due = defaultdict(list)
         for frames in said:
             for number, data in frames.items():
                 self._due[names[number]].append(data)
+        for number, of_allocator in read.items():
+            self._due[names[number]] += of_allocator
         return shard.state, result
 
     def released(self) -> None:

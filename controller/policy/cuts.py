@@ -9,8 +9,8 @@ from controller.policy.interface import Policy
 SWINGING = frozenset({"fe"})
 """RAA-FE steers by what is received alone: when frames came an interval late, its grants swung between nothing and 2.8
 times the limit, whatever its gain was."""
-KNOWN_TO_ALL = frozenset({Reading.LINKS})
-"""what every controller knows of the whole fabric, and not of its own switches alone"""
+CROSSING = frozenset({Reading.LINKS, Reading.QUEUES, Reading.PORTS})
+"""what every controller knows of the whole fabric, or reads at its own switches and says"""
 
 
 def is_network_wide(policy: Policy | type[Policy]) -> bool:
@@ -20,7 +20,7 @@ def is_network_wide(policy: Policy | type[Policy]) -> bool:
 
 def check_cut(policy: Policy | type[Policy], key: str = "algorithm") -> None:
     """Raise InvalidValueError for a policy that cannot be cut."""
-    if unknown := sorted(one.value for one in policy.reads - KNOWN_TO_ALL):
+    if unknown := sorted(one.value for one in policy.reads - CROSSING):
         reason = f"reads {' and '.join(unknown)} of switches that others own, and cannot be cut into shards"
         raise InvalidValueError(key, policy.name, reason)
     if policy.name in SWINGING:

@@ -8,7 +8,7 @@ hold one value per row. A policy is pure: it reads no clock, and the same view a
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import ClassVar, Self
@@ -146,6 +146,15 @@ class Decision:
     def bottleneck_name(self, number: int, place: Place) -> str:
         """Return one of the places of ``bottlenecks`` in words."""
         raise NotImplementedError
+
+
+def notifications(decisions: Iterable[Decision], receiver: IntArray, vns: int) -> IntArray:
+    """Return how many of its senders each VN sent a message, (vns,). ``receiver`` (entries,) is that of each entry."""
+    told = np.zeros(vns, dtype=np.int64)
+    for decision in decisions:
+        if decision.feedback is not None:
+            told += np.bincount(receiver[decision.feedback.entry], minlength=vns)
+    return told
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,8 @@
 | octet | field | octets | meaning |
 |---|---|---|---|
 | 0 | magic | 4 | ``DETS`` |
-| 4 | version | 1 | 2 |
-| 5 | kind | 1 | 1: Report, 2: Grants, 4: LinkUse (3: places.py) |
+| 4 | version | 1 | 3 |
+| 5 | kind | 1 | 1: Report, 2: Grants, 4: LinkUse, 5: QueuesRead, 6: PortsRead (3: places.py) |
 | 6 | asked | 2 | 1: the speaker takes the hearer for the allocator (network_wide.py), else 0 |
 | 8 | fabric | 8 | ``fabric_digest`` of the VNs and links whose rows are named, and of owners |
 | 16 | token | 8 | of the speaker's ownership; a higher one voids what lower ones said |
@@ -39,12 +39,12 @@ from controller.columns import BoolArray, FloatArray, IntArray
 from controller.errors import DetsError
 from controller.fabric.vns import VnTable
 
-MAGIC, VERSION = b"DETS", 2
+MAGIC, VERSION = b"DETS", 3
 MOST_ROWS = 1_000_000
 """of a table in one frame: 60 MB"""
 MOST_BPS = 1e15
 """of a rate: sums of what a million entries say stay numbers"""
-MOST_FRAMES = 4
+MOST_FRAMES = 6
 """of a message: one of each kind"""
 _HEAD = Struct("<4sBBH8sQQQII")
 _LENGTH = Struct("<I")
@@ -132,14 +132,15 @@ class Grants:
     """Receivers' to senders' shard: which receivers are congested, and Set Rate for the entries that were reported.
 
     ``decided`` (receivers,) are the rows of VNs whose senders are under control, ascending, ``congested`` those of them
-    that are congested, ``senders`` how many each shares its limit among.
+    that are congested, ``senders`` how many each shares its limit among. ``forfeits`` (entries,) are those whose
+    senders lose the bursts that they have saved; where such a frame is lost they keep them.
     """
 
     kind: ClassVar[int] = 2
     first: ClassVar[str] = "decided"
     tables: ClassVar[tuple[_Layout, _Layout]] = (
         (("decided", "<u4"), ("senders", "<u4"), ("congested", "|b1")),
-        (("rate_bps", "<f8"), ("sender", "<u4"), ("receiver", "<u4")),
+        (("rate_bps", "<f8"), ("sender", "<u4"), ("receiver", "<u4"), ("forfeits", "|b1")),
     )
 
     decided: IntArray
@@ -148,6 +149,7 @@ class Grants:
     sender: IntArray
     receiver: IntArray
     rate_bps: FloatArray
+    forfeits: BoolArray
 
 
 @dataclass(frozen=True)
@@ -169,11 +171,59 @@ class LinkUse:
     others_within_bps: FloatArray
 
 
-Frame: TypeAlias = Report | Grants | LinkUse
-_KINDS: dict[int, type[Report] | type[Grants] | type[LinkUse]] = {one.kind: one for one in (Report, Grants, LinkUse)}
+@dataclass(frozen=True)
+class QueuesRead:
+    """To the same: what the receiving queues of the speaker's VNs did since they were read before (``QueueReadings``).
+
+    ``vn`` are the rows of those that were read now, ascending; the others have its shape.
+    """
+
+    kind: ClassVar[int] = 5
+    first: ClassVar[str] = "vn"
+    tables: ClassVar[tuple[_Layout, _Layout]] = (
+        (
+            ("served_bps", "<f8"),
+            ("served_packets", "<f8"),
+            ("dropped_bps", "<f8"),
+            ("dropped_packets", "<f8"),
+            ("elapsed_s", "<f8"),
+            ("vn", "<u4"),
+        ),
+        (),
+    )
+
+    vn: IntArray
+    served_bps: FloatArray
+    served_packets: FloatArray
+    dropped_bps: FloatArray
+    dropped_packets: FloatArray
+    elapsed_s: FloatArray
+
+
+@dataclass(frozen=True)
+class PortsRead:
+    """To the same: what the ports of the speaker's switches sent since they were read before (``PortReadings``).
+
+    ``link`` are the rows of the links whose ports were read now, ascending; the others have its shape.
+    """
+
+    kind: ClassVar[int] = 6
+    first: ClassVar[str] = "link"
+    tables: ClassVar[tuple[_Layout, _Layout]] = (
+        (("transmitted_bps", "<f8"), ("elapsed_s", "<f8"), ("link", "<u4")),
+        (),
+    )
+
+    link: IntArray
+    transmitted_bps: FloatArray
+    elapsed_s: FloatArray
+
+
+Frame: TypeAlias = Report | Grants | LinkUse | QueuesRead | PortsRead
+_KINDS: dict[int, type[Frame]] = {one.kind: one for one in (Report, Grants, LinkUse, QueuesRead, PortsRead)}
 _RATE = "<f8"
 _PAIRS = ("sender", "receiver")
-_ROWS = frozenset({"loaded", "decided", "sender", "receiver"})
+_ROWS = frozenset({"loaded", "decided", "sender", "receiver", "vn"})
 _UNLIMITED = "limit_bps"  # of an entry that has no grant yet
 
 
@@ -190,7 +240,7 @@ def encode(head: Head, fabric: bytes, frame: Frame) -> bytes:
     columns = [
         np.ascontiguousarray(getattr(frame, name), dtype=dtype).data for table in frame.tables for name, dtype in table
     ]
-    counts = len(getattr(frame, frame.first)), 0 if isinstance(frame, LinkUse) else len(frame.sender)
+    counts = len(getattr(frame, frame.first)), len(frame.sender) if isinstance(frame, Report | Grants) else 0
     said = head.token, head.number, head.heard
     return b"".join([_HEAD.pack(MAGIC, VERSION, frame.kind, head.asked, fabric, *said, *counts), *columns])
 

@@ -5,6 +5,7 @@ VNs. What it has to know besides:
 
 - what VLANs under other policies use of links: each shard says that of its receivers (``LinkUse``), an interval late.
 - what silent shards' senders may use of links: it is taken off their capacity, as it is taken off receive limits.
+- what is read of queues and ports (``readings``), where a policy decides by it.
 """
 
 from __future__ import annotations

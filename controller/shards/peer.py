@@ -17,7 +17,19 @@ from collections import Counter, OrderedDict
 from typing import NamedTuple
 
 from controller.columns import BoolArray
-from controller.shards.frames import Cause, Frame, FrameError, Grants, Head, LinkUse, Octets, Report, decode
+from controller.shards.frames import (
+    Cause,
+    Frame,
+    FrameError,
+    Grants,
+    Head,
+    LinkUse,
+    Octets,
+    PortsRead,
+    QueuesRead,
+    Report,
+    decode,
+)
 
 LATE_INTERVALS = 4
 """the oldest that a frame's answer may be: two intervals there, two back"""
@@ -48,6 +60,7 @@ class Peer:
         self._reported_s = self._granted_s = -math.inf
         self.refused: Counter[Cause] = Counter()
         self._grants: Grants | None = None
+        self._read: dict[type[Frame], QueuesRead | PortsRead] = {}
         self._known: dict[type[Frame], Frame] = {}  # whose pairs have been found to be right
         self.token, self._number = 0, 0  # of its last life that was heard
         self._last: dict[type[Frame], int] = {}
@@ -57,7 +70,7 @@ class Peer:
         """It has the VNs of ``theirs`` from now on, this shard those of ``mine``; what it said is void."""
         self.owns, self.decides, self._asked = theirs
         self._mine, self._fabric = mine, fabric
-        self.report, self.link_use, self._grants, self._known = None, None, None, {}
+        self.report, self.link_use, self._grants, self._read, self._known = None, None, None, {}, {}
 
     def head(self, token: int, number: int, now_s: float) -> Head:
         """Return the header of a frame that goes to this peer now."""
@@ -98,12 +111,16 @@ class Peer:
             self.report, self._reported_s = frame, now_s
         elif isinstance(frame, Grants):
             self._grants, self._granted_s = frame, now_s
-        else:
+        elif isinstance(frame, LinkUse):
             self.link_use = frame
+        else:
+            self._read[kind] = frame
 
     def _may_say(self, frame: Frame) -> bool:
-        if isinstance(frame, LinkUse):
-            return True  # of links everybody may use some
+        if isinstance(frame, LinkUse | PortsRead):
+            return True  # of links everybody may use some, and whose a link's port is the core does not know
+        if isinstance(frame, QueuesRead):
+            return bool(self.owns[frame.vn].all())
         if isinstance(frame, Report):
             loaded, receives, sends = self._mine.owns | self._mine.decides, self._mine.decides, self.owns
             first = frame.loaded
@@ -111,11 +128,19 @@ class Peer:
             loaded, receives, sends = self.decides, self.decides, self._mine.owns
             first = frame.decided
         known, right = self._known.get(type(frame)), bool(loaded[first].all())
-        if known is None or isinstance(known, LinkUse) or frame.receiver is not known.receiver:
+        if not isinstance(known, Report | Grants) or frame.receiver is not known.receiver:
             right = right and bool(receives[frame.receiver].all())
-        if known is None or isinstance(known, LinkUse) or frame.sender is not known.sender:
+        if not isinstance(known, Report | Grants) or frame.sender is not known.sender:
             right = right and bool(sends[frame.sender].all())
         return right
+
+    def take_read(self) -> tuple[QueuesRead | None, PortsRead | None]:
+        """Return what it read last, once: what is not said again is not known any more."""
+        read, self._read = self._read, {}
+        queues, ports = read.get(QueuesRead), read.get(PortsRead)
+        assert queues is None or isinstance(queues, QueuesRead)
+        assert ports is None or isinstance(ports, PortsRead)
+        return queues, ports
 
     def take_grants(self) -> Grants | None:
         """Return what it granted last, once."""

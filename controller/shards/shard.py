@@ -5,7 +5,8 @@ that receive there, but for VLANs whose policy sees the whole network: one shard
 of all of those (network_wide.py). What it decides for its own senders never leaves it: without peers an interval is
 ``control_step``.
 
-1) ``report``: meters are read. What is sent to VNs of peers goes to them, as Report.
+1) ``report``: meters are read. What is sent to VNs of peers goes to them, as Report. The allocator gets what was read
+   of queues and ports (``say_read``).
 2) ``decide``: own senders' and peers' reports are summed up and shared out, and own senders obey. Peers get Grants.
 3) ``enforce``: own senders obey what peers have granted. Meters follow.
 
@@ -26,7 +27,7 @@ Deviation: the paper's senders are free again when the receiver is silent. Here 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -51,13 +52,16 @@ from controller.loop.grant_side import put_in_force
 from controller.loop.sender_side import SenderSide, read_meters
 from controller.loop.step import ControlState, StepResult, ceilings, ceilings_now
 from controller.metering.counters import MeterReadings
+from controller.metering.observed import Observed
 from controller.policy.cuts import check_cut
-from controller.policy.groups import PolicyGroup, held
+from controller.policy.groups import PolicyGroup, held, need_headroom
+from controller.policy.interface import notifications
 from controller.shards.answers import About, Answers, to_the_silent
 from controller.shards.crossing import Crossing
 from controller.shards.frames import FrameError, Grants, LinkUse, Octets, Report, encode, fabric_digest
 from controller.shards.network_wide import added_up, network_wide, use_of_links
 from controller.shards.peer import Part, Peer
+from controller.shards.readings import read_by_all, read_here
 from controller.shards.receiver_table import Pairs, ReceiverTable
 from controller.shards.silence import HOLD_S, equal_share_bps, left_by_silent
 
@@ -73,6 +77,7 @@ class _Decided:
     set_rate: SetRate
     keep_alive: KeepAlive
     received_bps: FloatArray
+    forfeits: IntArray
 
 
 class Shard:
@@ -101,7 +106,7 @@ class Shard:
         self.vns, self.groups, self._number_of_shard = vns, groups, number
         self._interval_s, self._links, self._owners = interval_s, tuple(links), b""
         self.mine, self._token = np.zeros(len(vns), dtype=np.bool_), token
-        self.decides, self._wide = self.mine, network_wide(groups, len(vns))
+        self.decides, self._wide, self._by_drops = self.mine, *_kinds(groups, len(vns))
         self._owner, self.allocator = owner, NOBODY
         self.peers: dict[int, Peer] = {}
         self.state = ControlState.start(vns, groups)
@@ -115,6 +120,8 @@ class Shard:
         self._began: tuple[SenderSide, Loads, TrafficReport] | None = None
         self._decided: _Decided | None = None
         self._use: LinkUse | None = None
+        self._forfeits = list[IntArray]()  # rows of own entries, told by peers
+        self.notifications = np.zeros(len(vns), dtype=np.int64)  # how many of its senders each VN told, in the last one
         self.recut(owner, token)
 
     def recut(self, owner: IntArray, token: int, allocator: int | None = None, owners_digest: bytes = b"") -> None:
@@ -144,6 +151,7 @@ class Shard:
             peer.recut(theirs, mine, self._fabric)
             self.peers[one] = peer
         self._granted, self._began_s, self._crossing, self._use = {}, np.inf, None, None
+        self._forfeits = []
         self.forget()
 
     def forget(self) -> None:
@@ -156,7 +164,8 @@ class Shard:
             check_cut(group.policy)
         self.groups = groups
         self._memories = self._nothing = ControlState.start(self.vns, groups).allocators.memories
-        before, self._wide = self._wide, network_wide(groups, len(self.vns))
+        before = self._wide
+        self._wide, self._by_drops = _kinds(groups, len(self.vns))
         if not np.array_equal(before, self._wide):
             self.recut(self._owner, self._token, self.allocator, self._owners)
 
@@ -209,10 +218,24 @@ class Shard:
             frames[number] = encode(peer.head(self._token, self._number, now_s), self._fabric, frame)
         return frames
 
-    def decide(self, now_s: float, links: FabricLinks | None = None) -> dict[int, bytes]:
+    def say_read(self, observed: Observed | None, now_s: float) -> dict[int, list[bytes]]:
+        """Return frames for the allocator, if that is a peer: what was read of queues and ports at own switches.
+
+        ``report`` comes before it, ``decide`` after it.
+        """
+        peer = self.peers.get(self.allocator)
+        if peer is None or observed is None or not self.is_network_wide:
+            return {}
+        head = peer.head(self._token, self._number, now_s)
+        return {self.allocator: [encode(head, self._fabric, frame) for frame in read_here(observed, self.mine)]}
+
+    def decide(
+        self, now_s: float, links: FabricLinks | None = None, observed: Observed | None = None
+    ) -> dict[int, bytes]:
         """Share the receivers' limits out; return a frame for each peer. ``report`` comes before it.
 
-        ``links`` are those of the whole fabric; None: access links alone.
+        ``links`` are those of the whole fabric; None: access links alone. ``observed`` is what was read at own
+        switches; None: no policy reads it.
         """
         assert self._began is not None
         (senders, loads, said_here), state, vns = self._began, self.state, self.vns
@@ -248,19 +271,24 @@ class Shard:
         under = np.flatnonzero((allocators.congested | vns.always_controlled)[table.entries.receiver])
         reports, seen = self._reported(table, under, senders, said_here, list(live.values()), loads.passed_bps, now_s)
         links = (links or FabricLinks.of_access(vns)) if self.is_network_wide else None
-        left = left_by_silent(self.peers, self._granted, vns, links, now_s)
+        left = left_by_silent(self.peers, self._granted, vns, links, now_s, self._by_drops)
         if links is not None and left.links is not None:
-            seen = self._of_links(table, senders, list(live.values()), seen, links, left.links)
+            seen = self._of_network(table, senders, list(live.values()), seen, links, left.links)
+            seen = self._with_read(table, live, seen, observed)
         allocators = replace(allocators, memories=self._memories)
         allocators, set_rate, _ = answer(allocators, self.groups, table.entries, left.vns, reports, seen)
         if self._lacks_peers(now_s):
             set_rate = _not_above(set_rate, reports)
             allocators = replace(allocators, memories=self._nothing)  # learned from part of the senders
         self._memories = allocators.memories  # rows of the receivers' table, which is not that of ``state``
-        self.state = replace(state, allocators=replace(allocators, memories=self._nothing, decisions=()))
+        decisions, congested_now = allocators.decisions, np.where(self.decides, allocators.congested, self._told)
+        allocators = replace(allocators, congested=congested_now, memories=self._nothing, decisions=())
+        self.state = replace(state, allocators=allocators)
+        self.notifications = notifications(decisions, table.entries.receiver, len(vns))
         # Answers.
-        answers = Answers.of(table, reports, set_rate)
-        self._decided = _Decided(senders, *answers.to_own(crossing.own), loads.passed_bps)
+        answers = Answers.of(table, reports, set_rate, decisions)
+        forfeits = answers.forfeits_of_own(crossing.own)
+        self._decided = _Decided(senders, *answers.to_own(crossing.own), loads.passed_bps, forfeits)
         everybody = len(reports.entry) == len(table.entries)
         receivers = table.entries.receiver[slice(None) if everybody else reports.entry]
         counted = left.senders + np.bincount(receivers, minlength=len(vns))
@@ -287,9 +315,10 @@ class Shard:
         decided, state = self._decided, self.state
         assert decided is not None
         senders = replace(decided.senders, machines=self._obey(decided.senders.machines, now_s))
+        forfeits, self._forfeits = np.concatenate([decided.forfeits, *self._forfeits]), []
         granted = put_in_force(
             senders,
-            state.enforcement,
+            state.enforcement.forfeited(forfeits) if len(forfeits) else state.enforcement,
             self._held_back(decided.set_rate),
             decided.keep_alive,
             ceilings_now(state, self.vns),
@@ -336,6 +365,8 @@ class Shard:
                 heard.append(crossing.of_peer(number))
                 rows, at = crossing.granted(number, grants, vns)
                 granted.append(SetRate(rows, grants.rate_bps[at]))
+                if grants.forfeits.any():
+                    self._forfeits.append(rows[grants.forfeits[at]])
             elif HOLD_S < peer.ungranted_s(now_s) < np.inf:
                 silent.append(crossing.of_peer(number))
         if heard:
@@ -435,7 +466,7 @@ class Shard:
         """Whether a peer has yet to speak for the first time, and is waited for: it may report senders."""
         return now_s - self._began_s < HOLD_S and any(peer.report is None for peer in self.peers.values())
 
-    def _of_links(
+    def _of_network(
         self,
         table: ReceiverTable,
         senders: SenderSide,
@@ -457,6 +488,29 @@ class Shard:
         self._use = None
         uses = (peer.link_use for peer in self.peers.values() if peer.link_use is not None)
         return replace(seen, links=left, elsewhere_bps=added_up(uses, len(links.names)))
+
+    def _with_read(
+        self, table: ReceiverTable, live: Mapping[int, Report], seen: Surroundings, observed: Observed | None
+    ) -> Surroundings:
+        """Return what policies see, with what all have read of queues and ports. Only the allocator decides by that.
+
+        Where nobody says what receivers get, their senders count as unread: policies that hold then raise nothing.
+        """
+        if observed is None or self.allocator != self._number_of_shard:
+            return seen
+        unread = np.zeros(len(self.vns), dtype=np.bool_)
+        for number, peer in self.peers.items():
+            if number not in live:
+                unread |= peer.owns
+        unread_intervals = np.maximum(seen.unread_intervals, unread[table.entries.receiver])
+        return replace(
+            seen, unread_intervals=unread_intervals, observed=read_by_all(observed, self.mine, self.peers.values())
+        )
+
+
+def _kinds(groups: tuple[PolicyGroup, ...], vns: int) -> tuple[BoolArray, BoolArray]:
+    """Return for which VNs one shard decides, and which are under policies that act on drops, (vns,) each."""
+    return network_wide(groups, vns), need_headroom(groups, vns)
 
 
 def _not_above(message: SetRate, reports: TrafficReport) -> SetRate:

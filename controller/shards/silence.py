@@ -1,4 +1,8 @@
-"""What a silent shard's senders keep: what they were granted, until it speaks again; an equal share after HOLD_S."""
+"""What a silent shard's senders keep: what they were granted, until it speaks again; an equal share after HOLD_S.
+
+Under a policy that acts on drops a sender's limit is no share of what its receiver may get: together they may be far
+above that. There an equal share is kept from the beginning, so that the others' guarantees stay theirs.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from controller.columns import FloatArray, IntArray
+from controller.columns import BoolArray, FloatArray, IntArray
 from controller.fabric.links import FabricLinks
 from controller.fabric.vns import VnTable
 from controller.metering.enforcement import RATE_STEP_BPS
@@ -35,11 +39,16 @@ def equal_share_bps(vns: VnTable, senders: IntArray) -> FloatArray:
 
 
 def left_by_silent(
-    peers: Mapping[int, Peer], granted: Mapping[int, Grants], vns: VnTable, links: FabricLinks | None, now_s: float
+    peers: Mapping[int, Peer],
+    granted: Mapping[int, Grants],
+    vns: VnTable,
+    links: FabricLinks | None,
+    now_s: float,
+    by_drops: BoolArray,
 ) -> Left:
     """Return what peers that are silent at ``now_s`` leave; ``granted`` are the last grants that each was sent.
 
-    ``links`` are None where no policy sees them.
+    ``links`` are None where no policy sees them. ``by_drops`` (vns,) are the VNs under policies that act on drops.
     """
     senders, kept_bps = np.zeros(len(vns), dtype=np.int64), np.zeros(len(vns))
     for number, peer in peers.items():
@@ -55,8 +64,12 @@ def left_by_silent(
         senders += np.bincount(said.receiver[rate_bps > 0.0], minlength=len(vns))
         if silent_s > HOLD_S:
             rate_bps = np.minimum(rate_bps, equal_share_bps(vns, shared_among)[said.receiver])
+        among = np.maximum(shared_among, np.bincount(said.receiver, minlength=len(vns)))
+        part_bps = np.where(by_drops, vns.receive_limit_bps / among, np.inf)
+        rate_bps = np.minimum(rate_bps, part_bps[said.receiver])
         of_peer = np.bincount(said.receiver, rate_bps, minlength=len(vns))
-        of_peer[said.loaded] = np.maximum(of_peer[said.loaded], said.passed_bps)
+        passed_bps = np.where(by_drops[said.loaded], 0.0, said.passed_bps)
+        of_peer[said.loaded] = np.maximum(of_peer[said.loaded], passed_bps)
         kept_bps += of_peer
         if links is not None:
             links = links_left(links, said.sender, said.receiver, rate_bps)

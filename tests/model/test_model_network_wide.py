@@ -38,6 +38,7 @@ def with_core() -> World:
         way_offsets=ints([0, 0, 1, 2, 2]),
         way=ints([there, back]),
     )
+    world.ports_at = np.concatenate([world.ports_at, [0, PORTS - 1]])
     return world
 
 

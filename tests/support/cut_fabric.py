@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from support.fluid_meters import INTERVAL_S, World, ints
@@ -77,17 +77,20 @@ class CutFabric:
         now_s = self.world.now_s
         running = {one: shard for one, shard in self.shards.items() if one not in self.paused}
         readings = {one: self.world.readings(self.rows[one]) for one in running}
+        observed = {one: self.world.observed(self.owner == one) for one in running}
         self._deliver()
         phases = (
-            lambda one, shard: shard.report(readings[one], now_s),
-            lambda _, shard: shard.decide(now_s, self.world.links),
-            lambda _, shard: shard.use_of_links(now_s),
+            lambda one, shard: one_each(shard.report(readings[one], now_s)),
+            lambda one, shard: shard.say_read(observed[one], now_s),
+            lambda one, shard: one_each(shard.decide(now_s, self.world.links, observed[one])),
+            lambda _, shard: one_each(shard.use_of_links(now_s)),
         )
         for phase in phases:
             said = {one: phase(one, shard) for one, shard in running.items()}
             for speaker, frames in said.items():
-                for hearer, data in frames.items():
-                    self.network.send(self.interval, speaker, hearer, data)
+                for hearer, several in frames.items():
+                    for data in several:
+                        self.network.send(self.interval, speaker, hearer, data)
             if not self.network.delay:
                 self._deliver()
         for one, shard in running.items():
@@ -107,6 +110,11 @@ class CutFabric:
         return np.bincount(world.entries.receiver, self.limit_bps, len(world.vns))
 
 
+def one_each(frames: dict[int, bytes]) -> dict[int, list[bytes]]:
+    """Return one frame for each peer as a list."""
+    return {hearer: [data] for hearer, data in frames.items()}
+
+
 class OneProcess:
     """The same world, decided by one control step."""
 
@@ -115,13 +123,18 @@ class OneProcess:
         self.everything = np.arange(len(self.world.entries))
         self.state, self.limit_bps = self.world.state(self.everything), np.full(len(self.everything), np.inf)
 
+    def forget(self) -> None:
+        """Let policies begin again, as ``Shard.forget`` does."""
+        nothing = step.ControlState.start(self.world.vns, self.world.groups).allocators.memories
+        self.state = replace(self.state, allocators=replace(self.state.allocators, memories=nothing))
+
     def run(self, offered_kbits: list[int], intervals: int = 1) -> np.ndarray:
         world = self.world
         for _ in range(intervals):
             world.pass_interval(offered_kbits, self.limit_bps)
-            readings = world.readings(self.everything)
+            readings, observed = world.readings(self.everything), world.observed(np.full(len(world.vns), True))
             self.state, result = step.control_step(
-                self.state, world.vns, world.groups, readings, world.now_s, world.links
+                self.state, world.vns, world.groups, readings, world.now_s, world.links, observed
             )
             self.limit_bps = result.limit_bps
             world.modified(result.changes.rows)

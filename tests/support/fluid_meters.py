@@ -1,4 +1,7 @@
-"""A fabric as its meters see it: every VN sends to every other one of its VLAN; meters drop what is above limits."""
+"""A fabric as its counters see it: every VN sends to every other one of its VLAN; meters drop what is above limits.
+
+Receiving queues serve what is guaranteed, then the rest in proportion, and drop what the port does not carry.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,16 @@ from controller.fabric.links import FabricLinks
 from controller.fabric.vns import VnTable
 from controller.loop import step
 from controller.metering.counters import MeterReadings
+from controller.metering.observed import Observed
+from controller.metering.port_readings import PortReadings
+from controller.metering.queue_readings import QueueReadings
 from controller.policy.groups import choices_of, groups_of, under
 
 PORTS = 6
 INTERVAL_S = 1 / 16  # so that rates, and sums of rates, are exact
 KBIT = 1024.0 * 16
 LIMIT = "8M"
+FRAME_BITS = 1518 * 8
 
 
 def ints(values):
@@ -36,6 +43,10 @@ class World:
         pairs = [(a, b) for a in everybody for b in everybody if a != b and vlan_vid[a] == vlan_vid[b]]
         self.sender, self.receiver = ints([pair[0] for pair in pairs]), ints([pair[1] for pair in pairs])
         self.now_s, self.octets, self.dropped = 1000.0, np.zeros(len(pairs)), np.zeros(len(pairs))
+        self.served_bps = self.queue_dropped_bps = np.zeros(len(vns))
+        self.ports_at = np.empty(len(self.links.names), dtype=np.int64)  # the VN at whose switch a link's port is
+        self.ports_at[self.links.up] = self.ports_at[self.links.down] = np.arange(len(vns))
+        self.sent_bps = np.zeros(len(self.links.names))
         self.entries = EntryTable.empty().add(self.sender, self.receiver, np.arange(1, len(pairs) + 1))[0]
 
     def state(self, rows):
@@ -52,6 +63,28 @@ class World:
         passed = np.minimum(offered, np.floor(np.minimum(limit_bps, 1e9) / KBIT) * KBIT)
         self.octets += offered * INTERVAL_S / 8
         self.dropped += (offered - passed) * INTERVAL_S / 8
+        self._queues(np.bincount(self.entries.receiver, passed, len(self.vns)))
+        offsets, link = self.links.of_entries(self.entries, np.arange(len(passed)))
+        sent_bps = np.bincount(link, np.repeat(passed, np.diff(offsets)), len(self.links.names))
+        self.sent_bps = np.minimum(sent_bps, self.links.capacity_bps)
+
+    def _queues(self, came_bps):
+        vns, port = self.vns, self.links.down
+        first = np.minimum(came_bps, vns.receive_limit_bps)
+        more = np.minimum(came_bps, vns.receive_most_bps) - first
+        left = vns.capacity_bps - np.bincount(port, first)[port]
+        self.served_bps = first + more * np.minimum(left / np.maximum(np.bincount(port, more)[port], 1.0), 1.0)
+        self.queue_dropped_bps = came_bps - self.served_bps
+
+    def observed(self, mine):
+        """Return what the queues of some VNs, (vns,), and the ports at their switches say of the last interval."""
+        (served, dropped), elapsed_s = (self.served_bps, self.queue_dropped_bps), np.full(len(mine), INTERVAL_S)
+        packets = (column * INTERVAL_S / FRAME_BITS for column in (served, dropped))
+        columns = [np.where(mine, one, np.nan) for one in (served, next(packets), dropped, next(packets), elapsed_s)]
+        at = mine[self.ports_at]
+        sent_bps, nothing = np.where(at, self.sent_bps, np.nan), np.full(len(at), np.nan)
+        ports = PortReadings(sent_bps, nothing, np.where(at, INTERVAL_S, np.nan), at, np.zeros(len(at), dtype=np.bool_))
+        return Observed(QueueReadings(*columns, mine, np.zeros(len(mine), dtype=np.bool_)), ports)
 
     def modified(self, rows):
         """The meters of these rows are modified, which restarts their counters."""

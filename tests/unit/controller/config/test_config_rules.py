@@ -604,8 +604,8 @@ def test_switches_that_can_be_shared_out() -> None:
         ("algorithm: fs", "algorithm: fe", "vlans.10.algorithm: fe swings when"),
         (
             "algorithm: fs",
-            "algorithm: seawall",
-            "vlans.10.algorithm: seawall reads ports and queues of switches that others own",
+            "algorithm: hygenicc",
+            "vlans.10.algorithm: hygenicc reads marks of switches that others own",
         ),
         ("algorithm: fs", "algorithm: fs, shadow: sp", "vlans.10.shadow: sp cannot be with cluster.share"),
         ('ovsdb: "tcp:127.0.0.1:1", ', "", "switches.s1: has no queues"),
@@ -617,6 +617,12 @@ def test_switches_that_can_be_shared_out() -> None:
 def test_what_cannot_be_shared_out_is_refused_by_name(old: str, new: str, problem: str) -> None:
     assert old in SHARED
     assert problem in "\n".join(refused(SHARED.replace(old, new)))
+
+
+@pytest.mark.parametrize("algorithm", ["gatekeeper", "max-min", "seawall", "seawall-cubic", "seawall-strawman"])
+def test_policies_for_which_one_node_decides_can_be_shared_out(algorithm: str) -> None:
+    config = parse_config(SHARED.replace("algorithm: fs", f"algorithm: {algorithm}"), "f")
+    assert config.vlans[10].algorithm == algorithm
 
 
 def test_a_node_behind_another_address_listens_everywhere() -> None:

@@ -29,7 +29,7 @@ def table(some):
 def grants(some, rate_bps):
     entries = table(some)
     nothing = ints([])
-    return Grants(nothing, nothing, nothing > 0, entries.sender, entries.receiver, rate_bps)
+    return Grants(nothing, nothing, nothing > 0, entries.sender, entries.receiver, rate_bps, rate_bps < 0)
 
 
 @settings(derandomize=True, max_examples=100, deadline=None)

@@ -12,7 +12,19 @@ from hypothesis import strategies as st
 from support.configs import star
 
 from controller.fabric.vns import VnTable
-from controller.shards.frames import Cause, FrameError, Grants, Head, LinkUse, Report, decode, encode, fabric_digest
+from controller.shards.frames import (
+    Cause,
+    FrameError,
+    Grants,
+    Head,
+    LinkUse,
+    PortsRead,
+    QueuesRead,
+    Report,
+    decode,
+    encode,
+    fabric_digest,
+)
 
 VNS, LINKS = 20, 30
 FABRIC = b"12345678"
@@ -36,13 +48,17 @@ def frames(draw):
     def booleans(size):
         return np.array(draw(st.lists(st.booleans(), min_size=size, max_size=size)), dtype=np.bool_)
 
-    kind = draw(st.sampled_from([Report, Grants, LinkUse]))
-    if kind is LinkUse:
+    kind = draw(st.sampled_from([Report, Grants, LinkUse, QueuesRead, PortsRead]))
+    if kind is QueuesRead:
+        return QueuesRead(ints(first), *(column(len(first)) for _ in range(5)))
+    if kind in (LinkUse, PortsRead):
         links = sorted(draw(st.sets(st.integers(0, LINKS - 1), max_size=6)))
-        return LinkUse(ints(links), column(len(links)), column(len(links)))
+        return kind(ints(links), column(len(links)), column(len(links)))
     if kind is Grants:
         senders = ints(draw(st.lists(st.integers(1, 2**32 - 1), min_size=len(first), max_size=len(first))))
-        return Grants(ints(first), senders, booleans(len(first)), sender, receiver, column(len(pairs)))
+        return Grants(
+            ints(first), senders, booleans(len(first)), sender, receiver, column(len(pairs)), booleans(len(pairs))
+        )
     unread = ints(draw(st.lists(st.integers(0, 2**32 - 1), min_size=len(pairs), max_size=len(pairs))))
     active = booleans(len(pairs))
     limits = column(len(pairs), rates | st.just(np.inf))
@@ -84,11 +100,20 @@ def test_noise_is_refused(data):
 
 def grants(congested=(1, 4), sender=(0, 2, 1), receiver=(1, 1, 4), rate_bps=(1e6, 2e6, 3e6)):
     told = ints(congested), ints([3] * len(congested)), np.full(len(congested), True)
-    return Grants(*told, ints(sender), ints(receiver), np.array(rate_bps))
+    return Grants(*told, ints(sender), ints(receiver), np.array(rate_bps), np.arange(len(sender)) == 1)
 
 
 def link_use(link=(1, 4), others_bps=(2e6, 3e6)):
     return LinkUse(ints(link), np.array(others_bps), np.array([1e6, 1e6]))
+
+
+def queues_read(vn=(1, 4), served_bps=(2e6, 3e6)):
+    nothing = np.zeros(2)
+    return QueuesRead(ints(vn), np.array(served_bps), nothing, np.array([1e6, 0.0]), nothing, np.array([0.05, 0.05]))
+
+
+def ports_read(link=(1, 4), transmitted_bps=(2e6, 3e6)):
+    return PortsRead(ints(link), np.array(transmitted_bps), np.array([0.05, 0.05]))
 
 
 @pytest.mark.parametrize(
@@ -107,6 +132,13 @@ def link_use(link=(1, 4), others_bps=(2e6, 3e6)):
         (link_use(link=(1, LINKS)), Cause.ROW),
         (link_use(link=(4, 1)), Cause.ROW),
         (link_use(others_bps=(2e6, np.nan)), Cause.VALUE),
+        (queues_read(vn=(1, VNS)), Cause.ROW),
+        (queues_read(vn=(4, 1)), Cause.ROW),
+        (queues_read(served_bps=(2e6, np.nan)), Cause.VALUE),
+        (queues_read(served_bps=(2e6, -1.0)), Cause.VALUE),
+        (ports_read(link=(1, LINKS)), Cause.ROW),
+        (ports_read(link=(1, 1)), Cause.ROW),
+        (ports_read(transmitted_bps=(np.inf, 1.0)), Cause.VALUE),
     ],
 )
 def test_what_cannot_be_is_refused(frame, cause):
@@ -119,7 +151,7 @@ def test_what_cannot_be_is_refused(frame, cause):
     ("at", "octets", "cause"),
     [
         (0, b"DOTS", Cause.NOT_A_FRAME),
-        (4, b"\x03", Cause.VERSION),
+        (4, b"\x02", Cause.VERSION),
         (5, b"\x03", Cause.NOT_A_FRAME),
         (6, b"\x02", Cause.NOT_A_FRAME),
         (8, b"87654321", Cause.FABRIC),
@@ -134,8 +166,18 @@ def test_headers_that_say_something_else_are_refused(at, octets, cause):
     assert refused.value.cause is cause
 
 
-def test_entries_of_a_kind_that_has_none_are_refused():
-    whole = encode(HEAD, FABRIC, link_use())
+def test_what_was_read_is_on_the_wire_as_the_table_says():
+    frame = QueuesRead(ints([5]), *(np.array([value]) for value in (1.0, 2.0, 3.0, 4.0, 5.0)))
+    head = b"DETS" + bytes([3, 5, 0, 0]) + FABRIC + struct.pack("<QQQII", 3, 7, 5, 1, 0)
+    assert encode(HEAD, FABRIC, frame) == head + struct.pack("<5dI", 1.0, 2.0, 3.0, 4.0, 5.0, 5)
+    told = Grants(ints([1]), ints([2]), np.array([True]), ints([4]), ints([1]), np.array([1e6]), np.array([True]))
+    head = b"DETS" + bytes([3, 2, 0, 0]) + FABRIC + struct.pack("<QQQII", 3, 7, 5, 1, 1)
+    assert encode(HEAD, FABRIC, told) == head + struct.pack("<II?dII?", 1, 2, True, 1e6, 4, 1, True)
+
+
+@pytest.mark.parametrize("frame", [link_use(), queues_read(), ports_read()])
+def test_entries_of_a_kind_that_has_none_are_refused(frame):
+    whole = encode(HEAD, FABRIC, frame)
     with pytest.raises(FrameError) as refused:
         decode(whole[:44] + struct.pack("<I", 1) + whole[48:], FABRIC, VNS, LINKS)
     assert refused.value.cause is Cause.LENGTH
@@ -167,7 +209,7 @@ def test_a_frame_is_read_or_refused_alike_whatever_came_before_it(frame, data):
         assert after is alone
         return
     assert encode(*after[:1], FABRIC, after[1]) == encode(*alone[:1], FABRIC, alone[1]) == bytes(whole)
-    if isinstance(before, LinkUse) or type(after[1]) is not type(before):
+    if not isinstance(before, Report | Grants) or type(after[1]) is not type(before):
         return
     if np.array_equal(after[1].sender, before.sender):
         assert after[1].sender is before.sender  # which is not looked through again

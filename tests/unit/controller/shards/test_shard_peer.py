@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from controller.shards.frames import Cause, Grants, Head, LinkUse, Report, encode
+from controller.shards.frames import Cause, Grants, Head, LinkUse, PortsRead, QueuesRead, Report, encode
 from controller.shards.peer import LATE_INTERVALS, SILENT_INTERVALS, Part, Peer
 
 FABRIC, INTERVAL_S, LINKS = b"12345678", 0.05, 3
@@ -26,11 +26,19 @@ def report(sender=0, receiver=2, loaded=(2,)):
 
 def grants(sender=2, receiver=0, congested=(0,)):
     told = ints(*congested), ints(*[1] * len(congested)), np.full(len(congested), True)
-    return Grants(*told, ints(sender), ints(receiver), np.array([1e6]))
+    return Grants(*told, ints(sender), ints(receiver), np.array([1e6]), np.array([False]))
 
 
 def link_use():
     return LinkUse(ints(2), np.array([2e6]), np.array([1e6]))
+
+
+def queues_read(vn=0, served_bps=1e6):
+    return QueuesRead(ints(vn), *(np.array([value]) for value in (served_bps, 80.0, 0.0, 0.0, 0.05)))
+
+
+def ports_read():
+    return PortsRead(ints(2), np.array([1e6]), np.array([0.05]))
 
 
 class Desk:
@@ -124,12 +132,15 @@ def test_what_a_replaced_owner_reported_stands_until_the_new_one_reports(desk):
         grants(sender=0),
         grants(receiver=3),
         grants(congested=(0, 4)),
+        queues_read(vn=2),
+        queues_read(vn=4),
     ],
 )
 def test_nobody_speaks_of_vns_that_are_not_its_own(desk, frame):
     assert desk.hear(frame) is Cause.NOT_OWNED
     assert desk.peer.report is None
     assert desk.peer.take_grants() is None
+    assert desk.peer.take_read() == (None, None)
 
 
 def test_who_decides_for_all_is_reported_what_is_sent_to_others_and_grants_it():
@@ -147,7 +158,7 @@ def test_who_decides_for_all_is_reported_what_is_sent_to_others_and_grants_it():
     assert there.hear(Report(**no_entries | loads), number=2) is None  # what its VNs receive, it knows
 
 
-@pytest.mark.parametrize("frame", [report(), link_use()])
+@pytest.mark.parametrize("frame", [report(), link_use(), queues_read(), ports_read()])
 def test_who_takes_another_one_for_the_allocator_is_not_heard(frame):
     desk = Desk(mine=MINE._replace(allocates=True))
     desk.say()
@@ -155,6 +166,18 @@ def test_who_takes_another_one_for_the_allocator_is_not_heard(frame):
     assert (desk.peer.report, desk.peer.link_use) == (None, None)
     assert desk.hear(frame, asked=True, number=2) is None
     assert desk.hear(grants(), asked=False) is None  # who receives at its own switches it decides for
+
+
+def test_what_was_read_counts_once_and_the_latest_of_it(desk):
+    assert desk.hear(queues_read()) is None
+    assert desk.hear(ports_read()) is None
+    assert desk.hear(queues_read(served_bps=2e6), number=2) is None
+    queues, ports = desk.peer.take_read()
+    assert (queues.served_bps.tolist(), ports.transmitted_bps.tolist()) == ([2e6], [1e6])
+    assert desk.peer.take_read() == (None, None)
+    desk.hear(queues_read(), number=3)
+    desk.peer.recut(THEIRS, MINE, FABRIC)
+    assert desk.peer.take_read() == (None, None)
 
 
 def test_noise_is_counted_and_changes_nothing(desk):

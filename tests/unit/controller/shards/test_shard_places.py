@@ -66,7 +66,7 @@ def test_damaged_snapshots_are_refused_or_are_snapshots(places, data):
     ("at", "octets", "cause"),
     [
         (0, b"DOTS", Cause.NOT_A_FRAME),
-        (4, b"\x03", Cause.VERSION),
+        (4, b"\x02", Cause.VERSION),
         (5, b"\x01", Cause.NOT_A_FRAME),
         (8, b"87654321", Cause.FABRIC),
         (36, struct.pack("<I", 2), Cause.LENGTH),

@@ -1,0 +1,82 @@
+"""What shards say of their queues and ports, put together by the one that decides; and bursts that are lost."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+
+from controller.dets.messages import SetRate, TrafficReport
+from controller.metering.observed import Observed
+from controller.metering.port_readings import PortReadings
+from controller.metering.queue_readings import QueueReadings
+from controller.shards.answers import About, Answers
+from controller.shards.frames import PortsRead, QueuesRead
+from controller.shards.readings import read_by_all, read_here
+from controller.shards.receiver_table import ReceiverTable
+
+MINE = np.array([True, True, False, False])
+
+
+def ints(*values):
+    return np.array(values, dtype=np.int64)
+
+
+def queues(*served_bps):
+    """Readings of four queues; NaN: not read."""
+    served_bps = np.array(served_bps)
+    known = ~np.isnan(served_bps)
+    return QueueReadings(*(served_bps * factor for factor in (1, 2, 3, 4, 5)), known, ~known)
+
+
+def ports(*transmitted_bps):
+    transmitted_bps = np.array(transmitted_bps)
+    known = ~np.isnan(transmitted_bps)
+    return PortReadings(transmitted_bps, transmitted_bps, transmitted_bps * 2, known, ~known)
+
+
+def peer(*read):
+    """A peer that has said this."""
+    queues = next((one for one in read if isinstance(one, QueuesRead)), None)
+    return SimpleNamespace(take_read=lambda: (queues, next((one for one in read if isinstance(one, PortsRead)), None)))
+
+
+def test_what_was_read_at_own_switches_is_said_and_what_was_not_is_left_out():
+    of_queues, of_ports = read_here(Observed(queues(1.0, np.nan, 7.0, np.nan), ports(np.nan, 5.0)), MINE)
+    assert of_queues.vn.tolist() == [0]  # 2 is somebody else's
+    assert [of_queues.served_bps, of_queues.dropped_bps, of_queues.elapsed_s] == [1.0, 3.0, 5.0]
+    assert (of_ports.link.tolist(), of_ports.transmitted_bps.tolist()) == ([1], [5.0])
+    assert read_here(Observed(None, None), MINE) == []
+
+
+def test_all_that_was_read_is_one_table_and_nobody_speaks_for_others_queues():
+    said = read_here(Observed(queues(8.0, 9.0, 3.0, np.nan), ports(6.0, 7.0)), ~MINE)
+    seen = read_by_all(Observed(queues(1.0, np.nan, 7.0, 7.0), ports(np.nan, 5.0)), MINE, [peer(*said), peer()])
+    np.testing.assert_array_equal(seen.queues.served_bps, [1.0, np.nan, 3.0, np.nan])
+    np.testing.assert_array_equal(seen.queues.dropped_packets, [4.0, np.nan, 12.0, np.nan])
+    assert seen.queues.known.tolist() == [True, False, True, False]
+    assert seen.ports.transmitted_bps.tolist() == [6.0, 5.0]  # of a link that both read its own word counts
+    assert seen.ports.known.all()
+
+
+def test_what_nobody_asked_for_stays_so():
+    seen = read_by_all(Observed(queues=queues(1.0, 2.0, 3.0, 4.0)), MINE, [peer()])
+    assert seen.ports is None
+    assert seen.queues.known.tolist() == MINE.tolist()
+
+
+def test_who_loses_its_burst_is_told_wherever_it_sends():
+    table = ReceiverTable.of([(ints(0, 1), ints(5, 5)), (ints(2, 3), ints(5, 5))])
+    limits = np.full(4, 4e6)
+    reports = TrafficReport(np.arange(4), limits, limits, limits, limits, limits > 0)
+    forfeits = np.array([False, True, True, False])
+    decision = SimpleNamespace(forfeits=forfeits, view=SimpleNamespace(rows=np.arange(4)))
+    others = SimpleNamespace(forfeits=None)
+    answers = Answers.of(table, reports, SetRate(ints(1), np.array([1e6])), [others, decision])
+    about = About(ints(5), ints(4), np.array([True]))
+    assert answers.forfeits_of_own(ints(10, 11)).tolist() == [11]
+    grants = answers.to_peers(about, {1: (ints(2, 3), ints(5, 5))})[1]
+    assert grants.forfeits.tolist() == [True, False]
+    assert grants.rate_bps.tolist() == [4e6, 4e6]
+    set_rate, keep_alive = answers.to_own(ints(10, 11))
+    assert (set_rate.entry.tolist(), keep_alive.entry.tolist()) == ([11], [10])
