@@ -13,7 +13,7 @@ IS_ROOT := $(shell [ "$$(id -u)" -eq 0 ] && echo yes)
 
 help:
 	@echo "make demo    see DETS protect a TCP tenant from a UDP blast (as root on Open vSwitch, else on a model)"
-	@echo "make demo-cluster   the same with two controllers, of which the active one is killed in the middle"
+	@echo "make demo-cluster   the same with three controllers that share switches; one is killed in the middle"
 	@echo "make figures a paper's figures and claims, on the model; FABRIC=ovs: on Open vSwitch (root); PAPER=dets"
 	@echo "make test    all tests; without root those on real Open vSwitch are skipped"
 	@echo "make test-kernel   those on the kernel datapath alone: native, or in user-mode-linux"

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from experiments.evaluation.measures import Figures, isolation_measures, rates_at
-from experiments.evaluation.run import ScenarioRun
+from experiments.evaluation.run import ScenarioRun, owner_changes
 from experiments.measure.manifest import manifest
 from experiments.measure.series import ENOUGH, goodput_limit_bps
 from experiments.options import ExperimentOptions
@@ -48,18 +48,22 @@ def judged(run: ScenarioRun) -> Judged:
 
 
 def kill_measures(run: ScenarioRun) -> Figures:
-    """Return how often TCP was below 95 % of what its limit allows around a controller's kill, if there was one."""
+    """Return TCP's goodput around a controller's kill, if there was one, and where the switches that it had went."""
     killed_at_s = run.notes.get("killed_at_s")
     if killed_at_s is None:
         return {}
     victim, (_, limits) = rates_at(run, run.receivers[0]), next(iter(run.scenario.limits.items()))
-    below = victim.tcp_goodput_bps < ENOUGH * goodput_limit_bps(limits.receive_bps)
+    enough_bps = ENOUGH * goodput_limit_bps(limits.receive_bps)
     kill = int(np.searchsorted(victim.end_s, killed_at_s, side="right"))
-    return {
-        "out_of_control_s": run.notes["out_of_control_s"],
-        "intervals_below_before_kill": int(below[max(kill - AROUND_INTERVALS, 0) : kill].sum()),
-        "intervals_below_after_kill": int(below[kill : kill + AROUND_INTERVALS].sum()),
-    }
+    around = {"before": slice(max(kill - AROUND_INTERVALS, 0), kill), "after": slice(kill, kill + AROUND_INTERVALS)}
+    figures: Figures = {"killed": run.notes["killed"], "out_of_control_s": run.notes["out_of_control_s"]}
+    figures["new_owners"] = [f"{switch} by {owner}" for switch, _, owner in owner_changes(run)]
+    for when, rows in around.items():
+        goodput_bps = victim.tcp_goodput_bps[rows]
+        figures[f"least_goodput_bps_{when}_kill"] = float(goodput_bps.min())
+        figures[f"most_goodput_bps_{when}_kill"] = float(goodput_bps.max())
+        figures[f"intervals_below_{when}_kill"] = int((goodput_bps < enough_bps).sum())
+    return figures
 
 
 def report(name: str, options: ExperimentOptions, folder: Path, runs: Sequence[ScenarioRun]) -> dict[str, Any]:

@@ -35,7 +35,8 @@ def run(
 ) -> dict[str, Any]:
     """Run it, write the output folder, show a table unless ``options.quiet``, and return the summary.
 
-    With ``kill_at_s`` two controllers share an etcd, and the active one is killed so long after the traffic began.
+    With ``kill_at_s`` three controllers share the switches out, and the one that owns the receiver's is killed so long
+    after the traffic began.
     ``given`` names the options that the user gave, as the command line has them: InvalidValueError for one that means
     nothing here, and for a name that there is none of.
     """

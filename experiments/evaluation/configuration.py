@@ -9,11 +9,13 @@ from typing import Any
 
 from controller.policy.registry import policies
 from experiments.evaluation.run import DEFAULT_SETTINGS, RunSettings
-from experiments.machine.controller_pair import ControllerPair
+from experiments.machine.controller_pair import SharedNodes
 from experiments.machine.controller_process import ControllerProcess, configuration, free_ports
 from experiments.ovs.static_limits import TCP_BURST_S, UDP_BURST_S, QueueRates, Share, equal_shares
 from experiments.scenarios.scenario import CONDITIONS, LimitChange, Limits, Scenario, parse_control
 from topologies.fabric import Fabric, PhysicalNode, VirtualNode
+
+NO_OVSDB = "tcp:127.0.0.1:1"
 
 
 def controller_configuration(
@@ -56,16 +58,18 @@ def controller_configuration(
 @contextmanager
 def controllers(
     scenario: Scenario, fabric: Fabric, control: str, folder: Path, settings: RunSettings, *, ovsdb: bool = True
-) -> Iterator[tuple[ControllerProcess | ControllerPair, list[tuple[str, int]]]]:
-    """Run the controller of a scenario, or the pair of which one is to be killed; yield it and where switches reach it.
+) -> Iterator[tuple[ControllerProcess | SharedNodes, list[tuple[str, int]]]]:
+    """Run the controller of a scenario, or the nodes of which one is to be killed; yield it and where switches connect.
 
-    Without ``ovsdb`` no switch has a database.
+    Without ``ovsdb`` no switch has a database: one controller is told of none, nodes that share switches, which need
+    queues, of one that nobody answers at.
     """
 
     def document(openflow_port: int, rest_port: int) -> dict[str, Any]:
         made = controller_configuration(scenario, fabric, control, openflow_port, rest_port, settings)
         for switch in () if ovsdb else made["switches"].values():
             switch.pop("ovsdb", None)
+            switch |= {} if settings.kill_at_s is None else {"ovsdb": NO_OVSDB}
         return made
 
     if settings.kill_at_s is None:
@@ -73,8 +77,8 @@ def controllers(
         with ControllerProcess(document(openflow_port, rest_port), folder) as controller:
             yield controller, [("127.0.0.1", openflow_port)]
     else:
-        with ControllerPair(document, folder / "pair") as pair:
-            yield pair, pair.openflow
+        with SharedNodes(document, folder / "nodes") as nodes:
+            yield nodes, nodes.openflow
 
 
 def borrows(algorithm: str) -> bool:

@@ -1,9 +1,13 @@
-"""What a running controller decided during a run, taken from its own recording over REST."""
+"""What a running controller decided during a run, taken from its own recording over REST.
+
+Nodes that share switches record nothing: they are asked now and then for the limits in force.
+"""
 
 from __future__ import annotations
 
 import base64
 import json
+import math
 import time
 import urllib.request
 from collections.abc import Sequence
@@ -15,60 +19,48 @@ import numpy as np
 from apps.cli.support import recordings
 from controller.whatif.recording import Start, decode
 from experiments.evaluation.configuration import fields_in_use
-from experiments.evaluation.run import FloatArray, RunSettings
-from experiments.machine.controller_pair import ControllerPair
+from experiments.evaluation.run import FloatArray, receivers_of
+from experiments.machine.controller_pair import SharedNodes
 from experiments.machine.controller_process import ControllerError, ControllerProcess
 from experiments.scenarios.limits import AlgorithmChange, Event
 from experiments.scenarios.scenario import BASELINES, Scenario, parse_control
 from experiments.scenarios.traffic import VnPair
 from topologies.fabric import Fabric
 
-TAKE_EVERY_S = 0.5
-Controllers = ControllerProcess | ControllerPair
+TAKE_EVERY_S, LOOK_EVERY_S, HURRY_S = 0.5, 0.25, 0.05
+Controllers = ControllerProcess | SharedNodes
+
+
+def decisions_of(controller: Controllers, scenario: Scenario, fabric: Fabric) -> Decisions | NodesDecisions:
+    """Return what takes the decisions of a controller, or of nodes of which one can be killed."""
+    if isinstance(controller, SharedNodes):
+        return NodesDecisions(controller, fabric.pn(receivers_of(scenario)[0][1]).switch)
+    return Decisions(controller)
 
 
 class Decisions:
-    """Records a controller; ``take`` has to be called now and then, ``stop`` at the end.
+    """Records a controller; ``take`` has to be called every ``look_every_s`` or so, ``stop`` at the end."""
 
-    ``out_of_control_s`` is how long nobody controlled the switches after ``kill``; None before, and if nobody came.
-    """
+    look_every_s = LOOK_EVERY_S
 
-    def __init__(self, controller: Controllers) -> None:
+    def __init__(self, controller: ControllerProcess) -> None:
         self._controller = controller
-        self._killed_s: float | None = None
-        self.out_of_control_s: float | None = None
         self._records: list[bytes] = []
         self._taken_s = time.monotonic()
         self._ask("start")
 
     def take(self) -> None:
         """Take what was recorded, if it is time to."""
-        if self._killed_s is not None:
-            assert isinstance(self._controller, ControllerPair)
-            if self._controller.recovered():
-                self.out_of_control_s = time.monotonic() - self._killed_s
-                self._killed_s = None
-                self._ask("start")
-            return
         if time.monotonic() - self._taken_s >= TAKE_EVERY_S:
             self._taken_s = time.monotonic()
             self._ask("take")
 
-    def kill(self) -> None:
-        """Kill the active controller of a pair, and record the other one as soon as it controls the switches."""
-        assert isinstance(self._controller, ControllerPair)
-        self._ask("take")
-        self._killed_s = time.monotonic()
-        self._controller.kill_in_charge()
-
     def get(self, path: str) -> Any:
-        """Return the JSON of a REST resource. Raises ControllerError if nobody has taken over after a kill."""
-        self._check()
+        """Return the JSON of a REST resource."""
         return self._controller.get(path)
 
     def stop(self) -> None:
-        """End the recording. Raises ControllerError if nobody has taken over after a kill."""
-        self._check()
+        """End the recording."""
         self._ask("stop")
 
     def save(self, path: Path) -> None:
@@ -76,18 +68,9 @@ class Decisions:
         path.unlink(missing_ok=True)
         recordings.write(path, self._records)
 
-    def _check(self) -> None:
-        if self._killed_s is not None:
-            passed_s = time.monotonic() - self._killed_s
-            raise ControllerError(
-                f"nobody controls the switches {passed_s:.0f} s after the active controller was killed"
-            )
-
-    def notes(self, settings: RunSettings) -> dict[str, Any]:
-        """Return what a run notes of a kill, if there was one."""
-        if settings.kill_at_s is None:
-            return {}
-        return {"killed_at_s": settings.kill_at_s, "out_of_control_s": self.out_of_control_s}
+    def notes(self, begun_s: float) -> dict[str, Any]:
+        """Return what a run notes of the controller."""
+        return {}
 
     def granted_bps(self, scenario: Scenario, fabric: Fabric, begun_s: float, time_s: FloatArray) -> FloatArray:
         """Return the limits in force at the end of each interval, (intervals, pairs).
@@ -108,12 +91,105 @@ class Decisions:
                     row[column] = limit_bps
             rows.append(row)
             times.append(record.now_s - begun_s)
-        found = np.searchsorted(np.array(times), time_s[1:], side="right") - 1
-        return np.array(rows)[found]
+        return _at_ends(times, rows, time_s)
 
     def _ask(self, action: str) -> None:
         answer = request(self._controller, "/v1/recording", "POST", {"action": action})
         self._records.append(base64.b64decode(answer["records"]))
+
+
+class NodesDecisions:
+    """Asks nodes for the limits in force; ``take`` and ``stop`` as in ``Decisions``. ``kill`` ends ``switch``'s owner.
+
+    ``out_of_control_s`` is how long some switch was under nobody's control after that, as far as nodes told when they
+    were asked; None before, and if nobody came.
+    """
+
+    def __init__(self, nodes: SharedNodes, switch: str) -> None:
+        self._nodes, self._switch = nodes, switch
+        self._taken_s = -math.inf
+        self._samples: list[tuple[float, list[dict[str, Any]]]] = []
+        self._killed_s: float | None = None
+        self._kill: dict[str, Any] = {}
+        self.out_of_control_s: float | None = None
+        self.take()
+
+    @property
+    def look_every_s(self) -> float:
+        """How often ``take`` should be called: more often while a switch may be under nobody's control."""
+        return HURRY_S if self._awaits else LOOK_EVERY_S
+
+    def take(self) -> None:
+        """Ask for the limits, if it is time to, or whether all switches are under control again."""
+        if self._awaits:
+            if not self._nodes.recovered():
+                return
+            assert self._killed_s is not None
+            self.out_of_control_s = time.monotonic() - self._killed_s
+            self._kill["owners_after"] = self._nodes.owners()
+        if time.monotonic() - self._taken_s >= TAKE_EVERY_S:
+            self._taken_s = time.monotonic()
+            answer = self._nodes.get("/v1/entries")
+            if "partial" not in answer:
+                self._samples.append((self._taken_s, answer["entries"]))
+
+    def kill(self) -> None:
+        """Kill the switch's owner."""
+        owners = self._nodes.owners()
+        self._killed_s = time.monotonic()
+        self._kill = {"killed": self._nodes.kill_owner(self._switch), "owners": owners}
+
+    def get(self, path: str) -> Any:
+        """Return the JSON of a REST resource. Raises ControllerError if nobody has taken over after a kill."""
+        if self._awaits:
+            raise ControllerError(f"after {self._kill['killed']} was killed, not every switch is under control again")
+        return self._nodes.get(path)
+
+    def stop(self) -> None:
+        """Ask for the last time. Raises ControllerError if nobody has taken over after a kill."""
+        self._taken_s = -math.inf
+        self.take()
+        self.get("/v1/revision")
+
+    def save(self, path: Path) -> None:
+        """Write what was asked for to a file: times in seconds, entries."""
+        path.write_text(json.dumps(self._samples))
+
+    def notes(self, begun_s: float) -> dict[str, Any]:
+        """Return what a run notes of the kill: when, whom, and the owners of the switches before and after."""
+        if self._killed_s is None:
+            return {}
+        return {
+            "killed_at_s": self._killed_s - begun_s,
+            "out_of_control_s": self.out_of_control_s,
+            "owners_after": None,
+            **self._kill,
+        }
+
+    def granted_bps(self, scenario: Scenario, fabric: Fabric, begun_s: float, time_s: FloatArray) -> FloatArray:
+        """Return the limits in force that were known at the end of each interval, (intervals, pairs)."""
+        wanted = {ends: n for n, ends in enumerate(_places(fabric, scenario.pairs))}
+        rows = [np.full(len(wanted), np.inf)]
+        for _, entries in self._samples:
+            row = np.full(len(wanted), np.inf)
+            for one in entries:
+                ends = tuple(
+                    (one["vlan_vid"], int(place["dpid"], 16), place["port_no"])
+                    for place in (one["sender"], one["receiver"])
+                )
+                if ends in wanted:
+                    row[wanted[ends]] = one["limit_bps"]
+            rows.append(row)
+        return _at_ends([-np.inf, *(at_s - begun_s for at_s, _ in self._samples)], rows, time_s)
+
+    @property
+    def _awaits(self) -> bool:
+        return self._killed_s is not None and self.out_of_control_s is None
+
+
+def _at_ends(times_s: Sequence[float], rows: Sequence[FloatArray], time_s: FloatArray) -> FloatArray:
+    """Return the last row known at the end of each interval."""
+    return np.array(rows)[np.searchsorted(np.array(times_s), time_s[1:], side="right") - 1]
 
 
 def request(controller: Controllers, path: str, method: str, body: object) -> Any:

@@ -18,7 +18,7 @@ import numpy as np
 
 from experiments.evaluation import endpoint
 from experiments.evaluation.configuration import agents_at, controllers, static_limits, uplink_classes
-from experiments.evaluation.decisions import Controllers, Decisions, tell
+from experiments.evaluation.decisions import LOOK_EVERY_S, Controllers, NodesDecisions, decisions_of, tell
 from experiments.evaluation.on_model import Progress, standing_bps
 from experiments.evaluation.run import (
     DEFAULT_SETTINGS,
@@ -117,7 +117,7 @@ def _measure(
     settings: RunSettings,
     folder: Path,
 ) -> ScenarioRun:
-    decisions = Decisions(controller) if controller is not None else None
+    decisions = decisions_of(controller, scenario, fabric) if controller is not None else None
     ticks: list[CpuTicks] = []
     costs: list[_Costs] = []
     seen: dict[str, Any] = {}
@@ -136,7 +136,7 @@ def _measure(
     due: list[tuple[float, Callable[[], object]]] = [(judged[0], count)]
     if controller is not None:
         due += [(event.at_s, functools.partial(tell, controller, fabric, event)) for event in scenario.events]
-    if decisions is not None and settings.kill_at_s is not None:
+    if isinstance(decisions, NodesDecisions) and settings.kill_at_s is not None:
         due.append((settings.kill_at_s, decisions.kill))
     due.append((judged[1], look))
     due.sort(key=lambda one: one[0])
@@ -152,7 +152,8 @@ def _measure(
         progress(passed_s - told_s)
         told_s = passed_s
         next_s = due[0][0] if due else scenario.duration_s
-        time.sleep(max(0.0, min(0.25, next_s - now_s)))
+        look_every_s = LOOK_EVERY_S if decisions is None else decisions.look_every_s
+        time.sleep(max(0.0, min(look_every_s, next_s - now_s)))
     if decisions is not None:
         decisions.stop()
         decisions.save(folder / "recording")
@@ -162,7 +163,7 @@ def _measure(
     columns = endpoints.columns()
     notes: dict[str, Any] = {"begun_s": begun_s}  # in the time of the recording
     if decisions is not None:
-        notes |= decisions.notes(settings)
+        notes |= decisions.notes(begun_s)
         granted_bps = decisions.granted_bps(scenario, fabric, begun_s, columns["time_s"])
     else:
         granted_bps = np.tile(standing_bps(scenario, control), (len(columns["time_s"]) - 1, 1))

@@ -13,7 +13,7 @@ import yaml
 from controller.config.load import parse_config
 from controller.fabric.vns import VnTable
 from experiments.evaluation.configuration import controller_configuration, controllers
-from experiments.evaluation.decisions import Decisions, tell
+from experiments.evaluation.decisions import NodesDecisions, decisions_of, tell
 from experiments.evaluation.on_model import ModelTraffic, Progress, described, run_on_model
 from experiments.evaluation.run import DEFAULT_SETTINGS, RunSettings, ScenarioRun
 from experiments.machine.controller_process import free_ports
@@ -63,7 +63,7 @@ def run_on_wire(
             begin_s = wire.now_s + BEGIN_IN_S
             begun_s = time.monotonic() + BEGIN_IN_S
             traffic = ModelTraffic(model, scenario, seed, settings.congestion_control, begin_s, unknown.copy)
-        decisions = Decisions(controller)
+        decisions = decisions_of(controller, scenario, fabric)
         marks = {PROGRESS_S * n for n in range(1, int(scenario.duration_s / PROGRESS_S) + 1)}
         marks |= {scenario.duration_s, scenario.judged[1]}
         seen: dict[str, Any] = {}
@@ -74,7 +74,7 @@ def run_on_wire(
             wire.run(begin_s + mark_s + (slot_s if mark_s == scenario.duration_s else 0.0))
             for event in [event for event, at_s in events.items() if at_s == mark_s]:
                 tell(controller, fabric, event)
-            if mark_s == kill_at_s:
+            if mark_s == kill_at_s and isinstance(decisions, NodesDecisions):
                 decisions.kill()
             decisions.take()
             if mark_s == scenario.judged[1]:
@@ -89,7 +89,7 @@ def run_on_wire(
         if any(isinstance(event, LimitChange) for event in scenario.events):
             warnings.append("queues do not follow changes of limits on this fabric")
         with wire.locked():
-            run = traffic.run(control, "wire", {"warnings": warnings, **decisions.notes(settings)}, seen)
+            run = traffic.run(control, "wire", {"warnings": warnings, **decisions.notes(begun_s)}, seen)
     return dataclasses.replace(run, granted_bps=decisions.granted_bps(scenario, fabric, begun_s, run.time_s))
 
 

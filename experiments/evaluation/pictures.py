@@ -12,13 +12,15 @@ from controller.policy.registry import title_of as title_of_policy
 from experiments.evaluation.cells import Cell
 from experiments.evaluation.measures import confidence, grant_statistics, rates_at
 from experiments.evaluation.oracle import oracle_of
-from experiments.evaluation.run import ScenarioRun
-from experiments.measure.series import goodput_limit_bps
+from experiments.evaluation.run import FloatArray, ScenarioRun
+from experiments.measure.series import ENOUGH, goodput_limit_bps
 from experiments.scenarios.scenario import INTERVAL_S
 
 BASELINE_TITLES = {"none": "no control", "static": "static equal limits"}
 PAPER_ORDER = ("sp", "fp", "fs", "fe")  # a to d of figure 6
 ROW_INCHES, ISOLATION_INCHES, WIDTH_INCHES, DOTS_PER_INCH = 1.9, 3.0, 11.0, 80
+AROUND = 40.0  # intervals before and after a controller's kill
+NODE_COLOURS = ("tab:green", "tab:orange", "tab:purple")
 
 
 def title_of(control: str) -> str:
@@ -52,25 +54,23 @@ def draw_scenario(cells: Sequence[Cell], results: Path, path: Path) -> None:
 
 
 def draw_isolation(runs: Sequence[tuple[str, ScenarioRun]], path: Path) -> None:
-    """Draw the rates at the receiving PN, a row per run with its title, as the paper's figures 2 and 5."""
-    figure, axes = _figure(len(runs), 1, height=ISOLATION_INCHES)
-    for (box,), (title, run) in zip(axes, runs, strict=True):
-        victim, aggressor = list(run.scenario.limits.items())[:2]
-        unit = run.time_s[1:] / INTERVAL_S
-        for (vid, limits), colour, tcp in ((victim, "tab:blue", True), (aggressor, "tab:red", False)):
-            rates = rates_at(run, next(receiver for receiver in run.receivers if receiver[0] == vid))
-            shown_bps = rates.tcp_goodput_bps if tcp else rates.wire_bps
-            label = f"VLAN {vid}, TCP (goodput)" if tcp else f"VLAN {vid}, UDP (wire)"
-            box.plot(unit, shown_bps / 1e6, color=colour, lw=0.9, label=label)
-            limit_bps = goodput_limit_bps(limits.receive_bps) if tcp else limits.receive_bps
-            box.axhline(limit_bps / 1e6, color=colour, ls="--", lw=0.7)
-        if (killed_at_s := run.notes.get("killed_at_s")) is not None:
-            box.axvline(killed_at_s / INTERVAL_S, color="black", lw=1.0, label="the active controller is killed")
-            back_s = killed_at_s + (run.notes["out_of_control_s"] or 0.0)
-            box.axvspan(killed_at_s / INTERVAL_S, back_s / INTERVAL_S, color="grey", alpha=0.3, label="nobody decides")
+    """Draw the rates at the receiving PN, a row per run with its title, as the paper's figures 2 and 5.
+
+    A run in which a controller was killed has two rows more: each interval around the kill, and whose the switches are.
+    """
+    killed = [(title, run) for title, run in runs if "killed_at_s" in run.notes]
+    figure, axes = _figure(len(runs) + 2 * len(killed), 1, height=ISOLATION_INCHES)
+    boxes = [box for (box,) in axes]
+    for box, (title, run) in zip(boxes, runs, strict=False):
+        _draw_rates(box, run, run.time_s[1:] / INTERVAL_S)
+        if "killed_at_s" in run.notes:
+            box.axvline(run.notes["killed_at_s"] / INTERVAL_S, color="black", lw=1.0, label=_kill_label(run))
         box.set(title=title, ylabel="received rate, Mb/s", ylim=(0, None))
         box.legend(loc="upper right", fontsize="x-small")
-    axes[-1][0].set_xlabel("time unit (55 ms); dashed: the VLAN's receive limit, for TCP what it allows as goodput")
+    dashed = "dashed: the VLAN's receive limit, for TCP what it allows as goodput"
+    boxes[len(runs) - 1].set_xlabel(f"time unit (55 ms); {dashed}")
+    for number, (title, run) in enumerate(killed):
+        _draw_around_kill(boxes[len(runs) + 2 * number], boxes[len(runs) + 2 * number + 1], title, run)
     _save(figure, path)
 
 
@@ -93,6 +93,54 @@ def draw_trade_off(summaries: Sequence[dict[str, Any]], path: Path) -> bool:
     axes[0][0].set(xlabel="use of the receive limit, % of the oracle's", ylabel="Jain's index, backlogged senders")
     _save(figure, path)
     return True
+
+
+def _draw_rates(box: Any, run: ScenarioRun, at: FloatArray, **style: Any) -> None:
+    """Draw what both VLANs' receivers get in each interval, ``at`` these places, and their limits."""
+    victim, aggressor = list(run.scenario.limits.items())[:2]
+    for (vid, limits), colour, tcp in ((victim, "tab:blue", True), (aggressor, "tab:red", False)):
+        rates = rates_at(run, next(receiver for receiver in run.receivers if receiver[0] == vid))
+        shown_bps = rates.tcp_goodput_bps if tcp else rates.wire_bps
+        label = f"VLAN {vid}, TCP (goodput)" if tcp else f"VLAN {vid}, UDP (wire)"
+        box.plot(at, shown_bps / 1e6, color=colour, label=label, **{"lw": 0.9, **style})
+        limit_bps = goodput_limit_bps(limits.receive_bps) if tcp else limits.receive_bps
+        box.axhline(limit_bps / 1e6, color=colour, ls="--", lw=0.7)
+
+
+def _draw_around_kill(rates: Any, owners: Any, title: str, run: ScenarioRun) -> None:
+    """Draw each interval around a controller's kill, and below it whose the switches are."""
+    killed_at_s, back_s = run.notes["killed_at_s"], run.notes["out_of_control_s"] or 0.0
+    back = back_s / INTERVAL_S
+    _draw_rates(rates, run, (run.time_s[1:] - killed_at_s) / INTERVAL_S, marker="o", ms=3.0, lw=0.5)
+    victim = next(iter(run.scenario.limits.values()))
+    enough_bps = ENOUGH * goodput_limit_bps(victim.receive_bps)
+    rates.axhline(
+        enough_bps / 1e6, color="tab:blue", ls=":", lw=0.7, label=f"{100 * ENOUGH:.0f} % of what TCP's limit allows"
+    )
+    before, after = run.notes["owners"], run.notes["owners_after"] or {}
+    names, nodes = sorted(before), sorted({*before.values(), *after.values()})
+    for row, name in enumerate(names):
+        moved = after.get(name) != before[name]
+        for node, begins, ends in ((before[name], -AROUND, 0.0), (after.get(name), back if moved else 0.0, AROUND)):
+            if node is not None:
+                colour = NODE_COLOURS[nodes.index(node) % len(NODE_COLOURS)]
+                owners.barh(row, ends - begins, left=begins, height=0.7, color=colour, alpha=0.6)
+                owners.text((begins + ends) / 2, row, node, ha="center", va="center", fontsize="small")
+    owners.set_yticks(range(len(names)), names)
+    owners.invert_yaxis()
+    for box in (rates, owners):
+        box.axvline(0.0, color="black", lw=1.0, label=_kill_label(run))
+        box.set_xlim(-AROUND, AROUND)
+    rates.axvspan(0.0, back, color="grey", alpha=0.3, label=f"not all switches under control: {back_s:.2f} s at most")
+    rates.set(title=f"{title}: each interval around the kill", ylabel="received rate, Mb/s", ylim=(0, None))
+    rates.legend(loc="lower left", fontsize="x-small", ncols=2)
+    receiver = run.scenario.fabric().pn(run.receivers[0][1]).switch
+    title = f"whose the switches are; who receives is behind {receiver}"
+    owners.set(title=title, xlabel="time units (55 ms) since the kill")
+
+
+def _kill_label(run: ScenarioRun) -> str:
+    return f"{run.notes['killed']}, one of {len(set(run.notes['owners'].values()))} controllers, is killed"
 
 
 def _draw_received(box: Any, run: ScenarioRun, title: str) -> None:

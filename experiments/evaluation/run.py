@@ -25,8 +25,9 @@ class RunSettings:
     ``shaping`` is one of scenario.SHAPINGS; "meter" leaves it to the scenario. ``interval_ms`` is the controller's:
     what comes of a run is measured in the paper's intervals, whatever it is.
 
-    With ``kill_at_s`` two controllers share an etcd, and the active one is killed so many seconds after the traffic
-    began; not on the model, where there are no processes. It does not count for what a cell is called (its digest).
+    With ``kill_at_s`` three controllers share the switches out, and the one that owns the first receiver's switch is
+    killed so many seconds after the traffic began; not on the model, where there are no processes. It does not count
+    for what a cell is called (its digest).
 
     ``announce`` is called with the address of a controller that runs for the scenario; it is no part of the settings
     that runs are compared by.
@@ -102,6 +103,12 @@ class ScenarioRun:
 def receivers_of(scenario: Scenario) -> list[tuple[int, int]]:
     """Return the (VLAN, PN) that somebody sends to."""
     return list(dict.fromkeys((source.vlan_vid, source.receiver) for source in scenario.sources))
+
+
+def owner_changes(run: ScenarioRun) -> list[tuple[str, str, str]]:
+    """Return the switches that have changed hands since a controller's kill: name, owner before and after."""
+    before, after = run.notes.get("owners") or {}, run.notes.get("owners_after") or {}
+    return [(name, owner, after[name]) for name, owner in before.items() if after.get(name, owner) != owner]
 
 
 def load_run(folder: Path, scenario: Scenario, control: str, fabric: str, seed: int) -> ScenarioRun:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -95,10 +95,6 @@ class ControllerPair:
         """Raise ControllerError if that node has ended."""
         self.nodes[self.in_charge].check_alive()
 
-    def kill_in_charge(self) -> None:
-        """Kill that node."""
-        self.nodes[self.in_charge].end(signal.SIGKILL)
-
     def recovered(self) -> bool:
         """Look whether a node controls every switch, which is in charge then; return whether one does."""
         found = [number for number in range(len(self.nodes)) if self.controls(number)]
@@ -173,8 +169,14 @@ class ControllerPair:
 class SharedNodes(ControllerPair):
     """Three nodes that share the switches out; each decides about the pairs that send behind its switches."""
 
-    def __init__(self, document: Document, folder: Path) -> None:
-        super().__init__(document, folder, (Place(), Place(), Place()))
+    def __init__(
+        self,
+        document: Document,
+        folder: Path,
+        places: Sequence[Place] = (Place(), Place(), Place()),
+        etcd_host: str = "127.0.0.1",
+    ) -> None:
+        super().__init__(document, folder, places, etcd_host)
 
     def _more_of_cluster(self, place: Place) -> dict[str, Any]:
         return {"share": "switches", "listen": f"{place.host}:{free_ports(1)[0]}"}
@@ -198,25 +200,52 @@ class SharedNodes(ControllerPair):
         healths = (self._health(number).get("cluster", {}) for number in self.deciding)
         return next((dict(one["owners"]) for one in healths if "owners" in one), {})
 
+    def kill_owner(self, switch: str) -> str:
+        """Kill the node that owns a switch; return its name."""
+        owner = self.owners()[switch]
+        assert owner is not None
+        self.nodes[int(owner.removeprefix("n")) - 1].end(signal.SIGKILL)
+        return owner
+
     def recovered(self) -> bool:
-        """Look whether every switch is under its owner's control, as all nodes say that are there; return whether."""
-        healths = [self._health(number) for number in self.deciding]
-        there = [one for one in healths if "cluster" in one]
-        owners = [one["cluster"].get("owners") or {"": None} for one in there]
-        names = {one["cluster"]["node"] for one in there}
-        whole = all(one == owners[0] and None not in one.values() and names >= set(one.values()) for one in owners)
-        ready = whole and all(
-            one["switches"][name] == "ready"
-            for one in there
-            for name, owner in owners[0].items()
-            if owner == one["cluster"]["node"]
-        )
-        active = self.active
-        self.in_charge = self.in_charge if active is None else active
-        return bool(there) and ready and active is not None
+        """Look whether every switch is under its owner's control, as all nodes say that are there; return whether.
+
+        One of them has to be the active one, which is in charge then.
+        """
+        healths = {number: self._health(number) for number in self.deciding}
+        there = {number: health for number, health in healths.items() if "cluster" in health}
+        active = next((number for number in there if _is_active(there[number])), None)
+        if active is None or not _is_shared_by(there):
+            return False
+        self.in_charge = active
+        return True
+
+    def shared_by(self, numbers: Collection[int]) -> bool:
+        """Whether every switch is under the control of one of these nodes, as all of them say."""
+        return _is_shared_by({number: self._health(number) for number in numbers})
 
     def _health(self, number: int) -> dict[str, Any]:
         try:
             return dict(self.nodes[number].health())
         except OSError:
             return {}
+
+
+def _is_active(health: Mapping[str, Any]) -> bool:
+    """Whether a node says that it takes changes."""
+    cluster = health["cluster"]
+    return cluster["generation"] is not None and cluster["active"] == cluster["node"]
+
+
+def _is_shared_by(healths: Mapping[int, Mapping[str, Any]]) -> bool:
+    """Whether every switch is under the control of one of these nodes, by number, as they all say."""
+    owners = [health.get("cluster", {}).get("owners") or {"": None} for health in healths.values()]
+    names = {f"n{number + 1}" for number in healths}
+    if not owners or any(one != owners[0] or not names >= set(one.values()) for one in owners):
+        return False
+    return all(
+        health["switches"][name] == "ready"
+        for number, health in healths.items()
+        for name, owner in owners[0].items()
+        if owner == f"n{number + 1}"
+    )

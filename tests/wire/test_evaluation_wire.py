@@ -10,7 +10,7 @@ from support.cluster import needs_etcd
 
 from experiments.evaluation.measures import measures
 from experiments.evaluation.on_wire import run_on_wire
-from experiments.evaluation.run import RunSettings
+from experiments.evaluation.run import RunSettings, owner_changes
 from experiments.scenarios.scenario import AlgorithmChange, Limits, Scenario, Source
 
 pytestmark = pytest.mark.alone
@@ -42,14 +42,17 @@ def test_a_scenario_runs_on_software_switches(tmp_path):
 
 
 @needs_etcd
-def test_a_kill_of_the_active_controller_frees_nobody(tmp_path):
-    """The second sender begins after the kill: it is limited when the other node decides."""
+def test_a_kill_of_the_receivers_controller_frees_nobody(tmp_path):
+    """The second sender begins after the kill: it is limited when another node decides."""
     sources = Source(1, 1, 3, "udp", 18 * M), Source(1, 2, 3, "udp", 18 * M, spans=((5.5, 20.0),))
     scenario = dataclasses.replace(SCENARIO, sources=sources, events=(), duration_s=20.0)
     settings = RunSettings(kill_at_s=5.0)
     run = run_on_wire(scenario, "fs", 1, lambda _passed_s: None, tmp_path, settings)
-    assert run.notes["killed_at_s"] == 5.0
+    assert 4.5 < run.notes["killed_at_s"] < run.time_s[-1]
     assert run.notes["out_of_control_s"] > 0
+    (name, owner, after), *_ = owner_changes(run)
+    assert owner == run.notes["killed"] != after
+    assert run.notes["owners_after"][name] == after
     np.testing.assert_allclose(run.granted_bps[-1], [7.5 * M, 7.5 * M], rtol=0.01)
     from_kill = run.time_s[1:] >= 5.0
     assert np.isfinite(run.granted_bps[from_kill, 0]).all()

@@ -25,7 +25,7 @@ app = typer.Typer()
 @app.command()
 def demo(
     cluster: Annotated[
-        bool, typer.Option("--cluster", help="With two controllers, of which the active one is killed (etcd-server).")
+        bool, typer.Option("--cluster", help="With three controllers that share switches; one is killed (etcd-server).")
     ] = False,
 ) -> int:
     """See DETS protect a TCP tenant from a UDP blast: on Open vSwitch (root, two minutes), else on the model."""

@@ -29,18 +29,24 @@ def test_it_runs_where_it_can_and_says_why(monkeypatch, capsys, uid, ovs_vsctl, 
 
 
 @pytest.mark.parametrize(("uid", "fabric"), [(0, "ovs"), (1000, "wire")])
-def test_with_a_cluster_the_active_controller_is_killed_in_the_middle_of_the_blast(monkeypatch, capsys, uid, fabric):
+def test_with_a_cluster_the_receivers_controller_is_killed_in_the_middle_of_the_blast(monkeypatch, capsys, uid, fabric):
     asked = []
 
     def run(_name, options, kill_at_s):
         asked.append((options.checked(), kill_at_s))
-        return {"out_of_control_s": 0.5, "intervals_below_before_kill": 1, "intervals_below_after_kill": 2}
+        figures = {
+            f"{name}_goodput_bps_{when}_kill": 19e6 for name in ("least", "most") for when in ("before", "after")
+        }
+        below = {"intervals_below_before_kill": 1, "intervals_below_after_kill": 2}
+        return {"killed": "n2", "new_owners": ["s4 by n1"], "out_of_control_s": 0.5, **figures, **below}
 
     monkeypatch.setattr(demo.os, "geteuid", lambda: uid)
     monkeypatch.setattr(demo.shutil, "which", lambda _name: "/usr/bin/ovs-vsctl")
     monkeypatch.setattr(demo.single, "run", run)
     demo.run_cluster()
     ((options, kill_at_s),) = asked
-    assert options.fabric == fabric
+    assert (options.fabric, options.topology) == (fabric, "dets-fig7")
     assert options.warmup_s < kill_at_s < options.warmup_s + options.blast_s
-    assert "Nobody decided for 0.50 s" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "n2 was killed. Its switches were under control again after 0.50 s: s4 by n1." in out
+    assert "  after: 19.0 to 19.0 Mb/s, below in 2" in out

@@ -136,6 +136,31 @@ def test_series_has_a_row_per_run_and_interval(tmp_path, ran) -> None:
     assert (tmp_path / "dets-fig5.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_what_a_kill_did_to_tcp_is_in_the_summary_and_the_picture(tmp_path, monkeypatch) -> None:
+    owners = {"s1": "n1", "s2": "n2", "c1": "n2"}
+
+    def run(cell, _folder, _progress) -> ScenarioRun:
+        made = made_up(cell)
+        if cell.control == "none":
+            return made
+        made.received_bits[56, 0] *= 0.9
+        notes = {"killed": "n2", "killed_at_s": 3.0, "out_of_control_s": 0.5}
+        after = {"s1": "n1", "s2": "n3", "c1": "n1"}
+        return replace(made, notes={**made.notes, **notes, "owners": owners, "owners_after": after})
+
+    monkeypatch.setattr(single, "run_scenario", run)
+    summary = single.run("dets-fig5", replace(OPTIONS, output=tmp_path, quiet=True))
+    assert (summary["killed"], summary["out_of_control_s"]) == ("n2", 0.5)
+    assert summary["new_owners"] == ["s2 by n3", "c1 by n1"]
+    assert (summary["intervals_below_before_kill"], summary["intervals_below_after_kill"]) == (0, 1)
+    full_bps = goodput_limit_bps(40e6)
+    assert summary["least_goodput_bps_before_kill"] == pytest.approx(full_bps)
+    assert summary["least_goodput_bps_after_kill"] < 0.95 * full_bps < summary["most_goodput_bps_after_kill"]
+    assert "killed" not in summary["baseline"]
+    width, height = np.frombuffer((tmp_path / "dets-fig5.png").read_bytes()[16:24], ">u4")
+    assert height > width  # four rows instead of two
+
+
 def test_goodput_counts_no_headers_of_small_frames() -> None:
     scenario = single.joined_by_udp("x", "x", senders=2)
     run = made_up(single.Cell("x", "fp", 1, "model", scenario))
