@@ -38,7 +38,13 @@ def blast(run: SharedRun) -> None:
     with run.fabric.locked():
         for dpid, port_no in SENDERS:
             run.fabric.rates.offer(dpid, port_no, 300e6, eth_src=port_no, eth_dst=RECEIVER[1], vlan_vid=10)
-    run.wait(lambda: is_shared(run, range(len(run.nodes))), "the limit is shared", 30.0)
+    run.wait(lambda: is_shared(run, range(len(run.nodes))) and _meters_stand(run), "the limit is shared", 30.0)
+
+
+def _meters_stand(run: SharedRun) -> bool:
+    """Whether no meter stands below its sender's grant, as it does while it takes back what it let through before."""
+    rates_bps = [1e3 * rate for dpid in EDGES for rate, _ in run.meters(dpid).values()]
+    return sum(rate_bps == pytest.approx(LIMIT_BPS / 3, rel=0.05) for rate_bps in rates_bps) == len(SENDERS)
 
 
 def granted_bps(run: SharedRun, nodes: Sequence[int]) -> dict[int, float]:

@@ -13,6 +13,7 @@ from controller.openflow.meters import encode_meter_mods
 from controller.openflow.stats import encode_meter_stats_request
 from experiments.bench.cluster.bench import run, shared_targets
 from experiments.bench.cluster.switch_logs import MeterLog, ReadingLog, second_writer
+from experiments.bench.cluster.talking_pair import is_shared_out
 from experiments.switch.datapath import Datapath
 
 MASTER, SLAVE, EQUAL = ControllerRole.MASTER, ControllerRole.SLAVE, ControllerRole.EQUAL
@@ -69,6 +70,18 @@ def test_the_log_of_readings_tells_when_masters_have_read_all_meters() -> None:
     log.close()
     switch.receive(encode_meter_stats_request(1), 11.0, other)
     assert len(log.read_s) == 3
+
+
+@pytest.mark.parametrize(
+    ("rates_kbps", "shared"),
+    [
+        ([133_333, 133_333, 133_333], True),
+        ([200_000, 133_333, 66_666], False),  # one has yet to fall, one takes back what it let through
+        ([133_333, 133_333], False),
+    ],
+)
+def test_a_limit_is_shared_out_when_every_sender_has_its_share(rates_kbps: list[int], shared: bool) -> None:
+    assert is_shared_out(rates_kbps) == shared
 
 
 def test_faults_are_those_of_a_pair(tmp_path: Path) -> None:
