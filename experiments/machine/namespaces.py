@@ -16,22 +16,26 @@ _TABLE = "inet cut"
 class Namespaces:
     """So many namespaces for one ``with``, numbered from 0. ``host`` is this machine's address for them.
 
+    ``more_hosts`` are ``more`` addresses of this machine, for processes that are to be cut off one by one.
+
     Their names have this process's id, so that several experiments may run at the same time. Raises OSError without
     root, and subprocess.CalledProcessError where ip or nft refuse.
     """
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, more: int = 0) -> None:
         self._id = os.getpid() % 60_000
         self._network = f"10.{200 + self._id // 250 // 50}.{self._id % 250}"
         self._names = [f"dets-{self._id}-{number}" for number in range(count)]
         self.host = f"{self._network}.1"
         self.hosts = [f"{self._network}.{number + 2}" for number in range(count)]
+        self.more_hosts = [f"{self._network}.{count + number + 2}" for number in range(more)]
 
     def __enter__(self) -> Self:
         bridge = self._bridge
         try:
             _run("ip", "link", "add", bridge, "type", "bridge")
-            _run("ip", "addr", "add", f"{self.host}/24", "dev", bridge)
+            for host in (self.host, *self.more_hosts):
+                _run("ip", "addr", "add", f"{host}/24", "dev", bridge)
             _run("ip", "link", "set", bridge, "up")
             for number, (name, host) in enumerate(zip(self._names, self.hosts, strict=True)):
                 outer = self._outer(number)

@@ -17,7 +17,7 @@ _READ_BYTES = 1 << 20
 class ControllerConnection:
     """Keeps a Datapath connected to one of its controllers, from within the event loop of a fabric.
 
-    ``handle`` gets the bytes that arrive; it runs in the loop, under the fabric's lock.
+    ``handle`` gets the bytes that arrive; it runs in the loop, under the fabric's lock. It connects from ``source``.
     """
 
     def __init__(
@@ -27,11 +27,13 @@ class ControllerConnection:
         address: tuple[str, int],
         retry_s: float,
         lock: threading.RLock,
+        source: str | None = None,
     ) -> None:
         self.datapath, self.conversation = datapath, conversation
         self.handle: Callable[[ControllerConnection, bytes], None] = lambda connection, data: None
         self.connections = 0
         self._address = address
+        self._source = None if source is None else (source, 0)
         self._retry_s = retry_s
         self._lock = lock
         self._wanted = asyncio.Event()
@@ -50,7 +52,7 @@ class ControllerConnection:
         while True:
             await self._wanted.wait()
             with suppress(OSError):
-                reader, writer = await asyncio.open_connection(*self._address)
+                reader, writer = await asyncio.open_connection(*self._address, local_addr=self._source)
                 try:
                     await self._talk(reader, writer)
                 finally:

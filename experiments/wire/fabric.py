@@ -44,8 +44,9 @@ class WireFabric:
 
     Time is real, and passes in steps of ``tick_s``, unless ``clock`` is a ManualClock: then ``advance`` makes it pass.
     ``standbys`` are further controllers of every switch; methods mean the first one unless they are given another's
-    number. ``rates`` carries traffic without packets; it is brought up to date before any message is handled, unless
-    that was done less than ``rate_step_s`` ago.
+    number. ``sources`` are the addresses that switches connect from, by dpid, where that matters. ``rates`` carries
+    traffic without packets; it is brought up to date before any message is handled, unless that was done less than
+    ``rate_step_s`` ago.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class WireFabric:
         retry_s: float = 0.2,
         rate_step_s: float = 0.001,
         standbys: Sequence[tuple[str, int]] = (),
+        sources: Mapping[int, str] | None = None,
         **rate_options: Any,
     ) -> None:
         self.switches: dict[int, Datapath] = {}
@@ -65,6 +67,7 @@ class WireFabric:
         self.problems: list[str] = []
         """What must not happen, such as a loop; ``stop`` raises AssertionError when there is any."""
         self._controllers = (controller, *standbys)
+        self._sources = sources or {}
         self._clock = clock
         self._tick_s = tick_s
         self._retry_s = retry_s
@@ -224,7 +227,8 @@ class WireFabric:
             for number, (address, conversation) in enumerate(
                 zip(self._controllers, datapath.conversations, strict=True)
             ):
-                connection = ControllerConnection(datapath, conversation, address, self._retry_s, self._lock)
+                retry_s, source = self._retry_s, self._sources.get(dpid)
+                connection = ControllerConnection(datapath, conversation, address, retry_s, self._lock, source)
                 connection.handle = self._handle
                 self._connections[dpid, number] = connection
                 self._spawn(connection.run())

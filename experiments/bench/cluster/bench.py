@@ -6,7 +6,8 @@ tenth of the receivers varies, so that there is something to decide in every int
 misses a guarantee. With ``crossing``, the cost of so many entries between two shards follows (crossing.py), with
 ``shared``, what a node of one, two and four takes with so many entries each (nodes.py), with ``kills``, so many random
 kills and pauses in a row (kills.py), and with ``faults``, partitions, full disks and clocks that step (faults.py).
-With ``moves`` three nodes share switches out instead, and these change hands (shared_nodes.py).
+With ``moves`` three nodes share switches out instead, and these change hands (shared_nodes.py); kills and faults are
+theirs then.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def run(
 
     ``crossing`` entries between two shards are measured, and nodes with ``shared`` entries each, none if these are 0;
     ``faults`` need root.
-    With ``moves`` it is three nodes that share three switches, without costs and faults (shared_nodes.py).
+    With ``moves`` it is three nodes that share three switches, without costs (shared_nodes.py).
     ``seconds`` is how long costs are measured. Writes cluster.json and cluster.png to ``output``. Raises
     InvalidValueError for numbers outside of their bounds.
     """
@@ -73,15 +74,13 @@ def run(
     ):
         if not low <= value <= high:
             raise InvalidValueError(name, value, f"is outside {low} to {high}")
-    if moves and faults:
-        raise InvalidValueError("faults", faults, "is of a pair, not of nodes that share switches")
     output.mkdir(parents=True, exist_ok=True)
     figures: dict[str, Any] = {}
     targets: list[dict[str, Any]] = []
     with TemporaryDirectory(prefix="dets-cluster-") as name:
-        if moves:
+        if moves and (repeats or kills):
             figures["moves"], targets = _moves(repeats, kills, seed, Path(name))
-        elif repeats:
+        if repeats and not moves:
             figures |= measure(switches, entries, repeats, seconds, Path(name), _tell)
             figures["takeover_intervals"] = {
                 what: _intervals([one["last_s"] for one in made]) for what, made in figures["takeovers"].items()
@@ -100,7 +99,7 @@ def run(
             figures["kills"] = asdict(killed)
             targets.append(_no_problems(killed.judgement, f"{kills} kills and pauses"))
         if faults:
-            faulted = run_faults(Path(name) / "faults", _tell)
+            faulted = run_faults(Path(name) / "faults", _tell, shared=moves)
             figures["faults"] = asdict(faulted)
             targets.append(_no_problems(faulted.judgement, "partitions, full disks and clocks that step"))
     result = {

@@ -15,20 +15,25 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from apps.cluster.etcd import Etcd
 from apps.cluster.wishes import Wishes
 from experiments.bench.cluster.disturbances import Disturbances
 from experiments.bench.cluster.kills import LONGEST_PAUSE_S, LONGEST_WAIT_S
 from experiments.bench.cluster.switch_logs import ReadingLog
-from experiments.bench.cluster.talking_pair import SWITCHES, Judgement, TalkingPair, document, talking_fabric
+from experiments.bench.cluster.talking_pair import (
+    PREFIX,
+    SWITCHES,
+    Judgement,
+    TalkingPair,
+    shared_document,
+    talking_fabric,
+)
 from experiments.machine.controller_pair import SharedNodes
 
 INTERVAL_S = 0.055
 SETTLE_S = 60.0
 AFTER_S = 1.5
-PREFIX = "/dets/dets/"
 WAYS = ("moved", "drained", "killed", "machine dead", "paused", "stopped")
 
 
@@ -52,7 +57,7 @@ def run_shared(
 
     Raises ControllerError if the nodes do not come back.
     """
-    with SharedNodes(_shared_document, folder) as nodes, talking_fabric(nodes) as fabric:
+    with SharedNodes(shared_document, folder) as nodes, talking_fabric(nodes) as fabric:
         run = _Run(TalkingPair(nodes, fabric), nodes, random.Random(seed))
         run.talking.begin()
         for _ in range(repeats):
@@ -64,14 +69,6 @@ def run_shared(
             tell(f"{turn + 1:>3}: {run.turn()}")
         run.report.judgement = run.talking.judge()
         return run.report
-
-
-def _shared_document(openflow_port: int, rest_port: int) -> dict[str, Any]:
-    """Queues are set in vain: what they do is not simulated."""
-    made = document(openflow_port, rest_port)
-    for switch in made["switches"].values():
-        switch["ovsdb"] = "tcp:127.0.0.1:1"
-    return made
 
 
 class _Frozen:

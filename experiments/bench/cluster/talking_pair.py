@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 import urllib.error
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -31,6 +31,7 @@ RECEIVER, SENDERS = (1, 3), ((1, 1), (2, 1), (3, 1))
 CHANGED_VN = f"/v1/vns/{CHANGED}/s1/1"
 LISTED = 100  # of the history's changes, newest first
 RISE = 1.2  # of a grant whose traffic stays as it is
+PREFIX = "/dets/dets/"  # of the nodes' keys in etcd
 _ETH_TYPE = 0x88B5
 
 
@@ -49,6 +50,14 @@ def document(openflow_port: int, rest_port: int) -> dict[str, Any]:
             for dpid in SWITCHES
         },
     }
+
+
+def shared_document(openflow_port: int, rest_port: int) -> dict[str, Any]:
+    """Return the configuration for nodes that share them. Queues are set in vain: what they do is not simulated."""
+    made = document(openflow_port, rest_port)
+    for switch in made["switches"].values():
+        switch["ovsdb"] = "tcp:127.0.0.1:1"
+    return made
 
 
 @dataclass
@@ -73,9 +82,9 @@ def is_shared_out(rates_kbps: Sequence[int]) -> bool:
     return len(rates_kbps) == len(SENDERS) and all(abs(rate / share_kbps - 1) < 0.05 for rate in rates_kbps)
 
 
-def talking_fabric(pair: ControllerPair) -> WireFabric:
-    """Return the switches of ``document``, which connect to all nodes."""
-    fabric = WireFabric(pair.openflow[0], standbys=pair.openflow[1:], retry_s=0.1)
+def talking_fabric(pair: ControllerPair, sources: Mapping[int, str] | None = None) -> WireFabric:
+    """Return the switches of ``document``, which connect to all nodes, each from its address of ``sources``, if any."""
+    fabric = WireFabric(pair.openflow[0], standbys=pair.openflow[1:], retry_s=0.1, sources=sources)
     for dpid in SWITCHES:
         fabric.add_switch(dpid, dict.fromkeys((*PORTS, *UPLINKS), float(LINK_BPS)))
     for one, other in pairwise(SWITCHES):

@@ -11,9 +11,11 @@ from controller.errors import InvalidValueError
 from controller.openflow.constants import METER_ALL, ControllerRole, MeterModCommand
 from controller.openflow.meters import encode_meter_mods
 from controller.openflow.stats import encode_meter_stats_request
+from experiments.bench.cluster import bench
 from experiments.bench.cluster.bench import run, shared_targets
+from experiments.bench.cluster.faults import FaultsReport
 from experiments.bench.cluster.switch_logs import MeterLog, ReadingLog, second_writer
-from experiments.bench.cluster.talking_pair import is_shared_out
+from experiments.bench.cluster.talking_pair import Judgement, is_shared_out
 from experiments.switch.datapath import Datapath
 
 MASTER, SLAVE, EQUAL = ControllerRole.MASTER, ControllerRole.SLAVE, ControllerRole.EQUAL
@@ -84,9 +86,17 @@ def test_a_limit_is_shared_out_when_every_sender_has_its_share(rates_kbps: list[
     assert is_shared_out(rates_kbps) == shared
 
 
-def test_faults_are_those_of_a_pair(tmp_path: Path) -> None:
-    with pytest.raises(InvalidValueError, match="is of a pair"):
-        run(moves=True, faults=True, output=tmp_path)
+@pytest.mark.parametrize("moves", [False, True])
+def test_faults_are_of_a_pair_or_with_moves_of_nodes_that_share_switches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moves: bool
+) -> None:
+    def faults(_folder: Path, _tell: Any, *, shared: bool) -> FaultsReport:
+        return FaultsReport(Judgement(kept=2, problems=[f"shared: {shared}"]), {"clocks step": 1.0})
+
+    monkeypatch.setattr(bench, "run_faults", faults)
+    made = run(repeats=0, moves=moves, faults=True, output=tmp_path)
+    assert made["figures"]["faults"]["judgement"]["problems"] == [f"shared: {moves}"]
+    assert [row["met"] for row in made["targets"]] == [False]
 
 
 @pytest.mark.parametrize(
