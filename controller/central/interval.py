@@ -25,8 +25,8 @@ from controller.openflow.constants import COUNTER_UNAVAILABLE
 from controller.policy.groups import declare_congestion, readings_of
 from controller.policy.interface import notifications
 from controller.switch.listed_meters import MeterReports, RowArray
-from controller.switch.meter_settings import kilo
-from controller.switch.record import NO_ENTRY, modifications
+from controller.switch.modifications import modifications_by_switch
+from controller.switch.record import NO_ENTRY
 from controller.whatif.recording import Recorder, Start
 from controller.whatif.shadow import shadow_step
 
@@ -171,10 +171,7 @@ def queue_changes(fabric: FabricState, changes: MeterChanges) -> None:
     """Queue meter-mods for the switches that are connected, in the order of ``changes``."""
     if not len(changes.rows):
         return
-    entries = fabric.state.entries
-    order, parts = fabric.vns.by_switch(entries.sender[changes.rows])
-    rows = changes.rows[order]
-    mods = modifications(entries.meter_id[rows], kilo(changes.rate_bps[order]), kilo(changes.burst_bits[order]))
+    mods, parts = modifications_by_switch(fabric.vns, fabric.state.entries, changes)
     for dpid, start, end in parts:
         record = fabric.switches[dpid]
         if record.connected and end > start:

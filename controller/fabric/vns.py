@@ -88,6 +88,16 @@ class VnTable:
         """Return what names the VN of ``row`` outside the core."""
         return self._keys[row]
 
+    @property
+    def dpids(self) -> list[int]:
+        """The switches that have VNs, in ascending order."""
+        return self._dpids
+
+    @property
+    def switch(self) -> NDArray[np.uint16]:
+        """Which of ``dpids`` each VN is behind, shape (vns,)."""
+        return self._switch
+
     def by_switch(self, rows: IntArray) -> tuple[IntArray, list[tuple[int, int, int]]]:
         """Return the places in ``rows`` of this table, in the order of switches, and where each switch's are.
 

@@ -3,10 +3,15 @@
  * Only the usual: meters of one band, and meter-mods that add or modify. The numpy form does everything else, and says
  * what is wrong with what cannot be.
  */
+#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
 #include "../_columns.h"
+
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC optimize("no-math-errno")
+#endif
 
 typedef int64_t i64;
 
@@ -60,32 +65,63 @@ i64 dets_decode_meters(i64 parts, const char *columns)
     return to - out;
 }
 
+/* Order the meters to modify by switch, as they come within each, into ``mods`` (rows, 4) of command, meter_id, rate_kbps and
+ * burst_kbits. ``rows`` are entries, each with its ``sender`` and ``meter_id``; ``switch_of`` is by sender. ``ends`` (switches,)
+ * begins at zero, and gets where those of each switch end. Rates and bursts are whole kilobits already. */
+i64 dets_modify_meters(i64 command, const char *columns)
+{
+    if (!side_by_side(columns, 8))
+        return NOT_SIDE_BY_SIDE;
+    i64 n = rows_of(columns, 0), switches = rows_of(columns, 6), first = 0;
+    const i64 *rows = column(columns, 0), *sender = column(columns, 3), *meter_id = column(columns, 4);
+    const double *rate_bps = column(columns, 1), *burst_bits = column(columns, 2);
+    const uint16_t *switch_of = column(columns, 5);
+    i64 *ends = column(columns, 6), (*mods)[4] = column(columns, 7);
+    for (i64 i = 0; i < n; i++)
+        ends[switch_of[sender[rows[i]]]]++;
+    for (i64 s = 0; s < switches; s++) { /* where each begins: it ends where its last one has been put */
+        i64 count = ends[s];
+        ends[s] = first;
+        first += count;
+    }
+    for (i64 i = 0; i < n; i++) {
+        i64 *mod = mods[ends[switch_of[sender[rows[i]]]]++];
+        mod[0] = command;
+        mod[1] = meter_id[rows[i]];
+        mod[2] = llrint(rate_bps[i] / 1e3);
+        mod[3] = llrint(burst_bits[i] / 1e3);
+    }
+    return 0;
+}
+
 /* Write the meter-mods of one switch after the other into ``out``, as ``template`` has them but for their values: those of
- * switch s end before row ``ends[s]``, have xids from ``xid[s]`` on, and the switch's ``tail`` (a message of a header alone, or
- * nothing) follows them with the next one. Return how many rows can be so: all, or those before one with a value that its field
- * does not carry, or with another command than to add or to modify. */
+ * switch s are the rows command, meter_id, rate_kbps and burst_kbits of the column FIRST_SWITCH + s, have xids from ``xid[s]``
+ * on, and the switch's ``tail`` (a message of a header alone, or nothing) follows them with the next one. Return how many rows
+ * can be so: all, or those before one with a value that its field does not carry, or with another command than to add or to
+ * modify. */
+enum { FIRST_SWITCH = 4 };
 i64 dets_encode_meters(i64 last_command, i64 last_meter, i64 tail_bytes, const char *columns)
 {
-    if (!side_by_side(columns, 9))
+    i64 switches = rows_of(columns, 0), done = 0;
+    if (!side_by_side(columns, FIRST_SWITCH + (int)switches))
         return NOT_SIDE_BY_SIDE;
-    i64 switches = rows_of(columns, 0);
-    const i64 *ends = column(columns, 0), *xid = column(columns, 1), *command = column(columns, 2);
-    const i64 *meter_id = column(columns, 3), *rate_kbps = column(columns, 4), *burst_kbits = column(columns, 5);
-    const uint8_t *template = column(columns, 6), *tail = column(columns, 7);
-    uint8_t *to = column(columns, 8);
-    i64 i = 0;
+    const i64 *xid = column(columns, 0);
+    const uint8_t *template = column(columns, 1), *tail = column(columns, 2);
+    uint8_t *to = column(columns, 3);
     for (i64 s = 0; s < switches; s++) {
+        const i64 (*mod)[4] = column(columns, FIRST_SWITCH + (int)s);
         uint64_t next = (uint64_t)xid[s];
-        for (; i < ends[s]; i++, to += MOD_BYTES) {
-            if (command[i] < 0 || command[i] > last_command || meter_id[i] < 1 || meter_id[i] > last_meter ||
-                rate_kbps[i] < 1 || rate_kbps[i] > UINT32_MAX || burst_kbits[i] < 1 || burst_kbits[i] > UINT32_MAX)
-                return i;
+        for (i64 i = 0, n = rows_of(columns, FIRST_SWITCH + (int)s); i < n; i++, done++, to += MOD_BYTES) {
+            i64 command = mod[i][0], meter_id = mod[i][1], rate_kbps = mod[i][2], burst_kbits = mod[i][3];
+            if (command < 0 || command > last_command || meter_id < 1 || meter_id > last_meter || rate_kbps < 1 ||
+                rate_kbps > UINT32_MAX || burst_kbits < 1 || burst_kbits > UINT32_MAX)
+                return done;
             memcpy(to, template, MOD_BYTES);
             put(to + XID_AT, next++ & UINT32_MAX, 4);
-            put(to + COMMAND_AT, (uint64_t)command[i], 2);
-            put(to + METER_AT, (uint64_t)meter_id[i], 4);
-            put(to + RATE_AT, (uint64_t)rate_kbps[i], 4);
-            put(to + BURST_AT, (uint64_t)burst_kbits[i], 4);
+            put(to + COMMAND_AT, (uint64_t)command, 2);
+            put(to + METER_AT, (uint64_t)meter_id, 4);
+            put(to + RATE_AT, (uint64_t)rate_kbps, 4);
+            put(to + BURST_AT, (uint64_t)burst_kbits, 4);
         }
         if (tail_bytes) {
             memcpy(to, tail, (size_t)tail_bytes);
@@ -93,5 +129,5 @@ i64 dets_encode_meters(i64 last_command, i64 last_meter, i64 tail_bytes, const c
             to += tail_bytes;
         }
     }
-    return i;
+    return done;
 }

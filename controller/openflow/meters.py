@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from struct import Struct
 from typing import TypeAlias
 
@@ -128,10 +127,10 @@ def encode_meter_mods(
         if len(column) != len(ids):
             raise InvalidValueError(name, len(column), f"rows do not match the {len(ids)} rows of meter_id")
     if wire_kernel.library is not None and 0 <= xid_first <= _U32_MAX:
-        columns = tuple(column.astype(np.int64, copy=False) for column in (commands, ids, rates, bursts))
-        octets = wire_kernel.encode(_TEMPLATE, b"", _LAST, columns, np.array([len(ids)]), np.array([xid_first]))
+        mods = np.stack([column.astype(np.int64, copy=False) for column in (commands, ids, rates, bursts)], axis=1)
+        octets = wire_kernel.encode(_TEMPLATE, b"", _LAST, [mods.T], np.array([xid_first]))
         if octets is not None:
-            return octets
+            return octets[0]
     deletes = commands == MeterModCommand.DELETE
     _check("command", commands, 0, MeterModCommand.DELETE)
     _check("meter_id", ids, 1, ofp.METER_MAX)
@@ -145,15 +144,13 @@ def encode_meter_mods_of_all(
 ) -> list[bytes]:
     """Return the meter-mods of each switch with xids from its ``xid_first`` on, and ``request`` with the next one.
 
-    ``mods`` are, for each switch, the rows command, meter_id, rate_kbps and burst_kbits, shape (4, meters);
-    ``request`` is a message without a body. Errors as ``encode_meter_mods``.
+    ``mods`` are, for each switch, the rows command, meter_id, rate_kbps and burst_kbits, shape (4, meters), best with
+    the values of a meter next to each other; ``request`` is a message without a body. Errors as ``encode_meter_mods``.
     """
     if wire_kernel.library is not None and mods:
-        columns, ends = np.concatenate(mods, axis=1), np.cumsum([piece.shape[1] for piece in mods])
-        octets = wire_kernel.encode(_TEMPLATE, request, _LAST, tuple(columns), ends, np.array(xid_first, np.int64))
+        octets = wire_kernel.encode(_TEMPLATE, request, _LAST, mods, np.array(xid_first, np.int64))
         if octets is not None:
-            bounds = [0, *(ends * _METER_MOD.itemsize + np.arange(1, len(mods) + 1) * len(request)).tolist()]
-            return [octets[start:end] for start, end in pairwise(bounds)]
+            return octets
     made = []
     for (command, meter_id, rate_kbps, burst_kbits), xid in zip(mods, xid_first, strict=True):
         next_xid = (xid + len(meter_id)) & MAX_XID

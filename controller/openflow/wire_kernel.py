@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,8 @@ from numpy.typing import NDArray
 from controller.compiled import call, load
 from controller.openflow.buffers import Buffer
 
-library = load(Path(__file__).parent, "_wire", {"dets_decode_meters": "i", "dets_encode_meters": "iii"})
+_FUNCTIONS = {"dets_decode_meters": "i", "dets_modify_meters": "i", "dets_encode_meters": "iii"}
+library = load(Path(__file__).parent, "_wire", _FUNCTIONS)
 _STATS_BYTES = 56
 
 
@@ -25,22 +27,37 @@ def decode(parts: Sequence[Buffer], out_type: np.dtype[np.void]) -> NDArray[np.v
     return out if call(library, "dets_decode_meters", (*columns, out), len(columns)) == len(out) else None
 
 
+def modifications(
+    command: int, columns: Sequence[NDArray[np.generic]], switches: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the rows command, meter_id, rate_kbps and burst_kbits (4, meters) by switch, and where each switch's end.
+
+    ``columns`` are the entries whose meters are modified with their rates (bit/s) and bursts (bits), each entry's
+    sender and meter, and the number of each sender's switch.
+    """
+    mods, ends = np.empty((len(columns[0]), 4), np.int64), np.zeros(switches, np.int64)
+    call(library, "dets_modify_meters", (*columns, ends, mods), command)
+    return mods.T, ends
+
+
 def encode(
     template: bytes,
     tail: bytes,
     last: tuple[int, int],
-    columns: Sequence[NDArray[np.int64]],
-    ends: NDArray[np.int64],
+    mods: Sequence[NDArray[np.int64]],
     xid_first: NDArray[np.int64],
-) -> bytes | None:
-    """Return the meter-mods of one switch after the other, each switch's followed by ``tail``.
+) -> list[bytes] | None:
+    """Return the meter-mods of each switch, followed by ``tail``.
 
-    ``columns`` are command, meter_id, rate_kbps and burst_kbits; the rows of a switch end at its ``ends`` and have xids
-    from its ``xid_first`` on. ``last`` are the highest command and meter. None unless all rows add or modify, and
-    their values fit.
+    ``mods`` are each switch's rows command, meter_id, rate_kbps and burst_kbits (4, meters), which have xids from its
+    ``xid_first`` on. ``last`` are the highest command and meter. None unless all rows add or modify, and their values
+    fit.
     """
-    rows = len(columns[0])
-    out = np.empty(rows * len(template) + len(ends) * len(tail), np.uint8)
+    counts = [piece.shape[1] for piece in mods]
+    ends = np.cumsum([count * len(template) + len(tail) for count in counts], dtype=np.int64)
+    out = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8)
     octets = np.frombuffer(template, np.uint8), np.frombuffer(tail or b"\0", np.uint8)
-    done = call(library, "dets_encode_meters", (ends, xid_first, *columns, *octets, out), *last, len(tail))
-    return out.tobytes() if done == rows else None
+    columns = (xid_first, *octets, out, *(piece.T for piece in mods))
+    if call(library, "dets_encode_meters", columns, *last, len(tail)) != sum(counts):
+        return None
+    return [out[start:end].tobytes() for start, end in pairwise([0, *ends.tolist()])]

@@ -78,7 +78,7 @@ class SwitchUpdate:
         return not (self.flow_deletes or self.flow_adds or self.meter_deletes)
 
     def modify_meters(self, mods: IntArray) -> None:
-        """Append the MODIFY rows of ``modifications``."""
+        """Append the MODIFY rows of ``controller.switch.modifications``."""
         self._meter_mods.append(mods)
 
     def put_meters(self, settings: Mapping[int, MeterSetting], standing: Container[int]) -> None:
@@ -106,14 +106,6 @@ class SwitchUpdate:
         if self.meter_deletes:
             parts.append(encode_meter_deletes(self.meter_deletes, xid))
         return b"".join(parts)
-
-
-def modifications(meter_id: IntArray, rate_kbps: IntArray, burst_kbits: IntArray) -> IntArray:
-    """Return a MODIFY for each row: command, meter_id, rate_kbps and burst_kbits, shape (4, meters)."""
-    mods = np.empty((4, len(meter_id)), dtype=np.int64)
-    mods[0] = int(MeterModCommand.MODIFY)
-    mods[1], mods[2], mods[3] = meter_id, rate_kbps, burst_kbits
-    return mods
 
 
 def encode_updates(updates: Sequence[SwitchUpdate], xid_first: Sequence[int]) -> list[bytes]:

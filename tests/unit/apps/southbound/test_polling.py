@@ -15,7 +15,7 @@ from support.configs import star
 
 from controller.openflow import constants as ofp
 from controller.openflow.constants import MessageType, MultipartType
-from controller.switch.record import modifications
+from controller.switch.modifications import modifications
 
 with warnings.catch_warnings():  # what Ryu imports is deprecated
     warnings.simplefilter("ignore")

@@ -1,0 +1,56 @@
+"""Meters to modify, by switch: the compiled form gives the rows of the numpy form."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.configs import star
+
+from controller.fabric.entries import EntryTable
+from controller.fabric.vns import VnTable
+from controller.metering.enforcement import MeterChanges
+from controller.openflow import wire_kernel
+from controller.openflow.constants import MeterModCommand
+from controller.switch.modifications import modifications_by_switch
+
+ENTRIES = EntryTable(np.array([0, 1, 2, 0, 1]), np.array([1, 2, 3, 3, 3]), np.array([10, 11, 12, 13, 14]))
+
+
+def vns(switch: list[int]) -> VnTable:
+    """VNs behind these switches."""
+    table = VnTable.of_config(star(len(switch)))
+    return VnTable(**{name: getattr(table, name) for name in VnTable.__annotations__ if name[0] != "_"} | {
+        "dpid": np.array(switch, dtype=np.uint64)
+    })
+
+
+def changes(rows: list[int]) -> MeterChanges:
+    """Rates and bursts that tell the rows apart."""
+    order = np.array(rows, dtype=np.int64)
+    return MeterChanges(order, 1e6 + 1e3 * order, 3e5 + 1e3 * order)
+
+
+def test_each_switch_has_its_meters_in_the_order_of_the_changes() -> None:
+    mods, parts = modifications_by_switch(vns([9, 5, 9, 7]), ENTRIES, changes([4, 0, 2, 1]))
+    assert parts == [(5, 0, 2), (7, 2, 2), (9, 2, 4)]
+    assert mods[0].tolist() == [int(MeterModCommand.MODIFY)] * 4
+    assert mods[1].tolist() == [14, 11, 10, 12]
+    assert mods[2].tolist() == [1004, 1001, 1000, 1002]
+    assert mods[3].tolist() == [304, 301, 300, 302]
+
+
+@pytest.mark.skipif(wire_kernel.library is None, reason="no C compiler was there when it was installed")
+@given(st.lists(st.integers(1, 4), min_size=4, max_size=4), st.lists(st.integers(0, 4), unique=True))
+def test_both_forms_give_the_same(switch: list[int], rows: list[int]) -> None:
+    mods, parts = modifications_by_switch(vns(switch), ENTRIES, changes(rows))
+    library, wire_kernel.library = wire_kernel.library, None
+    try:
+        plain, plain_parts = modifications_by_switch(vns(switch), ENTRIES, changes(rows))
+    finally:
+        wire_kernel.library = library
+    assert parts == plain_parts
+    np.testing.assert_array_equal(mods, plain)
+    assert mods.T.flags.c_contiguous
+    assert plain.T.flags.c_contiguous
