@@ -64,52 +64,58 @@ static void account(i64 n, const Settings *s, double now_s, const double *new_li
 {
     i64 convicted = (i64)s->unresponsive_intervals, acquitted = -(i64)s->responsive_intervals;
     const Settings set = *s;
-    ONE_BY_ONE
-    for (i64 i = 0; i < n; i++) {
-        double offered_bps = offered[i], dropped_bps = dropped[i], now_passed_bps = passed[i], read_s = seen[i];
-        double limit = limit_bps[i], allowed = allowed_bps[i], rate = rate_bps[i], burst = burst_bits[i];
-        double updated = updated_s[i], new_limit = new_limit_bps[i];
-        i64 was = was_evidence[i];
-        double part = dropped_bps / most(offered_bps, 1.0);
-        i64 against = (was > 0 ? was : 0) + 1, in_favour = (was < 0 ? was : 0) - 1;
-        i64 proof = part > set.unresponsive_drop ? against : 0;
-        proof = part < set.responsive_drop ? in_favour : proof;
-        i64 deaf = ((i64)was_unresponsive[i] | (proof >= convicted)) & (proof > acquitted);
-        evidence[i] = proof;
-        unresponsive[i] = (uint8_t)deaf;
-        /* account */
-        i64 known = read_s == read_s;
-        i64 dropping = known & (dropped_bps > 0.0);
-        double since_s = most(now_s - updated, 0.0);
-        double seen_s = known ? read_s : since_s;
-        i64 modified = modified_s[i] >= updated;
-        double elapsed_s = modified ? since_s : seen_s;
-        double unread_s = most(elapsed_s - seen_s, 0.0);
-        double unseen_s = modified ? unread_s : 0.0;
-        double passed_bps = known ? now_passed_bps : limit;
-        double passed_bits = passed_bps * seen_s;
-        double filled_bits = rate * (elapsed_s - unseen_s);
-        double left_bits = least(level_bits[i] + filled_bits - passed_bits, burst);
-        i64 held_back = dropping | (known & (left_bits < -set.min_burst_bits));
-        double held_bps = least(passed_bps, rate);
-        double unseen_bps = held_back ? held_bps : passed_bps;
-        double since_bits = (deaf ? 0.0 : filled_bits) + set.frame_bits;
-        double level = least(most(left_bits, 0.0), dropping ? since_bits : (double)INFINITY);
-        double lost_bits = left_bits - level;
-        double missing_bits = deaf ? 0.0 : lost_bits;
-        i64 pressing = known & (dropped_bps > set.unresponsive_drop * offered_bps);
-        double filled_bps = pressing ? allowed : limit;
-        double credit = credit_bits[i] + filled_bps * elapsed_s - passed_bits - unseen_bps * unseen_s;
-        double burst_s = deaf ? set.unresponsive_burst_s : set.responsive_burst_s;
-        credit = least(credit, burst_for(limit, burst_s, &set)) - missing_bits;
-        /* enforce */
-        double depth = burst_for(whole_rate(new_limit, set.rate_step_bps), burst_s, &set);
-        double spent = credit - (known ? 0.0 : level);
-        depth_bits[i] = depth;
-        after[i] = most(new_limit, set.rate_step_bps);
-        after[n + i] = level;
-        after[2 * n + i] = least(most(credit, -set.most_owed * depth), depth);
-        after[3 * n + i] = least(most(spent, -set.most_owed * depth), depth);
+    i64 wide[BLOCK];
+    for (i64 first = 0, end; first < n; first = end) {
+        end = block_end(first, n);
+        widen(wide, was_unresponsive + first, end - first);
+        ONE_BY_ONE
+        for (i64 i = first; i < end; i++) {
+            double offered_bps = offered[i], dropped_bps = dropped[i], now_passed_bps = passed[i], read_s = seen[i];
+            double limit = limit_bps[i], allowed = allowed_bps[i], rate = rate_bps[i], burst = burst_bits[i];
+            double updated = updated_s[i], new_limit = new_limit_bps[i];
+            i64 was = was_evidence[i];
+            double part = dropped_bps / most(offered_bps, 1.0);
+            i64 against = (was > 0 ? was : 0) + 1, in_favour = (was < 0 ? was : 0) - 1;
+            i64 proof = part > set.unresponsive_drop ? against : 0;
+            proof = part < set.responsive_drop ? in_favour : proof;
+            i64 deaf = (wide[i - first] | (proof >= convicted)) & (proof > acquitted);
+            evidence[i] = proof;
+            wide[i - first] = deaf;
+            /* account */
+            i64 known = read_s == read_s;
+            i64 dropping = known & (dropped_bps > 0.0);
+            double since_s = most(now_s - updated, 0.0);
+            double seen_s = known ? read_s : since_s;
+            i64 modified = modified_s[i] >= updated;
+            double elapsed_s = modified ? since_s : seen_s;
+            double unread_s = most(elapsed_s - seen_s, 0.0);
+            double unseen_s = modified ? unread_s : 0.0;
+            double passed_bps = known ? now_passed_bps : limit;
+            double passed_bits = passed_bps * seen_s;
+            double filled_bits = rate * (elapsed_s - unseen_s);
+            double left_bits = least(level_bits[i] + filled_bits - passed_bits, burst);
+            i64 held_back = dropping | (known & (left_bits < -set.min_burst_bits));
+            double held_bps = least(passed_bps, rate);
+            double unseen_bps = held_back ? held_bps : passed_bps;
+            double since_bits = (deaf ? 0.0 : filled_bits) + set.frame_bits;
+            double level = least(most(left_bits, 0.0), dropping ? since_bits : (double)INFINITY);
+            double lost_bits = left_bits - level;
+            double missing_bits = deaf ? 0.0 : lost_bits;
+            i64 pressing = known & (dropped_bps > set.unresponsive_drop * offered_bps);
+            double filled_bps = pressing ? allowed : limit;
+            double credit = credit_bits[i] + filled_bps * elapsed_s - passed_bits - unseen_bps * unseen_s;
+            double burst_s = deaf ? set.unresponsive_burst_s : set.responsive_burst_s;
+            credit = least(credit, burst_for(limit, burst_s, &set)) - missing_bits;
+            /* enforce */
+            double depth = burst_for(whole_rate(new_limit, set.rate_step_bps), burst_s, &set);
+            double spent = credit - (known ? 0.0 : level);
+            depth_bits[i] = depth;
+            after[i] = most(new_limit, set.rate_step_bps);
+            after[n + i] = level;
+            after[2 * n + i] = least(most(credit, -set.most_owed * depth), depth);
+            after[3 * n + i] = least(most(spent, -set.most_owed * depth), depth);
+        }
+        narrow(unresponsive + first, wide, end - first);
     }
 }
 
@@ -170,36 +176,43 @@ static i64 meters(i64 n, const Settings *s, double now_s, const double *rate_bps
 {
     const Settings set = *s;
     double most_given = bounded ? 0.0 : (double)INFINITY; /* of usable bits: all that is spent may be given */
-    ONE_BY_ONE
-    for (i64 i = 0; i < n; i++) {
-        double was_rate = rate_bps[i], was_burst = burst_bits[i], was_level = level_bits[i], was_credit = credit_bits[i];
-        double updated = updated_s[i], modified = modified_s[i], read_s = seen[i], meter = meter_bps[i];
-        double usable = usable_bits[i], level = now_level[i], credit = now_credit[i], spent = spent_bits[i];
-        i64 known = read_s == read_s;
-        double given = least(spent, usable + most_given);
-        /* 4 */
-        double exact = whole_rate(meter, set.rate_step_bps);
-        double burst = whole_burst(most(given, most(set.min_burst_s * exact, set.min_burst_bits)), set.rate_step_bps);
-        double excess = most(burst - given - set.rate_step_bps, 0.0);
-        double rate = whole_rate(exact - least(excess / set.repay_s, set.most_repaid * exact), set.rate_step_bps);
-        /* 3 */
-        double elapsed_s = most(now_s - updated, 0.0);
-        double ahead = level - usable + (was_rate - meter) * elapsed_s;
-        double budget = most(set.budget_s * meter, set.min_burst_bits);
-        double stands_s = most(now_s - modified, set.repay_s);
-        i64 saves = (was_rate - rate) * stands_s > burst - level;
-        i64 too_deep = (i64)unresponsive[i] & (was_burst > 2.0 * depth_bits[i]);
-        i64 waits = (i64)too_soon[i] & (now_s - modified < set.most_unread_s);
-        i64 wanted = (((ahead > budget) & saves) | (known & (ahead < -budget)) | too_deep) & (waits ^ 1);
-        after[i] = wanted ? rate : was_rate;
-        after[n + i] = wanted ? burst : was_burst;
-        after[2 * n + i] = wanted ? now_s : modified;
-        double kept_level = known ? level : was_level, kept_credit = known ? credit : was_credit;
-        after[3 * n + i] = wanted ? burst : kept_level;
-        after[4 * n + i] = wanted ? spent : kept_credit;
-        after[5 * n + i] = wanted | known ? now_s : updated;
-        i64 raised = rate > was_rate;
-        what[i] = (uint8_t)(wanted + 2 * (wanted & raised));
+    i64 deaf[BLOCK], soon[BLOCK];
+    for (i64 first = 0, end; first < n; first = end) {
+        end = block_end(first, n);
+        widen(deaf, unresponsive + first, end - first);
+        widen(soon, too_soon + first, end - first);
+        ONE_BY_ONE
+        for (i64 i = first; i < end; i++) {
+            double was_rate = rate_bps[i], was_burst = burst_bits[i], was_level = level_bits[i], was_credit = credit_bits[i];
+            double updated = updated_s[i], modified = modified_s[i], read_s = seen[i], meter = meter_bps[i];
+            double usable = usable_bits[i], level = now_level[i], credit = now_credit[i], spent = spent_bits[i];
+            i64 known = read_s == read_s;
+            double given = least(spent, usable + most_given);
+            /* 4 */
+            double exact = whole_rate(meter, set.rate_step_bps);
+            double burst = whole_burst(most(given, most(set.min_burst_s * exact, set.min_burst_bits)), set.rate_step_bps);
+            double excess = most(burst - given - set.rate_step_bps, 0.0);
+            double rate = whole_rate(exact - least(excess / set.repay_s, set.most_repaid * exact), set.rate_step_bps);
+            /* 3 */
+            double elapsed_s = most(now_s - updated, 0.0);
+            double ahead = level - usable + (was_rate - meter) * elapsed_s;
+            double budget = most(set.budget_s * meter, set.min_burst_bits);
+            double stands_s = most(now_s - modified, set.repay_s);
+            i64 saves = (was_rate - rate) * stands_s > burst - level;
+            i64 too_deep = deaf[i - first] & (was_burst > 2.0 * depth_bits[i]);
+            i64 waits = soon[i - first] & (now_s - modified < set.most_unread_s);
+            i64 wanted = (((ahead > budget) & saves) | (known & (ahead < -budget)) | too_deep) & (waits ^ 1);
+            after[i] = wanted ? rate : was_rate;
+            after[n + i] = wanted ? burst : was_burst;
+            after[2 * n + i] = wanted ? now_s : modified;
+            double kept_level = known ? level : was_level, kept_credit = known ? credit : was_credit;
+            after[3 * n + i] = wanted ? burst : kept_level;
+            after[4 * n + i] = wanted ? spent : kept_credit;
+            after[5 * n + i] = wanted | known ? now_s : updated;
+            i64 raised = rate > was_rate;
+            deaf[i - first] = wanted + 2 * (wanted & raised);
+        }
+        narrow(what + first, deaf, end - first);
     }
     i64 count = 0;
     for (uint8_t which = 1; which <= 3; which += 2)

@@ -26,4 +26,25 @@
 
 typedef int64_t i64;
 
+/* A loop over columns of one width of numbers keeps them in registers, which one over flags as well does not: those are widened
+ * and made narrow again by the block. */
+enum { BLOCK = 256 };
+
+INLINE i64 block_end(i64 first, i64 n)
+{
+    return n - first < BLOCK ? n : first + BLOCK;
+}
+
+INLINE void widen(i64 *restrict to, const uint8_t *restrict flags, i64 n)
+{
+    for (i64 i = 0; i < n; i++)
+        to[i] = flags[i];
+}
+
+INLINE void narrow(uint8_t *restrict to, const i64 *restrict flags, i64 n)
+{
+    for (i64 i = 0; i < n; i++)
+        to[i] = (uint8_t)flags[i];
+}
+
 #endif
