@@ -3,6 +3,7 @@
  * Only the usual: meters of one band, and meter-mods that add or modify. The numpy form does everything else, and says
  * what is wrong with what cannot be.
  */
+#include <arpa/inet.h>
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
@@ -33,10 +34,16 @@ static uint64_t get(const uint8_t *at, int octets)
     return value;
 }
 
-static void put(uint8_t *at, uint64_t value, int octets)
+static inline void put_2(uint8_t *at, i64 value) /* one store: a loop over octets is not made into one */
 {
-    for (int i = octets - 1; i >= 0; i--, value >>= 8)
-        at[i] = (uint8_t)value;
+    uint16_t octets = htons((uint16_t)value);
+    memcpy(at, &octets, sizeof octets);
+}
+
+static inline void put_4(uint8_t *at, i64 value)
+{
+    uint32_t octets = htonl((uint32_t)value);
+    memcpy(at, &octets, sizeof octets);
 }
 
 /* Write the records of meter-stats replies, the first ``parts`` columns, into the last one; return how many in the beginning
@@ -110,22 +117,23 @@ i64 dets_encode_meters(i64 last_command, i64 last_meter, i64 tail_bytes, const c
     uint8_t *to = column(columns, 3);
     for (i64 s = 0; s < switches; s++) {
         const i64 (*mod)[4] = column(columns, FIRST_SWITCH + (int)s);
-        uint64_t next = (uint64_t)xid[s];
+        i64 next = xid[s];
         for (i64 i = 0, n = rows_of(columns, FIRST_SWITCH + (int)s); i < n; i++, done++, to += MOD_BYTES) {
             i64 command = mod[i][0], meter_id = mod[i][1], rate_kbps = mod[i][2], burst_kbits = mod[i][3];
-            if (command < 0 || command > last_command || meter_id < 1 || meter_id > last_meter || rate_kbps < 1 ||
-                rate_kbps > UINT32_MAX || burst_kbits < 1 || burst_kbits > UINT32_MAX)
+            int odd = (command < 0) | (command > last_command) | (meter_id < 1) | (meter_id > last_meter) | (rate_kbps < 1) |
+                      (rate_kbps > UINT32_MAX) | (burst_kbits < 1) | (burst_kbits > UINT32_MAX);
+            if (odd)
                 return done;
             memcpy(to, template, MOD_BYTES);
-            put(to + XID_AT, next++ & UINT32_MAX, 4);
-            put(to + COMMAND_AT, (uint64_t)command, 2);
-            put(to + METER_AT, (uint64_t)meter_id, 4);
-            put(to + RATE_AT, (uint64_t)rate_kbps, 4);
-            put(to + BURST_AT, (uint64_t)burst_kbits, 4);
+            put_4(to + XID_AT, next++);
+            put_2(to + COMMAND_AT, command);
+            put_4(to + METER_AT, meter_id);
+            put_4(to + RATE_AT, rate_kbps);
+            put_4(to + BURST_AT, burst_kbits);
         }
         if (tail_bytes) {
             memcpy(to, tail, (size_t)tail_bytes);
-            put(to + XID_AT, next & UINT32_MAX, 4);
+            put_4(to + XID_AT, next);
             to += tail_bytes;
         }
     }
