@@ -50,9 +50,8 @@ def put_in_force(
     enforcement, changes = enforce(
         before, limit_bps, senders.measured, rates.seen_s, now_s, too_soon, rooms, entries.receiver
     )
-    by_agents = np.zeros(len(entries), dtype=np.bool_) if shaped is None else shaped
     enforcement, changes, backstops = with_backstops(
-        before, enforcement, changes, by_agents, entries.meter_id > 0, limit_bps, now_s
+        before, enforcement, changes, shaped, entries.meter_id > 0, limit_bps, now_s
     )
     counters = senders.counters.modified(changes.rows, now_s)
     return GrantSide(machines, counters, enforcement, limit_bps, changes, backstops)

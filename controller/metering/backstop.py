@@ -23,16 +23,19 @@ def with_backstops(
     before: Enforcement,
     after: Enforcement,
     changes: MeterChanges,
-    shaped: BoolArray,
+    shaped: BoolArray | None,
     metered: BoolArray,
     limit_bps: FloatArray,
     now_s: float,
 ) -> tuple[Enforcement, MeterChanges, MeterChanges]:
     """Return the enforcement with backstops, the changes of other entries' meters, and those of the backstops.
 
-    ``shaped`` (entries,) are those that an agent holds, ``metered`` those that have a meter at all. The accounts of
+    ``shaped`` (entries,) are those that an agent holds (None: none), ``metered`` those that have a meter at all. The accounts of
     shaped entries stand still: their buckets count as full and nothing is owed.
     """
+    if (shaped is None or not shaped.any()) and metered.all():
+        return after, changes, _none()
+    shaped = np.zeros(len(metered), dtype=np.bool_) if shaped is None else shaped
     others = metered[changes.rows] & ~shaped[changes.rows]
     changes = MeterChanges(changes.rows[others], changes.rate_bps[others], changes.burst_bits[others])
     if not shaped.any():
