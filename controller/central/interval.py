@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,9 +23,8 @@ from controller.metering.observed import Reading
 from controller.openflow.constants import COUNTER_UNAVAILABLE
 from controller.policy.groups import declare_congestion, readings_of
 from controller.policy.interface import notifications
-from controller.switch.listed_meters import MeterReports, RowArray
+from controller.switch.listed_meters import NOT_LISTED, MeterReports, Places
 from controller.switch.modifications import modifications_by_switch
-from controller.switch.record import NO_ENTRY
 from controller.whatif.recording import Recorder, Start
 from controller.whatif.shadow import shadow_step
 
@@ -112,59 +110,45 @@ def _readings(
     A switch confirms its last message. That says nothing about meters that an earlier message set: taken for theirs, it
     would move the start of their counts to a later time again and again, and none of their readings would ever count.
     """
-    modified_s = fabric.state.enforcement.modified_s
-    of_entries, of_vns = MeterReadings.none(len(fabric.state.entries)), MeterReadings.none(len(fabric.vns))
     listed = fabric.listing.find(fabric.switches, reports)
-    came_s = np.array([received_s[dpid] for dpid in reports.dpids])
-    done_s = np.array([confirmed_s.get(dpid, np.nan) for dpid in reports.dpids])
-    _read(of_entries, reports, listed.entry, (came_s, done_s), modified_s)
-    _read(of_vns, reports, listed.vn, (came_s, done_s), None)
-    return of_entries, of_vns
+    came_s = np.array([received_s[dpid] for dpid in reports.dpids], dtype=np.float64)
+    done_s = np.array([confirmed_s.get(dpid, np.nan) for dpid in reports.dpids], dtype=np.float64)
+    of_entries = fabric.listing.places_of_entries(listed, reports.ends, len(fabric.state.entries))
+    of_vns = fabric.listing.places_of_vns(listed, reports.ends, len(fabric.vns))
+    return (
+        _read(reports.whole, of_entries, (came_s, done_s), fabric.state.enforcement.modified_s),
+        _read(reports.whole, of_vns, (came_s, done_s), None),
+    )
 
 
 def _read(
-    readings: MeterReadings,
-    reports: MeterReports,
-    rows: RowArray,
-    times_s: tuple[FloatArray, FloatArray],
-    modified_s: FloatArray | None,
-) -> None:
-    """Write the meters of all switches to these rows (NO_ENTRY: none); ``times_s`` have shape (switches,).
+    meters: MeterStats, places: Places, times_s: tuple[FloatArray, FloatArray], modified_s: FloatArray | None
+) -> MeterReadings:
+    """Return what all switches said of the meters of rows; ``times_s`` have shape (switches,).
 
     ``modified_s`` is of all rows, None: no meter ever is.
     """
     if measure_kernel.library is not None:
-        counts = (readings.byte_in_count, readings.dropped_byte_count, readings.duration_s)
-        columns = (*counts, readings.received_s, readings.confirmed_s)
-        measure_kernel.spread(reports.ends, rows, reports.whole, times_s, modified_s, columns, readings.present)
-        return
-    for times, (start, end) in zip(zip(*times_s, strict=True), pairwise([0, *reports.ends.tolist()]), strict=True):
-        _read_switch(readings, reports.whole[start:end], rows[start:end], times, modified_s)
-
-
-def _read_switch(
-    readings: MeterReadings,
-    meters: MeterStats,
-    row_of: RowArray,
-    times_s: tuple[float, float],
-    modified_s: FloatArray | None,
-) -> None:
-    mine = np.flatnonzero(row_of != NO_ENTRY)
-    rows = row_of[mine]
-    received_s, readings.confirmed_s[rows] = times_s
+        columns, present = measure_kernel.read(places.meter, places.switch, meters, times_s, modified_s)
+        byte_in, dropped, duration_s, received_s, confirmed_s = columns
+        return MeterReadings(byte_in, dropped, duration_s, received_s, present, confirmed_s)
+    readings = MeterReadings.none(len(places.meter))
+    rows = np.flatnonzero(places.meter != NOT_LISTED)
+    switch, meters = places.switch[rows], meters[places.meter[rows]]
+    readings.confirmed_s[rows] = times_s[1][switch]
     if modified_s is not None:
-        earlier = modified_s[rows] < modified_s[rows].max(initial=-np.inf)
-        readings.confirmed_s[rows[earlier]] = np.nan
-    byte_in, dropped = meters["byte_in_count"][mine], meters["band_byte_count"][mine]
-    unavailable = (byte_in == COUNTER_UNAVAILABLE) | (dropped == COUNTER_UNAVAILABLE)
-    if unavailable.any():
-        mine, rows = mine[~unavailable], rows[~unavailable]
-        byte_in, dropped = byte_in[~unavailable], dropped[~unavailable]
-    readings.byte_in_count[rows] = byte_in
-    readings.dropped_byte_count[rows] = dropped
-    readings.duration_s[rows] = meters["duration_s"][mine]
-    readings.received_s[rows] = received_s
+        latest_s = np.full(len(times_s[1]), -np.inf)
+        np.maximum.at(latest_s, switch, modified_s[rows])
+        readings.confirmed_s[rows[modified_s[rows] < latest_s[switch]]] = np.nan
+    byte_in, dropped = meters["byte_in_count"], meters["band_byte_count"]
+    known = (byte_in != COUNTER_UNAVAILABLE) & (dropped != COUNTER_UNAVAILABLE)
+    rows = rows[known]
+    readings.byte_in_count[rows] = byte_in[known]
+    readings.dropped_byte_count[rows] = dropped[known]
+    readings.duration_s[rows] = meters["duration_s"][known]
+    readings.received_s[rows] = times_s[0][switch[known]]
     readings.present[rows] = True
+    return readings
 
 
 def queue_changes(fabric: FabricState, changes: MeterChanges) -> None:

@@ -24,6 +24,7 @@ from controller.fabric.entries import EntryTable
 from controller.fabric.links import FabricLinks
 from controller.fabric.vns import VnTable
 from controller.metering.observed import Observed, Reading
+from controller.metering.sums import sums_by
 from controller.policy.groups import PolicyGroup
 from controller.policy.interface import Decision, PolicyView, Silence
 from controller.policy.memory import Memory
@@ -103,7 +104,7 @@ def received_rates(entries: EntryTable, passed_bps: FloatArray, vns: int) -> Flo
     Deviation: the paper's receiving node measures what arrives there. A switch's port counter does not tell VLANs
     apart, and what the receiver's queue holds back would be missing: it would hide the congestion that it shapes.
     """
-    return np.bincount(entries.receiver, weights=passed_bps, minlength=vns).astype(np.float64)
+    return sums_by(entries.receiver, (passed_bps,), vns)[0]
 
 
 def watch_congestion(before: RateAllocators, loads: Loads, vns: VnTable) -> RateAllocators:

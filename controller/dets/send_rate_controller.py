@@ -23,6 +23,7 @@ from controller.dets.messages import (
 from controller.fabric.entries import EntryTable
 from controller.fabric.vns import VnTable
 from controller.metering.measurement import Measurement
+from controller.metering.sums import sums_by
 
 # Choice: the paper does not say how long a sender waits for Keep Alive. After this many intervals (1.1 s at 55 ms) with
 # neither Set Rate nor Keep Alive a machine is idle again. An allocator waits as long until congestion is over; a few
@@ -134,7 +135,7 @@ def traffic_reports(
     measured rate is capped here.
     """
     measured_bps = measured.measured_bps
-    sent_bps = np.bincount(entries.sender, weights=measured.smoothed_bps, minlength=len(vns))
+    (sent_bps,) = sums_by(entries.sender, (measured.smoothed_bps,), len(vns))
     chosen = rows if len(rows) < len(entries) else slice(None)  # all of them need no picking
     sender, limit_bps = entries.sender[chosen], machines.limit_bps[chosen]
     elsewhere_bps = np.maximum(sent_bps[sender] - measured.smoothed_bps[chosen], 0.0)

@@ -12,13 +12,13 @@ import numpy as np
 
 from controller.columns import BoolArray, IntArray
 from controller.dets.messages import DeactivateTrafficControl, InitializeTrafficControl, Loads, TrafficReport
-from controller.dets.rate_allocator import received_rates
 from controller.dets.send_rate_controller import SendRateControllers, traffic_reports
 from controller.fabric.entries import EntryTable
 from controller.fabric.vns import VnTable
 from controller.metering.counters import MeterCounters, MeterRates, MeterReadings, meter_rates
 from controller.metering.enforcement import Enforcement, taken_by
 from controller.metering.measurement import Measurement, measure
+from controller.metering.sums import sums_by
 
 
 @dataclass(frozen=True)
@@ -46,12 +46,8 @@ class SenderSide:
         taken_bits = np.zeros(len(vns))
         if not vns.shaped.all():  # a VN that a queue holds needs no account
             taken_bits = taken_by(before, measured, self.rates.seen_s, now_s, entries.receiver, len(vns))
-        return Loads(
-            received_rates(entries, measured.passed_bps, len(vns)),
-            received_rates(entries, measured.smoothed_bps, len(vns)),
-            received_rates(entries, measured.dropped_bps, len(vns)),
-            taken_bits,
-        )
+        columns = (measured.passed_bps, measured.smoothed_bps, measured.dropped_bps)
+        return Loads(*sums_by(entries.receiver, columns, len(vns)), taken_bits)
 
 
 def read_meters(
@@ -68,7 +64,6 @@ def read_meters(
 
     Entries that ``holds`` marks, (entries,), stay under control however long their receivers are silent.
     """
-    counters = counters.confirmed(readings.confirmed_s)
     rates, counters = meter_rates(counters, readings, vns.capacity_bps[entries.sender])
     unread = np.where(np.isnan(rates.seen_s), unread_intervals + 1, 0)
     return SenderSide(entries, counters, rates, measure(measured, rates), machines.on_interval(holds), unread)

@@ -4,6 +4,8 @@
  * from fusing. The docstrings of the numpy form explain the steps; here they are only numbered. Unknown is NaN, for which
  * every comparison is false, as in numpy.
  */
+#include <string.h>
+
 #include "../_columns.h"
 #include "_measure.h"
 
@@ -14,33 +16,28 @@ typedef struct { /* METER_STATS of controller/openflow/meters.py */
     uint64_t band_packet_count, band_byte_count;
 } MeterStats;
 
-/* Write what switches said of their meters to the ``rows`` of these, -1 for meters of no interest. The meters of switch s end
- * at ``ends[s]``. Counters that are unavailable leave the row unread. A switch confirmed its last message at ``confirmed_s``,
- * and so says nothing of meters that were modified before the latest of them: ``modified_s`` (entries,), which is not looked at
- * where no meter is ever ``modified``. */
-static void spread(i64 switches, const i64 *ends, const int32_t *rows, const MeterStats *stats, const double *received_s,
-                 const double *confirmed_s, i64 modified, const double *modified_s, double *byte_in, double *dropped,
-                 double *duration_s, double *received, double *confirmed, uint8_t *present)
+/* Write what switches said of the meters of rows: row i has ``stats[meter[i]]`` of the switch ``switch_of[i]``, -1 for rows of
+ * which nothing was said. Counters that are unavailable leave the row unread. A switch confirmed its last message at
+ * ``confirmed_s``, and so says nothing of meters that were modified before the latest of them: ``modified_s`` (rows,), which is
+ * not looked at where no meter is ever ``modified``. ``latest_s`` (switches,) begins at minus infinity. ``to`` is bytes in and
+ * dropped, duration, arrival and confirmed, one column after the other. */
+static void read_meters(i64 n, i64 modified, const int32_t *meter, const int32_t *switch_of, const MeterStats *stats,
+                        const double *received_s, const double *confirmed_s, const double *modified_s, double *latest_s,
+                        double *restrict to, uint8_t *restrict present)
 {
-    for (i64 s = 0, start = 0; s < switches; start = ends[s++]) {
-        double latest_s = -(double)INFINITY;
-        for (i64 i = start; modified && i < ends[s]; i++)
-            if (rows[i] >= 0)
-                latest_s = modified_s[rows[i]] > latest_s ? modified_s[rows[i]] : latest_s;
-        for (i64 i = start; i < ends[s]; i++) {
-            const MeterStats *meter = &stats[i];
-            i64 row = rows[i];
-            if (row < 0)
-                continue;
-            confirmed[row] = modified && modified_s[row] < latest_s ? (double)NAN : confirmed_s[s];
-            if (meter->byte_in_count == UINT64_MAX || meter->band_byte_count == UINT64_MAX)
-                continue;
-            byte_in[row] = (double)meter->byte_in_count;
-            dropped[row] = (double)meter->band_byte_count;
-            duration_s[row] = meter->duration_s;
-            received[row] = received_s[s];
-            present[row] = 1;
-        }
+    for (i64 i = 0; modified && i < n; i++)
+        if (meter[i] >= 0 && modified_s[i] > latest_s[switch_of[i]])
+            latest_s[switch_of[i]] = modified_s[i];
+    for (i64 i = 0; i < n; i++) {
+        const MeterStats *found = meter[i] < 0 ? NULL : &stats[meter[i]];
+        int known = found && found->byte_in_count != UINT64_MAX && found->band_byte_count != UINT64_MAX;
+        int earlier = !found || (modified && modified_s[i] < latest_s[switch_of[i]]);
+        to[i] = known ? (double)found->byte_in_count : (double)NAN;
+        to[n + i] = known ? (double)found->band_byte_count : (double)NAN;
+        to[2 * n + i] = known ? found->duration_s : (double)NAN;
+        to[3 * n + i] = known ? received_s[switch_of[i]] : (double)NAN;
+        to[4 * n + i] = earlier ? (double)NAN : confirmed_s[switch_of[i]];
+        present[i] = (uint8_t)known;
     }
 }
 
@@ -101,42 +98,57 @@ i64 dets_watch(const char *columns)
 }
 
 /* Counters to rates. Columns of n rows: first the last readings and the new ones, then what is written: in ``rates`` offered,
- * dropped and passed, one column after the other, in ``after`` the five columns of the next readings in their order. */
+ * dropped, passed and over how long, one column after the other, in ``after`` the five columns of the next readings in their order. */
 FOR_EACH_CPU
 static void meter_rates(i64 n, double least_elapsed_s, double plausible, double bits_per_byte, const double *was_in,
-                      const double *was_dropped, const double *was_duration_s, const double *epoch_s,
+                      const double *was_dropped, const double *was_duration_s, const double *was_epoch_s,
                       const double *was_received_s, const double *byte_in, const double *dropped,
-                      const double *duration_s, const double *received_s, const uint8_t *present,
-                      const double *capacity_bps, double *restrict rates, uint8_t *restrict implausible,
-                      double *restrict after)
+                      const double *duration_s, const double *received_s, const double *confirmed_s,
+                      const uint8_t *present, const double *capacity_bps, double *restrict rates,
+                      uint8_t *restrict implausible, double *restrict after)
 {
-    for (i64 i = 0; i < n; i++) {
-        /* 1 */
-        int restarted = duration_s[i] < was_duration_s[i];
-        double start_s = restarted ? 0.0 : epoch_s[i];
-        double start_in = restarted ? 0.0 : was_in[i];
-        double start_dropped = restarted ? 0.0 : was_dropped[i];
-        /* 2 */
-        double elapsed_s = duration_s[i] - start_s;
-        int newer = present[i] & (elapsed_s >= least_elapsed_s);
-        double per_second = bits_per_byte / (newer ? elapsed_s : (double)NAN);
-        double offered_bps = (byte_in[i] - start_in) * per_second;
-        double dropped_bps = (dropped[i] - start_dropped) * per_second;
-        /* 3 */
-        int bad = (offered_bps < 0.0) | (dropped_bps < 0.0) | (offered_bps > plausible * capacity_bps[i]);
-        offered_bps = bad ? (double)NAN : offered_bps;
-        dropped_bps = bad ? (double)NAN : dropped_bps;
-        double passed_bps = offered_bps - dropped_bps;
-        rates[i] = offered_bps;
-        rates[n + i] = dropped_bps;
-        rates[2 * n + i] = passed_bps < 0.0 ? 0.0 : passed_bps;
-        implausible[i] = (uint8_t)bad;
-        int read = newer | (present[i] & (elapsed_s != elapsed_s));
-        after[i] = read ? byte_in[i] : was_in[i];
-        after[n + i] = read ? dropped[i] : was_dropped[i];
-        after[2 * n + i] = read ? duration_s[i] : was_duration_s[i];
-        after[3 * n + i] = read ? duration_s[i] : epoch_s[i];
-        after[4 * n + i] = read ? received_s[i] : was_received_s[i];
+    i64 there[BLOCK];
+    for (i64 first = 0, end; first < n; first = end) {
+        end = block_end(first, n);
+        widen(there, present + first, end - first);
+        ONE_BY_ONE
+        for (i64 i = first; i < end; i++) {
+            double now_in = byte_in[i], now_dropped = dropped[i], now_s = duration_s[i], came_s = received_s[i];
+            double last_in = was_in[i], last_dropped = was_dropped[i], last_s = was_duration_s[i];
+            double last_came_s = was_received_s[i], epoch_s = was_epoch_s[i];
+            /* 1 */
+            double done_s = last_s + (confirmed_s[i] - last_came_s);
+            i64 late = (epoch_s > last_s) & (done_s > epoch_s);
+            epoch_s = late ? done_s : epoch_s;
+            /* 2 */
+            i64 restarted = now_s < last_s;
+            double start_s = restarted ? 0.0 : epoch_s;
+            double start_in = restarted ? 0.0 : last_in;
+            double start_dropped = restarted ? 0.0 : last_dropped;
+            /* 3 */
+            double elapsed_s = now_s - start_s;
+            i64 newer = there[i - first] & (elapsed_s >= least_elapsed_s);
+            double per_second = bits_per_byte / (newer ? elapsed_s : (double)NAN);
+            double offered_bps = (now_in - start_in) * per_second;
+            double dropped_bps = (now_dropped - start_dropped) * per_second;
+            /* 4 */
+            i64 bad = (offered_bps < 0.0) | (dropped_bps < 0.0) | (offered_bps > plausible * capacity_bps[i]);
+            offered_bps = bad ? (double)NAN : offered_bps;
+            dropped_bps = bad ? (double)NAN : dropped_bps;
+            double passed_bps = offered_bps - dropped_bps;
+            rates[i] = offered_bps;
+            rates[n + i] = dropped_bps;
+            rates[2 * n + i] = passed_bps < 0.0 ? 0.0 : passed_bps;
+            rates[3 * n + i] = offered_bps == offered_bps ? elapsed_s : (double)NAN;
+            i64 read = newer | (there[i - first] & (elapsed_s != elapsed_s));
+            after[i] = read ? now_in : last_in;
+            after[n + i] = read ? now_dropped : last_dropped;
+            after[2 * n + i] = read ? now_s : last_s;
+            after[3 * n + i] = read ? now_s : epoch_s;
+            after[4 * n + i] = read ? came_s : last_came_s;
+            there[i - first] = bad;
+        }
+        narrow(implausible + first, there, end - first);
     }
 }
 
@@ -161,20 +173,77 @@ static void measure(i64 n, double memory, const double *was_offered, const doubl
 
 #define C(number) column(columns, number)
 
-i64 dets_spread(i64 modified, const char *columns)
+i64 dets_read(i64 modified, const char *columns)
 {
-    if (!side_by_side(columns, 12))
+    if (!side_by_side(columns, 9))
         return NOT_SIDE_BY_SIDE;
-    spread(rows_of(columns, 0), C(0), C(1), C(2), C(3), C(4), modified, C(5), C(6), C(7), C(8), C(9), C(10), C(11));
+    read_meters(rows_of(columns, 0), modified, C(0), C(1), C(2), C(3), C(4), C(5), C(6), C(7), C(8));
+    return 0;
+}
+
+/* Columns of n rows summed up by ``row``, one after the other: the ``rows`` sums of each stand behind those of the one before it.
+ * The sums of several, in the order of their rows, stay in registers while the row is the same. */
+INLINE void sum_up(i64 n, i64 rows, const i64 *row, double *sums, const double *const *from, int count)
+{
+    for (i64 i = 0; i < n;) {
+        i64 r = row[i];
+        double sum[4];
+        for (int c = 0; c < count; c++)
+            sum[c] = sums[c * rows + r];
+        do
+            for (int c = 0; c < count; c++)
+                sum[c] += from[c][i];
+        while (++i < n && row[i] == r);
+        for (int c = 0; c < count; c++)
+            sums[c * rows + r] = sum[c];
+    }
+}
+
+i64 dets_sums(const char *columns)
+{
+    i64 n = rows_of(columns, 0), count = rows_of(columns, 1), rows = fields_of(columns, 1)->shape[1];
+    if (!side_by_side(columns, (int)count + 2))
+        return NOT_SIDE_BY_SIDE;
+    double *sums = C(1);
+    for (int c = 0; c < count; c++) {
+        const double *from[] = {C(c + 2), c + 1 < count ? C(c + 3) : NULL, c + 2 < count ? C(c + 4) : NULL};
+        if (from[2])
+            sum_up(n, rows, C(0), sums + c * rows, from, 3), c += 2;
+        else if (from[1])
+            sum_up(n, rows, C(0), sums + c * rows, from, 2), c += 1;
+        else
+            sum_up(n, rows, C(0), sums + c * rows, from, 1);
+    }
     return 0;
 }
 
 i64 dets_meter_rates(double least_elapsed_s, double plausible, double bits_per_byte, const char *columns)
 {
-    if (!side_by_side(columns, 14))
+    if (!side_by_side(columns, 15))
         return NOT_SIDE_BY_SIDE;
     meter_rates(rows_of(columns, 0), least_elapsed_s, plausible, bits_per_byte, C(0), C(1), C(2), C(3), C(4), C(5), C(6),
-                C(7), C(8), C(9), C(10), C(11), C(12), C(13));
+                C(7), C(8), C(9), C(10), C(11), C(12), C(13), C(14));
+    return 0;
+}
+
+/* The last readings after a modify of ``rows``: copies of bytes in, dropped and epoch, one column after the other, in which those
+ * of the rows begin at zero and at the modify. */
+i64 dets_modified(double sent_s, const char *columns)
+{
+    if (!side_by_side(columns, 7))
+        return NOT_SIDE_BY_SIDE;
+    i64 n = rows_of(columns, 1), changed = rows_of(columns, 0);
+    const i64 *rows = C(0);
+    const double *duration_s = C(4), *received_s = C(5);
+    double *after = C(6);
+    for (int c = 0; c < 3; c++)
+        memcpy(after + c * n, C(c + 1), (size_t)n * sizeof(double));
+    for (i64 i = 0; i < changed; i++) {
+        i64 row = rows[i];
+        double since_s = sent_s - received_s[row];
+        after[row] = after[n + row] = 0.0;
+        after[2 * n + row] = duration_s[row] + (since_s < 0.0 ? 0.0 : since_s);
+    }
     return 0;
 }
 

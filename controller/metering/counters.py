@@ -89,6 +89,11 @@ class MeterCounters:
         Open vSwitch zeroes a meter's counters at every modify while its duration goes on, so what it counts next
         counts from the modify: the last reading's duration plus the time that has passed here since it came.
         """
+        if measure_kernel.library is not None:
+            counts = (self.byte_in_count, self.dropped_byte_count, self.epoch_s)
+            columns = (*counts, self.duration_s, self.received_s)
+            byte_in, dropped, epoch = measure_kernel.modified(rows, columns, sent_s)
+            return replace(self, byte_in_count=byte_in, dropped_byte_count=dropped, epoch_s=epoch)
         byte_in, dropped, epoch = self.byte_in_count.copy(), self.dropped_byte_count.copy(), self.epoch_s.copy()
         byte_in[rows] = 0.0
         dropped[rows] = 0.0
@@ -128,32 +133,34 @@ def meter_rates(
 
     ``capacity_bps``, shape (entries,), is that of the sender's edge port.
 
-    1) A meter whose duration went back was added again: it has counted from zero since then.
-    2) Elapsed time is the switch's own; a reading that is hardly newer than the last one says nothing.
-    3) A count below the last one, or one that jumped over PLAUSIBLE_LOAD times the capacity, makes the rate unknown.
+    1) A meter that was modified counts from when its switch had done so, where that is known.
+    2) A meter whose duration went back was added again: it has counted from zero since then.
+    3) Elapsed time is the switch's own; a reading that is hardly newer than the last one says nothing.
+    4) A count below the last one, or one that jumped over PLAUSIBLE_LOAD times the capacity, makes the rate unknown.
     """
     if measure_kernel.library is not None:
         settings = (MIN_ELAPSED_S, PLAUSIBLE_LOAD, float(BITS_PER_BYTE))
         last = (before.byte_in_count, before.dropped_byte_count, before.duration_s, before.epoch_s, before.received_s)
-        new = (now.byte_in_count, now.dropped_byte_count, now.duration_s, now.received_s, now.present, capacity_bps)
-        (offered, dropped, passed), implausible, after = measure_kernel.meter_rates(settings, last, new)
+        counted = (now.byte_in_count, now.dropped_byte_count, now.duration_s, now.received_s, now.confirmed_s)
+        new = (*counted, now.present, capacity_bps)
+        (offered, dropped, passed, seen), implausible, after = measure_kernel.meter_rates(settings, last, new)
         byte_in, dropped_bytes, duration, epoch, received = after
         counters = MeterCounters(byte_in, dropped_bytes, duration, epoch, received)
-        seen_s = now.duration_s - np.where(now.duration_s < before.duration_s, 0.0, before.epoch_s)
-        seen_s[np.isnan(offered)] = np.nan
-        return MeterRates(offered, dropped, passed, implausible, seen_s), counters
+        return MeterRates(offered, dropped, passed, implausible, seen), counters
     # 1
+    before = before.confirmed(now.confirmed_s)
+    # 2
     added_anew = now.duration_s < before.duration_s
     start_s = np.where(added_anew, 0.0, before.epoch_s)
     start_in = np.where(added_anew, 0.0, before.byte_in_count)
     start_dropped = np.where(added_anew, 0.0, before.dropped_byte_count)
-    # 2
+    # 3
     elapsed_s = now.duration_s - start_s
     newer = now.present & (elapsed_s >= MIN_ELAPSED_S)
     per_second = BITS_PER_BYTE / np.where(newer, elapsed_s, np.nan)
     offered_bps = (now.byte_in_count - start_in) * per_second
     dropped_bps = (now.dropped_byte_count - start_dropped) * per_second
-    # 3
+    # 4
     with np.errstate(invalid="ignore"):
         implausible = (offered_bps < 0.0) | (dropped_bps < 0.0) | (offered_bps > PLAUSIBLE_LOAD * capacity_bps)
     offered_bps[implausible] = np.nan

@@ -18,9 +18,11 @@ library = load(
     Path(__file__).parent,
     "_measure",
     {
-        "dets_spread": "i",
+        "dets_sums": "",
+        "dets_read": "i",
         "dets_watch": "",
         "dets_meter_rates": "ddd",
+        "dets_modified": "d",
         "dets_measure": "d",
         "dets_taken": "d",
         "dets_account": "d",
@@ -31,23 +33,32 @@ library = load(
 )
 
 
-def spread(
-    ends: IntArray,
-    rows: NDArray[np.int32],
+def sums(row: IntArray, columns: tuple[FloatArray, ...], rows: int) -> FloatArray:
+    """Return ``columns`` (entries,), summed up by ``row`` (entries,), which is below ``rows``: shape (columns, rows)."""
+    added = np.zeros((len(columns), rows))
+    call(library, "dets_sums", (row, added, *columns))
+    return added
+
+
+def read(
+    meter: NDArray[np.int32],
+    switch: NDArray[np.int32],
     stats: NDArray[np.void],
     times_s: tuple[FloatArray, FloatArray],
     modified_s: FloatArray | None,
-    columns: tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray],
-    present: BoolArray,
-) -> None:
-    """Write METER_STATS to their ``rows`` (-1: none) of bytes in and dropped, duration, arrival, confirmed.
+) -> tuple[FloatArray, BoolArray]:
+    """Return bytes in and dropped, duration, arrival and confirmed (5, rows), and what is present (rows,).
 
-    Those of each switch end at its ``ends``. ``times_s`` (switches,) are when they came, and when the switch had done
-    what it was sent. That says nothing of the rows whose ``modified_s`` (entries,) is before the latest of them.
+    Row i has ``stats[meter[i]]`` (METER_STATS; -1: none) of the switch ``switch[i]``. ``times_s`` (switches,) are when
+    they came, and when the switch had done what it was sent. That says nothing of the rows whose ``modified_s`` (rows,)
+    is before the latest of them.
     """
-    modified = columns[0] if modified_s is None else modified_s
-    given = (ends, rows, stats, *times_s, modified, *columns, present)
-    call(library, "dets_spread", given, int(modified_s is not None))
+    modified = times_s[0] if modified_s is None else modified_s
+    columns, present = np.empty((5, len(meter))), np.empty(len(meter), np.bool_)
+    latest_s = np.full(len(times_s[0]), -np.inf)
+    given = (meter, switch, stats, *times_s, modified, latest_s, columns, present)
+    call(library, "dets_read", given, int(modified_s is not None))
+    return columns, present
 
 
 def watch(
@@ -74,14 +85,25 @@ def watch(
 def meter_rates(
     settings: tuple[float, float, float], before: tuple[FloatArray, ...], now: tuple[NDArray[np.generic], ...]
 ) -> tuple[FloatArray, BoolArray, FloatArray]:
-    """Return the rates (3, entries), what is implausible (entries,) and the readings for the next time (5, entries).
+    """Return the rates and over how long they are (4, entries), what is implausible (entries,) and the next last
+    readings (5, entries).
 
     ``settings`` are the least time between readings, what is plausible in capacities, and bits per byte.
     """
     entries = len(before[0])
-    rates, implausible, after = np.empty((3, entries)), np.empty(entries, np.bool_), np.empty((5, entries))
+    rates, implausible, after = np.empty((4, entries)), np.empty(entries, np.bool_), np.empty((5, entries))
     call(library, "dets_meter_rates", (*before, *now, rates, implausible, after), *settings)
     return rates, implausible, after
+
+
+def modified(rows: IntArray, columns: tuple[FloatArray, ...], sent_s: float) -> FloatArray:
+    """Return bytes in, dropped and epoch (3, entries) after a modify of ``rows``; ``columns`` are the last readings.
+
+    They are bytes in, dropped, epoch, duration and arrival, (entries,) each.
+    """
+    after = np.empty((3, len(columns[0])))
+    call(library, "dets_modified", (rows, *columns, after), sent_s)
+    return after
 
 
 def measure(

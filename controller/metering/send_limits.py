@@ -32,7 +32,7 @@ class SendLimitMeters:
 
     def after(self, readings: MeterReadings, capacity_bps: FloatArray) -> SendLimitMeters:
         """Return the state after one more interval; ``capacity_bps`` (vns,) is that of the VNs' edge ports."""
-        rates, counters = meter_rates(self.counters.confirmed(readings.confirmed_s), readings, capacity_bps)
+        rates, counters = meter_rates(self.counters, readings, capacity_bps)
         known = ~np.isnan(rates.offered_bps)
         offered_bps = np.where(known, rates.offered_bps, self.offered_bps)
         return SendLimitMeters(counters, offered_bps, np.where(known, rates.dropped_bps, self.dropped_bps))

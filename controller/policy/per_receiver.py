@@ -13,6 +13,7 @@ from controller.allocation.interface import AlgorithmState, AllocationAlgorithm,
 from controller.columns import FloatArray, IntArray
 from controller.fabric.vns import VnTable
 from controller.metering.enforcement import RATE_STEP_BPS
+from controller.metering.sums import sums_by
 from controller.policy.interface import Decision, Place, Policy, PolicyView
 from controller.policy.memory import Memory
 from controller.policy.words import lower_of, rate_in_words, starting
@@ -96,7 +97,7 @@ class PerReceiver(Policy):
         """
         known = memory.derived
         rows = known if isinstance(known, ReceiverRows) and known.vns is view.vns else ReceiverRows.of(view)
-        received_bps = np.bincount(view.receiver, weights=view.measured_bps, minlength=len(view.vns)).astype(np.float64)
+        (received_bps,) = sums_by(view.receiver, (view.measured_bps,), len(view.vns))
         receivers = rows.receivers
         requests = Requests(
             offsets=rows.offsets,

@@ -63,6 +63,28 @@ class ListedMeters(NamedTuple):
     vn: RowArray
 
 
+NOT_LISTED = -1
+
+
+class Places(NamedTuple):
+    """Where the meters of rows were listed, of one that was listed twice the last time; shape (rows,) each.
+
+    ``meter`` is the place in ``MeterReports.whole``, NOT_LISTED where there is none, and ``switch`` the number of the
+    switch among those that answered.
+    """
+
+    meter: RowArray
+    switch: RowArray
+
+    @classmethod
+    def of(cls, row: RowArray, ends: IntArray, rows: int) -> Places:
+        """Return the places of meters that stand for ``row`` (NO_ENTRY: none) and end at each switch's ``ends``."""
+        meter = np.full(rows, NOT_LISTED, dtype=np.int32)
+        listed = np.flatnonzero(row != NO_ENTRY).astype(np.int32)
+        meter[row[listed]] = listed
+        return cls(meter, np.searchsorted(ends, meter, side="right").astype(np.int32))
+
+
 _NONE = ListedMeters(np.empty(0, np.int32), np.empty(0, np.int32))
 
 
@@ -80,12 +102,33 @@ class _OfAll(NamedTuple):
     found: ListedMeters
 
 
+class _Placed(NamedTuple):
+    row: RowArray
+    places: Places
+
+
 class Listing:
     """Whose meters switches listed the last time: most of the time they list the same again."""
 
     def __init__(self) -> None:
         self._switches: dict[int, _OfSwitch] = {}
         self._all: _OfAll | None = None
+        self._entries: _Placed | None = None
+        self._vns: _Placed | None = None
+
+    def places_of_entries(self, listed: ListedMeters, ends: IntArray, entries: int) -> Places:
+        """Return where the meters of all ``entries`` are among these, which end at each switch's ``ends``."""
+        last = self._entries
+        if last is None or last.row is not listed.entry or len(last.places.meter) != entries:
+            last = self._entries = _Placed(listed.entry, Places.of(listed.entry, ends, entries))
+        return last.places
+
+    def places_of_vns(self, listed: ListedMeters, ends: IntArray, vns: int) -> Places:
+        """Return the same of the meters of the send limits of all ``vns``."""
+        last = self._vns
+        if last is None or last.row is not listed.vn or len(last.places.meter) != vns:
+            last = self._vns = _Placed(listed.vn, Places.of(listed.vn, ends, vns))
+        return last.places
 
     def find(self, switches: Mapping[int, SwitchRecord], reports: MeterReports) -> ListedMeters:
         """Return whose meters these are."""

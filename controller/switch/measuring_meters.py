@@ -89,7 +89,7 @@ class MeasuringMeters:
         """Return the state after one more interval, and what came with a mark, (entries,); NaN where unknown."""
         rows_by_switch = {dpid: self._of_switch(dpid, vns) for dpid in stats}
         now = read_meters(self.meter_id, rows_by_switch, stats, received_s, confirmed_s)
-        rates, counters = meter_rates(self.counters.confirmed(now.confirmed_s), now, vns.capacity_bps[self.sender])
+        rates, counters = meter_rates(self.counters, now, vns.capacity_bps[self.sender])
         marked_bps = np.full(len(entries), np.nan)
         at, there = self.rows_in(entries, len(vns))
         marked_bps[at[there]] = rates.offered_bps[there]

@@ -77,7 +77,7 @@ class PhantomMeters:
         # What arrives is bounded by what all of a VLAN can send.
         most = int(vns.vlan_vid.max(initial=0)) + 1
         sums_bps = np.bincount(vns.vlan_vid, weights=vns.capacity_bps, minlength=most).astype(np.float64)
-        rates, counters = meter_rates(self.counters.confirmed(now.confirmed_s), now, sums_bps[vns.vlan_vid])
+        rates, counters = meter_rates(self.counters, now, sums_bps[vns.vlan_vid])
         readings = MarkReadings(marked_bps, rates.offered_bps, rates.dropped_bps)
         return replace(self, counters=counters), readings
 

@@ -10,16 +10,15 @@ from support.kernels import numpy_alone, same
 
 from controller.central.interval import _read
 from controller.metering import measure_kernel
-from controller.metering.counters import MeterReadings
 from controller.openflow.constants import COUNTER_UNAVAILABLE
 from controller.openflow.meters import METER_STATS
-from controller.switch.listed_meters import MeterReports
+from controller.switch.listed_meters import MeterReports, Places
 from controller.switch.record import NO_ENTRY
 
 
 @pytest.mark.skipif(measure_kernel.library is None, reason="no C compiler was there when it was installed")
 @given(seed=st.integers(0, 2**32 - 1), meters=st.integers(0, 30), limits=st.booleans())
-def test_readings_are_spread_alike(seed: int, meters: int, limits: bool) -> None:
+def test_readings_are_alike(seed: int, meters: int, limits: bool) -> None:
     rng = np.random.default_rng(seed)
     stats, cut = np.zeros(meters, METER_STATS), int(rng.integers(0, meters + 1))
     for column in ("byte_in_count", "band_byte_count"):
@@ -29,8 +28,8 @@ def test_readings_are_spread_alike(seed: int, meters: int, limits: bool) -> None
     reports = MeterReports.of({1: stats[:cut], 2: stats[:0], 3: stats[cut:]})
     modified_s = rng.choice([1.0, 2.0, 3.0], 40) if limits else None
     times_s = (np.array([4.0, 4.25, 4.5]), rng.choice([2.5, 3.5, np.nan], 3))
-    compiled, plain = MeterReadings.none(40), MeterReadings.none(40)
-    _read(compiled, reports, rows, times_s, modified_s)
+    places = Places.of(rows, reports.ends, 40)
+    compiled = _read(reports.whole, places, times_s, modified_s)
     with numpy_alone():
-        _read(plain, reports, rows, times_s, modified_s)
+        plain = _read(reports.whole, places, times_s, modified_s)
     same(compiled, plain)

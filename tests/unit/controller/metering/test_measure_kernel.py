@@ -15,6 +15,7 @@ from controller.compiled import load
 from controller.metering import measure_kernel
 from controller.metering.counters import MeterCounters, MeterReadings, meter_rates
 from controller.metering.measurement import Measurement, measure
+from controller.metering.sums import sums_by
 from controller.openflow.constants import COUNTER_UNAVAILABLE
 from controller.openflow.meters import METER_STATS
 
@@ -42,11 +43,25 @@ def test_rates_and_measurement_are_the_same(seed: int, entries: int) -> None:
     last = Measurement(*(rng.random(entries) * 1e8 for _ in range(4)), rng.integers(0, 20, entries))
     rates, counters = meter_rates(before, now, capacity_bps)
     measured = measure(last, rates)
+    rows, sent_s = rng.permutation(entries)[: entries // 2], 0.05
+    modified = before.modified(rows, sent_s)
     with numpy_alone():
+        same(modified, before.modified(rows, sent_s))
         plain_rates, plain_counters = meter_rates(before, now, capacity_bps)
         same(measured, measure(last, plain_rates))
     same(rates, plain_rates)
     same(counters, plain_counters)
+
+
+@given(seed=st.integers(0, 2**32 - 1), entries=st.integers(0, 200), columns=st.integers(0, 7), rows=st.integers(1, 9))
+def test_sums_are_the_same(seed: int, entries: int, columns: int, rows: int) -> None:
+    rng = np.random.default_rng(seed)
+    row = rng.integers(0, rows, entries)
+    row = np.sort(row) if seed % 2 else row
+    added = tuple(rng.random(entries) * 10.0 ** rng.integers(0, 9, entries) for _ in range(columns))
+    found = sums_by(row, added, rows)
+    with numpy_alone():
+        np.testing.assert_array_equal(found, sums_by(row, added, rows))
 
 
 def test_what_a_switch_says_goes_to_its_entries() -> None:
@@ -55,10 +70,8 @@ def test_what_a_switch_says_goes_to_its_entries() -> None:
     stats["byte_in_count"] = [5000, 1, COUNTER_UNAVAILABLE, 9]
     stats["band_byte_count"] = [2000, 1, 7, COUNTER_UNAVAILABLE]
     stats["duration_s"] = [1.5, 1.0, 2.5, 3.5]
-    columns = tuple(np.full(5, np.nan) for _ in range(5))
-    present = np.zeros(5, np.bool_)
-    rows, times_s = np.array([4, -1, 0, 1], np.int32), (np.array([3.25]), np.array([3.5]))
-    measure_kernel.spread(np.array([4]), rows, stats, times_s, None, columns, present)
+    meter, switch = np.array([2, 3, -1, -1, 0], np.int32), np.zeros(5, np.int32)
+    columns, present = measure_kernel.read(meter, switch, stats, (np.array([3.25]), np.array([3.5])), None)
     assert present.tolist() == [False] * 4 + [True]
     assert [column[4] for column in columns] == [5000.0, 2000.0, 1.5, 3.25, 3.5]
     assert all(np.isnan(column[:4]).all() for column in columns[:4])

@@ -7,7 +7,7 @@ from support.configs import star
 
 from controller.fabric.vns import VnTable
 from controller.openflow.meters import METER_STATS
-from controller.switch.listed_meters import Listing, MeterReports
+from controller.switch.listed_meters import NOT_LISTED, Listing, MeterReports
 from controller.switch.record import NO_ENTRY, SwitchRecord
 
 
@@ -51,3 +51,19 @@ def test_rows_follow_the_maps_of_each_switch() -> None:
     assert listing.find(switches, MeterReports.of({1: meters(50), 2: meters(50)})).entry.tolist() == [4, 7]
     assert listing.find(switches, MeterReports.of({2: meters(50, 50)})).entry.tolist() == [7, 7]
     assert len(listing.find(switches, MeterReports.of({})).entry) == 0
+
+
+def test_places_are_found_again_when_others_are_listed() -> None:
+    switches, listing = records(2), Listing()
+    switches[1].map_meters(np.array([50, 52]), np.array([4, 0]))
+    switches[2].map_meters(np.array([50]), np.array([2]))
+    reports = MeterReports.of({1: meters(50, 51, 52, 50), 2: meters(50)})
+    listed = listing.find(switches, reports)
+    places = listing.places_of_entries(listed, reports.ends, 5)
+    assert places.meter.tolist() == [2, NOT_LISTED, 4, NOT_LISTED, 3]
+    assert places.switch[[0, 2, 4]].tolist() == [0, 1, 0]
+    assert listing.places_of_entries(listed, reports.ends, 5) is places
+    assert len(listing.places_of_entries(listed, reports.ends, 6).meter) == 6
+    reports = MeterReports.of({2: meters(50)})
+    places = listing.places_of_entries(listing.find(switches, reports), reports.ends, 5)
+    assert places.meter.tolist() == [NOT_LISTED, NOT_LISTED, 0, NOT_LISTED, NOT_LISTED]

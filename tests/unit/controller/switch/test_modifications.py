@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -20,10 +22,10 @@ ENTRIES = EntryTable(np.array([0, 1, 2, 0, 1]), np.array([1, 2, 3, 3, 3]), np.ar
 
 def vns(switch: list[int]) -> VnTable:
     """VNs behind these switches."""
-    table = VnTable.of_config(star(len(switch)))
-    return VnTable(**{name: getattr(table, name) for name in VnTable.__annotations__ if name[0] != "_"} | {
-        "dpid": np.array(switch, dtype=np.uint64)
-    })
+    table = VnTable.of_config(star(4, limits={10: "400M"}))
+    assert len(table) == len(switch)
+    columns = {field.name: getattr(table, field.name) for field in fields(VnTable) if field.init}
+    return VnTable(**columns | {"dpid": np.array(switch, dtype=np.uint64)})
 
 
 def changes(rows: list[int]) -> MeterChanges:
