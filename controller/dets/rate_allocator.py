@@ -23,8 +23,9 @@ from controller.dets.send_rate_controller import KEEP_ALIVE_INTERVALS
 from controller.fabric.entries import EntryTable
 from controller.fabric.links import FabricLinks
 from controller.fabric.vns import VnTable
+from controller.metering import measure_kernel
+from controller.metering.measurement import sums_by
 from controller.metering.observed import Observed, Reading
-from controller.metering.sums import sums_by
 from controller.policy.groups import PolicyGroup
 from controller.policy.interface import Decision, PolicyView, Silence
 from controller.policy.memory import Memory
@@ -163,14 +164,24 @@ def answer(
         if decision.congested is not None:
             congested = np.where(mine, decision.congested, congested)
         decisions.append(decision)
-    changed = np.abs(grants_bps - reports.limit_bps) > SAME_RATE * np.minimum(grants_bps, reports.limit_bps)
+    set_rate, keep_alive = _messages(reports, grants_bps)
     after = replace(
         before,
         congested=congested,
         memories=tuple(decision.memory for decision in decisions),
         decisions=tuple(decisions),
     )
-    return after, SetRate(reports.entry[changed], grants_bps[changed]), KeepAlive(reports.entry[~changed])
+    return after, set_rate, keep_alive
+
+
+def _messages(reports: TrafficReport, grants_bps: FloatArray) -> tuple[SetRate, KeepAlive]:
+    """Return Set Rate where the grant is another than the limit in force, and Keep Alive elsewhere."""
+    if measure_kernel.library is not None:
+        columns = (reports.entry, grants_bps, reports.limit_bps)
+        changed, rate_bps, same = measure_kernel.changed(SAME_RATE, columns)
+        return SetRate(changed, rate_bps), KeepAlive(same)
+    other = np.abs(grants_bps - reports.limit_bps) > SAME_RATE * np.minimum(grants_bps, reports.limit_bps)
+    return SetRate(reports.entry[other], grants_bps[other]), KeepAlive(reports.entry[~other])
 
 
 def _view(

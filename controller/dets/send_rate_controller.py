@@ -22,8 +22,8 @@ from controller.dets.messages import (
 )
 from controller.fabric.entries import EntryTable
 from controller.fabric.vns import VnTable
-from controller.metering.measurement import Measurement
-from controller.metering.sums import sums_by
+from controller.metering import measure_kernel
+from controller.metering.measurement import IDLE_INTERVALS, Measurement, sums_by
 
 # Choice: the paper does not say how long a sender waits for Keep Alive. After this many intervals (1.1 s at 55 ms) with
 # neither Set Rate nor Keep Alive a machine is idle again. An allocator waits as long until congestion is over; a few
@@ -85,6 +85,8 @@ class SendRateControllers:
         that Deactivate has overtaken, is not for it.
         """
         known = self.control[message.entry] != Control.IDLE
+        if known.all():
+            return self._heard(message.entry, Control.LIMITED, message.rate_bps)
         return self._heard(message.entry[known], Control.LIMITED, message.rate_bps[known])
 
     def on_keep_alive(self, message: KeepAlive) -> SendRateControllers:
@@ -134,15 +136,20 @@ def traffic_reports(
     Deviation: the paper's measurements are capped by the rate set. A meter lets its burst through on top, so the
     measured rate is capped here.
     """
-    measured_bps = measured.measured_bps
-    (sent_bps,) = sums_by(entries.sender, (measured.smoothed_bps,), len(vns))
+    (sent_bps,) = sums_by(entries.sender, (measured.smoothed_bps,), len(vns)) if len(rows) else (np.zeros(len(vns)),)
     chosen = rows if len(rows) < len(entries) else slice(None)  # all of them need no picking
-    sender, limit_bps = entries.sender[chosen], machines.limit_bps[chosen]
+    limit_bps, dropped_bps = machines.limit_bps[chosen], measured.dropped_bps[chosen]
+    if measure_kernel.library is not None:
+        sent = (measured.passed_bps, measured.smoothed_bps, measured.silent_intervals)
+        columns = (rows, entries.sender, *sent, machines.limit_bps, sent_bps, vns.send_limit_bps)
+        (measured_bps, available_bps), active = measure_kernel.reports(IDLE_INTERVALS, columns)
+        return TrafficReport(rows, measured_bps, dropped_bps, limit_bps, available_bps, active)
+    sender = entries.sender[chosen]
     elsewhere_bps = np.maximum(sent_bps[sender] - measured.smoothed_bps[chosen], 0.0)
     return TrafficReport(
         entry=rows,
-        measured_bps=np.minimum(measured_bps[chosen], limit_bps),
-        dropped_bps=measured.dropped_bps[chosen],
+        measured_bps=np.minimum(measured.measured_bps[chosen], limit_bps),
+        dropped_bps=dropped_bps,
         limit_bps=limit_bps,
         available_bps=np.maximum(vns.send_limit_bps[sender] - elsewhere_bps, 0.0),
         active=measured.active[chosen],

@@ -17,8 +17,7 @@ from controller.fabric.entries import EntryTable
 from controller.fabric.vns import VnTable
 from controller.metering.counters import MeterCounters, MeterRates, MeterReadings, meter_rates
 from controller.metering.enforcement import Enforcement, taken_by
-from controller.metering.measurement import Measurement, measure
-from controller.metering.sums import sums_by
+from controller.metering.measurement import Measurement, measure, sums_by
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,8 @@ class SenderSide:
         if not vns.shaped.all():  # a VN that a queue holds needs no account
             taken_bits = taken_by(before, measured, self.rates.seen_s, now_s, entries.receiver, len(vns))
         columns = (measured.passed_bps, measured.smoothed_bps, measured.dropped_bps)
-        return Loads(*sums_by(entries.receiver, columns, len(vns)), taken_bits)
+        passed_bps, smoothed_bps, dropped_bps = sums_by(entries.receiver, columns, len(vns))
+        return Loads(passed_bps, smoothed_bps, dropped_bps, taken_bits)
 
 
 def read_meters(

@@ -30,8 +30,8 @@ def with_backstops(
 ) -> tuple[Enforcement, MeterChanges, MeterChanges]:
     """Return the enforcement with backstops, the changes of other entries' meters, and those of the backstops.
 
-    ``shaped`` (entries,) are those that an agent holds (None: none), ``metered`` those that have a meter at all. The accounts of
-    shaped entries stand still: their buckets count as full and nothing is owed.
+    ``shaped`` (entries,) are those that an agent holds (None: none), ``metered`` those that have a meter at all. The
+    accounts of shaped entries stand still: their buckets count as full and nothing is owed.
     """
     if (shaped is None or not shaped.any()) and metered.all():
         return after, changes, _none()

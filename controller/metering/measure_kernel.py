@@ -24,6 +24,8 @@ library = load(
         "dets_meter_rates": "ddd",
         "dets_modified": "d",
         "dets_measure": "d",
+        "dets_reports": "i",
+        "dets_changed": "d",
         "dets_taken": "d",
         "dets_account": "d",
         "dets_share_sums": "di",
@@ -34,7 +36,7 @@ library = load(
 
 
 def sums(row: IntArray, columns: tuple[FloatArray, ...], rows: int) -> FloatArray:
-    """Return ``columns`` (entries,), summed up by ``row`` (entries,), which is below ``rows``: shape (columns, rows)."""
+    """Return ``columns`` (entries,) summed up by ``row`` (entries,), each below ``rows``: shape (columns, rows)."""
     added = np.zeros((len(columns), rows))
     call(library, "dets_sums", (row, added, *columns))
     return added
@@ -114,3 +116,25 @@ def measure(
     after, silent = np.empty((4, entries)), np.empty(entries, np.int64)
     call(library, "dets_measure", (*before, *rates, after, silent), memory)
     return after, silent
+
+
+def reports(idle_intervals: int, columns: tuple[NDArray[np.generic], ...]) -> tuple[FloatArray, BoolArray]:
+    """Return what reports say: measured and available rates (2, reports), and who is active (reports,).
+
+    ``columns`` are the entries that report, ascending; of all entries the sender, what passed, smoothed, the silent
+    intervals and the limit in force; and of all VNs what they send, and may send.
+    """
+    rates, active = np.empty((2, len(columns[0]))), np.empty(len(columns[0]), np.bool_)
+    call(library, "dets_reports", (*columns, rates, active), idle_intervals)
+    return rates, active
+
+
+def changed(same: float, columns: tuple[NDArray[np.generic], ...]) -> tuple[IntArray, FloatArray, IntArray]:
+    """Return whose grant is more than a part of ``same`` off the limit, these grants, and the other entries.
+
+    ``columns`` are entries, grants and limits, (reports,) each.
+    """
+    size = len(columns[0])
+    moved, rate_bps, stay = np.empty(size + 1, np.int64), np.empty(size + 1), np.empty(size + 1, np.int64)
+    count = call(library, "dets_changed", (*columns, moved, rate_bps, stay), same)
+    return moved[:count], rate_bps[:count], stay[: size - count]

@@ -97,3 +97,10 @@ def measure(before: Measurement, rates: MeterRates) -> Measurement:
     return Measurement(
         offered_bps, dropped_bps, passed_bps, smoothed_bps, np.where(known, silent, before.silent_intervals)
     )
+
+
+def sums_by(row: IntArray, columns: tuple[FloatArray, ...], rows: int) -> tuple[FloatArray, ...]:
+    """Return each of ``columns`` (entries,) summed up by ``row`` (entries,), shape (rows,), in the entries' order."""
+    if measure_kernel.library is not None:
+        return tuple(measure_kernel.sums(row, columns, rows))
+    return tuple(np.bincount(row, weights=column, minlength=rows).astype(np.float64) for column in columns)

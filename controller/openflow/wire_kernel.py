@@ -57,7 +57,7 @@ def encode(
     ends = np.cumsum([count * len(template) + len(tail) for count in counts], dtype=np.int64)
     out = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8)
     octets = np.frombuffer(template, np.uint8), np.frombuffer(tail or b"\0", np.uint8)
-    columns = (xid_first, *octets, out, *(piece.T for piece in mods))
-    if call(library, "dets_encode_meters", columns, *last, len(tail)) != sum(counts):
+    columns: list[NDArray[np.generic]] = [xid_first, *octets, out, *(piece.T for piece in mods)]
+    if call(library, "dets_encode_meters", tuple(columns), *last, len(tail)) != sum(counts):
         return None
     return [out[start:end].tobytes() for start, end in pairwise([0, *ends.tolist()])]

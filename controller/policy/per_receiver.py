@@ -13,7 +13,7 @@ from controller.allocation.interface import AlgorithmState, AllocationAlgorithm,
 from controller.columns import FloatArray, IntArray
 from controller.fabric.vns import VnTable
 from controller.metering.enforcement import RATE_STEP_BPS
-from controller.metering.sums import sums_by
+from controller.metering.measurement import sums_by
 from controller.policy.interface import Decision, Place, Policy, PolicyView
 from controller.policy.memory import Memory
 from controller.policy.words import lower_of, rate_in_words, starting

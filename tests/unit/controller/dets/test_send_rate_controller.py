@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from support.configs import star
+from support.kernels import numpy_alone, same
 
 from controller.dets.messages import DeactivateTrafficControl, InitializeTrafficControl, KeepAlive, SetRate
 from controller.dets.send_rate_controller import KEEP_ALIVE_INTERVALS, Control, SendRateControllers, traffic_reports
 from controller.fabric.entries import EntryTable
 from controller.fabric.vns import VnTable
+from controller.metering import measure_kernel
 from controller.metering.measurement import Measurement
 
 ROW = np.array([1])
@@ -127,3 +131,19 @@ def test_who_sends_more_than_its_limit_elsewhere_has_nothing_left():
     measured = Measurement(passed, passed * 0, passed, passed, np.zeros(2, int))
     report = traffic_reports(SendRateControllers.idle(2), np.array([1]), entries, vns, measured)
     assert report.available_bps.tolist() == [0.0]
+
+
+@pytest.mark.skipif(measure_kernel.library is None, reason="no C compiler was there when it was installed")
+@given(seed=st.integers(0, 2**32 - 1), entries=st.integers(1, 60), everybody=st.booleans())
+def test_compiled_reports_are_the_same(seed: int, entries: int, everybody: bool) -> None:
+    rng, vns = np.random.default_rng(seed), VnTable.of_config(star(3))
+    ends = rng.integers(0, len(vns), (2, entries))
+    table = EntryTable(ends[0], np.sort(ends[1]), np.arange(entries))
+    rates_bps = np.where(rng.random((5, entries)) < 0.2, 0.0, rng.random((5, entries)) * 1e9)
+    measured = Measurement(*rates_bps[:4], rng.integers(0, 20, entries))
+    limit_bps = np.where(rng.random(entries) < 0.2, np.inf, rates_bps[4])
+    held = SendRateControllers(np.full(entries, Control.LIMITED), limit_bps, np.zeros(entries, dtype=np.int64))
+    rows = np.flatnonzero(everybody | (rng.random(entries) < 0.5))
+    report = traffic_reports(held, rows, table, vns, measured)
+    with numpy_alone():
+        same(report, traffic_reports(held, rows, table, vns, measured))

@@ -14,8 +14,7 @@ from support.kernels import numpy_alone, same
 from controller.compiled import load
 from controller.metering import measure_kernel
 from controller.metering.counters import MeterCounters, MeterReadings, meter_rates
-from controller.metering.measurement import Measurement, measure
-from controller.metering.sums import sums_by
+from controller.metering.measurement import Measurement, measure, sums_by
 from controller.openflow.constants import COUNTER_UNAVAILABLE
 from controller.openflow.meters import METER_STATS
 
