@@ -6,8 +6,9 @@ import numpy as np
 
 from controller.central.controller import CentralController
 from controller.central.policy_columns import marked_and_lost
-from controller.columns import BoolArray, FloatArray, IntArray
+from controller.columns import BoolArray, FloatArray
 from controller.dets.send_rate_controller import Control
+from controller.metering.measurement import sums_by
 
 
 def live_rates(central: CentralController) -> tuple[FloatArray, ...]:
@@ -24,13 +25,16 @@ def live_rates(central: CentralController) -> tuple[FloatArray, ...]:
     known = [online.copy() if part is None else online | ~part.receives, online.copy()]
     for pair in central.pairs.unmetered:
         known[0][pair.receiver] = known[1][pair.sender] = False
-    columns = []
-    meant_bps = measured.offered_bps * send_limits.offered_to_passed[entries.sender]
-    for rate_bps in (measured.passed_bps, meant_bps, measured.dropped_bps):
-        told_bps = np.where(online[entries.sender], rate_bps, np.nan)
-        sums = (_sums(end, told_bps, vns) for end in (entries.receiver, entries.sender))
-        columns += [np.where(ends, sum_bps, np.nan) for ends, sum_bps in zip(known, sums, strict=True)]
-    received, sent, meant_for, meant_by, dropped_for, dropped_by = columns
+    times = send_limits.offered_to_passed
+    meant_bps = measured.offered_bps * times[entries.sender] if (times != 1.0).any() else measured.offered_bps
+    told_bps = (measured.passed_bps, meant_bps, measured.dropped_bps)
+    if not online.all():
+        heard = online[entries.sender]
+        passed, meant, dropped = (np.where(heard, rate_bps, np.nan) for rate_bps in told_bps)
+        told_bps = (passed, meant, dropped)
+    at_receivers, at_senders = (sums_by(end, told_bps, vns) for end in (entries.receiver, entries.sender))
+    received, meant_for, dropped_for = (np.where(known[0], sum_bps, np.nan) for sum_bps in at_receivers)
+    sent, meant_by, dropped_by = (np.where(known[1], sum_bps, np.nan) for sum_bps in at_senders)
     in_all, over = (np.where(online, one, np.nan) for one in (send_limits.offered_bps, send_limits.dropped_bps))
     meant_by = np.where(np.isnan(in_all), meant_by, in_all)
     return received, sent, meant_for, meant_by, dropped_for, dropped_by, over
@@ -57,7 +61,7 @@ def granted_bps(central: CentralController) -> FloatArray:
     """Return the sum of the grants of each VN's active senders, shape (vns,); NaN: it is not congested."""
     state, entries = central.state, central.state.entries
     counted = (state.machines.control == Control.LIMITED) & state.measured.active
-    sums_bps = _sums(entries.receiver[counted], state.machines.limit_bps[counted], len(central.vns))
+    (sums_bps,) = sums_by(entries.receiver[counted], (state.machines.limit_bps[counted],), len(central.vns))
     return np.where(central.fabric.congestion.congested, sums_bps, np.nan)
 
 
@@ -73,7 +77,3 @@ def connected(central: CentralController) -> BoolArray:
     if len(dpids) == len(central.switches):
         return np.ones(len(central.vns), dtype=np.bool_)
     return np.isin(central.vns.dpid, np.array(dpids, dtype=np.uint64))
-
-
-def _sums(rows: IntArray, rate_bps: FloatArray, vns: int) -> FloatArray:
-    return np.bincount(rows, weights=rate_bps, minlength=vns).astype(np.float64)

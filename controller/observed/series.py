@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from controller.central.controller import CentralController
 from controller.columns import FloatArray, IntArray
 from controller.fabric.vns import VnKey, VnTable
+from controller.metering.measurement import sums_by
 from controller.observed.traffic import COLUMNS
 
 SECONDS = 300
@@ -97,11 +98,10 @@ class Series:
 
     def add(self, central: CentralController, rates_bps: FloatArray) -> None:
         """Take the rates of an interval, shape (COLUMNS, vns)."""
-        state = central.state
-        vlan = self._vlan_of_vn[state.entries.receiver]
-        measured = state.measured
-        for at, rate_bps in enumerate((measured.offered_bps, measured.passed_bps, measured.dropped_bps)):
-            sums_bps = np.bincount(vlan, rate_bps, len(self._vlan_at))
+        receiver, measured = central.state.entries.receiver, central.state.measured
+        columns = (measured.offered_bps, measured.passed_bps, measured.dropped_bps)
+        for at, of_vns_bps in enumerate(sums_by(receiver, columns, len(self._vlan_of_vn))):
+            sums_bps = np.bincount(self._vlan_of_vn, of_vns_bps, len(self._vlan_at))
             np.maximum(self._max_bps[at], sums_bps, out=self._max_bps[at])
         for one in self._watched.values():
             np.fmax(one.max_bps, rates_bps[_ROWS, one.row], out=one.max_bps)
