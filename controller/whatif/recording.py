@@ -218,6 +218,9 @@ def _get(columns: _Columns, prefix: str, kind: type[_T], **others: Any) -> _T:
 
 def _start(values: dict[str, Any], columns: _Columns) -> Start:
     rows = len(columns["vns.vlan_vid"])
+    for end in ("entries.sender", "entries.receiver"):  # compiled functions do not look
+        if ((columns[end] < 0) | (columns[end] >= rows)).any():
+            raise ValueError(f"column {end} has rows outside of {rows} VNs")
     policies = {vid: PolicyChoice(name, parameters) for vid, name, parameters in values["policies"]}
     if "vns.shaped" not in columns:  # of a controller that left all receivers to their queues
         columns["vns.shaped"] = np.ones(rows, dtype=np.bool_)

@@ -120,6 +120,15 @@ def test_damage_is_told(damage):
         list(decode(damage(eventful(loop_of("fs")))))
 
 
+@pytest.mark.parametrize("row", [-1, 10**6])
+def test_entries_of_vns_that_are_not_there_are_told(row):
+    start = next(decode(eventful(loop_of("fs"))))
+    entries = dataclasses.replace(start.state.entries, sender=np.full(len(start.state.entries), row))
+    damaged = dataclasses.replace(start, state=dataclasses.replace(start.state, entries=entries))
+    with pytest.raises(ProtocolError, match=r"entries\.sender has rows outside"):
+        list(decode(encode_start(damaged)))
+
+
 def test_a_recording_without_its_start_is_told():
     records = [record for record in decode(eventful(loop_of("fs"))) if isinstance(record, Interval)]
     with pytest.raises(ProtocolError, match="begins in the middle"):
