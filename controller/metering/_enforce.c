@@ -52,15 +52,15 @@ static void taken(i64 n, double now_s, const double *rate_bps, const double *mod
     }
 }
 
-/* Steps 1 and 2 of enforce: judge and account. ``after`` is limit, level, credit and spent, one column after the other. */
+/* Steps 1 and 2 of enforce: judge and account. ``after`` is level, credit and spent, one column after the other. */
 FOR_EACH_CPU
 static void account(i64 n, const Settings *s, double now_s, const double *new_limit_bps, const double *limit_bps,
                   const double *allowed_bps, const double *rate_bps, const double *burst_bits,
                   const double *modified_s, const double *level_bits, const double *credit_bits,
                   const double *updated_s, const uint8_t *was_unresponsive, const i64 *was_evidence,
                   const double *offered, const double *dropped, const double *passed, const double *seen,
-                  double *restrict after, double *restrict depth_bits, uint8_t *restrict unresponsive,
-                  i64 *restrict evidence)
+                  double *restrict after_limit_bps, double *restrict after, double *restrict depth_bits,
+                  uint8_t *restrict unresponsive, i64 *restrict evidence)
 {
     i64 convicted = (i64)s->unresponsive_intervals, acquitted = -(i64)s->responsive_intervals;
     const Settings set = *s;
@@ -110,10 +110,10 @@ static void account(i64 n, const Settings *s, double now_s, const double *new_li
             double depth = burst_for(whole_rate(new_limit, set.rate_step_bps), burst_s, &set);
             double spent = credit - (known ? 0.0 : level);
             depth_bits[i] = depth;
-            after[i] = most(new_limit, set.rate_step_bps);
-            after[n + i] = level;
-            after[2 * n + i] = least(most(credit, -set.most_owed * depth), depth);
-            after[3 * n + i] = least(most(spent, -set.most_owed * depth), depth);
+            after_limit_bps[i] = most(new_limit, set.rate_step_bps);
+            after[i] = level;
+            after[n + i] = least(most(credit, -set.most_owed * depth), depth);
+            after[2 * n + i] = least(most(spent, -set.most_owed * depth), depth);
         }
         narrow(unresponsive + first, wide, end - first);
     }
@@ -139,11 +139,10 @@ static void share_sums(i64 n, i64 vns, double horizon_s, i64 idle_intervals, con
     }
 }
 
-/* Rooms.share, the rest: ``of_vn`` (3, vns) is the scale, the part and the bits of each idle sender; ``after`` is rates and
- * saved bits, one column after the other. */
+/* Rooms.share, the rest: ``of_vn`` (3, vns) is the scale, the part and the bits of each idle sender. */
 static void share(i64 n, i64 vns, double horizon_s, i64 idle_intervals, const i64 *receiver, const double *grant_bps,
                 const double *credit_bits, const double *passed_bps, const double *smoothed_bps, const i64 *silent,
-                const double *of_vn, const i64 *count, double *restrict after)
+                const double *of_vn, const i64 *count, double *restrict after_bps, double *restrict after_bits)
 {
     ONE_BY_ONE
     for (i64 i = 0; i < n; i++) {
@@ -158,8 +157,8 @@ static void share(i64 n, i64 vns, double horizon_s, i64 idle_intervals, const i6
         double rate_bps = active ? busy_bps : idle_bps;
         double saved_bits = least(credit, active ? busy_bits : idle_bits);
         i64 alone = count[r] < 2; /* 6 */
-        after[i] = alone ? grant : rate_bps;
-        after[n + i] = alone ? credit : saved_bits;
+        after_bps[i] = alone ? grant : rate_bps;
+        after_bits[i] = alone ? credit : saved_bits;
     }
 }
 
@@ -235,10 +234,10 @@ i64 dets_taken(double now_s, const char *columns)
 
 i64 dets_account(double now_s, const char *columns)
 {
-    if (!side_by_side(columns, 20))
+    if (!side_by_side(columns, 21))
         return NOT_SIDE_BY_SIDE;
     account(rows_of(columns, 1), C(0), now_s, C(1), C(2), C(3), C(4), C(5), C(6), C(7), C(8), C(9), C(10), C(11), C(12),
-            C(13), C(14), C(15), C(16), C(17), C(18), C(19));
+            C(13), C(14), C(15), C(16), C(17), C(18), C(19), C(20));
     return 0;
 }
 
@@ -253,10 +252,10 @@ i64 dets_share_sums(double horizon_s, i64 idle_intervals, const char *columns)
 
 i64 dets_share(double horizon_s, i64 idle_intervals, const char *columns)
 {
-    if (!side_by_side(columns, 9))
+    if (!side_by_side(columns, 10))
         return NOT_SIDE_BY_SIDE;
     share(rows_of(columns, 0), rows_of(columns, 7), horizon_s, idle_intervals, C(0), C(1), C(2), C(3), C(4), C(5), C(6), C(7),
-          C(8));
+          C(8), C(9));
     return 0;
 }
 

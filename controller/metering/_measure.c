@@ -98,14 +98,15 @@ i64 dets_watch(const char *columns)
 }
 
 /* Counters to rates. Columns of n rows: first the last readings and the new ones, then what is written: in ``rates`` offered,
- * dropped, passed and over how long, one column after the other, in ``after`` the five columns of the next readings in their order. */
+ * dropped, passed and over how long, one column after the other, in ``counted`` bytes in, dropped and epoch of the next last
+ * readings, in ``timed`` their duration and arrival. */
 FOR_EACH_CPU
 static void meter_rates(i64 n, double least_elapsed_s, double plausible, double bits_per_byte, const double *was_in,
                       const double *was_dropped, const double *was_duration_s, const double *was_epoch_s,
                       const double *was_received_s, const double *byte_in, const double *dropped,
                       const double *duration_s, const double *received_s, const double *confirmed_s,
                       const uint8_t *present, const double *capacity_bps, double *restrict rates,
-                      uint8_t *restrict implausible, double *restrict after)
+                      uint8_t *restrict implausible, double *restrict counted, double *restrict timed)
 {
     i64 there[BLOCK];
     for (i64 first = 0, end; first < n; first = end) {
@@ -141,11 +142,11 @@ static void meter_rates(i64 n, double least_elapsed_s, double plausible, double 
             rates[2 * n + i] = passed_bps < 0.0 ? 0.0 : passed_bps;
             rates[3 * n + i] = offered_bps == offered_bps ? elapsed_s : (double)NAN;
             i64 read = newer | (there[i - first] & (elapsed_s != elapsed_s));
-            after[i] = read ? now_in : last_in;
-            after[n + i] = read ? now_dropped : last_dropped;
-            after[2 * n + i] = read ? now_s : last_s;
-            after[3 * n + i] = read ? now_s : epoch_s;
-            after[4 * n + i] = read ? came_s : last_came_s;
+            counted[i] = read ? now_in : last_in;
+            counted[n + i] = read ? now_dropped : last_dropped;
+            counted[2 * n + i] = read ? now_s : epoch_s;
+            timed[i] = read ? now_s : last_s;
+            timed[n + i] = read ? came_s : last_came_s;
             there[i - first] = bad;
         }
         narrow(implausible + first, there, end - first);
@@ -219,10 +220,10 @@ i64 dets_sums(const char *columns)
 
 i64 dets_meter_rates(double least_elapsed_s, double plausible, double bits_per_byte, const char *columns)
 {
-    if (!side_by_side(columns, 15))
+    if (!side_by_side(columns, 16))
         return NOT_SIDE_BY_SIDE;
     meter_rates(rows_of(columns, 0), least_elapsed_s, plausible, bits_per_byte, C(0), C(1), C(2), C(3), C(4), C(5), C(6),
-                C(7), C(8), C(9), C(10), C(11), C(12), C(13), C(14));
+                C(7), C(8), C(9), C(10), C(11), C(12), C(13), C(14), C(15));
     return 0;
 }
 

@@ -143,8 +143,8 @@ def meter_rates(
         last = (before.byte_in_count, before.dropped_byte_count, before.duration_s, before.epoch_s, before.received_s)
         counted = (now.byte_in_count, now.dropped_byte_count, now.duration_s, now.received_s, now.confirmed_s)
         new = (*counted, now.present, capacity_bps)
-        (offered, dropped, passed, seen), implausible, after = measure_kernel.meter_rates(settings, last, new)
-        byte_in, dropped_bytes, duration, epoch, received = after
+        (offered, dropped, passed, seen), implausible, *after = measure_kernel.meter_rates(settings, last, new)
+        (byte_in, dropped_bytes, epoch), (duration, received) = after
         counters = MeterCounters(byte_in, dropped_bytes, duration, epoch, received)
         return MeterRates(offered, dropped, passed, implausible, seen), counters
     # 1

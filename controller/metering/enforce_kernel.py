@@ -24,14 +24,17 @@ def taken(now_s: float, columns: Columns, receiver: IntArray, vns: int) -> Float
 
 def account(
     settings: FloatArray, now_s: float, limit_bps: FloatArray, before: Columns, measured: Columns
-) -> tuple[FloatArray, FloatArray, BoolArray, IntArray]:
-    """Return limit, level, credit and spent (4, entries), depth, who is unresponsive, and the evidence (entries,)."""
+) -> tuple[FloatArray, FloatArray, FloatArray, BoolArray, IntArray]:
+    """Return the limit (entries,), level, credit and spent (3, entries), depth, who is unresponsive, and the evidence.
+
+    What is kept until the next interval is no part of an array that holds more.
+    """
     entries = len(limit_bps)
-    after, depth_bits = np.empty((4, entries)), np.empty(entries)
+    after_bps, after, depth_bits = np.empty(entries), np.empty((3, entries)), np.empty(entries)
     unresponsive, evidence = np.empty(entries, np.bool_), np.empty(entries, np.int64)
-    columns = (settings, limit_bps, *before, *measured, after, depth_bits, unresponsive, evidence)
+    columns = (settings, limit_bps, *before, *measured, after_bps, after, depth_bits, unresponsive, evidence)
     call(measure_kernel.library, "dets_account", columns, now_s)
-    return after, depth_bits, unresponsive, evidence
+    return after_bps, after, depth_bits, unresponsive, evidence
 
 
 def share_sums(horizon_s: float, idle_intervals: int, columns: Columns, vns: int) -> tuple[FloatArray, IntArray]:
@@ -48,9 +51,10 @@ def share(
     horizon_s: float, idle_intervals: int, columns: Columns, of_vn: FloatArray, count: IntArray
 ) -> tuple[FloatArray, FloatArray]:
     """Return rates and saved bits (entries,); ``of_vn`` (3, vns) is the scale, the part and each idle sender's bits."""
-    after = np.empty((2, len(columns[0])))
-    call(measure_kernel.library, "dets_share", (*columns, of_vn, count, after), horizon_s, idle_intervals)
-    return after[0], after[1]
+    after_bps, after_bits = np.empty(len(columns[0])), np.empty(len(columns[0]))
+    given = (*columns, of_vn, count, after_bps, after_bits)
+    call(measure_kernel.library, "dets_share", given, horizon_s, idle_intervals)
+    return after_bps, after_bits
 
 
 def meters(

@@ -304,9 +304,10 @@ def _enforce_compiled(
     granted = (before.limit_bps, before.allowed_bps)
     judged = (before.updated_s, before.unresponsive, before.evidence)
     seen = (measured.offered_bps, measured.dropped_bps, measured.passed_bps, seen_s)
-    (limit_bps, level_bits, credit_bits, spent_bits), depth_bits, unresponsive, evidence = enforce_kernel.account(
+    limit_bps, account_bits, depth_bits, unresponsive, evidence = enforce_kernel.account(
         _SETTINGS, now_s, limit_bps, (*granted, *stands, *judged), seen
     )
+    level_bits, credit_bits, spent_bits = account_bits
     meter_bps, usable_bits = limit_bps, credit_bits
     bounded = rooms is not None and receiver is not None
     if rooms is not None and receiver is not None:

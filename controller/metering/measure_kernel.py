@@ -86,16 +86,17 @@ def watch(
 
 def meter_rates(
     settings: tuple[float, float, float], before: tuple[FloatArray, ...], now: tuple[NDArray[np.generic], ...]
-) -> tuple[FloatArray, BoolArray, FloatArray]:
-    """Return the rates and over how long they are (4, entries), what is implausible (entries,) and the next last
-    readings (5, entries).
+) -> tuple[FloatArray, BoolArray, FloatArray, FloatArray]:
+    """Return the rates and over how long they are (4, entries), what is implausible (entries,), and the next last
+    readings: bytes in, dropped and epoch (3, entries), which a modify replaces, duration and arrival (2, entries).
 
     ``settings`` are the least time between readings, what is plausible in capacities, and bits per byte.
     """
     entries = len(before[0])
-    rates, implausible, after = np.empty((4, entries)), np.empty(entries, np.bool_), np.empty((5, entries))
-    call(library, "dets_meter_rates", (*before, *now, rates, implausible, after), *settings)
-    return rates, implausible, after
+    rates, implausible = np.empty((4, entries)), np.empty(entries, np.bool_)
+    counted, timed = np.empty((3, entries)), np.empty((2, entries))
+    call(library, "dets_meter_rates", (*before, *now, rates, implausible, counted, timed), *settings)
+    return rates, implausible, counted, timed
 
 
 def modified(rows: IntArray, columns: tuple[FloatArray, ...], sent_s: float) -> FloatArray:
