@@ -7,10 +7,12 @@ unknown in that interval, as a reading is that a switch did not answer.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 
 from controller.columns import BoolArray, FloatArray, IntArray
+from controller.dets.rate_allocator import Surroundings
 from controller.metering.observed import Observed
 from controller.metering.port_readings import PortReadings
 from controller.metering.queue_readings import QueueReadings
@@ -52,6 +54,18 @@ def read_by_all(observed: Observed, mine: BoolArray, peers: Iterable[Peer]) -> O
         unknown = np.full(links, np.nan)  # drops of ports: no policy looks at them
         ports = PortReadings(transmitted_bps, unknown, elapsed_s, known, np.zeros(links, dtype=np.bool_))
     return Observed(queues, ports, observed.marks)
+
+
+def with_read(seen: Surroundings, read: Observed, receiver: IntArray, silent: Iterable[BoolArray]) -> Surroundings:
+    """Return what policies see, with what all have read; ``receiver`` (entries,) are the entries' ones.
+
+    ``silent`` are the VNs, (vns,) each, of whom nobody says what they get. Their senders count as unread, so that
+    policies which hold then raise nothing.
+    """
+    unread = seen.unread_intervals
+    for of_peer in silent:
+        unread = np.maximum(unread, of_peer[receiver])
+    return replace(seen, unread_intervals=unread, observed=read)
 
 
 def _put_together(

@@ -27,7 +27,7 @@ Deviation: the paper's senders are free again when the receiver is silent. Here 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -50,7 +50,7 @@ from controller.fabric.links import FabricLinks
 from controller.fabric.vns import VnTable
 from controller.loop.grant_side import put_in_force
 from controller.loop.sender_side import SenderSide, read_meters
-from controller.loop.step import ControlState, StepResult, ceilings, ceilings_now
+from controller.loop.step import ControlState, StepResult, ceilings_now
 from controller.metering.counters import MeterReadings
 from controller.metering.observed import Observed
 from controller.policy.cuts import check_cut
@@ -59,9 +59,10 @@ from controller.policy.interface import notifications
 from controller.shards.answers import About, Answers, to_the_silent
 from controller.shards.crossing import Crossing
 from controller.shards.frames import FrameError, Grants, LinkUse, Octets, Report, encode, fabric_digest
+from controller.shards.gathering import Gathered
 from controller.shards.network_wide import added_up, network_wide, use_of_links
 from controller.shards.peer import Part, Peer
-from controller.shards.readings import read_by_all, read_here
+from controller.shards.readings import read_by_all, read_here, with_read
 from controller.shards.receiver_table import Pairs, ReceiverTable
 from controller.shards.silence import HOLD_S, equal_share_bps, left_by_silent
 
@@ -269,12 +270,16 @@ class Shard:
         table = self._merge(crossing.own_pairs, list(live.values()))
         # Initialize is on its way, at least.
         under = np.flatnonzero((allocators.congested | vns.always_controlled)[table.entries.receiver])
-        reports, seen = self._reported(table, under, senders, said_here, list(live.values()), loads.passed_bps, now_s)
+        gathered = Gathered.of(table, crossing.own, senders, said_here, list(live.values()))
+        reports, seen = gathered.reports(under), gathered.surroundings(state, loads.passed_bps, now_s)
         links = (links or FabricLinks.of_access(vns)) if self.is_network_wide else None
         left = left_by_silent(self.peers, self._granted, vns, links, now_s, self._by_drops)
         if links is not None and left.links is not None:
-            seen = self._of_network(table, senders, list(live.values()), seen, links, left.links)
-            seen = self._with_read(table, live, seen, observed)
+            seen = self._of_network(gathered, seen, links, left.links)
+            if observed is not None and self.allocator == self._number_of_shard:
+                unheard = [peer.owns for number, peer in self.peers.items() if number not in live]
+                read = read_by_all(observed, self.mine, self.peers.values())
+                seen = with_read(seen, read, table.entries.receiver, unheard)
         allocators = replace(allocators, memories=self._memories)
         allocators, set_rate, _ = answer(allocators, self.groups, table.entries, left.vns, reports, seen)
         if self._lacks_peers(now_s):
@@ -424,88 +429,21 @@ class Shard:
             self._memories = tuple(memory.carried(old_row) for memory in self._memories)
         return self._table
 
-    def _reported(
-        self,
-        table: ReceiverTable,
-        under: IntArray,
-        senders: SenderSide,
-        here: TrafficReport,
-        peers: list[Report],
-        received_bps: FloatArray,
-        now_s: float,
-    ) -> tuple[TrafficReport, Surroundings]:
-        """Return the Traffic Reports of the rows of the table that are ``under`` control, and what else policies see.
-
-        Only policies that see the whole network look at ``used_bps`` and ``limit_bps`` of entries that are not.
-        """
-        state, own = self.state, self._crossing_now().own
-        measured_bps = table.merged(here.measured_bps[own], [one.measured_bps for one in peers])
-        limit_bps = table.merged(here.limit_bps[own], [one.limit_bps for one in peers])
-        picked = slice(None) if len(under) == len(table.entries) else under
-        reports = TrafficReport(
-            under,
-            measured_bps[picked],
-            table.merged(here.dropped_bps[own], [one.refused_bps for one in peers])[picked],
-            limit_bps[picked],
-            table.merged(here.available_bps[own], [one.available_bps for one in peers])[picked],
-            table.merged(here.active[own], [one.active for one in peers])[picked],
-        )
-        seen = Surroundings(
-            now_s,
-            0.0 if np.isnan(state.decided_s) else now_s - state.decided_s,
-            None,
-            measured_bps,
-            limit_bps,
-            table.merged(senders.unread_intervals[own], [one.unread_intervals for one in peers]),
-            received_bps,
-            table.merged(senders.measured.passed_bps[own], [one.last_bps for one in peers]),
-        )
-        return reports, seen
-
     def _lacks_peers(self, now_s: float) -> bool:
         """Whether a peer has yet to speak for the first time, and is waited for: it may report senders."""
         return now_s - self._began_s < HOLD_S and any(peer.report is None for peer in self.peers.values())
 
     def _of_network(
-        self,
-        table: ReceiverTable,
-        senders: SenderSide,
-        peers: list[Report],
-        seen: Surroundings,
-        links: FabricLinks,
-        left: FabricLinks,
+        self, gathered: Gathered, seen: Surroundings, links: FabricLinks, left: FabricLinks
     ) -> Surroundings:
         """Return what policies see, with links and what others use of them; that goes to the allocator, too."""
-        own, here, adopted_bps = self._crossing_now().own, table.places[0], self.state.adopted_bps
-        used_bps = table.merged(senders.measured.measured_bps[own], [one.measured_bps for one in peers])
-        limit_bps = np.minimum(seen.limit_bps, ceilings(table.entries, self.vns))
-        if adopted_bps is not None:
-            limit_bps[here] = np.minimum(limit_bps[here], adopted_bps[own])
-        seen = replace(seen, used_bps=used_bps, limit_bps=limit_bps)
+        seen = gathered.of_network(seen, self.state, self.vns)
         if self.allocator != self._number_of_shard:
-            self._use = use_of_links(self._wide, table.entries, self.vns, links, left, seen)
+            self._use = use_of_links(self._wide, gathered.table.entries, self.vns, links, left, seen)
             return replace(seen, links=links)
         self._use = None
         uses = (peer.link_use for peer in self.peers.values() if peer.link_use is not None)
         return replace(seen, links=left, elsewhere_bps=added_up(uses, len(links.names)))
-
-    def _with_read(
-        self, table: ReceiverTable, live: Mapping[int, Report], seen: Surroundings, observed: Observed | None
-    ) -> Surroundings:
-        """Return what policies see, with what all have read of queues and ports. Only the allocator decides by that.
-
-        Where nobody says what receivers get, their senders count as unread: policies that hold then raise nothing.
-        """
-        if observed is None or self.allocator != self._number_of_shard:
-            return seen
-        unread = np.zeros(len(self.vns), dtype=np.bool_)
-        for number, peer in self.peers.items():
-            if number not in live:
-                unread |= peer.owns
-        unread_intervals = np.maximum(seen.unread_intervals, unread[table.entries.receiver])
-        return replace(
-            seen, unread_intervals=unread_intervals, observed=read_by_all(observed, self.mine, self.peers.values())
-        )
 
 
 def _kinds(groups: tuple[PolicyGroup, ...], vns: int) -> tuple[BoolArray, BoolArray]:
