@@ -210,8 +210,12 @@ class ControllerProcess:
 
     def get(self, path: str) -> Any:
         """Return the JSON of a REST resource."""
+        return json.loads(self.read(path))
+
+    def read(self, path: str) -> str:
+        """Return the text of a REST resource."""
         with self._place.inside(), urllib.request.urlopen(f"{self.rest_url}{path}", timeout=5) as answer:
-            return json.load(answer)
+            return str(answer.read().decode())
 
     def patch(self, path: str, **fields: object) -> Any:
         """Change a REST resource and return it as it is then; urllib's HTTPError, an OSError, if that is refused."""

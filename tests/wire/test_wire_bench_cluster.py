@@ -24,6 +24,7 @@ FAULTS = (
     "disks of the nodes full",
     "clocks step",
 )
+SHARED_FAULTS = ("nothing to a switch",)  # and so is this of those of nodes that share switches
 
 
 def test_the_smallest_run(tmp_path: Path) -> None:
@@ -56,3 +57,12 @@ def test_partitions_full_disks_and_clocks_that_step(tmp_path: Path) -> None:
     assert list(report.took_s) == list(FAULTS)
     assert report.judgement.generations > len(FAULTS) / 2
     assert report.judgement.kept > len(FAULTS)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: network namespaces and small disks")
+def test_three_nodes_of_which_one_does_not_reach_its_switch(tmp_path: Path) -> None:
+    report = run_faults(tmp_path, names=SHARED_FAULTS, shared=True)
+    assert report.judgement.problems == []
+    assert list(report.took_s) == list(SHARED_FAULTS)
+    assert report.judgement.generations == 2
+    assert report.judgement.kept == 1

@@ -5,6 +5,7 @@ Which switches change hands is told by every node, and by the switches, which no
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -18,6 +19,7 @@ from experiments.bench.cluster.fault_ground import Ground
 from experiments.bench.cluster.talking_pair import PREFIX, RECEIVER, SWITCHES, TalkingPair
 from experiments.machine.controller_pair import SharedNodes
 
+_RECEIVED = re.compile(r'^dets_cluster_frames_total\{peer="n(\d+)",result="received"\} (\S+)$', re.MULTILINE)
 AFTER_S = 1.5
 SWITCH = f"s{RECEIVER[0]}"
 
@@ -83,7 +85,19 @@ class SharedFaults(Faults):
         to, off = (f"ip {end} {{ {', '.join(hosts)} }}" for end in ("daddr", "saddr"))
         with self.cut(victim, off if incoming else "", to if outgoing else ""):
             self.stands(victim, PEERS_HOLD_S + HOLD_S)
+            heard = self._heard(victim)
+            time.sleep(AFTER_S)
+            self.expect(self._heard(victim) == heard, f"no frame passes between n{victim + 1} and the others")
+        self.nodes.wait(lambda: self._heard(victim) > heard, "frames pass again")
         self.stands(victim)
+
+    def _heard(self, victim: int) -> int:
+        """Return how many frames a node has got from others, and others from it."""
+        total = 0
+        for number, node in enumerate(self.nodes.nodes):
+            for peer, frames in _RECEIVED.findall(node.read("/metrics")):
+                total += int(float(frames)) if victim in (number, int(peer) - 1) else 0
+        return total
 
     def _told(self, wanted: list[dict[str, str | None]]) -> bool:
         """Whether all nodes name the same owners, and these are among the ``wanted``."""
