@@ -34,6 +34,7 @@ class MeteredPairs:
         self._desired, self._vns, self._hosts_of_vn, self._marked = desired, vns, hosts_of_vn, marked
         self._mac_ageing_s = mac_ageing_s
         self._meters_to: defaultdict[int, dict[int, int | None]] = defaultdict(dict)  # by receiver and sender
+        self._numbers: dict[int, int] = {}  # see _know
         self._unused: set[Pair] = set()
 
     def has(self, pair: Pair) -> bool:
@@ -54,7 +55,7 @@ class MeteredPairs:
 
     def carry(self, pair: Pair, meter_id: int | None, hosts: Iterable[Host]) -> None:
         """Know a pair with its meter, and the entries to these hosts."""
-        self._meters_to[pair.receiver][pair.sender] = meter_id
+        self._know(pair, meter_id)
         for host in hosts:
             self.put_entry(pair, host)
 
@@ -66,7 +67,13 @@ class MeteredPairs:
     def know(self, meter_of: Mapping[Pair, int | None]) -> None:
         """Pairs have got their meters; their entries follow (``put``)."""
         for pair, meter_id in meter_of.items():
-            self._meters_to[pair.receiver][pair.sender] = meter_id
+            self._know(pair, meter_id)
+
+    def _know(self, pair: Pair, meter_id: int | None) -> None:
+        """Note a pair's meter. A number that many pairs have is one object: of its own it would take 32 octets."""
+        one = self._numbers.setdefault
+        meter_id = None if meter_id is None else one(meter_id, meter_id)
+        self._meters_to[pair.receiver][one(pair.sender, pair.sender)] = meter_id
 
     def put(self, pairs: Iterable[Pair]) -> None:
         """Let the frames of these pairs, as far as they are still known, pass their meters."""
