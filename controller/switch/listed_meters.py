@@ -79,10 +79,11 @@ class Places(NamedTuple):
     @classmethod
     def of(cls, row: RowArray, ends: IntArray, rows: int) -> Places:
         """Return the places of meters that stand for ``row`` (NO_ENTRY: none) and end at each switch's ``ends``."""
-        meter = np.full(rows, NOT_LISTED, dtype=np.int32)
+        meter, switch = np.full(rows, NOT_LISTED, dtype=np.int32), np.zeros(rows, dtype=np.int32)
         listed = np.flatnonzero(row != NO_ENTRY).astype(np.int32)
-        meter[row[listed]] = listed
-        return cls(meter, np.searchsorted(ends, meter, side="right").astype(np.int32))
+        switch_of_meter = np.repeat(np.arange(len(ends), dtype=np.int32), np.diff(ends, prepend=0))
+        meter[row[listed]], switch[row[listed]] = listed, switch_of_meter[listed]
+        return cls(meter, switch)
 
 
 _NONE = ListedMeters(np.empty(0, np.int32), np.empty(0, np.int32))
@@ -95,7 +96,6 @@ class _OfSwitch(NamedTuple):
 
 
 class _OfAll(NamedTuple):
-    dpids: tuple[int, ...]
     row_of_meter: list[RowArray]
     ends: IntArray
     meter_id: NDArray[np.uint32]
@@ -107,43 +107,49 @@ class _Placed(NamedTuple):
     places: Places
 
 
+_MOST_PLACED = 4  # of entries and of VNs, of the switches that mostly answer and of those without a late one
+
+
 class Listing:
     """Whose meters switches listed the last time: most of the time they list the same again."""
 
     def __init__(self) -> None:
         self._switches: dict[int, _OfSwitch] = {}
-        self._all: _OfAll | None = None
-        self._entries: _Placed | None = None
-        self._vns: _Placed | None = None
+        self._all: dict[tuple[int, ...], _OfAll] = {}  # by the switches: the last ones, and most of them
+        self._placed: list[_Placed] = []
 
     def places_of_entries(self, listed: ListedMeters, ends: IntArray, entries: int) -> Places:
         """Return where the meters of all ``entries`` are among these, which end at each switch's ``ends``."""
-        last = self._entries
-        if last is None or last.row is not listed.entry or len(last.places.meter) != entries:
-            last = self._entries = _Placed(listed.entry, Places.of(listed.entry, ends, entries))
-        return last.places
+        return self._places(listed.entry, ends, entries)
 
     def places_of_vns(self, listed: ListedMeters, ends: IntArray, vns: int) -> Places:
         """Return the same of the meters of the send limits of all ``vns``."""
-        last = self._vns
-        if last is None or last.row is not listed.vn or len(last.places.meter) != vns:
-            last = self._vns = _Placed(listed.vn, Places.of(listed.vn, ends, vns))
-        return last.places
+        return self._places(listed.vn, ends, vns)
+
+    def _places(self, row: RowArray, ends: IntArray, rows: int) -> Places:
+        for at, one in enumerate(self._placed):
+            if one.row is row and len(one.places.meter) == rows:
+                self._placed.append(self._placed.pop(at))
+                return one.places
+        places = Places.of(row, ends, rows)
+        self._placed = [*self._placed[1 - _MOST_PLACED :], _Placed(row, places)]
+        return places
 
     def find(self, switches: Mapping[int, SwitchRecord], reports: MeterReports) -> ListedMeters:
         """Return whose meters these are."""
-        last, maps = self._all, [switches[dpid].row_of_meter for dpid in reports.dpids]
+        last, maps = self._all.get(reports.dpids), [switches[dpid].row_of_meter for dpid in reports.dpids]
         meter_id = reports.whole["meter_id"]
         if (
             last is None
-            or last.dpids != reports.dpids
             or not all(map(is_, last.row_of_meter, maps))
             or not np.array_equal(last.ends, reports.ends)
             or not np.array_equal(last.meter_id, meter_id)
         ):
             parts = [_NONE, *(self._find_of(dpid, switches[dpid], meters) for dpid, meters in reports.items())]
             found = ListedMeters(*map(np.concatenate, zip(*parts, strict=True)))
-            last = self._all = _OfAll(reports.dpids, maps, reports.ends, meter_id.copy(), found)
+            last = _OfAll(maps, reports.ends, meter_id.copy(), found)
+            others = [one for one in self._all if one != reports.dpids]
+            self._all = {one: self._all[one] for one in sorted(others, key=len)[-1:]} | {reports.dpids: last}
         return last.found
 
     def _find_of(self, dpid: int, record: SwitchRecord, meters: NDArray[np.void]) -> ListedMeters:

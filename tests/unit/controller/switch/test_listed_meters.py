@@ -67,3 +67,18 @@ def test_places_are_found_again_when_others_are_listed() -> None:
     reports = MeterReports.of({2: meters(50)})
     places = listing.places_of_entries(listing.find(switches, reports), reports.ends, 5)
     assert places.meter.tolist() == [NOT_LISTED, NOT_LISTED, 0, NOT_LISTED, NOT_LISTED]
+
+
+def test_what_most_switches_list_is_known_when_a_late_one_answers_again() -> None:
+    switches, listing = records(3), Listing()
+    for dpid, switch in switches.items():
+        switch.map_meters(np.array([50]), np.array([dpid]))
+    every = MeterReports.of(dict.fromkeys((1, 2, 3), meters(50)))
+    listed = listing.find(switches, every)
+    places = listing.places_of_entries(listed, every.ends, 4)
+    for late in (1, 2, 3):
+        rest = MeterReports.of({dpid: meters(50) for dpid in switches if dpid != late})
+        found = listing.find(switches, rest)
+        assert listing.places_of_entries(found, rest.ends, 4).meter[late] == NOT_LISTED
+        assert listing.find(switches, every) is listed
+        assert listing.places_of_entries(listed, every.ends, 4) is places
