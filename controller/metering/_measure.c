@@ -174,6 +174,28 @@ static void measure(i64 n, double memory, const double *was_offered, const doubl
 
 #define C(number) column(columns, number)
 
+/* Where the meter of each row is listed, and by which switch, whose meters end at ``ends``; rows that no meter stands for stay as
+ * they are. Return how many meters were placed: all, or those before one of a row that is not there. */
+i64 dets_places(const char *columns)
+{
+    if (!side_by_side(columns, 4))
+        return NOT_SIDE_BY_SIDE;
+    i64 switches = rows_of(columns, 0), rows = rows_of(columns, 2), i = 0;
+    const i64 *ends = C(0);
+    const int32_t *row = C(1);
+    int32_t *meter = C(2), *switch_of = C(3);
+    for (i64 s = 0; s < switches; s++)
+        for (; i < ends[s]; i++) {
+            if (row[i] < 0)
+                continue;
+            if (row[i] >= rows)
+                return i;
+            meter[row[i]] = (int32_t)i;
+            switch_of[row[i]] = (int32_t)s;
+        }
+    return i;
+}
+
 i64 dets_read(i64 modified, const char *columns)
 {
     if (!side_by_side(columns, 9))

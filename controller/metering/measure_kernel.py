@@ -19,6 +19,7 @@ library = load(
     "_measure",
     {
         "dets_sums": "",
+        "dets_places": "",
         "dets_read": "i",
         "dets_watch": "",
         "dets_meter_rates": "ddd",
@@ -40,6 +41,15 @@ def sums(row: IntArray, columns: tuple[FloatArray, ...], rows: int) -> FloatArra
     added = np.zeros((len(columns), rows))
     call(library, "dets_sums", (row, added, *columns))
     return added
+
+
+def places(ends: IntArray, row: NDArray[np.int32], meter: NDArray[np.int32], switch: NDArray[np.int32]) -> None:
+    """Write where the meters of rows are listed, and the number of the switch: ``row`` (meters,), -1 for none.
+
+    The meters of each switch end at its ``ends``. Raises IndexError for a row that ``meter`` does not have.
+    """
+    if call(library, "dets_places", (ends, row, meter, switch)) != len(row):
+        raise IndexError(f"a meter is listed of a row beyond {len(meter)}")
 
 
 def read(

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.columns import IntArray
+from controller.metering import measure_kernel
 from controller.openflow.meters import METER_STATS
 from controller.switch.record import NO_ENTRY, SwitchRecord
 
@@ -80,6 +81,9 @@ class Places(NamedTuple):
     def of(cls, row: RowArray, ends: IntArray, rows: int) -> Places:
         """Return the places of meters that stand for ``row`` (NO_ENTRY: none) and end at each switch's ``ends``."""
         meter, switch = np.full(rows, NOT_LISTED, dtype=np.int32), np.zeros(rows, dtype=np.int32)
+        if measure_kernel.library is not None:
+            measure_kernel.places(ends, row, meter, switch)
+            return cls(meter, switch)
         listed = np.flatnonzero(row != NO_ENTRY).astype(np.int32)
         switch_of_meter = np.repeat(np.arange(len(ends), dtype=np.int32), np.diff(ends, prepend=0))
         meter[row[listed]], switch[row[listed]] = listed, switch_of_meter[listed]

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from support.configs import star
+from support.kernels import numpy_alone
 
 from controller.fabric.vns import VnTable
+from controller.metering import measure_kernel
 from controller.openflow.meters import METER_STATS
-from controller.switch.listed_meters import NOT_LISTED, Listing, MeterReports
+from controller.switch.listed_meters import NOT_LISTED, Listing, MeterReports, Places
 from controller.switch.record import NO_ENTRY, SwitchRecord
 
 
@@ -82,3 +87,20 @@ def test_what_most_switches_list_is_known_when_a_late_one_answers_again() -> Non
         assert listing.places_of_entries(found, rest.ends, 4).meter[late] == NOT_LISTED
         assert listing.find(switches, every) is listed
         assert listing.places_of_entries(listed, every.ends, 4) is places
+
+
+@pytest.mark.skipif(measure_kernel.library is None, reason="no C compiler was there when it was installed")
+@given(seed=st.integers(0, 2**32 - 1), meters=st.integers(0, 40), switches=st.integers(1, 4))
+def test_places_are_the_same_compiled(seed: int, meters: int, switches: int) -> None:
+    rng = np.random.default_rng(seed)
+    row = rng.integers(NO_ENTRY, 20, meters).astype(np.int32)  # some are listed twice
+    ends = np.append(np.sort(rng.integers(0, meters + 1, switches - 1)), meters)
+    found = Places.of(row, ends, 20)
+    with numpy_alone():
+        plain = Places.of(row, ends, 20)
+        with pytest.raises(IndexError):
+            Places.of(np.array([20], np.int32), np.array([1]), 20)
+    for one, other in zip(found, plain, strict=True):
+        np.testing.assert_array_equal(one, other)
+    with pytest.raises(IndexError):
+        Places.of(np.array([20], np.int32), np.array([1]), 20)
