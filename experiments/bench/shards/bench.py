@@ -13,7 +13,7 @@ import os
 import resource
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from experiments.bench.shards.world import World
 
 SHARDS, PAIRS, PORTS, ALGORITHM, SEED = 64, (1_000_000,), 64, "fp", 1
 SWITCHES = 4  # of each node
-HELLO, BEGINS, STOPS, MOVES = 8, 40, 40, 60  # intervals of each phase
+HELLO, BEGINS, STOPS, MOVES = 6, 30, 20, 40  # intervals of each phase
 STOPS_S = 1.0  # after the death
 MOST_DEATH_S = 60.0
 MOST_ABOVE_PERCENT = 5.0
@@ -55,8 +55,8 @@ def run(
     output.mkdir(parents=True, exist_ok=True)
     sizes, series = [], {}
     for each in pairs:
-        made = simulate(World.of(shards * SWITCHES, ports, each // vns, algorithm, seed), shards, seed)
-        print(f"{made['pairs']:,} pairs: {_summary(made)}", flush=True)
+        made = simulate(World.of(shards * SWITCHES, ports, each // vns, algorithm, seed), shards, seed, _tell)
+        _tell(f"{made['pairs']:,} pairs: {_summary(made)}")
         series[made["pairs"]] = made.pop("series")
         sizes.append(made)
     result = {
@@ -77,20 +77,29 @@ def run(
     return result
 
 
-def simulate(world: World, shards: int, seed: int) -> dict[str, Any]:
-    """Return what happens in the four phases, and ``series``: see ``Model.series``."""
+def _tell(line: str) -> None:
+    print(line, flush=True)
+
+
+def simulate(world: World, shards: int, seed: int, tell: Callable[[str], None] = lambda _line: None) -> dict[str, Any]:
+    """Return what happens in the four phases, and ``series``: see ``Model.series``. ``tell`` hears of each phase."""
     began_s, model = time.process_time(), Model(world, shards, seed)
+
+    def done(name: str, phase: dict[str, Any]) -> None:
+        phases[name] = phase
+        tell(f"{name}: {json.dumps(phase)}; {time.process_time() - began_s:.0f} s of processor time so far")
+
     everybody = np.ones(len(world.vns), dtype=np.bool_)
     tenth = np.arange(len(everybody)) % 10
     model.run(HELLO * INTERVAL_S)
     phases: dict[str, dict[str, Any]] = {}
     # 1
     model.now_sends(everybody)
-    phases["all begin"] = _phase(model, BEGINS)
+    done("all begin", _phase(model, BEGINS))
     # 2
     model.now_sends(tenth > 0)
     before = [(node.sent_octets, node.heard_octets) for node in model.nodes]
-    phases["a tenth stops"] = _phase(model, STOPS)
+    done("a tenth stops", _phase(model, STOPS))
     said = [
         (node.sent_octets - sent, node.heard_octets - heard)
         for node, (sent, heard) in zip(model.nodes, before, strict=True)
@@ -103,12 +112,12 @@ def simulate(world: World, shards: int, seed: int) -> dict[str, Any]:
     model.run(died_s + LEASE_S)
     while not model.released and model.now_s < died_s + MOST_DEATH_S:
         model.run(model.now_s + INTERVAL_S)
-    phases["a node dies"] = {**_phase(model, STOPS), **_held(model, died_s), **_above(model, since)}
+    done("a node dies", {**_phase(model, STOPS), **_held(model, died_s), **_above(model, since)})
     # 4
     moved_s = model.now_s
     model.move(model.dpids[0], shards - 1)
     model.now_sends(tenth > 2)
-    phases["a switch is moved"] = {**_phase(model, MOVES), **_held(model, moved_s)}
+    done("a switch is moved", {**_phase(model, MOVES), **_held(model, moved_s)})
     return {
         "pairs": model.entries,
         "crossing": 1.0 - 1.0 / shards,
