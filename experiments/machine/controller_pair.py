@@ -66,7 +66,7 @@ class ControllerPair:
             for number, node in enumerate(self.nodes):
                 self._stack.enter_context(node)
                 self._stack.callback(self.resume, number)
-                self.wait(lambda number=number: self.role(number) is not None, f"n{number + 1} has a role")
+                self.wait(lambda number=number: self._has_role(number), f"n{number + 1} has a role")
             self._stack = self._stack.pop_all()
         return self
 
@@ -112,6 +112,10 @@ class ControllerPair:
             return None
         cluster = self.nodes[number].health().get("cluster")
         return None if cluster is None or cluster["lease_age_s"] is None else str(cluster["role"])
+
+    def _has_role(self, number: int) -> bool:
+        self.nodes[number].check_alive()
+        return self.role(number) is not None
 
     def controls(self, number: int) -> bool:
         """Whether a node is active and has every switch of its configuration under control."""
@@ -161,7 +165,7 @@ class ControllerPair:
             except OSError:
                 pass
             if time.monotonic() > deadline_s:
-                tails = "\n".join(node.log_tail() for node in self.nodes)
+                tails = "\n".join(node.log_tail() for node in self.nodes if node.log_path.exists())
                 raise ControllerError(f"not within {timeout_s:g} s: {what}{tails}")
             time.sleep(LOOK_EVERY_S)
 

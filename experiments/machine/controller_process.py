@@ -124,7 +124,7 @@ class ControllerProcess:
         profile: Path | None = None,
         place: Place | None = None,
     ) -> None:
-        self._place = place or Place()
+        self._place, folder = place or Place(), folder.resolve()  # the process runs elsewhere
         self.config_path = folder / "controller.yaml"
         self.log_path = folder / "controller.log"
         self.config_path.write_text(dump_yaml(config))

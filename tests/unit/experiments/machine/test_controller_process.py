@@ -8,15 +8,17 @@ import threading
 # Not "import http.server": eventlet leaves its own copy of the module as an attribute of the package, and that copy
 # waits on greenlets' locks.
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 
 import pytest
 
 from experiments.machine.controller_process import ControllerError, ControllerProcess, free_ports
 
 
-def test_a_refused_configuration_is_told_with_the_controllers_own_words(tmp_path) -> None:
+def test_a_refused_configuration_is_told_with_the_controllers_own_words(tmp_path, monkeypatch) -> None:
     config = {"rest": {"listen": "127.0.0.1:1"}, "vlans": {}, "switches": {}, "nonsense": 1}
-    with ControllerProcess(config, tmp_path) as controller, pytest.raises(ControllerError, match="nonsense"):
+    monkeypatch.chdir(tmp_path)  # the process runs in another folder
+    with ControllerProcess(config, Path()) as controller, pytest.raises(ControllerError, match="nonsense"):
         controller.wait_ready({"s1"}, timeout_s=30)
     assert (tmp_path / "controller.yaml").exists()
 
