@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from struct import pack
 
 import pytest
@@ -45,6 +46,29 @@ def test_ages_and_counters_do_not_matter() -> None:
     assert listing.read(stats(FLOWS)) == {pack_key(one) for one in FLOWS}
     assert listing.read(stats(FLOWS, age_s=9.5, hits=3)) == set()
     assert list(listing.own.values()) == FLOWS
+
+
+def test_a_listing_that_says_the_same_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    listing = FlowListing()
+    listing.read(stats(FLOWS))
+    monkeypatch.setattr(flow_listing, "_Reader", None)
+    assert listing.read(stats(FLOWS, age_s=9.5, hits=3)) == set()
+    for other in (FLOWS[:2], FLOWS[::-1], [*FLOWS, flow(4)]):
+        with pytest.raises(TypeError):
+            listing.read(stats(other))
+
+
+def test_every_byte_but_ages_and_counters_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    body, listing = stats(FLOWS), FlowListing()
+    listing.read(body)
+    monkeypatch.setattr(flow_listing, "_Reader", None)
+    size = len(body) // len(FLOWS)
+    free = {*range(4, 12), *range(32, 48)}  # of an entry (OpenFlow 1.3.5, section 7.3.5.2)
+    for at in range(2, size):  # the first two bytes are its length
+        other = bytearray(body)
+        other[size + at] ^= 1
+        with nullcontext() if at in free else pytest.raises(TypeError):
+            assert listing.read(other) == set()
 
 
 @pytest.mark.parametrize(
