@@ -236,7 +236,7 @@ class Shell:
             self.central.note(EventKind.SWITCH_CUT_OFF, text, self._clock(), dpid=dpid)
         if dpid in self.central.switches and self.central.switches[dpid].connected:
             self.central.switch_disconnected(dpid, self._clock())
-            self.push()
+            self.push_soon()
 
     def _bring_up(self, dpid: int, peer: Peer) -> None:
         breathe = keeping(self._breathe)
