@@ -14,6 +14,7 @@ from controller.central.state import Control, FabricState
 from controller.columns import FloatArray, IntArray
 from controller.dets.rate_allocator import received_rates
 from controller.events import EventKind
+from controller.forwarding.pipeline import VnMeters
 from controller.loop import step
 from controller.metering import measure_kernel
 from controller.metering.counters import MeterReadings
@@ -30,6 +31,7 @@ from controller.whatif.shadow import shadow_step
 
 MeterStats = NDArray[np.void]
 
+_SEND_LIMIT, *_OF_FLOODS = map(VnMeters._fields.index, ("send", "flood", "discovery", "report"))
 SPELL_S = 5.0
 """A receiver that tells its senders of congestion again after so long tells them of another one."""
 
@@ -115,9 +117,10 @@ def _readings(
     done_s = np.array([confirmed_s.get(dpid, np.nan) for dpid in reports.dpids], dtype=np.float64)
     of_entries = fabric.listing.places_of_entries(listed, reports.ends, len(fabric.state.entries))
     of_vns = fabric.listing.places_of_vns(listed, reports.ends, len(fabric.vns))
+    of_send_limits = Places(*(place[:, _SEND_LIMIT].copy() for place in of_vns))
     return (
         _read(reports.whole, of_entries, (came_s, done_s), fabric.state.enforcement.modified_s),
-        _read(reports.whole, of_vns, (came_s, done_s), None),
+        _read(reports.whole, of_send_limits, (came_s, done_s), None),
     )
 
 
@@ -162,13 +165,13 @@ def queue_changes(fabric: FabricState, changes: MeterChanges) -> None:
             record.update.modify_meters(mods[:, start:end])
 
 
-def _watch_floods(fabric: FabricState, stats: Mapping[int, MeterStats], now_s: float) -> None:
+def _watch_floods(fabric: FabricState, reports: MeterReports, now_s: float) -> None:
     floods, vns = fabric.floods, fabric.vns
     if not floods.due(now_s):
         return
-    for dpid in stats.keys() & fabric.switches.keys():
-        rows, meter_id = fabric.switches[dpid].vn_meter_columns()
-        floods.read(dpid, stats[dpid], rows, meter_id[1:], now_s)
+    listed = fabric.listing.find(fabric.switches, reports)
+    of_vns = fabric.listing.places_of_vns(listed, reports.ends, len(vns)).meter
+    floods.read(reports.whole, of_vns[:, _OF_FLOODS].T, np.isin(vns.dpid, reports.dpids), now_s)
     began, ended = floods.settle(vns.vlan_vid, vns.receive_limit_bps, now_s)
     for row in began.tolist():
         limit, dropped = fabric.flood_limit_bps[row] / 1e6, floods.dropped_bps[row] / 1e6

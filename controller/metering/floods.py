@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from controller.columns import FloatArray, IntArray
 from controller.openflow.constants import COUNTER_UNAVAILABLE
+from controller.units import BITS_PER_BYTE
 
 READ_S = 0.5
 """Counters are read no more often: floods are small next to the traffic under control."""
@@ -19,14 +21,25 @@ FORGET_S = 5.0
 """A VN that had nothing dropped for so long keeps within its flood limit again."""
 
 
-@dataclass(frozen=True)
-class _Counters:
-    """Counters of a switch's meters, shape (3, VNs there); NaN where a meter was not listed."""
+class _Counters(NamedTuple):
+    """Counters of VNs' meters, shape (3, vns); NaN where a meter was not listed."""
 
     passed_bytes: FloatArray
     dropped_bytes: FloatArray
     dropped_packets: FloatArray
     duration_s: FloatArray
+
+    @classmethod
+    def read(cls, stats: NDArray[np.void], place: NDArray[np.int32]) -> _Counters:
+        """Return the counters of the meters at these places of ``stats``."""
+        columns, listed = [], place >= 0
+        for name in ("byte_in_count", "band_byte_count", "band_packet_count", "duration_s"):
+            found = stats[name][place[listed]]
+            column = np.full(place.shape, np.nan)
+            column[listed] = np.where(found == COUNTER_UNAVAILABLE, np.nan, found)
+            columns.append(column)
+        entered, dropped, packets, duration_s = columns
+        return cls(entered - dropped, dropped, packets, duration_s)
 
 
 @dataclass
@@ -44,14 +57,16 @@ class FloodRates:
     reports_dropped: FloatArray
     dropping: NDArray[np.bool_]
     _dropped_s: FloatArray
-    _last: dict[int, _Counters] = field(default_factory=dict)
+    _last: _Counters
     _read_s: float = -math.inf
 
     @classmethod
     def unknown(cls, vns: int) -> FloodRates:
         """Return the rates of VNs of which nothing has been read."""
         unknown, zeros = np.full(vns, np.nan), np.zeros(vns)
-        return cls(unknown, unknown.copy(), zeros, zeros.copy(), np.zeros(vns, dtype=np.bool_), np.full(vns, -np.inf))
+        never, dropping = np.full(vns, -np.inf), np.zeros(vns, dtype=np.bool_)
+        last = _Counters(*[np.full((3, vns), np.nan)] * len(_Counters._fields))
+        return cls(unknown, unknown.copy(), zeros, zeros.copy(), dropping, never, last)
 
     def due(self, now_s: float) -> bool:
         """Whether the switches' counters should be read again; if so, note that they are."""
@@ -60,25 +75,26 @@ class FloodRates:
             self._read_s = now_s
         return due
 
-    def read(self, dpid: int, stats: NDArray[np.void], rows: IntArray, meter_ids: IntArray, now_s: float) -> None:
-        """Take a switch's counters (METER_STATS); ``meter_ids`` (3, rows) are those of floods, discovery, reports.
+    def read(
+        self, stats: NDArray[np.void], place: NDArray[np.int32], answered: NDArray[np.bool_], now_s: float
+    ) -> None:
+        """Take the counters (METER_STATS) of the VNs whose switches have ``answered``, shape (vns,).
 
-        A VN without such a meter has the id 0. Counters that fell back were reset: their rates stay as they were.
+        ``place`` (3, vns) says where in ``stats`` their meters of floods, discovery and reports are, below 0 for those
+        that are not there. Counters that fell back were reset: their rates stay as they were.
         """
-        now = _counters(stats, meter_ids)
-        last, self._last[dpid] = self._last.get(dpid), now
-        if last is None or last.passed_bytes.shape != now.passed_bytes.shape:
-            return
+        last, now = self._last, _Counters.read(stats, place)
+        self._last = _Counters(*(np.where(answered, *columns) for columns in zip(now, last, strict=True)))
         with np.errstate(invalid="ignore", divide="ignore"):
             elapsed_s = now.duration_s - last.duration_s
-            passed = (now.passed_bytes - last.passed_bytes)[:2] * 8 / elapsed_s[:2]
-            dropped = (now.dropped_bytes - last.dropped_bytes)[:2] * 8 / elapsed_s[:2]
+            passed = (now.passed_bytes - last.passed_bytes)[:2] * BITS_PER_BYTE / elapsed_s[:2]
+            dropped = (now.dropped_bytes - last.dropped_bytes)[:2] * BITS_PER_BYTE / elapsed_s[:2]
             lost = now.dropped_packets[2] - last.dropped_packets[2]
-            known = ((passed >= 0) & (dropped >= 0) & (elapsed_s[:2] > 0)).all(axis=0)
-        self.passed_bps[rows[known]] = passed[:, known].sum(axis=0)
-        self.dropped_bps[rows[known]] = dropped[:, known].sum(axis=0)
-        self.reports_dropped[rows] += np.where(lost > 0, lost, 0.0)
-        self._dropped_s[rows[known & (dropped.sum(axis=0) > 0)]] = now_s
+            known = ((passed >= 0) & (dropped >= 0) & (elapsed_s[:2] > 0)).all(axis=0) & answered
+        self.passed_bps[known] = passed[:, known].sum(axis=0)
+        self.dropped_bps[known] = dropped[:, known].sum(axis=0)
+        self.reports_dropped += np.where(answered & (lost > 0), lost, 0.0)
+        self._dropped_s[known & (dropped.sum(axis=0) > 0)] = now_s
 
     def settle(self, vlan_vid: IntArray, receive_limit_bps: FloatArray, now_s: float) -> tuple[IntArray, IntArray]:
         """Bring ``taken_bps`` and ``dropping`` up to date; return the rows that began to drop, and that ended."""
@@ -92,18 +108,3 @@ class FloodRates:
             self.taken_bps = np.where(far, taken_bps, self.taken_bps)
         before, self.dropping = self.dropping, now_s - self._dropped_s < FORGET_S
         return np.flatnonzero(self.dropping & ~before), np.flatnonzero(before & ~self.dropping)
-
-
-def _counters(stats: NDArray[np.void], meter_ids: IntArray) -> _Counters:
-    order = np.argsort(stats["meter_id"], kind="stable")
-    ids = stats["meter_id"][order]
-    at = np.minimum(np.searchsorted(ids, meter_ids), max(len(ids) - 1, 0))
-    listed = (ids[at] == meter_ids) & (meter_ids > 0) if len(ids) else np.zeros(meter_ids.shape, dtype=np.bool_)
-    columns = []
-    for name in ("byte_in_count", "band_byte_count", "band_packet_count", "duration_s"):
-        column = np.full(meter_ids.shape, np.nan)
-        found = stats[name][order[at[listed]]]
-        column[listed] = np.where(found == COUNTER_UNAVAILABLE, np.nan, found)
-        columns.append(column)
-    entered, dropped, packets, duration_s = columns
-    return _Counters(entered - dropped, dropped, packets, duration_s)

@@ -84,7 +84,7 @@ def _digest(body: bytes, breathe: Callable[[], None]) -> bytes:
             some = min(count - first, _READ_AT_ONCE)
             entries = np.frombuffer(body, np.uint8, some * length, offset + first * length).reshape(some, length).copy()
             entries[:, _AGE] = entries[:, _COUNTERS] = 0
-            digest.update(entries)
+            digest.update(entries.data)
             since += some
             if since >= _READ_AT_ONCE:
                 since = 0

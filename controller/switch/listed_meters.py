@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.columns import IntArray
+from controller.forwarding.pipeline import VnMeters
 from controller.metering import measure_kernel
 from controller.openflow.meters import METER_STATS
 from controller.switch.record import NO_ENTRY, SwitchRecord
@@ -55,9 +56,10 @@ class MeterReports(Mapping[int, NDArray[np.void]]):
 
 
 class ListedMeters(NamedTuple):
-    """The rows of the entry table, and of the VN table for meters of send limits, that listed meters stand for.
+    """The rows of the entry table, and of VNs' meters, that listed meters stand for.
 
-    Shape (meters,) each, NO_ENTRY for those that stand for none.
+    Shape (meters,) each, NO_ENTRY for those that stand for none. Of the meters of a VN, field ``kind`` of VnMeters is
+    row ``VN_METERS * vn + kind``.
     """
 
     entry: RowArray
@@ -65,6 +67,7 @@ class ListedMeters(NamedTuple):
 
 
 NOT_LISTED = -1
+VN_METERS = len(VnMeters._fields)
 
 
 class Places(NamedTuple):
@@ -127,8 +130,9 @@ class Listing:
         return self._places(listed.entry, ends, entries)
 
     def places_of_vns(self, listed: ListedMeters, ends: IntArray, vns: int) -> Places:
-        """Return the same of the meters of the send limits of all ``vns``."""
-        return self._places(listed.vn, ends, vns)
+        """Return the same of the meters of all ``vns``; in this case shape (vns, VN_METERS) each."""
+        meter, switch = self._places(listed.vn, ends, VN_METERS * vns)
+        return Places(meter.reshape(vns, VN_METERS), switch.reshape(vns, VN_METERS))
 
     def _places(self, row: RowArray, ends: IntArray, rows: int) -> Places:
         for at, one in enumerate(self._placed):
@@ -159,10 +163,20 @@ class Listing:
     def _find_of(self, dpid: int, record: SwitchRecord, meters: NDArray[np.void]) -> ListedMeters:
         last, meter_id = self._switches.get(dpid), meters["meter_id"]
         if last is None or last.row_of_meter is not record.row_of_meter or not np.array_equal(last.meter_id, meter_id):
-            vns, vn_meter_id = record.vn_meter_columns()
-            _, vn_at, which = np.intersect1d(meter_id, vn_meter_id[0], return_indices=True)
-            vn = np.full(len(meter_id), NO_ENTRY, dtype=np.int32)
-            vn[vn_at] = vns[which]
-            found = ListedMeters(record.rows_of(meter_id.astype(np.int64)).astype(np.int32), vn)
+            found = ListedMeters(
+                record.rows_of(meter_id.astype(np.int64)).astype(np.int32), _rows_of_vns(record, meter_id)
+            )
             last = self._switches[dpid] = _OfSwitch(record.row_of_meter, meter_id.copy(), found)
         return last.found
+
+
+def _rows_of_vns(record: SwitchRecord, meter_id: NDArray[np.uint32]) -> RowArray:
+    """Return which meters of VNs of a switch these are."""
+    vns, own = record.vn_meter_columns()
+    row = (VN_METERS * vns + np.arange(VN_METERS)[:, None])[own > 0]
+    own = own[own > 0]
+    if not len(own):
+        return np.full(len(meter_id), NO_ENTRY, dtype=np.int32)
+    order = np.argsort(own)
+    at = np.minimum(np.searchsorted(own, meter_id, sorter=order), len(own) - 1)
+    return np.where(own[order[at]] == meter_id, row[order[at]], NO_ENTRY).astype(np.int32)

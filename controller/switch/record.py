@@ -186,6 +186,7 @@ class SwitchRecord:
         """Let these VNs have these meters; what others have stays."""
         self.vn_meters.update(meters)
         self._vn_meter_columns = None
+        self.row_of_meter = self.row_of_meter.view()  # another array: whose meters are listed has to be found again
 
     def adopt_vn_meters(self, flows: Iterable[Flow], vns: VnTable) -> None:
         """Let VNs have the meters that entries on the switch name as theirs, where they have none yet."""

@@ -9,9 +9,8 @@ from controller.metering.floods import FORGET_S, READ_S, STEP, FloodRates
 from controller.openflow.constants import COUNTER_UNAVAILABLE
 from controller.openflow.meters import METER_STATS
 
-DPID = 7
-ROWS = np.array([0, 2])
-IDS = np.array([[11, 12], [21, 22], [31, 0]])  # floods, discovery, reports of VNs 0 and 2
+IDS = np.array([[11, 0, 12], [21, 0, 22], [31, 0, 0]])  # floods, discovery, reports of VNs 0 and 2
+ANSWERED = np.array([True, False, True])
 VLANS = np.array([10, 10, 10])
 LIMITS = np.full(3, 50e6)
 
@@ -25,11 +24,17 @@ def stats(duration_s, **meters):
     return np.array(rows, dtype=METER_STATS)
 
 
+def read(floods, counters, now_s, answered=ANSWERED):
+    at = {meter_id: place for place, meter_id in enumerate(counters["meter_id"].tolist())}
+    place = [[at.get(meter_id, -1) for meter_id in kind] for kind in IDS.tolist()]
+    floods.read(counters, np.array(place, dtype=np.int32), answered, now_s)
+
+
 def read_twice(second, first=None):
     floods = FloodRates.unknown(3)
     zeros = dict.fromkeys(("m21", "m11", "m31", "m12", "m22"), (0, 0, 0))
-    floods.read(DPID, stats(1.0, **(first or zeros)), ROWS, IDS, 10.0)
-    floods.read(DPID, second, ROWS, IDS, 11.0)
+    read(floods, stats(1.0, **(first or zeros)), 10.0)
+    read(floods, second, 11.0)
     return floods
 
 
@@ -55,6 +60,17 @@ def test_rates_are_told_by_the_switchs_own_clock():
 def test_what_is_not_known_is_not_taken_for_nothing(second):
     floods = read_twice(second, first=dict.fromkeys(("m11", "m21", "m31", "m12", "m22"), (1000, 0, 0)))
     assert np.isnan(floods.passed_bps).all()
+
+
+def test_the_counters_of_a_late_switch_are_told_from_when_it_answered_last():
+    floods, zeros = FloodRates.unknown(3), {"m12": (0, 0, 0), "m22": (0, 0, 0)}
+    nobody = np.zeros(3, dtype=np.bool_)
+    read(floods, stats(1.0, **zeros), 10.0)
+    read(floods, stats(2.0), 11.0, nobody)
+    read(floods, stats(5.0, **zeros | {"m12": (2000, 0, 0)}), 14.0, nobody)  # not its answer
+    assert np.isnan(floods.passed_bps).all()
+    read(floods, stats(5.0, **zeros | {"m12": (1000, 0, 0)}), 14.0)
+    assert floods.passed_bps[2] == 1000 * 8 / 4.0
 
 
 def test_a_receiver_gets_what_all_others_of_its_vlan_flood():

@@ -10,9 +10,10 @@ from support.configs import star
 from support.kernels import numpy_alone
 
 from controller.fabric.vns import VnTable
+from controller.forwarding.pipeline import VnMeters
 from controller.metering import measure_kernel
 from controller.openflow.meters import METER_STATS
-from controller.switch.listed_meters import NOT_LISTED, Listing, MeterReports, Places
+from controller.switch.listed_meters import NOT_LISTED, VN_METERS, Listing, MeterReports, Places
 from controller.switch.record import NO_ENTRY, SwitchRecord
 
 
@@ -48,7 +49,7 @@ def test_rows_follow_the_maps_of_each_switch() -> None:
     found = listing.find(switches, reports)
     assert found.entry.tolist() == [NO_ENTRY, 4, NO_ENTRY, 5, 6, NO_ENTRY]
     rows = list(switches[1].vn_meters)
-    assert found.vn.tolist() == [rows[1], NO_ENTRY, NO_ENTRY, NO_ENTRY, NO_ENTRY, rows[0]]
+    assert found.vn.tolist() == [VN_METERS * rows[1], NO_ENTRY, NO_ENTRY, NO_ENTRY, NO_ENTRY, VN_METERS * rows[0]]
     assert listing.find(switches, MeterReports.of(dict(reports))) is found
     # Another entry, one more meter, a switch that is late: found again.
     switches[2].map_meters(np.array([50]), np.array([7]))
@@ -56,6 +57,14 @@ def test_rows_follow_the_maps_of_each_switch() -> None:
     assert listing.find(switches, MeterReports.of({1: meters(50), 2: meters(50)})).entry.tolist() == [4, 7]
     assert listing.find(switches, MeterReports.of({2: meters(50, 50)})).entry.tolist() == [7, 7]
     assert len(listing.find(switches, MeterReports.of({})).entry) == 0
+    # Another meter of a VN.
+    assert listing.find(switches, MeterReports.of({1: meters(77)})).vn.tolist() == [NO_ENTRY]
+    switches[1].set_vn_meters({rows[0]: VnMeters(send=own[1][0], discovery=77)})
+    assert listing.find(switches, MeterReports.of({1: meters(77)})).vn.tolist() == [VN_METERS * rows[0] + 2]
+    # A switch without VNs.
+    switches[1].vn_meters.clear()
+    switches[1].set_vn_meters({})
+    assert listing.find(switches, MeterReports.of({1: meters(77)})).vn.tolist() == [NO_ENTRY]
 
 
 def test_places_are_found_again_when_others_are_listed() -> None:
