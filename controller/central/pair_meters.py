@@ -9,18 +9,18 @@ import numpy as np
 from controller.central.agents import Agents
 from controller.central.mark_meters import MarkMeterKeeper
 from controller.central.state import FabricState
-from controller.columns import FloatArray, IntArray
+from controller.columns import BoolArray, FloatArray, IntArray
 from controller.events import EventKind
 from controller.fabric.entries import NO_METER, EntryTable
 from controller.forwarding.pairs import Pair
 from controller.loop import step
 from controller.metering.enforcement import RATE_STEP_BPS, whole_rates
-from controller.pieces import pieces
-from controller.switch.meter_settings import MeterSetting, StandingMeter, kilo
+from controller.switch.adoption import StandingPairs
+from controller.switch.meter_settings import MeterSetting, kilo
 from controller.switch.record import SwitchRecord
 
-# Pairs taken over before others in the process get their turn.
-_AT_ONCE = 1_000
+# Pairs taken over before others in the process get their turn, for each so many entries of the switch's table.
+_AT_ONCE, _OF_TABLE = 1_000, 8_000
 
 
 class PairMeters:
@@ -54,6 +54,14 @@ class PairMeters:
     def metered(self, pair: Pair) -> bool:
         """Return whether a pair has its meter."""
         return self._fabric.network.pairs.has(pair) and pair not in self._unmetered
+
+    def metered_ones(self, sender: IntArray, receiver: IntArray) -> BoolArray:
+        """Return which pairs have their meters, in columns, (pairs,)."""
+        metered = self._fabric.network.pairs.has_each(sender, receiver)
+        if self._unmetered:
+            ends = zip(sender.tolist(), receiver.tolist(), strict=True)
+            metered &= np.array([Pair(*pair) not in self._unmetered for pair in ends], dtype=np.bool_)
+        return metered
 
     @property
     def unmetered(self) -> list[Pair]:
@@ -119,11 +127,11 @@ class PairMeters:
         fabric.network.pairs.add(bare)
         if not metered:
             return
-        sender, receiver, _ = _columns(metered)
+        sender, receiver, meters = _columns(metered)
         elsewhere = None if fabric.part is None else fabric.part.senders_elsewhere
         ends = sender, receiver
         rate_bps, burst_bits = step.first_settings(fabric.state, fabric.vns, fabric.control.groups, *ends, elsewhere)
-        self._add_entries(metered, rate_bps, burst_bits, now_s, added_now=True)
+        self._add_entries(*ends, meters, rate_bps, burst_bits, now_s, added_now=True)
         settings = map(MeterSetting, kilo(rate_bps).tolist(), kilo(burst_bits).tolist())
         for (pair, meter_id), setting in zip(metered.items(), settings, strict=True):
             record = fabric.record_of_sender(pair.sender)
@@ -183,30 +191,48 @@ class PairMeters:
         fabric.state = step.with_meters(state, rows, meter_ids, rate_bps, burst_bits, now_s)
         self._map_meters()
 
-    def adopt(self, found: Mapping[Pair, StandingMeter], now_s: float) -> Iterator[None]:
+    def adopt(self, found: StandingPairs, now_s: float) -> Iterator[None]:
         """Take over pairs whose meters stand on switches and have been claimed; yield after each piece.
 
-        All of them are known at once, their entries in pieces. One that has got another meter meanwhile keeps that.
+        All of them are known at once, their entries in pieces. One that has got another meter meanwhile keeps that; of
+        several meters of one pair the first counts.
         """
-        mine = {pair: meter.meter_id for pair, meter in found.items() if not self.metered(pair)}
-        for pair in found.keys() - mine.keys():
-            self._fabric.record_of_sender(pair.sender).meter_ids.release(found[pair].meter_id)
-        if not mine:
+        fabric, known = self._fabric, self._fabric.network.pairs
+        mine = np.zeros(len(found.sender), dtype=np.bool_)
+        mine[np.unique(found.receiver << 32 | found.sender, return_index=True)[1]] = True
+        mine &= ~self.metered_ones(found.sender, found.receiver)
+        self.give_up(found.only(~mine))
+        found = found.only(mine)
+        if not len(found.sender):
             return
-        settings = np.array([found[pair] for pair in mine], dtype=np.float64)
-        rate_bps, burst_bits = settings[:, 1:].T * RATE_STEP_BPS
-        self._add_entries(mine, rate_bps, burst_bits, now_s, added_now=False)
-        self._fabric.network.pairs.know(mine)
-        for pair in mine:
-            self._new_pairs.pop(pair, None)
-            self._unmetered.pop(pair, None)
-        for some in pieces(mine, _AT_ONCE):
-            self._fabric.network.pairs.put(some)
-            yield
+        ends = found.sender, found.receiver
+        rate_bps, burst_bits = (kilos.astype(np.float64) * RATE_STEP_BPS for kilos in found[3:])
+        self._add_entries(*ends, found.meter_id, rate_bps, burst_bits, now_s, added_now=False)
+        known.know_all(*ends, found.meter_id)
+        for some in filter(None, (self._new_pairs, self._unmetered)):
+            for pair in zip(found.sender.tolist(), found.receiver.tolist(), strict=True):
+                some.pop(Pair(*pair), None)
+        yield
+        order, parts = fabric.vns.by_switch(found.sender)
+        for dpid, start, end in parts:
+            while start < end:
+                # A part of the table: it is put together again with each piece.
+                at_once = _AT_ONCE * max(1, len(fabric.network.desired.of_switch(dpid)) // _OF_TABLE)
+                rows = order[start : min(start + at_once, end)]
+                known.put_all(found.sender[rows], found.receiver[rows])
+                start += at_once
+                yield
+
+    def give_up(self, claimed: StandingPairs) -> None:
+        """Release the meters of pairs that are not taken over after all: their switch has gone meanwhile."""
+        for sender, meter_id in zip(claimed.sender.tolist(), claimed.meter_id.tolist(), strict=True):
+            self._fabric.record_of_sender(sender).meter_ids.release(meter_id)
 
     def _add_entries(
         self,
-        meter_of: Mapping[Pair, int],
+        sender: IntArray,
+        receiver: IntArray,
+        meter_id: IntArray,
         rate_bps: FloatArray,
         burst_bits: FloatArray,
         now_s: float,
@@ -215,7 +241,7 @@ class PairMeters:
     ) -> None:
         fabric = self._fabric
         fabric.state = step.add_entries(
-            fabric.state, fabric.vns, *_columns(meter_of), rate_bps, burst_bits, now_s, added_now=added_now
+            fabric.state, fabric.vns, sender, receiver, meter_id, rate_bps, burst_bits, now_s, added_now=added_now
         )
         self._map_meters()
 

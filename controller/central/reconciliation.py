@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -17,16 +17,18 @@ from controller.forwarding import pipeline
 from controller.forwarding.address_entries import AddressRows
 from controller.forwarding.desired_flows import plan_flows
 from controller.forwarding.flow_table import FlowTable, pack_key, unpack_key
-from controller.forwarding.pairs import Host, Pair
+from controller.forwarding.pairs import Host
 from controller.forwarding.pipeline import Table
 from controller.openflow.constants import FlowModCommand
 from controller.pieces import pieces
-from controller.switch.adoption import Awaiting, adopted_pairs, hosts_and_pairs, of_senders
-from controller.switch.meter_settings import MeterColumns, StandingMeter
+from controller.switch.adoption import Awaiting, StandingPairs, adopted_pairs, hosts_and_pairs, of_senders
+from controller.switch.meter_settings import MeterColumns
 from controller.switch.record import SwitchRecord
 
 # Entries looked through, or worked on, before others in the process get their turn.
 _LOOKED_AT_ONCE, _WORKED_AT_ONCE = 1000, 125
+# So many in columns.
+_CLAIMED_AT_ONCE = 4000
 
 
 class InstalledTables(NamedTuple):
@@ -69,7 +71,7 @@ class Reconciler:
         fabric, pairs, record = self.fabric, self.pairs, self.fabric.switches[dpid]
         fabric.arrivals.began(now_s)
         record.limit_meter_ids()
-        record.meter_ids.reserve(meters["meter_id"].tolist())
+        record.meter_ids.reserve(meters["meter_id"])
         # 1
         record.foreign = foreign
         # What an earlier version had in tables of other numbers, as it is now.
@@ -92,10 +94,10 @@ class Reconciler:
         yield from fabric.network.put_own(dpid, record.meters_in_use(), set_queue=record.can.uses_queues)
         if not record.can.uses_meters:
             pairs.take_meters(dpid)
-        _, talking = told = hosts_and_pairs(record.installed)
-        yield from self._adopt(record, *told, meters, now_s)
-        # Pairs and meters whose receivers' switches may still be on their way.
-        record.awaiting = Awaiting.of(talking, meters, fabric.network.knows)
+        hosts, talking = hosts_and_pairs(record.installed)
+        yield from self._adopt_hosts(record, hosts, now_s)
+        # Those whose receivers' switches may still be on their way stay there.
+        record.awaiting = Awaiting(talking, meters)
         yield
         yield from self.adopt_awaiting(now_s)
         pairs.flush()
@@ -125,16 +127,18 @@ class Reconciler:
 
         Those of all switches at once: each time entries are added, all columns of all entries are arranged again.
         """
-        found: dict[Pair, StandingMeter] = {}
+        found: list[StandingPairs] = []
         try:
             for record in self.fabric.switches.values():
+                if not len(record.awaiting.entries.key):
+                    continue
                 known = record.awaiting.take(self.fabric.network.knows)
-                known = known.only(record.installed.contains(known.key))
+                yield
                 yield from self._claim(record, known, record.awaiting.meters, found)
-            adopted, found = found, {}
-            yield from self.pairs.adopt(adopted, now_s)
+            adopted, found = found, []
+            yield from self.pairs.adopt(StandingPairs.together(adopted), now_s)
         finally:
-            self._give_up(found)
+            self.pairs.give_up(StandingPairs.together(found))
 
     def _complete_vn_meters(self, record: SwitchRecord, now_s: float) -> None:
         """Let the VNs of a switch have the meters that they lack."""
@@ -184,8 +188,7 @@ class Reconciler:
                 differing = expected.flows.differing(flows, keys) - record.installed.differing(expected.flows, keys)
                 record.hold(differing, flows)
                 known = FlowTable(flow for packed in keys if (flow := record.installed.flow(packed)) is not None)
-                for _ in self._adopt(record, *hosts_and_pairs(known), meters, now_s):
-                    pass
+                self._adopt_at_once(record, known, meters, now_s)
                 self.pairs.flush()
                 wrong = self._mend_flows(record, keys, differing, tidy=tidy)
                 count += wrong
@@ -239,10 +242,8 @@ class Reconciler:
         record.update.meter_deletes += sorted(unwanted)
         return len(differing) + len(unwanted)
 
-    def _adopt(
-        self, record: SwitchRecord, hosts: AddressRows, talking: AddressRows, meters: NDArray[np.void], now_s: float
-    ) -> Iterator[None]:
-        """Take over hosts and pairs that entries in a switch's tables stand for and that are not known, in pieces."""
+    def _adopt_hosts(self, record: SwitchRecord, hosts: AddressRows, now_s: float) -> Iterator[None]:
+        """Take over the hosts that entries in a switch's tables stand for and that are not known, in pieces."""
         fabric = self.fabric
         for some in hosts.pieces(_WORKED_AT_ONCE):
             columns = (column.tolist() for column in (some.in_port, some.vlan_vid, some.mac))
@@ -251,45 +252,31 @@ class Reconciler:
                 if not fabric.network.knows(host):
                     fabric.learn(host, PortId(record.switch.dpid, in_port), now_s)
             yield
-        yield from self._adopt_pairs(record, talking, meters, now_s)
 
-    def _adopt_pairs(
-        self, record: SwitchRecord, talking: AddressRows, meters: NDArray[np.void], now_s: float
-    ) -> Iterator[None]:
-        """Take over the pairs that are not known and whose meters stand there, in pieces."""
-        found: dict[Pair, StandingMeter] = {}
-        try:
-            yield from self._claim(record, talking, meters, found)
-            adopted, found = found, {}
-            yield from self.pairs.adopt(adopted, now_s)
-        finally:
-            self._give_up(found)
+    def _adopt_at_once(self, record: SwitchRecord, entries: FlowTable, meters: NDArray[np.void], now_s: float) -> None:
+        """Take over the hosts and pairs that a few entries in a switch's tables stand for and that are not known."""
+        hosts, talking = hosts_and_pairs(entries)
+        for _ in self._adopt_hosts(record, hosts, now_s):
+            pass
+        found: list[StandingPairs] = []
+        for _ in self._claim(record, talking, meters, found):
+            pass
+        for _ in self.pairs.adopt(StandingPairs.together(found), now_s):
+            pass
 
     def _claim(
-        self,
-        record: SwitchRecord,
-        talking: AddressRows,
-        meters: NDArray[np.void],
-        found: dict[Pair, StandingMeter],
+        self, record: SwitchRecord, talking: AddressRows, meters: NDArray[np.void], found: list[StandingPairs]
     ) -> Iterator[None]:
         """Put the pairs that are not known and whose meters stand there into ``found``, in pieces; claim the meters."""
-        talking = talking.only(np.isin(talking.meter_id, meters["meter_id"]))
         if not record.can.uses_meters or not len(talking.key):
             return
         standing = MeterColumns.standing(meters)
-        for some in talking.pieces(_LOOKED_AT_ONCE):
-            pairs = adopted_pairs(some, self.fabric.network, record.switch.dpid)
-            for pair, meter in zip(pairs, standing.of(some.meter_id), strict=True):
-                if pair is None or self.pairs.metered(pair) or pair in found:
-                    continue
-                if record.meter_ids.claim(meter.meter_id):
-                    found[pair] = meter
+        for some in talking.pieces(_CLAIMED_AT_ONCE):
+            there = np.isin(some.meter_id, standing.meter_id) & record.installed.contains(some.key)
+            pairs = adopted_pairs(some.only(there), self.fabric.network, record.switch.dpid, standing)
+            pairs = pairs.only(~self.pairs.metered_ones(pairs.sender, pairs.receiver))
+            found.append(pairs.only(record.meter_ids.claim_all(pairs.meter_id)))
             yield
-
-    def _give_up(self, claimed: Mapping[Pair, StandingMeter]) -> None:
-        """Release the meters of pairs that are not taken over after all: their switch has gone meanwhile."""
-        for pair, meter in claimed.items():
-            self.fabric.record_of_sender(pair.sender).meter_ids.release(meter.meter_id)
 
 
 def _may_be_wanted(packed: bytes, record: SwitchRecord) -> bool:

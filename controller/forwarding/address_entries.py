@@ -6,7 +6,7 @@ Their matches are alike: port, source or destination address, VLAN.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Literal, NamedTuple, TypeVar
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,9 +37,6 @@ _ALIKE = ("table_id", "match_bytes", "in_port_oxm", "mac_oxm", "vlan_oxm")
 KNOWN_SOURCE, PAIR = pipeline.known_source(1, 1, 0, 0), pipeline.rate_control(1, 1, 0, None, 0)
 
 
-Answer = TypeVar("Answer")
-
-
 class AddressRows(NamedTuple):
     """Entries of a VN and an address in columns, shape (entries,): packed key, port, VLAN, address, meter (0: none)."""
 
@@ -53,12 +50,12 @@ class AddressRows(NamedTuple):
         """Return some of them."""
         return AddressRows(self.key[rows], self.in_port[rows], self.vlan_vid[rows], self.mac[rows], self.meter_id[rows])
 
-    def of_each(self, name: Literal["in_port", "mac"], answer: Callable[[int, int], Answer]) -> list[Answer]:
+    def of_each(self, name: Literal["in_port", "mac"], answer: Callable[[int, int], int]) -> IntArray:
         """Return what ``answer`` says of each entry's VLAN and port or address; it is asked once for equal ones."""
         values = self.vlan_vid << _ADDRESS_BITS | getattr(self, name)
         distinct, which = np.unique(values, return_inverse=True)
         answers = [answer(value >> _ADDRESS_BITS, value & (1 << _ADDRESS_BITS) - 1) for value in distinct.tolist()]
-        return [answers[number] for number in which.tolist()]
+        return np.array(answers, dtype=np.int64)[which]
 
     def pieces(self, at_once: int) -> Iterator[AddressRows]:
         """Yield all of them in order, ``at_once`` at a time."""

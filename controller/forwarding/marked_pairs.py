@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
+from controller.columns import BoolArray, IntArray
 from controller.fabric.vns import VnTable
 from controller.forwarding import pipeline
 from controller.forwarding.desired_flows import DesiredFlows
@@ -47,6 +48,12 @@ class MarkedPairs:
         """Return whether frames of a pair may be marked: they leave the sender's switch."""
         sender, receiver = self._vns.key(pair.sender), self._vns.key(pair.receiver)
         return sender.vlan_vid in self.vlans and sender.dpid != receiver.dpid
+
+    def cross(self, sender: IntArray, receiver: IntArray) -> BoolArray:
+        """Return the same of pairs in columns, (pairs,)."""
+        allowed = np.isin(self._vns.vlan_vid[sender], sorted(self.vlans))
+        crosses: BoolArray = allowed & (self._vns.dpid[sender] != self._vns.dpid[receiver])
+        return crosses
 
     def set_counter(self, pair: Pair, meter_id: int | None) -> None:
         """What comes with marks from a pair's sender to its receiver passes this meter; None: no one."""

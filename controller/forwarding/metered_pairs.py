@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
+from itertools import chain, pairwise
 
 import numpy as np
 
+from controller.columns import BoolArray, IntArray
 from controller.fabric.vns import VnTable
 from controller.forwarding import pipeline
 from controller.forwarding.address_entries import PAIR, keys_like
@@ -15,6 +17,8 @@ from controller.forwarding.flow_table import effect_of, pack_key
 from controller.forwarding.marked_pairs import MarkedPairs
 from controller.forwarding.pairs import Host, Pair
 from controller.openflow.match import Match
+
+_UNKNOWN = -1  # neither a meter nor a row
 
 
 class MeteredPairs:
@@ -41,6 +45,11 @@ class MeteredPairs:
         """Return whether a pair has got its meter, or none because there is none left."""
         return pair.sender in self._meters_to[pair.receiver]
 
+    def has_each(self, sender: IntArray, receiver: IntArray) -> BoolArray:
+        """Return the same of pairs in columns, (pairs,)."""
+        ends = zip(sender.tolist(), receiver.tolist(), strict=True)
+        return np.array([one in self._meters_to.get(to, ()) for one, to in ends], dtype=np.bool_)
+
     def to(self, row: int) -> list[Pair]:
         """Return the pairs that send to a VN."""
         return [Pair(sender, row) for sender in self._meters_to[row]]
@@ -61,13 +70,19 @@ class MeteredPairs:
 
     def add(self, meter_of: Mapping[Pair, int | None]) -> None:
         """Pairs have got their meters, and their frames pass them from now on; None: there is none left."""
-        self.know(meter_of)
-        self.put(meter_of)
-
-    def know(self, meter_of: Mapping[Pair, int | None]) -> None:
-        """Pairs have got their meters; their entries follow (``put``)."""
         for pair, meter_id in meter_of.items():
             self._know(pair, meter_id)
+        if meter_of:
+            self.put_all(*np.array(list(meter_of), dtype=np.int64).T)
+
+    def know_all(self, sender: IntArray, receiver: IntArray, meter_id: IntArray) -> None:
+        """Pairs, in columns, have got their meters; their entries follow (``put_all``)."""
+        order, one = np.argsort(receiver, kind="stable"), self._numbers.setdefault
+        rows, starts = np.unique(receiver[order], return_index=True)
+        for row, (start, end) in zip(rows.tolist(), pairwise([*starts.tolist(), len(order)]), strict=True):
+            mine = order[start:end]
+            senders, meters = sender[mine].tolist(), meter_id[mine].tolist()
+            self._meters_to[row].update(zip(map(one, senders, senders), map(one, meters, meters), strict=True))
 
     def _know(self, pair: Pair, meter_id: int | None) -> None:
         """Note a pair's meter. A number that many pairs have is one object: of its own it would take 32 octets."""
@@ -75,19 +90,34 @@ class MeteredPairs:
         meter_id = None if meter_id is None else one(meter_id, meter_id)
         self._meters_to[pair.receiver][one(pair.sender, pair.sender)] = meter_id
 
-    def put(self, pairs: Iterable[Pair]) -> None:
-        """Let the frames of these pairs, as far as they are still known, pass their meters."""
-        rows: defaultdict[tuple[int, bool], list[tuple[int, int, int, int]]] = defaultdict(list)
-        for pair in pairs:
-            if self.has(pair):
-                meter_id = self._meters_to[pair.receiver][pair.sender] or 0
-                vlan_vid, dpid, port_no = self._vns.key(pair.sender)
-                some = rows[dpid, self._marked.crosses(pair)]
-                some += [(port_no, vlan_vid, host.mac, meter_id) for host in self._hosts_of_vn(pair.receiver)]
-        for (dpid, marks), some in rows.items():
-            port_nos, vlan_vids, macs, meter_ids = np.array(some, dtype=np.int64).reshape(-1, 4).T
-            effect = effect_of(pipeline.rate_control(1, 1, 0, None, self._mac_ageing_s, marks=marks))
-            self._desired.put_entries(dpid, keys_like(PAIR, port_nos, vlan_vids, macs), meter_ids, effect)
+    def put_all(self, sender: IntArray, receiver: IntArray) -> None:
+        """Let the frames of these pairs, in columns, as far as they are still known, pass their meters."""
+        nowhere: dict[int, int | None] = {}
+        ends = zip(sender.tolist(), receiver.tolist(), strict=True)
+        given = [self._meters_to.get(to, nowhere).get(one, _UNKNOWN) or 0 for one, to in ends]
+        meter_id = np.array(given, dtype=np.int64)
+        rows, macs = self._to_hosts(np.where(meter_id == _UNKNOWN, _UNKNOWN, receiver))
+        vns, sender, receiver, meter_id = self._vns, sender[rows], receiver[rows], meter_id[rows]
+        marks = self._marked.cross(sender, receiver)
+        order, parts = vns.by_switch(sender)
+        for dpid, start, end in parts:
+            for marked in (False, True):
+                mine = order[start:end]
+                mine = mine[marks[mine] == marked]
+                if len(mine):
+                    effect = effect_of(pipeline.rate_control(1, 1, 0, None, self._mac_ageing_s, marks=marked))
+                    where = vns.port_no[sender[mine]], vns.vlan_vid[sender[mine]], macs[mine]
+                    self._desired.put_entries(dpid, keys_like(PAIR, *where), meter_id[mine], effect)
+
+    def _to_hosts(self, receiver: IntArray) -> tuple[IntArray, IntArray]:
+        """Return a row for each host of each of these VNs (_UNKNOWN has none): its place there, and the address."""
+        rows, which = np.unique(receiver, return_inverse=True)
+        macs = [[host.mac for host in self._hosts_of_vn(row)] if row != _UNKNOWN else [] for row in rows.tolist()]
+        counts = np.array([len(some) for some in macs], dtype=np.int64)
+        each, first = counts[which], (np.cumsum(counts) - counts)[which]
+        within = np.arange(int(each.sum())) - np.repeat(np.cumsum(each) - each, each)
+        address = np.array(list(chain.from_iterable(macs)), dtype=np.int64)
+        return np.repeat(np.arange(len(receiver)), each), address[np.repeat(first, each) + within]
 
     def remove(self, pair: Pair) -> None:
         """A pair has lost its meter."""

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.columns import BoolArray
+from controller.columns import BoolArray, IntArray
 from controller.fabric.topology import PortId
 from controller.forwarding.address_entries import KNOWN_SOURCE, PAIR, AddressRows, like
 from controller.forwarding.flow_table import KEY, FlowTable
 from controller.forwarding.hosts_and_paths import Network
-from controller.forwarding.pairs import Host, Pair
+from controller.forwarding.pairs import Host
 from controller.forwarding.pipeline import Table
 from controller.openflow.flows import Flow, UnknownFlow
 from controller.openflow.meters import METER_CONFIG
 from controller.switch.flow_listing import is_own
+from controller.switch.meter_settings import MeterColumns
 
+NOWHERE = -1
 _TELLING = (Table.CLASSIFY, Table.RATE_CONTROL, Table.REPORT)
 
 
@@ -57,28 +60,47 @@ class Awaiting:
     entries: AddressRows = field(default_factory=_no_rows)
     meters: NDArray[np.void] = field(default_factory=lambda: np.empty(0, METER_CONFIG))
 
-    @classmethod
-    def of(cls, pairs: AddressRows, meters: NDArray[np.void], knows: Callable[[Host], bool]) -> Awaiting:
-        """Return what is awaited of these pairs: those to hosts that nobody knows."""
-        return cls(pairs.only(~_known(pairs, knows)), meters)
-
     def take(self, knows: Callable[[Host], bool]) -> AddressRows:
         """Return the entries to hosts that are known by now, each once."""
-        known = _known(self.entries, knows)
+        known = self.entries.of_each("mac", lambda vlan_vid, mac: knows(Host(vlan_vid, mac))) > 0
         taken, self.entries = self.entries.only(known), self.entries.only(~known)
         return taken
 
 
-def _known(rows: AddressRows, knows: Callable[[Host], bool]) -> BoolArray:
-    """Return which entries are of known hosts, (entries,)."""
-    return np.array(rows.of_each("mac", lambda vlan_vid, mac: knows(Host(vlan_vid, mac))), dtype=np.bool_)
+class StandingPairs(NamedTuple):
+    """Pairs whose meters stand on switches, in columns, (pairs,): rows of the VN table, the meter and its setting."""
+
+    sender: IntArray
+    receiver: IntArray
+    meter_id: IntArray
+    rate_kbps: IntArray
+    burst_kbits: IntArray
+
+    def only(self, rows: BoolArray | IntArray) -> StandingPairs:
+        """Return some of them."""
+        return StandingPairs._make(column[rows] for column in self)
+
+    @classmethod
+    def together(cls, parts: Iterable[StandingPairs]) -> StandingPairs:
+        """Return the pairs of all parts."""
+        nothing = [np.empty(0, dtype=np.int64)] * len(cls._fields)
+        return cls._make(np.concatenate(columns) for columns in zip(nothing, *parts, strict=True))
 
 
-def adopted_pairs(rows: AddressRows, network: Network, dpid: int) -> list[Pair | None]:
-    """Return the pair that each entry of a switch stands for, or None if its ends are not known."""
-    senders = rows.of_each("in_port", lambda vlan_vid, port_no: network.sender_at(vlan_vid, PortId(dpid, port_no)))
-    receivers = rows.of_each("mac", lambda vlan_vid, mac: network.vn_of(Host(vlan_vid, mac)))
-    return [
-        None if sender is None or receiver is None or sender == receiver else Pair(sender, receiver)
-        for sender, receiver in zip(senders, receivers, strict=True)
-    ]
+def adopted_pairs(rows: AddressRows, network: Network, dpid: int, standing: MeterColumns) -> StandingPairs:
+    """Return the pairs that entries of a switch stand for; all their meters are ``standing``.
+
+    Entries whose ends are not known, or are the same, are left out.
+    """
+
+    def sender(vlan_vid: int, port_no: int) -> int:
+        row = network.sender_at(vlan_vid, PortId(dpid, port_no))
+        return NOWHERE if row is None else row
+
+    def receiver(vlan_vid: int, mac: int) -> int:
+        row: int | None = network.vn_of(Host(vlan_vid, mac))
+        return NOWHERE if row is None else row
+
+    ends = rows.of_each("in_port", sender), rows.of_each("mac", receiver)
+    pairs = StandingPairs(*ends, *standing.of(rows.meter_id))
+    return pairs.only((pairs.sender != NOWHERE) & (pairs.receiver != NOWHERE) & (pairs.sender != pairs.receiver))

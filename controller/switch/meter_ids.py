@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from controller.columns import BoolArray, IntArray
 
 _FREE, _USED, _RESERVED = 0, 1, 2
 
@@ -48,16 +52,19 @@ class MeterIds:
                 return meter_id
         return None
 
-    def reserve(self, standing: Iterable[int]) -> None:
+    def reserve(self, standing: ArrayLike) -> None:
         """Keep the ids of meters that stand on the switch from being taken, until they are claimed or released.
 
         Replaces the reservations made before.
         """
-        for index in [index for index, state in enumerate(self._state) if state == _RESERVED]:
-            self.release(self.first + index)
-        for meter_id in standing:
-            if self.owns(meter_id) and self._is(meter_id) == _FREE:
-                self._set(meter_id, _RESERVED)
+        ids = self._owned(np.asarray(standing, dtype=np.int64))
+        states = self._states(ids)
+        released = np.flatnonzero(states == _RESERVED)
+        states[released] = _FREE
+        index = ids - self.first
+        states[index[states[index] == _FREE]] = _RESERVED
+        free = np.union1d(np.array(self._free, dtype=np.int64) - self.first, released)
+        self._free = (free[states[free] == _FREE] + self.first).tolist()  # ascending, which is a heap
 
     def claim(self, meter_id: int) -> bool:
         """Mark an id that stands on the switch as in use; return whether it was free and in the range."""
@@ -66,11 +73,31 @@ class MeterIds:
         self._set(meter_id, _USED)
         return True
 
+    def claim_all(self, meter_id: IntArray) -> BoolArray:
+        """Claim ids one after the other; return which were claimed, shape of ``meter_id``: of equal ones the first."""
+        ids, first = np.unique(meter_id, return_index=True)
+        owned = (ids >= self.first) & (ids <= self.last)
+        ids, first = ids[owned], first[owned]
+        states = self._states(ids)
+        free = states[ids - self.first] != _USED
+        states[ids[free] - self.first] = _USED
+        claimed = np.zeros(len(meter_id), dtype=np.bool_)
+        claimed[first[free]] = True
+        return claimed
+
     def release(self, meter_id: int) -> None:
         """Make an id free again."""
         if self.owns(meter_id) and self._is(meter_id) != _FREE:
             self._set(meter_id, _FREE)
             heapq.heappush(self._free, meter_id)
+
+    def _owned(self, meter_id: IntArray) -> IntArray:
+        return meter_id[(meter_id >= self.first) & (meter_id <= self.last)]
+
+    def _states(self, ids: IntArray) -> NDArray[np.uint8]:
+        """Return what each id is, by id less the first, to the greatest of ``ids`` at least. To write, and let go."""
+        self._state.extend(bytes(max(int(ids.max(initial=self.first - 1)) - self.first + 1 - len(self._state), 0)))
+        return np.frombuffer(self._state, np.uint8)
 
     def _is(self, meter_id: int) -> int:
         index = meter_id - self.first

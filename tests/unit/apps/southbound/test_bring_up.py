@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from support.configs import fabric, star
 from support.fabrics import ControlLoop, Fabric, mac_of
@@ -33,7 +34,7 @@ from controller.openflow.constants import PORT_CONTROLLER
 from controller.openflow.flows import Flow, UnknownFlow
 from controller.openflow.match import Match
 from controller.switch import meter_ids
-from controller.switch.adoption import hosts_and_pairs, sort_installed
+from controller.switch.adoption import StandingPairs, hosts_and_pairs, sort_installed
 from controller.switch.record import MeterSetting
 
 
@@ -214,6 +215,43 @@ def test_what_belongs_to_others_is_left_alone():
     assert "2 entries of others left alone" in up[0]
 
 
+def taken_over(net):
+    """All that was taken over, by the names of pairs, and the ids that are in use."""
+    central = net.central
+    entries, enforcement = central.state.entries, central.state.enforcement
+    columns = entries.sender, entries.receiver, entries.meter_id, enforcement.rate_bps, enforcement.burst_bits
+    ids = {dpid: bytes(record.meter_ids._state) for dpid, record in central.switches.items()}
+    tables = {dpid: central.network.desired.of_switch(dpid) for dpid in net.switches}
+    wanted = {dpid: {flow for flow in table.values() if flow.meter_id is not None} for dpid, table in tables.items()}
+    return [column.tolist() for column in columns], ids, wanted, central.network.hosts()
+
+
+@pytest.mark.parametrize("order", [(1, 2), (2, 1)])
+def test_whichever_switch_comes_first_the_same_is_taken_over(talking, order):
+    again = restarted(talking)
+    for dpid in order:
+        again.connect(dpid)
+    assert taken_over(again) == taken_over(talking)
+
+
+def test_of_several_meters_of_a_pair_the_first_counts(talking):
+    """As no controller leaves them: nothing is taken over twice, and no id stays claimed for nobody."""
+    again = restarted(talking)
+    again.connect(1)
+    again.connect(2)
+    central = again.central
+    record, rows = central.switches[1], [central.vns.row_of(10, *at) for at in ((1, 2), (1, 1))]
+    assert None not in rows
+    before, meters = len(central.state.entries), [record.meter_ids.take() for _ in range(2)]
+    pairs = [(rows[0], rows[1], meter_id, 1000, 50) for meter_id in meters]
+    found = StandingPairs(*np.array(pairs).T)
+    for _ in central.pairs.adopt(found, again.now_s):
+        pass
+    assert len(central.state.entries) == before + 1
+    assert meters[0] in central.state.entries.meter_id
+    assert record.meter_ids.take() == meters[1]
+
+
 # -- piece by piece
 
 
@@ -221,7 +259,7 @@ def test_what_belongs_to_others_is_left_alone():
 def one_by_one(monkeypatch):
     """Every piece is as small as can be."""
     for module in (reconciliation, pair_meters, hosts_and_paths):
-        for name in ("_AT_ONCE", "_LOOKED_AT_ONCE", "_WORKED_AT_ONCE"):
+        for name in ("_AT_ONCE", "_LOOKED_AT_ONCE", "_WORKED_AT_ONCE", "_CLAIMED_AT_ONCE"):
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, 1)
 

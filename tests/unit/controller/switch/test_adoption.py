@@ -10,12 +10,13 @@ from support.fabrics import Fabric, mac_of
 from controller.fabric.topology import PortId
 from controller.forwarding import pipeline
 from controller.forwarding.flow_table import FlowTable, flow_key
-from controller.forwarding.pairs import Host, Pair
+from controller.forwarding.pairs import Host
 from controller.forwarding.pipeline import VnMeters
 from controller.openflow.flows import Flow, UnknownFlow
 from controller.openflow.match import Match
 from controller.openflow.meters import METER_CONFIG
 from controller.switch.adoption import Awaiting, adopted_pairs, hosts_and_pairs, of_senders, sort_installed
+from controller.switch.meter_settings import MeterColumns
 
 OURS = pipeline.known_source(1, 10, 0xAA, 300)
 
@@ -64,16 +65,19 @@ def test_a_metered_entry_is_a_pair_when_its_ends_are_known():
     # Behind port 2 it is within one VN, and there is no port 9.
     _, rows = hosts_and_pairs(FlowTable(pipeline.rate_control(port, 10, mac, 5, 300) for port in (1, 9, 2)))
     assert rows.in_port.tolist() == [1, 2, 9]
-    assert adopted_pairs(rows, network, 1) == [None] * 3
+    meters = MeterColumns(*np.array([[9, 90, 91], [5, 50, 51]]).T)
+    assert [column.tolist() for column in adopted_pairs(rows, network, 1, meters)] == [[]] * 5
     net.learn(mac, PortId(1, 2), 10)
-    pair = Pair(*[net.central.vns.row_of(10, 1, port) for port in (1, 2)])
-    assert adopted_pairs(rows, network, 1) == [pair, None, None]
-    assert adopted_pairs(rows, network, 7) == [None] * 3  # no such switch
+    sender, receiver = (net.central.vns.row_of(10, 1, port) for port in (1, 2))
+    found = adopted_pairs(rows, network, 1, meters)
+    assert [column.tolist() for column in found] == [[sender], [receiver], [5], [50], [51]]
+    assert not len(adopted_pairs(rows, network, 7, meters).sender)  # no such switch
 
 
 def test_what_is_awaited_is_taken_once_when_its_host_is_known() -> None:
     _, rows = hosts_and_pairs(FlowTable(pipeline.rate_control(1, 10, mac, 5 + mac, 300) for mac in range(1, 6)))
-    awaiting = Awaiting.of(rows, np.empty(0, METER_CONFIG), lambda host: host == Host(10, 2))
+    awaiting = Awaiting(rows, np.empty(0, METER_CONFIG))
+    assert awaiting.take(lambda host: host == Host(10, 2)).meter_id.tolist() == [7]
     assert awaiting.entries.mac.tolist() == [1, 3, 4, 5]
     assert awaiting.take(lambda host: host.mac > 3).meter_id.tolist() == [9, 10]
     assert awaiting.take(lambda host: host.mac > 3).meter_id.tolist() == []

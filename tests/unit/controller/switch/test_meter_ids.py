@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -52,6 +53,16 @@ def test_a_new_reservation_replaces_the_old_one():
     assert [ids.take(), ids.take()] == [1, None]
 
 
+def test_reservations_over_and_over_leave_nothing_behind():
+    """A switch that connects again and again with meters that are nobody's."""
+    ids = MeterIds(1, 1000)
+    for _ in range(50):
+        ids.reserve(range(1, 101))
+    assert len(ids._free) <= 100
+    ids.reserve([])
+    assert [ids.take() for _ in range(101)] == list(range(1, 102))
+
+
 def test_no_id_above_what_the_switch_can_have_is_given_out():
     ids = MeterIds(3, 9)
     ids.limit_to(5)
@@ -64,7 +75,11 @@ def test_no_id_above_what_the_switch_can_have_is_given_out():
     assert [ids.take() for _ in range(6)] == [5, 6, 7, 8, 9, None]
 
 
-@given(st.lists(st.tuples(st.sampled_from(["take", "claim", "release", "reserve"]), st.integers(0, 9)), max_size=40))
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["take", "claim", "claim all", "release", "reserve"]), st.integers(0, 9)), max_size=40
+    )
+)
 @settings(derandomize=True, deadline=None, max_examples=100)
 def test_no_id_has_two_users(happenings):
     ids, used = MeterIds(2, 7), set()
@@ -81,5 +96,10 @@ def test_no_id_has_two_users(happenings):
         elif what == "release":
             ids.release(meter_id)
             used.discard(meter_id)
+        elif what == "claim all":
+            wanted = [meter_id, 99, meter_id, 3]
+            claimed = ids.claim_all(np.array(wanted)).tolist()
+            assert claimed == [2 <= one <= 7 and one not in {*used, *wanted[:at]} for at, one in enumerate(wanted)]
+            used.update(one for one, mine in zip(wanted, claimed, strict=True) if mine)
         elif what == "reserve":
             ids.reserve([meter_id])
