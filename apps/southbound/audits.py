@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from apps.runtime.garbage import give_back, keep_entries
-from apps.southbound.peers import REPEAT_S, Peer, Peers, SwitchState
+from apps.southbound.peers import AUDIT_INTERVAL_S, FIRST_AUDIT_S, REPEAT_S, Peer, Peers, SwitchState
 from controller.errors import ProtocolError
 from controller.forwarding.pipeline import OWN_COOKIE, OWN_COOKIE_MASK
 from controller.openflow.meters import decode_meter_config
@@ -20,12 +20,13 @@ class Audits:
 
     def __init__(self, peers: Peers, push: Callable[[], None], breathe: Callable[[], None]) -> None:
         self._peers, self._push, self._breathe = peers, push, breathe
+        self._unaudited_s: dict[int, float] = {}  # by dpid, since when switches are there that were never compared
 
     def run_all(self) -> None:
-        """Audit every switch that is ready; once some have been compared as a whole, give back what that took."""
-        ready = self._ready()
-        whole = not all(peer.compared for peer in ready)
-        for peer in ready:
+        """Audit every switch that is due; once some have been compared as a whole, give back what that took."""
+        due = self.due()
+        whole = not all(peer.tidied for peer in due)
+        for peer in due:
             self._run(peer)
         if whole:
             self._breathe()
@@ -38,6 +39,23 @@ class Audits:
             if peer.audit_wanted and now_s - peer.hurried_s >= REPEAT_S:
                 peer.hurried_s = now_s
                 self._run(peer)
+
+    def due(self) -> list[Peer]:
+        """Return the switches to audit now: those that are ready and, while others are awaited, did not just come.
+
+        A switch that comes again and again does not put its audit off: it counts since when it has not been audited.
+        """
+        ready, fabric, now_s = self._ready(), self._peers.central.fabric, self._peers.clock()
+        if not fabric.awaits_switches(now_s):
+            return ready
+        self._unaudited_s = {dpid: at_s for dpid, at_s in self._unaudited_s.items() if dpid in fabric.switches}
+        # It came before the round in which it is seen first.
+        longest_s = FIRST_AUDIT_S - AUDIT_INTERVAL_S
+        return [
+            peer
+            for peer in ready
+            if peer.compared or now_s - self._unaudited_s.setdefault(peer.connection.dpid, now_s) >= longest_s
+        ]
 
     def _ready(self) -> list[Peer]:
         return [peer for peer in self._peers.values() if peer.state == SwitchState.READY and not peer.in_audit]
@@ -79,15 +97,17 @@ class Audits:
             record.touched |= touched
             raise
         # Of what the last comparison has put right only what has changed since, here or there, is looked at again.
-        only = changed | touched if peer.compared else None
+        # What may be of use to a switch that is on its way is looked at once that is there.
+        tidy = not central.fabric.awaits_switches(peers.clock())
+        only = changed | touched if peer.compared and (peer.tidied or not tidy) else None
         peer.compared = False  # unless this comparison comes to its end
-        all_there = not central.fabric.awaits_switches(peers.clock())
         standing = decode_meter_config(config or b"")[0]
         for _ in central.reconciler.audit(dpid, expected, peer.listing.own, standing, peers.clock(), only):
             self._breathe()
             if is_over():
                 return
-        peer.compared = all_there  # what may be of use to one that is on its way is looked at again
+        peer.compared, peer.tidied = True, tidy
+        self._unaudited_s.pop(dpid, None)
         if only is None:
             keep_entries(len(record.installed))
         self._push()

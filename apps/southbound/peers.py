@@ -30,6 +30,8 @@ AUDIT_INTERVAL_S = 10.0
 REPEAT_S = 10.0
 # A reply that is not read in pieces: 37,000 meters, 18,000 ports or 52,000 queues.
 MOST_BYTES = 2 << 20
+# What a switch holds was read when it came. It is not read again for so long while other switches are awaited.
+FIRST_AUDIT_S = 30.0
 MOST_COMPLAINTS = 100  # kinds of refusals that are kept apart
 # A switch that has not sent its counters for so long is asked again.
 POLL_PATIENCE_S = 1.0
@@ -81,6 +83,7 @@ class Peer:
     meters_set: Reply | None = None  # the barrier behind the meters that were sent last
     known_flows: FlowStats = field(default_factory=lambda: decode_flow_stats(b""))
     compared: bool = False  # whether they have been compared with what they should be, all of them
+    tidied: bool = False  # whether no other switch was awaited when they were compared last
     counted_s: float = math.inf  # when its counters came last
     meters_refused_s: float = -math.inf  # when it refused a meter last
     unreadable_s: float = -math.inf  # when it was last said that its counters cannot be read

@@ -122,14 +122,15 @@ class Reconciler:
             record.set_flows(plan_flows(wanted, record.installed, keys))
             yield
 
-    def adopt_awaiting(self, now_s: float) -> Iterator[None]:
+    def adopt_awaiting(self, now_s: float, only: SwitchRecord | None = None) -> Iterator[None]:
         """Take over, in pieces, the pairs that switches hold and whose receivers have become known since they came.
 
-        Those of all switches at once: each time entries are added, all columns of all entries are arranged again.
+        Those of all switches (or of ``only`` one) at once: each time entries are added, all columns of all entries are
+        arranged again.
         """
         found: list[StandingPairs] = []
         try:
-            for record in self.fabric.switches.values():
+            for record in self.fabric.switches.values() if only is None else [only]:
                 if not len(record.awaiting.entries.key):
                     continue
                 known = record.awaiting.take(self.fabric.network.knows)
@@ -182,6 +183,8 @@ class Reconciler:
         tidy = not self.fabric.awaits_switches(now_s)
         if tidy:
             record.awaiting = Awaiting()
+        for _ in self.adopt_awaiting(now_s, record):
+            yield 0
         count = 0
         try:
             for keys in pieces(sorted(self._suspect(record, expected.flows, flows, only)), _WORKED_AT_ONCE):
@@ -206,12 +209,13 @@ class Reconciler:
     ) -> set[bytes]:
         """Return the packed keys of the entries that are other than expected, or that nobody wants; or ``only`` these.
 
-        What is wanted, expected and there stands for hosts and pairs that are known.
+        What is wanted, expected and there stands for hosts and pairs that are known; what is awaited for those to come.
         """
         if only is not None:
             return set(only)
         wanted = self.fabric.network.desired.of_switch(record.switch.dpid)
-        return expected.differing(flows) | expected.absent_in(wanted)
+        nobodys = expected.absent_in(wanted)
+        return expected.differing(flows) | nobodys.difference(record.awaiting.entries.key.tolist())
 
     def _mend_flows(self, record: SwitchRecord, keys: Collection[bytes], differing: set[bytes], *, tidy: bool) -> int:
         """Put right the entries that are ``differing``, and those of ``keys`` that nobody wants; return how many."""

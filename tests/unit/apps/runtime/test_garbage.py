@@ -55,26 +55,3 @@ print(before - resident_bytes())
 def test_what_a_peak_took_goes_back_though_something_stays_between() -> None:
     done = subprocess.run([sys.executable, "-c", PEAK], capture_output=True, text=True, check=True)
     assert int(done.stdout) > 40e6
-
-
-AUDITS = """
-from types import SimpleNamespace
-import eventlet.wsgi
-eventlet.wsgi.ALREADY_HANDLED = []  # as the launcher does
-from apps.southbound import audits
-from apps.southbound.peers import SwitchState
-
-for compared in ([True, True], [True, False], []):
-    done = []
-    audits.give_back = lambda: done.append("given back")
-    audits.Audits._run = lambda self, peer: done.append("compared")
-    ready = {"state": SwitchState.READY, "in_audit": False}
-    peers = {number: SimpleNamespace(compared=one, **ready) for number, one in enumerate(compared)}
-    audits.Audits(peers, None, lambda: done.append("breathed")).run_all()
-    print(*done, sep=", ")
-"""
-
-
-def test_it_goes_back_once_tables_have_been_compared_as_a_whole() -> None:
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", AUDITS], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == ["compared, compared", "compared, compared, breathed, given back", ""]

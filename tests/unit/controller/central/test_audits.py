@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 from support.configs import star
-from support.fabrics import ControlLoop
+from support.fabrics import ControlLoop, mac_of
 from support.talking import (
     contents,
+    entry_keys,
     rate_control_keys,
+    restarted,
     started,
     talk,
     talking_fabric,
@@ -17,6 +19,7 @@ from controller.central import reconciliation
 from controller.events import EventKind
 from controller.fabric.topology import PortId
 from controller.forwarding.flow_table import FlowTable, flow_key, pack_key
+from controller.forwarding.pipeline import Table
 from controller.openflow.constants import COUNTER_UNAVAILABLE
 from controller.openflow.flows import Flow
 from controller.openflow.match import Match
@@ -149,6 +152,25 @@ def test_an_audit_of_some_entries_mends_those_and_looks_at_no_other(talking):
     assert switch.flows[altered].idle_timeout_s != 77
     assert unseen not in switch.flows
     assert talking.audit(1) == 1
+
+
+def test_what_is_awaited_is_taken_over_by_an_audit_that_looks_at_nothing_else(talking):
+    """Its receiver is heard again while another switch is awaited: no switch that comes brings it."""
+    again, mac = restarted(talking), mac_of(PortId(1, 2), 10)
+    flows = again.switches[1].flows
+    del flows[next(key for key, flow in flows.items() if key.table_id == Table.LEARN and key.match.eth_src == mac)]
+    again.connect(1)
+    central, record = again.central, again.central.switches[1]
+    assert central.fabric.awaits_switches(again.now_s)
+    assert record.awaiting.entries.mac.tolist().count(mac) == 1
+    known = len(central.state.entries)
+    again.learn(mac, PortId(1, 2), 10)
+    expected, meters = central.reconciler.tables(1), again.switches[1].meter_config()
+    for _ in central.reconciler.audit(1, expected, expected.flows, meters, again.now_s, set()):
+        pass
+    assert mac not in record.awaiting.entries.mac
+    assert len(central.state.entries) == known + 1
+    assert entry_keys(again.central) < entry_keys(talking.central)
 
 
 def test_between_the_pieces_of_an_audit_anything_may_change(talking, monkeypatch):
