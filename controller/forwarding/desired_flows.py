@@ -8,7 +8,7 @@ from collections.abc import Collection, Hashable, Iterable, Mapping
 import numpy as np
 
 from controller.columns import IntArray
-from controller.forwarding.flow_table import Effect, FlowTable, KeyArray, pack_key
+from controller.forwarding.flow_table import Effect, FlowTable, KeyArray, effect_of, pack_key
 from controller.openflow.constants import FlowModCommand
 from controller.openflow.flows import Flow
 
@@ -26,6 +26,7 @@ class DesiredFlows:
         self._groups: dict[Hashable, dict[int, tuple[Flow, ...]]] = {}
         self._tables: defaultdict[int, FlowTable] = defaultdict(FlowTable)
         self._touched: defaultdict[int, set[bytes]] = defaultdict(set)
+        self._packed: tuple[Flow, bytes, Effect] | None = None  # the last: many switches in turn have the same entry
 
     def keeps(self, dpid: int) -> bool:
         """Return whether the entries of a switch are kept; what is put for another one is forgotten at once."""
@@ -73,8 +74,10 @@ class DesiredFlows:
         """Ask for an entry that no group has."""
         if not self.keeps(dpid):
             return
-        packed = self._tables[dpid].put_new(flow)
-        if packed is not None:
+        if self._packed is None or self._packed[0] is not flow:
+            self._packed = flow, pack_key(flow), effect_of(flow)
+        _, packed, effect = self._packed
+        if self._tables[dpid].put_new(packed, flow.meter_id or 0, effect):
             self._touched[dpid].add(packed)
 
     def put_entries(self, dpid: int, keys: KeyArray, meter_id: IntArray, effect: Effect) -> None:

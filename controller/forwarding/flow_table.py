@@ -204,14 +204,14 @@ class FlowTable(Mapping[FlowKey, Flow]):
         self._tidy()
         return packed
 
-    def put_new(self, flow: Flow) -> bytes | None:
-        """Put an entry and return its key, packed; None if this very entry is there."""
-        packed, row = pack_key(flow), Row(flow.meter_id or _NO_METER, self.place_of(effect_of(flow)))
+    def put_new(self, packed: bytes, meter_id: int, effect: Effect) -> bool:
+        """Put an entry of this packed key, meter (0: none) and effect; return whether this very one was not there."""
+        row = Row(meter_id, self.place_of(effect))
         if self._row(packed) == row:
-            return None
+            return False
         self._put(packed, row)
         self._tidy()
-        return packed
+        return True
 
     def put_from(self, other: FlowTable, packed: bytes) -> None:
         """Put the entry that another table has of a packed key; remove it where that has none."""

@@ -313,9 +313,10 @@ class Network:
         self._put_known_source(host)
         self._put_forward(host)
         row = self._vn_of_host[host]
-        self.desired.put(
-            ("discover", host), {dpid: self._discovery(dpid, host) for dpid in self._kept(self._edges[host.vlan_vid])}
-        )
+        own, elsewhere = self._vns.key(row).dpid, self._discovery(None, host)
+        dpids = self._kept(self._edges[host.vlan_vid])
+        found = {dpid: self._discovery(dpid, host) if dpid == own else elsewhere for dpid in dpids}
+        self.desired.put(("discover", host), found)
         for pair in self.pairs.to(row):
             self.pairs.put_entry(pair, host)
         self.marked.hosts_changed(row)
@@ -332,13 +333,13 @@ class Network:
     def _kept(self, dpids: Iterable[int]) -> list[int]:
         return list(filter(self.desired.keeps, dpids))
 
-    def _discovery(self, dpid: int, host: Host) -> list[Flow]:
-        """Return what reports new pairs to a host, at a switch of its VLAN."""
+    def _discovery(self, dpid: int | None, host: Host) -> tuple[Flow, ...]:
+        """Return what reports new pairs to a host, at a switch of its VLAN; None: at all but its own."""
         own = self._vns.key(self._vn_of_host[host])
         if dpid == own.dpid:
             inside = pipeline.within_vn(own.port_no, host.vlan_vid, host.mac)
-            return [pipeline.discover_pair(host.vlan_vid, host.mac), inside]
-        return [pipeline.discover_pair(host.vlan_vid, host.mac, marks=host.vlan_vid in self.marked.vlans)]
+            return pipeline.discover_pair(host.vlan_vid, host.mac), inside
+        return (pipeline.discover_pair(host.vlan_vid, host.mac, marks=host.vlan_vid in self.marked.vlans),)
 
     def _put_known_source(self, host: Host, *, again: bool = False) -> None:
         if again:
