@@ -27,8 +27,8 @@ from controller.switch.record import SwitchRecord
 
 # Entries looked through, or worked on, before others in the process get their turn.
 _LOOKED_AT_ONCE, _WORKED_AT_ONCE = 1000, 125
-# So many in columns.
-_CLAIMED_AT_ONCE = 4000
+# So many in columns; and so many hosts, each of which has entries at all switches of its VLAN.
+_CLAIMED_AT_ONCE, _HOSTS_AT_ONCE = 4000, 25
 
 
 class InstalledTables(NamedTuple):
@@ -249,7 +249,7 @@ class Reconciler:
     def _adopt_hosts(self, record: SwitchRecord, hosts: AddressRows, now_s: float) -> Iterator[None]:
         """Take over the hosts that entries in a switch's tables stand for and that are not known, in pieces."""
         fabric = self.fabric
-        for some in hosts.pieces(_WORKED_AT_ONCE):
+        for some in hosts.pieces(_HOSTS_AT_ONCE):
             columns = (column.tolist() for column in (some.in_port, some.vlan_vid, some.mac))
             for in_port, vlan_vid, mac in zip(*columns, strict=True):
                 host = Host(vlan_vid, mac)

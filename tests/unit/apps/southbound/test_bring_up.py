@@ -259,7 +259,7 @@ def test_of_several_meters_of_a_pair_the_first_counts(talking):
 def one_by_one(monkeypatch):
     """Every piece is as small as can be."""
     for module in (reconciliation, pair_meters, hosts_and_paths):
-        for name in ("_AT_ONCE", "_LOOKED_AT_ONCE", "_WORKED_AT_ONCE", "_CLAIMED_AT_ONCE"):
+        for name in ("_AT_ONCE", "_LOOKED_AT_ONCE", "_WORKED_AT_ONCE", "_CLAIMED_AT_ONCE", "_HOSTS_AT_ONCE"):
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, 1)
 
