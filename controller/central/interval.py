@@ -58,7 +58,7 @@ def run_interval(
     reads = _reads(control, recorder)
     links = fabric.links.of(vns, fabric.network.topology) if Reading.LINKS in reads else None
     marks = None
-    if Reading.MARKS in reads and (fabric.phantoms or fabric.measuring):
+    if Reading.MARKS in reads and (fabric.phantoms or fabric.measuring or fabric.part is not None):
         entries = control.state.entries
         times_s = received_s, confirmed_s
         fabric.measuring, marked_bps = fabric.measuring.read(fabric.vns, entries, stats, *times_s)

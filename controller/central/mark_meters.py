@@ -37,7 +37,9 @@ class MarkMeterKeeper:
         fabric, control = self._fabric, self._fabric.control
         if not self._wanted() and not fabric.phantoms and not fabric.network.marked.vlans:
             return
-        known = (control.state.entries, control.groups, control.shadow.groups, control.vns)
+        mine = None if fabric.part is None else fabric.part.receives
+        sent_to = fabric.network.sent_to_elsewhere
+        known = (control.state.entries, control.groups, control.shadow.groups, control.vns, mine, sent_to)
         able = [(record.can.uses_meters, record.can.uses_ecn) for record in fabric.switches.values()]
         refilled = any(fabric.switches[dpid].meter_ids.available for dpid in self._short)
         if not refilled and able == self._able and all(map(_is, known, self._known)) and self._known:
@@ -48,11 +50,22 @@ class MarkMeterKeeper:
         self._follow_limits()
         usable = [dpid for dpid, record in fabric.switches.items() if record.can.uses_meters]
         receives = np.zeros(len(asking), dtype=np.bool_)
-        receives[entries.receiver] = True
+        receives[entries.receiver] = receives[sorted(sent_to)] = True
+        if mine is not None:
+            receives &= mine
         self._short.clear()
         self._phantom(asking & receives & np.isin(control.vns.dpid, np.array(usable, dtype=np.uint64)), now_s)
         fabric.network.mark_vlans(self._marked_vlans(asking, now_s))
         self._measure(entries, now_s)
+
+    def let_go(self, dpid: int) -> None:
+        """A switch is another node's: forget its meters, and leave them to that."""
+        fabric = self._fabric
+        rows = np.flatnonzero((fabric.vns.dpid == dpid) & (fabric.phantoms.meter_id != NO_METER))
+        for row in rows.tolist():
+            fabric.network.set_phantom(row, None)
+        fabric.phantoms = fabric.phantoms.given(rows, np.full(len(rows), NO_METER))
+        self._known = ()
 
     def _wanted(self) -> bool:
         """Whether any policy asks for marks."""

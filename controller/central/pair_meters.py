@@ -90,6 +90,7 @@ class PairMeters:
                 del known[pair]
                 pairs.add(pair)
         self._remove(pairs, standing=False)
+        self._marks.let_go(dpid)
 
     def flush(self) -> None:
         """Give the pairs that were seen their meters, and take those of pairs that aged; those for marks follow."""

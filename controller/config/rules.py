@@ -149,6 +149,9 @@ def share_problems(config: Config) -> Iterator[Problem]:
     if config.queue_classes != "vlan":
         yield Problem(("queues", "classes"), f"{config.queue_classes} cannot be with cluster.share: switches")
         return
+    if config.ecn_marks != "phantom":
+        message = f"{config.ecn_marks} cannot be with cluster.share: switches: marks are counted by pair"
+        yield Problem(("ecn", "marks"), message)
     for switch in config.switches.values():
         path = ("switches", switch.name)
         if switch.ports and (switch.ovsdb is None or switch.profile == "no-queues"):

@@ -204,7 +204,7 @@ class EcnSection(Section):
     path = "ecn"
     marks: Literal["phantom", "both"] = "phantom"
     """Phantom meters at receivers alone, or congestion marks (ECN) that switches on the way make as well: then IP \
-packets of these VLANs carry ECT between switches."""
+packets of these VLANs carry ECT between switches. Not with cluster.share."""
     deliver: Literal["hide", "keep"] = "hide"
     """Whether hosts see the marks: hidden, hosts that speak ECN answer to losses alone; kept, they slow down by \
 themselves as well."""

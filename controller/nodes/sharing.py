@@ -278,7 +278,9 @@ class Sharing:
         live = {name: peer for name, peer in self._peers.items() if now_s - peer.heard_s < SILENT_S}
         owners = self.owners.items()
         self.elsewhere = frozenset(dpid for dpid, own in owners if own.node in live and dpid in live[own.node].up)
-        network.sent_to_elsewhere = frozenset().union(*(peer.sent_to for peer in self._peers.values()))
+        sent_to = frozenset[int]().union(*(peer.sent_to for peer in self._peers.values()))
+        if sent_to != network.sent_to_elsewhere:  # what stays the same object is not looked through again
+            network.sent_to_elsewhere = sent_to
         unheard = network.topology.switches - self.elsewhere - set(ready)
         if unheard:
             network.topology.touch(unheard, now_s)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from controller.errors import InvalidValueError
-from controller.metering.observed import Reading
 from controller.policy.interface import Policy
 
 SWINGING = frozenset({"fe"})
 """RAA-FE steers by what is received alone: when frames came an interval late, its grants swung between nothing and 2.8
 times the limit, whatever its gain was."""
-CROSSING = frozenset({Reading.LINKS, Reading.QUEUES, Reading.PORTS})
-"""what every controller knows of the whole fabric, or reads at its own switches and says"""
 
 
 def is_network_wide(policy: Policy | type[Policy]) -> bool:
@@ -20,9 +17,6 @@ def is_network_wide(policy: Policy | type[Policy]) -> bool:
 
 def check_cut(policy: Policy | type[Policy], key: str = "algorithm") -> None:
     """Raise InvalidValueError for a policy that cannot be cut."""
-    if unknown := sorted(one.value for one in policy.reads - CROSSING):
-        reason = f"reads {' and '.join(unknown)} of switches that others own, and cannot be cut into shards"
-        raise InvalidValueError(key, policy.name, reason)
     if policy.name in SWINGING:
         raise InvalidValueError(
             key, policy.name, "swings when its grants work intervals later, and cannot be cut into shards"

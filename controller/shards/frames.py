@@ -4,7 +4,7 @@
 |---|---|---|---|
 | 0 | magic | 4 | ``DETS`` |
 | 4 | version | 1 | 3 |
-| 5 | kind | 1 | 1: Report, 2: Grants, 4: LinkUse, 5: QueuesRead, 6: PortsRead (3: places.py) |
+| 5 | kind | 1 | 1: Report, 2: Grants, 4: LinkUse, 5: QueuesRead, 6: PortsRead, 7: MarksRead (3: places.py) |
 | 6 | asked | 2 | 1: the speaker takes the hearer for the allocator (network_wide.py), else 0 |
 | 8 | fabric | 8 | ``fabric_digest`` of the VNs and links whose rows are named, and of owners |
 | 16 | token | 8 | of the speaker's ownership; a higher one voids what lower ones said |
@@ -44,7 +44,7 @@ MOST_ROWS = 1_000_000
 """of a table in one frame: 60 MB"""
 MOST_BPS = 1e15
 """of a rate: sums of what a million entries say stay numbers"""
-MOST_FRAMES = 6
+MOST_FRAMES = 7
 """of a message: one of each kind"""
 _HEAD = Struct("<4sBBH8sQQQII")
 _LENGTH = Struct("<I")
@@ -219,8 +219,26 @@ class PortsRead:
     elapsed_s: FloatArray
 
 
-Frame: TypeAlias = Report | Grants | LinkUse | QueuesRead | PortsRead
-_KINDS: dict[int, type[Frame]] = {one.kind: one for one in (Report, Grants, LinkUse, QueuesRead, PortsRead)}
+@dataclass(frozen=True)
+class MarksRead:
+    """To the same: what the phantom meters of the speaker's VNs counted since they were read before (``MarkReadings``).
+
+    ``vn`` are the rows of those that were read now, ascending; the others have its shape.
+    """
+
+    kind: ClassVar[int] = 7
+    first: ClassVar[str] = "vn"
+    tables: ClassVar[tuple[_Layout, _Layout]] = ((("arrived_bps", "<f8"), ("beyond_bps", "<f8"), ("vn", "<u4")), ())
+
+    vn: IntArray
+    arrived_bps: FloatArray
+    beyond_bps: FloatArray
+
+
+Read: TypeAlias = QueuesRead | PortsRead | MarksRead
+Frame: TypeAlias = Report | Grants | LinkUse | Read
+_FORMS: tuple[type[Frame], ...] = (Report, Grants, LinkUse, QueuesRead, PortsRead, MarksRead)
+_KINDS: dict[int, type[Frame]] = {one.kind: one for one in _FORMS}
 _RATE = "<f8"
 _PAIRS = ("sender", "receiver")
 _ROWS = frozenset({"loaded", "decided", "sender", "receiver", "vn"})

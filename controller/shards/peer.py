@@ -24,9 +24,11 @@ from controller.shards.frames import (
     Grants,
     Head,
     LinkUse,
+    MarksRead,
     Octets,
     PortsRead,
     QueuesRead,
+    Read,
     Report,
     decode,
 )
@@ -60,7 +62,7 @@ class Peer:
         self._reported_s = self._granted_s = -math.inf
         self.refused: Counter[Cause] = Counter()
         self._grants: Grants | None = None
-        self._read: dict[type[Frame], QueuesRead | PortsRead] = {}
+        self._read: dict[type[Frame], Read] = {}
         self._known: dict[type[Frame], Frame] = {}  # whose pairs have been found to be right
         self.token, self._number = 0, 0  # of its last life that was heard
         self._last: dict[type[Frame], int] = {}
@@ -119,7 +121,7 @@ class Peer:
     def _may_say(self, frame: Frame) -> bool:
         if isinstance(frame, LinkUse | PortsRead):
             return True  # of links everybody may use some, and whose a link's port is the core does not know
-        if isinstance(frame, QueuesRead):
+        if isinstance(frame, QueuesRead | MarksRead):
             return bool(self.owns[frame.vn].all())
         if isinstance(frame, Report):
             loaded, receives, sends = self._mine.owns | self._mine.decides, self._mine.decides, self.owns
@@ -134,13 +136,10 @@ class Peer:
             right = right and bool(sends[frame.sender].all())
         return right
 
-    def take_read(self) -> tuple[QueuesRead | None, PortsRead | None]:
-        """Return what it read last, once: what is not said again is not known any more."""
-        read, self._read = self._read, {}
-        queues, ports = read.get(QueuesRead), read.get(PortsRead)
-        assert queues is None or isinstance(queues, QueuesRead)
-        assert ports is None or isinstance(ports, PortsRead)
-        return queues, ports
+    def take_read(self) -> list[Read]:
+        """Return what it read last, once, one of a kind: what is not said again is not known any more."""
+        read, self._read = list(self._read.values()), {}
+        return read
 
     def take_grants(self) -> Grants | None:
         """Return what it granted last, once."""

@@ -6,7 +6,7 @@ of all of those (network_wide.py). What it decides for its own senders never lea
 ``control_step``.
 
 1) ``report``: meters are read. What is sent to VNs of peers goes to them, as Report. The allocator gets what was read
-   of queues and ports (``say_read``).
+   of queues, ports and marks (``say_read``).
 2) ``decide``: own senders' and peers' reports are summed up and shared out, and own senders obey. Peers get Grants.
 3) ``enforce``: own senders obey what peers have granted. Meters follow.
 
@@ -52,7 +52,7 @@ from controller.loop.grant_side import put_in_force
 from controller.loop.sender_side import SenderSide, read_meters
 from controller.loop.step import ControlState, StepResult, ceilings_now
 from controller.metering.counters import MeterReadings
-from controller.metering.observed import Observed
+from controller.metering.observed import Observed, Reading
 from controller.policy.cuts import check_cut
 from controller.policy.groups import PolicyGroup, held, need_headroom
 from controller.policy.interface import notifications
@@ -107,7 +107,7 @@ class Shard:
         self.vns, self.groups, self._number_of_shard = vns, groups, number
         self._interval_s, self._links, self._owners = interval_s, tuple(links), b""
         self.mine, self._token = np.zeros(len(vns), dtype=np.bool_), token
-        self.decides, self._wide, self._by_drops = self.mine, *_kinds(groups, len(vns))
+        self.decides, self._wide, self._no_shares = self.mine, *_kinds(groups, len(vns))
         self._owner, self.allocator = owner, NOBODY
         self.peers: dict[int, Peer] = {}
         self.state = ControlState.start(vns, groups)
@@ -166,7 +166,7 @@ class Shard:
         self.groups = groups
         self._memories = self._nothing = ControlState.start(self.vns, groups).allocators.memories
         before = self._wide
-        self._wide, self._by_drops = _kinds(groups, len(self.vns))
+        self._wide, self._no_shares = _kinds(groups, len(self.vns))
         if not np.array_equal(before, self._wide):
             self.recut(self._owner, self._token, self.allocator, self._owners)
 
@@ -220,7 +220,7 @@ class Shard:
         return frames
 
     def say_read(self, observed: Observed | None, now_s: float) -> dict[int, list[bytes]]:
-        """Return frames for the allocator, if that is a peer: what was read of queues and ports at own switches.
+        """Return frames for the allocator, if that is a peer: what was read of queues, ports and marks at own switches.
 
         ``report`` comes before it, ``decide`` after it.
         """
@@ -273,12 +273,12 @@ class Shard:
         gathered = Gathered.of(table, crossing.own, senders, said_here, list(live.values()))
         reports, seen = gathered.reports(under), gathered.surroundings(state, loads.passed_bps, now_s)
         links = (links or FabricLinks.of_access(vns)) if self.is_network_wide else None
-        left = left_by_silent(self.peers, self._granted, vns, links, now_s, self._by_drops)
+        left = left_by_silent(self.peers, self._granted, vns, links, now_s, self._no_shares)
         if links is not None and left.links is not None:
             seen = self._of_network(gathered, seen, links, left.links)
             if observed is not None and self.allocator == self._number_of_shard:
                 unheard = [peer.owns for number, peer in self.peers.items() if number not in live]
-                read = read_by_all(observed, self.mine, self.peers.values())
+                read = read_by_all(observed, self.mine, self.peers.values(), len(table.entries))
                 seen = with_read(seen, read, table.entries.receiver, unheard)
         allocators = replace(allocators, memories=self._memories)
         allocators, set_rate, _ = answer(allocators, self.groups, table.entries, left.vns, reports, seen)
@@ -447,8 +447,11 @@ class Shard:
 
 
 def _kinds(groups: tuple[PolicyGroup, ...], vns: int) -> tuple[BoolArray, BoolArray]:
-    """Return for which VNs one shard decides, and which are under policies that act on drops, (vns,) each."""
-    return network_wide(groups, vns), need_headroom(groups, vns)
+    """Return for which VNs one shard decides, and which are under policies that answer to drops or marks, (vns,)."""
+    marks = [group.vns for group in groups if Reading.MARKS in group.policy.reads]
+    no_shares = need_headroom(groups, vns)
+    no_shares[np.concatenate([np.empty(0, dtype=np.int64), *marks])] = True
+    return network_wide(groups, vns), no_shares
 
 
 def _not_above(message: SetRate, reports: TrafficReport) -> SetRate:

@@ -1,7 +1,7 @@
 """What a silent shard's senders keep: what they were granted, until it speaks again; an equal share after HOLD_S.
 
-Under a policy that acts on drops a sender's limit is no share of what its receiver may get: together they may be far
-above that. There an equal share is kept from the beginning, so that the others' guarantees stay theirs.
+Under a policy that answers to drops or marks a sender's limit is no share of what its receiver may get: together they
+may be far above that. There an equal share is kept from the beginning, so that the others' guarantees stay theirs.
 """
 
 from __future__ import annotations
@@ -44,11 +44,12 @@ def left_by_silent(
     vns: VnTable,
     links: FabricLinks | None,
     now_s: float,
-    by_drops: BoolArray,
+    no_shares: BoolArray,
 ) -> Left:
     """Return what peers that are silent at ``now_s`` leave; ``granted`` are the last grants that each was sent.
 
-    ``links`` are None where no policy sees them. ``by_drops`` (vns,) are the VNs under policies that act on drops.
+    ``links`` are None where no policy sees them. ``no_shares`` (vns,) are the VNs under policies that answer to drops
+    or marks.
     """
     senders, kept_bps = np.zeros(len(vns), dtype=np.int64), np.zeros(len(vns))
     for number, peer in peers.items():
@@ -65,10 +66,10 @@ def left_by_silent(
         if silent_s > HOLD_S:
             rate_bps = np.minimum(rate_bps, equal_share_bps(vns, shared_among)[said.receiver])
         among = np.maximum(shared_among, np.bincount(said.receiver, minlength=len(vns)))
-        part_bps = np.where(by_drops, vns.receive_limit_bps / among, np.inf)
+        part_bps = np.where(no_shares, vns.receive_limit_bps / among, np.inf)
         rate_bps = np.minimum(rate_bps, part_bps[said.receiver])
         of_peer = np.bincount(said.receiver, rate_bps, minlength=len(vns))
-        passed_bps = np.where(by_drops[said.loaded], 0.0, said.passed_bps)
+        passed_bps = np.where(no_shares[said.loaded], 0.0, said.passed_bps)
         of_peer[said.loaded] = np.maximum(of_peer[said.loaded], passed_bps)
         kept_bps += of_peer
         if links is not None:

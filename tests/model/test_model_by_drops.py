@@ -54,7 +54,9 @@ loads = st.lists(
 )
 
 
-@pytest.mark.parametrize("algorithm", ["gatekeeper", "seawall", "seawall-cubic", "seawall-dctcp", "seawall-exact"])
+@pytest.mark.parametrize(
+    "algorithm", ["gatekeeper", "seawall", "seawall-cubic", "seawall-dctcp", "seawall-exact", "hygenicc"]
+)
 @settings(derandomize=True, max_examples=3, deadline=None)
 @given(owner=owners, offered=loads)
 def test_with_frames_at_once_shards_grant_what_one_process_grants_bit_for_bit(algorithm, owner, offered):

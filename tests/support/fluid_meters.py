@@ -1,6 +1,7 @@
 """A fabric as its counters see it: every VN sends to every other one of its VLAN; meters drop what is above limits.
 
-Receiving queues serve what is guaranteed, then the rest in proportion, and drop what the port does not carry.
+Receiving queues serve what is guaranteed, then the rest in proportion, and drop what the port does not carry. Phantom
+meters have no burst.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from controller.fabric.links import FabricLinks
 from controller.fabric.vns import VnTable
 from controller.loop import step
 from controller.metering.counters import MeterReadings
+from controller.metering.mark_readings import PHANTOM_PART, MarkReadings
 from controller.metering.observed import Observed
 from controller.metering.port_readings import PortReadings
 from controller.metering.queue_readings import QueueReadings
@@ -43,7 +45,7 @@ class World:
         pairs = [(a, b) for a in everybody for b in everybody if a != b and vlan_vid[a] == vlan_vid[b]]
         self.sender, self.receiver = ints([pair[0] for pair in pairs]), ints([pair[1] for pair in pairs])
         self.now_s, self.octets, self.dropped = 1000.0, np.zeros(len(pairs)), np.zeros(len(pairs))
-        self.served_bps = self.queue_dropped_bps = np.zeros(len(vns))
+        self.served_bps = self.queue_dropped_bps = self.came_bps = np.zeros(len(vns))
         self.ports_at = np.empty(len(self.links.names), dtype=np.int64)  # the VN at whose switch a link's port is
         self.ports_at[self.links.up] = self.ports_at[self.links.down] = np.arange(len(vns))
         self.sent_bps = np.zeros(len(self.links.names))
@@ -63,7 +65,8 @@ class World:
         passed = np.minimum(offered, np.floor(np.minimum(limit_bps, 1e9) / KBIT) * KBIT)
         self.octets += offered * INTERVAL_S / 8
         self.dropped += (offered - passed) * INTERVAL_S / 8
-        self._queues(np.bincount(self.entries.receiver, passed, len(self.vns)))
+        self.came_bps = np.bincount(self.entries.receiver, passed, len(self.vns))
+        self._queues(self.came_bps)
         offsets, link = self.links.of_entries(self.entries, np.arange(len(passed)))
         sent_bps = np.bincount(link, np.repeat(passed, np.diff(offsets)), len(self.links.names))
         self.sent_bps = np.minimum(sent_bps, self.links.capacity_bps)
@@ -77,14 +80,17 @@ class World:
         self.queue_dropped_bps = came_bps - self.served_bps
 
     def observed(self, mine):
-        """Return what the queues of some VNs, (vns,), and the ports at their switches say of the last interval."""
+        """Return what some VNs' queues and phantom meters, (vns,), and their switches' ports say of the interval."""
         (served, dropped), elapsed_s = (self.served_bps, self.queue_dropped_bps), np.full(len(mine), INTERVAL_S)
         packets = (column * INTERVAL_S / FRAME_BITS for column in (served, dropped))
         columns = [np.where(mine, one, np.nan) for one in (served, next(packets), dropped, next(packets), elapsed_s)]
         at = mine[self.ports_at]
         sent_bps, nothing = np.where(at, self.sent_bps, np.nan), np.full(len(at), np.nan)
         ports = PortReadings(sent_bps, nothing, np.where(at, INTERVAL_S, np.nan), at, np.zeros(len(at), dtype=np.bool_))
-        return Observed(QueueReadings(*columns, mine, np.zeros(len(mine), dtype=np.bool_)), ports)
+        beyond_bps = np.maximum(self.came_bps - PHANTOM_PART * self.vns.receive_limit_bps, 0.0)
+        of_vns = np.where(mine, self.came_bps, np.nan), np.where(mine, beyond_bps, np.nan)
+        marks = MarkReadings(np.full(len(self.entries), np.nan), *of_vns)
+        return Observed(QueueReadings(*columns, mine, np.zeros(len(mine), dtype=np.bool_)), ports, marks)
 
     def modified(self, rows):
         """The meters of these rows are modified, which restarts their counters."""

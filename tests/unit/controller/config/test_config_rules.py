@@ -602,14 +602,10 @@ def test_switches_that_can_be_shared_out() -> None:
         ("127.0.0.1:6654", "node1:6654", "cluster.listen: node1 is not an IP address"),
         ("127.0.0.1:6654", "0.0.0.0:6654", "cluster.listen: 0.0.0.0 is every address"),
         ("algorithm: fs", "algorithm: fe", "vlans.10.algorithm: fe swings when"),
-        (
-            "algorithm: fs",
-            "algorithm: hygenicc",
-            "vlans.10.algorithm: hygenicc reads marks of switches that others own",
-        ),
         ("algorithm: fs", "algorithm: fs, shadow: sp", "vlans.10.shadow: sp cannot be with cluster.share"),
         ('ovsdb: "tcp:127.0.0.1:1", ', "", "switches.s1: has no queues"),
         ("ports:", "profile: no-queues, ports:", "switches.s1: has no queues"),
+        ("vlans:\n", "ecn: {marks: both}\nvlans:\n", "ecn.marks: both cannot be with cluster.share"),
         ("vlans:\n", "queues: {classes: none}\nvlans:\n", "queues.classes: none cannot be with cluster.share"),
         ("capacity: 100M", "agent: trust, capacity: 100M", "switches.s1.ports.1.agent: trust cannot be with"),
     ],
@@ -619,7 +615,7 @@ def test_what_cannot_be_shared_out_is_refused_by_name(old: str, new: str, proble
     assert problem in "\n".join(refused(SHARED.replace(old, new)))
 
 
-@pytest.mark.parametrize("algorithm", ["gatekeeper", "max-min", "seawall", "seawall-cubic", "seawall-strawman"])
+@pytest.mark.parametrize("algorithm", ["gatekeeper", "hygenicc", "max-min", "seawall", "seawall-cubic"])
 def test_policies_for_which_one_node_decides_can_be_shared_out(algorithm: str) -> None:
     config = parse_config(SHARED.replace("algorithm: fs", f"algorithm: {algorithm}"), "f")
     assert config.vlans[10].algorithm == algorithm

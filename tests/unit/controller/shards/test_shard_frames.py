@@ -18,6 +18,7 @@ from controller.shards.frames import (
     Grants,
     Head,
     LinkUse,
+    MarksRead,
     PortsRead,
     QueuesRead,
     Report,
@@ -48,9 +49,11 @@ def frames(draw):
     def booleans(size):
         return np.array(draw(st.lists(st.booleans(), min_size=size, max_size=size)), dtype=np.bool_)
 
-    kind = draw(st.sampled_from([Report, Grants, LinkUse, QueuesRead, PortsRead]))
+    kind = draw(st.sampled_from([Report, Grants, LinkUse, QueuesRead, PortsRead, MarksRead]))
     if kind is QueuesRead:
         return QueuesRead(ints(first), *(column(len(first)) for _ in range(5)))
+    if kind is MarksRead:
+        return MarksRead(ints(first), column(len(first)), column(len(first)))
     if kind in (LinkUse, PortsRead):
         links = sorted(draw(st.sets(st.integers(0, LINKS - 1), max_size=6)))
         return kind(ints(links), column(len(links)), column(len(links)))
@@ -112,6 +115,10 @@ def queues_read(vn=(1, 4), served_bps=(2e6, 3e6)):
     return QueuesRead(ints(vn), np.array(served_bps), nothing, np.array([1e6, 0.0]), nothing, np.array([0.05, 0.05]))
 
 
+def marks_read(vn=(1, 4), beyond_bps=(0.0, 1e6)):
+    return MarksRead(ints(vn), np.array([2e6, 3e6]), np.array(beyond_bps))
+
+
 def ports_read(link=(1, 4), transmitted_bps=(2e6, 3e6)):
     return PortsRead(ints(link), np.array(transmitted_bps), np.array([0.05, 0.05]))
 
@@ -139,6 +146,8 @@ def ports_read(link=(1, 4), transmitted_bps=(2e6, 3e6)):
         (ports_read(link=(1, LINKS)), Cause.ROW),
         (ports_read(link=(1, 1)), Cause.ROW),
         (ports_read(transmitted_bps=(np.inf, 1.0)), Cause.VALUE),
+        (marks_read(vn=(1, VNS)), Cause.ROW),
+        (marks_read(beyond_bps=(0.0, np.nan)), Cause.VALUE),
     ],
 )
 def test_what_cannot_be_is_refused(frame, cause):
@@ -175,7 +184,7 @@ def test_what_was_read_is_on_the_wire_as_the_table_says():
     assert encode(HEAD, FABRIC, told) == head + struct.pack("<II?dII?", 1, 2, True, 1e6, 4, 1, True)
 
 
-@pytest.mark.parametrize("frame", [link_use(), queues_read(), ports_read()])
+@pytest.mark.parametrize("frame", [link_use(), queues_read(), ports_read(), marks_read()])
 def test_entries_of_a_kind_that_has_none_are_refused(frame):
     whole = encode(HEAD, FABRIC, frame)
     with pytest.raises(FrameError) as refused:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from controller.shards.frames import Cause, Grants, Head, LinkUse, PortsRead, QueuesRead, Report, encode
+from controller.shards.frames import Cause, Grants, Head, LinkUse, MarksRead, PortsRead, QueuesRead, Report, encode
 from controller.shards.peer import LATE_INTERVALS, SILENT_INTERVALS, Part, Peer
 
 FABRIC, INTERVAL_S, LINKS = b"12345678", 0.05, 3
@@ -35,6 +35,10 @@ def link_use():
 
 def queues_read(vn=0, served_bps=1e6):
     return QueuesRead(ints(vn), *(np.array([value]) for value in (served_bps, 80.0, 0.0, 0.0, 0.05)))
+
+
+def marks_read(vn=0):
+    return MarksRead(ints(vn), np.array([1e6]), np.array([0.0]))
 
 
 def ports_read():
@@ -134,13 +138,14 @@ def test_what_a_replaced_owner_reported_stands_until_the_new_one_reports(desk):
         grants(congested=(0, 4)),
         queues_read(vn=2),
         queues_read(vn=4),
+        marks_read(vn=2),
     ],
 )
 def test_nobody_speaks_of_vns_that_are_not_its_own(desk, frame):
     assert desk.hear(frame) is Cause.NOT_OWNED
     assert desk.peer.report is None
     assert desk.peer.take_grants() is None
-    assert desk.peer.take_read() == (None, None)
+    assert desk.peer.take_read() == []
 
 
 def test_who_decides_for_all_is_reported_what_is_sent_to_others_and_grants_it():
@@ -174,10 +179,10 @@ def test_what_was_read_counts_once_and_the_latest_of_it(desk):
     assert desk.hear(queues_read(served_bps=2e6), number=2) is None
     queues, ports = desk.peer.take_read()
     assert (queues.served_bps.tolist(), ports.transmitted_bps.tolist()) == ([2e6], [1e6])
-    assert desk.peer.take_read() == (None, None)
+    assert desk.peer.take_read() == []
     desk.hear(queues_read(), number=3)
     desk.peer.recut(THEIRS, MINE, FABRIC)
-    assert desk.peer.take_read() == (None, None)
+    assert desk.peer.take_read() == []
 
 
 def test_noise_is_counted_and_changes_nothing(desk):

@@ -7,11 +7,11 @@ from types import SimpleNamespace
 import numpy as np
 
 from controller.dets.messages import SetRate, TrafficReport
+from controller.metering.mark_readings import MarkReadings
 from controller.metering.observed import Observed
 from controller.metering.port_readings import PortReadings
 from controller.metering.queue_readings import QueueReadings
 from controller.shards.answers import About, Answers
-from controller.shards.frames import PortsRead, QueuesRead
 from controller.shards.readings import read_by_all, read_here
 from controller.shards.receiver_table import ReceiverTable
 
@@ -35,10 +35,15 @@ def ports(*transmitted_bps):
     return PortReadings(transmitted_bps, transmitted_bps, transmitted_bps * 2, known, ~known)
 
 
+def marks(*beyond_bps):
+    """Readings of four phantom meters; NaN: not read."""
+    beyond_bps = np.array(beyond_bps)
+    return MarkReadings(np.empty(0), 10 * beyond_bps, beyond_bps)
+
+
 def peer(*read):
     """A peer that has said this."""
-    queues = next((one for one in read if isinstance(one, QueuesRead)), None)
-    return SimpleNamespace(take_read=lambda: (queues, next((one for one in read if isinstance(one, PortsRead)), None)))
+    return SimpleNamespace(take_read=lambda: list(read))
 
 
 def test_what_was_read_at_own_switches_is_said_and_what_was_not_is_left_out():
@@ -51,7 +56,7 @@ def test_what_was_read_at_own_switches_is_said_and_what_was_not_is_left_out():
 
 def test_all_that_was_read_is_one_table_and_nobody_speaks_for_others_queues():
     said = read_here(Observed(queues(8.0, 9.0, 3.0, np.nan), ports(6.0, 7.0)), ~MINE)
-    seen = read_by_all(Observed(queues(1.0, np.nan, 7.0, 7.0), ports(np.nan, 5.0)), MINE, [peer(*said), peer()])
+    seen = read_by_all(Observed(queues(1.0, np.nan, 7.0, 7.0), ports(np.nan, 5.0)), MINE, [peer(*said), peer()], 9)
     np.testing.assert_array_equal(seen.queues.served_bps, [1.0, np.nan, 3.0, np.nan])
     np.testing.assert_array_equal(seen.queues.dropped_packets, [4.0, np.nan, 12.0, np.nan])
     assert seen.queues.known.tolist() == [True, False, True, False]
@@ -59,8 +64,17 @@ def test_all_that_was_read_is_one_table_and_nobody_speaks_for_others_queues():
     assert seen.ports.known.all()
 
 
+def test_marks_are_known_of_the_receivers_that_somebody_read_and_of_no_pair():
+    (said,) = read_here(Observed(marks=marks(1.0, 9.0, np.nan, 4.0)), ~MINE)
+    assert said.vn.tolist() == [3]
+    seen = read_by_all(Observed(marks=marks(2.0, np.nan, 7.0, 7.0)), MINE, [peer(said), peer()], 3).marks
+    np.testing.assert_array_equal(seen.beyond_bps, [2.0, np.nan, np.nan, 4.0])
+    np.testing.assert_array_equal(seen.arrived_bps, [20.0, np.nan, np.nan, 40.0])
+    np.testing.assert_array_equal(seen.marked_bps, [np.nan] * 3)
+
+
 def test_what_nobody_asked_for_stays_so():
-    seen = read_by_all(Observed(queues=queues(1.0, 2.0, 3.0, 4.0)), MINE, [peer()])
+    seen = read_by_all(Observed(queues=queues(1.0, 2.0, 3.0, 4.0)), MINE, [peer()], 9)
     assert seen.ports is None
     assert seen.queues.known.tolist() == MINE.tolist()
 
