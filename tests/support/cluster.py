@@ -19,7 +19,7 @@ from support.wire import EVERYBODY, LINK_BPS, configuration, frame
 from controller.forwarding.pipeline import Table
 from controller.openflow.flows import Flow
 from controller.openflow.match import Match
-from experiments.bench.cluster.switch_logs import second_writer
+from experiments.bench.cluster.testbed.switch_logs import second_writer
 from experiments.machine.controller_process import free_ports
 from experiments.machine.etcd_process import EtcdProcesses, EtcdTls
 from experiments.wire.fabric import WireFabric

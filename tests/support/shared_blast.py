@@ -12,7 +12,7 @@ from support.paths import ROOT
 from support.wire import EVERYBODY, frame
 
 from controller.openflow.match import Match
-from experiments.bench.cluster.switch_logs import MeterLog
+from experiments.bench.cluster.testbed.switch_logs import MeterLog
 
 EDGES = {1: [11, 12], 2: [21], 3: [31]}
 LINKS = [((1, 101), (2, 101)), ((2, 102), (3, 101))]

@@ -16,7 +16,7 @@ from support.cluster import ClusterRun, check_one_writer, needs_etcd
 from support.paths import ROOT
 from support.wire import configuration
 
-from experiments.bench.cluster.switch_logs import MeterLog
+from experiments.bench.cluster.testbed.switch_logs import MeterLog
 from experiments.machine.controller_pair import kill_machine_of
 
 pytestmark = [needs_etcd]

@@ -28,7 +28,7 @@ from experiments.bench.cluster.kills import run_kills
 from experiments.bench.cluster.nodes import NODES, crossing_ns, efficiency, measure_nodes
 from experiments.bench.cluster.shared_nodes import run_shared
 from experiments.bench.cluster.takeover import INTERVAL_MS, measure
-from experiments.bench.cluster.talking_pair import Judgement
+from experiments.bench.cluster.testbed.talking_pair import Judgement
 from experiments.machine.controller_pair import ETCD_MEMBERS
 
 SWITCHES, ENTRIES, REPEATS, SECONDS = 2, 10_000, 3, 20.0

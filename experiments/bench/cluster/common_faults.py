@@ -11,8 +11,8 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 
 from apps.cluster.etcd import Etcd, EtcdError, put
-from experiments.bench.cluster.fault_ground import Ground, full
-from experiments.bench.cluster.talking_pair import CHANGED_VN, TalkingPair
+from experiments.bench.cluster.testbed.fault_ground import Ground, full
+from experiments.bench.cluster.testbed.talking_pair import CHANGED_VN, TalkingPair
 
 LEASE_S = 3  # by default
 HOLD_S, LOOK_EVERY_S = LEASE_S + 1.0, 0.2  # whatever is to happen has begun by then

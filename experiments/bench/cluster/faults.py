@@ -1,7 +1,7 @@
 """Partitions, full disks and clocks that step, one after the other, on nodes whose switches limit traffic (root).
 
 A pair, or three nodes that share the switches. After each fault it heals by itself, or by what docs/cluster.md says
-that operators do; talking_pair.py judges what the switches and the history hold.
+that operators do; testbed judges what the switches and the history hold.
 """
 
 from __future__ import annotations
@@ -12,10 +12,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from experiments.bench.cluster.common_faults import Faults
-from experiments.bench.cluster.fault_ground import ground
 from experiments.bench.cluster.pair_faults import PairFaults
 from experiments.bench.cluster.shared_faults import SharedFaults
-from experiments.bench.cluster.talking_pair import Judgement, TalkingPair, document, shared_document, talking_fabric
+from experiments.bench.cluster.testbed.fault_ground import ground
+from experiments.bench.cluster.testbed.talking_pair import (
+    Judgement,
+    TalkingPair,
+    document,
+    shared_document,
+    talking_fabric,
+)
 from experiments.machine.controller_pair import ControllerPair, SharedNodes
 
 

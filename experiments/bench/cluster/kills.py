@@ -1,7 +1,7 @@
 """Kills and stops in a row, at random: of both nodes and of etcd's members, while traffic is limited and limits change.
 
 Two controllers, three members of etcd, two software switches. In each turn something is killed or paused, sometimes a
-second thing with it, and comes back after a while. talking_pair.py judges.
+second thing with it, and comes back after a while. testbed judges.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from experiments.bench.cluster.disturbances import Disturbances
-from experiments.bench.cluster.talking_pair import Judgement, TalkingPair, document, talking_fabric
+from experiments.bench.cluster.testbed.disturbances import Disturbances
+from experiments.bench.cluster.testbed.talking_pair import Judgement, TalkingPair, document, talking_fabric
 from experiments.machine.controller_pair import NAMES, ControllerPair
 
 LONGEST_PAUSE_S, LONGEST_WAIT_S = 6.0, 4.0

@@ -15,8 +15,8 @@ from apps.cluster.etcd import Etcd
 from apps.cluster.wishes import Wishes
 from controller.shards.shard import HOLD_S as PEERS_HOLD_S
 from experiments.bench.cluster.common_faults import HOLD_S, Faults
-from experiments.bench.cluster.fault_ground import Ground
-from experiments.bench.cluster.talking_pair import PREFIX, RECEIVER, SWITCHES, TalkingPair
+from experiments.bench.cluster.testbed.fault_ground import Ground
+from experiments.bench.cluster.testbed.talking_pair import PREFIX, RECEIVER, SWITCHES, TalkingPair
 from experiments.machine.controller_pair import SharedNodes
 
 _RECEIVED = re.compile(r'^dets_cluster_frames_total\{peer="n(\d+)",result="received"\} (\S+)$', re.MULTILINE)

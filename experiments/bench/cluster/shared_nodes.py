@@ -2,7 +2,7 @@
 
 Three software switches whose hosts send more than one of them may receive. The master of a switch reads its meters in
 every interval that it decides (``ReadingLog``): so the longest time between two readings says how long nobody decided.
-talking_pair.py judges what became of meters, grants, writers and revisions.
+testbed judges what became of meters, grants, writers and revisions.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from pathlib import Path
 
 from apps.cluster.etcd import Etcd
 from apps.cluster.wishes import Wishes
-from experiments.bench.cluster.disturbances import Disturbances
 from experiments.bench.cluster.kills import LONGEST_PAUSE_S, LONGEST_WAIT_S
-from experiments.bench.cluster.switch_logs import ReadingLog
-from experiments.bench.cluster.talking_pair import (
+from experiments.bench.cluster.testbed.disturbances import Disturbances
+from experiments.bench.cluster.testbed.switch_logs import ReadingLog
+from experiments.bench.cluster.testbed.talking_pair import (
     PREFIX,
     SWITCHES,
     Judgement,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from experiments.bench.cluster.talking_pair import shared_document
+from experiments.bench.cluster.testbed.talking_pair import shared_document
 from experiments.machine.controller_pair import SharedNodes
 
 OWNERS = {"s1": "n1", "s2": "n2", "s3": "n3"}

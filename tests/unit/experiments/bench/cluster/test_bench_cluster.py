@@ -14,8 +14,8 @@ from controller.openflow.stats import encode_meter_stats_request
 from experiments.bench.cluster import bench
 from experiments.bench.cluster.bench import run, shared_targets
 from experiments.bench.cluster.faults import FaultsReport
-from experiments.bench.cluster.switch_logs import MeterLog, ReadingLog, second_writer
-from experiments.bench.cluster.talking_pair import Judgement, is_shared_out
+from experiments.bench.cluster.testbed.switch_logs import MeterLog, ReadingLog, second_writer
+from experiments.bench.cluster.testbed.talking_pair import Judgement, is_shared_out
 from experiments.switch.datapath import Datapath
 
 MASTER, SLAVE, EQUAL = ControllerRole.MASTER, ControllerRole.SLAVE, ControllerRole.EQUAL

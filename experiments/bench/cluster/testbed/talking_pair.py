@@ -20,7 +20,7 @@ from typing import Any
 from controller.forwarding.pipeline import Table
 from controller.openflow.frames import BROADCAST, FrameHeader, build_frame
 from controller.openflow.match import Match
-from experiments.bench.cluster.switch_logs import MeterLog, second_writer
+from experiments.bench.cluster.testbed.switch_logs import MeterLog, second_writer
 from experiments.machine.controller_pair import ControllerPair
 from experiments.wire.fabric import WireFabric
 

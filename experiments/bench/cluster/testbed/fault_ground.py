@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from controller.errors import InvalidValueError
-from experiments.bench.cluster.talking_pair import SWITCHES
+from experiments.bench.cluster.testbed.talking_pair import SWITCHES
 from experiments.machine.controller_pair import ETCD_MEMBERS
 from experiments.machine.controller_process import Place
 from experiments.machine.namespaces import Namespaces
