@@ -8,12 +8,12 @@ from __future__ import annotations
 import base64
 import http.client
 import json
-import ssl
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from apps.runtime.server_tls import client_context
 from controller.errors import DetsError
 
 REQUEST_TIMEOUT_S = 1.0
@@ -38,16 +38,14 @@ class KeyValue(NamedTuple):
 class Etcd:
     """The members of one etcd, by their client URLs. Calls may be made from several greenlets at once.
 
-    ``ca``, ``certificate`` and ``key`` are files in PEM form for https. Raises OSError when they cannot be read.
+    ``ca``, ``certificate`` and ``key`` are files in PEM form for https. Raises InvalidValueError for unusable ones.
     """
 
     def __init__(
         self, endpoints: Sequence[str], ca: str | None = None, certificate: str | None = None, key: str | None = None
     ) -> None:
         self._endpoints = list(endpoints)
-        self._context = ssl.create_default_context(cafile=ca)
-        if certificate is not None:
-            self._context.load_cert_chain(certificate, key)
+        self._context = client_context("cluster", ca, certificate, key)
         self._idle: defaultdict[str, list[http.client.HTTPConnection]] = defaultdict(list)
 
     def close(self) -> None:

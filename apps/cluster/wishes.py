@@ -175,7 +175,8 @@ class Wishes:
 
     def _check_node(self, node: str, nodes: Collection[str]) -> None:
         if node not in nodes:
-            raise InvalidValueError("NODE", node, f"is not one of the nodes that are there: {', '.join(sorted(nodes))}")
+            there = ", ".join(sorted(nodes)) or "none"
+            raise InvalidValueError("NODE", node, f"is not one of the nodes that are there: {there}")
 
     def _check_able(self, dpid: int, switch: str, node: str, known: Known) -> None:
         self._check_node(node, known.nodes)

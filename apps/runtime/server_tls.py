@@ -1,4 +1,4 @@
-"""TLS as a server: what the configuration names, made into a context for a listening socket."""
+"""TLS: the files that the configuration names, made into a context for a listening socket, or for a client."""
 
 from __future__ import annotations
 
@@ -18,19 +18,42 @@ def server_context(key: str, tls: Tls) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     for name in ("certificate", "key", "client_ca"):
         _check_readable(f"{key}.{name}", getattr(tls, name))
-    try:
-        context.load_cert_chain(tls.certificate, tls.key, password=_refuse_password)
-    except (ssl.SSLError, _EncryptedKeyError) as error:
-        raise InvalidValueError(
-            key, f"{tls.certificate} with {tls.key}", f"is no certificate and its key: {error}"
-        ) from error
+    _show(context, key, tls.certificate, tls.key)
     if tls.client_ca is not None:
-        try:
-            context.load_verify_locations(tls.client_ca)
-        except ssl.SSLError as error:
-            raise InvalidValueError(f"{key}.client_ca", tls.client_ca, f"holds no certificate: {error}") from error
+        _trust(context, f"{key}.client_ca", tls.client_ca)
         context.verify_mode = ssl.CERT_REQUIRED
     return context
+
+
+def client_context(key: str, ca: str | None, certificate: str | None, private_key: str | None) -> ssl.SSLContext:
+    """Return a context that asks servers for a certificate of ``ca`` (None: of the system's), and shows one, if any.
+
+    Raises InvalidValueError as ``server_context`` does.
+    """
+    for name, path in (("ca", ca), ("certificate", certificate), ("key", private_key)):
+        _check_readable(f"{key}.{name}", path)
+    context = ssl.create_default_context() if ca is None else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if ca is not None:
+        _trust(context, f"{key}.ca", ca)
+    if certificate is not None and private_key is not None:
+        _show(context, key, certificate, private_key)
+    return context
+
+
+def _show(context: ssl.SSLContext, key: str, certificate: str, private_key: str) -> None:
+    try:
+        context.load_cert_chain(certificate, private_key, password=_refuse_password)
+    except (ssl.SSLError, _EncryptedKeyError) as error:
+        raise InvalidValueError(
+            key, f"{certificate} with {private_key}", f"is no certificate and its key: {error}"
+        ) from error
+
+
+def _trust(context: ssl.SSLContext, key: str, ca: str) -> None:
+    try:
+        context.load_verify_locations(ca)
+    except ssl.SSLError as error:
+        raise InvalidValueError(key, ca, f"holds no certificate: {error}") from error
 
 
 class TlsConnection:

@@ -60,7 +60,7 @@ class ClusterSection(Section):
     """Where clients reach this node's REST interface; by default rest.listen."""
     share: Literal["nothing", "switches"] = "nothing"
     """`nothing`: one node is active for all switches, another one stands by. `switches`: each switch has an owner among
-all nodes; only with the algorithms fs, sp, fp and level, and with queues at every edge port."""
+all nodes; not with the algorithm fe, and only with queues at every edge port."""
     listen: Listen | None = None
     """With `share: switches`: where this node hears the others, encrypted."""
     address: Listen | None = None
@@ -80,7 +80,7 @@ def read_cluster(
     if data is None:
         return None, []
     section, problems = read_section(ClusterSection, ("cluster",), data)
-    problems += _contradictions(section, control, store)
+    problems += _contradictions(section, control, store, rest)
 
     def path(given: str | None) -> str | None:
         return None if given is None else os.path.join(os.path.dirname(source_name), given)
@@ -103,10 +103,18 @@ def read_cluster(
     return cluster, problems
 
 
-def _contradictions(section: ClusterSection, control: ControlSection, store: StoreSection) -> Iterator[Problem]:
+def _contradictions(
+    section: ClusterSection, control: ControlSection, store: StoreSection, rest: Rest
+) -> Iterator[Problem]:
     if (section.certificate is None) != (section.key is None):
         there, missing = ("certificate", "key") if section.key is None else ("key", "certificate")
         yield Problem(("cluster", there), f"stands without cluster.{missing}: TLS needs both", at_key=True)
+    for at, url in enumerate(section.etcd):
+        if url in section.etcd[:at]:
+            yield Problem(("cluster", "etcd", f"[{at}]"), f"{url!r} is there twice: name each member once")
+    if section.url is None and not section.has_bad("url") and _is_every(rest.listen.host):
+        message = f"{rest.listen} is every address: other nodes need cluster.url, by which to reach it"
+        yield Problem(("rest", "listen"), message)
     secure = {url.startswith("https:") for url in section.etcd}
     if secure == {False} and (section.ca or section.certificate):
         yield Problem(("cluster", "etcd"), "has http:// only, and cluster.ca or cluster.certificate is for https://")
@@ -126,12 +134,19 @@ def _contradictions(section: ClusterSection, control: ControlSection, store: Sto
         yield Problem(("store", "file"), "cannot be with cluster: changes are kept in etcd", at_key=True)
 
 
+def _is_every(host: str) -> bool:
+    try:
+        return ip_address(host).is_unspecified
+    except ValueError:
+        return False
+
+
 def _bad_address(key: str, host: str, *, alone: bool) -> Iterator[Problem]:
     """Yield what is wrong with a host of ``listen`` or ``address``; ``alone``: there is no ``address``."""
     try:
-        unspecified = ip_address(host).is_unspecified
+        ip_address(host)
     except ValueError:
         yield Problem(("cluster", key), f"{host} is not an IP address: names take time to look up")
         return
-    if unspecified and (alone or key == "address"):
+    if _is_every(host) and (alone or key == "address"):
         yield Problem(("cluster", key), f"{host} is every address: others need cluster.address, by which to reach it")

@@ -47,7 +47,7 @@ from controller.config.sections import (
     read_section,
 )
 from controller.errors import InvalidValueError
-from controller.fabric.description import Config, Endpoint, Switch, Vlan
+from controller.fabric.description import Cluster, Config, Endpoint, Switch, Vlan
 from controller.fabric.values import NAME_RULE, check_name
 
 _MAX_FILE_BYTES = 64 * 2**20
@@ -102,7 +102,7 @@ def _read_config(data: object, source_name: str) -> tuple[Config, list[Problem]]
     links, bad_links = read_links(root.links, switches)
     problems += bad_control + bad_openflow + bad_logging + bad_queues + bad_rest_section + bad_store + bad_rest
     problems += bad_tls + bad_vlans + bad_switches + bad_links + bad_agents + bad_ecn + bad_cluster
-    problems += _listener_problems(openflow, rest.listen)
+    problems += _listener_problems(openflow, rest.listen, cluster)
     config = Config(
         source_name=source_name,
         interval_ms=control.interval_ms,
@@ -133,12 +133,16 @@ def _read_config(data: object, source_name: str) -> tuple[Config, list[Problem]]
     return config, problems
 
 
-def _listener_problems(openflow: OpenFlowSection, rest: Endpoint) -> Iterator[Problem]:
+def _listener_problems(openflow: OpenFlowSection, rest: Endpoint, cluster: Cluster | None) -> Iterator[Problem]:
     if openflow.first_meter_id > openflow.last_meter_id:
         message = f"{openflow.last_meter_id} is below first_meter_id, {openflow.first_meter_id}"
         yield Problem(("openflow", "last_meter_id"), message)
     if Endpoint(*openflow.listen) == rest and not openflow.has_bad("listen"):
         yield Problem(("rest", "listen"), f"{rest} is also openflow.listen")
+    others = {"openflow.listen": Endpoint(*openflow.listen), "rest.listen": rest}
+    for name, other in others.items():
+        if cluster is not None and cluster.listen == other:
+            yield Problem(("cluster", "listen"), f"{other} is also {name}")
 
 
 def _read_vlans(root: RootSection, interval_ms: int) -> tuple[dict[int, VlanSection], dict[int, Vlan], list[Problem]]:

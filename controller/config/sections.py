@@ -407,6 +407,8 @@ def _message(model: type[Section], error: Any) -> str:
         "finite_number": "is not a finite number",
         "literal_error": "must be {expected}",
         "list_type": "is not a list: write [10, 20]",
+        "too_short": "has fewer items than {min_length}, the least",
+        "too_long": "has {actual_length} items, {max_length} at most",
         "dict_type": "is not a section: write KEY: VALUE",
         "string_type": "is not text: put it in quotes",
     }

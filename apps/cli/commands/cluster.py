@@ -180,9 +180,10 @@ def epoch(
     """Raise the epoch when etcd was restored or made again: its revisions are lower then, and switches refuse them."""
     from apps.cluster.etcd import get, put
     from apps.cluster.node import etcd_of, prefix_of
-    from controller.cluster.leadership import generation_id
+    from controller.cluster.leadership import MOST_EPOCH
 
-    generation_id(number, 1)
+    if not 0 < number <= MOST_EPOCH:
+        raise InvalidValueError("NUMBER", number, f"is outside 1 to {MOST_EPOCH}")
     cluster = _cluster(_load(config))
     key = f"{prefix_of(cluster)}epoch"
     with closing(etcd_of(cluster)) as etcd:

@@ -599,6 +599,27 @@ def test_switches_that_can_be_shared_out() -> None:
     [
         (', listen: "127.0.0.1:6654"', "", "cluster.share: switches needs cluster.listen"),
         ("share: switches, ", "", "cluster.listen: stands without cluster.share: switches"),
+        (
+            "vlans:\n",
+            'openflow: {listen: "127.0.0.1:6654"}\nvlans:\n',
+            "cluster.listen: 127.0.0.1:6654 is also openflow",
+        ),
+        (
+            "vlans:\n",
+            'rest: {listen: "127.0.0.1:6654"}\nvlans:\n',
+            "cluster.listen: 127.0.0.1:6654 is also rest.listen",
+        ),
+        (
+            "vlans:\n",
+            'rest: {listen: "0.0.0.0:8080", authentication: token}\nvlans:\n',
+            "rest.listen: 0.0.0.0:8080 is every address: other nodes need cluster.url",
+        ),
+        (
+            '"http://127.0.0.1:2379"',
+            '"http://127.0.0.1:2379", "http://127.0.0.1:2379"',
+            "cluster.etcd[1]: 'http://127.0.0.1:2379' is there twice",
+        ),
+        ('"http://127.0.0.1:2379"', "", "cluster.etcd: [] has fewer items than 1, the least"),
         ("127.0.0.1:6654", "node1:6654", "cluster.listen: node1 is not an IP address"),
         ("127.0.0.1:6654", "0.0.0.0:6654", "cluster.listen: 0.0.0.0 is every address"),
         ("algorithm: fs", "algorithm: fe", "vlans.10.algorithm: fe swings when"),
