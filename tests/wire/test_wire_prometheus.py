@@ -24,6 +24,10 @@ PROGRAM = ROOT / "scripts" / "prometheus"
 NOT_THERE = 127
 # What is only there when something goes wrong, or a policy names where it holds pairs back.
 EMPTY = {"dets_openflow_errors_total", "dets_entries_held"}
+# Begin to be true when a busy machine delays the controller, and fire if that lasts for minutes.
+OF_SPEED = {"DetsHubLag", "DetsLoopLate", "DetsSwitchSlow"}
+VLAN = ("dets_vlan_received_bytes_total", 'vlan="10"')
+LINK = ("dets_link_bytes_total", 'from="s1:9"')
 
 
 class Prometheus:
@@ -86,17 +90,19 @@ def test_the_dashboard_has_something_to_show(tmp_path: Path) -> None:
         app.wait_for(lambda: len(app.get("/v1/entries")["entries"]) == 1, "a pair")
         with Prometheus(tmp_path, app.url.removeprefix("http://")) as prometheus:
 
-            def received_bps() -> float:
-                found = prometheus.ask('8 * rate(dets_vlan_received_bytes_total{vlan="10"}[10s])')
+            def rate_bps(name: str, label: str) -> float:
+                found = prometheus.ask(f"8 * rate({name}{{{label}}}[10s])")
                 return float(found[0]["value"][1]) if found else 0.0
 
-            app.wait_for(lambda: abs(received_bps() / 100e6 - 1) < 0.05, "seen by Prometheus", 60.0)
+            app.wait_for(
+                lambda: all(abs(rate_bps(name, label) / 100e6 - 1) < 0.05 for name, label in (VLAN, LINK)),
+                "both seen by Prometheus",
+                60.0,
+            )
             asked = expressions()
             assert len(asked) > 25
             silent = [one for one in asked if not prometheus.ask(one) and not any(name in one for name in EMPTY)]
             assert silent == []
-            link = prometheus.ask('8 * rate(dets_link_bytes_total{from="s1:9"}[10s])')
-            assert float(link[0]["value"][1]) == pytest.approx(100e6, rel=0.1)
             rules = prometheus.get("/api/v1/rules")["groups"][0]["rules"]
             app.wait_for(
                 lambda: {one["health"] for one in prometheus.get("/api/v1/rules")["groups"][0]["rules"]} == {"ok"},
@@ -104,5 +110,6 @@ def test_the_dashboard_has_something_to_show(tmp_path: Path) -> None:
                 30.0,
             )
             assert len(rules) > 20
-            firing = {one["labels"]["alertname"] for one in prometheus.get("/api/v1/alerts")["alerts"]}
-            assert firing <= {"DetsNotEnforceable"}  # pending at most: the switches have no queues
+            alerts = prometheus.get("/api/v1/alerts")["alerts"]
+            assert {one["labels"]["alertname"] for one in alerts} <= {"DetsNotEnforceable", *OF_SPEED}  # no queues
+            assert {one["state"] for one in alerts} <= {"pending"}
