@@ -165,10 +165,15 @@ def sending(seconds: float, per_tick: int, *frames: str, interface: str = UPLINK
 def rates_bps(
     controller: Controller, seconds: float, per_tick: int, *frames: str, meanwhile=lambda: None, interface: str = UPLINK
 ):
-    """Return the rates by VLAN while so much is offered, without the first tenth of a second."""
+    """Return the rates by VLAN while so much is offered, without the first tenth of a second.
+
+    ``meanwhile`` is called until then too: a sender takes longer to start than an agent obeys who says nothing.
+    """
     process = sending(seconds + 0.5, per_tick, *frames, interface=interface)
     while not controller.received():
         assert process.poll() is None
+        meanwhile()
+        controller.listen(0.02)
     controller.listen(0.1)
     controller.received()
     begun_s, got = time.monotonic(), dict[int, int]()
