@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 from support.paths import ROOT
-from support.rest_server import CONFIG
+from support.rest_server import CONFIG, RestProcess
 
 from controller.units import exact_rate, format_rate, parse_rate
 
@@ -17,9 +17,15 @@ UI = ROOT / "apps" / "ui"
 VIEWS = ("#/", "#/vlan/10", "#/vn/10/s2/1", "#/ledger", "#/changes", "#/events")
 
 
+@pytest.fixture(scope="module")
+def server():
+    with RestProcess(CONFIG) as server:
+        yield server
+
+
 @pytest.fixture
-def page(open_page, serve):
-    return open_page(f"http://127.0.0.1:{serve(CONFIG).port}")
+def page(open_page, server):
+    return open_page(f"http://127.0.0.1:{server.port}")
 
 
 @pytest.fixture
