@@ -214,6 +214,7 @@ class Reconciler:
         if only is not None:
             return set(only)
         wanted = self.fabric.network.desired.of_switch(record.switch.dpid)
+        wanted.share(record.installed)  # most of the time they are the same, and stay so
         nobodys = expected.absent_in(wanted)
         return expected.differing(flows) | nobodys.difference(record.awaiting.entries.key.tolist())
 

@@ -185,6 +185,12 @@ class FlowTable(Mapping[FlowKey, Flow]):
         other._compact_at = self._compact_at
         return other
 
+    def share(self, other: FlowTable) -> None:
+        """Keep keys and meters once in both tables, where they are the same."""
+        (keys, meter_id), (self_keys, self_meter_id) = other.columns, self.columns
+        self._keys = keys if np.array_equal(keys, self_keys) else self_keys
+        self._meter_id = meter_id if np.array_equal(meter_id, self_meter_id) else self_meter_id
+
     def with_rows(
         self, rows: tuple[KeyArray, NDArray[np.uint32], NDArray[np.uint32]], long: Mapping[bytes, Row]
     ) -> FlowTable:

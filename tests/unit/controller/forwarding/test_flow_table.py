@@ -165,3 +165,14 @@ def test_an_effect_that_is_put_in_columns_is_kept_while_unused_ones_are_forgotte
     added = [pipeline.rate_control(2, 1, number, 6, 0) for number in range(rows)]
     table.put_rows(np.array([pack_key(flow) for flow in added], KEY), np.full(rows, 6, np.uint32), effect_of(added[0]))
     assert dict(table) == as_dict(added)
+
+
+@given(lists, flows)
+def test_tables_that_share_columns_change_on_their_own(some: list[Flow], another: Flow) -> None:
+    first, second = FlowTable(some), FlowTable(as_dict(some).values())
+    first.share(second)
+    assert all(np.shares_memory(*both) or not len(both[0]) for both in zip(first.columns, second.columns, strict=True))
+    first.put(another)
+    first.share(second)
+    assert second == as_dict(some)
+    assert first == as_dict([*some, another])
