@@ -152,8 +152,9 @@ def _measure_controller(
     total = plan.switches * plan.entries
     with ControllerProcess(plan.configuration(), folder, profile=profile) as controller:
         _wait(lambda: controller.get("/v1/loop"), controller)
-        before_bytes = _resident_bytes(controller.pid)
+        before_bytes, before_s = _resident_bytes(controller.pid), process_cpu_s(controller.pid)
         _wait(lambda: (controller.get("/v1/loop")["last"] or {}).get("entries") == total, controller)
+        taken_over_s = process_cpu_s(controller.pid) - before_s
         time.sleep(FIRST_AUDIT_S)
         rows = []
         for varied in VARIED:
@@ -165,6 +166,7 @@ def _measure_controller(
             if profile is not None and varied == VARIED[0]:
                 os.kill(controller.pid, signal.SIGUSR2)
             rows[-1]["bytes_per_entry"] = (_resident_bytes(controller.pid) - before_bytes) / total
+        rows[0]["taken_over_cpu_s"] = taken_over_s
         if total <= MOST_RECORDED:
             tell(f"vary {VARIED[0]} {OFFERED}")
             rows[0]["replay"] = _replay(controller.rest_url, folder / "recording")
@@ -268,9 +270,10 @@ def _row(
 
 def summary(row: dict[str, Any]) -> str:
     """Return a row in a few words."""
+    taken_over = f", taken over after {row['taken_over_cpu_s']:.1f} s of CPU" if "taken_over_cpu_s" in row else ""
     return (
         f"a round every {row['round_every_ms']:.1f} ms, {row['cpu_us_per_entry']:.3f} us of CPU an entry, "
-        f"{row['set_share']:.0%} set, CPU {row['cpu_share']:.0%}, {row['skipped_intervals']} skipped"
+        f"{row['set_share']:.0%} set, CPU {row['cpu_share']:.0%}, {row['skipped_intervals']} skipped{taken_over}"
     )
 
 
