@@ -64,7 +64,8 @@ from controller.shards.network_wide import added_up, network_wide, use_of_links
 from controller.shards.peer import Part, Peer
 from controller.shards.readings import read_by_all, read_here, with_read
 from controller.shards.receiver_table import Pairs, ReceiverTable
-from controller.shards.silence import HOLD_S, equal_share_bps, left_by_silent
+from controller.shards.silence import HOLD_S, left_by_silent
+from controller.shards.told import Told, held_back
 
 NOBODY = -1
 """the owner of VNs that none has taken yet"""
@@ -112,8 +113,7 @@ class Shard:
         self.peers: dict[int, Peer] = {}
         self.state = ControlState.start(vns, groups)
         self._number, self._began_s = 0, np.inf
-        self._told = np.zeros(len(vns), dtype=np.bool_)  # which VNs that peers decide for are congested
-        self._told_senders = np.ones(len(vns), dtype=np.int64)  # among how many their limits are shared
+        self._told = Told(len(vns))
         self._memories = self._nothing = self.state.allocators.memories
         self._table = ReceiverTable.of([])
         self._crossing: Crossing | None = None
@@ -121,7 +121,6 @@ class Shard:
         self._began: tuple[SenderSide, Loads, TrafficReport] | None = None
         self._decided: _Decided | None = None
         self._use: LinkUse | None = None
-        self._forfeits = list[IntArray]()  # rows of own entries, told by peers
         self.notifications = np.zeros(len(vns), dtype=np.int64)  # how many of its senders each VN told, in the last one
         self.recut(owner, token)
 
@@ -139,7 +138,7 @@ class Shard:
             allocator = next((one for one in owner.tolist() if one != NOBODY), NOBODY)
         self._owner, self.allocator, self._token, self._owners = owner, allocator, token, owners_digest
         self._fabric = fabric_digest(self.vns, self._links, owners_digest)
-        self._told = np.where(self.decides, self.state.allocators.congested, self._told)
+        self._told.congested = np.where(self.decides, self.state.allocators.congested, self._told.congested)
         decider = np.where(self._wide, allocator, owner)
         self.mine, self.decides = (np.equal(column, self._number_of_shard) for column in (owner, decider))
         wide = self.is_network_wide
@@ -152,7 +151,7 @@ class Shard:
             peer.recut(theirs, mine, self._fabric)
             self.peers[one] = peer
         self._granted, self._began_s, self._crossing, self._use = {}, np.inf, None, None
-        self._forfeits = []
+        self._told.forget_forfeits()
         self.forget()
 
     def forget(self) -> None:
@@ -253,7 +252,7 @@ class Shard:
         allocators = watch_congestion(state.allocators, loads, vns)
         # What others' receivers get is not known here: they are not calm for that when they become own ones.
         calm_intervals = np.where(self.decides, allocators.calm_intervals, 0)
-        congested_now = np.where(self.decides, allocators.congested, self._told)
+        congested_now = np.where(self.decides, allocators.congested, self._told.congested)
         if state.adopted_bps is not None:
             congested_now |= self._held_by_peers()
         allocators = replace(allocators, congested=congested_now, calm_intervals=calm_intervals)
@@ -286,7 +285,8 @@ class Shard:
             set_rate = _not_above(set_rate, reports)
             allocators = replace(allocators, memories=self._nothing)  # learned from part of the senders
         self._memories = allocators.memories  # rows of the receivers' table, which is not that of ``state``
-        decisions, congested_now = allocators.decisions, np.where(self.decides, allocators.congested, self._told)
+        decisions = allocators.decisions
+        congested_now = np.where(self.decides, allocators.congested, self._told.congested)
         allocators = replace(allocators, congested=congested_now, memories=self._nothing, decisions=())
         self.state = replace(state, allocators=allocators)
         self.notifications = notifications(decisions, table.entries.receiver, len(vns))
@@ -297,7 +297,7 @@ class Shard:
         everybody = len(reports.entry) == len(table.entries)
         receivers = table.entries.receiver[slice(None) if everybody else reports.entry]
         counted = left.senders + np.bincount(receivers, minlength=len(vns))
-        self._told_senders = np.where(self.decides, np.maximum(counted, 1), self._told_senders)
+        self._told.senders = np.where(self.decides, np.maximum(counted, 1), self._told.senders)
         decided = np.flatnonzero(self.decides & (allocators.congested | (vns.always_controlled & (counted > 0))))
         about = About(decided, np.maximum(counted[decided], 1), allocators.congested[decided])
         told = answers.to_peers(about, {number: (one.sender, one.receiver) for number, one in live.items()})
@@ -320,11 +320,11 @@ class Shard:
         decided, state = self._decided, self.state
         assert decided is not None
         senders = replace(decided.senders, machines=self._obey(decided.senders.machines, now_s))
-        forfeits, self._forfeits = np.concatenate([decided.forfeits, *self._forfeits]), []
+        forfeits = np.concatenate([decided.forfeits, *self._told.take_forfeits()])
         granted = put_in_force(
             senders,
             state.enforcement.forfeited(forfeits) if len(forfeits) else state.enforcement,
-            self._held_back(decided.set_rate),
+            held_back(decided.set_rate, state.adopted_bps),
             decided.keep_alive,
             ceilings_now(state, self.vns),
             readings.present,
@@ -351,50 +351,14 @@ class Shard:
         vns, entries = len(self.vns), self.state.entries
         reported = sum(len(part[0]) for part in self._table.parts[1:])
         known = np.bincount(self._table.entries.receiver, minlength=vns) if reported else np.zeros(vns, dtype=np.int64)
-        known = np.where(self.decides, known, np.where(self._told, self._told_senders, 0))
+        known = np.where(self.decides, known, np.where(self._told.congested, self._told.senders, 0))
         elsewhere: IntArray = np.maximum(known - np.bincount(entries.receiver, minlength=vns), 0)
         return elsewhere
 
-    # -- senders: what peers have granted
-
     def _obey(self, machines: SendRateControllers, now_s: float) -> SendRateControllers:
-        """Return the machines after what peers said since the last time, or did not say."""
-        entries, vns, crossing = self.state.entries, len(self.vns), self._crossing_now()
-        heard, silent, granted = list[IntArray](), list[IntArray](), list[SetRate]()
-        for number, peer in self.peers.items():
-            grants = peer.take_grants()
-            if grants is not None:
-                self._told[peer.decides] = False
-                self._told[grants.decided] = grants.congested
-                self._told_senders[grants.decided] = grants.senders
-                heard.append(crossing.of_peer(number))
-                rows, at = crossing.granted(number, grants, vns)
-                granted.append(SetRate(rows, grants.rate_bps[at]))
-                if grants.forfeits.any():
-                    self._forfeits.append(rows[grants.forfeits[at]])
-            elif HOLD_S < peer.ungranted_s(now_s) < np.inf:
-                silent.append(crossing.of_peer(number))
-        if heard:
-            rows = np.concatenate(heard)
-            always = self.vns.always_controlled
-            wanted = (self._told | always)[entries.receiver[rows]]
-            if self.state.adopted_bps is None:  # else the receiver may be with another owner, who has to hear first
-                machines = machines.on_deactivate(DeactivateTrafficControl(rows[~wanted & machines.controlled[rows]]))
-            new = rows[wanted & ~machines.controlled[rows]]
-            machines = machines.on_initialize(InitializeTrafficControl(new))
-            # Until the receiver's shard has answered for them: as if each were one more of those it shares among.
-            new = new[~always[entries.receiver[new]]]
-            share_bps = equal_share_bps(self.vns, self._told_senders + 1)[entries.receiver[new]]
-            granted.insert(0, SetRate(new, share_bps))
-            rows = np.concatenate([one.entry for one in granted])
-            rate_bps = np.concatenate([one.rate_bps for one in granted])
-            machines = machines.on_set_rate(self._held_back(SetRate(rows, rate_bps)))
-        if silent:
-            rows = np.concatenate(silent)
-            share_bps = equal_share_bps(self.vns, self._told_senders)[entries.receiver[rows]]
-            above = machines.controlled[rows] & (machines.limit_bps[rows] > share_bps)
-            machines = machines.on_set_rate(SetRate(rows[above], share_bps[above]))
-        return machines
+        state = self.state
+        crossing = self._crossing_now()
+        return self._told.obey(machines, state.entries, state.adopted_bps, self.vns, crossing, self.peers, now_s)
 
     def _crossing_now(self) -> Crossing:
         """Return where the entries lead; it is made again when there are others, or other owners."""
@@ -402,13 +366,6 @@ class Shard:
             decides = {number: peer.decides for number, peer in self.peers.items()}
             self._crossing = Crossing.of(self.state.entries, self.decides, decides)
         return self._crossing
-
-    def _held_back(self, message: SetRate) -> SetRate:
-        """Return the rates, none above what was found on a switch while senders may be missing."""
-        adopted_bps = self.state.adopted_bps
-        if adopted_bps is None:
-            return message
-        return SetRate(message.entry, np.minimum(message.rate_bps, adopted_bps[message.entry]))
 
     # -- receivers: what peers have reported
 

@@ -1,0 +1,98 @@
+"""What peers tell a shard's senders: which receivers are congested, and what each sender is granted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from controller.columns import FloatArray, IntArray
+from controller.dets.messages import DeactivateTrafficControl, InitializeTrafficControl, SetRate
+from controller.dets.send_rate_controller import SendRateControllers
+from controller.fabric.entries import EntryTable
+from controller.fabric.vns import VnTable
+from controller.shards.crossing import Crossing
+from controller.shards.frames import Grants
+from controller.shards.peer import Peer
+from controller.shards.silence import HOLD_S, equal_share_bps
+
+
+class Told:
+    """The last word about VNs, (vns,) each: which are ``congested``, and among how many ``senders`` each is shared.
+
+    It is of VNs that peers decide for; of others nobody looks at it.
+    """
+
+    def __init__(self, vns: int) -> None:
+        self.congested = np.zeros(vns, dtype=np.bool_)
+        self.senders = np.ones(vns, dtype=np.int64)
+        self._forfeits = list[IntArray]()
+
+    def forget_forfeits(self) -> None:
+        """Receivers have other owners."""
+        self._forfeits = []
+
+    def take_forfeits(self) -> list[IntArray]:
+        """Return the rows of entries whose senders lose the bursts that they have saved, once."""
+        rows, self._forfeits = self._forfeits, []
+        return rows
+
+    def obey(
+        self,
+        machines: SendRateControllers,
+        entries: EntryTable,
+        adopted_bps: FloatArray | None,
+        vns: VnTable,
+        crossing: Crossing,
+        peers: Mapping[int, Peer],
+        now_s: float,
+    ) -> SendRateControllers:
+        """Return the machines of ``entries`` after what peers said since the last time, or did not say.
+
+        ``adopted_bps`` (entries,) is as in ``ControlState``.
+        """
+        heard, silent, granted = list[IntArray](), list[IntArray](), list[SetRate]()
+        for number, peer in peers.items():
+            grants = peer.take_grants()
+            if grants is not None:
+                self._hear(peer, grants)
+                heard.append(crossing.of_peer(number))
+                rows, at = crossing.granted(number, grants, len(vns))
+                granted.append(SetRate(rows, grants.rate_bps[at]))
+                if grants.forfeits.any():
+                    self._forfeits.append(rows[grants.forfeits[at]])
+            elif HOLD_S < peer.ungranted_s(now_s) < np.inf:
+                silent.append(crossing.of_peer(number))
+        if heard:
+            rows = np.concatenate(heard)
+            always, under = vns.always_controlled, machines.controlled[rows]
+            wanted = (self.congested | always)[entries.receiver[rows]]
+            if adopted_bps is None:  # else the receiver may be with another owner, who has to hear first
+                machines = machines.on_deactivate(DeactivateTrafficControl(rows[under & ~wanted]))
+            new = rows[wanted & ~under]
+            machines = machines.on_initialize(InitializeTrafficControl(new))
+            # Until the receiver's shard has answered for them: as if each were one more of those it shares among.
+            new = new[~always[entries.receiver[new]]]
+            share_bps = equal_share_bps(vns, self.senders + 1)[entries.receiver[new]]
+            granted.insert(0, SetRate(new, share_bps))
+            rows = np.concatenate([one.entry for one in granted])
+            rate_bps = np.concatenate([one.rate_bps for one in granted])
+            machines = machines.on_set_rate(held_back(SetRate(rows, rate_bps), adopted_bps))
+        if silent:
+            rows = np.concatenate(silent)
+            share_bps = equal_share_bps(vns, self.senders)[entries.receiver[rows]]
+            above = machines.controlled[rows] & (machines.limit_bps[rows] > share_bps)
+            machines = machines.on_set_rate(SetRate(rows[above], share_bps[above]))
+        return machines
+
+    def _hear(self, peer: Peer, grants: Grants) -> None:
+        self.congested[peer.decides] = False
+        self.congested[grants.decided] = grants.congested
+        self.senders[grants.decided] = grants.senders
+
+
+def held_back(message: SetRate, adopted_bps: FloatArray | None) -> SetRate:
+    """Return the rates, none above what was found on a switch, ``adopted_bps``, while senders may be missing."""
+    if adopted_bps is None:
+        return message
+    return SetRate(message.entry, np.minimum(message.rate_bps, adopted_bps[message.entry]))
