@@ -38,6 +38,7 @@ KERNELS = {
     "controller.allocation._kernel": ["controller/allocation/_kernel.c", "controller/allocation/_max_min.c"],
     "controller.metering._measure": ["controller/metering/_measure.c", "controller/metering/_enforce.c"],
     "controller.openflow._wire": ["controller/openflow/_wire.c"],
+    "controller.shards._crossing": ["controller/shards/_crossing.c"],
 }
 KERNEL_HEADERS = ["controller/_columns.h", "controller/metering/_measure.h"]
 KERNEL_HEADERS += [f"controller/allocation/_{name}.h" for name in ("kernel", "algorithms", "pairing")]

@@ -38,6 +38,7 @@ from numpy.typing import NDArray
 from controller.columns import BoolArray, FloatArray, IntArray
 from controller.errors import DetsError
 from controller.fabric.vns import VnTable
+from controller.shards import crossing_kernel
 
 MAGIC, VERSION = b"DETS", 3
 MOST_ROWS = 1_000_000
@@ -240,6 +241,7 @@ Frame: TypeAlias = Report | Grants | LinkUse | Read
 _FORMS: tuple[type[Frame], ...] = (Report, Grants, LinkUse, QueuesRead, PortsRead, MarksRead)
 _KINDS: dict[int, type[Frame]] = {one.kind: one for one in _FORMS}
 _RATE = "<f8"
+_WIDTHS = (_RATE, "<u4", "|b1")
 _PAIRS = ("sender", "receiver")
 _ROWS = frozenset({"loaded", "decided", "sender", "receiver", "vn"})
 _UNLIMITED = "limit_bps"  # of an entry that has no grant yet
@@ -253,14 +255,26 @@ def fabric_digest(vns: VnTable, links: Iterable[str] = (), owners: bytes = b"") 
     return hashlib.blake2b(b"".join(parts), digest_size=8).digest()
 
 
-def encode(head: Head, fabric: bytes, frame: Frame) -> bytes:
-    """Return the bytes of a frame."""
-    columns = [
-        np.ascontiguousarray(getattr(frame, name), dtype=dtype).data for table in frame.tables for name, dtype in table
-    ]
-    counts = len(getattr(frame, frame.first)), len(frame.sender) if isinstance(frame, Report | Grants) else 0
-    said = head.token, head.number, head.heard
-    return b"".join([_HEAD.pack(MAGIC, VERSION, frame.kind, head.asked, fabric, *said, *counts), *columns])
+def encode(head: Head, fabric: bytes, frame: Frame, said: IntArray | None = None) -> bytes:
+    """Return the bytes of a frame. ``said`` are which rows of its entries it says, None: all."""
+    first, entries = frame.tables
+    columns: list[Any] = [_octets(getattr(frame, name), dtype) for name, dtype in first]
+    of_entries = [(getattr(frame, name), dtype) for name, dtype in entries]
+    if said is None:
+        columns += [_octets(column, dtype) for column, dtype in of_entries]
+    elif crossing_kernel.library is not None:
+        by_width = ([column for column, dtype in of_entries if dtype == width] for width in _WIDTHS)
+        columns.append(crossing_kernel.say(said, *by_width))
+    else:
+        columns += [_octets(column[said], dtype) for column, dtype in of_entries]
+    rows = said if said is not None else frame.sender if isinstance(frame, Report | Grants) else ()
+    counts = len(getattr(frame, frame.first)), len(rows)
+    told = head.token, head.number, head.heard
+    return b"".join([_HEAD.pack(MAGIC, VERSION, frame.kind, head.asked, fabric, *told, *counts), *columns])
+
+
+def _octets(column: NDArray[Any], dtype: str) -> memoryview:
+    return np.ascontiguousarray(column, dtype=dtype).data
 
 
 def decode(
@@ -296,15 +310,21 @@ def decode(
         names = [name for name, dtype in table if dtype == _RATE]  # which come first
         rates = np.frombuffer(data, _RATE, rows * len(names), at).reshape(len(names), rows)
         at += rates.nbytes
-        _check_rates(names, rates)
-        columns |= zip(names, rates, strict=True)
+        others = {}
         for name, dtype in table[len(names) :]:
-            column = np.frombuffer(data, dtype, rows, at)
-            at += column.nbytes
+            others[name] = np.frombuffer(data, dtype, rows, at)
+            at += others[name].nbytes
+        columns |= zip(names, rates, strict=True)
+        if isinstance(last, Report | Grants) and table is form.tables[1] and _as_before(names, rates, others, last):
+            same = {name: getattr(last, name) for name in _PAIRS}
+            columns |= {name: _as_read(column) for name, column in others.items() if name not in _PAIRS} | same
+            continue
+        _check_rates(names, rates)
+        for name, column in others.items():
             if last is not None and name in _PAIRS and np.array_equal(column, _as_said(getattr(last, name))):
                 columns[name] = getattr(last, name)
             else:
-                columns[name] = column.astype("<i8") if dtype == "<u4" else column
+                columns[name] = _as_read(column)
                 _check(name, columns[name], rows_of)
     _check_order(form.first, columns[form.first])
     if form.tables[1] and (last is None or any(columns[name] is not getattr(last, name) for name in _PAIRS)):
@@ -329,6 +349,22 @@ def unbundle(data: Octets) -> list[Octets]:
             raise FrameError(Cause.LENGTH, f"a frame of {length} octets ends beyond its message")
         frames.append(data[at - length : at])
     return frames
+
+
+def _as_before(
+    names: Sequence[str], rates: FloatArray, others: Mapping[str, NDArray[Any]], last: Report | Grants
+) -> bool:
+    """Whether entries name the pairs of the ``last`` frame, and hold nothing that is refused: mostly it is so."""
+    if crossing_kernel.library is None:
+        return False
+    unlimited = names.index(_UNLIMITED) if _UNLIMITED in names else -1
+    pairs, before = (others["sender"], others["receiver"]), (last.sender, last.receiver)
+    flags = others["active" if isinstance(last, Report) else "forfeits"]
+    return crossing_kernel.as_before(rates, unlimited, MOST_BPS, pairs, before, flags)
+
+
+def _as_read(column: NDArray[Any]) -> NDArray[Any]:
+    return column.astype("<i8") if column.dtype == np.uint32 else column
 
 
 def _as_said(rows: IntArray) -> NDArray[np.uint32]:

@@ -4,58 +4,61 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from controller.columns import FloatArray, IntArray
+from controller.columns import BoolArray, FloatArray, IntArray
 from controller.dets.messages import TrafficReport
 from controller.dets.rate_allocator import Surroundings
 from controller.fabric.vns import VnTable
 from controller.loop.sender_side import SenderSide
 from controller.loop.step import ControlState, ceilings
+from controller.metering.measurement import Measurement
 from controller.shards.frames import Report
 from controller.shards.receiver_table import ReceiverTable
 
-_Scalar = TypeVar("_Scalar", bound=np.generic)
+_MERGED = ("measured_bps", "refused_bps", "limit_bps", "available_bps", "last_bps", "unread_intervals", "active")
 
 
 @dataclass(frozen=True)
 class Gathered:
-    """``own`` are the rows of the shard's own entries in ``table``, ``here`` what these report, ``said`` what peers do.
+    """``own`` are the rows in ``table`` of the shard's own entries, ``measured`` theirs, ``said`` what peers report.
 
-    ``measured_bps`` and ``limit_bps`` have the rows of the table.
+    The columns have the rows of the table, and are as in ``Report``.
     """
 
     table: ReceiverTable
     own: IntArray
-    senders: SenderSide
-    here: TrafficReport
+    measured: Measurement
     said: Sequence[Report]
     measured_bps: FloatArray
+    refused_bps: FloatArray
     limit_bps: FloatArray
+    available_bps: FloatArray
+    last_bps: FloatArray
+    unread_intervals: IntArray
+    active: BoolArray
 
     @classmethod
     def of(
         cls, table: ReceiverTable, own: IntArray, senders: SenderSide, here: TrafficReport, said: Sequence[Report]
     ) -> Gathered:
-        """Return it; ``said`` are in the order of the table's parts."""
-        measured_bps = table.merged(here.measured_bps[own], [one.measured_bps for one in said])
-        limit_bps = table.merged(here.limit_bps[own], [one.limit_bps for one in said])
-        return cls(table, own, senders, here, said, measured_bps, limit_bps)
+        """Return it; ``here`` is what own entries report, ``said`` are in the order of the table's parts."""
+        rates = here.measured_bps, here.dropped_bps, here.limit_bps, here.available_bps, senders.measured.passed_bps
+        columns = (*rates, senders.unread_intervals, here.active)
+        reported = [[getattr(one, name) for name in _MERGED] for one in said]
+        return cls(table, own, senders.measured, said, *table.merged(own, columns, reported))
 
     def reports(self, under: IntArray) -> TrafficReport:
         """Return the Traffic Reports of the rows of the table that are ``under`` control."""
-        here, said = self.here, self.said
-        picked = slice(None) if len(under) == len(self.table.entries) else under
+        at = slice(None) if len(under) == len(self.table.entries) else under
         return TrafficReport(
             under,
-            self.measured_bps[picked],
-            self._merged(here.dropped_bps, [one.refused_bps for one in said])[picked],
-            self.limit_bps[picked],
-            self._merged(here.available_bps, [one.available_bps for one in said])[picked],
-            self._merged(here.active, [one.active for one in said])[picked],
+            self.measured_bps[at],
+            self.refused_bps[at],
+            self.limit_bps[at],
+            self.available_bps[at],
+            self.active[at],
         )
 
     def surroundings(self, state: ControlState, received_bps: FloatArray, now_s: float) -> Surroundings:
@@ -70,18 +73,16 @@ class Gathered:
             None,
             self.measured_bps,
             self.limit_bps,
-            self._merged(self.senders.unread_intervals, [one.unread_intervals for one in self.said]),
+            self.unread_intervals,
             received_bps,
-            self._merged(self.senders.measured.passed_bps, [one.last_bps for one in self.said]),
+            self.last_bps,
         )
 
     def of_network(self, seen: Surroundings, state: ControlState, vns: VnTable) -> Surroundings:
         """Return what policies see that look at all entries, under control or not."""
-        used_bps = self._merged(self.senders.measured.measured_bps, [one.measured_bps for one in self.said])
+        used = [self.measured.measured_bps], [[one.measured_bps] for one in self.said]
+        (used_bps,) = self.table.merged(self.own, *used)
         limit_bps, here = np.minimum(seen.limit_bps, ceilings(self.table.entries, vns)), self.table.places[0]
         if state.adopted_bps is not None:
             limit_bps[here] = np.minimum(limit_bps[here], state.adopted_bps[self.own])
         return replace(seen, used_bps=used_bps, limit_bps=limit_bps)
-
-    def _merged(self, here: NDArray[_Scalar], said: Sequence[NDArray[_Scalar]]) -> NDArray[_Scalar]:
-        return self.table.merged(here[self.own], said)

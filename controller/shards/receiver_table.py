@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from functools import cached_property
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from controller.columns import NEW_ROW, IntArray
 from controller.fabric.entries import NO_METER, EntryTable
-
-_Scalar = TypeVar("_Scalar", bound=np.generic)
+from controller.shards import crossing_kernel
 
 
 class HasPairs(Protocol):
@@ -67,12 +67,32 @@ class ReceiverTable:
         """Return for each row the one of the same pair in another table, NEW_ROW if it has none."""
         return rows_of_pairs(before.entries, self.entries, vns)
 
-    def merged(self, own: NDArray[_Scalar], reported: Sequence[NDArray[_Scalar]]) -> NDArray[_Scalar]:
-        """Return one column of all entries from that of the shard's own and those of the reports."""
-        whole = np.empty(len(self.entries), dtype=own.dtype)
-        for place, column in zip(self.places, (own, *reported), strict=True):
-            whole[place] = column
-        return whole
+    def senders(self, rows: IntArray, vns: int) -> IntArray:
+        """Return how many of these rows each VN has, (vns,)."""
+        if len(rows) < len(self.entries):
+            return np.bincount(self.entries.receiver[rows], minlength=vns)
+        return np.pad(self._of_all, (0, vns - len(self._of_all)))
+
+    @cached_property
+    def _of_all(self) -> IntArray:
+        return np.bincount(self.entries.receiver)
+
+    def merged(
+        self, own: IntArray, here: Sequence[NDArray[Any]], said: Sequence[Sequence[NDArray[Any]]]
+    ) -> list[NDArray[Any]]:
+        """Return columns of all entries: of the rows ``own`` of those that are ``here``, and of those of each report.
+
+        Columns of eight octets come before those of one, in each.
+        """
+        if crossing_kernel.library is not None:
+            return crossing_kernel.merge(self.places, own, here, said)
+        made = []
+        for number, column in enumerate(here):
+            whole = np.empty(len(self.entries), dtype=column.dtype)
+            for place, part in zip(self.places, (column[own], *(one[number] for one in said)), strict=True):
+                whole[place] = part
+            made.append(whole)
+        return made
 
 
 def rows_of_pairs(pairs: HasPairs, wanted: HasPairs, vns: int) -> IntArray:

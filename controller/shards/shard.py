@@ -196,26 +196,24 @@ class Shard:
         self._began = senders, loads, reports
         rows, parts = crossing.told(senders.machines.controlled | senders.measured.active)
         columns: list[NDArray[Any]] = [
-            column[rows]
-            for column in (
-                entries.sender,
-                entries.receiver,
-                reports.measured_bps,
-                reports.dropped_bps,
-                reports.limit_bps,
-                reports.available_bps,
-                senders.measured.passed_bps,
-                senders.unread_intervals,
-                reports.active,
-            )
+            entries.sender,
+            entries.receiver,
+            reports.measured_bps,
+            reports.dropped_bps,
+            reports.limit_bps,
+            reports.available_bps,
+            senders.measured.passed_bps,
+            senders.unread_intervals,
+            reports.active,
         ]
         sends = (loads.smoothed_bps > 0.0) | (loads.passed_bps > 0.0) | (loads.dropped_bps > 0.0)
         frames = {}
         for number, peer in self.peers.items():
             loaded = np.flatnonzero(sends & (peer.owns | peer.decides))
             brought = loads.passed_bps[loaded], loads.smoothed_bps[loaded], loads.dropped_bps[loaded]
-            frame = Report(loaded, *brought, *(column[parts[number]] for column in columns))
-            frames[number] = encode(peer.head(self._token, self._number, now_s), self._fabric, frame)
+            frame = Report(loaded, *brought, *columns)
+            head = peer.head(self._token, self._number, now_s)
+            frames[number] = encode(head, self._fabric, frame, rows[parts[number]])
         return frames
 
     def say_read(self, observed: Observed | None, now_s: float) -> dict[int, list[bytes]]:
@@ -294,9 +292,7 @@ class Shard:
         answers = Answers.of(table, reports, set_rate, decisions)
         forfeits = answers.forfeits_of_own(crossing.own)
         self._decided = _Decided(senders, *answers.to_own(crossing.own), loads.passed_bps, forfeits)
-        everybody = len(reports.entry) == len(table.entries)
-        receivers = table.entries.receiver[slice(None) if everybody else reports.entry]
-        counted = left.senders + np.bincount(receivers, minlength=len(vns))
+        counted = left.senders + table.senders(reports.entry, len(vns))
         self._told.senders = np.where(self.decides, np.maximum(counted, 1), self._told.senders)
         decided = np.flatnonzero(self.decides & (allocators.congested | (vns.always_controlled & (counted > 0))))
         about = About(decided, np.maximum(counted[decided], 1), allocators.congested[decided])

@@ -1,0 +1,135 @@
+/* What crosses between shards, compiled: the same bytes and bits as frames.py and receiver_table.py make in numpy.
+ *
+ * Columns of frames begin at any octet. What peers said is only compared here: whatever is not as it mostly is, the numpy form
+ * looks at, and says what is wrong.
+ */
+#include <stdint.h>
+#include <string.h>
+
+#include "../_columns.h"
+
+typedef int64_t i64;
+typedef uint32_t loose_u32 __attribute__((aligned(1), may_alias));
+typedef uint64_t loose_u64 __attribute__((aligned(1), may_alias));
+
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && defined(__linux__)
+#define FOR_EACH_CPU __attribute__((target_clones("arch=x86-64-v3", "default")))
+#else
+#define FOR_EACH_CPU
+#endif
+
+enum { BLOCK = 512 }; /* rows whose numbers stay in the first cache while column after column follows them */
+
+static inline i64 until(i64 start, i64 n) { return start + BLOCK < n ? start + BLOCK : n; }
+
+/* Write the ``rows`` of columns into ``to``, each column as a whole: first those of eight octets, then those of which the lower
+ * four count, then those of one. The columns begin behind ``rows`` and ``to``. Return how many octets that were. */
+i64 dets_say(i64 eights, i64 fours, i64 ones, const char *columns)
+{
+    i64 count = eights + fours + ones;
+    if (!side_by_side(columns, 2 + (int)count))
+        return NOT_SIDE_BY_SIDE;
+    i64 n = rows_of(columns, 0);
+    const i64 *rows = column(columns, 0);
+    uint8_t *to = column(columns, 1);
+    for (i64 start = 0; start < n; start += BLOCK) {
+        uint8_t *at = to;
+        for (i64 c = 0; c < count; c++) {
+            const void *from = column(columns, 2 + (int)c);
+            if (c < eights) {
+                for (i64 i = start; i < until(start, n); i++)
+                    ((loose_u64 *)at)[i] = ((const uint64_t *)from)[rows[i]];
+                at += 8 * n;
+            } else if (c < eights + fours) {
+                for (i64 i = start; i < until(start, n); i++)
+                    ((loose_u32 *)at)[i] = (uint32_t)((const uint64_t *)from)[rows[i]];
+                at += 4 * n;
+            } else {
+                for (i64 i = start; i < until(start, n); i++)
+                    at[i] = ((const uint8_t *)from)[rows[i]];
+                at += n;
+            }
+        }
+    }
+    return n * (8 * eights + 4 * fours + ones);
+}
+
+/* Numbers from 0 up are in the order of their bits, and others have the sign: so whole numbers tell which are rates. A negative
+ * zero is one that the numpy form has to look at. */
+FOR_EACH_CPU static int are_rates(i64 n, int unlimited, uint64_t most, const loose_u64 *rates)
+{
+    const uint64_t none = unlimited ? 0x7ff0000000000000 : 0; /* infinity */
+    uint64_t wrong = 0;
+    for (i64 i = 0; i < n; i++) {
+        uint64_t bits = rates[i] == none ? 0 : rates[i];
+        wrong |= bits | (most - bits);
+    }
+    return !(wrong >> 63);
+}
+
+FOR_EACH_CPU static int are_rows(i64 n, const loose_u32 *rows, const i64 *before)
+{
+    i64 other = 0;
+    for (i64 i = 0; i < n; i++)
+        other |= (i64)rows[i] ^ before[i];
+    return !other;
+}
+
+/* Return 1 if the entries of a frame are as they mostly are: ``rates`` (columns, entries) are rates up to ``most_bps``, of the
+ * column ``unlimited`` (-1: none) infinity too; ``sender`` and ``receiver`` are those of the frame before; ``flags`` are 0 or 1. */
+i64 dets_as_before(i64 unlimited, double most_bps, const char *columns)
+{
+    if (!side_by_side(columns, 6))
+        return NOT_SIDE_BY_SIDE;
+    i64 rates = rows_of(columns, 0), n = rows_of(columns, 5);
+    if (rows_of(columns, 3) != n || rows_of(columns, 4) != n)
+        return 0;
+    const loose_u64 *rates_of = column(columns, 0);
+    uint64_t most;
+    memcpy(&most, &most_bps, sizeof most);
+    const uint8_t *flags = column(columns, 5);
+    uint8_t any_flag = 0;
+    int good = 1;
+    for (i64 c = 0; c < rates; c++)
+        good &= are_rates(n, c == unlimited, most, rates_of + c * n);
+    for (i64 i = 0; i < n; i++)
+        any_flag |= flags[i];
+    return good & (any_flag <= 1) & are_rows(n, column(columns, 1), column(columns, 3)) &
+           are_rows(n, column(columns, 2), column(columns, 4));
+}
+
+/* Put ``columns`` of several parts together in one table. First come the whole table's columns; then for each part where its rows
+ * are in the table, and its columns. Those of the first part are picked by ``own``, which comes before all. Columns of eight
+ * octets are before those of one. */
+i64 dets_merge(i64 parts, i64 eights, i64 ones, const char *columns)
+{
+    int count = (int)(eights + ones);
+    if (!side_by_side(columns, 1 + count + (int)parts * (1 + count)))
+        return NOT_SIDE_BY_SIDE;
+    const i64 *own = column(columns, 0);
+    for (int p = 0; p < parts; p++) {
+        int first = 1 + count + p * (1 + count);
+        const i64 *place = column(columns, first);
+        i64 n = rows_of(columns, first);
+        for (i64 start = 0; start < n; start += BLOCK) {
+            for (int c = 0; c < count; c++) {
+                void *whole = column(columns, 1 + c);
+                const void *from = column(columns, first + 1 + c);
+                i64 end = until(start, n);
+                if (c < eights && p)
+                    for (i64 i = start; i < end; i++)
+                        ((uint64_t *)whole)[place[i]] = ((const loose_u64 *)from)[i];
+                else if (c < eights)
+                    for (i64 i = start; i < end; i++)
+                        ((uint64_t *)whole)[place[i]] = ((const uint64_t *)from)[own[i]];
+                else if (p)
+                    for (i64 i = start; i < end; i++)
+                        ((uint8_t *)whole)[place[i]] = ((const uint8_t *)from)[i];
+                else
+                    for (i64 i = start; i < end; i++)
+                        ((uint8_t *)whole)[place[i]] = ((const uint8_t *)from)[own[i]];
+            }
+        }
+    }
+    return 0;
+}

@@ -1,0 +1,147 @@
+"""What crosses between shards: the compiled form gives the bytes, bits and refusals of the numpy form."""
+
+from __future__ import annotations
+
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from controller.shards import crossing_kernel
+from controller.shards.frames import MOST_BPS, FrameError, Grants, Head, Report, decode, encode
+from controller.shards.receiver_table import ReceiverTable
+
+pytestmark = pytest.mark.skipif(crossing_kernel.library is None, reason="no C compiler was there when it was installed")
+
+VNS, FABRIC, HEAD = 100, b"12345678", Head(1, 2, 3)
+MOST = 700  # entries: more than the kernel's blocks
+ODD = (np.nan, -np.nan, np.inf, -np.inf, -1.0, -0.0, 5e-324, MOST_BPS, np.nextafter(MOST_BPS, np.inf))
+
+
+def plainly(function: Any, *arguments: Any) -> Any:
+    with patch.object(crossing_kernel, "library", None):
+        return function(*arguments)
+
+
+def pairs(rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray]:
+    receiver, sender = np.divmod(np.sort(rng.permutation(VNS * VNS)[:count]), VNS)
+    return sender, receiver
+
+
+def report(rng: np.random.Generator, count: int) -> Report:
+    sender, receiver = pairs(rng, count)
+    measured, refused, limit, available, last = (rng.random(count) * 1e9 for _ in range(5))
+    limit[rng.random(count) < 0.1] = np.inf
+    unread, active = rng.integers(0, 2**32, count), rng.random(count) < 0.5
+    loaded = np.arange(count % 4)  # so that entries begin at octets of all kinds
+    loads = (np.ones(len(loaded)) for _ in range(3))
+    return Report(loaded, *loads, sender, receiver, measured, refused, limit, available, last, unread, active)
+
+
+def grants(rng: np.random.Generator, count: int) -> Grants:
+    sender, receiver = pairs(rng, count)
+    decided = np.arange(count % 4)
+    about = decided, decided + 1, decided > 1
+    return Grants(*about, sender, receiver, rng.random(count) * 1e9, rng.random(count) < 0.5)
+
+
+def read(data: bytes, known: Any) -> Any:
+    try:
+        head, frame = decode(data, FABRIC, VNS, 0, known)
+    except FrameError as error:
+        return error.cause, str(error)
+    return head, encode(head, FABRIC, frame)
+
+
+seeds, counts = st.integers(0, 2**32 - 1), st.integers(0, 20) | st.integers(0, MOST)
+
+
+@settings(derandomize=True, deadline=None)
+@given(seed=seeds, count=counts, make=st.sampled_from((report, grants)))
+def test_rows_of_entries_are_written_alike(seed: int, count: int, make: Any) -> None:
+    rng = np.random.default_rng(seed)
+    frame, said = make(rng, count), np.sort(rng.permutation(count)[: count * 3 // 4])
+    data = encode(HEAD, FABRIC, frame, said)
+    assert data == plainly(encode, HEAD, FABRIC, frame, said)
+    assert encode(HEAD, FABRIC, frame, np.arange(count)) == encode(HEAD, FABRIC, frame)
+
+
+@settings(derandomize=True, deadline=None, max_examples=200)
+@given(seed=seeds, count=counts, make=st.sampled_from((report, grants)), damage=st.integers(0, 4), other=st.booleans())
+def test_frames_are_read_and_refused_alike_after_others(
+    seed: int, count: int, make: Any, damage: int, other: bool
+) -> None:
+    rng = np.random.default_rng(seed)
+    frame = make(rng, count)
+    _, before = decode(encode(HEAD, FABRIC, make(rng, count) if other else frame), FABRIC, VNS)
+    whole = bytearray(encode(HEAD, FABRIC, frame))
+    others = len(whole) - count * (13 if make is report else 9)  # where the columns begin that are no rates
+    for _ in range(damage):
+        if rng.random() < 0.5 and count:
+            whole[rng.integers(others, len(whole))] ^= 1 << rng.integers(0, 8)
+        else:
+            whole[rng.integers(48, max(len(whole), 49)) % len(whole)] = rng.integers(0, 256)
+    known = {type(before): before}
+    assert read(bytes(whole), known) == plainly(read, bytes(whole), known) == plainly(read, bytes(whole), None)
+
+
+@pytest.mark.parametrize("make", [report, grants])
+@pytest.mark.parametrize("at", [0, 1, 511, 512, MOST - 1])
+@pytest.mark.parametrize("value", ODD)
+def test_odd_rates_are_taken_or_refused_alike(make: Any, at: int, value: float) -> None:
+    frame = make(np.random.default_rng(at), MOST)
+    _, before = decode(encode(HEAD, FABRIC, frame), FABRIC, VNS)
+    known = {type(before): before}
+    for name in ("measured_bps", "limit_bps", "last_bps") if make is report else ("rate_bps",):
+        column = getattr(frame, name)
+        was, column[at] = column[at], value
+        data = encode(HEAD, FABRIC, frame)
+        found = read(data, known)
+        assert found == plainly(read, data, known)
+        good = bool(0.0 <= value <= MOST_BPS or (name == "limit_bps" and value == np.inf))
+        assert (found == (HEAD, data)) is good
+        column[at] = was
+
+
+@pytest.mark.parametrize("at", [0, 511, 512, MOST - 1])
+@pytest.mark.parametrize("make", [report, grants])
+def test_another_pair_or_flag_anywhere_is_noticed(make: Any, at: int) -> None:
+    frame = make(np.random.default_rng(at), MOST)
+    data = encode(HEAD, FABRIC, frame)
+    _, before = decode(data, FABRIC, VNS)
+    known = {type(before): before}
+    flags = len(data) - MOST
+    rows = flags - (4 if make is report else 0) * MOST  # behind receivers, which are behind senders
+    for octet in (flags + at, rows - 4 * MOST + 4 * at + 3, rows - 8 * MOST + 4 * at + 3):
+        whole = bytearray(data)
+        whole[octet] |= 0x80
+        found = read(bytes(whole), known)
+        assert found == plainly(read, bytes(whole), known)
+        assert isinstance(found[1], str)
+    fewer = encode(HEAD, FABRIC, frame, np.delete(np.arange(MOST), at))
+    assert read(fewer, known) == (HEAD, fewer)
+
+
+@settings(derandomize=True, deadline=None)
+@given(seed=seeds, count=counts, reports=st.integers(0, 3))
+def test_columns_of_all_entries_are_put_together_alike(seed: int, count: int, reports: int) -> None:
+    rng = np.random.default_rng(seed)
+    sender, receiver = pairs(rng, count)
+    part = rng.integers(0, reports + 1, count)
+    table = ReceiverTable.of([(sender[part == one], receiver[part == one]) for one in range(reports + 1)])
+    here = [rng.random(count), rng.integers(0, 2**60, count), rng.random(count) < 0.5]
+    said = []
+    for one in range(1, reports + 1):
+        rows = int(np.count_nonzero(part == one))
+        loose = np.frombuffer(bytes(1) + rng.random(rows).tobytes(), "<f8", rows, 1)  # as columns of frames begin
+        said.append([loose, rng.integers(0, 2**60, rows), rng.random(rows) < 0.5])
+    own = np.flatnonzero(part == 0)
+    for one, plain in zip(table.merged(own, here, said), plainly(table.merged, own, here, said), strict=True):
+        assert one.dtype == plain.dtype
+        assert one.tobytes() == plain.tobytes()
+    under = np.sort(rng.permutation(count)[: count // 2])
+    for rows in (under, np.arange(count)):
+        assert table.senders(rows, VNS).tolist() == np.bincount(table.entries.receiver[rows], minlength=VNS).tolist()
