@@ -99,11 +99,17 @@ def _run(arguments: list[str]) -> int:
     except ClickError as error:
         message = error.format_message()
         if message:
-            complain(f"{message} (see dets --help)")
+            complain(f"{message}{_refused_value(error)} (see dets --help)")
         return REFUSED
     if status == INTERRUPTED:  # what typer makes of Ctrl-C
         complain("interrupted")
     return status if isinstance(status, int) else 0
+
+
+def _refused_value(error: Exception) -> str:
+    """Return the value of which the message says only what it should be: typer has numbers read by pydantic."""
+    validation = getattr(error.__cause__, "errors", None)
+    return "" if validation is None else f": {validation()[0]['input']!r}"
 
 
 @app.callback(invoke_without_command=True)

@@ -224,6 +224,11 @@ def test_bad_values_are_one_line_and_status_2(
     assert stand_in.seen == []
 
 
+def test_what_is_no_number_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["experiment", "dets-fig5", "--senders", "many"]) == 2
+    assert "'many'" in capsys.readouterr().err
+
+
 def test_limits_may_fill_the_link(stand_in: types.ModuleType) -> None:
     assert cli.main(["experiment", "dets-fig5", "--victim-limit", "25M", "--aggressor-limit", "25M"]) == 0
     assert set_by(stand_in)[1].victim_limit_bps == 25_000_000
