@@ -114,7 +114,7 @@ class Peer:
 
     def count_by_flows(self, wanted: bool) -> None:
         """Read rates from flow-stats, or not."""
-        self.counting = FlowCounting() if wanted else None
+        self.counting = FlowCounting(self.meters.settings) if wanted else None
 
 
 def check_size(what: str, octets: int, most_bytes: int = MOST_BYTES) -> None:

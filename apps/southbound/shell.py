@@ -322,7 +322,7 @@ class Shell:
             messages, meters = len(update), update.meter_mods()[1]
             done = peer.connection.request(data, (xid + messages) & MAX_XID, messages + 1)
             if peer.counting is not None:
-                peer.counting.modified(meters.tolist())
+                peer.counting.modified(meters.tolist(), self._clock())
             self._await_barrier(peer, done)
             if len(meters):
                 peer.meters_set = done

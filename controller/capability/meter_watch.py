@@ -42,7 +42,7 @@ class MeterWatch:
 
     def __init__(self, edge_ports: IntArray, settings: Settings) -> None:
         self._edge_ports = edge_ports
-        self._settings = settings
+        self.settings = settings
         self._meter_id: NDArray[np.uint32] = np.empty(0, np.uint32)
         self._columns: FloatArray = np.empty((6, 0))
         self._began: tuple[float, int] | None = None  # when the window did, and what the ports had received by then
@@ -73,7 +73,7 @@ class MeterWatch:
         columns[_DROPPED_SUM] += dropped_bytes - np.where(modified, 0.0, columns[_DROPPED_BYTES])
         columns[_IN_BYTES], columns[_DROPPED_BYTES] = in_bytes, dropped_bytes
         if modified.any():  # they may pass what they are set to now as well
-            rate_bps, burst_bits = self._settings(self._meter_id[modified].astype(np.int64))
+            rate_bps, burst_bits = self.settings(self._meter_id[modified].astype(np.int64))
             columns[_RATE_BPS, modified] = np.maximum(columns[_RATE_BPS, modified], rate_bps)
             columns[_BURST_BITS, modified] += burst_bits
 
@@ -90,7 +90,7 @@ class MeterWatch:
         self._began = now_s, received_bytes
         self._counted = False
         self._columns[_IN_SUM:_RATE_BPS] = 0.0
-        self._columns[_RATE_BPS:] = self._settings(self._meter_id.astype(np.int64))
+        self._columns[_RATE_BPS:] = self.settings(self._meter_id.astype(np.int64))
 
     def _begin(self, meters: NDArray[np.void]) -> None:
         """Meters came or went: the window no longer shows what they count."""
@@ -98,12 +98,12 @@ class MeterWatch:
         self._columns = np.zeros((6, len(meters)))
         self._columns[_IN_BYTES] = _known(meters["byte_in_count"])
         self._columns[_DROPPED_BYTES] = _known(meters["band_byte_count"])
-        self._columns[_RATE_BPS:] = self._settings(self._meter_id.astype(np.int64))
+        self._columns[_RATE_BPS:] = self.settings(self._meter_id.astype(np.int64))
 
     def _look_for_excess(self, elapsed_s: float) -> None:
         in_bytes, dropped_bytes, most_bps, most_bits = self._columns[_IN_SUM:]
         drops = dropped_bytes > 0.0
-        rate_bps, _ = self._settings(self._meter_id.astype(np.int64))  # of a modify so soon that its count went on
+        rate_bps, _ = self.settings(self._meter_id.astype(np.int64))  # of a modify so soon that its count went on
         allowed_bits = EXCESS * (np.maximum(most_bps, rate_bps) * elapsed_s + most_bits)
         plenty = in_bytes >= PLENTY_BYTES
         if (~drops & plenty & (in_bytes * BITS_PER_BYTE > allowed_bits)).any():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -197,6 +198,9 @@ def measures_and_limits(run: WireRun) -> None:
         return len(rates) == 2 and 300_000 < sum(rates) <= 400_000
 
     run.wait(held, "held to the limit", 20)
+    for _ in range(3):  # and not by chance, on the way down
+        time.sleep(1.0)
+        run.wait(held, "still held", 20)
 
 
 # -- profiles
