@@ -1,9 +1,9 @@
 """The loop's fallback where a switch's meters cannot count: its flow-stats, read as if its meters had said them.
 
 Flow counters are stale (Open vSwitch renews them every 500 ms at the latest) and do not tell what a meter dropped. So a
-rate is known only when a counter has moved, and is then the mean over the time it stood still. What a flow counts beyond
-what its meter can have let through, by its rate and bucket, was dropped: taken for what passed, it would be owed, and a
-sender that goes on offering too much would end with nothing.
+rate is known only when a counter has moved, and is then the mean over the time it stood still. What a flow counts
+beyond what its meter can have let through, by its rate and bucket, was dropped: taken for what passed, it would be
+owed, and a sender that goes on offering too much would end with nothing.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ class FlowCounting:
     def meter_stats(self, flows: FlowStats, now_s: float) -> NDArray[np.void]:
         """Return METER_STATS rows for the meters whose flow counters moved, or have stood still for STALE_S.
 
-        Bytes and packets of all flows that lead to a meter are added up; ``duration_s`` is that of the oldest. What came
-        before a meter was first read counts as passed.
+        Bytes and packets of all flows that lead to a meter are added up; ``duration_s`` is that of the oldest. What
+        came before a meter was first read counts as passed.
         """
         totals: dict[int, tuple[int, int, float, int]] = {}
         counters = zip(flows.flows, flows.packet_count, flows.byte_count, flows.duration_s, strict=True)
