@@ -99,11 +99,11 @@ class FlowCounting:
         return rows
 
     def _take(self, octets: dict[int, int], before: dict[int, int], now_s: float) -> None:
-        """Note what flows have counted, of whose meters buckets are kept from the first count on."""
-        self._buckets = {meter_id: one for meter_id, one in self._buckets.items() if meter_id in before}
-        for meter_id, count in octets.items():
-            if meter_id in self._buckets and count >= before[meter_id]:
-                self._buckets[meter_id].take(count - before[meter_id], now_s)
+        """Note what flows have counted. Buckets begin with a meter's first count, and again with other flows."""
+        known = {meter_id: count for meter_id, count in before.items() if octets.get(meter_id, count) >= count}
+        self._buckets = {meter_id: one for meter_id, one in self._buckets.items() if meter_id in known}
+        for meter_id in octets.keys() & self._buckets.keys():
+            self._buckets[meter_id].take(octets[meter_id] - known[meter_id], now_s)
         new = [meter_id for meter_id in octets if meter_id not in self._buckets]
         for meter_id, (rate_bps, burst_bits) in self._set_to(new):
             self._buckets[meter_id] = _Bucket(rate_bps, burst_bits, burst_bits, now_s)

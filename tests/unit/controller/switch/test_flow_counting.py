@@ -63,6 +63,13 @@ def test_what_a_meter_cannot_have_let_through_was_dropped():
     assert dropped(counting, 30, 11.0) == [0]  # other flows
 
 
+def test_what_was_dropped_of_flows_that_went_is_not_taken_off_others():
+    counting = counting_flows(8000.0, 800.0)
+    assert dropped(counting, 5000, 0.0) == [0]
+    assert dropped(counting, 9000, 1.0) == [2900]
+    assert dropped(counting, 4000, 1.5) == [0]
+
+
 def test_other_entries_do_not_count():
     rows = [
         (pipeline.limit_sender(1, 10, 5), 9, 1),
