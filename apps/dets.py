@@ -41,9 +41,9 @@ from apps.runtime.ryu_seam import (
     set_log,
 )
 from apps.runtime.sd_notify import ServiceManager
-from apps.runtime.server_tls import server_context
 from apps.runtime.spare_time import SpareTime
 from apps.runtime.supervisor import Supervisor
+from apps.runtime.tls import server_context
 from apps.settings.errors import StoreError
 from apps.settings.settings import Settings
 from apps.settings.store import SettingsStore, Store

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from apps.runtime.server_tls import client_context
+from apps.runtime.tls import client_context
 from controller.errors import DetsError
 
 REQUEST_TIMEOUT_S = 1.0

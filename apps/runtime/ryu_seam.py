@@ -31,8 +31,8 @@ from apps.runtime.lasting_listener import LastingListener
 from apps.runtime.logs import LogFormat, set_format, set_level
 from apps.runtime.peer_limits import ConnectionLimits, CutOff
 from apps.runtime.ryu_datapath import PeerDatapath, serve_peer
-from apps.runtime.server_tls import TlsConnection
 from apps.runtime.switch_connection import Reply, SwitchConnection
+from apps.runtime.tls import TlsConnection
 from controller.errors import InvalidValueError
 
 __all__ = [

@@ -33,7 +33,7 @@ from apps.rest import Pace, Service, create_app, paced, serve
 from apps.rest.http.exchange import Patience
 from apps.settings.settings import Settings
 from apps.settings.store import Store
-from apps.runtime.server_tls import server_context
+from apps.runtime.tls import server_context
 from apps.settings.tokens import Tokens
 from controller.central.controller import CentralController
 from controller.config.load import parse_config

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from apps.runtime.server_tls import client_context
+from apps.runtime.tls import client_context
 from controller.errors import InvalidValueError
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from apps.cli import main
 from apps.cli.support.certificates import create_authority, issue
-from apps.runtime.server_tls import TlsConnection, server_context
+from apps.runtime.tls import TlsConnection, server_context
 from controller.config.document import ConfigError
 from controller.config.load import parse_config
 from controller.errors import InvalidValueError
