@@ -90,10 +90,7 @@ class Multipart:
 
     def _meter(self, body: memoryview, now_s: float) -> np.ndarray:
         ids = self._some_meters(body)
-        users = self._tables.meter_users
-        counts = np.zeros(len(ids), np.int64)
-        counts[ids < len(users)] = users[ids[ids < len(users)]]
-        return self._meters.stats(ids, counts, now_s)
+        return self._meters.stats(ids, self._users_of(ids), now_s)
 
     def _meter_config(self, body: memoryview, now_s: float) -> np.ndarray:
         return self._meters.config(self._some_meters(body))
@@ -123,6 +120,13 @@ class Multipart:
             raise RefusalError(ErrorType.BAD_REQUEST, "BAD_TABLE_ID")
         match, _end = requests.decode_match(body, _FLOW.size)
         return FlowFilter(table_id, match, cookie, mask, out_port)
+
+    def _users_of(self, ids: np.ndarray) -> np.ndarray:
+        """Return how many flow entries use each of these meters."""
+        users = self._tables.meter_users
+        counts = np.zeros(len(ids), np.int64)
+        counts[ids < len(users)] = users[ids[ids < len(users)]]
+        return counts
 
     def _some_ports(self, port_no: int, error_type: ErrorType = ErrorType.BAD_REQUEST) -> list[SwitchPort]:
         if port_no == ofp.PORT_ANY:

@@ -17,26 +17,21 @@ import json
 import signal
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from controller.central.controller import CentralController
 from controller.config.load import parse_config
 from controller.fabric.description import Config
 from controller.fabric.topology import PortId
 from controller.forwarding.pairs import Host, Pair
-from controller.openflow.constants import MultipartType
 from controller.openflow.meters import METER_CONFIG
+from experiments.bench.loop.busy_switches import BusyDatapath, BusyMeters, Swing
 from experiments.machine.controller_process import dump_yaml
-from experiments.switch import answers
 from experiments.switch.datapath import Datapath
-from experiments.switch.meter_table import MeterTable
-from experiments.switch.multipart import Multipart
 from experiments.switch.options import DatapathOptions
 from experiments.wire.fabric import WireFabric
 
@@ -51,7 +46,6 @@ CAPACITY_BPS = 100_000_000_000
 # No queue holds the bench's receivers: if senders offered more, what the last second brought would decide what their
 # meters let through, and not the turns.
 OFFERED = 0.6
-GUARANTEED = 0.95  # of what a sender offers within its fair share: one that gets less misses what it was promised
 GAIN = 1.0  # RAA-FE's k: with each turn a rate changes by more than the fifth that a meter is modified for
 TICK_S = 1.0
 
@@ -173,155 +167,6 @@ def _mac(row: int) -> int:
     return 0x02_00_00_00_00_00 | row
 
 
-class Swing:
-    """Whether the senders of varied receivers send or pause: in turns, from one reading of all switches to the next."""
-
-    def __init__(self) -> None:
-        self._sending = True
-        self._read: set[int] = set()
-
-    def read(self, meters: MeterTable) -> bool:
-        """Tell it for a table that is read; the second reading of one begins a new turn."""
-        if id(meters) in self._read:
-            self._read.clear()
-            self._sending = not self._sending
-        self._read.add(id(meters))
-        return self._sending
-
-
-@dataclass
-class MeterWatch:
-    """What was done to prepared meters since it began; columns are indexed by meter id.
-
-    ``first_set_s`` is when each controller, by its number, first modified one; ``filled_again`` counts those that one
-    set to what they had at that first time. ``passed_bits`` passed in ``counted_s``.
-    """
-
-    passed_bits: npt.NDArray[np.float64]
-    counted_s: npt.NDArray[np.float64]
-    first_set_s: dict[int, float] = field(default_factory=dict)
-    filled_again: int = 0
-    _set_by: dict[int, npt.NDArray[np.bool_]] = field(default_factory=dict)
-
-    def set(self, writer: int, ids: npt.NDArray[np.int64], same: npt.NDArray[np.bool_], now_s: float) -> None:
-        """A controller sets meters, some to the ``same`` rate and burst that they had."""
-        self.first_set_s.setdefault(writer, now_s)
-        done = self._set_by.setdefault(writer, np.zeros(len(self.passed_bits), np.bool_))
-        self.filled_again += int(np.count_nonzero(same & ~done[ids]))
-        done[ids] = True
-
-
-class BusyMeters(MeterTable):
-    """Meters that are offered traffic whenever all of them are read; quick, so that the controller is what is measured.
-
-    Bytes count, packets do not: the controller does not look at them. ``writer`` is the controller that speaks.
-    """
-
-    _counted_s: npt.NDArray[np.float64] = np.zeros(0)  # nothing is prepared while the tables are filled
-    watch: MeterWatch | None = None
-    writer: Callable[[], int] = staticmethod(lambda: 0)
-
-    def begin_watch(self) -> None:
-        """Watch from now on what is done to the meters."""
-        self.watch = MeterWatch(np.zeros(len(self._counted_s)), np.zeros(len(self._counted_s)))
-
-    def report(self) -> dict[str, Any]:
-        """Return what was seen, and how many senders to receivers that do not vary got less than they offered."""
-        assert self.watch is not None
-        steady = (self._offered_bps > 0) & ~self._varied & (self.watch.counted_s > 0)
-        rate_bps = self.watch.passed_bits[steady] / self.watch.counted_s[steady]
-        missed = rate_bps < GUARANTEED * self._offered_bps[steady]
-        seen = {"first_set_s": self.watch.first_set_s, "filled_again": self.watch.filled_again}
-        return {**seen, "steady": int(np.count_nonzero(steady)), "missed": int(np.count_nonzero(missed))}
-
-    def prepare(
-        self, offered_bps: npt.NDArray[np.float64], varied: npt.NDArray[np.bool_], swing: Swing, now_s: float
-    ) -> None:
-        """``offered_bps`` and ``varied`` are indexed by meter id; 0 for meters that carry nothing. Counters go on."""
-        self._offered_bps, self._varied, self._swing = offered_bps, varied, swing
-        if not len(self._counted_s):
-            self._bytes_in, self._bytes_dropped = np.zeros(len(offered_bps)), np.zeros(len(offered_bps))
-            self._counted_s, self._bucket_bits = np.full(len(offered_bps), now_s), np.zeros(len(offered_bps))
-            self._records = np.zeros(0, answers.METER_STATS)
-            self._loaded = self._rows["exists"][: len(offered_bps)].copy()
-
-    def stats(
-        self, ids: npt.NDArray[np.int64], flow_counts: npt.NDArray[np.int64], now_s: float
-    ) -> npt.NDArray[np.void]:
-        """Return the records of a meter-stats reply after one more piece of traffic.
-
-        Meters that are not prepared are those that the controller tests when a switch connects: they have none.
-        """
-        if not self._prepared(ids):
-            return super().stats(ids, flow_counts, now_s)
-        records = self._records
-        if len(records) != len(ids):
-            records = self._records = np.zeros(len(ids), answers.METER_STATS)
-            records["meter_id"], records["length"] = ids, records.itemsize
-            records["flow_count"] = flow_counts
-        elapsed_s, count = now_s - self._counted_s, len(self._offered_bps)
-        offered_bps = self._offered_bps if self._swing.read(self) else np.where(self._varied, 0.0, self._offered_bps)
-        offered_bits = offered_bps * elapsed_s
-        self._bucket_bits += self._rows["rate_kbps"][:count] * 1e3 * elapsed_s
-        passed_bits = np.minimum(offered_bits, self._bucket_bits)
-        self._bucket_bits = np.minimum(self._bucket_bits - passed_bits, self._rows["burst_kbits"][:count] * 1e3)
-        self._counted_s[:] = now_s
-        if self.watch is not None:
-            self.watch.passed_bits += passed_bits
-            self.watch.counted_s += elapsed_s
-        self._bytes_in += offered_bits / 8
-        self._bytes_dropped += (offered_bits - passed_bits) / 8
-        records["byte_in_count"], records["band_byte_count"] = self._bytes_in[ids], self._bytes_dropped[ids]
-        age_s = now_s - float(self._rows["created_s"][ids[0]])
-        records["duration_sec"], records["duration_nsec"] = answers.split_duration(age_s)
-        return records
-
-    def _prepared(self, ids: npt.NDArray[np.int64]) -> bool:
-        return len(ids) > 0 and int(ids.max()) < len(self._counted_s) and bool(self._loaded[ids].all())
-
-    def _write(self, ids: npt.NDArray[np.int64], rows: npt.NDArray[np.void], now_s: float) -> None:
-        if not self._prepared(ids):
-            return super()._write(ids, rows, now_s)
-        if self.watch is not None:
-            had = self._rows["rate_kbps"][ids], self._rows["burst_kbits"][ids]
-            self.watch.set(self.writer(), ids, (had[0] == rows["rate"]) & (had[1] == rows["burst_size"]), now_s)
-        self._rows["rate_kbps"][ids] = rows["rate"]
-        self._rows["burst_kbits"][ids] = rows["burst_size"]
-        self._bytes_in[ids] = self._bytes_dropped[ids] = 0.0
-        self._bucket_bits[ids] = rows["burst_size"] * 1e3
-        self._counted_s[ids] = now_s
-        return None
-
-
-class PreparedMultipart(Multipart):
-    """Flow statistics are encoded once: what a bench measures is not how a switch of Python does that."""
-
-    _flow_bytes: tuple[int, bytes, list[bytes]] | None = None
-
-    def reply(self, xid: int, body: memoryview, now_s: float) -> list[bytes]:
-        """Return the parts of the answer."""
-        if body[:2] != MultipartType.FLOW.to_bytes(2):
-            return super().reply(xid, body, now_s)
-        key = (self._tables.version, bytes(body))
-        if self._flow_bytes is None or self._flow_bytes[:2] != key:
-            self._flow_bytes = (*key, super().reply(xid, body, now_s))
-        return [part[:4] + xid.to_bytes(4) + part[8:] for part in self._flow_bytes[2]]
-
-
-class BusyDatapath(Datapath):
-    """A switch of the bench: its entries never age, its counters always move."""
-
-    def clear_tables(self) -> None:
-        """Restart, with busy meters."""
-        super().clear_tables()
-        self.meters = BusyMeters(self.abilities)
-        self.meters.writer = lambda: self.conversations.index(self.current)
-        self.multipart = PreparedMultipart(self.options, self.tables, self.meters, self.ports)
-
-    def advance(self, now_s: float) -> None:
-        """Nothing expires."""
-
-
 def load(
     plan: LoopPlan,
     varied_share: float,
@@ -343,8 +188,6 @@ def load(
         offered_bps, varied = np.zeros(size), np.zeros(size, np.bool_)
         offered_bps[entries.meter_id[mine]] = share_bps[entries.receiver[mine]]
         varied[entries.meter_id[mine]] = varied_receivers[entries.receiver[mine]]
-        # Meters of one age, so that one duration does for all.
-        datapath.meters._rows["created_s"] = datapath.meters._rows["created_s"].max()
         datapath.meters.prepare(offered_bps, varied, swing, time.monotonic())
 
 
