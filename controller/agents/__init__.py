@@ -1,4 +1,4 @@
 """The controller's view of the agents on hosts: which edge port has which, what they report, what they are told.
 
-It is pure: frames go in and out as bytes, time is an argument. Start reading at ``ports``, then ``reports``.
+It is pure: frames go in and out as bytes, time is an argument. Start at ``ports``, then ``reports`` and ``speech``.
 """

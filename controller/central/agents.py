@@ -6,9 +6,7 @@ In every interval:
    sender is at the port that it came in by, and for no other.
 2) An entry is *shaped* once its agent reports the rate that it was told. Its rates then come from reports; its meter,
    if it has one, is a backstop.
-3) After the step each pair is told: Initialize and Set Rate while its agent does not report it, Set Rate where the
-   agent reports another rate, else Keep Alive; Deactivate for what the agent reports and no entry has. So what is lost
-   is said again, without either end keeping account of it.
+3) After the step each pair's agent is told what to keep (``controller.agents.speech``).
 """
 
 from __future__ import annotations
@@ -19,7 +17,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from controller.agents.ports import (
     LOST_INTERVALS,
@@ -31,26 +28,11 @@ from controller.agents.ports import (
     Shaping,
 )
 from controller.agents.reports import ReportColumns
+from controller.agents.speech import AgentFrame, Rates, Speech
 from controller.agents.verify import Verification
 from controller.central.state import FabricState
 from controller.columns import NEW_ROW, BoolArray, FloatArray, IntArray
-from controller.dets.control_frames import (
-    CONTROLLER_MAC,
-    LAYOUTS,
-    LONGEST_OCTETS,
-    STRICT_OCTETS,
-    ControlFrame,
-    Feature,
-    Opcode,
-    Refusal,
-    ReportFlag,
-    Speaker,
-    decode,
-    encode,
-    mac_numbers,
-    mac_octets,
-    records,
-)
+from controller.dets.control_frames import ControlFrame, Opcode, Refusal, ReportFlag, decode, mac_numbers
 from controller.events import EventKind
 from controller.fabric.entries import EntryTable
 from controller.fabric.topology import PortId
@@ -66,13 +48,6 @@ MOST_REPORTS, MOST_UNKNOWN = 3, 256
 UNHEARD_INTERVALS = 2.5
 
 
-class AgentFrame(NamedTuple):
-    """A frame for the agent behind an edge port."""
-
-    port: PortId
-    octets: bytes
-
-
 class _Told(NamedTuple):
     """The pairs that agents are told of; columns of shape (pairs,). ``row`` is that of the entry table."""
 
@@ -86,7 +61,6 @@ class Agents:
     """All agents of a fabric. ``epoch`` is random at the controller's start."""
 
     def __init__(self, fabric: FabricState, epoch: int = 0) -> None:
-        self.epoch = epoch
         self.ports: dict[PortId, AgentPort] = {
             PortId(switch.dpid, port.port_no): AgentPort(port)
             for switch, port in fabric.config.ports()
@@ -94,10 +68,10 @@ class Agents:
         }
         self.refused_unconfigured = 0
         self._fabric = fabric
+        self._speech = Speech(fabric.config, fabric.vns, self.ports, epoch)
         self._agents = list(self.ports.values())
         self._number_of_vn = self._ports_of_vns()
         self._heard: list[tuple[int, ControlFrame]] = []
-        self._to_say: list[AgentFrame] = []
         self._entries = fabric.state.entries
         self._reports = ReportColumns.none(len(self._entries))
         self._verification = Verification.none(len(self._entries))
@@ -127,7 +101,7 @@ class Agents:
 
     def carry(self, before: Agents) -> None:
         """Know of the agents at the same ports what ``before`` knew."""
-        self.epoch = before.epoch
+        self._speech.epoch = before._speech.epoch
         for port, agent in self.ports.items():
             was = before.ports.get(port)
             if was is not None and was.mode == agent.mode:
@@ -206,8 +180,7 @@ class Agents:
 
     def take_frames(self) -> list[AgentFrame]:
         """Return the frames to send since the last call."""
-        taken, self._to_say = self._to_say, []
-        return taken
+        return self._speech.take()
 
     # -- the interval
 
@@ -250,43 +223,21 @@ class Agents:
         self._refill(told)
         for port, agent in self.ports.items():
             if agent.answer_hello and agent.present:
-                self._say_hello(port, agent, now_s)
+                agent.answer_hello = False
+                self._speech.hello(port, agent, now_s)
         present = self._by_vn(lambda agent: agent.present)
         heard_since_s = now_s - UNHEARD_INTERVALS * self._fabric.config.interval_s
         mine = np.flatnonzero(present[told.sender]) if len(told.sender) else np.empty(0, dtype=np.int64)
         told = _Told(*(column[mine] for column in told))
-        pairs = (
-            told.sender,
-            told.sender_mac,
-            told.receiver_mac,
-            self._meant_kbps[told.row],
-            self._reports.limit_kbps[told.row],
-            self._reports.heard_s[told.row] >= heard_since_s,
-        )
+        reports, row = self._reports, told.row
+        heard = reports.heard_s[row] >= heard_since_s
+        pairs = Rates(*told[1:], self._meant_kbps[row], reports.limit_kbps[row], heard)
         senders, first = np.unique(told.sender, return_index=True)
         most_kbps = np.rint(whole_rates(self._fabric.vns.send_most_bps[senders]) / RATE_STEP_BPS).astype(np.int64)
-        macs = told.sender_mac[first]
-        own = (senders, macs, macs, most_kbps, self._own_kbps[senders], self._own_heard_s[senders] >= heard_since_s)
-        columns = [np.concatenate(both) for both in zip(own, pairs, strict=True)]
-        order = np.argsort(columns[0], kind="stable")
-        sender, sender_mac, receiver_mac, meant, reported, heard = (column[order] for column in columns)
-        said = {
-            Opcode.INITIALIZE: ~heard,
-            Opcode.SET_RATE: ~heard | (reported != meant),
-            Opcode.KEEP_ALIVE: heard & (reported == meant),
-        }
-        for opcode, chosen in said.items():
-            rows = np.flatnonzero(chosen)
-            if not len(rows):
-                continue
-            entries = np.zeros(len(rows), dtype=LAYOUTS[opcode])
-            entries["sender"], entries["receiver"] = mac_octets(sender_mac[rows]), mac_octets(receiver_mac[rows])
-            if opcode is Opcode.SET_RATE:
-                entries["rate_kbps"] = meant[rows]
-            starts = np.flatnonzero(np.diff(sender[rows], prepend=-1))
-            for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(rows)], strict=True):
-                self._say(int(sender[rows[start]]), opcode, entries[start:end], now_s)
-        self._deactivate(now_s)
+        macs, heard = told.sender_mac[first], self._own_heard_s[senders] >= heard_since_s
+        self._speech.rates(Rates(senders, macs, macs, most_kbps, self._own_kbps[senders], heard), pairs, now_s)
+        unknown, self._unknown = self._unknown, {}
+        self._speech.deactivate(unknown, now_s)
 
     # -- inside
 
@@ -448,45 +399,3 @@ class Agents:
             if agent is not None and agent.state is not AgentState.MISTRUSTED:
                 _, dpid, port_no = self._fabric.vns.key(row)
                 self._mistrust(PortId(dpid, port_no), agent, "denies what its meters count", now_s)
-
-    def _deactivate(self, now_s: float) -> None:
-        unknown, self._unknown = self._unknown, {}
-        by_sender: dict[int, list[tuple[bytes, bytes]]] = {}
-        for sender, *ends in unknown:
-            by_sender.setdefault(sender, []).append((ends[0], ends[1]))
-        for sender, pairs in by_sender.items():
-            agent = self._agent_of(sender)
-            if agent is None or not agent.present:
-                continue
-            octets = np.frombuffer(b"".join(one for ends in pairs for one in ends), dtype=np.uint8).reshape(-1, 2, 6)
-            entries = np.zeros(len(pairs), dtype=LAYOUTS[Opcode.DEACTIVATE])
-            entries["sender"], entries["receiver"] = octets[:, 0], octets[:, 1]
-            self._say(sender, Opcode.DEACTIVATE, entries, now_s)
-
-    def _say_hello(self, port: PortId, agent: AgentPort, now_s: float) -> None:
-        agent.answer_hello = False
-        config = self._fabric.config
-        features = Feature.REPORTS | (Feature.LONG_FRAMES if config.agent_long_frames else 0)
-        entry = records(
-            Opcode.HELLO,
-            features=[int(features)],
-            interval_ms=[config.interval_ms],
-            most_classes=[0],
-            link_rate_kbps=[min(agent.port.capacity_bps // 1000, 2**32 - 1)],
-        )
-        row = self._fabric.vns.row_of(agent.port.vlan_vids[0], *port)
-        if row is not None:
-            self._say(row, Opcode.HELLO, entry, now_s)
-
-    def _say(self, sender: int, opcode: Opcode, entries: NDArray[np.void], now_s: float) -> None:
-        """Speak to the agent of a VN (row)."""
-        agent = self._agent_of(sender)
-        assert agent is not None, "only VNs behind agents are spoken to"
-        vid, dpid, port_no = self._fabric.vns.key(sender)
-        tag = vid if agent.port.tagged else None
-        speaker = Speaker(agent.address, CONTROLLER_MAC, tag, self.epoch, agent.ethertype)
-        longest = LONGEST_OCTETS if agent.long_frames and self._fabric.config.agent_long_frames else STRICT_OCTETS
-        sequence = agent.sequence.get(vid, 0)
-        frames = encode(speaker, opcode, entries, sequence + 1, int(now_s * 1000), longest)
-        agent.sequence[vid] = (sequence + len(frames)) % 2**16
-        self._to_say += [AgentFrame(PortId(dpid, port_no), frame) for frame in frames]

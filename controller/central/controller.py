@@ -12,8 +12,9 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from controller.agents.speech import AgentFrame
 from controller.central import interval
-from controller.central.agents import AgentFrame, Agents
+from controller.central.agents import Agents
 from controller.central.pair_meters import PairMeters
 from controller.central.put_in_force import put_in_force
 from controller.central.reconciliation import Reconciler

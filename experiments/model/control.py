@@ -14,7 +14,7 @@ from struct import Struct
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.central.agents import AgentFrame
+from controller.agents.speech import AgentFrame
 from controller.central.controller import CentralController
 from controller.dets.control_frames import is_control
 from controller.errors import InvalidValueError, ProtocolError
