@@ -123,6 +123,7 @@ class Lab:
             ],
         }
         self.app = Application(self.config, folder)
+        self.app.by_command = True
         self.url = self.app.url
         self._log = folder / "lab.log"
 
