@@ -340,7 +340,6 @@ def test_an_address_in_use_is_refused_at_start(tmp_path: Path, section: str) -> 
         config = configuration({1: [1, 2]})
         config[section]["listen"] = f"127.0.0.1:{taken.getsockname()[1]}"
         app = Application(config, tmp_path)
-        app.by_command = True
         with app:
             assert app.wait_ended(30) == 2
         assert f"{section}.listen" in app.log()
