@@ -15,7 +15,7 @@ from experiments.ovs.ovs_vsctl import vsctl
 from topologies.builders import fig1
 
 LIMIT_BPS = 20e6
-SECONDS = 5
+SECONDS = 3
 # mn as it is, but that it never cleans up by name: that would end others' processes.
 MN = """
 import mininet.clean
@@ -44,9 +44,7 @@ def test_tcp_gets_its_limit_between_hosts_of_mn(tmp_path: Path) -> None:
     words = ["--custom", "topologies/dets.py", "--topo", "dets-fig1,pns=2", "--test", "none", "--post", str(script)]
     words += ["--controller", f"remote,ip={address},port={port}"]
     try:
-        app = Application(config, tmp_path)
-        app.by_command = True
-        with app:
+        with Application(config, tmp_path) as app:
             app.wait_for(lambda: "listens for switches" in app.log(), "listening")
             command = ["/usr/bin/python3", "-W", "ignore", "-c", MN, *words]
             done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
