@@ -9,7 +9,7 @@ from experiments.evaluation.on_wire import run_on_wire
 from experiments.scenarios import scenarios
 
 pytestmark = pytest.mark.alone
-SECONDS = 10.0
+SECONDS = 12.0
 
 
 @pytest.mark.parametrize("control", ["seawall", "seawall-exact"])
