@@ -31,7 +31,7 @@ pytestmark = pytest.mark.alone
 
 VLAN = 1
 LIMIT_BPS, BLAST_BPS = 20_000_000, 40_000_000
-FORGED_S = 5.0
+FORGED_S = 3.0  # longer than the forty intervals for which an agent obeys a controller that it does not hear
 FORGED_EPOCH = 0xBADBADBA
 ETH_P_ALL = 3
 POLL_S = 0.1  # an API that is asked without a pause refuses

@@ -14,13 +14,14 @@ from experiments.evaluation.measures import isolation_measures
 from experiments.evaluation.on_ovs import run_on_ovs
 from experiments.evaluation.run import RunSettings
 from experiments.scenarios import scenarios
+from experiments.scenarios.dets_uplink import STOP_S
 
 pytestmark = pytest.mark.alone
 
 
 @pytest.mark.parametrize(("shaping", "kept"), [("meter", False), ("agent", True), ("both", True)])
 def test_an_agent_alone_keeps_vns_apart_on_their_uplink(tmp_path: Path, shaping: str, kept: bool) -> None:
-    scenario = scenarios()["dets-uplink"].on("ovs", SCALE["ovs"])
+    scenario = scenarios()["dets-uplink"].on("ovs", SCALE["ovs"]).lasting(STOP_S)  # what comes after is not judged
     settings = replace(RunSettings(), shaping=shaping)
     run = run_on_ovs(scenario, "fp", 1, lambda _passed_s: None, tmp_path, settings)
     figures = isolation_measures(run)

@@ -15,7 +15,7 @@ from experiments.ovs.ovs_vsctl import vsctl
 from topologies.builders import fig1
 
 LIMIT_BPS = 20e6
-SECONDS = 5
+SECONDS = 3
 # mn as it is, but that it never cleans up by name: that would end others' processes.
 MN = """
 import mininet.clean

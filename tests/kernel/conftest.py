@@ -38,7 +38,7 @@ def _why_not() -> str | None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items = [item for item in items if HERE in item.path.parents]
+    items = [item for item in items if item.path.is_relative_to(HERE)]
     reason = _why_not() if items else None
     for item in items:
         item.add_marker(pytest.mark.kernel)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from typing import Any, TypeVar
 
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
+from support.nursery import Child, nursery
 from support.paths import ROOT
 
 APPLICATION = "apps.dets"
@@ -35,8 +37,11 @@ class Application:
     """``dets run`` with a configuration, or ryu-manager with other applications; ended with its ``with``.
 
     ``start`` and ``stop`` may follow each other any number of times. ``token`` is shown with every request, if set;
-    ``files`` is how many file descriptors the process may have.
+    ``files`` is how many file descriptors the process may have. With ``by_command`` it is started as people start it,
+    which takes long; else by a process that has what it imports (nursery.py).
     """
+
+    by_command = False
 
     def __init__(
         self,
@@ -49,7 +54,7 @@ class Application:
         self.log_path = folder / "dets.log"
         self.token = ""
         self._beside, self._files = beside, files
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | Child | None = None
         self.configure(config)
 
     def __enter__(self) -> Application:
@@ -76,17 +81,14 @@ class Application:
 
     def start(self) -> None:
         """Start the process; it may not listen yet."""
-        if self._beside is None:
-            command = [sys.executable, "-m", "apps.cli", "run", "--config", str(self.config_path)]
-        else:
-            names = [APPLICATION, *map(str, self._beside)]
-            command = [sys.executable, "-m", "apps.runtime.launcher", "--dets-config", str(self.config_path), *names]
-        if self._files is not None:
-            command = ["prlimit", f"--nofile={self._files}:{self._files}", *command]
-        with self.log_path.open("ab") as log:
-            self._process = subprocess.Popen(
-                command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
-            )
+        with self.log_path.open("ab") as log, open(os.devnull, "rb") as nothing:
+            if self.by_command and self._beside is None and self._files is None:
+                command = [sys.executable, "-m", "apps.cli", "run", "--config", str(self.config_path)]
+                self._process = subprocess.Popen(command, cwd=ROOT, stdin=nothing, stdout=log, stderr=log)
+                return
+            arguments = ["--dets-config", str(self.config_path), APPLICATION, *map(str, self._beside or ())]
+            files = (nothing.fileno(), log.fileno(), log.fileno())
+            self._process = nursery().start(arguments, files, most_files=self._files)
 
     @property
     def started(self) -> bool:

@@ -8,13 +8,11 @@ import json
 import os
 import resource
 import socket
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from support.paths import ROOT
+from support.nursery import nursery
 
 PROBLEM = "application/problem+json"
 # Two VNs that are alone, the path of one, and another limit for it.
@@ -74,21 +72,24 @@ class RestProcess:
         self._told = {**defaults, "config": config, "store": str(store), **told}
 
     def __enter__(self) -> RestProcess:
-        pipe = subprocess.PIPE
-        command = [sys.executable, "-W", "ignore", "-c", _SCRIPT, json.dumps(self._told)]
-        self._process = subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
+        (stdin, self._stdin), (out, stdout), (err, stderr) = (os.pipe() for _ in range(3))
+        self._process = nursery().start([json.dumps(self._told)], (stdin, stdout, stderr), script=_SCRIPT)
+        for end in (stdin, stdout, stderr):
+            os.close(end)
+        self._stderr = open(err)
+        with open(out) as first:
+            line = first.readline()
         if not line:
-            raise AssertionError(self._process.communicate()[1])
+            self.__exit__()
+            raise AssertionError(self.errors)
         self.port = int(line)
         return self
 
     def __exit__(self, *exception: object) -> None:
         self.kill()
-        assert self._process.stderr is not None
-        self.errors = self._process.stderr.read()
-        self._process.communicate()
+        with self._stderr:
+            self.errors = self._stderr.read()
+        os.close(self._stdin)
 
     def kill(self) -> None:
         """End the process at once."""

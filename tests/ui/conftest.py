@@ -19,6 +19,7 @@ from support.rest_server import RestProcess
 
 from experiments.machine.controller_process import free_ports
 
+HERE = Path(__file__).parent
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 # What a page does wrong is kept in the page itself: the browser tells of violations only there.
 WATCH = """
@@ -30,7 +31,7 @@ addEventListener("unhandledrejection", (event) => wrongs.push(`rejected: ${event
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if Path(__file__).parent not in item.path.parents:
+        if item.path.parent != HERE:
             continue
         item.add_marker(pytest.mark.ui)
         if CHROMIUM is None:
@@ -123,6 +124,7 @@ class Lab:
             ],
         }
         self.app = Application(self.config, folder)
+        self.app.by_command = True
         self.url = self.app.url
         self._log = folder / "lab.log"
 

@@ -44,8 +44,8 @@ def test_a_scenario_runs_on_software_switches(tmp_path):
 @needs_etcd
 def test_a_kill_of_the_receivers_controller_frees_nobody(tmp_path):
     """The second sender begins after the kill: it is limited when another node decides."""
-    sources = Source(1, 1, 3, "udp", 18 * M), Source(1, 2, 3, "udp", 18 * M, spans=((5.5, 20.0),))
-    scenario = dataclasses.replace(SCENARIO, sources=sources, events=(), duration_s=20.0)
+    sources = Source(1, 1, 3, "udp", 18 * M), Source(1, 2, 3, "udp", 18 * M, spans=((5.5, 15.0),))
+    scenario = dataclasses.replace(SCENARIO, sources=sources, events=(), duration_s=15.0)
     settings = RunSettings(kill_at_s=5.0)
     run = run_on_wire(scenario, "fs", 1, lambda _passed_s: None, tmp_path, settings)
     assert 4.5 < run.notes["killed_at_s"] < run.time_s[-1]

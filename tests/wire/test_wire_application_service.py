@@ -20,7 +20,9 @@ def manager(tmp_path):
 
 def test_a_service_is_ready_alive_and_stops(tmp_path, manager, monkeypatch):
     monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
-    with WireRun(tmp_path, {1: [1, 2]}) as run:
+    run = WireRun(tmp_path, {1: [1, 2]})
+    run.app.by_command = True
+    with run:
         assert manager.recv(100) == b"READY=1"
         assert [manager.recv(100) for _ in range(3)] == [b"WATCHDOG=1"] * 3
         assert run.app.stop() == 0

@@ -43,7 +43,9 @@ def store(app) -> Path:
 def test_a_second_controller_on_the_store_is_refused_and_told_who_has_it(app, tmp_path):
     (tmp_path / "second").mkdir()
     config = configuration({1: [1, 2]}, store={"file": str(store(app))})
-    with Application(config, tmp_path / "second") as second:
+    second = Application(config, tmp_path / "second")
+    second.by_command = True
+    with second:
         assert second.wait_ended(60) == 2
     assert f"is in use by process {app.pid} on host" in second.log()
     assert "Traceback" not in second.log()
