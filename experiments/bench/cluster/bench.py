@@ -25,7 +25,7 @@ from controller.errors import InvalidValueError
 from experiments.bench.cluster.crossing import measure_crossing
 from experiments.bench.cluster.faults import run_faults
 from experiments.bench.cluster.kills import run_kills
-from experiments.bench.cluster.nodes import NODES, crossing_ns, efficiency, measure_nodes
+from experiments.bench.cluster.nodes import LOOP, NODES, WHOLE, WITH_OPENFLOW, crossing_ns, efficiency, measure_nodes
 from experiments.bench.cluster.shared_nodes import run_shared
 from experiments.bench.cluster.takeover import INTERVAL_MS, measure
 from experiments.bench.cluster.testbed.talking_pair import Judgement
@@ -37,6 +37,11 @@ LEAST_CROSSING = 1000  # below that, the cost of the interval itself counts
 TARGET_CROSSING_NS = 300.0
 LEAST_SHARED, MOST_SHARED = 1000, 30_000
 TARGET_EFFICIENCY = 0.8
+COUNTED = {
+    WITH_OPENFLOW: "by the control loop",
+    LOOP: "by the control loop without its OpenFlow",
+    WHOLE: "by all of a node's processor time, with ZeroMQ's thread",
+}
 TARGET_MOVES = {"moved": 2, "drained": 2, "killed": 20, "stopped": 20, "machine dead": 65, "paused": 65}
 TARGET_INTERVALS = {"killed": 20, "machine dead": 65, "paused": 65}
 
@@ -166,11 +171,11 @@ def shared_targets(found: dict[str, Any]) -> list[dict[str, Any]]:
     """Return how many entries nodes manage together, in nodes alone of the same processor time, and what one costs."""
     targets = []
     for nodes in (nodes for nodes in NODES if nodes > 1):
-        together, least = nodes * efficiency(found, nodes), TARGET_EFFICIENCY * nodes
-        title = f"{nodes} nodes: entries an interval"
-        unit = "of one node's"
-        row = {"name": title, "value": round(together, 2), "unit": unit, "target": least, "met": together >= least}
-        targets.append(row)
+        for parts, of_what in COUNTED.items():
+            together, least = nodes * efficiency(found, nodes, parts), TARGET_EFFICIENCY * nodes
+            name = f"{nodes} nodes: entries an interval, {of_what}"
+            row = {"name": name, "value": round(together, 2), "unit": "of one node's", "target": least}
+            targets.append(row | {"met": together >= least})
         title = f"{nodes} nodes: an entry that crosses, both sides and transport"
         targets.append(_target(title, crossing_ns(found, nodes), "ns more", TARGET_CROSSING_NS))
     return targets
