@@ -1,4 +1,5 @@
-/* What crosses between shards, compiled: the same bytes and bits as frames.py and receiver_table.py make in numpy.
+/* What crosses between shards, compiled: the same bytes and bits as frames.py, receiver_table.py, crossing.py and
+ * told.py make in numpy.
  *
  * Columns of frames begin at any octet. What peers said is only compared here: whatever is not as it mostly is, the numpy form
  * looks at, and says what is wrong.
@@ -52,6 +53,45 @@ i64 dets_say(i64 eights, i64 fours, i64 ones, const char *columns)
         }
     }
     return n * (8 * eights + 4 * fours + ones);
+}
+
+/* Return 1 if every row is in another state than ``idle``, or silent for less than ``idle_intervals``. */
+i64 dets_all_told(i64 idle, i64 idle_intervals, const char *columns)
+{
+    if (!side_by_side(columns, 3))
+        return NOT_SIDE_BY_SIDE;
+    i64 n = rows_of(columns, 0);
+    const i64 *rows = column(columns, 0), *control = column(columns, 1), *silent = column(columns, 2);
+    i64 untold = 0;
+    for (i64 i = 0; i < n; i++)
+        untold |= (control[rows[i]] == idle) & (silent[rows[i]] >= idle_intervals);
+    return !untold;
+}
+
+/* Put rates in force that peers grant. Columns are: which receivers are wanted under control (vns,); receivers and states of all
+ * entries, their limits and unheard intervals, which are written; and for each peer the rows that lead to it, those that it
+ * grants a rate, and the rates. Return 1 if all of the first are idle or not as is wanted, and all of the second limited. */
+i64 dets_obey(i64 idle, i64 limited, i64 parts, const char *columns)
+{
+    if (!side_by_side(columns, 5 + 3 * (int)parts))
+        return NOT_SIDE_BY_SIDE;
+    const uint8_t *wanted = column(columns, 0);
+    const i64 *receiver = column(columns, 1), *control = column(columns, 2);
+    uint64_t *limit_bps = column(columns, 3);
+    i64 *unheard = column(columns, 4), other = 0;
+    for (int p = 0; p < parts; p++) {
+        int first = 5 + 3 * p;
+        const i64 *theirs = column(columns, first), *rows = column(columns, first + 1);
+        const loose_u64 *rate_bps = column(columns, first + 2);
+        for (i64 i = 0; i < rows_of(columns, first); i++)
+            other |= wanted[receiver[theirs[i]]] ^ (control[theirs[i]] != idle);
+        for (i64 i = 0; i < rows_of(columns, first + 1); i++) {
+            other |= control[rows[i]] ^ limited;
+            limit_bps[rows[i]] = rate_bps[i];
+            unheard[rows[i]] = 0;
+        }
+    }
+    return !other;
 }
 
 /* Numbers from 0 up are in the order of their bits, and others have the sign: so whole numbers tell which are rates. A negative

@@ -12,7 +12,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from controller.columns import BoolArray, IntArray
+from controller.dets.send_rate_controller import Control
 from controller.fabric.entries import EntryTable
+from controller.metering.measurement import IDLE_INTERVALS
+from controller.shards import crossing_kernel
 from controller.shards.frames import Grants
 from controller.shards.receiver_table import Pairs, found_pairs
 
@@ -31,7 +34,7 @@ class Crossing:
     crosses: BoolArray
     rows: IntArray
     starts: Mapping[int, int]
-    _found: dict[int, tuple[Grants, IntArray, IntArray]] = field(default_factory=dict)
+    _found: dict[int, tuple[Grants, IntArray, IntArray | slice]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, entries: EntryTable, mine: BoolArray, owns: Mapping[int, BoolArray]) -> Crossing:
@@ -43,12 +46,16 @@ class Crossing:
         pairs = entries.sender[own], entries.receiver[own]
         return cls(entries, own, pairs, ~mine[entries.receiver], rows, dict(zip(owns, ends.tolist(), strict=False)))
 
-    def told(self, told: BoolArray) -> tuple[IntArray, dict[int, slice]]:
-        """Return the rows that lead to peers and are ``told`` (entries,), and which of them are each peer's."""
-        chosen = told[self.rows]
+    def told(self, control: IntArray, silent_intervals: IntArray) -> tuple[IntArray, dict[int, slice]]:
+        """Return the rows that lead to peers and are told of, and which of them are each peer's.
+
+        They are those under control, and those with traffic (``Control``, ``Measurement``; (entries,) each).
+        """
         rows, starts = self.rows, list(self.starts.values())
-        if not chosen.all():
-            at = np.flatnonzero(chosen)
+        if crossing_kernel.library is None or not crossing_kernel.all_told(
+            Control.IDLE, IDLE_INTERVALS, rows, control, silent_intervals
+        ):
+            at = np.flatnonzero((control[rows] != Control.IDLE) | (silent_intervals[rows] < IDLE_INTERVALS))
             rows, starts = rows[at], np.searchsorted(at, starts).tolist()
         return rows, dict(zip(self.starts, map(slice, starts, [*starts[1:], len(rows)]), strict=True))
 
@@ -58,12 +65,12 @@ class Crossing:
         number = list(self.starts).index(peer)
         return self.rows[starts[number] : starts[number + 1]]
 
-    def granted(self, peer: int, grants: Grants, vns: int) -> tuple[IntArray, IntArray]:
+    def granted(self, peer: int, grants: Grants, vns: int) -> tuple[IntArray, IntArray | slice]:
         """Return the rows that a peer grants a rate, and the rows of ``grants``; entries may have gone meanwhile."""
         last = self._found.get(peer)
         if last is None or last[0].sender is not grants.sender or last[0].receiver is not grants.receiver:
             own, entries = self.of_peer(peer), self.entries
             theirs = EntryTable(entries.sender[own], entries.receiver[own], entries.meter_id[own])
             rows, at = found_pairs(theirs, grants, vns)
-            last = self._found[peer] = grants, own[rows], at
+            last = self._found[peer] = grants, own[rows], at if len(at) < len(grants.sender) else slice(None)
         return last[1], last[2]

@@ -14,23 +14,48 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.columns import FloatArray, IntArray
+from controller.columns import BoolArray, FloatArray, IntArray
 from controller.compiled import call, load
 
-_FUNCTIONS = {"dets_say": "iii", "dets_as_before": "id", "dets_merge": "iii"}
+_FUNCTIONS = {
+    "dets_say": "iii",
+    "dets_all_told": "ii",
+    "dets_obey": "iii",
+    "dets_as_before": "id",
+    "dets_merge": "iii",
+}
 library = load(Path(__file__).parent, "_crossing", _FUNCTIONS) if sys.byteorder == "little" else None
 _Columns = Sequence[NDArray[Any]]
 
 
-def say(rows: IntArray, eights: _Columns, fours: _Columns, ones: _Columns) -> NDArray[np.uint8]:
-    """Return the bytes of these rows of columns, each column as a whole, of so many octets a row.
+def say(to: NDArray[np.uint8], rows: IntArray, eights: _Columns, fours: _Columns, ones: _Columns) -> None:
+    """Write these rows of columns into ``to``, each column as a whole, of so many octets a row.
 
     ``eights`` are doubles, ``fours`` int64 of which the lower half counts, ``ones`` bool.
     """
     counts = len(eights), len(fours), len(ones)
-    to = np.empty(len(rows) * (8 * len(eights) + 4 * len(fours) + len(ones)), np.uint8)
     call(library, "dets_say", (rows, to, *eights, *fours, *ones), *counts)
-    return to
+
+
+def all_told(idle: int, idle_intervals: int, rows: IntArray, control: IntArray, silent_intervals: IntArray) -> bool:
+    """Whether all these rows are in another state than ``idle``, or silent for less than ``idle_intervals``."""
+    return call(library, "dets_all_told", (rows, control, silent_intervals), idle, idle_intervals) == 1
+
+
+def obey(
+    states: tuple[int, int],
+    before: tuple[BoolArray, IntArray, IntArray],
+    after: tuple[FloatArray, IntArray],
+    parts: Sequence[tuple[IntArray, IntArray, FloatArray]],
+) -> bool:
+    """Write granted rates into ``after``, limits and unheard intervals; return whether machines are as they mostly are.
+
+    ``states`` are idle and limited; ``before`` are which receivers are wanted under control (vns,), and receivers and
+    states of all entries. A part is the rows that lead to a peer, those it grants a rate, and these rates. All of the
+    first have to be idle or not as is wanted, all of the second limited; if not, what was written is to be thrown away.
+    """
+    columns = (*before, *after, *(column for part in parts for column in part))
+    return call(library, "dets_obey", columns, *states, len(parts)) == 1
 
 
 def as_before(

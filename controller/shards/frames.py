@@ -26,7 +26,7 @@ always controls are under control without it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from struct import Struct
@@ -45,11 +45,9 @@ MOST_ROWS = 1_000_000
 """of a table in one frame: 60 MB"""
 MOST_BPS = 1e15
 """of a rate: sums of what a million entries say stay numbers"""
-MOST_FRAMES = 7
-"""of a message: one of each kind"""
 _HEAD = Struct("<4sBBH8sQQQII")
-_LENGTH = Struct("<I")
 Octets: TypeAlias = bytes | memoryview
+Place: TypeAlias = Callable[[int], NDArray[np.uint8]]
 _Layout: TypeAlias = tuple[tuple[str, str], ...]
 
 
@@ -241,7 +239,8 @@ Frame: TypeAlias = Report | Grants | LinkUse | Read
 _FORMS: tuple[type[Frame], ...] = (Report, Grants, LinkUse, QueuesRead, PortsRead, MarksRead)
 _KINDS: dict[int, type[Frame]] = {one.kind: one for one in _FORMS}
 _RATE = "<f8"
-_WIDTHS = (_RATE, "<u4", "|b1")
+_WIDTHS = (_RATE, "<u4", "|b1")  # in which columns of a table follow each other
+_DTYPES = tuple(map(np.dtype, _WIDTHS))
 _PAIRS = ("sender", "receiver")
 _ROWS = frozenset({"loaded", "decided", "sender", "receiver", "vn"})
 _UNLIMITED = "limit_bps"  # of an entry that has no grant yet
@@ -255,26 +254,53 @@ def fabric_digest(vns: VnTable, links: Iterable[str] = (), owners: bytes = b"") 
     return hashlib.blake2b(b"".join(parts), digest_size=8).digest()
 
 
-def encode(head: Head, fabric: bytes, frame: Frame, said: IntArray | None = None) -> bytes:
-    """Return the bytes of a frame. ``said`` are which rows of its entries it says, None: all."""
-    first, entries = frame.tables
-    columns: list[Any] = [_octets(getattr(frame, name), dtype) for name, dtype in first]
-    of_entries = [(getattr(frame, name), dtype) for name, dtype in entries]
-    if said is None:
-        columns += [_octets(column, dtype) for column, dtype in of_entries]
-    elif crossing_kernel.library is not None:
-        by_width = ([column for column, dtype in of_entries if dtype == width] for width in _WIDTHS)
-        columns.append(crossing_kernel.say(said, *by_width))
-    else:
-        columns += [_octets(column[said], dtype) for column, dtype in of_entries]
+class _Columns(NamedTuple):
+    """A table's columns by their widths, and the octets of a row."""
+
+    eights: tuple[str, ...]
+    fours: tuple[str, ...]
+    ones: tuple[str, ...]
+    octets: int
+
+    @classmethod
+    def of(cls, layout: _Layout) -> _Columns:
+        """Return those of a table."""
+        eights, fours, ones = (tuple(name for name, dtype in layout if dtype == width) for width in _WIDTHS)
+        return cls(eights, fours, ones, sum(np.dtype(dtype).itemsize for _, dtype in layout))
+
+
+_COLUMNS: dict[type[Frame], tuple[_Columns, ...]] = {form: tuple(map(_Columns.of, form.tables)) for form in _FORMS}
+
+
+def encode(head: Head, fabric: bytes, frame: Frame, said: IntArray | None = None, place: Place | None = None) -> Octets:
+    """Return the bytes of a frame. ``said`` are which rows of its entries it says, None: all.
+
+    With a ``place``, which returns where so many octets are to be written, what is returned is a view of that.
+    """
+    first, entries = _COLUMNS[type(frame)]
     rows = said if said is not None else frame.sender if isinstance(frame, Report | Grants) else ()
     counts = len(getattr(frame, frame.first)), len(rows)
+    of_entries = _HEAD.size + counts[0] * first.octets
+    octets = of_entries + counts[1] * entries.octets
+    whole = np.empty(octets, np.uint8) if place is None else place(octets)
     told = head.token, head.number, head.heard
-    return b"".join([_HEAD.pack(MAGIC, VERSION, frame.kind, head.asked, fabric, *told, *counts), *columns])
+    _HEAD.pack_into(whole.data, 0, MAGIC, VERSION, frame.kind, head.asked, fabric, *told, *counts)
+    _write(whole, _HEAD.size, frame, first, None)
+    _write(whole, of_entries, frame, entries, said)
+    return whole.tobytes() if place is None else whole.data
 
 
-def _octets(column: NDArray[Any], dtype: str) -> memoryview:
-    return np.ascontiguousarray(column, dtype=dtype).data
+def _write(whole: NDArray[np.uint8], at: int, frame: Frame, names: _Columns, said: IntArray | None) -> None:
+    """Write a table's columns into a frame, from octet ``at`` on."""
+    by_width = [[getattr(frame, name) for name in some] for some in names[:-1]]
+    if said is not None and crossing_kernel.library is not None:
+        crossing_kernel.say(whole[at:], said, *by_width)
+        return
+    for dtype, columns in zip(_DTYPES, by_width, strict=True):
+        for column in columns:
+            rows = column if said is None else column[said]
+            np.ndarray(len(rows), dtype, whole, at)[:] = rows
+            at += len(rows) * dtype.itemsize
 
 
 def decode(
@@ -295,31 +321,25 @@ def decode(
     if its_fabric != fabric:
         raise FrameError(Cause.FABRIC, "names the VNs of another configuration, or knows other owners")
     form = _KINDS[kind]
+    names_of = _COLUMNS[form]
     if counts[1] and not form.tables[1]:
         raise FrameError(Cause.LENGTH, f"{counts[1]} rows of a table that has no columns")
     if max(counts) > MOST_ROWS:
         raise FrameError(Cause.LENGTH, f"{max(counts)} rows are more than {MOST_ROWS}")
-    columns, at = dict[str, Any](), _HEAD.size
-    size = at + sum(
-        rows * np.dtype(dtype).itemsize for table, rows in zip(form.tables, counts, strict=True) for _, dtype in table
-    )
+    size = _HEAD.size + counts[0] * names_of[0].octets + counts[1] * names_of[1].octets
     if len(data) != size:
         raise FrameError(Cause.LENGTH, f"{len(data)} octets are not the {size} of its rows")
-    last, rows_of = (before or {}).get(form), dict.fromkeys(_ROWS, vns) | {"link": links}
-    for table, rows in zip(form.tables, counts, strict=True):
-        names = [name for name, dtype in table if dtype == _RATE]  # which come first
-        rates = np.frombuffer(data, _RATE, rows * len(names), at).reshape(len(names), rows)
-        at += rates.nbytes
-        others = {}
-        for name, dtype in table[len(names) :]:
-            others[name] = np.frombuffer(data, dtype, rows, at)
-            at += others[name].nbytes
-        columns |= zip(names, rates, strict=True)
-        if isinstance(last, Report | Grants) and table is form.tables[1] and _as_before(names, rates, others, last):
+    columns, at, last = dict[str, Any](), _HEAD.size, (before or {}).get(form)
+    rows_of = dict.fromkeys(_ROWS, vns) | {"link": links}
+    for table, (names, rows) in enumerate(zip(names_of, counts, strict=True)):
+        rates, others = _views(data, at, names, rows)
+        at += rows * names.octets
+        columns |= zip(names.eights, rates, strict=True)
+        if table and isinstance(last, Report | Grants) and _as_before(names.eights, rates, others, last):
             same = {name: getattr(last, name) for name in _PAIRS}
             columns |= {name: _as_read(column) for name, column in others.items() if name not in _PAIRS} | same
             continue
-        _check_rates(names, rates)
+        _check_rates(names.eights, rates)
         for name, column in others.items():
             if last is not None and name in _PAIRS and np.array_equal(column, _as_said(getattr(last, name))):
                 columns[name] = getattr(last, name)
@@ -332,23 +352,17 @@ def decode(
     return Head(token, number, heard, bool(asked)), form(**columns)
 
 
-def bundle(frames: Iterable[Octets]) -> bytes:
-    """Return frames for one hearer as one message: each after its length, 4 octets."""
-    return b"".join(part for frame in frames for part in (_LENGTH.pack(len(frame)), frame))
-
-
-def unbundle(data: Octets) -> list[Octets]:
-    """Return the frames of a message, MOST_FRAMES at most; raise FrameError if it is none."""
-    frames, at, data = list[Octets](), 0, memoryview(data)
-    while at < len(data):
-        if at + _LENGTH.size > len(data) or len(frames) == MOST_FRAMES:
-            raise FrameError(Cause.LENGTH, f"{len(data)} octets are not a message of {MOST_FRAMES} frames at most")
-        (length,) = _LENGTH.unpack_from(data, at)
-        at += _LENGTH.size + length
-        if at > len(data):
-            raise FrameError(Cause.LENGTH, f"a frame of {length} octets ends beyond its message")
-        frames.append(data[at - length : at])
-    return frames
+def _views(data: Octets, at: int, names: _Columns, rows: int) -> tuple[FloatArray, dict[str, NDArray[Any]]]:
+    """Return the columns of a table that begins at octet ``at``: those of eight octets, (columns, rows), and others."""
+    eight, *others = _DTYPES
+    rates: FloatArray = np.ndarray((len(names.eights), rows), eight, data, at)
+    at += rates.nbytes
+    found = {}
+    for dtype, some in zip(others, names[1:-1], strict=True):
+        for name in some:
+            found[name] = np.ndarray(rows, dtype, data, at)
+            at += rows * dtype.itemsize
+    return rates, found
 
 
 def _as_before(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -10,9 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from controller.dets.messages import SetRate
+from controller.dets.send_rate_controller import Control, SendRateControllers
+from controller.fabric.entries import EntryTable
 from controller.shards import crossing_kernel
+from controller.shards.crossing import Crossing
 from controller.shards.frames import MOST_BPS, FrameError, Grants, Head, Report, decode, encode
 from controller.shards.receiver_table import ReceiverTable
+from controller.shards.told import Told
 
 pytestmark = pytest.mark.skipif(crossing_kernel.library is None, reason="no C compiler was there when it was installed")
 
@@ -145,3 +152,56 @@ def test_columns_of_all_entries_are_put_together_alike(seed: int, count: int, re
     under = np.sort(rng.permutation(count)[: count // 2])
     for rows in (under, np.arange(count)):
         assert table.senders(rows, VNS).tolist() == np.bincount(table.entries.receiver[rows], minlength=VNS).tolist()
+
+
+def machines(rng: np.random.Generator, count: int, states: tuple[Control, ...]) -> SendRateControllers:
+    control = rng.choice(ints(states), count)
+    return SendRateControllers(control, rng.random(count) * 1e9, rng.integers(0, 30, count))
+
+
+def ints(values: Any) -> np.ndarray:
+    return np.array(values, dtype=np.int64)
+
+
+STATES = ((Control.LIMITED,), (Control.IDLE, Control.LIMITED), tuple(Control))
+
+
+@settings(derandomize=True, deadline=None, max_examples=200)
+@given(seed=seeds, count=counts, states=st.sampled_from(STATES), wanted=st.sampled_from((0.0, 0.5, 1.0)))
+def test_grants_of_peers_are_obeyed_alike(seed: int, count: int, states: tuple[Control, ...], wanted: float) -> None:
+    rng = np.random.default_rng(seed)
+    entries = EntryTable(*pairs(rng, count), np.arange(count))
+    to = rng.integers(0, 4, VNS)
+    crossing = Crossing.of(entries, to == 0, {one: to == one for one in (1, 2, 3)})
+    vns = SimpleNamespace(always_controlled=rng.random(VNS) < wanted / 4, receive_most_bps=rng.random(VNS) * 1e9)
+    vns = type("Vns", (SimpleNamespace,), {"__len__": lambda self: VNS})(**vars(vns))
+    told, before = Told(VNS), machines(rng, count, states)
+    told.congested = rng.random(VNS) < wanted
+    if rng.random() < 0.7:  # as it mostly is: under control where that is wanted, and nowhere else
+        under = (told.congested | vns.always_controlled)[entries.receiver]
+        before = replace(before, control=np.where(under, np.maximum(before.control, 1), Control.IDLE))
+    heard, granted = [], []
+    for number in (1, 2):
+        rows = crossing.of_peer(number)
+        heard.append(rows)
+        some = rows if rng.random() < 0.5 else rows[rng.random(len(rows)) < 0.7]
+        loose = np.frombuffer(bytes(1) + rng.random(len(some)).tobytes(), "<f8", len(some), 1)
+        granted.append(SetRate(some, loose))
+    arguments = before, entries, None, vns, heard, granted
+    now, plain = told.obeyed(*arguments), plainly(told.obeyed, *arguments)
+    for name in ("control", "limit_bps", "unheard_intervals"):
+        assert getattr(now, name).tobytes() == getattr(plain, name).tobytes()
+
+
+@settings(derandomize=True, deadline=None)
+@given(seed=seeds, count=counts, share=st.sampled_from((0.0, 0.01, 1.0)))
+def test_who_is_told_of_is_found_alike(seed: int, count: int, share: float) -> None:
+    rng = np.random.default_rng(seed)
+    entries = EntryTable(*pairs(rng, count), np.arange(count))
+    to = rng.integers(0, 3, VNS)
+    crossing = Crossing.of(entries, to == 0, {one: to == one for one in (1, 2)})
+    quiet = rng.random(count) < share
+    told = np.where(quiet, 0, rng.integers(1, 3, count)), np.where(quiet, 10 + rng.integers(0, 2, count), 9)
+    rows, parts = crossing.told(*told)
+    plain_rows, plain_parts = plainly(crossing.told, *told)
+    assert (rows.tolist(), parts) == (plain_rows.tolist(), plain_parts)
