@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -58,6 +59,11 @@ class Crossing:
             at = np.flatnonzero((control[rows] != Control.IDLE) | (silent_intervals[rows] < IDLE_INTERVALS))
             rows, starts = rows[at], np.searchsorted(at, starts).tolist()
         return rows, dict(zip(self.starts, map(slice, starts, [*starts[1:], len(rows)]), strict=True))
+
+    @cached_property
+    def all_rows(self) -> IntArray:
+        """The rows of all entries."""
+        return np.arange(len(self.entries))
 
     def of_peer(self, peer: int) -> IntArray:
         """Return the rows that lead to a peer, ascending."""

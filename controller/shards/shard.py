@@ -196,7 +196,7 @@ class Shard:
             machines = senders.machines.on_initialize(InitializeTrafficControl(np.flatnonzero(always)))
             senders = replace(senders, machines=machines)
         loads = senders.loads(state.enforcement, vns, now_s)
-        reports = traffic_reports(senders.machines, np.arange(len(entries)), entries, vns, senders.measured)
+        reports = traffic_reports(senders.machines, crossing.all_rows, entries, vns, senders.measured)
         self._began = senders, loads, reports
         rows, parts = crossing.told(senders.machines.control, senders.measured.silent_intervals)
         columns: list[NDArray[Any]] = [
@@ -272,7 +272,7 @@ class Shard:
         }
         table = self._merge(crossing.own_pairs, list(live.values()))
         # Initialize is on its way, at least.
-        under = np.flatnonzero((allocators.congested | vns.always_controlled)[table.entries.receiver])
+        under = table.under(allocators.congested | vns.always_controlled)
         gathered = Gathered.of(table, crossing.own, senders, said_here, list(live.values()))
         reports, seen = gathered.reports(under), gathered.surroundings(state, loads.passed_bps, now_s)
         links = (links or FabricLinks.of_access(vns)) if self.is_network_wide else None
