@@ -83,6 +83,7 @@ class Sharing:
         self._due: defaultdict[str, Message] = defaultdict(Message)
         self.refused: Counter[Cause] = Counter()
         self._had: set[int] = set()  # of its switches, those that were under its control since they are
+        self._sent_to: list[frozenset[int]] = []  # of all peers
         self._number = 0
         self._said_s = self._recut_s = -math.inf
         self._said: tuple[int, frozenset[Link], frozenset[int], frozenset[int], int] | None = None
@@ -276,9 +277,9 @@ class Sharing:
         live = {name: peer for name, peer in self._peers.items() if now_s - peer.heard_s < SILENT_S}
         owners = self.owners.items()
         self.elsewhere = frozenset(dpid for dpid, own in owners if own.node in live and dpid in live[own.node].up)
-        sent_to = frozenset[int]().union(*(peer.sent_to for peer in self._peers.values()))
-        if sent_to != network.sent_to_elsewhere:  # what stays the same object is not looked through again
-            network.sent_to_elsewhere = sent_to
+        sent_to = [peer.sent_to for peer in self._peers.values()]
+        if sent_to != self._sent_to:  # what stays the same object is not looked through again
+            self._sent_to, network.sent_to_elsewhere = sent_to, frozenset[int]().union(*sent_to)
         unheard = network.topology.switches - self.elsewhere - set(ready)
         if unheard:
             network.topology.touch(unheard, now_s)

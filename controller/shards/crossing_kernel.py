@@ -21,7 +21,8 @@ _FUNCTIONS = {
     "dets_say": "iii",
     "dets_all_told": "ii",
     "dets_obey": "iii",
-    "dets_as_before": "id",
+    "dets_as_before": "iid",
+    "dets_listed": "iid",
     "dets_merge": "iii",
 }
 library = load(Path(__file__).parent, "_crossing", _FUNCTIONS) if sys.byteorder == "little" else None
@@ -62,16 +63,26 @@ def as_before(
     rates: FloatArray,
     unlimited: int,
     most_bps: float,
-    pairs: tuple[NDArray[np.uint32], NDArray[np.uint32]],
-    before: tuple[IntArray, IntArray],
     flags: NDArray[np.bool_],
+    pairs: Sequence[tuple[NDArray[np.uint32], IntArray]],
 ) -> bool:
-    """Whether entries that were read are the pairs ``before``, ``rates`` (columns, entries) rates, and ``flags`` flags.
+    """Whether ``rates`` (columns, entries) that were read are rates, ``flags`` flags, and rows those from before.
 
-    Rates are 0 to ``most_bps``; those of the column ``unlimited`` (-1: none) may be infinite.
+    Rates are 0 to ``most_bps``; those of the column ``unlimited`` (-1: none) may be infinite. ``pairs`` are columns of
+    rows that were read, each with the one from before.
     """
-    columns = (rates, *pairs, *before, flags)
-    return call(library, "dets_as_before", columns, unlimited, most_bps) == 1
+    columns = (rates, flags, *(column for both in pairs for column in both))
+    return call(library, "dets_as_before", columns, unlimited, len(pairs), most_bps) == 1
+
+
+def listed(
+    rates: FloatArray, most_bps: float, rows: NDArray[np.uint32], bound: int, flags: Sequence[NDArray[np.bool_]]
+) -> bool:
+    """Whether ``rates`` (columns, rows) are rates up to ``most_bps``, ``rows`` ascending and below ``bound``.
+
+    ``flags`` are one column, or none.
+    """
+    return call(library, "dets_listed", (rates, rows, *flags), bound, len(flags), most_bps) == 1
 
 
 def merge(places: Sequence[IntArray], own: IntArray, here: _Columns, said: Sequence[_Columns]) -> list[NDArray[Any]]:

@@ -58,7 +58,7 @@ from controller.policy.groups import PolicyGroup, held, need_headroom
 from controller.policy.interface import notifications
 from controller.shards.answers import About, Answers, Granted, to_the_silent
 from controller.shards.crossing import Crossing
-from controller.shards.frames import FrameError, LinkUse, Octets, Report, encode, fabric_digest
+from controller.shards.frames import FrameError, Grants, LinkUse, Octets, Report, encode, fabric_digest
 from controller.shards.gathering import Gathered
 from controller.shards.message import Message
 from controller.shards.network_wide import added_up, network_wide, use_of_links
@@ -198,7 +198,7 @@ class Shard:
         loads = senders.loads(state.enforcement, vns, now_s)
         reports = traffic_reports(senders.machines, crossing.all_rows, entries, vns, senders.measured)
         self._began = senders, loads, reports
-        rows, parts = crossing.told(senders.machines.control, senders.measured.silent_intervals)
+        told = crossing.told(senders.machines.control, senders.measured.silent_intervals)
         columns: list[NDArray[Any]] = [
             entries.sender,
             entries.receiver,
@@ -216,8 +216,8 @@ class Shard:
             loaded = np.flatnonzero(sends & (peer.owns | peer.decides))
             brought = loads.passed_bps[loaded], loads.smoothed_bps[loaded], loads.dropped_bps[loaded]
             frame = Report(loaded, *brought, *columns)
-            head = peer.head(self._token, self._number, now_s)
-            frames[number] = encode(head, self._fabric, frame, rows[parts[number]], self.messages[number].place)
+            head = peer.head(self._token, self._number, now_s, Report, told[number])
+            frames[number] = encode(head, self._fabric, frame, told[number], self.messages[number].place)
         return frames
 
     def say_read(self, observed: Observed | None, now_s: float) -> dict[int, list[Octets]]:
@@ -306,8 +306,9 @@ class Shard:
         self._granted |= told
         silent, frames = to_the_silent(about), {}
         for number, peer in self.peers.items():
-            head, place = peer.head(self._token, self._number, now_s), self.messages[number].place
-            frames[number] = encode(head, self._fabric, *told.get(number, silent), place)
+            one = told.get(number, silent)
+            head = peer.head(self._token, self._number, now_s, Grants, one.rows)
+            frames[number] = encode(head, self._fabric, *one, self.messages[number].place)
         return frames
 
     def use_of_links(self, now_s: float) -> dict[int, Octets]:

@@ -57,13 +57,13 @@ class Told:
             grants = peer.take_grants()
             if grants is not None:
                 self._hear(peer, grants)
-                heard.append(crossing.of_peer(number))
+                heard.append(crossing.to[number])
                 rows, at = crossing.granted(number, grants, len(vns))
                 granted.append(SetRate(rows, grants.rate_bps[at]))
                 if grants.forfeits.any():
                     self._forfeits.append(rows[grants.forfeits[at]])
             elif HOLD_S < peer.ungranted_s(now_s) < np.inf:
-                silent.append(crossing.of_peer(number))
+                silent.append(crossing.to[number])
         if heard:
             machines = self.obeyed(machines, entries, adopted_bps, vns, heard, granted)
         if silent:

@@ -43,13 +43,13 @@ def test_rows_by_peer_are_those_whose_receivers_it_owns(some, owner, data):
     control = ints(data.draw(st.lists(st.sampled_from(Control), **size)))
     silent = ints(data.draw(st.lists(st.sampled_from((0, IDLE_INTERVALS - 1, IDLE_INTERVALS)), **size)))
     told = (control != Control.IDLE) | (silent < IDLE_INTERVALS)
-    rows, parts = crossing.told(control, silent)
+    rows = crossing.told(control, silent)
     to = owner[entries.receiver]
     assert crossing.own.tolist() == np.flatnonzero(to == 0).tolist()
     assert crossing.crosses.tolist() == (to != 0).tolist()
     for one in OWNERS:
-        assert rows[parts[one]].tolist() == np.flatnonzero((to == one) & told).tolist()
-        assert crossing.of_peer(one).tolist() == np.flatnonzero(to == one).tolist()
+        assert rows[one].tolist() == np.flatnonzero((to == one) & told).tolist()
+        assert crossing.to[one].tolist() == np.flatnonzero(to == one).tolist()
 
 
 @settings(derandomize=True, max_examples=100, deadline=None)
