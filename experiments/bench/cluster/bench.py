@@ -56,6 +56,7 @@ def run(
     kills: int = 0,
     faults: bool = False,
     moves: bool = False,
+    deaths: int = 0,
     seed: int = 1,
     output: Path = Path("results/bench-cluster"),
 ) -> dict[str, Any]:
@@ -63,7 +64,8 @@ def run(
 
     ``crossing`` entries between two shards are measured, and nodes with ``shared`` entries each, none if these are 0;
     ``faults`` need root.
-    With ``moves`` it is three nodes that share three switches, without costs (shared_nodes.py).
+    With ``moves`` it is three nodes that share three switches, without costs (shared_nodes.py), of which so many
+    ``deaths`` follow, one a minute.
     ``seconds`` is how long costs are measured. Writes cluster.json and cluster.png to ``output``. Raises
     InvalidValueError for numbers outside of their bounds.
     """
@@ -75,6 +77,7 @@ def run(
         ("crossing", crossing, LEAST_CROSSING if crossing else 0, 1_000_000),
         ("shared", shared, LEAST_SHARED if shared else 0, MOST_SHARED),
         ("kills", kills, 0, 10_000),
+        ("deaths", deaths, 0, 10_000 if moves else 0),
         ("seed", seed, 0, 2**32 - 1),
     ):
         if not low <= value <= high:
@@ -83,8 +86,8 @@ def run(
     figures: dict[str, Any] = {}
     targets: list[dict[str, Any]] = []
     with TemporaryDirectory(prefix="dets-cluster-") as name:
-        if moves and (repeats or kills):
-            figures["moves"], targets = _moves(repeats, kills, seed, Path(name))
+        if moves and (repeats or kills or deaths):
+            figures["moves"], targets = _moves(repeats, kills, deaths, seed, Path(name))
         if repeats and not moves:
             figures |= measure(switches, entries, repeats, seconds, Path(name), _tell)
             figures["takeover_intervals"] = {
@@ -117,6 +120,7 @@ def run(
             "kills": kills,
             "faults": faults,
             "moves": moves,
+            "deaths": deaths,
             "seed": seed,
             "interval_ms": INTERVAL_MS,
             "etcd_members": ETCD_MEMBERS,
@@ -137,14 +141,19 @@ def _tell(line: str) -> None:
     print(line, flush=True)
 
 
-def _moves(repeats: int, kills: int, seed: int, folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def _moves(
+    repeats: int, kills: int, deaths: int, seed: int, folder: Path
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return the figures of nodes that share switches, and their targets."""
-    report = run_shared(repeats, kills, seed, folder, _tell)
+    report = run_shared(repeats, kills, seed, folder, _tell, deaths)
     targets = [
         _target(f"{way}: a switch without a decision", max(made), "intervals", TARGET_MOVES[way])
         for way, made in report.undecided.items()
     ]
-    what = f"{repeats} changes of owners in each way, {kills} kills and pauses"
+    if deaths:
+        title = f"changes that switches refused while nodes died {deaths} times"
+        targets.append(_target(title, report.refused_writes, "", 0))
+    what = f"{repeats} changes of owners in each way, {kills} kills and pauses, {deaths} deaths"
     return asdict(report), [*targets, _no_problems(report.judgement, what)]
 
 

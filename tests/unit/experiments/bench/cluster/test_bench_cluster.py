@@ -107,6 +107,8 @@ def test_faults_are_of_a_pair_or_with_moves_of_nodes_that_share_switches(
         {"repeats": -1},
         {"seconds": 0.5},
         {"kills": -1},
+        {"deaths": 1},
+        {"deaths": -1, "moves": True},
         {"crossing": 999},
         {"shared": 999},
     ],
