@@ -209,7 +209,9 @@ class Sharing:
 
     def _take(self, peer: _Peer, places: Places, body: bytes, now_s: float) -> None:
         central, network = self._central, self._central.network
-        peer.up, peer.sent_to = frozenset(places.up.tolist()), frozenset(places.sent_to.tolist())
+        peer.up, sent_to = frozenset(places.up.tolist()), frozenset(places.sent_to.tolist())
+        if sent_to != peer.sent_to:  # what stays the same object is not looked through in each interval
+            peer.sent_to = sent_to
         for dpid in peer.up:
             central.fabric.arrivals.came(dpid, now_s)
             if dpid not in network.topology.switches:
@@ -278,7 +280,7 @@ class Sharing:
         owners = self.owners.items()
         self.elsewhere = frozenset(dpid for dpid, own in owners if own.node in live and dpid in live[own.node].up)
         sent_to = [peer.sent_to for peer in self._peers.values()]
-        if sent_to != self._sent_to:  # what stays the same object is not looked through again
+        if sent_to != self._sent_to:
             self._sent_to, network.sent_to_elsewhere = sent_to, frozenset[int]().union(*sent_to)
         unheard = network.topology.switches - self.elsewhere - set(ready)
         if unheard:

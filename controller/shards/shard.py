@@ -188,7 +188,8 @@ class Shard:
         self._began_s = min(self._began_s, now_s)
         state, vns, crossing = self.state, self.vns, self._crossing_now()
         entries, machines = state.entries, self._obey(state.machines, now_s)
-        holds = held(self.groups, entries.receiver, len(vns)) | crossing.crosses
+        holds = held(self.groups, entries.receiver, len(vns))
+        holds = crossing.crosses if holds is False else crossing.crosses | holds
         counted = state.counters, state.measured, machines, state.unread_intervals
         senders = read_meters(entries, *counted, readings, vns, holds)
         if self.is_network_wide:
