@@ -263,7 +263,7 @@ class Sharing:
         shard.use_of_links(now_s)
         result = shard.enforce(readings, now_s)
         names, self._due = {peer.number: name for name, peer in self._peers.items()}, defaultdict(Message)
-        self._due |= {names[number]: message for number, message in shard.messages.items()}
+        self._due |= {names[number]: message for number, message in shard.take_messages().items()}
         return shard.state, result
 
     def released(self) -> None:

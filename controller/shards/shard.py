@@ -88,8 +88,7 @@ class Shard:
 
     ``token`` grows with every change of the shard's owner. ``links`` are the names of links, as all shards have them.
     ``state`` holds the entries of its own senders; it may be replaced between intervals, as ``vns`` may by others of
-    the same names. ``messages`` are an interval's frames once more, one message for each peer. Raises InvalidValueError
-    for policies that cannot be cut, and for receivers that no queue holds.
+    the same names. Raises InvalidValueError for policies that cannot be cut, and for receivers that no queue holds.
     """
 
     def __init__(
@@ -120,7 +119,8 @@ class Shard:
         self._table = ReceiverTable.of([])
         self._crossing: Crossing | None = None
         self._granted: dict[int, Granted] = {}
-        self.messages: dict[int, Message] = {}
+        self._messages: dict[int, Message] = {}
+        self._octets: dict[int, int] = {}  # of the last ones
         self._began: tuple[SenderSide, Loads, TrafficReport] | None = None
         self._decided: _Decided | None = None
         self._use: LinkUse | None = None
@@ -184,7 +184,7 @@ class Shard:
     def report(self, readings: MeterReadings, now_s: float) -> dict[int, Octets]:
         """Begin an interval; return a frame for each peer."""
         self._number += 1
-        self.messages = {number: Message(len(self.messages.get(number, ()))) for number in self.peers}
+        self._messages = {number: Message(self._octets.get(number, 0)) for number in self.peers}
         self._began_s = min(self._began_s, now_s)
         state, vns, crossing = self.state, self.vns, self._crossing_now()
         entries, machines = state.entries, self._obey(state.machines, now_s)
@@ -218,7 +218,7 @@ class Shard:
             brought = loads.passed_bps[loaded], loads.smoothed_bps[loaded], loads.dropped_bps[loaded]
             frame = Report(loaded, *brought, *columns)
             head = peer.head(self._token, self._number, now_s, Report, told[number])
-            frames[number] = encode(head, self._fabric, frame, told[number], self.messages[number].place)
+            frames[number] = encode(head, self._fabric, frame, told[number], self._messages[number].place)
         return frames
 
     def say_read(self, observed: Observed | None, now_s: float) -> dict[int, list[Octets]]:
@@ -230,7 +230,7 @@ class Shard:
         if peer is None or observed is None or not self.is_network_wide:
             return {}
         head = peer.head(self._token, self._number, now_s)
-        place = self.messages[self.allocator].place
+        place = self._messages[self.allocator].place
         read = read_here(observed, self.mine)
         return {self.allocator: [encode(head, self._fabric, frame, place=place) for frame in read]}
 
@@ -309,7 +309,7 @@ class Shard:
         for number, peer in self.peers.items():
             one = told.get(number, silent)
             head = peer.head(self._token, self._number, now_s, Grants, one.rows)
-            frames[number] = encode(head, self._fabric, *one, self.messages[number].place)
+            frames[number] = encode(head, self._fabric, *one, self._messages[number].place)
         return frames
 
     def use_of_links(self, now_s: float) -> dict[int, Octets]:
@@ -317,8 +317,14 @@ class Shard:
         peer = self.peers.get(self.allocator)
         if peer is None or self._use is None:
             return {}
-        head, place = peer.head(self._token, self._number, now_s), self.messages[self.allocator].place
+        head, place = peer.head(self._token, self._number, now_s), self._messages[self.allocator].place
         return {self.allocator: encode(head, self._fabric, self._use, place=place)}
+
+    def take_messages(self) -> dict[int, Message]:
+        """Return all frames of the interval, one message for each peer: the bytes that other phases have returned."""
+        messages, self._messages = self._messages, {}
+        self._octets = {number: len(message) for number, message in messages.items()}
+        return messages
 
     def enforce(self, readings: MeterReadings, now_s: float) -> StepResult:
         """End an interval: put in force what own receivers and peers have granted. ``decide`` comes before it."""
