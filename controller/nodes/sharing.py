@@ -31,7 +31,8 @@ from controller.forwarding.pairs import Host
 from controller.loop import step
 from controller.metering.counters import MeterReadings
 from controller.metering.observed import Observed
-from controller.shards.frames import Cause, FrameError, Octets, bundle, fabric_digest, unbundle
+from controller.shards.frames import Cause, FrameError, Octets, fabric_digest
+from controller.shards.message import Message, unbundle
 from controller.shards.places import BODY_AT, Places, PlacesHead, decode_places, encode_places, is_places
 from controller.shards.shard import NOBODY, Shard
 from controller.switch.record import SwitchRecord
@@ -79,9 +80,10 @@ class Sharing:
         self._heard: Mapping[int, Owner] | None = None
         self._peers: dict[str, _Peer] = {}
         self.elsewhere: frozenset[int] = frozenset()
-        self._due: defaultdict[str, list[bytes]] = defaultdict(list)
+        self._due: defaultdict[str, Message] = defaultdict(Message)
         self.refused: Counter[Cause] = Counter()
         self._had: set[int] = set()  # of its switches, those that were under its control since they are
+        self._sent_to: list[frozenset[int]] = []  # of all peers
         self._number = 0
         self._said_s = self._recut_s = -math.inf
         self._said: tuple[int, frozenset[Link], frozenset[int], frozenset[int], int] | None = None
@@ -207,7 +209,9 @@ class Sharing:
 
     def _take(self, peer: _Peer, places: Places, body: bytes, now_s: float) -> None:
         central, network = self._central, self._central.network
-        peer.up, peer.sent_to = frozenset(places.up.tolist()), frozenset(places.sent_to.tolist())
+        peer.up, sent_to = frozenset(places.up.tolist()), frozenset(places.sent_to.tolist())
+        if sent_to != peer.sent_to:  # what stays the same object is not looked through in each interval
+            peer.sent_to = sent_to
         for dpid in peer.up:
             central.fabric.arrivals.came(dpid, now_s)
             if dpid not in network.topology.switches:
@@ -253,16 +257,13 @@ class Sharing:
         if shard.groups is not fabric.control.groups:
             shard.under(fabric.control.groups)
         shard.vns, shard.state = fabric.shared_vns, fabric.state
-        reported, read = shard.report(readings, now_s), shard.say_read(observed, now_s)
-        said = [reported, shard.decide(now_s, links, observed), shard.use_of_links(now_s)]
+        shard.report(readings, now_s)
+        shard.say_read(observed, now_s)
+        shard.decide(now_s, links, observed)
+        shard.use_of_links(now_s)
         result = shard.enforce(readings, now_s)
-        names = {peer.number: name for name, peer in self._peers.items()}
-        self._due = defaultdict(list)
-        for frames in said:
-            for number, data in frames.items():
-                self._due[names[number]].append(data)
-        for number, of_allocator in read.items():
-            self._due[names[number]] += of_allocator
+        names, self._due = {peer.number: name for name, peer in self._peers.items()}, defaultdict(Message)
+        self._due |= {names[number]: message for number, message in shard.take_messages().items()}
         return shard.state, result
 
     def released(self) -> None:
@@ -278,9 +279,9 @@ class Sharing:
         live = {name: peer for name, peer in self._peers.items() if now_s - peer.heard_s < SILENT_S}
         owners = self.owners.items()
         self.elsewhere = frozenset(dpid for dpid, own in owners if own.node in live and dpid in live[own.node].up)
-        sent_to = frozenset[int]().union(*(peer.sent_to for peer in self._peers.values()))
-        if sent_to != network.sent_to_elsewhere:  # what stays the same object is not looked through again
-            network.sent_to_elsewhere = sent_to
+        sent_to = [peer.sent_to for peer in self._peers.values()]
+        if sent_to != self._sent_to:
+            self._sent_to, network.sent_to_elsewhere = sent_to, frozenset[int]().union(*sent_to)
         unheard = network.topology.switches - self.elsewhere - set(ready)
         if unheard:
             network.topology.touch(unheard, now_s)
@@ -295,12 +296,12 @@ class Sharing:
             self._number += 1
             data = encode_places(PlacesHead(self._token, self._number), self._digest, self._places(up, lost, now_s))
             for name in self._peers:
-                self._due[name].append(data)
+                self._due[name].put(data)
 
-    def take_messages(self) -> dict[str, bytes]:
+    def take_messages(self) -> dict[str, memoryview]:
         """Return what is due to peers by name, one message each; what is not taken before the next interval is lost."""
-        due, self._due = self._due, defaultdict(list)
-        return {name: bundle(frames) for name, frames in due.items()}
+        due, self._due = self._due, defaultdict(Message)
+        return {name: message.data for name, message in due.items()}
 
     def _places(self, up: frozenset[int], lost: frozenset[int], now_s: float) -> Places:
         network = self._central.network

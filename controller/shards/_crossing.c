@@ -1,4 +1,5 @@
-/* What crosses between shards, compiled: the same bytes and bits as frames.py and receiver_table.py make in numpy.
+/* What crosses between shards, compiled: the same bytes and bits as frames.py, receiver_table.py, crossing.py and
+ * told.py make in numpy.
  *
  * Columns of frames begin at any octet. What peers said is only compared here: whatever is not as it mostly is, the numpy form
  * looks at, and says what is wrong.
@@ -54,6 +55,47 @@ i64 dets_say(i64 eights, i64 fours, i64 ones, const char *columns)
     return n * (8 * eights + 4 * fours + ones);
 }
 
+/* Return 1 if every row is in another state than ``idle``, or silent for less than ``idle_intervals``. */
+i64 dets_all_told(i64 idle, i64 idle_intervals, const char *columns)
+{
+    if (!side_by_side(columns, 3))
+        return NOT_SIDE_BY_SIDE;
+    i64 n = rows_of(columns, 0);
+    const i64 *rows = column(columns, 0), *control = column(columns, 1), *silent = column(columns, 2);
+    i64 untold = 0;
+    for (i64 i = 0; i < n; i++)
+        untold |= (control[rows[i]] == idle) & (silent[rows[i]] >= idle_intervals);
+    return !untold;
+}
+
+/* Put rates in force that peers grant. Columns are: which receivers are wanted under control (vns,); receivers and states of all
+ * entries, their limits and unheard intervals, which are written; and for each peer the rows that lead to it, those that it
+ * grants a rate, and the rates. Return 1 if all of the first are idle or not as is wanted, and all of the second limited. */
+i64 dets_obey(i64 idle, i64 limited, i64 parts, const char *columns)
+{
+    if (!side_by_side(columns, 5 + 3 * (int)parts))
+        return NOT_SIDE_BY_SIDE;
+    const uint8_t *wanted = column(columns, 0);
+    const i64 *receiver = column(columns, 1), *control = column(columns, 2);
+    uint64_t *limit_bps = column(columns, 3);
+    i64 *unheard = column(columns, 4), other = 0;
+    for (int p = 0; p < parts; p++) {
+        int first = 5 + 3 * p;
+        const i64 *theirs = column(columns, first), *rows = column(columns, first + 1);
+        const loose_u64 *rate_bps = column(columns, first + 2);
+        for (i64 i = 0; theirs != rows && i < rows_of(columns, first); i++)
+            other |= wanted[receiver[theirs[i]]] ^ (control[theirs[i]] != idle);
+        for (i64 i = 0; theirs == rows && i < rows_of(columns, first); i++)
+            other |= !wanted[receiver[rows[i]]];
+        for (i64 i = 0; i < rows_of(columns, first + 1); i++) {
+            other |= control[rows[i]] ^ limited;
+            limit_bps[rows[i]] = rate_bps[i];
+            unheard[rows[i]] = 0;
+        }
+    }
+    return !other;
+}
+
 /* Numbers from 0 up are in the order of their bits, and others have the sign: so whole numbers tell which are rates. A negative
  * zero is one that the numpy form has to look at. */
 FOR_EACH_CPU static int are_rates(i64 n, int unlimited, uint64_t most, const loose_u64 *rates)
@@ -76,26 +118,45 @@ FOR_EACH_CPU static int are_rows(i64 n, const loose_u32 *rows, const i64 *before
 }
 
 /* Return 1 if the entries of a frame are as they mostly are: ``rates`` (columns, entries) are rates up to ``most_bps``, of the
- * column ``unlimited`` (-1: none) infinity too; ``sender`` and ``receiver`` are those of the frame before; ``flags`` are 0 or 1. */
-i64 dets_as_before(i64 unlimited, double most_bps, const char *columns)
+ * column ``unlimited`` (-1: none) infinity too; ``flags`` are 0 or 1; and ``named`` columns of rows are those of the frame
+ * before, which is behind each. */
+i64 dets_as_before(i64 unlimited, i64 named, double most_bps, const char *columns)
 {
-    if (!side_by_side(columns, 6))
+    if (!side_by_side(columns, 2 + 2 * (int)named))
         return NOT_SIDE_BY_SIDE;
-    i64 rates = rows_of(columns, 0), n = rows_of(columns, 5);
-    if (rows_of(columns, 3) != n || rows_of(columns, 4) != n)
-        return 0;
+    i64 rates = rows_of(columns, 0), n = rows_of(columns, 1);
     const loose_u64 *rates_of = column(columns, 0);
     uint64_t most;
     memcpy(&most, &most_bps, sizeof most);
-    const uint8_t *flags = column(columns, 5);
+    const uint8_t *flags = column(columns, 1);
     uint8_t any_flag = 0;
     int good = 1;
     for (i64 c = 0; c < rates; c++)
         good &= are_rates(n, c == unlimited, most, rates_of + c * n);
     for (i64 i = 0; i < n; i++)
         any_flag |= flags[i];
-    return good & (any_flag <= 1) & are_rows(n, column(columns, 1), column(columns, 3)) &
-           are_rows(n, column(columns, 2), column(columns, 4));
+    for (int c = 2; c < 2 + 2 * named; c += 2)
+        good &= rows_of(columns, c + 1) == n && are_rows(n, column(columns, c), column(columns, c + 1));
+    return good & (any_flag <= 1);
+}
+
+/* Return 1 if the first table of a frame is right: ``rates`` (columns, rows) are rates up to ``most_bps``, the rows are ascending
+ * and below ``bound``, and the last column, if it is there, of flags that are 0 or 1. */
+i64 dets_listed(i64 bound, i64 flagged, double most_bps, const char *columns)
+{
+    if (!side_by_side(columns, 2 + (int)flagged))
+        return NOT_SIDE_BY_SIDE;
+    i64 n = rows_of(columns, 1);
+    const loose_u32 *rows = column(columns, 1);
+    uint64_t most;
+    memcpy(&most, &most_bps, sizeof most);
+    int good = are_rates(n * rows_of(columns, 0), 0, most, column(columns, 0));
+    uint8_t any_flag = 0;
+    for (i64 i = 0; flagged && i < n; i++)
+        any_flag |= ((const uint8_t *)column(columns, 2))[i];
+    for (i64 i = 1; i < n; i++)
+        good &= rows[i - 1] < rows[i];
+    return good & (any_flag <= 1) & (!n || (i64)rows[n - 1] < bound);
 }
 
 /* Put ``columns`` of several parts together in one table. First come the whole table's columns; then for each part where its rows

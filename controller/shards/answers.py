@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ from controller.columns import BoolArray, FloatArray, IntArray
 from controller.dets.messages import KeepAlive, SetRate, TrafficReport
 from controller.policy.interface import Decision
 from controller.shards.frames import Grants
-from controller.shards.receiver_table import Pairs, ReceiverTable
+from controller.shards.receiver_table import ReceiverTable
 
 
 class About(NamedTuple):
@@ -21,6 +21,19 @@ class About(NamedTuple):
     decided: IntArray
     senders: IntArray
     congested: BoolArray
+
+
+class Granted(NamedTuple):
+    """Grants of one peer: those ``rows`` of what is granted to all."""
+
+    whole: Grants
+    rows: IntArray
+
+    def alone(self) -> Grants:
+        """Return them by themselves."""
+        one, rows = self.whole, self.rows
+        about = one.decided, one.senders, one.congested
+        return Grants(*about, one.sender[rows], one.receiver[rows], one.rate_bps[rows], one.forfeits[rows])
 
 
 @dataclass(frozen=True)
@@ -62,22 +75,16 @@ class Answers:
         """Return which of them lose their bursts, rows of the same."""
         return own[self.forfeits[self.table.places[0]]]
 
-    def to_peers(self, about: About, said: Mapping[int, Pairs]) -> dict[int, Grants]:
-        """Return what peers are told that reported these pairs, each a part of the table, in its order."""
-        places = zip(said.items(), self.table.places[1:], strict=True)
-        return {number: self._grants(about, pairs, at) for (number, pairs), at in places}
-
-    def _grants(self, about: About, pairs: Pairs, at: IntArray) -> Grants:
-        sender, receiver = pairs
-        rate_bps, forfeits = self.rate_bps[at], self.forfeits[at]
-        granted = ~np.isnan(rate_bps)
-        if not granted.all():  # else the columns stay the arrays that they are
-            sender, receiver = sender[granted], receiver[granted]
-            rate_bps, forfeits = rate_bps[granted], forfeits[granted]
-        return Grants(*about, sender, receiver, rate_bps, forfeits)
+    def to_peers(self, about: About, said: Sequence[int]) -> dict[int, Granted]:
+        """Return what these peers are told, whose reports are the parts of the table, in its order."""
+        entries, everybody = self.table.entries, not np.isnan(self.rate_bps).any()
+        whole = Grants(*about, entries.sender, entries.receiver, self.rate_bps, self.forfeits)
+        places = self.table.places[1:]
+        rows = places if everybody else [at[~np.isnan(self.rate_bps[at])] for at in places]
+        return {number: Granted(whole, at) for number, at in zip(said, rows, strict=True)}
 
 
-def to_the_silent(about: About) -> Grants:
+def to_the_silent(about: About) -> Granted:
     """Return what a peer is told that reports nothing: which receivers are congested."""
     nobody = np.empty(0, dtype=np.int64)
-    return Grants(*about, nobody, nobody, np.empty(0), np.empty(0, dtype=np.bool_))
+    return Granted(Grants(*about, nobody, nobody, np.empty(0), np.empty(0, dtype=np.bool_)), nobody)

@@ -14,39 +14,75 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.columns import FloatArray, IntArray
+from controller.columns import BoolArray, FloatArray, IntArray
 from controller.compiled import call, load
 
-_FUNCTIONS = {"dets_say": "iii", "dets_as_before": "id", "dets_merge": "iii"}
+_FUNCTIONS = {
+    "dets_say": "iii",
+    "dets_all_told": "ii",
+    "dets_obey": "iii",
+    "dets_as_before": "iid",
+    "dets_listed": "iid",
+    "dets_merge": "iii",
+}
 library = load(Path(__file__).parent, "_crossing", _FUNCTIONS) if sys.byteorder == "little" else None
 _Columns = Sequence[NDArray[Any]]
 
 
-def say(rows: IntArray, eights: _Columns, fours: _Columns, ones: _Columns) -> NDArray[np.uint8]:
-    """Return the bytes of these rows of columns, each column as a whole, of so many octets a row.
+def say(to: NDArray[np.uint8], rows: IntArray, eights: _Columns, fours: _Columns, ones: _Columns) -> None:
+    """Write these rows of columns into ``to``, each column as a whole, of so many octets a row.
 
     ``eights`` are doubles, ``fours`` int64 of which the lower half counts, ``ones`` bool.
     """
     counts = len(eights), len(fours), len(ones)
-    to = np.empty(len(rows) * (8 * len(eights) + 4 * len(fours) + len(ones)), np.uint8)
     call(library, "dets_say", (rows, to, *eights, *fours, *ones), *counts)
-    return to
+
+
+def all_told(idle: int, idle_intervals: int, rows: IntArray, control: IntArray, silent_intervals: IntArray) -> bool:
+    """Whether all these rows are in another state than ``idle``, or silent for less than ``idle_intervals``."""
+    return call(library, "dets_all_told", (rows, control, silent_intervals), idle, idle_intervals) == 1
+
+
+def obey(
+    states: tuple[int, int],
+    before: tuple[BoolArray, IntArray, IntArray],
+    after: tuple[FloatArray, IntArray],
+    parts: Sequence[tuple[IntArray, IntArray, FloatArray]],
+) -> bool:
+    """Write granted rates into ``after``, limits and unheard intervals; return whether machines are as they mostly are.
+
+    ``states`` are idle and limited; ``before`` are which receivers are wanted under control (vns,), and receivers and
+    states of all entries. A part is the rows that lead to a peer, those it grants a rate, and these rates. All of the
+    first have to be idle or not as is wanted, all of the second limited; if not, what was written is to be thrown away.
+    """
+    columns = (*before, *after, *(column for part in parts for column in part))
+    return call(library, "dets_obey", columns, *states, len(parts)) == 1
 
 
 def as_before(
     rates: FloatArray,
     unlimited: int,
     most_bps: float,
-    pairs: tuple[NDArray[np.uint32], NDArray[np.uint32]],
-    before: tuple[IntArray, IntArray],
     flags: NDArray[np.bool_],
+    pairs: Sequence[tuple[NDArray[np.uint32], IntArray]],
 ) -> bool:
-    """Whether entries that were read are the pairs ``before``, ``rates`` (columns, entries) rates, and ``flags`` flags.
+    """Whether ``rates`` (columns, entries) that were read are rates, ``flags`` flags, and rows those from before.
 
-    Rates are 0 to ``most_bps``; those of the column ``unlimited`` (-1: none) may be infinite.
+    Rates are 0 to ``most_bps``; those of the column ``unlimited`` (-1: none) may be infinite. ``pairs`` are columns of
+    rows that were read, each with the one from before.
     """
-    columns = (rates, *pairs, *before, flags)
-    return call(library, "dets_as_before", columns, unlimited, most_bps) == 1
+    columns = (rates, flags, *(column for both in pairs for column in both))
+    return call(library, "dets_as_before", columns, unlimited, len(pairs), most_bps) == 1
+
+
+def listed(
+    rates: FloatArray, most_bps: float, rows: NDArray[np.uint32], bound: int, flags: Sequence[NDArray[np.bool_]]
+) -> bool:
+    """Whether ``rates`` (columns, rows) are rates up to ``most_bps``, ``rows`` ascending and below ``bound``.
+
+    ``flags`` are one column, or none.
+    """
+    return call(library, "dets_listed", (rates, rows, *flags), bound, len(flags), most_bps) == 1
 
 
 def merge(places: Sequence[IntArray], own: IntArray, here: _Columns, said: Sequence[_Columns]) -> list[NDArray[Any]]:

@@ -3,20 +3,23 @@
 | octet | field | octets | meaning |
 |---|---|---|---|
 | 0 | magic | 4 | ``DETS`` |
-| 4 | version | 1 | 3 |
+| 4 | version | 1 | 4 |
 | 5 | kind | 1 | 1: Report, 2: Grants, 4: LinkUse, 5: QueuesRead, 6: PortsRead, 7: MarksRead (3: places.py) |
 | 6 | asked | 2 | 1: the speaker takes the hearer for the allocator (network_wide.py), else 0 |
 | 8 | fabric | 8 | ``fabric_digest`` of the VNs and links whose rows are named, and of owners |
 | 16 | token | 8 | of the speaker's ownership; a higher one voids what lower ones said |
 | 24 | number | 8 | of the speaker's interval, from 1 |
 | 32 | heard | 8 | the hearer's last number that the speaker had heard, 0: none |
-| 40 | first | 4 | rows of the first table: of VNs, or of links |
-| 44 | entries | 4 | rows of the second table; 0 where a kind has none |
-| 48 | columns | .. | those of the first table, then those of the second, each as a whole |
+| 40 | knows | 16 | by which of the hearer's Reports and of its Grants the speaker knows their pairs, 0: none |
+| 56 | pairs | 8 | which frame of this kind had the pairs of this one, which says none; 0: it does |
+| 64 | first | 4 | rows of the first table: of VNs, or of links |
+| 68 | entries | 4 | rows of the second table; 0 where a kind has none |
+| 72 | columns | .. | those of the first table, then those of the second, each as a whole |
 
 A frame is all that one shard has to say to another one in an interval, and not what has changed: a lost frame is made
-good by the next one, and a frame that comes twice does nothing. Its age is told by ``heard``: the hearer knows by its
-own clock when it said that, so that nodes' clocks need not agree.
+good by the next one, and a frame that comes twice does nothing. ``sender`` and ``receiver`` alone are not said again
+once the hearer ``knows`` them; one that does not, after all, refuses such a frame and says so. A frame's age is told by
+``heard``: the hearer knows by its own clock when it said that, so that nodes' clocks need not agree.
 
 Deviation: in the paper Initialize and Deactivate are messages of their own. Here Grants name the receivers that are
 congested, and the senders' shard knows its senders; Keep Alive is the frame itself. Senders in VLANs whose policy
@@ -26,7 +29,7 @@ always controls are under control without it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from struct import Struct
@@ -40,16 +43,14 @@ from controller.errors import DetsError
 from controller.fabric.vns import VnTable
 from controller.shards import crossing_kernel
 
-MAGIC, VERSION = b"DETS", 3
+MAGIC, VERSION = b"DETS", 4
 MOST_ROWS = 1_000_000
 """of a table in one frame: 60 MB"""
 MOST_BPS = 1e15
 """of a rate: sums of what a million entries say stay numbers"""
-MOST_FRAMES = 7
-"""of a message: one of each kind"""
-_HEAD = Struct("<4sBBH8sQQQII")
-_LENGTH = Struct("<I")
+_HEAD = Struct("<4sBBH8sQQQQQQII")
 Octets: TypeAlias = bytes | memoryview
+Place: TypeAlias = Callable[[int], NDArray[np.uint8]]
 _Layout: TypeAlias = tuple[tuple[str, str], ...]
 
 
@@ -66,6 +67,7 @@ class Cause(StrEnum):
     TOKEN = "token"
     ORDER = "order"
     LATE = "late"
+    PAIRS = "pairs"
 
 
 class FrameError(DetsError):
@@ -77,12 +79,14 @@ class FrameError(DetsError):
 
 
 class Head(NamedTuple):
-    """Who speaks, and when."""
+    """Who speaks, and when; what it ``knows`` of Reports and Grants, and which ``pairs`` the frame is of, as above."""
 
     token: int
     number: int
     heard: int
     asked: bool = False
+    knows: tuple[int, int] = (0, 0)
+    pairs: int = 0
 
 
 @dataclass(frozen=True)
@@ -241,7 +245,8 @@ Frame: TypeAlias = Report | Grants | LinkUse | Read
 _FORMS: tuple[type[Frame], ...] = (Report, Grants, LinkUse, QueuesRead, PortsRead, MarksRead)
 _KINDS: dict[int, type[Frame]] = {one.kind: one for one in _FORMS}
 _RATE = "<f8"
-_WIDTHS = (_RATE, "<u4", "|b1")
+_WIDTHS = (_RATE, "<u4", "|b1")  # in which columns of a table follow each other
+_DTYPES = tuple(map(np.dtype, _WIDTHS))
 _PAIRS = ("sender", "receiver")
 _ROWS = frozenset({"loaded", "decided", "sender", "receiver", "vn"})
 _UNLIMITED = "limit_bps"  # of an entry that has no grant yet
@@ -255,39 +260,83 @@ def fabric_digest(vns: VnTable, links: Iterable[str] = (), owners: bytes = b"") 
     return hashlib.blake2b(b"".join(parts), digest_size=8).digest()
 
 
-def encode(head: Head, fabric: bytes, frame: Frame, said: IntArray | None = None) -> bytes:
-    """Return the bytes of a frame. ``said`` are which rows of its entries it says, None: all."""
-    first, entries = frame.tables
-    columns: list[Any] = [_octets(getattr(frame, name), dtype) for name, dtype in first]
-    of_entries = [(getattr(frame, name), dtype) for name, dtype in entries]
-    if said is None:
-        columns += [_octets(column, dtype) for column, dtype in of_entries]
-    elif crossing_kernel.library is not None:
-        by_width = ([column for column, dtype in of_entries if dtype == width] for width in _WIDTHS)
-        columns.append(crossing_kernel.say(said, *by_width))
-    else:
-        columns += [_octets(column[said], dtype) for column, dtype in of_entries]
+class _Columns(NamedTuple):
+    """A table's columns by their widths, and the octets of a row."""
+
+    eights: tuple[str, ...]
+    fours: tuple[str, ...]
+    ones: tuple[str, ...]
+    octets: int
+
+    @classmethod
+    def of(cls, layout: _Layout) -> _Columns:
+        """Return those of a table."""
+        eights, fours, ones = (tuple(name for name, dtype in layout if dtype == width) for width in _WIDTHS)
+        return cls(eights, fours, ones, sum(np.dtype(dtype).itemsize for _, dtype in layout))
+
+
+_COLUMNS: dict[type[Frame], tuple[_Columns, ...]] = {form: tuple(map(_Columns.of, form.tables)) for form in _FORMS}
+_WITHOUT_PAIRS: dict[type[Frame], _Columns] = {
+    form: _Columns.of(tuple(column for column in form.tables[1] if column[0] not in _PAIRS))
+    for form in (Report, Grants)
+}
+
+
+class Known(NamedTuple):
+    """A ``frame`` that has the pairs of all frames of that ``token``, ``first`` to ``latest``, which have some."""
+
+    token: int
+    first: int
+    latest: int
+    frame: Report | Grants
+
+
+def encode(head: Head, fabric: bytes, frame: Frame, said: IntArray | None = None, place: Place | None = None) -> Octets:
+    """Return the bytes of a frame. ``said`` are which rows of its entries it says, None: all.
+
+    With a ``place``, which returns where so many octets are to be written, what is returned is a view of that.
+    """
+    first, entries = _COLUMNS[type(frame)]
+    entries = _WITHOUT_PAIRS[type(frame)] if head.pairs else entries
     rows = said if said is not None else frame.sender if isinstance(frame, Report | Grants) else ()
     counts = len(getattr(frame, frame.first)), len(rows)
-    told = head.token, head.number, head.heard
-    return b"".join([_HEAD.pack(MAGIC, VERSION, frame.kind, head.asked, fabric, *told, *counts), *columns])
+    of_entries = _HEAD.size + counts[0] * first.octets
+    octets = of_entries + counts[1] * entries.octets
+    whole = np.empty(octets, np.uint8) if place is None else place(octets)
+    told = head.token, head.number, head.heard, *head.knows, head.pairs
+    _HEAD.pack_into(whole.data, 0, MAGIC, VERSION, frame.kind, head.asked, fabric, *told, *counts)
+    _write(whole, _HEAD.size, frame, first, None)
+    _write(whole, of_entries, frame, entries, said)
+    return whole.tobytes() if place is None else whole.data
 
 
-def _octets(column: NDArray[Any], dtype: str) -> memoryview:
-    return np.ascontiguousarray(column, dtype=dtype).data
+def _write(whole: NDArray[np.uint8], at: int, frame: Frame, names: _Columns, said: IntArray | None) -> None:
+    """Write a table's columns into a frame, from octet ``at`` on."""
+    by_width = [[getattr(frame, name) for name in some] for some in names[:-1]]
+    if said is not None and crossing_kernel.library is not None:
+        crossing_kernel.say(whole[at:], said, *by_width)
+        return
+    for dtype, columns in zip(_DTYPES, by_width, strict=True):
+        for column in columns:
+            rows = column if said is None else column[said]
+            np.ndarray(len(rows), dtype, whole, at)[:] = rows
+            at += len(rows) * dtype.itemsize
 
 
 def decode(
-    data: Octets, fabric: bytes, vns: int, links: int = 0, before: Mapping[type[Frame], Frame] | None = None
+    data: Octets, fabric: bytes, vns: int, links: int = 0, before: Mapping[type[Frame], Known] | None = None
 ) -> tuple[Head, Frame]:
     """Return what the bytes of a frame say, its columns views of them; raise FrameError for any that say nothing.
 
-    ``vns`` is how many rows the VN table has, ``links`` how many links there are. A frame that names the pairs of the
-    one ``before`` it, of its kind, has the same ``sender`` and ``receiver``, which are not looked through again.
+    ``vns`` is how many rows the VN table has, ``links`` how many links there are. A frame that has the pairs of the one
+    ``before`` it, of its kind, or none, has the same ``sender`` and ``receiver``, which are not looked through again.
     """
     if len(data) < _HEAD.size:
         raise FrameError(Cause.LENGTH, f"{len(data)} octets are less than a header's {_HEAD.size}")
-    magic, version, kind, asked, its_fabric, token, number, heard, *counts = _HEAD.unpack_from(data)
+    magic, version, kind, asked, its_fabric, token, number, heard, *knows, pairs, of_first, of_entries = (
+        _HEAD.unpack_from(data)
+    )
+    counts = of_first, of_entries
     if magic != MAGIC or kind not in _KINDS or asked > 1:
         raise FrameError(Cause.NOT_A_FRAME, f"begins with {data[:8].hex()}")
     if version != VERSION:
@@ -295,72 +344,83 @@ def decode(
     if its_fabric != fabric:
         raise FrameError(Cause.FABRIC, "names the VNs of another configuration, or knows other owners")
     form = _KINDS[kind]
+    names_of, known = _COLUMNS[form], (before or {}).get(form)
+    last = known.frame if known is not None else None
+    if pairs:
+        if known is not None and token < known.token:
+            raise FrameError(Cause.TOKEN, f"token {token} is below {known.token}: its owner was replaced")
+        if known is None or known.token != token or not known.first <= pairs <= known.latest:
+            raise FrameError(Cause.PAIRS, f"has the pairs of number {pairs}, which are not known")
+        if len(known.frame.sender) != of_entries:
+            raise FrameError(Cause.LENGTH, f"{of_entries} rows are not the {len(known.frame.sender)} of its pairs")
+        names_of = names_of[0], _WITHOUT_PAIRS[form]
     if counts[1] and not form.tables[1]:
         raise FrameError(Cause.LENGTH, f"{counts[1]} rows of a table that has no columns")
     if max(counts) > MOST_ROWS:
         raise FrameError(Cause.LENGTH, f"{max(counts)} rows are more than {MOST_ROWS}")
-    columns, at = dict[str, Any](), _HEAD.size
-    size = at + sum(
-        rows * np.dtype(dtype).itemsize for table, rows in zip(form.tables, counts, strict=True) for _, dtype in table
-    )
+    size = _HEAD.size + counts[0] * names_of[0].octets + counts[1] * names_of[1].octets
     if len(data) != size:
         raise FrameError(Cause.LENGTH, f"{len(data)} octets are not the {size} of its rows")
-    last, rows_of = (before or {}).get(form), dict.fromkeys(_ROWS, vns) | {"link": links}
-    for table, rows in zip(form.tables, counts, strict=True):
-        names = [name for name, dtype in table if dtype == _RATE]  # which come first
-        rates = np.frombuffer(data, _RATE, rows * len(names), at).reshape(len(names), rows)
-        at += rates.nbytes
-        others = {}
-        for name, dtype in table[len(names) :]:
-            others[name] = np.frombuffer(data, dtype, rows, at)
-            at += others[name].nbytes
-        columns |= zip(names, rates, strict=True)
-        if isinstance(last, Report | Grants) and table is form.tables[1] and _as_before(names, rates, others, last):
-            same = {name: getattr(last, name) for name in _PAIRS}
-            columns |= {name: _as_read(column) for name, column in others.items() if name not in _PAIRS} | same
+    columns, at = dict[str, Any](), _HEAD.size
+    rows_of = dict.fromkeys(_ROWS, vns) | {"link": links}
+    for table, (names, rows) in enumerate(zip(names_of, counts, strict=True)):
+        rates, others = _views(data, at, names, rows)
+        at += rows * names.octets
+        columns |= zip(names.eights, rates, strict=True)
+        if not table and _is_listed(form.first, rates, others, rows_of):
+            columns |= {name: _as_read(column) for name, column in others.items()}
             continue
-        _check_rates(names, rates)
+        if table and last is not None:
+            same = {name: getattr(last, name) for name in _PAIRS}
+            if _as_before(names.eights, rates, others, last):
+                columns |= {name: _as_read(column) for name, column in others.items() if name not in _PAIRS} | same
+                continue
+            columns |= same if pairs else {}
+        _check_rates(names.eights, rates)
         for name, column in others.items():
             if last is not None and name in _PAIRS and np.array_equal(column, _as_said(getattr(last, name))):
                 columns[name] = getattr(last, name)
             else:
                 columns[name] = _as_read(column)
                 _check(name, columns[name], rows_of)
-    _check_order(form.first, columns[form.first])
+        if not table:
+            _check_order(form.first, columns[form.first])
     if form.tables[1] and (last is None or any(columns[name] is not getattr(last, name) for name in _PAIRS)):
         _check_order("entries", columns["receiver"] * vns + columns["sender"])
-    return Head(token, number, heard, bool(asked)), form(**columns)
+    return Head(token, number, heard, bool(asked), (knows[0], knows[1]), pairs), form(**columns)
 
 
-def bundle(frames: Iterable[Octets]) -> bytes:
-    """Return frames for one hearer as one message: each after its length, 4 octets."""
-    return b"".join(part for frame in frames for part in (_LENGTH.pack(len(frame)), frame))
+def _views(data: Octets, at: int, names: _Columns, rows: int) -> tuple[FloatArray, dict[str, NDArray[Any]]]:
+    """Return the columns of a table that begins at octet ``at``: those of eight octets, (columns, rows), and others."""
+    eight, *others = _DTYPES
+    rates: FloatArray = np.ndarray((len(names.eights), rows), eight, data, at)
+    at += rates.nbytes
+    found = {}
+    for dtype, some in zip(others, names[1:-1], strict=True):
+        for name in some:
+            found[name] = np.ndarray(rows, dtype, data, at)
+            at += rows * dtype.itemsize
+    return rates, found
 
 
-def unbundle(data: Octets) -> list[Octets]:
-    """Return the frames of a message, MOST_FRAMES at most; raise FrameError if it is none."""
-    frames, at, data = list[Octets](), 0, memoryview(data)
-    while at < len(data):
-        if at + _LENGTH.size > len(data) or len(frames) == MOST_FRAMES:
-            raise FrameError(Cause.LENGTH, f"{len(data)} octets are not a message of {MOST_FRAMES} frames at most")
-        (length,) = _LENGTH.unpack_from(data, at)
-        at += _LENGTH.size + length
-        if at > len(data):
-            raise FrameError(Cause.LENGTH, f"a frame of {length} octets ends beyond its message")
-        frames.append(data[at - length : at])
-    return frames
+def _is_listed(first: str, rates: FloatArray, others: Mapping[str, NDArray[Any]], rows_of: Mapping[str, int]) -> bool:
+    """Whether nothing in a first table is refused, as mostly."""
+    if crossing_kernel.library is None:
+        return False
+    flags = [column for column in others.values() if column.dtype == np.bool_]
+    return crossing_kernel.listed(rates, MOST_BPS, others[first], rows_of[first], flags)
 
 
 def _as_before(
     names: Sequence[str], rates: FloatArray, others: Mapping[str, NDArray[Any]], last: Report | Grants
 ) -> bool:
-    """Whether entries name the pairs of the ``last`` frame, and hold nothing that is refused: mostly it is so."""
+    """Whether entries have the pairs of the ``last`` frame, or none, and nothing that is refused: mostly it is so."""
     if crossing_kernel.library is None:
         return False
     unlimited = names.index(_UNLIMITED) if _UNLIMITED in names else -1
-    pairs, before = (others["sender"], others["receiver"]), (last.sender, last.receiver)
     flags = others["active" if isinstance(last, Report) else "forfeits"]
-    return crossing_kernel.as_before(rates, unlimited, MOST_BPS, pairs, before, flags)
+    pairs = [(others[name], getattr(last, name)) for name in _PAIRS if name in others]
+    return crossing_kernel.as_before(rates, unlimited, MOST_BPS, flags, pairs)
 
 
 def _as_read(column: NDArray[Any]) -> NDArray[Any]:

@@ -8,6 +8,8 @@
    is refused, but its number is what this shard has heard: the peer's next one is in time.
 5. Nobody speaks for VNs that are not its own.
 6. Who takes another shard for the allocator has not reported all that the allocator has to know.
+7. A frame without pairs has those of an earlier one that was accepted. Who refuses it knows none from then on, and the
+   next frames that it says tell the peer so.
 """
 
 from __future__ import annotations
@@ -16,13 +18,14 @@ import math
 from collections import Counter, OrderedDict
 from typing import NamedTuple
 
-from controller.columns import BoolArray
+from controller.columns import BoolArray, IntArray
 from controller.shards.frames import (
     Cause,
     Frame,
     FrameError,
     Grants,
     Head,
+    Known,
     LinkUse,
     MarksRead,
     Octets,
@@ -33,6 +36,7 @@ from controller.shards.frames import (
     decode,
 )
 
+_WITH_PAIRS = (Report, Grants)
 LATE_INTERVALS = 4
 """the oldest that a frame's answer may be: two intervals there, two back"""
 SILENT_INTERVALS = 4
@@ -63,7 +67,9 @@ class Peer:
         self.refused: Counter[Cause] = Counter()
         self._grants: Grants | None = None
         self._read: dict[type[Frame], Read] = {}
-        self._known: dict[type[Frame], Frame] = {}  # whose pairs have been found to be right
+        self._known: dict[type[Frame], Known] = {}  # whose pairs have been found to be right
+        self._knows = 0, 0  # what the peer knows of this shard's Reports and Grants
+        self._pairs: dict[type[Frame], tuple[IntArray, int]] = {}  # that were said last, and since which number
         self.token, self._number = 0, 0  # of its last life that was heard
         self._last: dict[type[Frame], int] = {}
         self._said_s: OrderedDict[int, float] = OrderedDict()
@@ -73,13 +79,30 @@ class Peer:
         self.owns, self.decides, self._asked = theirs
         self._mine, self._fabric = mine, fabric
         self.report, self.link_use, self._grants, self._read, self._known = None, None, None, {}, {}
+        self._knows, self._pairs = (0, 0), {}
 
-    def head(self, token: int, number: int, now_s: float) -> Head:
-        """Return the header of a frame that goes to this peer now."""
+    def head(
+        self, token: int, number: int, now_s: float, kind: type[Frame] = LinkUse, said: IntArray | None = None
+    ) -> Head:
+        """Return the header of a frame that goes to this peer now.
+
+        Of Reports and Grants ``said`` are the rows of the pairs: the same array means the same pairs.
+        """
         self._said_s[number] = now_s
         while len(self._said_s) > _REMEMBERED:
             self._said_s.popitem(last=False)
-        return Head(token, number, self._number, self._asked)
+        knows = [self._known[one].latest if one in self._known else 0 for one in _WITH_PAIRS]
+        pairs = 0 if said is None else self._known_by_peer(number, kind, said)
+        return Head(token, number, self._number, self._asked, (knows[0], knows[1]), pairs)
+
+    def _known_by_peer(self, number: int, kind: type[Frame], said: IntArray) -> int:
+        """Return by which frame the peer knows these pairs, 0 if it has to be told them."""
+        before, since = self._pairs.get(kind, (None, 0))
+        if before is not said:
+            self._pairs[kind] = said, number
+            return 0
+        known = self._knows[_WITH_PAIRS.index(kind)]
+        return known if since <= known < number else 0
 
     def hear(self, data: Octets, now_s: float) -> FrameError | None:
         """Take a frame of this peer; return why it was refused, None if it was not."""
@@ -88,6 +111,8 @@ class Peer:
             self._accept(head, frame, now_s)
         except FrameError as error:
             self.refused[error.cause] += 1
+            if error.cause is Cause.PAIRS:  # 7
+                self._known = {}
             return error
         return None
 
@@ -96,6 +121,7 @@ class Peer:
             raise FrameError(Cause.TOKEN, f"token {head.token} is below {self.token}: its owner was replaced")
         if head.token > self.token:
             self.token, self._number, self._last, self._grants = head.token, 0, {}, None
+            self._knows = 0, 0
         kind = type(frame)
         if head.number <= self._last.get(kind, 0):  # 3
             raise FrameError(Cause.ORDER, f"number {head.number} is not above {self._last[kind]}")
@@ -108,7 +134,8 @@ class Peer:
             raise FrameError(Cause.NOT_OWNED, "speaks of VNs that are not its own, or not this shard's")
         if not isinstance(frame, Grants) and head.asked != self._mine.allocates:  # 6
             raise FrameError(Cause.NOT_OWNED, "takes another one for the allocator")
-        self._known[kind] = frame
+        self._knows = head.knows
+        self._know(head, frame)
         if isinstance(frame, Report):
             self.report, self._reported_s = frame, now_s
         elif isinstance(frame, Grants):
@@ -117,6 +144,15 @@ class Peer:
             self.link_use = frame
         else:
             self._read[kind] = frame
+
+    def _know(self, head: Head, frame: Frame) -> None:
+        """Remember the pairs of a frame."""
+        if not isinstance(frame, Report | Grants) or head.pairs:
+            return
+        known, first = self._known.get(type(frame)), head.number
+        if known is not None and known.token == head.token and _has_pairs_of(frame, known.frame):
+            first = known.first
+        self._known[type(frame)] = Known(head.token, first, head.number, frame)
 
     def _may_say(self, frame: Frame) -> bool:
         if isinstance(frame, LinkUse | PortsRead):
@@ -130,10 +166,8 @@ class Peer:
             loaded, receives, sends = self.decides, self.decides, self._mine.owns
             first = frame.decided
         known, right = self._known.get(type(frame)), bool(loaded[first].all())
-        if not isinstance(known, Report | Grants) or frame.receiver is not known.receiver:
-            right = right and bool(receives[frame.receiver].all())
-        if not isinstance(known, Report | Grants) or frame.sender is not known.sender:
-            right = right and bool(sends[frame.sender].all())
+        if known is None or not _has_pairs_of(frame, known.frame):
+            right = right and bool(receives[frame.receiver].all() and sends[frame.sender].all())
         return right
 
     def take_read(self) -> list[Read]:
@@ -156,3 +190,8 @@ class Peer:
 
     def _silent_s(self, elapsed_s: float) -> float:
         return elapsed_s if elapsed_s > SILENT_INTERVALS * self._interval_s else 0.0
+
+
+def _has_pairs_of(frame: Report | Grants, other: Report | Grants) -> bool:
+    """Whether it was read as having them: then they are the same arrays."""
+    return frame.sender is other.sender and frame.receiver is other.receiver

@@ -7,14 +7,14 @@ them are put together by ``merged``. The table stays while the pairs do.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.columns import NEW_ROW, IntArray
+from controller.columns import NEW_ROW, BoolArray, IntArray
 from controller.fabric.entries import NO_METER, EntryTable
 from controller.shards import crossing_kernel
 
@@ -35,13 +35,14 @@ Pairs = tuple[IntArray, IntArray]
 """senders and receivers, rows of the VN table, sorted by receiver, then sender"""
 
 
-@dataclass(frozen=True)
+@dataclass
 class ReceiverTable:
     """``parts`` are the pairs that were put together, the shard's own first; ``places`` where their rows are now."""
 
     entries: EntryTable
     parts: tuple[Pairs, ...]
     places: tuple[IntArray, ...]
+    _of_all: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
     @classmethod
     def of(cls, parts: Sequence[Pairs]) -> ReceiverTable:
@@ -71,11 +72,23 @@ class ReceiverTable:
         """Return how many of these rows each VN has, (vns,)."""
         if len(rows) < len(self.entries):
             return np.bincount(self.entries.receiver[rows], minlength=vns)
-        return np.pad(self._of_all, (0, vns - len(self._of_all)))
+        if len(self._of_all) != vns:
+            self._of_all = np.bincount(self.entries.receiver, minlength=vns)
+        return self._of_all
+
+    def under(self, wanted: BoolArray) -> IntArray:
+        """Return the rows whose receivers are ``wanted`` (vns,), ascending; mostly they are all, the same array."""
+        if wanted[self._receivers].all():
+            return self._rows
+        return np.flatnonzero(wanted[self.entries.receiver])
 
     @cached_property
-    def _of_all(self) -> IntArray:
-        return np.bincount(self.entries.receiver)
+    def _receivers(self) -> IntArray:
+        return np.unique(self.entries.receiver)
+
+    @cached_property
+    def _rows(self) -> IntArray:
+        return np.arange(len(self.entries))
 
     def merged(
         self, own: IntArray, here: Sequence[NDArray[Any]], said: Sequence[Sequence[NDArray[Any]]]

@@ -56,10 +56,11 @@ from controller.metering.observed import Observed, Reading
 from controller.policy.cuts import check_cut
 from controller.policy.groups import PolicyGroup, held, need_headroom
 from controller.policy.interface import notifications
-from controller.shards.answers import About, Answers, to_the_silent
+from controller.shards.answers import About, Answers, Granted, to_the_silent
 from controller.shards.crossing import Crossing
 from controller.shards.frames import FrameError, Grants, LinkUse, Octets, Report, encode, fabric_digest
 from controller.shards.gathering import Gathered
+from controller.shards.message import Message
 from controller.shards.network_wide import added_up, network_wide, use_of_links
 from controller.shards.peer import Part, Peer
 from controller.shards.readings import read_by_all, read_here, with_read
@@ -117,7 +118,9 @@ class Shard:
         self._memories = self._nothing = self.state.allocators.memories
         self._table = ReceiverTable.of([])
         self._crossing: Crossing | None = None
-        self._granted: dict[int, Grants] = {}
+        self._granted: dict[int, Granted] = {}
+        self._messages: dict[int, Message] = {}
+        self._octets: dict[int, int] = {}  # of the last ones
         self._began: tuple[SenderSide, Loads, TrafficReport] | None = None
         self._decided: _Decided | None = None
         self._use: LinkUse | None = None
@@ -178,13 +181,15 @@ class Shard:
         """Take a frame of a peer; return why it was refused, None if it was not."""
         return self.peers[peer].hear(data, now_s)
 
-    def report(self, readings: MeterReadings, now_s: float) -> dict[int, bytes]:
+    def report(self, readings: MeterReadings, now_s: float) -> dict[int, Octets]:
         """Begin an interval; return a frame for each peer."""
         self._number += 1
+        self._messages = {number: Message(self._octets.get(number, 0)) for number in self.peers}
         self._began_s = min(self._began_s, now_s)
         state, vns, crossing = self.state, self.vns, self._crossing_now()
         entries, machines = state.entries, self._obey(state.machines, now_s)
-        holds = held(self.groups, entries.receiver, len(vns)) | crossing.crosses
+        holds = held(self.groups, entries.receiver, len(vns))
+        holds = crossing.crosses if holds is False else crossing.crosses | holds
         counted = state.counters, state.measured, machines, state.unread_intervals
         senders = read_meters(entries, *counted, readings, vns, holds)
         if self.is_network_wide:
@@ -192,9 +197,9 @@ class Shard:
             machines = senders.machines.on_initialize(InitializeTrafficControl(np.flatnonzero(always)))
             senders = replace(senders, machines=machines)
         loads = senders.loads(state.enforcement, vns, now_s)
-        reports = traffic_reports(senders.machines, np.arange(len(entries)), entries, vns, senders.measured)
+        reports = traffic_reports(senders.machines, crossing.all_rows, entries, vns, senders.measured)
         self._began = senders, loads, reports
-        rows, parts = crossing.told(senders.machines.controlled | senders.measured.active)
+        told = crossing.told(senders.machines.control, senders.measured.silent_intervals)
         columns: list[NDArray[Any]] = [
             entries.sender,
             entries.receiver,
@@ -212,11 +217,11 @@ class Shard:
             loaded = np.flatnonzero(sends & (peer.owns | peer.decides))
             brought = loads.passed_bps[loaded], loads.smoothed_bps[loaded], loads.dropped_bps[loaded]
             frame = Report(loaded, *brought, *columns)
-            head = peer.head(self._token, self._number, now_s)
-            frames[number] = encode(head, self._fabric, frame, rows[parts[number]])
+            head = peer.head(self._token, self._number, now_s, Report, told[number])
+            frames[number] = encode(head, self._fabric, frame, told[number], self._messages[number].place)
         return frames
 
-    def say_read(self, observed: Observed | None, now_s: float) -> dict[int, list[bytes]]:
+    def say_read(self, observed: Observed | None, now_s: float) -> dict[int, list[Octets]]:
         """Return frames for the allocator, if that is a peer: what was read of queues, ports and marks at own switches.
 
         ``report`` comes before it, ``decide`` after it.
@@ -225,11 +230,13 @@ class Shard:
         if peer is None or observed is None or not self.is_network_wide:
             return {}
         head = peer.head(self._token, self._number, now_s)
-        return {self.allocator: [encode(head, self._fabric, frame) for frame in read_here(observed, self.mine)]}
+        place = self._messages[self.allocator].place
+        read = read_here(observed, self.mine)
+        return {self.allocator: [encode(head, self._fabric, frame, place=place) for frame in read]}
 
     def decide(
         self, now_s: float, links: FabricLinks | None = None, observed: Observed | None = None
-    ) -> dict[int, bytes]:
+    ) -> dict[int, Octets]:
         """Share the receivers' limits out; return a frame for each peer. ``report`` comes before it.
 
         ``links`` are those of the whole fabric; None: access links alone. ``observed`` is what was read at own
@@ -266,7 +273,7 @@ class Shard:
         }
         table = self._merge(crossing.own_pairs, list(live.values()))
         # Initialize is on its way, at least.
-        under = np.flatnonzero((allocators.congested | vns.always_controlled)[table.entries.receiver])
+        under = table.under(allocators.congested | vns.always_controlled)
         gathered = Gathered.of(table, crossing.own, senders, said_here, list(live.values()))
         reports, seen = gathered.reports(under), gathered.surroundings(state, loads.passed_bps, now_s)
         links = (links or FabricLinks.of_access(vns)) if self.is_network_wide else None
@@ -296,20 +303,28 @@ class Shard:
         self._told.senders = np.where(self.decides, np.maximum(counted, 1), self._told.senders)
         decided = np.flatnonzero(self.decides & (allocators.congested | (vns.always_controlled & (counted > 0))))
         about = About(decided, np.maximum(counted[decided], 1), allocators.congested[decided])
-        told = answers.to_peers(about, {number: (one.sender, one.receiver) for number, one in live.items()})
+        told = answers.to_peers(about, list(live))
         self._granted |= told
-        silent = to_the_silent(about)
-        return {
-            number: encode(peer.head(self._token, self._number, now_s), self._fabric, told.get(number, silent))
-            for number, peer in self.peers.items()
-        }
+        silent, frames = to_the_silent(about), {}
+        for number, peer in self.peers.items():
+            one = told.get(number, silent)
+            head = peer.head(self._token, self._number, now_s, Grants, one.rows)
+            frames[number] = encode(head, self._fabric, *one, self._messages[number].place)
+        return frames
 
-    def use_of_links(self, now_s: float) -> dict[int, bytes]:
+    def use_of_links(self, now_s: float) -> dict[int, Octets]:
         """Return a frame for the allocator, if that is a peer. ``decide`` comes before it."""
         peer = self.peers.get(self.allocator)
         if peer is None or self._use is None:
             return {}
-        return {self.allocator: encode(peer.head(self._token, self._number, now_s), self._fabric, self._use)}
+        head, place = peer.head(self._token, self._number, now_s), self._messages[self.allocator].place
+        return {self.allocator: encode(head, self._fabric, self._use, place=place)}
+
+    def take_messages(self) -> dict[int, Message]:
+        """Return all frames of the interval, one message for each peer: the bytes that other phases have returned."""
+        messages, self._messages = self._messages, {}
+        self._octets = {number: len(message) for number, message in messages.items()}
+        return messages
 
     def enforce(self, readings: MeterReadings, now_s: float) -> StepResult:
         """End an interval: put in force what own receivers and peers have granted. ``decide`` comes before it."""

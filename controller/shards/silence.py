@@ -15,7 +15,7 @@ from controller.columns import BoolArray, FloatArray, IntArray
 from controller.fabric.links import FabricLinks
 from controller.fabric.vns import VnTable
 from controller.metering.enforcement import RATE_STEP_BPS
-from controller.shards.frames import Grants
+from controller.shards.answers import Granted
 from controller.shards.network_wide import links_left
 from controller.shards.peer import Peer
 from controller.shards.receiver_table import found_pairs
@@ -40,7 +40,7 @@ def equal_share_bps(vns: VnTable, senders: IntArray) -> FloatArray:
 
 def left_by_silent(
     peers: Mapping[int, Peer],
-    granted: Mapping[int, Grants],
+    granted: Mapping[int, Granted],
     vns: VnTable,
     links: FabricLinks | None,
     now_s: float,
@@ -58,7 +58,8 @@ def left_by_silent(
             continue
         rate_bps = np.where(np.isinf(said.limit_bps), 0.0, said.limit_bps)
         shared_among = np.ones(len(vns), dtype=np.int64)
-        if (one := granted.get(number)) is not None:  # which may have got there
+        if number in granted:  # which may have got there
+            one = granted[number].alone()
             known, at = found_pairs(said, one, len(vns))
             rate_bps[known] = np.maximum(rate_bps[known], one.rate_bps[at])
             shared_among[one.decided] = one.senders

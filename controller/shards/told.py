@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from controller.columns import FloatArray, IntArray
+from controller.columns import BoolArray, FloatArray, IntArray
 from controller.dets.messages import DeactivateTrafficControl, InitializeTrafficControl, SetRate
-from controller.dets.send_rate_controller import SendRateControllers
+from controller.dets.send_rate_controller import Control, SendRateControllers
 from controller.fabric.entries import EntryTable
 from controller.fabric.vns import VnTable
+from controller.shards import crossing_kernel
 from controller.shards.crossing import Crossing
 from controller.shards.frames import Grants
 from controller.shards.peer import Peer
@@ -56,28 +57,15 @@ class Told:
             grants = peer.take_grants()
             if grants is not None:
                 self._hear(peer, grants)
-                heard.append(crossing.of_peer(number))
+                heard.append(crossing.to[number])
                 rows, at = crossing.granted(number, grants, len(vns))
                 granted.append(SetRate(rows, grants.rate_bps[at]))
                 if grants.forfeits.any():
                     self._forfeits.append(rows[grants.forfeits[at]])
             elif HOLD_S < peer.ungranted_s(now_s) < np.inf:
-                silent.append(crossing.of_peer(number))
+                silent.append(crossing.to[number])
         if heard:
-            rows = np.concatenate(heard)
-            always, under = vns.always_controlled, machines.controlled[rows]
-            wanted = (self.congested | always)[entries.receiver[rows]]
-            if adopted_bps is None:  # else the receiver may be with another owner, who has to hear first
-                machines = machines.on_deactivate(DeactivateTrafficControl(rows[under & ~wanted]))
-            new = rows[wanted & ~under]
-            machines = machines.on_initialize(InitializeTrafficControl(new))
-            # Until the receiver's shard has answered for them: as if each were one more of those it shares among.
-            new = new[~always[entries.receiver[new]]]
-            share_bps = equal_share_bps(vns, self.senders + 1)[entries.receiver[new]]
-            granted.insert(0, SetRate(new, share_bps))
-            rows = np.concatenate([one.entry for one in granted])
-            rate_bps = np.concatenate([one.rate_bps for one in granted])
-            machines = machines.on_set_rate(held_back(SetRate(rows, rate_bps), adopted_bps))
+            machines = self.obeyed(machines, entries, adopted_bps, vns, heard, granted)
         if silent:
             rows = np.concatenate(silent)
             share_bps = equal_share_bps(vns, self.senders)[entries.receiver[rows]]
@@ -85,10 +73,54 @@ class Told:
             machines = machines.on_set_rate(SetRate(rows[above], share_bps[above]))
         return machines
 
+    def obeyed(
+        self,
+        machines: SendRateControllers,
+        entries: EntryTable,
+        adopted_bps: FloatArray | None,
+        vns: VnTable,
+        heard: Sequence[IntArray],
+        granted: Sequence[SetRate],
+    ) -> SendRateControllers:
+        """Return the machines after Grants of the peers were ``heard`` to whom these rows lead, one after another."""
+        wanted = self.congested | vns.always_controlled
+        if adopted_bps is None and crossing_kernel.library is not None:
+            after = _obeyed_as_mostly(machines, entries, wanted, heard, granted)
+            if after is not None:
+                return after
+        rows = np.concatenate(heard)
+        under, now = machines.controlled[rows], wanted[entries.receiver[rows]]
+        if adopted_bps is None:  # else the receiver may be with another owner, who has to hear first
+            machines = machines.on_deactivate(DeactivateTrafficControl(rows[under & ~now]))
+        new = rows[now & ~under]
+        machines = machines.on_initialize(InitializeTrafficControl(new))
+        # Until the receiver's shard has answered for them: as if each were one more of those it shares among.
+        new = new[~vns.always_controlled[entries.receiver[new]]]
+        first = SetRate(new, equal_share_bps(vns, self.senders + 1)[entries.receiver[new]])
+        rows = np.concatenate([one.entry for one in (first, *granted)])
+        rate_bps = np.concatenate([one.rate_bps for one in (first, *granted)])
+        return machines.on_set_rate(held_back(SetRate(rows, rate_bps), adopted_bps))
+
     def _hear(self, peer: Peer, grants: Grants) -> None:
         self.congested[peer.decides] = False
         self.congested[grants.decided] = grants.congested
         self.senders[grants.decided] = grants.senders
+
+
+def _obeyed_as_mostly(
+    machines: SendRateControllers,
+    entries: EntryTable,
+    wanted: BoolArray,
+    heard: Sequence[IntArray],
+    granted: Sequence[SetRate],
+) -> SendRateControllers | None:
+    """Return the same where nobody begins or ends, and all that are granted a rate had one before; else None."""
+    limit_bps, unheard = machines.limit_bps.copy(), machines.unheard_intervals.copy()
+    settings, before = (Control.IDLE, Control.LIMITED), (wanted, entries.receiver, machines.control)
+    parts = [(rows, one.entry, one.rate_bps) for rows, one in zip(heard, granted, strict=True)]
+    if not crossing_kernel.obey(settings, before, (limit_bps, unheard), parts):
+        return None
+    return SendRateControllers(machines.control, limit_bps, unheard)
 
 
 def held_back(message: SetRate, adopted_bps: FloatArray | None) -> SetRate:

@@ -18,7 +18,7 @@ def small(monkeypatch):
 
 
 def test_every_pair_is_granted_by_the_receivers_node():
-    with bench._fabric(3, ENTRIES) as fabric:
+    with bench._fabric((3, True), ENTRIES) as fabric:
         fabric.run(60)
         states = [node.central.state for node in fabric.nodes]
         vns = fabric.nodes[0].central.vns
@@ -36,9 +36,22 @@ def test_every_pair_is_granted_by_the_receivers_node():
 def test_figures_are_of_each_number_of_nodes():
     told = []
     found = bench.measure_nodes(ENTRIES, told.append)
-    assert list(found) == ["1", "3"]
-    assert len(told) == 2
-    for one in found.values():
+    assert {nodes: list(one) for nodes, one in found.items()} == {"1": ["alone"], "3": ["alone", "shared"]}
+    assert len(told) == 3
+    for one in (cost for costs in found.values() for cost in costs.values()):
         assert one["entries"] == 16 * 8
-        assert one["loop_us"] > 0 < one["kb"]
-    assert bench.efficiency(found, 1) == 1.0
+        assert min(one[name] for name in ("loop_us", "openflow_us", "kb")) > 0
+    assert found["3"]["shared"]["transport_us"] > 0.0 == found["3"]["alone"]["transport_us"]
+    shared = sum(found["3"]["shared"][part] for part in bench.WITH_OPENFLOW)
+    alone = sum(found["3"]["alone"][part] for part in bench.WITH_OPENFLOW)
+    assert bench.efficiency(found, 3, bench.WITH_OPENFLOW) == pytest.approx(alone / shared)
+
+
+def test_what_a_node_reads_of_its_switches_is_what_they_say():
+    with bench._fabric((2, False), ENTRIES) as fabric:
+        fabric.run(2)
+        node = fabric.nodes[1]
+        meters = fabric._meters(1)
+        for dpid, read in node.wires.poll(meters).items():
+            for name in ("meter_id", "byte_in_count", "band_byte_count"):
+                assert read[name].tolist() == meters[dpid][name].tolist()

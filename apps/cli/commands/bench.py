@@ -78,6 +78,7 @@ def cluster(
     moves: Annotated[
         bool | None, typer.Option("--moves", help="Three nodes whose switches change hands, instead of a pair.")
     ] = None,
+    deaths: Annotated[int | None, typer.Option(help="With --moves: then so many nodes die, one a minute.")] = None,
     seed: Annotated[int | None, typer.Option(help="Which ones.")] = None,
     output: Annotated[Path | None, typer.Option(help="Folder of figures and plot.")] = None,
     as_json: AsJson = False,
@@ -90,6 +91,7 @@ def cluster(
         "kills": kills,
         "faults": faults,
         "moves": moves,
+        "deaths": deaths,
         "seed": seed,
         "output": output,
     }

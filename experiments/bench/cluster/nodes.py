@@ -1,9 +1,12 @@
 """What a node costs that shares a fabric with others, by processor time and memory: 1, 2 and 4 nodes in one process.
 
-Each node is a real one, but for OpenFlow and etcd: a controller with its part of the switches, and links over loopback.
-Every node has as many entries, of which CROSSING lead to VNs of others where there are any, and all receivers are
-congested: every entry is reported and granted in every interval. A node's own switches answer from columns; that, and
-waiting for messages, does not count. With nodes that cost nothing more, a node of many takes as long as one alone.
+Each node is a real one, but for its greenlets and etcd: a controller with its part of the switches, links over
+loopback, and the bytes of OpenFlow through sockets (switch_wires.py). Every node has as many entries, of which
+CROSSING lead to VNs of others, and all receivers are congested: every entry is reported and granted in every interval.
+Switches answer from columns; that, and waiting for messages, does not count.
+
+As many nodes that know nothing of each other are measured in the same way: what one takes that is alone. They take
+turns as the others do, with as much memory in use and the same pauses, so that caches and clocks are the same.
 """
 
 from __future__ import annotations
@@ -11,7 +14,8 @@ from __future__ import annotations
 import gc
 import time
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -26,10 +30,14 @@ from controller.fabric.description import Config
 from controller.fabric.topology import PortId
 from controller.forwarding.pairs import Host, Pair
 from controller.nodes.sharing import Sharing
-from controller.openflow.meters import METER_CONFIG, METER_STATS
+from controller.openflow.meters import METER_CONFIG
+from experiments.bench.cluster.switch_wires import SwitchWires
 from experiments.machine.controller_process import free_ports
+from experiments.switch import answers
 
 NODES = (1, 2, 4)
+LOOP, WITH_OPENFLOW, WHOLE = ("loop_us",), ("loop_us", "openflow_us"), ("loop_us", "openflow_us", "transport_us")
+"""parts of a node's processor time: the control loop without OpenFlow and with it, and all that the process takes"""
 CROSSING = 0.75
 SWITCHES, PORTS = 2, 128  # of each node
 VLAN, ALGORITHM = 10, "fp"
@@ -41,59 +49,67 @@ SETTLE, MEASURED, TURNS = 40, 20, 3
 def measure_nodes(entries: int, tell: Callable[[str], None]) -> dict[str, Any]:
     """Return what an interval costs a node of 1, 2 and 4 with about so many ``entries`` each.
 
-    ``loop_us`` and ``transport_us`` are processor time of the control loop and of ZeroMQ's thread, for an entry;
-    ``loop_us`` is the least of TURNS. ``kb`` is memory for an entry of a node, as far as Python and numpy know of it.
+    ``shared`` are costs of nodes that share the fabric, ``alone`` of as many that do not: processor time of the control
+    loop without OpenFlow, ``loop_us``, of its OpenFlow, ``openflow_us``, and of ZeroMQ's thread, ``transport_us``, for
+    an entry; those of the turn in which the loop took least. ``kb`` is memory for an entry of a node, as far as Python
+    and numpy know of it.
     """
     keep_memory()  # as a controller's launcher does
-    found: dict[str, Any] = {}
-    turns = [{nodes: _cost(nodes, entries) for nodes in NODES} for _ in range(TURNS)]
-    for nodes in NODES:
-        made = min((turn[nodes] for turn in turns), key=lambda one: one["loop_us"])
-        made["kb"] = _memory_kb(nodes, entries)
-        costs = f"{made['loop_us']:.3f} us, transport {made['transport_us']:.3f} us, {made['kb']:.2f} kB"
-        tell(f"{nodes} nodes, an entry: {costs}")
-        found[str(nodes)] = made
+    kinds = [(nodes, shared) for nodes in NODES for shared in (False, True) if nodes > 1 or not shared]
+    turns = [{kind: _cost(kind, entries) for kind in kinds} for _ in range(TURNS)]
+    found: dict[str, Any] = {str(nodes): {} for nodes in NODES}
+    for nodes, shared in kinds:
+        made = min((turn[nodes, shared] for turn in turns), key=lambda one: one["loop_us"] + one["openflow_us"])
+        made["kb"] = _memory_kb((nodes, shared), entries)
+        found[str(nodes)]["shared" if shared else "alone"] = made
+        costs = f"{made['loop_us']:.3f} us, OpenFlow {made['openflow_us']:.3f} us"
+        if shared:
+            costs += f", transport {made['transport_us']:.3f} us"
+        tell(f"{nodes} nodes {'that share' if shared else 'alone'}, an entry: {costs}, {made['kb']:.2f} kB")
     return found
 
 
-def efficiency(found: dict[str, Any], nodes: int) -> float:
-    """Return the entries of an interval that a node of so many manages, of those that one alone does."""
-    return float(found["1"]["loop_us"] / found[str(nodes)]["loop_us"])
+def efficiency(found: dict[str, Any], nodes: int, parts: Sequence[str]) -> float:
+    """Return the entries of an interval that a node of so many manages, of those that one alone does.
+
+    ``parts`` are those of its processor time that count.
+    """
+    alone, shared = (sum(found[str(nodes)][how][part] for part in parts) for how in ("alone", "shared"))
+    return float(alone / shared)
 
 
 def crossing_ns(found: dict[str, Any], nodes: int) -> float:
     """Return what an entry that crosses takes more than one that does not, on both sides, with the transport."""
-    one, many = found["1"], found[str(nodes)]
-    return float(1e3 * (many["loop_us"] - one["loop_us"] + many["transport_us"]) / CROSSING)
+    alone, shared = (sum(found[str(nodes)][how][part] for part in WHOLE) for how in ("alone", "shared"))
+    return float(1e3 * (shared - alone) / CROSSING)
 
 
-def _cost(nodes: int, entries: int) -> dict[str, float]:
-    with _fabric(nodes, entries) as fabric:
+def _cost(kind: tuple[int, bool], entries: int) -> dict[str, float]:
+    with _fabric(kind, entries) as fabric:
         fabric.run(SETTLE)
         gc.collect()
         gc.disable()
         try:
             all_s, here_s = time.process_time(), time.thread_time()
             for node in fabric.nodes:
-                node.took_s = 0.0
+                node.took_s.clear()
             fabric.run(MEASURED)
             transport_s = time.process_time() - all_s - (time.thread_time() - here_s)
         finally:
             gc.enable()
         of_each = sum(node.entries for node in fabric.nodes) * MEASURED
-        took_s = sum(node.took_s for node in fabric.nodes)
-        return {
-            "entries": fabric.nodes[0].entries,
-            "loop_us": 1e6 * took_s / of_each,
-            "transport_us": 1e6 * transport_s / of_each,
-        }
+        took_s = {part: sum(node.took_s[part] for node in fabric.nodes) for part in ("loop_us", "openflow_us")}
+        took_s["transport_us"] = transport_s if kind[1] else 0.0
+        costs_us = {part: 1e6 * part_s / of_each for part, part_s in took_s.items()}
+        set_share = sum(node.set_meters for node in fabric.nodes) / of_each
+        return {"entries": fabric.nodes[0].entries, "set_share": set_share, **costs_us}
 
 
-def _memory_kb(nodes: int, entries: int) -> float:
+def _memory_kb(kind: tuple[int, bool], entries: int) -> float:
     gc.collect()
     tracemalloc.start()
     try:
-        with _fabric(nodes, entries) as fabric:
+        with _fabric(kind, entries) as fabric:
             fabric.run(SETTLE)
             gc.collect()
             return tracemalloc.get_traced_memory()[0] / sum(node.entries for node in fabric.nodes) / 1e3
@@ -102,88 +118,100 @@ def _memory_kb(nodes: int, entries: int) -> float:
 
 
 class _Node:
-    """One node, and what its calls have taken of the thread's processor time, ``took_s``."""
+    """One node, and what its calls have taken of the thread's processor time, ``took_s``, by part.
 
-    def __init__(self, number: int, nodes: int) -> None:
-        self.number, self.name = number, f"n{number}"
-        self.took_s, self.entries = 0.0, 0
-        self.dpids = range(number * SWITCHES + 1, (number + 1) * SWITCHES + 1)
+    One that shares has the switches of its ``number``, all others the first ones of a fabric of their own.
+    """
+
+    def __init__(self, number: int, nodes: int, shared: bool) -> None:
+        self.name, self.place = f"n{number}", number if shared else 0
+        self.took_s, self.entries, self.set_meters = Counter[str](), 0, 0
+        self.dpids = range(self.place * SWITCHES + 1, (self.place + 1) * SWITCHES + 1)
         self.links: Any = None
-        self._due: dict[str, bytes] = {}
-        self.central = CentralController(_config(nodes))
-        self.sharing = Sharing(self.central, self.name) if nodes > 1 else None
+        self.central = CentralController(_config(nodes if shared else 1))
+        self.sharing = Sharing(self.central, self.name) if shared else None
+        self.wires = SwitchWires(self.central, self.dpids, lambda: self.measured("openflow_us"))
 
     @contextmanager
-    def measured(self) -> Iterator[None]:
+    def measured(self, part: str) -> Iterator[None]:
         """Count what is done meanwhile as this node's."""
         began_s = time.thread_time()
         yield
-        self.took_s += time.thread_time() - began_s
+        self.took_s[part] += time.thread_time() - began_s
 
-    def interval(self, stats: dict[int, Any], now_s: float) -> None:
-        """Do what a node does in an interval."""
-        with self.measured():
-            if self.sharing is not None:
+    def interval(self, meters: dict[int, Any], now_s: float) -> None:
+        """Do what a node does in an interval; ``meters`` are what its switches say."""
+        if self.sharing is not None:
+            with self.measured("loop_us"):
                 for name, data in self.links.receive():
                     self.sharing.hear(name, data, now_s)
-            self.central.interval(stats, dict.fromkeys(stats, now_s), now_s)
+        stats = self.wires.poll(meters)
+        with self.measured("loop_us"):
+            result = self.central.interval(stats, dict.fromkeys(stats, now_s), now_s)
             self.central.tick(now_s)
-            if self.sharing is not None:
+        self.set_meters += len(result.changes.rows)
+        self.wires.push()
+        if self.sharing is not None:
+            with self.measured("loop_us"):
                 self.sharing.round(list(self.dpids), now_s)
-                for name, data in self.sharing.take_messages().items():
-                    self.links.send(name, data)
+                for name, message in self.sharing.take_messages().items():
+                    self.links.send(name, message)
 
 
 class _Fabric:
     """Nodes whose switches answer from columns, by meter id."""
 
-    def __init__(self, nodes: int, entries: int) -> None:
+    def __init__(self, kind: tuple[int, bool], entries: int) -> None:
+        nodes, self._shared = kind
         self.now_s, vns = 1000.0, SWITCHES * PORTS
-        self.nodes = [_Node(number, nodes) for number in range(nodes)]
+        self.nodes = [_Node(number, *kind) for number in range(nodes)]
         self._receivers = max(4, round(entries / vns))
-        owners = {dpid: Owner(node.name, node.number + 1, 1) for node in self.nodes for dpid in node.dpids}
+        owners = {dpid: Owner(node.name, node.place + 1, 1) for node in self.nodes for dpid in node.dpids}
         for node in self.nodes:
             if node.sharing is not None:
                 node.sharing.hear_owners(owners, 1, self.now_s)
             for dpid in node.dpids:
                 node.central.switch_connected(dpid, [], np.empty(0, METER_CONFIG), self.now_s)
-            for row in range(node.number * vns, (node.number + 1) * vns):
+            for row in range(node.place * vns, (node.place + 1) * vns):
                 key = node.central.vns.key(row)
                 node.central.fabric.learn(Host(VLAN, 0x02_00_00_00_00_00 | row), PortId(*key[1:]), self.now_s)
 
+    def close(self) -> None:
+        """End all connections."""
+        for node in self.nodes:
+            node.wires.close()
+            if node.links is not None:
+                node.links.close()
+
     def connect(self) -> None:
         """Let the nodes hear each other, and their hosts talk."""
-        if len(self.nodes) > 1:
+        if self._shared:
             self._link()
-            self.run(SETTLE // 2)
+        self.run(SETTLE // 2)
         for node in self.nodes:
-            for pair in self._pairs(node.number):
+            for pair in self._pairs(node.place):
                 node.central.pairs.seen(pair, self.now_s)
-            self._take(node)
+            node.wires.push()
             node.entries = len(node.central.state.entries)
-        self._counts = [np.zeros((2, len(node.central.state.entries))) for node in self.nodes]
+        self._counts = [np.zeros((2, node.entries)) for node in self.nodes]
 
     def run(self, intervals: int) -> None:
         """Let so many intervals pass."""
+        for node in self.nodes:
+            node.set_meters = 0
         for _ in range(intervals):
             self.now_s += INTERVAL_S
-            for node in self.nodes:
-                node.interval(self._stats(node), self.now_s)
-                with node.measured():
-                    self._take(node)
-            if len(self.nodes) > 1:
-                time.sleep(ARRIVES_S)
+            for number, node in enumerate(self.nodes):
+                node.interval(self._meters(number), self.now_s)
+            time.sleep(ARRIVES_S)
 
-    def _take(self, node: _Node) -> None:
-        for update in node.central.take_updates().values():
-            update.encode(1)
-
-    def _stats(self, node: _Node) -> dict[int, Any]:
+    def _meters(self, number: int) -> dict[int, Any]:
         """Let all entries send, and their meters drop what is above the limit; those that are set count from zero."""
+        node = self.nodes[number]
         state, vns = node.central.state, node.central.vns
         if not node.entries:
-            return {dpid: np.zeros(0, METER_STATS) for dpid in node.dpids}
-        octets, dropped = self._counts[node.number]
+            return {dpid: np.zeros(0, answers.METER_STATS) for dpid in node.dpids}
+        octets, dropped = self._counts[number]
         again = state.enforcement.modified_s >= self.now_s - 1.5 * INTERVAL_S
         offered_bps = np.full(node.entries, OFFERED * LIMIT_BPS / self._receivers)
         for column, bps in (
@@ -192,26 +220,27 @@ class _Fabric:
         ):
             column[again] = 0.0
             column += bps * (INTERVAL_S / 8)
-        stats = {}
+        meters = {}
         for dpid in node.dpids:
             rows = np.flatnonzero(vns.dpid[state.entries.sender] == dpid)
             rows = rows[np.argsort(state.entries.meter_id[rows])]
-            made = np.zeros(len(rows), METER_STATS)
-            made["meter_id"], made["duration_s"] = state.entries.meter_id[rows], self.now_s - 1000.0
+            made = np.zeros(len(rows), answers.METER_STATS)
+            made["meter_id"], made["length"] = state.entries.meter_id[rows], made.itemsize
+            made["duration_sec"], made["duration_nsec"] = answers.split_duration(self.now_s - 1000.0)
             made["byte_in_count"], made["band_byte_count"] = octets[rows], dropped[rows]
-            stats[dpid] = made
-        return stats
+            meters[dpid] = made
+        return meters
 
-    def _pairs(self, number: int) -> Iterator[Pair]:
+    def _pairs(self, place: int) -> Iterator[Pair]:
         """Return the pairs of a node's senders: each VN is sent to by as many as it sends to."""
         vns, nodes = SWITCHES * PORTS, len(self.nodes)
-        away = round(CROSSING * self._receivers) if nodes > 1 else 0
+        away = round(CROSSING * self._receivers) if self._shared else 0
         for at in range(vns):
-            sender = number * vns + at
+            sender = place * vns + at
             for one in range(1, self._receivers - away + 1):
-                yield Pair(sender, number * vns + (at + one) % vns)
+                yield Pair(sender, place * vns + (at + one) % vns)
             for one in range(away):
-                other = (number + 1 + one % (nodes - 1)) % nodes
+                other = (place + 1 + one % (nodes - 1)) % nodes
                 yield Pair(sender, other * vns + (at + one) % vns)
 
     def _link(self) -> None:
@@ -235,15 +264,13 @@ class _Fabric:
 
 
 @contextmanager
-def _fabric(nodes: int, entries: int) -> Iterator[_Fabric]:
-    fabric = _Fabric(nodes, entries)
+def _fabric(kind: tuple[int, bool], entries: int) -> Iterator[_Fabric]:
+    fabric = _Fabric(kind, entries)
     try:
         fabric.connect()
         yield fabric
     finally:
-        for node in fabric.nodes:
-            if node.links is not None:
-                node.links.close()
+        fabric.close()
 
 
 def _config(nodes: int) -> Config:

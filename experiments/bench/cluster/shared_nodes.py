@@ -18,6 +18,7 @@ from pathlib import Path
 
 from apps.cluster.etcd import Etcd
 from apps.cluster.wishes import Wishes
+from controller.openflow.constants import MessageType
 from experiments.bench.cluster.kills import LONGEST_PAUSE_S, LONGEST_WAIT_S
 from experiments.bench.cluster.testbed.disturbances import Disturbances
 from experiments.bench.cluster.testbed.switch_logs import ReadingLog
@@ -34,6 +35,7 @@ from experiments.machine.controller_pair import SharedNodes
 INTERVAL_S = 0.055
 SETTLE_S = 60.0
 AFTER_S = 1.5
+DEATH_EVERY_S, LONGEST_DEATH_S, MACHINE_SHARE = 60.0, 10.0, 0.5
 WAYS = ("moved", "drained", "killed", "machine dead", "paused", "stopped")
 
 
@@ -42,20 +44,22 @@ class SharedReport:
     """What came of it: the longest time without a decision for a switch that changed hands, intervals, by way.
 
     ``frozen_s`` is for how long grants were frozen at a node, at most, by way; ``disturbances`` counts those in a row.
+    ``refused_writes`` is how many changes switches refused while nodes died, one after the other.
     """
 
     judgement: Judgement = field(default_factory=Judgement)
     undecided: dict[str, list[float]] = field(default_factory=dict)
     frozen_s: dict[str, list[float]] = field(default_factory=dict)
     disturbances: dict[str, int] = field(default_factory=dict)
+    refused_writes: int = 0
 
 
 def run_shared(
-    repeats: int, kills: int, seed: int, folder: Path, tell: Callable[[str], None] = lambda _line: None
+    repeats: int, kills: int, seed: int, folder: Path, tell: Callable[[str], None] = lambda _line: None, deaths: int = 0
 ) -> SharedReport:
     """Change owners ``repeats`` times in each way, then disturb so many times by ``seed``; return what came of it.
 
-    Raises ControllerError if the nodes do not come back.
+    Then so many nodes die, one each DEATH_EVERY_S. Raises ControllerError if the nodes do not come back.
     """
     with SharedNodes(shared_document, folder) as nodes, talking_fabric(nodes) as fabric:
         run = _Run(TalkingPair(nodes, fabric), nodes, random.Random(seed))
@@ -67,6 +71,12 @@ def run_shared(
                 tell(f"{way}: {undecided:.1f} intervals without a decision, grants frozen for {frozen_s:.1f} s")
         for turn in range(kills):
             tell(f"{turn + 1:>3}: {run.turn()}")
+        before = run.refused_writes()
+        for turn in range(deaths):
+            due_s = time.monotonic() + DEATH_EVERY_S
+            tell(f"{turn + 1:>3}: {run.death()}")
+            time.sleep(max(0.0, due_s - time.monotonic()))
+        run.report.refused_writes = run.refused_writes() - before
         run.report.judgement = run.talking.judge()
         return run.report
 
@@ -169,6 +179,34 @@ class _Run:
         self._nodes.wait_controls()
         self._nodes.wait(self.talking.change_once, "a change is kept", SETTLE_S)
         return f"{', '.join(names)}; all under control {time.monotonic() - begun_s:.1f} s after all were back"
+
+    def death(self) -> str:
+        """Let a node die, with its machine or alone, and wait until the others have its switches and it is back."""
+        self._nodes.wait_ready()
+        self._wishes(lambda wishes: wishes.balance())
+        self._nodes.wait_ready()
+        number, machine = self._random.randrange(len(self._nodes.nodes)), self._random.random() < MACHINE_SHARE
+        lost = [name for name, owner in self._nodes.owners().items() if owner == f"n{number + 1}"]
+        others, begun_s = set(range(len(self._nodes.nodes))) - {number}, time.monotonic()
+        if machine:
+            self._done.kill_machine(number)
+        else:
+            self._done.kill(number, signal.SIGKILL)
+        self._nodes.wait(lambda: self._nodes.shared_by(others), "others have its switches", SETTLE_S)
+        took_s = time.monotonic() - begun_s
+        self.talking.change_once()
+        time.sleep(self._random.uniform(0.0, LONGEST_DEATH_S))
+        self.talking.change_once()
+        self._done.undo()
+        name = "machine dead" if machine else "killed"
+        self.report.disturbances[name] = self.report.disturbances.get(name, 0) + 1
+        return f"n{number + 1} {name}; others have its {len(lost)} switches after {took_s:.1f} s"
+
+    def refused_writes(self) -> int:
+        """Return how many messages but requests for roles switches have refused so far."""
+        with self.talking.fabric.locked():
+            refused = [kind for switch in self.talking.fabric.switches.values() for kind, _ in switch.refused]
+        return sum(kind != MessageType.ROLE_REQUEST for kind in refused)
 
     def _disturb(self) -> str:
         number = self._random.randrange(len(self._nodes.nodes))

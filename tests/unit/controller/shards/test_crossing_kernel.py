@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -10,9 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from controller.dets.messages import SetRate
+from controller.dets.send_rate_controller import Control, SendRateControllers
+from controller.fabric.entries import EntryTable
 from controller.shards import crossing_kernel
-from controller.shards.frames import MOST_BPS, FrameError, Grants, Head, Report, decode, encode
+from controller.shards.crossing import Crossing
+from controller.shards.frames import MOST_BPS, FrameError, Grants, Head, Known, Report, decode, encode
 from controller.shards.receiver_table import ReceiverTable
+from controller.shards.told import Told
 
 pytestmark = pytest.mark.skipif(crossing_kernel.library is None, reason="no C compiler was there when it was installed")
 
@@ -83,9 +90,23 @@ def test_frames_are_read_and_refused_alike_after_others(
         if rng.random() < 0.5 and count:
             whole[rng.integers(others, len(whole))] ^= 1 << rng.integers(0, 8)
         else:
-            whole[rng.integers(48, max(len(whole), 49)) % len(whole)] = rng.integers(0, 256)
-    known = {type(before): before}
+            whole[rng.integers(72, max(len(whole), 73)) % len(whole)] = rng.integers(0, 256)
+    known = {type(before): Known(HEAD.token, 1, HEAD.number, before)}
     assert read(bytes(whole), known) == plainly(read, bytes(whole), known) == plainly(read, bytes(whole), None)
+
+
+@settings(derandomize=True, deadline=None, max_examples=200)
+@given(seed=seeds, count=counts, make=st.sampled_from((report, grants)), damage=st.integers(0, 3))
+def test_frames_without_pairs_are_read_and_refused_alike(seed: int, count: int, make: Any, damage: int) -> None:
+    rng = np.random.default_rng(seed)
+    frame, said = make(rng, count), np.arange(count)
+    _, before = decode(encode(HEAD, FABRIC, frame), FABRIC, VNS)
+    known, head = {type(before): Known(HEAD.token, 1, HEAD.number, before)}, HEAD._replace(number=9, pairs=2)
+    whole = bytearray(encode(head, FABRIC, frame, said))
+    assert whole == plainly(encode, head, FABRIC, frame, said)
+    for _ in range(damage):
+        whole[rng.integers(72, max(len(whole), 73)) % len(whole)] = rng.integers(0, 256)
+    assert read(bytes(whole), known) == plainly(read, bytes(whole), known)
 
 
 @pytest.mark.parametrize("make", [report, grants])
@@ -94,7 +115,7 @@ def test_frames_are_read_and_refused_alike_after_others(
 def test_odd_rates_are_taken_or_refused_alike(make: Any, at: int, value: float) -> None:
     frame = make(np.random.default_rng(at), MOST)
     _, before = decode(encode(HEAD, FABRIC, frame), FABRIC, VNS)
-    known = {type(before): before}
+    known = {type(before): Known(HEAD.token, 1, HEAD.number, before)}
     for name in ("measured_bps", "limit_bps", "last_bps") if make is report else ("rate_bps",):
         column = getattr(frame, name)
         was, column[at] = column[at], value
@@ -112,7 +133,7 @@ def test_another_pair_or_flag_anywhere_is_noticed(make: Any, at: int) -> None:
     frame = make(np.random.default_rng(at), MOST)
     data = encode(HEAD, FABRIC, frame)
     _, before = decode(data, FABRIC, VNS)
-    known = {type(before): before}
+    known = {type(before): Known(HEAD.token, 1, HEAD.number, before)}
     flags = len(data) - MOST
     rows = flags - (4 if make is report else 0) * MOST  # behind receivers, which are behind senders
     for octet in (flags + at, rows - 4 * MOST + 4 * at + 3, rows - 8 * MOST + 4 * at + 3):
@@ -145,3 +166,57 @@ def test_columns_of_all_entries_are_put_together_alike(seed: int, count: int, re
     under = np.sort(rng.permutation(count)[: count // 2])
     for rows in (under, np.arange(count)):
         assert table.senders(rows, VNS).tolist() == np.bincount(table.entries.receiver[rows], minlength=VNS).tolist()
+
+
+def machines(rng: np.random.Generator, count: int, states: tuple[Control, ...]) -> SendRateControllers:
+    control = rng.choice(ints(states), count)
+    return SendRateControllers(control, rng.random(count) * 1e9, rng.integers(0, 30, count))
+
+
+def ints(values: Any) -> np.ndarray:
+    return np.array(values, dtype=np.int64)
+
+
+STATES = ((Control.LIMITED,), (Control.IDLE, Control.LIMITED), tuple(Control))
+
+
+@settings(derandomize=True, deadline=None, max_examples=200)
+@given(seed=seeds, count=counts, states=st.sampled_from(STATES), wanted=st.sampled_from((0.0, 0.5, 1.0)))
+def test_grants_of_peers_are_obeyed_alike(seed: int, count: int, states: tuple[Control, ...], wanted: float) -> None:
+    rng = np.random.default_rng(seed)
+    entries = EntryTable(*pairs(rng, count), np.arange(count))
+    to = rng.integers(0, 4, VNS)
+    crossing = Crossing.of(entries, to == 0, {one: to == one for one in (1, 2, 3)})
+    vns = SimpleNamespace(always_controlled=rng.random(VNS) < wanted / 4, receive_most_bps=rng.random(VNS) * 1e9)
+    vns = type("Vns", (SimpleNamespace,), {"__len__": lambda self: VNS})(**vars(vns))
+    told, before = Told(VNS), machines(rng, count, states)
+    told.congested = rng.random(VNS) < wanted
+    if rng.random() < 0.7:  # as it mostly is: under control where that is wanted, and nowhere else
+        under = (told.congested | vns.always_controlled)[entries.receiver]
+        before = replace(before, control=np.where(under, np.maximum(before.control, 1), Control.IDLE))
+    heard, granted = [], []
+    for number in (1, 2):
+        rows = crossing.to[number]
+        heard.append(rows)
+        some = rows if rng.random() < 0.5 else rows[rng.random(len(rows)) < 0.7]
+        loose = np.frombuffer(bytes(1) + rng.random(len(some)).tobytes(), "<f8", len(some), 1)
+        granted.append(SetRate(some, loose))
+    arguments = before, entries, None, vns, heard, granted
+    now, plain = told.obeyed(*arguments), plainly(told.obeyed, *arguments)
+    for name in ("control", "limit_bps", "unheard_intervals"):
+        assert getattr(now, name).tobytes() == getattr(plain, name).tobytes()
+
+
+@settings(derandomize=True, deadline=None)
+@given(seed=seeds, count=counts, share=st.sampled_from((0.0, 0.01, 1.0)))
+def test_who_is_told_of_is_found_alike(seed: int, count: int, share: float) -> None:
+    rng = np.random.default_rng(seed)
+    entries = EntryTable(*pairs(rng, count), np.arange(count))
+    to = rng.integers(0, 3, VNS)
+    crossing = Crossing.of(entries, to == 0, {one: to == one for one in (1, 2)})
+    quiet = rng.random(count) < share
+    told = np.where(quiet, 0, rng.integers(1, 3, count)), np.where(quiet, 10 + rng.integers(0, 2, count), 9)
+    found, plain = crossing.told(*told), plainly(crossing.told, *told)
+    assert {one: rows.tolist() for one, rows in found.items()} == {one: rows.tolist() for one, rows in plain.items()}
+    for one, rows in crossing.to.items():
+        assert (found[one] is rows) is (plain[one] is rows) is (len(plain[one]) == len(rows))

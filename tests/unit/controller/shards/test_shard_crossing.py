@@ -6,7 +6,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from controller.dets.send_rate_controller import Control
 from controller.fabric.entries import EntryTable
+from controller.metering.measurement import IDLE_INTERVALS
 from controller.shards.crossing import Crossing
 from controller.shards.frames import Grants
 
@@ -37,14 +39,17 @@ def grants(some, rate_bps):
 def test_rows_by_peer_are_those_whose_receivers_it_owns(some, owner, data):
     entries, owner = table(some), ints(owner)
     crossing = Crossing.of(entries, owner == 0, {one: owner == one for one in OWNERS})
-    told = np.array(data.draw(st.lists(st.booleans(), min_size=len(entries), max_size=len(entries))), dtype=np.bool_)
-    rows, parts = crossing.told(told)
+    size = {"min_size": len(entries), "max_size": len(entries)}
+    control = ints(data.draw(st.lists(st.sampled_from(Control), **size)))
+    silent = ints(data.draw(st.lists(st.sampled_from((0, IDLE_INTERVALS - 1, IDLE_INTERVALS)), **size)))
+    told = (control != Control.IDLE) | (silent < IDLE_INTERVALS)
+    rows = crossing.told(control, silent)
     to = owner[entries.receiver]
     assert crossing.own.tolist() == np.flatnonzero(to == 0).tolist()
     assert crossing.crosses.tolist() == (to != 0).tolist()
     for one in OWNERS:
-        assert rows[parts[one]].tolist() == np.flatnonzero((to == one) & told).tolist()
-        assert crossing.of_peer(one).tolist() == np.flatnonzero(to == one).tolist()
+        assert rows[one].tolist() == np.flatnonzero((to == one) & told).tolist()
+        assert crossing.to[one].tolist() == np.flatnonzero(to == one).tolist()
 
 
 @settings(derandomize=True, max_examples=100, deadline=None)
@@ -57,7 +62,7 @@ def test_grants_find_the_rows_of_their_pairs_that_are_there(some, granted, other
         rows, at = crossing.granted(2, message, VNS)
         found = set(zip(entries.sender[rows].tolist(), entries.receiver[rows].tolist(), strict=True))
         named = list(zip(message.sender.tolist(), message.receiver.tolist(), strict=True))
-        assert [named[one] for one in at] == list(
+        assert [named[one] for one in np.arange(len(named))[at]] == list(
             zip(entries.sender[rows].tolist(), entries.receiver[rows].tolist(), strict=True)
         )
         assert found == set(some) & set(named)

@@ -17,6 +17,7 @@ from controller.shards.frames import (
     FrameError,
     Grants,
     Head,
+    Known,
     LinkUse,
     MarksRead,
     PortsRead,
@@ -30,7 +31,7 @@ from controller.shards.frames import (
 VNS, LINKS = 20, 30
 FABRIC = b"12345678"
 HEAD = Head(token=3, number=7, heard=5)
-rates = st.floats(0.0, 1e12)
+rates, numbers = st.floats(0.0, 1e12), st.integers(0, 2**64 - 1)
 
 
 def ints(values):
@@ -71,7 +72,7 @@ def frames(draw):
 
 
 @settings(derandomize=True, max_examples=100, deadline=None)
-@given(frame=frames(), head=st.builds(Head, *[st.integers(0, 2**64 - 1)] * 3, st.booleans()))
+@given(frame=frames(), head=st.builds(Head, *[numbers] * 3, st.booleans(), st.tuples(numbers, numbers), st.just(0)))
 def test_what_is_written_is_read(frame, head):
     read_head, read = decode(encode(head, FABRIC, frame), FABRIC, VNS, LINKS)
     assert read_head == head
@@ -164,8 +165,9 @@ def test_what_cannot_be_is_refused(frame, cause):
         (5, b"\x03", Cause.NOT_A_FRAME),
         (6, b"\x02", Cause.NOT_A_FRAME),
         (8, b"87654321", Cause.FABRIC),
-        (40, struct.pack("<I", 3), Cause.LENGTH),
-        (44, struct.pack("<I", 2**32 - 1), Cause.LENGTH),
+        (64, struct.pack("<I", 3), Cause.LENGTH),
+        (68, struct.pack("<I", 2**32 - 1), Cause.LENGTH),
+        (56, struct.pack("<Q", 7), Cause.PAIRS),
     ],
 )
 def test_headers_that_say_something_else_are_refused(at, octets, cause):
@@ -177,18 +179,21 @@ def test_headers_that_say_something_else_are_refused(at, octets, cause):
 
 def test_what_was_read_is_on_the_wire_as_the_table_says():
     frame = QueuesRead(ints([5]), *(np.array([value]) for value in (1.0, 2.0, 3.0, 4.0, 5.0)))
-    head = b"DETS" + bytes([3, 5, 0, 0]) + FABRIC + struct.pack("<QQQII", 3, 7, 5, 1, 0)
+    head = b"DETS" + bytes([4, 5, 0, 0]) + FABRIC + struct.pack("<QQQQQQII", 3, 7, 5, 0, 0, 0, 1, 0)
     assert encode(HEAD, FABRIC, frame) == head + struct.pack("<5dI", 1.0, 2.0, 3.0, 4.0, 5.0, 5)
     told = Grants(ints([1]), ints([2]), np.array([True]), ints([4]), ints([1]), np.array([1e6]), np.array([True]))
-    head = b"DETS" + bytes([3, 2, 0, 0]) + FABRIC + struct.pack("<QQQII", 3, 7, 5, 1, 1)
+    head = b"DETS" + bytes([4, 2, 0, 0]) + FABRIC + struct.pack("<QQQQQQII", 3, 7, 5, 0, 0, 0, 1, 1)
     assert encode(HEAD, FABRIC, told) == head + struct.pack("<II?dII?", 1, 2, True, 1e6, 4, 1, True)
+    head = b"DETS" + bytes([4, 2, 0, 0]) + FABRIC + struct.pack("<QQQQQQII", 3, 7, 5, 8, 9, 6, 1, 1)
+    without = HEAD._replace(knows=(8, 9), pairs=6)
+    assert encode(without, FABRIC, told) == head + struct.pack("<II?d?", 1, 2, True, 1e6, True)
 
 
 @pytest.mark.parametrize("frame", [link_use(), queues_read(), ports_read(), marks_read()])
 def test_entries_of_a_kind_that_has_none_are_refused(frame):
     whole = encode(HEAD, FABRIC, frame)
     with pytest.raises(FrameError) as refused:
-        decode(whole[:44] + struct.pack("<I", 1) + whole[48:], FABRIC, VNS, LINKS)
+        decode(whole[:68] + struct.pack("<I", 1) + whole[72:], FABRIC, VNS, LINKS)
     assert refused.value.cause is Cause.LENGTH
 
 
@@ -205,7 +210,7 @@ def test_a_frame_is_read_or_refused_alike_whatever_came_before_it(frame, data):
     _, before = decode(encode(HEAD, FABRIC, frame), FABRIC, VNS, LINKS)
     whole = bytearray(encode(HEAD, FABRIC, data.draw(st.just(frame) | frames())))
     for _ in range(data.draw(st.integers(0, 2))):
-        whole[data.draw(st.integers(48, max(len(whole) - 1, 48))) % len(whole)] ^= 1 << data.draw(st.integers(0, 7))
+        whole[data.draw(st.integers(72, max(len(whole) - 1, 72))) % len(whole)] ^= 1 << data.draw(st.integers(0, 7))
 
     def read(known):
         try:
@@ -213,12 +218,53 @@ def test_a_frame_is_read_or_refused_alike_whatever_came_before_it(frame, data):
         except FrameError as error:
             return error.cause
 
-    alone, after = read(None), read({type(before): before})
+    has_pairs = isinstance(before, Report | Grants)
+    alone, after = read(None), read({type(before): Known(HEAD.token, 7, 7, before)} if has_pairs else {})
     if isinstance(alone, Cause):
         assert after is alone
         return
     assert encode(*after[:1], FABRIC, after[1]) == encode(*alone[:1], FABRIC, alone[1]) == bytes(whole)
-    if not isinstance(before, Report | Grants) or type(after[1]) is not type(before):
+    if not has_pairs or type(after[1]) is not type(before):
         return
     if np.array_equal(after[1].sender, before.sender):
         assert after[1].sender is before.sender  # which is not looked through again
+
+
+@settings(derandomize=True, max_examples=100, deadline=None)
+@given(frame=frames(), data=st.data())
+def test_a_frame_without_pairs_has_those_that_are_known(frame, data):
+    if not isinstance(frame, Report | Grants):
+        return
+    _, before = decode(encode(HEAD, FABRIC, frame), FABRIC, VNS)
+    known = {type(before): Known(HEAD.token, 5, 7, before)}
+    head = HEAD._replace(number=9, pairs=data.draw(st.integers(5, 7)))
+    read_head, read = decode(encode(head, FABRIC, frame), FABRIC, VNS, before=known)
+    assert read_head == head
+    for field in fields(frame):
+        np.testing.assert_array_equal(getattr(read, field.name), getattr(frame, field.name))
+    assert (read.sender is before.sender, read.receiver is before.receiver) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("known", "head", "cause"),
+    [
+        (None, HEAD._replace(pairs=6), Cause.PAIRS),
+        (Known(HEAD.token, 5, 7, grants()), HEAD._replace(pairs=4), Cause.PAIRS),
+        (Known(HEAD.token, 5, 7, grants()), HEAD._replace(pairs=8), Cause.PAIRS),
+        (Known(HEAD.token - 1, 5, 7, grants()), HEAD._replace(pairs=6), Cause.PAIRS),
+        (Known(HEAD.token + 1, 5, 7, grants()), HEAD._replace(pairs=6), Cause.TOKEN),
+        (Known(HEAD.token, 5, 7, grants((1,), (0,), (1,), (1e6,))), HEAD._replace(pairs=6), Cause.LENGTH),
+    ],
+)
+def test_a_frame_without_pairs_that_are_known_is_refused(known, head, cause):
+    with pytest.raises(FrameError) as refused:
+        decode(encode(head, FABRIC, grants()), FABRIC, VNS, before={Grants: known} if known else None)
+    assert refused.value.cause is cause
+
+
+@pytest.mark.parametrize("frame", [link_use(), queues_read()])
+def test_a_kind_without_pairs_has_none_of_another_frame(frame):
+    whole = encode(HEAD, FABRIC, frame)
+    with pytest.raises(FrameError) as refused:
+        decode(whole[:56] + struct.pack("<Q", 6) + whole[64:], FABRIC, VNS, LINKS)
+    assert refused.value.cause is Cause.PAIRS

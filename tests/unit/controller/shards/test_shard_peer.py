@@ -225,3 +225,79 @@ def test_pairs_that_were_right_are_looked_at_again_when_vns_change_hands(desk):
     desk.peer.recut(Part(_THEIRS & ~first, _THEIRS & ~first), Part(_MINE | first, _MINE | first), FABRIC)
     assert desk.hear(report(), number=4) is Cause.NOT_OWNED
     assert desk.hear(report(sender=1), number=5) is None
+
+
+class Both:
+    """Two peers that say each other Reports of the same pairs, which one frame after the other may lose."""
+
+    def __init__(self):
+        self.now_s, self.number, self.token = 100.0, 0, 1
+        self.here, self.there = Peer(THEIRS, MINE, FABRIC, INTERVAL_S), Peer(MINE, THEIRS, FABRIC, INTERVAL_S)
+        self.rows, self.frame = ints(0), report(sender=2, receiver=0, loaded=(0,))
+
+    def interval(self, *, lost=False, unanswered=False):
+        """Return whether the pairs were said, and why the frame was refused."""
+        self.now_s += INTERVAL_S
+        self.number += 1
+        answer = self.there.head(1, self.number, self.now_s)
+        if not unanswered:
+            self.here.hear(encode(answer, FABRIC, report()), self.now_s)
+        head = self.here.head(self.token, self.number, self.now_s, Report, self.rows)
+        error = None if lost else self.there.hear(encode(head, FABRIC, self.frame), self.now_s)
+        return not head.pairs, error.cause if error else None
+
+    def settle(self):
+        return [self.interval() for _ in range(5)][-1]
+
+
+def test_pairs_are_said_until_the_peer_knows_them():
+    both = Both()
+    said = [both.interval(lost=number < 3)[0] for number in range(8)]
+    assert said[:4] == [True] * 4
+    assert not any(said[-3:])
+    assert both.there.report.sender.tolist() == [2]
+
+
+def test_other_pairs_are_said_and_lost_frames_between_do_no_harm():
+    both = Both()
+    assert both.settle() == (False, None)
+    both.rows, both.frame = ints(1), report(sender=3, receiver=1, loaded=(1,))
+    assert both.interval(lost=True)[0]
+    assert both.interval() == (True, None)
+    assert both.settle() == (False, None)
+    assert (both.there.report.sender.tolist(), both.there.report.receiver.tolist()) == ([3], [1])
+
+
+def test_the_same_pairs_in_another_table_are_said_again_and_known_again():
+    both = Both()
+    both.settle()
+    both.rows = ints(0)
+    assert both.interval() == (True, None)
+    assert both.settle() == (False, None)
+
+
+def test_who_began_again_says_pairs_anew_and_its_old_numbers_mean_nothing():
+    both = Both()
+    both.settle()
+    both.here, both.token = Peer(THEIRS, MINE, FABRIC, INTERVAL_S), 2
+    assert [both.interval() for _ in range(6)][-1] == (False, None)
+    assert both.there.report.sender.tolist() == [2]
+
+
+def test_who_forgot_pairs_refuses_a_frame_without_and_is_told_them_again():
+    both = Both()
+    both.settle()
+    both.there.recut(MINE, THEIRS, FABRIC)
+    assert both.interval(unanswered=True) == (False, Cause.PAIRS)
+    assert both.interval() == (True, None)
+    assert both.settle() == (False, None)
+    assert both.there.report.sender.tolist() == [2]
+
+
+def test_who_says_that_it_knows_what_was_never_said_is_believed_at_its_own_cost():
+    both = Both()
+    both.number += 1
+    both.here.head(1, both.number, both.now_s, Report, both.rows)
+    answer = Head(1, 1, both.number, False, (2**64 - 1, 0))
+    assert both.here.hear(encode(answer, FABRIC, report()), both.now_s) is None
+    assert not both.here.head(1, 2, both.now_s, Report, both.rows).pairs

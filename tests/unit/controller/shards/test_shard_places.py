@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.shards.frames import MOST_FRAMES, Cause, FrameError, bundle, unbundle
+from controller.shards.frames import Cause, FrameError
+from controller.shards.message import MOST_FRAMES, Message, unbundle
 from controller.shards.places import Places, PlacesHead, decode_places, encode_places, is_places
 
 VNS, FABRIC, HEAD = 20, b"12345678", PlacesHead(3, 7)
@@ -86,22 +87,29 @@ def test_snapshots_that_say_what_cannot_be_are_refused(at, octets, cause):
     assert refused.value.cause is cause
 
 
+def message(frames):
+    made = Message()
+    for frame in frames:
+        made.put(frame)
+    return made.data
+
+
 @settings(derandomize=True, max_examples=100, deadline=None)
 @given(frames=st.lists(st.binary(max_size=40), max_size=MOST_FRAMES))
-def test_frames_that_are_bundled_come_apart_again(frames):
-    assert unbundle(bundle(frames)) == frames
+def test_frames_of_a_message_come_apart_again(frames):
+    assert unbundle(message(frames)) == frames
 
 
 @settings(derandomize=True, max_examples=200, deadline=None)
 @given(data=st.binary(max_size=60))
-def test_noise_is_no_bundle_or_one(data):
+def test_noise_is_no_message_or_one(data):
     try:
         frames = unbundle(data)
     except FrameError:
         return
-    assert bundle(frames) == data
+    assert message(frames) == data
 
 
 def test_more_frames_than_there_are_kinds_are_refused():
     with pytest.raises(FrameError):
-        unbundle(bundle([b""] * (MOST_FRAMES + 1)))
+        unbundle(message([b""] * (MOST_FRAMES + 1)))

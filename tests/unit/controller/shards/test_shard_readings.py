@@ -89,7 +89,8 @@ def test_who_loses_its_burst_is_told_wherever_it_sends():
     answers = Answers.of(table, reports, SetRate(ints(1), np.array([1e6])), [others, decision])
     about = About(ints(5), ints(4), np.array([True]))
     assert answers.forfeits_of_own(ints(10, 11)).tolist() == [11]
-    grants = answers.to_peers(about, {1: (ints(2, 3), ints(5, 5))})[1]
+    grants = answers.to_peers(about, [1])[1].alone()
+    assert (grants.sender.tolist(), grants.receiver.tolist()) == ([2, 3], [5, 5])
     assert grants.forfeits.tolist() == [True, False]
     assert grants.rate_bps.tolist() == [4e6, 4e6]
     set_rate, keep_alive = answers.to_own(ints(10, 11))

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from support.fluid_meters import World, ints
 
+from controller.shards.answers import About, to_the_silent
 from controller.shards.frames import Report
 from controller.shards.silence import HOLD_S, left_by_silent
 
@@ -43,8 +44,7 @@ def test_what_a_silent_peers_senders_keep(by_drops, for_s, limit_bps, passed_bps
 
 def test_under_a_policy_that_acts_on_drops_the_others_keep_their_part():
     vns = World("fs").vns
-    granted = SimpleNamespace(decided=ints([0]), senders=ints([5]), sender=ints([]), receiver=ints([]), rate_bps=None)
-    granted.rate_bps = np.empty(0)
+    granted = to_the_silent(About(ints([0]), ints([5]), np.array([True])))
     peers = silent_peer(1.0, 40e6, 40e6)
     left = left_by_silent(peers, {1: granted}, vns, None, 0.0, np.full(len(vns), True))
     assert left.vns.receive_limit_bps[0] == pytest.approx(LIMIT_BPS * 3 / 5)

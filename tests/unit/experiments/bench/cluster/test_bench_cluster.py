@@ -107,6 +107,8 @@ def test_faults_are_of_a_pair_or_with_moves_of_nodes_that_share_switches(
         {"repeats": -1},
         {"seconds": 0.5},
         {"kills": -1},
+        {"deaths": 1},
+        {"deaths": -1, "moves": True},
         {"crossing": 999},
         {"shared": 999},
     ],
@@ -117,12 +119,16 @@ def test_bad_options_are_refused(options: dict[str, Any]) -> None:
 
 
 def test_shared_targets_are_a_nodes_cost_against_that_of_one_alone() -> None:
-    costs_us = ((1, 0.2, 0.0), (2, 0.25, 0.1), (4, 0.4, 0.1))
+    def cost(loop_us: float, openflow_us: float, transport_us: float = 0.0) -> dict[str, float]:
+        return {"loop_us": loop_us, "openflow_us": openflow_us, "transport_us": transport_us}
+
     found = {
-        str(nodes): {"loop_us": loop_us, "transport_us": transport_us} for nodes, loop_us, transport_us in costs_us
+        "1": {"alone": cost(0.1, 0.1)},
+        "2": {"alone": cost(0.2, 0.2), "shared": cost(0.3, 0.2, 0.05)},
+        "4": {"alone": cost(0.2, 0.1), "shared": cost(0.5, 0.1, 0.1)},
     }
-    two, of_two, four, of_four = shared_targets(found)
-    assert (two["value"], two["target"], two["met"]) == (1.6, 1.6, True)
-    assert (four["value"], four["target"], four["met"]) == (2.0, 3.2, False)
-    assert (of_two["value"], of_two["met"]) == (200.0, True)
-    assert (of_four["value"], of_four["met"]) == (400.0, False)
+    two, four = shared_targets(found)[:4], shared_targets(found)[4:]
+    assert [row["value"] for row in two] == [1.6, 1.33, 1.45, 200.0]
+    assert [row["met"] for row in two] == [True, False, False, True]
+    assert [row["value"] for row in four] == [2.0, 1.6, 1.71, 533.3]
+    assert not any(row["met"] for row in four)
