@@ -28,10 +28,7 @@ library = load(
         "dets_reports": "i",
         "dets_changed": "d",
         "dets_taken": "d",
-        "dets_account": "d",
-        "dets_share_sums": "di",
-        "dets_share": "di",
-        "dets_meters": "di",
+        "dets_enforce": "ddi",
     },
 )
 
