@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 
 import numpy as np
+from numpy.typing import NDArray
 
 from controller.columns import BoolArray, FloatArray, IntArray, carry
 from controller.dets.messages import (
@@ -31,6 +32,12 @@ from controller.metering.measurement import IDLE_INTERVALS, Measurement, sums_by
 KEEP_ALIVE_INTERVALS = 20
 
 
+MOST_UNHEARD = 2**15 - 1
+
+ControlArray = NDArray[np.int8]
+ShortArray = NDArray[np.int16]
+
+
 class Control(IntEnum):
     """The states of a machine."""
 
@@ -44,18 +51,18 @@ class SendRateControllers:
     """All machines, one per entry; columns of shape (entries,).
 
     ``limit_bps`` is the granted rate, inf while there is none. ``unheard_intervals`` counts the intervals since the
-    receiver was last heard.
+    receiver was last heard, up to MOST_UNHEARD.
     """
 
-    control: IntArray
+    control: ControlArray
     limit_bps: FloatArray
-    unheard_intervals: IntArray
+    unheard_intervals: ShortArray
 
     @classmethod
     def idle(cls, entries: int) -> SendRateControllers:
         """Return machines that control nothing."""
-        zero = np.zeros(entries, dtype=np.int64)
-        return cls(zero, np.full(entries, np.inf), zero)
+        free = np.full(entries, Control.IDLE, dtype=np.int8)
+        return cls(free, np.full(entries, np.inf), np.zeros(entries, dtype=np.int16))
 
     def carried(self, old_row: IntArray) -> SendRateControllers:
         """Return the machines for a re-arranged entry table; new ones are idle."""
@@ -102,7 +109,7 @@ class SendRateControllers:
 
         Those that hold, (entries,), stay as they are: their policy fails closed.
         """
-        unheard = self.unheard_intervals + 1
+        unheard = np.minimum(self.unheard_intervals, MOST_UNHEARD - 1) + 1
         lost = np.flatnonzero(self.controlled & (unheard > KEEP_ALIVE_INTERVALS))
         lost = lost[~np.broadcast_to(holds, len(unheard))[lost]]
         return replace(self, unheard_intervals=unheard).on_deactivate(DeactivateTrafficControl(lost))
