@@ -46,9 +46,9 @@ SAME_RATE = 1e-6
 class Surroundings:
     """What policies see of an interval besides the Traffic Reports.
 
-    ``used_bps`` and ``limit_bps`` (entries,) are what passes the meters and the limits in force, ``unread_intervals``
-    (entries,) for how long a meter was not read, ``received_bps`` (vns,) what passes the meters of a VN's senders,
-    ``passed_bps`` (entries,) what passed each meter in the last interval.
+    ``used_bps`` and ``limit_bps`` (entries,) are what passes the meters and the limits in force; they say nothing where
+    no policy reads links. ``unread_intervals`` (entries,) is for how long a meter was not read, ``received_bps`` (vns,)
+    what passes the meters of a VN's senders, ``passed_bps`` (entries,) what passed each meter in the last interval.
     ``links`` are None where only access links count, ``observed`` where no policy reads queues or ports.
     """
 

@@ -4,13 +4,14 @@
 
 #include <math.h>
 #include <stdint.h>
+#include <string.h>
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("no-trapping-math", "no-math-errno")
 #endif
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && defined(__linux__)
-#define FOR_EACH_CPU __attribute__((target_clones("arch=x86-64-v3", "default")))
+#define FOR_EACH_CPU __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
 #define FOR_EACH_CPU
 #endif
@@ -45,6 +46,17 @@ INLINE void narrow(uint8_t *restrict to, const i64 *restrict flags, i64 n)
 {
     for (i64 i = 0; i < n; i++)
         to[i] = (uint8_t)flags[i];
+}
+
+/* What is chosen by a truth of 1 or 0. A conditional may be compiled to loads and stores under a mask, which are slow. */
+INLINE double chosen(i64 truth, double yes, double no)
+{
+    i64 of_yes, of_no;
+    memcpy(&of_yes, &yes, sizeof yes);
+    memcpy(&of_no, &no, sizeof no);
+    of_yes = (of_yes & -truth) | (of_no & (truth - 1));
+    memcpy(&yes, &of_yes, sizeof yes);
+    return yes;
 }
 
 #endif
