@@ -72,7 +72,9 @@ static void read_listed(i64 start, i64 n, const Listed *from, const Readings *to
     const int32_t *meter = from->meter + start, *switch_of = from->switch_of + start;
     const double *modified_s = from->modified_s ? from->modified_s + start : NULL;
     for (i64 i = 0; i < n; i++) {
-        AHEAD(&from->stats[meter[i + LINES_AHEAD < n ? i + LINES_AHEAD : i]]);
+        const MeterStats *ahead = &from->stats[meter[i + LINES_AHEAD < n ? i + LINES_AHEAD : i]];
+        AHEAD(&ahead->byte_in_count);
+        AHEAD(&ahead->band_byte_count);
         const MeterStats *found = meter[i] < 0 ? NULL : &from->stats[meter[i]];
         int known = found && found->byte_in_count != UINT64_MAX && found->band_byte_count != UINT64_MAX;
         int earlier = !found || (modified_s && modified_s[i] < from->latest_s[switch_of[i]]);
