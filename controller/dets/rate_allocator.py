@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from controller.columns import BoolArray, FloatArray, IntArray
+from controller.columns import BoolArray, FloatArray, IntArray, ShortArray
 from controller.dets.messages import (
     DeactivateTrafficControl,
     InitializeTrafficControl,
@@ -57,7 +57,7 @@ class Surroundings:
     links: FabricLinks | None
     used_bps: FloatArray
     limit_bps: FloatArray
-    unread_intervals: IntArray
+    unread_intervals: IntArray | ShortArray
     received_bps: FloatArray
     passed_bps: FloatArray
     observed: Observed | None = None

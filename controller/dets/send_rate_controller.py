@@ -13,7 +13,7 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.columns import BoolArray, FloatArray, IntArray, carry
+from controller.columns import BoolArray, FloatArray, IntArray, ShortArray, carry, one_more
 from controller.dets.messages import (
     DeactivateTrafficControl,
     InitializeTrafficControl,
@@ -32,10 +32,7 @@ from controller.metering.measurement import IDLE_INTERVALS, Measurement, sums_by
 KEEP_ALIVE_INTERVALS = 20
 
 
-MOST_UNHEARD = 2**15 - 1
-
 ControlArray = NDArray[np.int8]
-ShortArray = NDArray[np.int16]
 
 
 class Control(IntEnum):
@@ -51,7 +48,7 @@ class SendRateControllers:
     """All machines, one per entry; columns of shape (entries,).
 
     ``limit_bps`` is the granted rate, inf while there is none. ``unheard_intervals`` counts the intervals since the
-    receiver was last heard, up to MOST_UNHEARD.
+    receiver was last heard, up to MOST_COUNTED.
     """
 
     control: ControlArray
@@ -109,7 +106,7 @@ class SendRateControllers:
 
         Those that hold, (entries,), stay as they are: their policy fails closed.
         """
-        unheard = np.minimum(self.unheard_intervals, MOST_UNHEARD - 1) + 1
+        unheard = one_more(self.unheard_intervals)
         lost = np.flatnonzero(self.controlled & (unheard > KEEP_ALIVE_INTERVALS))
         lost = lost[~np.broadcast_to(holds, len(unheard))[lost]]
         return replace(self, unheard_intervals=unheard).on_deactivate(DeactivateTrafficControl(lost))

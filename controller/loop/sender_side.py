@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from controller.columns import BoolArray, IntArray
+from controller.columns import BoolArray, ShortArray
 from controller.dets.messages import DeactivateTrafficControl, InitializeTrafficControl, Loads, TrafficReport
 from controller.dets.send_rate_controller import SendRateControllers, traffic_reports
 from controller.fabric.entries import EntryTable
@@ -49,7 +49,7 @@ def read_meters(
     counters: MeterCounters,
     measured: Measurement,
     machines: SendRateControllers,
-    unread_intervals: IntArray,
+    unread_intervals: ShortArray,
     readings: Readings,
     vns: VnTable,
     holds: BoolArray | bool,

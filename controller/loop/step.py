@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from controller.columns import NEW_ROW, BoolArray, FloatArray, IntArray, carry
+from controller.columns import NEW_ROW, BoolArray, FloatArray, IntArray, ShortArray, carry
 from controller.dets.messages import InitializeTrafficControl, SetRate
 from controller.dets.rate_allocator import (
     RateAllocators,
@@ -52,7 +52,7 @@ class ControlState:
     allocators: RateAllocators
     enforcement: Enforcement
     accounts: ReceiverAccounts
-    unread_intervals: IntArray
+    unread_intervals: ShortArray
     decided_s: float = np.nan
     adopted_bps: FloatArray | None = None
 
@@ -67,7 +67,7 @@ class ControlState:
             RateAllocators.calm(len(vns), groups),
             Enforcement.none(),
             ReceiverAccounts.unused(len(vns)),
-            np.empty(0, dtype=np.int64),
+            np.empty(0, dtype=np.int16),
         )
 
 

@@ -40,7 +40,7 @@ typedef struct { /* MeterRates */
 
 typedef struct { /* Measurement */
     double *offered, *dropped, *passed, *smoothed;
-    i64 *silent;
+    int16_t *silent;
 } Measured;
 
 typedef struct {
@@ -147,33 +147,36 @@ static void find_rates(i64 n, const Plausible *plausible, const Counters *before
     }
 }
 
-/* Rates to what each sender sends, and for how many intervals its meter was not read. */
+/* Rates to what each sender sends, and for how many intervals its meter was not read, of a block. */
 FOR_EACH_CPU
-static void measure(i64 n, double memory, const Measured *before, const i64 *restrict was_unread, const Rates *rates,
-                    const Measured *after, i64 *restrict unread)
+static void measure(i64 n, double memory, const Measured *before, const int16_t *restrict was_unread, const Rates *rates,
+                    const Measured *after, int16_t *restrict unread)
 {
     const double *was_offered = before->offered, *was_dropped = before->dropped, *was_passed = before->passed;
     const double *was_smoothed = before->smoothed, *offered = rates->offered, *dropped = rates->dropped;
     const double *passed = rates->passed;
-    const i64 *was_silent = before->silent;
     double *restrict offered_to = after->offered, *restrict dropped_to = after->dropped;
     double *restrict passed_to = after->passed, *restrict smoothed_to = after->smoothed;
-    i64 *restrict silent_to = after->silent;
+    i64 silence[BLOCK], unread_for[BLOCK];
+    widen_counts(silence, before->silent, n);
+    widen_counts(unread_for, was_unread, n);
     ONE_BY_ONE
     for (i64 i = 0; i < n; i++) {
         double now_offered = offered[i], now_dropped = dropped[i], now_passed = passed[i];
         double last_offered = was_offered[i], last_dropped = was_dropped[i], last_passed = was_passed[i];
         double smoothed = was_smoothed[i];
-        i64 known = now_offered == now_offered, silent = was_silent[i], more = was_unread[i] + 1;
+        i64 known = now_offered == now_offered, silent = silence[i], more = one_more(unread_for[i]);
         double offered_bps = chosen(known, now_offered, last_offered), passed_bps = chosen(known, now_passed, last_passed);
-        i64 now_silent = offered_bps > 0.0 ? 0 : silent + 1;
+        i64 now_silent = offered_bps > 0.0 ? 0 : one_more(silent);
         offered_to[i] = offered_bps;
         dropped_to[i] = chosen(known, now_dropped, last_dropped);
         passed_to[i] = passed_bps;
         smoothed_to[i] = smoothed + (passed_bps - smoothed) / memory;
-        silent_to[i] = known ? now_silent : silent;
-        unread[i] = known ? 0 : more;
+        silence[i] = known ? now_silent : silent;
+        unread_for[i] = known ? 0 : more;
     }
+    narrow_counts(after->silent, silence, n);
+    narrow_counts(unread, unread_for, n);
 }
 
 /* Add what the ``n`` entries send to the sums of their receivers, (3, vns): passed, smoothed and dropped. They stay in
@@ -242,11 +245,13 @@ i64 dets_look(double least_elapsed_s, double plausible, double bits_per_byte, do
     if (!side_by_side(columns, COLUMNS_OF_LOOK + (listed ? 7 : 6)))
         return NOT_SIDE_BY_SIDE;
     const Plausible set = {least_elapsed_s, plausible, bits_per_byte};
-    const i64 *sender = C(0), *receiver = C(1), *was_unread = C(13);
+    const i64 *sender = C(0), *receiver = C(1);
+    const int16_t *was_unread = C(13);
     const double *capacity_of = C(2);
     const Counters before = {C(3), C(4), C(5), C(6), C(7)}, after = {C(14), C(15), C(16), C(17), C(18)};
     const Measured was = {C(8), C(9), C(10), C(11), C(12)}, is = {C(19), C(20), C(21), C(22), C(23)};
-    i64 *unread = C(24), n = rows_of(columns, 0), vns = rows_of(columns, 2);
+    int16_t *unread = C(24);
+    i64 n = rows_of(columns, 0), vns = rows_of(columns, 2);
     double *seen_s = C(25), *sums = C(28);
     uint8_t *implausible = C(26), *too_soon = C(27);
     const Listed from = listed ? listed_at(columns, COLUMNS_OF_LOOK, 1) : (Listed){0};

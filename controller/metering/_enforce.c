@@ -61,18 +61,19 @@ static void taken(i64 n, double now_s, const double *rate_bps, const double *mod
 typedef struct {
     const double *limit, *allowed, *rate, *burst, *modified, *level, *credit, *updated;
     const uint8_t *unresponsive;
-    const i64 *evidence;
+    const int16_t *evidence;
 } Before;
 
 typedef struct {
     double *limit, *allowed, *rate, *burst, *modified, *level, *credit, *updated;
     uint8_t *unresponsive;
-    i64 *evidence;
+    int16_t *evidence;
 } After;
 
 /* What is known of a block of entries while it is worked on. */
 typedef struct {
     double *level, *credit, *spent, *depth, *usable;
+    i64 *silent;
 } Block;
 
 /* Steps 1 and 2 of enforce for the entries from ``start`` on: judge and account. */
@@ -86,32 +87,33 @@ static void account(i64 start, i64 n, const Settings *s, double now_s, const dou
     const double *restrict modified_s = before->modified + start, *restrict level_bits = before->level + start;
     const double *restrict credit_bits = before->credit + start, *restrict updated_s = before->updated + start;
     const uint8_t *restrict was_unresponsive = before->unresponsive + start;
-    const i64 *restrict was_evidence = before->evidence + start;
+    const int16_t *restrict was_evidence = before->evidence + start;
     const double *restrict new_limit_bps = limits + start;
     double *restrict after_limit_bps = after->limit + start, *restrict level_after = block->level;
     double *restrict credit_after = block->credit, *restrict spent_after = block->spent;
     double *restrict depth_bits = block->depth;
     uint8_t *restrict unresponsive = after->unresponsive + start;
-    i64 *restrict evidence = after->evidence + start;
+    int16_t *restrict evidence = after->evidence + start;
     offered += start, dropped += start, passed += start, seen += start;
     i64 convicted = (i64)s->unresponsive_intervals, acquitted = -(i64)s->responsive_intervals;
     const Settings set = *s;
-    i64 wide[BLOCK];
+    i64 wide[BLOCK], proofs[BLOCK];
     for (i64 first = 0, end; first < n; first = end) {
         end = block_end(first, n);
+        widen_counts(proofs, was_evidence + first, end - first);
         widen(wide, was_unresponsive + first, end - first);
         ONE_BY_ONE
         for (i64 i = first; i < end; i++) {
             double offered_bps = offered[i], dropped_bps = dropped[i], now_passed_bps = passed[i], read_s = seen[i];
             double limit = limit_bps[i], allowed = allowed_bps[i], rate = rate_bps[i], burst = burst_bits[i];
             double updated = updated_s[i], new_limit = new_limit_bps[i];
-            i64 was = was_evidence[i];
+            i64 was = proofs[i - first];
             double part = dropped_bps / most(offered_bps, 1.0);
-            i64 against = (was > 0 ? was : 0) + 1, in_favour = (was < 0 ? was : 0) - 1;
+            i64 against = one_more(was > 0 ? was : 0), in_favour = -one_more(was < 0 ? -was : 0);
             i64 proof = part > set.unresponsive_drop ? against : 0;
             proof = part < set.responsive_drop ? in_favour : proof;
             i64 deaf = (wide[i - first] | (proof >= convicted)) & (proof > acquitted);
-            evidence[i] = proof;
+            proofs[i - first] = proof;
             wide[i - first] = deaf;
             /* account */
             i64 known = read_s == read_s;
@@ -148,6 +150,7 @@ static void account(i64 start, i64 n, const Settings *s, double now_s, const dou
             spent_after[i] = least(most(spent, -set.most_owed * depth), depth);
         }
         narrow(unresponsive + first, wide, end - first);
+        narrow_counts(evidence + first, proofs, end - first);
     }
 }
 
@@ -162,11 +165,11 @@ typedef struct {
  * all of them. What the meters may have goes to ``meter_bps`` and ``usable_bits``. */
 FOR_EACH_CPU
 static void share(i64 start, i64 n, i64 receiver, const Rooms *rooms, const double *grants, const double *passed,
-                  const double *smoothed, const i64 *silent, const double *restrict credit_bits,
+                  const double *smoothed, const i64 *restrict silence, const double *restrict credit_bits,
                   double *restrict meter_bps, double *restrict usable_bits)
 {
     const double *grant_bps = grants + start, *passed_bps = passed + start, *smoothed_bps = smoothed + start;
-    const i64 *silence = silent + start, idle_intervals = rooms->idle_intervals;
+    const i64 idle_intervals = rooms->idle_intervals;
     double horizon_s = rooms->ahead_s[0], limit_bps = rooms->limit_bps[receiver];
     double used_sum = 0.0, wanted_bits = 0.0, idle = 0.0;
     if (n < 2) { /* 6 */
@@ -317,7 +320,8 @@ i64 dets_enforce(double now_s, double reserve_s, i64 idle_intervals, const char 
     const Settings *set = C(0);
     const double *limit_bps = C(1), *offered = C(12), *dropped = C(13), *passed = C(14), *smoothed = C(15);
     const Before before = {C(2), C(3), C(4), C(5), C(6), C(7), C(8), C(9), C(10), C(11)};
-    const i64 *silent = C(16), *receiver = C(19);
+    const int16_t *silent = C(16);
+    const i64 *receiver = C(19);
     const double *seen_s = C(17);
     const uint8_t *too_soon = C(18);
     const Rooms rooms = {rows_of(columns, 20), rows_of(columns, 21), idle_intervals, C(20), C(21), C(22), C(23), reserve_s};
@@ -326,20 +330,22 @@ i64 dets_enforce(double now_s, double reserve_s, i64 idle_intervals, const char 
     double *new_bps = C(36), *new_bits = C(37);
     int bounded = rooms.times > 0;
     i64 room = bounded ? longest_block(receiver, n) : BLOCK;
-    double *memory = malloc((size_t)room * (5 * sizeof(double) + 1));
+    double *memory = malloc((size_t)room * (6 * sizeof(double) + 1));
     if (!memory)
         return NO_MEMORY;
-    const Block block = {memory, memory + room, memory + 2 * room, memory + 3 * room, memory + 4 * room};
-    const Block unbounded = {block.level, block.credit, block.spent, block.depth, block.credit};
-    uint8_t *what = (uint8_t *)(memory + 5 * room);
+    const Block block = {memory,            memory + room,     memory + 2 * room,
+                         memory + 3 * room, memory + 4 * room, (i64 *)(memory + 5 * room)};
+    const Block unbounded = {block.level, block.credit, block.spent, block.depth, block.credit, block.silent};
+    uint8_t *what = (uint8_t *)(memory + 6 * room);
     for (i64 first = 0, end; first < n; first = end) {
         end = bounded ? end_of_block(receiver, first, n) : block_end(first, n);
         account(first, end - first, set, now_s, limit_bps, &before, offered, dropped, passed, seen_s, &after, &block);
+        widen_counts(block.silent, silent + first, end - first);
         for (i64 i = first, next; bounded && i < end; i = next) {
             for (next = i + 1; next < end && receiver[next] == receiver[i];)
                 next++;
-            share(i, next - i, receiver[i], &rooms, after.limit, passed, smoothed, silent, block.credit + (i - first),
-                  after.allowed + i, block.usable + (i - first));
+            share(i, next - i, receiver[i], &rooms, after.limit, passed, smoothed, block.silent + (i - first),
+                  block.credit + (i - first), after.allowed + i, block.usable + (i - first));
         }
         meters(first, end - first, set, now_s, &before, seen_s, too_soon, bounded, bounded ? &block : &unbounded, &after,
                what);

@@ -152,7 +152,7 @@ i64 dets_modify(double sent_s, const char *columns)
 
 /* What traffic_reports says of the entries ``rows``; ``to`` is measured and available rates, one column after the other. */
 static void reports(i64 n, i64 idle_intervals, const i64 *rows, const i64 *sender, const double *passed_bps,
-                    const double *smoothed_bps, const i64 *silent, const double *limit_bps, const double *sent_bps,
+                    const double *smoothed_bps, const int16_t *silent, const double *limit_bps, const double *sent_bps,
                     const double *send_limit_bps, double *restrict to, uint8_t *restrict active)
 {
     for (i64 i = 0; i < n; i++) {

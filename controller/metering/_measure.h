@@ -48,6 +48,23 @@ INLINE void narrow(uint8_t *restrict to, const i64 *restrict flags, i64 n)
         to[i] = (uint8_t)flags[i];
 }
 
+INLINE void widen_counts(i64 *restrict to, const int16_t *restrict counts, i64 n)
+{
+    for (i64 i = 0; i < n; i++)
+        to[i] = counts[i];
+}
+
+INLINE void narrow_counts(int16_t *restrict to, const i64 *restrict counts, i64 n)
+{
+    for (i64 i = 0; i < n; i++)
+        to[i] = (int16_t)counts[i];
+}
+
+INLINE i64 one_more(i64 count) /* of columns.py */
+{
+    return count < INT16_MAX ? count + 1 : count;
+}
+
 /* What is chosen by a truth of 1 or 0. A conditional may be compiled to loads and stores under a mask, which are slow. */
 INLINE double chosen(i64 truth, double yes, double no)
 {

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.columns import BoolArray, FloatArray, IntArray
+from controller.columns import BoolArray, FloatArray, IntArray, ShortArray
 from controller.compiled import call
 from controller.metering import measure_kernel
 
@@ -31,7 +31,7 @@ def enforce(
     measured: Columns,
     receiver: IntArray,
     rooms: Columns | None,
-) -> tuple[list[FloatArray], BoolArray, IntArray, tuple[IntArray, FloatArray, FloatArray]]:
+) -> tuple[list[FloatArray], BoolArray, ShortArray, tuple[IntArray, FloatArray, FloatArray]]:
     """Return the columns of Enforcement, and the rows to modify with their rates and bursts, decreases first.
 
     The columns are the eight of floats, who is unresponsive, and the evidence. What is kept until the next interval is
@@ -44,7 +44,7 @@ def enforce(
     limits_bps, nothing = np.empty(size), np.empty(0)
     allowed_bps = limits_bps if rooms is None else np.empty(size)
     floats = [limits_bps, allowed_bps, *(np.empty(size) for _ in range(6))]
-    unresponsive, evidence = np.empty(size, np.bool_), np.empty(size, np.int64)
+    unresponsive, evidence = np.empty(size, np.bool_), np.empty(size, np.int16)
     rows, raised = np.empty(size + 1, np.int64), np.empty(size + 1, np.int64)
     rate_bps, burst_bits = np.empty(size), np.empty(size)
     given = (settings, limit_bps, *before, *measured, receiver, *(rooms or (nothing,) * 4))

@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from controller.columns import BoolArray, FloatArray, IntArray, carry
+from controller.columns import BoolArray, FloatArray, IntArray, ShortArray, carry, one_more
 from controller.metering import enforce_kernel, measure_kernel
 from controller.metering.measurement import IDLE_INTERVALS, Measurement
 from controller.metering.receiver_accounts import RESERVE_S, Rooms
@@ -82,14 +82,14 @@ class Enforcement:
     credit_bits: FloatArray
     updated_s: FloatArray
     unresponsive: BoolArray
-    evidence: IntArray
+    evidence: ShortArray
 
     @classmethod
     def none(cls) -> Enforcement:
         """Return the state without meters."""
         nothing = np.empty(0)
         columns = (nothing,) * 8
-        return cls(*columns, np.empty(0, dtype=np.bool_), np.empty(0, dtype=np.int64))
+        return cls(*columns, np.empty(0, dtype=np.bool_), np.empty(0, dtype=np.int16))
 
     def carried(
         self, old_row: IntArray, rate_bps: FloatArray, burst_bits: FloatArray, now_s: float, *, full: bool = True
@@ -147,7 +147,7 @@ def _whole_bursts(burst_bits: FloatArray) -> FloatArray:
     return np.ceil(burst_bits / RATE_STEP_BPS) * RATE_STEP_BPS
 
 
-def judge(before: Enforcement, measured: Measurement) -> tuple[BoolArray, IntArray]:
+def judge(before: Enforcement, measured: Measurement) -> tuple[BoolArray, ShortArray]:
     """Return which senders are unresponsive now, and the evidence so far.
 
     An interval in which more than UNRESPONSIVE_DROP of the load was dropped speaks against a sender, one with less
@@ -156,8 +156,8 @@ def judge(before: Enforcement, measured: Measurement) -> tuple[BoolArray, IntArr
     dropped = measured.dropped_bps / np.maximum(measured.offered_bps, 1.0)
     against = dropped > UNRESPONSIVE_DROP
     in_favour = dropped < RESPONSIVE_DROP
-    evidence = np.where(against, np.maximum(before.evidence, 0) + 1, 0)
-    evidence = np.where(in_favour, np.minimum(before.evidence, 0) - 1, evidence)
+    evidence = np.where(against, one_more(np.maximum(before.evidence, 0)), 0)
+    evidence = np.where(in_favour, -one_more(-np.minimum(before.evidence, 0)), evidence).astype(np.int16)
     unresponsive = before.unresponsive | (evidence >= UNRESPONSIVE_INTERVALS)
     return unresponsive & (evidence > -RESPONSIVE_INTERVALS), evidence
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.columns import BoolArray, FloatArray, IntArray
+from controller.columns import BoolArray, FloatArray, IntArray, ShortArray
 from controller.compiled import call, load
 
 
@@ -23,8 +23,8 @@ class Looked(NamedTuple):
 
     counters: list[FloatArray]
     rates_bps: list[FloatArray]
-    silent_intervals: IntArray
-    unread_intervals: IntArray
+    silent_intervals: ShortArray
+    unread_intervals: ShortArray
     seen_s: FloatArray
     implausible: BoolArray
     too_soon: BoolArray
@@ -130,11 +130,12 @@ def look(
     """
     entries, vns = len(ends[0]), len(ends[2])
     counters, measured = [np.empty(entries) for _ in range(5)], [np.empty(entries) for _ in range(4)]
-    silent, unread, seen_s = np.empty(entries, np.int64), np.empty(entries, np.int64), np.empty(entries)
+    silent, unread, seen_s = np.empty(entries, np.int16), np.empty(entries, np.int16), np.empty(entries)
     implausible, too_soon, sums = np.empty(entries, np.bool_), np.empty(entries, np.bool_), np.zeros((3, vns))
     found = Looked(counters, measured, silent, unread, seen_s, implausible, too_soon, sums)
-    after = (*counters, *measured, silent, unread, seen_s, implausible, too_soon, sums)
-    call(library, "dets_look", (*ends, *before, *after, *now), *settings, int(listed))
+    after: list[NDArray[np.generic]] = [*counters, *measured, silent, unread, seen_s, implausible, too_soon, sums]
+    columns: tuple[NDArray[np.generic], ...] = (*ends, *before, *after, *now)
+    call(library, "dets_look", columns, *settings, int(listed))
     return found
 
 

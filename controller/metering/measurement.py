@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controller.columns import BoolArray, FloatArray, IntArray, carry
+from controller.columns import BoolArray, FloatArray, IntArray, ShortArray, carry, one_more
 from controller.metering import measure_kernel
 from controller.metering.counters import (
     MIN_ELAPSED_S,
@@ -45,13 +45,13 @@ class Measurement:
     dropped_bps: FloatArray
     passed_bps: FloatArray
     smoothed_bps: FloatArray
-    silent_intervals: IntArray
+    silent_intervals: ShortArray
 
     @classmethod
     def none(cls, entries: int) -> Measurement:
         """Return the state before the first reading: nothing sent, but not yet known to be idle."""
         zero = np.zeros(entries)
-        return cls(zero, zero, zero, zero, np.zeros(entries, dtype=np.int64))
+        return cls(zero, zero, zero, zero, np.zeros(entries, dtype=np.int16))
 
     def carried(self, old_row: IntArray) -> Measurement:
         """Return the state for a re-arranged entry table."""
@@ -101,7 +101,7 @@ def measure(before: Measurement, rates: MeterRates) -> Measurement:
     dropped_bps = np.where(known, rates.dropped_bps, before.dropped_bps)
     passed_bps = np.where(known, rates.passed_bps, before.passed_bps)
     smoothed_bps = before.smoothed_bps + (passed_bps - before.smoothed_bps) / MEMORY_INTERVALS
-    silent = np.where(offered_bps > 0.0, 0, before.silent_intervals + 1)
+    silent = np.where(offered_bps > 0.0, 0, one_more(before.silent_intervals)).astype(np.int16)
     return Measurement(
         offered_bps, dropped_bps, passed_bps, smoothed_bps, np.where(known, silent, before.silent_intervals)
     )
@@ -127,7 +127,7 @@ class Seen:
 
     counters: MeterCounters
     measured: Measurement
-    unread_intervals: IntArray
+    unread_intervals: ShortArray
     seen_s: FloatArray
     implausible: BoolArray
     too_soon: BoolArray
@@ -140,7 +140,7 @@ def look(
     ends: tuple[IntArray, IntArray],
     counters: MeterCounters,
     measured: Measurement,
-    unread_intervals: IntArray,
+    unread_intervals: ShortArray,
     readings: Readings,
     capacity_bps: FloatArray,
 ) -> Seen:
@@ -154,7 +154,7 @@ def look(
     rates, counters = meter_rates(counters, readings, capacity_bps[ends[0]])
     measured = measure(measured, rates)
     unknown = np.isnan(rates.seen_s)
-    unread = np.where(unknown, unread_intervals + 1, 0)
+    unread = np.where(unknown, one_more(unread_intervals), 0).astype(np.int16)
     too_soon = readings.present & unknown & ~rates.implausible
     columns = (measured.passed_bps, measured.smoothed_bps, measured.dropped_bps)
     sums = sums_by(ends[1], columns, len(capacity_bps))
@@ -165,7 +165,7 @@ def _look_compiled(
     ends: tuple[IntArray, IntArray],
     counters: MeterCounters,
     measured: Measurement,
-    unread_intervals: IntArray,
+    unread_intervals: ShortArray,
     readings: Readings,
     capacity_bps: FloatArray,
 ) -> Seen:

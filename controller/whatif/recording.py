@@ -56,7 +56,10 @@ _TABLES: dict[str, type[Any]] = {
 }
 _OBSERVED: dict[str, type[Any]] = {"queues": QueueReadings, "ports": PortReadings, "marks": MarkReadings}
 # Columns that are smaller in the controller than in a recording.
-_NARROW: dict[str, type[np.signedinteger[Any]]] = {"control": np.int8, "unheard_intervals": np.int16}
+_NARROW: dict[str, type[np.signedinteger[Any]]] = {
+    "control": np.int8,
+    **dict.fromkeys(("unheard_intervals", "silent_intervals", "unread_intervals", "evidence"), np.int16),
+}
 _DTYPES = frozenset({"<f8", "<i8", "<u8", "|b1"})
 
 
@@ -146,7 +149,7 @@ def encode_start(start: Start) -> bytes:
         _put(columns, name, getattr(start.state, name))
     allocators = start.state.allocators
     columns["congested"], columns["calm_intervals"] = allocators.congested, allocators.calm_intervals
-    columns["unread_intervals"] = start.state.unread_intervals
+    columns["unread_intervals"] = start.state.unread_intervals.astype(np.int64)
     if start.state.adopted_bps is not None:
         columns["adopted_bps"] = start.state.adopted_bps
     _put(columns, "vns", start.vns)
@@ -243,7 +246,7 @@ def _start(values: dict[str, Any], columns: _Columns) -> Start:
     state = step.ControlState(
         **{name: _get(columns, name, kind) for name, kind in _TABLES.items()},
         allocators=RateAllocators(columns["congested"], columns["calm_intervals"], memories),
-        unread_intervals=columns["unread_intervals"],
+        unread_intervals=columns["unread_intervals"].astype(np.int16),
         decided_s=float.fromhex(values.get("decided_s", "nan")),
         adopted_bps=columns.get("adopted_bps"),
     )

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.kernels import numpy_alone, same
 
+from controller.columns import MOST_COUNTED
 from controller.compiled import load
 from controller.metering import measure_kernel
 from controller.metering.counters import NOT_LISTED, ListedReadings, MeterCounters, MeterReadings, meter_rates
@@ -55,6 +56,11 @@ def listed(rng: np.random.Generator, entries: int) -> ListedReadings:
     return ListedReadings(meter, switch, stats, rng.random(3), np.array([0.05, np.nan, 0.1]), modified_s)
 
 
+def intervals(rng: np.random.Generator, entries: int) -> np.ndarray:
+    """Counts of intervals, some of them the most that are counted."""
+    return rng.choice([0, 1, 9, 10, MOST_COUNTED - 1, MOST_COUNTED], entries).astype(np.int16)
+
+
 @given(seed=st.integers(0, 2**32 - 1), entries=st.integers(0, 700), lists=st.booleans())
 def test_what_a_reading_shows_is_the_same(seed: int, entries: int, lists: bool) -> None:
     rng = np.random.default_rng(seed)
@@ -62,8 +68,8 @@ def test_what_a_reading_shows_is_the_same(seed: int, entries: int, lists: bool) 
     readings = listed(rng, entries) if lists else columns(rng, entries)
     capacity_bps = rng.random(vns) * 1e10
     ends = rng.integers(0, vns, entries), np.sort(rng.integers(0, vns, entries))
-    last = Measurement(*(rng.random(entries) * 1e8 for _ in range(4)), rng.integers(0, 20, entries))
-    unread = rng.integers(0, 3, entries)
+    last = Measurement(*(rng.random(entries) * 1e8 for _ in range(4)), intervals(rng, entries))
+    unread = intervals(rng, entries)
     seen = look(ends, before, last, unread, readings, capacity_bps)
     with numpy_alone():
         plain = look(ends, before, last, unread, readings, capacity_bps)
@@ -77,7 +83,7 @@ def test_the_readings_that_are_compared_say_something() -> None:
     """What is compared above would prove little if nothing was known, or nothing was wrong."""
     rng, entries = np.random.default_rng(1), 2000
     ends = rng.integers(0, 5, entries), np.sort(rng.integers(0, 5, entries))
-    last, unread = Measurement.none(entries), np.zeros(entries, np.int64)
+    last, unread = Measurement.none(entries), np.zeros(entries, np.int16)
     for readings in (listed(rng, entries), columns(rng, entries)):
         seen = look(ends, counters(rng, entries), last, unread, readings, np.full(5, 1e10))
         for some in (~np.isnan(seen.seen_s), seen.implausible, seen.too_soon):
