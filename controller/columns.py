@@ -23,7 +23,7 @@ NEW_ROW = -1
 
 def one_more(counts: ShortArray) -> ShortArray:
     """Return the counts after one more interval."""
-    more: ShortArray = np.minimum(counts, MOST_COUNTED - 1) + 1
+    more: ShortArray = counts + (counts < MOST_COUNTED)
     return more
 
 

@@ -43,6 +43,9 @@ class Control(IntEnum):
     LIMITED = 2  # a granted rate is in force
 
 
+_IDLE = np.int8(Control.IDLE)  # an IntEnum is compared as eight bytes
+
+
 @dataclass(frozen=True)
 class SendRateControllers:
     """All machines, one per entry; columns of shape (entries,).
@@ -72,14 +75,14 @@ class SendRateControllers:
     @property
     def controlled(self) -> BoolArray:
         """Whether the receiver of an entry has initialized traffic control."""
-        return np.not_equal(self.control, Control.IDLE)
+        return np.not_equal(self.control, _IDLE)
 
     def on_initialize(self, message: InitializeTrafficControl) -> SendRateControllers:
         """IDLE -> REPORTING.
 
         Choice: the paper does not say what a second Initialize does. A machine under control stays as it is.
         """
-        again = self.control[message.entry] != Control.IDLE
+        again = self.control[message.entry] != _IDLE
         return self._heard(message.entry[~again], Control.REPORTING, None)._alive(message.entry[again])
 
     def on_set_rate(self, message: SetRate) -> SendRateControllers:
@@ -88,7 +91,7 @@ class SendRateControllers:
         Choice: an idle machine is not limited. Only Initialize puts it under control; a rate without one, such as one
         that Deactivate has overtaken, is not for it.
         """
-        known = self.control[message.entry] != Control.IDLE
+        known = self.control[message.entry] != _IDLE
         if known.all():
             return self._heard(message.entry, Control.LIMITED, message.rate_bps)
         return self._heard(message.entry[known], Control.LIMITED, message.rate_bps[known])
@@ -108,8 +111,10 @@ class SendRateControllers:
         """
         unheard = one_more(self.unheard_intervals)
         lost = np.flatnonzero(self.controlled & (unheard > KEEP_ALIVE_INTERVALS))
-        lost = lost[~np.broadcast_to(holds, len(unheard))[lost]]
-        return replace(self, unheard_intervals=unheard).on_deactivate(DeactivateTrafficControl(lost))
+        counted = replace(self, unheard_intervals=unheard)
+        if not len(lost):
+            return counted
+        return counted.on_deactivate(DeactivateTrafficControl(lost[~np.broadcast_to(holds, len(unheard))[lost]]))
 
     def _alive(self, rows: IntArray) -> SendRateControllers:
         if not len(rows):
