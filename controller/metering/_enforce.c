@@ -1,4 +1,4 @@
-/* Enforcement and accounts, compiled: what enforcement.py and receiver_accounts.py do in numpy, in few passes.
+/* Enforcement and accounts, compiled: what enforcement.py and receiver_accounts.py do in numpy, in one pass.
  *
  * The same bits as the numpy form: each function does its arithmetic in its order. The docstrings of the numpy form
  * explain the steps; here they are only numbered. Unknown is NaN, which only ``seen`` holds. What the numpy form calls by
@@ -19,16 +19,6 @@ typedef struct { /* enforce_kernel.py fills it in this order */
     double most_unread_s, rate_step_bps;
 } Settings;
 
-INLINE double least(double a, double b)
-{
-    return a < b ? a : b;
-}
-
-INLINE double most(double a, double b)
-{
-    return a > b ? a : b;
-}
-
 INLINE double whole_rate(double rate_bps, double step_bps)
 {
     return most(floor(rate_bps / step_bps), 1.0) * step_bps;
@@ -42,19 +32,6 @@ INLINE double whole_burst(double burst_bits, double step_bits)
 INLINE double burst_for(double rate_bps, double burst_s, const Settings *s)
 {
     return whole_burst(most(rate_bps * burst_s, 2.0 * s->min_burst_bits), s->rate_step_bps);
-}
-
-/* taken_bits, summed up by receiver into ``sums`` (vns,), which begins at zero. */
-static void taken(i64 n, double now_s, const double *rate_bps, const double *modified_s, const double *updated_s,
-                const double *passed_bps, const double *dropped_bps, const double *seen_s, const i64 *receiver,
-                double *sums)
-{
-    for (i64 i = 0; i < n; i++) {
-        double unseen_s = modified_s[i] >= updated_s[i] ? now_s - updated_s[i] - seen_s[i] : 0.0;
-        double unseen_bps = least(passed_bps[i], dropped_bps[i] > 0.0 ? rate_bps[i] : (double)INFINITY);
-        double bits = passed_bps[i] * seen_s[i] + unseen_bps * most(unseen_s, 0.0);
-        sums[receiver[i]] += seen_s[i] == seen_s[i] ? bits : 0.0;
-    }
 }
 
 /* Columns of entries as they were, and as they are to be. */
@@ -300,14 +277,6 @@ static i64 longest_block(const i64 *receiver, i64 n)
 }
 
 #define C(number) column(columns, number)
-
-i64 dets_taken(double now_s, const char *columns)
-{
-    if (!side_by_side(columns, 8))
-        return NOT_SIDE_BY_SIDE;
-    taken(rows_of(columns, 0), now_s, C(0), C(1), C(2), C(3), C(4), C(5), C(6), C(7));
-    return 0;
-}
 
 /* All of enforce, receiver by receiver: what belongs to one stays in the first cache. Rooms bound what the senders of a receiver
  * have together where the times are not 0; else what is allowed is the limit, and one column with it. Rows to modify go to

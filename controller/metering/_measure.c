@@ -72,6 +72,19 @@ i64 dets_watch(const char *columns)
     return 0;
 }
 
+/* taken_bits, summed up by receiver into ``sums`` (vns,), which begins at zero. */
+static void taken(i64 n, double now_s, const double *rate_bps, const double *modified_s, const double *updated_s,
+                const double *passed_bps, const double *dropped_bps, const double *seen_s, const i64 *receiver,
+                double *sums)
+{
+    for (i64 i = 0; i < n; i++) {
+        double unseen_s = modified_s[i] >= updated_s[i] ? now_s - updated_s[i] - seen_s[i] : 0.0;
+        double unseen_bps = least(passed_bps[i], dropped_bps[i] > 0.0 ? rate_bps[i] : (double)INFINITY);
+        double bits = passed_bps[i] * seen_s[i] + unseen_bps * most(unseen_s, 0.0);
+        sums[receiver[i]] += seen_s[i] == seen_s[i] ? bits : 0.0;
+    }
+}
+
 #define C(number) column(columns, number)
 
 /* Where the meter of each row is listed, and by which switch, whose meters end at ``ends``; rows that no meter stands for stay as
@@ -193,4 +206,12 @@ i64 dets_changed(double same, const char *columns)
         count += fabs(grant - limit) > same * (grant < limit ? grant : limit);
     }
     return count;
+}
+
+i64 dets_taken(double now_s, const char *columns)
+{
+    if (!side_by_side(columns, 8))
+        return NOT_SIDE_BY_SIDE;
+    taken(rows_of(columns, 0), now_s, C(0), C(1), C(2), C(3), C(4), C(5), C(6), C(7));
+    return 0;
 }

@@ -31,6 +31,16 @@ typedef int64_t i64;
  * and made narrow again by the block. */
 enum { BLOCK = 256 };
 
+INLINE double least(double a, double b)
+{
+    return a < b ? a : b;
+}
+
+INLINE double most(double a, double b)
+{
+    return a > b ? a : b;
+}
+
 INLINE i64 block_end(i64 first, i64 n)
 {
     return n - first < BLOCK ? n : first + BLOCK;
