@@ -31,9 +31,8 @@ class MeterReports(Mapping[int, NDArray[np.void]]):
         """``dpids`` are in the order of ``ends``; ``meter_id`` are the ids in ``whole``, if at hand."""
         self.dpids, self.whole, self.ends = tuple(dpids), whole, ends
         self.meter_id = whole["meter_id"].copy() if meter_id is None else meter_id
-        self.listed: tuple[list[RowArray], ListedMeters] | None = (
-            None  # for ``Listing.find``: it is asked several times
-        )
+        # What ``Listing.find`` has found: it is asked several times in a round.
+        self.listed: tuple[list[RowArray], ListedMeters] | None = None
         self._bounds = dict(zip(self.dpids, pairwise([0, *ends.tolist()]), strict=True))
 
     @classmethod
