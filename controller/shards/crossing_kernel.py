@@ -20,6 +20,7 @@ from controller.compiled import call, load
 _FUNCTIONS = {"dets_say": "iii", "dets_as_before": "id", "dets_merge": "iii"}
 library = load(Path(__file__).parent, "_crossing", _FUNCTIONS) if sys.byteorder == "little" else None
 _Columns = Sequence[NDArray[Any]]
+_EIGHT = np.dtype(np.float64).itemsize
 
 
 def say(rows: IntArray, eights: _Columns, fours: _Columns, ones: _Columns) -> NDArray[np.uint8]:
@@ -28,6 +29,7 @@ def say(rows: IntArray, eights: _Columns, fours: _Columns, ones: _Columns) -> ND
     ``eights`` are doubles, ``fours`` int64 of which the lower half counts, ``ones`` bool.
     """
     counts = len(eights), len(fours), len(ones)
+    assert all(column.itemsize == _EIGHT for column in (*eights, *fours)), "columns are read by their widths"
     to = np.empty(len(rows) * (8 * len(eights) + 4 * len(fours) + len(ones)), np.uint8)
     call(library, "dets_say", (rows, to, *eights, *fours, *ones), *counts)
     return to
@@ -54,7 +56,8 @@ def merge(places: Sequence[IntArray], own: IntArray, here: _Columns, said: Seque
 
     Columns of eight octets come before those of one, in each.
     """
-    rows, eights = sum(map(len, places)), sum(column.itemsize == np.dtype(np.float64).itemsize for column in here)
+    rows, eights = sum(map(len, places)), sum(column.itemsize == _EIGHT for column in here)
+    assert all(column.itemsize == 1 for column in here[eights:]), "columns are read by their widths"
     whole = [np.empty(rows, column.dtype) for column in here]
     parts = [one for place, part in zip(places, (here, *said), strict=True) for one in (place, *part)]
     call(library, "dets_merge", (own, *whole, *parts), len(places), eights, len(here) - eights)

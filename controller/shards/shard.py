@@ -203,7 +203,7 @@ class Shard:
             reports.limit_bps,
             reports.available_bps,
             senders.seen.measured.passed_bps,
-            senders.seen.unread_intervals,
+            senders.seen.unread_intervals.astype(np.int64),
             reports.active,
         ]
         sends = (loads.smoothed_bps > 0.0) | (loads.passed_bps > 0.0) | (loads.dropped_bps > 0.0)

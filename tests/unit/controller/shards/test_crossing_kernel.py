@@ -145,3 +145,11 @@ def test_columns_of_all_entries_are_put_together_alike(seed: int, count: int, re
     under = np.sort(rng.permutation(count)[: count // 2])
     for rows in (under, np.arange(count)):
         assert table.senders(rows, VNS).tolist() == np.bincount(table.entries.receiver[rows], minlength=VNS).tolist()
+
+
+def test_a_column_of_another_width_is_not_read() -> None:
+    rows, short, eight = np.zeros(1, np.int64), np.zeros(1, np.int16), np.zeros(1)
+    with pytest.raises(AssertionError, match="widths"):
+        crossing_kernel.say(rows, [eight], [short], [])
+    with pytest.raises(AssertionError, match="widths"):
+        crossing_kernel.merge([rows], rows, [eight, short], [])
