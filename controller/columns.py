@@ -10,11 +10,21 @@ from numpy.typing import NDArray
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
+ShortArray = NDArray[np.int16]
+"""Counts of intervals, which stop at MOST_COUNTED: what is looked at is whether there were some tens of them."""
+
+MOST_COUNTED = 2**15 - 1
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 NEW_ROW = -1
 """In an index from new rows to old ones: this row was not there before."""
+
+
+def one_more(counts: ShortArray) -> ShortArray:
+    """Return the counts after one more interval."""
+    more: ShortArray = counts + (counts < MOST_COUNTED)
+    return more
 
 
 def carry(column: NDArray[_Scalar], old_row: IntArray, initial: Any) -> NDArray[_Scalar]:

@@ -17,7 +17,7 @@
 #endif
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && defined(__linux__)
-#define FOR_EACH_CPU __attribute__((target_clones("arch=x86-64-v3", "default")))
+#define FOR_EACH_CPU __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
 #define FOR_EACH_CPU
 #endif

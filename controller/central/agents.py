@@ -187,7 +187,7 @@ class Agents:
     def hand_over(self) -> tuple[list[Pair], list[Pair]]:
         """Return the pairs whose meters are of no use any more, and those without one that need one again."""
         entries = self._fabric.state.entries
-        if not self.ports and (entries.meter_id > 0).all():
+        if not self.ports and entries.all_metered:
             return [], []
         self._follow_entries()
         trusted, present = self._by_vn(lambda agent: agent.mode == "trust"), self._by_vn(lambda agent: agent.present)

@@ -16,15 +16,13 @@ from controller.dets.rate_allocator import received_rates
 from controller.events import EventKind
 from controller.forwarding.pipeline import VnMeters
 from controller.loop import step
-from controller.metering import measure_kernel
-from controller.metering.counters import MeterReadings
+from controller.metering.counters import ListedReadings, MeterReadings, columns_of
 from controller.metering.enforcement import MeterChanges
 from controller.metering.guarantees import Guarantees, owed_to_senders
 from controller.metering.observed import Reading
-from controller.openflow.constants import COUNTER_UNAVAILABLE
 from controller.policy.groups import declare_congestion, readings_of
 from controller.policy.interface import notifications
-from controller.switch.listed_meters import NOT_LISTED, MeterReports, Places
+from controller.switch.listed_meters import MeterReports
 from controller.switch.modifications import modifications_by_switch
 from controller.whatif.recording import Recorder, Start
 from controller.whatif.shadow import shadow_step
@@ -51,9 +49,10 @@ def run_interval(
         fabric.state = step.released(fabric.state)
         if fabric.part is not None:
             fabric.part.released()
-    readings, of_send_limits = _readings(fabric, stats, received_s, confirmed_s)
+    listed, of_send_limits = _readings(fabric, stats, received_s, confirmed_s)
+    readings = listed.columns if agents.ports or recorder is not None else listed
     _watch_floods(fabric, stats, now_s)
-    shaped = agents.before_step(readings, now_s)
+    shaped = agents.before_step(columns_of(readings), now_s) if agents.ports else None
     control, vns = fabric.control, fabric.shared_vns
     reads = _reads(control, recorder)
     links = fabric.links.of(vns, fabric.network.topology) if Reading.LINKS in reads else None
@@ -78,7 +77,7 @@ def run_interval(
     fabric.send_limits = fabric.send_limits.after(of_send_limits, vns.capacity_bps)
     if recorder is not None:
         start = Start(control.state, vns, control.policies, links)
-        recorder.interval(start, now_s, readings, observed, state, result, shaped)
+        recorder.interval(start, now_s, columns_of(readings), observed, state, result, shaped)
     queue_changes(fabric, result.changes)
     queue_changes(fabric, result.backstops)
     agents.after_step(result.limit_bps, now_s)
@@ -106,52 +105,17 @@ def _readings(
     reports: MeterReports,
     received_s: Mapping[int, float],
     confirmed_s: Mapping[int, float],
-) -> tuple[MeterReadings, MeterReadings]:
-    """Return the readings of the entries' meters and of those of the VNs' send limits.
-
-    A switch confirms its last message. That says nothing about meters that an earlier message set: taken for theirs, it
-    would move the start of their counts to a later time again and again, and none of their readings would ever count.
-    """
+) -> tuple[ListedReadings, MeterReadings]:
+    """Return the readings of the entries' meters and of those of the VNs' send limits."""
     listed = fabric.listing.find(fabric.switches, reports)
     came_s = np.array([received_s[dpid] for dpid in reports.dpids], dtype=np.float64)
     done_s = np.array([confirmed_s.get(dpid, np.nan) for dpid in reports.dpids], dtype=np.float64)
     of_entries = fabric.listing.places_of_entries(listed, reports.ends, len(fabric.state.entries))
     of_vns = fabric.listing.places_of_vns(listed, reports.ends, len(fabric.vns))
-    of_send_limits = Places(*(place[:, _SEND_LIMIT].copy() for place in of_vns))
-    return (
-        _read(reports.whole, of_entries, (came_s, done_s), fabric.state.enforcement.modified_s),
-        _read(reports.whole, of_send_limits, (came_s, done_s), None),
-    )
-
-
-def _read(
-    meters: MeterStats, places: Places, times_s: tuple[FloatArray, FloatArray], modified_s: FloatArray | None
-) -> MeterReadings:
-    """Return what all switches said of the meters of rows; ``times_s`` have shape (switches,).
-
-    ``modified_s`` is of all rows, None: no meter ever is.
-    """
-    if measure_kernel.library is not None:
-        columns, present = measure_kernel.read(places.meter, places.switch, meters, times_s, modified_s)
-        byte_in, dropped, duration_s, received_s, confirmed_s = columns
-        return MeterReadings(byte_in, dropped, duration_s, received_s, present, confirmed_s)
-    readings = MeterReadings.none(len(places.meter))
-    rows = np.flatnonzero(places.meter != NOT_LISTED)
-    switch, meters = places.switch[rows], meters[places.meter[rows]]
-    readings.confirmed_s[rows] = times_s[1][switch]
-    if modified_s is not None:
-        latest_s = np.full(len(times_s[1]), -np.inf)
-        np.maximum.at(latest_s, switch, modified_s[rows])
-        readings.confirmed_s[rows[modified_s[rows] < latest_s[switch]]] = np.nan
-    byte_in, dropped = meters["byte_in_count"], meters["band_byte_count"]
-    known = (byte_in != COUNTER_UNAVAILABLE) & (dropped != COUNTER_UNAVAILABLE)
-    rows = rows[known]
-    readings.byte_in_count[rows] = byte_in[known]
-    readings.dropped_byte_count[rows] = dropped[known]
-    readings.duration_s[rows] = meters["duration_s"][known]
-    readings.received_s[rows] = times_s[0][switch[known]]
-    readings.present[rows] = True
-    return readings
+    stats, modified_s = reports.whole, fabric.state.enforcement.modified_s
+    meter, switch = (place[:, _SEND_LIMIT].copy() for place in of_vns)
+    of_send_limits = ListedReadings(meter, switch, stats, came_s, done_s, None).columns
+    return ListedReadings(*of_entries, stats, came_s, done_s, modified_s), of_send_limits
 
 
 def queue_changes(fabric: FabricState, changes: MeterChanges) -> None:

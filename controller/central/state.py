@@ -36,7 +36,7 @@ from controller.limits.floods import discovery_limits, flood_limits
 from controller.limits.overrides import VN_FIELDS
 from controller.limits.precedence import LimitsInForce
 from controller.loop import step
-from controller.metering.counters import MeterReadings
+from controller.metering.counters import Readings
 from controller.metering.enforcement import RATE_STEP_BPS, whole_rates
 from controller.metering.floods import FloodRates
 from controller.metering.guarantees import Guarantees
@@ -137,7 +137,7 @@ class Part(Protocol):
         """How many of its senders this node told for each VN of congestion in the last interval, (vns,)."""
 
     def step(
-        self, readings: MeterReadings, now_s: float, links: FabricLinks | None, observed: Observed | None = None
+        self, readings: Readings, now_s: float, links: FabricLinks | None, observed: Observed | None = None
     ) -> tuple[step.ControlState, step.StepResult]:
         """Run one interval of this part.
 

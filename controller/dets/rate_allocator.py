@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from controller.columns import BoolArray, FloatArray, IntArray
+from controller.columns import BoolArray, FloatArray, IntArray, ShortArray
 from controller.dets.messages import (
     DeactivateTrafficControl,
     InitializeTrafficControl,
@@ -46,9 +46,9 @@ SAME_RATE = 1e-6
 class Surroundings:
     """What policies see of an interval besides the Traffic Reports.
 
-    ``used_bps`` and ``limit_bps`` (entries,) are what passes the meters and the limits in force, ``unread_intervals``
-    (entries,) for how long a meter was not read, ``received_bps`` (vns,) what passes the meters of a VN's senders,
-    ``passed_bps`` (entries,) what passed each meter in the last interval.
+    ``used_bps`` and ``limit_bps`` (entries,) are what passes the meters and the limits in force; they say nothing where
+    no policy reads links. ``unread_intervals`` (entries,) is for how long a meter was not read, ``received_bps`` (vns,)
+    what passes the meters of a VN's senders, ``passed_bps`` (entries,) what passed each meter in the last interval.
     ``links`` are None where only access links count, ``observed`` where no policy reads queues or ports.
     """
 
@@ -57,7 +57,7 @@ class Surroundings:
     links: FabricLinks | None
     used_bps: FloatArray
     limit_bps: FloatArray
-    unread_intervals: IntArray
+    unread_intervals: IntArray | ShortArray
     received_bps: FloatArray
     passed_bps: FloatArray
     observed: Observed | None = None

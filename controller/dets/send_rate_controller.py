@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 
 import numpy as np
+from numpy.typing import NDArray
 
-from controller.columns import BoolArray, FloatArray, IntArray, carry
+from controller.columns import BoolArray, FloatArray, IntArray, ShortArray, carry, one_more
 from controller.dets.messages import (
     DeactivateTrafficControl,
     InitializeTrafficControl,
@@ -31,6 +32,9 @@ from controller.metering.measurement import IDLE_INTERVALS, Measurement, sums_by
 KEEP_ALIVE_INTERVALS = 20
 
 
+ControlArray = NDArray[np.int8]
+
+
 class Control(IntEnum):
     """The states of a machine."""
 
@@ -39,23 +43,26 @@ class Control(IntEnum):
     LIMITED = 2  # a granted rate is in force
 
 
+_IDLE = np.int8(Control.IDLE)  # an IntEnum is compared as eight bytes
+
+
 @dataclass(frozen=True)
 class SendRateControllers:
     """All machines, one per entry; columns of shape (entries,).
 
     ``limit_bps`` is the granted rate, inf while there is none. ``unheard_intervals`` counts the intervals since the
-    receiver was last heard.
+    receiver was last heard, up to MOST_COUNTED.
     """
 
-    control: IntArray
+    control: ControlArray
     limit_bps: FloatArray
-    unheard_intervals: IntArray
+    unheard_intervals: ShortArray
 
     @classmethod
     def idle(cls, entries: int) -> SendRateControllers:
         """Return machines that control nothing."""
-        zero = np.zeros(entries, dtype=np.int64)
-        return cls(zero, np.full(entries, np.inf), zero)
+        free = np.full(entries, Control.IDLE, dtype=np.int8)
+        return cls(free, np.full(entries, np.inf), np.zeros(entries, dtype=np.int16))
 
     def carried(self, old_row: IntArray) -> SendRateControllers:
         """Return the machines for a re-arranged entry table; new ones are idle."""
@@ -68,14 +75,14 @@ class SendRateControllers:
     @property
     def controlled(self) -> BoolArray:
         """Whether the receiver of an entry has initialized traffic control."""
-        return np.not_equal(self.control, Control.IDLE)
+        return np.not_equal(self.control, _IDLE)
 
     def on_initialize(self, message: InitializeTrafficControl) -> SendRateControllers:
         """IDLE -> REPORTING.
 
         Choice: the paper does not say what a second Initialize does. A machine under control stays as it is.
         """
-        again = self.control[message.entry] != Control.IDLE
+        again = self.control[message.entry] != _IDLE
         return self._heard(message.entry[~again], Control.REPORTING, None)._alive(message.entry[again])
 
     def on_set_rate(self, message: SetRate) -> SendRateControllers:
@@ -84,7 +91,7 @@ class SendRateControllers:
         Choice: an idle machine is not limited. Only Initialize puts it under control; a rate without one, such as one
         that Deactivate has overtaken, is not for it.
         """
-        known = self.control[message.entry] != Control.IDLE
+        known = self.control[message.entry] != _IDLE
         if known.all():
             return self._heard(message.entry, Control.LIMITED, message.rate_bps)
         return self._heard(message.entry[known], Control.LIMITED, message.rate_bps[known])
@@ -102,10 +109,12 @@ class SendRateControllers:
 
         Those that hold, (entries,), stay as they are: their policy fails closed.
         """
-        unheard = self.unheard_intervals + 1
+        unheard = one_more(self.unheard_intervals)
         lost = np.flatnonzero(self.controlled & (unheard > KEEP_ALIVE_INTERVALS))
-        lost = lost[~np.broadcast_to(holds, len(unheard))[lost]]
-        return replace(self, unheard_intervals=unheard).on_deactivate(DeactivateTrafficControl(lost))
+        counted = replace(self, unheard_intervals=unheard)
+        if not len(lost):
+            return counted
+        return counted.on_deactivate(DeactivateTrafficControl(lost[~np.broadcast_to(holds, len(unheard))[lost]]))
 
     def _alive(self, rows: IntArray) -> SendRateControllers:
         if not len(rows):

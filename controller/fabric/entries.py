@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from controller.columns import NEW_ROW, BoolArray, IntArray
+from controller.columns import NEW_ROW, BoolArray, FloatArray, IntArray
 
 NO_METER = 0
 """The meter id of an entry that an agent on its host shapes alone; ids begin at 1 (OpenFlow 1.3.5, section 7.3.4.4)."""
@@ -32,6 +33,28 @@ class EntryTable:
 
     def __len__(self) -> int:
         return len(self.sender)
+
+    @cached_property
+    def metered(self) -> BoolArray:
+        """Which entries have a meter, shape (entries,)."""
+        metered: BoolArray = self.meter_id != NO_METER
+        return metered
+
+    @cached_property
+    def all_metered(self) -> bool:
+        """Whether all entries have a meter."""
+        return bool(self.metered.all())
+
+    def least_of_ends(self, sender_bps: FloatArray, receiver_bps: FloatArray) -> FloatArray:
+        """Return the lower of what both ends have, shape (entries,); the arguments are columns of VNs.
+
+        It is kept while nobody asks for other columns: they stay when nothing is configured.
+        """
+        kept: tuple[FloatArray, FloatArray, FloatArray] | None = self.__dict__.get("_least")
+        if kept is None or kept[0] is not sender_bps or kept[1] is not receiver_bps:
+            kept = (sender_bps, receiver_bps, np.minimum(sender_bps[self.sender], receiver_bps[self.receiver]))
+            self.__dict__["_least"] = kept
+        return kept[2]
 
     def offsets(self, vns: int) -> IntArray:
         """Return shape (vns + 1,): the entries towards VN r are rows ``offsets[r]:offsets[r + 1]``."""

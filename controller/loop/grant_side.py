@@ -37,21 +37,19 @@ def put_in_force(
     set_rate: SetRate,
     keep_alive: KeepAlive,
     ceiling_bps: FloatArray,
-    present: BoolArray,
     shaped: BoolArray | None,
     rooms: Rooms | None,
     now_s: float,
 ) -> GrantSide:
-    """Obey the receivers' answers. ``present`` (entries,) says of which meters there was a reading."""
-    entries, rates = senders.entries, senders.rates
+    """Obey the receivers' answers."""
+    entries, seen = senders.entries, senders.seen
     machines = senders.machines.on_set_rate(set_rate).on_keep_alive(keep_alive)
     limit_bps = np.minimum(machines.limit_bps, ceiling_bps)
-    too_soon = present & np.isnan(rates.seen_s) & ~rates.implausible
     enforcement, changes = enforce(
-        before, limit_bps, senders.measured, rates.seen_s, now_s, too_soon, rooms, entries.receiver
+        before, limit_bps, seen.measured, seen.seen_s, now_s, seen.too_soon, rooms, entries.receiver
     )
     enforcement, changes, backstops = with_backstops(
-        before, enforcement, changes, shaped, entries.meter_id > 0, limit_bps, now_s
+        before, enforcement, changes, shaped, entries.metered, limit_bps, now_s
     )
-    counters = senders.counters.modified(changes.rows, now_s)
+    counters = seen.counters.modified(changes.rows, now_s, own=True)
     return GrantSide(machines, counters, enforcement, limit_bps, changes, backstops)

@@ -10,26 +10,23 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from controller.columns import BoolArray, IntArray
+from controller.columns import BoolArray, ShortArray
 from controller.dets.messages import DeactivateTrafficControl, InitializeTrafficControl, Loads, TrafficReport
 from controller.dets.send_rate_controller import SendRateControllers, traffic_reports
 from controller.fabric.entries import EntryTable
 from controller.fabric.vns import VnTable
-from controller.metering.counters import MeterCounters, MeterRates, MeterReadings, meter_rates
+from controller.metering.counters import MeterCounters, Readings
 from controller.metering.enforcement import Enforcement, taken_by
-from controller.metering.measurement import Measurement, measure, sums_by
+from controller.metering.measurement import Measurement, Seen, look
 
 
 @dataclass(frozen=True)
 class SenderSide:
-    """What is known of sending VNs in one interval; columns of shape (entries,)."""
+    """What is known of sending VNs in one interval; ``seen`` is what their meters show."""
 
     entries: EntryTable
-    counters: MeterCounters
-    rates: MeterRates
-    measured: Measurement
+    seen: Seen
     machines: SendRateControllers
-    unread_intervals: IntArray
 
     def report(
         self, begin: InitializeTrafficControl, end: DeactivateTrafficControl, vns: VnTable
@@ -37,17 +34,14 @@ class SenderSide:
         """Obey the receivers' first messages, and report for all entries that are under control then."""
         machines = self.machines.on_initialize(begin).on_deactivate(end)
         rows = np.flatnonzero(machines.controlled)
-        return replace(self, machines=machines), traffic_reports(machines, rows, self.entries, vns, self.measured)
+        return replace(self, machines=machines), traffic_reports(machines, rows, self.entries, vns, self.seen.measured)
 
     def loads(self, before: Enforcement, vns: VnTable, now_s: float) -> Loads:
         """Return what these entries bring to each receiver. ``before`` is how their meters stood in the interval."""
-        entries, measured = self.entries, self.measured
-        taken_bits = np.zeros(len(vns))
+        seen, taken_bits = self.seen, np.zeros(len(vns))
         if not vns.shaped.all():  # a VN that a queue holds needs no account
-            taken_bits = taken_by(before, measured, self.rates.seen_s, now_s, entries.receiver, len(vns))
-        columns = (measured.passed_bps, measured.smoothed_bps, measured.dropped_bps)
-        passed_bps, smoothed_bps, dropped_bps = sums_by(entries.receiver, columns, len(vns))
-        return Loads(passed_bps, smoothed_bps, dropped_bps, taken_bits)
+            taken_bits = taken_by(before, seen.measured, seen.seen_s, now_s, self.entries.receiver, len(vns))
+        return Loads(seen.passed_bps, seen.smoothed_bps, seen.dropped_bps, taken_bits)
 
 
 def read_meters(
@@ -55,8 +49,8 @@ def read_meters(
     counters: MeterCounters,
     measured: Measurement,
     machines: SendRateControllers,
-    unread_intervals: IntArray,
-    readings: MeterReadings,
+    unread_intervals: ShortArray,
+    readings: Readings,
     vns: VnTable,
     holds: BoolArray | bool,
 ) -> SenderSide:
@@ -64,6 +58,5 @@ def read_meters(
 
     Entries that ``holds`` marks, (entries,), stay under control however long their receivers are silent.
     """
-    rates, counters = meter_rates(counters, readings, vns.capacity_bps[entries.sender])
-    unread = np.where(np.isnan(rates.seen_s), unread_intervals + 1, 0)
-    return SenderSide(entries, counters, rates, measure(measured, rates), machines.on_interval(holds), unread)
+    seen = look((entries.sender, entries.receiver), counters, measured, unread_intervals, readings, vns.capacity_bps)
+    return SenderSide(entries, seen, machines.on_interval(holds))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from controller.columns import NEW_ROW, BoolArray, FloatArray, IntArray, carry
+from controller.columns import NEW_ROW, BoolArray, FloatArray, IntArray, ShortArray, carry
 from controller.dets.messages import InitializeTrafficControl, SetRate
 from controller.dets.rate_allocator import (
     RateAllocators,
@@ -18,8 +18,8 @@ from controller.fabric.links import FabricLinks
 from controller.fabric.vns import VnTable
 from controller.loop.grant_side import put_in_force
 from controller.loop.receiver_side import watch_receivers
-from controller.loop.sender_side import read_meters
-from controller.metering.counters import MeterCounters, MeterReadings
+from controller.loop.sender_side import SenderSide, read_meters
+from controller.metering.counters import MeterCounters, Readings
 from controller.metering.enforcement import (
     Enforcement,
     MeterChanges,
@@ -28,9 +28,9 @@ from controller.metering.enforcement import (
     whole_rates,
 )
 from controller.metering.measurement import Measurement
-from controller.metering.observed import Observed
+from controller.metering.observed import Observed, Reading
 from controller.metering.receiver_accounts import ReceiverAccounts, standing
-from controller.policy.groups import PolicyGroup, held
+from controller.policy.groups import PolicyGroup, held, readings_of
 from controller.policy.interface import Newcomers
 
 UNSEEN_S = 0.060  # from its first frame to the first reading that shows what a new sender sends
@@ -52,7 +52,7 @@ class ControlState:
     allocators: RateAllocators
     enforcement: Enforcement
     accounts: ReceiverAccounts
-    unread_intervals: IntArray
+    unread_intervals: ShortArray
     decided_s: float = np.nan
     adopted_bps: FloatArray | None = None
 
@@ -67,7 +67,7 @@ class ControlState:
             RateAllocators.calm(len(vns), groups),
             Enforcement.none(),
             ReceiverAccounts.unused(len(vns)),
-            np.empty(0, dtype=np.int64),
+            np.empty(0, dtype=np.int16),
         )
 
 
@@ -95,7 +95,7 @@ def ceilings(entries: EntryTable, vns: VnTable) -> FloatArray:
     Deviation: in the paper senders are free until their receiver is congested. Here a meter stands at the lower limit
     before that, so that no sender alone can pass either limit: only several together pass a receive limit, for a while.
     """
-    return np.minimum(vns.send_most_bps[entries.sender], vns.receive_most_bps[entries.receiver])
+    return entries.least_of_ends(vns.send_most_bps, vns.receive_most_bps)
 
 
 def ceilings_now(state: ControlState, vns: VnTable) -> FloatArray:
@@ -264,7 +264,7 @@ def control_step(
     state: ControlState,
     vns: VnTable,
     groups: tuple[PolicyGroup, ...],
-    readings: MeterReadings,
+    readings: Readings,
     now_s: float,
     links: FabricLinks | None = None,
     observed: Observed | None = None,
@@ -305,11 +305,10 @@ def control_step(
         now_s,
         0.0 if np.isnan(state.decided_s) else now_s - state.decided_s,
         links,
-        senders.measured.measured_bps,
-        np.minimum(senders.machines.limit_bps, ceiling_bps),
-        senders.unread_intervals,
+        *_in_use(senders, ceiling_bps, groups),
+        senders.seen.unread_intervals,
         loads.passed_bps,
-        senders.measured.passed_bps,
+        senders.seen.measured.passed_bps,
         observed,
     )
     receivers, set_rate, keep_alive = receivers.answer(groups, entries, vns, reports, seen)
@@ -317,29 +316,37 @@ def control_step(
         set_rate = SetRate(set_rate.entry, np.minimum(set_rate.rate_bps, state.adopted_bps[set_rate.entry]))
     # 6
     forfeited = _after_forfeits(state.enforcement, receivers.allocators)
-    granted = put_in_force(
-        senders, forfeited, set_rate, keep_alive, ceiling_bps, readings.present, shaped, receivers.rooms, now_s
-    )
+    granted = put_in_force(senders, forfeited, set_rate, keep_alive, ceiling_bps, shaped, receivers.rooms, now_s)
     result = StepResult(
         changes=granted.changes,
         backstops=granted.backstops,
         limit_bps=granted.limit_bps,
         received_bps=loads.passed_bps,
-        implausible=np.flatnonzero(senders.rates.implausible),
+        implausible=np.flatnonzero(senders.seen.implausible),
     )
     after = ControlState(
         entries,
         granted.counters,
-        senders.measured,
+        senders.seen.measured,
         granted.machines,
         receivers.allocators,
         granted.enforcement,
         receivers.accounts,
-        senders.unread_intervals,
+        senders.seen.unread_intervals,
         now_s,
         state.adopted_bps,
     )
     return after, result
+
+
+def _in_use(
+    senders: SenderSide, ceiling_bps: FloatArray, groups: tuple[PolicyGroup, ...]
+) -> tuple[FloatArray, FloatArray]:
+    """Return ``used_bps`` and ``limit_bps`` of Surroundings, at which only policies that read links look."""
+    measured, limit_bps = senders.seen.measured, senders.machines.limit_bps
+    if Reading.LINKS not in readings_of(groups):
+        return measured.passed_bps, limit_bps
+    return measured.measured_bps, np.minimum(limit_bps, ceiling_bps)
 
 
 def _after_forfeits(before: Enforcement, allocators: RateAllocators) -> Enforcement:

@@ -1,28 +1,23 @@
-/* Enforcement and accounts, compiled: what enforcement.py and receiver_accounts.py do in numpy, in few passes.
+/* Enforcement and accounts, compiled: what enforcement.py and receiver_accounts.py do in numpy, in one pass.
  *
  * The same bits as the numpy form: each function does its arithmetic in its order. The docstrings of the numpy form
  * explain the steps; here they are only numbered. Unknown is NaN, which only ``seen`` holds. What the numpy form calls by
  * a name, ``Settings`` has. What a condition chooses from is read before: the compiler makes vectors of loops in which
  * nothing is read or done only sometimes.
  */
+#include <stdlib.h>
+#include <string.h>
+
 #include "../_columns.h"
 #include "_measure.h"
+
+#define NO_MEMORY (-2)
 
 typedef struct { /* enforce_kernel.py fills it in this order */
     double responsive_burst_s, unresponsive_burst_s, frame_bits, min_burst_bits, min_burst_s, unresponsive_drop;
     double unresponsive_intervals, responsive_drop, responsive_intervals, budget_s, repay_s, most_repaid, most_owed;
     double most_unread_s, rate_step_bps;
 } Settings;
-
-INLINE double least(double a, double b)
-{
-    return a < b ? a : b;
-}
-
-INLINE double most(double a, double b)
-{
-    return a > b ? a : b;
-}
 
 INLINE double whole_rate(double rate_bps, double step_bps)
 {
@@ -39,47 +34,63 @@ INLINE double burst_for(double rate_bps, double burst_s, const Settings *s)
     return whole_burst(most(rate_bps * burst_s, 2.0 * s->min_burst_bits), s->rate_step_bps);
 }
 
-/* taken_bits, summed up by receiver into ``sums`` (vns,), which begins at zero. */
-static void taken(i64 n, double now_s, const double *rate_bps, const double *modified_s, const double *updated_s,
-                const double *passed_bps, const double *dropped_bps, const double *seen_s, const i64 *receiver,
-                double *sums)
-{
-    for (i64 i = 0; i < n; i++) {
-        double unseen_s = modified_s[i] >= updated_s[i] ? now_s - updated_s[i] - seen_s[i] : 0.0;
-        double unseen_bps = least(passed_bps[i], dropped_bps[i] > 0.0 ? rate_bps[i] : (double)INFINITY);
-        double bits = passed_bps[i] * seen_s[i] + unseen_bps * most(unseen_s, 0.0);
-        sums[receiver[i]] += seen_s[i] == seen_s[i] ? bits : 0.0;
-    }
-}
+/* Columns of entries as they were, and as they are to be. */
+typedef struct {
+    const double *limit, *allowed, *rate, *burst, *modified, *level, *credit, *updated;
+    const uint8_t *unresponsive;
+    const int16_t *evidence;
+} Before;
 
-/* Steps 1 and 2 of enforce: judge and account. ``after`` is level, credit and spent, one column after the other. */
+typedef struct {
+    double *limit, *allowed, *rate, *burst, *modified, *level, *credit, *updated;
+    uint8_t *unresponsive;
+    int16_t *evidence;
+} After;
+
+/* What is known of a block of entries while it is worked on. */
+typedef struct {
+    double *level, *credit, *spent, *depth, *usable;
+    i64 *silent;
+} Block;
+
+/* Steps 1 and 2 of enforce for the entries from ``start`` on: judge and account. */
 FOR_EACH_CPU
-static void account(i64 n, const Settings *s, double now_s, const double *new_limit_bps, const double *limit_bps,
-                  const double *allowed_bps, const double *rate_bps, const double *burst_bits,
-                  const double *modified_s, const double *level_bits, const double *credit_bits,
-                  const double *updated_s, const uint8_t *was_unresponsive, const i64 *was_evidence,
-                  const double *offered, const double *dropped, const double *passed, const double *seen,
-                  double *restrict after_limit_bps, double *restrict after, double *restrict depth_bits,
-                  uint8_t *restrict unresponsive, i64 *restrict evidence)
+static void account(i64 start, i64 n, const Settings *s, double now_s, const double *limits, const Before *before,
+                    const double *offered, const double *dropped, const double *passed, const double *seen,
+                    const After *after, const Block *block)
 {
+    const double *restrict limit_bps = before->limit + start, *restrict allowed_bps = before->allowed + start;
+    const double *restrict rate_bps = before->rate + start, *restrict burst_bits = before->burst + start;
+    const double *restrict modified_s = before->modified + start, *restrict level_bits = before->level + start;
+    const double *restrict credit_bits = before->credit + start, *restrict updated_s = before->updated + start;
+    const uint8_t *restrict was_unresponsive = before->unresponsive + start;
+    const int16_t *restrict was_evidence = before->evidence + start;
+    const double *restrict new_limit_bps = limits + start;
+    double *restrict after_limit_bps = after->limit + start, *restrict level_after = block->level;
+    double *restrict credit_after = block->credit, *restrict spent_after = block->spent;
+    double *restrict depth_bits = block->depth;
+    uint8_t *restrict unresponsive = after->unresponsive + start;
+    int16_t *restrict evidence = after->evidence + start;
+    offered += start, dropped += start, passed += start, seen += start;
     i64 convicted = (i64)s->unresponsive_intervals, acquitted = -(i64)s->responsive_intervals;
     const Settings set = *s;
-    i64 wide[BLOCK];
+    i64 wide[BLOCK], proofs[BLOCK];
     for (i64 first = 0, end; first < n; first = end) {
         end = block_end(first, n);
+        widen_counts(proofs, was_evidence + first, end - first);
         widen(wide, was_unresponsive + first, end - first);
         ONE_BY_ONE
         for (i64 i = first; i < end; i++) {
             double offered_bps = offered[i], dropped_bps = dropped[i], now_passed_bps = passed[i], read_s = seen[i];
             double limit = limit_bps[i], allowed = allowed_bps[i], rate = rate_bps[i], burst = burst_bits[i];
             double updated = updated_s[i], new_limit = new_limit_bps[i];
-            i64 was = was_evidence[i];
+            i64 was = proofs[i - first];
             double part = dropped_bps / most(offered_bps, 1.0);
-            i64 against = (was > 0 ? was : 0) + 1, in_favour = (was < 0 ? was : 0) - 1;
+            i64 against = one_more(was > 0 ? was : 0), in_favour = -one_more(was < 0 ? -was : 0);
             i64 proof = part > set.unresponsive_drop ? against : 0;
             proof = part < set.responsive_drop ? in_favour : proof;
             i64 deaf = (wide[i - first] | (proof >= convicted)) & (proof > acquitted);
-            evidence[i] = proof;
+            proofs[i - first] = proof;
             wide[i - first] = deaf;
             /* account */
             i64 known = read_s == read_s;
@@ -111,68 +122,92 @@ static void account(i64 n, const Settings *s, double now_s, const double *new_li
             double spent = credit - (known ? 0.0 : level);
             depth_bits[i] = depth;
             after_limit_bps[i] = most(new_limit, set.rate_step_bps);
-            after[i] = level;
-            after[n + i] = least(most(credit, -set.most_owed * depth), depth);
-            after[2 * n + i] = least(most(spent, -set.most_owed * depth), depth);
+            level_after[i] = level;
+            credit_after[i] = least(most(credit, -set.most_owed * depth), depth);
+            spent_after[i] = least(most(spent, -set.most_owed * depth), depth);
         }
         narrow(unresponsive + first, wide, end - first);
+        narrow_counts(evidence + first, proofs, end - first);
     }
 }
 
-/* Steps 3 to 5 of Rooms.share, what is summed up by receiver: ``sums`` (3, vns) of what is used, wanted and how many are
- * idle, ``count`` (vns,) of all; they begin at zero. */
-static void share_sums(i64 n, i64 vns, double horizon_s, i64 idle_intervals, const i64 *receiver, const double *grant_bps,
-                     const double *credit_bits, const double *passed_bps, const double *smoothed_bps,
-                     const i64 *silent, double *sums, i64 *count)
+/* What Rooms holds; ``free_bits`` (times, vns). */
+typedef struct {
+    i64 vns, times, idle_intervals;
+    const double *limit_bps, *ahead_s, *free_bits, *saved_bits;
+    double reserve_s;
+} Rooms;
+
+/* Rooms.share for the ``n`` entries of one receiver, from ``start`` on. Its steps 3 to 5 need what is used, wanted and idle of
+ * all of them. What the meters may have goes to ``meter_bps`` and ``usable_bits``. */
+FOR_EACH_CPU
+static void share(i64 start, i64 n, i64 receiver, const Rooms *rooms, const double *grants, const double *passed,
+                  const double *smoothed, const i64 *restrict silence, const double *restrict credit_bits,
+                  double *restrict meter_bps, double *restrict usable_bits)
 {
+    const double *grant_bps = grants + start, *passed_bps = passed + start, *smoothed_bps = smoothed + start;
+    const i64 idle_intervals = rooms->idle_intervals;
+    double horizon_s = rooms->ahead_s[0], limit_bps = rooms->limit_bps[receiver];
+    double used_sum = 0.0, wanted_bits = 0.0, idle = 0.0;
+    if (n < 2) { /* 6 */
+        meter_bps[0] = grant_bps[0];
+        usable_bits[0] = credit_bits[0];
+        return;
+    }
     for (i64 i = 0; i < n; i++) {
-        i64 r = receiver[i];
         double grant = grant_bps[i], measured_bps = most(passed_bps[i], smoothed_bps[i]);
         double used = least(grant, measured_bps), kept = most(credit_bits[i], 0.0);
-        i64 active = (silent[i] < idle_intervals) & (measured_bps > 0.0);
+        i64 active = (silence[i] < idle_intervals) & (measured_bps > 0.0);
         double used_bps = active ? used : 0.0, kept_bits = active ? kept : 0.0;
         double growth_bps = active ? grant - used : 0.0;
-        sums[r] += used_bps;
-        sums[vns + r] += growth_bps * horizon_s + kept_bits;
-        sums[2 * vns + r] += !active;
-        count[r]++;
+        used_sum += used_bps;
+        wanted_bits += growth_bps * horizon_s + kept_bits;
+        idle += !active;
     }
-}
-
-/* Rooms.share, the rest: ``of_vn`` (3, vns) is the scale, the part and the bits of each idle sender. */
-static void share(i64 n, i64 vns, double horizon_s, i64 idle_intervals, const i64 *receiver, const double *grant_bps,
-                const double *credit_bits, const double *passed_bps, const double *smoothed_bps, const i64 *silent,
-                const double *of_vn, const i64 *count, double *restrict after_bps, double *restrict after_bits)
-{
+    /* 2 */
+    const double *free_bits = rooms->free_bits + receiver;
+    double most_bps = free_bits[0] / horizon_s;
+    for (i64 t = 1; t < rooms->times; t++)
+        most_bps = least(free_bits[t * rooms->vns] / rooms->ahead_s[t], most_bps);
+    most_bps = most(most_bps, 0.0);
+    /* 3 */
+    double scale = least(most_bps / most(used_sum, 1.0), 1.0), left_bits = free_bits[0] - scale * used_sum * horizon_s;
+    /* 4 */
+    double reserve_bits = idle > 0.0 ? least(most(left_bits, 0.0), rooms->reserve_s * limit_bps) : 0.0;
+    double each_bits = reserve_bits / most(idle, 1.0);
+    /* 5 */
+    left_bits = least(left_bits - reserve_bits, rooms->saved_bits[receiver]);
+    double part = least(most(left_bits / most(wanted_bits, 1.0), 0.0), 1.0);
     ONE_BY_ONE
     for (i64 i = 0; i < n; i++) {
-        i64 r = receiver[i];
         double grant = grant_bps[i], credit = credit_bits[i], measured_bps = most(passed_bps[i], smoothed_bps[i]);
-        double scale = of_vn[r], part = of_vn[vns + r], each_bits = of_vn[2 * vns + r];
-        i64 active = (silent[i] < idle_intervals) & (measured_bps > 0.0);
+        i64 active = (silence[i] < idle_intervals) & (measured_bps > 0.0);
         double used_bps = least(grant, measured_bps);
         double busy_bps = used_bps * scale + part * (grant - used_bps), busy_bits = part * most(credit, 0.0);
         double idle_bps = least(grant, each_bits / (2.0 * horizon_s));
         double idle_bits = each_bits - idle_bps * horizon_s;
-        double rate_bps = active ? busy_bps : idle_bps;
-        double saved_bits = least(credit, active ? busy_bits : idle_bits);
-        i64 alone = count[r] < 2; /* 6 */
-        after_bps[i] = alone ? grant : rate_bps;
-        after_bits[i] = alone ? credit : saved_bits;
+        meter_bps[i] = active ? busy_bps : idle_bps;
+        usable_bits[i] = least(credit, active ? busy_bits : idle_bits);
     }
 }
 
-/* Steps 3 and 4 of enforce. ``given`` is what the buckets may be filled to; ``after`` are rate, burst, modified, level,
- * credit and updated, one column after the other. ``rows`` gets whom to modify, decreases first; return how many. ``what``
- * is scratch: of each entry whether it is modified (1), and to a higher rate (3). */
+/* Steps 3 and 4 of enforce for the entries from ``start`` on, whose meters are to have ``after->allowed``. ``what`` gets of each
+ * whether its meter is modified (1), and to a higher rate (3). */
 FOR_EACH_CPU
-static i64 meters(i64 n, const Settings *s, double now_s, const double *rate_bps, const double *burst_bits,
-                const double *modified_s, const double *level_bits, const double *credit_bits, const double *updated_s,
-                const double *meter_bps, const double *usable_bits, const double *now_level, const double *now_credit,
-                const double *spent_bits, const double *depth_bits, const uint8_t *unresponsive, const double *seen,
-                const uint8_t *too_soon, i64 bounded, double *restrict after, i64 *restrict rows,
-                uint8_t *restrict what)
+static void meters(i64 start, i64 n, const Settings *s, double now_s, const Before *before, const double *seen_s,
+                   const uint8_t *soon_read, int bounded, const Block *block, const After *after, uint8_t *restrict what)
 {
+    const double *restrict rate_bps = before->rate + start, *restrict burst_bits = before->burst + start;
+    const double *restrict modified_s = before->modified + start, *restrict level_bits = before->level + start;
+    const double *restrict credit_bits = before->credit + start, *restrict updated_s = before->updated + start;
+    const double *restrict meter_bps = after->allowed + start, *restrict seen = seen_s + start;
+    const double *restrict usable_bits = block->usable, *restrict now_level = block->level;
+    const double *restrict now_credit = block->credit, *restrict spent_bits = block->spent;
+    const double *restrict depth_bits = block->depth;
+    const uint8_t *restrict unresponsive = after->unresponsive + start, *restrict too_soon = soon_read + start;
+    double *restrict rate_after = after->rate + start, *restrict burst_after = after->burst + start;
+    double *restrict modified_after = after->modified + start, *restrict level_after = after->level + start;
+    double *restrict credit_after = after->credit + start, *restrict updated_after = after->updated + start;
     const Settings set = *s;
     double most_given = bounded ? 0.0 : (double)INFINITY; /* of usable bits: all that is spent may be given */
     i64 deaf[BLOCK], soon[BLOCK];
@@ -201,68 +236,99 @@ static i64 meters(i64 n, const Settings *s, double now_s, const double *rate_bps
             i64 too_deep = deaf[i - first] & (was_burst > 2.0 * depth_bits[i]);
             i64 waits = soon[i - first] & (now_s - modified < set.most_unread_s);
             i64 wanted = (((ahead > budget) & saves) | (known & (ahead < -budget)) | too_deep) & (waits ^ 1);
-            after[i] = wanted ? rate : was_rate;
-            after[n + i] = wanted ? burst : was_burst;
-            after[2 * n + i] = wanted ? now_s : modified;
+            rate_after[i] = wanted ? rate : was_rate;
+            burst_after[i] = wanted ? burst : was_burst;
+            modified_after[i] = wanted ? now_s : modified;
             double kept_level = known ? level : was_level, kept_credit = known ? credit : was_credit;
-            after[3 * n + i] = wanted ? burst : kept_level;
-            after[4 * n + i] = wanted ? spent : kept_credit;
-            after[5 * n + i] = wanted | known ? now_s : updated;
+            level_after[i] = wanted ? burst : kept_level;
+            credit_after[i] = wanted ? spent : kept_credit;
+            updated_after[i] = wanted | known ? now_s : updated;
             i64 raised = rate > was_rate;
             deaf[i - first] = wanted + 2 * (wanted & raised);
         }
         narrow(what + first, deaf, end - first);
     }
-    i64 count = 0;
-    for (uint8_t which = 1; which <= 3; which += 2)
-        for (i64 i = 0; i < n; i++) {
-            rows[count] = i; /* and one more than there are, at most */
-            count += what[i] == which;
-        }
-    return count;
+}
+
+/* The end of a block: whole receivers, as many as it has room for, and at least one. Entries are in the order of receivers. */
+static i64 end_of_block(const i64 *receiver, i64 first, i64 n)
+{
+    for (i64 end = first;;) {
+        i64 next = end + 1;
+        while (next < n && receiver[next] == receiver[end])
+            next++;
+        if (end > first && next - first > BLOCK)
+            return end;
+        end = next;
+        if (end == n || end - first >= BLOCK)
+            return end;
+    }
+}
+
+/* The longest block there is. */
+static i64 longest_block(const i64 *receiver, i64 n)
+{
+    i64 longest = BLOCK;
+    for (i64 first = 0, end; first < n; first = end) {
+        end = end_of_block(receiver, first, n);
+        longest = end - first > longest ? end - first : longest;
+    }
+    return longest;
 }
 
 #define C(number) column(columns, number)
 
-i64 dets_taken(double now_s, const char *columns)
+/* All of enforce, receiver by receiver: what belongs to one stays in the first cache. Rooms bound what the senders of a receiver
+ * have together where the times are not 0; else what is allowed is the limit, and one column with it. Rows to modify go to
+ * ``rows`` with what they are set to, decreases first; return how many, or NO_MEMORY. */
+enum { COLUMNS_OF_ENFORCE = 38 };
+i64 dets_enforce(double now_s, double reserve_s, i64 idle_intervals, const char *columns)
 {
-    if (!side_by_side(columns, 8))
+    if (!side_by_side(columns, COLUMNS_OF_ENFORCE))
         return NOT_SIDE_BY_SIDE;
-    taken(rows_of(columns, 0), now_s, C(0), C(1), C(2), C(3), C(4), C(5), C(6), C(7));
-    return 0;
-}
-
-i64 dets_account(double now_s, const char *columns)
-{
-    if (!side_by_side(columns, 21))
-        return NOT_SIDE_BY_SIDE;
-    account(rows_of(columns, 1), C(0), now_s, C(1), C(2), C(3), C(4), C(5), C(6), C(7), C(8), C(9), C(10), C(11), C(12),
-            C(13), C(14), C(15), C(16), C(17), C(18), C(19), C(20));
-    return 0;
-}
-
-i64 dets_share_sums(double horizon_s, i64 idle_intervals, const char *columns)
-{
-    if (!side_by_side(columns, 8))
-        return NOT_SIDE_BY_SIDE;
-    share_sums(rows_of(columns, 0), rows_of(columns, 7), horizon_s, idle_intervals, C(0), C(1), C(2), C(3), C(4), C(5), C(6),
-               C(7));
-    return 0;
-}
-
-i64 dets_share(double horizon_s, i64 idle_intervals, const char *columns)
-{
-    if (!side_by_side(columns, 10))
-        return NOT_SIDE_BY_SIDE;
-    share(rows_of(columns, 0), rows_of(columns, 7), horizon_s, idle_intervals, C(0), C(1), C(2), C(3), C(4), C(5), C(6), C(7),
-          C(8), C(9));
-    return 0;
-}
-
-i64 dets_meters(double now_s, i64 bounded, const char *columns)
-{
-    if (!side_by_side(columns, 19))
-        return NOT_SIDE_BY_SIDE;
-    return meters(rows_of(columns, 1), C(0), now_s, C(1), C(2), C(3), C(4), C(5), C(6), C(7), C(8), C(9), C(10), C(11), C(12),
-                  C(13), C(14), C(15), bounded, C(16), C(17), C(18));
+    const Settings *set = C(0);
+    const double *limit_bps = C(1), *offered = C(12), *dropped = C(13), *passed = C(14), *smoothed = C(15);
+    const Before before = {C(2), C(3), C(4), C(5), C(6), C(7), C(8), C(9), C(10), C(11)};
+    const int16_t *silent = C(16);
+    const i64 *receiver = C(19);
+    const double *seen_s = C(17);
+    const uint8_t *too_soon = C(18);
+    const Rooms rooms = {rows_of(columns, 20), rows_of(columns, 21), idle_intervals, C(20), C(21), C(22), C(23), reserve_s};
+    const After after = {C(24), C(25), C(26), C(27), C(28), C(29), C(30), C(31), C(32), C(33)};
+    i64 *rows = C(34), *raised = C(35), n = rows_of(columns, 1), lowered_count = 0, raised_count = 0;
+    double *new_bps = C(36), *new_bits = C(37);
+    int bounded = rooms.times > 0;
+    i64 room = bounded ? longest_block(receiver, n) : BLOCK;
+    double *memory = malloc((size_t)room * (6 * sizeof(double) + 1));
+    if (!memory)
+        return NO_MEMORY;
+    const Block block = {memory,            memory + room,     memory + 2 * room,
+                         memory + 3 * room, memory + 4 * room, (i64 *)(memory + 5 * room)};
+    const Block unbounded = {block.level, block.credit, block.spent, block.depth, block.credit, block.silent};
+    uint8_t *what = (uint8_t *)(memory + 6 * room);
+    for (i64 first = 0, end; first < n; first = end) {
+        end = bounded ? end_of_block(receiver, first, n) : block_end(first, n);
+        account(first, end - first, set, now_s, limit_bps, &before, offered, dropped, passed, seen_s, &after, &block);
+        widen_counts(block.silent, silent + first, end - first);
+        for (i64 i = first, next; bounded && i < end; i = next) {
+            for (next = i + 1; next < end && receiver[next] == receiver[i];)
+                next++;
+            share(i, next - i, receiver[i], &rooms, after.limit, passed, smoothed, block.silent + (i - first),
+                  block.credit + (i - first), after.allowed + i, block.usable + (i - first));
+        }
+        meters(first, end - first, set, now_s, &before, seen_s, too_soon, bounded, bounded ? &block : &unbounded, &after,
+               what);
+        for (i64 i = first; i < end; i++) { /* each list has room for one more than there can be */
+            rows[lowered_count] = raised[raised_count] = i;
+            lowered_count += what[i - first] == 1;
+            raised_count += what[i - first] == 3;
+        }
+    }
+    free(memory);
+    memcpy(rows + lowered_count, raised, (size_t)raised_count * sizeof(i64));
+    for (i64 i = 0; i < lowered_count + raised_count; i++) {
+        new_bps[i] = after.rate[rows[i]];
+        new_bits[i] = after.burst[rows[i]];
+    }
+    return lowered_count + raised_count;
 }

@@ -1,4 +1,4 @@
-/* Measuring, compiled: what counters.py, measurement.py and interval.py do in numpy, in one pass over the entries.
+/* Measuring, compiled: sums by VN, where meters are listed, whether they count, and messages, in one pass over the entries each.
  *
  * The same bits as the numpy form: each function does its arithmetic in its order, and -ffp-contract=off keeps the compiler
  * from fusing. The docstrings of the numpy form explain the steps; here they are only numbered. Unknown is NaN, for which
@@ -15,31 +15,6 @@ typedef struct { /* METER_STATS of controller/openflow/meters.py */
     double duration_s;
     uint64_t band_packet_count, band_byte_count;
 } MeterStats;
-
-/* Write what switches said of the meters of rows: row i has ``stats[meter[i]]`` of the switch ``switch_of[i]``, -1 for rows of
- * which nothing was said. Counters that are unavailable leave the row unread. A switch confirmed its last message at
- * ``confirmed_s``, and so says nothing of meters that were modified before the latest of them: ``modified_s`` (rows,), which is
- * not looked at where no meter is ever ``modified``. ``latest_s`` (switches,) begins at minus infinity. ``to`` is bytes in and
- * dropped, duration, arrival and confirmed, one column after the other. */
-static void read_meters(i64 n, i64 modified, const int32_t *meter, const int32_t *switch_of, const MeterStats *stats,
-                        const double *received_s, const double *confirmed_s, const double *modified_s, double *latest_s,
-                        double *restrict to, uint8_t *restrict present)
-{
-    for (i64 i = 0; modified && i < n; i++)
-        if (meter[i] >= 0 && modified_s[i] > latest_s[switch_of[i]])
-            latest_s[switch_of[i]] = modified_s[i];
-    for (i64 i = 0; i < n; i++) {
-        const MeterStats *found = meter[i] < 0 ? NULL : &stats[meter[i]];
-        int known = found && found->byte_in_count != UINT64_MAX && found->band_byte_count != UINT64_MAX;
-        int earlier = !found || (modified && modified_s[i] < latest_s[switch_of[i]]);
-        to[i] = known ? (double)found->byte_in_count : (double)NAN;
-        to[n + i] = known ? (double)found->band_byte_count : (double)NAN;
-        to[2 * n + i] = known ? found->duration_s : (double)NAN;
-        to[3 * n + i] = known ? received_s[switch_of[i]] : (double)NAN;
-        to[4 * n + i] = earlier ? (double)NAN : confirmed_s[switch_of[i]];
-        present[i] = (uint8_t)known;
-    }
-}
 
 /* Add what the n meters of one switch counted since its last reading to its window; unavailable counts as 0. A meter that counts
  * less than before was modified and began again: it may pass what it is set to now as well, which nobody knows of a meter
@@ -97,78 +72,16 @@ i64 dets_watch(const char *columns)
     return 0;
 }
 
-/* Counters to rates. Columns of n rows: first the last readings and the new ones, then what is written: in ``rates`` offered,
- * dropped, passed and over how long, one column after the other, in ``counted`` bytes in, dropped and epoch of the next last
- * readings, in ``timed`` their duration and arrival. */
-FOR_EACH_CPU
-static void meter_rates(i64 n, double least_elapsed_s, double plausible, double bits_per_byte, const double *was_in,
-                      const double *was_dropped, const double *was_duration_s, const double *was_epoch_s,
-                      const double *was_received_s, const double *byte_in, const double *dropped,
-                      const double *duration_s, const double *received_s, const double *confirmed_s,
-                      const uint8_t *present, const double *capacity_bps, double *restrict rates,
-                      uint8_t *restrict implausible, double *restrict counted, double *restrict timed)
-{
-    i64 there[BLOCK];
-    for (i64 first = 0, end; first < n; first = end) {
-        end = block_end(first, n);
-        widen(there, present + first, end - first);
-        ONE_BY_ONE
-        for (i64 i = first; i < end; i++) {
-            double now_in = byte_in[i], now_dropped = dropped[i], now_s = duration_s[i], came_s = received_s[i];
-            double last_in = was_in[i], last_dropped = was_dropped[i], last_s = was_duration_s[i];
-            double last_came_s = was_received_s[i], epoch_s = was_epoch_s[i];
-            /* 1 */
-            double done_s = last_s + (confirmed_s[i] - last_came_s);
-            i64 late = (epoch_s > last_s) & (done_s > epoch_s);
-            epoch_s = late ? done_s : epoch_s;
-            /* 2 */
-            i64 restarted = now_s < last_s;
-            double start_s = restarted ? 0.0 : epoch_s;
-            double start_in = restarted ? 0.0 : last_in;
-            double start_dropped = restarted ? 0.0 : last_dropped;
-            /* 3 */
-            double elapsed_s = now_s - start_s;
-            i64 newer = there[i - first] & (elapsed_s >= least_elapsed_s);
-            double per_second = bits_per_byte / (newer ? elapsed_s : (double)NAN);
-            double offered_bps = (now_in - start_in) * per_second;
-            double dropped_bps = (now_dropped - start_dropped) * per_second;
-            /* 4 */
-            i64 bad = (offered_bps < 0.0) | (dropped_bps < 0.0) | (offered_bps > plausible * capacity_bps[i]);
-            offered_bps = bad ? (double)NAN : offered_bps;
-            dropped_bps = bad ? (double)NAN : dropped_bps;
-            double passed_bps = offered_bps - dropped_bps;
-            rates[i] = offered_bps;
-            rates[n + i] = dropped_bps;
-            rates[2 * n + i] = passed_bps < 0.0 ? 0.0 : passed_bps;
-            rates[3 * n + i] = offered_bps == offered_bps ? elapsed_s : (double)NAN;
-            i64 read = newer | (there[i - first] & (elapsed_s != elapsed_s));
-            counted[i] = read ? now_in : last_in;
-            counted[n + i] = read ? now_dropped : last_dropped;
-            counted[2 * n + i] = read ? now_s : epoch_s;
-            timed[i] = read ? now_s : last_s;
-            timed[n + i] = read ? came_s : last_came_s;
-            there[i - first] = bad;
-        }
-        narrow(implausible + first, there, end - first);
-    }
-}
-
-/* Rates to what each sender sends; ``after`` is offered, dropped, passed and smoothed, one column after the other. */
-FOR_EACH_CPU
-static void measure(i64 n, double memory, const double *was_offered, const double *was_dropped,
-                  const double *was_passed, const double *was_smoothed, const i64 *was_silent, const double *offered,
-                  const double *dropped, const double *passed, double *restrict after, i64 *restrict silent)
+/* taken_bits, summed up by receiver into ``sums`` (vns,), which begins at zero. */
+static void taken(i64 n, double now_s, const double *rate_bps, const double *modified_s, const double *updated_s,
+                const double *passed_bps, const double *dropped_bps, const double *seen_s, const i64 *receiver,
+                double *sums)
 {
     for (i64 i = 0; i < n; i++) {
-        int known = offered[i] == offered[i];
-        double offered_bps = known ? offered[i] : was_offered[i];
-        double passed_bps = known ? passed[i] : was_passed[i];
-        after[i] = offered_bps;
-        after[n + i] = known ? dropped[i] : was_dropped[i];
-        after[2 * n + i] = passed_bps;
-        after[3 * n + i] = was_smoothed[i] + (passed_bps - was_smoothed[i]) / memory;
-        i64 now_silent = offered_bps > 0.0 ? 0 : was_silent[i] + 1;
-        silent[i] = known ? now_silent : was_silent[i];
+        double unseen_s = modified_s[i] >= updated_s[i] ? now_s - updated_s[i] - seen_s[i] : 0.0;
+        double unseen_bps = least(passed_bps[i], dropped_bps[i] > 0.0 ? rate_bps[i] : (double)INFINITY);
+        double bits = passed_bps[i] * seen_s[i] + unseen_bps * most(unseen_s, 0.0);
+        sums[receiver[i]] += seen_s[i] == seen_s[i] ? bits : 0.0;
     }
 }
 
@@ -194,14 +107,6 @@ i64 dets_places(const char *columns)
             switch_of[row[i]] = (int32_t)s;
         }
     return i;
-}
-
-i64 dets_read(i64 modified, const char *columns)
-{
-    if (!side_by_side(columns, 9))
-        return NOT_SIDE_BY_SIDE;
-    read_meters(rows_of(columns, 0), modified, C(0), C(1), C(2), C(3), C(4), C(5), C(6), C(7), C(8));
-    return 0;
 }
 
 /* Columns of n rows summed up by ``row``, one after the other: the ``rows`` sums of each stand behind those of the one before it.
@@ -240,39 +145,27 @@ i64 dets_sums(const char *columns)
     return 0;
 }
 
-i64 dets_meter_rates(double least_elapsed_s, double plausible, double bits_per_byte, const char *columns)
+/* Let the counters of meters that are modified begin at zero and at the modify. */
+i64 dets_modify(double sent_s, const char *columns)
 {
-    if (!side_by_side(columns, 16))
+    if (!side_by_side(columns, 6))
         return NOT_SIDE_BY_SIDE;
-    meter_rates(rows_of(columns, 0), least_elapsed_s, plausible, bits_per_byte, C(0), C(1), C(2), C(3), C(4), C(5), C(6),
-                C(7), C(8), C(9), C(10), C(11), C(12), C(13), C(14), C(15));
-    return 0;
-}
-
-/* The last readings after a modify of ``rows``: copies of bytes in, dropped and epoch, one column after the other, in which those
- * of the rows begin at zero and at the modify. */
-i64 dets_modified(double sent_s, const char *columns)
-{
-    if (!side_by_side(columns, 7))
-        return NOT_SIDE_BY_SIDE;
-    i64 n = rows_of(columns, 1), changed = rows_of(columns, 0);
+    i64 changed = rows_of(columns, 0);
     const i64 *rows = C(0);
-    const double *duration_s = C(4), *received_s = C(5);
-    double *after = C(6);
-    for (int c = 0; c < 3; c++)
-        memcpy(after + c * n, C(c + 1), (size_t)n * sizeof(double));
+    const double *duration_s = C(1), *received_s = C(2);
+    double *byte_in = C(3), *dropped = C(4), *epoch_s = C(5);
     for (i64 i = 0; i < changed; i++) {
         i64 row = rows[i];
         double since_s = sent_s - received_s[row];
-        after[row] = after[n + row] = 0.0;
-        after[2 * n + row] = duration_s[row] + (since_s < 0.0 ? 0.0 : since_s);
+        byte_in[row] = dropped[row] = 0.0;
+        epoch_s[row] = duration_s[row] + (since_s < 0.0 ? 0.0 : since_s);
     }
     return 0;
 }
 
 /* What traffic_reports says of the entries ``rows``; ``to`` is measured and available rates, one column after the other. */
 static void reports(i64 n, i64 idle_intervals, const i64 *rows, const i64 *sender, const double *passed_bps,
-                    const double *smoothed_bps, const i64 *silent, const double *limit_bps, const double *sent_bps,
+                    const double *smoothed_bps, const int16_t *silent, const double *limit_bps, const double *sent_bps,
                     const double *send_limit_bps, double *restrict to, uint8_t *restrict active)
 {
     for (i64 i = 0; i < n; i++) {
@@ -315,10 +208,10 @@ i64 dets_changed(double same, const char *columns)
     return count;
 }
 
-i64 dets_measure(double memory, const char *columns)
+i64 dets_taken(double now_s, const char *columns)
 {
-    if (!side_by_side(columns, 10))
+    if (!side_by_side(columns, 8))
         return NOT_SIDE_BY_SIDE;
-    measure(rows_of(columns, 0), memory, C(0), C(1), C(2), C(3), C(4), C(5), C(6), C(7), C(8), C(9));
+    taken(rows_of(columns, 0), now_s, C(0), C(1), C(2), C(3), C(4), C(5), C(6), C(7));
     return 0;
 }

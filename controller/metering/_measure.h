@@ -4,13 +4,14 @@
 
 #include <math.h>
 #include <stdint.h>
+#include <string.h>
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("no-trapping-math", "no-math-errno")
 #endif
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && defined(__linux__)
-#define FOR_EACH_CPU __attribute__((target_clones("arch=x86-64-v3", "default")))
+#define FOR_EACH_CPU __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
 #define FOR_EACH_CPU
 #endif
@@ -30,6 +31,16 @@ typedef int64_t i64;
  * and made narrow again by the block. */
 enum { BLOCK = 256 };
 
+INLINE double least(double a, double b)
+{
+    return a < b ? a : b;
+}
+
+INLINE double most(double a, double b)
+{
+    return a > b ? a : b;
+}
+
 INLINE i64 block_end(i64 first, i64 n)
 {
     return n - first < BLOCK ? n : first + BLOCK;
@@ -45,6 +56,34 @@ INLINE void narrow(uint8_t *restrict to, const i64 *restrict flags, i64 n)
 {
     for (i64 i = 0; i < n; i++)
         to[i] = (uint8_t)flags[i];
+}
+
+INLINE void widen_counts(i64 *restrict to, const int16_t *restrict counts, i64 n)
+{
+    for (i64 i = 0; i < n; i++)
+        to[i] = counts[i];
+}
+
+INLINE void narrow_counts(int16_t *restrict to, const i64 *restrict counts, i64 n)
+{
+    for (i64 i = 0; i < n; i++)
+        to[i] = (int16_t)counts[i];
+}
+
+INLINE i64 one_more(i64 count) /* of columns.py */
+{
+    return count < INT16_MAX ? count + 1 : count;
+}
+
+/* What is chosen by a truth of 1 or 0. A conditional may be compiled to loads and stores under a mask, which are slow. */
+INLINE double chosen(i64 truth, double yes, double no)
+{
+    i64 of_yes, of_no;
+    memcpy(&of_yes, &yes, sizeof yes);
+    memcpy(&of_no, &no, sizeof no);
+    of_yes = (of_yes & -truth) | (of_no & (truth - 1));
+    memcpy(&yes, &of_yes, sizeof yes);
+    return yes;
 }
 
 #endif

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from controller.columns import BoolArray, FloatArray, IntArray, carry
 from controller.metering import measure_kernel
+from controller.openflow.constants import COUNTER_UNAVAILABLE
 from controller.units import BITS_PER_BYTE
 
 # A counter that moved faster than this many times what the sender's port can carry did not count packets.
 PLAUSIBLE_LOAD = 20.0
 # Over a shorter time a few packets decide the rate; the reading is left for the next one to cover both.
 MIN_ELAPSED_S = 0.010
+
+RowArray = NDArray[np.int32]
+NOT_LISTED = -1  # the place of a meter of which nothing was said
 
 
 @dataclass(frozen=True)
@@ -39,6 +45,73 @@ class MeterReadings:
         byte_in, dropped, duration, received, confirmed = (np.full(entries, np.nan) for _ in range(5))
         return cls(byte_in, dropped, duration, received, np.zeros(entries, dtype=np.bool_), confirmed)
 
+    @property
+    def in_order(self) -> tuple[NDArray[np.generic], ...]:
+        """The columns as ``measure_kernel`` takes them."""
+        counts = (self.byte_in_count, self.dropped_byte_count, self.duration_s, self.received_s)
+        return (*counts, self.present, self.confirmed_s)
+
+
+@dataclass(frozen=True)
+class ListedReadings:
+    """Readings that are still where switches have listed them.
+
+    Row i has ``stats[meter[i]]`` (METER_STATS; NOT_LISTED: none) of the switch ``switch[i]``. ``received_s``
+    (switches,) is when they came, ``confirmed_s`` (switches,) when the switch had done what it was last sent, NaN:
+    unknown.
+
+    That says nothing of meters that an earlier message set, whose ``modified_s`` (rows,) is before the latest of the
+    switch: taken for theirs, it would move the start of their counts to a later time again and again, and none of their
+    readings would ever count. None: no meter is ever modified.
+    """
+
+    meter: RowArray
+    switch: RowArray
+    stats: NDArray[np.void]
+    received_s: FloatArray
+    confirmed_s: FloatArray
+    modified_s: FloatArray | None
+
+    @property
+    def of_kernel(self) -> tuple[NDArray[np.generic], ...]:
+        """The columns as ``measure_kernel`` takes them."""
+        modified_s = self.received_s if self.modified_s is None else self.modified_s
+        latest_s = np.full(len(self.received_s), -np.inf)
+        return (self.meter, self.switch, self.stats, self.received_s, self.confirmed_s, modified_s, latest_s)
+
+    @cached_property
+    def columns(self) -> MeterReadings:
+        """The same as columns."""
+        if measure_kernel.library is not None:
+            floats, present = measure_kernel.read(self.of_kernel, self.modified_s is not None)
+            byte_in, dropped, duration_s, received_s, confirmed_s = floats
+            return MeterReadings(byte_in, dropped, duration_s, received_s, present, confirmed_s)
+        readings = MeterReadings.none(len(self.meter))
+        rows = np.flatnonzero(self.meter != NOT_LISTED)
+        switch, meters = self.switch[rows], self.stats[self.meter[rows]]
+        readings.confirmed_s[rows] = self.confirmed_s[switch]
+        if self.modified_s is not None:
+            latest_s = np.full(len(self.received_s), -np.inf)
+            np.maximum.at(latest_s, switch, self.modified_s[rows])
+            readings.confirmed_s[rows[self.modified_s[rows] < latest_s[switch]]] = np.nan
+        byte_in, dropped = meters["byte_in_count"], meters["band_byte_count"]
+        known = (byte_in != COUNTER_UNAVAILABLE) & (dropped != COUNTER_UNAVAILABLE)
+        rows = rows[known]
+        readings.byte_in_count[rows] = byte_in[known]
+        readings.dropped_byte_count[rows] = dropped[known]
+        readings.duration_s[rows] = meters["duration_s"][known]
+        readings.received_s[rows] = self.received_s[switch[known]]
+        readings.present[rows] = True
+        return readings
+
+
+Readings = MeterReadings | ListedReadings
+
+
+def columns_of(readings: Readings) -> MeterReadings:
+    """Return readings as columns."""
+    return readings.columns if isinstance(readings, ListedReadings) else readings
+
 
 @dataclass(frozen=True)
 class MeterCounters:
@@ -59,6 +132,11 @@ class MeterCounters:
         """Return the state in which nothing has been read yet."""
         nan = np.full(entries, np.nan)
         return cls(nan, nan, nan, nan, nan)
+
+    @property
+    def columns(self) -> tuple[FloatArray, ...]:
+        """The columns in their order."""
+        return (self.byte_in_count, self.dropped_byte_count, self.duration_s, self.epoch_s, self.received_s)
 
     def carried(self, old_row: IntArray, *, added_s: float | None = None) -> MeterCounters:
         """Return the state for a re-arranged entry table.
@@ -83,18 +161,19 @@ class MeterCounters:
             columns[number][rows] = np.nan
         return MeterCounters(*columns)
 
-    def modified(self, rows: IntArray, sent_s: float) -> MeterCounters:
+    def modified(self, rows: IntArray, sent_s: float, *, own: bool = False) -> MeterCounters:
         """Return the state after OFPMC_MODIFY was sent for ``rows`` at ``sent_s`` on the controller's clock.
+
+        With ``own`` nobody else has these columns, and they are written to.
 
         Open vSwitch zeroes a meter's counters at every modify while its duration goes on, so what it counts next
         counts from the modify: the last reading's duration plus the time that has passed here since it came.
         """
+        counts = (self.byte_in_count, self.dropped_byte_count, self.epoch_s)
+        byte_in, dropped, epoch = counts if own else (column.copy() for column in counts)
         if measure_kernel.library is not None:
-            counts = (self.byte_in_count, self.dropped_byte_count, self.epoch_s)
-            columns = (*counts, self.duration_s, self.received_s)
-            byte_in, dropped, epoch = measure_kernel.modified(rows, columns, sent_s)
+            measure_kernel.modify((rows, self.duration_s, self.received_s, byte_in, dropped, epoch), sent_s)
             return replace(self, byte_in_count=byte_in, dropped_byte_count=dropped, epoch_s=epoch)
-        byte_in, dropped, epoch = self.byte_in_count.copy(), self.dropped_byte_count.copy(), self.epoch_s.copy()
         byte_in[rows] = 0.0
         dropped[rows] = 0.0
         epoch[rows] = self.duration_s[rows] + np.maximum(sent_s - self.received_s[rows], 0.0)
@@ -140,13 +219,10 @@ def meter_rates(
     """
     if measure_kernel.library is not None:
         settings = (MIN_ELAPSED_S, PLAUSIBLE_LOAD, float(BITS_PER_BYTE))
-        last = (before.byte_in_count, before.dropped_byte_count, before.duration_s, before.epoch_s, before.received_s)
-        counted = (now.byte_in_count, now.dropped_byte_count, now.duration_s, now.received_s, now.confirmed_s)
-        new = (*counted, now.present, capacity_bps)
-        (offered, dropped, passed, seen), implausible, *after = measure_kernel.meter_rates(settings, last, new)
-        (byte_in, dropped_bytes, epoch), (duration, received) = after
-        counters = MeterCounters(byte_in, dropped_bytes, duration, epoch, received)
-        return MeterRates(offered, dropped, passed, implausible, seen), counters
+        (offered_bps, dropped_bps, passed_bps, seen_s), implausible, after = measure_kernel.meter_rates(
+            settings, before.columns, (*now.in_order, capacity_bps)
+        )
+        return MeterRates(offered_bps, dropped_bps, passed_bps, implausible, seen_s), MeterCounters(*after)
     # 1
     before = before.confirmed(now.confirmed_s)
     # 2

@@ -1,4 +1,4 @@
-"""The compiled form of enforcement and accounts (``_enforce.c``): the same bits in few passes.
+"""The compiled form of enforcement and accounts (``_enforce.c``): the same bits in one pass each.
 
 It is part of the library of measuring; callers look whether that is there (``measure_kernel.library``).
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.columns import BoolArray, FloatArray, IntArray
+from controller.columns import BoolArray, FloatArray, IntArray, ShortArray
 from controller.compiled import call
 from controller.metering import measure_kernel
 
@@ -22,51 +22,34 @@ def taken(now_s: float, columns: Columns, receiver: IntArray, vns: int) -> Float
     return sums
 
 
-def account(
-    settings: FloatArray, now_s: float, limit_bps: FloatArray, before: Columns, measured: Columns
-) -> tuple[FloatArray, FloatArray, FloatArray, BoolArray, IntArray]:
-    """Return the limit (entries,), level, credit and spent (3, entries), depth, who is unresponsive, and the evidence.
+def enforce(
+    settings: FloatArray,
+    now_s: float,
+    idle: tuple[float, int],
+    limit_bps: FloatArray,
+    before: Columns,
+    measured: Columns,
+    receiver: IntArray,
+    rooms: Columns | None,
+) -> tuple[list[FloatArray], BoolArray, ShortArray, tuple[IntArray, FloatArray, FloatArray]]:
+    """Return the columns of Enforcement, and the rows to modify with their rates and bursts, decreases first.
 
-    What is kept until the next interval is no part of an array that holds more.
+    The columns are the eight of floats, who is unresponsive, and the evidence. What is kept until the next interval is
+    no part of an array that holds more. ``limit_bps`` (entries,) is what is granted, ``before`` the columns of
+    Enforcement, ``measured`` those of Measurement, what was seen, and who was read too soon. ``rooms`` are the columns
+    of Rooms, for receivers of which each has its entries together; None: no meter is bounded. ``idle`` is the reserve
+    of idle senders in seconds, and after how many silent intervals they are idle.
     """
-    entries = len(limit_bps)
-    after_bps, after, depth_bits = np.empty(entries), np.empty((3, entries)), np.empty(entries)
-    unresponsive, evidence = np.empty(entries, np.bool_), np.empty(entries, np.int64)
-    columns = (settings, limit_bps, *before, *measured, after_bps, after, depth_bits, unresponsive, evidence)
-    call(measure_kernel.library, "dets_account", columns, now_s)
-    return after_bps, after, depth_bits, unresponsive, evidence
-
-
-def share_sums(horizon_s: float, idle_intervals: int, columns: Columns, vns: int) -> tuple[FloatArray, IntArray]:
-    """Return what is used, wanted, and how many are idle (3, vns), and how many there are (vns,).
-
-    ``columns`` are receiver, grant, credit, passed, smoothed and silent, shape (entries,).
-    """
-    sums, count = np.zeros((3, vns)), np.zeros(vns, np.int64)
-    call(measure_kernel.library, "dets_share_sums", (*columns, sums, count), horizon_s, idle_intervals)
-    return sums, count
-
-
-def share(
-    horizon_s: float, idle_intervals: int, columns: Columns, of_vn: FloatArray, count: IntArray
-) -> tuple[FloatArray, FloatArray]:
-    """Return rates and saved bits (entries,); ``of_vn`` (3, vns) is the scale, the part and each idle sender's bits."""
-    after_bps, after_bits = np.empty(len(columns[0])), np.empty(len(columns[0]))
-    given = (*columns, of_vn, count, after_bps, after_bits)
-    call(measure_kernel.library, "dets_share", given, horizon_s, idle_intervals)
-    return after_bps, after_bits
-
-
-def meters(
-    settings: FloatArray, now_s: float, before: Columns, now: Columns, bounded: bool
-) -> tuple[FloatArray, IntArray]:
-    """Return rate, burst, modified, level, credit and updated (6, entries), and the rows to modify, decreases first.
-
-    ``before`` are rate, burst, modified, level, credit and updated; ``now`` the meters' rates, what is usable, level,
-    credit, spent, depth, who is unresponsive, what was seen and who was read too soon. ``bounded``: by receivers.
-    """
-    entries = len(before[0])
-    after, rows, scratch = np.empty((6, entries)), np.empty(entries + 1, np.int64), np.empty(entries, np.uint8)
-    columns = (settings, *before, *now, after, rows, scratch)
-    count = call(measure_kernel.library, "dets_meters", columns, now_s, int(bounded))
-    return after, rows[:count].copy()
+    size = len(limit_bps)
+    limits_bps, nothing = np.empty(size), np.empty(0)
+    allowed_bps = limits_bps if rooms is None else np.empty(size)
+    floats = [limits_bps, allowed_bps, *(np.empty(size) for _ in range(6))]
+    unresponsive, evidence = np.empty(size, np.bool_), np.empty(size, np.int16)
+    rows, raised = np.empty(size + 1, np.int64), np.empty(size + 1, np.int64)
+    rate_bps, burst_bits = np.empty(size), np.empty(size)
+    given = (settings, limit_bps, *before, *measured, receiver, *(rooms or (nothing,) * 4))
+    columns = (*given, *floats, unresponsive, evidence, rows, raised, rate_bps, burst_bits)
+    count = call(measure_kernel.library, "dets_enforce", columns, now_s, *idle)
+    if count < 0:
+        raise MemoryError("no memory for the accounts of one receiver")
+    return floats, unresponsive, evidence, (rows[:count], rate_bps[:count], burst_bits[:count])

@@ -25,10 +25,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from controller.columns import BoolArray, FloatArray, IntArray, carry
+from controller.columns import BoolArray, FloatArray, IntArray, ShortArray, carry, one_more
 from controller.metering import enforce_kernel, measure_kernel
-from controller.metering.measurement import Measurement
-from controller.metering.receiver_accounts import Rooms
+from controller.metering.measurement import IDLE_INTERVALS, Measurement
+from controller.metering.receiver_accounts import RESERVE_S, Rooms
 
 RESPONSIVE_BURST_S = 0.300  # the minimum retransmission time-out of TCP, 200 ms, and the recovery after it
 UNRESPONSIVE_BURST_S = 0.030
@@ -82,14 +82,14 @@ class Enforcement:
     credit_bits: FloatArray
     updated_s: FloatArray
     unresponsive: BoolArray
-    evidence: IntArray
+    evidence: ShortArray
 
     @classmethod
     def none(cls) -> Enforcement:
         """Return the state without meters."""
         nothing = np.empty(0)
         columns = (nothing,) * 8
-        return cls(*columns, np.empty(0, dtype=np.bool_), np.empty(0, dtype=np.int64))
+        return cls(*columns, np.empty(0, dtype=np.bool_), np.empty(0, dtype=np.int16))
 
     def carried(
         self, old_row: IntArray, rate_bps: FloatArray, burst_bits: FloatArray, now_s: float, *, full: bool = True
@@ -147,7 +147,7 @@ def _whole_bursts(burst_bits: FloatArray) -> FloatArray:
     return np.ceil(burst_bits / RATE_STEP_BPS) * RATE_STEP_BPS
 
 
-def judge(before: Enforcement, measured: Measurement) -> tuple[BoolArray, IntArray]:
+def judge(before: Enforcement, measured: Measurement) -> tuple[BoolArray, ShortArray]:
     """Return which senders are unresponsive now, and the evidence so far.
 
     An interval in which more than UNRESPONSIVE_DROP of the load was dropped speaks against a sender, one with less
@@ -156,8 +156,8 @@ def judge(before: Enforcement, measured: Measurement) -> tuple[BoolArray, IntArr
     dropped = measured.dropped_bps / np.maximum(measured.offered_bps, 1.0)
     against = dropped > UNRESPONSIVE_DROP
     in_favour = dropped < RESPONSIVE_DROP
-    evidence = np.where(against, np.maximum(before.evidence, 0) + 1, 0)
-    evidence = np.where(in_favour, np.minimum(before.evidence, 0) - 1, evidence)
+    evidence = np.where(against, one_more(np.maximum(before.evidence, 0)), 0)
+    evidence = np.where(in_favour, -one_more(-np.minimum(before.evidence, 0)), evidence).astype(np.int16)
     unresponsive = before.unresponsive | (evidence >= UNRESPONSIVE_INTERVALS)
     return unresponsive & (evidence > -RESPONSIVE_INTERVALS), evidence
 
@@ -301,25 +301,26 @@ def _enforce_compiled(
     receiver: IntArray | None,
 ) -> tuple[Enforcement, MeterChanges]:
     stands = (before.rate_bps, before.burst_bits, before.modified_s, before.level_bits, before.credit_bits)
-    granted = (before.limit_bps, before.allowed_bps)
-    judged = (before.updated_s, before.unresponsive, before.evidence)
-    seen = (measured.offered_bps, measured.dropped_bps, measured.passed_bps, seen_s)
-    limit_bps, account_bits, depth_bits, unresponsive, evidence = enforce_kernel.account(
-        _SETTINGS, now_s, limit_bps, (*granted, *stands, *judged), seen
-    )
-    level_bits, credit_bits, spent_bits = account_bits
-    meter_bps, usable_bits = limit_bps, credit_bits
-    bounded = rooms is not None and receiver is not None
-    if rooms is not None and receiver is not None:
-        meter_bps, usable_bits = rooms.share(receiver, limit_bps, credit_bits, measured)
+    granted, judged = (before.limit_bps, before.allowed_bps), (before.updated_s, before.unresponsive, before.evidence)
+    sent = (measured.offered_bps, measured.dropped_bps, measured.passed_bps, measured.smoothed_bps)
     too_soon = np.zeros(len(limit_bps), dtype=np.bool_) if too_soon is None else too_soon
-    accounts = (level_bits, credit_bits, spent_bits, depth_bits, unresponsive, seen_s, too_soon)
-    after, rows = enforce_kernel.meters(
-        _SETTINGS, now_s, (*stands, before.updated_s), (meter_bps, usable_bits, *accounts), bounded
+    bounds = None
+    if rooms is not None and receiver is not None:
+        bounds = (rooms.limit_bps, rooms.ahead_s, rooms.free_bits, rooms.saved_bits)
+    floats, unresponsive, evidence, changed = enforce_kernel.enforce(
+        _SETTINGS,
+        now_s,
+        (RESERVE_S, IDLE_INTERVALS),
+        limit_bps,
+        (*granted, *stands, *judged),
+        (*sent, measured.silent_intervals, seen_s, too_soon),
+        np.empty(0, dtype=np.int64) if receiver is None else receiver,
+        bounds,
     )
-    rate_bps, burst_bits, modified_s, level_bits, credit_bits, updated_s = after
-    columns = (limit_bps, meter_bps, rate_bps, burst_bits, modified_s, level_bits, credit_bits, updated_s)
-    return Enforcement(*columns, unresponsive, evidence), MeterChanges(rows, rate_bps[rows], burst_bits[rows])
+    limit_bps, allowed_bps, *stands_now, updated_s = floats
+    rate_bps, burst_bits, modified_s, level_bits, credit_bits = stands_now
+    meters = (limit_bps, allowed_bps, rate_bps, burst_bits, modified_s)
+    return Enforcement(*meters, level_bits, credit_bits, updated_s, unresponsive, evidence), MeterChanges(*changed)
 
 
 def settle(before: Enforcement, now_s: float) -> tuple[Enforcement, MeterChanges]:

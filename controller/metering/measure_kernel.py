@@ -1,4 +1,6 @@
-"""The compiled form of measuring (``_measure.c``): the same bits in one pass. Enforcement's is in enforce_kernel.py.
+"""The compiled form of measuring (``_measure.c``, ``_counters.c``): the same bits in one pass.
+
+Enforcement's is in enforce_kernel.py.
 
 ``library`` is None when it was not built; callers look before they call.
 """
@@ -7,12 +9,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.columns import BoolArray, FloatArray, IntArray
+from controller.columns import BoolArray, FloatArray, IntArray, ShortArray
 from controller.compiled import call, load
+
+
+class Looked(NamedTuple):
+    """Columns of MeterCounters and of Measurement, and the other columns of Seen."""
+
+    counters: list[FloatArray]
+    rates_bps: list[FloatArray]
+    silent_intervals: ShortArray
+    unread_intervals: ShortArray
+    seen_s: FloatArray
+    implausible: BoolArray
+    too_soon: BoolArray
+    sums_bps: FloatArray
+
 
 library = load(
     Path(__file__).parent,
@@ -23,15 +40,12 @@ library = load(
         "dets_read": "i",
         "dets_watch": "",
         "dets_meter_rates": "ddd",
-        "dets_modified": "d",
-        "dets_measure": "d",
+        "dets_modify": "d",
+        "dets_look": "ddddi",
         "dets_reports": "i",
         "dets_changed": "d",
         "dets_taken": "d",
-        "dets_account": "d",
-        "dets_share_sums": "di",
-        "dets_share": "di",
-        "dets_meters": "di",
+        "dets_enforce": "ddi",
     },
 )
 
@@ -52,24 +66,15 @@ def places(ends: IntArray, row: NDArray[np.int32], meter: NDArray[np.int32], swi
         raise IndexError(f"a meter is listed of a row beyond {len(meter)}")
 
 
-def read(
-    meter: NDArray[np.int32],
-    switch: NDArray[np.int32],
-    stats: NDArray[np.void],
-    times_s: tuple[FloatArray, FloatArray],
-    modified_s: FloatArray | None,
-) -> tuple[FloatArray, BoolArray]:
-    """Return bytes in and dropped, duration, arrival and confirmed (5, rows), and what is present (rows,).
+def read(listed: Sequence[NDArray[np.generic]], modified: bool) -> tuple[list[FloatArray], BoolArray]:
+    """Return bytes in and dropped, duration, arrival and confirmed, and what is present, (rows,) each.
 
-    Row i has ``stats[meter[i]]`` (METER_STATS; -1: none) of the switch ``switch[i]``. ``times_s`` (switches,) are when
-    they came, and when the switch had done what it was sent. That says nothing of the rows whose ``modified_s`` (rows,)
-    is before the latest of them.
+    ``listed`` are the columns of ListedReadings, and one of when the last meter of each switch was modified, which
+    begins at minus infinity. ``modified``: meters are.
     """
-    modified = times_s[0] if modified_s is None else modified_s
-    columns, present = np.empty((5, len(meter))), np.empty(len(meter), np.bool_)
-    latest_s = np.full(len(times_s[0]), -np.inf)
-    given = (meter, switch, stats, *times_s, modified, latest_s, columns, present)
-    call(library, "dets_read", given, int(modified_s is not None))
+    rows = len(listed[0])
+    columns, present = [np.empty(rows) for _ in range(5)], np.empty(rows, np.bool_)
+    call(library, "dets_read", (*listed, *columns[:4], present, columns[4]), int(modified))
     return columns, present
 
 
@@ -96,37 +101,50 @@ def watch(
 
 def meter_rates(
     settings: tuple[float, float, float], before: tuple[FloatArray, ...], now: tuple[NDArray[np.generic], ...]
-) -> tuple[FloatArray, BoolArray, FloatArray, FloatArray]:
-    """Return the rates and over how long they are (4, entries), what is implausible (entries,), and the next last
-    readings: bytes in, dropped and epoch (3, entries), which a modify replaces, duration and arrival (2, entries).
+) -> tuple[list[FloatArray], BoolArray, list[FloatArray]]:
+    """Return offered, dropped, passed and over how long, what is implausible, and the columns of the next counters.
 
-    ``settings`` are the least time between readings, what is plausible in capacities, and bits per byte.
+    All have shape (entries,). ``settings`` are the least time between readings, what is plausible in capacities, and
+    bits per byte; ``before`` are columns of MeterCounters, ``now`` of MeterReadings and the capacities.
     """
     entries = len(before[0])
-    rates, implausible = np.empty((4, entries)), np.empty(entries, np.bool_)
-    counted, timed = np.empty((3, entries)), np.empty((2, entries))
-    call(library, "dets_meter_rates", (*before, *now, rates, implausible, counted, timed), *settings)
-    return rates, implausible, counted, timed
+    rates, implausible = [np.empty(entries) for _ in range(4)], np.empty(entries, np.bool_)
+    after = [np.empty(entries) for _ in range(5)]
+    columns = (*before, *now, *rates[:3], implausible, rates[3], *after)
+    call(library, "dets_meter_rates", columns, *settings)
+    return rates, implausible, after
 
 
-def modified(rows: IntArray, columns: tuple[FloatArray, ...], sent_s: float) -> FloatArray:
-    """Return bytes in, dropped and epoch (3, entries) after a modify of ``rows``; ``columns`` are the last readings.
+def look(
+    settings: tuple[float, float, float, float],
+    ends: tuple[IntArray, IntArray, FloatArray],
+    before: tuple[NDArray[np.generic], ...],
+    now: Sequence[NDArray[np.generic]],
+    listed: bool,
+) -> Looked:
+    """Return all that one reading of the meters shows.
 
-    They are bytes in, dropped, epoch, duration and arrival, (entries,) each.
+    ``settings`` are those of ``meter_rates`` and the memory of measuring; ``ends`` each entry's sender and receiver and
+    all VNs' capacities; ``before`` columns of MeterCounters, of Measurement and the intervals without a reading;
+    ``now`` those of MeterReadings or, if ``listed``, what ``read`` takes.
     """
-    after = np.empty((3, len(columns[0])))
-    call(library, "dets_modified", (rows, *columns, after), sent_s)
-    return after
+    entries, vns = len(ends[0]), len(ends[2])
+    counters, measured = [np.empty(entries) for _ in range(5)], [np.empty(entries) for _ in range(4)]
+    silent, unread, seen_s = np.empty(entries, np.int16), np.empty(entries, np.int16), np.empty(entries)
+    implausible, too_soon, sums = np.empty(entries, np.bool_), np.empty(entries, np.bool_), np.zeros((3, vns))
+    found = Looked(counters, measured, silent, unread, seen_s, implausible, too_soon, sums)
+    after: list[NDArray[np.generic]] = [*counters, *measured, silent, unread, seen_s, implausible, too_soon, sums]
+    columns: tuple[NDArray[np.generic], ...] = (*ends, *before, *after, *now)
+    call(library, "dets_look", columns, *settings, int(listed))
+    return found
 
 
-def measure(
-    memory: float, before: tuple[NDArray[np.generic], ...], rates: tuple[FloatArray, FloatArray, FloatArray]
-) -> tuple[FloatArray, IntArray]:
-    """Return offered, dropped, passed and smoothed rates (4, entries), and the silent intervals (entries,)."""
-    entries = len(rates[0])
-    after, silent = np.empty((4, entries)), np.empty(entries, np.int64)
-    call(library, "dets_measure", (*before, *rates, after, silent), memory)
-    return after, silent
+def modify(columns: tuple[NDArray[np.generic], ...], sent_s: float) -> None:
+    """Let counters begin again: ``columns`` are the rows to modify, duration and arrival, and bytes in, dropped, epoch.
+
+    The last three are written to.
+    """
+    call(library, "dets_modify", columns, sent_s)
 
 
 def reports(idle_intervals: int, columns: tuple[NDArray[np.generic], ...]) -> tuple[FloatArray, BoolArray]:

@@ -1,4 +1,7 @@
-"""What a sender is taken to send: the rate of the last interval and a short memory of the ones before."""
+"""What a sender is taken to send: the rate of the last interval and a short memory of the ones before.
+
+``look`` is all that one reading of the meters shows.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controller.columns import BoolArray, FloatArray, IntArray, carry
+from controller.columns import BoolArray, FloatArray, IntArray, ShortArray, carry, one_more
 from controller.metering import measure_kernel
-from controller.metering.counters import MeterRates
+from controller.metering.counters import (
+    MIN_ELAPSED_S,
+    PLAUSIBLE_LOAD,
+    ListedReadings,
+    MeterCounters,
+    MeterRates,
+    Readings,
+    columns_of,
+    meter_rates,
+)
+from controller.units import BITS_PER_BYTE
 
 # A TCP sender that lost its last segment is silent for its minimum retransmission time-out of 200 ms, four intervals,
 # and has not stopped: the memory fades over as many.
@@ -32,13 +45,13 @@ class Measurement:
     dropped_bps: FloatArray
     passed_bps: FloatArray
     smoothed_bps: FloatArray
-    silent_intervals: IntArray
+    silent_intervals: ShortArray
 
     @classmethod
     def none(cls, entries: int) -> Measurement:
         """Return the state before the first reading: nothing sent, but not yet known to be idle."""
         zero = np.zeros(entries)
-        return cls(zero, zero, zero, zero, np.zeros(entries, dtype=np.int64))
+        return cls(zero, zero, zero, zero, np.zeros(entries, dtype=np.int16))
 
     def carried(self, old_row: IntArray) -> Measurement:
         """Return the state for a re-arranged entry table."""
@@ -83,17 +96,12 @@ class Measurement:
 
 def measure(before: Measurement, rates: MeterRates) -> Measurement:
     """Return the measurement after one more interval. Where the rates are unknown, the last known ones stand."""
-    if measure_kernel.library is not None:
-        last = (before.offered_bps, before.dropped_bps, before.passed_bps, before.smoothed_bps, before.silent_intervals)
-        new = (rates.offered_bps, rates.dropped_bps, rates.passed_bps)
-        (offered, dropped, passed, smoothed), silent = measure_kernel.measure(MEMORY_INTERVALS, last, new)
-        return Measurement(offered, dropped, passed, smoothed, silent)
     known = ~np.isnan(rates.offered_bps)
     offered_bps = np.where(known, rates.offered_bps, before.offered_bps)
     dropped_bps = np.where(known, rates.dropped_bps, before.dropped_bps)
     passed_bps = np.where(known, rates.passed_bps, before.passed_bps)
     smoothed_bps = before.smoothed_bps + (passed_bps - before.smoothed_bps) / MEMORY_INTERVALS
-    silent = np.where(offered_bps > 0.0, 0, before.silent_intervals + 1)
+    silent = np.where(offered_bps > 0.0, 0, one_more(before.silent_intervals)).astype(np.int16)
     return Measurement(
         offered_bps, dropped_bps, passed_bps, smoothed_bps, np.where(known, silent, before.silent_intervals)
     )
@@ -104,3 +112,79 @@ def sums_by(row: IntArray, columns: tuple[FloatArray, ...], rows: int) -> tuple[
     if measure_kernel.library is not None:
         return tuple(measure_kernel.sums(row, columns, rows))
     return tuple(np.bincount(row, weights=column, minlength=rows).astype(np.float64) for column in columns)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a reading shows; columns of shape (entries,).
+
+    ``counters`` are those to which the next reading is compared. ``unread_intervals`` counts the intervals since a
+    meter was read, ``seen_s`` is over how long it was measured (NaN: it was not). ``implausible`` is as in
+    ``meter_rates``. ``too_soon`` marks meters that were read so soon after their last modify that the reading says
+    nothing.
+    ``passed_bps``, ``smoothed_bps`` and ``dropped_bps`` are the sums by receiver, (vns,).
+    """
+
+    counters: MeterCounters
+    measured: Measurement
+    unread_intervals: ShortArray
+    seen_s: FloatArray
+    implausible: BoolArray
+    too_soon: BoolArray
+    passed_bps: FloatArray
+    smoothed_bps: FloatArray
+    dropped_bps: FloatArray
+
+
+def look(
+    ends: tuple[IntArray, IntArray],
+    counters: MeterCounters,
+    measured: Measurement,
+    unread_intervals: ShortArray,
+    readings: Readings,
+    capacity_bps: FloatArray,
+) -> Seen:
+    """Return what the meters of entries show.
+
+    ``ends`` are their senders and receivers, rows of VNs, whose edge ports have ``capacity_bps`` (vns,).
+    """
+    if measure_kernel.library is not None:
+        return _look_compiled(ends, counters, measured, unread_intervals, readings, capacity_bps)
+    readings = columns_of(readings)
+    rates, counters = meter_rates(counters, readings, capacity_bps[ends[0]])
+    measured = measure(measured, rates)
+    unknown = np.isnan(rates.seen_s)
+    unread = np.where(unknown, one_more(unread_intervals), 0).astype(np.int16)
+    too_soon = readings.present & unknown & ~rates.implausible
+    columns = (measured.passed_bps, measured.smoothed_bps, measured.dropped_bps)
+    sums = sums_by(ends[1], columns, len(capacity_bps))
+    return Seen(counters, measured, unread, rates.seen_s, rates.implausible, too_soon, *sums)
+
+
+def _look_compiled(
+    ends: tuple[IntArray, IntArray],
+    counters: MeterCounters,
+    measured: Measurement,
+    unread_intervals: ShortArray,
+    readings: Readings,
+    capacity_bps: FloatArray,
+) -> Seen:
+    listed = isinstance(readings, ListedReadings) and readings.modified_s is not None
+    rates_bps = (measured.offered_bps, measured.dropped_bps, measured.passed_bps, measured.smoothed_bps)
+    found = measure_kernel.look(
+        (MIN_ELAPSED_S, PLAUSIBLE_LOAD, float(BITS_PER_BYTE), MEMORY_INTERVALS),
+        (*ends, capacity_bps),
+        (*counters.columns, *rates_bps, measured.silent_intervals, unread_intervals),
+        readings.of_kernel if isinstance(readings, ListedReadings) and listed else columns_of(readings).in_order,
+        listed,
+    )
+    offered_bps, dropped_bps, passed_bps, smoothed_bps = found.rates_bps
+    return Seen(
+        MeterCounters(*found.counters),
+        Measurement(offered_bps, dropped_bps, passed_bps, smoothed_bps, found.silent_intervals),
+        found.unread_intervals,
+        found.seen_s,
+        found.implausible,
+        found.too_soon,
+        *found.sums_bps,
+    )

@@ -22,8 +22,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from controller.columns import BoolArray, FloatArray, IntArray, carry
-from controller.metering import enforce_kernel, measure_kernel
-from controller.metering.measurement import IDLE_INTERVALS, Measurement
+from controller.metering.measurement import Measurement
 
 WINDOW_S = 1.0
 NEVER_S = -1e9  # before anything was received
@@ -125,8 +124,11 @@ class Rooms:
         ``receiver`` (entries,) are rows of the VN table. No rate is above the grant, nothing saved above the credit.
         """
         horizon_s = float(self.ahead_s[0])
-        sums, count = self._sums(receiver, grant_bps, credit_bits, measured)
-        used_sum_bps, wanted_bits, idle = sums
+        active, used_bps, growth_bps, kept_bits = _of_active(grant_bps, credit_bits, measured)
+        weights = (used_bps, growth_bps * horizon_s + kept_bits, ~active)
+        sums = [np.bincount(receiver, weights=column, minlength=len(self.limit_bps)) for column in weights]
+        used_sum_bps, wanted_bits, idle = np.array(sums, dtype=np.float64)
+        count = np.bincount(receiver, minlength=len(self.limit_bps))
         # 2
         most_bps = np.maximum((self.free_bits / self.ahead_s[:, None]).min(axis=0), 0.0)
         # 3
@@ -138,11 +140,6 @@ class Rooms:
         # 5
         left_bits = np.minimum(left_bits - reserve_bits, self.saved_bits)
         part = np.clip(left_bits / np.maximum(wanted_bits, 1.0), 0.0, 1.0)
-        if measure_kernel.library is not None:
-            columns = _share_columns(receiver, grant_bps, credit_bits, measured)
-            of_vn = np.stack([scale, part, each_bits])
-            return enforce_kernel.share(horizon_s, IDLE_INTERVALS, columns, of_vn, count)
-        active, used_bps, growth_bps, kept_bits = _of_active(grant_bps, credit_bits, measured)
         part, each_bits = part[receiver], each_bits[receiver]
         idle_bps = np.minimum(grant_bps, each_bits / (2 * horizon_s))
         rate_bps = np.where(active, used_bps * scale[receiver] + part * growth_bps, idle_bps)
@@ -151,19 +148,6 @@ class Rooms:
         alone = count[receiver] < 2
         rate_bps = np.where(alone, grant_bps, rate_bps)
         return rate_bps, np.where(alone, credit_bits, np.minimum(credit_bits, saved_bits))
-
-    def _sums(
-        self, receiver: IntArray, grant_bps: FloatArray, credit_bits: FloatArray, measured: Measurement
-    ) -> tuple[FloatArray, IntArray]:
-        """Return what is used (bit/s), wanted (bits) and how many are idle, (3, vns), and how many there are (vns,)."""
-        vns, horizon_s = len(self.limit_bps), float(self.ahead_s[0])
-        if measure_kernel.library is not None:
-            columns = _share_columns(receiver, grant_bps, credit_bits, measured)
-            return enforce_kernel.share_sums(horizon_s, IDLE_INTERVALS, columns, vns)
-        active, used_bps, growth_bps, kept_bits = _of_active(grant_bps, credit_bits, measured)
-        weights = (used_bps, growth_bps * horizon_s + kept_bits, ~active)
-        sums = [np.bincount(receiver, weights=column, minlength=vns) for column in weights]
-        return np.array(sums, dtype=np.float64), np.bincount(receiver, minlength=vns)
 
 
 def _of_active(
@@ -174,10 +158,3 @@ def _of_active(
     used_bps = np.where(active, np.minimum(grant_bps, measured.measured_bps), 0.0)
     growth_bps = np.where(active, grant_bps - used_bps, 0.0)
     return active, used_bps, growth_bps, np.where(active, np.maximum(credit_bits, 0.0), 0.0)
-
-
-def _share_columns(
-    receiver: IntArray, grant_bps: FloatArray, credit_bits: FloatArray, measured: Measurement
-) -> enforce_kernel.Columns:
-    sent = (measured.passed_bps, measured.smoothed_bps, measured.silent_intervals)
-    return (receiver, grant_bps, credit_bits, *sent)

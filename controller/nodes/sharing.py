@@ -29,7 +29,7 @@ from controller.fabric.links import FabricLinks
 from controller.fabric.topology import Link, PortId
 from controller.forwarding.pairs import Host
 from controller.loop import step
-from controller.metering.counters import MeterReadings
+from controller.metering.counters import Readings
 from controller.metering.observed import Observed
 from controller.shards.frames import Cause, FrameError, Octets, fabric_digest
 from controller.shards.message import Message, unbundle
@@ -250,7 +250,7 @@ class Sharing:
         return self._shard.notifications
 
     def step(
-        self, readings: MeterReadings, now_s: float, links: FabricLinks | None, observed: Observed | None = None
+        self, readings: Readings, now_s: float, links: FabricLinks | None, observed: Observed | None = None
     ) -> tuple[step.ControlState, step.StepResult]:
         """Run one interval of the own switches; what goes to peers is due then (``take_messages``)."""
         fabric, shard = self._central.fabric, self._shard
@@ -261,7 +261,7 @@ class Sharing:
         shard.say_read(observed, now_s)
         shard.decide(now_s, links, observed)
         shard.use_of_links(now_s)
-        result = shard.enforce(readings, now_s)
+        result = shard.enforce(now_s)
         names, self._due = {peer.number: name for name, peer in self._peers.items()}, defaultdict(Message)
         self._due |= {names[number]: message for number, message in shard.take_messages().items()}
         return shard.state, result

@@ -46,13 +46,14 @@ static inline void put_4(uint8_t *at, i64 value)
     memcpy(at, &octets, sizeof octets);
 }
 
-/* Write the records of meter-stats replies, the first ``parts`` columns, into the last one; return how many in the beginning
- * have one band, or TORN where a part ends within a record. */
+/* Write the records of meter-stats replies, the first ``parts`` columns, into the next one, and their meters into the last one as
+ * well; return how many in the beginning have one band, or TORN where a part ends within a record. */
 i64 dets_decode_meters(i64 parts, const char *columns)
 {
-    if (!side_by_side(columns, (int)parts + 1))
+    if (!side_by_side(columns, (int)parts + 2))
         return NOT_SIDE_BY_SIDE;
     MeterStats *out = column(columns, (int)parts), *to = out;
+    uint32_t *meter_id = column(columns, (int)parts + 1);
     for (i64 p = 0; p < parts; p++) {
         const uint8_t *from = column(columns, (int)p), *end = from + rows_of(columns, (int)p);
         for (; from < end; from += STATS_BYTES, to++) {
@@ -60,7 +61,7 @@ i64 dets_decode_meters(i64 parts, const char *columns)
                 return TORN;
             if (get(from + LENGTH_AT, 2) != STATS_BYTES)
                 return to - out;
-            to->meter_id = (uint32_t)get(from, 4);
+            to->meter_id = *meter_id++ = (uint32_t)get(from, 4);
             to->flow_count = (uint32_t)get(from + 12, 4);
             to->packet_in_count = get(from + 16, 8);
             to->byte_in_count = get(from + 24, 8);

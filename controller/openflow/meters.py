@@ -173,7 +173,7 @@ def decode_meter_stats(body: Buffer) -> npt.NDArray[np.void]:
     """
     view = memoryview(body)
     if wire_kernel.library is not None and (found := wire_kernel.decode([view], METER_STATS)) is not None:
-        return found
+        return found[0]
     runs = list(equal_runs(view, 4, _STATS_HEAD.itemsize, _STATS_NAME))
     out = np.empty(sum(count for _offset, _length, count in runs), METER_STATS)
     row = 0
@@ -188,16 +188,17 @@ def decode_meter_stats(body: Buffer) -> npt.NDArray[np.void]:
 
 def decode_meter_stats_of_all(
     bodies: Sequence[Sequence[Buffer]],
-) -> tuple[npt.NDArray[np.void], npt.NDArray[np.int64]] | None:
+) -> tuple[npt.NDArray[np.void], npt.NDArray[np.int64], npt.NDArray[np.uint32]] | None:
     """Return the METER_STATS rows of several replies, one behind the other, and where each ends; a body is its parts.
 
-    None where that cannot be done at once: then each is to be decoded by itself (``decode_meter_stats``).
+    The ids of all these meters come third, as a column of their own. None where that cannot be done at once: then each
+    is to be decoded by itself (``decode_meter_stats``).
     """
     if wire_kernel.library is None:
         return None
-    rows = wire_kernel.decode([part for parts in bodies for part in parts], METER_STATS)
+    found = wire_kernel.decode([part for parts in bodies for part in parts], METER_STATS)
     octets = [sum(map(len, parts)) for parts in bodies]
-    return None if rows is None else (rows, np.cumsum(octets, dtype=np.int64) // _STATS_BYTES)
+    return None if found is None else (found[0], np.cumsum(octets, dtype=np.int64) // _STATS_BYTES, found[1])
 
 
 def decode_meter_config(body: Buffer) -> tuple[npt.NDArray[np.void], npt.NDArray[np.uint32]]:

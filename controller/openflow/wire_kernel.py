@@ -20,11 +20,16 @@ library = load(Path(__file__).parent, "_wire", _FUNCTIONS)
 _STATS_BYTES = 56
 
 
-def decode(parts: Sequence[Buffer], out_type: np.dtype[np.void]) -> NDArray[np.void] | None:
-    """Return the records of meter-stats replies in parts; None unless all are whole, and meters of one band."""
+def decode(parts: Sequence[Buffer], out_type: np.dtype[np.void]) -> tuple[NDArray[np.void], NDArray[np.uint32]] | None:
+    """Return the records of meter-stats replies in parts, and their meters as a column of their own.
+
+    None unless all records are whole, and meters of one band.
+    """
     columns = [np.frombuffer(part, np.uint8) for part in parts if len(part)]
-    out = np.empty(sum(map(len, columns)) // _STATS_BYTES, out_type)
-    return out if call(library, "dets_decode_meters", (*columns, out), len(columns)) == len(out) else None
+    size = sum(map(len, columns)) // _STATS_BYTES
+    out, meter_id = np.empty(size, out_type), np.empty(size, np.uint32)
+    done = call(library, "dets_decode_meters", (*columns, out, meter_id), len(columns))
+    return (out, meter_id) if done == size else None
 
 
 def modifications(

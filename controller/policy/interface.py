@@ -17,7 +17,7 @@ import numpy as np
 
 from controller.allocation.explain import Explanation
 from controller.allocation.parameters import Parameter
-from controller.columns import BoolArray, FloatArray, IntArray
+from controller.columns import BoolArray, FloatArray, IntArray, ShortArray
 from controller.fabric.entries import EntryTable
 from controller.fabric.links import FabricLinks
 from controller.fabric.vns import VnTable
@@ -74,7 +74,7 @@ class PolicyView:
     """(rows,) the sender's limit less what it sends elsewhere"""
     active: BoolArray
     """(rows,) whether the sender has traffic for this receiver"""
-    unread_intervals: IntArray
+    unread_intervals: IntArray | ShortArray
     """(rows,) for how many intervals the meter was not read, 0: just now"""
     links: FabricLinks | None = None
     """with Reading.LINKS"""

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.columns import BoolArray, FloatArray, IntArray
+from controller.columns import BoolArray, FloatArray, IntArray, ShortArray
 from controller.compiled import call, load
+from controller.dets.send_rate_controller import ControlArray
 
 _FUNCTIONS = {
     "dets_say": "iii",
@@ -27,6 +28,7 @@ _FUNCTIONS = {
 }
 library = load(Path(__file__).parent, "_crossing", _FUNCTIONS) if sys.byteorder == "little" else None
 _Columns = Sequence[NDArray[Any]]
+_WIDE = 8
 
 
 def say(to: NDArray[np.uint8], rows: IntArray, eights: _Columns, fours: _Columns, ones: _Columns) -> None:
@@ -34,19 +36,22 @@ def say(to: NDArray[np.uint8], rows: IntArray, eights: _Columns, fours: _Columns
 
     ``eights`` are doubles, ``fours`` int64 of which the lower half counts, ``ones`` bool.
     """
+    _check_widths([*eights, *fours], ones)
     counts = len(eights), len(fours), len(ones)
     call(library, "dets_say", (rows, to, *eights, *fours, *ones), *counts)
 
 
-def all_told(idle: int, idle_intervals: int, rows: IntArray, control: IntArray, silent_intervals: IntArray) -> bool:
+def all_told(
+    idle: int, idle_intervals: int, rows: IntArray, control: ControlArray, silent_intervals: ShortArray
+) -> bool:
     """Whether all these rows are in another state than ``idle``, or silent for less than ``idle_intervals``."""
     return call(library, "dets_all_told", (rows, control, silent_intervals), idle, idle_intervals) == 1
 
 
 def obey(
     states: tuple[int, int],
-    before: tuple[BoolArray, IntArray, IntArray],
-    after: tuple[FloatArray, IntArray],
+    before: tuple[BoolArray, IntArray, ControlArray],
+    after: tuple[FloatArray, ShortArray],
     parts: Sequence[tuple[IntArray, IntArray, FloatArray]],
 ) -> bool:
     """Write granted rates into ``after``, limits and unheard intervals; return whether machines are as they mostly are.
@@ -90,8 +95,18 @@ def merge(places: Sequence[IntArray], own: IntArray, here: _Columns, said: Seque
 
     Columns of eight octets come before those of one, in each.
     """
-    rows, eights = sum(map(len, places)), sum(column.itemsize == np.dtype(np.float64).itemsize for column in here)
+    rows, eights = sum(map(len, places)), sum(column.itemsize == _WIDE for column in here)
+    for part in (here, *said):
+        _check_widths(part[:eights], part[eights:])
     whole = [np.empty(rows, column.dtype) for column in here]
     parts = [one for place, part in zip(places, (here, *said), strict=True) for one in (place, *part)]
     call(library, "dets_merge", (own, *whole, *parts), len(places), eights, len(here) - eights)
     return whole
+
+
+def _check_widths(eights: _Columns, ones: _Columns) -> None:
+    """Raise TypeError for columns of another width than they are read with."""
+    for columns, octets in ((eights, _WIDE), (ones, 1)):
+        for column in columns:
+            if column.itemsize != octets:
+                raise TypeError(f"a column of {column.dtype} is read as one of {octets} octets a row")

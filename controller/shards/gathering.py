@@ -44,10 +44,10 @@ class Gathered:
         cls, table: ReceiverTable, own: IntArray, senders: SenderSide, here: TrafficReport, said: Sequence[Report]
     ) -> Gathered:
         """Return it; ``here`` is what own entries report, ``said`` are in the order of the table's parts."""
-        rates = here.measured_bps, here.dropped_bps, here.limit_bps, here.available_bps, senders.measured.passed_bps
-        columns = (*rates, senders.unread_intervals, here.active)
+        seen, rates = senders.seen, (here.measured_bps, here.dropped_bps, here.limit_bps, here.available_bps)
+        columns = (*rates, seen.measured.passed_bps, seen.unread_intervals.astype(np.int64), here.active)
         reported = [[getattr(one, name) for name in _MERGED] for one in said]
-        return cls(table, own, senders.measured, said, *table.merged(own, columns, reported))
+        return cls(table, own, seen.measured, said, *table.merged(own, columns, reported))
 
     def reports(self, under: IntArray) -> TrafficReport:
         """Return the Traffic Reports of the rows of the table that are ``under`` control."""

@@ -51,7 +51,7 @@ from controller.fabric.vns import VnTable
 from controller.loop.grant_side import put_in_force
 from controller.loop.sender_side import SenderSide, read_meters
 from controller.loop.step import ControlState, StepResult, ceilings_now
-from controller.metering.counters import MeterReadings
+from controller.metering.counters import Readings
 from controller.metering.observed import Observed, Reading
 from controller.policy.cuts import check_cut
 from controller.policy.groups import PolicyGroup, held, need_headroom
@@ -181,7 +181,7 @@ class Shard:
         """Take a frame of a peer; return why it was refused, None if it was not."""
         return self.peers[peer].hear(data, now_s)
 
-    def report(self, readings: MeterReadings, now_s: float) -> dict[int, Octets]:
+    def report(self, readings: Readings, now_s: float) -> dict[int, Octets]:
         """Begin an interval; return a frame for each peer."""
         self._number += 1
         self._messages = {number: Message(self._octets.get(number, 0)) for number in self.peers}
@@ -197,9 +197,9 @@ class Shard:
             machines = senders.machines.on_initialize(InitializeTrafficControl(np.flatnonzero(always)))
             senders = replace(senders, machines=machines)
         loads = senders.loads(state.enforcement, vns, now_s)
-        reports = traffic_reports(senders.machines, crossing.all_rows, entries, vns, senders.measured)
+        reports = traffic_reports(senders.machines, crossing.all_rows, entries, vns, senders.seen.measured)
         self._began = senders, loads, reports
-        told = crossing.told(senders.machines.control, senders.measured.silent_intervals)
+        told = crossing.told(senders.machines.control, senders.seen.measured.silent_intervals)
         columns: list[NDArray[Any]] = [
             entries.sender,
             entries.receiver,
@@ -207,8 +207,8 @@ class Shard:
             reports.dropped_bps,
             reports.limit_bps,
             reports.available_bps,
-            senders.measured.passed_bps,
-            senders.unread_intervals,
+            senders.seen.measured.passed_bps,
+            senders.seen.unread_intervals.astype(np.int64),
             reports.active,
         ]
         sends = (loads.smoothed_bps > 0.0) | (loads.passed_bps > 0.0) | (loads.dropped_bps > 0.0)
@@ -326,7 +326,7 @@ class Shard:
         self._octets = {number: len(message) for number, message in messages.items()}
         return messages
 
-    def enforce(self, readings: MeterReadings, now_s: float) -> StepResult:
+    def enforce(self, now_s: float) -> StepResult:
         """End an interval: put in force what own receivers and peers have granted. ``decide`` comes before it."""
         decided, state = self._decided, self.state
         assert decided is not None
@@ -338,7 +338,6 @@ class Shard:
             held_back(decided.set_rate, state.adopted_bps),
             decided.keep_alive,
             ceilings_now(state, self.vns),
-            readings.present,
             None,
             None,
             now_s,
@@ -346,14 +345,14 @@ class Shard:
         self.state = replace(
             state,
             counters=granted.counters,
-            measured=senders.measured,
+            measured=senders.seen.measured,
             machines=granted.machines,
             enforcement=granted.enforcement,
-            unread_intervals=senders.unread_intervals,
+            unread_intervals=senders.seen.unread_intervals,
             decided_s=now_s,
         )
         self._began = self._decided = None
-        implausible = np.flatnonzero(senders.rates.implausible)
+        implausible = np.flatnonzero(senders.seen.implausible)
         return StepResult(granted.changes, granted.backstops, granted.limit_bps, decided.received_bps, implausible)
 
     @property

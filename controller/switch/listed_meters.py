@@ -13,18 +13,26 @@ from numpy.typing import NDArray
 from controller.columns import IntArray
 from controller.forwarding.pipeline import VnMeters
 from controller.metering import measure_kernel
+from controller.metering.counters import NOT_LISTED, RowArray
 from controller.openflow.meters import METER_STATS
 from controller.switch.record import NO_ENTRY, SwitchRecord
-
-RowArray = NDArray[np.int32]
 
 
 class MeterReports(Mapping[int, NDArray[np.void]]):
     """METER_STATS by dpid: parts of ``whole``, in which the meters of each switch end where ``ends`` says."""
 
-    def __init__(self, dpids: Iterable[int], whole: NDArray[np.void], ends: IntArray) -> None:
-        """``dpids`` are in the order of ``ends``."""
+    def __init__(
+        self,
+        dpids: Iterable[int],
+        whole: NDArray[np.void],
+        ends: IntArray,
+        meter_id: NDArray[np.uint32] | None = None,
+    ) -> None:
+        """``dpids`` are in the order of ``ends``; ``meter_id`` are the ids in ``whole``, if at hand."""
         self.dpids, self.whole, self.ends = tuple(dpids), whole, ends
+        self.meter_id = whole["meter_id"].copy() if meter_id is None else meter_id
+        # What ``Listing.find`` has found: it is asked several times in a round.
+        self.listed: tuple[list[RowArray], ListedMeters] | None = None
         self._bounds = dict(zip(self.dpids, pairwise([0, *ends.tolist()]), strict=True))
 
     @classmethod
@@ -66,7 +74,6 @@ class ListedMeters(NamedTuple):
     vn: RowArray
 
 
-NOT_LISTED = -1
 VN_METERS = len(VnMeters._fields)
 
 
@@ -145,19 +152,22 @@ class Listing:
 
     def find(self, switches: Mapping[int, SwitchRecord], reports: MeterReports) -> ListedMeters:
         """Return whose meters these are."""
-        last, maps = self._all.get(reports.dpids), [switches[dpid].row_of_meter for dpid in reports.dpids]
-        meter_id = reports.whole["meter_id"]
+        maps = [switches[dpid].row_of_meter for dpid in reports.dpids]
+        if reports.listed is not None and all(map(is_, reports.listed[0], maps)):
+            return reports.listed[1]
+        last = self._all.get(reports.dpids)
         if (
             last is None
             or not all(map(is_, last.row_of_meter, maps))
             or not np.array_equal(last.ends, reports.ends)
-            or not np.array_equal(last.meter_id, meter_id)
+            or not np.array_equal(last.meter_id, reports.meter_id)
         ):
             parts = [_NONE, *(self._find_of(dpid, switches[dpid], meters) for dpid, meters in reports.items())]
             found = ListedMeters(*map(np.concatenate, zip(*parts, strict=True)))
-            last = _OfAll(maps, reports.ends, meter_id.copy(), found)
+            last = _OfAll(maps, reports.ends, reports.meter_id, found)
             others = [one for one in self._all if one != reports.dpids]
             self._all = {one: self._all[one] for one in sorted(others, key=len)[-1:]} | {reports.dpids: last}
+        reports.listed = maps, last.found
         return last.found
 
     def _find_of(self, dpid: int, record: SwitchRecord, meters: NDArray[np.void]) -> ListedMeters:

@@ -55,6 +55,11 @@ _TABLES: dict[str, type[Any]] = {
     "accounts": ReceiverAccounts,
 }
 _OBSERVED: dict[str, type[Any]] = {"queues": QueueReadings, "ports": PortReadings, "marks": MarkReadings}
+# Columns that are smaller in the controller than in a recording.
+_NARROW: dict[str, type[np.signedinteger[Any]]] = {
+    "control": np.int8,
+    **dict.fromkeys(("unheard_intervals", "silent_intervals", "unread_intervals", "evidence"), np.int16),
+}
 _DTYPES = frozenset({"<f8", "<i8", "<u8", "|b1"})
 
 
@@ -144,7 +149,7 @@ def encode_start(start: Start) -> bytes:
         _put(columns, name, getattr(start.state, name))
     allocators = start.state.allocators
     columns["congested"], columns["calm_intervals"] = allocators.congested, allocators.calm_intervals
-    columns["unread_intervals"] = start.state.unread_intervals
+    columns["unread_intervals"] = start.state.unread_intervals.astype(np.int64)
     if start.state.adopted_bps is not None:
         columns["adopted_bps"] = start.state.adopted_bps
     _put(columns, "vns", start.vns)
@@ -208,12 +213,15 @@ def _put(columns: _Columns, prefix: str, table: Any) -> None:
     for one in dataclasses.fields(table):
         column = getattr(table, one.name)
         if one.init and isinstance(column, np.ndarray):
-            columns[f"{prefix}.{one.name}"] = column
+            narrow = column.dtype in _NARROW.values()
+            columns[f"{prefix}.{one.name}"] = column.astype(np.int64) if narrow else column
 
 
 def _get(columns: _Columns, prefix: str, kind: type[_T], **others: Any) -> _T:
     names = [one.name for one in dataclasses.fields(kind) if one.init and one.name not in others]  # type: ignore[arg-type]
-    return kind(**{name: columns[f"{prefix}.{name}"] for name in names}, **others)
+    found = {name: columns[f"{prefix}.{name}"] for name in names}
+    narrow = {name: column.astype(_NARROW[name]) for name, column in found.items() if name in _NARROW}
+    return kind(**found | narrow, **others)
 
 
 def _start(values: dict[str, Any], columns: _Columns) -> Start:
@@ -238,7 +246,7 @@ def _start(values: dict[str, Any], columns: _Columns) -> Start:
     state = step.ControlState(
         **{name: _get(columns, name, kind) for name, kind in _TABLES.items()},
         allocators=RateAllocators(columns["congested"], columns["calm_intervals"], memories),
-        unread_intervals=columns["unread_intervals"],
+        unread_intervals=columns["unread_intervals"].astype(np.int16),
         decided_s=float.fromhex(values.get("decided_s", "nan")),
         adopted_bps=columns.get("adopted_bps"),
     )

@@ -111,6 +111,9 @@ def test_records_are_what_they_were():
     records = list(decode(eventful(loop_of("fp"))))
     again = b"".join(encode_start(r) if isinstance(r, Start) else encode_interval(r) for r in records)
     assert [type(r) for r in decode(again)] == [type(r) for r in records]
+    start = next(record.state for record in records if isinstance(record, Start))
+    counts = (start.measured.silent_intervals, start.machines.unheard_intervals, start.enforcement.evidence)
+    assert {column.dtype for column in (*counts, start.unread_intervals)} == {np.dtype(np.int16)}  # as kernels want
     assert again == b"".join(encode_start(r) if isinstance(r, Start) else encode_interval(r) for r in decode(again))
 
 

@@ -94,7 +94,7 @@ class CutFabric:
             if not self.network.delay:
                 self._deliver()
         for one, shard in running.items():
-            result = shard.enforce(readings[one], now_s)
+            result = shard.enforce(now_s)
             self.limit_bps[self.rows[one]] = result.limit_bps
             self.world.modified(self.rows[one][result.changes.rows])
 

@@ -146,7 +146,7 @@ class Crossing(_Way):
         both = list(zip(self.shards, readings, strict=True))
         self._pass([shard.report(read, self.now_s) for shard, read in both])
         self._pass([shard.decide(self.now_s) for shard in self.shards])
-        return [shard.enforce(read, self.now_s) for shard, read in both]
+        return [shard.enforce(self.now_s) for shard, _ in both]
 
     def _pass(self, said: list[dict[int, bytes]]) -> None:
         for speaker, frames in enumerate(said):

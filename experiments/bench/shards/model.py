@@ -153,7 +153,7 @@ class Model:
             shard.forget()
         readings = node.meters.read(shard.state, node.offered_bps, now_s)
         said = shard.report(readings, now_s), shard.decide(now_s)
-        result = shard.enforce(readings, now_s)
+        result = shard.enforce(now_s)
         node.meters.modified(result.changes.rows)
         self._account(node)
         leaves_s = now_s + COST_S + ENTRY_COST_S * len(shard.state.entries)

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.kernels import numpy_alone, same
 
-from controller.central.interval import _read
 from controller.metering import measure_kernel
+from controller.metering.counters import ListedReadings
 from controller.openflow.constants import COUNTER_UNAVAILABLE
 from controller.openflow.meters import METER_STATS
 from controller.switch.listed_meters import MeterReports, Places
@@ -29,7 +29,7 @@ def test_readings_are_alike(seed: int, meters: int, limits: bool) -> None:
     modified_s = rng.choice([1.0, 2.0, 3.0], 40) if limits else None
     times_s = (np.array([4.0, 4.25, 4.5]), rng.choice([2.5, 3.5, np.nan], 3))
     places = Places.of(rows, reports.ends, 40)
-    compiled = _read(reports.whole, places, times_s, modified_s)
+    compiled = ListedReadings(*places, reports.whole, *times_s, modified_s).columns
     with numpy_alone():
-        plain = _read(reports.whole, places, times_s, modified_s)
+        plain = ListedReadings(*places, reports.whole, *times_s, modified_s).columns
     same(compiled, plain)

@@ -45,7 +45,7 @@ LIMIT = 100e6
 def seen(passed, dropped=0.0, active=(True, True, True)):
     passed = np.broadcast_to(np.array(passed, dtype=float), 3).copy()
     dropped = np.broadcast_to(np.array(dropped, dtype=float), 3).copy()
-    return Measurement(passed + dropped, dropped, passed, passed, np.where(active, 0, 99))
+    return Measurement(passed + dropped, dropped, passed, passed, np.where(active, 0, 99).astype(np.int16))
 
 
 def calm():

@@ -111,7 +111,7 @@ def test_reports():
     vns = VnTable.of_config(star(3, limits={10: "100M"}))
     entries, _ = EntryTable.empty().add(np.array([0, 0, 1]), np.array([1, 2, 2]), np.array([4, 5, 6]))
     passed = np.array([60e6, 50e6, 10e6])
-    measured = Measurement(passed * 2, np.array([0.0, 7e6, 0.0]), passed, passed, np.array([0, 0, 99]))
+    measured = Measurement(passed * 2, np.array([0.0, 7e6, 0.0]), passed, passed, np.array([0, 0, 99], np.int16))
     state = SendRateControllers(
         np.array([Control.IDLE, Control.LIMITED, Control.REPORTING]), np.array([np.inf, 40e6, np.inf]), np.zeros(3, int)
     )
@@ -128,7 +128,7 @@ def test_who_sends_more_than_its_limit_elsewhere_has_nothing_left():
     vns = VnTable.of_config(star(3, limits={10: "100M"}))
     entries, _ = EntryTable.empty().add(np.array([0, 0]), np.array([1, 2]), np.array([4, 5]))
     passed = np.array([130e6, 0.0])
-    measured = Measurement(passed, passed * 0, passed, passed, np.zeros(2, int))
+    measured = Measurement(passed, passed * 0, passed, passed, np.zeros(2, np.int16))
     report = traffic_reports(SendRateControllers.idle(2), np.array([1]), entries, vns, measured)
     assert report.available_bps.tolist() == [0.0]
 
@@ -140,7 +140,7 @@ def test_compiled_reports_are_the_same(seed: int, entries: int, everybody: bool)
     ends = rng.integers(0, len(vns), (2, entries))
     table = EntryTable(ends[0], np.sort(ends[1]), np.arange(entries))
     rates_bps = np.where(rng.random((5, entries)) < 0.2, 0.0, rng.random((5, entries)) * 1e9)
-    measured = Measurement(*rates_bps[:4], rng.integers(0, 20, entries))
+    measured = Measurement(*rates_bps[:4], rng.integers(0, 20, entries, dtype=np.int16))
     limit_bps = np.where(rng.random(entries) < 0.2, np.inf, rates_bps[4])
     held = SendRateControllers(np.full(entries, Control.LIMITED), limit_bps, np.zeros(entries, dtype=np.int64))
     rows = np.flatnonzero(everybody | (rng.random(entries) < 0.5))

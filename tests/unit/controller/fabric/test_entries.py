@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.configs import star
 
-from controller.columns import NEW_ROW, carry
+from controller.columns import MOST_COUNTED, NEW_ROW, carry, one_more
 from controller.fabric.entries import EntryTable
 from controller.fabric.vns import VnTable
 from controller.loop import step
@@ -18,6 +18,27 @@ from controller.policy.groups import choices_of, groups_of
 
 def ints(*values):
     return np.array(values, dtype=np.int64)
+
+
+def test_counts_of_intervals_stop_at_the_most_that_fits():
+    counts = np.array([0, 20, MOST_COUNTED - 1, MOST_COUNTED], np.int16)
+    assert (one_more(counts).dtype, one_more(counts).tolist()) == (np.int16, [1, 21, MOST_COUNTED, MOST_COUNTED])
+
+
+def test_the_lower_of_both_ends_follows_other_columns():
+    table, _ = EntryTable.empty().add(ints(0, 1), ints(1, 0), ints(1, 2))
+    sends, receives = np.array([5.0, 9.0]), np.array([7.0, 6.0])
+    assert table.least_of_ends(sends, receives).tolist() == [7.0, 5.0]
+    assert table.least_of_ends(sends, receives) is table.least_of_ends(sends, receives)
+    assert table.least_of_ends(np.array([1.0, 9.0]), receives).tolist() == [7.0, 1.0]
+
+
+def test_limits_of_vns_are_worked_out_again_for_another_table():
+    vns = VnTable.of_config(star(2))
+    before = vns.receive_most_bps
+    other = vns.with_columns(receive_limit_bps=vns.receive_limit_bps / 2)
+    assert other.receive_most_bps.tolist() == (before / 2).tolist()
+    assert vns.receive_most_bps is before
 
 
 def test_sorted_by_receiver_and_sender():

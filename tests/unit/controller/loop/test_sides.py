@@ -97,9 +97,9 @@ def in_shards(world, shards, ceiling_bps):
         end = for_rows(DeactivateTrafficControl, ended, shard.sends)
         sides[number], report = sides[number].report(begin, end, vns)
         reports.append(rows_of(report, shard.sends))
-    used = everywhere([side.measured.measured_bps for side in sides])
-    passed = everywhere([side.measured.passed_bps for side in sides])
-    unread = everywhere([side.unread_intervals for side in sides])
+    used = everywhere([side.seen.measured.measured_bps for side in sides])
+    passed = everywhere([side.seen.measured.passed_bps for side in sides])
+    unread = everywhere([side.seen.unread_intervals for side in sides])
     limits = np.minimum(everywhere([side.machines.limit_bps for side in sides]), ceiling_bps)
     rates, alive = [], []
     for number, shard in enumerate(shards):
@@ -120,7 +120,6 @@ def in_shards(world, shards, ceiling_bps):
             for_rows(SetRate, rates, shard.sends),
             for_rows(KeepAlive, alive, shard.sends),
             ceiling_bps[shard.sends],
-            np.ones(len(shard.sends), dtype=np.bool_),
             None,
             watched[number].rooms,
             now_s,
@@ -129,12 +128,12 @@ def in_shards(world, shards, ceiling_bps):
         shard.senders = step.ControlState(
             state.entries,
             granted.counters,
-            side.measured,
+            side.seen.measured,
             granted.machines,
             state.allocators,
             granted.enforcement,
             state.accounts,
-            side.unread_intervals,
+            side.seen.unread_intervals,
             now_s,
         )
         shard.receivers = replace(

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.kernels import numpy_alone, same
 
+from controller.columns import MOST_COUNTED
 from controller.metering import measure_kernel
 from controller.metering.enforcement import Enforcement, enforce, taken_by
 from controller.metering.measurement import Measurement
@@ -27,7 +28,8 @@ def enforcement(rng: np.random.Generator, entries: int, now_s: float) -> Enforce
     bits[2] *= rng.choice([-1.0, 1.0], entries)
     modified_s, updated_s = (now_s - rng.choice([0.0, 0.055, 0.11, 0.3], entries) for _ in range(2))
     settings = (rates(rng, entries) + 1e3, rates(rng, entries), rates(rng, entries) + 1e3)
-    judged = (rng.random(entries) < 0.3, rng.integers(-25, 25, entries))
+    evidence = rng.choice([*range(-25, 25), -MOST_COUNTED, MOST_COUNTED], entries).astype(np.int16)
+    judged = (rng.random(entries) < 0.3, evidence)
     return Enforcement(*settings, bits[0], modified_s, *bits[1:], updated_s, *judged)
 
 
@@ -35,7 +37,8 @@ def measurement(rng: np.random.Generator, entries: int) -> Measurement:
     """Senders that send more or less than before, or nothing; of some, some or all is dropped."""
     offered_bps, smoothed_bps = rates(rng, entries), rates(rng, entries)
     dropped_bps = offered_bps * rng.choice([0.0, 0.05, 0.5, 1.0], entries)
-    return Measurement(offered_bps, dropped_bps, offered_bps - dropped_bps, smoothed_bps, rng.integers(0, 20, entries))
+    silent = rng.integers(0, 20, entries, dtype=np.int16)
+    return Measurement(offered_bps, dropped_bps, offered_bps - dropped_bps, smoothed_bps, silent)
 
 
 @given(seed=st.integers(0, 2**32 - 1), entries=st.integers(0, 200), receivers=st.integers(1, 20), bounded=st.booleans())

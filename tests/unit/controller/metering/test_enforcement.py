@@ -50,13 +50,13 @@ def standing(rates_bps, *, unresponsive=False, credit_bits=None, level_bits=None
         credit_bits=bursts if credit_bits is None else np.full(len(rates_bps), float(credit_bits)),
         updated_s=zero,
         unresponsive=kind,
-        evidence=np.zeros(len(rates_bps), dtype=np.int64),
+        evidence=np.zeros(len(rates_bps), dtype=np.int16),
     )
 
 
 def seen(offered_bps, dropped_bps, rows=1):
     full = [np.full(rows, float(value)) for value in (offered_bps, dropped_bps, offered_bps - dropped_bps)]
-    return Measurement(*full, full[2], np.zeros(rows, dtype=np.int64))
+    return Measurement(*full, full[2], np.zeros(rows, dtype=np.int16))
 
 
 def step(state, limits, measured, now_s, known=True):

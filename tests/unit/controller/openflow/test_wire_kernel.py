@@ -71,10 +71,11 @@ def test_statistics_of_all_switches_are_those_of_each(switches: Any, random: Any
     if found is None:
         assert any(len(bands) != 1 for records in switches for *_, bands in records)
         return
-    rows, ends = found
+    rows, ends, ids = found
     each = [decode_meter_stats(data) for data in bodies]
     assert ends.tolist() == np.cumsum([len(some) for some in each]).tolist()
     assert rows.tobytes() == b"".join(some.tobytes() for some in each)
+    assert ids.tolist() == rows["meter_id"].tolist()
 
 
 def test_replies_in_parts_that_end_within_a_meter_are_left_to_each() -> None:

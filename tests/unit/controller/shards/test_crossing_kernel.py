@@ -169,8 +169,8 @@ def test_columns_of_all_entries_are_put_together_alike(seed: int, count: int, re
 
 
 def machines(rng: np.random.Generator, count: int, states: tuple[Control, ...]) -> SendRateControllers:
-    control = rng.choice(ints(states), count)
-    return SendRateControllers(control, rng.random(count) * 1e9, rng.integers(0, 30, count))
+    control, unheard = rng.choice(ints(states), count), rng.integers(0, 30, count)
+    return SendRateControllers(control.astype(np.int8), rng.random(count) * 1e9, unheard.astype(np.int16))
 
 
 def ints(values: Any) -> np.ndarray:
@@ -193,7 +193,7 @@ def test_grants_of_peers_are_obeyed_alike(seed: int, count: int, states: tuple[C
     told.congested = rng.random(VNS) < wanted
     if rng.random() < 0.7:  # as it mostly is: under control where that is wanted, and nowhere else
         under = (told.congested | vns.always_controlled)[entries.receiver]
-        before = replace(before, control=np.where(under, np.maximum(before.control, 1), Control.IDLE))
+        before = replace(before, control=np.where(under, np.maximum(before.control, 1), Control.IDLE).astype(np.int8))
     heard, granted = [], []
     for number in (1, 2):
         rows = crossing.to[number]
@@ -215,8 +215,20 @@ def test_who_is_told_of_is_found_alike(seed: int, count: int, share: float) -> N
     to = rng.integers(0, 3, VNS)
     crossing = Crossing.of(entries, to == 0, {one: to == one for one in (1, 2)})
     quiet = rng.random(count) < share
-    told = np.where(quiet, 0, rng.integers(1, 3, count)), np.where(quiet, 10 + rng.integers(0, 2, count), 9)
+    control, silent = np.where(quiet, 0, rng.integers(1, 3, count)), np.where(quiet, 10 + rng.integers(0, 2, count), 9)
+    told = control.astype(np.int8), silent.astype(np.int16)
     found, plain = crossing.told(*told), plainly(crossing.told, *told)
     assert {one: rows.tolist() for one, rows in found.items()} == {one: rows.tolist() for one, rows in plain.items()}
     for one, rows in crossing.to.items():
         assert (found[one] is rows) is (plain[one] is rows) is (len(plain[one]) == len(rows))
+
+
+def test_a_column_of_another_width_is_refused() -> None:
+    """It would be read beyond its end."""
+    rows, short, wide = np.arange(3), np.zeros(3, np.int16), np.zeros(3)
+    with pytest.raises(TypeError, match="int16"):
+        crossing_kernel.say(np.zeros(99, np.uint8), rows, [wide], [short], [])
+    with pytest.raises(TypeError, match="int16"):
+        crossing_kernel.merge([rows], rows, [wide, short], [])
+    with pytest.raises(TypeError, match="int16"):
+        crossing_kernel.merge([rows[:2], rows[2:]], rows[:2], [wide], [[short]])
