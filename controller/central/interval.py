@@ -12,7 +12,6 @@ from controller.central.agents import Agents
 from controller.central.observing import observe
 from controller.central.state import Control, FabricState
 from controller.columns import FloatArray, IntArray
-from controller.dets.rate_allocator import received_rates
 from controller.events import EventKind
 from controller.forwarding.pipeline import VnMeters
 from controller.loop import step
@@ -185,7 +184,7 @@ def _watch_floods(fabric: FabricState, reports: MeterReports, now_s: float) -> N
 
 def _watch_guarantees(fabric: FabricState, now_s: float) -> None:
     before, vns = fabric.guarantees, fabric.shared_vns
-    offered_bps = received_rates(fabric.state.entries, fabric.state.measured.offered_bps, len(vns))
+    offered_bps = fabric.brought_bps[0]
     if fabric.part is not None:  # what others' VNs receive is not known here
         offered_bps = np.where(fabric.part.receives, offered_bps, 0.0)
     interval_s = fabric.config.interval_s

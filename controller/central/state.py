@@ -40,6 +40,7 @@ from controller.metering.counters import MeterReadings
 from controller.metering.enforcement import RATE_STEP_BPS, whole_rates
 from controller.metering.floods import FloodRates
 from controller.metering.guarantees import Guarantees
+from controller.metering.measurement import Measurement, sums_by
 from controller.metering.observed import Observed
 from controller.metering.send_limits import SendLimitMeters
 from controller.openflow.frames import format_mac
@@ -182,6 +183,7 @@ class FabricState:
         self.measuring = MeasuringMeters.none()
         self._flood_limits: tuple[VnTable, FloatArray] | None = None
         self._shared: tuple[VnTable, FloatArray, VnTable] | None = None
+        self._brought: tuple[Measurement, tuple[FloatArray, ...]] | None = None
         self.reports = TokenBuckets(len(self.vns), REPORTS_PER_S, REPORTS_AT_ONCE)
         self._moves = TokenBuckets(len(self.vns), MOVES_PER_S, MOVES_AT_ONCE)
         self._held_s: dict[int, float] = {}
@@ -226,6 +228,18 @@ class FabricState:
             vns = self.vns.with_columns(receive_limit_bps=left_bps) if taken_bps.any() else self.vns
             self._shared = (self.vns, taken_bps, vns)
         return self._shared[2]
+
+    @property
+    def brought_bps(self) -> tuple[FloatArray, ...]:
+        """What was offered to each VN, passed and was dropped at its senders' meters in the last interval, (vns,) each.
+
+        They are for all who ask in an interval, and nobody's to write to.
+        """
+        measured = self.state.measured
+        if self._brought is None or self._brought[0] is not measured:
+            columns = (measured.offered_bps, measured.passed_bps, measured.dropped_bps)
+            self._brought = (measured, sums_by(self.state.entries.receiver, columns, len(self.vns)))
+        return self._brought[1]
 
     def of_senders(self) -> tuple[FloatArray, FloatArray]:
         """Return the limits that senders set themselves, and since when they got no message, (entries,); NaN: none."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -110,16 +111,18 @@ class VnTable:
     def with_columns(self, **columns: FloatArray | BoolArray) -> VnTable:
         """Return the table with other columns that name no VN: the index of names is slow to make, and shared."""
         table = copy(self)
+        for name in _DERIVED:
+            table.__dict__.pop(name, None)
         for name, column in columns.items():
             object.__setattr__(table, name, column)
         return table
 
-    @property
+    @cached_property
     def send_most_bps(self) -> FloatArray:
         """What a VN may send at most, shape (vns,): its ceiling if its VLAN borrows, else its limit."""
         return self._most_bps(self.send_limit_bps, self.send_ceiling_bps)
 
-    @property
+    @cached_property
     def receive_most_bps(self) -> FloatArray:
         """What a VN may receive at most, shape (vns,): its ceiling if its VLAN borrows, else its limit."""
         return self._most_bps(self.receive_limit_bps, self.receive_ceiling_bps)
@@ -154,6 +157,9 @@ class VnTable:
             always_controlled=np.zeros(len(vns), dtype=np.bool_),
             shaped=np.array([queued[vn.dpid] for vn in vns], dtype=np.bool_),
         )
+
+
+_DERIVED = ("send_most_bps", "receive_most_bps")  # worked out once for each table, at first use
 
 
 def _rates_or_nan(rates_bps: list[int | None]) -> FloatArray:
