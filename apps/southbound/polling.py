@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from apps.southbound.peers import MOST_BYTES, POLL_PATIENCE_S, REPEAT_S, Peer, Peers, Poll, check_size
+from apps.southbound.ports_and_queues import read_ports_and_queues
 from controller.capability.meter_watch import read_all
 from controller.errors import ProtocolError
 from controller.forwarding.pipeline import OWN_COOKIE, OWN_COOKIE_MASK, Table
@@ -17,8 +19,6 @@ from controller.openflow.flows import decode_flow_stats
 from controller.openflow.messages import encode_barrier_request
 from controller.openflow.meters import decode_meter_stats, decode_meter_stats_of_all
 from controller.openflow.stats import (
-    decode_port_stats,
-    decode_queue_stats,
     encode_flow_stats_request,
     encode_meter_stats_request,
     encode_port_stats_request,
@@ -95,9 +95,9 @@ def poll(
             if peer.meters_set is not None and peer.meters_set.done:
                 counters.confirmed_s[dpid] = peer.meters_set.received_s
     _watch_meters(peers, counters.meters)
-    for peer, asked in answered + [(peer, asked) for peer, asked in silent if peers.holds(peer)]:
-        if asked.ports is not None:
-            _read_ports_and_queues(peers, peer, asked, counters)
+    over = answered + [(peer, asked) for peer, asked in silent if peers.holds(peer)]
+    read_ports_and_queues(peers, over, counters.received_s, partial(_complain, peers))
+    for peer, asked in over:
         for reply in filter(None, asked[1:]):
             peer.connection.forget(reply)
         peer.poll = None
@@ -173,28 +173,6 @@ def _watch_meters(peers: Peers, reports: MeterReports) -> None:
     rows, enforcement = fabric.listing.find(fabric.switches, reports).entry, fabric.state.enforcement
     settings = enforcement.rate_bps, enforcement.burst_bits
     read_all(list(watched.values()), reports.whole, reports.ends, rows, settings)
-
-
-def _read_ports_and_queues(peers: Peers, peer: Peer, asked: Poll, counters: PolledCounters) -> None:
-    """They count as of this round where the meters came with them; else they are nobody's."""
-    dpid = peer.connection.dpid
-    came_s = counters.received_s.get(dpid, asked.asked_s)
-    delivery, port_stats = peers.central.fabric.deliveries[dpid], None
-    try:
-        if asked.ports is not None and (body := asked.ports.wait(0.0)) is not None:
-            check_size("ports", len(body))
-            port_stats = decode_port_stats(body)
-            delivery.read_ports(port_stats, came_s)
-            if dpid in counters.meters and peer.counting is None and peers.central.switches[dpid].can.uses_meters:
-                peer.meters.look(port_stats, peers.clock())
-        if asked.queues is not None and (body := asked.queues.wait(0.0)) is not None:
-            check_size("queues", len(body))
-            queue_stats = decode_queue_stats(body)
-            delivery.read_queues(queue_stats, came_s)
-            if port_stats is not None:
-                peer.queues.read(queue_stats, port_stats, peers.clock())
-    except ProtocolError as error:
-        _complain(peers, peer, error)
 
 
 def _meter_stats(peer: Peer, body: bytes, received_s: float) -> NDArray[np.void]:

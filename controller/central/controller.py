@@ -268,10 +268,8 @@ class CentralController:
                 continue
             wanted = self.network.desired.of_switch(dpid)
             record.set_flows(plan_flows(wanted, record.installed, keys))
-        due = {dpid: record.update for dpid, record in self.switches.items() if record.connected and len(record.update)}
-        for dpid in due:
-            self.switches[dpid].take_update()
-        return due
+        due = [dpid for dpid, record in self.switches.items() if record.connected and record.update.due]
+        return {dpid: self.switches[dpid].take_update() for dpid in due}
 
     # -- limits and algorithms
 
