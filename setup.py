@@ -36,6 +36,7 @@ DEV = ["ruff>=0.8", "mypy>=1.13", "types-PyYAML"]
 # and an add into one instruction would make results differ from numpy's.
 KERNELS = {
     "controller.allocation._kernel": ["controller/allocation/_kernel.c", "controller/allocation/_max_min.c"],
+    "controller.metering._accounts": ["controller/metering/_accounts.c"],
     "controller.metering._measure": ["controller/metering/_measure.c", "controller/metering/_enforce.c"],
     "controller.openflow._wire": ["controller/openflow/_wire.c"],
     "controller.shards._crossing": ["controller/shards/_crossing.c"],
