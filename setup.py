@@ -40,6 +40,7 @@ KERNELS = {
     "controller.metering._measure": ["controller/metering/_measure.c", "controller/metering/_enforce.c"],
     "controller.openflow._wire": ["controller/openflow/_wire.c"],
     "controller.shards._crossing": ["controller/shards/_crossing.c"],
+    "controller.switch._listing": ["controller/switch/_listing.c"],
 }
 KERNEL_HEADERS = ["controller/_columns.h", "controller/metering/_measure.h"]
 KERNEL_HEADERS += [f"controller/allocation/_{name}.h" for name in ("kernel", "algorithms", "pairing")]

@@ -328,10 +328,12 @@ class FabricState:
 
     def forget_counters(self, record: SwitchRecord, meter_id: IntArray | None = None) -> None:
         """Meters of a switch, all or some, may have been set outside of the interval, or by others."""
-        rows = record.row_of_meter if meter_id is None else record.rows_of(meter_id)
-        self.state = replace(
-            self.state, counters=self.state.counters.forgotten(rows[rows != NO_ENTRY].astype(np.int64))
-        )
+        if meter_id is None:
+            rows = record.metered_rows()
+        else:
+            rows = record.rows_of(meter_id)
+            rows = rows[rows != NO_ENTRY]
+        self.forget_rows(rows)
         senders = [row for row, own in record.vn_meters.items() if meter_id is None or own.send in meter_id]
         self.send_limits = self.send_limits.forgotten(np.array(senders, dtype=np.int64))
         self.phantoms = self.phantoms.forgotten(record.switch.dpid, self.vns, meter_id)
@@ -371,9 +373,7 @@ class FabricState:
             report_bursts(rates_bps[4], agent_burst_s),
         )
         there = vn_meter_id > 0
-        entries = self.state.entries
-        mine = np.flatnonzero((self.vns.dpid[entries.sender] == record.switch.dpid) & (entries.meter_id > 0))
-        enforcement = self.state.enforcement
+        mine, enforcement = record.metered_rows(), self.state.enforcement
         mark_id, mark_bps, mark_bits = self.phantoms.settings(record.switch.dpid, self.vns)
         limits = MeterColumns.of_rates(
             np.concatenate([vn_meter_id[there], self.state.entries.meter_id[mine], mark_id]),

@@ -265,6 +265,11 @@ class SwitchRecord:
         self.row_of_meter = np.full(size, NO_ENTRY, dtype=np.int32)
         self.row_of_meter[meter_id - self.first_meter_id] = rows
 
+    def metered_rows(self) -> IntArray:
+        """Return the entries of the table that have a meter here, by its id."""
+        rows: IntArray = self.row_of_meter[self.row_of_meter != NO_ENTRY].astype(np.int64)
+        return rows
+
     def rows_of(self, meter_id: IntArray) -> IntArray:
         """Return the entry rows of meters, NO_ENTRY for meters that limit no entry."""
         index = meter_id - self.first_meter_id

@@ -17,7 +17,7 @@ from controller.openflow.actions import Output
 from controller.openflow.constants import VLAN_NONE, FlowModCommand
 from controller.openflow.flows import Flow, decode_entry, encode_flow_mods, encode_instructions
 from controller.openflow.match import Match, encode_match
-from controller.switch import flow_listing
+from controller.switch import flow_listing, listing_kernel
 from controller.switch.adoption import sort_installed
 from controller.switch.flow_listing import FlowListing
 from experiments.switch.datapath import Datapath
@@ -221,6 +221,21 @@ def test_entries_of_lengths_that_no_switch_has_are_read_one_by_one() -> None:
     listing = FlowListing()
     listing.read(body + odd)
     assert len(listing.own) == len(FLOWS) + 1
+
+
+@pytest.mark.skipif(listing_kernel.library is None, reason="the kernel was not built")
+def test_compiled_and_plain_tell_listings_apart_by_the_same_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whole ones in pieces of any size, and those that end within an entry or have a length of none are refused."""
+    body = b"".join(entry(one) for one in FLOWS * 400)
+    for whole in (b"", body, body[: len(entry(FLOWS[0]))]):
+        assert flow_listing._digest(whole, lambda: None) == flow_listing._digest_of_runs(whole, lambda: None)
+    for torn in (body[:-1], body + b"\0\1", body + bytes(56), body + b"\0\x37" + bytes(53)):
+        with pytest.raises(ProtocolError):
+            flow_listing._digest(torn, lambda: None)
+    monkeypatch.setattr(flow_listing, "_READ_AT_ONCE", 7)
+    turns: list[int] = []
+    assert flow_listing._digest(body, lambda: turns.append(1)) == flow_listing._digest_of_runs(body, lambda: None)
+    assert len(turns) == -(-len(FLOWS) * 400 // 7) - 1
 
 
 def test_thousands_of_entries_that_have_nothing_in_common_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
