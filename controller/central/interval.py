@@ -170,10 +170,9 @@ def _watch_floods(fabric: FabricState, reports: MeterReports, now_s: float) -> N
         return
     listed = fabric.listing.find(fabric.switches, reports)
     of_vns = fabric.listing.places_of_vns(listed, reports.ends, len(vns)).meter
-    floods.read(
-        reports.whole, of_vns[:, _OF_FLOODS].T, np.isin(vns.dpid, np.array(reports.dpids, dtype=np.uint64)), now_s
-    )
-    began, ended = floods.settle(vns.vlan_vid, vns.receive_limit_bps, now_s)
+    answered = np.array([dpid in reports for dpid in vns.dpids], dtype=np.bool_)[vns.switch]
+    floods.read(reports.whole, of_vns[:, _OF_FLOODS].T, answered, now_s)
+    began, ended = floods.settle(vns.vlan, vns.receive_limit_bps, now_s)
     for row in began.tolist():
         limit, dropped = fabric.flood_limit_bps[row] / 1e6, floods.dropped_bps[row] / 1e6
         text = f"{fabric.vn_name(row)}: floods beyond its limit of {limit:.3g} Mbit/s; {dropped:.3g} Mbit/s are dropped"
