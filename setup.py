@@ -36,11 +36,10 @@ DEV = ["ruff>=0.8", "mypy>=1.13", "types-PyYAML"]
 # and an add into one instruction would make results differ from numpy's.
 KERNELS = {
     "controller.allocation._kernel": ["controller/allocation/_kernel.c", "controller/allocation/_max_min.c"],
-    "controller.metering._accounts": ["controller/metering/_accounts.c"],
-    "controller.metering._measure": ["controller/metering/_measure.c", "controller/metering/_enforce.c"],
+    "controller.metering._measure": [f"controller/metering/_{name}.c" for name in ("measure", "enforce", "accounts")],
     "controller.openflow._wire": ["controller/openflow/_wire.c"],
+    "controller.openflow._listing": ["controller/openflow/_listing.c"],
     "controller.shards._crossing": ["controller/shards/_crossing.c"],
-    "controller.switch._listing": ["controller/switch/_listing.c"],
 }
 KERNEL_HEADERS = ["controller/_columns.h", "controller/metering/_measure.h"]
 KERNEL_HEADERS += [f"controller/allocation/_{name}.h" for name in ("kernel", "algorithms", "pairing")]

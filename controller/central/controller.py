@@ -239,8 +239,8 @@ class CentralController:
         """Let links expire and the tree settle; call it every interval."""
         before = self.network.topology.links()
         self.network.tick(now_s)
-        gone = before - self.network.topology.links()
-        if gone:
+        after = self.network.topology.links()
+        if after is not before and (gone := before - after):
             self.note(EventKind.LINKS_DOWN, f"{len(gone)} links are silent and so are down", now_s)
 
     def excuse(self, seconds: float) -> None:

@@ -211,6 +211,8 @@ def _note_guarantees(
     fabric: FabricState, before: Guarantees, after: Guarantees, verb: str, of_what: str, now_s: float
 ) -> None:
     """Note whose guarantee begins to be missed and whose is met again; ``verb`` says which way: gets or sends."""
+    if np.array_equal(before.missing, after.missing):
+        return
     for row in np.flatnonzero(after.missing & ~before.missing).tolist():
         got, owed = after.received_bps[row] / 1e6, after.owed_bps[row] / 1e6
         text = f"{fabric.vn_name(row)}: {verb} {got:.3g} of {owed:.3g} Mbit/s {of_what}"

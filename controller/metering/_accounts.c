@@ -2,7 +2,7 @@
 #include "../_columns.h"
 #include "_measure.h"
 
-typedef struct { /* accounts_kernel.py fills it in this order */
+typedef struct { /* receiver_accounts.py fills it in this order */
     double allowed, window_s, saved_s;
 } Settings;
 

@@ -32,6 +32,7 @@ library = load(
         "dets_share_sums": "di",
         "dets_share": "di",
         "dets_meters": "di",
+        "dets_rooms": "",
     },
 )
 

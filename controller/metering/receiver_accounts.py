@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from controller.columns import BoolArray, FloatArray, IntArray, carry
-from controller.metering import accounts_kernel, enforce_kernel, measure_kernel
+from controller.metering import enforce_kernel, measure_kernel
 from controller.metering.measurement import IDLE_INTERVALS, Measurement
 
 WINDOW_S = 1.0
@@ -79,8 +79,8 @@ class ReceiverAccounts:
         gone_s = [WINDOW_S, *(WINDOW_S - since_s[:-1]).tolist()]
         later = sum(left_s > horizon_s for left_s in gone_s)
         ahead_s = np.array([horizon_s, *gone_s[:later]])
-        if accounts_kernel.library is not None:
-            free = accounts_kernel.rooms(_SETTINGS, self.slot_bits, since_s, limit_bps, later)
+        if measure_kernel.library is not None:
+            free = enforce_kernel.rooms(_SETTINGS, self.slot_bits, since_s, limit_bps, later)
             return Rooms(limit_bps, ahead_s, *free)
         # In this slot and all after it: what was above the limit of that time, and today's limit.
         above_bits = _running_sums(self._slots())

@@ -20,10 +20,10 @@ from controller.forwarding.flow_table import KEY, KEY_BYTES, FlowTable, KeyArray
 from controller.forwarding.pipeline import OWN_COOKIE, OWN_COOKIE_MASK
 from controller.forwarding.table_update import EntryRows, TableUpdate
 from controller.openflow import constants as ofp
+from controller.openflow import listing_kernel
 from controller.openflow.buffers import Buffer
 from controller.openflow.constants import InstructionType, OxmField
 from controller.openflow.flows import Flow, UnknownFlow, decode_entry, entry_runs
-from controller.switch import listing_kernel
 
 # So many entries are read before others in the process get their turn, and so many decoded one by one.
 _READ_AT_ONCE, _DECODED_AT_ONCE = 1_000, 50

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from controller.metering import accounts_kernel
+from controller.metering import measure_kernel
 from controller.metering.receiver_accounts import REACTION_S, ReceiverAccounts
 
-pytestmark = pytest.mark.skipif(accounts_kernel.library is None, reason="the kernel was not built")
+pytestmark = pytest.mark.skipif(measure_kernel.library is None, reason="the kernel was not built")
 
 
 @pytest.mark.parametrize("vns", [1, 7, 256, 600])
@@ -23,7 +23,7 @@ def test_rooms_have_the_bits_of_their_numpy_form(vns: int, seed: int, monkeypatc
         horizon_s = min(now_s - before_s, 0.2) + REACTION_S
         compiled = accounts.rooms(limit_bps, horizon_s)
         with monkeypatch.context() as context:
-            context.setattr(accounts_kernel, "library", None)
+            context.setattr(measure_kernel, "library", None)
             plain = accounts.rooms(limit_bps, horizon_s)
         for name in ("limit_bps", "ahead_s", "free_bits", "saved_bits"):
             assert getattr(compiled, name).tobytes() == getattr(plain, name).tobytes(), name

@@ -13,11 +13,12 @@ from controller.errors import ProtocolError
 from controller.forwarding import pipeline
 from controller.forwarding.flow_table import FlowKey, FlowTable, flow_key, pack_key
 from controller.forwarding.pipeline import OWN_COOKIE
+from controller.openflow import listing_kernel
 from controller.openflow.actions import Output
 from controller.openflow.constants import VLAN_NONE, FlowModCommand
 from controller.openflow.flows import Flow, decode_entry, encode_flow_mods, encode_instructions
 from controller.openflow.match import Match, encode_match
-from controller.switch import flow_listing, listing_kernel
+from controller.switch import flow_listing
 from controller.switch.adoption import sort_installed
 from controller.switch.flow_listing import FlowListing
 from experiments.switch.datapath import Datapath

@@ -1,4 +1,4 @@
-/* The entries of a flow-stats reply without what changes by itself, compiled: what flow_listing.py does in numpy. */
+/* The entries of a flow-stats reply without what changes by itself, compiled: what switch/flow_listing.py does in numpy. */
 #include <stdint.h>
 #include <string.h>
 
