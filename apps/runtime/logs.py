@@ -10,7 +10,7 @@ import logging
 import sys
 from collections import deque
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import structlog
 
@@ -57,7 +57,6 @@ def _formatter(log_format: LogFormat, *, colors: bool) -> logging.Formatter:
 
 
 LOG = logging.getLogger("dets.shell")
-INTERVAL_S = 0.05
 # So many lines are written before others in the process get their turn.
 _AT_ONCE = 50
 MOST_LINES = 10_000  # that wait to be written
@@ -66,11 +65,11 @@ MOST_LINES = 10_000  # that wait to be written
 class EventLines:
     """Keeps events until somebody lets it write them: a line costs a tenth of a millisecond, a round may have hundreds.
 
-    ``breathe`` lets others run.
+    ``breathe`` lets others run; ``filled`` is an event of the hub.
     """
 
-    def __init__(self, breathe: Callable[[], None]) -> None:
-        self._breathe = breathe
+    def __init__(self, breathe: Callable[[], None], filled: Any) -> None:
+        self._breathe, self._filled = breathe, filled
         self._kept: deque[tuple[EventKind, str]] = deque()
         self._left_out = 0
 
@@ -80,9 +79,16 @@ class EventLines:
         if len(self._kept) > MOST_LINES:
             self._kept.popleft()
             self._left_out += 1
+        if not self._filled.is_set():
+            self._filled.set()
+
+    def wait(self) -> None:
+        """Wait until there is something to write: a round notes all of its events before anybody else has a turn."""
+        self._filled.wait()
 
     def write(self) -> None:
         """Write all that was noted, in its order."""
+        self._filled.clear()
         if self._left_out:
             LOG.warning("%d events were left out of the log: there were too many", self._left_out)
             self._left_out = 0

@@ -31,7 +31,9 @@ class Hellos:
         """Send a hello out of every port of every switch that may lead to another switch."""
         said = 0
         for dpid, peer in list(self._peers.items()):  # switches and ports come and go meanwhile
-            for port_no in list(peer.ports):
+            record = self._peers.central.switches.get(dpid)
+            edges = record.switch.ports if record is not None else {}
+            for port_no in [port_no for port_no in peer.ports if port_no not in edges]:
                 self.say(dpid, port_no)
                 said += 1
                 if said % _AT_ONCE == 0:

@@ -90,7 +90,7 @@ class Shell:
         roles: Roles | None = None,
     ) -> None:
         self.roles = roles
-        self.lines = EventLines(breathe)
+        self.lines = EventLines(breathe, hub.Event())
         self.central = CentralController(config, self.lines.note, random.getrandbits(32))
         self.peers = Peers(self.central, clock)
         self.hellos = Hellos(self.peers, breathe)

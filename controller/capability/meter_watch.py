@@ -83,14 +83,15 @@ class MeterWatch:
             return
         mine = np.isin(ports["port_no"], self._edge_ports) & (ports["rx_bytes"] != COUNTER_UNAVAILABLE)
         received_bytes = int(ports["rx_bytes"][mine].sum())
+        settings = self.settings(self._meter_id.astype(np.int64))
         if self._began is not None:
             if received_bytes - self._began[1] >= PLENTY_BYTES:
                 self._idle = not self._counted
-            self._look_for_excess(now_s - self._began[0])
+            self._look_for_excess(now_s - self._began[0], settings[0])
         self._began = now_s, received_bytes
         self._counted = False
         self._columns[_IN_SUM:_RATE_BPS] = 0.0
-        self._columns[_RATE_BPS:] = self.settings(self._meter_id.astype(np.int64))
+        self._columns[_RATE_BPS:] = settings
 
     def _begin(self, meters: NDArray[np.void]) -> None:
         """Meters came or went: the window no longer shows what they count."""
@@ -100,10 +101,10 @@ class MeterWatch:
         self._columns[_DROPPED_BYTES] = _known(meters["band_byte_count"])
         self._columns[_RATE_BPS:] = self.settings(self._meter_id.astype(np.int64))
 
-    def _look_for_excess(self, elapsed_s: float) -> None:
+    def _look_for_excess(self, elapsed_s: float, rate_bps: FloatArray) -> None:
+        """``rate_bps`` is what meters are set to now, maybe by a modify so soon that its count went on."""
         in_bytes, dropped_bytes, most_bps, most_bits = self._columns[_IN_SUM:]
         drops = dropped_bytes > 0.0
-        rate_bps, _ = self.settings(self._meter_id.astype(np.int64))  # of a modify so soon that its count went on
         allowed_bits = EXCESS * (np.maximum(most_bps, rate_bps) * elapsed_s + most_bits)
         plenty = in_bytes >= PLENTY_BYTES
         if (~drops & plenty & (in_bytes * BITS_PER_BYTE > allowed_bits)).any():

@@ -43,6 +43,7 @@ class QueueWatch:
         self._key = np.array([key for key, _ in keys], dtype=np.int64)
         self._row_of_key = np.array([row for _, row in keys], dtype=np.int64)
         self._looked_s = -np.inf
+        self._unlisted: tuple[NDArray[np.void], float] | None = None  # ports when no queue was there last, and when
         size = len(ports)
         self._listed: BoolArray = np.zeros(size, dtype=np.bool_)
         self._works: BoolArray = np.zeros(size, dtype=np.bool_)
@@ -59,6 +60,12 @@ class QueueWatch:
         if now_s - self._looked_s < LOOK_S or not len(self._key):
             return
         self._looked_s = now_s
+        if not len(queues) and not self._listed.any():  # of all ports a window begins, whatever they sent
+            self._unlisted = ports, now_s
+            return
+        if self._unlisted is not None:
+            self._sent_bytes, self._since_s[:] = self._port_bytes(self._unlisted[0]), self._unlisted[1]
+            self._unlisted = None
         listed, queued = self._queue_packets(queues)
         appeared = listed & ~self._listed
         counted_before = np.where(queued < self._queued, 0.0, self._queued)  # a queue made again counts from zero

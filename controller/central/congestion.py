@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -10,6 +10,8 @@ from controller.columns import BoolArray, FloatArray, IntArray, carry
 from controller.dets.rate_allocator import CALM_INTERVALS, CONGESTED_ABOVE
 from controller.fabric.vns import VnTable
 from controller.loop.step import ControlState
+
+_NOBODY = np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,8 @@ class Congestion:
             since = held | (self.congested & (calm_intervals < CALM_INTERVALS))
             was = np.where(held_back_counts, self.congested, was)
             congested = np.where(held_back_counts, since, congested)
+        elif np.array_equal(congested, was):
+            return replace(self, congested=congested), _NOBODY, _NOBODY
         began, ended = congested & ~was, was & ~congested
         since_s = np.where(began, now_s, np.where(ended, np.nan, self.since_s))
         return Congestion(congested, since_s, calm_intervals), np.flatnonzero(began), np.flatnonzero(ended)

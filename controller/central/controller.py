@@ -240,8 +240,8 @@ class CentralController:
         """Let links expire and the tree settle; call it every interval."""
         before = self.network.topology.links()
         self.network.tick(now_s)
-        gone = before - self.network.topology.links()
-        if gone:
+        after = self.network.topology.links()
+        if after is not before and (gone := before - after):
             self.note(EventKind.LINKS_DOWN, f"{len(gone)} links are silent and so are down", now_s)
 
     def excuse(self, seconds: float) -> None:
@@ -269,10 +269,8 @@ class CentralController:
                 continue
             wanted = self.network.desired.of_switch(dpid)
             record.set_flows(plan_flows(wanted, record.installed, keys))
-        due = {dpid: record.update for dpid, record in self.switches.items() if record.connected and len(record.update)}
-        for dpid in due:
-            self.switches[dpid].take_update()
-        return due
+        due = [dpid for dpid, record in self.switches.items() if record.connected and record.update.due]
+        return {dpid: self.switches[dpid].take_update() for dpid in due}
 
     # -- limits and algorithms
 

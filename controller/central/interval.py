@@ -12,7 +12,6 @@ from controller.central.agents import Agents
 from controller.central.observing import observe
 from controller.central.state import Control, FabricState
 from controller.columns import FloatArray, IntArray
-from controller.dets.rate_allocator import received_rates
 from controller.events import EventKind
 from controller.forwarding.pipeline import VnMeters
 from controller.loop import step
@@ -135,10 +134,9 @@ def _watch_floods(fabric: FabricState, reports: MeterReports, now_s: float) -> N
         return
     listed = fabric.listing.find(fabric.switches, reports)
     of_vns = fabric.listing.places_of_vns(listed, reports.ends, len(vns)).meter
-    floods.read(
-        reports.whole, of_vns[:, _OF_FLOODS].T, np.isin(vns.dpid, np.array(reports.dpids, dtype=np.uint64)), now_s
-    )
-    began, ended = floods.settle(vns.vlan_vid, vns.receive_limit_bps, now_s)
+    answered = np.array([dpid in reports for dpid in vns.dpids], dtype=np.bool_)[vns.switch]
+    floods.read(reports.whole, of_vns[:, _OF_FLOODS].T, answered, now_s)
+    began, ended = floods.settle(vns.vlan, vns.receive_limit_bps, now_s)
     for row in began.tolist():
         limit, dropped = fabric.flood_limit_bps[row] / 1e6, floods.dropped_bps[row] / 1e6
         text = f"{fabric.vn_name(row)}: floods beyond its limit of {limit:.3g} Mbit/s; {dropped:.3g} Mbit/s are dropped"
@@ -149,7 +147,7 @@ def _watch_floods(fabric: FabricState, reports: MeterReports, now_s: float) -> N
 
 def _watch_guarantees(fabric: FabricState, now_s: float) -> None:
     before, vns = fabric.guarantees, fabric.shared_vns
-    offered_bps = received_rates(fabric.state.entries, fabric.state.measured.offered_bps, len(vns))
+    offered_bps = fabric.brought_bps[0]
     if fabric.part is not None:  # what others' VNs receive is not known here
         offered_bps = np.where(fabric.part.receives, offered_bps, 0.0)
     interval_s = fabric.config.interval_s
@@ -177,6 +175,8 @@ def _note_guarantees(
     fabric: FabricState, before: Guarantees, after: Guarantees, verb: str, of_what: str, now_s: float
 ) -> None:
     """Note whose guarantee begins to be missed and whose is met again; ``verb`` says which way: gets or sends."""
+    if np.array_equal(before.missing, after.missing):
+        return
     for row in np.flatnonzero(after.missing & ~before.missing).tolist():
         got, owed = after.received_bps[row] / 1e6, after.owed_bps[row] / 1e6
         text = f"{fabric.vn_name(row)}: {verb} {got:.3g} of {owed:.3g} Mbit/s {of_what}"
@@ -191,7 +191,9 @@ def _note_notifications(fabric: FabricState, now_s: float) -> None:
     if fabric.part is not None:
         told = fabric.part.notifications
     else:
-        decisions = fabric.state.allocators.decisions
+        decisions = [one for one in fabric.state.allocators.decisions if one.feedback is not None]
+        if not decisions:
+            return
         told = notifications(decisions, fabric.state.entries.receiver, len(fabric.vns))
     if not told.any():
         return

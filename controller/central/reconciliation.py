@@ -137,9 +137,11 @@ class Reconciler:
                 yield
                 yield from self._claim(record, known, record.awaiting.meters, found)
             adopted, found = found, []
-            yield from self.pairs.adopt(StandingPairs.together(adopted), now_s)
+            if adopted:
+                yield from self.pairs.adopt(StandingPairs.together(adopted), now_s)
         finally:
-            self.pairs.give_up(StandingPairs.together(found))
+            if found:
+                self.pairs.give_up(StandingPairs.together(found))
 
     def _complete_vn_meters(self, record: SwitchRecord, now_s: float) -> None:
         """Let the VNs of a switch have the meters that they lack."""
@@ -181,7 +183,7 @@ class Reconciler:
         """
         record = self.fabric.switches[dpid]
         tidy = not self.fabric.awaits_switches(now_s)
-        if tidy:
+        if tidy and record.awaiting.holds_anything:
             record.awaiting = Awaiting()
         for _ in self.adopt_awaiting(now_s, record):
             yield 0

@@ -40,6 +40,7 @@ from controller.metering.counters import Readings
 from controller.metering.enforcement import RATE_STEP_BPS, whole_rates
 from controller.metering.floods import FloodRates
 from controller.metering.guarantees import Guarantees
+from controller.metering.measurement import Measurement, sums_by
 from controller.metering.observed import Observed
 from controller.metering.send_limits import SendLimitMeters
 from controller.openflow.frames import format_mac
@@ -182,6 +183,7 @@ class FabricState:
         self.measuring = MeasuringMeters.none()
         self._flood_limits: tuple[VnTable, FloatArray] | None = None
         self._shared: tuple[VnTable, FloatArray, VnTable] | None = None
+        self._brought: tuple[Measurement, tuple[FloatArray, ...]] | None = None
         self.reports = TokenBuckets(len(self.vns), REPORTS_PER_S, REPORTS_AT_ONCE)
         self._moves = TokenBuckets(len(self.vns), MOVES_PER_S, MOVES_AT_ONCE)
         self._held_s: dict[int, float] = {}
@@ -226,6 +228,18 @@ class FabricState:
             vns = self.vns.with_columns(receive_limit_bps=left_bps) if taken_bps.any() else self.vns
             self._shared = (self.vns, taken_bps, vns)
         return self._shared[2]
+
+    @property
+    def brought_bps(self) -> tuple[FloatArray, ...]:
+        """What was offered to each VN, passed and was dropped at its senders' meters in the last interval, (vns,) each.
+
+        They are for all who ask in an interval, and nobody's to write to.
+        """
+        measured = self.state.measured
+        if self._brought is None or self._brought[0] is not measured:
+            columns = (measured.offered_bps, measured.passed_bps, measured.dropped_bps)
+            self._brought = (measured, sums_by(self.state.entries.receiver, columns, len(self.vns)))
+        return self._brought[1]
 
     def of_senders(self) -> tuple[FloatArray, FloatArray]:
         """Return the limits that senders set themselves, and since when they got no message, (entries,); NaN: none."""
@@ -314,10 +328,12 @@ class FabricState:
 
     def forget_counters(self, record: SwitchRecord, meter_id: IntArray | None = None) -> None:
         """Meters of a switch, all or some, may have been set outside of the interval, or by others."""
-        rows = record.row_of_meter if meter_id is None else record.rows_of(meter_id)
-        self.state = replace(
-            self.state, counters=self.state.counters.forgotten(rows[rows != NO_ENTRY].astype(np.int64))
-        )
+        if meter_id is None:
+            rows = record.metered_rows()
+        else:
+            rows = record.rows_of(meter_id)
+            rows = rows[rows != NO_ENTRY]
+        self.forget_rows(rows)
         senders = [row for row, own in record.vn_meters.items() if meter_id is None or own.send in meter_id]
         self.send_limits = self.send_limits.forgotten(np.array(senders, dtype=np.int64))
         self.phantoms = self.phantoms.forgotten(record.switch.dpid, self.vns, meter_id)
@@ -357,9 +373,7 @@ class FabricState:
             report_bursts(rates_bps[4], agent_burst_s),
         )
         there = vn_meter_id > 0
-        entries = self.state.entries
-        mine = np.flatnonzero((self.vns.dpid[entries.sender] == record.switch.dpid) & (entries.meter_id > 0))
-        enforcement = self.state.enforcement
+        mine, enforcement = record.metered_rows(), self.state.enforcement
         mark_id, mark_bps, mark_bits = self.phantoms.settings(record.switch.dpid, self.vns)
         limits = MeterColumns.of_rates(
             np.concatenate([vn_meter_id[there], self.state.entries.meter_id[mine], mark_id]),

@@ -99,6 +99,11 @@ class VnTable:
         """Which of ``dpids`` each VN is behind, shape (vns,)."""
         return self._switch
 
+    @cached_property
+    def vlan(self) -> IntArray:
+        """Which of the VLANs, in ascending order of their ids, each VN is in, shape (vns,)."""
+        return np.unique(self.vlan_vid, return_inverse=True)[1].astype(np.int64)
+
     def by_switch(self, rows: IntArray) -> tuple[IntArray, list[tuple[int, int, int]]]:
         """Return the places in ``rows`` of this table, in the order of switches, and where each switch's are.
 

@@ -64,8 +64,11 @@ def watch_receivers(
     allocators = watch_congestion(allocators, loads, vns)
     if vns.shaped.all():
         return ReceiverSide(allocators, accounts, None)
-    taken_bits = np.where(vns.shaped, 0.0, loads.taken_bits)
-    after = accounts.after(taken_bits, np.where(vns.shaped, 0.0, vns.receive_most_bps), now_s)
+    taken_bits = loads.taken_bits
+    counted_bps = limit_bps = vns.receive_most_bps
+    if vns.shaped.any():
+        taken_bits, counted_bps = (np.where(vns.shaped, 0.0, column) for column in (taken_bits, counted_bps))
+        limit_bps = np.where(vns.shaped, NO_LIMIT_BPS, limit_bps)
+    after = accounts.after(taken_bits, counted_bps, now_s)
     horizon_s = min(now_s - float(accounts.updated_s[0]), MOST_HORIZON_S) + REACTION_S
-    rooms = after.rooms(np.where(vns.shaped, NO_LIMIT_BPS, vns.receive_most_bps), horizon_s)
-    return ReceiverSide(allocators, after, rooms)
+    return ReceiverSide(allocators, after, after.rooms(limit_bps, horizon_s))

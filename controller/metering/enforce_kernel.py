@@ -1,4 +1,4 @@
-"""The compiled form of enforcement and accounts (``_enforce.c``): the same bits in one pass each.
+"""The compiled form of enforcement and accounts (``_enforce.c``, ``_accounts.c``): the same bits in one pass each.
 
 It is part of the library of measuring; callers look whether that is there (``measure_kernel.library``).
 """
@@ -53,3 +53,17 @@ def enforce(
     if count < 0:
         raise MemoryError("no memory for the accounts of one receiver")
     return floats, unresponsive, evidence, (rows[:count], rate_bps[:count], burst_bits[:count])
+
+
+def rooms(
+    settings: FloatArray, slot_bits: FloatArray, since_s: FloatArray, limit_bps: FloatArray, later: int
+) -> tuple[FloatArray, FloatArray]:
+    """Return what is free until the next reading and until each of the ``later`` newest slots has left the window,
+    (later + 1, vns), and what may have been saved (vns,).
+
+    ``settings`` are what is allowed of the limit, the window and what may be saved in seconds of the limit;
+    ``slot_bits`` are (slots * vns,), ``since_s`` (slots,), ``limit_bps`` (vns,).
+    """
+    free_bits, saved_bits = np.empty((later + 1, len(limit_bps))), np.empty(len(limit_bps))
+    call(measure_kernel.library, "dets_rooms", (settings, slot_bits, since_s, limit_bps, free_bits, saved_bits))
+    return free_bits, saved_bits

@@ -33,8 +33,9 @@ class _Counters(NamedTuple):
     def read(cls, stats: NDArray[np.void], place: NDArray[np.int32]) -> _Counters:
         """Return the counters of the meters at these places of ``stats``."""
         columns, listed = [], place >= 0
+        at = place[listed]
         for name in ("byte_in_count", "band_byte_count", "band_packet_count", "duration_s"):
-            found = stats[name][place[listed]]
+            found = stats[name][at]
             column = np.full(place.shape, np.nan)
             column[listed] = np.where(found == COUNTER_UNAVAILABLE, np.nan, found)
             columns.append(column)
@@ -96,10 +97,12 @@ class FloodRates:
         self.reports_dropped += np.where(answered & (lost > 0), lost, 0.0)
         self._dropped_s[known & (dropped.sum(axis=0) > 0)] = now_s
 
-    def settle(self, vlan_vid: IntArray, receive_limit_bps: FloatArray, now_s: float) -> tuple[IntArray, IntArray]:
-        """Bring ``taken_bps`` and ``dropping`` up to date; return the rows that began to drop, and that ended."""
-        vlan = np.unique(vlan_vid, return_inverse=True)[1]
-        passed_bps = np.nan_to_num(self.passed_bps)
+    def settle(self, vlan: IntArray, receive_limit_bps: FloatArray, now_s: float) -> tuple[IntArray, IntArray]:
+        """Bring ``taken_bps`` and ``dropping`` up to date; return the rows that began to drop, and that ended.
+
+        ``vlan`` (vns,) tells VNs of one VLAN from those of others (``VnTable.vlan``).
+        """
+        passed_bps = np.where(np.isnan(self.passed_bps), 0.0, self.passed_bps)
         taken_bps = np.maximum(np.bincount(vlan, passed_bps)[vlan] - passed_bps, 0.0)
         taken_bps = np.where(taken_bps < STEP * receive_limit_bps, 0.0, taken_bps)
         far = np.abs(taken_bps - self.taken_bps) > STEP * receive_limit_bps

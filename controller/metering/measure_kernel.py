@@ -46,6 +46,7 @@ library = load(
         "dets_changed": "d",
         "dets_taken": "d",
         "dets_enforce": "ddi",
+        "dets_rooms": "",
     },
 )
 

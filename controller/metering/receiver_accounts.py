@@ -32,6 +32,7 @@ ALLOWED = 1.07  # of the limit within a window; what the meters' grain adds stay
 RESERVE_S = 0.080  # what all idle senders may send before they are seen, in seconds of the limit
 SAVED_S = 0.300  # what the senders in use may save and grow by in all, in seconds of the limit
 REACTION_S = 0.008  # from reading the counters to meters that stand, on a busy switch
+_SETTINGS = np.array([ALLOWED, WINDOW_S, SAVED_S])  # as Settings of _accounts.c
 
 
 @dataclass(frozen=True)
@@ -71,17 +72,21 @@ class ReceiverAccounts:
     def rooms(self, limit_bps: FloatArray, horizon_s: float) -> Rooms:
         """Return what may come over the next ``horizon_s`` and later, for limits of shape (vns,)."""
         since_s = self.updated_s - self.slot_start_s
-        since_s = np.where(since_s > 2 * WINDOW_S, since_s[since_s <= 2 * WINDOW_S].max(initial=0.0), since_s)
+        if (old := since_s > 2 * WINDOW_S).any():
+            since_s = np.where(old, since_s[~old].max(initial=0.0), since_s)
+        # Nothing is known of when in a slot it came: all of it counts until the slot has left the window.
+        gone_s = [WINDOW_S, *(WINDOW_S - since_s[:-1]).tolist()]
+        later = sum(left_s > horizon_s for left_s in gone_s)
+        ahead_s = np.array([horizon_s, *gone_s[:later]])
+        if measure_kernel.library is not None:
+            free = enforce_kernel.rooms(_SETTINGS, self.slot_bits, since_s, limit_bps, later)
+            return Rooms(limit_bps, ahead_s, *free)
         # In this slot and all after it: what was above the limit of that time, and today's limit.
         above_bits = _running_sums(self._slots())
         taken_bits = above_bits + limit_bps * since_s[:, None]
-        # Nothing is known of when in a slot it came: all of it counts until the slot has left the window.
-        gone_s = np.append(WINDOW_S, WINDOW_S - since_s[:-1])
-        later = gone_s > horizon_s
-        first = int(np.count_nonzero(later)) - 1
-        free_bits = ALLOWED * limit_bps * WINDOW_S - np.concatenate([taken_bits[first : first + 1], taken_bits[later]])
+        free_bits = ALLOWED * limit_bps * WINDOW_S - np.concatenate([taken_bits[later - 1 : later], taken_bits[:later]])
         saved_bits = SAVED_S * limit_bps - np.maximum(above_bits.max(axis=0), 0.0)
-        return Rooms(limit_bps, np.concatenate([[horizon_s], gone_s[later]]), free_bits, saved_bits)
+        return Rooms(limit_bps, ahead_s, free_bits, saved_bits)
 
     def _slots(self) -> FloatArray:
         return self.slot_bits.reshape(SLOTS, -1)

@@ -54,11 +54,14 @@ class SendLimitMeters:
         )
 
     @property
-    def offered_to_passed(self) -> FloatArray:
+    def offered_to_passed(self) -> FloatArray | None:
         """How many times as much each VN sends as its send limit lets through, shape (vns,); 1 where it is unknown.
 
-        The meter drops whatever comes, so that each pair of the VN loses the same part of what it offers.
+        None: that is 1 for all, since nothing was dropped. The meter drops whatever comes, so that each pair of the VN
+        loses the same part of what it offers.
         """
+        if not (self.dropped_bps > 0.0).any():
+            return None
         passed_bps = self.offered_bps - self.dropped_bps
         known = passed_bps > 0.0
         return np.where(known, self.offered_bps / np.where(known, passed_bps, 1.0), 1.0)

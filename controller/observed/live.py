@@ -11,58 +11,78 @@ from controller.dets.send_rate_controller import Control
 from controller.metering.measurement import sums_by
 
 
-def live_rates(central: CentralController) -> tuple[FloatArray, ...]:
+def live_rates(central: CentralController, online: BoolArray | None = None) -> tuple[FloatArray, ...]:
     """Return what VNs receive and send, what was meant for them and by them, and what was dropped of that.
 
     Seven columns of shape (vns,) in bit/s, in the order of ``VnView`` from ``measured_receive_bps`` on. The last one is
     what their send limits dropped. NaN is unknown: where the switch that counts it is not connected, for a receiver
     with a sender there, and for both ends of a pair without a meter. Of a part of the fabric they are what its own
-    senders bring; those of all parts add up.
+    senders bring; those of all parts add up. ``online`` is what ``connected`` returns. Nobody may write to the columns.
     """
     state, vns, send_limits = central.state, len(central.vns), central.fabric.send_limits
-    entries, measured, online = state.entries, state.measured, connected(central)
-    part = central.fabric.part
-    known = [online.copy() if part is None else online | ~part.receives, online.copy()]
-    for pair in central.pairs.unmetered:
-        known[0][pair.receiver] = known[1][pair.sender] = False
-    times = send_limits.offered_to_passed
-    meant_bps = measured.offered_bps * times[entries.sender] if (times != 1.0).any() else measured.offered_bps
+    online = connected(central) if online is None else online
+    entries, measured = state.entries, state.measured
+    times, all_online = send_limits.offered_to_passed, bool(online.all())
+    meant_bps = measured.offered_bps if times is None else measured.offered_bps * times[entries.sender]
     told_bps = (measured.passed_bps, meant_bps, measured.dropped_bps)
-    if not online.all():
+    if not all_online:
         heard = online[entries.sender]
         passed, meant, dropped = (np.where(heard, rate_bps, np.nan) for rate_bps in told_bps)
         told_bps = (passed, meant, dropped)
-    at_receivers, at_senders = (sums_by(end, told_bps, vns) for end in (entries.receiver, entries.sender))
-    received, meant_for, dropped_for = (np.where(known[0], sum_bps, np.nan) for sum_bps in at_receivers)
-    sent, meant_by, dropped_by = (np.where(known[1], sum_bps, np.nan) for sum_bps in at_senders)
-    in_all, over = (np.where(online, one, np.nan) for one in (send_limits.offered_bps, send_limits.dropped_bps))
+    if all_online and times is None:
+        meant_for, received, dropped_for = central.fabric.brought_bps
+    else:
+        received, meant_for, dropped_for = sums_by(entries.receiver, told_bps, vns)
+    sent, meant_by, dropped_by = sums_by(entries.sender, told_bps, vns)
+    in_all, over = send_limits.offered_bps, send_limits.dropped_bps
+    if not all_online or central.pairs.unmetered:
+        of_receivers, of_senders = _known(central, online)
+        received, meant_for, dropped_for = _where(of_receivers, received, meant_for, dropped_for)
+        sent, meant_by, dropped_by = _where(of_senders, sent, meant_by, dropped_by)
+        in_all, over = _where(online, in_all, over)
     meant_by = np.where(np.isnan(in_all), meant_by, in_all)
     return received, sent, meant_for, meant_by, dropped_for, dropped_by, over
 
 
-def flood_rates(central: CentralController) -> tuple[FloatArray, ...]:
+def _known(central: CentralController, online: BoolArray) -> tuple[BoolArray, BoolArray]:
+    """Return of which VNs it is known what they receive, and what they send, (vns,) each."""
+    part = central.fabric.part
+    of_receivers, of_senders = online.copy() if part is None else online | ~part.receives, online.copy()
+    for pair in central.pairs.unmetered:
+        of_receivers[pair.receiver] = of_senders[pair.sender] = False
+    return of_receivers, of_senders
+
+
+def _where(known: BoolArray, *columns: FloatArray) -> tuple[FloatArray, ...]:
+    return tuple(np.where(known, column, np.nan) for column in columns)
+
+
+def flood_rates(central: CentralController, online: BoolArray | None = None) -> tuple[FloatArray, ...]:
     """Return what VNs may flood, flood, have dropped of that, and get of others' floods: four columns (vns,), bit/s."""
-    floods, online = central.fabric.floods, connected(central)
-    now = (np.where(online, rate_bps, np.nan) for rate_bps in (floods.passed_bps, floods.dropped_bps))
+    floods = central.fabric.floods
+    now = _where(connected(central) if online is None else online, floods.passed_bps, floods.dropped_bps)
     return (central.fabric.flood_limit_bps, *now, floods.taken_bps)
 
 
-def mark_rates(central: CentralController) -> tuple[FloatArray, FloatArray]:
+def mark_rates(central: CentralController, online: BoolArray | None = None) -> tuple[FloatArray, FloatArray]:
     """Return what of that which VNs receive counts as marked, and as lost on its way: two columns (vns,), bit/s.
 
     NaN where the VN's policy reports no such thing, and where nothing is known of it.
     """
-    online = connected(central)
-    marked_bps, lost_bps = (np.where(online, rate_bps, np.nan) for rate_bps in marked_and_lost(central.fabric))
+    online = connected(central) if online is None else online
+    marked_bps, lost_bps = _where(online, *marked_and_lost(central.fabric))
     return marked_bps, lost_bps
 
 
 def granted_bps(central: CentralController) -> FloatArray:
     """Return the sum of the grants of each VN's active senders, shape (vns,); NaN: it is not congested."""
-    state, entries = central.state, central.state.entries
-    counted = (state.machines.control == Control.LIMITED) & state.measured.active
-    (sums_bps,) = sums_by(entries.receiver[counted], (state.machines.limit_bps[counted],), len(central.vns))
-    return np.where(central.fabric.congestion.congested, sums_bps, np.nan)
+    state, congested = central.state, central.fabric.congestion.congested
+    if not congested.any():
+        return np.full(len(congested), np.nan)
+    counted = (state.machines.control == int(Control.LIMITED)) & state.measured.active
+    counted_bps = np.where(counted, state.machines.limit_bps, 0.0)
+    (sums_bps,) = sums_by(state.entries.receiver, (counted_bps,), len(congested))
+    return np.where(congested, sums_bps, np.nan)
 
 
 def congested_here(central: CentralController) -> BoolArray:

@@ -8,27 +8,31 @@ from numpy.typing import NDArray
 from controller.central.controller import CentralController
 from controller.columns import FloatArray, IntArray
 from controller.switch.counter_changes import CounterChanges
+from controller.switch.delivery import port_key_of
 from controller.units import BITS_PER_BYTE
 
 _NAMES = ("tx_bytes", "rx_bytes")
 
 
 class PortTraffic:
-    """The ports' counters, looked at once a second, by dpid."""
+    """The ports' counters, looked at once a second, by dpid; what they moved is worked out when somebody asks."""
 
     def __init__(self) -> None:
-        self._readings: dict[int, tuple[IntArray, NDArray[np.void]]] = {}
+        self._readings: dict[int, NDArray[np.void]] = {}
+        self._before: dict[int, NDArray[np.void]] = {}
         self._changes: dict[int, CounterChanges] = {}
 
     def read(self, central: CentralController) -> None:
         """Take the last counters of every switch that is connected, and forget those of others."""
         for dpid, record in central.switches.items():
-            reading = central.fabric.deliveries[dpid].ports.latest
+            reading, last = central.fabric.deliveries[dpid].ports.latest, self._readings.get(dpid)
             if reading is None or not record.connected:
                 self._forget(dpid)
-            elif dpid not in self._readings or reading[1] is not self._readings[dpid][1]:
-                self._changes[dpid] = CounterChanges.between(_NAMES, self._readings.get(dpid), reading)
+            elif reading is not last:
+                self._changes.pop(dpid, None)
                 self._readings[dpid] = reading
+                if last is not None:
+                    self._before[dpid] = last
         for dpid in self._readings.keys() - central.switches.keys():
             self._forget(dpid)
 
@@ -44,14 +48,20 @@ class PortTraffic:
         """Return what the ports of a switch have sent and received in all, by port number."""
         if dpid not in self._readings:
             return {}
-        port_no, counters = self._readings[dpid]
+        counters = self._readings[dpid]
         sent, received = (counters[name].tolist() for name in _NAMES)
-        return dict(zip(port_no.tolist(), zip(sent, received, strict=True), strict=True))
+        return dict(zip(counters["port_no"].tolist(), zip(sent, received, strict=True), strict=True))
 
     def _forget(self, dpid: int) -> None:
-        self._readings.pop(dpid, None)
-        self._changes.pop(dpid, None)
+        for known in (self._readings, self._before, self._changes):
+            known.pop(dpid, None)
 
     def _at(self, name: str, dpid: int, port_no: IntArray) -> FloatArray:
-        changes = self._changes.get(dpid)
-        return np.full(len(port_no), np.nan) if changes is None else changes.per_second(name, port_no) * BITS_PER_BYTE
+        if dpid not in self._readings:
+            return np.full(len(port_no), np.nan)
+        if dpid not in self._changes:
+            before = self._before.get(dpid)
+            keyed = None if before is None else (port_key_of(before), before)
+            after = self._readings[dpid]
+            self._changes[dpid] = CounterChanges.between(_NAMES, keyed, (port_key_of(after), after))
+        return self._changes[dpid].per_second(name, port_no) * BITS_PER_BYTE

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from controller.central.controller import CentralController
 from controller.columns import FloatArray, IntArray
 from controller.fabric.vns import VnKey, VnTable
-from controller.metering.measurement import sums_by
 from controller.observed.traffic import COLUMNS
 
 SECONDS = 300
@@ -98,9 +97,7 @@ class Series:
 
     def add(self, central: CentralController, rates_bps: FloatArray) -> None:
         """Take the rates of an interval, shape (COLUMNS, vns)."""
-        receiver, measured = central.state.entries.receiver, central.state.measured
-        columns = (measured.offered_bps, measured.passed_bps, measured.dropped_bps)
-        for at, of_vns_bps in enumerate(sums_by(receiver, columns, len(self._vlan_of_vn))):
+        for at, of_vns_bps in enumerate(central.fabric.brought_bps):
             sums_bps = np.bincount(self._vlan_of_vn, of_vns_bps, len(self._vlan_at))
             np.maximum(self._max_bps[at], sums_bps, out=self._max_bps[at])
         for one in self._watched.values():

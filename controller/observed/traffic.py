@@ -174,11 +174,14 @@ class Traffic:
 
 def rates_now(central: CentralController) -> FloatArray:
     """Return the rates of the last interval in bit/s, shape (COLUMNS, vns); NaN is unknown."""
-    _limit, flooded, flood_dropped, flood_received = flood_rates(central)
-    received, sent, offered, send_offered, dropped, send_dropped, over = live_rates(central)
-    of_floods = (flooded, flood_dropped, flood_received)
+    online = connected(central)
+    _limit, *of_floods = flood_rates(central, online)
+    received, sent, offered, send_offered, dropped, send_dropped, over = live_rates(central, online)
     of_vns = (received, sent, offered, send_offered, dropped, send_dropped, over, granted_bps(central))
-    return np.stack([*of_vns, *of_floods, *mark_rates(central)])
+    rates_bps = np.empty((len(COLUMNS), len(online)))
+    for row, column in zip(rates_bps, (*of_vns, *of_floods, *mark_rates(central, online)), strict=True):
+        row[:] = column
+    return rates_bps
 
 
 def _behind_lost_switches(central: CentralController) -> BoolArray:

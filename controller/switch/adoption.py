@@ -60,6 +60,11 @@ class Awaiting:
     entries: AddressRows = field(default_factory=_no_rows)
     meters: NDArray[np.void] = field(default_factory=lambda: np.empty(0, METER_CONFIG))
 
+    @property
+    def holds_anything(self) -> bool:
+        """Whether anything is kept."""
+        return len(self.entries.key) > 0 or len(self.meters) > 0
+
     def take(self, knows: Callable[[Host], bool]) -> AddressRows:
         """Return the entries to hosts that are known by now, each once."""
         known = self.entries.of_each("mac", lambda vlan_vid, mac: knows(Host(vlan_vid, mac))) > 0

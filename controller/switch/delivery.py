@@ -42,9 +42,9 @@ class LatestCounters:
         self.received_s = received_s
 
     @property
-    def latest(self) -> tuple[IntArray, NDArray[np.void]] | None:
-        """The last reading, by its keys; None before the first."""
-        return None if self._latest is None else (self._key_of(self._latest), self._latest)
+    def latest(self) -> NDArray[np.void] | None:
+        """The last reading; None before the first."""
+        return self._latest
 
     @property
     def changes(self) -> CounterChanges | None:
@@ -65,7 +65,7 @@ class Delivery:
 
     def __init__(self) -> None:
         self.queues = LatestCounters(_queue_key_of, ("tx_bytes", "tx_packets", "tx_errors"))
-        self.ports = LatestCounters(_port_key_of, ("tx_bytes", "rx_bytes", "tx_dropped"))
+        self.ports = LatestCounters(port_key_of, ("tx_bytes", "rx_bytes", "tx_dropped"))
 
     def read_queues(self, queue_stats: NDArray[np.void], received_s: float) -> None:
         """Note QUEUE_STATS rows."""
@@ -98,5 +98,6 @@ def _queue_key_of(rows: NDArray[np.void]) -> IntArray:
     return queue_key(rows["port_no"].astype(np.int64), rows["queue_id"].astype(np.int64))
 
 
-def _port_key_of(rows: NDArray[np.void]) -> IntArray:
+def port_key_of(rows: NDArray[np.void]) -> IntArray:
+    """Return the port numbers of PORT_STATS rows, as keys."""
     return rows["port_no"].astype(np.int64)

@@ -27,7 +27,7 @@ from controller.switch.meter_settings import MeterSetting
 NO_ENTRY = -1
 
 
-@dataclass
+@dataclass(slots=True)
 class SwitchUpdate:
     """Messages for one switch, in the one order in which nothing refers to what is not there.
 
@@ -41,16 +41,23 @@ class SwitchUpdate:
 
     def __len__(self) -> int:
         """Return the number of messages."""
-        messages = len(self.flow_deletes) + len(self.flow_adds) + len(self.meter_deletes)
+        messages = 0
         for piece in self._meter_mods:
             messages += piece.shape[1]
-        return messages
+        if self.has_meter_mods_alone:  # nearly always
+            return messages
+        return messages + len(self.flow_deletes) + len(self.flow_adds) + len(self.meter_deletes)
+
+    @property
+    def due(self) -> bool:
+        """Whether there is anything in it."""
+        return bool(self._meter_mods) or not self.has_meter_mods_alone
 
     def meter_mods(self) -> IntArray:
         """Return the meter-mods that add or modify, in order: rows command, meter_id, rate_kbps and burst_kbits."""
-        if len(self._meter_mods) != 1:
-            self._meter_mods = [np.concatenate([np.empty((4, 0), dtype=np.int64), *self._meter_mods], axis=1)]
-        return self._meter_mods[0]
+        if len(self._meter_mods) > 1:
+            self._meter_mods = [np.concatenate(self._meter_mods, axis=1)]
+        return self._meter_mods[0] if self._meter_mods else np.empty((4, 0), dtype=np.int64)
 
     @property
     def meter_command(self) -> list[int]:
@@ -79,7 +86,8 @@ class SwitchUpdate:
 
     def modify_meters(self, mods: IntArray) -> None:
         """Append the MODIFY rows of ``controller.switch.modifications``."""
-        self._meter_mods.append(mods)
+        if mods.shape[1]:
+            self._meter_mods.append(mods)
 
     def put_meters(self, settings: Mapping[int, MeterSetting], standing: Container[int]) -> None:
         """Append a meter-mod for each id: MODIFY where a meter is standing, ADD where there is none."""
@@ -256,6 +264,11 @@ class SwitchRecord:
         size = int(meter_id.max(initial=self.first_meter_id - 1)) - self.first_meter_id + 1
         self.row_of_meter = np.full(size, NO_ENTRY, dtype=np.int32)
         self.row_of_meter[meter_id - self.first_meter_id] = rows
+
+    def metered_rows(self) -> IntArray:
+        """Return the entries of the table that have a meter here, by its id."""
+        rows: IntArray = self.row_of_meter[self.row_of_meter != NO_ENTRY].astype(np.int64)
+        return rows
 
     def rows_of(self, meter_id: IntArray) -> IntArray:
         """Return the entry rows of meters, NO_ENTRY for meters that limit no entry."""

@@ -31,6 +31,8 @@ _EXPLANATION = (
 )
 _RECEIVED = ("measured_receive_bps", "demand_receive_bps", "dropped_receive_bps", "granted_bps")
 """of a VN, what each node knows of its own senders only"""
+_TOLD = "notifications"
+"""of a VN, what whoever decided for it has counted: its node, or one that decides for the whole network"""
 _KEPT_HEADERS = frozenset({"content-type", "etag", "dry-run", "retry-after", "www-authenticate"})
 
 
@@ -144,7 +146,7 @@ def _vn(nodes: Nodes, found: Mapping[str, Json]) -> Json:
     """Return a VN as all together know it; some nodes may have left it out."""
     own = next(iter(found.values()))
     whole = dict(_of_owner(nodes, own["switch"], found, own))
-    for name in _RECEIVED:
+    for name in (*_RECEIVED, _TOLD):
         whole[name] = total(one[name] for one in found.values())
     return whole
 

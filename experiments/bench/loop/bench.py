@@ -49,6 +49,8 @@ ADOPT_TIMEOUT_S = 600.0
 MOST_PER_SWITCH = 60_000  # of 65,535 meter ids, the VNs' own included
 TARGET_TIMES_BASELINE = {1_000: 8.0, 10_000: 20.0, 100_000: 100.0}
 TARGET_ROUND_MS = {(200, 100_000): 15.0, (20, 1_000_000): 110.0}  # of CPU, by switches and entries
+# Of sizes up to this it is measured what the controller takes while nobody sends, once all senders count as idle.
+MOST_IDLE, IDLE_AFTER_S, TARGET_IDLE_SHARE = 1_000, 5.0, 0.02
 TARGET_SWITCH_US, TARGET_ENTRY_NS, TARGET_FIXED_MS, TARGET_FIT = 60.0, 80.0, 1.0, 0.15
 
 
@@ -167,6 +169,10 @@ def _measure_controller(
                 os.kill(controller.pid, signal.SIGUSR2)
             rows[-1]["bytes_per_entry"] = (_resident_bytes(controller.pid) - before_bytes) / total
         rows[0]["taken_over_cpu_s"] = taken_over_s
+        if total <= MOST_IDLE:
+            tell("vary 0 0")
+            time.sleep(IDLE_AFTER_S)
+            rows.append(_measure_rounds(plan, controller, 0.0, seconds) | {"who": "idle"})
         if total <= MOST_RECORDED:
             tell(f"vary {VARIED[0]} {OFFERED}")
             rows[0]["replay"] = _replay(controller.rest_url, folder / "recording")
@@ -302,6 +308,11 @@ def targets(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
             size = f"{row['entries']:,} entries on {row['switches']} switches"
             name = f"{size}, {row['replay']['intervals']} intervals replayed: other than recorded"
             made.append((name, float(not row["replay"]["same"]), "", 0.0, True))
+    made += [
+        (f"idle, {row['switches']} switches: CPU", row["cpu_share"], "of a core", TARGET_IDLE_SHARE, True)
+        for row in rows
+        if row["who"] == "idle"
+    ]
     baseline_ms = {
         row["entries"]: round_ms(row) for row in rows if (row["who"], row["varied"]) == ("baseline", VARIED[0])
     }

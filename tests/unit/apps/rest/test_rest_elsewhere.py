@@ -18,6 +18,7 @@ from apps.rest.resources.pages import make_cursor, read_cursor
 from apps.rest.streams.elsewhere import whole_objects, whole_state
 from apps.settings.errors import StoreError
 from controller.fabric.vns import VnTable
+from controller.limits.overrides import VnName
 
 OWNERS = {"s1": "n1", "s2": "n2"}
 LAST = "/v1/vns/10/s2/7"
@@ -75,6 +76,15 @@ def test_every_node_answers_for_the_whole_fabric(two: Two) -> None:
     of_pair = "/v1/entries/10/s1/1/s1/2/explanation"
     assert two.n2.get(of_pair) == two.n1.get(of_pair)
     assert "partial" not in two.n2.get("/v1/vns")
+
+
+def test_messages_to_senders_add_up_whoever_decided_for_their_receiver(two: Two) -> None:
+    """The owner of a VN's switch, and the node that decides for the whole network: which that is may change."""
+    for desk, count in ((two.n1, 3.0), (two.n2, 1.0)):
+        desk.central.fabric.notifications[desk.service.settings.file.row_of[VnName(10, "s2", 7)]] = count
+    for desk in (two.n1, two.n2):
+        assert desk.get(LAST)["notifications"] == 4
+        assert [one["notifications"] for one in desk.get("/v1/vns")["vns"]].count(4) == 1
 
 
 def test_a_page_of_one_goes_with_the_same_page_of_the_others(two: Two) -> None:

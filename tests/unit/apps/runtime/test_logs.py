@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from threading import Event
 
 import pytest
 
@@ -12,12 +13,16 @@ from controller.events import EventKind
 
 def test_all_are_written_in_order_and_others_run_in_between(caplog: pytest.LogCaptureFixture) -> None:
     seen: list[int] = []
-    lines = EventLines(lambda: seen.append(len(caplog.records)))
+    filled = Event()
+    lines = EventLines(lambda: seen.append(len(caplog.records)), filled)
     with caplog.at_level(logging.INFO):
         for number in range(120):
             lines.note(EventKind.SWITCH_UP, f"switch {number}")
         assert not caplog.records
+        assert filled.is_set()
+        lines.wait()
         lines.write()
+        assert not filled.is_set()
         assert [record.getMessage() for record in caplog.records] == [f"switch-up: switch {n}" for n in range(120)]
         assert seen == [50, 100, 120]
         lines.write()
@@ -26,7 +31,7 @@ def test_all_are_written_in_order_and_others_run_in_between(caplog: pytest.LogCa
 
 
 def test_of_more_than_can_be_written_the_oldest_are_left_out_and_counted(caplog: pytest.LogCaptureFixture) -> None:
-    lines = EventLines(lambda: None)
+    lines = EventLines(lambda: None, Event())
     with caplog.at_level(logging.INFO):
         for number in range(MOST_LINES + 7):
             lines.note(EventKind.SWITCH_UP, f"switch {number}")
@@ -34,3 +39,18 @@ def test_of_more_than_can_be_written_the_oldest_are_left_out_and_counted(caplog:
     said = [record.getMessage() for record in caplog.records]
     assert said[:2] == ["7 events were left out of the log: there were too many", "switch-up: switch 7"]
     assert len(said) == MOST_LINES + 1
+
+
+def test_what_is_noted_while_lines_are_written_is_written_too(caplog: pytest.LogCaptureFixture) -> None:
+    filled = Event()
+    more = [1]
+
+    def breathe() -> None:
+        if more:
+            lines.note(EventKind.SWITCH_UP, f"late {more.pop()}")
+
+    lines = EventLines(breathe, filled)
+    with caplog.at_level(logging.INFO):
+        lines.note(EventKind.SWITCH_UP, "first")
+        lines.write()
+    assert [record.getMessage() for record in caplog.records] == ["switch-up: first", "switch-up: late 1"]

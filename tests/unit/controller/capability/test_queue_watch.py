@@ -129,3 +129,18 @@ def test_queues_that_go_and_come_back_are_tested_again() -> None:
     counters.read()
     assert counters.finding() is Finding.UNKNOWN
     assert 1 in counters.watch.due(UP, counters.now_s)
+
+
+def test_the_window_of_queues_that_appear_begins_at_the_last_look_without_any() -> None:
+    counters = Counters()
+    queues, counters.packets = counters.packets, {}
+    counters.read()
+    counters.sent[1] += PLENTY_BYTES  # before that look: it says nothing of the queues
+    counters.read()
+    counters.packets = queues
+    counters.sent[1] += PLENTY_BYTES - 1
+    counters.read(WINDOW_S)
+    assert counters.finding() is Finding.UNKNOWN
+    counters.sent[1] += 1
+    counters.read()
+    assert counters.watch.findings()[1] == IGNORED

@@ -13,6 +13,7 @@ from controller.errors import ProtocolError
 from controller.forwarding import pipeline
 from controller.forwarding.flow_table import FlowKey, FlowTable, flow_key, pack_key
 from controller.forwarding.pipeline import OWN_COOKIE
+from controller.openflow import listing_kernel
 from controller.openflow.actions import Output
 from controller.openflow.constants import VLAN_NONE, FlowModCommand
 from controller.openflow.flows import Flow, decode_entry, encode_flow_mods, encode_instructions
@@ -221,6 +222,21 @@ def test_entries_of_lengths_that_no_switch_has_are_read_one_by_one() -> None:
     listing = FlowListing()
     listing.read(body + odd)
     assert len(listing.own) == len(FLOWS) + 1
+
+
+@pytest.mark.skipif(listing_kernel.library is None, reason="the kernel was not built")
+def test_compiled_and_plain_tell_listings_apart_by_the_same_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whole ones in pieces of any size, and those that end within an entry or have a length of none are refused."""
+    body = b"".join(entry(one) for one in FLOWS * 400)
+    for whole in (b"", body, body[: len(entry(FLOWS[0]))]):
+        assert flow_listing._digest(whole, lambda: None) == flow_listing._digest_of_runs(whole, lambda: None)
+    for torn in (body[:-1], body + b"\0\1", body + bytes(56), body + b"\0\x37" + bytes(53)):
+        with pytest.raises(ProtocolError):
+            flow_listing._digest(torn, lambda: None)
+    monkeypatch.setattr(flow_listing, "_READ_AT_ONCE", 7)
+    turns: list[int] = []
+    assert flow_listing._digest(body, lambda: turns.append(1)) == flow_listing._digest_of_runs(body, lambda: None)
+    assert len(turns) == -(-len(FLOWS) * 400 // 7) - 1
 
 
 def test_thousands_of_entries_that_have_nothing_in_common_are_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,6 +64,15 @@ def test_a_policy_that_there_is_none_of_is_refused_before_anything_starts() -> N
     assert refused.value.key == "parameters.a"
 
 
+@pytest.mark.parametrize(("share", "met"), [(0.019, True), (0.021, False)])
+def test_what_an_idle_controller_takes_is_judged_and_is_no_part_of_the_fit(share: float, met: bool) -> None:
+    rows = [row("dets", 1_000, 2.0), {**row("idle", 1_000, 1.0), "cpu_share": share}]
+    assert {one["name"]: (one["value"], one["met"]) for one in bench.targets(rows)} == {
+        "idle, 10 switches: CPU": (share, met)
+    }
+    assert "| idle |" in bench.table(rows)
+
+
 def row(who: str, entries: int, cost_us: float, round_ms: float = 40.0) -> dict[str, Any]:
     spread = {"p50": round_ms, "p99": round_ms, "max": round_ms}
     figures = dict.fromkeys(("round_every_ms", "entries_per_s", "set_share", "cpu_share"), 1.0)
