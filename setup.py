@@ -35,12 +35,13 @@ DEV = ["ruff>=0.8", "mypy>=1.13", "types-PyYAML"]
 # Called by ctypes; optional, since numpy does the same more slowly where there is no C compiler. Contracting a multiply
 # and an add into one instruction would make results differ from numpy's.
 KERNELS = {
+    "apps.runtime._sockets": ["apps/runtime/_sockets.c"],
     "controller.allocation._kernel": ["controller/allocation/_kernel.c", "controller/allocation/_max_min.c"],
     "controller.metering._measure": ["controller/metering/_measure.c", "controller/metering/_enforce.c"],
     "controller.openflow._wire": ["controller/openflow/_wire.c"],
     "controller.shards._crossing": ["controller/shards/_crossing.c"],
 }
-KERNEL_HEADERS = ["controller/_columns.h", "controller/metering/_measure.h"]
+KERNEL_HEADERS = ["controller/_columns.h", "controller/metering/_measure.h", "controller/openflow/_meter_stats.h"]
 KERNEL_HEADERS += [f"controller/allocation/_{name}.h" for name in ("kernel", "algorithms", "pairing")]
 KERNEL_FLAGS = ["-O3", "-ffp-contract=off", "-Wno-psabi"]
 

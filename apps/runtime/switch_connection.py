@@ -54,6 +54,12 @@ class Wire(Protocol):
     def enqueue(self, data: bytes) -> bool:
         """Send messages without waiting; return whether the connection stands."""
 
+    def lane(self) -> int | None:
+        """Return the socket at which a roll call may be answered now."""
+
+    def take_back(self) -> bool:
+        """Let no roll call await this peer's answer any more; return whether one did."""
+
 
 @dataclass(slots=True)
 class Reply:
@@ -123,6 +129,8 @@ class SwitchConnection:
         self._awaited: dict[int, Reply] = {}
         self._unwanted: dict[int, None] = {}
         self._held_octets = 0
+        self._called_xid = -1  # of the last roll call
+        self._recalled = Reply()
         self.dpid: int = datapath.id
         self.address = datapath.address
         self.gate = datapath.gate
@@ -145,6 +153,7 @@ class SwitchConnection:
         if self.closed:
             return
         self.closed = True
+        self.recall()
         for xid in list(self._awaited):
             self.fail(xid, ProtocolError("the switch disconnected"))
         hub.spawn(self.on_close)
@@ -187,6 +196,33 @@ class SwitchConnection:
                 self.fail(xid, ProtocolError("the switch disconnected"))
         return replies
 
+    def call(self, encode: Callable[[int], bytes]) -> tuple[int, int] | None:
+        """Send the request of a roll call; return the socket at which the answer comes, and its xid.
+
+        None where nothing was sent: then it is to be asked as usual.
+        """
+        fileno = self._datapath.lane()
+        if fileno is None or self.closed:
+            return None
+        self._called_xid = self.reserve(1)
+        self.count.sent += 1
+        self._datapath.enqueue(encode(self._called_xid))
+        return None if self.closed else (fileno, self._called_xid)
+
+    def recall(self) -> Reply:
+        """Await what the last roll call still awaits here as any other reply; return that, which may be over by now."""
+        if self._datapath.take_back():
+            self._recalled = self._awaited[self._called_xid] = Reply(self._called_xid)
+        return self._recalled
+
+    def _awaits(self, xid: int) -> Reply | None:
+        """Return the awaited reply to a request; one of a roll call is awaited as any other from then on."""
+        reply = self._awaited.get(xid)
+        if reply is None and xid == self._called_xid:
+            self.recall()
+            reply = self._awaited.get(xid)
+        return reply
+
     def barrier(self) -> Reply:
         """Send a barrier request; its reply says that all before it is done."""
         return self.ask(encode_barrier_request)
@@ -201,9 +237,10 @@ class SwitchConnection:
 
     def fail(self, xid: int, error: ProtocolError) -> bool:
         """Note that the request of that xid failed, and why; return whether it was the controller's."""
-        reply = self._awaited.pop(xid, None)
+        reply = self._awaits(xid)
         if reply is None:
             return self._unwanted.pop(xid, False) is None
+        del self._awaited[xid]
         self._held_octets -= reply.octets
         reply.give_up(error)
         return True
@@ -216,7 +253,7 @@ class SwitchConnection:
 
     def take_reply(self, kind: int, xid: int, message: bytes) -> bool:
         """Take one message if it answers a request of the controller."""
-        reply = self._awaited.get(xid)
+        reply = self._awaits(xid)
         if reply is None:
             return xid in self._unwanted
         self.count.received += 1

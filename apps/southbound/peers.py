@@ -56,7 +56,7 @@ class Poll(NamedTuple):
     queues: Reply | None = None
 
 
-@dataclass
+@dataclass(eq=False)
 class Peer:
     """One connected switch: what it said of itself, and its latest counters.
 
@@ -81,6 +81,7 @@ class Peer:
     asked_s: float = -math.inf  # when it was last asked for a barrier
     looked_s: float = -math.inf  # when it was last asked for the counters of its ports and queues
     meters_set: Reply | None = None  # the barrier behind the meters that were sent last
+    meters_listed: int = 0  # how many it listed the last time
     known_flows: FlowStats = field(default_factory=lambda: decode_flow_stats(b""))
     compared: bool = False  # whether they have been compared with what they should be, all of them
     tidied: bool = False  # whether no other switch was awaited when they were compared last

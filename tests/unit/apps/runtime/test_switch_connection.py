@@ -35,6 +35,11 @@ class Peer:
         self.sent.append(data)
         return True
 
+    def lane(self) -> None: ...
+
+    def take_back(self) -> bool:
+        return False
+
 
 def encode(xid: int) -> bytes:
     return struct.pack("!I", xid)

@@ -52,6 +52,11 @@ class Wire:
             data = data[length:]
         return True
 
+    def lane(self) -> None: ...
+
+    def take_back(self) -> bool:
+        return False
+
 
 def meters(*meter_ids: int) -> bytes:
     """Return the body of a meter-stats reply: each has counted a thousand bytes."""
