@@ -35,7 +35,7 @@ DEV = ["ruff>=0.8", "mypy>=1.13", "types-PyYAML"]
 # Called by ctypes; optional, since numpy does the same more slowly where there is no C compiler. Contracting a multiply
 # and an add into one instruction would make results differ from numpy's.
 KERNELS = {
-    "apps.runtime._sockets": ["apps/runtime/_sockets.c"],
+    "apps.runtime.sockets._sockets": ["apps/runtime/sockets/_sockets.c"],
     "controller.allocation._kernel": ["controller/allocation/_kernel.c", "controller/allocation/_max_min.c"],
     "controller.metering._measure": ["controller/metering/_measure.c", "controller/metering/_enforce.c"],
     "controller.openflow._wire": ["controller/openflow/_wire.c"],

@@ -15,8 +15,8 @@ from typing import Any
 from eventlet import hubs, patcher
 from ryu.lib import hub
 
-from apps.runtime.arrivals import Arrival, Inbox
-from apps.runtime.roll_call import RollCall
+from apps.runtime.sockets.arrivals import Arrival, Inbox
+from apps.runtime.sockets.roll_call import MeterCall, RollCall
 
 _select = patcher.original("select")  # eventlet takes epoll away from the patched one
 # A switch under control may be sent 100,000 entries at once; a stranger gets next to nothing.
@@ -108,9 +108,9 @@ class SharedReader:
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self.roll = RollCall()
+        self.meters, self.barriers = MeterCall(), RollCall()
         self._on_arrival: dict[int, Callable[[Arrival], bool]] = {}
-        self._inbox, self._clock = Inbox(self.roll), clock
+        self._inbox, self._clock = Inbox(self.meters, self.barriers), clock
         self._epoll = _select.epoll()
         self._running = False
 
@@ -138,5 +138,5 @@ class SharedReader:
                 for arrival in self._inbox.receive([fileno for fileno, _events in ready], self._clock()):
                     if not self._on_arrival[arrival.fileno](arrival):
                         self.forget(arrival.fileno)
-                self.roll.look()
+                self.meters.look()
                 hub.sleep(GATHER_S)

@@ -22,7 +22,6 @@ from ryu.controller.handler import CONFIG_DISPATCHER, DEAD_DISPATCHER, HANDSHAKE
 from ryu.lib import hub
 from ryu.ofproto import ofproto_v1_3_parser
 
-from apps.runtime.arrivals import MESSAGES_AT_ONCE, REPLIES, Arrival, replies_in
 from apps.runtime.peer_io import SendQueue, SharedReader
 from apps.runtime.peer_limits import (
     MOST_PORTS,
@@ -33,6 +32,7 @@ from apps.runtime.peer_limits import (
     PeerCounts,
     Sparing,
 )
+from apps.runtime.sockets.arrivals import MESSAGES_AT_ONCE, REPLIES, Arrival, replies_in
 from apps.runtime.switch_connection import Gate, SwitchConnection
 from controller.openflow import constants as ofp
 from controller.openflow.buffers import HEADER
@@ -91,6 +91,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
         self._ended = False
         below = getattr(sock, "fd", None)
         self._plain = below if type(below) is _PlainSocket else None  # None: what goes over it is encrypted
+        self.fileno = -1 if self._plain is None else int(self._plain.fileno())  # where roll calls may be answered
         self._queue = SendQueue(sock, self._plain)
         self._buffer = bytearray()
         self._kept = self._hung_up = False
@@ -112,7 +113,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
         finally:
             self._end()
             if self._plain is not None:
-                READER.forget(self._plain.fileno())
+                READER.forget(self.fileno)
             PeerDatapath.strangers.discard(self)
             self.send_q = None  # ends Ryu's loop of echo requests
             for helper in helpers:
@@ -194,14 +195,8 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
 
     def lane(self) -> int | None:
         """Return the socket at which a roll call may be answered (roll_call.py); None where it is not read so now."""
-        if not self._kept or self._plain is None or self._ended or self._buffer:
-            return None
-        fileno = self._plain.fileno()
-        return fileno if READER.reads(fileno) else None
-
-    def take_back(self) -> bool:
-        """Let no roll call await this peer's answer any more; return whether one did."""
-        return self._plain is not None and READER.roll.take_back(self._plain.fileno())
+        reads = self._kept and not self._ended and not self._buffer and READER.reads(self.fileno)
+        return self.fileno if reads else None
 
     def _send_loop(self) -> None:
         try:
@@ -218,7 +213,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
         while not self._ended:
             if self._kept and self._plain is not None:
                 self._interrupted.clear()
-                READER.watch(self._plain.fileno(), self._read_replies)
+                READER.watch(self.fileno, self._read_replies)
                 self._interrupted.wait()
             else:
                 self._read()
@@ -272,7 +267,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
         finally:
             if self._buffer or end < len(octets):
                 self._buffer = bytearray(octets[end:])
-                connection.recall()
+                connection.recall_all()
         if not taken and not only_replies:
             return False
         # A message that comes byte by byte costs as much as so many.

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from ryu.lib import hub
 
 from apps.runtime.peer_limits import CutOff, MessageCounts
+from apps.runtime.sockets.roll_call import RollCall
 from controller.errors import ProtocolError
 from controller.openflow.buffers import HEADER, MAX_XID, Buffer
 from controller.openflow.constants import MessageType
@@ -41,6 +42,7 @@ class Wire(Protocol):
     xid: int
     cut: CutOff | None
     gate: Gate | None
+    fileno: int  # the socket at which roll calls may be answered, -1 if there is none
 
     def keep(self) -> None:
         """Treat the peer as a switch under control."""
@@ -56,9 +58,6 @@ class Wire(Protocol):
 
     def lane(self) -> int | None:
         """Return the socket at which a roll call may be answered now."""
-
-    def take_back(self) -> bool:
-        """Let no roll call await this peer's answer any more; return whether one did."""
 
 
 @dataclass(slots=True)
@@ -129,8 +128,7 @@ class SwitchConnection:
         self._awaited: dict[int, Reply] = {}
         self._unwanted: dict[int, None] = {}
         self._held_octets = 0
-        self._called_xid = -1  # of the last roll call
-        self._recalled = Reply()
+        self._called: dict[RollCall, int | Reply] = {}  # by the last roll calls: the xid, or what is awaited instead
         self.dpid: int = datapath.id
         self.address = datapath.address
         self.gate = datapath.gate
@@ -153,7 +151,7 @@ class SwitchConnection:
         if self.closed:
             return
         self.closed = True
-        self.recall()
+        self.recall_all()
         for xid in list(self._awaited):
             self.fail(xid, ProtocolError("the switch disconnected"))
         hub.spawn(self.on_close)
@@ -196,30 +194,38 @@ class SwitchConnection:
                 self.fail(xid, ProtocolError("the switch disconnected"))
         return replies
 
-    def call(self, encode: Callable[[int], bytes]) -> tuple[int, int] | None:
-        """Send the request of a roll call; return the socket at which the answer comes, and its xid.
+    def call(self, roll: RollCall, data: bytes, xid: int, messages: int) -> int | None:
+        """Send messages, the last of which is the request of a roll call; return the socket at which the answer comes.
 
-        None where nothing was sent: then it is to be asked as usual.
+        None where nothing was sent: then it is to be asked as usual, by ``request``.
         """
         fileno = self._datapath.lane()
         if fileno is None or self.closed:
             return None
-        self._called_xid = self.reserve(1)
-        self.count.sent += 1
-        self._datapath.enqueue(encode(self._called_xid))
-        return None if self.closed else (fileno, self._called_xid)
+        self._called[roll] = xid
+        self.count.sent += messages
+        self._datapath.enqueue(data)
+        return None if self.closed else fileno
 
-    def recall(self) -> Reply:
-        """Await what the last roll call still awaits here as any other reply; return that, which may be over by now."""
-        if self._datapath.take_back():
-            self._recalled = self._awaited[self._called_xid] = Reply(self._called_xid)
-        return self._recalled
+    def recall(self, roll: RollCall) -> Reply:
+        """Await what a roll call still awaits here as any other reply; return that, which may be over by now."""
+        called = self._called[roll]
+        if isinstance(called, int):
+            called = self._called[roll] = Reply(called)
+            if roll.take_back(self._datapath.fileno):
+                self._awaited[called.xid] = called
+        return called
+
+    def recall_all(self) -> None:
+        """Do so for all roll calls."""
+        for roll in self._called:
+            self.recall(roll)
 
     def _awaits(self, xid: int) -> Reply | None:
         """Return the awaited reply to a request; one of a roll call is awaited as any other from then on."""
         reply = self._awaited.get(xid)
-        if reply is None and xid == self._called_xid:
-            self.recall()
+        if reply is None and xid in self._called.values():
+            self.recall_all()
             reply = self._awaited.get(xid)
         return reply
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from apps.runtime.ryu_seam import MOST_METERS, ROLL, Reply
+from apps.runtime.ryu_seam import METER_CALL, MOST_METERS, Reply
 from apps.southbound.peers import MOST_BYTES, POLL_PATIENCE_S, REPEAT_S, Peer, Peers, Poll, check_size
 from controller.capability.meter_watch import read_all
 from controller.errors import ProtocolError
@@ -66,10 +66,11 @@ def poll(
     called = _ask_all(peers, ready.values(), started_s)
     answered, silent, unanswered = [], [], 0
     soon_s = started_s + SOON * (deadline_s - started_s)
-    if not ROLL.wait(soon_s - peers.clock()):
+    if not METER_CALL.wait(soon_s - peers.clock()):
         with waiting():
-            ROLL.wait(deadline_s - peers.clock())
-    told = _told(peers, called, started_s)
+            METER_CALL.wait(deadline_s - peers.clock())
+    peers.note_confirmed()
+    told = _told(called, started_s)
     others = [peer for peer in ready.values() if peer.poll is not None and peer not in told]
     for peer in sorted(others, key=lambda peer: peer.poll is not None and peer.poll.asked_s < started_s):
         asked = peer.poll
@@ -97,8 +98,8 @@ def poll(
         dpid = peer.connection.dpid
         if dpid in counters.meters:
             counters.received_s[dpid] = peer.counted_s = at_s
-            if peer.meters_set is not None and peer.meters_set.done:
-                counters.confirmed_s[dpid] = peer.meters_set.received_s
+            if (set_s := peer.meters_set_s()) is not None:
+                counters.confirmed_s[dpid] = set_s
     _watch_meters(peers, counters.meters)
     for peer in told:
         peer.connection.count.received += 1
@@ -123,7 +124,7 @@ def _ask_all(peers: Peers, ready: Iterable[Peer], now_s: float) -> list[Peer]:
     """Ask switches that do not owe an answer; return those whose meters alone are asked for, by a roll call."""
     switches, always = peers.central.switches, peers.central.reads_ports_or_queues
     called: list[Peer] = []
-    lanes: list[tuple[int, int]] = []
+    filenos, xids = [], []
     in_call = Poll(now_s, Reply())
     for peer in ready:
         if peer.poll is not None:
@@ -132,25 +133,28 @@ def _ask_all(peers: Peers, ready: Iterable[Peer], now_s: float) -> list[Peer]:
         looks, lane = always or now_s - peer.looked_s >= LOOK_INTERVAL_S, None
         uses_meters = switches[peer.connection.dpid].can.uses_meters
         if uses_meters and peer.counting is None and not looks and 0 < peer.meters_listed <= MOST_METERS:
-            lane = peer.connection.call(encode_meter_stats_request)
+            xid = peer.connection.reserve(1)
+            lane = peer.connection.call(METER_CALL, encode_meter_stats_request(xid), xid, 1)
         if lane is None:
             peer.poll = _ask(peer, uses_meters, now_s, looks)
         else:
             peer.poll = in_call
             called.append(peer)
-            lanes.append(lane)
-    ROLL.call([fileno for fileno, _ in lanes], [xid for _, xid in lanes], [peer.meters_listed for peer in called])
+            filenos.append(lane)
+            xids.append(xid)
+    METER_CALL.expect([peer.meters_listed for peer in called])
+    METER_CALL.call(filenos, xids)
     return called
 
 
-def _told(peers: Peers, called: list[Peer], now_s: float) -> dict[Peer, tuple[int, float]]:
+def _told(called: list[Peer], now_s: float) -> dict[Peer, tuple[int, float]]:
     """Return who has told its meters to the roll call, its number there and when; the others are awaited still."""
     told = {}
-    for number, (peer, at_s) in enumerate(zip(called, ROLL.at_s.tolist(), strict=True)):
+    for number, (peer, at_s) in enumerate(zip(called, METER_CALL.at_s.tolist(), strict=True)):
         if not math.isnan(at_s):
             told[peer] = number, at_s
         else:
-            peer.poll = Poll(now_s, peer.connection.recall())
+            peer.poll = Poll(now_s, peer.connection.recall(METER_CALL))
     return told
 
 
@@ -175,12 +179,12 @@ def _read_meters(
 ) -> MeterReports:
     """Return the counters of the switches' meters: those of the roll call, and those that came in replies."""
     if not answered and len(told) == len(called) and not any(peer.overtaken for peer in called):
-        return MeterReports([peer.connection.dpid for peer in called], ROLL.stats, ROLL.ends)
+        return MeterReports([peer.connection.dpid for peer in called], METER_CALL.stats, METER_CALL.ends)
     if not told:
         return _read_replies(peers, answered)
-    stats, bounds = {}, list(pairwise([0, *ROLL.ends.tolist()]))
+    stats, bounds = {}, list(pairwise([0, *METER_CALL.ends.tolist()]))
     for peer, (number, _) in told.items():
-        stats[peer.connection.dpid] = _not_overtaken(peer, ROLL.stats[slice(*bounds[number])])
+        stats[peer.connection.dpid] = _not_overtaken(peer, METER_CALL.stats[slice(*bounds[number])])
     return MeterReports.of(stats | dict(_read_replies(peers, answered)))
 
 

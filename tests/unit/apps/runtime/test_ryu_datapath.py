@@ -173,18 +173,23 @@ def called(*switches: Switch) -> list[int]:
     """Call switches of two meters each; return the xids that they are asked with."""
     for switch in switches:
         wait_for(lambda switch=switch: switch.datapath.lane() is not None)
-    lanes = [switch.connection.call(encode_meter_stats_request) for switch in switches]
-    READER.roll.call([lane[0] for lane in lanes if lane], [lane[1] for lane in lanes if lane], [2] * len(lanes))
-    return [lane[1] for lane in lanes if lane]
+    xids = [switch.connection.reserve(1) for switch in switches]
+    filenos = [
+        switch.connection.call(READER.meters, encode_meter_stats_request(xid), xid, 1)
+        for switch, xid in zip(switches, xids, strict=True)
+    ]
+    READER.meters.expect([2] * len(xids))
+    READER.meters.call([fileno for fileno in filenos if fileno is not None], xids)
+    return xids
 
 
 def test_a_roll_call_is_answered_without_a_reply_for_each(switches: list[Switch]) -> None:
     for switch, xid in zip(switches, called(*switches), strict=True):
         assert switch.end.recv(100) == encode_meter_stats_request(xid)
         switch.end.send(answer(xid))
-    assert READER.roll.wait(5.0)
-    assert not np.isnan(READER.roll.at_s).any()
-    assert READER.roll.stats["meter_id"].tolist() == [0, 1, 0, 1]
+    assert READER.meters.wait(5.0)
+    assert not np.isnan(READER.meters.at_s).any()
+    assert READER.meters.stats["meter_id"].tolist() == [0, 1, 0, 1]
     assert all(switch.connection._awaited == {} for switch in switches)
 
 
@@ -195,17 +200,17 @@ def test_an_answer_that_comes_otherwise_is_awaited_as_any_reply(switches: list[S
     other.end.send(answer(its_xid))
     data = before + answer(xid)
     switch.end.send(data[:40])
-    assert READER.roll.wait(5.0), "it is not waited for in the roll call"
-    reply = switch.connection.recall()
+    assert READER.meters.wait(5.0), "it is not waited for in the roll call"
+    reply = switch.connection.recall(READER.meters)
     switch.end.send(data[40:])
     wait_for(lambda: reply.done)
     assert reply.wait(0.0) == answer(xid)[16:]
-    assert np.isnan(READER.roll.at_s).tolist() == [True, False]
+    assert np.isnan(READER.meters.at_s).tolist() == [True, False]
     assert switch.reports == [77] * (before != b"")
     (xid,) = called(switch)
     switch.end.send(answer(xid))
-    assert READER.roll.wait(5.0)
-    assert not np.isnan(READER.roll.at_s).any(), "the next answer is read with all others again"
+    assert READER.meters.wait(5.0)
+    assert not np.isnan(READER.meters.at_s).any(), "the next answer is read with all others again"
 
 
 def test_answers_beyond_what_was_asked_for_take_the_allowance(switches: list[Switch]) -> None:
@@ -222,18 +227,18 @@ def test_a_switch_that_hangs_up_in_the_middle_is_not_waited_for(switches: list[S
     (xid,) = called(gone)
     gone.end.send(answer(xid)[:70])
     gone.end.close()
-    assert READER.roll.wait(5.0)
+    assert READER.meters.wait(5.0)
     wait_for(lambda: gone.ended)
     gone.datapath._end()
     with pytest.raises(ProtocolError, match="disconnected"):
-        gone.connection.recall().wait(0.0)
-    assert gone.connection.call(encode_meter_stats_request) is None
+        gone.connection.recall(READER.meters).wait(0.0)
+    assert gone.connection.call(READER.meters, b"", 1, 1) is None
 
 
 def test_a_switch_that_refuses_a_roll_call_says_so(switches: list[Switch]) -> None:
     switch, _other = switches
     (xid,) = called(switch)
     assert switch.connection.fail(xid, ProtocolError("METERS ARE OFF"))
-    assert READER.roll.wait(0.0)
+    assert READER.meters.wait(0.0)
     with pytest.raises(ProtocolError, match="METERS ARE OFF"):
-        switch.connection.recall().wait(0.0)
+        switch.connection.recall(READER.meters).wait(0.0)

@@ -37,8 +37,7 @@ class Peer:
 
     def lane(self) -> None: ...
 
-    def take_back(self) -> bool:
-        return False
+    fileno = -1
 
 
 def encode(xid: int) -> bytes:

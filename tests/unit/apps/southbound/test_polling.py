@@ -54,8 +54,7 @@ class Wire:
 
     def lane(self) -> None: ...
 
-    def take_back(self) -> bool:
-        return False
+    fileno = -1
 
 
 def meters(*meter_ids: int) -> bytes:

@@ -14,13 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ryu.lib import hub
 
-from apps.runtime import socket_kernel
-from apps.runtime.arrivals import MESSAGES_AT_ONCE, Inbox
-from apps.runtime.roll_call import RollCall
+from apps.runtime.sockets import kernel as socket_kernel
+from apps.runtime.sockets.arrivals import MESSAGES_AT_ONCE, Inbox
+from apps.runtime.sockets.roll_call import MeterCall, RollCall
 from controller.openflow.constants import MULTIPART_REPLY_MORE, VERSION, MessageType, MultipartType
 from controller.openflow.meters import decode_meter_stats
 
-XID, METERS = 77, 3
+XID, BARRIER_XID, METERS = 77, 78, 3
 compiled = pytest.mark.skipif(socket_kernel.library is None, reason="no C compiler was there when it was installed")
 
 
@@ -39,7 +39,7 @@ def message(kind: int, length: int = 8, version: int = VERSION, xid: int = 5) ->
 
 
 BODY = b"".join(record(number) for number in range(METERS))
-ANSWER = reply(XID, BODY)
+ANSWER, DONE = reply(XID, BODY), message(MessageType.BARRIER_REPLY, xid=BARRIER_XID)
 NEARLY = [
     reply(XID + 1, BODY),
     reply(XID, BODY[:-56]),
@@ -56,11 +56,14 @@ OTHERS = [
     message(MessageType.BARRIER_REPLY, version=1),
     message(MessageType.MULTIPART_REPLY, 12),
     message(MessageType.ERROR, 4),
+    message(MessageType.BARRIER_REPLY, 9, xid=BARRIER_XID),
     message(200, 9),
     message(MessageType.ROLE_REPLY, 24),
     (MESSAGES_AT_ONCE + 3) * message(MessageType.BARRIER_REPLY),
 ]
-streams = st.lists(st.just(ANSWER) | st.sampled_from([*NEARLY, *OTHERS]) | st.binary(max_size=20), max_size=6)
+streams = st.lists(
+    st.sampled_from([ANSWER, DONE]) | st.sampled_from([*NEARLY, *OTHERS]) | st.binary(max_size=20), max_size=6
+)
 
 
 @contextmanager
@@ -79,10 +82,12 @@ def plain(inbox: Inbox) -> Inbox:
 
 def read(chunks: Sequence[bytes], *, is_plain: bool) -> tuple[list[Any], list[Any]]:
     """Return what an inbox makes of what comes in these chunks, and of the roll call."""
-    roll, got = RollCall(), []
-    inbox = plain(Inbox(roll)) if is_plain else Inbox(roll)
+    roll, barriers, got = MeterCall(), RollCall(), []
+    inbox = plain(Inbox(roll, barriers)) if is_plain else Inbox(roll, barriers)
     with pair() as (mine, other):
-        roll.call([mine.fileno()], [XID], [METERS])
+        roll.expect([METERS])
+        roll.call([mine.fileno()], [XID])
+        barriers.call([mine.fileno()], [BARRIER_XID])
         roll.stats[:] = np.zeros(METERS, roll.stats.dtype)
         for number, chunk in enumerate(chunks):
             other.sendall(chunk)
@@ -93,6 +98,7 @@ def read(chunks: Sequence[bytes], *, is_plain: bool) -> tuple[list[Any], list[An
         other.close()
         got += [bytes(arrival.octets) for arrival in inbox.receive([mine.fileno()], 99.0)]
         told = [roll.at_s.tobytes(), roll.stats.tobytes(), roll.take_back(mine.fileno())]
+        told += [barriers.at_s.tobytes(), barriers.take_back(mine.fileno())]
     return got, told
 
 
@@ -112,11 +118,17 @@ class TestRollCall:
     """What is an answer, and what is not."""
 
     def test_an_answer_goes_to_the_columns_and_nowhere_else(self, is_plain: bool) -> None:
-        got, (at_s, stats, awaited) = read([ANSWER], is_plain=is_plain)
+        got, (at_s, stats, awaited, *_) = read([ANSWER], is_plain=is_plain)
         assert got == [b""], "the end alone"
         assert at_s == np.array([0.0]).tobytes()
         assert stats == decode_meter_stats(BODY).tobytes()
         assert not awaited
+
+    def test_barriers_are_confirmed_before_and_after_it(self, is_plain: bool) -> None:
+        for stream in (DONE + ANSWER, ANSWER + DONE):
+            got, (_, stats, awaited, at_s, unconfirmed) = read([stream], is_plain=is_plain)
+            assert (got, awaited, unconfirmed) == ([b""], False, False)
+            assert (stats, at_s) == (decode_meter_stats(BODY).tobytes(), np.array([0.0]).tobytes())
 
     def test_a_second_one_was_not_asked_for(self, is_plain: bool) -> None:
         got, _ = read([ANSWER + ANSWER], is_plain=is_plain)
@@ -124,7 +136,7 @@ class TestRollCall:
 
     @pytest.mark.parametrize("what", range(len(NEARLY)))
     def test_what_is_nearly_one_is_left_as_it_came(self, is_plain: bool, what: int) -> None:
-        got, (at_s, _, awaited) = read([NEARLY[what]], is_plain=is_plain)
+        got, (at_s, _, awaited, *_) = read([NEARLY[what]], is_plain=is_plain)
         assert got[0][1] == NEARLY[what]
         assert np.isnan(np.frombuffer(at_s)).all()
         assert awaited
@@ -137,8 +149,8 @@ class TestRollCall:
 
 @compiled
 def test_many_sockets_are_read_though_there_is_room_for_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("apps.runtime.arrivals._ROOM_BYTES", 300 << 10)
-    inbox, data = Inbox(RollCall()), bytes(range(1, 200)) * 300
+    monkeypatch.setattr("apps.runtime.sockets.arrivals._ROOM_BYTES", 300 << 10)
+    inbox, data = Inbox(MeterCall(), RollCall()), bytes(range(1, 200)) * 300
     pairs = [socket.socketpair() for _ in range(5)]
     for mine, other in pairs:
         mine.setblocking(False)
@@ -154,7 +166,7 @@ def test_many_sockets_are_read_though_there_is_room_for_few(monkeypatch: pytest.
 def test_who_waits_is_woken_when_nobody_is_awaited_any_more() -> None:
     roll = RollCall()
     assert roll.wait(0.0), "nobody is called"
-    roll.call([5, 300], [1, 2], [1, 1])
+    roll.call([5, 300], [1, 2])
     assert not roll.wait(0.0)
     waiting = hub.spawn(lambda: came.append(roll.wait(10.0)))
     came: list[bool] = []
@@ -166,8 +178,8 @@ def test_who_waits_is_woken_when_nobody_is_awaited_any_more() -> None:
     assert roll.take_back(300)
     waiting.wait()
     assert came == [True]
-    roll.call([7], [3], [1])
+    roll.call([7], [3])
     assert not roll.take_back(5)
     assert not roll.take_back(-1)
-    roll.call([], [], [])
+    roll.call([], [])
     assert not roll.take_back(7), "the next call ends the last one"

@@ -10,8 +10,8 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from apps.runtime import socket_kernel
-from apps.runtime.roll_call import RollCall
+from apps.runtime.sockets import kernel as socket_kernel
+from apps.runtime.sockets.roll_call import MeterCall, RollCall
 from controller.openflow import constants as ofp
 from controller.openflow.buffers import HEADER
 from controller.openflow.constants import MessageType
@@ -45,10 +45,10 @@ class Arrival(NamedTuple):
 
 
 class Inbox:
-    """Reads many sockets, none of which it waits for; answers to a roll call go to ``roll``."""
+    """Reads many sockets, none of which it waits for; answers to roll calls go to these."""
 
-    def __init__(self, roll: RollCall) -> None:
-        self._roll = roll
+    def __init__(self, meters: MeterCall, barriers: RollCall) -> None:
+        self._meters, self._barriers = meters, barriers
         self._room = None if socket_kernel.library is None else socket_kernel.Room(_ROOM_BYTES, _ROOM_REPLIES)
         self._octets = memoryview(bytearray(READ_BYTES if self._room is None else 0))
 
@@ -66,14 +66,23 @@ class Inbox:
                 continue
             except OSError:
                 octets = self._octets[:0]
-            answer = self._roll.answer(fileno, octets, now_s)
-            if not answer or answer < len(octets):
-                yield Arrival(fileno, octets[answer:], *replies_in(octets[answer:]))
+            rest = octets[self._answered(fileno, octets, now_s) :]
+            if rest or not octets:
+                yield Arrival(fileno, rest, *replies_in(rest))
+
+    def _answered(self, fileno: int, octets: memoryview, now_s: float) -> int:
+        """Return how many bytes of what came at a socket were answers to the roll calls."""
+        start, answer = 0, -1
+        while answer:
+            octets = octets[max(answer, 0) :]
+            answer = self._meters.answer(fileno, octets, now_s) or self._barriers.answer(fileno, octets, now_s)
+            start += answer
+        return start
 
     def _receive_at_once(self, room: socket_kernel.Room, filenos: Sequence[int], now_s: float) -> Iterator[Arrival]:
         what = READ_BYTES, ofp.VERSION, _KINDS, MESSAGES_AT_ONCE
         while filenos:
-            arrivals, replies = room.receive(filenos, self._roll.columns, now_s, *what)
+            arrivals, replies = room.receive(filenos, (*self._meters.columns, *self._barriers.columns), now_s, *what)
             first = start = 0
             for fileno, (length, count, only_replies) in zip(filenos, arrivals, strict=False):
                 if length >= 0:

@@ -25,18 +25,18 @@ class Room:
         self.octets = memoryview(self._room)  # type: ignore[arg-type]  # an array is a buffer
 
     def receive(
-        self, filenos: Sequence[int], roll: tuple[NDArray[np.generic], ...], now_s: float, *what: int
+        self, filenos: Sequence[int], rolls: tuple[NDArray[np.generic], ...], now_s: float, *what: int
     ) -> tuple[list[list[int]], list[list[int]]]:
         """Read the first of these sockets, as many as there is room for.
 
-        ``what`` is how many octets of each at most; OpenFlow's version; the types of replies, a bit for each; and how
-        many replies of each at most. ``roll`` is who is called: ``index_of``, ``xid``, ``ends``, ``at_s`` and
-        ``stats``. Return for each socket how many octets came (-1: none but the answer to the roll call, 0: it has
-        ended), how many whole replies are at the beginning, and whether nothing else is; and of each reply its type,
-        its xid, and from where to where it goes within what came at its socket.
+        ``rolls`` are who is called for its meters (``index_of``, ``xid``, ``at_s``, ``ends`` and ``stats``) and for
+        barriers (the first three). ``what`` is how many octets of each socket at most; OpenFlow's version; the types of
+        replies, a bit for each; and how many replies of each socket at most. Return for each socket how many octets
+        came (-1: none but answers to the roll calls, 0: it has ended), how many whole replies are at the beginning, and
+        whether nothing else is; and of each reply its type, its xid, and from where to where it goes within what came.
         """
         arrivals = np.empty((len(filenos), 3), np.int64)
-        columns = np.array(filenos, np.int64), self._room, arrivals, self._replies, *roll
+        columns = np.array(filenos, np.int64), self._room, arrivals, self._replies, *rolls
         done = call(library, "dets_receive", columns, now_s, *what)
         found: list[list[int]] = arrivals[:done].tolist()
         return found, self._replies[: sum(replies for _, replies, _ in found)].tolist()
