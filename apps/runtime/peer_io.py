@@ -136,7 +136,8 @@ class SharedReader:
             hubs.trampoline(self._epoll.fileno(), read=True)
             while ready := self._epoll.poll(0):  # to be called by the hub takes two registrations
                 for arrival in self._inbox.receive([fileno for fileno, _events in ready], self._clock()):
-                    if not self._on_arrival[arrival.fileno](arrival):
+                    on_arrival = self._on_arrival.get(arrival.fileno)
+                    if on_arrival is not None and not on_arrival(arrival):
                         self.forget(arrival.fileno)
                 self.meters.look()
                 hub.sleep(GATHER_S)

@@ -2,7 +2,7 @@
 
 Everything else sees a base class for the application, a hub to spawn and sleep with, and ``SwitchConnection``, which
 sends bytes and collects replies. The other modules that know Ryu make one connection: ryu_datapath.py,
-switch_connection.py, roll_call.py and peer_io.py.
+switch_connection.py, sockets/roll_call.py and peer_io.py.
 """
 
 from __future__ import annotations
