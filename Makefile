@@ -5,7 +5,7 @@
 PYTHON ?=
 VENV := .venv$(if $(PYTHON),-$(notdir $(PYTHON)))
 BIN := $(VENV)/bin
-KERNEL := $(wildcard controller/*/*.c)
+KERNEL := $(wildcard apps/*/*/*.c controller/*/*.c)
 STAMP := $(VENV)/installed
 IS_ROOT := $(shell [ "$$(id -u)" -eq 0 ] && echo yes)
 

@@ -7,12 +7,16 @@ a greenlet for each socket, each answer costs two changes of greenlets and two r
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 from eventlet import hubs, patcher
 from ryu.lib import hub
+
+from apps.runtime.sockets.arrivals import Arrival, Inbox
+from apps.runtime.sockets.roll_call import MeterCall, RollCall
 
 _select = patcher.original("select")  # eventlet takes epoll away from the patched one
 # A switch under control may be sent 100,000 entries at once; a stranger gets next to nothing.
@@ -98,35 +102,42 @@ class SendQueue:
 
 
 class SharedReader:
-    """Calls whom a socket belongs to when there is something to read. Nobody who is called may wait.
+    """Calls whom a socket belongs to with what has come. Nobody who is called may wait.
 
     The sockets stay registered with an epoll instance of their own, and the hub waits for that.
     """
 
-    def __init__(self) -> None:
-        self._on_ready: dict[int, Callable[[], bool]] = {}
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.meters, self.barriers = MeterCall(), RollCall()
+        self._on_arrival: dict[int, Callable[[Arrival], bool]] = {}
+        self._inbox, self._clock = Inbox(self.meters, self.barriers), clock
         self._epoll = _select.epoll()
         self._running = False
 
-    def watch(self, fileno: int, on_ready: Callable[[], bool]) -> None:
-        """Call ``on_ready`` whenever there is something to read, until it returns False."""
+    def watch(self, fileno: int, on_arrival: Callable[[Arrival], bool]) -> None:
+        """Call ``on_arrival`` whenever something has come, until it returns False."""
         if not self._running:
             self._running = True
             hub.spawn(self._run)
-        self._on_ready[fileno] = on_ready
+        self._on_arrival[fileno] = on_arrival
         self._epoll.register(fileno, _select.EPOLLIN)
 
     def forget(self, fileno: int) -> None:
         """Leave a socket alone, which may be left alone already; before it is closed."""
-        if self._on_ready.pop(fileno, None) is not None:
+        if self._on_arrival.pop(fileno, None) is not None:
             self._epoll.unregister(fileno)
+
+    def reads(self, fileno: int) -> bool:
+        """Return whether it reads a socket."""
+        return fileno in self._on_arrival
 
     def _run(self) -> None:
         while True:
             hubs.trampoline(self._epoll.fileno(), read=True)
             while ready := self._epoll.poll(0):  # to be called by the hub takes two registrations
-                for fileno, _events in ready:
-                    on_ready = self._on_ready.get(fileno)
-                    if on_ready is not None and not on_ready():
-                        self.forget(fileno)
+                for arrival in self._inbox.receive([fileno for fileno, _events in ready], self._clock()):
+                    on_arrival = self._on_arrival.get(arrival.fileno)
+                    if on_arrival is not None and not on_arrival(arrival):
+                        self.forget(arrival.fileno)
+                self.meters.look()
                 hub.sleep(GATHER_S)

@@ -50,13 +50,13 @@ class PeerBudget:
         self._ends_s = 0.0
         self._messages = self._octets = self._reports = 0
 
-    def spend(self, octets: int, *, report: bool) -> float:
-        """Count a message of that many bytes; return for how many seconds no further one may be taken."""
+    def spend(self, octets: int, *, report: bool, messages: int = 1) -> float:
+        """Count messages of so many bytes in all; return for how many seconds no further ones may be taken."""
         now_s = self._clock()
         if now_s >= self._ends_s:
             self._ends_s = now_s + BUDGET_INTERVAL_S * max(self._peers() / SHARING, 1.0)
             self._messages = self._octets = self._reports = 0
-        self._messages += 1
+        self._messages += messages
         self._octets += octets
         self._reports += report
         most = self._allowance

@@ -12,7 +12,7 @@ import socket
 import struct
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, ClassVar
 
@@ -32,6 +32,7 @@ from apps.runtime.peer_limits import (
     PeerCounts,
     Sparing,
 )
+from apps.runtime.sockets.arrivals import MESSAGES_AT_ONCE, REPLIES, Arrival, replies_in
 from apps.runtime.switch_connection import Gate, SwitchConnection
 from controller.openflow import constants as ofp
 from controller.openflow.buffers import HEADER
@@ -39,11 +40,10 @@ from controller.openflow.constants import MessageType
 from controller.openflow.messages import speaks
 
 LOG = logging.getLogger("dets.openflow")
-# So many messages, or bytes, of one peer are handled before others in the process get their turn.
-_MESSAGES_AT_ONCE, _BYTES_AT_ONCE = 32, 256 << 10
+# So many bytes of one peer, or MESSAGES_AT_ONCE, are handled before others in the process get their turn.
+_BYTES_AT_ONCE = 256 << 10
 _READ_BYTES = 64 << 10
-_READ_FROM_SWITCH_BYTES = 256 << 10
-_READER = SharedReader()
+READER = SharedReader()
 _PlainSocket = patcher.original("socket").socket
 MOST_ASKED = 1000  # requests of Ryu and its applications that are remembered
 _AUXILIARY_ID_AT = 21
@@ -55,13 +55,6 @@ _REQUESTS = frozenset(
         *(MessageType.ECHO_REQUEST, MessageType.FEATURES_REQUEST, MessageType.GET_CONFIG_REQUEST),
         *(MessageType.MULTIPART_REQUEST, MessageType.BARRIER_REQUEST, MessageType.QUEUE_GET_CONFIG_REQUEST),
         *(MessageType.ROLE_REQUEST, MessageType.GET_ASYNC_REQUEST),
-    }
-)
-_REPLIES = frozenset(
-    {
-        *(MessageType.ECHO_REPLY, MessageType.FEATURES_REPLY, MessageType.GET_CONFIG_REPLY),
-        *(MessageType.MULTIPART_REPLY, MessageType.BARRIER_REPLY, MessageType.QUEUE_GET_CONFIG_REPLY),
-        *(MessageType.ROLE_REPLY, MessageType.GET_ASYNC_REPLY),
     }
 )
 # The reports that the controller reads itself, and Ryu's events for them.
@@ -98,6 +91,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
         self._ended = False
         below = getattr(sock, "fd", None)
         self._plain = below if type(below) is _PlainSocket else None  # None: what goes over it is encrypted
+        self.fileno = -1 if self._plain is None else int(self._plain.fileno())  # where roll calls may be answered
         self._queue = SendQueue(sock, self._plain)
         self._buffer = bytearray()
         self._kept = self._hung_up = False
@@ -119,7 +113,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
         finally:
             self._end()
             if self._plain is not None:
-                _READER.forget(self._plain.fileno())
+                READER.forget(self.fileno)
             PeerDatapath.strangers.discard(self)
             self.send_q = None  # ends Ryu's loop of echo requests
             for helper in helpers:
@@ -199,6 +193,11 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
             return False
         return True
 
+    def lane(self) -> int | None:
+        """Return the socket at which a roll call may be answered (roll_call.py); None where it is not read so now."""
+        reads = self._kept and not self._ended and not self._buffer and READER.reads(self.fileno)
+        return self.fileno if reads else None
+
     def _send_loop(self) -> None:
         try:
             self._queue.send_all()
@@ -214,7 +213,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
         while not self._ended:
             if self._kept and self._plain is not None:
                 self._interrupted.clear()
-                _READER.watch(self._plain.fileno(), self._read_replies)
+                READER.watch(self.fileno, self._read_replies)
                 self._interrupted.wait()
             else:
                 self._read()
@@ -232,63 +231,47 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
         self._buffer += data
         self._hung_up = not data
 
-    def _read_replies(self) -> bool:
+    def _read_replies(self, arrival: Arrival) -> bool:
         """Take the controller's replies off what has come, for the shared reader: nothing here waits.
 
         Return whether to go on so. Whatever else comes, and a peer that has used up its allowance, is left to this
         connection's own loop.
         """
-        assert self._plain is not None
+        octets, replies, only_replies = arrival[1:]
+        self._hung_up = not octets
+        if self._buffer:
+            self._buffer += octets
+            octets = memoryview(self._buffer)
+            replies, only_replies = replies_in(octets)
         try:
-            data = self._plain.recv(_READ_FROM_SWITCH_BYTES)
-        except BlockingIOError:
-            return True
-        except OSError:
-            data = b""
-        self._hung_up = not data
-        if self._buffer or not data:
-            self._buffer += data
-            data = self._buffer
-        try:
-            only_replies = bool(data) and self._take_replies(data)
+            goes_on = not self._hung_up and self._take_replies(octets, replies, only_replies)
         except Exception:  # it comes up again in this connection's own loop, and ends this connection alone
-            only_replies = False
-        if not only_replies:
+            goes_on = False
+        if not goes_on:
             self._interrupted.set()
-        return only_replies
+        return goes_on
 
-    def _take_replies(self, octets: bytes | bytearray) -> bool:
-        """Take the replies at the start of the buffer, or of bytes that have come while nothing was in it.
+    def _take_replies(self, octets: memoryview, replies: Sequence[Sequence[int]], only_replies: bool) -> bool:
+        """Take the replies at the beginning of what has come, and put the rest into the buffer.
 
-        Keep the rest in the buffer; return whether there was nothing else, and not too much.
+        Return whether there was nothing else, and not too much.
         """
-        connection, offset, only_replies, end = self.connection, 0, True, len(octets)
+        connection, taken, end = self.connection, 0, 0
         assert connection is not None
         try:
-            for _ in range(_MESSAGES_AT_ONCE):
-                if end - offset < HEADER.size:
-                    break
-                version, kind, length, xid = HEADER.unpack_from(octets, offset)
-                if length > end - offset:
-                    break
-                only_replies = version == ofp.VERSION and kind in _REPLIES and length >= HEADER.size
-                if not (only_replies and connection.take_reply(kind, xid, _cut(octets, offset, length))):
+            for kind, xid, start, stop in replies:
+                if not connection.take_reply(kind, xid, bytes(octets[start:stop])):
                     only_replies = False
                     break
-                offset += length
-                if self._budget.spend(length, report=False) > 0.0:
-                    only_replies = False
-                    break
-            else:
-                only_replies = False
+                taken, end = taken + 1, stop
         finally:
-            if octets is self._buffer:
-                del self._buffer[:offset]
-            else:
-                self._buffer += octets[offset:]
-        if only_replies and not offset:  # a message that comes byte by byte costs as much as so many
-            return self._budget.spend(0, report=False) <= 0.0
-        return only_replies
+            if self._buffer or end < len(octets):
+                self._buffer = bytearray(octets[end:])
+                connection.recall_all()
+        if not taken and not only_replies:
+            return False
+        # A message that comes byte by byte costs as much as so many.
+        return self._budget.spend(end, report=False, messages=max(taken, 1)) <= 0.0 and only_replies
 
     def _take_messages(self) -> None:
         """Handle the whole messages at the start of the buffer and take them off."""
@@ -303,7 +286,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
             offset += length
             handled += 1
             wait_s = self._budget.spend(length, report=acted)
-            if wait_s > 0.0 or handled >= _MESSAGES_AT_ONCE or offset - since >= _BYTES_AT_ONCE:
+            if wait_s > 0.0 or handled >= MESSAGES_AT_ONCE or offset - since >= _BYTES_AT_ONCE:
                 handled, since = 0, offset
                 hub.sleep(wait_s)
         if not offset and (wait_s := self._budget.spend(0, report=False)) > 0.0:
@@ -328,7 +311,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
             self._greeted(message)
         elif version != ofp.VERSION:
             self._drop("version")
-        elif kind in _REPLIES:
+        elif kind in REPLIES:
             self._reply(kind, xid, message)
             return False
         elif kind not in _ALWAYS:

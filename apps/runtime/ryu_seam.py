@@ -2,7 +2,7 @@
 
 Everything else sees a base class for the application, a hub to spawn and sleep with, and ``SwitchConnection``, which
 sends bytes and collects replies. The other modules that know Ryu make one connection: ryu_datapath.py,
-switch_connection.py and peer_io.py.
+switch_connection.py, sockets/roll_call.py and peer_io.py.
 """
 
 from __future__ import annotations
@@ -30,12 +30,16 @@ from ryu.ofproto import ofproto_v1_3
 from apps.runtime.lasting_listener import LastingListener
 from apps.runtime.logs import LogFormat, set_format, set_level
 from apps.runtime.peer_limits import ConnectionLimits, CutOff
-from apps.runtime.ryu_datapath import PeerDatapath, serve_peer
+from apps.runtime.ryu_datapath import READER, PeerDatapath, serve_peer
+from apps.runtime.sockets.roll_call import MOST_METERS
 from apps.runtime.switch_connection import Reply, SwitchConnection
 from apps.runtime.tls import TlsConnection
 from controller.errors import InvalidValueError
 
 __all__ = [
+    "BARRIER_CALL",
+    "METER_CALL",
+    "MOST_METERS",
     "OFP_VERSION",
     "AppBase",
     "PeerDatapath",
@@ -58,6 +62,7 @@ HANDSHAKE_TIMEOUT_S = 10.0
 run_in_thread = tpool.execute
 sys.setswitchinterval(0.0005)
 OFP_VERSION = ofproto_v1_3.OFP_VERSION
+METER_CALL, BARRIER_CALL = READER.meters, READER.barriers  # the roll calls of this process
 CONNECTIONS_PER_S = 200.0
 MOST_WAITING, MOST_WAITING_OF_HOST = 128, 64  # connections without a handshake
 MOST_FILES = 65_536

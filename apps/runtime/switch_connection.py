@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from ryu.lib import hub
 
 from apps.runtime.peer_limits import CutOff, MessageCounts
+from apps.runtime.sockets.roll_call import RollCall
 from controller.errors import ProtocolError
 from controller.openflow.buffers import HEADER, MAX_XID, Buffer
 from controller.openflow.constants import MessageType
@@ -41,6 +42,7 @@ class Wire(Protocol):
     xid: int
     cut: CutOff | None
     gate: Gate | None
+    fileno: int  # the socket at which roll calls may be answered, -1 if there is none
 
     def keep(self) -> None:
         """Treat the peer as a switch under control."""
@@ -53,6 +55,9 @@ class Wire(Protocol):
 
     def enqueue(self, data: bytes) -> bool:
         """Send messages without waiting; return whether the connection stands."""
+
+    def lane(self) -> int | None:
+        """Return the socket at which a roll call may be answered now."""
 
 
 @dataclass(slots=True)
@@ -123,6 +128,7 @@ class SwitchConnection:
         self._awaited: dict[int, Reply] = {}
         self._unwanted: dict[int, None] = {}
         self._held_octets = 0
+        self._called: dict[RollCall, int | Reply] = {}  # by the last roll calls: the xid, or what is awaited instead
         self.dpid: int = datapath.id
         self.address = datapath.address
         self.gate = datapath.gate
@@ -145,6 +151,7 @@ class SwitchConnection:
         if self.closed:
             return
         self.closed = True
+        self.recall_all()
         for xid in list(self._awaited):
             self.fail(xid, ProtocolError("the switch disconnected"))
         hub.spawn(self.on_close)
@@ -187,6 +194,41 @@ class SwitchConnection:
                 self.fail(xid, ProtocolError("the switch disconnected"))
         return replies
 
+    def call(self, roll: RollCall, data: bytes, xid: int, messages: int) -> int | None:
+        """Send messages, the last of which is the request of a roll call; return the socket at which the answer comes.
+
+        None where nothing was sent: then it is to be asked as usual, by ``request``.
+        """
+        fileno = self._datapath.lane()
+        if fileno is None or self.closed:
+            return None
+        self._called[roll] = xid
+        self.count.sent += messages
+        self._datapath.enqueue(data)
+        return None if self.closed else fileno
+
+    def recall(self, roll: RollCall) -> Reply:
+        """Await what a roll call still awaits here as any other reply; return that, which may be over by now."""
+        called = self._called[roll]
+        if isinstance(called, int):
+            called = self._called[roll] = Reply(called)
+            if roll.take_back(self._datapath.fileno):
+                self._awaited[called.xid] = called
+        return called
+
+    def recall_all(self) -> None:
+        """Do so for all roll calls."""
+        for roll in self._called:
+            self.recall(roll)
+
+    def _awaits(self, xid: int) -> Reply | None:
+        """Return the awaited reply to a request; one of a roll call is awaited as any other from then on."""
+        reply = self._awaited.get(xid)
+        if reply is None and xid in self._called.values():
+            self.recall_all()
+            reply = self._awaited.get(xid)
+        return reply
+
     def barrier(self) -> Reply:
         """Send a barrier request; its reply says that all before it is done."""
         return self.ask(encode_barrier_request)
@@ -201,9 +243,10 @@ class SwitchConnection:
 
     def fail(self, xid: int, error: ProtocolError) -> bool:
         """Note that the request of that xid failed, and why; return whether it was the controller's."""
-        reply = self._awaited.pop(xid, None)
+        reply = self._awaits(xid)
         if reply is None:
             return self._unwanted.pop(xid, False) is None
+        del self._awaited[xid]
         self._held_octets -= reply.octets
         reply.give_up(error)
         return True
@@ -216,7 +259,7 @@ class SwitchConnection:
 
     def take_reply(self, kind: int, xid: int, message: bytes) -> bool:
         """Take one message if it answers a request of the controller."""
-        reply = self._awaited.get(xid)
+        reply = self._awaits(xid)
         if reply is None:
             return xid in self._unwanted
         self.count.received += 1

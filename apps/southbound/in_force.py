@@ -48,6 +48,7 @@ class ChangesInForce:
         sent_s = self._shell.times.sent_after(at_s)
         if sent_s is None:
             return set(self._shell.central.switches)
+        self._shell.peers.note_confirmed()
         slow = {
             dpid
             for dpid, peer in self._shell.peers.items()

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from apps.runtime.ryu_seam import Reply, SwitchConnection
+from apps.runtime.ryu_seam import BARRIER_CALL, Reply, SwitchConnection
 from apps.southbound.patience import await_answer
 from controller.capability.meter_watch import MeterWatch
 from controller.capability.probe import MeterProbe
@@ -56,7 +56,7 @@ class Poll(NamedTuple):
     queues: Reply | None = None
 
 
-@dataclass
+@dataclass(eq=False)
 class Peer:
     """One connected switch: what it said of itself, and its latest counters.
 
@@ -80,7 +80,9 @@ class Peer:
     complaints: dict[str, float] = field(default_factory=dict)
     asked_s: float = -math.inf  # when it was last asked for a barrier
     looked_s: float = -math.inf  # when it was last asked for the counters of its ports and queues
-    meters_set: Reply | None = None  # the barrier behind the meters that were sent last
+    meters_set: Reply | None = None  # the barrier behind the meters that were sent last, unless a roll call awaits it
+    confirmed_s: float | None = None  # when a roll call heard that these were set
+    meters_listed: int = 0  # how many it listed the last time
     known_flows: FlowStats = field(default_factory=lambda: decode_flow_stats(b""))
     compared: bool = False  # whether they have been compared with what they should be, all of them
     tidied: bool = False  # whether no other switch was awaited when they were compared last
@@ -112,6 +114,17 @@ class Peer:
         self.counted_s += seconds
         self.asked_s += seconds
 
+    def await_barrier(self, reply: Reply, now_s: float) -> None:
+        """Note that it was asked for a barrier just now."""
+        self.asked_s = now_s
+        self.unfinished.append((now_s, reply))
+
+    def meters_set_s(self) -> float | None:
+        """Return when it said that the meters that were sent last were set; None while it has not."""
+        if self.meters_set is None:
+            return self.confirmed_s
+        return self.meters_set.received_s if self.meters_set.done else None
+
     def count_by_flows(self, wanted: bool) -> None:
         """Read rates from flow-stats, or not."""
         self.counting = FlowCounting(self.meters.settings) if wanted else None
@@ -123,12 +136,61 @@ def check_size(what: str, octets: int, most_bytes: int = MOST_BYTES) -> None:
         raise ProtocolError(f"reply of {what}: {octets} bytes, expected {most_bytes} at most")
 
 
+class Batch(NamedTuple):
+    """Messages for a switch, the last of which is a barrier request with that xid."""
+
+    peer: Peer
+    data: bytes
+    messages: int
+    xid: int
+    sets_meters: bool
+
+
 class Peers(dict[int, Peer]):
     """The switches that are connected, by dpid. ``clock`` is monotonic."""
 
     def __init__(self, central: CentralController, clock: Callable[[], float]) -> None:
         super().__init__()
         self.central, self.clock = central, clock
+        self._called: list[
+            tuple[Peer, float, bool]
+        ] = []  # who confirms by the roll call what was sent when, and if meters
+
+    def send_all(self, batches: list[Batch]) -> None:
+        """Send each switch its messages, and await that it confirms them."""
+        if not batches:
+            return
+        self.note_confirmed()
+        filenos, xids = [], []
+        for peer, data, messages, xid, sets_meters in batches:
+            fileno, done = peer.connection.call(BARRIER_CALL, data, xid, messages), None
+            if fileno is None:
+                done = peer.connection.request(data, xid, messages)
+                peer.await_barrier(done, self.clock())
+            else:
+                peer.asked_s = self.clock()
+                self._called.append((peer, peer.asked_s, sets_meters))
+                filenos.append(fileno)
+                xids.append(xid)
+            if sets_meters:
+                peer.meters_set, peer.confirmed_s = done, None
+        BARRIER_CALL.call(filenos, xids)
+
+    def note_confirmed(self) -> None:
+        """Note who has confirmed what was sent last; of the others it is awaited as any reply from now on."""
+        if not self._called:
+            return
+        called, self._called = self._called, []
+        for (peer, sent_s, sets_meters), at_s in zip(called, BARRIER_CALL.at_s.tolist(), strict=True):
+            if math.isnan(at_s):
+                done = peer.connection.recall(BARRIER_CALL)
+                peer.unfinished.append((sent_s, done))
+                if sets_meters:
+                    peer.meters_set = done
+            else:
+                peer.connection.count.received += 1
+                if sets_meters:
+                    peer.meters_set, peer.confirmed_s = None, at_s
 
     def holds(self, peer: Peer) -> bool:
         """Whether the switch is still there, and has not connected again: whoever waited for it must ask."""

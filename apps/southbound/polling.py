@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from apps.runtime.ryu_seam import Reply
+from apps.runtime.ryu_seam import METER_CALL, MOST_METERS, Reply
 from apps.southbound.peers import MOST_BYTES, POLL_PATIENCE_S, REPEAT_S, Peer, Peers, Poll, check_size
 from controller.capability.meter_watch import read_all
 from controller.errors import ProtocolError
 from controller.forwarding.pipeline import OWN_COOKIE, OWN_COOKIE_MASK, Table
 from controller.openflow.flows import decode_flow_stats
 from controller.openflow.messages import encode_barrier_request
-from controller.openflow.meters import decode_meter_stats, decode_meter_stats_of_all
+from controller.openflow.meters import STATS_BYTES, decode_meter_stats, decode_meter_stats_of_all
 from controller.openflow.stats import (
     decode_port_stats,
     decode_queue_stats,
@@ -65,15 +67,16 @@ def poll(
     would only fall further behind: its answer serves the next round. Nor do the others wait for it once more.
     """
     ready = peers.ready()
-    switches, always = peers.central.switches, peers.central.reads_ports_or_queues
-    for dpid, peer in ready.items():
-        if peer.poll is None:
-            peer.overtaken.clear()
-            peer.poll = _ask(peer, switches[dpid].can.uses_meters, started_s, always)
+    called = _ask_all(peers, ready.values(), started_s)
     answered, silent, unanswered = [], [], 0
     soon_s = started_s + SOON * (deadline_s - started_s)
-    late_last = sorted(ready.values(), key=lambda peer: peer.poll is not None and peer.poll.asked_s < started_s)
-    for peer in late_last:
+    if not METER_CALL.wait(soon_s - peers.clock()):
+        with waiting():
+            METER_CALL.wait(deadline_s - peers.clock())
+    peers.note_confirmed()
+    told = _told(called, started_s)
+    others = [peer for peer in ready.values() if peer.poll is not None and peer not in told]
+    for peer in sorted(others, key=lambda peer: peer.poll is not None and peer.poll.asked_s < started_s):
         asked = peer.poll
         if asked is None:
             continue
@@ -92,14 +95,19 @@ def poll(
         elif peers.clock() - asked.asked_s >= POLL_PATIENCE_S:
             silent.append((peer, asked))
     answered = [(peer, asked) for peer, asked in answered if peers.holds(peer)]
-    counters = PolledCounters(_read_meters(peers, answered), {}, {}, unanswered)
-    for peer, asked in answered:
+    told = {peer: at for peer, at in told.items() if peers.holds(peer)}
+    counters = PolledCounters(_read_meters(peers, called, told, answered), {}, {}, unanswered)
+    received_s = [(peer, at_s) for peer, (_, at_s) in told.items()]
+    for peer, at_s in received_s + [(peer, asked.meters.received_s) for peer, asked in answered]:
         dpid = peer.connection.dpid
         if dpid in counters.meters:
-            counters.received_s[dpid] = peer.counted_s = asked.meters.received_s
-            if peer.meters_set is not None and peer.meters_set.done:
-                counters.confirmed_s[dpid] = peer.meters_set.received_s
+            counters.received_s[dpid] = peer.counted_s = at_s
+            if (set_s := peer.meters_set_s()) is not None:
+                counters.confirmed_s[dpid] = set_s
     _watch_meters(peers, counters.meters)
+    for peer in told:
+        peer.connection.count.received += 1
+        peer.poll = None
     over = answered + [(peer, asked) for peer, asked in silent if peers.holds(peer)]
     read_ports_and_queues(peers, over, counters.received_s, partial(_complain, peers))
     for peer, asked in over:
@@ -116,11 +124,49 @@ def _complain(peers: Peers, peer: Peer, error: ProtocolError) -> None:
         peers.complain(peer.connection.dpid, f"sent counters that cannot be read: {error}")
 
 
-def _ask(peer: Peer, uses_meters: bool, now_s: float, always: bool) -> Poll:
+def _ask_all(peers: Peers, ready: Iterable[Peer], now_s: float) -> list[Peer]:
+    """Ask switches that do not owe an answer; return those whose meters alone are asked for, by a roll call."""
+    switches, always = peers.central.switches, peers.central.reads_ports_or_queues
+    called: list[Peer] = []
+    filenos, xids = [], []
+    in_call = Poll(now_s, Reply())
+    for peer in ready:
+        if peer.poll is not None:
+            continue
+        peer.overtaken.clear()
+        looks, lane = always or now_s - peer.looked_s >= LOOK_INTERVAL_S, None
+        uses_meters = switches[peer.connection.dpid].can.uses_meters
+        if uses_meters and peer.counting is None and not looks and 0 < peer.meters_listed <= MOST_METERS:
+            xid = peer.connection.reserve(1)
+            lane = peer.connection.call(METER_CALL, encode_meter_stats_request(xid), xid, 1)
+        if lane is None:
+            peer.poll = _ask(peer, uses_meters, now_s, looks)
+        else:
+            peer.poll = in_call
+            called.append(peer)
+            filenos.append(lane)
+            xids.append(xid)
+    METER_CALL.expect([peer.meters_listed for peer in called])
+    METER_CALL.call(filenos, xids)
+    return called
+
+
+def _told(called: list[Peer], now_s: float) -> dict[Peer, tuple[int, float]]:
+    """Return who has told its meters to the roll call, its number there and when; the others are awaited still."""
+    told = {}
+    for number, (peer, at_s) in enumerate(zip(called, METER_CALL.at_s.tolist(), strict=True)):
+        if not math.isnan(at_s):
+            told[peer] = number, at_s
+        else:
+            peer.poll = Poll(now_s, peer.connection.recall(METER_CALL))
+    return told
+
+
+def _ask(peer: Peer, uses_meters: bool, now_s: float, looks: bool) -> Poll:
     ask_meters = _ask_flows if peer.counting is not None else encode_meter_stats_request
     if not uses_meters:
         ask_meters = encode_barrier_request  # nothing to read: its answer, which has no body, says that all is there
-    if not always and now_s - peer.looked_s < LOOK_INTERVAL_S:
+    if not looks:
         return Poll(now_s, peer.connection.ask(ask_meters))
     peer.looked_s = now_s
     # Answers come in this order: with the meters, all are there.
@@ -132,10 +178,25 @@ def _ask_flows(xid: int) -> bytes:
     return encode_flow_stats_request(xid, OWN_COOKIE, OWN_COOKIE_MASK, Table.RATE_CONTROL)
 
 
-def _read_meters(peers: Peers, answered: list[Answer]) -> MeterReports:
+def _read_meters(
+    peers: Peers, called: list[Peer], told: dict[Peer, tuple[int, float]], answered: list[Answer]
+) -> MeterReports:
+    """Return the counters of the switches' meters: those of the roll call, and those that came in replies."""
+    if not answered and len(told) == len(called) and not any(peer.overtaken for peer in called):
+        return MeterReports([peer.connection.dpid for peer in called], METER_CALL.stats, METER_CALL.ends)
+    if not told:
+        return _read_replies(peers, answered)
+    stats, bounds = {}, list(pairwise([0, *METER_CALL.ends.tolist()]))
+    for peer, (number, _) in told.items():
+        stats[peer.connection.dpid] = _not_overtaken(peer, METER_CALL.stats[slice(*bounds[number])])
+    return MeterReports.of(stats | dict(_read_replies(peers, answered)))
+
+
+def _read_replies(peers: Peers, answered: list[Answer]) -> MeterReports:
     """Return the counters of the switches' meters, all decoded at once where nothing is in the way of that."""
     plain, others = [], []
     for peer, asked in answered:
+        peer.meters_listed = _octets(asked) // STATS_BYTES
         (plain if peer.counting is None and not peer.overtaken else others).append((peer, asked))
     sizes_fit = all(_fits(peers, peer, asked) for peer, asked in plain)
     found = decode_meter_stats_of_all([asked.meters.parts for _, asked in plain]) if sizes_fit else None
@@ -181,16 +242,19 @@ def _watch_meters(peers: Peers, reports: MeterReports) -> None:
 
 
 def _meter_stats(peer: Peer, body: bytes, received_s: float) -> NDArray[np.void]:
+    if peer.counting is None:
+        return _not_overtaken(peer, decode_meter_stats(body))
+    peer.known_flows = decode_flow_stats(body, peer.known_flows.known)
+    return peer.counting.meter_stats(peer.known_flows, received_s)
+
+
+def _not_overtaken(peer: Peer, meters: NDArray[np.void]) -> NDArray[np.void]:
     """Return the counters, without those of meters that were set while the switch was asked.
 
     It has answered before it set them, maybe long after that was sent, so that they are counts from before the setting
     that would be taken for counts since then.
     """
-    if peer.counting is None:
-        meters = decode_meter_stats(body)
-        return meters[~np.isin(meters["meter_id"], np.concatenate(peer.overtaken))] if peer.overtaken else meters
-    peer.known_flows = decode_flow_stats(body, peer.known_flows.known)
-    return peer.counting.meter_stats(peer.known_flows, received_s)
+    return meters[~np.isin(meters["meter_id"], np.concatenate(peer.overtaken))] if peer.overtaken else meters
 
 
 def read_ports_and_queues(

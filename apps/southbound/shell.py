@@ -25,7 +25,7 @@ from apps.southbound.audits import Audits
 from apps.southbound.bring_up import SwitchHoldings, introduce
 from apps.southbound.claims import Claims
 from apps.southbound.hellos import Hellos
-from apps.southbound.peers import Peer, Peers, SwitchState
+from apps.southbound.peers import Batch, Peer, Peers, SwitchState
 from apps.southbound.polling import poll
 from apps.southbound.probing import test_meters
 from apps.southbound.reports import Reports
@@ -298,6 +298,7 @@ class Shell:
     def _excuse(self, stalled_s: float) -> None:
         """The process stood still for so long: that nothing was heard says nothing of switches and links."""
         if stalled_s > STALL_S:
+            self.peers.note_confirmed()
             self.central.excuse(stalled_s)
             for peer in self.peers.values():
                 peer.excuse(stalled_s)
@@ -318,16 +319,15 @@ class Shell:
         """Send what is due: one batch and one barrier per switch."""
         due = [(self.peers[dpid], one) for dpid, one in self.central.take_updates().items() if dpid in self.peers]
         xids = [peer.connection.reserve(len(update) + 1) for peer, update in due]
+        to_send = []
         for (peer, update), xid, data in zip(due, xids, encode_updates([one for _, one in due], xids), strict=True):
             messages, meters = len(update), update.meter_mods()[1]
-            done = peer.connection.request(data, (xid + messages) & MAX_XID, messages + 1)
             if peer.counting is not None:
                 peer.counting.modified(meters.tolist(), self._clock())
-            self._await_barrier(peer, done)
-            if len(meters):
-                peer.meters_set = done
-                if peer.poll is not None:
-                    peer.overtaken.append(meters)
+            if len(meters) and peer.poll is not None:
+                peer.overtaken.append(meters)
+            to_send.append(Batch(peer, data, messages + 1, (xid + messages) & MAX_XID, sets_meters=len(meters) > 0))
+        self.peers.send_all(to_send)
         for question in self.central.take_questions(self._clock()):
             self._ask_host(question)
 
@@ -338,10 +338,6 @@ class Shell:
             actions = (Output(ofp.PORT_TABLE),)
             peer.connection.send(lambda xid: encode_packet_out(xid, question.port.port_no, actions, question.frame), 1)
 
-    def _await_barrier(self, peer: Peer, reply: Reply) -> None:
-        peer.asked_s = self._clock()
-        peer.unfinished.append((peer.asked_s, reply))
-
     def _check_barriers(self, now_s: float) -> None:
         for dpid, peer in list(self.peers.items()):
             peer.unfinished = [(at_s, reply) for at_s, reply in peer.unfinished if not reply.done]
@@ -349,7 +345,7 @@ class Shell:
                 self.peers.complain(dpid, f"did not confirm its messages for {BARRIER_TIMEOUT_S:g} s; connecting again")
                 peer.connection.disconnect()
             elif peer.state == SwitchState.READY and now_s - peer.asked_s >= BARRIER_INTERVAL_S:
-                self._await_barrier(peer, peer.connection.barrier())
+                peer.await_barrier(peer.connection.barrier(), self._clock())
 
     def settle_all(self) -> None:
         """Leave the switches with meters at the exact rates of their limits, and wait until it is done."""

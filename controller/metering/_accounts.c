@@ -6,11 +6,6 @@ typedef struct { /* receiver_accounts.py fills it in this order */
     double allowed, window_s, saved_s;
 } Settings;
 
-INLINE double most(double a, double b)
-{
-    return a > b ? a : b;
-}
-
 /* ``slots`` (count, vns), newest first; ``since_s`` (count,) is their age. The first ``later`` of them are still in the window
  * after the horizon: ``free_bits`` (later + 1, vns) has what the last of these leaves, and then what each does. */
 FOR_EACH_CPU

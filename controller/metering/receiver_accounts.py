@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from controller.columns import BoolArray, FloatArray, IntArray, carry
+from controller.metering import enforce_kernel, measure_kernel
 from controller.metering.measurement import Measurement
 
 WINDOW_S = 1.0

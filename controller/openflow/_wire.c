@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "../_columns.h"
+#include "_meter_stats.h"
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("no-math-errno")
@@ -16,23 +17,8 @@
 
 typedef int64_t i64;
 
-typedef struct { /* METER_STATS of meters.py */
-    uint32_t meter_id, flow_count;
-    uint64_t packet_in_count, byte_in_count;
-    double duration_s;
-    uint64_t band_packet_count, band_byte_count;
-} MeterStats;
-
-enum { TORN = -2, STATS_BYTES = 56, MOD_BYTES = 32, LENGTH_AT = 4 };
+enum { TORN = -2, MOD_BYTES = 32 };
 enum { XID_AT = 4, COMMAND_AT = 8, METER_AT = 12, RATE_AT = 20, BURST_AT = 24 };
-
-static uint64_t get(const uint8_t *at, int octets)
-{
-    uint64_t value = 0;
-    for (int i = 0; i < octets; i++)
-        value = value << 8 | at[i];
-    return value;
-}
 
 static inline void put_2(uint8_t *at, i64 value) /* one store: a loop over octets is not made into one */
 {
@@ -56,19 +42,13 @@ i64 dets_decode_meters(i64 parts, const char *columns)
     uint32_t *meter_id = column(columns, (int)parts + 1);
     for (i64 p = 0; p < parts; p++) {
         const uint8_t *from = column(columns, (int)p), *end = from + rows_of(columns, (int)p);
-        for (; from < end; from += STATS_BYTES, to++) {
-            if (end - from < STATS_BYTES)
-                return TORN;
-            if (get(from + LENGTH_AT, 2) != STATS_BYTES)
-                return to - out;
-            to->meter_id = *meter_id++ = (uint32_t)get(from, 4);
-            to->flow_count = (uint32_t)get(from + 12, 4);
-            to->packet_in_count = get(from + 16, 8);
-            to->byte_in_count = get(from + 24, 8);
-            to->duration_s = (double)get(from + 32, 4) + (double)get(from + 36, 4) * 1e-9;
-            to->band_packet_count = get(from + 40, 8);
-            to->band_byte_count = get(from + 48, 8);
-        }
+        const uint8_t *whole = end - (end - from) % STATS_BYTES, *stop = decode_meter_stats(from, whole, to);
+        for (const MeterStats *read_to = to + (stop - from) / STATS_BYTES; to < read_to; to++)
+            *meter_id++ = to->meter_id;
+        if (stop < whole)
+            return to - out;
+        if (whole < end)
+            return TORN;
     }
     return to - out;
 }

@@ -78,7 +78,7 @@ _STATS_HEAD = np.dtype(
     ]
 )
 _BAND_STATS = np.dtype([("packet_count", ">u8"), ("byte_count", ">u8")])
-_STATS_BYTES = _STATS_HEAD.itemsize + _BAND_STATS.itemsize
+STATS_BYTES = _STATS_HEAD.itemsize + _BAND_STATS.itemsize  # of a meter with one band
 _CONFIG_HEAD = np.dtype([("length", ">u2"), ("flags", ">u2"), ("meter_id", ">u4")])
 _BAND = np.dtype([("type", ">u2"), ("length", ">u2"), ("rate", ">u4"), ("burst_size", ">u4"), ("pad", "V4")])
 _CONFIG_ONE_BAND = np.dtype([("head", _CONFIG_HEAD), ("band", _BAND)])
@@ -186,6 +186,14 @@ def decode_meter_stats(body: Buffer) -> npt.NDArray[np.void]:
     return out
 
 
+def have_one_band(body: Buffer) -> bool:
+    """Return whether the body of a meter-stats reply is as long as so many meters of one band, and has nothing else."""
+    count, more = divmod(len(body), STATS_BYTES)
+    return not more and bool(
+        (strided(memoryview(body), _STATS_HEAD, (0, STATS_BYTES, count))["length"] == STATS_BYTES).all()
+    )
+
+
 def decode_meter_stats_of_all(
     bodies: Sequence[Sequence[Buffer]],
 ) -> tuple[npt.NDArray[np.void], npt.NDArray[np.int64], npt.NDArray[np.uint32]] | None:
@@ -198,7 +206,7 @@ def decode_meter_stats_of_all(
         return None
     found = wire_kernel.decode([part for parts in bodies for part in parts], METER_STATS)
     octets = [sum(map(len, parts)) for parts in bodies]
-    return None if found is None else (found[0], np.cumsum(octets, dtype=np.int64) // _STATS_BYTES, found[1])
+    return None if found is None else (found[0], np.cumsum(octets, dtype=np.int64) // STATS_BYTES, found[1])
 
 
 def decode_meter_config(body: Buffer) -> tuple[npt.NDArray[np.void], npt.NDArray[np.uint32]]:

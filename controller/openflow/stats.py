@@ -19,7 +19,7 @@ from controller.openflow.match import Match as _Match
 from controller.openflow.match import encode_match
 
 _MULTIPART = Struct("!HH4x")
-_HEAD = Struct("!BBHIHH4x")  # of a whole message
+MULTIPART_HEAD = Struct("!BBHIHH4x")  # of a whole message
 _WORD = Struct("!I4x")
 # Looking a member of an enumeration up costs as much as packing a message.
 _REQUEST, _REPLY = int(MessageType.MULTIPART_REQUEST), int(MessageType.MULTIPART_REPLY)
@@ -153,10 +153,12 @@ def encode_flow_stats_request(xid: int, cookie: int = 0, cookie_mask: int = 0, t
 
 def multipart_header(buf: Buffer) -> MultipartPart:
     """Return what one whole multipart reply message holds; raises ProtocolError when its header is malformed."""
-    if len(buf) >= _HEAD.size:  # nearly always, and this is called for every reply of every switch
-        version, message_type, length, _xid, part_type, flags = _HEAD.unpack_from(buf)
+    if len(buf) >= MULTIPART_HEAD.size:  # nearly always, and this is called for every reply of every switch
+        version, message_type, length, _xid, part_type, flags = MULTIPART_HEAD.unpack_from(buf)
         if version == ofp.VERSION and message_type == _REPLY and length == len(buf):
-            return MultipartPart(part_type, bool(flags & ofp.MULTIPART_REPLY_MORE), memoryview(buf)[_HEAD.size :])
+            return MultipartPart(
+                part_type, bool(flags & ofp.MULTIPART_REPLY_MORE), memoryview(buf)[MULTIPART_HEAD.size :]
+            )
     view = open_message(buf, MessageType.MULTIPART_REPLY)
     part_type, flags = read(_MULTIPART, view, 0, "MULTIPART_REPLY", "header")
     return MultipartPart(part_type, bool(flags & ofp.MULTIPART_REPLY_MORE), view[_MULTIPART.size :])
@@ -196,7 +198,7 @@ def _text(octets: bytes) -> str:
 
 def _request(part_type: MultipartType, xid: int, body: bytes = b"") -> bytes:
     check_range("xid", xid, 0, 2**32 - 1)
-    return _HEAD.pack(ofp.VERSION, _REQUEST, _HEAD.size + len(body), xid, part_type, 0) + body
+    return MULTIPART_HEAD.pack(ofp.VERSION, _REQUEST, MULTIPART_HEAD.size + len(body), xid, part_type, 0) + body
 
 
 def _counters(

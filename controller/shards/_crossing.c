@@ -61,7 +61,9 @@ i64 dets_all_told(i64 idle, i64 idle_intervals, const char *columns)
     if (!side_by_side(columns, 3))
         return NOT_SIDE_BY_SIDE;
     i64 n = rows_of(columns, 0);
-    const i64 *rows = column(columns, 0), *control = column(columns, 1), *silent = column(columns, 2);
+    const i64 *rows = column(columns, 0);
+    const int8_t *control = column(columns, 1);
+    const int16_t *silent = column(columns, 2);
     i64 untold = 0;
     for (i64 i = 0; i < n; i++)
         untold |= (control[rows[i]] == idle) & (silent[rows[i]] >= idle_intervals);
@@ -76,9 +78,11 @@ i64 dets_obey(i64 idle, i64 limited, i64 parts, const char *columns)
     if (!side_by_side(columns, 5 + 3 * (int)parts))
         return NOT_SIDE_BY_SIDE;
     const uint8_t *wanted = column(columns, 0);
-    const i64 *receiver = column(columns, 1), *control = column(columns, 2);
+    const i64 *receiver = column(columns, 1);
+    const int8_t *control = column(columns, 2);
     uint64_t *limit_bps = column(columns, 3);
-    i64 *unheard = column(columns, 4), other = 0;
+    int16_t *unheard = column(columns, 4);
+    i64 other = 0;
     for (int p = 0; p < parts; p++) {
         int first = 5 + 3 * p;
         const i64 *theirs = column(columns, first), *rows = column(columns, first + 1);

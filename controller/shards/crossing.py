@@ -11,8 +11,8 @@ from functools import cached_property
 
 import numpy as np
 
-from controller.columns import BoolArray, IntArray
-from controller.dets.send_rate_controller import Control
+from controller.columns import BoolArray, IntArray, ShortArray
+from controller.dets.send_rate_controller import Control, ControlArray
 from controller.fabric.entries import EntryTable
 from controller.metering.measurement import IDLE_INTERVALS
 from controller.shards import crossing_kernel
@@ -42,7 +42,7 @@ class Crossing:
         pairs = entries.sender[own], entries.receiver[own]
         return cls(entries, own, pairs, ~mine[entries.receiver], to)
 
-    def told(self, control: IntArray, silent_intervals: IntArray) -> dict[int, IntArray]:
+    def told(self, control: ControlArray, silent_intervals: ShortArray) -> dict[int, IntArray]:
         """Return the rows that each peer is told of: where all are, the same array as before.
 
         They are those under control, and those with traffic (``Control``, ``Measurement``; (entries,) each).
@@ -66,7 +66,7 @@ class Crossing:
         return last[1], last[2]
 
 
-def _told(rows: IntArray, control: IntArray, silent_intervals: IntArray) -> IntArray:
+def _told(rows: IntArray, control: ControlArray, silent_intervals: ShortArray) -> IntArray:
     settings = int(Control.IDLE), IDLE_INTERVALS
     if crossing_kernel.library is not None and crossing_kernel.all_told(*settings, rows, control, silent_intervals):
         return rows

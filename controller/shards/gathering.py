@@ -45,7 +45,8 @@ class Gathered:
     ) -> Gathered:
         """Return it; ``here`` is what own entries report, ``said`` are in the order of the table's parts."""
         seen, rates = senders.seen, (here.measured_bps, here.dropped_bps, here.limit_bps, here.available_bps)
-        columns = (*rates, seen.measured.passed_bps, seen.unread_intervals.astype(np.int64), here.active)
+        unread = seen.unread_intervals.astype(np.int64)
+        columns = (*rates, seen.measured.passed_bps, unread, here.active)
         reported = [[getattr(one, name) for name in _MERGED] for one in said]
         return cls(table, own, seen.measured, said, *table.merged(own, columns, reported))
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import socket
+from functools import partial
 from types import SimpleNamespace
 
 from ryu.lib import hub
 
 from apps.runtime import peer_io
 from apps.runtime.peer_io import MOST_UNREAD_BY_STRANGER_BYTES, MOST_UNREAD_BYTES, SendQueue, SharedReader
+from apps.runtime.sockets.arrivals import Arrival
 
 
 class Socket:
@@ -105,12 +107,12 @@ def test_the_last_bytes_end_the_queue_though_they_went_at_once():
 def test_one_reader_serves_all_sockets_until_they_are_to_be_left_alone():
     reader, pairs, got = SharedReader(), [socket.socketpair() for _ in range(3)], []
 
-    def on_ready(number: int) -> bool:
-        got.append((number, pairs[number][0].recv(100, socket.MSG_DONTWAIT)))
+    def on_arrival(number: int, arrival: Arrival) -> bool:
+        got.append((number, bytes(arrival.octets)))
         return got[-1][1] != b"stop"
 
     for number, (mine, _other) in enumerate(pairs):
-        reader.watch(mine.fileno(), lambda number=number: on_ready(number))
+        reader.watch(mine.fileno(), partial(on_arrival, number))
     reader.forget(pairs[2][0].fileno())
     for text in (b"one", b"stop", b"unread"):
         for _mine, other in pairs:
@@ -118,7 +120,7 @@ def test_one_reader_serves_all_sockets_until_they_are_to_be_left_alone():
         for _ in range(3):
             hub.sleep(0.01)
     assert sorted(got) == [(0, b"one"), (0, b"stop"), (1, b"one"), (1, b"stop")]
-    reader.watch(pairs[0][0].fileno(), lambda: on_ready(0))
+    reader.watch(pairs[0][0].fileno(), partial(on_arrival, 0))
     hub.sleep(0.01)
     hub.sleep(0.01)
     assert got[-1] == (0, b"unread")
@@ -133,12 +135,12 @@ def test_what_comes_soon_after_a_look_is_read_in_the_next_one_together(monkeypat
     monkeypatch.setattr(peer_io, "hub", SimpleNamespace(spawn=hub.spawn, sleep=lambda _seconds: gathered.wait()))
     reader, pairs, got = SharedReader(), [socket.socketpair() for _ in range(3)], []
 
-    def on_ready(number: int) -> bool:
-        got.append((number, pairs[number][0].recv(100, socket.MSG_DONTWAIT)))
+    def on_arrival(number: int, arrival: Arrival) -> bool:
+        got.append((number, bytes(arrival.octets)))
         return True
 
     for number, (mine, _other) in enumerate(pairs):
-        reader.watch(mine.fileno(), lambda number=number: on_ready(number))
+        reader.watch(mine.fileno(), partial(on_arrival, number))
     pairs[0][1].send(b"first")
     while not got:
         hub.sleep(0.0)

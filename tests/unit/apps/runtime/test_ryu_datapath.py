@@ -10,11 +10,15 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
+from eventlet import patcher
 from eventlet.greenio import GreenSocket
 
 from apps.runtime.peer_limits import SWITCH
-from controller.openflow.constants import VERSION, MessageType
+from controller.errors import ProtocolError
+from controller.openflow.constants import VERSION, MessageType, MultipartType
+from controller.openflow.stats import encode_meter_stats_request
 
 with warnings.catch_warnings():  # what Ryu imports is deprecated
     warnings.simplefilter("ignore")
@@ -25,7 +29,7 @@ with warnings.catch_warnings():  # what Ryu imports is deprecated
     from ryu.controller.handler import MAIN_DISPATCHER
     from ryu.lib import hub
 
-    from apps.runtime.ryu_datapath import PeerDatapath
+    from apps.runtime.ryu_datapath import READER, PeerDatapath
     from apps.runtime.switch_connection import SwitchConnection
 
 
@@ -35,8 +39,10 @@ class Switch:
     def __init__(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as server:
             self.end = socket.create_connection(server.getsockname())
-            plain, address = server.accept()
-        self.plain = plain
+            accepted, address = server.accept()
+        plain = self.plain = patcher.original("socket").socket(
+            fileno=accepted.detach()
+        )  # of which eventlet makes its own
         plain.setblocking(False)
         self.datapath = PeerDatapath(GreenSocket(plain), address)
         self.datapath.state = MAIN_DISPATCHER
@@ -154,3 +160,85 @@ def test_the_loop_ends_when_the_switch_hangs_up(switches: list[Switch]) -> None:
     other.datapath.close()
     wait_for(lambda: other.ended)
     assert other.ended
+
+
+def answer(xid: int, meters: int = 2) -> bytes:
+    """Return a meter-stats reply."""
+    body = b"".join(struct.pack("!IH6xIQQIIQQ", one, 56, 1, 10, 1000, 9, 0, 0, 0) for one in range(meters))
+    head = struct.pack("!BBHIHH4x", VERSION, MessageType.MULTIPART_REPLY, 16 + len(body), xid, MultipartType.METER, 0)
+    return head + body
+
+
+def called(*switches: Switch) -> list[int]:
+    """Call switches of two meters each; return the xids that they are asked with."""
+    for switch in switches:
+        wait_for(lambda switch=switch: switch.datapath.lane() is not None)
+    xids = [switch.connection.reserve(1) for switch in switches]
+    filenos = [
+        switch.connection.call(READER.meters, encode_meter_stats_request(xid), xid, 1)
+        for switch, xid in zip(switches, xids, strict=True)
+    ]
+    READER.meters.expect([2] * len(xids))
+    READER.meters.call([fileno for fileno in filenos if fileno is not None], xids)
+    return xids
+
+
+def test_a_roll_call_is_answered_without_a_reply_for_each(switches: list[Switch]) -> None:
+    for switch, xid in zip(switches, called(*switches), strict=True):
+        assert switch.end.recv(100) == encode_meter_stats_request(xid)
+        switch.end.send(answer(xid))
+    assert READER.meters.wait(5.0)
+    assert not np.isnan(READER.meters.at_s).any()
+    assert READER.meters.stats["meter_id"].tolist() == [0, 1, 0, 1]
+    assert all(switch.connection._awaited == {} for switch in switches)
+
+
+@pytest.mark.parametrize("before", [b"", struct.pack("!BBHI", VERSION, MessageType.ERROR, 8, 77)])
+def test_an_answer_that_comes_otherwise_is_awaited_as_any_reply(switches: list[Switch], before: bytes) -> None:
+    switch, other = switches
+    xid, its_xid = called(switch, other)
+    other.end.send(answer(its_xid))
+    data = before + answer(xid)
+    switch.end.send(data[:40])
+    assert READER.meters.wait(5.0), "it is not waited for in the roll call"
+    reply = switch.connection.recall(READER.meters)
+    switch.end.send(data[40:])
+    wait_for(lambda: reply.done)
+    assert reply.wait(0.0) == answer(xid)[16:]
+    assert np.isnan(READER.meters.at_s).tolist() == [True, False]
+    assert switch.reports == [77] * (before != b"")
+    (xid,) = called(switch)
+    switch.end.send(answer(xid))
+    assert READER.meters.wait(5.0)
+    assert not np.isnan(READER.meters.at_s).any(), "the next answer is read with all others again"
+
+
+def test_answers_beyond_what_was_asked_for_take_the_allowance(switches: list[Switch]) -> None:
+    loud, _other = switches
+    (xid,) = called(loud)
+    loud.end.send(4 * answer(xid))
+    wait_for(lambda: PeerDatapath.counts.dropped["nobody asked"])
+    wait_for(lambda: loud.datapath._budget._messages == 3)
+    assert loud.datapath._budget._messages == 3
+
+
+def test_a_switch_that_hangs_up_in_the_middle_is_not_waited_for(switches: list[Switch]) -> None:
+    gone, _other = switches
+    (xid,) = called(gone)
+    gone.end.send(answer(xid)[:70])
+    gone.end.close()
+    assert READER.meters.wait(5.0)
+    wait_for(lambda: gone.ended)
+    gone.datapath._end()
+    with pytest.raises(ProtocolError, match="disconnected"):
+        gone.connection.recall(READER.meters).wait(0.0)
+    assert gone.connection.call(READER.meters, b"", 1, 1) is None
+
+
+def test_a_switch_that_refuses_a_roll_call_says_so(switches: list[Switch]) -> None:
+    switch, _other = switches
+    (xid,) = called(switch)
+    assert switch.connection.fail(xid, ProtocolError("METERS ARE OFF"))
+    assert READER.meters.wait(0.0)
+    with pytest.raises(ProtocolError, match="METERS ARE OFF"):
+        switch.connection.recall(READER.meters).wait(0.0)

@@ -35,6 +35,10 @@ class Peer:
         self.sent.append(data)
         return True
 
+    def lane(self) -> None: ...
+
+    fileno = -1
+
 
 def encode(xid: int) -> bytes:
     return struct.pack("!I", xid)

@@ -23,6 +23,7 @@ with warnings.catch_warnings():  # what Ryu imports is deprecated
 
     eventlet.wsgi.ALREADY_HANDLED = []  # as the launcher does
     importlib.import_module("ryu.base.app_manager")  # before what it imports, which imports it
+    from apps.runtime.ryu_seam import BARRIER_CALL, METER_CALL
     from apps.runtime.switch_connection import SwitchConnection
     from apps.southbound.peers import SwitchState
     from apps.southbound.shell import Shell
@@ -36,6 +37,7 @@ class Wire:
     def __init__(self) -> None:
         self.id, self.address, self.xid = DPID, ("127.0.0.1", 1), 0
         self.cut = self.gate = None
+        self.barrier_xid = -1
         self.asked: list[tuple[int, int]] = []  # xid and type of each multipart request
 
     def keep(self) -> None: ...
@@ -47,10 +49,17 @@ class Wire:
     def enqueue(self, data: bytes) -> bool:
         while data:
             _version, kind, length, xid = struct.unpack_from("!BBHI", data)
+            if kind == MessageType.BARRIER_REQUEST:
+                self.barrier_xid = xid
             if kind == MessageType.MULTIPART_REQUEST:
                 self.asked.append((xid, struct.unpack_from("!H", data, 8)[0]))
             data = data[length:]
         return True
+
+    def lane(self) -> int | None:
+        return self.fileno if self.has_lane else None
+
+    fileno, has_lane = 40, False
 
 
 def meters(*meter_ids: int) -> bytes:
@@ -88,7 +97,8 @@ class Round:
         for xid, kind in self.wire.asked:
             body = meters(1, 2, 3) if kind == MultipartType.METER else b""
             head = struct.pack("!BBHIHH4x", ofp.VERSION, MessageType.MULTIPART_REPLY, 16 + len(body), xid, kind, 0)
-            self.connection.take_reply(MessageType.MULTIPART_REPLY, xid, head + body)
+            if not METER_CALL.answer(self.wire.fileno, memoryview(head + body), self.now_s):
+                self.connection.take_reply(MessageType.MULTIPART_REPLY, xid, head + body)
         self.wire.asked.clear()
         yield
 
@@ -117,3 +127,34 @@ def test_it_is_read_again_in_the_next_round(round_of_one: Round) -> None:
     assert round_of_one.peer.overtaken != []
     assert round_of_one.run() == {1, 2, 3}
     assert round_of_one.peer.overtaken == []
+
+
+def test_a_round_by_a_roll_call_reads_the_same(round_of_one: Round) -> None:
+    """It calls the roll once it knows how many meters there are, in rounds that do not look at ports."""
+    round_of_one.wire.has_lane = True
+    assert round_of_one.run() == {1, 2, 3}
+    assert round_of_one.run(2) == {1, 3}
+    assert METER_CALL.stats["meter_id"].tolist() == [1, 2, 3]
+    assert round_of_one.run() == {1, 2, 3}
+    assert round_of_one.peer.counted_s == round_of_one.now_s
+    assert round_of_one.peer.poll is None
+
+
+def test_what_a_roll_call_hears_is_when_meters_were_set(round_of_one: Round) -> None:
+    peer, wire = round_of_one.peer, round_of_one.wire
+    wire.has_lane = True
+    round_of_one.run(1)
+    assert peer.meters_set_s() is None
+    round_of_one.shell.peers.note_confirmed()
+    (sent_s, reply), *_ = peer.unfinished
+    assert (sent_s, reply.done) == (round_of_one.now_s, False), "it has not answered: it is awaited as any reply"
+    assert round_of_one.connection.take_reply(MessageType.BARRIER_REPLY, reply.xid, b"")
+    assert peer.meters_set_s() == round_of_one.now_s
+    ids = np.array([2])
+    round_of_one.shell.central.switches[DPID].update.modify_meters(modifications(ids, ids, ids))
+    round_of_one.shell.push()
+    answer = struct.pack("!BBHI", ofp.VERSION, MessageType.BARRIER_REPLY, 8, wire.barrier_xid)
+    assert BARRIER_CALL.answer(wire.fileno, memoryview(answer), 7.0)
+    round_of_one.shell.peers.note_confirmed()
+    assert peer.meters_set_s() == 7.0
+    assert all(reply.done for _, reply in peer.unfinished)

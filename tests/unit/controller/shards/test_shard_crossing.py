@@ -40,8 +40,10 @@ def test_rows_by_peer_are_those_whose_receivers_it_owns(some, owner, data):
     entries, owner = table(some), ints(owner)
     crossing = Crossing.of(entries, owner == 0, {one: owner == one for one in OWNERS})
     size = {"min_size": len(entries), "max_size": len(entries)}
-    control = ints(data.draw(st.lists(st.sampled_from(Control), **size)))
-    silent = ints(data.draw(st.lists(st.sampled_from((0, IDLE_INTERVALS - 1, IDLE_INTERVALS)), **size)))
+    control = ints(data.draw(st.lists(st.sampled_from(Control), **size))).astype(np.int8)
+    silent = ints(data.draw(st.lists(st.sampled_from((0, IDLE_INTERVALS - 1, IDLE_INTERVALS)), **size))).astype(
+        np.int16
+    )
     told = (control != Control.IDLE) | (silent < IDLE_INTERVALS)
     rows = crossing.told(control, silent)
     to = owner[entries.receiver]

@@ -1,0 +1,131 @@
+/* What has come at many sockets, read in one call: the answers to roll calls go straight into columns, and of the rest the
+ * replies at the beginning are told apart. arrivals.py and roll_call.py do the same socket by socket.
+ *
+ * Nothing here waits, and nothing is kept between two calls.
+ */
+#include <errno.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "../../../controller/_columns.h"
+#include "../../../controller/openflow/_meter_stats.h"
+
+typedef int64_t i64;
+
+typedef struct { /* what one socket had: NOTHING, 0 when it has ended; how many whole replies are at the beginning */
+    i64 octets, replies, only_replies;
+} Arrival;
+
+typedef struct {
+    i64 kind, xid, start, end;
+} Reply;
+
+typedef struct { /* who was called: ``index_of`` is by descriptor, the others by number; -1 for those that are not, or any more */
+    i64 descriptors, *index_of;
+    const i64 *xid;
+    double *at_s;
+} RollCall;
+
+enum { NOTHING = -1, HEADER_BYTES = 8, MULTIPART_BYTES = 16, MULTIPART_REPLY = 19, BARRIER_REPLY = 21, METER = 9, MORE = 1 };
+
+static inline i64 number_of(const RollCall *roll, i64 fd) { return fd < roll->descriptors ? roll->index_of[fd] : -1; }
+
+static i64 noted(const RollCall *roll, i64 fd, double now_s, i64 octets)
+{
+    roll->at_s[roll->index_of[fd]] = now_s;
+    roll->index_of[fd] = -1;
+    return octets;
+}
+
+static int begins(const uint8_t *octets, i64 version, i64 kind, i64 length, i64 xid)
+{
+    return octets[0] == version && octets[1] == kind && (i64)get(octets + 2, 2) == length && (i64)get(octets + 4, 4) == xid;
+}
+
+/* Take what a socket has first if it is the meters that are awaited: one message with as many of one band as are expected, which
+ * end at ``ends`` of ``stats``. Return how many octets it has, or 0. */
+static i64 take_meters(const RollCall *roll, const i64 *ends, MeterStats *stats, i64 fd, const uint8_t *octets, i64 length,
+                       i64 version, double now_s)
+{
+    i64 number = number_of(roll, fd);
+    if (number < 0)
+        return 0;
+    i64 first = number ? ends[number - 1] : 0, ours = MULTIPART_BYTES + (ends[number] - first) * STATS_BYTES;
+    if (length < ours || !begins(octets, version, MULTIPART_REPLY, ours, roll->xid[number]) || get(octets + 8, 2) != METER ||
+        get(octets + 10, 2) & MORE ||
+        decode_meter_stats(octets + MULTIPART_BYTES, octets + ours, stats + first) != octets + ours)
+        return 0;
+    return noted(roll, fd, now_s, ours);
+}
+
+/* The same for the reply to a barrier. */
+static i64 take_barrier(const RollCall *roll, i64 fd, const uint8_t *octets, i64 length, i64 version, double now_s)
+{
+    i64 number = number_of(roll, fd);
+    if (number < 0 || length < HEADER_BYTES || !begins(octets, version, BARRIER_REPLY, HEADER_BYTES, roll->xid[number]))
+        return 0;
+    return noted(roll, fd, now_s, HEADER_BYTES);
+}
+
+/* Find the whole replies at the beginning, up to ``most``; return whether nothing else is there. ``kinds`` has a bit for each
+ * type that is one. */
+static int find_replies(const uint8_t *octets, i64 length, i64 version, i64 kinds, i64 most, Reply *found, i64 *count)
+{
+    i64 start = 0;
+    for (*count = 0; *count < most; (*count)++) {
+        const uint8_t *head = octets + start;
+        if (length - start < HEADER_BYTES || (i64)get(head + 2, 2) > length - start)
+            return 1;
+        i64 kind = head[1], ours = (i64)get(head + 2, 2), least = kind == MULTIPART_REPLY ? MULTIPART_BYTES : HEADER_BYTES;
+        if (head[0] != version || kind > 62 || !(kinds >> kind & 1) || ours < least)
+            return 0;
+        found[*count] = (Reply){kind, (i64)get(head + 4, 4), start, start + ours};
+        start += ours;
+    }
+    return 0;
+}
+
+/* Read ``most_octets`` at most from each socket ``fd`` (sockets,). What is no answer to a roll call stays in ``room``, one
+ * behind the other, and up to ``most`` replies are found in each. Return how many sockets were read: all, or those whose octets
+ * and replies fit in any case. */
+i64 dets_receive(double now_s, i64 most_octets, i64 version, i64 kinds, i64 most, const char *columns)
+{
+    if (!side_by_side(columns, 12))
+        return NOT_SIDE_BY_SIDE;
+    const i64 *fd = column(columns, 0);
+    uint8_t *to = column(columns, 1), *end = to + rows_of(columns, 1);
+    Arrival *arrivals = column(columns, 2);
+    Reply *replies = column(columns, 3);
+    RollCall meters = {rows_of(columns, 4), column(columns, 4), column(columns, 5), column(columns, 6)};
+    const i64 *ends = column(columns, 7);
+    MeterStats *stats = column(columns, 8);
+    RollCall barriers = {rows_of(columns, 9), column(columns, 9), column(columns, 10), column(columns, 11)};
+    i64 sockets = rows_of(columns, 0), left = rows_of(columns, 3), done = 0;
+    for (; done < sockets && end - to >= most_octets && left >= most; done++) {
+        Arrival *one = arrivals + done;
+        i64 octets = recv((int)fd[done], to, (size_t)most_octets, MSG_DONTWAIT), answers = 0, taken;
+        *one = (Arrival){octets, 0, 0};
+        if (octets < 0)
+            one->octets = errno == EAGAIN || errno == EINTR ? NOTHING : 0;
+        if (octets <= 0)
+            continue;
+        do {
+            taken = take_meters(&meters, ends, stats, fd[done], to + answers, octets - answers, version, now_s);
+            taken += take_barrier(&barriers, fd[done], to + answers + taken, octets - answers - taken, version, now_s);
+            answers += taken;
+        } while (taken);
+        if (answers == octets) {
+            one->octets = NOTHING;
+            continue;
+        }
+        if (answers)
+            memmove(to, to + answers, (size_t)(octets - answers));
+        one->octets = octets -= answers;
+        one->only_replies = find_replies(to, octets, version, kinds, most, replies, &one->replies);
+        to += octets;
+        replies += one->replies;
+        left -= one->replies;
+    }
+    return done;
+}

@@ -1,0 +1,110 @@
+"""What has come at sockets of switches: their bytes, with the whole replies at the beginning told apart.
+
+A reply is cut out by its header alone; what it answers, and what it may take of the process, is the connection's
+business (docs/adr/0150).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from apps.runtime.sockets import kernel as socket_kernel
+from apps.runtime.sockets.roll_call import MeterCall, RollCall
+from controller.openflow import constants as ofp
+from controller.openflow.buffers import HEADER
+from controller.openflow.constants import MessageType
+
+REPLIES = frozenset(
+    {
+        *(MessageType.ECHO_REPLY, MessageType.FEATURES_REPLY, MessageType.GET_CONFIG_REPLY),
+        *(MessageType.MULTIPART_REPLY, MessageType.BARRIER_REPLY, MessageType.QUEUE_GET_CONFIG_REPLY),
+        *(MessageType.ROLE_REPLY, MessageType.GET_ASYNC_REPLY),
+    }
+)
+# So many messages of one peer are handled before others in the process get their turn.
+MESSAGES_AT_ONCE = 32
+READ_BYTES = 256 << 10
+_ROOM_BYTES, _ROOM_REPLIES = 4 * READ_BYTES, 64 * MESSAGES_AT_ONCE
+_MULTIPART, _MULTIPART_BYTES = int(MessageType.MULTIPART_REPLY), 16
+_KINDS = sum(1 << kind for kind in REPLIES)
+
+
+class Arrival(NamedTuple):
+    """What has come at a socket: nothing when it has ended; valid until the next ones are read.
+
+    ``replies`` are whole messages at the beginning: type, xid, and from where to where. ``only_replies`` tells whether
+    nothing else is there, but for a message that has not come whole.
+    """
+
+    fileno: int
+    octets: memoryview
+    replies: Sequence[Sequence[int]]
+    only_replies: bool
+
+
+class Inbox:
+    """Reads many sockets, none of which it waits for; answers to roll calls go to these."""
+
+    def __init__(self, meters: MeterCall, barriers: RollCall) -> None:
+        self._meters, self._barriers = meters, barriers
+        self._room = None if socket_kernel.library is None else socket_kernel.Room(_ROOM_BYTES, _ROOM_REPLIES)
+        self._octets = memoryview(bytearray(READ_BYTES if self._room is None else 0))
+
+    def receive(self, filenos: Sequence[int], now_s: float) -> Iterator[Arrival]:
+        """Yield what else has come at each of these sockets that is not empty; READ_BYTES at most, the rest stays."""
+        if self._room is not None:
+            return self._receive_at_once(self._room, filenos, now_s)
+        return self._receive(filenos, now_s)
+
+    def _receive(self, filenos: Sequence[int], now_s: float) -> Iterator[Arrival]:
+        for fileno in filenos:
+            try:
+                octets = self._octets[: os.readv(fileno, [self._octets])]
+            except BlockingIOError:
+                continue
+            except OSError:
+                octets = self._octets[:0]
+            rest = octets[self._answered(fileno, octets, now_s) :]
+            if rest or not octets:
+                yield Arrival(fileno, rest, *replies_in(rest))
+
+    def _answered(self, fileno: int, octets: memoryview, now_s: float) -> int:
+        """Return how many bytes of what came at a socket were answers to the roll calls."""
+        start, answer = 0, -1
+        while answer:
+            octets = octets[max(answer, 0) :]
+            answer = self._meters.answer(fileno, octets, now_s) or self._barriers.answer(fileno, octets, now_s)
+            start += answer
+        return start
+
+    def _receive_at_once(self, room: socket_kernel.Room, filenos: Sequence[int], now_s: float) -> Iterator[Arrival]:
+        what = READ_BYTES, ofp.VERSION, _KINDS, MESSAGES_AT_ONCE
+        while filenos:
+            arrivals, replies = room.receive(filenos, (*self._meters.columns, *self._barriers.columns), now_s, *what)
+            first = start = 0
+            for fileno, (length, count, only_replies) in zip(filenos, arrivals, strict=False):
+                if length >= 0:
+                    octets = room.octets[start : start + length]
+                    yield Arrival(fileno, octets, replies[first : first + count], bool(only_replies))
+                    start, first = start + length, first + count
+            filenos = filenos[len(arrivals) :]
+
+
+def replies_in(octets: memoryview) -> tuple[list[tuple[int, int, int, int]], bool]:
+    """Return the whole replies at the beginning, MESSAGES_AT_ONCE at most, and whether there is nothing else."""
+    found: list[tuple[int, int, int, int]] = []
+    start, end = 0, len(octets)
+    for _ in range(MESSAGES_AT_ONCE):
+        if end - start < HEADER.size:
+            return found, True
+        version, kind, length, xid = HEADER.unpack_from(octets, start)
+        if length > end - start:
+            return found, True
+        least = _MULTIPART_BYTES if kind == _MULTIPART else HEADER.size
+        if version != ofp.VERSION or kind not in REPLIES or length < least:
+            return found, False
+        found.append((kind, xid, start, start + length))
+        start += length
+    return found, False

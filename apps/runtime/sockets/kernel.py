@@ -1,0 +1,42 @@
+"""The compiled form of reading many sockets (``_sockets.c``): one call for all.
+
+``library`` is None when it was not built; callers look before they call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.compiled import call, load
+
+library = load(Path(__file__).parent, "_sockets", {"dets_receive": "diiii"})
+
+
+class Room:
+    """Where what comes is read to, for one call after the other: ``octets`` and replies of several sockets."""
+
+    def __init__(self, octets: int, replies: int) -> None:
+        self._room = np.empty(octets, np.uint8)
+        self._replies = np.empty((replies, 4), np.int64)
+        self.octets = memoryview(self._room)  # type: ignore[arg-type]  # an array is a buffer
+
+    def receive(
+        self, filenos: Sequence[int], rolls: tuple[NDArray[np.generic], ...], now_s: float, *what: int
+    ) -> tuple[list[list[int]], list[list[int]]]:
+        """Read the first of these sockets, as many as there is room for.
+
+        ``rolls`` are who is called for its meters (``index_of``, ``xid``, ``at_s``, ``ends`` and ``stats``) and for
+        barriers (the first three). ``what`` is how many octets of each socket at most; OpenFlow's version; the types of
+        replies, a bit for each; and how many replies of each socket at most. Return for each socket how many octets
+        came (-1: none but answers to the roll calls, 0: it has ended), how many whole replies are at the beginning, and
+        whether nothing else is; and of each reply its type, its xid, and from where to where it goes within what came.
+        """
+        arrivals = np.empty((len(filenos), 3), np.int64)
+        columns = np.array(filenos, np.int64), self._room, arrivals, self._replies, *rolls
+        done = call(library, "dets_receive", columns, now_s, *what)
+        found: list[list[int]] = arrivals[:done].tolist()
+        return found, self._replies[: sum(replies for _, replies, _ in found)].tolist()

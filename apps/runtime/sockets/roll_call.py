@@ -1,0 +1,129 @@
+"""One question to many switches: what they answer goes into columns, without an object for an answer.
+
+What comes is read so only where it is the answer that is awaited, with nothing before it: the meters in one message
+that has as many as the switch had the last time, or a barrier's reply. That is once for each request, so that it takes
+nothing of a peer's allowance. All else is the connection's own business, as before (docs/adr/0150).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from ryu.lib import hub
+
+from controller.columns import FloatArray, IntArray
+from controller.openflow import constants as ofp
+from controller.openflow.buffers import HEADER
+from controller.openflow.constants import MessageType, MultipartType
+from controller.openflow.meters import METER_STATS, STATS_BYTES, decode_meter_stats, have_one_band
+from controller.openflow.stats import MULTIPART_HEAD
+
+MOST_METERS = (0xFFFF - MULTIPART_HEAD.size) // STATS_BYTES  # of one message
+_NOBODY = -1
+_REPLY, _METER, _BARRIER = int(MessageType.MULTIPART_REPLY), int(MultipartType.METER), int(MessageType.BARRIER_REPLY)
+
+
+class RollCall:
+    """Who was called last to confirm what was sent, by barriers, and who has; the next call ends it.
+
+    By number, in the order of calling: ``xid`` of the request, and ``at_s``, when the answer came, NaN for whoever has
+    not answered so. ``index_of`` leads from a socket to the number, as long as an answer may come.
+    """
+
+    def __init__(self) -> None:
+        self.index_of: IntArray = np.full(256, _NOBODY, np.int64)
+        self._filenos: IntArray = np.empty(0, np.int64)
+        self._all_in: Any = None
+        self.call([], [])
+
+    def call(self, filenos: Sequence[int], xids: Sequence[int]) -> None:
+        """Await answers at these sockets, to requests with these xids."""
+        self.index_of[self._filenos] = _NOBODY
+        highest = max(filenos, default=0)
+        if highest >= len(self.index_of):
+            self.index_of = np.full(2 * highest, _NOBODY, np.int64)
+        self._filenos = np.array(filenos, np.int64)
+        self.index_of[self._filenos] = np.arange(len(filenos))
+        self.xid: IntArray = np.array(xids, np.int64)
+        self.at_s: FloatArray = np.full(len(filenos), np.nan)
+
+    @property
+    def columns(self) -> tuple[NDArray[np.generic], ...]:
+        """Who is called, for the compiled form."""
+        return self.index_of, self.xid, self.at_s
+
+    def take_back(self, fileno: int) -> bool:
+        """Await no answer at a socket any more; return whether one was awaited."""
+        if self._number(fileno) == _NOBODY:
+            return False
+        self.index_of[fileno] = _NOBODY
+        self.look()
+        return True
+
+    def answer(self, fileno: int, octets: memoryview, now_s: float) -> int:
+        """Take what comes first at a socket if it is the answer that is awaited; return how many bytes it has, or 0."""
+        number = self._number(fileno)
+        if number == _NOBODY or len(octets) < HEADER.size:
+            return 0
+        if HEADER.unpack_from(octets) != (ofp.VERSION, _BARRIER, HEADER.size, self.xid[number]):
+            return 0
+        self._note(fileno, number, now_s)
+        return HEADER.size
+
+    def look(self) -> None:
+        """Wake whoever waits for the answers once none is awaited any more."""
+        if self._all_in is not None and not (self.index_of[self._filenos] != _NOBODY).any():
+            self._all_in.set()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Return whether, within so long, no answer is awaited any more."""
+        if (self.index_of[self._filenos] != _NOBODY).any():
+            self._all_in = hub.Event()
+            came = timeout_s > 0.0 and bool(self._all_in.wait(timeout_s))
+            self._all_in = None
+            return came
+        return True
+
+    def _number(self, fileno: int) -> int:
+        return int(self.index_of[fileno]) if 0 <= fileno < len(self.index_of) else _NOBODY
+
+    def _note(self, fileno: int, number: int, now_s: float) -> None:
+        self.at_s[number], self.index_of[fileno] = now_s, _NOBODY
+
+
+class MeterCall(RollCall):
+    """Who was called last for the counters of its meters: in ``stats`` (METER_STATS), where each's end at ``ends``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.expect([])
+
+    def expect(self, meters: Sequence[int]) -> None:
+        """Say how many meters each of those who are called has: MOST_METERS at most."""
+        self.ends: IntArray = np.cumsum(meters, dtype=np.int64)
+        self.stats: NDArray[np.void] = np.empty(sum(meters), METER_STATS)
+
+    @property
+    def columns(self) -> tuple[NDArray[np.generic], ...]:
+        """Who is called, for the compiled form."""
+        return *super().columns, self.ends, self.stats
+
+    def answer(self, fileno: int, octets: memoryview, now_s: float) -> int:
+        """Take what comes first at a socket if it is the answer that is awaited; return how many bytes it has, or 0."""
+        number = self._number(fileno)
+        if number == _NOBODY or len(octets) < MULTIPART_HEAD.size:
+            return 0
+        first, end = int(self.ends[number - 1]) if number else 0, int(self.ends[number])
+        length = MULTIPART_HEAD.size + (end - first) * STATS_BYTES
+        *head, flags = MULTIPART_HEAD.unpack_from(octets)
+        if head != [ofp.VERSION, _REPLY, length, self.xid[number], _METER] or flags & ofp.MULTIPART_REPLY_MORE:
+            return 0
+        body = octets[MULTIPART_HEAD.size : length]
+        if len(octets) < length or not have_one_band(body):
+            return 0
+        self.stats[first:end] = decode_meter_stats(body)
+        self._note(fileno, number, now_s)
+        return length
