@@ -6,6 +6,7 @@ import json
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.cluster import NAMES, SharedRun, check_one_writer, needs_etcd
@@ -41,6 +42,11 @@ def test_every_switch_has_one_owner_and_both_nodes_are_ready(run: SharedRun) -> 
     assert [{node for node, _, _ in run.writers(dpid)} for dpid in EDGES] == [{1}, {0}, {0}]
 
 
+def loads_of_links(node: Any) -> list[int | None]:
+    links = node.get("/v1/links")["links"]
+    return [link[way]["load_bps"] for link in links for way in ("a_to_b", "b_to_a")]
+
+
 def check_reads_are_of_the_whole_fabric(run: SharedRun, number: int) -> None:
     node = run.nodes[number]
     vn = f"/v1/vns/10/s{RECEIVER[0]}/{RECEIVER[1]}"
@@ -57,8 +63,7 @@ def check_reads_are_of_the_whole_fabric(run: SharedRun, number: int) -> None:
         OWNERS, "ready"
     )
     assert all(one["received_bps"] is not None for one in node.get("/v1/ports")["ports"])
-    links = [way["load_bps"] for one in node.get("/v1/links")["links"] for way in (one["a_to_b"], one["b_to_a"])]
-    assert None not in links
+    run.wait(lambda: None not in loads_of_links(node), "two looks at all links, a second apart")
     said = "/".join(("/v1/entries/10/s1/11", f"s{RECEIVER[0]}", str(RECEIVER[1]), "explanation"))
     assert node.get(said)["sender"]["switch"] == "s1"
     assert not any("partial" in answer for answer in listed)
