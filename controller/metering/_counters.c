@@ -6,14 +6,8 @@
  * stays in the first cache.
  */
 #include "../_columns.h"
+#include "../openflow/_meter_stats.h"
 #include "_measure.h"
-
-typedef struct { /* METER_STATS of controller/openflow/meters.py */
-    uint32_t meter_id, flow_count;
-    uint64_t packet_in_count, byte_in_count;
-    double duration_s;
-    uint64_t band_packet_count, band_byte_count;
-} MeterStats;
 
 typedef struct { /* MeterReadings */
     double *byte_in, *dropped, *duration_s, *received_s;

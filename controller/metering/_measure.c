@@ -7,14 +7,8 @@
 #include <string.h>
 
 #include "../_columns.h"
+#include "../openflow/_meter_stats.h"
 #include "_measure.h"
-
-typedef struct { /* METER_STATS of controller/openflow/meters.py */
-    uint32_t meter_id, flow_count;
-    uint64_t packet_in_count, byte_in_count;
-    double duration_s;
-    uint64_t band_packet_count, band_byte_count;
-} MeterStats;
 
 /* Add what the n meters of one switch counted since its last reading to its window; unavailable counts as 0. A meter that counts
  * less than before was modified and began again: it may pass what it is set to now as well, which nobody knows of a meter
