@@ -45,7 +45,7 @@ def test_with_a_cluster_the_receivers_controller_is_killed_in_the_middle_of_the_
     monkeypatch.setattr(demo.single, "run", run)
     demo.run_cluster()
     ((options, kill_at_s),) = asked
-    assert (options.fabric, options.topology) == (fabric, "dets-fig7")
+    assert (options.fabric, options.topology, options.algorithm) == (fabric, "dets-fig7", "level")
     assert options.warmup_s < kill_at_s < options.warmup_s + options.blast_s
     out = capsys.readouterr().out
     assert "n2 was killed. Its switches were under control again after 0.50 s: s4 by n1." in out
