@@ -7,7 +7,7 @@ The time is that until meters are set that sum to 110 % of the limit. The blast 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -97,14 +97,12 @@ def scenario(interval_ms: int) -> Scenario:
     )
 
 
-def on_ovs(
-    interval_ms: int, look_ms: int, algorithm: str = "fp", progress: Callable[[float], None] = lambda _passed_s: None
-) -> list[float]:
+def on_ovs(interval_ms: int, look_ms: int, algorithm: str = "fp") -> list[float]:
     """Return the times, ms, of the blasts of one run on Open vSwitch, until the controller had decided (root)."""
     blasts = scenario(interval_ms)
     settings = RunSettings(interval_ms=interval_ms, look_ms=look_ms)
     with tempfile.TemporaryDirectory(prefix="dets-blast-") as folder:
-        ran = run_scenario(Cell("blasts", algorithm, 1, "ovs", blasts, settings), Path(folder), progress)
+        ran = run_scenario(Cell("blasts", algorithm, 1, "ovs", blasts, settings), Path(folder))
         decided = list(_decided(recordings.read(Path(folder) / "recording")))
     begun_s = ran.notes["begun_s"]
     starts_s = [begun_s + start_s for start_s, _ in blasts.sources[0].spans[1:]]
