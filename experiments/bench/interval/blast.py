@@ -82,7 +82,9 @@ def _send(model: ModelFabric, rate_bps: float) -> list[UdpSource]:
 
 def scenario(interval_ms: int) -> Scenario:
     """Return BLASTS blasts on end, each of which begins a PHASES-th of an interval later in it."""
-    starts_s = [BEGIN_S + number * (EVERY_S + interval_ms / 1e3 / PHASES) for number in range(BLASTS)]
+    interval_s = interval_ms / 1e3
+    every_s = (round(EVERY_S / interval_s) + 1 / PHASES) * interval_s
+    starts_s = [BEGIN_S + number * every_s for number in range(BLASTS)]
     spans = (HEARD_S, *((start_s, start_s + LASTS_S) for start_s in starts_s))
     return Scenario(
         name="blasts",
