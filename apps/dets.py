@@ -21,6 +21,7 @@ from apps.cluster.metrics import ClusterMetrics, LinksMetrics, SharingMetrics
 from apps.cluster.node import ClusterNode
 from apps.cluster.reach import Reach
 from apps.cluster.roles import Roles
+from apps.looks import Looks
 from apps.metrics import Metrics
 from apps.reload import Reloader, Reloads
 from apps.rest.http.one_hop import Nodes, OneHop
@@ -121,7 +122,7 @@ class Dets(AppBase):
 
     def start(self) -> Any:
         """Start the loops; each goes on whatever happens in one of its rounds."""
-        self.loops.every("interval", self.config.interval_s, self._run_interval)
+        self.loops.every("interval", self.config.interval_s, self._run_interval, self._looks())
         self.loops.every("hub lag", LAG_INTERVAL_S, self._measure_lag)
         self.loops.whenever("event lines", self.shell.lines.wait, self.shell.lines.write)
         self.loops.every("tests", TESTS_INTERVAL_S, lambda: probing.run_round(self.shell.peers))
@@ -154,6 +155,13 @@ class Dets(AppBase):
             self._tokens.close()
         self.shell.lines.write()
         self.logger.info("stopped; on_stop: %s", self.config.on_stop)
+
+    def _looks(self) -> Callable[[float], None] | None:
+        """Return what waits for a round and begins it sooner where it has to; None where nothing looks."""
+        look_s = self.config.look_ms / 1e3
+        if not look_s:
+            return None
+        return Looks(self.shell, look_s, time.monotonic, hub.sleep, partial(self.loops.guarded, "looks")).wait
 
     def _run_interval(self) -> None:
         if self.exchange is not None:

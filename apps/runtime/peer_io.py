@@ -16,7 +16,7 @@ from eventlet import hubs, patcher
 from ryu.lib import hub
 
 from apps.runtime.sockets.arrivals import Arrival, Inbox
-from apps.runtime.sockets.roll_call import MeterCall, RollCall
+from apps.runtime.sockets.roll_call import MeterCall, PortCall, RollCall
 
 _select = patcher.original("select")  # eventlet takes epoll away from the patched one
 # A switch under control may be sent 100,000 entries at once; a stranger gets next to nothing.
@@ -108,9 +108,9 @@ class SharedReader:
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self.meters, self.barriers = MeterCall(), RollCall()
+        self.meters, self.barriers, self.ports = MeterCall(), RollCall(), PortCall()
         self._on_arrival: dict[int, Callable[[Arrival], bool]] = {}
-        self._inbox, self._clock = Inbox(self.meters, self.barriers), clock
+        self._inbox, self._clock = Inbox(self.meters, self.barriers, self.ports), clock
         self._epoll = _select.epoll()
         self._running = False
 
@@ -140,4 +140,5 @@ class SharedReader:
                     if on_arrival is not None and not on_arrival(arrival):
                         self.forget(arrival.fileno)
                 self.meters.look()
+                self.ports.look()
                 hub.sleep(GATHER_S)

@@ -31,7 +31,7 @@ from apps.runtime.lasting_listener import LastingListener
 from apps.runtime.logs import LogFormat, set_format, set_level
 from apps.runtime.peer_limits import ConnectionLimits, CutOff
 from apps.runtime.ryu_datapath import READER, PeerDatapath, serve_peer
-from apps.runtime.sockets.roll_call import MOST_METERS
+from apps.runtime.sockets.roll_call import MOST_METERS, MOST_PORTS
 from apps.runtime.switch_connection import Reply, SwitchConnection
 from apps.runtime.tls import TlsConnection
 from controller.errors import InvalidValueError
@@ -40,7 +40,9 @@ __all__ = [
     "BARRIER_CALL",
     "METER_CALL",
     "MOST_METERS",
+    "MOST_PORTS",
     "OFP_VERSION",
+    "PORT_CALL",
     "AppBase",
     "PeerDatapath",
     "Reply",
@@ -62,7 +64,8 @@ HANDSHAKE_TIMEOUT_S = 10.0
 run_in_thread = tpool.execute
 sys.setswitchinterval(0.0005)
 OFP_VERSION = ofproto_v1_3.OFP_VERSION
-METER_CALL, BARRIER_CALL = READER.meters, READER.barriers  # the roll calls of this process
+# The roll calls of this process.
+METER_CALL, BARRIER_CALL, PORT_CALL = READER.meters, READER.barriers, READER.ports
 CONNECTIONS_PER_S = 200.0
 MOST_WAITING, MOST_WAITING_OF_HOST = 128, 64  # connections without a handshake
 MOST_FILES = 65_536

@@ -192,6 +192,7 @@ class Config:
     ecn_deliver: Literal["hide", "keep"] = "hide"
     ecn_codepoint: Literal[1, 2] = 1
     cluster: Cluster | None = None
+    look_ms: int = 0
 
     @property
     def interval_s(self) -> float:

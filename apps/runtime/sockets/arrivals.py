@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from apps.runtime.sockets import kernel as socket_kernel
-from apps.runtime.sockets.roll_call import MeterCall, RollCall
+from apps.runtime.sockets.roll_call import MeterCall, PortCall, RollCall
 from controller.openflow import constants as ofp
 from controller.openflow.buffers import HEADER
 from controller.openflow.constants import MessageType
@@ -47,8 +47,8 @@ class Arrival(NamedTuple):
 class Inbox:
     """Reads many sockets, none of which it waits for; answers to roll calls go to these."""
 
-    def __init__(self, meters: MeterCall, barriers: RollCall) -> None:
-        self._meters, self._barriers = meters, barriers
+    def __init__(self, meters: MeterCall, barriers: RollCall, ports: PortCall) -> None:
+        self._calls = meters, barriers, ports
         self._room = None if socket_kernel.library is None else socket_kernel.Room(_ROOM_BYTES, _ROOM_REPLIES)
         self._octets = memoryview(bytearray(READ_BYTES if self._room is None else 0))
 
@@ -75,14 +75,15 @@ class Inbox:
         start, answer = 0, -1
         while answer:
             octets = octets[max(answer, 0) :]
-            answer = self._meters.answer(fileno, octets, now_s) or self._barriers.answer(fileno, octets, now_s)
+            answer = next((found for one in self._calls if (found := one.answer(fileno, octets, now_s))), 0)
             start += answer
         return start
 
     def _receive_at_once(self, room: socket_kernel.Room, filenos: Sequence[int], now_s: float) -> Iterator[Arrival]:
         what = READ_BYTES, ofp.VERSION, _KINDS, MESSAGES_AT_ONCE
         while filenos:
-            arrivals, replies = room.receive(filenos, (*self._meters.columns, *self._barriers.columns), now_s, *what)
+            rolls = tuple([column for one in self._calls for column in one.columns])
+            arrivals, replies = room.receive(filenos, rolls, now_s, *what)
             first = start = 0
             for fileno, (length, count, only_replies) in zip(filenos, arrivals, strict=False):
                 if length >= 0:

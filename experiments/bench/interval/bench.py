@@ -1,8 +1,8 @@
 """``dets bench interval``: what tenants gain from shorter control intervals, and what the machine pays for them.
 
-Figures 5 and 6 of the DETS paper, and bursts in step with the interval behind a port whose queues nobody can set, each
-with the control intervals asked for. What comes of them is measured over 55 ms at every interval, so that rows can be
-compared. On the model, and as root on Open vSwitch, where the costs are read too.
+Figures 5 and 6 of the DETS paper, bursts in step with the interval behind a port whose queues nobody can set, and
+blasts (blast.py), each with the control intervals asked for. What comes of them is measured over 55 ms at every
+interval, so that rows can be compared. On the model, and as root on Open vSwitch, where the costs are read too.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import numpy as np
 from controller.errors import InvalidValueError
 from controller.units import check_interval_ms
 from experiments.bench.enforcement import bursts
+from experiments.bench.interval import blast
 from experiments.evaluation.cells import SCALE, Cell, run_scenario
 from experiments.evaluation.measures import isolation_measures, measures
 from experiments.evaluation.run import RunSettings, ScenarioRun
@@ -90,7 +91,7 @@ def run(
     """
     fabrics = fabrics or (FABRICS if os.geteuid() == 0 else FABRICS[:1])
     _check(intervals_ms, fabrics, seeds)
-    rows = list(_rows(intervals_ms, fabrics, seeds))
+    rows = [*_rows(intervals_ms, fabrics, seeds), *_blasts(intervals_ms, fabrics)]
     result = {
         "settings": {
             "algorithm": ALGORITHM,
@@ -148,6 +149,18 @@ def _rows(intervals_ms: Sequence[int], fabrics: Sequence[str], seeds: int) -> It
             warnings = ran.notes["warnings"]
             row = {"fabric": fabric, "case": name, "interval_ms": interval_ms, "seed": seed}
             yield {**row, "figures": figures, "warnings": warnings}
+
+
+def _blasts(intervals_ms: Sequence[int], fabrics: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Yield how soon meters meet a blast, without looks between rounds and with them where these are shorter."""
+    for fabric in fabrics:
+        times_of = blast.on_model if fabric == "model" else blast.on_ovs
+        for interval_ms in dict.fromkeys(intervals_ms):
+            for look_ms in (look_ms for look_ms in blast.LOOKS_MS if look_ms < interval_ms):
+                name = f"blast, look_ms {look_ms}"
+                print(f"{fabric}: {name}, {interval_ms} ms", file=sys.stderr)
+                row = {"fabric": fabric, "case": name, "interval_ms": interval_ms, "seed": 1}
+                yield {**row, "figures": blast.figures(times_of(interval_ms, look_ms, ALGORITHM)), "warnings": []}
 
 
 def _run(
