@@ -259,6 +259,18 @@ INLINE void FORM(keep_settled)(i64 n, Real limit, const FORM(Columns) *v, FORM(S
         v->grants[i] = EITHER(moved, v->grants[i], s->work[i]);
 }
 
+/* A pair of Step 3 of RAA-FP, where it is ``paired``. */
+INLINE void FORM(bring_two_together)(i64 high, i64 low, Truth paired, double d, const FORM(Columns) *v,
+                                     const FORM(Scratch) *s)
+{
+    Real both = v->grants[high] + v->grants[low], raised = FORM(lesser)(v->grants[low] * d, s->room[low]); /* 3a */
+    Real average = FORM(lesser)(both * (v->weight[low] / (v->weight[low] + v->weight[high])), s->room[low]);
+    Real next = EITHER(both - raised < s->target[high], average, raised); /* 3b */
+    Real rest = FORM(lesser)(both - next, s->room[high]);
+    v->grants[low] = EITHER(paired, next, v->grants[low]);
+    v->grants[high] = EITHER(paired, rest, v->grants[high]);
+}
+
 /* Step 3 of RAA-FP, where ``work`` is the grant over the weight: who is above the target is paired with who is below. */
 INLINE void FORM(bring_together)(i64 n, double d, const FORM(Columns) *v, FORM(Scratch) *s)
 {
@@ -266,6 +278,13 @@ INLINE void FORM(bring_together)(i64 n, double d, const FORM(Columns) *v, FORM(S
     const double *target = (double *)s->target, *room = (double *)s->room, *weight = (const double *)v->weight;
     const i64 lanes = sizeof(Real) / sizeof(double);
     int32_t *row = s->ranking.row;
+    if (n == 2) { /* one pair or none, whichever is higher */
+        Truth first_above = v->grants[0] > s->target[0], first_below = v->grants[0] < s->target[0];
+        Truth second_above = v->grants[1] > s->target[1], second_below = v->grants[1] < s->target[1];
+        FORM(bring_two_together)(0, 1, first_above & second_below, d, v, s);
+        FORM(bring_two_together)(1, 0, second_above & first_below, d, v, s);
+        return;
+    }
     if (MOST_ROWS > MOST_COUNTED && n > MOST_COUNTED) {
         Sides many = rank_many((double *)s->work, grants, target, n, &s->ranking);
         pair_up(row, many.uppers, row + many.uppers, many.lowers, d, grants, target, room, weight);

@@ -288,3 +288,30 @@ i64 dets_forward_explicit(const char *columns)
     }
     return 0;
 }
+
+/* What silent senders may start with: an equal share, as if each were one more active sender. Where there are any, all grants
+ * go to the last column with these in their place; return whether there are. */
+FOR_EACH_CPU
+i64 dets_standing(const char *columns)
+{
+    if (!side_by_side(columns, 6))
+        return NOT_SIDE_BY_SIDE;
+    const i64 *offsets = column(columns, 0);
+    const double *limit = column(columns, 1), *available = column(columns, 2), *grants = column(columns, 4);
+    const uint8_t *active = column(columns, 3);
+    double *after = column(columns, 5);
+    i64 receivers = rows_of(columns, 1);
+    if (!memchr(active, 0, (size_t)rows_of(columns, 3)))
+        return 0;
+    for (i64 r = 0; r < receivers; r++) {
+        i64 first = offsets[r], last = offsets[r + 1], count = 0;
+        for (i64 i = first; i < last; i++)
+            count += active[i];
+        double share = limit[r] / (double)(count + 1);
+        for (i64 i = first; i < last; i++) {
+            double standing = share < available[i] ? share : available[i];
+            after[i] = active[i] ? grants[i] : standing;
+        }
+    }
+    return 1;
+}

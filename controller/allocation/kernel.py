@@ -19,6 +19,7 @@ _FUNCTIONS = {
     "dets_probe": "",
     "dets_fair_level": "",
     "dets_forward_explicit": "",
+    "dets_standing": "",
     "dets_max_min": "",
 }
 library = load(Path(__file__).parent, "_kernel", _FUNCTIONS)
@@ -78,6 +79,15 @@ def forward_explicit(
         return None
     next_bps = np.empty(len(rate_bps))
     return _allocate("dets_forward_explicit", requests, _column(k, floor), rate_bps, next_bps), next_bps
+
+
+def with_standing(requests: Requests, grants_bps: FloatArray) -> FloatArray | None:
+    """Return the grants (entries,), or with silent senders' ones replaced by what they may start with."""
+    if library is None:
+        return None
+    r, after_bps = requests, np.empty(len(grants_bps))
+    silent = call(library, "dets_standing", (r.offsets, r.limit_bps, r.available_bps, r.active, grants_bps, after_bps))
+    return after_bps if silent else grants_bps
 
 
 def max_min(

@@ -56,8 +56,8 @@ class Congestion:
         (vns,) are the VNs whose policy says by itself whether they are congested.
         """
         was, congested, calm_intervals = before.allocators.congested, state.allocators.congested, self.calm_intervals
-        held_back_counts = vns.always_controlled & ~declared
-        if held_back_counts.any():
+        held_back_counts = vns.always_controlled & ~declared if vns.some_always_controlled else None
+        if held_back_counts is not None and held_back_counts.any():
             entries = state.entries
             own_limit = CONGESTED_ABOVE * limit_bps >= vns.send_most_bps[entries.sender]
             held_back = (state.measured.offered_bps > CONGESTED_ABOVE * limit_bps) & ~own_limit
@@ -66,8 +66,9 @@ class Congestion:
             since = held | (self.congested & (calm_intervals < CALM_INTERVALS))
             was = np.where(held_back_counts, self.congested, was)
             congested = np.where(held_back_counts, since, congested)
-        elif np.array_equal(congested, was):
-            return replace(self, congested=congested), _NOBODY, _NOBODY
+        elif congested is was or np.array_equal(congested, was):
+            after = self if congested is self.congested else replace(self, congested=congested)
+            return after, _NOBODY, _NOBODY
         began, ended = congested & ~was, was & ~congested
         since_s = np.where(began, now_s, np.where(ended, np.nan, self.since_s))
         return Congestion(congested, since_s, calm_intervals), np.flatnonzero(began), np.flatnonzero(ended)

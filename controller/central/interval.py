@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from controller.central.agents import Agents
 from controller.central.observing import observe
 from controller.central.state import Control, FabricState
-from controller.columns import FloatArray, IntArray
+from controller.columns import FloatArray, IntArray, same
 from controller.events import EventKind
 from controller.forwarding.pipeline import VnMeters
 from controller.loop import step
-from controller.metering.counters import ListedReadings, MeterReadings, columns_of
+from controller.metering.counters import ListedReadings, columns_of
 from controller.metering.enforcement import MeterChanges
 from controller.metering.guarantees import Guarantees, owed_to_senders
 from controller.metering.observed import Reading
@@ -69,10 +69,10 @@ def run_interval(
     shadow = control.shadow
     if shadow.names:
         shadow = shadow_step(shadow, vns, control.state, state, links, observed)
-    fabric.control = replace(control, state=state, shadow=shadow)
+    fabric.control = Control(control.config, control.vns, control.policies, control.groups, shadow, state)
     fabric.received_bps = result.received_bps
     queues = None if observed is None else observed.queues
-    fabric.queue_dropped_bps = np.full(len(vns), np.nan) if queues is None else queues.dropped_bps
+    fabric.queue_dropped_bps = _unknown(len(vns)) if queues is None else queues.dropped_bps
     fabric.send_limits = fabric.send_limits.after(of_send_limits, vns.capacity_bps)
     if recorder is not None:
         start = Start(control.state, vns, control.policies, links)
@@ -86,6 +86,12 @@ def run_interval(
     _watch_guarantees(fabric, now_s)
     _watch_send_guarantees(fabric, now_s)
     return result
+
+
+@lru_cache(maxsize=4)
+def _unknown(vns: int) -> FloatArray:
+    """Return what is known of so many VNs of which nothing is, for all who ask: nobody writes to it."""
+    return np.full(vns, np.nan)
 
 
 def _reads(control: Control, recorder: Recorder | None) -> frozenset[Reading]:
@@ -104,17 +110,16 @@ def _readings(
     reports: MeterReports,
     received_s: Mapping[int, float],
     confirmed_s: Mapping[int, float],
-) -> tuple[ListedReadings, MeterReadings]:
+) -> tuple[ListedReadings, ListedReadings]:
     """Return the readings of the entries' meters and of those of the VNs' send limits."""
     listed = fabric.listing.find(fabric.switches, reports)
     came_s = np.array([received_s[dpid] for dpid in reports.dpids], dtype=np.float64)
     done_s = np.array([confirmed_s.get(dpid, np.nan) for dpid in reports.dpids], dtype=np.float64)
     of_entries = fabric.listing.places_of_entries(listed, reports.ends, len(fabric.state.entries))
-    of_vns = fabric.listing.places_of_vns(listed, reports.ends, len(fabric.vns))
+    of_send_limits = fabric.listing.places_of_kind(listed, reports.ends, len(fabric.vns), _SEND_LIMIT)
     stats, modified_s = reports.whole, fabric.state.enforcement.modified_s
-    meter, switch = (place[:, _SEND_LIMIT].copy() for place in of_vns)
-    of_send_limits = ListedReadings(meter, switch, stats, came_s, done_s, None).columns
-    return ListedReadings(*of_entries, stats, came_s, done_s, modified_s), of_send_limits
+    of_entries_now = ListedReadings(*of_entries, stats, came_s, done_s, modified_s)
+    return of_entries_now, ListedReadings(*of_send_limits, stats, came_s, done_s, None)
 
 
 def queue_changes(fabric: FabricState, changes: MeterChanges) -> None:
@@ -175,7 +180,7 @@ def _note_guarantees(
     fabric: FabricState, before: Guarantees, after: Guarantees, verb: str, of_what: str, now_s: float
 ) -> None:
     """Note whose guarantee begins to be missed and whose is met again; ``verb`` says which way: gets or sends."""
-    if np.array_equal(before.missing, after.missing):
+    if same(before.missing, after.missing):
         return
     for row in np.flatnonzero(after.missing & ~before.missing).tolist():
         got, owed = after.received_bps[row] / 1e6, after.owed_bps[row] / 1e6
@@ -212,6 +217,8 @@ def _watch_congestion(fabric: FabricState, before: step.ControlState, limit_bps:
     fabric.congestion, began, ended = fabric.congestion.after(
         before, fabric.state, fabric.vns, declared, limit_bps, now_s
     )
+    if not len(began) and not len(ended):
+        return
     for kind, rows in ((EventKind.CONGESTION_BEGAN, began), (EventKind.CONGESTION_ENDED, ended)):
         for row in rows.tolist():
             fabric.note(kind, f"{fabric.vn_name(row)}: {kind.value.replace('-', ' ')}", now_s, vn=row)
@@ -219,6 +226,8 @@ def _watch_congestion(fabric: FabricState, before: step.ControlState, limit_bps:
 
 def _note_implausible(fabric: FabricState, rows: IntArray, now_s: float) -> None:
     entries = fabric.state.entries
+    if not len(rows):
+        return
     for row in rows.tolist():
         ends = f"{fabric.vn_name(int(entries.sender[row]))} to {fabric.vn_name(int(entries.receiver[row]))}"
         fabric.note(

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from controller.columns import BoolArray, FloatArray, IntArray, ShortArray
+from controller.dets import machines_kernel
 from controller.dets.messages import (
     DeactivateTrafficControl,
     InitializeTrafficControl,
@@ -23,7 +24,6 @@ from controller.dets.send_rate_controller import KEEP_ALIVE_INTERVALS
 from controller.fabric.entries import EntryTable
 from controller.fabric.links import FabricLinks
 from controller.fabric.vns import VnTable
-from controller.metering import measure_kernel
 from controller.metering.measurement import sums_by
 from controller.metering.observed import Observed, Reading
 from controller.policy.groups import PolicyGroup
@@ -114,8 +114,15 @@ def watch_congestion(before: RateAllocators, loads: Loads, vns: VnTable) -> Rate
     1) A VN that receives more than its receive limit is congested.
     2) It stays so until it was calm for CALM_INTERVALS: below CALM_BELOW of its limit, and no sender held back.
     """
-    # 1
     most_bps = vns.receive_most_bps
+    if machines_kernel.library is not None:
+        columns = (loads.passed_bps, loads.smoothed_bps, loads.dropped_bps, most_bps)
+        congested, calm_intervals, changed = machines_kernel.watch_congestion(
+            CONGESTED_ABOVE, CALM_BELOW, CALM_INTERVALS, (*columns, before.congested, before.calm_intervals)
+        )
+        congested = congested if changed else before.congested  # so that callers can see that it is the same
+        return RateAllocators(congested, calm_intervals, before.memories, before.decisions)
+    # 1
     exceeded = loads.passed_bps > CONGESTED_ABOVE * most_bps
     # 2
     calm = ~exceeded & ~(loads.dropped_bps > 0.0) & (loads.smoothed_bps < CALM_BELOW * most_bps)
@@ -131,6 +138,9 @@ def initialize(
 
     VNs of ``always``, shape (vns,), have their senders under control whether they are congested or not.
     """
+    if machines_kernel.library is not None:
+        begin, end = machines_kernel.first_messages(entries.receiver, controlled, allocators.congested, always)
+        return InitializeTrafficControl(begin), DeactivateTrafficControl(end)
     wanted = (allocators.congested | always)[entries.receiver]
     return (
         InitializeTrafficControl(np.flatnonzero(wanted & ~controlled)),
@@ -154,8 +164,7 @@ def answer(
     receiver = entries.receiver[reports.entry] if len(groups) > 1 else entries.receiver
     congested, decisions = before.congested, []
     for group, memory in zip(groups, before.memories, strict=True):
-        mine = np.zeros(len(vns), dtype=np.bool_)
-        mine[group.vns] = True
+        mine = group.mine(len(vns))
         chosen = slice(None) if len(groups) == 1 else mine[receiver]
         view = _view(before, group, mine, entries, vns, reports, chosen, surroundings)
         links = view.links.names if view.links is not None else None
@@ -165,20 +174,15 @@ def answer(
             congested = np.where(mine, decision.congested, congested)
         decisions.append(decision)
     set_rate, keep_alive = _messages(reports, grants_bps)
-    after = replace(
-        before,
-        congested=congested,
-        memories=tuple(decision.memory for decision in decisions),
-        decisions=tuple(decisions),
-    )
-    return after, set_rate, keep_alive
+    memories = tuple(decision.memory for decision in decisions)
+    return RateAllocators(congested, before.calm_intervals, memories, tuple(decisions)), set_rate, keep_alive
 
 
 def _messages(reports: TrafficReport, grants_bps: FloatArray) -> tuple[SetRate, KeepAlive]:
     """Return Set Rate where the grant is another than the limit in force, and Keep Alive elsewhere."""
-    if measure_kernel.library is not None:
+    if machines_kernel.library is not None:
         columns = (reports.entry, grants_bps, reports.limit_bps)
-        changed, rate_bps, same = measure_kernel.changed(SAME_RATE, columns)
+        changed, rate_bps, same = machines_kernel.changed(SAME_RATE, columns)
         return SetRate(changed, rate_bps), KeepAlive(same)
     other = np.abs(grants_bps - reports.limit_bps) > SAME_RATE * np.minimum(grants_bps, reports.limit_bps)
     return SetRate(reports.entry[other], grants_bps[other]), KeepAlive(reports.entry[~other])

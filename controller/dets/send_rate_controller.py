@@ -7,13 +7,15 @@ limited for ever by a receiver that has vanished).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import IntEnum
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from controller.columns import BoolArray, FloatArray, IntArray, ShortArray, carry, one_more
+from controller.dets import machines_kernel
 from controller.dets.messages import (
     DeactivateTrafficControl,
     InitializeTrafficControl,
@@ -23,7 +25,6 @@ from controller.dets.messages import (
 )
 from controller.fabric.entries import EntryTable
 from controller.fabric.vns import VnTable
-from controller.metering import measure_kernel
 from controller.metering.measurement import IDLE_INTERVALS, Measurement, sums_by
 
 # Choice: the paper does not say how long a sender waits for Keep Alive. After this many intervals (1.1 s at 55 ms) with
@@ -77,11 +78,18 @@ class SendRateControllers:
         """Whether the receiver of an entry has initialized traffic control."""
         return np.not_equal(self.control, _IDLE)
 
+    @cached_property
+    def rows(self) -> IntArray:
+        """The entries that are under control, ascending. They are kept while no machine begins or ends."""
+        return np.flatnonzero(self.control)
+
     def on_initialize(self, message: InitializeTrafficControl) -> SendRateControllers:
         """IDLE -> REPORTING.
 
         Choice: the paper does not say what a second Initialize does. A machine under control stays as it is.
         """
+        if not len(message.entry):
+            return self
         again = self.control[message.entry] != _IDLE
         return self._heard(message.entry[~again], Control.REPORTING, None)._alive(message.entry[again])
 
@@ -109,19 +117,49 @@ class SendRateControllers:
 
         Those that hold, (entries,), stay as they are: their policy fails closed.
         """
-        unheard = one_more(self.unheard_intervals)
+        if machines_kernel.library is not None:
+            unheard, some = machines_kernel.count(KEEP_ALIVE_INTERVALS, self.control, self.unheard_intervals)
+            counted = self._at_the_same(self.limit_bps, unheard)
+            if not some:
+                return counted
+        else:
+            unheard = one_more(self.unheard_intervals)
+            counted = self._at_the_same(self.limit_bps, unheard)
         lost = np.flatnonzero(self.controlled & (unheard > KEEP_ALIVE_INTERVALS))
-        counted = replace(self, unheard_intervals=unheard)
         if not len(lost):
             return counted
         return counted.on_deactivate(DeactivateTrafficControl(lost[~np.broadcast_to(holds, len(unheard))[lost]]))
+
+    def obeying(
+        self, set_rate: SetRate, keep_alive: KeepAlive, ceiling_bps: FloatArray
+    ) -> tuple[SendRateControllers, FloatArray]:
+        """Return the machines after Set Rate and then Keep Alive, and the rates in force, (entries,).
+
+        Those are the limits, or ``ceiling_bps`` (entries,) where that is lower.
+        """
+        if machines_kernel.library is not None:
+            before = (self.control, self.limit_bps, self.unheard_intervals)
+            said = (set_rate.entry, set_rate.rate_bps, keep_alive.entry)
+            control, limit_bps, unheard, in_force_bps, moved = machines_kernel.obey((*before, *said, ceiling_bps))
+            if moved:
+                return SendRateControllers(control, limit_bps, unheard), in_force_bps
+            return self._at_the_same(limit_bps, unheard), in_force_bps
+        after = self.on_set_rate(set_rate).on_keep_alive(keep_alive)
+        return after, np.minimum(after.limit_bps, ceiling_bps)
 
     def _alive(self, rows: IntArray) -> SendRateControllers:
         if not len(rows):
             return self
         unheard = self.unheard_intervals.copy()
         unheard[rows] = 0
-        return replace(self, unheard_intervals=unheard)
+        return self._at_the_same(self.limit_bps, unheard)
+
+    def _at_the_same(self, limit_bps: FloatArray, unheard: ShortArray) -> SendRateControllers:
+        """Return machines in the same states."""
+        after = SendRateControllers(self.control, limit_bps, unheard)
+        if "rows" in self.__dict__:
+            after.__dict__["rows"] = self.rows
+        return after
 
     def _heard(self, rows: IntArray, control: Control, limit_bps: FloatArray | float | None) -> SendRateControllers:
         if not len(rows):
@@ -145,14 +183,14 @@ def traffic_reports(
     Deviation: the paper's measurements are capped by the rate set. A meter lets its burst through on top, so the
     measured rate is capped here.
     """
-    (sent_bps,) = sums_by(entries.sender, (measured.smoothed_bps,), len(vns)) if len(rows) else (np.zeros(len(vns)),)
     chosen = rows if len(rows) < len(entries) else slice(None)  # all of them need no picking
     limit_bps, dropped_bps = machines.limit_bps[chosen], measured.dropped_bps[chosen]
-    if measure_kernel.library is not None:
+    if machines_kernel.library is not None:
         sent = (measured.passed_bps, measured.smoothed_bps, measured.silent_intervals)
-        columns = (rows, entries.sender, *sent, machines.limit_bps, sent_bps, vns.send_limit_bps)
-        (measured_bps, available_bps), active = measure_kernel.reports(IDLE_INTERVALS, columns)
+        columns = (rows, entries.sender, *sent, machines.limit_bps, vns.send_limit_bps)
+        (measured_bps, available_bps), active = machines_kernel.reports(IDLE_INTERVALS, columns)
         return TrafficReport(rows, measured_bps, dropped_bps, limit_bps, available_bps, active)
+    (sent_bps,) = sums_by(entries.sender, (measured.smoothed_bps,), len(vns))
     sender = entries.sender[chosen]
     elsewhere_bps = np.maximum(sent_bps[sender] - measured.smoothed_bps[chosen], 0.0)
     return TrafficReport(

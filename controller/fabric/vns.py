@@ -104,6 +104,21 @@ class VnTable:
         """Which of the VLANs, in ascending order of their ids, each VN is in, shape (vns,)."""
         return np.unique(self.vlan_vid, return_inverse=True)[1].astype(np.int64)
 
+    @cached_property
+    def all_shaped(self) -> bool:
+        """Whether a queue holds every VN."""
+        return bool(self.shaped.all())
+
+    @cached_property
+    def some_shaped(self) -> bool:
+        """Whether a queue holds some VN."""
+        return bool(self.shaped.any())
+
+    @cached_property
+    def some_always_controlled(self) -> bool:
+        """Whether the senders of some VN are always under control."""
+        return bool(self.always_controlled.any())
+
     def by_switch(self, rows: IntArray) -> tuple[IntArray, list[tuple[int, int, int]]]:
         """Return the places in ``rows`` of this table, in the order of switches, and where each switch's are.
 
@@ -164,7 +179,8 @@ class VnTable:
         )
 
 
-_DERIVED = ("send_most_bps", "receive_most_bps")  # worked out once for each table, at first use
+# Worked out once for each table, at first use.
+_DERIVED = ("send_most_bps", "receive_most_bps", "all_shaped", "some_shaped", "some_always_controlled")
 
 
 def _rates_or_nan(rates_bps: list[int | None]) -> FloatArray:

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from controller.columns import BoolArray, FloatArray
 from controller.dets.messages import KeepAlive, SetRate
 from controller.dets.send_rate_controller import SendRateControllers
 from controller.loop.sender_side import SenderSide
-from controller.metering.backstop import with_backstops
+from controller.metering.backstop import NO_CHANGES, with_backstops
 from controller.metering.counters import MeterCounters
 from controller.metering.enforcement import Enforcement, MeterChanges, enforce
 from controller.metering.receiver_accounts import Rooms
@@ -43,13 +41,14 @@ def put_in_force(
 ) -> GrantSide:
     """Obey the receivers' answers."""
     entries, seen = senders.entries, senders.seen
-    machines = senders.machines.on_set_rate(set_rate).on_keep_alive(keep_alive)
-    limit_bps = np.minimum(machines.limit_bps, ceiling_bps)
+    machines, limit_bps = senders.machines.obeying(set_rate, keep_alive, ceiling_bps)
     enforcement, changes = enforce(
         before, limit_bps, seen.measured, seen.seen_s, now_s, seen.too_soon, rooms, entries.receiver
     )
-    enforcement, changes, backstops = with_backstops(
-        before, enforcement, changes, shaped, entries.metered, limit_bps, now_s
-    )
+    backstops = NO_CHANGES
+    if shaped is not None or not entries.all_metered:
+        enforcement, changes, backstops = with_backstops(
+            before, enforcement, changes, shaped, entries.metered, limit_bps, now_s
+        )
     counters = seen.counters.modified(changes.rows, now_s, own=True)
     return GrantSide(machines, counters, enforcement, limit_bps, changes, backstops)

@@ -6,7 +6,7 @@ other four messages; where no queue holds a receiver, it also says what its send
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -54,7 +54,7 @@ class ReceiverSide:
     ) -> tuple[ReceiverSide, SetRate, KeepAlive]:
         """Let the policies decide, and answer the reports."""
         allocators, set_rate, keep_alive = answer(self.allocators, groups, entries, vns, reports, seen)
-        return replace(self, allocators=allocators), set_rate, keep_alive
+        return ReceiverSide(allocators, self.accounts, self.rooms), set_rate, keep_alive
 
 
 def watch_receivers(
@@ -62,13 +62,12 @@ def watch_receivers(
 ) -> ReceiverSide:
     """Compare what VNs receive with their limits, and write into their accounts what they took."""
     allocators = watch_congestion(allocators, loads, vns)
-    if vns.shaped.all():
+    if vns.all_shaped:
         return ReceiverSide(allocators, accounts, None)
     taken_bits = loads.taken_bits
     counted_bps = limit_bps = vns.receive_most_bps
-    if vns.shaped.any():
+    if vns.some_shaped:
         taken_bits, counted_bps = (np.where(vns.shaped, 0.0, column) for column in (taken_bits, counted_bps))
         limit_bps = np.where(vns.shaped, NO_LIMIT_BPS, limit_bps)
-    after = accounts.after(taken_bits, counted_bps, now_s)
     horizon_s = min(now_s - float(accounts.updated_s[0]), MOST_HORIZON_S) + REACTION_S
-    return ReceiverSide(allocators, after, after.rooms(limit_bps, horizon_s))
+    return ReceiverSide(allocators, *accounts.received(taken_bits, counted_bps, limit_bps, now_s, horizon_s))

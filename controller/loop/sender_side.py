@@ -6,7 +6,7 @@ there are ``Loads`` and ``TrafficReport``, all that comes from there are the oth
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -33,13 +33,15 @@ class SenderSide:
     ) -> tuple[SenderSide, TrafficReport]:
         """Obey the receivers' first messages, and report for all entries that are under control then."""
         machines = self.machines.on_initialize(begin).on_deactivate(end)
-        rows = np.flatnonzero(machines.controlled)
-        return replace(self, machines=machines), traffic_reports(machines, rows, self.entries, vns, self.seen.measured)
+        reports = traffic_reports(machines, machines.rows, self.entries, vns, self.seen.measured)
+        return SenderSide(self.entries, self.seen, machines), reports
 
     def loads(self, before: Enforcement, vns: VnTable, now_s: float) -> Loads:
         """Return what these entries bring to each receiver. ``before`` is how their meters stood in the interval."""
-        seen, taken_bits = self.seen, np.zeros(len(vns))
-        if not vns.shaped.all():  # a VN that a queue holds needs no account
+        seen = self.seen
+        if vns.all_shaped:  # a VN that a queue holds needs no account
+            taken_bits = np.zeros(len(vns))
+        else:
             taken_bits = taken_by(before, seen.measured, seen.seen_s, now_s, self.entries.receiver, len(vns))
         return Loads(seen.passed_bps, seen.smoothed_bps, seen.dropped_bps, taken_bits)
 

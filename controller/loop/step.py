@@ -322,7 +322,7 @@ def control_step(
         backstops=granted.backstops,
         limit_bps=granted.limit_bps,
         received_bps=loads.passed_bps,
-        implausible=np.flatnonzero(senders.seen.implausible),
+        implausible=senders.seen.implausible.nonzero()[0],
     )
     after = ControlState(
         entries,

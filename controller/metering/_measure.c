@@ -157,51 +157,6 @@ i64 dets_modify(double sent_s, const char *columns)
     return 0;
 }
 
-/* What traffic_reports says of the entries ``rows``; ``to`` is measured and available rates, one column after the other. */
-static void reports(i64 n, i64 idle_intervals, const i64 *rows, const i64 *sender, const double *passed_bps,
-                    const double *smoothed_bps, const int16_t *silent, const double *limit_bps, const double *sent_bps,
-                    const double *send_limit_bps, double *restrict to, uint8_t *restrict active)
-{
-    for (i64 i = 0; i < n; i++) {
-        i64 row = rows[i], from = sender[row];
-        double passed = passed_bps[row], smoothed = smoothed_bps[row], limit = limit_bps[row];
-        double measured = passed > smoothed ? passed : smoothed;
-        double elsewhere = sent_bps[from] - smoothed;
-        double available = send_limit_bps[from] - (elsewhere > 0.0 ? elsewhere : 0.0);
-        to[i] = measured < limit ? measured : limit;
-        to[n + i] = available > 0.0 ? available : 0.0;
-        active[i] = silent[row] < idle_intervals;
-    }
-}
-
-i64 dets_reports(i64 idle_intervals, const char *columns)
-{
-    if (!side_by_side(columns, 10))
-        return NOT_SIDE_BY_SIDE;
-    reports(rows_of(columns, 0), idle_intervals, C(0), C(1), C(2), C(3), C(4), C(5), C(6), C(7), C(8), C(9));
-    return 0;
-}
-
-/* Part entries whose grant is another than the limit, with their grants, from the others; return how many they are. The columns
- * written to have room for one more row each. */
-i64 dets_changed(double same, const char *columns)
-{
-    if (!side_by_side(columns, 6))
-        return NOT_SIDE_BY_SIDE;
-    i64 n = rows_of(columns, 0), count = 0;
-    const i64 *entry = C(0);
-    const double *grant_bps = C(1), *limit_bps = C(2);
-    i64 *moved = C(3), *stay = C(5);
-    double *rate_bps = C(4);
-    for (i64 i = 0; i < n; i++) {
-        double grant = grant_bps[i], limit = limit_bps[i];
-        moved[count] = stay[i - count] = entry[i];
-        rate_bps[count] = grant;
-        count += fabs(grant - limit) > same * (grant < limit ? grant : limit);
-    }
-    return count;
-}
-
 i64 dets_taken(double now_s, const char *columns)
 {
     if (!side_by_side(columns, 8))

@@ -17,6 +17,7 @@ BACKSTOP = 1.05
 BACKSTOP_BURST_S = 0.030
 # A backstop is moved when the limit has left it by more than this part.
 MOVED = 0.05
+NO_CHANGES = MeterChanges(np.empty(0, dtype=np.int64), np.empty(0), np.empty(0))
 
 
 def with_backstops(
@@ -34,12 +35,12 @@ def with_backstops(
     accounts of shaped entries stand still: their buckets count as full and nothing is owed.
     """
     if (shaped is None or not shaped.any()) and metered.all():
-        return after, changes, _none()
+        return after, changes, NO_CHANGES
     shaped = np.zeros(len(metered), dtype=np.bool_) if shaped is None else shaped
     others = metered[changes.rows] & ~shaped[changes.rows]
     changes = MeterChanges(changes.rows[others], changes.rate_bps[others], changes.burst_bits[others])
     if not shaped.any():
-        return after, changes, _none()
+        return after, changes, NO_CHANGES
     target_bps = whole_rates(BACKSTOP * limit_bps)
     moved = shaped & metered & (np.abs(before.rate_bps - target_bps) > MOVED * target_bps)
     rows = np.flatnonzero(moved)
@@ -60,7 +61,3 @@ def with_backstops(
         updated_s=held(after.updated_s, np.full(len(shaped), now_s)),
     )
     return enforcement, changes, MeterChanges(rows, target_bps[rows], burst_bits[rows])
-
-
-def _none() -> MeterChanges:
-    return MeterChanges(np.empty(0, dtype=np.int64), np.empty(0), np.empty(0))

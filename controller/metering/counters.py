@@ -76,8 +76,16 @@ class ListedReadings:
     def of_kernel(self) -> tuple[NDArray[np.generic], ...]:
         """The columns as ``measure_kernel`` takes them."""
         modified_s = self.received_s if self.modified_s is None else self.modified_s
-        latest_s = np.full(len(self.received_s), -np.inf)
+        latest_s = np.empty(len(self.received_s))
+        latest_s.fill(-np.inf)
         return (self.meter, self.switch, self.stats, self.received_s, self.confirmed_s, modified_s, latest_s)
+
+    @property
+    def never_modified(self) -> ListedReadings:
+        """The same with a time at which each meter was modified last, which is never."""
+        never_s = np.empty(len(self.meter))
+        never_s.fill(-np.inf)
+        return ListedReadings(self.meter, self.switch, self.stats, self.received_s, self.confirmed_s, never_s)
 
     @cached_property
     def columns(self) -> MeterReadings:
@@ -173,7 +181,7 @@ class MeterCounters:
         byte_in, dropped, epoch = counts if own else (column.copy() for column in counts)
         if measure_kernel.library is not None:
             measure_kernel.modify((rows, self.duration_s, self.received_s, byte_in, dropped, epoch), sent_s)
-            return replace(self, byte_in_count=byte_in, dropped_byte_count=dropped, epoch_s=epoch)
+            return MeterCounters(byte_in, dropped, self.duration_s, epoch, self.received_s)
         byte_in[rows] = 0.0
         dropped[rows] = 0.0
         epoch[rows] = self.duration_s[rows] + np.maximum(sent_s - self.received_s[rows], 0.0)

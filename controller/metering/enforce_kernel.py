@@ -55,15 +55,30 @@ def enforce(
     return floats, unresponsive, evidence, (rows[:count], rate_bps[:count], burst_bits[:count])
 
 
-def rooms(
-    settings: FloatArray, slot_bits: FloatArray, since_s: FloatArray, limit_bps: FloatArray, later: int
-) -> tuple[FloatArray, FloatArray]:
-    """Return what is free until the next reading and until each of the ``later`` newest slots has left the window,
-    (later + 1, vns), and what may have been saved (vns,).
+def receive(
+    now_s: float, horizon_s: float, columns: Columns
+) -> tuple[tuple[FloatArray, FloatArray, FloatArray], tuple[FloatArray, FloatArray, FloatArray]]:
+    """Return the columns of ReceiverAccounts after an interval, and those of Rooms but for the limit.
 
-    ``settings`` are what is allowed of the limit, the window and what may be saved in seconds of the limit;
-    ``slot_bits`` are (slots * vns,), ``since_s`` (slots,), ``limit_bps`` (vns,).
+    ``columns`` are what is allowed of the limit, the window, what may be saved in seconds of the limit, and how long a
+    slot is; what was received, above which limit it counts, today's limit, (vns,) each; and the columns of
+    ReceiverAccounts before.
     """
-    free_bits, saved_bits = np.empty((later + 1, len(limit_bps))), np.empty(len(limit_bps))
-    call(measure_kernel.library, "dets_rooms", (settings, slot_bits, since_s, limit_bps, free_bits, saved_bits))
-    return free_bits, saved_bits
+    vns, slots = len(columns[1]), len(columns[5])
+    after = np.empty(len(columns[4])), np.empty(slots), np.empty(1)
+    ahead_s, free_bits, saved_bits = np.empty(slots + 1), np.empty((slots + 1, vns)), np.empty(vns)
+    given = (*columns, *after, ahead_s, free_bits, saved_bits)
+    times = call(measure_kernel.library, "dets_receive", given, now_s, horizon_s) + 1
+    return after, (ahead_s[:times], free_bits[:times], saved_bits)
+
+
+def fare(share: float, columns: Columns) -> tuple[tuple[FloatArray, FloatArray, BoolArray, IntArray], bool]:
+    """Return the columns of Guarantees, and whether others miss what they were promised than before.
+
+    ``columns`` are below which part of what it is owed a VN misses it, above which it has it again, and from which rate
+    on it counts; what VNs were offered, received and may receive, and the columns of Guarantees before.
+    """
+    size = len(columns[1])
+    after = (np.empty(size), np.empty(size), np.empty(size, np.bool_), np.empty(size, np.int64))
+    changed = call(measure_kernel.library, "dets_fare", (*columns, *after), share)
+    return after, changed > 0

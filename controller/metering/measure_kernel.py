@@ -42,11 +42,10 @@ library = load(
         "dets_meter_rates": "ddd",
         "dets_modify": "d",
         "dets_look": "ddddi",
-        "dets_reports": "i",
-        "dets_changed": "d",
         "dets_taken": "d",
         "dets_enforce": "ddi",
-        "dets_rooms": "",
+        "dets_receive": "dd",
+        "dets_fare": "d",
     },
 )
 
@@ -146,25 +145,3 @@ def modify(columns: tuple[NDArray[np.generic], ...], sent_s: float) -> None:
     The last three are written to.
     """
     call(library, "dets_modify", columns, sent_s)
-
-
-def reports(idle_intervals: int, columns: tuple[NDArray[np.generic], ...]) -> tuple[FloatArray, BoolArray]:
-    """Return what reports say: measured and available rates (2, reports), and who is active (reports,).
-
-    ``columns`` are the entries that report, ascending; of all entries the sender, what passed, smoothed, the silent
-    intervals and the limit in force; and of all VNs what they send, and may send.
-    """
-    rates, active = np.empty((2, len(columns[0]))), np.empty(len(columns[0]), np.bool_)
-    call(library, "dets_reports", (*columns, rates, active), idle_intervals)
-    return rates, active
-
-
-def changed(same: float, columns: tuple[NDArray[np.generic], ...]) -> tuple[IntArray, FloatArray, IntArray]:
-    """Return whose grant is more than a part of ``same`` off the limit, these grants, and the other entries.
-
-    ``columns`` are entries, grants and limits, (reports,) each.
-    """
-    size = len(columns[0])
-    moved, rate_bps, stay = np.empty(size + 1, np.int64), np.empty(size + 1), np.empty(size + 1, np.int64)
-    count = call(library, "dets_changed", (*columns, moved, rate_bps, stay), same)
-    return moved[:count], rate_bps[:count], stay[: size - count]

@@ -33,7 +33,7 @@ ALLOWED = 1.07  # of the limit within a window; what the meters' grain adds stay
 RESERVE_S = 0.080  # what all idle senders may send before they are seen, in seconds of the limit
 SAVED_S = 0.300  # what the senders in use may save and grow by in all, in seconds of the limit
 REACTION_S = 0.008  # from reading the counters to meters that stand, on a busy switch
-_SETTINGS = np.array([ALLOWED, WINDOW_S, SAVED_S])  # as Settings of _accounts.c
+_SETTINGS = np.array([ALLOWED, WINDOW_S, SAVED_S, SLOT_S])  # as Settings of _accounts.c
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,18 @@ class ReceiverAccounts:
         slots = [carry(slot, old_row, 0.0) for slot in self._slots()]
         return replace(self, slot_bits=np.concatenate(slots))
 
+    def received(
+        self, received_bits: FloatArray, counted_bps: FloatArray, limit_bps: FloatArray, now_s: float, horizon_s: float
+    ) -> tuple[ReceiverAccounts, Rooms]:
+        """Return ``after`` with the limits ``counted_bps``, and ``rooms`` of that with ``limit_bps``."""
+        if measure_kernel.library is not None:
+            before = (self.slot_bits, self.slot_start_s, self.updated_s)
+            columns = (_SETTINGS, received_bits, counted_bps, limit_bps, *before)
+            after, rooms = enforce_kernel.receive(now_s, horizon_s, columns)
+            return ReceiverAccounts(*after), Rooms(limit_bps, *rooms)
+        accounts = self.after(received_bits, counted_bps, now_s)
+        return accounts, accounts.rooms(limit_bps, horizon_s)
+
     def after(self, received_bits: FloatArray, limit_bps: FloatArray, now_s: float) -> ReceiverAccounts:
         """Return the accounts after ``received_bits`` (vns,) came since the last update, under these limits (vns,)."""
         slots, starts_s = self._slots(), self.slot_start_s
@@ -79,9 +91,6 @@ class ReceiverAccounts:
         gone_s = [WINDOW_S, *(WINDOW_S - since_s[:-1]).tolist()]
         later = sum(left_s > horizon_s for left_s in gone_s)
         ahead_s = np.array([horizon_s, *gone_s[:later]])
-        if measure_kernel.library is not None:
-            free = enforce_kernel.rooms(_SETTINGS, self.slot_bits, since_s, limit_bps, later)
-            return Rooms(limit_bps, ahead_s, *free)
         # In this slot and all after it: what was above the limit of that time, and today's limit.
         above_bits = _running_sums(self._slots())
         taken_bits = above_bits + limit_bps * since_s[:, None]

@@ -6,11 +6,20 @@ A frame passes the meter of its VN's send limit before that of its pair. A pair'
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
-from controller.columns import FloatArray, IntArray, carry
-from controller.metering.counters import MeterCounters, MeterReadings, meter_rates
+from controller.columns import FloatArray, IntArray, ShortArray, carry
+from controller.metering import measure_kernel
+from controller.metering.counters import ListedReadings, MeterCounters, Readings, columns_of, meter_rates
+from controller.metering.measurement import Measurement, look
+
+
+@lru_cache(maxsize=4)
+def _columns_of(vns: int) -> tuple[IntArray, FloatArray, ShortArray]:
+    """Return the rows of so many VNs, no rates and no counts, for all who ask: nobody writes to them."""
+    return np.arange(vns), np.zeros(vns), np.zeros(vns, dtype=np.int16)
 
 
 @dataclass(frozen=True)
@@ -30,8 +39,17 @@ class SendLimitMeters:
         """Return the state before the first reading."""
         return cls(MeterCounters.unknown(vns), np.full(vns, np.nan), np.full(vns, np.nan))
 
-    def after(self, readings: MeterReadings, capacity_bps: FloatArray) -> SendLimitMeters:
-        """Return the state after one more interval; ``capacity_bps`` (vns,) is that of the VNs' edge ports."""
+    def after(self, readings: Readings, capacity_bps: FloatArray) -> SendLimitMeters:
+        """Return the state after one more interval; ``capacity_bps`` (vns,) is that of the VNs' edge ports.
+
+        Compiled it is what ``look`` does with entries' meters, of which each VN has one.
+        """
+        if measure_kernel.library is not None and isinstance(readings, ListedReadings):
+            each, nothing, never = _columns_of(len(capacity_bps))
+            last = Measurement(self.offered_bps, self.dropped_bps, nothing, nothing, never)
+            seen = look((each, each), self.counters, last, never, readings.never_modified, capacity_bps)
+            return SendLimitMeters(seen.counters, seen.measured.offered_bps, seen.measured.dropped_bps)
+        readings = columns_of(readings)
         rates, counters = meter_rates(self.counters, readings, capacity_bps)
         known = ~np.isnan(rates.offered_bps)
         offered_bps = np.where(known, rates.offered_bps, self.offered_bps)

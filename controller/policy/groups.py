@@ -41,6 +41,15 @@ class PolicyGroup:
     vns: IntArray
     parameters: Mapping[str, FloatArray] = field(default_factory=dict)
 
+    def mine(self, vns: int) -> BoolArray:
+        """Return which of so many VNs are the group's, (vns,); it is kept, and nobody's to write to."""
+        kept: BoolArray | None = self.__dict__.get("_mine")
+        if kept is None or len(kept) != vns:
+            kept = np.zeros(vns, dtype=np.bool_)
+            kept[self.vns] = True
+            self.__dict__["_mine"] = kept
+        return kept
+
 
 def choices_of(config: Config) -> dict[int, PolicyChoice]:
     """Return the policy of each VLAN by its id."""
@@ -126,6 +135,9 @@ def declare_congestion(groups: Iterable[PolicyGroup], vns: int) -> BoolArray:
 
 def readings_of(groups: Iterable[PolicyGroup]) -> frozenset[Reading]:
     """Return what these policies read."""
+    groups = tuple(groups)
+    if len(groups) == 1:
+        return groups[0].policy.reads
     return frozenset[Reading]().union(*(group.policy.reads for group in groups))
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from controller.columns import NEW_ROW, FloatArray, IntArray, carry
+from controller.columns import NEW_ROW, FloatArray, IntArray, carry, same
 from controller.errors import InvalidValueError
 
 Columns = Mapping[str, FloatArray]
@@ -77,15 +77,17 @@ class Memory:
                 if column.shape != (size,) or column.dtype != np.float64:
                     reason = f"must be float64 of shape ({size},)"
                     raise InvalidValueError(f"{kind}.{name}", f"{column.dtype}{column.shape}", reason)
-        return replace(
-            self,
-            use_vn=vn,
-            use_link=link,
-            by_vn=self.by_vn if by_vn is None else by_vn,
-            by_entry=self.by_entry if by_entry is None else by_entry,
-            by_link=self.by_link if by_link is None else by_link,
-            by_use=by_use,
-            derived=derived,
+        return Memory(
+            self.vns,
+            self.rows,
+            self.links,
+            vn,
+            link,
+            self.by_vn if by_vn is None else by_vn,
+            self.by_entry if by_entry is None else by_entry,
+            self.by_link if by_link is None else by_link,
+            by_use,
+            derived,
         )
 
     # -- what the loop does
@@ -95,7 +97,7 @@ class Memory:
         memory = self
         if links is not None and links is not self.links and links != self.links:
             memory = memory._with_links(links)
-        if np.array_equal(rows, memory.rows):
+        if same(rows, memory.rows):
             return memory
         old = positions(memory.rows, rows)
         by_entry = {name: carry(column, old, np.nan) for name, column in memory.by_entry.items()}

@@ -8,6 +8,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
+from controller.allocation import kernel
 from controller.allocation.explain import SEND_LIMIT, Explanation, explain_receiver
 from controller.allocation.interface import AlgorithmState, AllocationAlgorithm, Requests
 from controller.columns import FloatArray, IntArray
@@ -64,15 +65,19 @@ class ReceiverRows:
     offsets: IntArray
     limit_bps: FloatArray
     weight: FloatArray
+    kept: tuple[tuple[str, ...], tuple[str, ...]]
+    """the names of what the algorithm keeps of receivers, and of entries"""
 
     @classmethod
-    def of(cls, view: PolicyView) -> ReceiverRows:
+    def of(cls, view: PolicyView, algorithm: AllocationAlgorithm) -> ReceiverRows:
         """Return those of the receivers that have senders under control."""
         senders = np.bincount(view.receiver, minlength=len(view.vns))
         receivers = np.flatnonzero(senders)
         offsets = np.concatenate([[0], np.cumsum(senders[receivers])]).astype(np.int64)
         limit_bps = view.vns.receive_limit_bps[receivers]
-        return cls(view.vns, receivers, offsets, limit_bps, view.vns.weight[view.sender])
+        first = algorithm.initial_state(0, 0)
+        kept = tuple(first.receiver_columns), tuple(first.entry_columns)
+        return cls(view.vns, receivers, offsets, limit_bps, view.vns.weight[view.sender], kept)
 
 
 @dataclass(frozen=True)
@@ -95,8 +100,9 @@ class PerReceiver(Policy):
         A receiver's rate is the sum of what its senders report, each at most its limit: what passed in one interval
         shows how meters follow the grants (docs/enforcement.md), and an algorithm that steers by it swings with them.
         """
-        known = memory.derived
-        rows = known if isinstance(known, ReceiverRows) and known.vns is view.vns else ReceiverRows.of(view)
+        rows = memory.derived
+        if not isinstance(rows, ReceiverRows) or rows.vns is not view.vns:
+            rows = ReceiverRows.of(view, self.algorithm)
         (received_bps,) = sums_by(view.receiver, (view.measured_bps,), len(view.vns))
         receivers = rows.receivers
         requests = Requests(
@@ -109,12 +115,14 @@ class PerReceiver(Policy):
             dropped_bps=view.dropped_bps,
             weight=rows.weight,
             active=view.active,
-            check=rows is not known,
+            check=rows is not memory.derived,
         )
-        state = self._state(memory, receivers)
+        state = _state(memory, rows)
         granted_bps, after = self.algorithm.allocate(requests, state)
-        silent = not requests.active.all()
-        grants_bps = np.where(requests.active, granted_bps, _standing_rate(requests)) if silent else granted_bps
+        grants_bps = kernel.with_standing(requests, granted_bps)
+        if grants_bps is None:
+            silent = not requests.active.all()
+            grants_bps = np.where(requests.active, granted_bps, _standing_rate(requests)) if silent else granted_bps
         by_vn = {name: _spread(column, receivers, memory.vns) for name, column in after.receiver_columns.items()}
         kept = memory.after(by_vn=by_vn, by_entry=after.entry_columns, derived=rows)
         return ReceiverDecision(view, grants_bps, kept, receivers, requests, state)
@@ -139,16 +147,6 @@ class PerReceiver(Policy):
             found, bound=found.bound.replace(SEND_LIMIT, own), next_bound=found.next_bound.replace(SEND_LIMIT, own)
         )
 
-    def _state(self, memory: Memory, receivers: IntArray) -> AlgorithmState:
-        """Return what the algorithm knew of these receivers and of the entries that are decided on."""
-        first = self.algorithm.initial_state(len(receivers), len(memory.rows))
-        return AlgorithmState(
-            len(receivers),
-            len(memory.rows),
-            {name: memory.of_vn(name)[receivers] for name in first.receiver_columns},
-            {name: memory.of_entry(name) for name in first.entry_columns},
-        )
-
 
 def of_algorithm(algorithm: type[AllocationAlgorithm]) -> type[PerReceiver]:
     """Return the policy of a per-receiver algorithm, under the algorithm's name."""
@@ -163,9 +161,22 @@ def of_algorithm(algorithm: type[AllocationAlgorithm]) -> type[PerReceiver]:
     return type(algorithm.__name__, (PerReceiver,), named)
 
 
+def _state(memory: Memory, rows: ReceiverRows) -> AlgorithmState:
+    """Return what the algorithm knew of these receivers and of the entries that are decided on."""
+    of_receivers, of_entries = rows.kept
+    receivers = rows.receivers
+    return AlgorithmState(
+        len(receivers),
+        len(memory.rows),
+        {name: memory.of_vn(name)[receivers] for name in of_receivers},
+        {name: memory.of_entry(name) for name in of_entries},
+    )
+
+
 def _spread(column: FloatArray, receivers: IntArray, vns: int) -> FloatArray:
     """Return a column of receivers by VN; a VN that has no senders under control is forgotten."""
-    by_vn = np.full(vns, np.nan)
+    by_vn = np.empty(vns)
+    by_vn.fill(np.nan)
     by_vn[receivers] = column
     return by_vn
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.columns import IntArray
+from controller.columns import IntArray, same
 from controller.forwarding.pipeline import VnMeters
 from controller.metering import measure_kernel
 from controller.metering.counters import NOT_LISTED, RowArray
@@ -119,6 +119,7 @@ class _OfAll(NamedTuple):
 class _Placed(NamedTuple):
     row: RowArray
     places: Places
+    of_kind: dict[int, Places]
 
 
 _MOST_PLACED = 4  # of entries and of VNs, of the switches that mostly answer and of those without a late one
@@ -134,21 +135,28 @@ class Listing:
 
     def places_of_entries(self, listed: ListedMeters, ends: IntArray, entries: int) -> Places:
         """Return where the meters of all ``entries`` are among these, which end at each switch's ``ends``."""
-        return self._places(listed.entry, ends, entries)
+        return self._places(listed.entry, ends, entries).places
 
     def places_of_vns(self, listed: ListedMeters, ends: IntArray, vns: int) -> Places:
         """Return the same of the meters of all ``vns``; in this case shape (vns, VN_METERS) each."""
-        meter, switch = self._places(listed.vn, ends, VN_METERS * vns)
+        meter, switch = self._places(listed.vn, ends, VN_METERS * vns).places
         return Places(meter.reshape(vns, VN_METERS), switch.reshape(vns, VN_METERS))
 
-    def _places(self, row: RowArray, ends: IntArray, rows: int) -> Places:
+    def places_of_kind(self, listed: ListedMeters, ends: IntArray, vns: int, kind: int) -> Places:
+        """Return where the meters of one kind, a field of VnMeters, of all ``vns`` are, shape (vns,) each."""
+        placed = self._places(listed.vn, ends, VN_METERS * vns)
+        if kind not in placed.of_kind:
+            placed.of_kind[kind] = Places(*(np.ascontiguousarray(one[kind::VN_METERS]) for one in placed.places))
+        return placed.of_kind[kind]
+
+    def _places(self, row: RowArray, ends: IntArray, rows: int) -> _Placed:
         for at, one in enumerate(self._placed):
             if one.row is row and len(one.places.meter) == rows:
                 self._placed.append(self._placed.pop(at))
-                return one.places
-        places = Places.of(row, ends, rows)
-        self._placed = [*self._placed[1 - _MOST_PLACED :], _Placed(row, places)]
-        return places
+                return one
+        placed = _Placed(row, Places.of(row, ends, rows), {})
+        self._placed = [*self._placed[1 - _MOST_PLACED :], placed]
+        return placed
 
     def find(self, switches: Mapping[int, SwitchRecord], reports: MeterReports) -> ListedMeters:
         """Return whose meters these are."""
@@ -159,8 +167,8 @@ class Listing:
         if (
             last is None
             or not all(map(is_, last.row_of_meter, maps))
-            or not np.array_equal(last.ends, reports.ends)
-            or not np.array_equal(last.meter_id, reports.meter_id)
+            or not same(last.ends, reports.ends)
+            or not same(last.meter_id, reports.meter_id)
         ):
             parts = [_NONE, *(self._find_of(dpid, switches[dpid], meters) for dpid, meters in reports.items())]
             found = ListedMeters(*map(np.concatenate, zip(*parts, strict=True)))

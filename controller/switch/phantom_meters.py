@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +36,10 @@ class PhantomMeters:
         return cls(np.full(vns, NO_METER, dtype=np.int64), MeterCounters.unknown(vns))
 
     def __bool__(self) -> bool:
+        return self._any
+
+    @cached_property
+    def _any(self) -> bool:
         return bool(self.meter_id.any())
 
     def given(self, rows: IntArray, meter_id: IntArray) -> PhantomMeters:

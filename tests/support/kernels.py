@@ -9,17 +9,23 @@ from typing import Any
 
 import numpy as np
 
+from controller.dets import machines_kernel
 from controller.metering import measure_kernel
+
+_KERNELS = (machines_kernel, measure_kernel)
 
 
 @contextmanager
 def numpy_alone() -> Iterator[None]:
     """Do without the compiled form."""
-    library, measure_kernel.library = measure_kernel.library, None
+    libraries = [kernel.library for kernel in _KERNELS]
+    for kernel in _KERNELS:
+        kernel.library = None
     try:
         yield
     finally:
-        measure_kernel.library = library
+        for kernel, library in zip(_KERNELS, libraries, strict=True):
+            kernel.library = library
 
 
 def same(one: Any, other: Any) -> None:

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from support.configs import star
 from support.kernels import numpy_alone, same
 
+from controller.dets import machines_kernel
 from controller.dets.messages import DeactivateTrafficControl, InitializeTrafficControl, KeepAlive, SetRate
 from controller.dets.send_rate_controller import KEEP_ALIVE_INTERVALS, Control, SendRateControllers, traffic_reports
 from controller.fabric.entries import EntryTable
 from controller.fabric.vns import VnTable
-from controller.metering import measure_kernel
 from controller.metering.measurement import Measurement
 
 ROW = np.array([1])
@@ -24,9 +24,9 @@ SET, DEACTIVATE = SetRate(ROW, np.array([5e6])), DeactivateTrafficControl(ROW)
 def machines(control, limit_bps=np.inf, unheard=7):
     """Three machines, of which the one in the middle is looked at."""
     return SendRateControllers(
-        np.array([Control.IDLE, control, Control.LIMITED]),
+        np.array([Control.IDLE, control, Control.LIMITED], np.int8),
         np.array([np.inf, limit_bps, 1e6]),
-        np.array([3, unheard, 3]),
+        np.array([3, unheard, 3], np.int16),
     )
 
 
@@ -113,7 +113,9 @@ def test_reports():
     passed = np.array([60e6, 50e6, 10e6])
     measured = Measurement(passed * 2, np.array([0.0, 7e6, 0.0]), passed, passed, np.array([0, 0, 99], np.int16))
     state = SendRateControllers(
-        np.array([Control.IDLE, Control.LIMITED, Control.REPORTING]), np.array([np.inf, 40e6, np.inf]), np.zeros(3, int)
+        np.array([Control.IDLE, Control.LIMITED, Control.REPORTING], np.int8),
+        np.array([np.inf, 40e6, np.inf]),
+        np.zeros(3, np.int16),
     )
     report = traffic_reports(state, np.array([1, 2]), entries, vns, measured)
     assert report.entry.tolist() == [1, 2]
@@ -133,7 +135,7 @@ def test_who_sends_more_than_its_limit_elsewhere_has_nothing_left():
     assert report.available_bps.tolist() == [0.0]
 
 
-@pytest.mark.skipif(measure_kernel.library is None, reason="no C compiler was there when it was installed")
+@pytest.mark.skipif(machines_kernel.library is None, reason="no C compiler was there when it was installed")
 @given(seed=st.integers(0, 2**32 - 1), entries=st.integers(1, 60), everybody=st.booleans())
 def test_compiled_reports_are_the_same(seed: int, entries: int, everybody: bool) -> None:
     rng, vns = np.random.default_rng(seed), VnTable.of_config(star(3))
@@ -142,7 +144,7 @@ def test_compiled_reports_are_the_same(seed: int, entries: int, everybody: bool)
     rates_bps = np.where(rng.random((5, entries)) < 0.2, 0.0, rng.random((5, entries)) * 1e9)
     measured = Measurement(*rates_bps[:4], rng.integers(0, 20, entries, dtype=np.int16))
     limit_bps = np.where(rng.random(entries) < 0.2, np.inf, rates_bps[4])
-    held = SendRateControllers(np.full(entries, Control.LIMITED), limit_bps, np.zeros(entries, dtype=np.int64))
+    held = SendRateControllers(np.full(entries, Control.LIMITED, np.int8), limit_bps, np.zeros(entries, np.int16))
     rows = np.flatnonzero(everybody | (rng.random(entries) < 0.5))
     report = traffic_reports(held, rows, table, vns, measured)
     with numpy_alone():

@@ -1,11 +1,15 @@
-"""The compiled rooms of receivers against their numpy form: the same bits."""
+"""The compiled accounts of VNs against their numpy form: the same bits."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.kernels import numpy_alone, same
 
 from controller.metering import measure_kernel
+from controller.metering.guarantees import Guarantees
 from controller.metering.receiver_accounts import REACTION_S, ReceiverAccounts
 
 pytestmark = pytest.mark.skipif(measure_kernel.library is None, reason="the kernel was not built")
@@ -13,17 +17,34 @@ pytestmark = pytest.mark.skipif(measure_kernel.library is None, reason="the kern
 
 @pytest.mark.parametrize("vns", [1, 7, 256, 600])
 @pytest.mark.parametrize("seed", range(4))
-def test_rooms_have_the_bits_of_their_numpy_form(vns: int, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rooms_have_the_bits_of_their_numpy_form(vns: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     accounts, now_s, limit_bps = ReceiverAccounts.unused(vns), 0.0, rng.uniform(1e6, 1e10, vns)
     limit_bps[rng.random(vns) < 0.2] = 1e15
     for _ in range(60):  # slots fill up, are old after a pause, and some are longer than others
         before_s, now_s = now_s, now_s + float(rng.choice([0.011, 0.055, 0.13, 1.4], p=[0.3, 0.5, 0.15, 0.05]))
-        accounts = accounts.after(rng.uniform(0.0, 2.0, vns) * limit_bps * 0.055, limit_bps, now_s)
         horizon_s = min(now_s - before_s, 0.2) + REACTION_S
-        compiled = accounts.rooms(limit_bps, horizon_s)
-        with monkeypatch.context() as context:
-            context.setattr(measure_kernel, "library", None)
-            plain = accounts.rooms(limit_bps, horizon_s)
+        received_bits, counted_bps = rng.uniform(0.0, 2.0, vns) * limit_bps * 0.055, limit_bps * (rng.random(vns) < 0.9)
+        said = received_bits, counted_bps, limit_bps, now_s, horizon_s
+        after, compiled = accounts.received(*said)
+        with numpy_alone():
+            accounts, plain = accounts.received(*said)
         for name in ("limit_bps", "ahead_s", "free_bits", "saved_bits"):
             assert getattr(compiled, name).tobytes() == getattr(plain, name).tobytes(), name
+        for name in ("slot_bits", "slot_start_s", "updated_s"):
+            assert getattr(after, name).tobytes() == getattr(accounts, name).tobytes(), name
+
+
+@given(seed=st.integers(0, 2**32 - 1), vns=st.integers(0, 600))
+def test_how_vns_fare_has_the_bits_of_its_numpy_form(seed: int, vns: int) -> None:
+    rng = np.random.default_rng(seed)
+    state, limit_bps = Guarantees.unused(vns), rng.uniform(1e6, 1e9, vns)
+    for _ in range(30):
+        offered_bps = rng.choice([0.0, 500.0, 1e6, 1e9], vns)
+        received_bps = offered_bps * rng.choice([0.5, 0.96, 1.0], vns)
+        said = offered_bps, received_bps, limit_bps, 0.5
+        compiled = state.after(*said)
+        assert (compiled.missing is state.missing) == np.array_equal(compiled.missing, state.missing)
+        with numpy_alone():
+            state = state.after(*said)
+        same(compiled, state)

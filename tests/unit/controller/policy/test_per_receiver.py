@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 from support.configs import star
 
+from controller.allocation import Requests, kernel
 from controller.errors import ColumnError
 from controller.fabric.entries import EntryTable
 from controller.fabric.vns import VnTable
 from controller.policy.interface import PolicyView
 from controller.policy.memory import Memory
+from controller.policy.per_receiver import _standing_rate
 from controller.policy.registry import make_policy
 
 VNS = VnTable.of_config(star(4, limits={10: "100M", 20: "200M"}))
@@ -75,3 +77,26 @@ def test_columns_are_checked_when_the_table_is_new_and_not_again() -> None:
         policy.decide(broken, Memory(len(VNS)).aligned(first.rows, None))
     known = policy.decide(first, Memory(len(VNS)).aligned(first.rows, None)).memory
     assert policy.decide(first, known).memory.derived is known.derived
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_silent_senders_may_start_with_the_same_compiled(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    counts = rng.integers(0, 6, 9)
+    entries = int(counts.sum())
+    requests = Requests(
+        offsets=np.concatenate([[0], np.cumsum(counts)]),
+        limit_bps=rng.uniform(1e6, 1e9, len(counts)),
+        received_bps=np.zeros(len(counts)),
+        measured_bps=np.zeros(entries),
+        granted_bps=np.zeros(entries),
+        available_bps=rng.uniform(0.0, 1e8, entries),
+        dropped_bps=np.zeros(entries),
+        weight=np.ones(entries),
+        active=rng.random(entries) < (0.5 if seed else 1.0),
+    )
+    granted_bps = rng.uniform(0.0, 1e8, entries)
+    plain = np.where(requests.active, granted_bps, _standing_rate(requests))
+    compiled = kernel.with_standing(requests, granted_bps)
+    assert compiled is None or compiled.tobytes() == plain.tobytes()
+    assert (compiled is granted_bps) == (kernel.library is not None and bool(requests.active.all()))

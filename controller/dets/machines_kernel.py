@@ -1,0 +1,96 @@
+"""The compiled form of machines and messages (``_machines.c``): the same bits in one pass each.
+
+``library`` is None when it was not built; callers look before they call.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.columns import BoolArray, FloatArray, IntArray, ShortArray
+from controller.compiled import call, load
+
+Columns = tuple[NDArray[np.generic], ...]
+
+library = load(
+    Path(__file__).parent,
+    "_machines",
+    {
+        "dets_count": "i",
+        "dets_watch_congestion": "ddi",
+        "dets_first_messages": "",
+        "dets_reports": "i",
+        "dets_changed": "d",
+        "dets_obey": "",
+    },
+)
+
+
+def count(longest: int, control: NDArray[np.int8], unheard: ShortArray) -> tuple[ShortArray, bool]:
+    """Return the counts after one more interval, and whether a machine under control has waited for too long."""
+    after = np.empty(len(unheard), np.int16)
+    return after, call(library, "dets_count", (control, unheard, after), longest) > 0
+
+
+def watch_congestion(
+    above: float, calm_below: float, calm_intervals: int, columns: Columns
+) -> tuple[BoolArray, IntArray, bool]:
+    """Return who is congested, for how long VNs were calm, (vns,) each, and whether others are congested than before.
+
+    ``columns`` are Loads, what VNs may receive at most, who was congested, and for how long they were calm.
+    """
+    size = len(columns[0])
+    congested, calm = np.empty(size, np.bool_), np.empty(size, np.int64)
+    changed = call(library, "dets_watch_congestion", (*columns, congested, calm), above, calm_below, calm_intervals)
+    return congested, calm, changed > 0
+
+
+def first_messages(
+    receiver: IntArray, controlled: BoolArray, congested: BoolArray, always: BoolArray
+) -> tuple[IntArray, IntArray]:
+    """Return the entries whose control begins, and those whose control ends.
+
+    The first two are columns of entries, the others of VNs.
+    """
+    begin, end, counts = (np.empty(size, np.int64) for size in (len(receiver) + 1, len(receiver) + 1, 2))
+    call(library, "dets_first_messages", (receiver, controlled, congested, always, begin, end, counts))
+    beginning, ending = counts.tolist()
+    return begin[:beginning], end[:ending]
+
+
+def reports(idle_intervals: int, columns: Columns) -> tuple[FloatArray, BoolArray]:
+    """Return what reports say: measured and available rates (2, reports), and who is active (reports,).
+
+    ``columns`` are the entries that report, ascending; of all entries the sender, what passed, smoothed, the silent
+    intervals and the limit in force; and what each VN may send.
+    """
+    size = len(columns[0])
+    rates, active, sent_bps = np.empty((2, size)), np.empty(size, np.bool_), np.zeros(len(columns[-1]))
+    call(library, "dets_reports", (*columns, sent_bps, rates, active), idle_intervals)
+    return rates, active
+
+
+def changed(same: float, columns: Columns) -> tuple[IntArray, FloatArray, IntArray]:
+    """Return whose grant is more than a part of ``same`` off the limit, these grants, and the other entries.
+
+    ``columns`` are entries, grants and limits, (reports,) each.
+    """
+    size = len(columns[0])
+    moved, rate_bps, stay = np.empty(size + 1, np.int64), np.empty(size + 1), np.empty(size + 1, np.int64)
+    count = call(library, "dets_changed", (*columns, moved, rate_bps, stay), same)
+    return moved[:count], rate_bps[:count], stay[: size - count]
+
+
+def obey(columns: Columns) -> tuple[NDArray[np.int8], FloatArray, ShortArray, FloatArray, bool]:
+    """Return the columns of SendRateControllers, what is in force, and whether a machine is in another state.
+
+    ``columns`` are those of the machines before, entries and rates of Set Rate, entries of Keep Alive, and ceilings.
+    """
+    size = len(columns[0])
+    control, limit_bps, unheard = np.empty(size, np.int8), np.empty(size), np.empty(size, np.int16)
+    in_force_bps = np.empty(size)
+    moved = call(library, "dets_obey", (*columns, control, limit_bps, unheard, in_force_bps))
+    return control, limit_bps, unheard, in_force_bps, moved > 0
