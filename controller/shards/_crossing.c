@@ -122,25 +122,25 @@ FOR_EACH_CPU static int are_rows(i64 n, const loose_u32 *rows, const i64 *before
 }
 
 /* Return 1 if the entries of a frame are as they mostly are: ``rates`` (columns, entries) are rates up to ``most_bps``, of the
- * column ``unlimited`` (-1: none) infinity too; ``flags`` are 0 or 1; and ``named`` columns of rows are those of the frame
- * before, which is behind each. */
-i64 dets_as_before(i64 unlimited, i64 named, double most_bps, const char *columns)
+ * column ``unlimited`` (-1: none) infinity too; ``named`` columns of rows are those of the frame before, which is behind each;
+ * and the last column, if it is there, is of flags that are 0 or 1. */
+i64 dets_as_before(i64 unlimited, i64 named, i64 flagged, double most_bps, const char *columns)
 {
-    if (!side_by_side(columns, 2 + 2 * (int)named))
+    int behind = 1 + 2 * (int)named;
+    if (!side_by_side(columns, behind + (int)flagged))
         return NOT_SIDE_BY_SIDE;
-    i64 rates = rows_of(columns, 0), n = rows_of(columns, 1);
+    i64 rates = rows_of(columns, 0), n = fields_of(columns, 0)->shape[1];
     const loose_u64 *rates_of = column(columns, 0);
     uint64_t most;
     memcpy(&most, &most_bps, sizeof most);
-    const uint8_t *flags = column(columns, 1);
     uint8_t any_flag = 0;
     int good = 1;
     for (i64 c = 0; c < rates; c++)
         good &= are_rates(n, c == unlimited, most, rates_of + c * n);
-    for (i64 i = 0; i < n; i++)
-        any_flag |= flags[i];
-    for (int c = 2; c < 2 + 2 * named; c += 2)
+    for (int c = 1; c < behind; c += 2)
         good &= rows_of(columns, c + 1) == n && are_rows(n, column(columns, c), column(columns, c + 1));
+    for (i64 i = 0; flagged && i < n; i++)
+        any_flag |= ((const uint8_t *)column(columns, behind))[i];
     return good & (any_flag <= 1);
 }
 
@@ -165,13 +165,14 @@ i64 dets_listed(i64 bound, i64 flagged, double most_bps, const char *columns)
 
 /* Put ``columns`` of several parts together in one table. First come the whole table's columns; then for each part where its rows
  * are in the table, and its columns. Those of the first part are picked by ``own``, which comes before all. Columns of eight
- * octets are before those of one. */
+ * octets are before those of one; such a one that is as long as the table has its rows where the table has them. */
 i64 dets_merge(i64 parts, i64 eights, i64 ones, const char *columns)
 {
     int count = (int)(eights + ones);
     if (!side_by_side(columns, 1 + count + (int)parts * (1 + count)))
         return NOT_SIDE_BY_SIDE;
     const i64 *own = column(columns, 0);
+    i64 rows = count ? rows_of(columns, 1) : 0;
     for (int p = 0; p < parts; p++) {
         int first = 1 + count + p * (1 + count);
         const i64 *place = column(columns, first);
@@ -181,7 +182,10 @@ i64 dets_merge(i64 parts, i64 eights, i64 ones, const char *columns)
                 void *whole = column(columns, 1 + c);
                 const void *from = column(columns, first + 1 + c);
                 i64 end = until(start, n);
-                if (c < eights && p)
+                if (c < eights && p && rows_of(columns, first + 1 + c) == rows)
+                    for (i64 i = start; i < end; i++)
+                        ((uint64_t *)whole)[place[i]] = ((const uint64_t *)from)[place[i]];
+                else if (c < eights && p)
                     for (i64 i = start; i < end; i++)
                         ((uint64_t *)whole)[place[i]] = ((const loose_u64 *)from)[i];
                 else if (c < eights)

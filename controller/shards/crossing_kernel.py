@@ -22,7 +22,7 @@ _FUNCTIONS = {
     "dets_say": "iii",
     "dets_all_told": "ii",
     "dets_obey": "iii",
-    "dets_as_before": "iid",
+    "dets_as_before": "iiid",
     "dets_listed": "iid",
     "dets_merge": "iii",
 }
@@ -68,16 +68,16 @@ def as_before(
     rates: FloatArray,
     unlimited: int,
     most_bps: float,
-    flags: NDArray[np.bool_],
+    flags: Sequence[NDArray[np.bool_]],
     pairs: Sequence[tuple[NDArray[np.uint32], IntArray]],
 ) -> bool:
     """Whether ``rates`` (columns, entries) that were read are rates, ``flags`` flags, and rows those from before.
 
-    Rates are 0 to ``most_bps``; those of the column ``unlimited`` (-1: none) may be infinite. ``pairs`` are columns of
-    rows that were read, each with the one from before.
+    Rates are 0 to ``most_bps``; those of the column ``unlimited`` (-1: none) may be infinite. ``flags`` are one column,
+    or none, ``pairs`` columns of rows that were read, each with the one from before.
     """
-    columns = (rates, flags, *(column for both in pairs for column in both))
-    return call(library, "dets_as_before", columns, unlimited, len(pairs), most_bps) == 1
+    columns = (rates, *(column for both in pairs for column in both), *flags)
+    return call(library, "dets_as_before", columns, unlimited, len(pairs), len(flags), most_bps) == 1
 
 
 def listed(
@@ -93,7 +93,8 @@ def listed(
 def merge(places: Sequence[IntArray], own: IntArray, here: _Columns, said: Sequence[_Columns]) -> list[NDArray[Any]]:
     """Return columns of one table: of the rows ``own`` of ``here``, and of what others have ``said``, at ``places``.
 
-    Columns of eight octets come before those of one, in each.
+    Columns of eight octets come before those of one, in each. One of eight that is as long as the table is picked from
+    at these places, too.
     """
     rows, eights = sum(map(len, places)), sum(column.itemsize == _WIDE for column in here)
     for part in (here, *said):

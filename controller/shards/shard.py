@@ -58,7 +58,7 @@ from controller.policy.groups import PolicyGroup, held, need_headroom
 from controller.policy.interface import notifications
 from controller.shards.answers import About, Answers, Granted, to_the_silent
 from controller.shards.crossing import Crossing
-from controller.shards.frames import FrameError, Grants, LinkUse, Octets, Report, encode, fabric_digest
+from controller.shards.frames import FrameError, Grants, Left, LinkUse, Octets, Report, encode, fabric_digest
 from controller.shards.gathering import Gathered
 from controller.shards.message import Message
 from controller.shards.network_wide import added_up, network_wide, use_of_links
@@ -121,7 +121,7 @@ class Shard:
         self._granted: dict[int, Granted] = {}
         self._messages: dict[int, Message] = {}
         self._octets: dict[int, int] = {}  # of the last ones
-        self._began: tuple[SenderSide, Loads, TrafficReport] | None = None
+        self._began: tuple[SenderSide, Loads, TrafficReport, Left] | None = None
         self._decided: _Decided | None = None
         self._use: LinkUse | None = None
         self.notifications = np.zeros(len(vns), dtype=np.int64)  # how many of its senders each VN told, in the last one
@@ -198,8 +198,12 @@ class Shard:
             senders = replace(senders, machines=machines)
         loads = senders.loads(state.enforcement, vns, now_s)
         reports = traffic_reports(senders.machines, crossing.all_rows, entries, vns, senders.seen.measured)
-        self._began = senders, loads, reports
-        told = crossing.told(senders.machines.control, senders.seen.measured.silent_intervals)
+        left = self._left(senders, reports)
+        self._began = senders, loads, reports, left
+        silent_intervals, told = senders.seen.measured.silent_intervals, crossing.to  # who has traffic is told of
+        if not left & Left.ACTIVE:
+            told = crossing.told(senders.machines.control, silent_intervals)
+        unread = senders.seen.unread_intervals
         columns: list[NDArray[Any]] = [
             entries.sender,
             entries.receiver,
@@ -208,7 +212,7 @@ class Shard:
             reports.limit_bps,
             reports.available_bps,
             senders.seen.measured.passed_bps,
-            senders.seen.unread_intervals.astype(np.int64),
+            unread if left & Left.UNREAD else unread.astype(np.int64),
             reports.active,
         ]
         sends = (loads.smoothed_bps > 0.0) | (loads.passed_bps > 0.0) | (loads.dropped_bps > 0.0)
@@ -217,9 +221,18 @@ class Shard:
             loaded = np.flatnonzero(sends & (peer.owns | peer.decides))
             brought = loads.passed_bps[loaded], loads.smoothed_bps[loaded], loads.dropped_bps[loaded]
             frame = Report(loaded, *brought, *columns)
-            head = peer.head(self._token, self._number, now_s, Report, told[number])
-            frames[number] = encode(head, self._fabric, frame, told[number], self._messages[number].place)
+            rows = told[number]
+            limits = self._told.granted(senders.machines, number) if rows is crossing.to[number] else 0
+            head = peer.head(self._token, self._number, now_s, Report, rows, left, limits)
+            frames[number] = encode(head, self._fabric, frame, rows, self._messages[number].place)
         return frames
+
+    def _left(self, senders: SenderSide, reports: TrafficReport) -> Left:
+        """Return what need not be said of entries: all were read, have traffic, and nobody looks at more."""
+        unread = bool(senders.seen.unread_intervals.max(initial=0))
+        left = Left.NONE if unread else Left.UNREAD
+        left |= Left.ACTIVE if reports.active.all() else Left.NONE
+        return left | Left.LAST
 
     def say_read(self, observed: Observed | None, now_s: float) -> dict[int, list[Octets]]:
         """Return frames for the allocator, if that is a peer: what was read of queues, ports and marks at own switches.
@@ -243,7 +256,7 @@ class Shard:
         switches; None: no policy reads it.
         """
         assert self._began is not None
-        (senders, loads, said_here), state, vns = self._began, self.state, self.vns
+        (senders, loads, said_here, left_out), state, vns = self._began, self.state, self.vns
         entries, crossing = state.entries, self._crossing_now()
         # Congestion, of the receivers that this shard decides for, by what all bring there.
         for peer in self.peers.values():
@@ -274,7 +287,8 @@ class Shard:
         table = self._merge(crossing.own_pairs, list(live.values()))
         # Initialize is on its way, at least.
         under = table.under(allocators.congested | vns.always_controlled)
-        gathered = Gathered.of(table, crossing.own, senders, said_here, list(live.values()))
+        left_out &= ~Left.LAST if self.is_network_wide else -1
+        gathered = Gathered.of(table, crossing.own, senders, said_here, list(live.values()), left_out)
         reports, seen = gathered.reports(under), gathered.surroundings(state, loads.passed_bps, now_s)
         links = (links or FabricLinks.of_access(vns)) if self.is_network_wide else None
         left = left_by_silent(self.peers, self._granted, vns, links, now_s, self._no_shares)
@@ -306,9 +320,12 @@ class Shard:
         told = answers.to_peers(about, list(live))
         self._granted |= told
         silent, frames = to_the_silent(about), {}
+        left_out = Left.NONE if answers.forfeits.any() else Left.FORFEITS
         for number, peer in self.peers.items():
             one = told.get(number, silent)
-            head = peer.head(self._token, self._number, now_s, Grants, one.rows)
+            if number in told:
+                peer.give(self._number, answers.rate_bps, one.rows)
+            head = peer.head(self._token, self._number, now_s, Grants, one.rows, left_out)
             frames[number] = encode(head, self._fabric, *one, self._messages[number].place)
         return frames
 
