@@ -72,7 +72,8 @@ i64 dets_all_told(i64 idle, i64 idle_intervals, const char *columns)
 
 /* Put rates in force that peers grant. Columns are: which receivers are wanted under control (vns,); receivers and states of all
  * entries, their limits and unheard intervals, which are written; and for each peer the rows that lead to it, those that it
- * grants a rate, and the rates. Return 1 if all of the first are idle or not as is wanted, and all of the second limited. */
+ * grants a rate, and the rates. Return 1 if all of the first are idle or not as is wanted, and all of the second limited. Where
+ * the rows are the same column, the receivers of all of them are wanted. */
 i64 dets_obey(i64 idle, i64 limited, i64 parts, const char *columns)
 {
     if (!side_by_side(columns, 5 + 3 * (int)parts))
@@ -89,8 +90,6 @@ i64 dets_obey(i64 idle, i64 limited, i64 parts, const char *columns)
         const loose_u64 *rate_bps = column(columns, first + 2);
         for (i64 i = 0; theirs != rows && i < rows_of(columns, first); i++)
             other |= wanted[receiver[theirs[i]]] ^ (control[theirs[i]] != idle);
-        for (i64 i = 0; theirs == rows && i < rows_of(columns, first); i++)
-            other |= !wanted[receiver[rows[i]]];
         for (i64 i = 0; i < rows_of(columns, first + 1); i++) {
             other |= control[rows[i]] ^ limited;
             limit_bps[rows[i]] = rate_bps[i];
@@ -161,6 +160,28 @@ i64 dets_listed(i64 bound, i64 flagged, double most_bps, const char *columns)
     for (i64 i = 1; i < n; i++)
         good &= rows[i - 1] < rows[i];
     return good & (any_flag <= 1) & (!n || (i64)rows[n - 1] < bound);
+}
+
+/* Add what each of several parts brings to receivers to what these get, three columns. For each part come the receivers, and what it
+ * brings to them, three columns again. */
+i64 dets_bring(i64 parts, const char *columns)
+{
+    if (!side_by_side(columns, 3 + 4 * (int)parts))
+        return NOT_SIDE_BY_SIDE;
+    for (int p = 0; p < parts; p++) {
+        int first = 3 + 4 * p;
+        const i64 *row = column(columns, first);
+        for (int c = 0; c < 3; c++) {
+            double *whole = column(columns, c);
+            const char *brought = column(columns, first + 1 + c);
+            for (i64 i = 0; i < rows_of(columns, first); i++) {
+                double more;
+                memcpy(&more, brought + 8 * i, sizeof more);
+                whole[row[i]] += more;
+            }
+        }
+    }
+    return 0;
 }
 
 /* Put ``columns`` of several parts together in one table. First come the whole table's columns; then for each part where its rows

@@ -24,6 +24,7 @@ _FUNCTIONS = {
     "dets_obey": "iii",
     "dets_as_before": "iiid",
     "dets_listed": "iid",
+    "dets_bring": "i",
     "dets_merge": "iii",
 }
 library = load(Path(__file__).parent, "_crossing", _FUNCTIONS) if sys.byteorder == "little" else None
@@ -59,6 +60,7 @@ def obey(
     ``states`` are idle and limited; ``before`` are which receivers are wanted under control (vns,), and receivers and
     states of all entries. A part is the rows that lead to a peer, those it grants a rate, and these rates. All of the
     first have to be idle or not as is wanted, all of the second limited; if not, what was written is to be thrown away.
+    Where both are the same array, all of their receivers have to be wanted.
     """
     columns = (*before, *after, *(column for part in parts for column in part))
     return call(library, "dets_obey", columns, *states, len(parts)) == 1
@@ -88,6 +90,12 @@ def listed(
     ``flags`` are one column, or none.
     """
     return call(library, "dets_listed", (rates, rows, *flags), bound, len(flags), most_bps) == 1
+
+
+def bring(whole: Sequence[FloatArray], parts: Sequence[tuple[IntArray, Sequence[FloatArray]]]) -> None:
+    """Add to the columns of ``whole`` (vns,), three, what each part brings to these rows, ascending."""
+    columns = (*whole, *(column for rows, brought in parts for column in (rows, *brought)))
+    call(library, "dets_bring", columns, len(parts))
 
 
 def merge(places: Sequence[IntArray], own: IntArray, here: _Columns, said: Sequence[_Columns]) -> list[NDArray[Any]]:

@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.columns import BoolArray, FloatArray, IntArray
-from controller.dets.messages import TrafficReport
+from controller.dets.messages import Loads, TrafficReport
 from controller.dets.rate_allocator import Surroundings
 from controller.fabric.vns import VnTable
 from controller.loop.sender_side import SenderSide
 from controller.loop.step import ControlState, ceilings
 from controller.metering.measurement import Measurement
+from controller.shards import crossing_kernel
 from controller.shards.frames import Given, Left, Report, is_left_out
 from controller.shards.receiver_table import ReceiverTable
 
@@ -120,3 +121,15 @@ def _column(report: Report, name: str, place: IntArray) -> NDArray[Any]:
         return column
     limits = report.limits
     return limits.rate_bps if isinstance(limits, Given) and limits.rows is place else report.limit_bps
+
+
+def add_loads(loads: Loads, said: Sequence[Report]) -> None:
+    """Add to ``loads`` what peers have said that they bring to receivers."""
+    whole = loads.passed_bps, loads.smoothed_bps, loads.dropped_bps
+    parts = [(one.loaded, (one.passed_bps, one.smoothed_bps, one.dropped_bps)) for one in said]
+    if crossing_kernel.library is not None:
+        crossing_kernel.bring(whole, parts)
+        return
+    for rows, brought in parts:
+        for column, more in zip(whole, brought, strict=True):
+            column[rows] += more

@@ -59,7 +59,7 @@ from controller.policy.interface import notifications
 from controller.shards.answers import About, Answers, Granted, to_the_silent
 from controller.shards.crossing import Crossing
 from controller.shards.frames import FrameError, Grants, Left, LinkUse, Octets, Report, encode, fabric_digest
-from controller.shards.gathering import Gathered
+from controller.shards.gathering import Gathered, add_loads
 from controller.shards.message import Message
 from controller.shards.network_wide import added_up, network_wide, use_of_links
 from controller.shards.peer import Part, Peer
@@ -114,7 +114,8 @@ class Shard:
         self.peers: dict[int, Peer] = {}
         self.state = ControlState.start(vns, groups)
         self._number, self._began_s = 0, np.inf
-        self._told = Told(len(vns))
+        self._told, self._sent_to = Told(len(vns)), dict[int, IntArray]()
+        self._sends = np.empty(0, dtype=np.bool_)  # to which VNs something is sent, and to which of each peer's
         self._memories = self._nothing = self.state.allocators.memories
         self._table = ReceiverTable.of([])
         self._crossing: Crossing | None = None
@@ -154,6 +155,7 @@ class Shard:
             peer.recut(theirs, mine, self._fabric)
             self.peers[one] = peer
         self._granted, self._began_s, self._crossing, self._use = {}, np.inf, None, None
+        self._sends = np.empty(0, dtype=np.bool_)
         self._told.forget_forfeits()
         self.forget()
 
@@ -216,9 +218,12 @@ class Shard:
             reports.active,
         ]
         sends = (loads.smoothed_bps > 0.0) | (loads.passed_bps > 0.0) | (loads.dropped_bps > 0.0)
-        frames = {}
+        if not np.array_equal(sends, self._sends):
+            at = {number: np.flatnonzero(sends & (peer.owns | peer.decides)) for number, peer in self.peers.items()}
+            self._sends, self._sent_to = sends, at
+        frames, sent_to = {}, self._sent_to
         for number, peer in self.peers.items():
-            loaded = np.flatnonzero(sends & (peer.owns | peer.decides))
+            loaded = sent_to[number]
             brought = loads.passed_bps[loaded], loads.smoothed_bps[loaded], loads.dropped_bps[loaded]
             frame = Report(loaded, *brought, *columns)
             rows = told[number]
@@ -259,14 +264,7 @@ class Shard:
         (senders, loads, said_here, left_out), state, vns = self._began, self.state, self.vns
         entries, crossing = state.entries, self._crossing_now()
         # Congestion, of the receivers that this shard decides for, by what all bring there.
-        for peer in self.peers.values():
-            if (said := peer.report) is not None:
-                for column, brought in (
-                    (loads.passed_bps, said.passed_bps),
-                    (loads.smoothed_bps, said.smoothed_bps),
-                    (loads.dropped_bps, said.dropped_bps),
-                ):
-                    column[said.loaded] += brought
+        add_loads(loads, [peer.report for peer in self.peers.values() if peer.report is not None])
         allocators = watch_congestion(state.allocators, loads, vns)
         # What others' receivers get is not known here: they are not calm for that when they become own ones.
         calm_intervals = np.where(self.decides, allocators.calm_intervals, 0)
@@ -274,10 +272,12 @@ class Shard:
         if state.adopted_bps is not None:
             congested_now |= self._held_by_peers()
         allocators = replace(allocators, congested=congested_now, calm_intervals=calm_intervals)
-        begin, end = initialize(allocators, entries, senders.machines.controlled, vns.always_controlled)
-        begun, ended = (rows[~crossing.crosses[rows]] for rows in (begin.entry, end.entry))
-        machines = senders.machines.on_initialize(InitializeTrafficControl(begun))
-        senders = replace(senders, machines=machines.on_deactivate(DeactivateTrafficControl(ended)))
+        wanted, controlled = congested_now | vns.always_controlled, senders.machines.controlled
+        if not (controlled.all() and wanted[crossing.own_receivers].all()):  # else nobody begins or ends
+            begin, end = initialize(allocators, entries, controlled, vns.always_controlled)
+            begun, ended = (rows[~crossing.crosses[rows]] for rows in (begin.entry, end.entry))
+            machines = senders.machines.on_initialize(InitializeTrafficControl(begun))
+            senders = replace(senders, machines=machines.on_deactivate(DeactivateTrafficControl(ended)))
         # Reports of own senders and of peers' ones.
         live = {
             number: peer.report
@@ -286,7 +286,7 @@ class Shard:
         }
         table = self._merge(crossing.own_pairs, list(live.values()))
         # Initialize is on its way, at least.
-        under = table.under(allocators.congested | vns.always_controlled)
+        under = table.under(wanted)
         left_out &= ~Left.LAST if self.is_network_wide else -1
         gathered = Gathered.of(table, crossing.own, senders, said_here, list(live.values()), left_out)
         reports, seen = gathered.reports(under), gathered.surroundings(state, loads.passed_bps, now_s)

@@ -12,12 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.dets.messages import SetRate
+from controller.dets.messages import Loads, SetRate
 from controller.dets.send_rate_controller import Control, SendRateControllers
 from controller.fabric.entries import EntryTable
 from controller.shards import crossing_kernel
 from controller.shards.crossing import Crossing
 from controller.shards.frames import MOST_BPS, FrameError, Given, Grants, Head, Known, Report, decode, encode
+from controller.shards.gathering import add_loads
 from controller.shards.receiver_table import ReceiverTable
 from controller.shards.told import Told
 
@@ -181,6 +182,22 @@ def machines(rng: np.random.Generator, count: int, states: tuple[Control, ...]) 
     return SendRateControllers(control.astype(np.int8), rng.random(count) * 1e9, unheard.astype(np.int16))
 
 
+@settings(derandomize=True, deadline=None)
+@given(seed=seeds, parts=st.integers(0, 3))
+def test_what_is_brought_to_receivers_is_added_up_alike(seed: int, parts: int) -> None:
+    rng = np.random.default_rng(seed)
+    whole, said, names = rng.random((4, VNS)), [], ("passed_bps", "smoothed_bps", "dropped_bps")
+    for _ in range(parts):
+        loaded = np.flatnonzero(rng.random(VNS) < 0.7)
+        loose = [np.frombuffer(bytes(1) + rng.random(len(loaded)).tobytes(), "<f8", -1, 1) for _ in range(3)]
+        said.append(SimpleNamespace(loaded=loaded, **dict(zip(names, loose, strict=True))))
+    now, plain = Loads(*whole.copy()), Loads(*whole.copy())
+    add_loads(now, said)
+    plainly(add_loads, plain, said)
+    for name in names:
+        assert getattr(now, name).tobytes() == getattr(plain, name).tobytes()
+
+
 def ints(values: Any) -> np.ndarray:
     return np.array(values, dtype=np.int64)
 
@@ -205,7 +222,7 @@ def test_grants_of_peers_are_obeyed_alike(seed: int, count: int, states: tuple[C
     heard, granted = [], []
     for number in (1, 2):
         rows = crossing.to[number]
-        heard.append(rows)
+        heard.append((rows, np.unique(entries.receiver[rows])))
         some = rows if rng.random() < 0.5 else rows[rng.random(len(rows)) < 0.7]
         loose = np.frombuffer(bytes(1) + rng.random(len(some)).tobytes(), "<f8", len(some), 1)
         granted.append(SetRate(some, loose))
