@@ -162,6 +162,39 @@ i64 dets_listed(i64 bound, i64 flagged, double most_bps, const char *columns)
     return good & (any_flag <= 1) & (!n || (i64)rows[n - 1] < bound);
 }
 
+/* Look at a whole frame that does not name its pairs. Its first table begins at octet ``at`` and has so many ``rows``, columns of rates,
+ * of rows of which the first is ascending and below ``bound``, and of flags; so has its second, of whose rates those of the column
+ * ``unlimited`` (-1: none) may be infinite. Columns are the frame's octets, and the first column of rows of a frame before. Return
+ * 1 if everything is right, 2 if that column is as before, too, else 0. */
+i64 dets_right(i64 at, i64 rows, i64 eights, i64 fours, i64 ones, i64 entries, i64 entries_eights, i64 entries_fours,
+               i64 entries_ones, i64 bound, i64 unlimited, double most_bps, const char *columns)
+{
+    if (!side_by_side(columns, 2))
+        return NOT_SIDE_BY_SIDE;
+    const uint8_t *octets = column(columns, 0);
+    i64 behind = at + rows * (8 * eights + 4 * fours + ones);
+    i64 flags = behind + entries * (8 * entries_eights + 4 * entries_fours), end = flags + entries * entries_ones;
+    if (end != rows_of(columns, 0))
+        return 0;
+    const loose_u32 *named = (const loose_u32 *)(octets + at + 8 * rows * eights);
+    uint64_t most;
+    memcpy(&most, &most_bps, sizeof most);
+    uint8_t any_flag = 0;
+    int good = are_rates(rows * eights, 0, most, (const loose_u64 *)(octets + at));
+    for (i64 c = 0; c < entries_eights; c++)
+        good &= are_rates(entries, c == unlimited, most, (const loose_u64 *)(octets + behind) + c * entries);
+    for (i64 i = 1; i < rows; i++)
+        good &= named[i - 1] < named[i];
+    good &= !rows || (i64)named[rows - 1] < bound;
+    for (i64 i = behind - rows * ones; i < behind; i++)
+        any_flag |= octets[i];
+    for (i64 i = flags; i < end; i++)
+        any_flag |= octets[i];
+    if (!good || any_flag > 1)
+        return 0;
+    return rows_of(columns, 1) == rows && are_rows(rows, named, column(columns, 1)) ? 2 : 1;
+}
+
 /* Add what each of several parts brings to receivers to what these get, three columns. For each part come the receivers, and what it
  * brings to them, three columns again. */
 i64 dets_bring(i64 parts, const char *columns)

@@ -24,6 +24,7 @@ _FUNCTIONS = {
     "dets_obey": "iii",
     "dets_as_before": "iiid",
     "dets_listed": "iid",
+    "dets_right": "iiiiiiiiiiid",
     "dets_bring": "i",
     "dets_merge": "iii",
 }
@@ -90,6 +91,23 @@ def listed(
     ``flags`` are one column, or none.
     """
     return call(library, "dets_listed", (rates, rows, *flags), bound, len(flags), most_bps) == 1
+
+
+def right(
+    octets: NDArray[np.uint8],
+    first: tuple[int, int, int, int, int],
+    entries: tuple[int, int, int, int],
+    bound: int,
+    unlimited: int,
+    most_bps: float,
+    before: IntArray,
+) -> int:
+    """Whether a whole frame is right that does not name its pairs: 0 if not, 2 if its first rows are those ``before``.
+
+    ``first`` is where its first table begins, and how many rows, columns of rates, of rows and of flags that has; its
+    rows are ascending and below ``bound``. ``entries`` are those of its second table; ``unlimited`` is as above.
+    """
+    return call(library, "dets_right", (octets, before), *first, *entries, bound, unlimited, most_bps)
 
 
 def bring(whole: Sequence[FloatArray], parts: Sequence[tuple[IntArray, Sequence[FloatArray]]]) -> None:

@@ -286,6 +286,7 @@ _RATE = "<f8"
 _WIDTHS = (_RATE, "<u4", "|b1")  # in which columns of a table follow each other
 _DTYPES = tuple(map(np.dtype, _WIDTHS))
 _PAIRS = ("sender", "receiver")
+_AS_BEFORE = 2  # of a frame that is right
 _ROWS = frozenset({"loaded", "decided", "sender", "receiver", "vn"})
 _LIMIT = "limit_bps"  # infinite of an entry that has no grant yet
 _LEFT: dict[Left, tuple[str, NDArray[Any]]] = {
@@ -431,6 +432,53 @@ def decode(
     size = _HEAD.size + counts[0] * names_of[0].octets + counts[1] * names_of[1].octets
     if len(data) != size:
         raise FrameError(Cause.LENGTH, f"{len(data)} octets are not the {size} of its rows")
+    head = Head(token, number, heard, bool(asked), (knows[0], knows[1]), pairs, left, limits)
+    columns = dict[str, Any]()
+    if pairs and last is not None:
+        columns = _read_as_mostly(data, counts, names_of, vns, last)
+    if not columns:
+        columns = _read(data, form, counts, names_of, vns, links, last, pairs > 0)
+    columns |= {name: _same(value, of_entries) for one, (name, value) in _LEFT.items() if left & one}
+    if form is Report:
+        columns["limits"] = columns.pop(_LIMIT) if granted is None else granted
+    return head, form(**columns)
+
+
+def _read_as_mostly(
+    data: Octets, counts: tuple[int, int], names_of: tuple[_Columns, _Columns], vns: int, last: Report | Grants
+) -> dict[str, Any]:
+    """Return the columns of a frame that has the pairs of the ``last`` one; none if anything in it is to be refused."""
+    if crossing_kernel.library is None:
+        return {}
+    entries, before = names_of[1], getattr(last, last.first)
+    widths = [(len(names.eights), len(names.fours), len(names.ones)) for names in names_of]
+    unlimited = entries.eights.index(_LIMIT) if _LIMIT in entries.eights else -1
+    parts = (_HEAD.size, counts[0], *widths[0]), (counts[1], *widths[1])
+    right = crossing_kernel.right(np.frombuffer(data, np.uint8), *parts, vns, unlimited, MOST_BPS, before)
+    if not right:
+        return {}
+    columns, at = {"sender": last.sender, "receiver": last.receiver}, _HEAD.size
+    for names, rows in zip(names_of, counts, strict=True):
+        rates, others = _views(data, at, names, rows)
+        at += rows * names.octets
+        columns |= zip(names.eights, rates, strict=True)
+        columns |= {name: _as_read(column) for name, column in others.items()}
+    if right == _AS_BEFORE:
+        columns[last.first] = before
+    return columns
+
+
+def _read(
+    data: Octets,
+    form: type[Frame],
+    counts: tuple[int, int],
+    names_of: tuple[_Columns, _Columns],
+    vns: int,
+    links: int,
+    last: Report | Grants | None,
+    pairs: bool,
+) -> dict[str, Any]:
+    """Return the columns of a frame, ``pairs`` and what it has of these from the ``last`` one; raise FrameError."""
     columns, at = dict[str, Any](), _HEAD.size
     rows_of = dict.fromkeys(_ROWS, vns) | {"link": links}
     for table, (names, rows) in enumerate(zip(names_of, counts, strict=True)):
@@ -457,10 +505,7 @@ def decode(
             _check_order(form.first, columns[form.first])
     if form.tables[1] and (last is None or any(columns[name] is not getattr(last, name) for name in _PAIRS)):
         _check_order("entries", columns["receiver"] * vns + columns["sender"])
-    columns |= {name: _same(value, of_entries) for one, (name, value) in _LEFT.items() if left & one}
-    if form is Report:
-        columns["limits"] = columns.pop(_LIMIT) if granted is None else granted
-    return Head(token, number, heard, bool(asked), (knows[0], knows[1]), pairs, left, limits), form(**columns)
+    return columns
 
 
 def _views(data: Octets, at: int, names: _Columns, rows: int) -> tuple[FloatArray, dict[str, NDArray[Any]]]:

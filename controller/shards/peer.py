@@ -192,7 +192,8 @@ class Peer:
         else:
             loaded, receives, sends = self.decides, self.decides, self._mine.owns
             first = frame.decided
-        known, right = self._known.get(type(frame)), bool(loaded[first].all())
+        known = self._known.get(type(frame))
+        right = (known is not None and first is getattr(known.frame, frame.first)) or bool(loaded[first].all())
         if known is None or not _has_pairs_of(frame, known.frame):
             right = right and bool(receives[frame.receiver].all() and sends[frame.sender].all())
         return right
