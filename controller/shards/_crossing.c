@@ -72,7 +72,8 @@ i64 dets_all_told(i64 idle, i64 idle_intervals, const char *columns)
 
 /* Put rates in force that peers grant. Columns are: which receivers are wanted under control (vns,); receivers and states of all
  * entries, their limits and unheard intervals, which are written; and for each peer the rows that lead to it, those that it
- * grants a rate, and the rates. Return 1 if all of the first are idle or not as is wanted, and all of the second limited. */
+ * grants a rate, and the rates. Return 1 if all of the first are idle or not as is wanted, and all of the second limited. Where
+ * the rows are the same column, the receivers of all of them are wanted. */
 i64 dets_obey(i64 idle, i64 limited, i64 parts, const char *columns)
 {
     if (!side_by_side(columns, 5 + 3 * (int)parts))
@@ -89,8 +90,6 @@ i64 dets_obey(i64 idle, i64 limited, i64 parts, const char *columns)
         const loose_u64 *rate_bps = column(columns, first + 2);
         for (i64 i = 0; theirs != rows && i < rows_of(columns, first); i++)
             other |= wanted[receiver[theirs[i]]] ^ (control[theirs[i]] != idle);
-        for (i64 i = 0; theirs == rows && i < rows_of(columns, first); i++)
-            other |= !wanted[receiver[rows[i]]];
         for (i64 i = 0; i < rows_of(columns, first + 1); i++) {
             other |= control[rows[i]] ^ limited;
             limit_bps[rows[i]] = rate_bps[i];
@@ -122,25 +121,25 @@ FOR_EACH_CPU static int are_rows(i64 n, const loose_u32 *rows, const i64 *before
 }
 
 /* Return 1 if the entries of a frame are as they mostly are: ``rates`` (columns, entries) are rates up to ``most_bps``, of the
- * column ``unlimited`` (-1: none) infinity too; ``flags`` are 0 or 1; and ``named`` columns of rows are those of the frame
- * before, which is behind each. */
-i64 dets_as_before(i64 unlimited, i64 named, double most_bps, const char *columns)
+ * column ``unlimited`` (-1: none) infinity too; ``named`` columns of rows are those of the frame before, which is behind each;
+ * and the last column, if it is there, is of flags that are 0 or 1. */
+i64 dets_as_before(i64 unlimited, i64 named, i64 flagged, double most_bps, const char *columns)
 {
-    if (!side_by_side(columns, 2 + 2 * (int)named))
+    int behind = 1 + 2 * (int)named;
+    if (!side_by_side(columns, behind + (int)flagged))
         return NOT_SIDE_BY_SIDE;
-    i64 rates = rows_of(columns, 0), n = rows_of(columns, 1);
+    i64 rates = rows_of(columns, 0), n = fields_of(columns, 0)->shape[1];
     const loose_u64 *rates_of = column(columns, 0);
     uint64_t most;
     memcpy(&most, &most_bps, sizeof most);
-    const uint8_t *flags = column(columns, 1);
     uint8_t any_flag = 0;
     int good = 1;
     for (i64 c = 0; c < rates; c++)
         good &= are_rates(n, c == unlimited, most, rates_of + c * n);
-    for (i64 i = 0; i < n; i++)
-        any_flag |= flags[i];
-    for (int c = 2; c < 2 + 2 * named; c += 2)
+    for (int c = 1; c < behind; c += 2)
         good &= rows_of(columns, c + 1) == n && are_rows(n, column(columns, c), column(columns, c + 1));
+    for (i64 i = 0; flagged && i < n; i++)
+        any_flag |= ((const uint8_t *)column(columns, behind))[i];
     return good & (any_flag <= 1);
 }
 
@@ -163,15 +162,71 @@ i64 dets_listed(i64 bound, i64 flagged, double most_bps, const char *columns)
     return good & (any_flag <= 1) & (!n || (i64)rows[n - 1] < bound);
 }
 
+/* Look at a whole frame that does not name its pairs. Its first table begins at octet ``at`` and has so many ``rows``, columns of rates,
+ * of rows of which the first is ascending and below ``bound``, and of flags; so has its second, of whose rates those of the column
+ * ``unlimited`` (-1: none) may be infinite. Columns are the frame's octets, and the first column of rows of a frame before. Return
+ * 1 if everything is right, 2 if that column is as before, too, else 0. */
+i64 dets_right(i64 at, i64 rows, i64 eights, i64 fours, i64 ones, i64 entries, i64 entries_eights, i64 entries_fours,
+               i64 entries_ones, i64 bound, i64 unlimited, double most_bps, const char *columns)
+{
+    if (!side_by_side(columns, 2))
+        return NOT_SIDE_BY_SIDE;
+    const uint8_t *octets = column(columns, 0);
+    i64 behind = at + rows * (8 * eights + 4 * fours + ones);
+    i64 flags = behind + entries * (8 * entries_eights + 4 * entries_fours), end = flags + entries * entries_ones;
+    if (end != rows_of(columns, 0))
+        return 0;
+    const loose_u32 *named = (const loose_u32 *)(octets + at + 8 * rows * eights);
+    uint64_t most;
+    memcpy(&most, &most_bps, sizeof most);
+    uint8_t any_flag = 0;
+    int good = are_rates(rows * eights, 0, most, (const loose_u64 *)(octets + at));
+    for (i64 c = 0; c < entries_eights; c++)
+        good &= are_rates(entries, c == unlimited, most, (const loose_u64 *)(octets + behind) + c * entries);
+    for (i64 i = 1; i < rows; i++)
+        good &= named[i - 1] < named[i];
+    good &= !rows || (i64)named[rows - 1] < bound;
+    for (i64 i = behind - rows * ones; i < behind; i++)
+        any_flag |= octets[i];
+    for (i64 i = flags; i < end; i++)
+        any_flag |= octets[i];
+    if (!good || any_flag > 1)
+        return 0;
+    return rows_of(columns, 1) == rows && are_rows(rows, named, column(columns, 1)) ? 2 : 1;
+}
+
+/* Add what each of several parts brings to receivers to what these get, three columns. For each part come the receivers, and what it
+ * brings to them, three columns again. */
+i64 dets_bring(i64 parts, const char *columns)
+{
+    if (!side_by_side(columns, 3 + 4 * (int)parts))
+        return NOT_SIDE_BY_SIDE;
+    for (int p = 0; p < parts; p++) {
+        int first = 3 + 4 * p;
+        const i64 *row = column(columns, first);
+        for (int c = 0; c < 3; c++) {
+            double *whole = column(columns, c);
+            const char *brought = column(columns, first + 1 + c);
+            for (i64 i = 0; i < rows_of(columns, first); i++) {
+                double more;
+                memcpy(&more, brought + 8 * i, sizeof more);
+                whole[row[i]] += more;
+            }
+        }
+    }
+    return 0;
+}
+
 /* Put ``columns`` of several parts together in one table. First come the whole table's columns; then for each part where its rows
  * are in the table, and its columns. Those of the first part are picked by ``own``, which comes before all. Columns of eight
- * octets are before those of one. */
+ * octets are before those of one; such a one that is as long as the table has its rows where the table has them. */
 i64 dets_merge(i64 parts, i64 eights, i64 ones, const char *columns)
 {
     int count = (int)(eights + ones);
     if (!side_by_side(columns, 1 + count + (int)parts * (1 + count)))
         return NOT_SIDE_BY_SIDE;
     const i64 *own = column(columns, 0);
+    i64 rows = count ? rows_of(columns, 1) : 0;
     for (int p = 0; p < parts; p++) {
         int first = 1 + count + p * (1 + count);
         const i64 *place = column(columns, first);
@@ -181,7 +236,10 @@ i64 dets_merge(i64 parts, i64 eights, i64 ones, const char *columns)
                 void *whole = column(columns, 1 + c);
                 const void *from = column(columns, first + 1 + c);
                 i64 end = until(start, n);
-                if (c < eights && p)
+                if (c < eights && p && rows_of(columns, first + 1 + c) == rows)
+                    for (i64 i = start; i < end; i++)
+                        ((uint64_t *)whole)[place[i]] = ((const uint64_t *)from)[place[i]];
+                else if (c < eights && p)
                     for (i64 i = start; i < end; i++)
                         ((uint64_t *)whole)[place[i]] = ((const loose_u64 *)from)[i];
                 else if (c < eights)

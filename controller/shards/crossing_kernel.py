@@ -22,8 +22,10 @@ _FUNCTIONS = {
     "dets_say": "iii",
     "dets_all_told": "ii",
     "dets_obey": "iii",
-    "dets_as_before": "iid",
+    "dets_as_before": "iiid",
     "dets_listed": "iid",
+    "dets_right": "iiiiiiiiiiid",
+    "dets_bring": "i",
     "dets_merge": "iii",
 }
 library = load(Path(__file__).parent, "_crossing", _FUNCTIONS) if sys.byteorder == "little" else None
@@ -59,6 +61,7 @@ def obey(
     ``states`` are idle and limited; ``before`` are which receivers are wanted under control (vns,), and receivers and
     states of all entries. A part is the rows that lead to a peer, those it grants a rate, and these rates. All of the
     first have to be idle or not as is wanted, all of the second limited; if not, what was written is to be thrown away.
+    Where both are the same array, all of their receivers have to be wanted.
     """
     columns = (*before, *after, *(column for part in parts for column in part))
     return call(library, "dets_obey", columns, *states, len(parts)) == 1
@@ -68,16 +71,16 @@ def as_before(
     rates: FloatArray,
     unlimited: int,
     most_bps: float,
-    flags: NDArray[np.bool_],
+    flags: Sequence[NDArray[np.bool_]],
     pairs: Sequence[tuple[NDArray[np.uint32], IntArray]],
 ) -> bool:
     """Whether ``rates`` (columns, entries) that were read are rates, ``flags`` flags, and rows those from before.
 
-    Rates are 0 to ``most_bps``; those of the column ``unlimited`` (-1: none) may be infinite. ``pairs`` are columns of
-    rows that were read, each with the one from before.
+    Rates are 0 to ``most_bps``; those of the column ``unlimited`` (-1: none) may be infinite. ``flags`` are one column,
+    or none, ``pairs`` columns of rows that were read, each with the one from before.
     """
-    columns = (rates, flags, *(column for both in pairs for column in both))
-    return call(library, "dets_as_before", columns, unlimited, len(pairs), most_bps) == 1
+    columns = (rates, *(column for both in pairs for column in both), *flags)
+    return call(library, "dets_as_before", columns, unlimited, len(pairs), len(flags), most_bps) == 1
 
 
 def listed(
@@ -90,10 +93,34 @@ def listed(
     return call(library, "dets_listed", (rates, rows, *flags), bound, len(flags), most_bps) == 1
 
 
+def right(
+    octets: NDArray[np.uint8],
+    first: tuple[int, int, int, int, int],
+    entries: tuple[int, int, int, int],
+    bound: int,
+    unlimited: int,
+    most_bps: float,
+    before: IntArray,
+) -> int:
+    """Whether a whole frame is right that does not name its pairs: 0 if not, 2 if its first rows are those ``before``.
+
+    ``first`` is where its first table begins, and how many rows, columns of rates, of rows and of flags that has; its
+    rows are ascending and below ``bound``. ``entries`` are those of its second table; ``unlimited`` is as above.
+    """
+    return call(library, "dets_right", (octets, before), *first, *entries, bound, unlimited, most_bps)
+
+
+def bring(whole: Sequence[FloatArray], parts: Sequence[tuple[IntArray, Sequence[FloatArray]]]) -> None:
+    """Add to the columns of ``whole`` (vns,), three, what each part brings to these rows, ascending."""
+    columns = (*whole, *(column for rows, brought in parts for column in (rows, *brought)))
+    call(library, "dets_bring", columns, len(parts))
+
+
 def merge(places: Sequence[IntArray], own: IntArray, here: _Columns, said: Sequence[_Columns]) -> list[NDArray[Any]]:
     """Return columns of one table: of the rows ``own`` of ``here``, and of what others have ``said``, at ``places``.
 
-    Columns of eight octets come before those of one, in each.
+    Columns of eight octets come before those of one, in each. One of eight that is as long as the table is picked from
+    at these places, too.
     """
     rows, eights = sum(map(len, places)), sum(column.itemsize == _WIDE for column in here)
     for part in (here, *said):

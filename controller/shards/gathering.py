@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from controller.columns import BoolArray, FloatArray, IntArray
-from controller.dets.messages import TrafficReport
+from controller.dets.messages import Loads, TrafficReport
 from controller.dets.rate_allocator import Surroundings
 from controller.fabric.vns import VnTable
 from controller.loop.sender_side import SenderSide
 from controller.loop.step import ControlState, ceilings
 from controller.metering.measurement import Measurement
-from controller.shards.frames import Report
+from controller.shards import crossing_kernel
+from controller.shards.frames import Given, Left, Report, is_left_out
 from controller.shards.receiver_table import ReceiverTable
 
-_MERGED = ("measured_bps", "refused_bps", "limit_bps", "available_bps", "last_bps", "unread_intervals", "active")
+_RATES = ("measured_bps", "refused_bps", "limits", "available_bps")
+_MOSTLY_LEFT_OUT = ("last_bps", "unread_intervals", "active")
 
 
 @dataclass(frozen=True)
@@ -41,14 +45,35 @@ class Gathered:
 
     @classmethod
     def of(
-        cls, table: ReceiverTable, own: IntArray, senders: SenderSide, here: TrafficReport, said: Sequence[Report]
+        cls,
+        table: ReceiverTable,
+        own: IntArray,
+        senders: SenderSide,
+        here: TrafficReport,
+        said: Sequence[Report],
+        left: int,
     ) -> Gathered:
-        """Return it; ``here`` is what own entries report, ``said`` are in the order of the table's parts."""
+        """Return it; ``here`` is what own entries report, ``said`` are in the order of the table's parts.
+
+        ``left`` is what nobody would have to be told of own entries.
+        """
         seen, rates = senders.seen, (here.measured_bps, here.dropped_bps, here.limit_bps, here.available_bps)
-        unread = seen.unread_intervals.astype(np.int64)
-        columns = (*rates, seen.measured.passed_bps, unread, here.active)
-        reported = [[getattr(one, name) for name in _MERGED] for one in said]
-        return cls(table, own, seen.measured, said, *table.merged(own, columns, reported))
+        columns: list[NDArray[Any]] = [*rates, seen.measured.passed_bps, seen.unread_intervals, here.active]
+        same = (Left.LAST, table.no_rates), (Left.UNREAD, table.zeros), (Left.ACTIVE, table.trues)
+        names, kept = list(_RATES), dict[str, NDArray[Any]]()
+        for name, (which, column) in zip(_MOSTLY_LEFT_OUT, same, strict=True):
+            if left & which and all(is_left_out(getattr(one, name)) for one in said):
+                kept[name] = column
+            else:
+                names.append(name)
+        places = table.places[1:]
+        reported = [[_column(one, name, at) for name in names] for one, at in zip(said, places, strict=True)]
+        here_of = dict(zip((*_RATES, *_MOSTLY_LEFT_OUT), columns, strict=True))
+        if "unread_intervals" in names:
+            here_of["unread_intervals"] = seen.unread_intervals.astype(np.int64)
+        merged = table.merged(own, [here_of[name] for name in names], reported)
+        found = kept | dict(zip(names, merged, strict=True))
+        return cls(table, own, seen.measured, said, *(found[name] for name in here_of))
 
     def reports(self, under: IntArray) -> TrafficReport:
         """Return the Traffic Reports of the rows of the table that are ``under`` control."""
@@ -87,3 +112,24 @@ class Gathered:
         if state.adopted_bps is not None:
             limit_bps[here] = np.minimum(limit_bps[here], state.adopted_bps[self.own])
         return replace(seen, used_bps=used_bps, limit_bps=limit_bps)
+
+
+def _column(report: Report, name: str, place: IntArray) -> NDArray[Any]:
+    """Return a column of a report whose rows are at ``place`` in the table: of limits all that were granted then."""
+    if name != "limits":
+        column: NDArray[Any] = getattr(report, name)
+        return column
+    limits = report.limits
+    return limits.rate_bps if isinstance(limits, Given) and limits.rows is place else report.limit_bps
+
+
+def add_loads(loads: Loads, said: Sequence[Report]) -> None:
+    """Add to ``loads`` what peers have said that they bring to receivers."""
+    whole = loads.passed_bps, loads.smoothed_bps, loads.dropped_bps
+    parts = [(one.loaded, (one.passed_bps, one.smoothed_bps, one.dropped_bps)) for one in said]
+    if crossing_kernel.library is not None:
+        crossing_kernel.bring(whole, parts)
+        return
+    for rows, brought in parts:
+        for column, more in zip(whole, brought, strict=True):
+            column[rows] += more

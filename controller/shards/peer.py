@@ -7,9 +7,10 @@
 4. What the peer had heard when it spoke must have been said not long ago, by this shard's clock. A frame that is late
    is refused, but its number is what this shard has heard: the peer's next one is in time.
 5. Nobody speaks for VNs that are not its own.
-6. Who takes another shard for the allocator has not reported all that the allocator has to know.
-7. A frame without pairs has those of an earlier one that was accepted. Who refuses it knows none from then on, and the
-   next frames that it says tell the peer so.
+6. Who takes another shard for the allocator has not reported all that the allocator has to know, nor has who leaves
+   that out.
+7. A frame without pairs has those of an earlier one that was accepted, one without limits those of Grants that this
+   shard remembers. Who refuses it knows no pairs from then on, and the next frames that it says tell the peer so.
 """
 
 from __future__ import annotations
@@ -18,14 +19,16 @@ import math
 from collections import Counter, OrderedDict
 from typing import NamedTuple
 
-from controller.columns import BoolArray, IntArray
+from controller.columns import BoolArray, FloatArray, IntArray
 from controller.shards.frames import (
     Cause,
     Frame,
     FrameError,
+    Given,
     Grants,
     Head,
     Known,
+    Left,
     LinkUse,
     MarksRead,
     Octets,
@@ -42,6 +45,7 @@ LATE_INTERVALS = 4
 SILENT_INTERVALS = 4
 """after so long without a frame the last report counts no longer"""
 _REMEMBERED = 16  # of the numbers that were said last, when
+_GIVEN = 4  # Grants whose rates are remembered
 
 
 class Part(NamedTuple):
@@ -66,6 +70,9 @@ class Peer:
         self._reported_s = self._granted_s = -math.inf
         self.refused: Counter[Cause] = Counter()
         self._grants: Grants | None = None
+        self.granted = 0
+        """the number of what it granted last"""
+        self._given = OrderedDict[int, Given]()  # what it was granted lately, by number
         self._read: dict[type[Frame], Read] = {}
         self._known: dict[type[Frame], Known] = {}  # whose pairs have been found to be right
         self._knows = 0, 0  # what the peer knows of this shard's Reports and Grants
@@ -79,21 +86,39 @@ class Peer:
         self.owns, self.decides, self._asked = theirs
         self._mine, self._fabric = mine, fabric
         self.report, self.link_use, self._grants, self._read, self._known = None, None, None, {}, {}
-        self._knows, self._pairs = (0, 0), {}
+        self._knows, self._pairs, self.granted = (0, 0), {}, 0
+        self._given.clear()
 
     def head(
-        self, token: int, number: int, now_s: float, kind: type[Frame] = LinkUse, said: IntArray | None = None
+        self,
+        token: int,
+        number: int,
+        now_s: float,
+        kind: type[Frame] = LinkUse,
+        said: IntArray | None = None,
+        left: int = Left.NONE,
+        limits: int = 0,
     ) -> Head:
         """Return the header of a frame that goes to this peer now.
 
-        Of Reports and Grants ``said`` are the rows of the pairs: the same array means the same pairs.
+        Of Reports and Grants ``said`` are the rows of the pairs: the same array means the same pairs. ``left`` is what
+        need not be said of them, ``limits`` which of its Grants are in force for all of them.
         """
         self._said_s[number] = now_s
         while len(self._said_s) > _REMEMBERED:
             self._said_s.popitem(last=False)
         knows = [self._known[one].latest if one in self._known else 0 for one in _WITH_PAIRS]
         pairs = 0 if said is None else self._known_by_peer(number, kind, said)
-        return Head(token, number, self._number, self._asked, (knows[0], knows[1]), pairs)
+        left &= ~Left.LAST if self._asked else -1
+        limits = limits if pairs and limits == self.granted else 0
+        return Head(token, number, self._number, self._asked, (knows[0], knows[1]), pairs, left, limits)
+
+    def give(self, number: int, rate_bps: FloatArray, rows: IntArray) -> None:
+        """Remember what this peer is granted for what it has reported; None of what it has forgotten."""
+        if self.report is not None and len(rows) == len(self.report.sender):
+            self._given[number] = Given(self.report.sender, rate_bps, rows)
+        while len(self._given) > _GIVEN:
+            self._given.popitem(last=False)
 
     def _known_by_peer(self, number: int, kind: type[Frame], said: IntArray) -> int:
         """Return by which frame the peer knows these pairs, 0 if it has to be told them."""
@@ -107,7 +132,7 @@ class Peer:
     def hear(self, data: Octets, now_s: float) -> FrameError | None:
         """Take a frame of this peer; return why it was refused, None if it was not."""
         try:
-            head, frame = decode(data, self._fabric, len(self.owns), self._links, self._known)  # 1
+            head, frame = decode(data, self._fabric, len(self.owns), self._links, self._known, self._given)  # 1
             self._accept(head, frame, now_s)
         except FrameError as error:
             self.refused[error.cause] += 1
@@ -121,7 +146,7 @@ class Peer:
             raise FrameError(Cause.TOKEN, f"token {head.token} is below {self.token}: its owner was replaced")
         if head.token > self.token:
             self.token, self._number, self._last, self._grants = head.token, 0, {}, None
-            self._knows = 0, 0
+            self._knows, self.granted = (0, 0), 0
         kind = type(frame)
         if head.number <= self._last.get(kind, 0):  # 3
             raise FrameError(Cause.ORDER, f"number {head.number} is not above {self._last[kind]}")
@@ -134,12 +159,14 @@ class Peer:
             raise FrameError(Cause.NOT_OWNED, "speaks of VNs that are not its own, or not this shard's")
         if not isinstance(frame, Grants) and head.asked != self._mine.allocates:  # 6
             raise FrameError(Cause.NOT_OWNED, "takes another one for the allocator")
+        if head.asked and head.left & Left.LAST:
+            raise FrameError(Cause.NOT_OWNED, "leaves out what the allocator has to know")
         self._knows = head.knows
         self._know(head, frame)
         if isinstance(frame, Report):
             self.report, self._reported_s = frame, now_s
         elif isinstance(frame, Grants):
-            self._grants, self._granted_s = frame, now_s
+            self._grants, self._granted_s, self.granted = frame, now_s, head.number
         elif isinstance(frame, LinkUse):
             self.link_use = frame
         else:
@@ -165,7 +192,8 @@ class Peer:
         else:
             loaded, receives, sends = self.decides, self.decides, self._mine.owns
             first = frame.decided
-        known, right = self._known.get(type(frame)), bool(loaded[first].all())
+        known = self._known.get(type(frame))
+        right = (known is not None and first is getattr(known.frame, frame.first)) or bool(loaded[first].all())
         if known is None or not _has_pairs_of(frame, known.frame):
             right = right and bool(receives[frame.receiver].all() and sends[frame.sender].all())
         return right

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.columns import NEW_ROW, BoolArray, IntArray
+from controller.columns import NEW_ROW, BoolArray, FloatArray, IntArray
 from controller.fabric.entries import NO_METER, EntryTable
 from controller.shards import crossing_kernel
 
@@ -83,6 +83,21 @@ class ReceiverTable:
         return np.flatnonzero(wanted[self.entries.receiver])
 
     @cached_property
+    def trues(self) -> BoolArray:
+        """A column of True."""
+        return np.ones(len(self.entries), dtype=np.bool_)
+
+    @cached_property
+    def no_rates(self) -> FloatArray:
+        """A column of 0.0."""
+        return np.zeros(len(self.entries))
+
+    @cached_property
+    def zeros(self) -> IntArray:
+        """A column of 0."""
+        return np.zeros(len(self.entries), dtype=np.int64)
+
+    @cached_property
     def _receivers(self) -> IntArray:
         return np.unique(self.entries.receiver)
 
@@ -95,7 +110,8 @@ class ReceiverTable:
     ) -> list[NDArray[Any]]:
         """Return columns of all entries: of the rows ``own`` of those that are ``here``, and of those of each report.
 
-        Columns of eight octets come before those of one, in each.
+        Columns of eight octets come before those of one, in each. A report's may be as long as the table, with its rows
+        where they are there.
         """
         if crossing_kernel.library is not None:
             return crossing_kernel.merge(self.places, own, here, said)
@@ -103,7 +119,7 @@ class ReceiverTable:
         for number, column in enumerate(here):
             whole = np.empty(len(self.entries), dtype=column.dtype)
             for place, part in zip(self.places, (column[own], *(one[number] for one in said)), strict=True):
-                whole[place] = part
+                whole[place] = part[place] if len(part) == len(whole) else part
             made.append(whole)
         return made
 

@@ -58,8 +58,8 @@ from controller.policy.groups import PolicyGroup, held, need_headroom
 from controller.policy.interface import notifications
 from controller.shards.answers import About, Answers, Granted, to_the_silent
 from controller.shards.crossing import Crossing
-from controller.shards.frames import FrameError, Grants, LinkUse, Octets, Report, encode, fabric_digest
-from controller.shards.gathering import Gathered
+from controller.shards.frames import FrameError, Grants, Left, LinkUse, Octets, Report, encode, fabric_digest
+from controller.shards.gathering import Gathered, add_loads
 from controller.shards.message import Message
 from controller.shards.network_wide import added_up, network_wide, use_of_links
 from controller.shards.peer import Part, Peer
@@ -114,14 +114,15 @@ class Shard:
         self.peers: dict[int, Peer] = {}
         self.state = ControlState.start(vns, groups)
         self._number, self._began_s = 0, np.inf
-        self._told = Told(len(vns))
+        self._told, self._sent_to = Told(len(vns)), dict[int, IntArray]()
+        self._sends = np.empty(0, dtype=np.bool_)  # to which VNs something is sent, and to which of each peer's
         self._memories = self._nothing = self.state.allocators.memories
         self._table = ReceiverTable.of([])
         self._crossing: Crossing | None = None
         self._granted: dict[int, Granted] = {}
         self._messages: dict[int, Message] = {}
         self._octets: dict[int, int] = {}  # of the last ones
-        self._began: tuple[SenderSide, Loads, TrafficReport] | None = None
+        self._began: tuple[SenderSide, Loads, TrafficReport, Left] | None = None
         self._decided: _Decided | None = None
         self._use: LinkUse | None = None
         self.notifications = np.zeros(len(vns), dtype=np.int64)  # how many of its senders each VN told, in the last one
@@ -154,6 +155,7 @@ class Shard:
             peer.recut(theirs, mine, self._fabric)
             self.peers[one] = peer
         self._granted, self._began_s, self._crossing, self._use = {}, np.inf, None, None
+        self._sends = np.empty(0, dtype=np.bool_)
         self._told.forget_forfeits()
         self.forget()
 
@@ -198,8 +200,12 @@ class Shard:
             senders = replace(senders, machines=machines)
         loads = senders.loads(state.enforcement, vns, now_s)
         reports = traffic_reports(senders.machines, crossing.all_rows, entries, vns, senders.seen.measured)
-        self._began = senders, loads, reports
-        told = crossing.told(senders.machines.control, senders.seen.measured.silent_intervals)
+        left = self._left(senders, reports)
+        self._began = senders, loads, reports, left
+        silent_intervals, told = senders.seen.measured.silent_intervals, crossing.to  # who has traffic is told of
+        if not left & Left.ACTIVE:
+            told = crossing.told(senders.machines.control, silent_intervals)
+        unread = senders.seen.unread_intervals
         columns: list[NDArray[Any]] = [
             entries.sender,
             entries.receiver,
@@ -208,18 +214,30 @@ class Shard:
             reports.limit_bps,
             reports.available_bps,
             senders.seen.measured.passed_bps,
-            senders.seen.unread_intervals.astype(np.int64),
+            unread if left & Left.UNREAD else unread.astype(np.int64),
             reports.active,
         ]
         sends = (loads.smoothed_bps > 0.0) | (loads.passed_bps > 0.0) | (loads.dropped_bps > 0.0)
-        frames = {}
+        if not np.array_equal(sends, self._sends):
+            at = {number: np.flatnonzero(sends & (peer.owns | peer.decides)) for number, peer in self.peers.items()}
+            self._sends, self._sent_to = sends, at
+        frames, sent_to = {}, self._sent_to
         for number, peer in self.peers.items():
-            loaded = np.flatnonzero(sends & (peer.owns | peer.decides))
+            loaded = sent_to[number]
             brought = loads.passed_bps[loaded], loads.smoothed_bps[loaded], loads.dropped_bps[loaded]
             frame = Report(loaded, *brought, *columns)
-            head = peer.head(self._token, self._number, now_s, Report, told[number])
-            frames[number] = encode(head, self._fabric, frame, told[number], self._messages[number].place)
+            rows = told[number]
+            limits = self._told.granted(senders.machines, number) if rows is crossing.to[number] else 0
+            head = peer.head(self._token, self._number, now_s, Report, rows, left, limits)
+            frames[number] = encode(head, self._fabric, frame, rows, self._messages[number].place)
         return frames
+
+    def _left(self, senders: SenderSide, reports: TrafficReport) -> Left:
+        """Return what need not be said of entries: all were read, have traffic, and nobody looks at more."""
+        unread = bool(senders.seen.unread_intervals.max(initial=0))
+        left = Left.NONE if unread else Left.UNREAD
+        left |= Left.ACTIVE if reports.active.all() else Left.NONE
+        return left | Left.LAST
 
     def say_read(self, observed: Observed | None, now_s: float) -> dict[int, list[Octets]]:
         """Return frames for the allocator, if that is a peer: what was read of queues, ports and marks at own switches.
@@ -243,17 +261,10 @@ class Shard:
         switches; None: no policy reads it.
         """
         assert self._began is not None
-        (senders, loads, said_here), state, vns = self._began, self.state, self.vns
+        (senders, loads, said_here, left_out), state, vns = self._began, self.state, self.vns
         entries, crossing = state.entries, self._crossing_now()
         # Congestion, of the receivers that this shard decides for, by what all bring there.
-        for peer in self.peers.values():
-            if (said := peer.report) is not None:
-                for column, brought in (
-                    (loads.passed_bps, said.passed_bps),
-                    (loads.smoothed_bps, said.smoothed_bps),
-                    (loads.dropped_bps, said.dropped_bps),
-                ):
-                    column[said.loaded] += brought
+        add_loads(loads, [peer.report for peer in self.peers.values() if peer.report is not None])
         allocators = watch_congestion(state.allocators, loads, vns)
         # What others' receivers get is not known here: they are not calm for that when they become own ones.
         calm_intervals = np.where(self.decides, allocators.calm_intervals, 0)
@@ -261,10 +272,12 @@ class Shard:
         if state.adopted_bps is not None:
             congested_now |= self._held_by_peers()
         allocators = replace(allocators, congested=congested_now, calm_intervals=calm_intervals)
-        begin, end = initialize(allocators, entries, senders.machines.controlled, vns.always_controlled)
-        begun, ended = (rows[~crossing.crosses[rows]] for rows in (begin.entry, end.entry))
-        machines = senders.machines.on_initialize(InitializeTrafficControl(begun))
-        senders = replace(senders, machines=machines.on_deactivate(DeactivateTrafficControl(ended)))
+        wanted, controlled = congested_now | vns.always_controlled, senders.machines.controlled
+        if not (controlled.all() and wanted[crossing.own_receivers].all()):  # else nobody begins or ends
+            begin, end = initialize(allocators, entries, controlled, vns.always_controlled)
+            begun, ended = (rows[~crossing.crosses[rows]] for rows in (begin.entry, end.entry))
+            machines = senders.machines.on_initialize(InitializeTrafficControl(begun))
+            senders = replace(senders, machines=machines.on_deactivate(DeactivateTrafficControl(ended)))
         # Reports of own senders and of peers' ones.
         live = {
             number: peer.report
@@ -273,8 +286,9 @@ class Shard:
         }
         table = self._merge(crossing.own_pairs, list(live.values()))
         # Initialize is on its way, at least.
-        under = table.under(allocators.congested | vns.always_controlled)
-        gathered = Gathered.of(table, crossing.own, senders, said_here, list(live.values()))
+        under = table.under(wanted)
+        left_out &= ~Left.LAST if self.is_network_wide else -1
+        gathered = Gathered.of(table, crossing.own, senders, said_here, list(live.values()), left_out)
         reports, seen = gathered.reports(under), gathered.surroundings(state, loads.passed_bps, now_s)
         links = (links or FabricLinks.of_access(vns)) if self.is_network_wide else None
         left = left_by_silent(self.peers, self._granted, vns, links, now_s, self._no_shares)
@@ -306,9 +320,12 @@ class Shard:
         told = answers.to_peers(about, list(live))
         self._granted |= told
         silent, frames = to_the_silent(about), {}
+        left_out = Left.NONE if answers.forfeits.any() else Left.FORFEITS
         for number, peer in self.peers.items():
             one = told.get(number, silent)
-            head = peer.head(self._token, self._number, now_s, Grants, one.rows)
+            if number in told:
+                peer.give(self._number, answers.rate_bps, one.rows)
+            head = peer.head(self._token, self._number, now_s, Grants, one.rows, left_out)
             frames[number] = encode(head, self._fabric, *one, self._messages[number].place)
         return frames
 

@@ -13,9 +13,11 @@ from controller.fabric.entries import EntryTable
 from controller.fabric.vns import VnTable
 from controller.shards import crossing_kernel
 from controller.shards.crossing import Crossing
-from controller.shards.frames import Grants
+from controller.shards.frames import Grants, is_left_out
 from controller.shards.peer import Peer
 from controller.shards.silence import HOLD_S, equal_share_bps
+
+_LIMITED = np.int8(Control.LIMITED)
 
 
 class Told:
@@ -28,6 +30,7 @@ class Told:
         self.congested = np.zeros(vns, dtype=np.bool_)
         self.senders = np.ones(vns, dtype=np.int64)
         self._forfeits = list[IntArray]()
+        self._granted: tuple[FloatArray | None, dict[int, int]] = None, {}
 
     def forget_forfeits(self) -> None:
         """Receivers have other owners."""
@@ -52,15 +55,18 @@ class Told:
 
         ``adopted_bps`` (entries,) is as in ``ControlState``.
         """
-        heard, silent, granted = list[IntArray](), list[IntArray](), list[SetRate]()
+        heard, silent, granted = list[tuple[IntArray, IntArray]](), list[IntArray](), list[SetRate]()
+        whole = dict[int, int]()  # by which number, where all are granted a rate
         for number, peer in peers.items():
             grants = peer.take_grants()
             if grants is not None:
                 self._hear(peer, grants)
-                heard.append(crossing.to[number])
+                heard.append((crossing.to[number], crossing.receivers[number]))
                 rows, at = crossing.granted(number, grants, len(vns))
                 granted.append(SetRate(rows, grants.rate_bps[at]))
-                if grants.forfeits.any():
+                if rows is crossing.to[number]:
+                    whole[number] = peer.granted
+                if not is_left_out(grants.forfeits) and grants.forfeits.any():
                     self._forfeits.append(rows[grants.forfeits[at]])
             elif HOLD_S < peer.ungranted_s(now_s) < np.inf:
                 silent.append(crossing.to[number])
@@ -71,7 +77,17 @@ class Told:
             share_bps = equal_share_bps(vns, self.senders)[entries.receiver[rows]]
             above = machines.controlled[rows] & (machines.limit_bps[rows] > share_bps)
             machines = machines.on_set_rate(SetRate(rows[above], share_bps[above]))
+        if adopted_bps is None and whole:
+            limited = machines.control == _LIMITED
+            known = limited.all()
+            numbers = {one: number for one, number in whole.items() if known or limited[crossing.to[one]].all()}
+            self._granted = machines.limit_bps, numbers  # who is idle has no limit
         return machines
+
+    def granted(self, machines: SendRateControllers, peer: int) -> int:
+        """Return by which number a peer has granted the limits in force of all entries that lead to it; 0: by none."""
+        limit_bps, numbers = self._granted
+        return numbers.get(peer, 0) if limit_bps is machines.limit_bps else 0
 
     def obeyed(
         self,
@@ -79,16 +95,19 @@ class Told:
         entries: EntryTable,
         adopted_bps: FloatArray | None,
         vns: VnTable,
-        heard: Sequence[IntArray],
+        heard: Sequence[tuple[IntArray, IntArray]],
         granted: Sequence[SetRate],
     ) -> SendRateControllers:
-        """Return the machines after Grants of the peers were ``heard`` to whom these rows lead, one after another."""
+        """Return the machines after Grants of peers were heard, one after another.
+
+        ``heard`` are the rows that lead to each of them, and the VNs that they lead to.
+        """
         wanted = self.congested | vns.always_controlled
         if adopted_bps is None and crossing_kernel.library is not None:
             after = _obeyed_as_mostly(machines, entries, wanted, heard, granted)
             if after is not None:
                 return after
-        rows = np.concatenate(heard)
+        rows = np.concatenate([theirs for theirs, _ in heard])
         under, now = machines.controlled[rows], wanted[entries.receiver[rows]]
         if adopted_bps is None:  # else the receiver may be with another owner, who has to hear first
             machines = machines.on_deactivate(DeactivateTrafficControl(rows[under & ~now]))
@@ -111,13 +130,16 @@ def _obeyed_as_mostly(
     machines: SendRateControllers,
     entries: EntryTable,
     wanted: BoolArray,
-    heard: Sequence[IntArray],
+    heard: Sequence[tuple[IntArray, IntArray]],
     granted: Sequence[SetRate],
 ) -> SendRateControllers | None:
     """Return the same where nobody begins or ends, and all that are granted a rate had one before; else None."""
+    of_all = [receivers for (rows, receivers), one in zip(heard, granted, strict=True) if one.entry is rows]
+    if not all(wanted[receivers].all() for receivers in of_all):
+        return None
     limit_bps, unheard = machines.limit_bps.copy(), machines.unheard_intervals.copy()
     settings, before = (Control.IDLE, Control.LIMITED), (wanted, entries.receiver, machines.control)
-    parts = [(rows, one.entry, one.rate_bps) for rows, one in zip(heard, granted, strict=True)]
+    parts = [(rows, one.entry, one.rate_bps) for (rows, _), one in zip(heard, granted, strict=True)]
     if not crossing_kernel.obey(settings, before, (limit_bps, unheard), parts):
         return None
     return SendRateControllers(machines.control, limit_bps, unheard)

@@ -12,12 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.dets.messages import SetRate
+from controller.dets.messages import Loads, SetRate
 from controller.dets.send_rate_controller import Control, SendRateControllers
 from controller.fabric.entries import EntryTable
 from controller.shards import crossing_kernel
 from controller.shards.crossing import Crossing
-from controller.shards.frames import MOST_BPS, FrameError, Grants, Head, Known, Report, decode, encode
+from controller.shards.frames import MOST_BPS, FrameError, Given, Grants, Head, Known, Report, decode, encode
+from controller.shards.gathering import add_loads
 from controller.shards.receiver_table import ReceiverTable
 from controller.shards.told import Told
 
@@ -55,9 +56,9 @@ def grants(rng: np.random.Generator, count: int) -> Grants:
     return Grants(*about, sender, receiver, rng.random(count) * 1e9, rng.random(count) < 0.5)
 
 
-def read(data: bytes, known: Any) -> Any:
+def read(data: bytes, known: Any, given: Any = None) -> Any:
     try:
-        head, frame = decode(data, FABRIC, VNS, 0, known)
+        head, frame = decode(data, FABRIC, VNS, 0, known, given)
     except FrameError as error:
         return error.cause, str(error)
     return head, encode(head, FABRIC, frame)
@@ -90,7 +91,7 @@ def test_frames_are_read_and_refused_alike_after_others(
         if rng.random() < 0.5 and count:
             whole[rng.integers(others, len(whole))] ^= 1 << rng.integers(0, 8)
         else:
-            whole[rng.integers(72, max(len(whole), 73)) % len(whole)] = rng.integers(0, 256)
+            whole[rng.integers(80, max(len(whole), 81)) % len(whole)] = rng.integers(0, 256)
     known = {type(before): Known(HEAD.token, 1, HEAD.number, before)}
     assert read(bytes(whole), known) == plainly(read, bytes(whole), known) == plainly(read, bytes(whole), None)
 
@@ -101,12 +102,16 @@ def test_frames_without_pairs_are_read_and_refused_alike(seed: int, count: int, 
     rng = np.random.default_rng(seed)
     frame, said = make(rng, count), np.arange(count)
     _, before = decode(encode(HEAD, FABRIC, frame), FABRIC, VNS)
-    known, head = {type(before): Known(HEAD.token, 1, HEAD.number, before)}, HEAD._replace(number=9, pairs=2)
+    left = int(rng.choice([0, 1, 2, 11] if make is report else [0, 4]))
+    limits = 5 if make is report and rng.random() < 0.5 else 0
+    known = {type(before): Known(HEAD.token, 1, HEAD.number, before)}
+    head = HEAD._replace(number=9, pairs=2, left=left, limits=limits)
+    given = {5: Given(before.sender, rng.random(count), rng.permutation(count))}
     whole = bytearray(encode(head, FABRIC, frame, said))
     assert whole == plainly(encode, head, FABRIC, frame, said)
     for _ in range(damage):
-        whole[rng.integers(72, max(len(whole), 73)) % len(whole)] = rng.integers(0, 256)
-    assert read(bytes(whole), known) == plainly(read, bytes(whole), known)
+        whole[rng.integers(80, max(len(whole), 81)) % len(whole)] = rng.integers(0, 256)
+    assert read(bytes(whole), known, given) == plainly(read, bytes(whole), known, given)
 
 
 @pytest.mark.parametrize("make", [report, grants])
@@ -159,6 +164,10 @@ def test_columns_of_all_entries_are_put_together_alike(seed: int, count: int, re
         rows = int(np.count_nonzero(part == one))
         loose = np.frombuffer(bytes(1) + rng.random(rows).tobytes(), "<f8", rows, 1)  # as columns of frames begin
         said.append([loose, rng.integers(0, 2**60, rows), rng.random(rows) < 0.5])
+        if rng.random() < 0.5:  # of all that was granted
+            whole = rng.random(count)
+            whole[table.places[one]] = loose
+            said[-1][0] = whole
     own = np.flatnonzero(part == 0)
     for one, plain in zip(table.merged(own, here, said), plainly(table.merged, own, here, said), strict=True):
         assert one.dtype == plain.dtype
@@ -171,6 +180,22 @@ def test_columns_of_all_entries_are_put_together_alike(seed: int, count: int, re
 def machines(rng: np.random.Generator, count: int, states: tuple[Control, ...]) -> SendRateControllers:
     control, unheard = rng.choice(ints(states), count), rng.integers(0, 30, count)
     return SendRateControllers(control.astype(np.int8), rng.random(count) * 1e9, unheard.astype(np.int16))
+
+
+@settings(derandomize=True, deadline=None)
+@given(seed=seeds, parts=st.integers(0, 3))
+def test_what_is_brought_to_receivers_is_added_up_alike(seed: int, parts: int) -> None:
+    rng = np.random.default_rng(seed)
+    whole, said, names = rng.random((4, VNS)), [], ("passed_bps", "smoothed_bps", "dropped_bps")
+    for _ in range(parts):
+        loaded = np.flatnonzero(rng.random(VNS) < 0.7)
+        loose = [np.frombuffer(bytes(1) + rng.random(len(loaded)).tobytes(), "<f8", -1, 1) for _ in range(3)]
+        said.append(SimpleNamespace(loaded=loaded, **dict(zip(names, loose, strict=True))))
+    now, plain = Loads(*whole.copy()), Loads(*whole.copy())
+    add_loads(now, said)
+    plainly(add_loads, plain, said)
+    for name in names:
+        assert getattr(now, name).tobytes() == getattr(plain, name).tobytes()
 
 
 def ints(values: Any) -> np.ndarray:
@@ -197,7 +222,7 @@ def test_grants_of_peers_are_obeyed_alike(seed: int, count: int, states: tuple[C
     heard, granted = [], []
     for number in (1, 2):
         rows = crossing.to[number]
-        heard.append(rows)
+        heard.append((rows, np.unique(entries.receiver[rows])))
         some = rows if rng.random() < 0.5 else rows[rng.random(len(rows)) < 0.7]
         loose = np.frombuffer(bytes(1) + rng.random(len(some)).tobytes(), "<f8", len(some), 1)
         granted.append(SetRate(some, loose))

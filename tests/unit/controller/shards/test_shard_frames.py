@@ -15,9 +15,11 @@ from controller.fabric.vns import VnTable
 from controller.shards.frames import (
     Cause,
     FrameError,
+    Given,
     Grants,
     Head,
     Known,
+    Left,
     LinkUse,
     MarksRead,
     PortsRead,
@@ -26,6 +28,7 @@ from controller.shards.frames import (
     decode,
     encode,
     fabric_digest,
+    is_left_out,
 )
 
 VNS, LINKS = 20, 30
@@ -72,7 +75,9 @@ def frames(draw):
 
 
 @settings(derandomize=True, max_examples=100, deadline=None)
-@given(frame=frames(), head=st.builds(Head, *[numbers] * 3, st.booleans(), st.tuples(numbers, numbers), st.just(0)))
+@given(
+    frame=frames(), head=st.builds(Head, *[numbers] * 3, st.booleans(), st.tuples(numbers, numbers), *[st.just(0)] * 3)
+)
 def test_what_is_written_is_read(frame, head):
     read_head, read = decode(encode(head, FABRIC, frame), FABRIC, VNS, LINKS)
     assert read_head == head
@@ -164,9 +169,13 @@ def test_what_cannot_be_is_refused(frame, cause):
         (4, b"\x02", Cause.VERSION),
         (5, b"\x03", Cause.NOT_A_FRAME),
         (6, b"\x02", Cause.NOT_A_FRAME),
+        (7, b"\x01", Cause.NOT_A_FRAME),  # of Reports
+        (7, b"\x14", Cause.NOT_A_FRAME),
         (8, b"87654321", Cause.FABRIC),
-        (64, struct.pack("<I", 3), Cause.LENGTH),
-        (68, struct.pack("<I", 2**32 - 1), Cause.LENGTH),
+        (7, b"\x04", Cause.LENGTH),
+        (64, struct.pack("<Q", 7), Cause.NOT_A_FRAME),
+        (72, struct.pack("<I", 3), Cause.LENGTH),
+        (76, struct.pack("<I", 2**32 - 1), Cause.LENGTH),
         (56, struct.pack("<Q", 7), Cause.PAIRS),
     ],
 )
@@ -179,21 +188,23 @@ def test_headers_that_say_something_else_are_refused(at, octets, cause):
 
 def test_what_was_read_is_on_the_wire_as_the_table_says():
     frame = QueuesRead(ints([5]), *(np.array([value]) for value in (1.0, 2.0, 3.0, 4.0, 5.0)))
-    head = b"DETS" + bytes([4, 5, 0, 0]) + FABRIC + struct.pack("<QQQQQQII", 3, 7, 5, 0, 0, 0, 1, 0)
+    head = b"DETS" + bytes([5, 5, 0, 0]) + FABRIC + struct.pack("<QQQQQQQII", 3, 7, 5, 0, 0, 0, 0, 1, 0)
     assert encode(HEAD, FABRIC, frame) == head + struct.pack("<5dI", 1.0, 2.0, 3.0, 4.0, 5.0, 5)
     told = Grants(ints([1]), ints([2]), np.array([True]), ints([4]), ints([1]), np.array([1e6]), np.array([True]))
-    head = b"DETS" + bytes([4, 2, 0, 0]) + FABRIC + struct.pack("<QQQQQQII", 3, 7, 5, 0, 0, 0, 1, 1)
+    head = b"DETS" + bytes([5, 2, 0, 0]) + FABRIC + struct.pack("<QQQQQQQII", 3, 7, 5, 0, 0, 0, 0, 1, 1)
     assert encode(HEAD, FABRIC, told) == head + struct.pack("<II?dII?", 1, 2, True, 1e6, 4, 1, True)
-    head = b"DETS" + bytes([4, 2, 0, 0]) + FABRIC + struct.pack("<QQQQQQII", 3, 7, 5, 8, 9, 6, 1, 1)
+    head = b"DETS" + bytes([5, 2, 0, 0]) + FABRIC + struct.pack("<QQQQQQQII", 3, 7, 5, 8, 9, 6, 0, 1, 1)
     without = HEAD._replace(knows=(8, 9), pairs=6)
     assert encode(without, FABRIC, told) == head + struct.pack("<II?d?", 1, 2, True, 1e6, True)
+    head = b"DETS" + bytes([5, 2, 0, 4]) + FABRIC + struct.pack("<QQQQQQQII", 3, 7, 5, 8, 9, 6, 0, 1, 1)
+    assert encode(without._replace(left=Left.FORFEITS), FABRIC, told) == head + struct.pack("<II?d", 1, 2, True, 1e6)
 
 
 @pytest.mark.parametrize("frame", [link_use(), queues_read(), ports_read(), marks_read()])
 def test_entries_of_a_kind_that_has_none_are_refused(frame):
     whole = encode(HEAD, FABRIC, frame)
     with pytest.raises(FrameError) as refused:
-        decode(whole[:68] + struct.pack("<I", 1) + whole[72:], FABRIC, VNS, LINKS)
+        decode(whole[:76] + struct.pack("<I", 1) + whole[80:], FABRIC, VNS, LINKS)
     assert refused.value.cause is Cause.LENGTH
 
 
@@ -210,7 +221,7 @@ def test_a_frame_is_read_or_refused_alike_whatever_came_before_it(frame, data):
     _, before = decode(encode(HEAD, FABRIC, frame), FABRIC, VNS, LINKS)
     whole = bytearray(encode(HEAD, FABRIC, data.draw(st.just(frame) | frames())))
     for _ in range(data.draw(st.integers(0, 2))):
-        whole[data.draw(st.integers(72, max(len(whole) - 1, 72))) % len(whole)] ^= 1 << data.draw(st.integers(0, 7))
+        whole[data.draw(st.integers(80, max(len(whole) - 1, 80))) % len(whole)] ^= 1 << data.draw(st.integers(0, 7))
 
     def read(known):
         try:
@@ -267,4 +278,45 @@ def test_a_kind_without_pairs_has_none_of_another_frame(frame):
     whole = encode(HEAD, FABRIC, frame)
     with pytest.raises(FrameError) as refused:
         decode(whole[:56] + struct.pack("<Q", 6) + whole[64:], FABRIC, VNS, LINKS)
+    assert refused.value.cause is Cause.PAIRS
+
+
+def report(rows=3):
+    loads, column = (np.array([1e6]),) * 3, np.arange(rows) * 1e6
+    pairs, unread = (np.arange(rows), np.full(rows, 4)), np.full(rows, 7)
+    return Report(ints([4]), *loads, *pairs, column, column, column, column, column, unread, np.arange(rows) == 1)
+
+
+@pytest.mark.parametrize("left", range(16))
+def test_columns_that_are_left_out_are_the_same_everywhere(left):
+    frame, may = (grants(), Left.FORFEITS) if left & Left.FORFEITS else (report(), Left.NONE)
+    if left & ~Left.FORFEITS and may:
+        return
+    data = encode(HEAD._replace(left=left), FABRIC, frame)
+    head, read = decode(data, FABRIC, VNS)
+    assert head.left == left
+    usual = {"unread_intervals": (1, 0), "active": (2, True), "forfeits": (4, False), "last_bps": (8, 0.0)}
+    for field in fields(frame):
+        bit, value = usual.get(field.name, (0, None))
+        column, said = getattr(read, field.name), getattr(frame, field.name)
+        np.testing.assert_array_equal(column, np.full(len(said), value) if left & bit else said)
+        assert is_left_out(column) is bool(left & bit)
+    assert encode(head, FABRIC, read) == data
+
+
+def test_limits_that_the_hearer_has_granted_are_its_own():
+    frame = report()
+    _, before = decode(encode(HEAD, FABRIC, frame), FABRIC, VNS)
+    known, head = {Report: Known(HEAD.token, 7, 7, before)}, HEAD._replace(number=9, pairs=7, limits=5)
+    data, granted = encode(head, FABRIC, frame), Given(before.sender, np.array([9.0, 8.0, 7.0, 6.0]), ints([3, 0, 2]))
+    _, read = decode(data, FABRIC, VNS, before=known, given={5: granted})
+    assert read.limit_bps.tolist() == [6.0, 9.0, 7.0]
+    assert len(data) == len(encode(head._replace(limits=0), FABRIC, frame)) - 8 * 3
+    others = {4: granted}, {5: granted._replace(sender=before.sender.copy())}, {}
+    for other in others:
+        with pytest.raises(FrameError) as refused:
+            decode(data, FABRIC, VNS, before=known, given=other)
+        assert refused.value.cause is Cause.PAIRS
+    with pytest.raises(FrameError) as refused:
+        decode(encode(head._replace(pairs=0), FABRIC, frame), FABRIC, VNS, before=known, given={5: granted})
     assert refused.value.cause is Cause.PAIRS

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import numpy as np
 import pytest
 
-from controller.shards.frames import Cause, Grants, Head, LinkUse, MarksRead, PortsRead, QueuesRead, Report, encode
+from controller.shards.frames import (
+    Cause,
+    Grants,
+    Head,
+    Left,
+    LinkUse,
+    MarksRead,
+    PortsRead,
+    QueuesRead,
+    Report,
+    encode,
+)
 from controller.shards.peer import LATE_INTERVALS, SILENT_INTERVALS, Part, Peer
 
 FABRIC, INTERVAL_S, LINKS = b"12345678", 0.05, 3
@@ -57,8 +70,8 @@ class Desk:
         self.number += 1
         return self.peer.head(1, self.number, self.now_s)
 
-    def hear(self, frame, *, token=1, number=1, heard=None, asked=False):
-        head = Head(token, number, self.number if heard is None else heard, asked)
+    def hear(self, frame, *, token=1, number=1, heard=None, asked=False, left=Left.NONE):
+        head = Head(token, number, self.number if heard is None else heard, asked, left=left)
         error = self.peer.hear(encode(head, FABRIC, frame), self.now_s)
         return error.cause if error else None
 
@@ -158,7 +171,7 @@ def test_who_decides_for_all_is_reported_what_is_sent_to_others_and_grants_it():
     assert there.say().asked
     assert there.hear(grants(receiver=3, congested=(3,))) is None
     assert there.hear(report(loaded=(2,))) is Cause.NOT_OWNED
-    no_entries = {name: getattr(report(), name)[:0] for table in Report.tables for name, _ in table}
+    no_entries = {field.name: getattr(report(), field.name)[:0] for field in fields(Report)}
     loads = {name: getattr(report(), name) for name, _ in Report.tables[0]}
     assert there.hear(Report(**no_entries | loads), number=2) is None  # what its VNs receive, it knows
 
@@ -171,6 +184,16 @@ def test_who_takes_another_one_for_the_allocator_is_not_heard(frame):
     assert (desk.peer.report, desk.peer.link_use) == (None, None)
     assert desk.hear(frame, asked=True, number=2) is None
     assert desk.hear(grants(), asked=False) is None  # who receives at its own switches it decides for
+
+
+def test_what_the_allocator_looks_at_is_not_left_out():
+    desk = Desk(mine=MINE._replace(allocates=True))
+    desk.say()
+    assert desk.hear(report(), asked=True, left=Left.LAST) is Cause.NOT_OWNED
+    assert desk.hear(report(), asked=True, left=Left.UNREAD, number=2) is None
+    there = Desk(theirs=THEIRS._replace(allocates=True)).peer
+    assert there.head(1, 1, 100.0, Report, ints(0), Left.LAST | Left.UNREAD).left == Left.UNREAD
+    assert Desk().peer.head(1, 1, 100.0, Report, ints(0), Left.LAST).left == Left.LAST
 
 
 def test_what_was_read_counts_once_and_the_latest_of_it(desk):
@@ -228,12 +251,15 @@ def test_pairs_that_were_right_are_looked_at_again_when_vns_change_hands(desk):
 
 
 class Both:
-    """Two peers that say each other Reports of the same pairs, which one frame after the other may lose."""
+    """Two peers that say each other Reports of the same pairs, which one frame after the other may lose.
+
+    ``there`` grants what it was reported, and ``here`` obeys.
+    """
 
     def __init__(self):
         self.now_s, self.number, self.token = 100.0, 0, 1
         self.here, self.there = Peer(THEIRS, MINE, FABRIC, INTERVAL_S), Peer(MINE, THEIRS, FABRIC, INTERVAL_S)
-        self.rows, self.frame = ints(0), report(sender=2, receiver=0, loaded=(0,))
+        self.rows, self.frame, self.limited = ints(0), report(sender=2, receiver=0, loaded=(0,)), False
 
     def interval(self, *, lost=False, unanswered=False):
         """Return whether the pairs were said, and why the frame was refused."""
@@ -242,7 +268,11 @@ class Both:
         answer = self.there.head(1, self.number, self.now_s)
         if not unanswered:
             self.here.hear(encode(answer, FABRIC, report()), self.now_s)
-        head = self.here.head(self.token, self.number, self.now_s, Report, self.rows)
+            self.there.give(self.number, np.array([self.number * 1e6]), ints(0))
+            self.here.hear(encode(answer, FABRIC, grants(2, 0)), self.now_s)
+        head = self.here.head(
+            self.token, self.number, self.now_s, Report, self.rows, Left.NONE, self.here.granted if self.limited else 0
+        )
         error = None if lost else self.there.hear(encode(head, FABRIC, self.frame), self.now_s)
         return not head.pairs, error.cause if error else None
 
@@ -301,3 +331,36 @@ def test_who_says_that_it_knows_what_was_never_said_is_believed_at_its_own_cost(
     answer = Head(1, 1, both.number, False, (2**64 - 1, 0))
     assert both.here.hear(encode(answer, FABRIC, report()), both.now_s) is None
     assert not both.here.head(1, 2, both.now_s, Report, both.rows).pairs
+
+
+def test_limits_are_said_until_pairs_are_known_and_again_when_they_are_not():
+    both = Both()
+    both.limited = True
+    assert both.settle() == (False, None)
+    assert both.there.report.limit_bps.tolist() == [both.number * 1e6]
+    both.there.recut(MINE, THEIRS, FABRIC)  # which forgets what it has granted, and whose pairs they were
+    assert both.interval(unanswered=True) == (False, Cause.PAIRS)
+    assert both.interval() == (True, None)
+    assert both.there.report.limit_bps.tolist() == [1e6]
+    assert both.settle() == (False, None)
+    assert both.there.report.limit_bps.tolist() == [both.number * 1e6]
+
+
+def test_limits_that_were_granted_long_ago_are_not_known_any_more():
+    both = Both()
+    both.limited = True
+    both.settle()
+    for _ in range(4):
+        both.there.give(99, np.array([1.0]), ints(0))
+        both.number += 1
+        both.there.give(both.number, np.array([1.0]), ints(0))
+    assert both.interval(unanswered=True) == (False, Cause.PAIRS)
+
+
+def test_grants_of_an_earlier_life_are_no_limits():
+    both = Both()
+    both.settle()
+    assert both.here.granted == both.number
+    answer = Head(2, 1, both.number)
+    assert both.here.hear(encode(answer, FABRIC, report()), both.now_s) is None
+    assert both.here.granted == 0
