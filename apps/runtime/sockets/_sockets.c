@@ -25,6 +25,7 @@ typedef struct { /* who was called: ``index_of`` is by descriptor, the others by
     i64 descriptors, *index_of;
     const i64 *xid;
     double *at_s;
+    i64 *left; /* how many are awaited */
 } RollCall;
 
 enum { NOTHING = -1, HEADER_BYTES = 8, MULTIPART_BYTES = 16, MULTIPART_REPLY = 19, BARRIER_REPLY = 21, METER = 9, MORE = 1 };
@@ -35,6 +36,7 @@ static i64 noted(const RollCall *roll, i64 fd, double now_s, i64 octets)
 {
     roll->at_s[roll->index_of[fd]] = now_s;
     roll->index_of[fd] = -1;
+    --*roll->left;
     return octets;
 }
 
@@ -91,16 +93,16 @@ static int find_replies(const uint8_t *octets, i64 length, i64 version, i64 kind
  * and replies fit in any case. */
 i64 dets_receive(double now_s, i64 most_octets, i64 version, i64 kinds, i64 most, const char *columns)
 {
-    if (!side_by_side(columns, 12))
+    if (!side_by_side(columns, 14))
         return NOT_SIDE_BY_SIDE;
     const i64 *fd = column(columns, 0);
     uint8_t *to = column(columns, 1), *end = to + rows_of(columns, 1);
     Arrival *arrivals = column(columns, 2);
     Reply *replies = column(columns, 3);
-    RollCall meters = {rows_of(columns, 4), column(columns, 4), column(columns, 5), column(columns, 6)};
-    const i64 *ends = column(columns, 7);
-    MeterStats *stats = column(columns, 8);
-    RollCall barriers = {rows_of(columns, 9), column(columns, 9), column(columns, 10), column(columns, 11)};
+    RollCall meters = {rows_of(columns, 4), column(columns, 4), column(columns, 5), column(columns, 6), column(columns, 7)};
+    const i64 *ends = column(columns, 8);
+    MeterStats *stats = column(columns, 9);
+    RollCall barriers = {rows_of(columns, 10), column(columns, 10), column(columns, 11), column(columns, 12), column(columns, 13)};
     i64 sockets = rows_of(columns, 0), left = rows_of(columns, 3), done = 0;
     for (; done < sockets && end - to >= most_octets && left >= most; done++) {
         Arrival *one = arrivals + done;

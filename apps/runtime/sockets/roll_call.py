@@ -30,11 +30,13 @@ class RollCall:
     """Who was called last to confirm what was sent, by barriers, and who has; the next call ends it.
 
     By number, in the order of calling: ``xid`` of the request, and ``at_s``, when the answer came, NaN for whoever has
-    not answered so. ``index_of`` leads from a socket to the number, as long as an answer may come.
+    not answered so. ``index_of`` leads from a socket to the number, as long as an answer may come; ``left`` is how many
+    may (1,).
     """
 
     def __init__(self) -> None:
         self.index_of: IntArray = np.full(256, _NOBODY, np.int64)
+        self.left: IntArray = np.zeros(1, np.int64)
         self._filenos: IntArray = np.empty(0, np.int64)
         self._all_in: Any = None
         self.call([], [])
@@ -49,17 +51,24 @@ class RollCall:
         self.index_of[self._filenos] = np.arange(len(filenos))
         self.xid: IntArray = np.array(xids, np.int64)
         self.at_s: FloatArray = np.full(len(filenos), np.nan)
+        self.left[0] = len(filenos)
 
     @property
     def columns(self) -> tuple[NDArray[np.generic], ...]:
         """Who is called, for the compiled form."""
-        return self.index_of, self.xid, self.at_s
+        return self.index_of, self.xid, self.at_s, self.left
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no answer is awaited any more."""
+        return not self.left[0]
 
     def take_back(self, fileno: int) -> bool:
         """Await no answer at a socket any more; return whether one was awaited."""
         if self._number(fileno) == _NOBODY:
             return False
         self.index_of[fileno] = _NOBODY
+        self.left[0] -= 1
         self.look()
         return True
 
@@ -75,23 +84,24 @@ class RollCall:
 
     def look(self) -> None:
         """Wake whoever waits for the answers once none is awaited any more."""
-        if self._all_in is not None and not (self.index_of[self._filenos] != _NOBODY).any():
+        if self._all_in is not None and self.is_over:
             self._all_in.set()
 
     def wait(self, timeout_s: float) -> bool:
         """Return whether, within so long, no answer is awaited any more."""
-        if (self.index_of[self._filenos] != _NOBODY).any():
-            self._all_in = hub.Event()
-            came = timeout_s > 0.0 and bool(self._all_in.wait(timeout_s))
-            self._all_in = None
-            return came
-        return True
+        if self.is_over:
+            return True
+        self._all_in = hub.Event()
+        came = timeout_s > 0.0 and bool(self._all_in.wait(timeout_s))
+        self._all_in = None
+        return came
 
     def _number(self, fileno: int) -> int:
         return int(self.index_of[fileno]) if 0 <= fileno < len(self.index_of) else _NOBODY
 
     def _note(self, fileno: int, number: int, now_s: float) -> None:
         self.at_s[number], self.index_of[fileno] = now_s, _NOBODY
+        self.left[0] -= 1
 
 
 class MeterCall(RollCall):
