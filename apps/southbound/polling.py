@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from apps.runtime.ryu_seam import METER_CALL, MOST_METERS, Reply
+from apps.runtime.ryu_seam import METER_CALL, MOST_METERS, Reply, call_all
 from apps.southbound.peers import MOST_BYTES, POLL_PATIENCE_S, REPEAT_S, Peer, Peers, Poll, check_size
 from controller.capability.meter_watch import read_all
 from controller.errors import ProtocolError
@@ -127,25 +127,28 @@ def _complain(peers: Peers, peer: Peer, error: ProtocolError) -> None:
 def _ask_all(peers: Peers, ready: Iterable[Peer], now_s: float) -> list[Peer]:
     """Ask switches that do not owe an answer; return those whose meters alone are asked for, by a roll call."""
     switches, always = peers.central.switches, peers.central.reads_ports_or_queues
-    called: list[Peer] = []
-    filenos, xids = [], []
-    in_call = Poll(now_s, Reply())
+    to_call = []
     for peer in ready:
         if peer.poll is not None:
             continue
         peer.overtaken.clear()
-        looks, lane = always or now_s - peer.looked_s >= LOOK_INTERVAL_S, None
+        looks = always or now_s - peer.looked_s >= LOOK_INTERVAL_S
         uses_meters = switches[peer.connection.dpid].can.uses_meters
         if uses_meters and peer.counting is None and not looks and 0 < peer.meters_listed <= MOST_METERS:
-            xid = peer.connection.reserve(1)
-            lane = peer.connection.call(METER_CALL, encode_meter_stats_request(xid), xid, 1)
-        if lane is None:
+            to_call.append(peer)
+        else:
             peer.poll = _ask(peer, uses_meters, now_s, looks)
+    called, filenos, xids = [], [], []
+    in_call = Poll(now_s, Reply())
+    lanes = call_all(METER_CALL, [peer.connection for peer in to_call], encode_meter_stats_request)
+    for peer, lane in zip(to_call, lanes, strict=True):
+        if lane is None:
+            peer.poll = _ask(peer, uses_meters=True, now_s=now_s, looks=False)
         else:
             peer.poll = in_call
             called.append(peer)
-            filenos.append(lane)
-            xids.append(xid)
+            filenos.append(lane[0])
+            xids.append(lane[1])
     METER_CALL.expect([peer.meters_listed for peer in called])
     METER_CALL.call(filenos, xids)
     return called

@@ -1,4 +1,4 @@
-/* What has come at many sockets, read in one call: the answers to roll calls go straight into columns, and of the rest the
+/* What has come at many sockets, read in one call, and one question to many, sent in one: the answers to roll calls go straight into columns, and of the rest the
  * replies at the beginning are told apart. arrivals.py and roll_call.py do the same socket by socket.
  *
  * Nothing here waits, and nothing is kept between two calls.
@@ -29,6 +29,7 @@ typedef struct { /* who was called: ``index_of`` is by descriptor, the others by
 } RollCall;
 
 enum { NOTHING = -1, HEADER_BYTES = 8, MULTIPART_BYTES = 16, MULTIPART_REPLY = 19, BARRIER_REPLY = 21, METER = 9, MORE = 1 };
+enum { MOST_OCTETS_ASKED = 64, TOO_LONG = -2 };
 
 static inline i64 number_of(const RollCall *roll, i64 fd) { return fd < roll->descriptors ? roll->index_of[fd] : -1; }
 
@@ -130,4 +131,25 @@ i64 dets_receive(double now_s, i64 most_octets, i64 version, i64 kinds, i64 most
         left -= one->replies;
     }
     return done;
+}
+
+/* Send ``message`` (octets,) to each socket ``fd`` (sockets,) with its ``xid`` (sockets,) in the header; ``taken`` (sockets,) is how
+ * many octets went out, 0 where the socket has no room or has ended. */
+i64 dets_ask(const char *columns)
+{
+    if (!side_by_side(columns, 4))
+        return NOT_SIDE_BY_SIDE;
+    const i64 *fd = column(columns, 0), *xid = column(columns, 1);
+    i64 sockets = rows_of(columns, 0), octets = rows_of(columns, 2), *taken = column(columns, 3);
+    uint8_t message[MOST_OCTETS_ASKED];
+    if (octets < HEADER_BYTES || octets > MOST_OCTETS_ASKED)
+        return TOO_LONG;
+    memcpy(message, column(columns, 2), (size_t)octets);
+    for (i64 i = 0; i < sockets; i++) {
+        for (int at = 0; at < 4; at++)
+            message[4 + at] = (uint8_t)(xid[i] >> (24 - 8 * at));
+        taken[i] = send((int)fd[i], message, (size_t)octets, MSG_DONTWAIT | MSG_NOSIGNAL);
+        taken[i] = taken[i] < 0 ? 0 : taken[i];
+    }
+    return sockets;
 }

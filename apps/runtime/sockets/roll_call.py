@@ -7,13 +7,15 @@ nothing of a peer's allowance. All else is the connection's own business, as bef
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from ryu.lib import hub
 
+from apps.runtime.sockets import kernel as socket_kernel
 from controller.columns import FloatArray, IntArray
 from controller.openflow import constants as ofp
 from controller.openflow.buffers import HEADER
@@ -109,11 +111,15 @@ class MeterCall(RollCall):
 
     def __init__(self) -> None:
         super().__init__()
+        self._meters: list[int] = []
+        self._ends: IntArray = np.empty(0, np.int64)
         self.expect([])
 
-    def expect(self, meters: Sequence[int]) -> None:
+    def expect(self, meters: list[int]) -> None:
         """Say how many meters each of those who are called has: MOST_METERS at most."""
-        self.ends: IntArray = np.cumsum(meters, dtype=np.int64)
+        if meters != self._meters:
+            self._meters, self._ends = meters, np.cumsum(meters, dtype=np.int64)
+        self.ends: IntArray = self._ends
         self.stats: NDArray[np.void] = np.empty(sum(meters), METER_STATS)
 
     @property
@@ -137,3 +143,20 @@ class MeterCall(RollCall):
         self.stats[first:end] = decode_meter_stats(body)
         self._note(fileno, number, now_s)
         return length
+
+
+def ask(filenos: Sequence[int], xids: Sequence[int], encode: Callable[[int], bytes]) -> list[int]:
+    """Send the request that ``encode`` makes of an xid to each of these sockets, and wait for none of them.
+
+    Return how many octets each has taken: 0 where there is no room, and where it has ended.
+    """
+    if socket_kernel.library is not None:
+        return socket_kernel.ask(filenos, xids, encode(0))
+    return [_send(fileno, encode(xid)) for fileno, xid in zip(filenos, xids, strict=True)]
+
+
+def _send(fileno: int, data: bytes) -> int:
+    try:
+        return os.write(fileno, data)
+    except OSError:  # full, or gone
+        return 0

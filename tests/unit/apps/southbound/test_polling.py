@@ -59,6 +59,8 @@ class Wire:
     def lane(self) -> int | None:
         return self.fileno if self.has_lane else None
 
+    def open_lane(self) -> None: ...
+
     fileno, has_lane = 40, False
 
 

@@ -16,7 +16,6 @@ def test_it_does_not_wake_up_for_what_was_cancelled() -> None:
     first.cancel()
     second.cancel()
     assert hub.sleep_until() == pytest.approx(102.0)
-    assert hub.timers_canceled == 0, "they are gone"
     hub.fire_timers(103.0)
     assert done == [2.0]
     assert hub.sleep_until() is None
