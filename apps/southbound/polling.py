@@ -35,6 +35,9 @@ _METER_BYTES = 400
 # Ports and queues are asked for in every round while a policy decides by them; else twice as often as people are shown
 # what ports carry, and as soon as the first test frames of a queue are to have been counted.
 LOOK_INTERVAL_S = 0.5
+# Those that are looked at soon are so together with one that is due, up to so many: else most rounds have some whose
+# answers do not all come by roll call.
+SOON_S, TOGETHER = 0.25, 32
 SOON = 0.25  # of the time that answers have
 
 
@@ -127,12 +130,11 @@ def _complain(peers: Peers, peer: Peer, error: ProtocolError) -> None:
 def _ask_all(peers: Peers, ready: Iterable[Peer], now_s: float) -> list[Peer]:
     """Ask switches that do not owe an answer; return those whose meters alone are asked for, by a roll call."""
     switches, always = peers.central.switches, peers.central.reads_ports_or_queues
-    to_call = []
-    for peer in ready:
-        if peer.poll is not None:
-            continue
+    asked, to_call = [peer for peer in ready if peer.poll is None], []
+    before_s = now_s if always else looked_before_s([peer.looked_s for peer in asked], now_s)
+    for peer in asked:
         peer.overtaken.clear()
-        looks = always or now_s - peer.looked_s >= LOOK_INTERVAL_S
+        looks = peer.looked_s <= before_s
         uses_meters = switches[peer.connection.dpid].can.uses_meters
         if uses_meters and peer.counting is None and not looks and 0 < peer.meters_listed <= MOST_METERS:
             to_call.append(peer)
@@ -152,6 +154,18 @@ def _ask_all(peers: Peers, ready: Iterable[Peer], now_s: float) -> list[Peer]:
     METER_CALL.expect([peer.meters_listed for peer in called])
     METER_CALL.call(filenos, xids)
     return called
+
+
+def looked_before_s(looked_s: Iterable[float], now_s: float) -> float:
+    """Return before when those were looked at last whose ports and queues are looked at now.
+
+    ``looked_s`` is when each switch was looked at last. One that is due takes others along, TOGETHER in all.
+    """
+    due_s = now_s - LOOK_INTERVAL_S
+    soon = sorted(one_s for one_s in looked_s if one_s <= now_s - SOON_S)
+    if not soon or soon[0] > due_s:
+        return due_s
+    return max(soon[min(len(soon), TOGETHER) - 1], due_s)
 
 
 def _told(called: list[Peer], now_s: float) -> dict[Peer, tuple[int, float]]:
