@@ -247,13 +247,15 @@ def _fits(peers: Peers, peer: Peer, asked: Poll) -> bool:
 def _watch_meters(peers: Peers, reports: MeterReports) -> None:
     """Compare what meters count with what they are set to, where it is they that count."""
     fabric = peers.central.fabric
+    switches = fabric.switches
     watched = {
         dpid: peers[dpid].meters
         for dpid in reports.dpids
-        if peers[dpid].counting is None and fabric.switches[dpid].can.uses_meters
+        if peers[dpid].counting is None and switches[dpid].can.uses_meters
     }
-    reports = reports.of_switches(watched)
-    rows, enforcement = fabric.listing.find(fabric.switches, reports).entry, fabric.state.enforcement
+    if len(watched) < len(reports.dpids):
+        reports = reports.of_switches(watched)
+    rows, enforcement = fabric.listing.find(switches, reports).entry, fabric.state.enforcement
     settings = enforcement.rate_bps, enforcement.burst_bits
     read_all(list(watched.values()), reports.whole, reports.ends, rows, settings)
 

@@ -39,18 +39,22 @@ class RollCall:
     def __init__(self) -> None:
         self.index_of: IntArray = np.full(256, _NOBODY, np.int64)
         self.left: IntArray = np.zeros(1, np.int64)
+        self._called: list[int] = []
         self._filenos: IntArray = np.empty(0, np.int64)
+        self._numbers: IntArray = np.empty(0, np.int64)
         self._all_in: Any = None
         self.call([], [])
 
-    def call(self, filenos: Sequence[int], xids: Sequence[int]) -> None:
+    def call(self, filenos: list[int], xids: Sequence[int]) -> None:
         """Await answers at these sockets, to requests with these xids."""
-        self.index_of[self._filenos] = _NOBODY
-        highest = max(filenos, default=0)
-        if highest >= len(self.index_of):
-            self.index_of = np.full(2 * highest, _NOBODY, np.int64)
-        self._filenos = np.array(filenos, np.int64)
-        self.index_of[self._filenos] = np.arange(len(filenos))
+        if filenos != self._called:
+            self.index_of[self._filenos] = _NOBODY
+            highest = max(filenos, default=0)
+            if highest >= len(self.index_of):
+                self.index_of = np.full(2 * highest, _NOBODY, np.int64)
+            self._called, self._filenos = filenos, np.array(filenos, np.int64)
+            self._numbers = np.arange(len(filenos))
+        self.index_of[self._filenos] = self._numbers
         self.xid: IntArray = np.array(xids, np.int64)
         self.at_s: FloatArray = np.full(len(filenos), np.nan)
         self.left[0] = len(filenos)
