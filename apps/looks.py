@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from apps.runtime.ryu_seam import MOST_PORTS, PORT_CALL, Reply
+from apps.runtime.ryu_seam import MOST_PORTS, PORT_CALL, Reply, call_all
 from apps.southbound.peers import MOST_BYTES, POLL_PATIENCE_S, Peer
 from apps.southbound.shell import Shell
 from controller.errors import ProtocolError
@@ -74,25 +74,18 @@ class Looks:
 
     def _ask_all(self, now_s: float) -> list[Peer]:
         """Ask the switches that owe no answer for the counters of their ports; return whom a roll call awaits."""
-        called, filenos, xids = [], [], []
         peers = self._shell.peers
         self._others = {peer: asked for peer, asked in self._others.items() if peers.holds(peer)}
-        for peer in peers.ready().values():
-            if peer.poll is not None or self._owes(peer, now_s):
-                continue
-            xid = peer.connection.reserve(1)
-            data = encode_port_stats_request(xid)
-            may_call = 0 < peer.ports_listed <= MOST_PORTS
-            fileno = peer.connection.call(PORT_CALL, data, xid, 1) if may_call else None
-            if fileno is None:
-                self._others[peer] = now_s, peer.connection.request(data, xid, 1)
-                continue
-            called.append(peer)
-            filenos.append(fileno)
-            xids.append(xid)
+        to_ask = [peer for peer in peers.ready().values() if peer.poll is None and not self._owes(peer, now_s)]
+        to_call = [peer for peer in to_ask if 0 < peer.ports_listed <= MOST_PORTS]
+        lanes = call_all(PORT_CALL, [peer.connection for peer in to_call], encode_port_stats_request)
+        called = {peer: lane for peer, lane in zip(to_call, lanes, strict=True) if lane is not None}
+        for peer in to_ask:
+            if peer not in called:
+                self._others[peer] = now_s, peer.connection.ask(encode_port_stats_request)
         PORT_CALL.expect([peer.ports_listed for peer in called])
-        PORT_CALL.call(filenos, xids)
-        return called
+        PORT_CALL.call([fileno for fileno, _ in called.values()], [xid for _, xid in called.values()])
+        return list(called)
 
     def _owes(self, peer: Peer, now_s: float) -> bool:
         """Return whether a switch has still to answer; an answer that is there says how many ports it has."""

@@ -22,7 +22,14 @@ def _prepare() -> None:
     import eventlet
 
     eventlet.monkey_patch()
+    import eventlet.hubs
     import eventlet.wsgi
+    from eventlet.hubs import epolls
+
+    if epolls.is_available():
+        from apps.runtime.sockets.quiet_hub import Hub
+
+        eventlet.hubs.use_hub(Hub)
 
     if not hasattr(eventlet.wsgi, "ALREADY_HANDLED"):
         eventlet.wsgi.ALREADY_HANDLED = []  # Ryu's wsgi returns it, so it must be iterable

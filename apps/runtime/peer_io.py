@@ -134,11 +134,21 @@ class SharedReader:
     def _run(self) -> None:
         while True:
             hubs.trampoline(self._epoll.fileno(), read=True)
-            while ready := self._epoll.poll(0):  # to be called by the hub takes two registrations
-                for arrival in self._inbox.receive([fileno for fileno, _events in ready], self._clock()):
-                    on_arrival = self._on_arrival.get(arrival.fileno)
-                    if on_arrival is not None and not on_arrival(arrival):
-                        self.forget(arrival.fileno)
-                self.meters.look()
-                self.ports.look()
+            while self._look():  # to be called by the hub takes two registrations
                 hub.sleep(GATHER_S)
+
+    def _look(self) -> bool:
+        """Read what is there; return whether more is to be expected soon."""
+        ready = self._epoll.poll(0)
+        if not ready:
+            return False
+        calls = self.meters, self.barriers, self.ports
+        was_over, goes_on = all(call.is_over for call in calls), False
+        for arrival in self._inbox.receive([fileno for fileno, _events in ready], self._clock()):
+            goes_on = True
+            on_arrival = self._on_arrival.get(arrival.fileno)
+            if on_arrival is not None and not on_arrival(arrival):
+                self.forget(arrival.fileno)
+        self.meters.look()
+        self.ports.look()
+        return was_over or goes_on or not all(call.is_over for call in calls)

@@ -198,6 +198,10 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
         reads = self._kept and not self._ended and not self._buffer and READER.reads(self.fileno)
         return self.fileno if reads else None
 
+    def open_lane(self) -> int | None:
+        """Return the same where what is written to that socket is what ``enqueue`` would send there."""
+        return None if self.gate is not None or self._queue.octets or self._queue.closing else self.lane()
+
     def _send_loop(self) -> None:
         try:
             self._queue.send_all()

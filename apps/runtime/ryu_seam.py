@@ -32,7 +32,7 @@ from apps.runtime.logs import LogFormat, set_format, set_level
 from apps.runtime.peer_limits import ConnectionLimits, CutOff
 from apps.runtime.ryu_datapath import READER, PeerDatapath, serve_peer
 from apps.runtime.sockets.roll_call import MOST_METERS, MOST_PORTS
-from apps.runtime.switch_connection import Reply, SwitchConnection
+from apps.runtime.switch_connection import Reply, SwitchConnection, call_all
 from apps.runtime.tls import TlsConnection
 from controller.errors import InvalidValueError
 
@@ -47,6 +47,7 @@ __all__ = [
     "PeerDatapath",
     "Reply",
     "SwitchConnection",
+    "call_all",
     "check_free",
     "configured_file",
     "hub",

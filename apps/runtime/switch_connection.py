@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from ryu.lib import hub
 
 from apps.runtime.peer_limits import CutOff, MessageCounts
-from apps.runtime.sockets.roll_call import RollCall
+from apps.runtime.sockets.roll_call import RollCall, ask
 from controller.errors import ProtocolError
 from controller.openflow.buffers import HEADER, MAX_XID, Buffer
 from controller.openflow.constants import MessageType
@@ -58,6 +58,9 @@ class Wire(Protocol):
 
     def lane(self) -> int | None:
         """Return the socket at which a roll call may be answered now."""
+
+    def open_lane(self) -> int | None:
+        """Return it if what is written there is what ``enqueue`` would send: nobody looks at it, nothing waits."""
 
 
 @dataclass(slots=True)
@@ -207,6 +210,22 @@ class SwitchConnection:
         self._datapath.enqueue(data)
         return None if self.closed else fileno
 
+    def called_at(self, roll: RollCall) -> tuple[int, int] | None:
+        """Return the socket at which a roll call may be asked and answered now, and the xid reserved for the request.
+
+        None where it is to be sent by ``call`` or ``request``. Else it must be sent there (``call_all``).
+        """
+        fileno = None if self.closed else self._datapath.open_lane()
+        if fileno is None:
+            return None
+        xid = self._called[roll] = self.reserve(1)
+        self.count.sent += 1
+        return fileno, xid
+
+    def send_rest(self, octets: bytes) -> None:
+        """Send what a socket did not take of a request."""
+        self._datapath.enqueue(octets)
+
     def recall(self, roll: RollCall) -> Reply:
         """Await what a roll call still awaits here as any other reply; return that, which may be over by now."""
         called = self._called[roll]
@@ -289,3 +308,26 @@ class SwitchConnection:
         self.count.received += 1
         self.count.errors += kind == MessageType.ERROR
         return not self.closed and self.on_report(kind, message)
+
+
+def call_all(
+    roll: RollCall, connections: Sequence[SwitchConnection], encode: Callable[[int], bytes]
+) -> list[tuple[int, int] | None]:
+    """Send the request of a roll call that ``encode`` makes of an xid; nothing here waits.
+
+    Return for each connection the socket at which the answer comes and the xid; None where nothing was sent, and it is
+    to be asked as usual, by ``request``. What there is to send at once goes in one call.
+    """
+    lanes: list[tuple[int, int] | None] = [connection.called_at(roll) for connection in connections]
+    filenos, xids = zip(*filter(None, lanes), strict=True) if any(lanes) else ((), ())
+    taken, octets = iter(ask(filenos, xids, encode)), len(encode(0))
+    for number, (connection, lane) in enumerate(zip(connections, lanes, strict=True)):
+        if lane is None:
+            xid = connection.reserve(1)
+            fileno = connection.call(roll, encode(xid), xid, 1)
+            lanes[number] = None if fileno is None else (fileno, xid)
+        elif (start := next(taken)) < octets:
+            connection.send_rest(encode(lane[1])[start:])
+            if connection.closed:
+                lanes[number] = None
+    return lanes

@@ -200,7 +200,7 @@ class Peers(dict[int, Peer]):
     def ready(self) -> dict[int, Peer]:
         """Return those that are under control."""
         is_ready = SwitchState.READY
-        return {dpid: peer for dpid, peer in self.items() if peer.state == is_ready}
+        return {dpid: peer for dpid, peer in self.items() if peer.state is is_ready}
 
     def complain(self, dpid: int, text: str) -> None:
         """Note that something is wrong with a switch of the configuration."""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from apps.runtime.ryu_seam import METER_CALL, MOST_METERS, Reply
+from apps.runtime.ryu_seam import METER_CALL, MOST_METERS, Reply, call_all
 from apps.southbound.peers import MOST_BYTES, POLL_PATIENCE_S, REPEAT_S, Peer, Peers, Poll, check_size
 from controller.capability.meter_watch import read_all
 from controller.errors import ProtocolError
@@ -35,6 +35,9 @@ _METER_BYTES = 400
 # Ports and queues are asked for in every round while a policy decides by them; else twice as often as people are shown
 # what ports carry, and as soon as the first test frames of a queue are to have been counted.
 LOOK_INTERVAL_S = 0.5
+# Those that are looked at soon are so together with one that is due, up to so many: else most rounds have some whose
+# answers do not all come by roll call.
+SOON_S, TOGETHER = 0.25, 32
 SOON = 0.25  # of the time that answers have
 
 
@@ -127,28 +130,42 @@ def _complain(peers: Peers, peer: Peer, error: ProtocolError) -> None:
 def _ask_all(peers: Peers, ready: Iterable[Peer], now_s: float) -> list[Peer]:
     """Ask switches that do not owe an answer; return those whose meters alone are asked for, by a roll call."""
     switches, always = peers.central.switches, peers.central.reads_ports_or_queues
-    called: list[Peer] = []
-    filenos, xids = [], []
-    in_call = Poll(now_s, Reply())
-    for peer in ready:
-        if peer.poll is not None:
-            continue
+    asked, to_call = [peer for peer in ready if peer.poll is None], []
+    before_s = now_s if always else looked_before_s([peer.looked_s for peer in asked], now_s)
+    for peer in asked:
         peer.overtaken.clear()
-        looks, lane = always or now_s - peer.looked_s >= LOOK_INTERVAL_S, None
+        looks = peer.looked_s <= before_s
         uses_meters = switches[peer.connection.dpid].can.uses_meters
         if uses_meters and peer.counting is None and not looks and 0 < peer.meters_listed <= MOST_METERS:
-            xid = peer.connection.reserve(1)
-            lane = peer.connection.call(METER_CALL, encode_meter_stats_request(xid), xid, 1)
-        if lane is None:
+            to_call.append(peer)
+        else:
             peer.poll = _ask(peer, uses_meters, now_s, looks)
+    called, filenos, xids = [], [], []
+    in_call = Poll(now_s, Reply())
+    lanes = call_all(METER_CALL, [peer.connection for peer in to_call], encode_meter_stats_request)
+    for peer, lane in zip(to_call, lanes, strict=True):
+        if lane is None:
+            peer.poll = _ask(peer, uses_meters=True, now_s=now_s, looks=False)
         else:
             peer.poll = in_call
             called.append(peer)
-            filenos.append(lane)
-            xids.append(xid)
+            filenos.append(lane[0])
+            xids.append(lane[1])
     METER_CALL.expect([peer.meters_listed for peer in called])
     METER_CALL.call(filenos, xids)
     return called
+
+
+def looked_before_s(looked_s: Iterable[float], now_s: float) -> float:
+    """Return before when those were looked at last whose ports and queues are looked at now.
+
+    ``looked_s`` is when each switch was looked at last. One that is due takes others along, TOGETHER in all.
+    """
+    due_s = now_s - LOOK_INTERVAL_S
+    soon = sorted(one_s for one_s in looked_s if one_s <= now_s - SOON_S)
+    if not soon or soon[0] > due_s:
+        return due_s
+    return max(soon[min(len(soon), TOGETHER) - 1], due_s)
 
 
 def _told(called: list[Peer], now_s: float) -> dict[Peer, tuple[int, float]]:
@@ -230,13 +247,15 @@ def _fits(peers: Peers, peer: Peer, asked: Poll) -> bool:
 def _watch_meters(peers: Peers, reports: MeterReports) -> None:
     """Compare what meters count with what they are set to, where it is they that count."""
     fabric = peers.central.fabric
+    switches = fabric.switches
     watched = {
         dpid: peers[dpid].meters
         for dpid in reports.dpids
-        if peers[dpid].counting is None and fabric.switches[dpid].can.uses_meters
+        if peers[dpid].counting is None and switches[dpid].can.uses_meters
     }
-    reports = reports.of_switches(watched)
-    rows, enforcement = fabric.listing.find(fabric.switches, reports).entry, fabric.state.enforcement
+    if len(watched) < len(reports.dpids):
+        reports = reports.of_switches(watched)
+    rows, enforcement = fabric.listing.find(switches, reports).entry, fabric.state.enforcement
     settings = enforcement.rate_bps, enforcement.burst_bits
     read_all(list(watched.values()), reports.whole, reports.ends, rows, settings)
 

@@ -340,7 +340,8 @@ class Shell:
 
     def _check_barriers(self, now_s: float) -> None:
         for dpid, peer in list(self.peers.items()):
-            peer.unfinished = [(at_s, reply) for at_s, reply in peer.unfinished if not reply.done]
+            if peer.unfinished:
+                peer.unfinished = [(at_s, reply) for at_s, reply in peer.unfinished if not reply.done]
             if peer.unfinished and now_s - peer.unfinished[0][0] > BARRIER_TIMEOUT_S:
                 self.peers.complain(dpid, f"did not confirm its messages for {BARRIER_TIMEOUT_S:g} s; connecting again")
                 peer.connection.disconnect()

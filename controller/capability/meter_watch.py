@@ -6,7 +6,6 @@ Traffic comes in and no meter counts any; or meters count, and let far more pass
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -125,16 +124,15 @@ def read_all(
 
     ``settings`` are the rates (bit/s) and bursts (bits) of entries, of which ``rows`` are the meters' (-1: none).
     """
-    bounds = list(pairwise([0, *ends.tolist()]))
     found = [-1] * len(watches)
     if measure_kernel.library is not None:
         windows = [(watch._meter_id, watch._columns) for watch in watches]
         found = measure_kernel.watch(ends, stats, rows, settings, windows)
-    for watch, counted, (start, end) in zip(watches, found, bounds, strict=True):
+    for number, (watch, counted) in enumerate(zip(watches, found, strict=True)):
         if counted < 0:
-            watch.read(stats[start:end])
-        else:
-            watch._counted = watch._counted or bool(counted)
+            watch.read(stats[ends[number - 1] if number else 0 : ends[number]])
+        elif counted:
+            watch._counted = True
 
 
 def _known(count: NDArray[np.uint64]) -> FloatArray:

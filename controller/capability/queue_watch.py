@@ -52,6 +52,8 @@ class QueueWatch:
         self._sent_bytes = np.full(size, np.nan)  # by the port, when the window began
         self._since_s = np.full(size, np.nan)
         self._found: tuple[tuple[object, ...], dict[int, Ability]] = ((), {})
+        self._moved = True  # since findings were asked for last
+        self._pending = False
         self._tries = np.zeros(size, dtype=np.int64)
         self._try_at_s = np.full(size, np.inf)
 
@@ -59,10 +61,12 @@ class QueueWatch:
         """Note QUEUE_STATS and PORT_STATS rows that were read at the same time; looked at once in LOOK_S."""
         if now_s - self._looked_s < LOOK_S or not len(self._key):
             return
-        self._looked_s = now_s
+        first, self._looked_s = self._looked_s == -np.inf, now_s
         if not len(queues) and not self._listed.any():  # of all ports a window begins, whatever they sent
             self._unlisted = ports, now_s
+            self._moved |= first
             return
+        self._moved = True
         if self._unlisted is not None:
             self._sent_bytes, self._since_s[:] = self._port_bytes(self._unlisted[0]), self._unlisted[1]
             self._unlisted = None
@@ -82,7 +86,8 @@ class QueueWatch:
     @property
     def pending(self) -> bool:
         """Whether there are queues of which nothing is known yet."""
-        return bool((self._listed & ~self._works & ~self._ignored).any())
+        self._settle()
+        return self._pending
 
     def due(self, up: Container[int], now_s: float) -> list[int]:
         """Return the ports, of those that are ``up``, out of which test frames must be sent now.
@@ -93,6 +98,7 @@ class QueueWatch:
         waiting &= np.array([port_no in up for port_no in self._port_no.tolist()], dtype=np.bool_)
         out_of_tries = waiting & (self._tries == len(TRY_AFTER_S))
         self._ignored |= out_of_tries
+        self._moved = True
         rows = np.flatnonzero(waiting & ~out_of_tries)
         for row in rows.tolist():
             self._try_at_s[row] = now_s + TRY_AFTER_S[self._tries[row]]
@@ -101,10 +107,18 @@ class QueueWatch:
 
     def findings(self) -> dict[int, Ability]:
         """Return what is known of each port's queues; the same object until something has changed."""
+        self._settle()
+        return self._found[1]
+
+    def _settle(self) -> None:
+        """Find out what is known, unless nothing was read since that was done last."""
+        if not self._moved:
+            return
+        self._moved = False
+        self._pending = bool((self._listed & ~self._works & ~self._ignored).any())
         state = (np.isfinite(self._looked_s), *(row.tobytes() for row in (self._listed, self._works, self._ignored)))
         if state != self._found[0]:
             self._found = (state, self._findings(bool(state[0])))
-        return self._found[1]
 
     def _findings(self, seen: bool) -> dict[int, Ability]:
         found = {}

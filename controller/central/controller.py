@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from operator import is_
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,6 +57,8 @@ class CentralController:
         self.reconciler = Reconciler(FabricState(config, self.events), epoch)
         self.recorder: Recorder | None = None
         self._search = HostSearch()
+        self._decide_by: tuple[object, ...] = (None, None, None)  # what ``_reads`` was found out for
+        self._reads = False
 
     @property
     def fabric(self) -> FabricState:
@@ -217,7 +220,11 @@ class CentralController:
     @property
     def reads_ports_or_queues(self) -> bool:
         """Whether the counters of ports or queues are needed in every interval: a policy decides by them."""
-        return interval.reads_ports_or_queues(self.fabric.control, self.recorder)
+        control = self.fabric.control
+        decide_by = control.groups, control.shadow.groups, self.recorder
+        if not all(map(is_, decide_by, self._decide_by)):
+            self._decide_by, self._reads = decide_by, interval.reads_ports_or_queues(control, self.recorder)
+        return self._reads
 
     def interval(
         self,

@@ -54,7 +54,7 @@ def _known(central: CentralController, online: BoolArray) -> tuple[BoolArray, Bo
 
 
 def _where(known: BoolArray, *columns: FloatArray) -> tuple[FloatArray, ...]:
-    return tuple(np.where(known, column, np.nan) for column in columns)
+    return columns if known.all() else tuple(np.where(known, column, np.nan) for column in columns)
 
 
 def flood_rates(central: CentralController, online: BoolArray | None = None) -> tuple[FloatArray, ...]:

@@ -1,4 +1,4 @@
-/* What has come at many sockets, read in one call: the answers to roll calls go straight into columns, and of the rest the
+/* What has come at many sockets, read in one call, and one question to many, sent in one: the answers to roll calls go straight into columns, and of the rest the
  * replies at the beginning are told apart. arrivals.py and roll_call.py do the same socket by socket.
  *
  * Nothing here waits, and nothing is kept between two calls.
@@ -25,10 +25,12 @@ typedef struct { /* who was called: ``index_of`` is by descriptor, the others by
     i64 descriptors, *index_of;
     const i64 *xid;
     double *at_s;
+    i64 *left; /* how many are awaited */
 } RollCall;
 
 enum { NOTHING = -1, HEADER_BYTES = 8, MULTIPART_BYTES = 16, MULTIPART_REPLY = 19, BARRIER_REPLY = 21, PORT = 4, METER = 9, MORE = 1 };
 enum { PORT_BYTES = 112, SENT_AT = 32 }; /* of a port's counters, and where tx_bytes is (OpenFlow 1.3.5, 7.3.5.6) */
+enum { MOST_OCTETS_ASKED = 64, TOO_LONG = -2 };
 
 static inline i64 number_of(const RollCall *roll, i64 fd) { return fd < roll->descriptors ? roll->index_of[fd] : -1; }
 
@@ -36,6 +38,7 @@ static i64 noted(const RollCall *roll, i64 fd, double now_s, i64 octets)
 {
     roll->at_s[roll->index_of[fd]] = now_s;
     roll->index_of[fd] = -1;
+    --*roll->left;
     return octets;
 }
 
@@ -111,20 +114,20 @@ static int find_replies(const uint8_t *octets, i64 length, i64 version, i64 kind
  * and replies fit in any case. */
 i64 dets_receive(double now_s, i64 most_octets, i64 version, i64 kinds, i64 most, const char *columns)
 {
-    if (!side_by_side(columns, 18))
+    if (!side_by_side(columns, 21))
         return NOT_SIDE_BY_SIDE;
     const i64 *fd = column(columns, 0);
     uint8_t *to = column(columns, 1), *end = to + rows_of(columns, 1);
     Arrival *arrivals = column(columns, 2);
     Reply *replies = column(columns, 3);
-    RollCall meters = {rows_of(columns, 4), column(columns, 4), column(columns, 5), column(columns, 6)};
-    const i64 *ends = column(columns, 7);
-    MeterStats *stats = column(columns, 8);
-    RollCall barriers = {rows_of(columns, 9), column(columns, 9), column(columns, 10), column(columns, 11)};
-    RollCall ports = {rows_of(columns, 12), column(columns, 12), column(columns, 13), column(columns, 14)};
-    const i64 *port_ends = column(columns, 15);
-    i64 *port_no = column(columns, 16);
-    uint64_t *sent_bytes = column(columns, 17);
+    RollCall meters = {rows_of(columns, 4), column(columns, 4), column(columns, 5), column(columns, 6), column(columns, 7)};
+    const i64 *ends = column(columns, 8);
+    MeterStats *stats = column(columns, 9);
+    RollCall barriers = {rows_of(columns, 10), column(columns, 10), column(columns, 11), column(columns, 12), column(columns, 13)};
+    RollCall ports = {rows_of(columns, 14), column(columns, 14), column(columns, 15), column(columns, 16), column(columns, 17)};
+    const i64 *port_ends = column(columns, 18);
+    i64 *port_no = column(columns, 19);
+    uint64_t *sent_bytes = column(columns, 20);
     i64 sockets = rows_of(columns, 0), left = rows_of(columns, 3), done = 0;
     for (; done < sockets && end - to >= most_octets && left >= most; done++) {
         Arrival *one = arrivals + done;
@@ -154,4 +157,25 @@ i64 dets_receive(double now_s, i64 most_octets, i64 version, i64 kinds, i64 most
         left -= one->replies;
     }
     return done;
+}
+
+/* Send ``message`` (octets,) to each socket ``fd`` (sockets,) with its ``xid`` (sockets,) in the header; ``taken`` (sockets,) is how
+ * many octets went out, 0 where the socket has no room or has ended. */
+i64 dets_ask(const char *columns)
+{
+    if (!side_by_side(columns, 4))
+        return NOT_SIDE_BY_SIDE;
+    const i64 *fd = column(columns, 0), *xid = column(columns, 1);
+    i64 sockets = rows_of(columns, 0), octets = rows_of(columns, 2), *taken = column(columns, 3);
+    uint8_t message[MOST_OCTETS_ASKED];
+    if (octets < HEADER_BYTES || octets > MOST_OCTETS_ASKED)
+        return TOO_LONG;
+    memcpy(message, column(columns, 2), (size_t)octets);
+    for (i64 i = 0; i < sockets; i++) {
+        for (int at = 0; at < 4; at++)
+            message[4 + at] = (uint8_t)(xid[i] >> (24 - 8 * at));
+        taken[i] = send((int)fd[i], message, (size_t)octets, MSG_DONTWAIT | MSG_NOSIGNAL);
+        taken[i] = taken[i] < 0 ? 0 : taken[i];
+    }
+    return sockets;
 }

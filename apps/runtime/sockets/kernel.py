@@ -13,7 +13,18 @@ from numpy.typing import NDArray
 
 from controller.compiled import call, load
 
-library = load(Path(__file__).parent, "_sockets", {"dets_receive": "diiii"})
+library = load(Path(__file__).parent, "_sockets", {"dets_receive": "diiii", "dets_ask": ""})
+
+
+def ask(filenos: Sequence[int], xids: Sequence[int], message: bytes) -> list[int]:
+    """Send a message to each of these sockets, with its xid in its header; return how many octets each has taken.
+
+    No socket is waited for; of one that has ended nothing is taken.
+    """
+    taken = np.empty(len(filenos), np.int64)
+    what = np.frombuffer(message, np.uint8)
+    call(library, "dets_ask", (np.array(filenos, np.int64), np.array(xids, np.int64), what, taken))
+    return list(taken.tolist())
 
 
 class Room:
@@ -29,9 +40,9 @@ class Room:
     ) -> tuple[list[list[int]], list[list[int]]]:
         """Read the first of these sockets, as many as there is room for.
 
-        ``rolls`` are who is called for its meters (``index_of``, ``xid``, ``at_s``, ``ends`` and ``stats``), for
-        barriers (the first three), and for its ports (these, ``ends``, ``port_no`` and ``sent_bytes``). ``what`` is how
-        many octets of each socket at most; OpenFlow's version; the types of replies, a bit for each; and how many
+        ``rolls`` are who is called for its meters (``index_of``, ``xid``, ``at_s``, ``left``, ``ends`` and ``stats``),
+        for barriers (the first four), and for its ports (these, ``ends``, ``port_no`` and ``sent_bytes``). ``what`` is
+        how many octets of each socket at most; OpenFlow's version; the types of replies, a bit for each; and how many
         replies of each socket at most. Return for each socket how many octets came (-1: none but answers to the roll
         calls, 0: it has ended), how many whole replies are at the beginning, and whether nothing else is; and of each
         reply its type, its xid, and from where to where it goes within what came.

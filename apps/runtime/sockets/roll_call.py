@@ -7,13 +7,15 @@ nothing of a peer's allowance. All else is the connection's own business, as bef
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from ryu.lib import hub
 
+from apps.runtime.sockets import kernel as socket_kernel
 from controller.columns import FloatArray, IntArray
 from controller.openflow import constants as ofp
 from controller.openflow.buffers import HEADER
@@ -32,36 +34,49 @@ class RollCall:
     """Who was called last to confirm what was sent, by barriers, and who has; the next call ends it.
 
     By number, in the order of calling: ``xid`` of the request, and ``at_s``, when the answer came, NaN for whoever has
-    not answered so. ``index_of`` leads from a socket to the number, as long as an answer may come.
+    not answered so. ``index_of`` leads from a socket to the number, as long as an answer may come; ``left`` is how many
+    may (1,).
     """
 
     def __init__(self) -> None:
         self.index_of: IntArray = np.full(256, _NOBODY, np.int64)
+        self.left: IntArray = np.zeros(1, np.int64)
+        self._called: list[int] = []
         self._filenos: IntArray = np.empty(0, np.int64)
+        self._numbers: IntArray = np.empty(0, np.int64)
         self._all_in: Any = None
         self.call([], [])
 
-    def call(self, filenos: Sequence[int], xids: Sequence[int]) -> None:
+    def call(self, filenos: list[int], xids: Sequence[int]) -> None:
         """Await answers at these sockets, to requests with these xids."""
-        self.index_of[self._filenos] = _NOBODY
-        highest = max(filenos, default=0)
-        if highest >= len(self.index_of):
-            self.index_of = np.full(2 * highest, _NOBODY, np.int64)
-        self._filenos = np.array(filenos, np.int64)
-        self.index_of[self._filenos] = np.arange(len(filenos))
+        if filenos != self._called:
+            self.index_of[self._filenos] = _NOBODY
+            highest = max(filenos, default=0)
+            if highest >= len(self.index_of):
+                self.index_of = np.full(2 * highest, _NOBODY, np.int64)
+            self._called, self._filenos = filenos, np.array(filenos, np.int64)
+            self._numbers = np.arange(len(filenos))
+        self.index_of[self._filenos] = self._numbers
         self.xid: IntArray = np.array(xids, np.int64)
         self.at_s: FloatArray = np.full(len(filenos), np.nan)
+        self.left[0] = len(filenos)
 
     @property
     def columns(self) -> tuple[NDArray[np.generic], ...]:
         """Who is called, for the compiled form."""
-        return self.index_of, self.xid, self.at_s
+        return self.index_of, self.xid, self.at_s, self.left
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no answer is awaited any more."""
+        return not self.left[0]
 
     def take_back(self, fileno: int) -> bool:
         """Await no answer at a socket any more; return whether one was awaited."""
         if self._number(fileno) == _NOBODY:
             return False
         self.index_of[fileno] = _NOBODY
+        self.left[0] -= 1
         self.look()
         return True
 
@@ -77,23 +92,24 @@ class RollCall:
 
     def look(self) -> None:
         """Wake whoever waits for the answers once none is awaited any more."""
-        if self._all_in is not None and not (self.index_of[self._filenos] != _NOBODY).any():
+        if self._all_in is not None and self.is_over:
             self._all_in.set()
 
     def wait(self, timeout_s: float) -> bool:
         """Return whether, within so long, no answer is awaited any more."""
-        if (self.index_of[self._filenos] != _NOBODY).any():
-            self._all_in = hub.Event()
-            came = timeout_s > 0.0 and bool(self._all_in.wait(timeout_s))
-            self._all_in = None
-            return came
-        return True
+        if self.is_over:
+            return True
+        self._all_in = hub.Event()
+        came = timeout_s > 0.0 and bool(self._all_in.wait(timeout_s))
+        self._all_in = None
+        return came
 
     def _number(self, fileno: int) -> int:
         return int(self.index_of[fileno]) if 0 <= fileno < len(self.index_of) else _NOBODY
 
     def _note(self, fileno: int, number: int, now_s: float) -> None:
         self.at_s[number], self.index_of[fileno] = now_s, _NOBODY
+        self.left[0] -= 1
 
 
 class MeterCall(RollCall):
@@ -101,11 +117,15 @@ class MeterCall(RollCall):
 
     def __init__(self) -> None:
         super().__init__()
+        self._meters: list[int] = []
+        self._ends: IntArray = np.empty(0, np.int64)
         self.expect([])
 
-    def expect(self, meters: Sequence[int]) -> None:
+    def expect(self, meters: list[int]) -> None:
         """Say how many meters each of those who are called has: MOST_METERS at most."""
-        self.ends: IntArray = np.cumsum(meters, dtype=np.int64)
+        if meters != self._meters:
+            self._meters, self._ends = meters, np.cumsum(meters, dtype=np.int64)
+        self.ends: IntArray = self._ends
         self.stats: NDArray[np.void] = np.empty(sum(meters), METER_STATS)
 
     @property
@@ -165,3 +185,20 @@ class PortCall(RollCall):
         self.port_no[first:end], self.sent_bytes[first:end] = stats["port_no"], stats["tx_bytes"]
         self._note(fileno, number, now_s)
         return length
+
+
+def ask(filenos: Sequence[int], xids: Sequence[int], encode: Callable[[int], bytes]) -> list[int]:
+    """Send the request that ``encode`` makes of an xid to each of these sockets, and wait for none of them.
+
+    Return how many octets each has taken: 0 where there is no room, and where it has ended.
+    """
+    if socket_kernel.library is not None:
+        return socket_kernel.ask(filenos, xids, encode(0))
+    return [_send(fileno, encode(xid)) for fileno, xid in zip(filenos, xids, strict=True)]
+
+
+def _send(fileno: int, data: bytes) -> int:
+    try:
+        return os.write(fileno, data)
+    except OSError:  # full, or gone
+        return 0

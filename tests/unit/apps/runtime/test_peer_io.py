@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import struct
 from functools import partial
 from types import SimpleNamespace
 
@@ -11,6 +12,7 @@ from ryu.lib import hub
 from apps.runtime import peer_io
 from apps.runtime.peer_io import MOST_UNREAD_BY_STRANGER_BYTES, MOST_UNREAD_BYTES, SendQueue, SharedReader
 from apps.runtime.sockets.arrivals import Arrival
+from controller.openflow.constants import VERSION, MessageType
 
 
 class Socket:
@@ -153,6 +155,30 @@ def test_what_comes_soon_after_a_look_is_read_in_the_next_one_together(monkeypat
     while len(got) < 3:
         hub.sleep(0.01)
     assert sorted(got[1:]) == [(1, b"xx"), (2, b"xx")]
+    for pair in pairs:
+        reader.forget(pair[0].fileno())
+        for end in pair:
+            end.close()
+
+
+def test_once_all_have_answered_nobody_looks_again(monkeypatch):
+    """What else comes is told by the hub; what is not an answer may be a part of something longer."""
+    slept: list[float] = []
+    monkeypatch.setattr(peer_io, "hub", SimpleNamespace(spawn=lambda _run: None, sleep=slept.append))
+    reader, pairs = SharedReader(), [socket.socketpair() for _ in range(2)]
+    for mine, _other in pairs:
+        mine.setblocking(False)
+        reader.watch(mine.fileno(), lambda _arrival: True)
+    reader.barriers.call([mine.fileno() for mine, _other in pairs], [1, 2])
+    done = [struct.pack("!BBHI", VERSION, MessageType.BARRIER_REPLY, 8, xid) for xid in (1, 2)]
+    assert not reader._look(), "nothing is there"
+    pairs[0][1].send(done[0])
+    assert reader._look(), "the other one's is to come"
+    pairs[1][1].send(done[1])
+    assert not reader._look()
+    assert reader.barriers.is_over
+    pairs[0][1].send(done[0])
+    assert reader._look()
     for pair in pairs:
         reader.forget(pair[0].fileno())
         for end in pair:

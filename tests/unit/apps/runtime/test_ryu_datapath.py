@@ -7,6 +7,7 @@ import socket
 import struct
 import warnings
 from collections.abc import Iterator
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -30,7 +31,8 @@ with warnings.catch_warnings():  # what Ryu imports is deprecated
     from ryu.lib import hub
 
     from apps.runtime.ryu_datapath import READER, PeerDatapath
-    from apps.runtime.switch_connection import SwitchConnection
+    from apps.runtime.sockets import kernel as socket_kernel
+    from apps.runtime.switch_connection import SwitchConnection, call_all
 
 
 class Switch:
@@ -242,3 +244,55 @@ def test_a_switch_that_refuses_a_roll_call_says_so(switches: list[Switch]) -> No
     assert READER.meters.wait(0.0)
     with pytest.raises(ProtocolError, match="METERS ARE OFF"):
         switch.connection.recall(READER.meters).wait(0.0)
+
+
+@pytest.mark.parametrize("is_plain", [True, False])
+def test_all_are_asked_at_once_each_with_its_own_xid(
+    switches: list[Switch], is_plain: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if is_plain:
+        monkeypatch.setattr(socket_kernel, "library", None)
+    wait_for(lambda: all(switch.datapath.open_lane() is not None for switch in switches))
+    switches[0].datapath.xid, switches[1].datapath.xid = 0, 0xFFFFFFFE
+    lanes = call_all(READER.meters, [switch.connection for switch in switches], encode_meter_stats_request)
+    assert lanes == [(switches[0].datapath.fileno, 1), (switches[1].datapath.fileno, 0xFFFFFFFF)]
+    for switch, (_fileno, xid) in zip(switches, lanes, strict=True):
+        assert switch.end.recv(100) == encode_meter_stats_request(xid)
+        assert switch.connection.count.sent == 1
+
+
+@pytest.mark.parametrize("is_plain", [True, False])
+def test_a_switch_that_does_not_read_gets_its_request_behind_what_waits(
+    switches: list[Switch], is_plain: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if is_plain:
+        monkeypatch.setattr(socket_kernel, "library", None)
+    full, other = switches
+    wait_for(lambda: all(switch.datapath.open_lane() is not None for switch in switches))
+    with suppress(BlockingIOError):
+        while True:
+            full.plain.send(bytes(100_000))
+    connections = [full.connection, other.connection]
+    lanes = call_all(READER.meters, connections, encode_meter_stats_request)
+    assert all(lanes), "its answer may come in time"
+    assert full.datapath._queue.octets == len(encode_meter_stats_request(0))
+    assert other.datapath._queue.octets == 0
+    assert full.datapath.open_lane() is None
+    lanes = call_all(READER.meters, connections, encode_meter_stats_request)
+    assert full.datapath._queue.octets == 2 * len(encode_meter_stats_request(0)), "behind the other"
+    full.datapath.close()
+    assert call_all(READER.meters, connections, encode_meter_stats_request)[0] is None
+
+
+def test_what_a_gate_keeps_back_is_not_sent_past_it(switches: list[Switch]) -> None:
+    guarded, _other = switches
+    wait_for(lambda: guarded.datapath.open_lane() is not None)
+    seen: list[bytes] = []
+    guarded.datapath.xid = 0
+    guarded.datapath.gate = SimpleNamespace(lets_out=seen.append)
+    assert guarded.datapath.open_lane() is None
+    call_all(READER.meters, [guarded.connection], encode_meter_stats_request)
+    assert seen == [encode_meter_stats_request(1)]
+    guarded.end.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        guarded.end.recv(100)

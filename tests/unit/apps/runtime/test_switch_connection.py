@@ -37,6 +37,8 @@ class Peer:
 
     def lane(self) -> None: ...
 
+    def open_lane(self) -> None: ...
+
     fileno = -1
 
 

@@ -26,6 +26,7 @@ with warnings.catch_warnings():  # what Ryu imports is deprecated
     from apps.runtime.ryu_seam import BARRIER_CALL, METER_CALL
     from apps.runtime.switch_connection import SwitchConnection
     from apps.southbound.peers import SwitchState
+    from apps.southbound.polling import LOOK_INTERVAL_S, TOGETHER, looked_before_s
     from apps.southbound.shell import Shell
 
 DPID = 1
@@ -58,6 +59,8 @@ class Wire:
 
     def lane(self) -> int | None:
         return self.fileno if self.has_lane else None
+
+    def open_lane(self) -> None: ...
 
     fileno, has_lane = 40, False
 
@@ -158,3 +161,23 @@ def test_what_a_roll_call_hears_is_when_meters_were_set(round_of_one: Round) -> 
     round_of_one.shell.peers.note_confirmed()
     assert peer.meters_set_s() == 7.0
     assert all(reply.done for _, reply in peer.unfinished)
+
+
+def looked_at(ago_s: list[float]) -> list[bool]:
+    """Return which of switches that were looked at so long ago are looked at again."""
+    last_s = [100.0 - one for one in ago_s]
+    before_s = looked_before_s(last_s, 100.0)
+    return [one <= before_s for one in last_s]
+
+
+def test_ports_are_looked_at_together_with_one_that_is_due() -> None:
+    assert looked_at([0.45, 0.3, 0.0]) == [False, False, False]
+    assert looked_at([LOOK_INTERVAL_S, 0.3, 0.25, 0.2]) == [True, True, True, False]
+    assert looked_at([]) == []
+
+
+def test_of_many_only_some_are_looked_at_before_they_are_due() -> None:
+    early = [0.4 - number / 1000 for number in range(2 * TOGETHER)]
+    assert sum(looked_at([0.6, *early])) == TOGETHER
+    assert sum(looked_at([0.6] * 100 + early)) == 100
+    assert looked_at([float("inf"), 0.1]) == [True, False]
