@@ -198,6 +198,10 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
         reads = self._kept and not self._ended and not self._buffer and READER.reads(self.fileno)
         return self.fileno if reads else None
 
+    def put_back(self, octets: bytes) -> None:
+        """Take the beginning of a message that a roll call has read: the rest comes as any other."""
+        self._buffer[:0] = octets
+
     def _send_loop(self) -> None:
         try:
             self._queue.send_all()

@@ -31,7 +31,6 @@ from apps.runtime.lasting_listener import LastingListener
 from apps.runtime.logs import LogFormat, set_format, set_level
 from apps.runtime.peer_limits import ConnectionLimits, CutOff
 from apps.runtime.ryu_datapath import READER, PeerDatapath, serve_peer
-from apps.runtime.sockets.roll_call import MOST_METERS
 from apps.runtime.switch_connection import Reply, SwitchConnection
 from apps.runtime.tls import TlsConnection
 from controller.errors import InvalidValueError
@@ -39,7 +38,6 @@ from controller.errors import InvalidValueError
 __all__ = [
     "BARRIER_CALL",
     "METER_CALL",
-    "MOST_METERS",
     "OFP_VERSION",
     "AppBase",
     "PeerDatapath",

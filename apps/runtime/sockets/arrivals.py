@@ -60,14 +60,18 @@ class Inbox:
 
     def _receive(self, filenos: Sequence[int], now_s: float) -> Iterator[Arrival]:
         for fileno in filenos:
+            _, kept = self._meters.so_far(fileno)
             try:
-                octets = self._octets[: os.readv(fileno, [self._octets])]
+                came = os.readv(fileno, [self._octets[len(kept) :]])
             except BlockingIOError:
                 continue
             except OSError:
-                octets = self._octets[:0]
+                came = 0
+            if came:
+                self._octets[: len(kept)] = self._meters.take_kept(fileno)
+            octets = self._octets[: came and len(kept) + came]
             rest = octets[self._answered(fileno, octets, now_s) :]
-            if rest or not octets:
+            if not octets or (rest and not self._meters.keep(fileno, rest)):
                 yield Arrival(fileno, rest, *replies_in(rest))
 
     def _answered(self, fileno: int, octets: memoryview, now_s: float) -> int:
