@@ -202,6 +202,10 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
         """Return the same where what is written to that socket is what ``enqueue`` would send there."""
         return None if self.gate is not None or self._queue.octets or self._queue.closing else self.lane()
 
+    def put_back(self, octets: bytes) -> None:
+        """Take the beginning of a message that a roll call has read: the rest comes as any other."""
+        self._buffer[:0] = octets
+
     def _send_loop(self) -> None:
         try:
             self._queue.send_all()

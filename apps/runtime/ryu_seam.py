@@ -31,7 +31,7 @@ from apps.runtime.lasting_listener import LastingListener
 from apps.runtime.logs import LogFormat, set_format, set_level
 from apps.runtime.peer_limits import ConnectionLimits, CutOff
 from apps.runtime.ryu_datapath import READER, PeerDatapath, serve_peer
-from apps.runtime.sockets.roll_call import MOST_METERS, MOST_PORTS
+from apps.runtime.sockets.roll_call import MOST_PORTS
 from apps.runtime.switch_connection import Reply, SwitchConnection, call_all
 from apps.runtime.tls import TlsConnection
 from controller.errors import InvalidValueError
@@ -39,7 +39,6 @@ from controller.errors import InvalidValueError
 __all__ = [
     "BARRIER_CALL",
     "METER_CALL",
-    "MOST_METERS",
     "MOST_PORTS",
     "OFP_VERSION",
     "PORT_CALL",

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
 from ryu.lib import hub
 
 from apps.runtime.peer_limits import CutOff, MessageCounts
@@ -62,12 +64,15 @@ class Wire(Protocol):
     def open_lane(self) -> int | None:
         """Return it if what is written there is what ``enqueue`` would send: nobody looks at it, nothing waits."""
 
+    def put_back(self, octets: bytes) -> None:
+        """Take the beginning of a message that a roll call has read: the rest comes as any other."""
+
 
 @dataclass(slots=True)
 class Reply:
     """The answer to one request, as it comes in; ``wait`` for it. ``heard_s`` is when its last part so far came.
 
-    ``parts`` are the bodies of its messages.
+    ``parts`` are the bodies of its messages, and ``begun`` the METER_STATS of those that a roll call took before.
     """
 
     xid: int = 0
@@ -77,6 +82,7 @@ class Reply:
     done: bool = False
     octets: int = 0
     parts: list[Buffer] = field(default_factory=list)
+    begun: NDArray[np.void] | None = None
     _event: Any = None  # most answers are there before anybody waits for them
 
     def wait(self, timeout_s: float) -> bytes | None:
@@ -105,10 +111,16 @@ class Reply:
         self.octets += len(body) + _PART_BYTES
         return len(body) + _PART_BYTES
 
+    def begin(self, meters: NDArray[np.void]) -> int:
+        """Add meters that a roll call took; return how many bytes they count for."""
+        self.begun, self.octets = meters, meters.nbytes
+        return meters.nbytes
+
     def give_up(self, error: ProtocolError) -> None:
         """Fail with ``error``; the parts that have come are freed at once."""
         self.error = error
         self.parts.clear()
+        self.begun = None
         self.finish()
 
     def finish(self) -> None:
@@ -231,8 +243,13 @@ class SwitchConnection:
         called = self._called[roll]
         if isinstance(called, int):
             called = self._called[roll] = Reply(called)
+            begun, part = roll.so_far(self._datapath.fileno)
             if roll.take_back(self._datapath.fileno):
                 self._awaited[called.xid] = called
+                if len(begun):
+                    self._held_octets += called.begin(begun)
+                if part:
+                    self._datapath.put_back(part)
         return called
 
     def recall_all(self) -> None:

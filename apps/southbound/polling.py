@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from apps.runtime.ryu_seam import METER_CALL, MOST_METERS, Reply, call_all
+from apps.runtime.ryu_seam import METER_CALL, Reply, call_all
 from apps.southbound.peers import MOST_BYTES, POLL_PATIENCE_S, REPEAT_S, Peer, Peers, Poll, check_size
 from controller.capability.meter_watch import read_all
 from controller.errors import ProtocolError
@@ -136,7 +136,7 @@ def _ask_all(peers: Peers, ready: Iterable[Peer], now_s: float) -> list[Peer]:
         peer.overtaken.clear()
         looks = peer.looked_s <= before_s
         uses_meters = switches[peer.connection.dpid].can.uses_meters
-        if uses_meters and peer.counting is None and not looks and 0 < peer.meters_listed <= MOST_METERS:
+        if uses_meters and peer.counting is None and not looks and peer.meters_listed:
             to_call.append(peer)
         else:
             peer.poll = _ask(peer, uses_meters, now_s, looks)
@@ -200,7 +200,8 @@ def _read_meters(
 ) -> MeterReports:
     """Return the counters of the switches' meters: those of the roll call, and those that came in replies."""
     if not answered and len(told) == len(called) and not any(peer.overtaken for peer in called):
-        return MeterReports([peer.connection.dpid for peer in called], METER_CALL.stats, METER_CALL.ends)
+        dpids = [peer.connection.dpid for peer in called]
+        return MeterReports(dpids, METER_CALL.stats, METER_CALL.ends, METER_CALL.meter_id)
     if not told:
         return _read_replies(peers, answered)
     stats, bounds = {}, list(pairwise([0, *METER_CALL.ends.tolist()]))
@@ -211,11 +212,13 @@ def _read_meters(
 
 def _read_replies(peers: Peers, answered: list[Answer]) -> MeterReports:
     """Return the counters of the switches' meters, all decoded at once where nothing is in the way of that."""
-    plain, others = [], []
+    plain, others, sizes_fit = [], [], True
     for peer, asked in answered:
-        peer.meters_listed = _octets(asked) // STATS_BYTES
-        (plain if peer.counting is None and not peer.overtaken else others).append((peer, asked))
-    sizes_fit = all(_fits(peers, peer, asked) for peer, asked in plain)
+        fits = _fits(peers, peer, asked)
+        peer.meters_listed = _octets(asked) // STATS_BYTES if fits else 0
+        as_one = peer.counting is None and not peer.overtaken and asked.meters.begun is None
+        sizes_fit &= fits or not as_one
+        (plain if as_one else others).append((peer, asked))
     found = decode_meter_stats_of_all([asked.meters.parts for _, asked in plain]) if sizes_fit else None
     dpids = [peer.connection.dpid for peer, _ in plain]
     if found is not None and not others:
@@ -225,14 +228,15 @@ def _read_replies(peers: Peers, answered: list[Answer]) -> MeterReports:
         dpid = peer.connection.dpid
         try:
             check_size("meters", _octets(asked), _most_octets(peers, peer))
-            stats[dpid] = _meter_stats(peer, b"".join(asked.meters.parts), asked.meters.received_s)
+            stats[dpid] = _meter_stats(peer, asked.meters)
         except ProtocolError as error:
             _complain(peers, peer, error)
     return MeterReports.of(stats)
 
 
 def _octets(asked: Poll) -> int:
-    return sum(map(len, asked.meters.parts))
+    begun = asked.meters.begun
+    return sum(map(len, asked.meters.parts)) + (0 if begun is None else STATS_BYTES * len(begun))
 
 
 def _most_octets(peers: Peers, peer: Peer) -> int:
@@ -260,11 +264,13 @@ def _watch_meters(peers: Peers, reports: MeterReports) -> None:
     read_all(list(watched.values()), reports.whole, reports.ends, rows, settings)
 
 
-def _meter_stats(peer: Peer, body: bytes, received_s: float) -> NDArray[np.void]:
+def _meter_stats(peer: Peer, reply: Reply) -> NDArray[np.void]:
+    body = b"".join(reply.parts)
     if peer.counting is None:
-        return _not_overtaken(peer, decode_meter_stats(body))
+        meters = decode_meter_stats(body)
+        return _not_overtaken(peer, meters if reply.begun is None else np.concatenate([reply.begun, meters]))
     peer.known_flows = decode_flow_stats(body, peer.known_flows.known)
-    return peer.counting.meter_stats(peer.known_flows, received_s)
+    return peer.counting.meter_stats(peer.known_flows, reply.received_s)
 
 
 def _not_overtaken(peer: Peer, meters: NDArray[np.void]) -> NDArray[np.void]:

@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 
 #include "../../../controller/_columns.h"
 #include "../../../controller/openflow/_meter_stats.h"
@@ -28,6 +29,18 @@ typedef struct { /* who was called: ``index_of`` is by descriptor, the others by
     i64 *left; /* how many are awaited */
 } RollCall;
 
+typedef struct { /* who was called for its meters, by number: each's end at ``ends`` of ``stats``, and ``filled`` have come; of the
+                  * next part ``kept`` octets have, to row ``slot`` of ``parts`` (-1: none is kept) */
+    RollCall roll;
+    const i64 *ends;
+    MeterStats *stats;
+    uint32_t *meter_id;
+    i64 *filled, *kept;
+    const i64 *slot;
+    uint8_t *parts;
+    i64 part_octets;
+} MeterCall;
+
 enum { NOTHING = -1, HEADER_BYTES = 8, MULTIPART_BYTES = 16, MULTIPART_REPLY = 19, BARRIER_REPLY = 21, PORT = 4, METER = 9, MORE = 1 };
 enum { PORT_BYTES = 112, SENT_AT = 32 }; /* of a port's counters, and where tx_bytes is (OpenFlow 1.3.5, 7.3.5.6) */
 enum { MOST_OCTETS_ASKED = 64, TOO_LONG = -2 };
@@ -47,20 +60,47 @@ static int begins(const uint8_t *octets, i64 version, i64 kind, i64 length, i64 
     return octets[0] == version && octets[1] == kind && (i64)get(octets + 2, 2) == length && (i64)get(octets + 4, 4) == xid;
 }
 
-/* Take what a socket has first if it is the meters that are awaited: one message with as many of one band as are expected, which
- * end at ``ends`` of ``stats``. Return how many octets it has, or 0. */
-static i64 take_meters(const RollCall *roll, const i64 *ends, MeterStats *stats, i64 fd, const uint8_t *octets, i64 length,
-                       i64 version, double now_s)
+/* Return how many meters a message has, by its head, if it is the next part of those that are awaited: it has some of one band, and
+ * says that more follow unless these are the last. Else 0. */
+static i64 meters_of_part(const MeterCall *call, i64 number, const uint8_t *head, i64 version)
 {
-    i64 number = number_of(roll, fd);
-    if (number < 0)
+    i64 length = (i64)get(head + 2, 2), meters = (length - MULTIPART_BYTES) / STATS_BYTES;
+    i64 left = call->ends[number] - (number ? call->ends[number - 1] : 0) - call->filled[number];
+    i64 ours = MULTIPART_BYTES + meters * STATS_BYTES;
+    if (meters < 1 || meters > left || !begins(head, version, MULTIPART_REPLY, ours, call->roll.xid[number]))
         return 0;
-    i64 first = number ? ends[number - 1] : 0, ours = MULTIPART_BYTES + (ends[number] - first) * STATS_BYTES;
-    if (length < ours || !begins(octets, version, MULTIPART_REPLY, ours, roll->xid[number]) || get(octets + 8, 2) != METER ||
-        get(octets + 10, 2) & MORE ||
-        decode_meter_stats(octets + MULTIPART_BYTES, octets + ours, stats + first) != octets + ours)
+    return get(head + 8, 2) == METER && (int)(get(head + 10, 2) & MORE) == (meters < left) ? meters : 0;
+}
+
+/* Take what a socket has first if it is the next part of the meters that are awaited. Return how many octets it has, or 0. */
+static i64 take_meters(const MeterCall *call, i64 fd, const uint8_t *octets, i64 length, i64 version, double now_s)
+{
+    i64 number = number_of(&call->roll, fd);
+    if (number < 0 || length < MULTIPART_BYTES)
         return 0;
-    return noted(roll, fd, now_s, ours);
+    i64 meters = meters_of_part(call, number, octets, version), ours = MULTIPART_BYTES + meters * STATS_BYTES;
+    i64 first = (number ? call->ends[number - 1] : 0) + call->filled[number];
+    MeterStats *to = call->stats + first;
+    if (!meters || length < ours || decode_meter_stats(octets + MULTIPART_BYTES, octets + ours, to) != octets + ours)
+        return 0;
+    for (i64 i = 0; i < meters; i++)
+        call->meter_id[first + i] = to[i].meter_id;
+    call->filled[number] += meters;
+    return first + meters == call->ends[number] ? noted(&call->roll, fd, now_s, ours) : ours;
+}
+
+/* Keep what has come of the next part, and return whether it is that: nothing follows it yet. */
+static int keep_part(const MeterCall *call, i64 fd, const uint8_t *octets, i64 length, i64 version)
+{
+    i64 number = number_of(&call->roll, fd);
+    if (number < 0 || call->slot[number] < 0 || length < MULTIPART_BYTES)
+        return 0;
+    i64 meters = meters_of_part(call, number, octets, version);
+    if (!meters || length >= MULTIPART_BYTES + meters * STATS_BYTES)
+        return 0;
+    memcpy(call->parts + call->slot[number] * call->part_octets, octets, (size_t)length);
+    call->kept[number] = length;
+    return 1;
 }
 
 /* The same for the counters of ports: of each, its number and what it sent. */
@@ -109,42 +149,66 @@ static int find_replies(const uint8_t *octets, i64 length, i64 version, i64 kind
     return 0;
 }
 
+/* Read ``most_octets`` at most from a socket, and behind what is kept of the next part first; take the part once it is whole. Return
+ * how many octets are at ``to`` now, 0 where the socket has ended, or NOTHING. */
+static i64 receive(const MeterCall *call, i64 fd, uint8_t *to, i64 most_octets, i64 version, double now_s)
+{
+    i64 number = number_of(&call->roll, fd), kept = number < 0 ? 0 : call->kept[number];
+    uint8_t *part = kept ? call->parts + call->slot[number] * call->part_octets : NULL;
+    i64 whole = kept ? (i64)get(part + 2, 2) : 0, missing = whole - kept;
+    struct iovec into[] = {{part + kept, (size_t)missing}, {to, (size_t)(most_octets - whole)}};
+    struct msghdr message = {.msg_iov = into + !kept, .msg_iovlen = 1 + (kept > 0)};
+    i64 octets = recvmsg((int)fd, &message, MSG_DONTWAIT);
+    if (octets < 0)
+        return errno == EAGAIN || errno == EINTR ? NOTHING : 0;
+    if (!kept || !octets)
+        return octets;
+    call->kept[number] = octets < missing ? kept + octets : 0;
+    octets -= missing;
+    if (octets < 0)
+        return NOTHING;
+    if (!take_meters(call, fd, part, whole, version, now_s)) {
+        memmove(to + whole, to, (size_t)octets);
+        memcpy(to, part, (size_t)whole);
+        octets += whole;
+    }
+    return octets ? octets : NOTHING;
+}
+
 /* Read ``most_octets`` at most from each socket ``fd`` (sockets,). What is no answer to a roll call stays in ``room``, one
  * behind the other, and up to ``most`` replies are found in each. Return how many sockets were read: all, or those whose octets
  * and replies fit in any case. */
 i64 dets_receive(double now_s, i64 most_octets, i64 version, i64 kinds, i64 most, const char *columns)
 {
-    if (!side_by_side(columns, 21))
+    if (!side_by_side(columns, 26))
         return NOT_SIDE_BY_SIDE;
     const i64 *fd = column(columns, 0);
     uint8_t *to = column(columns, 1), *end = to + rows_of(columns, 1);
     Arrival *arrivals = column(columns, 2);
     Reply *replies = column(columns, 3);
-    RollCall meters = {rows_of(columns, 4), column(columns, 4), column(columns, 5), column(columns, 6), column(columns, 7)};
-    const i64 *ends = column(columns, 8);
-    MeterStats *stats = column(columns, 9);
-    RollCall barriers = {rows_of(columns, 10), column(columns, 10), column(columns, 11), column(columns, 12), column(columns, 13)};
-    RollCall ports = {rows_of(columns, 14), column(columns, 14), column(columns, 15), column(columns, 16), column(columns, 17)};
-    const i64 *port_ends = column(columns, 18);
-    i64 *port_no = column(columns, 19);
-    uint64_t *sent_bytes = column(columns, 20);
+    MeterCall meters = {{rows_of(columns, 4), column(columns, 4), column(columns, 5), column(columns, 6), column(columns, 7)},
+                        column(columns, 8), column(columns, 9), column(columns, 10), column(columns, 11), column(columns, 12),
+                        column(columns, 13), column(columns, 14), fields_of(columns, 14)->shape[1]};
+    RollCall barriers = {rows_of(columns, 15), column(columns, 15), column(columns, 16), column(columns, 17), column(columns, 18)};
+    RollCall ports = {rows_of(columns, 19), column(columns, 19), column(columns, 20), column(columns, 21), column(columns, 22)};
+    const i64 *port_ends = column(columns, 23);
+    i64 *port_no = column(columns, 24);
+    uint64_t *sent_bytes = column(columns, 25);
     i64 sockets = rows_of(columns, 0), left = rows_of(columns, 3), done = 0;
     for (; done < sockets && end - to >= most_octets && left >= most; done++) {
         Arrival *one = arrivals + done;
-        i64 octets = recv((int)fd[done], to, (size_t)most_octets, MSG_DONTWAIT), answers = 0, taken;
+        i64 octets = receive(&meters, fd[done], to, most_octets, version, now_s), answers = 0, taken;
         *one = (Arrival){octets, 0, 0};
-        if (octets < 0)
-            one->octets = errno == EAGAIN || errno == EINTR ? NOTHING : 0;
         if (octets <= 0)
             continue;
         do {
-            taken = take_meters(&meters, ends, stats, fd[done], to + answers, octets - answers, version, now_s);
+            taken = take_meters(&meters, fd[done], to + answers, octets - answers, version, now_s);
             taken += take_barrier(&barriers, fd[done], to + answers + taken, octets - answers - taken, version, now_s);
             taken += take_ports(&ports, port_ends, port_no, sent_bytes, fd[done], to + answers + taken, octets - answers - taken,
                                 version, now_s);
             answers += taken;
         } while (taken);
-        if (answers == octets) {
+        if (answers == octets || keep_part(&meters, fd[done], to + answers, octets - answers, version)) {
             one->octets = NOTHING;
             continue;
         }

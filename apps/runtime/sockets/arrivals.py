@@ -48,7 +48,7 @@ class Inbox:
     """Reads many sockets, none of which it waits for; answers to roll calls go to these."""
 
     def __init__(self, meters: MeterCall, barriers: RollCall, ports: PortCall) -> None:
-        self._calls = meters, barriers, ports
+        self._meters, self._calls = meters, (meters, barriers, ports)
         self._room = None if socket_kernel.library is None else socket_kernel.Room(_ROOM_BYTES, _ROOM_REPLIES)
         self._octets = memoryview(bytearray(READ_BYTES if self._room is None else 0))
 
@@ -60,14 +60,18 @@ class Inbox:
 
     def _receive(self, filenos: Sequence[int], now_s: float) -> Iterator[Arrival]:
         for fileno in filenos:
+            _, kept = self._meters.so_far(fileno)
             try:
-                octets = self._octets[: os.readv(fileno, [self._octets])]
+                came = os.readv(fileno, [self._octets[len(kept) :]])
             except BlockingIOError:
                 continue
             except OSError:
-                octets = self._octets[:0]
+                came = 0
+            if came:
+                self._octets[: len(kept)] = self._meters.take_kept(fileno)
+            octets = self._octets[: came and len(kept) + came]
             rest = octets[self._answered(fileno, octets, now_s) :]
-            if rest or not octets:
+            if not octets or (rest and not self._meters.keep(fileno, rest)):
                 yield Arrival(fileno, rest, *replies_in(rest))
 
     def _answered(self, fileno: int, octets: memoryview, now_s: float) -> int:

@@ -1,8 +1,8 @@
 """One question to many switches: what they answer goes into columns, without an object for an answer.
 
-What comes is read so only where it is the answer that is awaited, with nothing before it: the meters in one message
-that has as many as the switch had the last time, or a barrier's reply. That is once for each request, so that it takes
-nothing of a peer's allowance. All else is the connection's own business, as before (docs/adr/0150).
+What comes is read so only where it is the answer that is awaited, with nothing before it: meters, as many as the switch
+had the last time, in one message or in several parts, or a barrier's reply. That is once for each request, so that it
+takes nothing of a peer's allowance. All else is the connection's own business, as before (docs/adr/0150).
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from controller.openflow.constants import MessageType, MultipartType
 from controller.openflow.meters import METER_STATS, STATS_BYTES, decode_meter_stats, have_one_band
 from controller.openflow.stats import MULTIPART_HEAD, PORT_BYTES, decode_port_stats
 
-MOST_METERS = (0xFFFF - MULTIPART_HEAD.size) // STATS_BYTES  # of one message
-MOST_PORTS = (0xFFFF - MULTIPART_HEAD.size) // PORT_BYTES
+_MOST_OCTETS = 0xFFFF  # of one message
+_MOST_METERS = (_MOST_OCTETS - MULTIPART_HEAD.size) // STATS_BYTES
+MOST_PORTS = (_MOST_OCTETS - MULTIPART_HEAD.size) // PORT_BYTES
 _NOBODY = -1
 _REPLY, _METER, _BARRIER = int(MessageType.MULTIPART_REPLY), int(MultipartType.METER), int(MessageType.BARRIER_REPLY)
 _PORT = int(MultipartType.PORT_STATS)
@@ -80,6 +81,10 @@ class RollCall:
         self.look()
         return True
 
+    def so_far(self, fileno: int) -> tuple[NDArray[np.void], bytes]:
+        """Return what has come of the answer that is awaited at a socket: METER_STATS, and a part that is not whole."""
+        return np.empty(0, METER_STATS), b""
+
     def answer(self, fileno: int, octets: memoryview, now_s: float) -> int:
         """Take what comes first at a socket if it is the answer that is awaited; return how many bytes it has, or 0."""
         number = self._number(fileno)
@@ -113,42 +118,103 @@ class RollCall:
 
 
 class MeterCall(RollCall):
-    """Who was called last for the counters of its meters: in ``stats`` (METER_STATS), where each's end at ``ends``."""
+    """Who was called last for the counters of its meters: in ``stats`` (METER_STATS), where each's end at ``ends``.
+
+    Their ids are in ``meter_id`` as well. Of each ``filled`` meters have come. Of those with more than fit into one
+    message, ``kept`` octets have come of the next part; they are in row ``slot`` of ``parts``.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self._meters: list[int] = []
         self._ends: IntArray = np.empty(0, np.int64)
+        self.parts: NDArray[np.uint8] = np.empty((1, _MOST_OCTETS), np.uint8)
         self.expect([])
 
     def expect(self, meters: list[int]) -> None:
-        """Say how many meters each of those who are called has: MOST_METERS at most."""
+        """Say how many meters each of those who are called has."""
         if meters != self._meters:
             self._meters, self._ends = meters, np.cumsum(meters, dtype=np.int64)
         self.ends: IntArray = self._ends
         self.stats: NDArray[np.void] = np.empty(sum(meters), METER_STATS)
+        self.meter_id: NDArray[np.uint32] = np.empty(len(self.stats), np.uint32)
+        self.filled: IntArray = np.zeros(len(meters), np.int64)
+        self.kept: IntArray = np.zeros(len(meters), np.int64)
+        in_parts = np.array(meters, np.int64) > _MOST_METERS
+        self.slot: IntArray = np.where(in_parts, np.cumsum(in_parts) - 1, _NOBODY)
+        if np.count_nonzero(in_parts) > len(self.parts):
+            self.parts = np.empty((np.count_nonzero(in_parts), _MOST_OCTETS), np.uint8)
 
     @property
     def columns(self) -> tuple[NDArray[np.generic], ...]:
         """Who is called, for the compiled form."""
-        return *super().columns, self.ends, self.stats
+        of_answers = (self.ends, self.stats, self.meter_id, self.filled, self.kept, self.slot, self.parts)
+        return *super().columns, *of_answers
+
+    def so_far(self, fileno: int) -> tuple[NDArray[np.void], bytes]:
+        """Return what has come of the answer that is awaited at a socket: METER_STATS, and a part that is not whole."""
+        number = self._number(fileno)
+        if number == _NOBODY:
+            return super().so_far(fileno)
+        first = self._first(number)
+        return self.stats[first : first + int(self.filled[number])].copy(), self._kept(number)
+
+    def take_kept(self, fileno: int) -> bytes:
+        """Return what is kept of the next part, and keep it no longer: more has come behind it."""
+        number = self._number(fileno)
+        if number == _NOBODY:
+            return b""
+        kept, self.kept[number] = self._kept(number), 0
+        return kept
+
+    def keep(self, fileno: int, octets: memoryview) -> bool:
+        """Keep what has come of the next part, and return whether it is that: nothing follows it yet."""
+        number = self._number(fileno)
+        if number == _NOBODY or self.slot[number] == _NOBODY or len(octets) < MULTIPART_HEAD.size:
+            return False
+        meters = self._meters_of_part(number, octets)
+        if not meters or len(octets) >= MULTIPART_HEAD.size + meters * STATS_BYTES:
+            return False
+        self.parts[self.slot[number], : len(octets)] = np.frombuffer(octets, np.uint8)
+        self.kept[number] = len(octets)
+        return True
 
     def answer(self, fileno: int, octets: memoryview, now_s: float) -> int:
-        """Take what comes first at a socket if it is the answer that is awaited; return how many bytes it has, or 0."""
+        """Take what comes first at a socket if it is the next part of the answer; return its bytes, or 0."""
         number = self._number(fileno)
         if number == _NOBODY or len(octets) < MULTIPART_HEAD.size:
             return 0
-        first, end = int(self.ends[number - 1]) if number else 0, int(self.ends[number])
-        length = MULTIPART_HEAD.size + (end - first) * STATS_BYTES
-        *head, flags = MULTIPART_HEAD.unpack_from(octets)
-        if head != [ofp.VERSION, _REPLY, length, self.xid[number], _METER] or flags & ofp.MULTIPART_REPLY_MORE:
-            return 0
+        meters = self._meters_of_part(number, octets)
+        length = MULTIPART_HEAD.size + meters * STATS_BYTES
         body = octets[MULTIPART_HEAD.size : length]
-        if len(octets) < length or not have_one_band(body):
+        if not meters or len(octets) < length or not have_one_band(body):
             return 0
+        first = self._first(number) + int(self.filled[number])
+        end = first + meters
         self.stats[first:end] = decode_meter_stats(body)
-        self._note(fileno, number, now_s)
+        self.meter_id[first:end] = self.stats["meter_id"][first:end]
+        self.filled[number] += meters
+        if end == self.ends[number]:
+            self._note(fileno, number, now_s)
         return length
+
+    def _meters_of_part(self, number: int, octets: memoryview) -> int:
+        """Return how many meters a message has, by its head, if it is the next part of those that are awaited: it has
+        some, and says that more follow unless these are the last. Else 0.
+        """
+        *head, flags = MULTIPART_HEAD.unpack_from(octets)
+        meters = (head[2] - MULTIPART_HEAD.size) // STATS_BYTES
+        left = int(self.ends[number]) - self._first(number) - int(self.filled[number])
+        length = MULTIPART_HEAD.size + meters * STATS_BYTES
+        is_next = 0 < meters <= left and bool(flags & ofp.MULTIPART_REPLY_MORE) == (meters < left)
+        return meters if is_next and head == [ofp.VERSION, _REPLY, length, self.xid[number], _METER] else 0
+
+    def _first(self, number: int) -> int:
+        return int(self.ends[number - 1]) if number else 0
+
+    def _kept(self, number: int) -> bytes:
+        kept = int(self.kept[number])
+        return self.parts[self.slot[number], :kept].tobytes() if kept else b""
 
 
 class PortCall(RollCall):

@@ -4,7 +4,8 @@
 with what the controller itself would have installed, says ``ready`` on stdout and serves until its stdin ends. Lines
 there are ``vary SHARE OFFERED``, a new share of receivers that vary and what each sender offers, as a part of its fair
 share, and ``cut DPID``: that switch reconnects, with full tables. ``watch`` begins to watch what is done to the meters,
-and ``report`` answers with that, a line of JSON.
+and ``report`` answers with that, a line of JSON. Hundreds of switches are two processes, half of the pods each: one is
+so slow that it sets meters shortly before they are read again, and of less than ten milliseconds nobody makes a rate.
 
 Traffic is made at the meters, which are token buckets. Senders to the receivers that vary pause in every other
 interval, and RAA-FE answers with larger and smaller grants in turns, so that every grant changes in every interval and
@@ -14,12 +15,15 @@ stays where it is in the long run. Those of the others never pause, and their gr
 from __future__ import annotations
 
 import json
+import os
 import signal
+import socket
 import sys
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 
@@ -48,6 +52,7 @@ CAPACITY_BPS = 100_000_000_000
 OFFERED = 0.6
 GAIN = 1.0  # RAA-FE's k: with each turn a rate changes by more than the fifth that a meter is modified for
 TICK_S = 1.0
+SPLIT_SWITCHES = 100  # so many are served by two processes
 
 
 @dataclass(frozen=True)
@@ -93,9 +98,13 @@ class LoopPlan:
         """How many groups of switches there are, each with VLANs of its own."""
         return 1 if self.vlan_count is not None else -(-self.switches // POD_SWITCHES)
 
+    def pod(self, dpid: int) -> int:
+        """Return the group that a switch belongs to."""
+        return (dpid - 1) % self.pods
+
     def vids(self, dpid: int) -> list[int]:
         """Return the VLANs of a switch."""
-        pod = (dpid - 1) % self.pods
+        pod = self.pod(dpid)
         return list(range(pod * self.vlans + 1, (pod + 1) * self.vlans + 1))
 
     def configuration(self) -> dict[str, Any]:
@@ -180,8 +189,9 @@ def load(
     share_bps = offered * plan.receive_limit_bps / np.maximum(senders, 1)
     swing = Swing()
     varied_receivers = np.arange(len(central.vns)) % 10 < varied_share * 10
-    for dpid in range(1, plan.switches + 1):
-        datapath = datapaths[dpid]
+    for dpid, datapath in datapaths.items():
+        if dpid > plan.switches:  # the core has no meters
+            continue
         assert isinstance(datapath.meters, BusyMeters)
         mine = np.flatnonzero(central.vns.dpid[entries.sender] == dpid)
         size = 1 + max(int(entries.meter_id[mine].max(initial=0)), int(datapath.meters.ids().max()))
@@ -205,40 +215,72 @@ def entry_list(plan: LoopPlan, central: CentralController) -> dict[str, Any]:
 def serve(plan: LoopPlan, folder: Path) -> None:
     """Build the fabric, leave ``entries.json`` in ``folder`` for the baseline, and serve until stdin ends."""
     central = CentralController(plan.config())
-    standbys = [] if plan.standby_port is None else [("127.0.0.1", plan.standby_port)]
-    controller = "127.0.0.1", plan.openflow_port
-    fabric = WireFabric(controller, tick_s=TICK_S, rate_step_s=float("inf"), standbys=standbys)
     options = DatapathOptions()
     datapaths: dict[int, Datapath] = {}
     for dpid in range(1, plan.switches + 1):
-        datapath = BusyDatapath(dpid, options)
-        for _ in standbys:
+        datapath = datapaths[dpid] = BusyDatapath(dpid, options)
+        if plan.standby_port is not None:
             datapath.add_controller()
         for port_no in range(1, plan.ports + 1):
             datapath.add_port(port_no, CAPACITY_BPS, time.monotonic())
-        datapaths[dpid] = fabric.switches[dpid] = datapath
-    for edge, core in plan.links:
-        for end in (edge, core):
+    for link in plan.links:
+        for end in link:
             if end.dpid not in datapaths:
-                datapaths[end.dpid] = fabric.switches[end.dpid] = BusyDatapath(end.dpid, options)
+                datapaths[end.dpid] = BusyDatapath(end.dpid, options)
             datapaths[end.dpid].add_port(end.port_no, CAPACITY_BPS, time.monotonic())
-        fabric.link(edge, core)
     fill(plan, central, datapaths)
     load(plan, plan.varied, central, datapaths)
     (folder / "entries.json").write_text(json.dumps(entry_list(plan, central)))
+    if plan.switches < SPLIT_SWITCHES or plan.pods < 2 or plan.core:
+        _serve(plan, central, datapaths, sys.stdin, sys.stdout)
+        return
+    halves = [{dpid: one for dpid, one in datapaths.items() if plan.pod(dpid) % 2 == half} for half in range(2)]
+    mine, its = socket.socketpair()
+    if os.fork() == 0:  # before there is a thread
+        mine.close()
+        with its.makefile("r") as orders, its.makefile("w") as answers:
+            _serve(plan, central, halves[1], orders, answers)
+        os._exit(0)
+    its.close()
+    with mine.makefile("rw") as other:
+        _serve(plan, central, halves[0], sys.stdin, sys.stdout, other)
+
+
+def _serve(
+    plan: LoopPlan,
+    central: CentralController,
+    datapaths: dict[int, Datapath],
+    orders: Iterable[str],
+    answers: TextIO,
+    other: TextIO | None = None,
+) -> None:
+    """Serve these switches, and let ``other``, which serves the rest, do what is ordered as well."""
+    standbys = [] if plan.standby_port is None else [("127.0.0.1", plan.standby_port)]
+    controller = "127.0.0.1", plan.openflow_port
+    fabric = WireFabric(controller, tick_s=TICK_S, rate_step_s=float("inf"), standbys=standbys)
+    fabric.switches.update(datapaths)
+    for edge, core in plan.links:
+        fabric.link(edge, core)
     fabric.start()
-    print("ready", flush=True)
-    for line in sys.stdin:
+    if other is not None:
+        other.readline()
+    print("ready", file=answers, flush=True)
+    for line in orders:
+        if other is not None:
+            print(line, end="", file=other, flush=True)
         order, *values = line.split()
         if order == "cut":
-            fabric.disconnect(int(values[0]))
+            if int(values[0]) in datapaths:
+                fabric.disconnect(int(values[0]))
             continue
         with fabric.locked():
             if order == "watch":
                 for datapath in datapaths.values():
                     datapath.meters.begin_watch()
             elif order == "report":
-                print(json.dumps([datapath.meters.report() for datapath in datapaths.values()]), flush=True)
+                reports = [datapath.meters.report() for datapath in datapaths.values()]
+                reports += [] if other is None else json.loads(other.readline())
+                print(json.dumps(reports), file=answers, flush=True)
             else:
                 load(plan, float(values[0]), central, datapaths, float(values[1]))
     fabric.stop(check=False)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from eventlet.greenio import GreenSocket
 
 from apps.runtime.peer_limits import SWITCH
 from controller.errors import ProtocolError
-from controller.openflow.constants import VERSION, MessageType, MultipartType
+from controller.openflow.constants import MULTIPART_REPLY_MORE, VERSION, MessageType, MultipartType
 from controller.openflow.stats import encode_meter_stats_request
 
 with warnings.catch_warnings():  # what Ryu imports is deprecated
@@ -33,6 +34,9 @@ with warnings.catch_warnings():  # what Ryu imports is deprecated
     from apps.runtime.ryu_datapath import READER, PeerDatapath
     from apps.runtime.sockets import kernel as socket_kernel
     from apps.runtime.switch_connection import SwitchConnection, call_all
+
+
+in_parts = patch("apps.runtime.sockets.roll_call._MOST_METERS", 1)  # so few meters are in one message
 
 
 class Switch:
@@ -164,11 +168,18 @@ def test_the_loop_ends_when_the_switch_hangs_up(switches: list[Switch]) -> None:
     assert other.ended
 
 
-def answer(xid: int, meters: int = 2) -> bytes:
+def answer(xid: int, meters: int = 2, first: int = 0, flags: int = 0) -> bytes:
     """Return a meter-stats reply."""
-    body = b"".join(struct.pack("!IH6xIQQIIQQ", one, 56, 1, 10, 1000, 9, 0, 0, 0) for one in range(meters))
-    head = struct.pack("!BBHIHH4x", VERSION, MessageType.MULTIPART_REPLY, 16 + len(body), xid, MultipartType.METER, 0)
+    ids = range(first, first + meters)
+    body = b"".join(struct.pack("!IH6xIQQIIQQ", one, 56, 1, 10, 1000, 9, 0, 0, 0) for one in ids)
+    what = MultipartType.METER, flags
+    head = struct.pack("!BBHIHH4x", VERSION, MessageType.MULTIPART_REPLY, 16 + len(body), xid, *what)
     return head + body
+
+
+def parts(xid: int) -> tuple[bytes, bytes]:
+    """Return the same in two parts."""
+    return answer(xid, 1, flags=MULTIPART_REPLY_MORE), answer(xid, 1, first=1)
 
 
 def called(*switches: Switch) -> list[int]:
@@ -213,6 +224,45 @@ def test_an_answer_that_comes_otherwise_is_awaited_as_any_reply(switches: list[S
     switch.end.send(answer(xid))
     assert READER.meters.wait(5.0)
     assert not np.isnan(READER.meters.at_s).any(), "the next answer is read with all others again"
+
+
+@in_parts
+def test_a_roll_call_is_answered_in_parts(switches: list[Switch]) -> None:
+    for switch, xid in zip(switches, called(*switches), strict=True):
+        data = b"".join(parts(xid))
+        switch.end.send(data[:100])
+        hub.sleep(0.01)
+        switch.end.send(data[100:])
+    assert READER.meters.wait(5.0)
+    assert not np.isnan(READER.meters.at_s).any()
+    assert READER.meters.stats["meter_id"].tolist() == READER.meters.meter_id.tolist() == [0, 1, 0, 1]
+    assert all(switch.datapath._budget._octets == 0 for switch in switches), "it is no more than was asked for"
+
+
+@in_parts
+@pytest.mark.parametrize("between", [b"", struct.pack("!BBHI", VERSION, MessageType.ERROR, 8, 77)])
+@pytest.mark.parametrize("cut", [0, 40])
+def test_what_came_before_a_roll_call_ended_is_part_of_the_reply(
+    switches: list[Switch], between: bytes, cut: int
+) -> None:
+    switch, other = switches
+    xid, its_xid = called(switch, other)
+    other.end.send(answer(its_xid))
+    one, two = parts(xid)
+    two = between + two
+    switch.end.send(one + two[:cut])
+    wait_for(lambda: READER.meters.filled.any() or switch.connection._awaited)
+    hub.sleep(0.01)
+    reply = switch.connection.recall(READER.meters)
+    assert not reply.done
+    assert switch.connection._held_octets == reply.octets == 48
+    switch.end.send(two[cut:])
+    wait_for(lambda: reply.done)
+    assert reply.begun is not None
+    assert reply.begun["meter_id"].tolist() == [0]
+    assert reply.wait(0.0) == answer(xid, 1, first=1)[16:]
+    assert switch.reports == [77] * (between != b"")
+    assert switch.connection._held_octets == 0
 
 
 def test_answers_beyond_what_was_asked_for_take_the_allowance(switches: list[Switch]) -> None:

@@ -62,6 +62,9 @@ class Wire:
 
     def open_lane(self) -> None: ...
 
+    def put_back(self, octets: bytes) -> None:
+        raise AssertionError(octets)
+
     fileno, has_lane = 40, False
 
 
@@ -83,6 +86,7 @@ class Round:
         self.shell.central.switches[DPID].connected = True
         self.read: list[set[int]] = []
         self.set_meanwhile: list[int] = []
+        self.begins_with_one = False
         decide: Any = self.shell.central.interval
 
         def interval(stats: Any, *rest: Any) -> Any:
@@ -98,12 +102,24 @@ class Round:
             self.shell.central.switches[DPID].update.modify_meters(modifications(ids, ids, ids))
             self.shell.push()
         for xid, kind in self.wire.asked:
+            if kind == MultipartType.METER and self.begins_with_one:
+                self._answer_in_parts(xid)
+                continue
             body = meters(1, 2, 3) if kind == MultipartType.METER else b""
             head = struct.pack("!BBHIHH4x", ofp.VERSION, MessageType.MULTIPART_REPLY, 16 + len(body), xid, kind, 0)
             if not METER_CALL.answer(self.wire.fileno, memoryview(head + body), self.now_s):
                 self.connection.take_reply(MessageType.MULTIPART_REPLY, xid, head + body)
         self.wire.asked.clear()
         yield
+
+    def _answer_in_parts(self, xid: int) -> None:
+        """Answer a roll call with one meter, and with the others after something else has come."""
+        kind, what = MessageType.MULTIPART_REPLY, MultipartType.METER
+        one = struct.pack("!BBHIHH4x", ofp.VERSION, kind, 16 + 56, xid, what, ofp.MULTIPART_REPLY_MORE) + meters(1)
+        assert METER_CALL.answer(self.wire.fileno, memoryview(one), self.now_s) == len(one)
+        self.connection.recall_all()
+        others = struct.pack("!BBHIHH4x", ofp.VERSION, kind, 16 + 2 * 56, xid, what, 0) + meters(2, 3)
+        assert self.connection.take_reply(kind, xid, others)
 
     def run(self, *set_meanwhile: int) -> set[int]:
         """Run a round in which those meters are set while it waits; return the meters that it has read."""
@@ -141,6 +157,23 @@ def test_a_round_by_a_roll_call_reads_the_same(round_of_one: Round) -> None:
     assert round_of_one.run() == {1, 2, 3}
     assert round_of_one.peer.counted_s == round_of_one.now_s
     assert round_of_one.peer.poll is None
+
+
+def test_a_roll_call_that_ends_in_the_middle_is_read_whole(round_of_one: Round) -> None:
+    round_of_one.wire.has_lane = True
+    round_of_one.run()
+    round_of_one.begins_with_one = True
+    assert round_of_one.run() == {1, 2, 3}
+    assert round_of_one.run(1, 2) == {3}, "of the meters that a roll call took, too"
+    assert (round_of_one.peer.meters_listed, round_of_one.connection._held_octets) == (3, 0)
+
+
+def test_a_switch_whose_reply_is_too_long_is_not_called(round_of_one: Round, monkeypatch: pytest.MonkeyPatch) -> None:
+    round_of_one.wire.has_lane = True
+    monkeypatch.setattr("apps.southbound.polling.MOST_BYTES", 100)
+    monkeypatch.setattr("apps.southbound.polling._METER_BYTES", 0)
+    assert round_of_one.run() == set()
+    assert round_of_one.peer.meters_listed == 0
 
 
 def test_what_a_roll_call_hears_is_when_meters_were_set(round_of_one: Round) -> None:

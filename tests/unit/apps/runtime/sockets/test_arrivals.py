@@ -7,6 +7,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -74,6 +75,16 @@ OTHERS = [
     message(MessageType.ROLE_REPLY, 24),
     (MESSAGES_AT_ONCE + 3) * message(MessageType.BARRIER_REPLY),
 ]
+PARTS = [reply(XID, BODY[:112], flags=MULTIPART_REPLY_MORE), reply(XID, BODY[112:])]
+NEARLY_PARTS = [
+    reply(XID, b"", flags=MULTIPART_REPLY_MORE),
+    reply(XID, BODY[:112]),
+    reply(XID, BODY[:112] + record(5), flags=MULTIPART_REPLY_MORE),
+    reply(XID, record(1, bands=3) + record(2, bands=0)[:-16], flags=MULTIPART_REPLY_MORE),
+    reply(XID + 1, BODY[:112], flags=MULTIPART_REPLY_MORE),
+    reply(XID, BODY[:100], flags=MULTIPART_REPLY_MORE),
+    reply(XID, BODY[:112], what=MultipartType.PORT_STATS, flags=MULTIPART_REPLY_MORE),
+]
 streams = st.lists(
     st.sampled_from([ANSWER, DONE, OF_PORTS])
     | st.sampled_from([*NEARLY, *NEARLY_OF_PORTS, *OTHERS])
@@ -96,6 +107,12 @@ def plain(inbox: Inbox) -> Inbox:
     return inbox
 
 
+part_streams = st.lists(
+    st.sampled_from([*PARTS, PARTS[0] + PARTS[1]]) | st.sampled_from([DONE, *NEARLY_PARTS, *OTHERS]), max_size=5
+)
+in_parts = patch("apps.runtime.sockets.roll_call._MOST_METERS", 2)  # so few meters are in one message
+
+
 def read(chunks: Sequence[bytes], *, is_plain: bool) -> tuple[list[Any], list[Any]]:
     """Return what an inbox makes of what comes in these chunks, and of the roll call."""
     roll, barriers, ports, got = MeterCall(), RollCall(), PortCall(), []
@@ -114,10 +131,13 @@ def read(chunks: Sequence[bytes], *, is_plain: bool) -> tuple[list[Any], list[An
                 (number, bytes(arrival.octets), [tuple(one) for one in arrival.replies], arrival.only_replies)
                 for arrival in inbox.receive([mine.fileno()], float(number))
             ]
+        begun, part = roll.so_far(mine.fileno())
         other.close()
         got += [bytes(arrival.octets) for arrival in inbox.receive([mine.fileno()], 99.0)]
-        told = [roll.at_s.tobytes(), roll.stats.tobytes(), roll.take_back(mine.fileno())]
+        filled = int(roll.filled[0])
+        told = [roll.at_s.tobytes(), roll.stats[:filled].tobytes(), roll.take_back(mine.fileno())]
         told += [barriers.at_s.tobytes(), barriers.take_back(mine.fileno())]
+        told += [roll.meter_id[:filled].tolist(), begun.tobytes(), part]
         told += [ports.port_no.tolist(), ports.sent_bytes.tolist(), ports.take_back(mine.fileno())]
     return got, told
 
@@ -131,6 +151,74 @@ def test_both_forms_read_alike(stream: list[bytes], cuts: list[int]) -> None:
         data = data[cut:]
     chunks = [chunk for chunk in [*chunks, data] if chunk]
     assert read(chunks, is_plain=False) == read(chunks, is_plain=True)
+
+
+@compiled
+@given(part_streams, st.lists(st.integers(1, 150), max_size=5))
+def test_both_forms_read_parts_alike(stream: list[bytes], cuts: list[int]) -> None:
+    data, chunks = b"".join(stream), []
+    for cut in cuts:
+        chunks.append(data[:cut])
+        data = data[cut:]
+    chunks = [chunk for chunk in [*chunks, data] if chunk]
+    with in_parts:
+        got, told = read(chunks, is_plain=False)
+        assert (got, told) == read(chunks, is_plain=True)
+    left = sum(len(octets) for _, octets, *_ in got[:-1]) + len(told[7])
+    taken = {0: 0, 2: len(PARTS[0]), 3: len(PARTS[0] + PARTS[1])}[len(told[5])] + len(DONE) * (not told[4])
+    assert left + taken == sum(map(len, stream)), "what is not taken is handed on"
+
+
+@pytest.mark.parametrize("is_plain", [True, pytest.param(False, marks=compiled)])
+class TestParts:
+    """Meters that come in several messages."""
+
+    @in_parts
+    @pytest.mark.parametrize("cut", [*range(16, 128), *range(128 + 16, 200)])
+    def test_they_go_to_the_columns_wherever_they_are_cut(self, is_plain: bool, cut: int) -> None:
+        data = b"".join(PARTS)
+        got, (at_s, stats, awaited, *_) = read([data[:cut], data[cut:]], is_plain=is_plain)
+        assert got == [b""], "the end alone"
+        assert (stats, awaited) == (decode_meter_stats(BODY).tobytes(), False)
+        assert at_s == np.array([1.0]).tobytes(), "when the last one came"
+
+    @in_parts
+    def test_they_come_octet_by_octet(self, is_plain: bool) -> None:
+        data = PARTS[0] + DONE + PARTS[1]
+        chunks = [data[:20], *(data[at : at + 1] for at in range(20, 128)), DONE, PARTS[1][:16]]
+        chunks += [PARTS[1][at : at + 1] for at in range(16, 72)]
+        got, (_, stats, awaited, _, unconfirmed, *_) = read(chunks, is_plain=is_plain)
+        assert (got, awaited, unconfirmed) == ([b""], False, False)
+        assert stats == decode_meter_stats(BODY).tobytes()
+
+    @in_parts
+    def test_what_comes_in_between_is_left_as_it_came(self, is_plain: bool) -> None:
+        packet_in = message(MessageType.PACKET_IN, 60)
+        got, (at_s, _, awaited, _, _, ids, begun, *_) = read([PARTS[0], packet_in + PARTS[1]], is_plain=is_plain)
+        assert got == [(1, packet_in + PARTS[1], [], False), b""]
+        assert (np.isnan(np.frombuffer(at_s)).all(), awaited, ids) == (True, True, [0, 1])
+        assert begun == decode_meter_stats(BODY[:112]).tobytes(), "what the reply that is awaited now begins with"
+
+    @in_parts
+    def test_a_part_with_other_bands_is_left_whole(self, is_plain: bool) -> None:
+        odd = reply(XID, record(1, bands=2) + record(2, bands=0), flags=MULTIPART_REPLY_MORE)
+        got, (_, _, awaited, _, _, ids, *_) = read([odd[:50], odd[50:] + DONE], is_plain=is_plain)
+        assert (got[0][1], awaited, ids) == (odd + DONE, True, [])
+
+    @in_parts
+    @pytest.mark.parametrize("what", range(len(NEARLY_PARTS)))
+    def test_what_is_nearly_a_part_is_left_as_it_came(self, is_plain: bool, what: int) -> None:
+        for cut in (40, len(NEARLY_PARTS[what])):
+            data = NEARLY_PARTS[what]
+            got, (_, _, _, _, _, ids, _begun, part, *_) = read(
+                [one for one in (data[:cut], data[cut:]) if one], is_plain=is_plain
+            )
+            assert b"".join(octets for _, octets, *_ in got[:-1]) == data
+            assert (ids, part) == ([], b"")
+
+    def test_less_than_one_message_is_not_kept(self, is_plain: bool) -> None:
+        got, _ = read([ANSWER[:40], ANSWER[40:]], is_plain=is_plain)
+        assert [octets for _, octets, *_ in got[:-1]] == [ANSWER[:40], ANSWER[40:]]
 
 
 @pytest.mark.parametrize("is_plain", [True, pytest.param(False, marks=compiled)])
@@ -151,7 +239,7 @@ class TestRollCall:
             assert (stats, at_s) == (decode_meter_stats(BODY).tobytes(), np.array([0.0]).tobytes())
 
     def test_what_ports_have_sent_goes_to_columns_of_its_own(self, is_plain: bool) -> None:
-        got, (_, _, meters_awaited, _, _, port_no, sent_bytes, awaited) = read([OF_PORTS + ANSWER], is_plain=is_plain)
+        got, (_, _, meters_awaited, *_, port_no, sent_bytes, awaited) = read([OF_PORTS + ANSWER], is_plain=is_plain)
         assert (got, meters_awaited, awaited) == ([b""], False, False)
         assert (port_no, sent_bytes) == ([1, 2**32 - 2], [2**62 + 103, 2**62 + (2**32 - 2) * 100 + 3])
 

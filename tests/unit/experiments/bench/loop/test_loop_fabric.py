@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import socket
+import subprocess
+import sys
 import time
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +17,7 @@ import pytest
 from controller.central.controller import CentralController
 from controller.openflow.meters import decode_meter_stats
 from experiments.bench.loop.loop_fabric import CAPACITY_BPS, BusyDatapath, LoopPlan, fill, load
+from experiments.machine.controller_process import ROOT
 from experiments.switch.datapath import Datapath
 from experiments.switch.options import DatapathOptions
 
@@ -53,3 +61,40 @@ def test_the_share_that_varies_is_set_in_every_round_and_the_rest_is_not(
     of_varied, of_others = np.mean(set_share[SETTLED:], axis=0)
     assert of_varied > 0.95
     assert of_others < 0.05
+
+
+SERVED_BY_TWO = """
+import sys
+from experiments.bench.loop import loop_fabric
+
+loop_fabric.SPLIT_SWITCHES = 20
+loop_fabric.main(sys.argv[1])
+"""
+
+
+def test_many_switches_are_served_by_two_processes(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as server:
+        plan = LoopPlan(20, 16, 55, 1.0, server.getsockname()[1], 8080)
+        (tmp_path / "plan.json").write_text(json.dumps(asdict(plan)))
+        command = [sys.executable, "-c", SERVED_BY_TWO, str(tmp_path / "plan.json")]
+        fabric = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert fabric.stdin is not None
+        assert fabric.stdout is not None
+        try:
+            assert fabric.stdout.readline() == "ready\n"
+            server.settimeout(60.0)
+            connected = [server.accept()[0] for _ in range(plan.switches)]
+            fabric.stdin.write("watch\nvary 0.1 0.6\nreport\n")
+            fabric.stdin.flush()
+            assert len(json.loads(fabric.stdout.readline())) == plan.switches
+            fabric.stdin.close()
+            assert fabric.wait(60.0) == 0
+            for one in connected:
+                one.settimeout(60.0)
+                with one, suppress(ConnectionError):
+                    while one.recv(4096):  # until the switch has hung up
+                        pass
+        finally:
+            fabric.kill()
+            fabric.wait()
+            fabric.stdout.close()
