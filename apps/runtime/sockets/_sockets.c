@@ -89,15 +89,21 @@ static i64 take_meters(const MeterCall *call, i64 fd, const uint8_t *octets, i64
     return first + meters == call->ends[number] ? noted(&call->roll, fd, now_s, ours) : ours;
 }
 
-/* Keep what has come of the next part, and return whether it is that: nothing follows it yet. */
+/* Keep what has come of the next part, and return whether it is that: nothing follows it yet. Of less than a head it may be the
+ * beginning of another message, which is seen as soon as more has come. */
 static int keep_part(const MeterCall *call, i64 fd, const uint8_t *octets, i64 length, i64 version)
 {
     i64 number = number_of(&call->roll, fd);
-    if (number < 0 || call->slot[number] < 0 || length < MULTIPART_BYTES)
+    if (number < 0 || call->slot[number] < 0)
         return 0;
-    i64 meters = meters_of_part(call, number, octets, version);
-    if (!meters || length >= MULTIPART_BYTES + meters * STATS_BYTES)
-        return 0;
+    if (length < MULTIPART_BYTES) {
+        if (octets[0] != version || (length > 1 && octets[1] != MULTIPART_REPLY))
+            return 0;
+    } else {
+        i64 meters = meters_of_part(call, number, octets, version);
+        if (!meters || length >= MULTIPART_BYTES + meters * STATS_BYTES)
+            return 0;
+    }
     memcpy(call->parts + call->slot[number] * call->part_octets, octets, (size_t)length);
     call->kept[number] = length;
     return 1;
@@ -155,6 +161,14 @@ static i64 receive(const MeterCall *call, i64 fd, uint8_t *to, i64 most_octets, 
 {
     i64 number = number_of(&call->roll, fd), kept = number < 0 ? 0 : call->kept[number];
     uint8_t *part = kept ? call->parts + call->slot[number] * call->part_octets : NULL;
+    if (kept && kept < MULTIPART_BYTES) { /* how long it is does not show yet */
+        i64 more = recv((int)fd, to + kept, (size_t)(most_octets - kept), MSG_DONTWAIT);
+        if (more <= 0)
+            return more < 0 && (errno == EAGAIN || errno == EINTR) ? NOTHING : 0;
+        memcpy(to, part, (size_t)kept);
+        call->kept[number] = 0;
+        return kept + more;
+    }
     i64 whole = kept ? (i64)get(part + 2, 2) : 0, missing = whole - kept;
     struct iovec into[] = {{part + kept, (size_t)missing}, {to, (size_t)(most_octets - whole)}};
     struct msghdr message = {.msg_iov = into + !kept, .msg_iovlen = 1 + (kept > 0)};

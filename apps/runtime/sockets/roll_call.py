@@ -168,13 +168,20 @@ class MeterCall(RollCall):
         return kept
 
     def keep(self, fileno: int, octets: memoryview) -> bool:
-        """Keep what has come of the next part, and return whether it is that: nothing follows it yet."""
+        """Keep what has come of the next part, and return whether it is that: nothing follows it yet.
+
+        Of less than a head it may be the beginning of another message, which is seen as soon as more has come.
+        """
         number = self._number(fileno)
-        if number == _NOBODY or self.slot[number] == _NOBODY or len(octets) < MULTIPART_HEAD.size:
+        if number == _NOBODY or self.slot[number] == _NOBODY:
             return False
-        meters = self._meters_of_part(number, octets)
-        if not meters or len(octets) >= MULTIPART_HEAD.size + meters * STATS_BYTES:
-            return False
+        if len(octets) < MULTIPART_HEAD.size:
+            if octets[0] != ofp.VERSION or (len(octets) > 1 and octets[1] != _REPLY):
+                return False
+        else:
+            meters = self._meters_of_part(number, octets)
+            if not meters or len(octets) >= MULTIPART_HEAD.size + meters * STATS_BYTES:
+                return False
         self.parts[self.slot[number], : len(octets)] = np.frombuffer(octets, np.uint8)
         self.kept[number] = len(octets)
         return True

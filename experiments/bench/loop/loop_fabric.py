@@ -4,8 +4,8 @@
 with what the controller itself would have installed, says ``ready`` on stdout and serves until its stdin ends. Lines
 there are ``vary SHARE OFFERED``, a new share of receivers that vary and what each sender offers, as a part of its fair
 share, and ``cut DPID``: that switch reconnects, with full tables. ``watch`` begins to watch what is done to the meters,
-and ``report`` answers with that, a line of JSON. Hundreds of switches are two processes, half of the pods each: one is
-so slow that it sets meters shortly before they are read again, and of less than ten milliseconds nobody makes a rate.
+and ``report`` answers with that, a line of JSON. Hundreds of switches are two processes, half of the pods each: one may
+be so slow that it sets meters shortly before they are read again, and nobody makes a rate of less than 10 ms.
 
 Traffic is made at the meters, which are token buckets. Senders to the receivers that vary pause in every other
 interval, and RAA-FE answers with larger and smaller grants in turns, so that every grant changes in every interval and

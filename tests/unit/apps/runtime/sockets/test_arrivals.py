@@ -174,7 +174,7 @@ class TestParts:
     """Meters that come in several messages."""
 
     @in_parts
-    @pytest.mark.parametrize("cut", [*range(16, 128), *range(128 + 16, 200)])
+    @pytest.mark.parametrize("cut", range(1, 200))
     def test_they_go_to_the_columns_wherever_they_are_cut(self, is_plain: bool, cut: int) -> None:
         data = b"".join(PARTS)
         got, (at_s, stats, awaited, *_) = read([data[:cut], data[cut:]], is_plain=is_plain)
@@ -184,9 +184,8 @@ class TestParts:
 
     @in_parts
     def test_they_come_octet_by_octet(self, is_plain: bool) -> None:
-        data = PARTS[0] + DONE + PARTS[1]
-        chunks = [data[:20], *(data[at : at + 1] for at in range(20, 128)), DONE, PARTS[1][:16]]
-        chunks += [PARTS[1][at : at + 1] for at in range(16, 72)]
+        one, two = PARTS
+        chunks = [*(one[at : at + 1] for at in range(128)), DONE, *(two[at : at + 1] for at in range(72))]
         got, (_, stats, awaited, _, unconfirmed, *_) = read(chunks, is_plain=is_plain)
         assert (got, awaited, unconfirmed) == ([b""], False, False)
         assert stats == decode_meter_stats(BODY).tobytes()
@@ -208,13 +207,21 @@ class TestParts:
     @in_parts
     @pytest.mark.parametrize("what", range(len(NEARLY_PARTS)))
     def test_what_is_nearly_a_part_is_left_as_it_came(self, is_plain: bool, what: int) -> None:
-        for cut in (40, len(NEARLY_PARTS[what])):
+        for cut in (1, 7, 15, 40, len(NEARLY_PARTS[what])):
             data = NEARLY_PARTS[what]
             got, (_, _, _, _, _, ids, _begun, part, *_) = read(
                 [one for one in (data[:cut], data[cut:]) if one], is_plain=is_plain
             )
             assert b"".join(octets for _, octets, *_ in got[:-1]) == data
             assert (ids, part) == ([], b"")
+
+    @in_parts
+    def test_a_beginning_that_turns_out_to_be_another_message_is_left_whole(self, is_plain: bool) -> None:
+        packet_in = message(MessageType.PACKET_IN, 60)
+        chunks = [PARTS[0] + packet_in[:1], packet_in[1:]]
+        got, (_, _, _, _, _, ids, _begun, part, *_) = read(chunks, is_plain=is_plain)
+        assert got == [(1, packet_in, [], False), b""]
+        assert (ids, part) == ([0, 1], b"")
 
     def test_less_than_one_message_is_not_kept(self, is_plain: bool) -> None:
         got, _ = read([ANSWER[:40], ANSWER[40:]], is_plain=is_plain)
