@@ -14,7 +14,7 @@ def test_with_looks_between_rounds_meters_meet_a_blast_in_half_the_time(
     monkeypatch: pytest.MonkeyPatch, algorithm: str
 ) -> None:
     monkeypatch.setattr(blast, "PHASES", 6)
-    without, with_looks = (blast.figures(blast.on_model(55, look_ms, algorithm)) for look_ms in (0, 12))
+    without, with_looks = (blast.figures(blast.on_model(55, look_ms, algorithm)) for look_ms in (0, 10))
     for name in list(without)[1:]:  # median and most
         assert with_looks[name] is not None
         assert without[name] is not None
@@ -39,5 +39,5 @@ def test_both_are_rows_of_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blast, "PHASES", 2)
     rows = list(bench._blasts([10, 55], ["model"]))
     cases = [(row["interval_ms"], row["case"]) for row in rows]
-    assert cases == [(10, "blast, look_ms 0"), (55, "blast, look_ms 0"), (55, "blast, look_ms 12")]
-    assert "| model | blast, look_ms 12 | blast to meters, median, ms | - | " in bench.table(rows)
+    assert cases == [(10, "blast, look_ms 0"), (55, "blast, look_ms 0"), (55, "blast, look_ms 10")]
+    assert "| model | blast, look_ms 10 | blast to meters, median, ms | - | " in bench.table(rows)

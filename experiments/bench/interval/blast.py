@@ -30,7 +30,7 @@ LINK_BPS, LIMIT_BPS, OFFERED_BPS, KNOWN_BPS = 50_000_000, 25_000_000, 16_000_000
 SENDERS, RECEIVER, VLAN = (1, 2, 3, 4), 5, 2
 MET = 1.1
 PHASES = 20
-LOOKS_MS = (0, 12)
+LOOKS_MS = (0, 10)
 """without looks, and with them as often as docs/scale.md proposes"""
 HEARD_S, BEGIN_S, PATIENCE_S = (0.5, 1.0), 3.0, 1.0
 BLASTS, EVERY_S, LASTS_S = 20, 3.0, 0.6
