@@ -239,8 +239,8 @@ INLINE void FORM(slow_probe)(i64 n, Real limit, const FORM(Columns) *v, double i
     Real extra = FORM(greater)(limit - FORM(sum_of)(v->grants, n), ALL(0.0));
     Real level = FORM(fill_level)(n, extra, weight, s->rest);
     for (i64 i = 0; i < n; i++) {
-        Real grant = v->grants[i] + FORM(lesser)(level * weight[i], s->rest[i]); /* may round to just above the room */
-        v->grants[i] = FORM(lesser)(grant, s->room[i]);
+        Real more = level * weight[i], grant = FORM(lesser)(v->grants[i] + more, s->room[i]);
+        v->grants[i] = EITHER(more >= s->rest[i], s->room[i], grant); /* to the bit: see slow_probe.py */
     }
 }
 

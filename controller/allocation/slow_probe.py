@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from controller.allocation import kernel
-from controller.allocation.groups import Groups, divided, fill
+from controller.allocation.groups import Groups, divided, fill_level
 from controller.allocation.interface import AlgorithmState, BoolArray, FloatArray, Requests, check_state, fully_uses
 from controller.allocation.parameters import FLOOR, HEADROOM, INFLATION, Parameter
 
@@ -85,12 +85,14 @@ def slow_probe(
     else:
         kept_bps = _with_headroom(requests, wanted_bps, headroom)
         kept = active & ~full & (kept_bps <= share_bps * requests.weight) & (groups.spread(groups.sum(full)) > 0)
-        left_bps = requests.limit_bps - groups.sum(np.where(kept, np.minimum(kept_bps, room_bps), 0.0))
-        ratio = divided(left_bps, groups.sum(np.where(kept, 0.0, wanted_bps)), 0.0)
+        others_bps = requests.limit_bps - groups.sum(np.where(kept, np.minimum(kept_bps, room_bps), 0.0))
+        ratio = divided(others_bps, groups.sum(np.where(kept, 0.0, wanted_bps)), 0.0)
         grants_bps = np.minimum(np.where(kept, kept_bps, wanted_bps * groups.spread(ratio)), room_bps)
     extra_bps = np.maximum(requests.limit_bps - groups.sum(grants_bps), 0.0)
-    grants_bps += fill(groups, extra_bps, requests.weight, room_bps - grants_bps)
-    return np.minimum(grants_bps, room_bps)  # a sum of both parts may round to just above the room
+    left_bps = room_bps - grants_bps
+    more_bps = groups.spread(fill_level(groups, extra_bps, requests.weight, left_bps)) * requests.weight
+    # Who is given all that is left has its capacity to the last bit: one just below it would take a turn in RAA-FP.
+    return np.where(more_bps >= left_bps, room_bps, np.minimum(grants_bps + more_bps, room_bps))
 
 
 def _with_headroom(requests: Requests, wanted_bps: FloatArray, headroom: float) -> FloatArray:

@@ -192,6 +192,27 @@ def _has_near_ties(limit, rows):
     return any(b[0] - a[0] <= 1e-9 * b[0] and a != b for a, b in itertools.pairwise(full))
 
 
+def test_a_sender_at_its_capacity_takes_nobodys_turn():
+    """Its capacity is 0.99999 b/s: what it has and what it is given add up to less by the last bit."""
+    nobody = (0.0, 0.0, 0.0, 0.0, 1.0, False)
+    rows = [
+        (0.0, 0.75, 0.99999, 1e3, 1e-6, True),
+        nobody,
+        (0.0, math.inf, 0.0, 0.0, 1e6, True),
+        (0.0, 75361652937.34375, 679220112620.0, 1e3, 1.0, True),
+        (989284988657.0, math.inf, 1e6, 0.0, 1e-6, True),
+        nobody,
+        nobody,
+        (0.0, math.inf, 1.0, 0.0, 1.0, True),
+        (0.0, math.inf, 320779245813.0, 0.0, 0.5, True),
+        (0.0, 744465121482.5, 1.0, 1e3, 1.0, True),
+    ]
+    requests, nodes = requests_of([(1e12, 0.0, rows)]), nodes_of(rows)
+    assert allocate("sp", requests)[0] == 0.99999
+    plain.fast_probe(1e12, nodes, 1.1, 0.1, 0.01)
+    np.testing.assert_allclose(allocate("fp", requests, d=1.1), [node.grant for node in nodes], rtol=1e-9)
+
+
 def test_fast_probe_pairs_are_the_papers_on_unequal_rates():
     """The same without the skipping: many receivers of distinct rates, some with little capacity."""
     rng = np.random.default_rng(5)
