@@ -3,6 +3,7 @@
 #define DETS_KERNEL_H
 
 #include <math.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

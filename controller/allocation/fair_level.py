@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -25,7 +26,7 @@ BOOKING = Parameter(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FairLevel:
     """Fair Level, which is not one of the paper's.
 
@@ -51,6 +52,10 @@ class FairLevel:
     sums_within_limit: ClassVar[bool] = False
     weighted: ClassVar[bool] = True
 
+    @cached_property
+    def _compiled(self) -> FloatArray:
+        return kernel.column(self.booking)
+
     def initial_state(self, receivers: int, entries: int) -> AlgorithmState:
         """Return the state to start with: nothing is booked above the limits."""
         return AlgorithmState(receivers, entries, {BOOKED: np.full(receivers, np.nan)})
@@ -59,13 +64,11 @@ class FairLevel:
         """Return grants (entries,) in bits per second and the next state."""
         check_state(requests, state)
         before = state.receiver_columns[BOOKED]
-        compiled = kernel.fair_level(requests, before, self.booking)
-        if compiled is not None:
-            return compiled[0], AlgorithmState(
-                state.receivers, state.entries, {BOOKED: compiled[1]}, state.entry_columns
-            )
-        booked = _booked(requests, before, self.booking)
+        compiled = kernel.fair_level(requests, before, self._compiled)
+        booked = _booked(requests, before, self.booking) if compiled is None else compiled[1]
         after = AlgorithmState(state.receivers, state.entries, {BOOKED: booked}, state.entry_columns)
+        if compiled is not None:
+            return compiled[0], after
         shared_bps = requests.limit_bps * booked  # 2
         groups = Groups(requests.offsets)
         room_bps = np.where(requests.active, requests.available_bps, 0.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -33,7 +34,7 @@ D = Parameter(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FastProbe:
     """The fast probe algorithm, RAA-FP (section III.A, Algorithm 2).
 
@@ -69,6 +70,10 @@ class FastProbe:
     sums_within_limit: ClassVar[bool] = True
     weighted: ClassVar[bool] = True
 
+    @cached_property
+    def _compiled(self) -> FloatArray:
+        return kernel.column(self.inflation, self.floor, self.headroom, self.d)
+
     def initial_state(self, receivers: int, entries: int) -> AlgorithmState:
         """Return the state to start with: there is none to keep."""
         return AlgorithmState(receivers, entries)
@@ -76,7 +81,7 @@ class FastProbe:
     def allocate(self, requests: Requests, state: AlgorithmState) -> tuple[FloatArray, AlgorithmState]:
         """Return grants (entries,) in bits per second and the next state."""
         check_state(requests, state)
-        compiled = kernel.probe(requests, self.inflation, self.floor, self.headroom, self.d)
+        compiled = kernel.probe(requests, self._compiled)
         if compiled is not None:
             return compiled, state
         groups = Groups(requests.offsets)

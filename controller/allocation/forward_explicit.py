@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -27,7 +28,7 @@ K = Parameter(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ForwardExplicit:
     """The forward explicit algorithm, RAA-FE (section III.A).
 
@@ -53,6 +54,10 @@ class ForwardExplicit:
     sums_within_limit: ClassVar[bool] = False
     weighted: ClassVar[bool] = False
 
+    @cached_property
+    def _compiled(self) -> FloatArray:
+        return kernel.column(self.k, self.floor)
+
     def initial_state(self, receivers: int, entries: int) -> AlgorithmState:
         """Return the state to start with: no receiver has a rate yet."""
         return AlgorithmState(receivers, entries, {RATE: np.full(receivers, np.nan)})
@@ -61,7 +66,7 @@ class ForwardExplicit:
         """Return grants (entries,) in bits per second and the next state."""
         check_state(requests, state)
         limit_bps, rate_bps = requests.limit_bps, state.receiver_columns[RATE]
-        compiled = kernel.forward_explicit(requests, rate_bps, self.k, self.floor)
+        compiled = kernel.forward_explicit(requests, rate_bps, self._compiled)
         if compiled is not None:
             return compiled[0], AlgorithmState(state.receivers, state.entries, {RATE: compiled[1]}, state.entry_columns)
         groups = Groups(requests.offsets)

@@ -127,11 +127,11 @@ def check_rates(name: str, column: FloatArray, *, positive: bool = False, infini
     raise ColumnError(name, row, float(column[row]), reason)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: to make one that is takes a third of a microsecond more, in every call
 class AlgorithmState:
     """What an algorithm keeps from one interval to the next: named columns per receiver and per entry.
 
-    NaN stands for "not known yet" in every column: it is what new rows start with.
+    NaN stands for "not known yet" in every column: it is what new rows start with. Nobody changes one that was made.
     """
 
     receivers: int

@@ -6,7 +6,6 @@ max-min the same but for rounding.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -26,9 +25,12 @@ library = load(Path(__file__).parent, "_kernel", _FUNCTIONS)
 """The loaded kernel; None when it was not built, and then every function here returns None."""
 
 
-@lru_cache(maxsize=64)
-def _column(*parameters: float) -> FloatArray:
+def column(*parameters: float) -> FloatArray:
+    """Return an algorithm's parameters as the kernel takes them."""
     return np.array(parameters, dtype=np.float64)
+
+
+_NO_PARAMETERS = column()
 
 
 def _allocate(function: str, requests: Requests, parameters: FloatArray, *kept: FloatArray) -> FloatArray:
@@ -55,30 +57,33 @@ def _allocate(function: str, requests: Requests, parameters: FloatArray, *kept: 
 
 def fair_share(requests: Requests) -> FloatArray | None:
     """Return the grants of RAA-FS (entries,)."""
-    return None if library is None else _allocate("dets_fair_share", requests, _column())
+    return None if library is None else _allocate("dets_fair_share", requests, _NO_PARAMETERS)
 
 
-def probe(requests: Requests, inflation: float, floor: float, headroom: float, d: float) -> FloatArray | None:
-    """Return the grants of RAA-FP (entries,), or of RAA-SP with ``d`` of 0."""
-    return None if library is None else _allocate("dets_probe", requests, _column(inflation, floor, headroom, d))
+def probe(requests: Requests, parameters: FloatArray) -> FloatArray | None:
+    """Return the grants of RAA-FP (entries,), or of RAA-SP with a d of 0: inflation, floor, headroom, d."""
+    return None if library is None else _allocate("dets_probe", requests, parameters)
 
 
-def fair_level(requests: Requests, booked: FloatArray, booking: float) -> tuple[FloatArray, FloatArray] | None:
-    """Return the grants of Fair Level (entries,), and what each receiver shares out, in limits (receivers,)."""
+def fair_level(requests: Requests, booked: FloatArray, parameters: FloatArray) -> tuple[FloatArray, FloatArray] | None:
+    """Return the grants of Fair Level (entries,), and what each receiver shares out, in limits (receivers,).
+
+    The parameter is booking.
+    """
     if library is None:
         return None
     after = np.empty(len(booked))
-    return _allocate("dets_fair_level", requests, _column(booking), booked, after), after
+    return _allocate("dets_fair_level", requests, parameters, booked, after), after
 
 
 def forward_explicit(
-    requests: Requests, rate_bps: FloatArray, k: float, floor: float
+    requests: Requests, rate_bps: FloatArray, parameters: FloatArray
 ) -> tuple[FloatArray, FloatArray] | None:
-    """Return the grants of RAA-FE (entries,) and the next fair rates (receivers,)."""
+    """Return the grants of RAA-FE (entries,) and the next fair rates (receivers,): k, floor."""
     if library is None:
         return None
     next_bps = np.empty(len(rate_bps))
-    return _allocate("dets_forward_explicit", requests, _column(k, floor), rate_bps, next_bps), next_bps
+    return _allocate("dets_forward_explicit", requests, parameters, rate_bps, next_bps), next_bps
 
 
 def with_standing(requests: Requests, grants_bps: FloatArray) -> FloatArray | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -17,7 +18,7 @@ from controller.allocation.parameters import FLOOR, HEADROOM, INFLATION, Paramet
 SETTLED = 1e-9
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SlowProbe:
     """The slow probe algorithm, RAA-SP (section III.A, Algorithm 1).
 
@@ -53,6 +54,10 @@ class SlowProbe:
     sums_within_limit: ClassVar[bool] = True
     weighted: ClassVar[bool] = True
 
+    @cached_property
+    def _compiled(self) -> FloatArray:
+        return kernel.column(self.inflation, self.floor, self.headroom, 0.0)
+
     def initial_state(self, receivers: int, entries: int) -> AlgorithmState:
         """Return the state to start with: there is none to keep."""
         return AlgorithmState(receivers, entries)
@@ -60,7 +65,7 @@ class SlowProbe:
     def allocate(self, requests: Requests, state: AlgorithmState) -> tuple[FloatArray, AlgorithmState]:
         """Return grants (entries,) in bits per second and the next state."""
         check_state(requests, state)
-        compiled = kernel.probe(requests, self.inflation, self.floor, self.headroom, 0.0)
+        compiled = kernel.probe(requests, self._compiled)
         if compiled is not None:
             return compiled, state
         groups = Groups(requests.offsets)
