@@ -43,9 +43,15 @@ KERNELS = {
     "controller.dets._machines": ["controller/dets/_machines.c"],
     "controller.openflow._wire": ["controller/openflow/_wire.c"],
     "controller.openflow._listing": ["controller/openflow/_listing.c"],
+    "controller.frames._frames": ["controller/frames/_frames.c"],
     "controller.shards._crossing": ["controller/shards/_crossing.c"],
 }
-KERNEL_HEADERS = ["controller/_columns.h", "controller/metering/_measure.h", "controller/openflow/_meter_stats.h"]
+KERNEL_HEADERS = [
+    "controller/_columns.h",
+    "controller/_octets.h",
+    "controller/metering/_measure.h",
+    "controller/openflow/_meter_stats.h",
+]
 KERNEL_HEADERS += [f"controller/allocation/_{name}.h" for name in ("kernel", "algorithms", "pairing")]
 KERNEL_FLAGS = ["-O3", "-ffp-contract=off", "-Wno-psabi"]
 

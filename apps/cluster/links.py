@@ -35,7 +35,7 @@ from controller.config.sections import parse_address
 from controller.errors import InvalidValueError
 
 MOST_OCTETS = 64 << 20
-"""of a frame; ``controller.shards.frames`` has none that is longer"""
+"""of a frame; ``controller.frames`` has none that is longer"""
 QUEUED = 2  # frames for each connection, on either side
 UNCONFIRMED_MS = 1000  # after which the kernel ends a connection whose other end confirms no octets
 KEEPALIVE_S = 2

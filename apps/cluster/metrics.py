@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from controller.shards.frames import Cause
+from controller.frames.refusal import Cause
 
 if TYPE_CHECKING:  # these need the framework, which a page of metrics does not
     from apps.cluster.exchange import Exchange

@@ -28,12 +28,13 @@ from controller.columns import BoolArray, IntArray
 from controller.fabric.links import FabricLinks
 from controller.fabric.topology import Link, PortId
 from controller.forwarding.pairs import Host
+from controller.frames.layout import Octets, fabric_digest
+from controller.frames.message import Message, unbundle
+from controller.frames.places import BODY_AT, Places, PlacesHead, decode_places, encode_places, is_places
+from controller.frames.refusal import Cause, FrameError
 from controller.loop import step
 from controller.metering.counters import Readings
 from controller.metering.observed import Observed
-from controller.shards.frames import Cause, FrameError, Octets, fabric_digest
-from controller.shards.message import Message, unbundle
-from controller.shards.places import BODY_AT, Places, PlacesHead, decode_places, encode_places, is_places
 from controller.shards.shard import NOBODY, Shard
 from controller.switch.record import SwitchRecord
 

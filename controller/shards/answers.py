@@ -10,8 +10,8 @@ import numpy as np
 
 from controller.columns import BoolArray, FloatArray, IntArray
 from controller.dets.messages import KeepAlive, SetRate, TrafficReport
+from controller.frames.kinds import Grants
 from controller.policy.interface import Decision
-from controller.shards.frames import Grants
 from controller.shards.receiver_table import ReceiverTable
 
 

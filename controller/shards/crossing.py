@@ -14,9 +14,9 @@ import numpy as np
 from controller.columns import BoolArray, IntArray, ShortArray
 from controller.dets.send_rate_controller import Control, ControlArray
 from controller.fabric.entries import EntryTable
+from controller.frames.kinds import Grants
 from controller.metering.measurement import IDLE_INTERVALS
 from controller.shards import crossing_kernel
-from controller.shards.frames import Grants
 from controller.shards.receiver_table import Pairs, found_pairs
 
 

@@ -13,11 +13,12 @@ from controller.columns import BoolArray, FloatArray, IntArray
 from controller.dets.messages import Loads, TrafficReport
 from controller.dets.rate_allocator import Surroundings
 from controller.fabric.vns import VnTable
+from controller.frames.kinds import Given, Left, Report
+from controller.frames.layout import is_left_out
 from controller.loop.sender_side import SenderSide
 from controller.loop.step import ControlState, ceilings
 from controller.metering.measurement import Measurement
 from controller.shards import crossing_kernel
-from controller.shards.frames import Given, Left, Report, is_left_out
 from controller.shards.receiver_table import ReceiverTable
 
 _RATES = ("measured_bps", "refused_bps", "limits", "available_bps")

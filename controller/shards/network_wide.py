@@ -20,11 +20,11 @@ from controller.dets.rate_allocator import Surroundings
 from controller.fabric.entries import NO_METER, EntryTable
 from controller.fabric.links import FabricLinks
 from controller.fabric.vns import VnTable
+from controller.frames.kinds import LinkUse
 from controller.metering.enforcement import RATE_STEP_BPS
 from controller.policy.cuts import is_network_wide
 from controller.policy.groups import PolicyGroup
 from controller.policy.others import load_of_others
-from controller.shards.frames import LinkUse
 
 
 def network_wide(groups: Iterable[PolicyGroup], vns: int) -> BoolArray:

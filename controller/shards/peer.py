@@ -20,24 +20,10 @@ from collections import Counter, OrderedDict
 from typing import NamedTuple
 
 from controller.columns import BoolArray, FloatArray, IntArray
-from controller.shards.frames import (
-    Cause,
-    Frame,
-    FrameError,
-    Given,
-    Grants,
-    Head,
-    Known,
-    Left,
-    LinkUse,
-    MarksRead,
-    Octets,
-    PortsRead,
-    QueuesRead,
-    Read,
-    Report,
-    decode,
-)
+from controller.frames.kinds import Frame, Given, Grants, Left, LinkUse, MarksRead, PortsRead, QueuesRead, Read, Report
+from controller.frames.layout import Head, Octets
+from controller.frames.reading import Known, decode
+from controller.frames.refusal import Cause, FrameError
 
 _WITH_PAIRS = (Report, Grants)
 LATE_INTERVALS = 4

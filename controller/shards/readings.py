@@ -13,11 +13,11 @@ import numpy as np
 
 from controller.columns import BoolArray, FloatArray, IntArray
 from controller.dets.rate_allocator import Surroundings
+from controller.frames.kinds import MarksRead, PortsRead, QueuesRead, Read
 from controller.metering.mark_readings import MarkReadings
 from controller.metering.observed import Observed
 from controller.metering.port_readings import PortReadings
 from controller.metering.queue_readings import QueueReadings
-from controller.shards.frames import MarksRead, PortsRead, QueuesRead, Read
 from controller.shards.peer import Peer
 
 _OF_QUEUES = ("served_bps", "served_packets", "dropped_bps", "dropped_packets", "elapsed_s")

@@ -48,6 +48,11 @@ from controller.dets.send_rate_controller import SendRateControllers, traffic_re
 from controller.errors import InvalidValueError
 from controller.fabric.links import FabricLinks
 from controller.fabric.vns import VnTable
+from controller.frames.kinds import Grants, Left, LinkUse, Report
+from controller.frames.layout import Octets, fabric_digest
+from controller.frames.message import Message
+from controller.frames.refusal import FrameError
+from controller.frames.writing import encode
 from controller.loop.grant_side import put_in_force
 from controller.loop.sender_side import SenderSide, read_meters
 from controller.loop.step import ControlState, StepResult, ceilings_now
@@ -58,9 +63,7 @@ from controller.policy.groups import PolicyGroup, held, need_headroom
 from controller.policy.interface import notifications
 from controller.shards.answers import About, Answers, Granted, to_the_silent
 from controller.shards.crossing import Crossing
-from controller.shards.frames import FrameError, Grants, Left, LinkUse, Octets, Report, encode, fabric_digest
 from controller.shards.gathering import Gathered, add_loads
-from controller.shards.message import Message
 from controller.shards.network_wide import added_up, network_wide, use_of_links
 from controller.shards.peer import Part, Peer
 from controller.shards.readings import read_by_all, read_here, with_read

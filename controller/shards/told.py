@@ -11,9 +11,10 @@ from controller.dets.messages import DeactivateTrafficControl, InitializeTraffic
 from controller.dets.send_rate_controller import Control, SendRateControllers
 from controller.fabric.entries import EntryTable
 from controller.fabric.vns import VnTable
+from controller.frames.kinds import Grants
+from controller.frames.layout import is_left_out
 from controller.shards import crossing_kernel
 from controller.shards.crossing import Crossing
-from controller.shards.frames import Grants, is_left_out
 from controller.shards.peer import Peer
 from controller.shards.silence import HOLD_S, equal_share_bps
 

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from support.cut_fabric import CutFabric, Network, OneProcess
 from support.fluid_meters import INTERVAL_S, PORTS, World
 
+from controller.frames.refusal import Cause
 from controller.gatekeeper.ingress_watch import LEAST_DROPPED_BITS
 from controller.gatekeeper.policy import BLIND_INTERVALS, HOLD, SLOPE, WINDOW
 from controller.metering.enforcement import Enforcement
-from controller.shards.frames import Cause
 from controller.shards.peer import SILENT_INTERVALS
 from controller.shards.silence import HOLD_S
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support.cut_fabric import CutFabric, Network, OneProcess
 from support.fluid_meters import INTERVAL_S, PORTS, World, ints
 
-from controller.shards.frames import Cause
+from controller.frames.refusal import Cause
 from controller.shards.peer import SILENT_INTERVALS
 from controller.shards.silence import HOLD_S
 

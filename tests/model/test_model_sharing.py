@@ -16,10 +16,10 @@ from controller.errors import InvalidValueError
 from controller.fabric.topology import LINK_TIMEOUT_S, PortId
 from controller.forwarding.pairs import Host
 from controller.forwarding.pipeline import Table
+from controller.frames.refusal import Cause
 from controller.metering.observed import Observed
 from controller.metering.queue_readings import QueueReadings
 from controller.nodes.sharing import SILENT_S
-from controller.shards.frames import Cause
 
 MBIT, INTERVAL_S = 1e6, 0.055
 LIMIT_BPS = 400 * MBIT

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from controller.dets.send_rate_controller import Control
 from controller.fabric.entries import EntryTable
+from controller.frames.kinds import Grants
 from controller.metering.measurement import IDLE_INTERVALS
 from controller.shards.crossing import Crossing
-from controller.shards.frames import Grants
 
 VNS = 9
 OWNERS = (2, 5)  # peers; 0 is the shard itself, 7 nobody

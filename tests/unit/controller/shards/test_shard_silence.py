@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from support.fluid_meters import World, ints
 
+from controller.frames.kinds import Report
 from controller.shards.answers import About, to_the_silent
-from controller.shards.frames import Report
 from controller.shards.silence import HOLD_S, left_by_silent
 
 LIMIT_BPS = 8e6

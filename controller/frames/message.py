@@ -7,7 +7,8 @@ from struct import Struct
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.shards.frames import Cause, FrameError, Octets
+from controller.frames.layout import Octets
+from controller.frames.refusal import Cause, FrameError
 
 MOST_FRAMES = 7
 """of a message: one of each kind"""

@@ -12,24 +12,11 @@ from hypothesis import strategies as st
 from support.configs import star
 
 from controller.fabric.vns import VnTable
-from controller.shards.frames import (
-    Cause,
-    FrameError,
-    Given,
-    Grants,
-    Head,
-    Known,
-    Left,
-    LinkUse,
-    MarksRead,
-    PortsRead,
-    QueuesRead,
-    Report,
-    decode,
-    encode,
-    fabric_digest,
-    is_left_out,
-)
+from controller.frames.kinds import Given, Grants, Left, LinkUse, MarksRead, PortsRead, QueuesRead, Report
+from controller.frames.layout import Head, fabric_digest, is_left_out
+from controller.frames.reading import Known, decode
+from controller.frames.refusal import Cause, FrameError
+from controller.frames.writing import encode
 
 VNS, LINKS = 20, 30
 FABRIC = b"12345678"

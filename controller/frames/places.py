@@ -6,8 +6,8 @@
 | 4 | version | 1 | 5 |
 | 5 | kind | 1 | 3 |
 | 6 | zero | 2 | 0 |
-| 8 | fabric | 8 | as in ``frames`` |
-| 16 | token | 8 | as in ``frames`` |
+| 8 | fabric | 8 | as in ``layout`` |
+| 16 | token | 8 | as in ``layout`` |
 | 24 | number | 8 | of the speaker's snapshots, from 1 |
 | 32 | rows | 20 | how many switches, hosts, hellos, receivers and lost switches follow |
 | 52 | columns | .. | of the five tables, each as a whole |
@@ -25,7 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.columns import BoolArray, IntArray
-from controller.shards.frames import MAGIC, MOST_ROWS, VERSION, Cause, FrameError, Octets
+from controller.frames.layout import MAGIC, MOST_ROWS, VERSION, Octets
+from controller.frames.refusal import Cause, FrameError
 
 KIND = 3
 _HEAD = Struct("<4sBBH8sQQ5I")

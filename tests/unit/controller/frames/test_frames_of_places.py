@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.shards.frames import Cause, FrameError
-from controller.shards.message import MOST_FRAMES, Message, unbundle
-from controller.shards.places import Places, PlacesHead, decode_places, encode_places, is_places
+from controller.frames.message import MOST_FRAMES, Message, unbundle
+from controller.frames.places import Places, PlacesHead, decode_places, encode_places, is_places
+from controller.frames.refusal import Cause, FrameError
 
 VNS, FABRIC, HEAD = 20, b"12345678", PlacesHead(3, 7)
 dpids = st.integers(0, 2**64 - 1)

@@ -1,0 +1,31 @@
+"""Why frames are refused."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from controller.errors import DetsError
+
+
+class Cause(StrEnum):
+    """Why a frame is refused; each is counted."""
+
+    LENGTH = "length"
+    NOT_A_FRAME = "not-a-frame"
+    VERSION = "version"
+    FABRIC = "fabric"
+    ROW = "row"
+    VALUE = "value"
+    NOT_OWNED = "not-owned"
+    TOKEN = "token"
+    ORDER = "order"
+    LATE = "late"
+    PAIRS = "pairs"
+
+
+class FrameError(DetsError):
+    """A frame is refused."""
+
+    def __init__(self, cause: Cause, text: str) -> None:
+        self.cause = cause
+        super().__init__(text)
