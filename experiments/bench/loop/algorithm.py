@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from controller.policy.registry import make_policy
-from experiments.bench.loop.bench import INTERVAL_MS, MEASURED_S, SWITCHES, VARIED, Size, check, measure_size, summary
+from experiments.bench.loop.bench import INTERVAL_MS, MEASURED_S, Size, check, measure_size
+from experiments.bench.loop.report import SWITCHES, VARIED, summary
 
 YARDSTICK = "fp"
 GRID = (100, 1_000, 10_000)  # entries of each switch

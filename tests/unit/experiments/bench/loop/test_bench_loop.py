@@ -9,7 +9,7 @@ import pytest
 
 from controller.central.controller import CentralController
 from controller.errors import InvalidValueError
-from experiments.bench.loop import algorithm, bench
+from experiments.bench.loop import algorithm, bench, report
 from experiments.bench.loop.fit import fit
 from experiments.bench.loop.loop_fabric import CAPACITY_BPS, MOST_SENDERS, BusyDatapath, LoopPlan, fill, pairs_of
 from experiments.switch.datapath import Datapath
@@ -67,10 +67,10 @@ def test_a_policy_that_there_is_none_of_is_refused_before_anything_starts() -> N
 @pytest.mark.parametrize(("share", "met"), [(0.019, True), (0.021, False)])
 def test_what_an_idle_controller_takes_is_judged_and_is_no_part_of_the_fit(share: float, met: bool) -> None:
     rows = [row("dets", 1_000, 2.0), {**row("idle", 1_000, 1.0), "cpu_share": share}]
-    assert {one["name"]: (one["value"], one["met"]) for one in bench.targets(rows)} == {
+    assert {one["name"]: (one["value"], one["met"]) for one in report.targets(rows)} == {
         "idle, 10 switches: CPU": (share, met)
     }
-    assert "| idle |" in bench.table(rows)
+    assert "| idle |" in report.table(rows)
 
 
 def row(who: str, entries: int, cost_us: float, round_ms: float = 40.0) -> dict[str, Any]:
@@ -102,11 +102,11 @@ ROWS = [
 def test_a_replay_that_decides_otherwise_misses_its_target(same: bool) -> None:
     replayed = {**row("dets", 2_000, 1.0), "replay": {"intervals": 36, "same": same}}
     name = "2,000 entries on 10 switches, 36 intervals replayed: other than recorded"
-    assert [target["met"] for target in bench.targets([replayed]) if target["name"] == name] == [same]
+    assert [target["met"] for target in report.targets([replayed]) if target["name"] == name] == [same]
 
 
 def test_targets_are_judged_by_the_figures() -> None:
-    found = {target["name"]: (target["value"], target["met"]) for target in bench.targets(ROWS)}
+    found = {target["name"]: (target["value"], target["met"]) for target in report.targets(ROWS)}
     assert found == {
         "CPU against the baseline, 1,000 entries": (15.0, True),
         "CPU against the baseline, 100,000 entries": (25.0, False),
@@ -126,7 +126,7 @@ def test_the_fit_finds_what_switches_entries_and_rounds_cost() -> None:
     assert (cost.switch_us, cost.entry_ns, cost.fixed_ms) == pytest.approx((100.0, 200.0, 2.0))
     assert cost.worst < 1e-9
     assert cost.ms(200, 100_000) == pytest.approx(42.0)
-    found = {target["name"]: (target["value"], target["met"]) for target in bench.targets(rows)}
+    found = {target["name"]: (target["value"], target["met"]) for target in report.targets(rows)}
     assert found["CPU of a round by the switch"] == (pytest.approx(100.0), False)
     assert found["the fit is off by at most"][1]
     assert found["CPU of a round, 100,000 entries on 200 switches"] == (pytest.approx(42.0), False)
@@ -146,7 +146,7 @@ def test_the_grid_is_followed_by_a_million_entries() -> None:
 
 
 def test_the_table_has_a_line_for_each_row() -> None:
-    lines = bench.table(ROWS).splitlines()
+    lines = report.table(ROWS).splitlines()
     assert len(lines) == 2 + len(ROWS)
     assert {line.count("|") for line in lines} == {16}
     assert lines[2].startswith("| 1,000 | 10 | dets | 100% | 1.0 | 40.0 / 40.0 / 40.0 |")
