@@ -43,7 +43,7 @@ from controller.dets.messages import (
     SetRate,
     TrafficReport,
 )
-from controller.dets.rate_allocator import Surroundings, answer, initialize, watch_congestion
+from controller.dets.rate_allocator import RateAllocators, Surroundings, answer, initialize, watch_congestion
 from controller.dets.send_rate_controller import SendRateControllers, traffic_reports
 from controller.errors import InvalidValueError
 from controller.fabric.links import FabricLinks
@@ -265,22 +265,10 @@ class Shard:
         """
         assert self._began is not None
         (senders, loads, said_here, left_out), state, vns = self._began, self.state, self.vns
-        entries, crossing = state.entries, self._crossing_now()
-        # Congestion, of the receivers that this shard decides for, by what all bring there.
+        crossing = self._crossing_now()
         add_loads(loads, [peer.report for peer in self.peers.values() if peer.report is not None])
-        allocators = watch_congestion(state.allocators, loads, vns)
-        # What others' receivers get is not known here: they are not calm for that when they become own ones.
-        calm_intervals = np.where(self.decides, allocators.calm_intervals, 0)
-        congested_now = np.where(self.decides, allocators.congested, self._told.congested)
-        if state.adopted_bps is not None:
-            congested_now |= self._held_by_peers()
-        allocators = replace(allocators, congested=congested_now, calm_intervals=calm_intervals)
-        wanted, controlled = congested_now | vns.always_controlled, senders.machines.controlled
-        if not (controlled.all() and wanted[crossing.own_receivers].all()):  # else nobody begins or ends
-            begin, end = initialize(allocators, entries, controlled, vns.always_controlled)
-            begun, ended = (rows[~crossing.crosses[rows]] for rows in (begin.entry, end.entry))
-            machines = senders.machines.on_initialize(InitializeTrafficControl(begun))
-            senders = replace(senders, machines=machines.on_deactivate(DeactivateTrafficControl(ended)))
+        allocators = self._congested_now(loads)
+        senders = self._begun_and_ended(allocators, senders)
         # Reports of own senders and of peers' ones.
         live = {
             number: peer.report
@@ -289,7 +277,7 @@ class Shard:
         }
         table = self._merge(crossing.own_pairs, list(live.values()))
         # Initialize is on its way, at least.
-        under = table.under(wanted)
+        under = table.under(allocators.congested | vns.always_controlled)
         left_out &= ~Left.LAST if self.is_network_wide else -1
         gathered = Gathered.of(table, crossing.own, senders, said_here, list(live.values()), left_out)
         reports, seen = gathered.reports(under), gathered.surroundings(state, loads.passed_bps, now_s)
@@ -318,9 +306,37 @@ class Shard:
         self._decided = _Decided(senders, *answers.to_own(crossing.own), loads.passed_bps, forfeits)
         counted = left.senders + table.senders(reports.entry, len(vns))
         self._told.senders = np.where(self.decides, np.maximum(counted, 1), self._told.senders)
-        decided = np.flatnonzero(self.decides & (allocators.congested | (vns.always_controlled & (counted > 0))))
-        about = About(decided, np.maximum(counted[decided], 1), allocators.congested[decided])
-        told = answers.to_peers(about, list(live))
+        return self._tell(answers, counted, list(live), now_s)
+
+    def _congested_now(self, loads: Loads) -> RateAllocators:
+        """Return the allocators: which of the receivers that this shard decides for are congested by what all bring."""
+        allocators = watch_congestion(self.state.allocators, loads, self.vns)
+        # What others' receivers get is not known here: they are not calm for that when they become own ones.
+        calm_intervals = np.where(self.decides, allocators.calm_intervals, 0)
+        congested = np.where(self.decides, allocators.congested, self._told.congested)
+        if self.state.adopted_bps is not None:
+            congested |= self._held_by_peers()
+        return replace(allocators, congested=congested, calm_intervals=calm_intervals)
+
+    def _begun_and_ended(self, allocators: RateAllocators, senders: SenderSide) -> SenderSide:
+        """Return own senders to own receivers, under control where these are congested now, and free elsewhere."""
+        always, crossing, controlled = self.vns.always_controlled, self._crossing_now(), senders.machines.controlled
+        if controlled.all() and (allocators.congested | always)[crossing.own_receivers].all():
+            return senders  # nobody begins or ends
+        begin, end = initialize(allocators, self.state.entries, controlled, always)
+        begun, ended = (rows[~crossing.crosses[rows]] for rows in (begin.entry, end.entry))
+        machines = senders.machines.on_initialize(InitializeTrafficControl(begun))
+        return replace(senders, machines=machines.on_deactivate(DeactivateTrafficControl(ended)))
+
+    def _tell(self, answers: Answers, counted: IntArray, live: Sequence[int], now_s: float) -> dict[int, Octets]:
+        """Return Grants for each peer: which receivers are congested, and what its senders may send, if it is ``live``.
+
+        ``counted`` (vns,) is how many senders each receiver shares its limit among.
+        """
+        congested, always = self.state.allocators.congested, self.vns.always_controlled
+        decided = np.flatnonzero(self.decides & (congested | (always & (counted > 0))))
+        about = About(decided, np.maximum(counted[decided], 1), congested[decided])
+        told = answers.to_peers(about, live)
         self._granted |= told
         silent, frames = to_the_silent(about), {}
         left_out = Left.NONE if answers.forfeits.any() else Left.FORFEITS
