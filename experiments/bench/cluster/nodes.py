@@ -39,7 +39,8 @@ NODES = (1, 2, 4)
 LOOP, WITH_OPENFLOW, WHOLE = ("loop_us",), ("loop_us", "openflow_us"), ("loop_us", "openflow_us", "transport_us")
 """parts of a node's processor time: the control loop without OpenFlow and with it, and all that the process takes"""
 CROSSING = 0.75
-SWITCHES, PORTS = 2, 128  # of each node
+SWITCHES = 2  # of each node
+PORTS, MOST_OF_PORTS = 128, 30_000  # of each switch, for up to so many entries of a node; twice as many ports for more
 VLAN, ALGORITHM = 10, "fp"
 LIMIT_BPS, OFFERED = 1_000_000_000, 2.0
 INTERVAL_S, ARRIVES_S, CONNECT_S = 0.055, 0.02, 60.0
@@ -123,12 +124,12 @@ class _Node:
     One that shares has the switches of its ``number``, all others the first ones of a fabric of their own.
     """
 
-    def __init__(self, number: int, nodes: int, shared: bool) -> None:
+    def __init__(self, number: int, nodes: int, shared: bool, ports: int) -> None:
         self.name, self.place = f"n{number}", number if shared else 0
         self.took_s, self.entries, self.set_meters = Counter[str](), 0, 0
         self.dpids = range(self.place * SWITCHES + 1, (self.place + 1) * SWITCHES + 1)
         self.links: Any = None
-        self.central = CentralController(_config(nodes if shared else 1))
+        self.central = CentralController(_config(nodes if shared else 1, ports))
         self.sharing = Sharing(self.central, self.name) if shared else None
         self.wires = SwitchWires(self.central, self.dpids, lambda: self.measured("openflow_us"))
 
@@ -163,8 +164,9 @@ class _Fabric:
 
     def __init__(self, kind: tuple[int, bool], entries: int) -> None:
         nodes, self._shared = kind
-        self.now_s, vns = 1000.0, SWITCHES * PORTS
-        self.nodes = [_Node(number, *kind) for number in range(nodes)]
+        ports = PORTS if entries <= MOST_OF_PORTS else 2 * PORTS
+        self.now_s, self._vns = 1000.0, SWITCHES * ports
+        self.nodes, vns = [_Node(number, *kind, ports) for number in range(nodes)], self._vns
         self._receivers = max(4, round(entries / vns))
         owners = {dpid: Owner(node.name, node.place + 1, 1) for node in self.nodes for dpid in node.dpids}
         for node in self.nodes:
@@ -233,7 +235,7 @@ class _Fabric:
 
     def _pairs(self, place: int) -> Iterator[Pair]:
         """Return the pairs of a node's senders: each VN is sent to by as many as it sends to."""
-        vns, nodes = SWITCHES * PORTS, len(self.nodes)
+        vns, nodes = self._vns, len(self.nodes)
         away = round(CROSSING * self._receivers) if self._shared else 0
         for at in range(vns):
             sender = place * vns + at
@@ -273,10 +275,10 @@ def _fabric(kind: tuple[int, bool], entries: int) -> Iterator[_Fabric]:
         fabric.close()
 
 
-def _config(nodes: int) -> Config:
+def _config(nodes: int, ports: int) -> Config:
     limits = {"send_limit": 4 * LIMIT_BPS, "receive_limit": LIMIT_BPS, "algorithm": ALGORITHM}
     switches = {
-        f"s{dpid}": {"dpid": dpid, "ovsdb": "tcp:127.0.0.1:6640", "ports": {n: _port() for n in range(1, PORTS + 1)}}
+        f"s{dpid}": {"dpid": dpid, "ovsdb": "tcp:127.0.0.1:6640", "ports": {n: _port() for n in range(1, ports + 1)}}
         for dpid in range(1, nodes * SWITCHES + 1)
     }
     return parse_config(yaml.safe_dump({"vlans": {VLAN: limits}, "switches": switches}), "nodes.yaml")
