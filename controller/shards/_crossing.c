@@ -99,7 +99,7 @@ i64 dets_merge(i64 parts, i64 eights, i64 ones, const char *columns)
                 const void *from = column(columns, first + 1 + c);
                 if (c < eights && p && rows_of(columns, first + 1 + c) == rows)
                     for (i64 i = start; i < end; i++)
-                        ((uint64_t *)whole)[place[i]] = ((const uint64_t *)from)[place[i]];
+                        ((uint64_t *)whole)[place[i]] = ((const loose_u64 *)from)[place[i]];
                 else if (c < eights && p)
                     for (i64 i = start; i < end; i++)
                         ((uint64_t *)whole)[place[i]] = ((const loose_u64 *)from)[i];
