@@ -11,7 +11,7 @@ from controller.errors import InvalidValueError
 
 BITS_PER_BYTE = 8
 _SCALE = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
-_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMGT]?)(?:bit/s|bps|bit|b/s)?")
+_RATE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kMGT]?)(?:bit/s|bps|bit|b/s)?")
 
 # OFPMT_BAND_DROP carries the rate as a uint32 of kb/s (OpenFlow 1.3.5, section 7.3.4.4), so this is the largest rate
 # that a meter can be set to, and one kb/s the smallest.

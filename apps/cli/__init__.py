@@ -81,8 +81,16 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         return _run(arguments)
     except (DetsError, RuntimeError, OSError, ImportError) as error:
-        complain(f"{type(error).__name__}: {error}" if isinstance(error, ImportError) else str(error))
+        complain(_words_of(error))
         return FAILED
+
+
+def _words_of(error: Exception) -> str:
+    if isinstance(error, ImportError):
+        return f"{type(error).__name__}: {error}"
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{str(error.filename)!r}: {error.strerror}"
+    return str(error)
 
 
 def _run(arguments: list[str]) -> int:

@@ -13,6 +13,7 @@ from controller.config.sections import MAX_PORT_NO, LinkSection, read_section
 from controller.fabric.description import CoreLink, LinkEnd, Switch
 
 _MOST_NAMED = 20
+_MOST_DIGITS = 10  # of a port number
 
 
 def read_links(
@@ -52,7 +53,8 @@ def _read_ends(path: Path, texts: Sequence[str], switches: Mapping[str, Switch])
 def _read_end(text: str, switches: Mapping[str, Switch]) -> LinkEnd | str:
     """Return the end that a text names, or what is wrong with it."""
     name, _, number = text.rpartition(":")
-    if not (name and number.isascii() and number.isdecimal() and 0 < int(number[:11]) <= MAX_PORT_NO):
+    is_number = number.isascii() and number.isdecimal() and len(number) <= _MOST_DIGITS
+    if not (name and is_number and 0 < int(number) <= MAX_PORT_NO):
         return f"{show_value(text)} is not SWITCH:PORT, such as s1:1001"
     if name not in switches:
         return f"{name!r} is not a switch of this file; its switches are {', '.join(list(switches)[:_MOST_NAMED])}"

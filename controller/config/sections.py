@@ -72,6 +72,18 @@ def check_ovsdb(value: object) -> str:
     raise InvalidValueError("ovsdb", value, "is not an OVSDB address: unix:/PATH, tcp:HOST:PORT or ssl:HOST:PORT")
 
 
+def _check_path(value: object) -> object:
+    if isinstance(value, str) and not value.isprintable():
+        raise InvalidValueError("path", value, "has a character that cannot be printed")
+    return value
+
+
+def _check_whole_number(value: object) -> object:
+    if isinstance(value, bool):  # which would be taken for 1 or 0
+        raise InvalidValueError("number", value, "is not a whole number")
+    return value
+
+
 def _parse_rate(value: object) -> int:
     return parse_rate(value)  # parse_rate's second parameter is a key, not what pydantic would pass there
 
@@ -94,7 +106,9 @@ Algorithm = Annotated[str, StringConstraints(min_length=1, max_length=63), Writt
 Parameters = Annotated[dict[str, Any], Written("such as `{d: 2}`")]
 Weight = Annotated[float, Field(ge=MIN_WEIGHT, le=MAX_WEIGHT)]
 SwitchPort = Annotated[str, Written("SWITCH:PORT")]
-FilePath = Annotated[str, StringConstraints(min_length=1, max_length=4095), Written("a path")]
+FilePath = Annotated[
+    str, StringConstraints(min_length=1, max_length=4095), BeforeValidator(_check_path), Written("a path")
+]
 
 
 class Section(BaseModel):
@@ -210,7 +224,7 @@ packets of these VLANs carry ECT between switches. Not with cluster.share."""
     deliver: Literal["hide", "keep"] = "hide"
     """Whether hosts see the marks: hidden, hosts that speak ECN answer to losses alone; kept, they slow down by \
 themselves as well."""
-    codepoint: Literal[1, 2] = 1
+    codepoint: Annotated[Literal[1, 2], BeforeValidator(_check_whole_number)] = 1
     """What packets without ECN carry meanwhile: 1, ECT(1), which is taken off again; 2, ECT(0), for switches that \
 serve ECT(1) first (L4S): it looks like what hosts write themselves, so it stays."""
 
@@ -408,6 +422,7 @@ def _message(model: type[Section], error: Any) -> str:
         "float_type": "is not a number (without quotes, and with a point if it has an exponent: 1.0e+3)",
         "finite_number": "is not a finite number",
         "literal_error": "must be {expected}",
+        "bool_type": "must be true or false",
         "list_type": "is not a list: write [10, 20]",
         "too_short": "has fewer items than {min_length}, the least",
         "too_long": "has {actual_length} items, {max_length} at most",

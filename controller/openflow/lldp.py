@@ -24,6 +24,7 @@ _LOCALLY_ASSIGNED = b"\x07"
 # A locally administered identifier (so nobody's registered one: second lowest bit of the first octet), and subtype 1.
 _OURS = bytes.fromhex("02de7501")
 _SMALLEST_FRAME = 60
+_MOST_DIGITS = 10  # of a port number
 _TLV = Struct("!H")
 _IDENTITY = Struct("!QI")
 
@@ -113,7 +114,8 @@ def _info(tlvs: dict[int, bytes]) -> LldpInfo:
     if not chassis.startswith(prefix) or len(digits) != 16 or not _is_hex(digits):
         raise ProtocolError(f"LLDP: chassis id: {chassis!r}, expected dpid: and 16 hexadecimal digits")
     number = port[1:]
-    if not port.startswith(_LOCALLY_ASSIGNED) or not number.isdigit() or not 1 <= int(number[:11]) < 2**32:
+    is_number = number.isdigit() and len(number) <= _MOST_DIGITS
+    if not port.startswith(_LOCALLY_ASSIGNED) or not is_number or not 1 <= int(number) < 2**32:
         raise ProtocolError(f"LLDP: port id: {port!r}, expected a port number")
     if len(nonce) != NONCE_BYTES:
         raise ProtocolError(f"LLDP: authenticator: {len(nonce)} bytes, expected {NONCE_BYTES}")

@@ -134,8 +134,8 @@ class Peer:
             self.token, self._number, self._last, self._grants = head.token, 0, {}, None
             self._knows, self.granted = (0, 0), 0
         kind = type(frame)
-        if head.number <= self._last.get(kind, 0):  # 3
-            raise FrameError(Cause.ORDER, f"number {head.number} is not above {self._last[kind]}")
+        if head.number <= (last := self._last.get(kind, 0)):  # 3
+            raise FrameError(Cause.ORDER, f"number {head.number} is not above {last}")
         self._last[kind] = head.number
         self._number = max(self._number, head.number)
         said_s = self._said_s.get(head.heard, -math.inf)

@@ -43,6 +43,8 @@ def parse_offer(text: str, config: Config) -> Offer:
         raise InvalidValueError(
             "offer", text, f"names {place}, which is no port of VLAN {words[0]} in the configuration"
         )
+    if found[0] is found[1]:
+        raise InvalidValueError("offer", text, f"has {words[1]} send to itself: the hosts are at two ports")
     return Offer(found[0], found[1], parse_rate(words[3], "offer"))
 
 

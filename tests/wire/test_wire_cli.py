@@ -135,6 +135,7 @@ def test_top_and_events_show_what_happens(run: WireRun, dets: Dets) -> None:
         ("10/s1:1/s1:9/1M", "names s1:9, which is no port of VLAN 10"),
         ("11/s1:1/s1:2/1M", "names s1:1, which is no port of VLAN 11"),
         ("10/s1:1/s1:2/x", "is not a rate"),
+        ("10/s1:1/s1:1/1M", "has s1:1 send to itself"),
     ],
 )
 def test_the_labs_offers_are_checked(run: WireRun, text: str, reason: str) -> None:

@@ -31,11 +31,12 @@ def lab(
         raise InvalidValueError("duration", duration, "must be above 0 and at most 1000000 seconds")
     with refusing_bad_files():
         loaded = load_config(config)
+    offers = [parse_offer(text, loaded) for text in offer or []]
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if loaded.rest.ui:
         scheme = "http" if loaded.rest.tls is None else "https"
         print(f"the live page of the controller: {scheme}://{loaded.rest.listen}/ui", flush=True)
-    with Lab(loaded, [parse_offer(text, loaded) for text in offer or []]) as running:
+    with Lab(loaded, offers) as running:
         try:
             running.run(lambda text: print(text, flush=True), duration)
         except KeyboardInterrupt:

@@ -13,7 +13,7 @@ import typer
 
 from apps.cli.commands.limits import HELD_BACK
 from apps.cli.support.common import FAILED, complain
-from apps.cli.support.connection import DEFAULT_WAIT_S, asking
+from apps.cli.support.connection import DEFAULT_WAIT_S, asking, check_timeout
 from apps.cli.support.names import PORT_HELP, OfVlan, OnlyVlan, explanations
 from apps.cli.support.output import AnyForm, Column, Form, console, fitted, number, rate, show, text_of
 from apps.cli.support.rest_client import Client, RequestError
@@ -90,6 +90,7 @@ def status(
     output: AnyForm = Form.table,
 ) -> int:
     """Show whether the controller works and which switches are ready; exit status 1 if anything is wrong."""
+    check_timeout(timeout)
     health = _health(client, timeout if wait else 0.0)
     if output is not Form.table:
         show(health, output, ())

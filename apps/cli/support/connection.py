@@ -108,6 +108,12 @@ def _in_options(error: RequestError) -> RequestError:
     return RequestError("; ".join(shown), error.status, error.problem)
 
 
+def check_timeout(timeout: float) -> None:
+    """Raise InvalidValueError for a time that nobody can wait for."""
+    if not 0 < timeout <= MOST_WAIT_S:
+        raise InvalidValueError("timeout", timeout, f"must be above 0 and at most {MOST_WAIT_S:g} seconds")
+
+
 def asking(command: Callable[..., int]) -> Callable[..., int]:
     """Give a command the options that say which controller to ask, as a ``Client``."""
     return with_options(command, _asking_options(), _client)
@@ -117,8 +123,7 @@ def changing(command: Callable[..., int]) -> Callable[..., int]:
     """Give a command the options of a change and those of ``asking``, as a ``Change``."""
 
     def change(dry_run: bool, wait: bool, timeout: float, if_revision: int | None, **asked: Any) -> Change:
-        if not 0 < timeout <= MOST_WAIT_S:
-            raise InvalidValueError("timeout", timeout, f"must be above 0 and at most {MOST_WAIT_S:g} seconds")
+        check_timeout(timeout)
         return Change(_client(**asked), dry_run, wait, timeout, if_revision)
 
     options = [

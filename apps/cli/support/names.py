@@ -12,12 +12,13 @@ from controller.errors import InvalidValueError
 from controller.fabric.values import NAME_RULE, is_name
 
 PORT_HELP = "The edge port: SWITCH:NUMBER or its name"
+_MOST_DIGITS = 20  # of a number that is read: Python refuses those of thousands
 
 
 def vlan_text(key: str, text: str) -> str:
     """Return the id or the name of a VLAN; raise InvalidValueError, naming ``key``, for what is neither."""
     if text.isascii() and text.isdecimal():
-        if not 1 <= int(text) <= 4094:
+        if len(text) > _MOST_DIGITS or not 1 <= int(text) <= 4094:
             raise InvalidValueError(key, text, "is no VLAN id, 1 to 4094, and digits are not read as a name")
         return str(int(text))
     if not is_name(text):
@@ -28,7 +29,7 @@ def vlan_text(key: str, text: str) -> str:
 def place(key: str, text: str) -> tuple[str, int] | None:
     """Return (switch, port_no) of SWITCH:PORT, None for a port's name; raise InvalidValueError for what is neither."""
     switch, colon, port_no = text.rpartition(":")
-    if switch and port_no.isascii() and port_no.isdecimal():
+    if switch and port_no.isascii() and port_no.isdecimal() and len(port_no) <= _MOST_DIGITS:
         return switch, int(port_no)
     if colon or not is_name(text):
         raise InvalidValueError(key, text, "is not SWITCH:PORT, such as s1:3, nor the name of a port, such as s1-3")

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from controller.errors import DetsError, InvalidValueError
 
@@ -54,7 +55,12 @@ class Client:
     tls: ssl.SSLContext | None = None
 
     def __post_init__(self) -> None:
-        if not self.url.startswith(("http://", "https://")):
+        try:
+            parts = urlsplit(self.url)
+            good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        except ValueError:  # brackets that do not fit, a port beyond 65535
+            good = False
+        if not good:
             raise InvalidValueError("url", self.url, f"is not an address such as {DEFAULT_URL}")
 
     def call(

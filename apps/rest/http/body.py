@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
@@ -38,14 +39,14 @@ class StrictJson(DefaultJSONProvider):
         NaN and Infinity are let through as floats, so that the field that holds one can be named.
         """
         text = s.decode("utf-8") if isinstance(s, bytes) else s
-        with _speaking_of_depth():
+        with _speaking_plainly():
             value = json.loads(text, object_pairs_hook=_object)
             _check_characters(text, value)
         return value
 
     def loads_long(self, body: bytes, breathe: Callable[[], None]) -> Any:
         """Return the same of a long text, which must be an object of lists; ``breathe`` lets others run in between."""
-        with _speaking_of_depth():
+        with _speaking_plainly():
             return _object(LongJson(body.decode("utf-8"), _decode_first, breathe).members())
 
 
@@ -124,8 +125,12 @@ def _check_characters(text: str, value: Any) -> None:
 
 
 @contextmanager
-def _speaking_of_depth() -> Iterator[None]:
+def _speaking_plainly() -> Iterator[None]:
     try:
         yield
     except RecursionError as error:
         raise ValueError("is nested too deeply") from error
+    except ValueError as error:
+        if len(error.args) != 1 or "integer string conversion" not in error.args[0]:
+            raise
+        raise ValueError(f"has a number of more than {sys.get_int_max_str_digits()} digits") from error

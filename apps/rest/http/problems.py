@@ -146,6 +146,8 @@ def _of_pydantic(one: Mapping[str, object], fields: Iterable[str]) -> InvalidVal
     key = ".".join(map(str, location)) if isinstance(location, tuple) and location else "body"
     if one.get("type") == "extra_forbidden":
         return InvalidValueError(key, one.get("input"), f"is not known here; there are: {listed(fields)}")
+    if one.get("type") == "missing":
+        return InvalidValueError(key, None, "is missing")
     return InvalidValueError(key, one.get("input"), f"is not acceptable: {one.get('msg')}")
 
 

@@ -336,6 +336,11 @@ def test_a_bad_file_is_told_with_line_and_column(
         (["vlan", "set", "10", "--parameter", "d"], "--parameter: 'd' is not KEY=VALUE"),
         (["vn", "list", "-o", "xml"], "Invalid value for '--output' / '-o': "),
         (["vn", "list", "--url", "ftp://x"], "--url: 'ftp://x' is not an address such as http://127.0.0.1:8080"),
+        (["vn", "list", "--url", "http://[::1"], "--url: 'http://[::1' is not an address such as"),
+        (["vn", "list", "--url", "http://h:65536"], "--url: 'http://h:65536' is not an address such as"),
+        (["status", "--wait", "--timeout", "nan"], "--timeout: nan must be above 0 and at most 86400 seconds"),
+        (["top", "--vlan", "1" * 5000], "--vlan: '111"),
+        (["limit", "set", "--vlan", "10", "--port", f"s:{'1' * 5000}", "--send", "1M"], "--port: 's:111"),
         (["vn", "list", "--token-file", "/none"], "--token-file: '/none' cannot be read: No such file"),
         (["vn", "list", "--cacert", "/none"], "--cacert: '/none' is not a file"),
         (["vn", "list", "--key", __file__], f"--key: {__file__!r} stands alone"),
@@ -351,6 +356,12 @@ def test_bad_words_are_refused_in_one_line_before_anybody_is_asked(
     assert err.startswith(f"dets: {line}")
     assert len(err.splitlines()) == 1
     assert desk.asked == []
+
+
+@pytest.mark.parametrize("words", [["import", "/none"], ["replay", "/none"], ["export", "/none/x"]])
+def test_a_file_that_is_not_there_is_named(desk: RestDesk, dets: Any, words: list[str]) -> None:
+    desk.on("GET", "/v1/export", {})
+    assert dets(*words) == (1, "", f"dets: {words[-1]!r}: No such file or directory\n")
 
 
 def test_refusals_are_the_controllers_own_words(desk: RestDesk, dets: Any) -> None:

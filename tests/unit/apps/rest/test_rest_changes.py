@@ -241,6 +241,11 @@ def test_a_bad_import_is_named_and_changes_nothing(rest: Rest, document: object,
     assert rest.state() == before
 
 
+def test_what_an_import_lacks_is_named(rest: Rest) -> None:
+    answer = rest.send("POST", "/v1/import", {"format": "dets-overrides-1", "vlans": []}, "*")
+    assert answer.get_json()["detail"] == "vns: null is missing"
+
+
 # -- pages
 
 

@@ -103,6 +103,7 @@ def test_a_limit_of_the_vns_own_is_told_where_it_stands():
         ([{"between": ["s1:101"], "capacity": "1G"}], "links[0].between", "must name the two ends of the link, not 1"),
         ([{"between": ["s1:101", "x:1"], "capacity": "1G"}], "links[0].between[1]", "is not a switch of this file"),
         ([{"between": ["s1:101", "c1"], "capacity": "1G"}], "links[0].between[1]", "is not SWITCH:PORT"),
+        ([{"between": ["s1:101", "c1:000000000019"], "capacity": "1G"}], "links[0].between[1]", "is not SWITCH:PORT"),
         ([{"between": ["s1:101", "c1:0"], "capacity": "1G"}], "links[0].between[1]", "is not SWITCH:PORT"),
         ([{"between": ["s1:1", "c1:1"], "capacity": "1G"}], "links[0].between[0]", "is an edge port"),
         ([{"between": ["s1:101", "s1:102"], "capacity": "1G"}], "links[0].between", "both ends are on switch s1"),

@@ -77,6 +77,7 @@ def test_other_frames_are_not_ours(frame: bytes) -> None:
         (b"dpid:", b"dpie:", "LLDP: chassis id"),
         (b"\x04\x02\x073", b"\x04\x02\x07x", "LLDP: port id"),
         (b"\x04\x02\x073", b"\x04\x02\x070", "LLDP: port id"),
+        (b"\x04\x02\x073", b"\x04\x0c\x0700000000019", "LLDP: port id"),  # beyond what digits are looked at
         (b"\x04\x02\x073", b"\x06\x02\x073", "LLDP: TLV of type 3: found twice"),
         (b"\xfe\x14", b"\xfe\x13", "LLDP: "),
         (b"\x00\x78", b"\x00\x78\xff\xff", "LLDP: length of TLV 127: 511"),

@@ -92,6 +92,10 @@ def test_what_comes_twice_or_was_overtaken_does_not(desk, number):
     assert desk.peer.refused == {Cause.ORDER: 1}
 
 
+def test_a_number_below_the_first_one_is_refused(desk):
+    assert desk.hear(report(), number=0) is Cause.ORDER
+
+
 def test_who_has_heard_nothing_lately_is_late_and_is_in_time_after_an_answer(desk):
     assert desk.hear(report(), heard=0) is Cause.LATE
     assert desk.say().heard == 1  # which it hears, and answers
