@@ -43,11 +43,6 @@ typedef struct {
 
 /* The meters of one receiver's entries lie apart, each in a line of its own. */
 enum { LINES_AHEAD = 24 };
-#if defined(__GNUC__)
-#define AHEAD(address) __builtin_prefetch(address)
-#else
-#define AHEAD(address) ((void)(address))
-#endif
 
 /* A switch confirmed its last message, and so says nothing of meters that were modified before the latest of them. */
 static void find_latest(i64 n, const Listed *from)
