@@ -272,8 +272,9 @@ class SwitchRecord:
 
     def rows_of(self, meter_id: IntArray) -> IntArray:
         """Return the entry rows of meters, NO_ENTRY for meters that limit no entry."""
+        if not len(self.row_of_meter):
+            return np.full(len(meter_id), NO_ENTRY, dtype=np.int64)
         index = meter_id - self.first_meter_id
-        inside = (index >= 0) & (index < len(self.row_of_meter))
-        rows = np.full(len(meter_id), NO_ENTRY, dtype=np.int64)
-        rows[inside] = self.row_of_meter[index[inside]]
+        rows = self.row_of_meter.take(index, mode="clip").astype(np.int64)
+        rows[(index < 0) | (index >= len(self.row_of_meter))] = NO_ENTRY
         return rows
