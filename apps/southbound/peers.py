@@ -73,6 +73,7 @@ class Peer:
     ports: dict[int, PortDesc] = field(default_factory=dict)
     counting: FlowCounting | None = None
     poll: Poll | None = None
+    look: Poll | None = None  # for ports and queues alone, behind a roll call: what comes last is as ``meters``
     overtaken: list[NDArray[np.int64]] = field(default_factory=list)  # ids of meters that were set since that was asked
     probe: MeterProbe | None = None  # the test of its meters that is going on
     unfinished: list[tuple[float, Reply]] = field(default_factory=list)

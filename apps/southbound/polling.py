@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from itertools import pairwise
@@ -35,8 +35,7 @@ _METER_BYTES = 400
 # Ports and queues are asked for in every round while a policy decides by them; else twice as often as people are shown
 # what ports carry, and as soon as the first test frames of a queue are to have been counted.
 LOOK_INTERVAL_S = 0.5
-# Those that are looked at soon are so together with one that is due, up to so many: else most rounds have some whose
-# answers do not all come by roll call.
+# Those that are looked at soon are so together with one that is due, up to so many: their counters are decoded as one.
 SOON_S, TOGETHER = 0.25, 32
 SOON = 0.25  # of the time that answers have
 
@@ -114,10 +113,33 @@ def poll(
     over = answered + [(peer, asked) for peer, asked in silent if peers.holds(peer)]
     read_ports_and_queues(peers, over, counters.received_s, partial(_complain, peers))
     for peer, asked in over:
-        for reply in filter(None, asked[1:]):
-            peer.connection.forget(reply)
+        _forget(peer, asked)
         peer.poll = None
+    _read_looks(peers, ready.values(), started_s, counters.received_s)
     return counters
+
+
+def _read_looks(peers: Peers, ready: Iterable[Peer], started_s: float, counted: Container[int]) -> None:
+    """Read the ports and queues that switches were asked for behind their meters in an earlier round.
+
+    ``counted`` (dpid) are those whose meters have been read now, after the ports: what these had received by then has
+    come to the meters, too. The others are read later.
+    """
+    for_long_s = peers.clock() - POLL_PATIENCE_S
+    over = [(peer, look) for peer in ready if (look := peer.look) is not None and look.asked_s < started_s]
+    over = [(peer, look) for peer, look in over if look.meters.done or look.asked_s < for_long_s]
+    read = [(peer, look) for peer, look in over if peer.connection.dpid in counted and peers.holds(peer)]
+    at_s = {peer.connection.dpid: look.ports.received_s for peer, look in read if look.ports is not None}
+    read_ports_and_queues(peers, read, at_s, partial(_complain, peers))
+    for peer, look in over:
+        if look.asked_s < for_long_s or peer.connection.dpid in counted:
+            _forget(peer, look)
+            peer.look = None
+
+
+def _forget(peer: Peer, asked: Poll) -> None:
+    for reply in filter(None, asked[1:]):
+        peer.connection.forget(reply)
 
 
 def _complain(peers: Peers, peer: Peer, error: ProtocolError) -> None:
@@ -128,16 +150,24 @@ def _complain(peers: Peers, peer: Peer, error: ProtocolError) -> None:
 
 
 def _ask_all(peers: Peers, ready: Iterable[Peer], now_s: float) -> list[Peer]:
-    """Ask switches that do not owe an answer; return those whose meters alone are asked for, by a roll call."""
+    """Ask switches that do not owe an answer; return those that are asked for their meters by a roll call.
+
+    Those are asked for ports and queues behind it, since answers to a roll call come with nothing before them, and they
+    are read in the next round. Where somebody decides by them they come before the meters, in this one.
+    """
     switches, always = peers.central.switches, peers.central.reads_ports_or_queues
-    asked, to_call = [peer for peer in ready if peer.poll is None], []
+    asked = [peer for peer in ready if peer.poll is None]
+    to_call: list[Peer] = []
+    to_look: list[Peer] = []
     before_s = now_s if always else looked_before_s([peer.looked_s for peer in asked], now_s)
     for peer in asked:
         peer.overtaken.clear()
         looks = peer.looked_s <= before_s
         uses_meters = switches[peer.connection.dpid].can.uses_meters
-        if uses_meters and peer.counting is None and not looks and peer.meters_listed:
+        if uses_meters and peer.counting is None and not (looks and always) and peer.meters_listed:
             to_call.append(peer)
+            if looks and peer.look is None:
+                to_look.append(peer)
         else:
             peer.poll = _ask(peer, uses_meters, now_s, looks)
     called, filenos, xids = [], [], []
@@ -153,6 +183,9 @@ def _ask_all(peers: Peers, ready: Iterable[Peer], now_s: float) -> list[Peer]:
             xids.append(lane[1])
     METER_CALL.expect([peer.meters_listed for peer in called])
     METER_CALL.call(filenos, xids)
+    for peer in to_look:
+        ports, queues = peer.connection.ask_all(encode_port_stats_request, encode_queue_stats_request)
+        peer.look, peer.looked_s = Poll(now_s, queues, ports, queues), now_s
     return called
 
 

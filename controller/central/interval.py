@@ -70,7 +70,7 @@ def run_interval(
     if shadow.names:
         shadow = shadow_step(shadow, vns, control.state, state, links, observed)
     fabric.control = Control(control.config, control.vns, control.policies, control.groups, shadow, state)
-    fabric.received_bps = result.received_bps
+    fabric.received_bps, fabric.brought = result.received_bps, (state.measured, result.brought_bps)
     queues = None if observed is None else observed.queues
     fabric.queue_dropped_bps = _unknown(len(vns)) if queues is None else queues.dropped_bps
     fabric.send_limits = fabric.send_limits.after(of_send_limits, vns.capacity_bps)

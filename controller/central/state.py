@@ -183,7 +183,7 @@ class FabricState:
         self.measuring = MeasuringMeters.none()
         self._flood_limits: tuple[VnTable, FloatArray] | None = None
         self._shared: tuple[VnTable, FloatArray, VnTable] | None = None
-        self._brought: tuple[Measurement, tuple[FloatArray, ...]] | None = None
+        self.brought: tuple[Measurement, tuple[FloatArray, ...]] | None = None  # what the last interval measured
         self.reports = TokenBuckets(len(self.vns), REPORTS_PER_S, REPORTS_AT_ONCE)
         self._moves = TokenBuckets(len(self.vns), MOVES_PER_S, MOVES_AT_ONCE)
         self._held_s: dict[int, float] = {}
@@ -236,10 +236,10 @@ class FabricState:
         They are for all who ask in an interval, and nobody's to write to.
         """
         measured = self.state.measured
-        if self._brought is None or self._brought[0] is not measured:
+        if self.brought is None or self.brought[0] is not measured:
             columns = (measured.offered_bps, measured.passed_bps, measured.dropped_bps)
-            self._brought = (measured, sums_by(self.state.entries.receiver, columns, len(self.vns)))
-        return self._brought[1]
+            self.brought = (measured, sums_by(self.state.entries.receiver, columns, len(self.vns)))
+        return self.brought[1]
 
     def of_senders(self) -> tuple[FloatArray, FloatArray]:
         """Return the limits that senders set themselves, and since when they got no message, (entries,); NaN: none."""
@@ -345,11 +345,13 @@ class FabricState:
 
     def meter_settings(self, dpid: int, meter_id: IntArray) -> tuple[FloatArray, FloatArray]:
         """Return the rates (bit/s) and bursts (bits) of meters of a switch that limit entries; infinite for others."""
-        rows = self.switches[dpid].rows_of(meter_id)
-        known = rows != NO_ENTRY
-        rate_bps, burst_bits = np.full(len(rows), np.inf), np.full(len(rows), np.inf)
-        rate_bps[known] = self.state.enforcement.rate_bps[rows[known]]
-        burst_bits[known] = self.state.enforcement.burst_bits[rows[known]]
+        rows, enforcement = self.switches[dpid].rows_of(meter_id), self.state.enforcement
+        unknown = np.flatnonzero(rows == NO_ENTRY)  # few: most meters limit entries
+        if len(unknown) == len(rows):
+            return np.full(len(rows), np.inf), np.full(len(rows), np.inf)
+        rate_bps = enforcement.rate_bps.take(rows, mode="wrap")
+        burst_bits = enforcement.burst_bits.take(rows, mode="wrap")
+        rate_bps[unknown] = burst_bits[unknown] = np.inf
         return rate_bps, burst_bits
 
     def wanted_meters(self, record: SwitchRecord) -> MeterColumns:

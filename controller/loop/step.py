@@ -73,11 +73,12 @@ class ControlState:
 
 @dataclass(frozen=True)
 class StepResult:
-    """What one interval decided, besides the next state.
+    """What one interval decided, besides the next state, and what was brought to VNs.
 
     ``changes`` are the meters to modify, ``backstops`` those of entries that agents shape. ``limit_bps`` (entries,) are
     the limits in force from now on. ``received_bps`` has shape (vns,). ``implausible`` are rows of the entry table
-    whose counters moved in a way no traffic can move them.
+    whose counters moved in a way no traffic can move them. ``brought_bps`` is what was offered to VNs, passed and was
+    dropped at these senders' meters, (vns,) each.
     """
 
     changes: MeterChanges
@@ -85,6 +86,7 @@ class StepResult:
     limit_bps: FloatArray
     received_bps: FloatArray
     implausible: IntArray
+    brought_bps: tuple[FloatArray, FloatArray, FloatArray]
 
 
 def ceilings(entries: EntryTable, vns: VnTable) -> FloatArray:
@@ -323,6 +325,7 @@ def control_step(
         limit_bps=granted.limit_bps,
         received_bps=loads.passed_bps,
         implausible=senders.seen.implausible.nonzero()[0],
+        brought_bps=senders.seen.brought_bps,
     )
     after = ControlState(
         entries,

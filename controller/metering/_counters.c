@@ -43,11 +43,6 @@ typedef struct {
 
 /* The meters of one receiver's entries lie apart, each in a line of its own. */
 enum { LINES_AHEAD = 24 };
-#if defined(__GNUC__)
-#define AHEAD(address) __builtin_prefetch(address)
-#else
-#define AHEAD(address) ((void)(address))
-#endif
 
 /* A switch confirmed its last message, and so says nothing of meters that were modified before the latest of them. */
 static void find_latest(i64 n, const Listed *from)
@@ -173,23 +168,26 @@ static void measure(i64 n, double memory, const Measured *before, const int16_t 
     narrow_counts(unread, unread_for, n);
 }
 
-/* Add what the ``n`` entries send to the sums of their receivers, (3, vns): passed, smoothed and dropped. They stay in
+/* Add what the ``n`` entries send to the sums of their receivers, (4, vns): passed, smoothed, dropped and offered. They stay in
  * registers while the receiver is the same. */
 static void add_up(i64 n, i64 vns, const i64 *receiver, const Measured *measured, double *sums)
 {
     const double *passed = measured->passed, *smoothed = measured->smoothed;
-    const double *dropped = measured->dropped;
+    const double *dropped = measured->dropped, *offered = measured->offered;
     for (i64 i = 0; i < n;) {
         i64 r = receiver[i];
         double passed_sum = sums[r], smoothed_sum = sums[vns + r], dropped_sum = sums[2 * vns + r];
+        double offered_sum = sums[3 * vns + r];
         do {
             passed_sum += passed[i];
             smoothed_sum += smoothed[i];
             dropped_sum += dropped[i];
+            offered_sum += offered[i];
         } while (++i < n && receiver[i] == r);
         sums[r] = passed_sum;
         sums[vns + r] = smoothed_sum;
         sums[2 * vns + r] = dropped_sum;
+        sums[3 * vns + r] = offered_sum;
     }
 }
 

@@ -10,20 +10,26 @@
 #include "../openflow/_meter_stats.h"
 #include "_measure.h"
 
+/* The next meters whose rates and bursts, which lie apart, are looked at. */
+enum { METERS_AHEAD = 16 };
+
 /* Add what the n meters of one switch counted since its last reading to its window; unavailable counts as 0. A meter that counts
  * less than before was modified and began again: it may pass what it is set to now as well, which nobody knows of a meter
- * without a row. Return whether any meter has counted, or -1 if these are other meters. */
+ * without a row. Return whether any meter has counted, or -1 if these are other meters: then the window begins again, whatever has
+ * been added to it. */
 static i64 watch(i64 n, const MeterStats *stats, const int32_t *rows, const uint32_t *meter_id, double *was_in,
                  double *was_dropped, double *in_sum, double *dropped_sum, double *most_bps, double *most_bits,
                  const double *rate_bps, const double *burst_bits)
 {
     int same = 1;
     uint64_t counted = 0;
-    for (i64 i = 0; i < n; i++)
-        same &= stats[i].meter_id == meter_id[i];
-    if (!same)
-        return -1;
     for (i64 i = 0; i < n; i++) {
+        i64 ahead = i + METERS_AHEAD < n ? i + METERS_AHEAD : i;
+        if (rows[ahead] >= 0 && (double)stats[ahead].byte_in_count < was_in[ahead]) {
+            AHEAD(&rate_bps[rows[ahead]]);
+            AHEAD(&burst_bits[rows[ahead]]);
+        }
+        same &= stats[i].meter_id == meter_id[i];
         double in = stats[i].byte_in_count == UINT64_MAX ? 0.0 : (double)stats[i].byte_in_count;
         double dropped = stats[i].band_byte_count == UINT64_MAX ? 0.0 : (double)stats[i].band_byte_count;
         int again = (in < was_in[i]) | (dropped < was_dropped[i]);
@@ -38,7 +44,7 @@ static i64 watch(i64 n, const MeterStats *stats, const int32_t *rows, const uint
             most_bits[i] += rows[i] < 0 ? (double)INFINITY : burst_bits[rows[i]];
         }
     }
-    return counted != 0;
+    return same ? counted != 0 : -1;
 }
 
 /* ``watch`` for one switch after the other; the meters of switch s end at ``ends[s]``. Its window is the two columns of meter ids

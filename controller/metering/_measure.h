@@ -23,6 +23,13 @@
 #define ONE_BY_ONE
 #endif
 
+/* What is looked at soon, and lies apart. */
+#if defined(__GNUC__)
+#define AHEAD(address) __builtin_prefetch(address)
+#else
+#define AHEAD(address) ((void)(address))
+#endif
+
 #define INLINE static inline __attribute__((always_inline))
 
 typedef int64_t i64;

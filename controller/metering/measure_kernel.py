@@ -131,7 +131,7 @@ def look(
     entries, vns = len(ends[0]), len(ends[2])
     counters, measured = [np.empty(entries) for _ in range(5)], [np.empty(entries) for _ in range(4)]
     silent, unread, seen_s = np.empty(entries, np.int16), np.empty(entries, np.int16), np.empty(entries)
-    implausible, too_soon, sums = np.empty(entries, np.bool_), np.empty(entries, np.bool_), np.zeros((3, vns))
+    implausible, too_soon, sums = np.empty(entries, np.bool_), np.empty(entries, np.bool_), np.zeros((4, vns))
     found = Looked(counters, measured, silent, unread, seen_s, implausible, too_soon, sums)
     after: list[NDArray[np.generic]] = [*counters, *measured, silent, unread, seen_s, implausible, too_soon, sums]
     columns: tuple[NDArray[np.generic], ...] = (*ends, *before, *after, *now)

@@ -122,7 +122,7 @@ class Seen:
     meter was read, ``seen_s`` is over how long it was measured (NaN: it was not). ``implausible`` is as in
     ``meter_rates``. ``too_soon`` marks meters that were read so soon after their last modify that the reading says
     nothing.
-    ``passed_bps``, ``smoothed_bps`` and ``dropped_bps`` are the sums by receiver, (vns,).
+    ``passed_bps``, ``smoothed_bps``, ``dropped_bps`` and ``offered_bps`` are the sums by receiver, (vns,).
     """
 
     counters: MeterCounters
@@ -134,6 +134,12 @@ class Seen:
     passed_bps: FloatArray
     smoothed_bps: FloatArray
     dropped_bps: FloatArray
+    offered_bps: FloatArray
+
+    @property
+    def brought_bps(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """What was offered to each VN, passed and was dropped at its senders' meters, (vns,) each."""
+        return self.offered_bps, self.passed_bps, self.dropped_bps
 
 
 def look(
@@ -156,7 +162,7 @@ def look(
     unknown = np.isnan(rates.seen_s)
     unread = np.where(unknown, one_more(unread_intervals), 0).astype(np.int16)
     too_soon = readings.present & unknown & ~rates.implausible
-    columns = (measured.passed_bps, measured.smoothed_bps, measured.dropped_bps)
+    columns = (measured.passed_bps, measured.smoothed_bps, measured.dropped_bps, measured.offered_bps)
     sums = sums_by(ends[1], columns, len(capacity_bps))
     return Seen(counters, measured, unread, rates.seen_s, rates.implausible, too_soon, *sums)
 

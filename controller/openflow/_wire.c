@@ -82,21 +82,21 @@ i64 dets_modify_meters(i64 command, const char *columns)
     return 0;
 }
 
-/* Write the meter-mods of one switch after the other into ``out``, as ``template`` has them but for their values: those of
- * switch s are the rows command, meter_id, rate_kbps and burst_kbits of the column FIRST_SWITCH + s, have xids from ``xid[s]``
- * on, and the switch's ``tail`` (a message of a header alone, or nothing) follows them with the next one. Return how many rows
- * can be so: all, or those before one with a value that its field does not carry, or with another command than to add or to
- * modify. */
-enum { FIRST_SWITCH = 4 };
+/* Write the meter-mods of one switch after the other, as ``template`` has them but for their values: those of switch s are the
+ * rows command, meter_id, rate_kbps and burst_kbits of the column FIRST_SWITCH + s, have xids from ``xid[s]`` on, and the
+ * switch's ``tail`` (a message of a header alone, or nothing) follows them with the next one. They go to the column that is as
+ * many behind that as there are switches. Return how many rows can be so: all, or those before one with a value that its field
+ * does not carry, or with another command than to add or to modify. */
+enum { FIRST_SWITCH = 3 };
 i64 dets_encode_meters(i64 last_command, i64 last_meter, i64 tail_bytes, const char *columns)
 {
     i64 switches = rows_of(columns, 0), done = 0;
-    if (!side_by_side(columns, FIRST_SWITCH + (int)switches))
+    if (!side_by_side(columns, FIRST_SWITCH + 2 * (int)switches))
         return NOT_SIDE_BY_SIDE;
     const i64 *xid = column(columns, 0);
     const uint8_t *template = column(columns, 1), *tail = column(columns, 2);
-    uint8_t *to = column(columns, 3);
     for (i64 s = 0; s < switches; s++) {
+        uint8_t *to = column(columns, FIRST_SWITCH + (int)(switches + s));
         const i64 (*mod)[4] = column(columns, FIRST_SWITCH + (int)s);
         i64 next = xid[s];
         for (i64 i = 0, n = rows_of(columns, FIRST_SWITCH + (int)s); i < n; i++, done++, to += MOD_BYTES) {
@@ -115,7 +115,6 @@ i64 dets_encode_meters(i64 last_command, i64 last_meter, i64 tail_bytes, const c
         if (tail_bytes) {
             memcpy(to, tail, (size_t)tail_bytes);
             put_4(to + XID_AT, next);
-            to += tail_bytes;
         }
     }
     return done;

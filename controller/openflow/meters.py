@@ -130,7 +130,7 @@ def encode_meter_mods(
         mods = np.stack([column.astype(np.int64, copy=False) for column in (commands, ids, rates, bursts)], axis=1)
         octets = wire_kernel.encode(_TEMPLATE, b"", _LAST, [mods.T], np.array([xid_first]))
         if octets is not None:
-            return octets[0]
+            return bytes(octets[0])
     deletes = commands == MeterModCommand.DELETE
     _check("command", commands, 0, MeterModCommand.DELETE)
     _check("meter_id", ids, 1, ofp.METER_MAX)
@@ -141,7 +141,7 @@ def encode_meter_mods(
 
 def encode_meter_mods_of_all(
     mods: Sequence[npt.NDArray[np.int64]], xid_first: Sequence[int], request: bytes
-) -> list[bytes]:
+) -> Sequence[Buffer]:
     """Return the meter-mods of each switch with xids from its ``xid_first`` on, and ``request`` with the next one.
 
     ``mods`` are, for each switch, the rows command, meter_id, rate_kbps and burst_kbits, shape (4, meters), best with
@@ -151,7 +151,7 @@ def encode_meter_mods_of_all(
         octets = wire_kernel.encode(_TEMPLATE, request, _LAST, mods, np.array(xid_first, np.int64))
         if octets is not None:
             return octets
-    made = []
+    made: list[Buffer] = []
     for (command, meter_id, rate_kbps, burst_kbits), xid in zip(mods, xid_first, strict=True):
         next_xid = (xid + len(meter_id)) & MAX_XID
         asked = request[:_XID_AT] + next_xid.to_bytes(4) + request[_XID_AT + 4 :]

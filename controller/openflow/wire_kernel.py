@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -51,18 +50,17 @@ def encode(
     last: tuple[int, int],
     mods: Sequence[NDArray[np.int64]],
     xid_first: NDArray[np.int64],
-) -> list[bytes] | None:
-    """Return the meter-mods of each switch, followed by ``tail``.
+) -> list[memoryview] | None:
+    """Return the meter-mods of each switch, followed by ``tail``: each where it was written, and nothing else with it.
 
     ``mods`` are each switch's rows command, meter_id, rate_kbps and burst_kbits (4, meters), which have xids from its
     ``xid_first`` on. ``last`` are the highest command and meter. None unless all rows add or modify, and their values
     fit.
     """
     counts = [piece.shape[1] for piece in mods]
-    ends = np.cumsum([count * len(template) + len(tail) for count in counts], dtype=np.int64)
-    out = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8)
+    out = [np.empty(count * len(template) + len(tail), np.uint8) for count in counts]
     octets = np.frombuffer(template, np.uint8), np.frombuffer(tail or b"\0", np.uint8)
-    columns: list[NDArray[np.generic]] = [xid_first, *octets, out, *(piece.T for piece in mods)]
+    columns: list[NDArray[np.generic]] = [xid_first, *octets, *(piece.T for piece in mods), *out]
     if call(library, "dets_encode_meters", tuple(columns), *last, len(tail)) != sum(counts):
         return None
-    return [out[start:end].tobytes() for start, end in pairwise([0, *ends.tolist()])]
+    return [memoryview(one) for one in out]  # type: ignore[arg-type]  # an array is a buffer

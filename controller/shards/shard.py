@@ -388,8 +388,14 @@ class Shard:
             decided_s=now_s,
         )
         self._began = self._decided = None
-        implausible = np.flatnonzero(senders.seen.implausible)
-        return StepResult(granted.changes, granted.backstops, granted.limit_bps, decided.received_bps, implausible)
+        return StepResult(
+            granted.changes,
+            granted.backstops,
+            granted.limit_bps,
+            decided.received_bps,
+            np.flatnonzero(senders.seen.implausible),
+            senders.seen.brought_bps,
+        )
 
     @property
     def senders_elsewhere(self) -> IntArray:

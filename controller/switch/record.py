@@ -15,7 +15,7 @@ from controller.fabric.description import Config, Switch
 from controller.fabric.vns import VnTable
 from controller.forwarding.flow_table import FlowTable, pack_key
 from controller.forwarding.pipeline import VnMeters, meters_of_vn
-from controller.openflow.buffers import MAX_XID
+from controller.openflow.buffers import MAX_XID, Buffer
 from controller.openflow.constants import FlowModCommand, MeterModCommand
 from controller.openflow.flows import Flow, encode_flow_mods
 from controller.openflow.messages import encode_barrier_request
@@ -116,7 +116,7 @@ class SwitchUpdate:
         return b"".join(parts)
 
 
-def encode_updates(updates: Sequence[SwitchUpdate], xid_first: Sequence[int]) -> list[bytes]:
+def encode_updates(updates: Sequence[SwitchUpdate], xid_first: Sequence[int]) -> list[Buffer]:
     """Return the messages of each update with xids from its ``xid_first`` on, and a barrier request with the next one.
 
     Most of the time there are meter-mods alone: those of all switches are encoded at once.
@@ -124,7 +124,7 @@ def encode_updates(updates: Sequence[SwitchUpdate], xid_first: Sequence[int]) ->
     alone = [place for place, update in enumerate(updates) if update.has_meter_mods_alone]
     mods = [updates[place].meter_mods() for place in alone]
     quick = encode_meter_mods_of_all(mods, [xid_first[place] for place in alone], encode_barrier_request(0))
-    encoded = dict(zip(alone, quick, strict=True))
+    encoded: dict[int, Buffer] = dict(zip(alone, quick, strict=True))
     for place, (update, xid) in enumerate(zip(updates, xid_first, strict=True)):
         if place not in encoded:
             encoded[place] = update.encode(xid) + encode_barrier_request((xid + len(update)) & MAX_XID)
@@ -272,8 +272,9 @@ class SwitchRecord:
 
     def rows_of(self, meter_id: IntArray) -> IntArray:
         """Return the entry rows of meters, NO_ENTRY for meters that limit no entry."""
+        if not len(self.row_of_meter):
+            return np.full(len(meter_id), NO_ENTRY, dtype=np.int64)
         index = meter_id - self.first_meter_id
-        inside = (index >= 0) & (index < len(self.row_of_meter))
-        rows = np.full(len(meter_id), NO_ENTRY, dtype=np.int64)
-        rows[inside] = self.row_of_meter[index[inside]]
+        rows = self.row_of_meter.take(index, mode="clip").astype(np.int64)
+        rows[(index < 0) | (index >= len(self.row_of_meter))] = NO_ENTRY
         return rows

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from support.configs import star
 
+from controller.central.controller import CentralController
 from controller.openflow import constants as ofp
 from controller.openflow.constants import MessageType, MultipartType
 from controller.switch.modifications import modifications
@@ -25,7 +26,7 @@ with warnings.catch_warnings():  # what Ryu imports is deprecated
     importlib.import_module("ryu.base.app_manager")  # before what it imports, which imports it
     from apps.runtime.ryu_seam import BARRIER_CALL, METER_CALL
     from apps.runtime.switch_connection import SwitchConnection
-    from apps.southbound.peers import SwitchState
+    from apps.southbound.peers import POLL_PATIENCE_S, SwitchState
     from apps.southbound.polling import LOOK_INTERVAL_S, TOGETHER, looked_before_s
     from apps.southbound.shell import Shell
 
@@ -87,6 +88,7 @@ class Round:
         self.read: list[set[int]] = []
         self.set_meanwhile: list[int] = []
         self.begins_with_one = False
+        self.deaf = False  # whether it does not answer for its ports and queues
         decide: Any = self.shell.central.interval
 
         def interval(stats: Any, *rest: Any) -> Any:
@@ -104,6 +106,8 @@ class Round:
         for xid, kind in self.wire.asked:
             if kind == MultipartType.METER and self.begins_with_one:
                 self._answer_in_parts(xid)
+                continue
+            if self.deaf and kind != MultipartType.METER:
                 continue
             body = meters(1, 2, 3) if kind == MultipartType.METER else b""
             head = struct.pack("!BBHIHH4x", ofp.VERSION, MessageType.MULTIPART_REPLY, 16 + len(body), xid, kind, 0)
@@ -149,7 +153,7 @@ def test_it_is_read_again_in_the_next_round(round_of_one: Round) -> None:
 
 
 def test_a_round_by_a_roll_call_reads_the_same(round_of_one: Round) -> None:
-    """It calls the roll once it knows how many meters there are, in rounds that do not look at ports."""
+    """It calls the roll once it knows how many meters there are."""
     round_of_one.wire.has_lane = True
     assert round_of_one.run() == {1, 2, 3}
     assert round_of_one.run(2) == {1, 3}
@@ -157,6 +161,55 @@ def test_a_round_by_a_roll_call_reads_the_same(round_of_one: Round) -> None:
     assert round_of_one.run() == {1, 2, 3}
     assert round_of_one.peer.counted_s == round_of_one.now_s
     assert round_of_one.peer.poll is None
+
+
+def looked_s(one: Round) -> float:
+    """Return as of when the ports of the switch have been read last."""
+    return one.shell.central.fabric.deliveries[DPID].ports.received_s
+
+
+def test_ports_that_are_asked_for_behind_a_roll_call_are_read_in_the_next_round(round_of_one: Round) -> None:
+    """Meters that were read before their ports may lack what the ports count already."""
+    one, peer = round_of_one, round_of_one.peer
+    one.wire.has_lane = True
+    one.run()
+    assert looked_s(one) == peer.looked_s == one.now_s
+    while peer.look is None:
+        assert one.run() == {1, 2, 3}
+    asked_s = one.now_s
+    assert asked_s == peer.looked_s >= 0.055 + LOOK_INTERVAL_S
+    assert looked_s(one) < asked_s, "the ports have answered"
+    assert one.run() == {1, 2, 3}
+    assert peer.look is None
+    assert looked_s(one) == asked_s, "when they did"
+    assert one.connection._held_octets == 0
+
+
+def test_ports_that_never_answer_hold_up_nobody_and_are_asked_for_again(round_of_one: Round) -> None:
+    one, peer = round_of_one, round_of_one.peer
+    one.wire.has_lane = True
+    one.run()
+    one.deaf = True
+    while peer.look is None:
+        one.run()
+    asked = peer.look
+    while peer.look is asked:
+        assert one.run() == {1, 2, 3}
+        assert one.now_s - asked.asked_s < POLL_PATIENCE_S + 0.1
+    assert not {reply.xid for reply in asked[1:] if reply is not None} & set(one.connection._awaited)
+    assert looked_s(one) < asked.asked_s
+    while peer.look is None:
+        one.run()
+
+
+def test_ports_are_read_with_the_meters_where_somebody_decides_by_them(
+    round_of_one: Round, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(CentralController, "reads_ports_or_queues", True)
+    round_of_one.wire.has_lane = True
+    for _ in range(2):
+        assert round_of_one.run() == {1, 2, 3}
+        assert (looked_s(round_of_one), round_of_one.peer.look) == (round_of_one.now_s, None)
 
 
 def test_a_roll_call_that_ends_in_the_middle_is_read_whole(round_of_one: Round) -> None:

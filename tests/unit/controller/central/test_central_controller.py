@@ -39,6 +39,34 @@ def test_a_pair_gets_one_meter_at_the_lower_of_its_limits():
     assert [(port, queue) for port, _, queue in delivery.at] == [(PortId(1, 2), 10)]
 
 
+def test_what_meters_are_set_to_is_known_of_those_of_pairs():
+    net = started()
+    standing = np.array(sorted(net.switches[1].meters), dtype=np.int64)
+    rate_bps, burst_bits = net.central.fabric.meter_settings(1, standing)
+    assert np.isinf(rate_bps).all() and np.isinf(burst_bits).all()
+    talk(net, (1, 1), (1, 2))
+    (meter_id,) = net.central.state.entries.meter_id.tolist()
+    asked = np.array([int(standing[-1]), meter_id, meter_id + 1], dtype=np.int64)
+    rate_bps, burst_bits = net.central.fabric.meter_settings(1, asked)
+    enforcement = net.central.state.enforcement
+    assert rate_bps.tolist() == [np.inf, float(enforcement.rate_bps[0]), np.inf]
+    assert burst_bits.tolist() == [np.inf, float(enforcement.burst_bits[0]), np.inf]
+
+
+def test_what_an_interval_has_summed_up_is_what_is_measured():
+    net = started()
+    talk(net, (1, 1), (1, 2))
+    fabric = net.central.fabric
+    net.central.interval({}, {}, net.now_s, {})
+    fabric.state = replace(fabric.state, measured=replace(fabric.state.measured, offered_bps=np.array([5e6])))
+    (receiver,) = fabric.state.entries.receiver.tolist()
+    of_vns = fabric.brought_bps
+    assert (of_vns[0][receiver], of_vns[0].sum()) == (5e6, 5e6)
+    net.central.interval({}, {}, net.now_s + 0.055, {})
+    assert fabric.brought_bps is not of_vns
+    np.testing.assert_array_equal(fabric.brought_bps, of_vns)
+
+
 def test_the_order_of_an_update():
     """Flow deletes, meters, flows that refer to them, later tables first, meter deletes (the switch is strict)."""
     net = started()
