@@ -127,10 +127,6 @@ class SharedReader:
         if self._on_arrival.pop(fileno, None) is not None:
             self._epoll.unregister(fileno)
 
-    def reads(self, fileno: int) -> bool:
-        """Return whether it reads a socket."""
-        return fileno in self._on_arrival
-
     def _run(self) -> None:
         while True:
             hubs.trampoline(self._epoll.fileno(), read=True)
@@ -143,7 +139,7 @@ class SharedReader:
         if not ready:
             return False
         calls = self.meters, self.barriers, self.ports
-        was_over, goes_on = all(call.is_over for call in calls), False
+        was_over, goes_on = all([call.is_over for call in calls]), False
         for arrival in self._inbox.receive([fileno for fileno, _events in ready], self._clock()):
             goes_on = True
             on_arrival = self._on_arrival.get(arrival.fileno)
@@ -151,4 +147,4 @@ class SharedReader:
                 self.forget(arrival.fileno)
         self.meters.look()
         self.ports.look()
-        return was_over or goes_on or not all(call.is_over for call in calls)
+        return was_over or goes_on or not all([call.is_over for call in calls])

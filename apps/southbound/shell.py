@@ -289,7 +289,7 @@ class Shell:
         self.times.note(
             (started_s, now_s, decided_s, self._clock()),
             entries=len(self.central.state.entries),
-            read=sum(map(len, counters.meters.values())),
+            read=len(counters.meters.whole),
             changed=len(result.changes.rows),
             unanswered=counters.unanswered,
         )
