@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from itertools import pairwise
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -55,6 +56,7 @@ class PolledCounters(NamedTuple):
 Answer = tuple[Peer, Poll]
 Complain = Callable[[Peer, ProtocolError], None]
 _Body = tuple[Peer, bytes]
+_overtaken = attrgetter("overtaken")
 _Decode = Callable[[bytes], NDArray[np.void]]
 
 
@@ -208,7 +210,7 @@ def _read_meters(
     peers: Peers, called: list[Peer], told: dict[Peer, tuple[int, float]], answered: list[Answer]
 ) -> MeterReports:
     """Return the counters of the switches' meters: those of the roll call, and those that came in replies."""
-    if not answered and len(told) == len(called) and not any([peer.overtaken for peer in called]):
+    if not answered and len(told) == len(called) and not any(map(_overtaken, called)):
         dpids = [peer.connection.dpid for peer in called]
         return MeterReports(dpids, METER_CALL.stats, METER_CALL.ends, METER_CALL.meter_id)
     if not told:

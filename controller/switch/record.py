@@ -51,7 +51,7 @@ class SwitchUpdate:
     @property
     def due(self) -> bool:
         """Whether there is anything in it."""
-        return bool(self._meter_mods) or not self.has_meter_mods_alone
+        return bool(self._meter_mods or self.flow_deletes or self.flow_adds or self.meter_deletes)
 
     def meter_mods(self) -> IntArray:
         """Return the meter-mods that add or modify, in order: rows command, meter_id, rate_kbps and burst_kbits."""

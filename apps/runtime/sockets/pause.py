@@ -1,4 +1,4 @@
-"""A wait of one greenlet for another, with a limit, as rounds have a few of: an event with a time-out takes 25 calls."""
+"""A wait of one greenlet for another, with a limit: an event with a time-out takes 25 calls."""
 
 from __future__ import annotations
 
@@ -33,3 +33,29 @@ class Pause:
         """Let whoever waits go on, in the next turn of the hub."""
         if self._waiting is not None and self._ended is None:
             self._ended = hubs.get_hub().schedule_call_global(0, self._waiting.switch)
+
+
+class Flag:
+    """Something that is so or not, and that one greenlet at a time may wait for: an event takes 10 calls to set."""
+
+    def __init__(self) -> None:
+        self._is_set = False
+        self._until_set = Pause()
+
+    def is_set(self) -> bool:
+        """Return whether it is so."""
+        return self._is_set
+
+    def set(self) -> None:
+        """It is so."""
+        self._is_set = True
+        self._until_set.end()
+
+    def clear(self) -> None:
+        """It is not so."""
+        self._is_set = False
+
+    def wait(self, timeout_s: float) -> None:
+        """Let others run until it is so, ``timeout_s`` at most."""
+        if not self._is_set:
+            self._until_set.wait(timeout_s)
