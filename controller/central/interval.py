@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 from controller.central.agents import Agents
 from controller.central.observing import observe
 from controller.central.state import Control, FabricState
-from controller.columns import FloatArray, IntArray, same
+from controller.columns import FloatArray, IntArray, same, unknown
 from controller.events import EventKind
 from controller.forwarding.pipeline import VnMeters
 from controller.loop import step
@@ -72,7 +71,7 @@ def run_interval(
     fabric.control = Control(control.config, control.vns, control.policies, control.groups, shadow, state)
     fabric.received_bps = result.received_bps
     queues = None if observed is None else observed.queues
-    fabric.queue_dropped_bps = _unknown(len(vns)) if queues is None else queues.dropped_bps
+    fabric.queue_dropped_bps = unknown(len(vns)) if queues is None else queues.dropped_bps
     fabric.send_limits = fabric.send_limits.after(of_send_limits, vns.capacity_bps)
     if recorder is not None:
         start = Start(control.state, vns, control.policies, links)
@@ -86,12 +85,6 @@ def run_interval(
     _watch_guarantees(fabric, now_s)
     _watch_send_guarantees(fabric, now_s)
     return result
-
-
-@lru_cache(maxsize=4)
-def _unknown(vns: int) -> FloatArray:
-    """Return what is known of so many VNs of which nothing is, for all who ask: nobody writes to it."""
-    return np.full(vns, np.nan)
 
 
 def _reads(control: Control, recorder: Recorder | None) -> frozenset[Reading]:
@@ -112,12 +105,13 @@ def _readings(
     confirmed_s: Mapping[int, float],
 ) -> tuple[ListedReadings, ListedReadings]:
     """Return the readings of the entries' meters and of those of the VNs' send limits."""
-    listed = fabric.listing.find(fabric.switches, reports)
+    listing, control = fabric.listing, fabric.control
+    listed = listing.find(fabric.switches, reports)
     came_s = np.array([received_s[dpid] for dpid in reports.dpids], dtype=np.float64)
     done_s = np.array([confirmed_s.get(dpid, np.nan) for dpid in reports.dpids], dtype=np.float64)
-    of_entries = fabric.listing.places_of_entries(listed, reports.ends, len(fabric.state.entries))
-    of_send_limits = fabric.listing.places_of_kind(listed, reports.ends, len(fabric.vns), _SEND_LIMIT)
-    stats, modified_s = reports.whole, fabric.state.enforcement.modified_s
+    of_entries = listing.places_of_entries(listed, reports.ends, len(control.state.entries))
+    of_send_limits = listing.places_of_kind(listed, reports.ends, len(control.vns), _SEND_LIMIT)
+    stats, modified_s = reports.whole, control.state.enforcement.modified_s
     of_entries_now = ListedReadings(*of_entries, stats, came_s, done_s, modified_s)
     return of_entries_now, ListedReadings(*of_send_limits, stats, came_s, done_s, None)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 
-from apps.runtime.ryu_seam import hub
+from ryu.lib import hub
+
 from apps.runtime.sockets.pause import Flag, Pause
 
 LONG_S = 10.0
