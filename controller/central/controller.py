@@ -78,27 +78,27 @@ class CentralController:
     @property
     def config(self) -> Config:
         """The configuration, with the values of VLANs that are in force."""
-        return self.fabric.config
+        return self.reconciler.fabric.config
 
     @property
     def vns(self) -> VnTable:
         """The VNs, with the values that are in force."""
-        return self.fabric.vns
+        return self.reconciler.fabric.vns
 
     @property
     def state(self) -> step.ControlState:
         """What one interval hands to the next."""
-        return self.fabric.state
+        return self.reconciler.fabric.state
 
     @property
     def network(self) -> Network:
         """Hosts, links and paths."""
-        return self.fabric.network
+        return self.reconciler.fabric.network
 
     @property
     def switches(self) -> Mapping[int, SwitchRecord]:
         """The switches of the configuration by dpid."""
-        return self.fabric.switches
+        return self.reconciler.fabric.switches
 
     def note(self, kind: EventKind, text: str, now_s: float, *, dpid: int | None = None) -> None:
         """Note an event, of a switch if it is about one."""

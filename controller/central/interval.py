@@ -157,9 +157,9 @@ def _watch_guarantees(fabric: FabricState, now_s: float) -> None:
 
 def _watch_send_guarantees(fabric: FabricState, now_s: float) -> None:
     before, vns = fabric.send_guarantees, fabric.shared_vns
-    entries, measured = fabric.state.entries, fabric.state.measured
     if not vns.borrows.any():
         return
+    entries, measured = fabric.state.entries, fabric.state.measured
     offered_bps = owed_to_senders(
         entries.sender, entries.receiver, measured.offered_bps, measured.active, vns.weight, vns.receive_limit_bps
     )
@@ -207,9 +207,10 @@ def _note_notifications(fabric: FabricState, now_s: float) -> None:
 
 
 def _watch_congestion(fabric: FabricState, before: step.ControlState, limit_bps: FloatArray, now_s: float) -> None:
-    declared = declare_congestion(fabric.control.groups, len(fabric.vns))
+    control = fabric.control
+    declared = declare_congestion(control.groups, len(control.vns))
     fabric.congestion, began, ended = fabric.congestion.after(
-        before, fabric.state, fabric.vns, declared, limit_bps, now_s
+        before, control.state, control.vns, declared, limit_bps, now_s
     )
     if not len(began) and not len(ended):
         return
@@ -219,9 +220,9 @@ def _watch_congestion(fabric: FabricState, before: step.ControlState, limit_bps:
 
 
 def _note_implausible(fabric: FabricState, rows: IntArray, now_s: float) -> None:
-    entries = fabric.state.entries
     if not len(rows):
         return
+    entries = fabric.state.entries
     for row in rows.tolist():
         ends = f"{fabric.vn_name(int(entries.sender[row]))} to {fabric.vn_name(int(entries.receiver[row]))}"
         fabric.note(
