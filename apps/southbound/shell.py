@@ -325,10 +325,12 @@ class Shell:
 
     def _send(self, updates: Mapping[int, SwitchUpdate]) -> None:
         due = [(self.peers[dpid], one) for dpid, one in updates.items() if dpid in self.peers]
-        xids = [peer.connection.reserve(len(update) + 1) for peer, update in due]
+        messages_of = [len(update) for _, update in due]
+        xids = [peer.connection.reserve(messages + 1) for (peer, _), messages in zip(due, messages_of, strict=True)]
+        encoded = encode_updates([one for _, one in due], xids)
         to_send = []
-        for (peer, update), xid, data in zip(due, xids, encode_updates([one for _, one in due], xids), strict=True):
-            messages, meters = len(update), update.meter_mods()[1]
+        for (peer, update), messages, xid, data in zip(due, messages_of, xids, encoded, strict=True):
+            meters = update.meter_mods()[1]
             if peer.counting is not None:
                 peer.counting.modified(meters.tolist(), self._clock())
             if len(meters) and peer.poll is not None:

@@ -44,8 +44,6 @@ class SwitchUpdate:
         messages = 0
         for piece in self._meter_mods:
             messages += piece.shape[1]
-        if self.has_meter_mods_alone:  # nearly always
-            return messages
         return messages + len(self.flow_deletes) + len(self.flow_adds) + len(self.meter_deletes)
 
     @property
