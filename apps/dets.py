@@ -41,6 +41,7 @@ from apps.runtime.ryu_seam import (
     set_log,
 )
 from apps.runtime.sd_notify import ServiceManager
+from apps.runtime.sockets.pause import Flag
 from apps.runtime.spare_time import SpareTime
 from apps.runtime.supervisor import Supervisor
 from apps.runtime.tls import server_context
@@ -92,9 +93,7 @@ class Dets(AppBase):
         except DetsError as error:  # what its author can mend needs no traceback
             print(error, file=sys.stderr)
             raise SystemExit(2) from None
-        self.spare = SpareTime(
-            self.config.interval_s, time.monotonic, hub.sleep, hub.Event(), hub.Semaphore(), hub.spawn
-        )
+        self.spare = SpareTime(self.config.interval_s, time.monotonic, hub.sleep, Flag(), hub.Semaphore(), hub.spawn)
         self.shell = Shell(
             self.config, time.monotonic, self._ports_known, self.spare.breathe, self.spare.waiting, self.roles
         )

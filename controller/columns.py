@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -19,6 +20,14 @@ _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 NEW_ROW = -1
 """In an index from new rows to old ones: this row was not there before."""
+
+
+@lru_cache(maxsize=4)
+def unknown(rows: int) -> FloatArray:
+    """Return a column of so many rows of which nothing is known, NaN, for all who ask: nobody can write to it."""
+    column = np.full(rows, np.nan)
+    column.flags.writeable = False
+    return column
 
 
 def one_more(counts: ShortArray) -> ShortArray:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -65,10 +64,9 @@ class LoopTimes:
         self.unanswered_polls += unanswered
         self.read_meters += read
         self.set_meters += changed
-        poll_ms, step_ms, push_ms = (b - a for a, b in pairwise(1e3 * mark_s for mark_s in marks_s))
-        self._rounds.append(
-            Round(self._number, started_s, poll_ms, step_ms, push_ms, entries, read, changed, unanswered, skipped)
-        )
+        started_ms, polled_ms, decided_ms, sent_ms = [1e3 * mark_s for mark_s in marks_s]
+        times_ms = polled_ms - started_ms, decided_ms - polled_ms, sent_ms - decided_ms
+        self._rounds.append(Round(self._number, started_s, *times_ms, entries, read, changed, unanswered, skipped))
 
     def stalled_s(self, now_s: float) -> float:
         """Return for how long a round that begins now has been overdue, 0 if it is due."""

@@ -127,10 +127,6 @@ class SharedReader:
         if self._on_arrival.pop(fileno, None) is not None:
             self._epoll.unregister(fileno)
 
-    def reads(self, fileno: int) -> bool:
-        """Return whether it reads a socket."""
-        return fileno in self._on_arrival
-
     def _run(self) -> None:
         while True:
             hubs.trampoline(self._epoll.fileno(), read=True)
@@ -142,8 +138,7 @@ class SharedReader:
         ready = self._epoll.poll(0)
         if not ready:
             return False
-        calls = self.meters, self.barriers, self.ports
-        was_over, goes_on = all(call.is_over for call in calls), False
+        was_over, goes_on = not self._is_calling(), False
         for arrival in self._inbox.receive([fileno for fileno, _events in ready], self._clock()):
             goes_on = True
             on_arrival = self._on_arrival.get(arrival.fileno)
@@ -151,4 +146,8 @@ class SharedReader:
                 self.forget(arrival.fileno)
         self.meters.look()
         self.ports.look()
-        return was_over or goes_on or not all(call.is_over for call in calls)
+        return was_over or goes_on or self._is_calling()
+
+    def _is_calling(self) -> bool:
+        """Return whether any roll call goes on."""
+        return bool(self.meters.left[0] or self.barriers.left[0] or self.ports.left[0])

@@ -95,6 +95,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
         self._queue = SendQueue(sock, self._plain)
         self._buffer = bytearray()
         self._kept = self._hung_up = False
+        self._shared = False  # whether the shared reader reads its socket, and no loop of its own
         self._interrupted = hub.Event()  # the shared reader has met something that is none of its business
         self.gate = PeerDatapath.new_gate()
         self._asked: OrderedDict[int, None] = OrderedDict()  # xids of requests of others than the controller
@@ -160,6 +161,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
 
     def _end(self) -> None:
         self._ended = True
+        self._shared = False
         self._queue.end()
         self._interrupted.set()
         if self.connection is not None:
@@ -195,12 +197,12 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
 
     def lane(self) -> int | None:
         """Return the socket at which a roll call may be answered (roll_call.py); None where it is not read so now."""
-        reads = self._kept and not self._ended and not self._buffer and READER.reads(self.fileno)
-        return self.fileno if reads else None
+        return self.fileno if self._shared and not self._buffer else None
 
     def open_lane(self) -> int | None:
         """Return the same where what is written to that socket is what ``enqueue`` would send there."""
-        return None if self.gate is not None or self._queue.octets or self._queue.closing else self.lane()
+        is_open = self._shared and not self._buffer and self.gate is None
+        return self.fileno if is_open and not self._queue.octets and not self._queue.closing else None
 
     def put_back(self, octets: bytes) -> None:
         """Take the beginning of a message that a roll call has read: the rest comes as any other."""
@@ -222,6 +224,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
             if self._kept and self._plain is not None:
                 self._interrupted.clear()
                 READER.watch(self.fileno, self._read_replies)
+                self._shared = True
                 self._interrupted.wait()
             else:
                 self._read()
@@ -256,6 +259,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
         except Exception:  # it comes up again in this connection's own loop, and ends this connection alone
             goes_on = False
         if not goes_on:
+            self._shared = False
             self._interrupted.set()
         return goes_on
 

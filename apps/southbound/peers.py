@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
@@ -197,6 +197,10 @@ class Peers(dict[int, Peer]):
     def holds(self, peer: Peer) -> bool:
         """Whether the switch is still there, and has not connected again: whoever waited for it must ask."""
         return self.get(peer.connection.dpid) is peer and not peer.connection.closed
+
+    def held(self, peers: Iterable[Peer]) -> list[Peer]:
+        """Return those of these switches that it ``holds``."""
+        return [peer for peer in peers if self.get(peer.connection.dpid) is peer and not peer.connection.closed]
 
     def ready(self) -> dict[int, Peer]:
         """Return those that are under control."""

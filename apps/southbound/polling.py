@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from itertools import pairwise
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -55,6 +55,7 @@ class PolledCounters(NamedTuple):
 Answer = tuple[Peer, Poll]
 Complain = Callable[[Peer, ProtocolError], None]
 _Body = tuple[Peer, bytes]
+_overtaken = attrgetter("overtaken")
 _Decode = Callable[[bytes], NDArray[np.void]]
 
 
@@ -97,15 +98,12 @@ def poll(
         elif peers.clock() - asked.asked_s >= POLL_PATIENCE_S:
             silent.append((peer, asked))
     answered = [(peer, asked) for peer, asked in answered if peers.holds(peer)]
-    told = {peer: at for peer, at in told.items() if peers.holds(peer)}
+    there = peers.held(told)
+    told = told if len(there) == len(told) else {peer: told[peer] for peer in there}
     counters = PolledCounters(_read_meters(peers, called, told, answered), {}, {}, unanswered)
-    received_s = [(peer, at_s) for peer, (_, at_s) in told.items()]
-    for peer, at_s in received_s + [(peer, asked.meters.received_s) for peer, asked in answered]:
-        dpid = peer.connection.dpid
-        if dpid in counters.meters:
-            counters.received_s[dpid] = peer.counted_s = at_s
-            if (set_s := peer.meters_set_s()) is not None:
-                counters.confirmed_s[dpid] = set_s
+    times_s = [(peer, at_s) for peer, (_, at_s) in told.items()]
+    times_s += [(peer, asked.meters.received_s) for peer, asked in answered]
+    _note_times(counters, times_s)
     _watch_meters(peers, counters.meters)
     for peer in told:
         peer.connection.count.received += 1
@@ -117,6 +115,18 @@ def poll(
         peer.poll = None
     _read_looks(peers, ready.values(), started_s, counters.received_s)
     return counters
+
+
+def _note_times(counters: PolledCounters, times_s: Iterable[tuple[Peer, float]]) -> None:
+    """Note when each switch's counters came, if they could be read, and when its meters were set as last told."""
+    listed = counters.meters.bounds
+    for peer, at_s in times_s:
+        dpid = peer.connection.dpid
+        if dpid in listed:
+            counters.received_s[dpid] = peer.counted_s = at_s
+            set_s = peer.confirmed_s if peer.meters_set is None else peer.meters_set_s()
+            if set_s is not None:
+                counters.confirmed_s[dpid] = set_s
 
 
 def _read_looks(peers: Peers, ready: Iterable[Peer], started_s: float, counted: Container[int]) -> None:
@@ -161,7 +171,8 @@ def _ask_all(peers: Peers, ready: Iterable[Peer], now_s: float) -> list[Peer]:
     to_look: list[Peer] = []
     before_s = now_s if always else looked_before_s([peer.looked_s for peer in asked], now_s)
     for peer in asked:
-        peer.overtaken.clear()
+        if peer.overtaken:
+            peer.overtaken = []
         looks = peer.looked_s <= before_s
         uses_meters = switches[peer.connection.dpid].can.uses_meters
         if uses_meters and peer.counting is None and not (looks and always) and peer.meters_listed:
@@ -195,7 +206,7 @@ def looked_before_s(looked_s: Iterable[float], now_s: float) -> float:
     ``looked_s`` is when each switch was looked at last. One that is due takes others along, TOGETHER in all.
     """
     due_s = now_s - LOOK_INTERVAL_S
-    soon = sorted(one_s for one_s in looked_s if one_s <= now_s - SOON_S)
+    soon = sorted([one_s for one_s in looked_s if one_s <= now_s - SOON_S])
     if not soon or soon[0] > due_s:
         return due_s
     return max(soon[min(len(soon), TOGETHER) - 1], due_s)
@@ -205,7 +216,7 @@ def _told(called: list[Peer], now_s: float) -> dict[Peer, tuple[int, float]]:
     """Return who has told its meters to the roll call, its number there and when; the others are awaited still."""
     told = {}
     for number, (peer, at_s) in enumerate(zip(called, METER_CALL.at_s.tolist(), strict=True)):
-        if not math.isnan(at_s):
+        if at_s == at_s:  # not NaN
             told[peer] = number, at_s
         else:
             peer.poll = Poll(now_s, peer.connection.recall(METER_CALL))
@@ -232,7 +243,7 @@ def _read_meters(
     peers: Peers, called: list[Peer], told: dict[Peer, tuple[int, float]], answered: list[Answer]
 ) -> MeterReports:
     """Return the counters of the switches' meters: those of the roll call, and those that came in replies."""
-    if not answered and len(told) == len(called) and not any(peer.overtaken for peer in called):
+    if not answered and len(told) == len(called) and not any(map(_overtaken, called)):
         dpids = [peer.connection.dpid for peer in called]
         return MeterReports(dpids, METER_CALL.stats, METER_CALL.ends, METER_CALL.meter_id)
     if not told:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, Protocol
@@ -48,7 +48,7 @@ from controller.openflow.flows import encode_flow_delete_by_cookie
 from controller.openflow.messages import encode_packet_out
 from controller.openflow.meters import encode_meter_deletes
 from controller.switch.flow_listing import FlowListing
-from controller.switch.record import encode_updates
+from controller.switch.record import SwitchUpdate, encode_updates
 
 LOG = logging.getLogger("dets.shell")
 # A switch that answers no barrier for so long is not doing what it is told. One that has been told nothing for a while
@@ -289,7 +289,7 @@ class Shell:
         self.times.note(
             (started_s, now_s, decided_s, self._clock()),
             entries=len(self.central.state.entries),
-            read=sum(map(len, counters.meters.values())),
+            read=len(counters.meters.whole),
             changed=len(result.changes.rows),
             unanswered=counters.unanswered,
         )
@@ -317,19 +317,26 @@ class Shell:
 
     def push(self) -> None:
         """Send what is due: one batch and one barrier per switch."""
-        due = [(self.peers[dpid], one) for dpid, one in self.central.take_updates().items() if dpid in self.peers]
-        xids = [peer.connection.reserve(len(update) + 1) for peer, update in due]
+        updates = self.central.take_updates()
+        if updates:
+            self._send(updates)
+        for question in self.central.take_questions(self._clock()):
+            self._ask_host(question)
+
+    def _send(self, updates: Mapping[int, SwitchUpdate]) -> None:
+        due = [(self.peers[dpid], one) for dpid, one in updates.items() if dpid in self.peers]
+        messages_of = [len(update) for _, update in due]
+        xids = [peer.connection.reserve(messages + 1) for (peer, _), messages in zip(due, messages_of, strict=True)]
+        encoded = encode_updates([one for _, one in due], xids)
         to_send = []
-        for (peer, update), xid, data in zip(due, xids, encode_updates([one for _, one in due], xids), strict=True):
-            messages, meters = len(update), update.meter_mods()[1]
+        for (peer, update), messages, xid, data in zip(due, messages_of, xids, encoded, strict=True):
+            meters = update.meter_mods()[1]
             if peer.counting is not None:
                 peer.counting.modified(meters.tolist(), self._clock())
             if len(meters) and peer.poll is not None:
                 peer.overtaken.append(meters)
             to_send.append(Batch(peer, data, messages + 1, (xid + messages) & MAX_XID, sets_meters=len(meters) > 0))
         self.peers.send_all(to_send)
-        for question in self.central.take_questions(self._clock()):
-            self._ask_host(question)
 
     def _ask_host(self, question: Question) -> None:
         """Let a switch handle a frame as if it had come in by one of its ports (OpenFlow 1.3.5, section 7.3.7)."""

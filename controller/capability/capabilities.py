@@ -113,11 +113,18 @@ class Capabilities:
     short_of_meters: bool = False
     refuses_meters: bool = False  # it did lately, though the test went well
     classes: bool = True
+    uses_meters: bool = field(init=False)
 
-    @property
-    def uses_meters(self) -> bool:
-        """Whether entries are given meters: not where there are none, nor where they would stop or do nothing."""
-        return self.profile != "no-meters" and not self.meters_unused
+    def __post_init__(self) -> None:
+        self.leave_meters(self.meters_unused)
+
+    def leave_meters(self, why: str) -> None:
+        """Give no entry a meter, and say why; "" is to give them. ``uses_meters`` is asked of all in every round.
+
+        They are not used where there are none either, nor where they would stop or do nothing.
+        """
+        self.meters_unused = why
+        self.uses_meters = self.profile != "no-meters" and not why
 
     @property
     def uses_ecn(self) -> bool:
@@ -147,7 +154,7 @@ class Capabilities:
     def forget_tests(self) -> None:
         """Know nothing but what the switch says: it is not what was tested."""
         self.meters = self.counters = self.set_queue = self.ecn = UNKNOWN
-        self.meters_unused = ""
+        self.leave_meters("")
 
     def note_features(self, features: MeterFeatures) -> None:
         """Note what the switch says of its meters."""
@@ -163,7 +170,7 @@ class Capabilities:
         self.meters = Ability(Finding.ABSENT, why)
         self.counters = Ability(Finding.ABSENT, why)
         if self.profile != "full":
-            self.meters_unused = why
+            self.leave_meters(why)
 
     @property
     def evidence(self) -> tuple[object, ...]:

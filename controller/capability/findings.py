@@ -45,7 +45,7 @@ def believe(can: Capabilities, data: bytes) -> None:
     can.description, can.features = description, features
     can.meters = can.counters = _WORKS
     can.set_queue, can.ecn = more["set_queue"], more["ecn"]
-    can.meters_unused = ""
+    can.leave_meters("")
 
 
 def _more(can: Capabilities) -> dict[str, Ability]:

@@ -78,27 +78,27 @@ class CentralController:
     @property
     def config(self) -> Config:
         """The configuration, with the values of VLANs that are in force."""
-        return self.fabric.config
+        return self.reconciler.fabric.config
 
     @property
     def vns(self) -> VnTable:
         """The VNs, with the values that are in force."""
-        return self.fabric.vns
+        return self.reconciler.fabric.vns
 
     @property
     def state(self) -> step.ControlState:
         """What one interval hands to the next."""
-        return self.fabric.state
+        return self.reconciler.fabric.state
 
     @property
     def network(self) -> Network:
         """Hosts, links and paths."""
-        return self.fabric.network
+        return self.reconciler.fabric.network
 
     @property
     def switches(self) -> Mapping[int, SwitchRecord]:
         """The switches of the configuration by dpid."""
-        return self.fabric.switches
+        return self.reconciler.fabric.switches
 
     def note(self, kind: EventKind, text: str, now_s: float, *, dpid: int | None = None) -> None:
         """Note an event, of a switch if it is about one."""
@@ -245,9 +245,10 @@ class CentralController:
 
     def tick(self, now_s: float) -> None:
         """Let links expire and the tree settle; call it every interval."""
-        before = self.network.topology.links()
-        self.network.tick(now_s)
-        after = self.network.topology.links()
+        network = self.network
+        before = network.topology.links()
+        network.tick(now_s)
+        after = network.topology.links()
         if after is not before and (gone := before - after):
             self.note(EventKind.LINKS_DOWN, f"{len(gone)} links are silent and so are down", now_s)
 
@@ -269,15 +270,16 @@ class CentralController:
     def take_updates(self) -> dict[int, SwitchUpdate]:
         """Return the messages that are due, by dpid, for the switches that are connected."""
         self.pairs.flush()
-        self.network.find_paths()
-        for dpid, keys in self.network.desired.take_changes().items():
-            record = self.switches[dpid]
+        network, switches = self.network, self.switches
+        network.find_paths()
+        for dpid, keys in network.desired.take_changes().items():
+            record = switches[dpid]
             if not record.connected:
                 continue
-            wanted = self.network.desired.of_switch(dpid)
+            wanted = network.desired.of_switch(dpid)
             record.set_flows(plan_flows(wanted, record.installed, keys))
-        due = [dpid for dpid, record in self.switches.items() if record.connected and record.update.due]
-        return {dpid: self.switches[dpid].take_update() for dpid in due}
+        due = [dpid for dpid, record in switches.items() if record.connected and record.update.due]
+        return {dpid: switches[dpid].take_update() for dpid in due}
 
     # -- limits and algorithms
 

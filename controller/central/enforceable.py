@@ -102,7 +102,7 @@ def _of_switch(fabric: FabricState, dpid: int, unlimited: Unlimited) -> PortVerd
     can = record.can
     given = (record.switch, record.connected, *can.evidence, unlimited, fabric.agent_ports)
     before, made = fabric.verdicts.made.get(dpid, (None, {}))
-    if before is not None and all(one is other or one == other for one, other in zip(given, before, strict=True)):
+    if given == before:
         return made
     made = {
         port_no: enforceability(

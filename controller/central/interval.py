@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 from controller.central.agents import Agents
 from controller.central.observing import observe
 from controller.central.state import Control, FabricState
-from controller.columns import FloatArray, IntArray, same
+from controller.columns import FloatArray, IntArray, same, unknown
 from controller.events import EventKind
 from controller.forwarding.pipeline import VnMeters
 from controller.loop import step
@@ -72,7 +71,7 @@ def run_interval(
     fabric.control = Control(control.config, control.vns, control.policies, control.groups, shadow, state)
     fabric.received_bps, fabric.brought = result.received_bps, (state.measured, result.brought_bps)
     queues = None if observed is None else observed.queues
-    fabric.queue_dropped_bps = _unknown(len(vns)) if queues is None else queues.dropped_bps
+    fabric.queue_dropped_bps = unknown(len(vns)) if queues is None else queues.dropped_bps
     fabric.send_limits = fabric.send_limits.after(of_send_limits, vns.capacity_bps)
     if recorder is not None:
         start = Start(control.state, vns, control.policies, links)
@@ -86,12 +85,6 @@ def run_interval(
     _watch_guarantees(fabric, now_s)
     _watch_send_guarantees(fabric, now_s)
     return result
-
-
-@lru_cache(maxsize=4)
-def _unknown(vns: int) -> FloatArray:
-    """Return what is known of so many VNs of which nothing is, for all who ask: nobody writes to it."""
-    return np.full(vns, np.nan)
 
 
 def _reads(control: Control, recorder: Recorder | None) -> frozenset[Reading]:
@@ -112,12 +105,13 @@ def _readings(
     confirmed_s: Mapping[int, float],
 ) -> tuple[ListedReadings, ListedReadings]:
     """Return the readings of the entries' meters and of those of the VNs' send limits."""
-    listed = fabric.listing.find(fabric.switches, reports)
+    listing, control = fabric.listing, fabric.control
+    listed = listing.find(fabric.switches, reports)
     came_s = np.array([received_s[dpid] for dpid in reports.dpids], dtype=np.float64)
     done_s = np.array([confirmed_s.get(dpid, np.nan) for dpid in reports.dpids], dtype=np.float64)
-    of_entries = fabric.listing.places_of_entries(listed, reports.ends, len(fabric.state.entries))
-    of_send_limits = fabric.listing.places_of_kind(listed, reports.ends, len(fabric.vns), _SEND_LIMIT)
-    stats, modified_s = reports.whole, fabric.state.enforcement.modified_s
+    of_entries = listing.places_of_entries(listed, reports.ends, len(control.state.entries))
+    of_send_limits = listing.places_of_kind(listed, reports.ends, len(control.vns), _SEND_LIMIT)
+    stats, modified_s = reports.whole, control.state.enforcement.modified_s
     of_entries_now = ListedReadings(*of_entries, stats, came_s, done_s, modified_s)
     return of_entries_now, ListedReadings(*of_send_limits, stats, came_s, done_s, None)
 
@@ -163,9 +157,9 @@ def _watch_guarantees(fabric: FabricState, now_s: float) -> None:
 
 def _watch_send_guarantees(fabric: FabricState, now_s: float) -> None:
     before, vns = fabric.send_guarantees, fabric.shared_vns
-    entries, measured = fabric.state.entries, fabric.state.measured
     if not vns.borrows.any():
         return
+    entries, measured = fabric.state.entries, fabric.state.measured
     offered_bps = owed_to_senders(
         entries.sender, entries.receiver, measured.offered_bps, measured.active, vns.weight, vns.receive_limit_bps
     )
@@ -213,9 +207,10 @@ def _note_notifications(fabric: FabricState, now_s: float) -> None:
 
 
 def _watch_congestion(fabric: FabricState, before: step.ControlState, limit_bps: FloatArray, now_s: float) -> None:
-    declared = declare_congestion(fabric.control.groups, len(fabric.vns))
+    control = fabric.control
+    declared = declare_congestion(control.groups, len(control.vns))
     fabric.congestion, began, ended = fabric.congestion.after(
-        before, fabric.state, fabric.vns, declared, limit_bps, now_s
+        before, control.state, control.vns, declared, limit_bps, now_s
     )
     if not len(began) and not len(ended):
         return
@@ -225,9 +220,9 @@ def _watch_congestion(fabric: FabricState, before: step.ControlState, limit_bps:
 
 
 def _note_implausible(fabric: FabricState, rows: IntArray, now_s: float) -> None:
-    entries = fabric.state.entries
     if not len(rows):
         return
+    entries = fabric.state.entries
     for row in rows.tolist():
         ends = f"{fabric.vn_name(int(entries.sender[row]))} to {fabric.vn_name(int(entries.receiver[row]))}"
         fabric.note(

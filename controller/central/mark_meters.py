@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import is_
 
 import numpy as np
 
@@ -42,7 +43,7 @@ class MarkMeterKeeper:
         known = (control.state.entries, control.groups, control.shadow.groups, control.vns, mine, sent_to)
         able = [(record.can.uses_meters, record.can.uses_ecn) for record in fabric.switches.values()]
         refilled = any(fabric.switches[dpid].meter_ids.available for dpid in self._short)
-        if not refilled and able == self._able and all(map(_is, known, self._known)) and self._known:
+        if not refilled and able == self._able and all(map(is_, known, self._known)) and self._known:
             return
         self._known, self._able = known, able
         asking = _asking((*control.groups, *control.shadow.groups), len(control.vns))
@@ -71,7 +72,7 @@ class MarkMeterKeeper:
         """Whether any policy asks for marks."""
         control = self._fabric.control
         known = (control.groups, control.shadow.groups, control.vns)
-        if not self._asked[0] or not all(map(_is, known, self._asked[0])):
+        if not self._asked[0] or not all(map(is_, known, self._asked[0])):
             self._asked = known, bool(_asking((*known[0], *known[1]), len(control.vns)).any())
         return self._asked[1]
 
@@ -191,10 +192,6 @@ class MarkMeterKeeper:
             record.update.meter_deletes.append(meter_id)
         else:
             record.meter_ids.release(meter_id)
-
-
-def _is(one: object, other: object) -> bool:
-    return one is other
 
 
 def _asking(groups: Iterable[PolicyGroup], vns: int) -> BoolArray:

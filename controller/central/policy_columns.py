@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from controller.central.state import FabricState
-from controller.columns import FloatArray, IntArray
+from controller.columns import FloatArray, IntArray, unknown
 
 
 class PolicyColumns(NamedTuple):
@@ -54,9 +54,12 @@ def marked_and_lost(fabric: FabricState) -> tuple[FloatArray, FloatArray]:
 
     NaN where the VN's policy reports nothing of the kind, or nothing is known.
     """
-    state, vns = fabric.state, len(fabric.vns)
+    state, vns = fabric.control.state, len(fabric.control.vns)
+    reporting = [one for one in state.allocators.decisions if one.marked is not None or one.lost is not None]
+    if not reporting:
+        return unknown(vns), unknown(vns)
     columns = np.full((2, vns), np.nan)
-    for decision in fabric.state.allocators.decisions:
+    for decision in reporting:
         view = decision.view
         if view.entries is not state.entries:
             continue

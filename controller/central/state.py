@@ -215,18 +215,19 @@ class FabricState:
     @property
     def flood_limit_bps(self) -> FloatArray:
         """What each VN may flood, shape (vns,)."""
-        if self._flood_limits is None or self._flood_limits[0] is not self.vns:
-            self._flood_limits = (self.vns, flood_limits(self.vns, self.config.vlans))
+        vns = self.control.vns
+        if self._flood_limits is None or self._flood_limits[0] is not vns:
+            self._flood_limits = (vns, flood_limits(vns, self.config.vlans))
         return self._flood_limits[1]
 
     @property
     def shared_vns(self) -> VnTable:
         """The VNs with their receive limits less the floods that they get: what is shared out."""
-        taken_bps = self.floods.taken_bps
-        if self._shared is None or self._shared[0] is not self.vns or self._shared[1] is not taken_bps:
-            left_bps = np.maximum(self.vns.receive_limit_bps - taken_bps, RATE_STEP_BPS)
-            vns = self.vns.with_columns(receive_limit_bps=left_bps) if taken_bps.any() else self.vns
-            self._shared = (self.vns, taken_bps, vns)
+        taken_bps, vns = self.floods.taken_bps, self.control.vns
+        if self._shared is None or self._shared[0] is not vns or self._shared[1] is not taken_bps:
+            left_bps = np.maximum(vns.receive_limit_bps - taken_bps, RATE_STEP_BPS)
+            left = vns.with_columns(receive_limit_bps=left_bps) if taken_bps.any() else vns
+            self._shared = (vns, taken_bps, left)
         return self._shared[2]
 
     @property
@@ -235,10 +236,11 @@ class FabricState:
 
         They are for all who ask in an interval, and nobody's to write to.
         """
-        measured = self.state.measured
+        state = self.control.state
+        measured = state.measured
         if self.brought is None or self.brought[0] is not measured:
             columns = (measured.offered_bps, measured.passed_bps, measured.dropped_bps)
-            self.brought = (measured, sums_by(self.state.entries.receiver, columns, len(self.vns)))
+            self.brought = (measured, sums_by(state.entries.receiver, columns, len(self.control.vns)))
         return self.brought[1]
 
     def of_senders(self) -> tuple[FloatArray, FloatArray]:

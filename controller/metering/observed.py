@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 
 from controller.metering.mark_readings import MarkReadings
 from controller.metering.port_readings import PortReadings
 from controller.metering.queue_readings import QueueReadings
 
 
-class Reading(Enum):
+class Reading(StrEnum):
     """What can be read for a policy; nothing is computed that none asks for."""
 
     LINKS = "links"

@@ -6,7 +6,7 @@ import numpy as np
 
 from controller.central.controller import CentralController
 from controller.central.policy_columns import marked_and_lost
-from controller.columns import BoolArray, FloatArray
+from controller.columns import BoolArray, FloatArray, unknown
 from controller.dets.send_rate_controller import Control
 from controller.metering.measurement import sums_by
 
@@ -19,9 +19,10 @@ def live_rates(central: CentralController, online: BoolArray | None = None) -> t
     with a sender there, and for both ends of a pair without a meter. Of a part of the fabric they are what its own
     senders bring; those of all parts add up. ``online`` is what ``connected`` returns. Nobody may write to the columns.
     """
-    state, vns, send_limits = central.state, len(central.vns), central.fabric.send_limits
+    fabric = central.fabric
+    state, send_limits = fabric.control.state, fabric.send_limits
     online = connected(central) if online is None else online
-    entries, measured = state.entries, state.measured
+    entries, measured, vns = state.entries, state.measured, len(online)
     times, all_online = send_limits.offered_to_passed, bool(online.all())
     meant_bps = measured.offered_bps if times is None else measured.offered_bps * times[entries.sender]
     told_bps = (measured.passed_bps, meant_bps, measured.dropped_bps)
@@ -30,7 +31,7 @@ def live_rates(central: CentralController, online: BoolArray | None = None) -> t
         passed, meant, dropped = (np.where(heard, rate_bps, np.nan) for rate_bps in told_bps)
         told_bps = (passed, meant, dropped)
     if all_online and times is None:
-        meant_for, received, dropped_for = central.fabric.brought_bps
+        meant_for, received, dropped_for = fabric.brought_bps
     else:
         received, meant_for, dropped_for = sums_by(entries.receiver, told_bps, vns)
     sent, meant_by, dropped_by = sums_by(entries.sender, told_bps, vns)
@@ -59,9 +60,10 @@ def _where(known: BoolArray, *columns: FloatArray) -> tuple[FloatArray, ...]:
 
 def flood_rates(central: CentralController, online: BoolArray | None = None) -> tuple[FloatArray, ...]:
     """Return what VNs may flood, flood, have dropped of that, and get of others' floods: four columns (vns,), bit/s."""
-    floods = central.fabric.floods
+    fabric = central.fabric
+    floods = fabric.floods
     now = _where(connected(central) if online is None else online, floods.passed_bps, floods.dropped_bps)
-    return (central.fabric.flood_limit_bps, *now, floods.taken_bps)
+    return (fabric.flood_limit_bps, *now, floods.taken_bps)
 
 
 def mark_rates(central: CentralController, online: BoolArray | None = None) -> tuple[FloatArray, FloatArray]:
@@ -76,9 +78,10 @@ def mark_rates(central: CentralController, online: BoolArray | None = None) -> t
 
 def granted_bps(central: CentralController) -> FloatArray:
     """Return the sum of the grants of each VN's active senders, shape (vns,); NaN: it is not congested."""
-    state, congested = central.state, central.fabric.congestion.congested
+    fabric = central.fabric
+    state, congested = fabric.control.state, fabric.congestion.congested
     if not congested.any():
-        return np.full(len(congested), np.nan)
+        return unknown(len(congested))
     counted = (state.machines.control == int(Control.LIMITED)) & state.measured.active
     counted_bps = np.where(counted, state.machines.limit_bps, 0.0)
     (sums_bps,) = sums_by(state.entries.receiver, (counted_bps,), len(congested))
@@ -93,7 +96,9 @@ def congested_here(central: CentralController) -> BoolArray:
 
 def connected(central: CentralController) -> BoolArray:
     """Return whether the switch of each VN is connected, shape (vns,): what another counts is unknown, not zero."""
-    dpids = [dpid for dpid, record in central.switches.items() if record.connected]
-    if len(dpids) == len(central.switches):
-        return np.ones(len(central.vns), dtype=np.bool_)
-    return np.isin(central.vns.dpid, np.array(dpids, dtype=np.uint64))
+    fabric = central.fabric
+    dpids = [dpid for dpid, record in fabric.switches.items() if record.connected]
+    vn_dpid = fabric.control.vns.dpid
+    if len(dpids) == len(fabric.switches):
+        return np.ones(len(vn_dpid), dtype=np.bool_)
+    return np.isin(vn_dpid, np.array(dpids, dtype=np.uint64))

@@ -32,10 +32,10 @@ class Observer:
     def note(self, now_s: float) -> None:
         """A round has ended."""
         self.follow()
-        central = self.central
-        elapsed_s = central.config.interval_s if self._noted_s is None else max(now_s - self._noted_s, 0.0)
+        central, fabric = self.central, self._fabric
+        elapsed_s = fabric.config.interval_s if self._noted_s is None else max(now_s - self._noted_s, 0.0)
         self._noted_s = now_s
-        self.links.note(central.network.topology.links(), now_s)
+        self.links.note(fabric.network.topology.links(), now_s)
         rates_bps = rates_now(central)
         self.series.add(central, rates_bps)
         if self.traffic.add(rates_bps, central, elapsed_s, now_s):
@@ -45,7 +45,7 @@ class Observer:
     def follow(self) -> None:
         """Let the columns be those of the controller's VNs, which may be others since the configuration changed."""
         central = self.central
-        if central.fabric is self._fabric:
+        if self._fabric is central.fabric:
             return
         self.traffic = self.traffic.carried(_old_rows(self._vns, central.vns))
         self.series = Series(central.vns).carried(self.series, central.vns)

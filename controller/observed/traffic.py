@@ -175,13 +175,8 @@ class Traffic:
 def rates_now(central: CentralController) -> FloatArray:
     """Return the rates of the last interval in bit/s, shape (COLUMNS, vns); NaN is unknown."""
     online = connected(central)
-    _limit, *of_floods = flood_rates(central, online)
-    received, sent, offered, send_offered, dropped, send_dropped, over = live_rates(central, online)
-    of_vns = (received, sent, offered, send_offered, dropped, send_dropped, over, granted_bps(central))
-    rates_bps = np.empty((len(COLUMNS), len(online)))
-    for row, column in zip(rates_bps, (*of_vns, *of_floods, *mark_rates(central, online)), strict=True):
-        row[:] = column
-    return rates_bps
+    of_vns = *live_rates(central, online), granted_bps(central)
+    return np.array((*of_vns, *flood_rates(central, online)[1:], *mark_rates(central, online)))
 
 
 def _behind_lost_switches(central: CentralController) -> BoolArray:

@@ -19,7 +19,10 @@ from controller.switch.record import NO_ENTRY, SwitchRecord
 
 
 class MeterReports(Mapping[int, NDArray[np.void]]):
-    """METER_STATS by dpid: parts of ``whole``, in which the meters of each switch end where ``ends`` says."""
+    """METER_STATS by dpid: parts of ``whole``, in which the meters of each switch end where ``ends`` says.
+
+    ``bounds`` says by dpid from where to where they go.
+    """
 
     def __init__(
         self,
@@ -33,7 +36,7 @@ class MeterReports(Mapping[int, NDArray[np.void]]):
         self.meter_id = whole["meter_id"].copy() if meter_id is None else meter_id
         # What ``Listing.find`` has found: it is asked several times in a round.
         self.listed: tuple[list[RowArray], ListedMeters] | None = None
-        self._bounds = dict(zip(self.dpids, pairwise([0, *ends.tolist()]), strict=True))
+        self.bounds = dict(zip(self.dpids, pairwise([0, *ends.tolist()]), strict=True))
 
     @classmethod
     def of(cls, stats: Mapping[int, NDArray[np.void]]) -> MeterReports:
@@ -45,7 +48,7 @@ class MeterReports(Mapping[int, NDArray[np.void]]):
 
     def of_switches(self, dpids: Mapping[int, object]) -> MeterReports:
         """Return the meters of these switches alone."""
-        if all(dpid in dpids for dpid in self.dpids):
+        if self.bounds.keys() <= dpids.keys():
             return self
         return MeterReports.of({dpid: meters for dpid, meters in self.items() if dpid in dpids})
 
@@ -56,10 +59,10 @@ class MeterReports(Mapping[int, NDArray[np.void]]):
         return iter(self.dpids)
 
     def __contains__(self, dpid: object) -> bool:
-        return dpid in self._bounds
+        return dpid in self.bounds
 
     def __getitem__(self, dpid: int) -> NDArray[np.void]:
-        start, end = self._bounds[dpid]
+        start, end = self.bounds[dpid]
         return self.whole[start:end]
 
 

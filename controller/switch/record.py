@@ -44,14 +44,12 @@ class SwitchUpdate:
         messages = 0
         for piece in self._meter_mods:
             messages += piece.shape[1]
-        if self.has_meter_mods_alone:  # nearly always
-            return messages
         return messages + len(self.flow_deletes) + len(self.flow_adds) + len(self.meter_deletes)
 
     @property
     def due(self) -> bool:
         """Whether there is anything in it."""
-        return bool(self._meter_mods) or not self.has_meter_mods_alone
+        return bool(self._meter_mods or self.flow_deletes or self.flow_adds or self.meter_deletes)
 
     def meter_mods(self) -> IntArray:
         """Return the meter-mods that add or modify, in order: rows command, meter_id, rate_kbps and burst_kbits."""

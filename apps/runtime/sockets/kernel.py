@@ -51,4 +51,4 @@ class Room:
         columns = np.array(filenos, np.int64), self._room, arrivals, self._replies, *rolls
         done = call(library, "dets_receive", columns, now_s, *what)
         found: list[list[int]] = arrivals[:done].tolist()
-        return found, self._replies[: sum(replies for _, replies, _ in found)].tolist()
+        return found, self._replies[: arrivals[:done, 1].sum()].tolist()

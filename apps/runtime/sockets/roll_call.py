@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from ryu.lib import hub
 
 from apps.runtime.sockets import kernel as socket_kernel
+from apps.runtime.sockets.pause import Pause
 from controller.columns import FloatArray, IntArray
 from controller.openflow import constants as ofp
 from controller.openflow.buffers import HEADER
@@ -45,7 +44,9 @@ class RollCall:
         self._called: list[int] = []
         self._filenos: IntArray = np.empty(0, np.int64)
         self._numbers: IntArray = np.empty(0, np.int64)
-        self._all_in: Any = None
+        self.xid: IntArray = np.empty(0, np.int64)
+        self.at_s: FloatArray = np.empty(0)
+        self._all_in = Pause()
         self.call([], [])
 
     def call(self, filenos: list[int], xids: Sequence[int]) -> None:
@@ -57,9 +58,10 @@ class RollCall:
                 self.index_of = np.full(2 * highest, _NOBODY, np.int64)
             self._called, self._filenos = filenos, np.array(filenos, np.int64)
             self._numbers = np.arange(len(filenos))
+            self.xid, self.at_s = np.empty(len(filenos), np.int64), np.empty(len(filenos))
         self.index_of[self._filenos] = self._numbers
-        self.xid: IntArray = np.array(xids, np.int64)
-        self.at_s: FloatArray = np.full(len(filenos), np.nan)
+        self.xid[:] = xids
+        self.at_s.fill(np.nan)
         self.left[0] = len(filenos)
 
     @property
@@ -97,17 +99,14 @@ class RollCall:
 
     def look(self) -> None:
         """Wake whoever waits for the answers once none is awaited any more."""
-        if self._all_in is not None and self.is_over:
-            self._all_in.set()
+        if not self.left[0]:
+            self._all_in.end()
 
     def wait(self, timeout_s: float) -> bool:
         """Return whether, within so long, no answer is awaited any more."""
-        if self.is_over:
-            return True
-        self._all_in = hub.Event()
-        came = timeout_s > 0.0 and bool(self._all_in.wait(timeout_s))
-        self._all_in = None
-        return came
+        if not self.is_over and timeout_s > 0.0:
+            self._all_in.wait(timeout_s)
+        return self.is_over
 
     def _number(self, fileno: int) -> int:
         return int(self.index_of[fileno]) if 0 <= fileno < len(self.index_of) else _NOBODY
@@ -126,24 +125,27 @@ class MeterCall(RollCall):
 
     def __init__(self) -> None:
         super().__init__()
-        self._meters: list[int] = []
-        self._ends: IntArray = np.empty(0, np.int64)
+        self._meters: list[int] | None = None
+        self.ends: IntArray = np.empty(0, np.int64)
+        self.filled: IntArray = np.empty(0, np.int64)
+        self.kept: IntArray = np.empty(0, np.int64)
         self.parts: NDArray[np.uint8] = np.empty((1, _MOST_OCTETS), np.uint8)
         self.expect([])
 
     def expect(self, meters: list[int]) -> None:
         """Say how many meters each of those who are called has."""
         if meters != self._meters:
-            self._meters, self._ends = meters, np.cumsum(meters, dtype=np.int64)
-        self.ends: IntArray = self._ends
-        self.stats: NDArray[np.void] = np.empty(sum(meters), METER_STATS)
-        self.meter_id: NDArray[np.uint32] = np.empty(len(self.stats), np.uint32)
-        self.filled: IntArray = np.zeros(len(meters), np.int64)
-        self.kept: IntArray = np.zeros(len(meters), np.int64)
-        in_parts = np.array(meters, np.int64) > _MOST_METERS
-        self.slot: IntArray = np.where(in_parts, np.cumsum(in_parts) - 1, _NOBODY)
-        if np.count_nonzero(in_parts) > len(self.parts):
-            self.parts = np.empty((np.count_nonzero(in_parts), _MOST_OCTETS), np.uint8)
+            self._meters, self.ends = meters, np.cumsum(meters, dtype=np.int64)
+            self.filled, self.kept = np.empty((2, len(meters)), np.int64)
+            in_parts = np.array(meters, np.int64) > _MOST_METERS
+            self.slot: IntArray = np.where(in_parts, np.cumsum(in_parts) - 1, _NOBODY)
+            if np.count_nonzero(in_parts) > len(self.parts):
+                self.parts = np.empty((np.count_nonzero(in_parts), _MOST_OCTETS), np.uint8)
+        self.filled.fill(0)
+        self.kept.fill(0)
+        in_all = int(self.ends[-1]) if meters else 0
+        self.stats: NDArray[np.void] = np.empty(in_all, METER_STATS)  # others keep the last ones
+        self.meter_id: NDArray[np.uint32] = np.empty(in_all, np.uint32)
 
     @property
     def columns(self) -> tuple[NDArray[np.generic], ...]:
