@@ -32,7 +32,9 @@ TIMEOUT_S = 5.0
 ATTEMPTS = 5
 _MAX_REPLY_BYTES = 8 << 20  # the rows of 30,000 queues
 _MAX_REASON_LENGTH = 200
+_MOST_PARTS = 500_000  # lists and objects of a reply: those rows have so many, and all are made at once
 _CHUNK_BYTES = 1 << 16
+_MOST_OTHERS = 100  # messages of one connection that answer nothing; a server's probes are seconds apart
 # A character after a backslash is not what it looks like; a backslash at the end waits for it.
 _TOKEN = re.compile(rb'\\.|["{}]', re.DOTALL)
 # What a transaction's ``wait`` answers when a row was changed between reading and writing.
@@ -84,6 +86,8 @@ class QueueWriter:
                 raise OvsdbError(self.address, f"no answer within {self._timeout_s:g} s") from error
             except (OSError, ProtocolError, InvalidValueError) as error:
                 raise OvsdbError(self.address, _reason(error)) from error
+            except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
+                raise OvsdbError(self.address, f"answers in a form that is not OVSDB's: {error!r}") from error
 
     def remove(self, dpid: int) -> list[str]:
         """Remove the controller's queues from all ports of a switch; returns and raises what ``apply`` does."""
@@ -120,7 +124,7 @@ class _Session:
         self._socket = _connect(address, tls, timeout_s)
         self._buffer = bytearray()
         self._frame = _Frame()
-        self._last_id = 0
+        self._last_id = self._others = 0
 
     def __enter__(self) -> _Session:
         return self
@@ -137,10 +141,13 @@ class _Session:
         self._send({"method": "transact", "params": [DATABASE, *operations], "id": self._last_id})
         while True:
             message = self._receive()
+            if message.get("id") == self._last_id and message.get("method") is None:
+                break
+            self._others += 1
+            if self._others > _MOST_OTHERS:
+                raise ProtocolError(f"message: more than {_MOST_OTHERS} that nobody has asked for")
             if message.get("method") == "echo":
                 self._send({"result": message.get("params"), "error": None, "id": message.get("id")})
-            elif message.get("id") == self._last_id and message.get("method") is None:
-                break
         if message.get("error") or not isinstance(message.get("result"), list):
             raise ProtocolError(f"transact: {message.get('error') or 'the reply has no results'}")
         return list(message["result"])
@@ -155,6 +162,8 @@ class _Session:
             end = self._frame.end(self._buffer)
             if end is not None:
                 text, self._buffer, self._frame = self._buffer[:end], self._buffer[end:], _Frame()
+                if text.count(b"[") + text.count(b"{") > _MOST_PARTS:
+                    raise ProtocolError(f"message: has more than {_MOST_PARTS} lists and objects")
                 try:
                     return dict(json.loads(text))
                 except ValueError as error:
@@ -166,6 +175,7 @@ class _Session:
             if not chunk:
                 raise ConnectionResetError("the server closed the connection")
             self._buffer += chunk
+            _let_others_run()  # whoever sends without an end is read without waiting
 
     def _limit_time(self) -> None:
         left_s = self._deadline_s - time.monotonic()
@@ -202,6 +212,7 @@ class _Frame:
                 self._depth += 1 if found == b"{" else -1
                 if self._depth == 0:
                     return self._at
+        self._at = max(self._at, len(buffer) - buffer.endswith(b"\\"))
         return None
 
 

@@ -96,7 +96,6 @@ class ModelFabric:
         self.uplinks: dict[int, OutPort] = {}
         self.uplink_queue = self.class_on_uplink
         self.links: dict[PortId, PortId] = {}
-        self._delay_s: dict[OutPort, float] = {}
         self._receiver_of: dict[ModelSource, Received] = {}
         self._sending: list[ModelSource] = []
         self._generators: list[Generator] = []

@@ -77,7 +77,7 @@ class TcpSource(ModelSource):
         self.threshold = float("inf")
         self.in_flight = 0
         self.acked = 0
-        self.time_outs = self.recoveries = 0
+        self.time_outs = 0
         self._left: int | None = None
         self._again = 0  # lost segments that wait to be sent again
         self._acks: deque[_Ack] = deque()
@@ -218,7 +218,6 @@ class TcpSource(ModelSource):
 
     def _enter_recovery(self, lost: int, slot: int) -> None:
         """Fast recovery (RFC 6675), its window steered by proportional rate reduction (RFC 6937)."""
-        self.recoveries += 1
         self._prr_from = max(self.window, 1.0)
         self.threshold = max(2.0, self.law.reduced(self.window, slot * self._slot_s))
         self._prr_acked = self._prr_sent = 0

@@ -5,6 +5,7 @@ No root is needed. The switches connect to the controller of that configuration 
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ from experiments.wire.fabric import WireFabric
 
 SPEAK_EVERY_S = 2.0
 LOOK_EVERY_S = 0.1
+ALONE_S = 3.0
+"""after so long without a controller it is said that there is none"""
 _ETH_TYPE = 0x88B5
 _EVERYBODY = 2**48 - 1
 _FIRST_MAC = 0x02_00_00_00_00_01
@@ -96,8 +99,9 @@ class Lab:
     def run(self, tell: Callable[[str], None], duration_s: float | None = None) -> None:
         """Let the hosts speak now and then, so that the controller knows them, for a time or until Ctrl-C.
 
-        ``tell`` is called with the names of switches that connect and that are cut off.
+        ``tell`` is called with the names of switches that connect and that are cut off, and once if none does.
         """
+        alone_s = time.monotonic() + ALONE_S
         end_s = None if duration_s is None else time.monotonic() + duration_s
         connected: set[str] = set()
         speak_s, pause_s = 0.0, SPEAK_EVERY_S
@@ -105,6 +109,11 @@ class Lab:
             now = {name for name, switch in self._config.switches.items() if self.fabric.connected(switch.dpid)}
             for name in sorted(now ^ connected):
                 tell(f"{name} {'is connected' if name in now else 'is cut off'}")
+            if now:
+                alone_s = math.inf
+            elif time.monotonic() >= alone_s:
+                tell(f"no controller takes the switches at {self._config.openflow_listen}; they go on trying")
+                alone_s = math.inf
             if now > connected:  # soon again, and again: the controller may not listen yet
                 speak_s, pause_s = 0.0, LOOK_EVERY_S
             if time.monotonic() >= speak_s:

@@ -9,12 +9,15 @@ from typing import Any
 
 import pytest
 import yaml
+from support.configs import star
 from support.wire import WireRun
 
 from apps import cli
 from controller.errors import InvalidValueError
 from controller.openflow.constants import MessageType
-from experiments.wire.lab import parse_offer
+from experiments.machine.controller_process import free_ports
+from experiments.wire import lab
+from experiments.wire.lab import Lab, parse_offer
 
 Dets = Callable[..., str]
 SENDER, RECEIVER = 1, 2
@@ -126,6 +129,15 @@ def test_top_and_events_show_what_happens(run: WireRun, dets: Dets) -> None:
     assert (states[1][0]["vlan_vid"], states[1][0]["algorithm"]) == (10, "fs")
     assert "congestion-began" in dets("events")
     assert "20.0 Mb/s" in dets("explain", "--vlan", "10", "--from", "s1:1", "--to", "s1:2")
+
+
+def test_a_lab_without_a_controller_says_so_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    (port,) = free_ports(1)
+    said: list[str] = []
+    monkeypatch.setattr(lab, "ALONE_S", 0.0)
+    with Lab(star(2, openflow={"listen": f"127.0.0.1:{port}"}), []) as running:
+        running.run(said.append, 0.3)
+    assert said == [f"no controller takes the switches at 127.0.0.1:{port}; they go on trying"]
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ import pytest
 from support.ovsdb import Server, needs_ovsdb
 from support.paths import ROOT
 
+from apps.southbound import ovsdb
 from apps.southbound.ovsdb import OvsdbError, QueueWriter
 from controller.errors import InvalidValueError
 from controller.switch.queues import PortQueues, port_queues
@@ -133,6 +134,8 @@ def test_tls_with_certificates_of_both_sides(tmp_path: Path) -> None:
 # -- servers that misbehave
 
 EMPTY = {"id": 1, "error": None, "result": [{"rows": []}] * 6}
+ODD_BRIDGE = {"_uuid": ["uuid", "b"], "name": "b", "datapath_id": f"{DPID:016x}", "ports": ["set", [["uuid", ["p"]]]]}
+ODD_ROWS = json.dumps(EMPTY | {"result": [{"rows": []}, {"rows": [ODD_BRIDGE]}, *[{"rows": []}] * 4]}).encode()
 
 
 @contextlib.contextmanager
@@ -179,6 +182,10 @@ def test_probes_and_pieces_of_messages_are_taken_in_stride() -> None:
         (b'{"id":1,"result":null,"error":"unknown database"}', "transact: unknown database"),
         (b'{"id":1,"result":[],"error":null}', "select results: expected rows of Open_vSwitch, Bridge"),
         (json.dumps({"id": 1, "result": None, "error": "e" * 50_000}).encode(), "transact: eee"),
+        (b'{"method":"update","id":null,"params":[]}' * 101, "message: more than 100 that nobody has asked for"),
+        (b'{"id":1,"result":%s}' % (b"[" * 5000 + b"]" * 5000), "answers in a form that is not OVSDB's: Recursion"),
+        (b'{"id":1,"result":[%s1]}' % (b"[]," * 500_000), "message: has more than 500000 lists and objects"),
+        (ODD_ROWS, "answers in a form that is not OVSDB's: TypeError"),
     ],
 )
 def test_a_bad_answer_is_a_short_error_that_names_the_address(reply: bytes, reason: str) -> None:
@@ -190,6 +197,19 @@ def test_a_bad_answer_is_a_short_error_that_names_the_address(reply: bytes, reas
         QueueWriter(address).apply(DPID, {})
     assert str(caught.value).startswith(f"OVSDB {address}: {reason}")
     assert len(str(caught.value)) < 300
+
+
+def test_whoever_sends_without_an_end_lets_others_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns = []
+
+    def serve(connection: socket.socket) -> None:
+        connection.recv(1 << 16)
+        connection.sendall(b'{"id":1,"error":null,"result":["' + b"x" * 2_000_000)
+
+    monkeypatch.setattr(ovsdb, "_let_others_run", lambda: turns.append(0))
+    with fake_server(serve) as address, pytest.raises(OvsdbError, match="closed"):
+        QueueWriter(address).apply(DPID, {})
+    assert len(turns) >= 2_000_000 // ovsdb._CHUNK_BYTES
 
 
 def test_an_answer_that_never_ends_is_given_up_and_never_decoded(monkeypatch: pytest.MonkeyPatch) -> None:

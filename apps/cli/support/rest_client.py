@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -104,6 +104,7 @@ class Client:
         while True:
             now = self.call("/v1/revision")
             if now["installed_revision"] is not None and now["installed_revision"] >= revision:
+                self._complain_of_missing(now.get("missing") or ())
                 return
             if time.monotonic() >= end_s:
                 break
@@ -112,6 +113,13 @@ class Client:
         lagging += [f"{name} is not connected" for name in now.get("missing", ())]
         why = ", ".join(lagging) or "the controller has not sent it"
         raise RequestError(f"revision {revision} is kept, but not in force after {timeout_s:g} s: {why}")
+
+    def _complain_of_missing(self, switches: Sequence[str]) -> None:
+        """Say on which switches no change is in force: they are not connected. In a cluster others may have them."""
+        if switches and not self.call("/v1/health").get("cluster"):
+            from apps.cli.support.common import complain
+
+            complain(f"{', '.join(switches)}: not connected; the change is in force there once it is")
 
     def stream(
         self, path: str, query: Query | None = None, last: str = "", timeout_s: float = 60

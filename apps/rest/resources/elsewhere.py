@@ -73,7 +73,7 @@ def completed(response: Response) -> Response:
     others, partial = gathered(nodes, _target(), request.headers, lambda: service().sleep(0.0))
     try:
         whole = complete(service(), nodes, [own, *others])
-    except (KeyError, TypeError, ValueError) as error:  # a node of another version, or file
+    except (AttributeError, KeyError, TypeError, ValueError) as error:  # a node of another version, or file
         log.warning("REST: answers of %s do not go together: %r", ", ".join(nodes.urls), error)
         whole, partial = own.said, sorted(nodes.urls)
     response.set_data(json.dumps(whole | ({"partial": partial} if partial else {})))

@@ -233,6 +233,18 @@ def test_wait_returns_when_the_change_is_in_force(desk: RestDesk, dets: Any) -> 
     assert [one.path for one in desk.asked] == [VN_PATH, *["/v1/revision"] * 3]
 
 
+@pytest.mark.parametrize(
+    ("cluster", "said"),
+    [(None, "dets: sw2: not connected; the change is in force there once it is\n"), ({"node": "n1"}, "")],
+)
+def test_wait_tells_which_switches_are_not_there(desk: RestDesk, dets: Any, cluster: object, said: str) -> None:
+    desk.on("PATCH", VN_PATH, VN)
+    desk.on("GET", "/v1/revision", {"installed_revision": 17, "waiting": [], "missing": ["sw2"]})
+    desk.on("GET", "/v1/health", {"status": "degraded"} | ({} if cluster is None else {"cluster": cluster}))
+    status, out, err = dets("limit", "set", *HERE, "--send", "1M", "--wait")
+    assert (status, out, err) == (0, "VLAN 10, sw1:3: send 1M (revision 17, in force)\n", said)
+
+
 def test_wait_tells_which_switches_lag(desk: RestDesk, dets: Any) -> None:
     desk.on("PATCH", VN_PATH, VN)
     desk.on("GET", "/v1/revision", {"installed_revision": 16, "waiting": ["sw1"], "missing": ["sw2"]})

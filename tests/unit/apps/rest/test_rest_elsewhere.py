@@ -121,6 +121,12 @@ def test_what_has_gone_wrong_here_is_not_asked_elsewhere(two: Two) -> None:
     assert two.between.asked == []
 
 
+def test_a_list_of_other_things_is_left_out(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = {"n1": Answer(200, [], b'{"switches": ["s1"], "next": null}')}
+    monkeypatch.setattr(two.between, "gather", lambda *_: found)
+    assert two.n2.get("/v1/switches")["partial"] == ["n1"]
+
+
 @pytest.mark.parametrize("said", [[], {}, {"vns": None}, {"vns": [{}], "next": None}, "nothing"])
 def test_answers_of_another_version_are_left_out(two: Two, monkeypatch: pytest.MonkeyPatch, said: Any) -> None:
     found = {"n1": Answer(200, [], json.dumps(said).encode())}

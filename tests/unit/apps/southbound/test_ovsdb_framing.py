@@ -38,3 +38,10 @@ def test_a_message_ends_where_its_json_does_however_it_comes(
 def test_what_is_no_object_is_refused(text: bytes) -> None:
     with pytest.raises(ProtocolError, match="expected a JSON object"):
         _Frame().end(bytearray(text))
+
+
+@pytest.mark.parametrize(("text", "seen"), [(b'{"a": [1, 2, 3', 14), (b'{"a": "b\\', 8)])
+def test_what_was_looked_at_is_not_looked_at_again(text: bytes, seen: int) -> None:
+    frame = _Frame()
+    assert frame.end(bytearray(text)) is None
+    assert frame._at == seen
