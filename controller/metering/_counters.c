@@ -240,7 +240,8 @@ i64 dets_meter_rates(double least_elapsed_s, double plausible, double bits_per_b
     return 0;
 }
 
-/* All of look, block by block; the next block is fetched while one is worked on. Behind COLUMNS_OF_LOOK come ListedReadings, if ``listed``, or MeterReadings. */
+/* All of look, block by block; the next block is fetched while one is worked on. Behind COLUMNS_OF_LOOK come ListedReadings, if
+ * ``listed``, or MeterReadings. */
 enum { COLUMNS_OF_LOOK = 29 };
 i64 dets_look(double least_elapsed_s, double plausible, double bits_per_byte, double memory, i64 listed,
               const char *columns)
