@@ -23,9 +23,9 @@ LOST_INTERVALS = KEEP_ALIVE_INTERVALS
 MISTRUST_S = 300.0
 # So many frames more than it may say, over what it may say in the same time: an honest agent says a quarter of that.
 FLOOD_FRAMES = 500
-REORDERED, FOREIGN_VLAN, TOO_MANY, NOT_TRUSTED = "order", "vlan", "budget", "mistrusted"
+REORDERED, FOREIGN_VLAN, TOO_MANY, NOT_TRUSTED, NO_AGENT = "order", "vlan", "budget", "mistrusted", "no-agent"
 """Causes to refuse a frame besides those of the codec."""
-REFUSED_CAUSES = (*map(str, Cause), REORDERED, FOREIGN_VLAN, TOO_MANY, NOT_TRUSTED)
+REFUSED_CAUSES = (*map(str, Cause), REORDERED, FOREIGN_VLAN, TOO_MANY, NOT_TRUSTED, NO_AGENT)
 
 
 class AgentState(StrEnum):

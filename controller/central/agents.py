@@ -21,6 +21,7 @@ import numpy as np
 from controller.agents.ports import (
     LOST_INTERVALS,
     MISTRUST_S,
+    NO_AGENT,
     NOT_TRUSTED,
     TOO_MANY,
     AgentPort,
@@ -66,7 +67,7 @@ class Agents:
             for switch, port in fabric.config.ports()
             if port.agent != "none"
         }
-        self.refused_unconfigured = 0
+        self._refused_unconfigured = 0  # from ports where the configuration has no agent
         self._fabric = fabric
         self._speech = Speech(fabric.config, fabric.vns, self.ports, epoch)
         self._agents = list(self.ports.values())
@@ -141,7 +142,8 @@ class Agents:
 
     def refused(self) -> Counter[str]:
         """Return how many frames were refused, by cause."""
-        return sum((agent.refused for agent in self.ports.values()), Counter())
+        unconfigured = Counter({NO_AGENT: self._refused_unconfigured})
+        return sum((agent.refused for agent in self.ports.values()), unconfigured)
 
     # -- frames
 
@@ -152,7 +154,7 @@ class Agents:
         """
         agent = self.ports.get(port)
         if agent is None:
-            self.refused_unconfigured += 1
+            self._refused_unconfigured += 1
             return False
         if agent.mistrusted_s is not None:
             agent.refuse(NOT_TRUSTED)

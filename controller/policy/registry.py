@@ -97,25 +97,3 @@ def borrowers() -> str:
 def weighers() -> str:
     """Return the names of the policies that use weights, for messages."""
     return ", ".join(name for name, policy in policies.items() if policy.weighted)
-
-
-def describe_policies() -> list[dict[str, Any]]:
-    """Return a row per policy: name, title, and rows of its parameters with default, bounds and meaning."""
-    return [
-        {
-            "name": policy.name,
-            "title": policy.title,
-            "borrows": policy.borrows,
-            "always_controls": policy.always_controls,
-            "parameters": [
-                {
-                    "name": parameter.name,
-                    "default": parameter.default,
-                    "bounds": parameter.bounds,
-                    "meaning": parameter.meaning,
-                }
-                for parameter in policy.parameters
-            ],
-        }
-        for policy in policies.values()
-    ]

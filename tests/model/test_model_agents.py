@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -248,6 +249,8 @@ def test_a_flood_of_forged_frames_takes_no_more_than_its_budget() -> None:
     refused = agents.ports[port].refused
     assert refused["budget"] >= 5_000
     assert agents.refused() == refused
+    assert not agents.hear(PortId(99, 1), frame, model.now_s)
+    assert agents.refused() == refused + Counter({"no-agent": 1})
     assert received_bps(model, 2.0, 4.0) == pytest.approx(25e6, rel=0.03)
 
 

@@ -6,7 +6,7 @@ import re
 
 from support.paths import ROOT
 
-from controller.policy.registry import describe_policies
+from controller.policy.registry import policies
 
 DOCS = ROOT / "docs"
 TEXT = (DOCS / "allocation.md").read_text(encoding="utf-8")
@@ -24,8 +24,8 @@ def test_examples_run_one_after_the_other():
 
 def test_the_table_of_parameters_is_complete_and_right():
     text = TEXT + "".join(page.read_text(encoding="utf-8") for page in sorted((DOCS / "policies").glob("*.md")))
-    for policy in describe_policies():
-        for parameter in policy["parameters"]:
-            shown = f"`{policy['name']}` | `{parameter['name']}` | {parameter['default']:g} | {parameter['bounds']}"
-            meaning = "" if policy["borrows"] else f" {parameter['meaning']} |"
+    for name, policy in policies.items():
+        for parameter in policy.parameters:
+            shown = f"`{name}` | `{parameter.name}` | {parameter.default:g} | {parameter.bounds}"
+            meaning = "" if policy.borrows else f" {parameter.meaning} |"
             assert f"| {shown} |{meaning}" in text

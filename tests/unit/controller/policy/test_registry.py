@@ -10,18 +10,18 @@ from controller.allocation.parameters import Parameter, check_parameters
 from controller.errors import InvalidValueError
 from controller.fabric.vns import VnTable
 from controller.policy.groups import PolicyChoice, groups_of, under
-from controller.policy.registry import describe_policies, make_algorithm, make_policy, policies, title_of
+from controller.policy.registry import make_algorithm, make_policy, policies, title_of
 
 COUNT = Parameter("count", 2.0, "how many", minimum=1.0, maximum=20.0, whole=True)
 FLAG = Parameter.switch("flag", True, "whether")
 
 
 def test_every_policy_is_made_with_the_defaults_that_are_described():
-    for row in describe_policies():
-        values = {one["name"]: one["default"] for one in row["parameters"]}
-        assert make_policy(row["name"]) == make_policy(row["name"], values)
-        assert title_of(row["name"]) == row["title"]
-        assert all(one["meaning"] for one in row["parameters"])
+    for name, policy in policies.items():
+        values = {one.name: one.default for one in policy.parameters}
+        assert make_policy(name) == make_policy(name, values)
+        assert title_of(name) == policy.title
+        assert all(one.meaning for one in policy.parameters)
     assert title_of("gone") == "gone"
 
 
