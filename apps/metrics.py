@@ -8,21 +8,13 @@ hosts or clients send. What is unknown has no sample.
 from __future__ import annotations
 
 import platform
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sized
-from itertools import accumulate
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    InfoMetricFamily,
-    Metric,
-)
+from prometheus_client import CollectorRegistry, Histogram, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from apps.reload import Reloads
@@ -97,25 +89,6 @@ class Transactions(Protocol):
     failed: int
 
 
-class Durations(Collector):
-    """A histogram of times that is added to in every round, by one thread: prometheus_client's takes two locks each."""
-
-    def __init__(self, name: str, about: str) -> None:
-        self._name, self._about = name, about
-        self._counts = [0] * (len(_SECONDS) + 1)
-        self._sum_s = 0.0
-
-    def observe(self, seconds: float) -> None:
-        """Add one."""
-        self._counts[bisect_left(_SECONDS, seconds)] += 1
-        self._sum_s += seconds
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield the histogram."""
-        buckets = list(zip(map(str, (*_SECONDS, "+Inf")), accumulate(self._counts), strict=True))
-        yield HistogramMetricFamily(self._name, self._about, buckets, self._sum_s)
-
-
 class Metrics:
     """What is measured of the controller itself, and the page of it all.
 
@@ -136,16 +109,19 @@ class Metrics:
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)
         self._registry.register(_Controller(self))
-        self.round_s = Durations(
-            "dets_loop_seconds", "Rounds of the control loop, the wait for the switches' counters included."
+        self.round_s = Histogram(
+            "dets_loop_seconds",
+            "Rounds of the control loop, the wait for the switches' counters included.",
+            buckets=_SECONDS,
+            registry=self._registry,
         )
         self.requests: Counter[str] = Counter()  # answers of REST by their status
-        self.hub_lag_s = Durations(
+        self.hub_lag_s = Histogram(
             "dets_hub_lag_seconds",
             "How much later than asked for a sleeper was woken: what everybody waits for somebody.",
+            buckets=_SECONDS,
+            registry=self._registry,
         )
-        self.add(self.round_s)
-        self.add(self.hub_lag_s)
 
     def add(self, collector: Collector) -> None:
         """Show what this collector collects as well."""

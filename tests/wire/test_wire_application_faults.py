@@ -139,6 +139,7 @@ def test_a_switch_that_lost_its_tables_gets_them_again(tmp_path: Path) -> None:
         run.introduce(1, 2, 0xA2)
         run.fabric.inject(1, 1, frame(0xA1, 0xA2, 10))
         run.wait(lambda: len(run.meters(1)) > 4 * 4, "a pair")  # four VNs have four meters each
+        changes_at_rest(run)  # its entry comes behind its meter
         flows, meters = set(run.flows(1)), run.meters(1)
         run.fabric.disconnect(1, keep_tables=False)
         wait_back(run, 1, 2)
