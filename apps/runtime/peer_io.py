@@ -150,4 +150,4 @@ class SharedReader:
 
     def _is_calling(self) -> bool:
         """Return whether any roll call goes on."""
-        return bool(self.meters.left[0] or self.barriers.left[0] or self.ports.left[0])
+        return not (self.meters.is_over and self.barriers.is_over and self.ports.is_over)

@@ -201,8 +201,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
 
     def open_lane(self) -> int | None:
         """Return the same where what is written to that socket is what ``enqueue`` would send there."""
-        is_open = self._shared and not self._buffer and self.gate is None
-        return self.fileno if is_open and not self._queue.octets and not self._queue.closing else None
+        return None if self.gate is not None or self._queue.octets or self._queue.closing else self.lane()
 
     def put_back(self, octets: bytes) -> None:
         """Take the beginning of a message that a roll call has read: the rest comes as any other."""

@@ -230,8 +230,7 @@ class SwitchConnection:
         fileno = None if self.closed else self._datapath.open_lane()
         if fileno is None:
             return None
-        xid = (self._datapath.xid + 1) & MAX_XID  # as ``reserve`` does: this is done for every switch in every round
-        self._called[roll] = self._datapath.xid = xid
+        xid = self._called[roll] = self.reserve(1)
         self.count.sent += 1
         return fileno, xid
 

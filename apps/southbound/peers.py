@@ -200,7 +200,7 @@ class Peers(dict[int, Peer]):
 
     def held(self, peers: Iterable[Peer]) -> list[Peer]:
         """Return those of these switches that it ``holds``."""
-        return [peer for peer in peers if self.get(peer.connection.dpid) is peer and not peer.connection.closed]
+        return [peer for peer in peers if self.holds(peer)]
 
     def ready(self) -> dict[int, Peer]:
         """Return those that are under control."""

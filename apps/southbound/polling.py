@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from itertools import pairwise
-from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -55,7 +55,6 @@ class PolledCounters(NamedTuple):
 Answer = tuple[Peer, Poll]
 Complain = Callable[[Peer, ProtocolError], None]
 _Body = tuple[Peer, bytes]
-_overtaken = attrgetter("overtaken")
 _Decode = Callable[[bytes], NDArray[np.void]]
 
 
@@ -124,8 +123,7 @@ def _note_times(counters: PolledCounters, times_s: Iterable[tuple[Peer, float]])
         dpid = peer.connection.dpid
         if dpid in listed:
             counters.received_s[dpid] = peer.counted_s = at_s
-            set_s = peer.confirmed_s if peer.meters_set is None else peer.meters_set_s()
-            if set_s is not None:
+            if (set_s := peer.meters_set_s()) is not None:
                 counters.confirmed_s[dpid] = set_s
 
 
@@ -216,7 +214,7 @@ def _told(called: list[Peer], now_s: float) -> dict[Peer, tuple[int, float]]:
     """Return who has told its meters to the roll call, its number there and when; the others are awaited still."""
     told = {}
     for number, (peer, at_s) in enumerate(zip(called, METER_CALL.at_s.tolist(), strict=True)):
-        if at_s == at_s:  # not NaN
+        if not math.isnan(at_s):
             told[peer] = number, at_s
         else:
             peer.poll = Poll(now_s, peer.connection.recall(METER_CALL))
@@ -243,7 +241,7 @@ def _read_meters(
     peers: Peers, called: list[Peer], told: dict[Peer, tuple[int, float]], answered: list[Answer]
 ) -> MeterReports:
     """Return the counters of the switches' meters: those of the roll call, and those that came in replies."""
-    if not answered and len(told) == len(called) and not any(map(_overtaken, called)):
+    if not answered and len(told) == len(called) and not any(peer.overtaken for peer in called):
         dpids = [peer.connection.dpid for peer in called]
         return MeterReports(dpids, METER_CALL.stats, METER_CALL.ends, METER_CALL.meter_id)
     if not told:

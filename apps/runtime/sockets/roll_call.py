@@ -99,7 +99,7 @@ class RollCall:
 
     def look(self) -> None:
         """Wake whoever waits for the answers once none is awaited any more."""
-        if not self.left[0]:
+        if self.is_over:
             self._all_in.end()
 
     def wait(self, timeout_s: float) -> bool:
