@@ -12,4 +12,29 @@ enum { BLOCK = 512 }; /* rows whose numbers stay in the first cache while column
 
 static inline i64 until(i64 start, i64 n) { return start + BLOCK < n ? start + BLOCK : n; }
 
+enum { LEAST_RUN = 16 }; /* rows side by side that are worth copying as a whole */
+
+/* Return how many of ``rows``, which ascend, are side by side from the one at ``i`` on, up to ``end``: 0 for less than LEAST_RUN.
+ * Those of one peer mostly are: VNs of a switch follow each other. So few of the numbers are looked at. */
+static inline i64 run(const i64 *rows, i64 i, i64 end)
+{
+    i64 n = LEAST_RUN, step = LEAST_RUN, doubles = 1;
+    if (end - i < n || rows[i + n - 1] - rows[i] != n - 1)
+        return 0;
+    for (; step; step = doubles ? 2 * step : step / 2) {
+        if (end - i >= n + step && rows[i + n + step - 1] - rows[i] == n + step - 1)
+            n += step;
+        else
+            doubles = 0;
+    }
+    return n;
+}
+
+/* Return where the rows end that can be done together with the one at ``i``: those side by side, ``run``, or else a few. */
+static inline i64 together(i64 i, i64 run, i64 end)
+{
+    i64 n = run ? run : LEAST_RUN;
+    return n < end - i ? i + n : end;
+}
+
 #endif

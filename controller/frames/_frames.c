@@ -15,8 +15,8 @@
 #define FOR_EACH_CPU
 #endif
 
-/* Write the ``rows`` of columns into ``to``, each column as a whole: first those of eight octets, then those of which the lower
- * four count, then those of one. The columns begin behind ``rows`` and ``to``. Return how many octets that were. */
+/* Write the ``rows`` of columns, ascending, into ``to``, each column as a whole: first those of eight octets, then those of which
+ * the lower four count, then those of one. The columns begin behind ``rows`` and ``to``. Return how many octets that were. */
 i64 dets_say(i64 eights, i64 fours, i64 ones, const char *columns)
 {
     i64 count = eights + fours + ones;
@@ -25,20 +25,25 @@ i64 dets_say(i64 eights, i64 fours, i64 ones, const char *columns)
     i64 n = rows_of(columns, 0);
     const i64 *rows = column(columns, 0);
     uint8_t *to = column(columns, 1);
-    for (i64 start = 0; start < n; start += BLOCK) {
+    for (i64 start = 0, end; start < n; start = end) {
+        i64 side_by = run(rows, start, until(start, n));
         uint8_t *at = to;
+        end = together(start, side_by, n);
         for (i64 c = 0; c < count; c++) {
             const void *from = column(columns, 2 + (int)c);
-            if (c < eights) {
-                for (i64 i = start; i < until(start, n); i++)
+            if (c < eights && side_by) {
+                memcpy(at + 8 * start, (const uint64_t *)from + rows[start], 8 * (size_t)side_by);
+                at += 8 * n;
+            } else if (c < eights) {
+                for (i64 i = start; i < end; i++)
                     ((loose_u64 *)at)[i] = ((const uint64_t *)from)[rows[i]];
                 at += 8 * n;
             } else if (c < eights + fours) {
-                for (i64 i = start; i < until(start, n); i++)
+                for (i64 i = start; i < end; i++)
                     ((loose_u32 *)at)[i] = (uint32_t)((const uint64_t *)from)[rows[i]];
                 at += 4 * n;
             } else {
-                for (i64 i = start; i < until(start, n); i++)
+                for (i64 i = start; i < end; i++)
                     at[i] = ((const uint8_t *)from)[rows[i]];
                 at += n;
             }

@@ -6,7 +6,7 @@
 #include "../_columns.h"
 #include "../_octets.h"
 
-/* Return 1 if every row is in another state than ``idle``, or silent for less than ``idle_intervals``. */
+/* Return 1 if every one of the rows, which ascend, is in another state than ``idle``, or silent for less than ``idle_intervals``. */
 i64 dets_all_told(i64 idle, i64 idle_intervals, const char *columns)
 {
     if (!side_by_side(columns, 3))
@@ -15,9 +15,15 @@ i64 dets_all_told(i64 idle, i64 idle_intervals, const char *columns)
     const i64 *rows = column(columns, 0);
     const int8_t *control = column(columns, 1);
     const int16_t *silent = column(columns, 2);
-    i64 untold = 0;
-    for (i64 i = 0; i < n; i++)
-        untold |= (control[rows[i]] == idle) & (silent[rows[i]] >= idle_intervals);
+    int untold = 0;
+    for (i64 i = 0, end; i < n; i = end) {
+        i64 side_by = run(rows, i, n);
+        end = together(i, side_by, n);
+        for (i64 k = i; k < end && !side_by; k++)
+            untold |= (control[rows[k]] == idle) & (silent[rows[k]] >= idle_intervals);
+        for (i64 row = rows[i]; row < rows[i] + side_by; row++)
+            untold |= (control[row] == (int8_t)idle) & (silent[row] >= (int16_t)idle_intervals);
+    }
     return !untold;
 }
 
@@ -41,10 +47,23 @@ i64 dets_obey(i64 idle, i64 limited, i64 parts, const char *columns)
         const loose_u64 *rate_bps = column(columns, first + 2);
         for (i64 i = 0; theirs != rows && i < rows_of(columns, first); i++)
             other |= wanted[receiver[theirs[i]]] ^ (control[theirs[i]] != idle);
-        for (i64 i = 0; i < rows_of(columns, first + 1); i++) {
-            other |= control[rows[i]] ^ limited;
-            limit_bps[rows[i]] = rate_bps[i];
-            unheard[rows[i]] = 0;
+        for (i64 i = 0, n = rows_of(columns, first + 1), end; i < n; i = end) {
+            i64 side_by = run(rows, i, n);
+            end = together(i, side_by, n);
+            if (side_by) {
+                int8_t unlimited = 0;
+                for (i64 row = rows[i]; row < rows[i] + side_by; row++)
+                    unlimited |= control[row] ^ (int8_t)limited;
+                other |= unlimited;
+                memcpy(limit_bps + rows[i], rate_bps + i, 8 * (size_t)side_by);
+                memset(unheard + rows[i], 0, sizeof *unheard * (size_t)side_by);
+                continue;
+            }
+            for (i64 k = i; k < end; k++) {
+                other |= control[rows[k]] ^ limited;
+                limit_bps[rows[k]] = rate_bps[k];
+                unheard[rows[k]] = 0;
+            }
         }
     }
     return !other;
@@ -74,10 +93,39 @@ i64 dets_bring(i64 parts, const char *columns)
 
 enum { TABLE_BLOCK = 4096 }; /* rows of a table that stay in the second cache while part after part is put there */
 
+/* The columns that one part puts in a table, and where its rows are there. A column that is as long as the table, ``rows``, has its
+ * own where the table has them. */
+typedef struct {
+    const char *columns;
+    int first, whole, eights, count; /* the first of this part's columns, of the table's; how many of eight octets, and in all */
+    i64 rows;
+    const i64 *place, *own; /* ``own``: which of its rows they are, NULL: all */
+} Part;
+
+/* Put the rows from ``start`` to ``end`` there; all are ``side_by`` side both here and there, or it is 0. */
+static inline void put(const Part *part, i64 start, i64 end, i64 side_by)
+{
+    const i64 *place = part->place, *own = part->own;
+    for (int c = 0; c < part->count; c++) {
+        void *whole = column(part->columns, part->whole + c);
+        const void *from = column(part->columns, part->first + c);
+        i64 width = c < part->eights ? 8 : 1, there = place[start];
+        int placed = !own && c < part->eights && rows_of(part->columns, part->first + c) == part->rows;
+        i64 here = own ? own[start] : placed ? there : start;
+        if (side_by)
+            memcpy((char *)whole + width * there, (const char *)from + width * here, (size_t)(width * side_by));
+        else if (c >= part->eights)
+            for (i64 i = start; i < end; i++)
+                ((uint8_t *)whole)[place[i]] = ((const uint8_t *)from)[own ? own[i] : i];
+        else
+            for (i64 i = start; i < end; i++)
+                ((uint64_t *)whole)[place[i]] = ((const loose_u64 *)from)[own ? own[i] : placed ? place[i] : i];
+    }
+}
+
 /* Put ``columns`` of several parts together in one table. First come the whole table's columns; then for each part where its rows
- * are in the table, and its columns. Those of the first part are picked by ``own``, which comes before all. Columns of eight
- * octets are before those of one; such a one that is as long as the table has its rows where the table has them. Each part's rows
- * ascend in the table; in another order they are put there later, but right. */
+ * are in the table, ascending, and its columns. Those of the first part are picked by ``own``, ascending, which comes before all.
+ * Columns of eight octets are before those of one; such a one that is as long as the table has its rows where the table has them. */
 i64 dets_merge(i64 parts, i64 eights, i64 ones, const char *columns)
 {
     int count = (int)(eights + ones);
@@ -91,29 +139,16 @@ i64 dets_merge(i64 parts, i64 eights, i64 ones, const char *columns)
         for (int p = 0; p < parts; p++) {
             int first = 1 + count + p * (1 + count);
             const i64 *place = column(columns, first);
-            i64 n = rows_of(columns, first), start = done[p], end = start;
-            while (end < n && place[end] < to)
-                end++;
-            for (int c = 0; c < count && start < end; c++) {
-                void *whole = column(columns, 1 + c);
-                const void *from = column(columns, first + 1 + c);
-                if (c < eights && p && rows_of(columns, first + 1 + c) == rows)
-                    for (i64 i = start; i < end; i++)
-                        ((uint64_t *)whole)[place[i]] = ((const loose_u64 *)from)[place[i]];
-                else if (c < eights && p)
-                    for (i64 i = start; i < end; i++)
-                        ((uint64_t *)whole)[place[i]] = ((const loose_u64 *)from)[i];
-                else if (c < eights)
-                    for (i64 i = start; i < end; i++)
-                        ((uint64_t *)whole)[place[i]] = ((const uint64_t *)from)[own[i]];
-                else if (p)
-                    for (i64 i = start; i < end; i++)
-                        ((uint8_t *)whole)[place[i]] = ((const uint8_t *)from)[i];
-                else
-                    for (i64 i = start; i < end; i++)
-                        ((uint8_t *)whole)[place[i]] = ((const uint8_t *)from)[own[i]];
+            i64 i = done[p], n = rows_of(columns, first);
+            Part part = {columns, first + 1, 1, (int)eights, count, rows, place, p ? NULL : own};
+            for (i64 end; i < n && place[i] < to; i = end) {
+                i64 side_by = run(place, i, n);
+                if (side_by && !p)
+                    side_by = run(own, i, i + side_by);
+                end = together(i, side_by, n);
+                put(&part, i, end, side_by);
             }
-            done[p] = end;
+            done[p] = i;
         }
     }
     return 0;

@@ -60,11 +60,12 @@ def read(data: bytes, known: Any, given: Any = None) -> Any:
     return head, encode(head, FABRIC, frame)
 
 
-@settings(derandomize=True, deadline=None)
+@settings(derandomize=True, deadline=None, max_examples=200)
 @given(seed=seeds, count=counts, make=st.sampled_from((report, grants)))
 def test_rows_of_entries_are_written_alike(seed: int, count: int, make: Any) -> None:
     rng = np.random.default_rng(seed)
-    frame, said = make(rng, count), np.sort(rng.permutation(count)[: count * 3 // 4])
+    frame, lengths = make(rng, count), rng.integers(1, 1 + rng.choice((1, 40, 400)), count)  # of rows side by side
+    said = np.flatnonzero(np.repeat(rng.random(count) < 0.7, lengths)[:count])
     data = encode(HEAD, FABRIC, frame, said)
     assert data == plainly(encode, HEAD, FABRIC, frame, said)
     assert encode(HEAD, FABRIC, frame, np.arange(count)) == encode(HEAD, FABRIC, frame)
