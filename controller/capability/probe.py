@@ -201,10 +201,10 @@ class MeterProbe:
             can.lack_meters("meters neither limit nor count")
 
     def _counts(self, meter_stats: bytes | None) -> tuple[int, int]:
-        """Return how many frames the meter says it was offered and has dropped; unknown is none."""
+        """Return how many bytes the meter says it was offered and has dropped; unknown is none."""
         rows = decode_meter_stats(meter_stats) if meter_stats is not None else decode_meter_stats(b"")
         mine = rows[rows["meter_id"] == self.meter_id]
-        return _known(mine["packet_in_count"]), _known(mine["band_packet_count"])
+        return _known(mine["byte_in_count"]), _known(mine["band_byte_count"])
 
 
 def _known(counts: list[int]) -> int:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from controller.columns import FloatArray, IntArray
 from controller.openflow.constants import COUNTER_UNAVAILABLE
+from controller.openflow.meters import PACKETS_UNAVAILABLE
 from controller.units import BITS_PER_BYTE
 
 READ_S = 0.5
@@ -26,7 +27,7 @@ class _Counters(NamedTuple):
 
     passed_bytes: FloatArray
     dropped_bytes: FloatArray
-    dropped_packets: FloatArray
+    dropped_packets: FloatArray  # the low 32 bits
     duration_s: FloatArray
 
     @classmethod
@@ -36,8 +37,9 @@ class _Counters(NamedTuple):
         at = place[listed]
         for name in ("byte_in_count", "band_byte_count", "band_packet_count", "duration_s"):
             found = stats[name][at]
+            unavailable = PACKETS_UNAVAILABLE if name == "band_packet_count" else COUNTER_UNAVAILABLE
             column = np.full(place.shape, np.nan)
-            column[listed] = np.where(found == COUNTER_UNAVAILABLE, np.nan, found)
+            column[listed] = np.where(found == unavailable, np.nan, found)
             columns.append(column)
         entered, dropped, packets, duration_s = columns
         return cls(entered - dropped, dropped, packets, duration_s)
@@ -91,6 +93,8 @@ class FloodRates:
             passed = (now.passed_bytes - last.passed_bytes)[:2] * BITS_PER_BYTE / elapsed_s[:2]
             dropped = (now.dropped_bytes - last.dropped_bytes)[:2] * BITS_PER_BYTE / elapsed_s[:2]
             lost = now.dropped_packets[2] - last.dropped_packets[2]
+            wrapped = (lost < 0) & (now.dropped_bytes[2] > last.dropped_bytes[2])
+            lost = np.where(wrapped, lost + PACKETS_UNAVAILABLE + 1, lost)
             known = ((passed >= 0) & (dropped >= 0) & (elapsed_s[:2] > 0)).all(axis=0) & answered
         self.passed_bps[known] = passed[:, known].sum(axis=0)
         self.dropped_bps[known] = dropped[:, known].sum(axis=0)

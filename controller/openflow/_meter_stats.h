@@ -5,10 +5,10 @@
 #include <stdint.h>
 
 typedef struct {
-    uint32_t meter_id, flow_count;
-    uint64_t packet_in_count, byte_in_count;
+    uint32_t meter_id, band_packet_count; /* of which the low 32 bits */
+    uint64_t byte_in_count;
     double duration_s;
-    uint64_t band_packet_count, band_byte_count;
+    uint64_t band_byte_count;
 } MeterStats;
 
 enum { STATS_BYTES = 56, LENGTH_AT = 4 };
@@ -26,11 +26,9 @@ static inline const uint8_t *decode_meter_stats(const uint8_t *from, const uint8
 {
     for (; from < end && get(from + LENGTH_AT, 2) == STATS_BYTES; from += STATS_BYTES, to++) {
         to->meter_id = (uint32_t)get(from, 4);
-        to->flow_count = (uint32_t)get(from + 12, 4);
-        to->packet_in_count = get(from + 16, 8);
+        to->band_packet_count = (uint32_t)get(from + 44, 4);
         to->byte_in_count = get(from + 24, 8);
         to->duration_s = (double)get(from + 32, 4) + (double)get(from + 36, 4) * 1e-9;
-        to->band_packet_count = get(from + 40, 8);
         to->band_byte_count = get(from + 48, 8);
     }
     return from;

@@ -28,15 +28,18 @@ OUR_FLAGS = MeterFlags.KBPS | MeterFlags.BURST | MeterFlags.STATS
 METER_STATS = np.dtype(
     [
         ("meter_id", np.uint32),
-        ("flow_count", np.uint32),
-        ("packet_in_count", np.uint64),
+        ("band_packet_count", np.uint32),
         ("byte_in_count", np.uint64),
         ("duration_s", np.float64),
-        ("band_packet_count", np.uint64),
         ("band_byte_count", np.uint64),
     ]
 )
-"""One meter: traffic offered to it, its age by the switch's clock, and what its bands dropped (or remarked)."""
+"""One meter: bytes offered to it, its age by the switch's clock, and what its bands dropped (or remarked).
+
+A record has 32 bytes, since all are read in every interval: of the count of packets, at which only few look, it has the
+low 32 bits.
+"""
+PACKETS_UNAVAILABLE = ofp.COUNTER_UNAVAILABLE & 0xFFFFFFFF
 
 METER_CONFIG = np.dtype(
     [("meter_id", np.uint32), ("flags", np.uint16), ("rate_kbps", np.uint32), ("burst_kbits", np.uint32)]
@@ -302,10 +305,11 @@ def _fill_stats(out: npt.NDArray[np.void], view: memoryview, run: tuple[int, int
     bands = [strided(view, _BAND_STATS, run, skip) for skip in skips]
     for start in range(0, len(out), _BLOCK):
         rows = slice(start, start + _BLOCK)
-        for name in ("meter_id", "flow_count", "packet_in_count", "byte_in_count"):
+        for name in ("meter_id", "byte_in_count"):
             out[name][rows] = heads[name][rows]
         out["duration_s"][rows] = duration_s(heads[rows])
-        out["band_packet_count"][rows] = _sum([band["packet_count"][rows] for band in bands])
+        packets = np.asarray(_sum([band["packet_count"][rows] for band in bands]), np.uint64)
+        out["band_packet_count"][rows] = packets & np.uint64(PACKETS_UNAVAILABLE)
         out["band_byte_count"][rows] = _sum([band["byte_count"][rows] for band in bands])
 
 

@@ -75,27 +75,25 @@ class FlowCounting:
     def meter_stats(self, flows: FlowStats, now_s: float) -> NDArray[np.void]:
         """Return METER_STATS rows for the meters whose flow counters moved, or have stood still for STALE_S.
 
-        Bytes and packets of all flows that lead to a meter are added up; ``duration_s`` is that of the oldest. What
-        came before a meter was first read counts as passed.
+        Bytes of all flows that lead to a meter are added up; ``duration_s`` is that of the oldest. What came before a
+        meter was first read counts as passed.
         """
-        totals: dict[int, tuple[int, int, float, int]] = {}
-        counters = zip(flows.flows, flows.packet_count, flows.byte_count, flows.duration_s, strict=True)
-        for flow, packets, octets, duration_s in counters:
+        totals: dict[int, tuple[int, float]] = {}
+        for flow, octets, duration_s in zip(flows.flows, flows.byte_count, flows.duration_s, strict=True):
             if not isinstance(flow, Flow) or flow.table_id != Table.RATE_CONTROL or flow.meter_id is None:
                 continue
-            some = totals.get(flow.meter_id, (0, 0, 0.0, 0))
-            oldest_s = max(some[2], float(duration_s))
-            totals[flow.meter_id] = (some[0] + int(packets), some[1] + int(octets), oldest_s, some[3] + 1)
+            counted, oldest_s = totals.get(flow.meter_id, (0, 0.0))
+            totals[flow.meter_id] = counted + int(octets), max(oldest_s, float(duration_s))
         before = {meter_id: octets for meter_id, (octets, _) in self._last.items()}
-        fresh = {meter_id: total for meter_id, total in totals.items() if self._moved(meter_id, total[1], now_s)}
-        self._take({meter_id: total[1] for meter_id, total in fresh.items()}, before, now_s)
+        fresh = {meter_id: total for meter_id, total in totals.items() if self._moved(meter_id, total[0], now_s)}
+        self._take({meter_id: total[0] for meter_id, total in fresh.items()}, before, now_s)
         self._last = {meter_id: last for meter_id, last in self._last.items() if meter_id in totals}
         self._since = {meter_id: count for meter_id, count in self._since.items() if meter_id in totals}
         rows = np.zeros(len(fresh), dtype=METER_STATS)
-        for row, (meter_id, (packets, octets, duration_s, flow_count)) in enumerate(fresh.items()):
+        for row, (meter_id, (octets, duration_s)) in enumerate(fresh.items()):
             octets = max(octets - self._since.get(meter_id, 0), 0)
             dropped = self._buckets[meter_id].dropped_bytes if meter_id in self._buckets else 0.0
-            rows[row] = (meter_id, flow_count, packets, octets, duration_s, 0, min(int(dropped), octets))
+            rows[row] = (meter_id, 0, octets, duration_s, min(int(dropped), octets))
         return rows
 
     def _take(self, octets: dict[int, int], before: dict[int, int], now_s: float) -> None:

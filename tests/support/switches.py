@@ -170,10 +170,7 @@ class Switch:
         return FlowRemoved(flow.match, flow.cookie, flow.table_id, flow.priority, 0, 1.0, 1, 64)
 
     def meter_stats(self, now_s: float) -> np.ndarray:
-        rows = [
-            (i, 1, int(m.in_bits / 8000), int(m.in_bits / 8), now_s - m.added_s, 0, int(m.dropped_bits / 8))
-            for i, m in self.meters.items()
-        ]
+        rows = [(i, 0, int(m.in_bits / 8), now_s - m.added_s, int(m.dropped_bits / 8)) for i, m in self.meters.items()]
         return np.array(rows, dtype=METER_STATS)
 
     def meter_config(self) -> np.ndarray:

@@ -33,7 +33,7 @@ def switch(**options: object) -> Datapath:
 def stats_body(count: int, dropped: int) -> bytes:
     row = np.zeros(1, answers.METER_STATS)
     row["meter_id"], row["length"] = METER_ID, row.dtype.itemsize
-    row["packet_in_count"], row["band_packet_count"] = count, dropped
+    row["byte_in_count"], row["band_byte_count"] = count, dropped
     return row.tobytes()
 
 

@@ -18,8 +18,7 @@ LIMITS = np.full(3, 50e6)
 def stats(duration_s, **meters):
     """METER_STATS of meters m11, m12 ...: bytes in, and bytes and packets dropped."""
     rows = [
-        (int(name[1:]), 1, 0, entered, duration_s, packets, dropped)
-        for name, (entered, dropped, packets) in meters.items()
+        (int(name[1:]), packets, entered, duration_s, dropped) for name, (entered, dropped, packets) in meters.items()
     ]
     return np.array(rows, dtype=METER_STATS)
 
@@ -108,3 +107,11 @@ def test_counters_are_read_now_and_then():
     assert floods.due(11.0)
     assert not floods.due(11.0 + READ_S / 2)
     assert floods.due(11.0 + READ_S)
+
+
+def test_of_dropped_packets_only_the_low_bits_are_told():
+    first = {"m31": (0, 100, 2**32 - 6), "m32": (0, 100, 50)}
+    floods = read_twice(stats(3.0, m31=(0, 900, 4)), first)
+    assert floods.reports_dropped.tolist() == [10.0, 0.0, 0.0]
+    begun_again = read_twice(stats(3.0, m31=(0, 50, 4)), first)
+    assert begun_again.reports_dropped.tolist() == [0.0, 0.0, 0.0]

@@ -388,7 +388,7 @@ def test_meter_stats_of_one_band_each() -> None:
     )
     decoded = meters.decode_meter_stats(body * 3)
     assert decoded.dtype == meters.METER_STATS
-    assert decoded.tolist() == [(1, 2, 300, 40000, 5.25, 7, 9)] * 3
+    assert decoded.tolist() == [(1, 7, 40000, 5.25, 9)] * 3
     theirs = ryu.OFPMeterStats.parser(body, 0)
     assert (theirs.byte_in_count, theirs.band_stats[0].byte_band_count) == (40000, 9)
 
@@ -402,8 +402,8 @@ def test_meter_stats_with_foreign_meters_among_ours() -> None:
     body += entry(5, (1, 1), (2**64 - 1, 1)) + entry(6, (5, 6))
     decoded = meters.decode_meter_stats(body)
     assert decoded["meter_id"].tolist() == [1, 2, 3, 4, 5, 6]
-    unavailable = ofp.COUNTER_UNAVAILABLE
-    assert decoded["band_packet_count"].tolist() == [3, 0, 6, 2**64 - 1, unavailable, 5]
+    unavailable = meters.PACKETS_UNAVAILABLE
+    assert decoded["band_packet_count"].tolist() == [3, 0, 6, 2**32 - 1, unavailable, 5]
     assert decoded["band_byte_count"].tolist() == [4, 0, 60, 3, 2, 6]
 
 
@@ -411,7 +411,8 @@ def test_a_foreign_meter_among_thousands_of_ours_changes_nothing_for_them() -> N
     count = 10_000
     ours = b"".join(struct.pack("!IH6xIQQIIQQ", number, 56, 1, number, 2, 3, 0, 4, number) for number in range(count))
     alone = meters.decode_meter_stats(ours)
-    assert alone["packet_in_count"].tolist() == list(range(count))
+    assert alone["byte_in_count"].tolist() == [2] * count
+    assert alone["band_byte_count"].tolist() == list(range(count))
     foreign = struct.pack("!IH6xIQQII", 7, 40, 0, 0, 0, 0, 0)
     for at in (0, 17, 5_000, count):
         mixed = meters.decode_meter_stats(ours[: at * 56] + foreign + ours[at * 56 :])

@@ -28,14 +28,14 @@ def counting_flows(rate_bps=np.inf, burst_bits=np.inf):
 
 def told(counting, rows, now_s):
     return {
-        int(row["meter_id"]): (int(row["byte_in_count"]), float(row["duration_s"]), int(row["flow_count"]))
+        int(row["meter_id"]): (int(row["byte_in_count"]), float(row["duration_s"]))
         for row in counting.meter_stats(stats(*rows), now_s)
     }
 
 
 def test_flows_of_one_meter_are_added_up():
     rows = [(5, 1000, 3), (5, 500, 7), (6, 10, 1)]
-    assert told(counting_flows(), rows, 0.0) == {5: (1500, 7.0, 2), 6: (10, 1.0, 1)}
+    assert told(counting_flows(), rows, 0.0) == {5: (1500, 7.0), 6: (10, 1.0)}
 
 
 def dropped(counting, octets, now_s):
@@ -81,25 +81,25 @@ def test_other_entries_do_not_count():
 
 def test_a_counter_that_stands_still_says_nothing_until_it_is_stale():
     counting = counting_flows()
-    assert told(counting, [(5, 1000, 1.0)], 10.0) == {5: (1000, 1.0, 1)}
+    assert told(counting, [(5, 1000, 1.0)], 10.0) == {5: (1000, 1.0)}
     assert told(counting, [(5, 1000, 1.1)], 10.1) == {}
     assert told(counting, [(5, 1000, 1.5)], 10.0 + STALE_S - 0.01) == {}
-    assert told(counting, [(5, 1000, 1.6)], 10.0 + STALE_S + 0.01) == {5: (1000, 1.6, 1)}
+    assert told(counting, [(5, 1000, 1.6)], 10.0 + STALE_S + 0.01) == {5: (1000, 1.6)}
     assert told(counting, [(5, 1000, 1.7)], 10.7) == {}
-    assert told(counting, [(5, 1001, 1.8)], 10.8) == {5: (1001, 1.8, 1)}
+    assert told(counting, [(5, 1001, 1.8)], 10.8) == {5: (1001, 1.8)}
 
 
 def test_a_meter_that_went_and_came_is_new():
     counting = counting_flows()
     told(counting, [(5, 1000, 1.0)], 10.0)
     assert told(counting, [], 10.1) == {}
-    assert told(counting, [(5, 1000, 0.1)], 10.2) == {5: (1000, 0.1, 1)}
+    assert told(counting, [(5, 1000, 0.1)], 10.2) == {5: (1000, 0.1)}
 
 
 def test_a_modified_meter_counts_from_zero_though_its_flows_do_not():
     counting = counting_flows()
-    assert told(counting, [(5, 1000, 1.0), (6, 50, 1.0)], 10.0) == {5: (1000, 1.0, 1), 6: (50, 1.0, 1)}
+    assert told(counting, [(5, 1000, 1.0), (6, 50, 1.0)], 10.0) == {5: (1000, 1.0), 6: (50, 1.0)}
     counting.modified([5, 7], 10.5)
-    assert told(counting, [(5, 1400, 2.0), (6, 60, 2.0)], 11.0) == {5: (400, 2.0, 1), 6: (60, 2.0, 1)}
-    assert told(counting, [(6, 70, 3.0)], 12.0) == {6: (70, 3.0, 1)}
-    assert told(counting, [(5, 30, 0.5)], 13.0) == {5: (30, 0.5, 1)}  # it went, and came back with new flows
+    assert told(counting, [(5, 1400, 2.0), (6, 60, 2.0)], 11.0) == {5: (400, 2.0), 6: (60, 2.0)}
+    assert told(counting, [(6, 70, 3.0)], 12.0) == {6: (70, 3.0)}
+    assert told(counting, [(5, 30, 0.5)], 13.0) == {5: (30, 0.5)}  # it went, and came back with new flows

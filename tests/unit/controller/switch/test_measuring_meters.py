@@ -28,7 +28,7 @@ def entries(*pairs):
 
 
 def stats(meter_id, octets, duration_s):
-    return np.array([(meter_id, 1, 0, int(octets), duration_s, 0, 0)], dtype=METER_STATS)
+    return np.array([(meter_id, 0, int(octets), duration_s, 0)], dtype=METER_STATS)
 
 
 def read(meters, table, duration_s, octets, dpid=2, meter_id=7):
