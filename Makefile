@@ -65,5 +65,5 @@ check: setup
 clean:
 	@scripts/ovs stop
 	rm -rf .venv .venv-* .setup build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	rm -f controller/*/_*.so
+	rm -f controller/*/_*.so apps/*/*/_*.so
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -5,6 +5,13 @@ from pathlib import Path
 
 from setuptools import Extension, find_packages, setup
 
+try:
+    from numpy import get_include
+except ImportError:
+    NUMPY_HEADERS = []
+else:
+    NUMPY_HEADERS = [get_include()]
+
 HERE = Path(__file__).parent
 VERSION = re.search(r'^__version__ = "([^"]+)"$', (HERE / "controller" / "__init__.py").read_text(), re.MULTILINE)[1]
 
@@ -32,7 +39,7 @@ TEST = ["pytest>=8", "hypothesis>=6.100", "scipy>=1.14", "openapi-spec-validator
 TEST += ["playwright>=1.55", "schemathesis>=4.30", "pytest-rerunfailures>=15", "pytest-xdist>=3.6"]
 DEV = ["ruff>=0.8", "mypy>=1.13", "types-PyYAML"]
 
-# Called by ctypes; optional, since numpy does the same more slowly where there is no C compiler. Contracting a multiply
+# Optional: without a C compiler, Python's headers or numpy's, numpy does the same more slowly. Contracting a multiply
 # and an add into one instruction would make results differ from numpy's.
 KERNELS = {
     "apps.runtime.sockets._sockets": ["apps/runtime/sockets/_sockets.c"],
@@ -48,12 +55,13 @@ KERNELS = {
 }
 KERNEL_HEADERS = [
     "controller/_columns.h",
+    "controller/_module.h",
     "controller/_octets.h",
     "controller/metering/_measure.h",
     "controller/openflow/_meter_stats.h",
 ]
 KERNEL_HEADERS += [f"controller/allocation/_{name}.h" for name in ("kernel", "algorithms", "pairing")]
-KERNEL_FLAGS = ["-O3", "-ffp-contract=off", "-Wno-psabi"]
+KERNEL_FLAGS = ["-O3", "-ffp-contract=off", "-fvisibility=hidden", "-Wno-psabi"]
 
 setup(
     name="dets-controller",
@@ -82,7 +90,14 @@ setup(
         "experiments.bench.allocate": ["*.cpp"],
     },
     ext_modules=[
-        Extension(name, sources, depends=KERNEL_HEADERS, extra_compile_args=KERNEL_FLAGS, optional=True)
+        Extension(
+            name,
+            sources,
+            depends=KERNEL_HEADERS,
+            include_dirs=NUMPY_HEADERS,
+            extra_compile_args=KERNEL_FLAGS,
+            optional=True,
+        )
         for name, sources in KERNELS.items()
     ],
     # ryu-manager stands in for Ryu's own of the same name, which today's eventlet stops at its first import.

@@ -1,53 +1,41 @@
-/* Columns as Python has them: a tuple of numpy arrays. Taking them over here costs a tenth of what ctypes takes for an
- * argument each. A function that takes ``columns`` returns NOT_SIDE_BY_SIDE before it does anything, or what it says.
- *
- * Where CPython keeps the items of a tuple and numpy the fields of an array (PyTupleObject; PyArrayObject_fields) is
- * documented in their C interfaces. compiled.py says where the first is, and checks both before anything is called.
+/* Columns as Python has them: a tuple of numpy arrays. A pass that takes ``columns`` returns NOT_SIDE_BY_SIDE before it does
+ * anything, or what it says. It runs without Python's lock: who called it holds the tuple and its arrays.
  */
 #ifndef DETS_COLUMNS_H
 #define DETS_COLUMNS_H
 
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
+#include <numpy/ndarraytypes.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#define NOT_SIDE_BY_SIDE (-1) /* a column's rows are not: it must be copied first */
-#define C_CONTIGUOUS 1
+#define NOT_SIDE_BY_SIDE (-1) /* a column's rows are not, and it must be copied first; or there are too few columns */
 
-#define ONE_OF_ALL __attribute__((weak)) /* in one library, however many of its files include this */
+static inline PyArrayObject *array(PyObject *columns, int number) { return (PyArrayObject *)PyTuple_GET_ITEM(columns, number); }
 
-ONE_OF_ALL size_t dets_items_at, dets_fields_at; /* bytes before a tuple's items, and before an array's own fields */
+static inline void *column(PyObject *columns, int number) { return PyArray_DATA(array(columns, number)); }
 
-typedef struct {
-    void *data;
-    int dimensions;
-    intptr_t *shape, *strides;
-    void *base, *type;
-    int flags;
-} ArrayFields;
-
-static inline const ArrayFields *fields_of(const char *columns, int number)
+/* Of a column that there is not, none. */
+static inline int64_t rows_of(PyObject *columns, int number)
 {
-    return (const ArrayFields *)(((const char *const *)(columns + dets_items_at))[number] + dets_fields_at);
+    return number < PyTuple_GET_SIZE(columns) ? PyArray_DIM(array(columns, number), 0) : 0;
 }
 
-static inline void *column(const char *columns, int number) { return fields_of(columns, number)->data; }
-
-static inline int64_t rows_of(const char *columns, int number) { return fields_of(columns, number)->shape[0]; }
-
-static inline int side_by_side(const char *columns, int count)
+static inline int64_t width_of(PyObject *columns, int number) /* how many numbers a row has */
 {
-    int flags = C_CONTIGUOUS;
-    for (int i = 0; i < count; i++)
-        flags &= fields_of(columns, i)->flags;
+    PyArrayObject *one = number < PyTuple_GET_SIZE(columns) ? array(columns, number) : NULL;
+    return one && PyArray_NDIM(one) > 1 ? PyArray_DIM(one, 1) : 1;
+}
+
+static inline int side_by_side(PyObject *columns, int64_t count)
+{
+    int flags = count <= PyTuple_GET_SIZE(columns) ? NPY_ARRAY_C_CONTIGUOUS : 0;
+    for (int i = 0; flags && i < count; i++)
+        flags &= PyArray_FLAGS(array(columns, i));
     return flags;
-}
-
-/* For compiled.py's check: what is found of the first column. */
-ONE_OF_ALL int dets_find_column(const char *columns, void **address, int64_t *rows)
-{
-    *address = column(columns, 0);
-    *rows = rows_of(columns, 0);
-    return side_by_side(columns, 1) ? 0 : NOT_SIDE_BY_SIDE;
 }
 
 #endif

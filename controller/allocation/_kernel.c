@@ -1,10 +1,10 @@
 /* The allocation algorithms, compiled: the same arithmetic as the numpy code next to this file.
  *
- * Plain C called by ctypes (kernel.py), not a Python module, so that one build serves every Python. The four algorithms of
- * the paper and Fair Level give the same bits as their numpy form: sums are taken in numpy's order, and -ffp-contract=off
- * keeps the compiler from fusing. The docstrings of the numpy form explain the steps; here they are only numbered.
+ * The four algorithms of the paper and Fair Level give the same bits as their numpy form: sums are taken in numpy's order, and
+ * -ffp-contract=off keeps the compiler from fusing. The docstrings of the numpy form explain the steps; here they are only
+ * numbered.
  */
-#include "../_columns.h"
+#include "../_module.h"
 #include "_kernel.h"
 #include "_pairing.h"
 
@@ -87,7 +87,7 @@ typedef struct {
     i64 receivers;
 } Table;
 
-static int get_table(Table *t, const char *columns, int count)
+static int get_table(Table *t, PyObject *columns, int count)
 {
     if (!side_by_side(columns, count))
         return NOT_SIDE_BY_SIDE;
@@ -230,7 +230,7 @@ INLINE int allocate(const Table *t, Algorithm algorithm)
 }
 
 FOR_EACH_CPU
-i64 dets_fair_share(const char *columns)
+i64 dets_fair_share(PyObject *columns)
 {
     Table t;
     return get_table(&t, columns, 11) ? NOT_SIDE_BY_SIDE : allocate(&t, FAIR_SHARE);
@@ -238,7 +238,7 @@ i64 dets_fair_share(const char *columns)
 
 /* ``parameters`` are inflation, floor, headroom and d; RAA-SP has a d of 0. */
 FOR_EACH_CPU
-i64 dets_probe(const char *columns)
+i64 dets_probe(PyObject *columns)
 {
     Table t;
     return get_table(&t, columns, 11) ? NOT_SIDE_BY_SIDE : allocate(&t, PROBE);
@@ -246,7 +246,7 @@ i64 dets_probe(const char *columns)
 
 /* The parameter is booking. */
 FOR_EACH_CPU
-i64 dets_fair_level(const char *columns)
+i64 dets_fair_level(PyObject *columns)
 {
     Table table, *t = &table;
     if (get_table(t, columns, 13))
@@ -264,7 +264,7 @@ i64 dets_fair_level(const char *columns)
 
 /* The parameters are k and floor. */
 FOR_EACH_CPU
-i64 dets_forward_explicit(const char *columns)
+i64 dets_forward_explicit(PyObject *columns)
 {
     Table table, *t = &table;
     if (get_table(t, columns, 13))
@@ -296,7 +296,7 @@ i64 dets_forward_explicit(const char *columns)
 /* What silent senders may start with: an equal share, as if each were one more active sender. Where there are any, all grants
  * go to the last column with these in their place; return whether there are. */
 FOR_EACH_CPU
-i64 dets_standing(const char *columns)
+i64 dets_standing(PyObject *columns)
 {
     if (!side_by_side(columns, 6))
         return NOT_SIDE_BY_SIDE;
@@ -319,3 +319,12 @@ i64 dets_standing(const char *columns)
     }
     return 1;
 }
+
+PASS(dets_fair_share)
+PASS(dets_probe)
+PASS(dets_fair_level)
+PASS(dets_forward_explicit)
+PASS(dets_standing)
+PASS(dets_max_min)
+MODULE(_kernel, OF(dets_fair_share), OF(dets_probe), OF(dets_fair_level), OF(dets_forward_explicit), OF(dets_standing),
+       OF(dets_max_min))

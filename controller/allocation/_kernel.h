@@ -2,6 +2,8 @@
 #ifndef DETS_KERNEL_H
 #define DETS_KERNEL_H
 
+#include "../_columns.h"
+
 #include <math.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -25,5 +27,7 @@
 #define INLINE static inline __attribute__((always_inline))
 
 typedef int64_t i64;
+
+i64 dets_max_min(PyObject *columns);
 
 #endif

@@ -4,7 +4,6 @@
  * back. Nothing is updated before that but what is left of each constraint.
  */
 
-#include "../_columns.h"
 #include "_kernel.h"
 
 #define BY_DEMAND (-1)
@@ -45,7 +44,7 @@ INLINE void fix(Flows *f, i64 flow, double rate, i64 bound)
 }
 
 /* Returns how many times a constraint was looked at, or NO_MEMORY. */
-i64 dets_max_min(const char *columns)
+i64 dets_max_min(PyObject *columns)
 {
     if (!side_by_side(columns, 7))
         return NOT_SIDE_BY_SIDE;

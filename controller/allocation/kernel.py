@@ -6,23 +6,23 @@ max-min the same but for rounding.
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Callable
 
 import numpy as np
 
 from controller.allocation.interface import FloatArray, IntArray, Requests
-from controller.compiled import call, load
+from controller.compiled import load
 
-_FUNCTIONS = {
-    "dets_fair_share": "",
-    "dets_probe": "",
-    "dets_fair_level": "",
-    "dets_forward_explicit": "",
-    "dets_standing": "",
-    "dets_max_min": "",
-}
-library = load(Path(__file__).parent, "_kernel", _FUNCTIONS)
-"""The loaded kernel; None when it was not built, and then every function here returns None."""
+library = load(
+    "controller.allocation._kernel",
+    "dets_fair_share",
+    "dets_probe",
+    "dets_fair_level",
+    "dets_forward_explicit",
+    "dets_standing",
+    "dets_max_min",
+)
+"""The compiled passes; None when it was not built, and then every function here returns None."""
 
 
 def column(*parameters: float) -> FloatArray:
@@ -33,7 +33,9 @@ def column(*parameters: float) -> FloatArray:
 _NO_PARAMETERS = column()
 
 
-def _allocate(function: str, requests: Requests, parameters: FloatArray, *kept: FloatArray) -> FloatArray:
+def _allocate(
+    allocate: Callable[..., int], requests: Requests, parameters: FloatArray, *kept: FloatArray
+) -> FloatArray:
     """Return grants (entries,); ``kept`` is what an algorithm kept of each receiver, and a place for the next."""
     r, grants_bps = requests, np.empty(len(requests.measured_bps))
     columns = (
@@ -50,19 +52,19 @@ def _allocate(function: str, requests: Requests, parameters: FloatArray, *kept: 
         grants_bps,
         *kept,
     )
-    if call(library, function, columns):
+    if allocate(columns):
         raise MemoryError("no memory for the allocation of one receiver")
     return grants_bps
 
 
 def fair_share(requests: Requests) -> FloatArray | None:
     """Return the grants of RAA-FS (entries,)."""
-    return None if library is None else _allocate("dets_fair_share", requests, _NO_PARAMETERS)
+    return None if library is None else _allocate(library.dets_fair_share, requests, _NO_PARAMETERS)
 
 
 def probe(requests: Requests, parameters: FloatArray) -> FloatArray | None:
     """Return the grants of RAA-FP (entries,), or of RAA-SP with a d of 0: inflation, floor, headroom, d."""
-    return None if library is None else _allocate("dets_probe", requests, parameters)
+    return None if library is None else _allocate(library.dets_probe, requests, parameters)
 
 
 def fair_level(requests: Requests, booked: FloatArray, parameters: FloatArray) -> tuple[FloatArray, FloatArray] | None:
@@ -73,7 +75,7 @@ def fair_level(requests: Requests, booked: FloatArray, parameters: FloatArray) -
     if library is None:
         return None
     after = np.empty(len(booked))
-    return _allocate("dets_fair_level", requests, parameters, booked, after), after
+    return _allocate(library.dets_fair_level, requests, parameters, booked, after), after
 
 
 def forward_explicit(
@@ -83,7 +85,7 @@ def forward_explicit(
     if library is None:
         return None
     next_bps = np.empty(len(rate_bps))
-    return _allocate("dets_forward_explicit", requests, parameters, rate_bps, next_bps), next_bps
+    return _allocate(library.dets_forward_explicit, requests, parameters, rate_bps, next_bps), next_bps
 
 
 def with_standing(requests: Requests, grants_bps: FloatArray) -> FloatArray | None:
@@ -91,7 +93,7 @@ def with_standing(requests: Requests, grants_bps: FloatArray) -> FloatArray | No
     if library is None:
         return None
     r, after_bps = requests, np.empty(len(grants_bps))
-    silent = call(library, "dets_standing", (r.offsets, r.limit_bps, r.available_bps, r.active, grants_bps, after_bps))
+    silent = library.dets_standing((r.offsets, r.limit_bps, r.available_bps, r.active, grants_bps, after_bps))
     return after_bps if silent else grants_bps
 
 
@@ -104,7 +106,7 @@ def max_min(
     flows = len(demand_bps)
     rate_bps, bound = np.empty(flows), np.empty(flows, dtype=np.int64)
     columns = (offsets, constraint, capacity_bps, demand_bps, weight, rate_bps, bound)
-    looked = call(library, "dets_max_min", columns)
+    looked = library.dets_max_min(columns)
     if looked < 0:
         raise MemoryError(f"no memory for max-min rates of {flows} flows")
     return rate_bps, bound, looked

@@ -2,7 +2,7 @@
  * send_rate_controller.py and rate_allocator.py, in one pass each. Calling numpy ten times for a column of a thousand
  * costs more than what is done to it.
  */
-#include "../_columns.h"
+#include "../_module.h"
 #include "../metering/_measure.h"
 
 enum { IDLE, REPORTING, LIMITED }; /* Control */
@@ -23,7 +23,7 @@ static i64 count(i64 n, i64 longest, const int8_t *restrict control, const int16
 }
 
 /* Count an interval in which no machine was heard; return whether one under control has waited longer than ``longest``. */
-i64 dets_count(i64 longest, const char *columns)
+i64 dets_count(PyObject *columns, i64 longest)
 {
     if (!side_by_side(columns, 3))
         return NOT_SIDE_BY_SIDE;
@@ -54,7 +54,7 @@ static i64 watch(i64 vns, double above, double calm_below, i64 calm_intervals, c
 }
 
 /* What watch_congestion declares; return whether a VN is congested that was not, or the other way round. */
-i64 dets_watch_congestion(double above, double calm_below, i64 calm_intervals, const char *columns)
+i64 dets_watch_congestion(PyObject *columns, double above, double calm_below, i64 calm_intervals)
 {
     if (!side_by_side(columns, 8))
         return NOT_SIDE_BY_SIDE;
@@ -63,7 +63,7 @@ i64 dets_watch_congestion(double above, double calm_below, i64 calm_intervals, c
 
 /* Whose control begins and whose ends, of ``controlled`` entries and others; ``counts`` are how many these are. The columns
  * written to have room for one more row each. */
-i64 dets_first_messages(const char *columns)
+i64 dets_first_messages(PyObject *columns)
 {
     if (!side_by_side(columns, 7))
         return NOT_SIDE_BY_SIDE;
@@ -103,7 +103,7 @@ static void reports(i64 n, i64 entries, i64 idle_intervals, const i64 *rows, con
     }
 }
 
-i64 dets_reports(i64 idle_intervals, const char *columns)
+i64 dets_reports(PyObject *columns, i64 idle_intervals)
 {
     if (!side_by_side(columns, 10))
         return NOT_SIDE_BY_SIDE;
@@ -115,7 +115,7 @@ i64 dets_reports(i64 idle_intervals, const char *columns)
 
 /* Part entries whose grant is another than the limit, with their grants, from the others; return how many they are. The columns
  * written to have room for one more row each. */
-i64 dets_changed(double same, const char *columns)
+i64 dets_changed(PyObject *columns, double same)
 {
     if (!side_by_side(columns, 6))
         return NOT_SIDE_BY_SIDE;
@@ -142,7 +142,7 @@ static void least_of(i64 n, const double *restrict a, const double *restrict b, 
 
 /* Set Rate, then Keep Alive, and what is in force: the limit, or the ceiling if that is lower. Return whether a machine is in
  * another state then. */
-i64 dets_obey(const char *columns)
+i64 dets_obey(PyObject *columns)
 {
     if (!side_by_side(columns, 11))
         return NOT_SIDE_BY_SIDE;
@@ -169,3 +169,12 @@ i64 dets_obey(const char *columns)
     least_of(n, limit_bps, C(6), C(10));
     return moved;
 }
+
+PASS(dets_count, WHOLE(1))
+PASS(dets_watch_congestion, REAL(1), REAL(2), WHOLE(3))
+PASS(dets_first_messages)
+PASS(dets_reports, WHOLE(1))
+PASS(dets_changed, REAL(1))
+PASS(dets_obey)
+MODULE(_machines, OF(dets_count), OF(dets_watch_congestion), OF(dets_first_messages), OF(dets_reports), OF(dets_changed),
+       OF(dets_obey))

@@ -5,34 +5,29 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 from numpy.typing import NDArray
 
 from controller.columns import BoolArray, FloatArray, IntArray, ShortArray
-from controller.compiled import call, load
+from controller.compiled import load
 
 Columns = tuple[NDArray[np.generic], ...]
 
 library = load(
-    Path(__file__).parent,
-    "_machines",
-    {
-        "dets_count": "i",
-        "dets_watch_congestion": "ddi",
-        "dets_first_messages": "",
-        "dets_reports": "i",
-        "dets_changed": "d",
-        "dets_obey": "",
-    },
+    "controller.dets._machines",
+    "dets_count",
+    "dets_watch_congestion",
+    "dets_first_messages",
+    "dets_reports",
+    "dets_changed",
+    "dets_obey",
 )
 
 
 def count(longest: int, control: NDArray[np.int8], unheard: ShortArray) -> tuple[ShortArray, bool]:
     """Return the counts after one more interval, and whether a machine under control has waited for too long."""
     after = np.empty(len(unheard), np.int16)
-    return after, call(library, "dets_count", (control, unheard, after), longest) > 0
+    return after, library.dets_count((control, unheard, after), longest) > 0
 
 
 def watch_congestion(
@@ -44,7 +39,7 @@ def watch_congestion(
     """
     size = len(columns[0])
     congested, calm = np.empty(size, np.bool_), np.empty(size, np.int64)
-    changed = call(library, "dets_watch_congestion", (*columns, congested, calm), above, calm_below, calm_intervals)
+    changed = library.dets_watch_congestion((*columns, congested, calm), above, calm_below, calm_intervals)
     return congested, calm, changed > 0
 
 
@@ -56,7 +51,7 @@ def first_messages(
     The first two are columns of entries, the others of VNs.
     """
     begin, end, counts = (np.empty(size, np.int64) for size in (len(receiver) + 1, len(receiver) + 1, 2))
-    call(library, "dets_first_messages", (receiver, controlled, congested, always, begin, end, counts))
+    library.dets_first_messages((receiver, controlled, congested, always, begin, end, counts))
     beginning, ending = counts.tolist()
     return begin[:beginning], end[:ending]
 
@@ -69,7 +64,7 @@ def reports(idle_intervals: int, columns: Columns) -> tuple[FloatArray, BoolArra
     """
     size = len(columns[0])
     rates, active, sent_bps = np.empty((2, size)), np.empty(size, np.bool_), np.zeros(len(columns[-1]))
-    call(library, "dets_reports", (*columns, sent_bps, rates, active), idle_intervals)
+    library.dets_reports((*columns, sent_bps, rates, active), idle_intervals)
     return rates, active
 
 
@@ -80,7 +75,7 @@ def changed(same: float, columns: Columns) -> tuple[IntArray, FloatArray, IntArr
     """
     size = len(columns[0])
     moved, rate_bps, stay = np.empty(size + 1, np.int64), np.empty(size + 1), np.empty(size + 1, np.int64)
-    count = call(library, "dets_changed", (*columns, moved, rate_bps, stay), same)
+    count = library.dets_changed((*columns, moved, rate_bps, stay), same)
     return moved[:count], rate_bps[:count], stay[: size - count]
 
 
@@ -92,5 +87,5 @@ def obey(columns: Columns) -> tuple[NDArray[np.int8], FloatArray, ShortArray, Fl
     size = len(columns[0])
     control, limit_bps, unheard = np.empty(size, np.int8), np.empty(size), np.empty(size, np.int16)
     in_force_bps = np.empty(size)
-    moved = call(library, "dets_obey", (*columns, control, limit_bps, unheard, in_force_bps))
+    moved = library.dets_obey((*columns, control, limit_bps, unheard, in_force_bps))
     return control, limit_bps, unheard, in_force_bps, moved > 0

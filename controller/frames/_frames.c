@@ -3,10 +3,7 @@
  * Columns of frames begin at any octet. What peers said is only compared here: whatever is not as it mostly is, the numpy form
  * looks at, and says what is wrong.
  */
-#include <stdint.h>
-#include <string.h>
-
-#include "../_columns.h"
+#include "../_module.h"
 #include "../_octets.h"
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && defined(__linux__)
@@ -17,10 +14,10 @@
 
 /* Write the ``rows`` of columns, ascending, into ``to``, each column as a whole: first those of eight octets, then those of which
  * the lower four count, then those of one. The columns begin behind ``rows`` and ``to``. Return how many octets that were. */
-i64 dets_say(i64 eights, i64 fours, i64 ones, const char *columns)
+i64 dets_say(PyObject *columns, i64 eights, i64 fours, i64 ones)
 {
     i64 count = eights + fours + ones;
-    if (!side_by_side(columns, 2 + (int)count))
+    if (!side_by_side(columns, 2 + count))
         return NOT_SIDE_BY_SIDE;
     i64 n = rows_of(columns, 0);
     const i64 *rows = column(columns, 0);
@@ -76,12 +73,12 @@ FOR_EACH_CPU static int are_rows(i64 n, const loose_u32 *rows, const i64 *before
 /* Return 1 if the entries of a frame are as they mostly are: ``rates`` (columns, entries) are rates up to ``most_bps``, of the
  * column ``unlimited`` (-1: none) infinity too; ``named`` columns of rows are those of the frame before, which is behind each;
  * and the last column, if it is there, is of flags that are 0 or 1. */
-i64 dets_as_before(i64 unlimited, i64 named, i64 flagged, double most_bps, const char *columns)
+i64 dets_as_before(PyObject *columns, i64 unlimited, i64 named, i64 flagged, double most_bps)
 {
     int behind = 1 + 2 * (int)named;
-    if (!side_by_side(columns, behind + (int)flagged))
+    if (!side_by_side(columns, behind + flagged))
         return NOT_SIDE_BY_SIDE;
-    i64 rates = rows_of(columns, 0), n = fields_of(columns, 0)->shape[1];
+    i64 rates = rows_of(columns, 0), n = width_of(columns, 0);
     const loose_u64 *rates_of = column(columns, 0);
     uint64_t most;
     memcpy(&most, &most_bps, sizeof most);
@@ -98,9 +95,9 @@ i64 dets_as_before(i64 unlimited, i64 named, i64 flagged, double most_bps, const
 
 /* Return 1 if the first table of a frame is right: ``rates`` (columns, rows) are rates up to ``most_bps``, the rows are ascending
  * and below ``bound``, and the last column, if it is there, of flags that are 0 or 1. */
-i64 dets_listed(i64 bound, i64 flagged, double most_bps, const char *columns)
+i64 dets_listed(PyObject *columns, i64 bound, i64 flagged, double most_bps)
 {
-    if (!side_by_side(columns, 2 + (int)flagged))
+    if (!side_by_side(columns, 2 + flagged))
         return NOT_SIDE_BY_SIDE;
     i64 n = rows_of(columns, 1);
     const loose_u32 *rows = column(columns, 1);
@@ -119,8 +116,8 @@ i64 dets_listed(i64 bound, i64 flagged, double most_bps, const char *columns)
  * of rows of which the first is ascending and below ``bound``, and of flags; so has its second, of whose rates those of the column
  * ``unlimited`` (-1: none) may be infinite. Columns are the frame's octets, and the first column of rows of a frame before. Return
  * 1 if everything is right, 2 if that column is as before, too, else 0. */
-i64 dets_right(i64 at, i64 rows, i64 eights, i64 fours, i64 ones, i64 entries, i64 entries_eights, i64 entries_fours,
-               i64 entries_ones, i64 bound, i64 unlimited, double most_bps, const char *columns)
+i64 dets_right(PyObject *columns, i64 at, i64 rows, i64 eights, i64 fours, i64 ones, i64 entries, i64 entries_eights,
+               i64 entries_fours, i64 entries_ones, i64 bound, i64 unlimited, double most_bps)
 {
     if (!side_by_side(columns, 2))
         return NOT_SIDE_BY_SIDE;
@@ -147,3 +144,10 @@ i64 dets_right(i64 at, i64 rows, i64 eights, i64 fours, i64 ones, i64 entries, i
         return 0;
     return rows_of(columns, 1) == rows && are_rows(rows, named, column(columns, 1)) ? 2 : 1;
 }
+
+PASS(dets_say, WHOLE(1), WHOLE(2), WHOLE(3))
+PASS(dets_as_before, WHOLE(1), WHOLE(2), WHOLE(3), REAL(4))
+PASS(dets_listed, WHOLE(1), WHOLE(2), REAL(3))
+PASS(dets_right, WHOLE(1), WHOLE(2), WHOLE(3), WHOLE(4), WHOLE(5), WHOLE(6), WHOLE(7), WHOLE(8), WHOLE(9), WHOLE(10), WHOLE(11),
+     REAL(12))
+MODULE(_frames, OF(dets_say), OF(dets_as_before), OF(dets_listed), OF(dets_right))

@@ -8,22 +8,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from controller.columns import FloatArray, IntArray
-from controller.compiled import call, load
+from controller.compiled import load
 
-_FUNCTIONS = {
-    "dets_say": "iii",
-    "dets_as_before": "iiid",
-    "dets_listed": "iid",
-    "dets_right": "iiiiiiiiiiid",
-}
-library = load(Path(__file__).parent, "_frames", _FUNCTIONS) if sys.byteorder == "little" else None
+_PASSES = "dets_say", "dets_as_before", "dets_listed", "dets_right"
+library: Any = load("controller.frames._frames", *_PASSES) if sys.byteorder == "little" else None
 Columns: TypeAlias = Sequence[NDArray[Any]]
 WIDE = 8
 """octets of a number in a column"""
@@ -36,7 +30,7 @@ def say(to: NDArray[np.uint8], rows: IntArray, eights: Columns, fours: Columns, 
     """
     check_widths([*eights, *fours], ones)
     counts = len(eights), len(fours), len(ones)
-    call(library, "dets_say", (rows, to, *eights, *fours, *ones), *counts)
+    library.dets_say((rows, to, *eights, *fours, *ones), *counts)
 
 
 def as_before(
@@ -52,7 +46,8 @@ def as_before(
     or none, ``pairs`` columns of rows that were read, each with the one from before.
     """
     columns = (rates, *(column for both in pairs for column in both), *flags)
-    return call(library, "dets_as_before", columns, unlimited, len(pairs), len(flags), most_bps) == 1
+    found: int = library.dets_as_before(columns, unlimited, len(pairs), len(flags), most_bps)
+    return found == 1
 
 
 def listed(
@@ -62,7 +57,8 @@ def listed(
 
     ``flags`` are one column, or none.
     """
-    return call(library, "dets_listed", (rates, rows, *flags), bound, len(flags), most_bps) == 1
+    found: int = library.dets_listed((rates, rows, *flags), bound, len(flags), most_bps)
+    return found == 1
 
 
 def right(
@@ -79,7 +75,8 @@ def right(
     ``first`` is where its first table begins, and how many rows, columns of rates, of rows and of flags that has; its
     rows are ascending and below ``bound``. ``entries`` are those of its second table; ``unlimited`` is as above.
     """
-    return call(library, "dets_right", (octets, before), *first, *entries, bound, unlimited, most_bps)
+    found: int = library.dets_right((octets, before), *first, *entries, bound, unlimited, most_bps)
+    return found
 
 
 def check_widths(eights: Columns, ones: Columns) -> None:

@@ -1,6 +1,5 @@
 /* The accounts of VNs, compiled, with the same bits as the numpy form: what came to them and what may come, in one pass over the
  * slots each (receiver_accounts.py), and what they get of what they were promised (guarantees.py). */
-#include "../_columns.h"
 #include "_measure.h"
 
 enum { MOST_SLOTS = 64 };
@@ -80,7 +79,7 @@ static i64 ages(i64 count, const Settings *s, double updated_s, const double *st
 
 /* ``ReceiverAccounts.received``: the accounts after an interval and what they leave. Return how many times there are behind the
  * horizon. */
-int64_t dets_receive(double now_s, double horizon_s, const char *columns)
+int64_t dets_receive(PyObject *columns, double now_s, double horizon_s)
 {
     if (!side_by_side(columns, 13))
         return NOT_SIDE_BY_SIDE;
@@ -134,7 +133,7 @@ static i64 fare(i64 vns, double share, const Promise *promise, const double *res
     return changed;
 }
 
-int64_t dets_fare(double share, const char *columns)
+int64_t dets_fare(PyObject *columns, double share)
 {
     if (!side_by_side(columns, 12))
         return NOT_SIDE_BY_SIDE;

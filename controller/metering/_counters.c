@@ -5,7 +5,6 @@
  * every comparison is false, as in numpy. A round goes over the entries by blocks, so that what one step hands to the next
  * stays in the first cache.
  */
-#include "../_columns.h"
 #include "../openflow/_meter_stats.h"
 #include "_measure.h"
 
@@ -195,7 +194,7 @@ static void add_up(i64 n, i64 vns, const i64 *receiver, const Measured *measured
 
 /* Fetch the rows ``first`` to ``end`` of columns of eight octets, which are more than the hardware follows. Those that are written to
  * are fetched as well before they are. */
-static void fetch(const char *columns, int from, int to, i64 first, i64 end)
+static void fetch(PyObject *columns, int from, int to, i64 first, i64 end)
 {
     for (int number = from; number <= to; number++) {
         const double *rows = C(number);
@@ -204,19 +203,19 @@ static void fetch(const char *columns, int from, int to, i64 first, i64 end)
     }
 }
 
-static Listed listed_at(const char *columns, int first, i64 modified)
+static Listed listed_at(PyObject *columns, int first, i64 modified)
 {
     return (Listed){C(first),     C(first + 1), C(first + 2), C(first + 3), C(first + 4), modified ? C(first + 5) : NULL,
                     C(first + 6)};
 }
 
-static Readings readings_at(const char *columns, int first)
+static Readings readings_at(PyObject *columns, int first)
 {
     return (Readings){C(first), C(first + 1), C(first + 2), C(first + 3), C(first + 4), C(first + 5)};
 }
 
 /* The readings of all rows; meters are ``modified``, or never are. */
-i64 dets_read(i64 modified, const char *columns)
+i64 dets_read(PyObject *columns, i64 modified)
 {
     if (!side_by_side(columns, 13))
         return NOT_SIDE_BY_SIDE;
@@ -228,7 +227,7 @@ i64 dets_read(i64 modified, const char *columns)
     return 0;
 }
 
-i64 dets_meter_rates(double least_elapsed_s, double plausible, double bits_per_byte, const char *columns)
+i64 dets_meter_rates(PyObject *columns, double least_elapsed_s, double plausible, double bits_per_byte)
 {
     if (!side_by_side(columns, 22))
         return NOT_SIDE_BY_SIDE;
@@ -243,8 +242,7 @@ i64 dets_meter_rates(double least_elapsed_s, double plausible, double bits_per_b
 /* All of look, block by block; the next block is fetched while one is worked on. Behind COLUMNS_OF_LOOK come ListedReadings, if
  * ``listed``, or MeterReadings. */
 enum { COLUMNS_OF_LOOK = 29 };
-i64 dets_look(double least_elapsed_s, double plausible, double bits_per_byte, double memory, i64 listed,
-              const char *columns)
+i64 dets_look(PyObject *columns, double least_elapsed_s, double plausible, double bits_per_byte, double memory, i64 listed)
 {
     if (!side_by_side(columns, COLUMNS_OF_LOOK + (listed ? 7 : 6)))
         return NOT_SIDE_BY_SIDE;

@@ -5,11 +5,9 @@
  * a name, ``Settings`` has. What a condition chooses from is read before: the compiler makes vectors of loops in which
  * nothing is read or done only sometimes.
  */
-#include <stdlib.h>
-#include <string.h>
-
-#include "../_columns.h"
 #include "_measure.h"
+
+#include <stdlib.h>
 
 #define NO_MEMORY (-2)
 
@@ -282,7 +280,7 @@ static i64 longest_block(const i64 *receiver, i64 n)
  * have together where the times are not 0; else what is allowed is the limit, and one column with it. Rows to modify go to
  * ``rows`` with what they are set to, decreases first; return how many, or NO_MEMORY. */
 enum { COLUMNS_OF_ENFORCE = 38 };
-i64 dets_enforce(double now_s, double reserve_s, i64 idle_intervals, const char *columns)
+i64 dets_enforce(PyObject *columns, double now_s, double reserve_s, i64 idle_intervals)
 {
     if (!side_by_side(columns, COLUMNS_OF_ENFORCE))
         return NOT_SIDE_BY_SIDE;

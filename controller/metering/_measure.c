@@ -4,9 +4,7 @@
  * from fusing. The docstrings of the numpy form explain the steps; here they are only numbered. Unknown is NaN, for which
  * every comparison is false, as in numpy.
  */
-#include <string.h>
-
-#include "../_columns.h"
+#include "../_module.h"
 #include "../openflow/_meter_stats.h"
 #include "_measure.h"
 
@@ -50,10 +48,10 @@ static i64 watch(i64 n, const MeterStats *stats, const int32_t *rows, const uint
 /* ``watch`` for one switch after the other; the meters of switch s end at ``ends[s]``. Its window is the two columns of meter ids
  * and of six rows of meters, behind the first COLUMNS_OF_WATCH. ``found`` is what ``watch`` returns. */
 enum { COLUMNS_OF_WATCH = 6 };
-i64 dets_watch(const char *columns)
+i64 dets_watch(PyObject *columns)
 {
     i64 switches = rows_of(columns, 0);
-    if (!side_by_side(columns, COLUMNS_OF_WATCH + 2 * (int)switches))
+    if (!side_by_side(columns, COLUMNS_OF_WATCH + 2 * switches))
         return NOT_SIDE_BY_SIDE;
     const i64 *ends = column(columns, 0);
     const MeterStats *stats = column(columns, 1);
@@ -89,7 +87,7 @@ static void taken(i64 n, double now_s, const double *rate_bps, const double *mod
 
 /* Where the meter of each row is listed, and by which switch, whose meters end at ``ends``; rows that no meter stands for stay as
  * they are. Return how many meters were placed: all, or those before one of a row that is not there. */
-i64 dets_places(const char *columns)
+i64 dets_places(PyObject *columns)
 {
     if (!side_by_side(columns, 4))
         return NOT_SIDE_BY_SIDE;
@@ -127,10 +125,10 @@ INLINE void sum_up(i64 n, i64 rows, const i64 *row, double *sums, const double *
     }
 }
 
-i64 dets_sums(const char *columns)
+i64 dets_sums(PyObject *columns)
 {
-    i64 n = rows_of(columns, 0), count = rows_of(columns, 1), rows = fields_of(columns, 1)->shape[1];
-    if (!side_by_side(columns, (int)count + 2))
+    i64 n = rows_of(columns, 0), count = rows_of(columns, 1), rows = width_of(columns, 1);
+    if (!side_by_side(columns, count + 2))
         return NOT_SIDE_BY_SIDE;
     double *sums = C(1);
     for (int c = 0; c < count; c++) {
@@ -146,7 +144,7 @@ i64 dets_sums(const char *columns)
 }
 
 /* Let the counters of meters that are modified begin at zero and at the modify. */
-i64 dets_modify(double sent_s, const char *columns)
+i64 dets_modify(PyObject *columns, double sent_s)
 {
     if (!side_by_side(columns, 6))
         return NOT_SIDE_BY_SIDE;
@@ -163,10 +161,24 @@ i64 dets_modify(double sent_s, const char *columns)
     return 0;
 }
 
-i64 dets_taken(double now_s, const char *columns)
+i64 dets_taken(PyObject *columns, double now_s)
 {
     if (!side_by_side(columns, 8))
         return NOT_SIDE_BY_SIDE;
     taken(rows_of(columns, 0), now_s, C(0), C(1), C(2), C(3), C(4), C(5), C(6), C(7));
     return 0;
 }
+
+PASS(dets_sums)
+PASS(dets_places)
+PASS(dets_read, WHOLE(1))
+PASS(dets_watch)
+PASS(dets_meter_rates, REAL(1), REAL(2), REAL(3))
+PASS(dets_modify, REAL(1))
+PASS(dets_look, REAL(1), REAL(2), REAL(3), REAL(4), WHOLE(5))
+PASS(dets_taken, REAL(1))
+PASS(dets_enforce, REAL(1), REAL(2), WHOLE(3))
+PASS(dets_receive, REAL(1), REAL(2))
+PASS(dets_fare, REAL(1))
+MODULE(_measure, OF(dets_sums), OF(dets_places), OF(dets_read), OF(dets_watch), OF(dets_meter_rates), OF(dets_modify),
+       OF(dets_look), OF(dets_taken), OF(dets_enforce), OF(dets_receive), OF(dets_fare))

@@ -2,6 +2,8 @@
 #ifndef DETS_MEASURE_H
 #define DETS_MEASURE_H
 
+#include "../_columns.h"
+
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
@@ -33,6 +35,14 @@
 #define INLINE static inline __attribute__((always_inline))
 
 typedef int64_t i64;
+
+/* of _counters.c, _enforce.c and _accounts.c */
+i64 dets_read(PyObject *columns, i64 modified);
+i64 dets_meter_rates(PyObject *columns, double least_elapsed_s, double plausible, double bits_per_byte);
+i64 dets_look(PyObject *columns, double least_elapsed_s, double plausible, double bits_per_byte, double memory, i64 listed);
+i64 dets_enforce(PyObject *columns, double now_s, double reserve_s, i64 idle_intervals);
+i64 dets_receive(PyObject *columns, double now_s, double horizon_s);
+i64 dets_fare(PyObject *columns, double share);
 
 /* A loop over columns of one width of numbers keeps them in registers, which one over flags as well does not: those are widened
  * and made narrow again by the block. */

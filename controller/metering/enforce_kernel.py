@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.columns import BoolArray, FloatArray, IntArray, ShortArray
-from controller.compiled import call
 from controller.metering import measure_kernel
 
 Columns = tuple[NDArray[np.generic], ...]
@@ -18,7 +17,7 @@ Columns = tuple[NDArray[np.generic], ...]
 def taken(now_s: float, columns: Columns, receiver: IntArray, vns: int) -> FloatArray:
     """Return what passed by receiver (vns,); ``columns`` are rate, modified, updated, passed, dropped and seen."""
     sums = np.zeros(vns)
-    call(measure_kernel.library, "dets_taken", (*columns, receiver, sums), now_s)
+    measure_kernel.library.dets_taken((*columns, receiver, sums), now_s)
     return sums
 
 
@@ -49,7 +48,7 @@ def enforce(
     rate_bps, burst_bits = np.empty(size), np.empty(size)
     given = (settings, limit_bps, *before, *measured, receiver, *(rooms or (nothing,) * 4))
     columns = (*given, *floats, unresponsive, evidence, rows, raised, rate_bps, burst_bits)
-    count = call(measure_kernel.library, "dets_enforce", columns, now_s, *idle)
+    count = measure_kernel.library.dets_enforce(columns, now_s, *idle)
     if count < 0:
         raise MemoryError("no memory for the accounts of one receiver")
     return floats, unresponsive, evidence, (rows[:count], rate_bps[:count], burst_bits[:count])
@@ -68,7 +67,7 @@ def receive(
     after = np.empty(len(columns[4])), np.empty(slots), np.empty(1)
     ahead_s, free_bits, saved_bits = np.empty(slots + 1), np.empty((slots + 1, vns)), np.empty(vns)
     given = (*columns, *after, ahead_s, free_bits, saved_bits)
-    times = call(measure_kernel.library, "dets_receive", given, now_s, horizon_s) + 1
+    times = measure_kernel.library.dets_receive(given, now_s, horizon_s) + 1
     return after, (ahead_s[:times], free_bits[:times], saved_bits)
 
 
@@ -80,5 +79,5 @@ def fare(share: float, columns: Columns) -> tuple[tuple[FloatArray, FloatArray, 
     """
     size = len(columns[1])
     after = (np.empty(size), np.empty(size), np.empty(size, np.bool_), np.empty(size, np.int64))
-    changed = call(measure_kernel.library, "dets_fare", (*columns, *after), share)
+    changed = measure_kernel.library.dets_fare((*columns, *after), share)
     return after, changed > 0

@@ -8,14 +8,13 @@ Enforcement's is in enforce_kernel.py.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from controller.columns import BoolArray, FloatArray, IntArray, ShortArray
-from controller.compiled import call, load
+from controller.compiled import load
 
 
 class Looked(NamedTuple):
@@ -32,28 +31,25 @@ class Looked(NamedTuple):
 
 
 library = load(
-    Path(__file__).parent,
-    "_measure",
-    {
-        "dets_sums": "",
-        "dets_places": "",
-        "dets_read": "i",
-        "dets_watch": "",
-        "dets_meter_rates": "ddd",
-        "dets_modify": "d",
-        "dets_look": "ddddi",
-        "dets_taken": "d",
-        "dets_enforce": "ddi",
-        "dets_receive": "dd",
-        "dets_fare": "d",
-    },
+    "controller.metering._measure",
+    "dets_sums",
+    "dets_places",
+    "dets_read",
+    "dets_watch",
+    "dets_meter_rates",
+    "dets_modify",
+    "dets_look",
+    "dets_taken",
+    "dets_enforce",
+    "dets_receive",
+    "dets_fare",
 )
 
 
 def sums(row: IntArray, columns: tuple[FloatArray, ...], rows: int) -> FloatArray:
     """Return ``columns`` (entries,) summed up by ``row`` (entries,), each below ``rows``: shape (columns, rows)."""
     added = np.zeros((len(columns), rows))
-    call(library, "dets_sums", (row, added, *columns))
+    library.dets_sums((row, added, *columns))
     return added
 
 
@@ -62,7 +58,7 @@ def places(ends: IntArray, row: NDArray[np.int32], meter: NDArray[np.int32], swi
 
     The meters of each switch end at its ``ends``. Raises IndexError for a row that ``meter`` does not have.
     """
-    if call(library, "dets_places", (ends, row, meter, switch)) != len(row):
+    if library.dets_places((ends, row, meter, switch)) != len(row):
         raise IndexError(f"a meter is listed of a row beyond {len(meter)}")
 
 
@@ -74,7 +70,7 @@ def read(listed: Sequence[NDArray[np.generic]], modified: bool) -> tuple[list[Fl
     """
     rows = len(listed[0])
     columns, present = [np.empty(rows) for _ in range(5)], np.empty(rows, np.bool_)
-    call(library, "dets_read", (*listed, *columns[:4], present, columns[4]), int(modified))
+    library.dets_read((*listed, *columns[:4], present, columns[4]), int(modified))
     return columns, present
 
 
@@ -95,7 +91,7 @@ def watch(
     columns: list[NDArray[np.generic]] = [ends, stats, rows, *settings, found]
     for window in windows:
         columns += window
-    call(library, "dets_watch", tuple(columns))
+    library.dets_watch(tuple(columns))
     return list(found.tolist())
 
 
@@ -111,7 +107,7 @@ def meter_rates(
     rates, implausible = [np.empty(entries) for _ in range(4)], np.empty(entries, np.bool_)
     after = [np.empty(entries) for _ in range(5)]
     columns = (*before, *now, *rates[:3], implausible, rates[3], *after)
-    call(library, "dets_meter_rates", columns, *settings)
+    library.dets_meter_rates(columns, *settings)
     return rates, implausible, after
 
 
@@ -135,7 +131,7 @@ def look(
     found = Looked(counters, measured, silent, unread, seen_s, implausible, too_soon, sums)
     after: list[NDArray[np.generic]] = [*counters, *measured, silent, unread, seen_s, implausible, too_soon, sums]
     columns: tuple[NDArray[np.generic], ...] = (*ends, *before, *after, *now)
-    call(library, "dets_look", columns, *settings, int(listed))
+    library.dets_look(columns, *settings, int(listed))
     return found
 
 
@@ -144,4 +140,4 @@ def modify(columns: tuple[NDArray[np.generic], ...], sent_s: float) -> None:
 
     The last three are written to.
     """
-    call(library, "dets_modify", columns, sent_s)
+    library.dets_modify(columns, sent_s)

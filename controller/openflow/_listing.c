@@ -1,8 +1,5 @@
 /* The entries of a flow-stats reply without what changes by itself, compiled: what switch/flow_listing.py does in numpy. */
-#include <stdint.h>
-#include <string.h>
-
-#include "../_columns.h"
+#include "../_module.h"
 
 typedef int64_t i64;
 
@@ -10,7 +7,7 @@ enum { TORN = -2, SMALLEST = 56, AGE_AT = 4, AGE_BYTES = 8, COUNTERS_AT = 32, CO
 
 /* ``columns`` are the body of the reply and as much room. Copies whole entries from ``offset`` on, ``most`` of them if there are
  * as many, ages and counters as zeros; returns how many octets that are, TORN where a length is wrong. */
-int64_t dets_still(int64_t offset, int64_t most, const char *columns)
+int64_t dets_still(PyObject *columns, int64_t offset, int64_t most)
 {
     if (!side_by_side(columns, 2))
         return NOT_SIDE_BY_SIDE;
@@ -33,3 +30,6 @@ int64_t dets_still(int64_t offset, int64_t most, const char *columns)
     }
     return done;
 }
+
+PASS(dets_still, WHOLE(1), WHOLE(2))
+MODULE(_listing, OF(dets_still))

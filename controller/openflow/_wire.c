@@ -3,12 +3,12 @@
  * Only the usual: meters of one band, and meter-mods that add or modify. The numpy form does everything else, and says
  * what is wrong with what cannot be.
  */
+#include "../_module.h"
+
 #include <arpa/inet.h>
 #include <math.h>
-#include <stdint.h>
 #include <string.h>
 
-#include "../_columns.h"
 #include "_meter_stats.h"
 
 #if defined(__GNUC__) && !defined(__clang__)
@@ -34,9 +34,9 @@ static inline void put_4(uint8_t *at, i64 value)
 
 /* Write the records of meter-stats replies, the first ``parts`` columns, into the next one, and their meters into the last one as
  * well; return how many in the beginning have one band, or TORN where a part ends within a record. */
-i64 dets_decode_meters(i64 parts, const char *columns)
+i64 dets_decode_meters(PyObject *columns, i64 parts)
 {
-    if (!side_by_side(columns, (int)parts + 2))
+    if (!side_by_side(columns, parts + 2))
         return NOT_SIDE_BY_SIDE;
     MeterStats *out = column(columns, (int)parts), *to = out;
     uint32_t *meter_id = column(columns, (int)parts + 1);
@@ -56,7 +56,7 @@ i64 dets_decode_meters(i64 parts, const char *columns)
 /* Order the meters to modify by switch, as they come within each, into ``mods`` (rows, 4) of command, meter_id, rate_kbps and
  * burst_kbits. ``rows`` are entries, each with its ``sender`` and ``meter_id``; ``switch_of`` is by sender. ``ends`` (switches,)
  * begins at zero, and gets where those of each switch end. Rates and bursts are whole kilobits already. */
-i64 dets_modify_meters(i64 command, const char *columns)
+i64 dets_modify_meters(PyObject *columns, i64 command)
 {
     if (!side_by_side(columns, 8))
         return NOT_SIDE_BY_SIDE;
@@ -88,10 +88,10 @@ i64 dets_modify_meters(i64 command, const char *columns)
  * many behind that as there are switches. Return how many rows can be so: all, or those before one with a value that its field
  * does not carry, or with another command than to add or to modify. */
 enum { FIRST_SWITCH = 3 };
-i64 dets_encode_meters(i64 last_command, i64 last_meter, i64 tail_bytes, const char *columns)
+i64 dets_encode_meters(PyObject *columns, i64 last_command, i64 last_meter, i64 tail_bytes)
 {
     i64 switches = rows_of(columns, 0), done = 0;
-    if (!side_by_side(columns, FIRST_SWITCH + 2 * (int)switches))
+    if (!side_by_side(columns, FIRST_SWITCH + 2 * switches))
         return NOT_SIDE_BY_SIDE;
     const i64 *xid = column(columns, 0);
     const uint8_t *template = column(columns, 1), *tail = column(columns, 2);
@@ -119,3 +119,8 @@ i64 dets_encode_meters(i64 last_command, i64 last_meter, i64 tail_bytes, const c
     }
     return done;
 }
+
+PASS(dets_decode_meters, WHOLE(1))
+PASS(dets_modify_meters, WHOLE(1))
+PASS(dets_encode_meters, WHOLE(1), WHOLE(2), WHOLE(3))
+MODULE(_wire, OF(dets_decode_meters), OF(dets_modify_meters), OF(dets_encode_meters))

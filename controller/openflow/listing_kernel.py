@@ -5,14 +5,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.compiled import call, load
+from controller.compiled import load
 
-library = load(Path(__file__).parent, "_listing", {"dets_still": "ii"})
+library = load("controller.openflow._listing", "dets_still")
 _MOST_BYTES = 1 << 18  # at once: more than four of the longest entries
 
 
@@ -22,5 +20,5 @@ def still(body: bytes, offset: int, entries: int) -> NDArray[np.uint8] | None:
     None where a length is wrong.
     """
     room = np.empty(min(len(body) - offset, _MOST_BYTES), np.uint8)
-    octets = call(library, "dets_still", (np.frombuffer(body, np.uint8), room), offset, entries)
+    octets = library.dets_still((np.frombuffer(body, np.uint8), room), offset, entries)
     return None if octets <= 0 else room[:octets]

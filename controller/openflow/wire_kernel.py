@@ -6,16 +6,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.compiled import call, load
+from controller.compiled import load
 from controller.openflow.buffers import Buffer
 
-_FUNCTIONS = {"dets_decode_meters": "i", "dets_modify_meters": "i", "dets_encode_meters": "iii"}
-library = load(Path(__file__).parent, "_wire", _FUNCTIONS)
+_PASSES = "dets_decode_meters", "dets_modify_meters", "dets_encode_meters"
+library = load("controller.openflow._wire", *_PASSES)
 _STATS_BYTES = 56
 
 
@@ -27,7 +26,7 @@ def decode(parts: Sequence[Buffer], out_type: np.dtype[np.void]) -> tuple[NDArra
     columns = [np.frombuffer(part, np.uint8) for part in parts if len(part)]
     size = sum(map(len, columns)) // _STATS_BYTES
     out, meter_id = np.empty(size, out_type), np.empty(size, np.uint32)
-    done = call(library, "dets_decode_meters", (*columns, out, meter_id), len(columns))
+    done = library.dets_decode_meters((*columns, out, meter_id), len(columns))
     return (out, meter_id) if done == size else None
 
 
@@ -40,7 +39,7 @@ def modifications(
     sender and meter, and the number of each sender's switch.
     """
     mods, ends = np.empty((len(columns[0]), 4), np.int64), np.zeros(switches, np.int64)
-    call(library, "dets_modify_meters", (*columns, ends, mods), command)
+    library.dets_modify_meters((*columns, ends, mods), command)
     return mods.T, ends
 
 
@@ -61,6 +60,6 @@ def encode(
     out = [np.empty(count * len(template) + len(tail), np.uint8) for count in counts]
     octets = np.frombuffer(template, np.uint8), np.frombuffer(tail or b"\0", np.uint8)
     columns: list[NDArray[np.generic]] = [xid_first, *octets, *(piece.T for piece in mods), *out]
-    if call(library, "dets_encode_meters", tuple(columns), *last, len(tail)) != sum(counts):
+    if library.dets_encode_meters(tuple(columns), *last, len(tail)) != sum(counts):
         return None
     return [memoryview(one) for one in out]  # type: ignore[arg-type]  # an array is a buffer

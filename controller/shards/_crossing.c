@@ -1,13 +1,10 @@
 /* What crosses between shards, compiled: the same bits as receiver_table.py, gathering.py, crossing.py and told.py make in
  * numpy. Columns of frames begin at any octet. */
-#include <stdint.h>
-#include <string.h>
-
-#include "../_columns.h"
+#include "../_module.h"
 #include "../_octets.h"
 
 /* Return 1 if every one of the rows, which ascend, is in another state than ``idle``, or silent for less than ``idle_intervals``. */
-i64 dets_all_told(i64 idle, i64 idle_intervals, const char *columns)
+i64 dets_all_told(PyObject *columns, i64 idle, i64 idle_intervals)
 {
     if (!side_by_side(columns, 3))
         return NOT_SIDE_BY_SIDE;
@@ -31,9 +28,9 @@ i64 dets_all_told(i64 idle, i64 idle_intervals, const char *columns)
  * entries, their limits and unheard intervals, which are written; and for each peer the rows that lead to it, those that it
  * grants a rate, and the rates. Return 1 if all of the first are idle or not as is wanted, and all of the second limited. Where
  * the rows are the same column, the receivers of all of them are wanted. */
-i64 dets_obey(i64 idle, i64 limited, i64 parts, const char *columns)
+i64 dets_obey(PyObject *columns, i64 idle, i64 limited, i64 parts)
 {
-    if (!side_by_side(columns, 5 + 3 * (int)parts))
+    if (!side_by_side(columns, 5 + 3 * parts))
         return NOT_SIDE_BY_SIDE;
     const uint8_t *wanted = column(columns, 0);
     const i64 *receiver = column(columns, 1);
@@ -71,9 +68,9 @@ i64 dets_obey(i64 idle, i64 limited, i64 parts, const char *columns)
 
 /* Add what each of several parts brings to receivers to what these get, three columns. For each part come the receivers, and what it
  * brings to them, three columns again. */
-i64 dets_bring(i64 parts, const char *columns)
+i64 dets_bring(PyObject *columns, i64 parts)
 {
-    if (!side_by_side(columns, 3 + 4 * (int)parts))
+    if (!side_by_side(columns, 3 + 4 * parts))
         return NOT_SIDE_BY_SIDE;
     for (int p = 0; p < parts; p++) {
         int first = 3 + 4 * p;
@@ -96,7 +93,7 @@ enum { TABLE_BLOCK = 4096 }; /* rows of a table that stay in the second cache wh
 /* The columns that one part puts in a table, and where its rows are there. A column that is as long as the table, ``rows``, has its
  * own where the table has them. */
 typedef struct {
-    const char *columns;
+    PyObject *columns;
     int first, whole, eights, count; /* the first of this part's columns, of the table's; how many of eight octets, and in all */
     i64 rows;
     const i64 *place, *own; /* ``own``: which of its rows they are, NULL: all */
@@ -126,10 +123,10 @@ static inline void put(const Part *part, i64 start, i64 end, i64 side_by)
 /* Put ``columns`` of several parts together in one table. First come the whole table's columns; then for each part where its rows
  * are in the table, ascending, and its columns. Those of the first part are picked by ``own``, ascending, which comes before all.
  * Columns of eight octets are before those of one; such a one that is as long as the table has its rows where the table has them. */
-i64 dets_merge(i64 parts, i64 eights, i64 ones, const char *columns)
+i64 dets_merge(PyObject *columns, i64 parts, i64 eights, i64 ones)
 {
     int count = (int)(eights + ones);
-    if (!side_by_side(columns, 1 + count + (int)parts * (1 + count)))
+    if (!side_by_side(columns, 1 + count + parts * (1 + count)))
         return NOT_SIDE_BY_SIDE;
     const i64 *own = column(columns, 0);
     i64 rows = count ? rows_of(columns, 1) : 0;
@@ -153,3 +150,9 @@ i64 dets_merge(i64 parts, i64 eights, i64 ones, const char *columns)
     }
     return 0;
 }
+
+PASS(dets_all_told, WHOLE(1), WHOLE(2))
+PASS(dets_obey, WHOLE(1), WHOLE(2), WHOLE(3))
+PASS(dets_bring, WHOLE(1))
+PASS(dets_merge, WHOLE(1), WHOLE(2), WHOLE(3))
+MODULE(_crossing, OF(dets_all_told), OF(dets_obey), OF(dets_bring), OF(dets_merge))

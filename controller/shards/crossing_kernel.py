@@ -8,31 +8,26 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from controller.columns import BoolArray, FloatArray, IntArray, ShortArray
-from controller.compiled import call, load
+from controller.compiled import load
 from controller.dets.send_rate_controller import ControlArray
 from controller.frames.frames_kernel import WIDE, Columns, check_widths
 
-_FUNCTIONS = {
-    "dets_all_told": "ii",
-    "dets_obey": "iii",
-    "dets_bring": "i",
-    "dets_merge": "iii",
-}
-library = load(Path(__file__).parent, "_crossing", _FUNCTIONS) if sys.byteorder == "little" else None
+_PASSES = "dets_all_told", "dets_obey", "dets_bring", "dets_merge"
+library: Any = load("controller.shards._crossing", *_PASSES) if sys.byteorder == "little" else None
 
 
 def all_told(
     idle: int, idle_intervals: int, rows: IntArray, control: ControlArray, silent_intervals: ShortArray
 ) -> bool:
     """Whether all these rows are in another state than ``idle``, or silent for less than ``idle_intervals``."""
-    return call(library, "dets_all_told", (rows, control, silent_intervals), idle, idle_intervals) == 1
+    told: int = library.dets_all_told((rows, control, silent_intervals), idle, idle_intervals)
+    return told == 1
 
 
 def obey(
@@ -49,13 +44,14 @@ def obey(
     Where both are the same array, all of their receivers have to be wanted.
     """
     columns = (*before, *after, *(column for part in parts for column in part))
-    return call(library, "dets_obey", columns, *states, len(parts)) == 1
+    obeyed: int = library.dets_obey(columns, *states, len(parts))
+    return obeyed == 1
 
 
 def bring(whole: Sequence[FloatArray], parts: Sequence[tuple[IntArray, Sequence[FloatArray]]]) -> None:
     """Add to the columns of ``whole`` (vns,), three, what each part brings to these rows, ascending."""
     columns = (*whole, *(column for rows, brought in parts for column in (rows, *brought)))
-    call(library, "dets_bring", columns, len(parts))
+    library.dets_bring(columns, len(parts))
 
 
 def merge(places: Sequence[IntArray], own: IntArray, here: Columns, said: Sequence[Columns]) -> list[NDArray[Any]]:
@@ -69,5 +65,5 @@ def merge(places: Sequence[IntArray], own: IntArray, here: Columns, said: Sequen
         check_widths(part[:eights], part[eights:])
     whole = [np.empty(rows, column.dtype) for column in here]
     parts = [one for place, part in zip(places, (here, *said), strict=True) for one in (place, *part)]
-    call(library, "dets_merge", (own, *whole, *parts), len(places), eights, len(here) - eights)
+    library.dets_merge((own, *whole, *parts), len(places), eights, len(here) - eights)
     return whole

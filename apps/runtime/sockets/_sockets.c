@@ -3,13 +3,13 @@
  *
  * Nothing here waits, and nothing is kept between two calls.
  */
+#include "../../../controller/_module.h"
+
 #include <errno.h>
-#include <stdint.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
-#include "../../../controller/_columns.h"
 #include "../../../controller/openflow/_meter_stats.h"
 
 typedef int64_t i64;
@@ -192,7 +192,7 @@ static i64 receive(const MeterCall *call, i64 fd, uint8_t *to, i64 most_octets, 
 /* Read ``most_octets`` at most from each socket ``fd`` (sockets,). What is no answer to a roll call stays in ``room``, one
  * behind the other, and up to ``most`` replies are found in each. Return how many sockets were read: all, or those whose octets
  * and replies fit in any case. */
-i64 dets_receive(double now_s, i64 most_octets, i64 version, i64 kinds, i64 most, const char *columns)
+i64 dets_receive(PyObject *columns, double now_s, i64 most_octets, i64 version, i64 kinds, i64 most)
 {
     if (!side_by_side(columns, 26))
         return NOT_SIDE_BY_SIDE;
@@ -202,7 +202,7 @@ i64 dets_receive(double now_s, i64 most_octets, i64 version, i64 kinds, i64 most
     Reply *replies = column(columns, 3);
     MeterCall meters = {{rows_of(columns, 4), column(columns, 4), column(columns, 5), column(columns, 6), column(columns, 7)},
                         column(columns, 8), column(columns, 9), column(columns, 10), column(columns, 11), column(columns, 12),
-                        column(columns, 13), column(columns, 14), fields_of(columns, 14)->shape[1]};
+                        column(columns, 13), column(columns, 14), width_of(columns, 14)};
     RollCall barriers = {rows_of(columns, 15), column(columns, 15), column(columns, 16), column(columns, 17), column(columns, 18)};
     RollCall ports = {rows_of(columns, 19), column(columns, 19), column(columns, 20), column(columns, 21), column(columns, 22)};
     const i64 *port_ends = column(columns, 23);
@@ -239,7 +239,7 @@ i64 dets_receive(double now_s, i64 most_octets, i64 version, i64 kinds, i64 most
 
 /* Send ``message`` (octets,) to each socket ``fd`` (sockets,) with its ``xid`` (sockets,) in the header; ``taken`` (sockets,) is how
  * many octets went out, 0 where the socket has no room or has ended. */
-i64 dets_ask(const char *columns)
+i64 dets_ask(PyObject *columns)
 {
     if (!side_by_side(columns, 4))
         return NOT_SIDE_BY_SIDE;
@@ -257,3 +257,7 @@ i64 dets_ask(const char *columns)
     }
     return sockets;
 }
+
+PASS(dets_receive, REAL(1), WHOLE(2), WHOLE(3), WHOLE(4), WHOLE(5))
+PASS(dets_ask)
+MODULE(_sockets, OF(dets_receive), OF(dets_ask))

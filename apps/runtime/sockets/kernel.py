@@ -6,14 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.compiled import call, load
+from controller.compiled import load
 
-library = load(Path(__file__).parent, "_sockets", {"dets_receive": "diiii", "dets_ask": ""})
+library = load("apps.runtime.sockets._sockets", "dets_receive", "dets_ask")
 
 
 def ask(filenos: Sequence[int], xids: Sequence[int], message: bytes) -> list[int]:
@@ -23,7 +22,7 @@ def ask(filenos: Sequence[int], xids: Sequence[int], message: bytes) -> list[int
     """
     taken = np.empty(len(filenos), np.int64)
     what = np.frombuffer(message, np.uint8)
-    call(library, "dets_ask", (np.array(filenos, np.int64), np.array(xids, np.int64), what, taken))
+    library.dets_ask((np.array(filenos, np.int64), np.array(xids, np.int64), what, taken))
     return list(taken.tolist())
 
 
@@ -49,6 +48,6 @@ class Room:
         """
         arrivals = np.empty((len(filenos), 3), np.int64)
         columns = np.array(filenos, np.int64), self._room, arrivals, self._replies, *rolls
-        done = call(library, "dets_receive", columns, now_s, *what)
+        done = library.dets_receive(columns, now_s, *what)
         found: list[list[int]] = arrivals[:done].tolist()
         return found, self._replies[: arrivals[:done, 1].sum()].tolist()

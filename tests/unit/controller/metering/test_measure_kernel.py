@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +11,6 @@ from hypothesis import strategies as st
 from support.kernels import numpy_alone, same
 
 from controller.columns import MOST_COUNTED
-from controller.compiled import load
 from controller.metering import measure_kernel
 from controller.metering.counters import NOT_LISTED, ListedReadings, MeterCounters, MeterReadings, meter_rates
 from controller.metering.measurement import Measurement, Seen, look, sums_by
@@ -131,9 +129,3 @@ def test_what_a_switch_says_goes_to_its_entries() -> None:
     assert found.confirmed_s[[0, 1, 4]].tolist() == [3.5] * 3
     with numpy_alone():
         same(found, ListedReadings(meter, switch, stats, np.array([3.25]), np.array([3.5]), None).columns)
-
-
-def test_a_library_that_was_built_of_other_sources_is_not_used() -> None:
-    folder = Path(measure_kernel.__file__).parent
-    assert load(folder, "_measure", {"dets_watch": ""}) is not None
-    assert load(folder, "_measure", {"dets_watch": "", "dets_new": "i"}) is None
