@@ -277,12 +277,11 @@ def _fabric(kind: tuple[int, bool], entries: int) -> Iterator[_Fabric]:
 
 def _config(nodes: int, ports: int) -> Config:
     limits = {"send_limit": 4 * LIMIT_BPS, "receive_limit": LIMIT_BPS, "algorithm": ALGORITHM}
-    switches = {
-        f"s{dpid:02d}": {"dpid": dpid, "ovsdb": "tcp:127.0.0.1:6640", "ports": {n: _port() for n in range(1, ports + 1)}}
-        for dpid in range(1, nodes * SWITCHES + 1)
-    }
+    # Names in the order of numbers, since rows of VNs are in that of names.
+    switches = {f"s{dpid:02d}": _switch(dpid, ports) for dpid in range(1, nodes * SWITCHES + 1)}
     return parse_config(yaml.safe_dump({"vlans": {VLAN: limits}, "switches": switches}), "nodes.yaml")
 
 
-def _port() -> dict[str, Any]:
-    return {"capacity": "100G", "access": VLAN}
+def _switch(dpid: int, ports: int) -> dict[str, Any]:
+    of_ports = {number: {"capacity": "100G", "access": VLAN} for number in range(1, ports + 1)}
+    return {"dpid": dpid, "ovsdb": "tcp:127.0.0.1:6640", "ports": of_ports}
