@@ -21,6 +21,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from controller.central.controller import CentralController
 from controller.cluster.ownership import Owner
@@ -85,6 +86,7 @@ class Sharing:
         self.refused: Counter[Cause] = Counter()
         self._had: set[int] = set()  # of its switches, those that were under its control since they are
         self._sent_to: list[frozenset[int]] = []  # of all peers
+        self._hosts: tuple[tuple[int, frozenset[int]], NDArray[np.uint64], IntArray] | None = None
         self._number = 0
         self._said_s = self._recut_s = -math.inf
         self._said: tuple[int, frozenset[Link], frozenset[int], frozenset[int], int] | None = None
@@ -306,8 +308,7 @@ class Sharing:
 
     def _places(self, up: frozenset[int], lost: frozenset[int], now_s: float) -> Places:
         network = self._central.network
-        hosts = [(host.mac, row) for host, row in network.hosts().items() if self._vns.key(row).dpid in up]
-        macs, rows = np.array(hosts, dtype=np.int64).reshape(-1, 2).T
+        macs, rows = self._hosts_behind(up)
         hellos = network.topology.heard_at(up)
         late = np.array([network.topology.is_late(ends, now_s) for ends in hellos], dtype=np.bool_)
         heard = np.array([(*one, *other) for one, other in hellos], dtype=np.uint64)
@@ -315,7 +316,16 @@ class Sharing:
         ports = sender_port.astype(np.int64), receiver_port.astype(np.int64)
         sent_to = np.array(network.pairs.receivers(), dtype=np.int64)
         dpids, gone = (np.array(sorted(some), dtype=np.uint64) for some in (up, lost))
-        return Places(dpids, macs.astype(np.uint64), rows, sender_dpid, receiver_dpid, *ports, late, sent_to, gone)
+        return Places(dpids, macs, rows, sender_dpid, receiver_dpid, *ports, late, sent_to, gone)
+
+    def _hosts_behind(self, up: frozenset[int]) -> tuple[NDArray[np.uint64], IntArray]:
+        """Return addresses and VNs of the hosts of these switches; they are looked through when any has changed."""
+        network, now = self._central.network, (self._central.network.host_changes, up)
+        if self._hosts is None or self._hosts[0] != now:
+            hosts = [(host.mac, row) for host, row in network.hosts().items() if self._vns.key(row).dpid in up]
+            macs, rows = np.array(hosts, dtype=np.int64).reshape(-1, 2).T
+            self._hosts = now, macs.astype(np.uint64), rows
+        return self._hosts[1:]
 
 
 def owners_digest(owners: Mapping[int, Owner]) -> bytes:

@@ -54,30 +54,42 @@ class Answers:
         cls, table: ReceiverTable, reports: TrafficReport, set_rate: SetRate, decisions: Iterable[Decision]
     ) -> Answers:
         """Return the answers to these reports, after these decisions."""
-        rate_bps, changed = np.full(len(table.entries), np.nan), np.zeros(len(table.entries), dtype=np.bool_)
-        everybody = len(reports.entry) == len(table.entries)
-        rate_bps[slice(None) if everybody else reports.entry] = reports.limit_bps
-        rate_bps[set_rate.entry] = set_rate.rate_bps
-        changed[set_rate.entry] = True
-        forfeits = np.zeros(len(table.entries), dtype=np.bool_)
+        entries, forfeits = len(table.entries), table.falses
+        if len(set_rate.entry) == entries:  # ascending, so that these are all
+            rate_bps, changed = set_rate.rate_bps, table.trues
+        else:
+            rate_bps, changed = np.full(entries, np.nan), np.zeros(entries, dtype=np.bool_)
+            rate_bps[slice(None) if len(reports.entry) == entries else reports.entry] = reports.limit_bps
+            rate_bps[set_rate.entry] = set_rate.rate_bps
+            changed[set_rate.entry] = True
         for decision in decisions:
             if decision.forfeits is not None:
+                forfeits = forfeits.copy() if forfeits is table.falses else forfeits
                 forfeits[decision.view.rows[decision.forfeits]] = True
         return cls(table, rate_bps, changed, forfeits)
+
+    @property
+    def has_forfeits(self) -> bool:
+        """Whether some senders lose their bursts."""
+        return self.forfeits is not self.table.falses and bool(self.forfeits.any())
 
     def to_own(self, own: IntArray) -> tuple[SetRate, KeepAlive]:
         """Return what the shard's own senders are told, whose rows of its entry table are ``own``."""
         here = self.table.places[0]
-        own_bps, is_set = self.rate_bps[here], self.changed[here]
+        own_bps = self.rate_bps[here]
+        if self.changed is self.table.trues:
+            return SetRate(own, own_bps), KeepAlive(own[:0])
+        is_set = self.changed[here]
         return SetRate(own[is_set], own_bps[is_set]), KeepAlive(own[~is_set & ~np.isnan(own_bps)])
 
     def forfeits_of_own(self, own: IntArray) -> IntArray:
         """Return which of them lose their bursts, rows of the same."""
-        return own[self.forfeits[self.table.places[0]]]
+        return own[self.forfeits[self.table.places[0]]] if self.has_forfeits else own[:0]
 
     def to_peers(self, about: About, said: Sequence[int]) -> dict[int, Granted]:
         """Return what these peers are told, whose reports are the parts of the table, in its order."""
-        entries, everybody = self.table.entries, not np.isnan(self.rate_bps).any()
+        entries = self.table.entries
+        everybody = self.changed is self.table.trues or not np.isnan(self.rate_bps).any()
         whole = Grants(*about, entries.sender, entries.receiver, self.rate_bps, self.forfeits)
         places = self.table.places[1:]
         rows = places if everybody else [at[~np.isnan(self.rate_bps[at])] for at in places]

@@ -88,6 +88,11 @@ class ReceiverTable:
         return np.ones(len(self.entries), dtype=np.bool_)
 
     @cached_property
+    def falses(self) -> BoolArray:
+        """A column of False."""
+        return np.zeros(len(self.entries), dtype=np.bool_)
+
+    @cached_property
     def no_rates(self) -> FloatArray:
         """A column of 0.0."""
         return np.zeros(len(self.entries))

@@ -339,7 +339,7 @@ class Shard:
         told = answers.to_peers(about, live)
         self._granted |= told
         silent, frames = to_the_silent(about), {}
-        left_out = Left.NONE if answers.forfeits.any() else Left.FORFEITS
+        left_out = Left.NONE if answers.has_forfeits else Left.FORFEITS
         for number, peer in self.peers.items():
             one = told.get(number, silent)
             if number in told:
