@@ -74,8 +74,8 @@ typedef struct {
 
 /* ---- all receivers ---- */
 
-/* The columns of Requests in their order, the algorithm's parameters, its grants, and what it keeps of each receiver:
- * ``after`` this interval and ``before`` it. */
+/* The columns of Requests in their order, the algorithm's parameters, its grants, and what it keeps of each receiver, if
+ * anything: ``before`` this interval and ``after`` it. */
 typedef struct {
     const i64 *offsets;
     const double *limit, *received, *measured, *granted, *available, *dropped, *weight;
@@ -87,9 +87,9 @@ typedef struct {
     i64 receivers;
 } Table;
 
-static int get_table(Table *t, PyObject *columns, int count)
+static int get_table(Table *t, PyObject *columns)
 {
-    if (!side_by_side(columns, count))
+    if (!side_by_side(columns, 13))
         return NOT_SIDE_BY_SIDE;
     *t = (Table){
         .offsets = column(columns, 0),
@@ -103,8 +103,8 @@ static int get_table(Table *t, PyObject *columns, int count)
         .active = column(columns, 8),
         .parameters = column(columns, 9),
         .grants = column(columns, 10),
-        .before = count > 11 ? column(columns, 11) : NULL,
-        .after = count > 11 ? column(columns, 12) : NULL,
+        .before = column(columns, 11),
+        .after = column(columns, 12),
         .receivers = rows_of(columns, 0) - 1,
     };
     return 0;
@@ -233,7 +233,7 @@ FOR_EACH_CPU
 i64 dets_fair_share(PyObject *columns)
 {
     Table t;
-    return get_table(&t, columns, 11) ? NOT_SIDE_BY_SIDE : allocate(&t, FAIR_SHARE);
+    return get_table(&t, columns) ? NOT_SIDE_BY_SIDE : allocate(&t, FAIR_SHARE);
 }
 
 /* ``parameters`` are inflation, floor, headroom and d; RAA-SP has a d of 0. */
@@ -241,7 +241,7 @@ FOR_EACH_CPU
 i64 dets_probe(PyObject *columns)
 {
     Table t;
-    return get_table(&t, columns, 11) ? NOT_SIDE_BY_SIDE : allocate(&t, PROBE);
+    return get_table(&t, columns) ? NOT_SIDE_BY_SIDE : allocate(&t, PROBE);
 }
 
 /* The parameter is booking. */
@@ -249,7 +249,7 @@ FOR_EACH_CPU
 i64 dets_fair_level(PyObject *columns)
 {
     Table table, *t = &table;
-    if (get_table(t, columns, 13))
+    if (get_table(t, columns))
         return NOT_SIDE_BY_SIDE;
     double most = 1.0 + t->parameters[0];
     for (i64 r = 0; r < t->receivers; r++) { /* 2 */
@@ -267,7 +267,7 @@ FOR_EACH_CPU
 i64 dets_forward_explicit(PyObject *columns)
 {
     Table table, *t = &table;
-    if (get_table(t, columns, 13))
+    if (get_table(t, columns))
         return NOT_SIDE_BY_SIDE;
     double k = t->parameters[0], floor_part = t->parameters[1];
     const uint8_t *active = t->active;

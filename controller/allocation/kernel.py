@@ -30,13 +30,17 @@ def column(*parameters: float) -> FloatArray:
     return np.array(parameters, dtype=np.float64)
 
 
-_NO_PARAMETERS = column()
+_NOTHING = column()
 
 
 def _allocate(
-    allocate: Callable[..., int], requests: Requests, parameters: FloatArray, *kept: FloatArray
+    allocate: Callable[..., int],
+    requests: Requests,
+    parameters: FloatArray,
+    before: FloatArray = _NOTHING,
+    after: FloatArray = _NOTHING,
 ) -> FloatArray:
-    """Return grants (entries,); ``kept`` is what an algorithm kept of each receiver, and a place for the next."""
+    """Return grants (entries,); ``before`` is what an algorithm kept of each receiver, ``after`` room for the next."""
     r, grants_bps = requests, np.empty(len(requests.measured_bps))
     columns = (
         r.offsets,
@@ -50,7 +54,8 @@ def _allocate(
         r.active,
         parameters,
         grants_bps,
-        *kept,
+        before,
+        after,
     )
     if allocate(columns):
         raise MemoryError("no memory for the allocation of one receiver")
@@ -59,7 +64,7 @@ def _allocate(
 
 def fair_share(requests: Requests) -> FloatArray | None:
     """Return the grants of RAA-FS (entries,)."""
-    return None if library is None else _allocate(library.dets_fair_share, requests, _NO_PARAMETERS)
+    return None if library is None else _allocate(library.dets_fair_share, requests, _NOTHING)
 
 
 def probe(requests: Requests, parameters: FloatArray) -> FloatArray | None:
