@@ -62,6 +62,10 @@ class Gathered:
         columns: list[NDArray[Any]] = [*rates, seen.measured.passed_bps, seen.unread_intervals, here.active]
         same = (Left.LAST, table.no_rates), (Left.UNREAD, table.zeros), (Left.ACTIVE, table.trues)
         names, kept = list(_RATES), dict[str, NDArray[Any]]()
+        in_force_bps = _in_force(table, own, here.limit_bps, said)
+        if in_force_bps is not None:
+            names.remove("limits")
+            kept["limits"] = in_force_bps
         for name, (which, column) in zip(_MOSTLY_LEFT_OUT, same, strict=True):
             if left & which and all(is_left_out(getattr(one, name)) for one in said):
                 kept[name] = column
@@ -122,6 +126,20 @@ def _column(report: Report, name: str, place: IntArray) -> NDArray[Any]:
         return column
     limits = report.limits
     return limits.rate_bps if isinstance(limits, Given) and limits.rows is place else report.limit_bps
+
+
+def _in_force(table: ReceiverTable, own: IntArray, here_bps: FloatArray, said: Sequence[Report]) -> FloatArray | None:
+    """Return what was granted to all rows of the table, if those are the limits in force: mostly it is so.
+
+    ``here_bps`` are those of own entries.
+    """
+    granted = [one.limits for one in said if isinstance(one.limits, Given)]
+    if not granted or len(granted) < len(said):
+        return None
+    rate_bps, places = granted[0].rate_bps, table.places[1:]
+    if not all(one.rate_bps is rate_bps and one.rows is at for one, at in zip(granted, places, strict=True)):
+        return None
+    return rate_bps if np.array_equal(rate_bps[table.places[0]], here_bps[own]) else None
 
 
 def add_loads(loads: Loads, said: Sequence[Report]) -> None:

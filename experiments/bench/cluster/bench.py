@@ -35,7 +35,7 @@ SWITCHES, ENTRIES, REPEATS, SECONDS = 2, 10_000, 3, 20.0
 LEAST_ENTRIES = 100  # with fewer senders of a receiver there is nothing to decide
 LEAST_CROSSING = 1000  # below that, the cost of the interval itself counts
 TARGET_CROSSING_NS = 300.0
-LEAST_SHARED, MOST_SHARED = 1000, 100_000
+LEAST_SHARED, MOST_SHARED = 1000, 300_000
 TARGET_EFFICIENCY = 0.8
 COUNTED = {
     WITH_OPENFLOW: "by the control loop",

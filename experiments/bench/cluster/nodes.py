@@ -12,12 +12,13 @@ turns as the others do, with as much memory in use and the same pauses, so that 
 from __future__ import annotations
 
 import gc
+import math
 import time
 import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import yaml
@@ -39,11 +40,12 @@ NODES = (1, 2, 4)
 LOOP, WITH_OPENFLOW, WHOLE = ("loop_us",), ("loop_us", "openflow_us"), ("loop_us", "openflow_us", "transport_us")
 """parts of a node's processor time: the control loop without OpenFlow and with it, and all that the process takes"""
 CROSSING = 0.75
-SWITCHES = 2  # of each node
+SWITCHES, MOST_OF_SWITCHES = 2, 100_000  # of a node, for each so many of its entries
 PORTS, MOST_OF_PORTS = 128, 30_000  # of each switch, for up to so many entries of a node; twice as many ports for more
 VLAN, ALGORITHM = 10, "fp"
 LIMIT_BPS, OFFERED = 1_000_000_000, 2.0
-INTERVAL_S, ARRIVES_S, CONNECT_S = 0.055, 0.02, 60.0
+INTERVAL_S, CONNECT_S = 0.055, 60.0
+ARRIVES_S = 0.02  # until peers' frames are there, for each MOST_OF_SWITCHES entries
 SETTLE, MEASURED, TURNS = 40, 20, 3
 
 
@@ -53,7 +55,7 @@ def measure_nodes(entries: int, tell: Callable[[str], None]) -> dict[str, Any]:
     ``shared`` are costs of nodes that share the fabric, ``alone`` of as many that do not: processor time of the control
     loop without OpenFlow, ``loop_us``, of its OpenFlow, ``openflow_us``, and of ZeroMQ's thread, ``transport_us``, for
     an entry; those of the turn in which the loop took least. ``kb`` is memory for an entry of a node, as far as Python
-    and numpy know of it.
+    and numpy know of it, with MOST_OF_SWITCHES entries at most: that takes long.
     """
     keep_memory()  # as a controller's launcher does
     kinds = [(nodes, shared) for nodes in NODES for shared in (False, True) if nodes > 1 or not shared]
@@ -61,7 +63,7 @@ def measure_nodes(entries: int, tell: Callable[[str], None]) -> dict[str, Any]:
     found: dict[str, Any] = {str(nodes): {} for nodes in NODES}
     for nodes, shared in kinds:
         made = min((turn[nodes, shared] for turn in turns), key=lambda one: one["loop_us"] + one["openflow_us"])
-        made["kb"] = _memory_kb((nodes, shared), entries)
+        made["kb"] = _memory_kb((nodes, shared), min(entries, MOST_OF_SWITCHES))
         found[str(nodes)]["shared" if shared else "alone"] = made
         costs = f"{made['loop_us']:.3f} us, OpenFlow {made['openflow_us']:.3f} us"
         if shared:
@@ -118,18 +120,32 @@ def _memory_kb(kind: tuple[int, bool], entries: int) -> float:
         tracemalloc.stop()
 
 
+class _Size(NamedTuple):
+    """A node's switches, the ports of each, and what a frame takes to arrive."""
+
+    switches: int
+    ports: int
+    arrives_s: float
+
+    @classmethod
+    def of(cls, entries: int) -> _Size:
+        """Return that of a node with about so many entries."""
+        times = max(1, math.ceil(entries / MOST_OF_SWITCHES))
+        return cls(SWITCHES * times, PORTS if entries <= MOST_OF_PORTS else 2 * PORTS, ARRIVES_S * times)
+
+
 class _Node:
     """One node, and what its calls have taken of the thread's processor time, ``took_s``, by part.
 
     One that shares has the switches of its ``number``, all others the first ones of a fabric of their own.
     """
 
-    def __init__(self, number: int, nodes: int, shared: bool, ports: int) -> None:
+    def __init__(self, number: int, nodes: int, shared: bool, size: _Size) -> None:
         self.name, self.place = f"n{number}", number if shared else 0
         self.took_s, self.entries, self.set_meters = Counter[str](), 0, 0
-        self.dpids = range(self.place * SWITCHES + 1, (self.place + 1) * SWITCHES + 1)
+        self.dpids = range(self.place * size.switches + 1, (self.place + 1) * size.switches + 1)
         self.links: Any = None
-        self.central = CentralController(_config(nodes if shared else 1, ports))
+        self.central = CentralController(_config(size.switches * (nodes if shared else 1), size.ports))
         self.sharing = Sharing(self.central, self.name) if shared else None
         self.wires = SwitchWires(self.central, self.dpids, lambda: self.measured("openflow_us"))
 
@@ -164,9 +180,9 @@ class _Fabric:
 
     def __init__(self, kind: tuple[int, bool], entries: int) -> None:
         nodes, self._shared = kind
-        ports = PORTS if entries <= MOST_OF_PORTS else 2 * PORTS
-        self.now_s, self._vns = 1000.0, SWITCHES * ports
-        self.nodes, vns = [_Node(number, *kind, ports) for number in range(nodes)], self._vns
+        size = self._size = _Size.of(entries)
+        self.now_s, self._vns = 1000.0, size.switches * size.ports
+        self.nodes, vns = [_Node(number, *kind, size) for number in range(nodes)], self._vns
         self._receivers = max(4, round(entries / vns))
         owners = {dpid: Owner(node.name, node.place + 1, 1) for node in self.nodes for dpid in node.dpids}
         for node in self.nodes:
@@ -205,7 +221,7 @@ class _Fabric:
             self.now_s += INTERVAL_S
             for number, node in enumerate(self.nodes):
                 node.interval(self._meters(number), self.now_s)
-            time.sleep(ARRIVES_S)
+            time.sleep(self._size.arrives_s)
 
     def _meters(self, number: int) -> dict[int, Any]:
         """Let all entries send, and their meters drop what is above the limit; those that are set count from zero."""
@@ -275,11 +291,11 @@ def _fabric(kind: tuple[int, bool], entries: int) -> Iterator[_Fabric]:
         fabric.close()
 
 
-def _config(nodes: int, ports: int) -> Config:
+def _config(switches: int, ports: int) -> Config:
     limits = {"send_limit": 4 * LIMIT_BPS, "receive_limit": LIMIT_BPS, "algorithm": ALGORITHM}
     # Names in the order of numbers, since rows of VNs are in that of names.
-    switches = {f"s{dpid:02d}": _switch(dpid, ports) for dpid in range(1, nodes * SWITCHES + 1)}
-    return parse_config(yaml.safe_dump({"vlans": {VLAN: limits}, "switches": switches}), "nodes.yaml")
+    its = {f"s{dpid:02d}": _switch(dpid, ports) for dpid in range(1, switches + 1)}
+    return parse_config(yaml.safe_dump({"vlans": {VLAN: limits}, "switches": its}), "nodes.yaml")
 
 
 def _switch(dpid: int, ports: int) -> dict[str, Any]:
