@@ -20,6 +20,7 @@ from eventlet.greenio import GreenSocket
 from apps.runtime.peer_limits import SWITCH
 from controller.errors import ProtocolError
 from controller.openflow.constants import MULTIPART_REPLY_MORE, VERSION, MessageType, MultipartType
+from controller.openflow.meters import METER_STATS
 from controller.openflow.stats import encode_meter_stats_request
 
 with warnings.catch_warnings():  # what Ryu imports is deprecated
@@ -255,7 +256,7 @@ def test_what_came_before_a_roll_call_ended_is_part_of_the_reply(
     hub.sleep(0.01)
     reply = switch.connection.recall(READER.meters)
     assert not reply.done
-    assert switch.connection._held_octets == reply.octets == 48
+    assert switch.connection._held_octets == reply.octets == METER_STATS.itemsize
     switch.end.send(two[cut:])
     wait_for(lambda: reply.done)
     assert reply.begun is not None
