@@ -1,8 +1,7 @@
 /* Passes as functions of a Python module: PASS makes a function of each, MODULE the module of them. One file of each library
  * includes this.
  *
- * A function takes the tuple of columns and then its numbers, and returns what the pass does. Other arguments raise
- * TypeError.
+ * A function takes the tuple of columns and then its numbers, and returns what the pass does. Other arguments raise TypeError.
  * Columns whose rows are not side by side are copied first: a pass never writes to those.
  */
 #ifndef DETS_MODULE_H

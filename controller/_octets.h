@@ -1,4 +1,4 @@
-/* Numbers that begin at any octet, as in what others sent, and rows by blocks. */
+/* Numbers that begin at any octet, as in what others sent, and rows that are side by side. */
 #ifndef DETS_OCTETS_H
 #define DETS_OCTETS_H
 
@@ -7,10 +7,6 @@
 typedef int64_t i64;
 typedef uint32_t loose_u32 __attribute__((aligned(1), may_alias));
 typedef uint64_t loose_u64 __attribute__((aligned(1), may_alias));
-
-enum { BLOCK = 512 }; /* rows whose numbers stay in the first cache while column after column follows them */
-
-static inline i64 until(i64 start, i64 n) { return start + BLOCK < n ? start + BLOCK : n; }
 
 enum { LEAST_RUN = 16 }; /* rows side by side that are worth copying as a whole */
 
@@ -30,10 +26,10 @@ static inline i64 run(const i64 *rows, i64 i, i64 end)
     return n;
 }
 
-/* Return where the rows end that can be done together with the one at ``i``: those side by side, ``run``, or else a few. */
-static inline i64 together(i64 i, i64 run, i64 end)
+/* Return where the rows end that can be done together with the one at ``i``: so many ``side_by`` side, or else a few. */
+static inline i64 together(i64 i, i64 side_by, i64 end)
 {
-    i64 n = run ? run : LEAST_RUN;
+    i64 n = side_by ? side_by : LEAST_RUN;
     return n < end - i ? i + n : end;
 }
 

@@ -23,7 +23,7 @@ i64 dets_say(PyObject *columns, i64 eights, i64 fours, i64 ones)
     const i64 *rows = column(columns, 0);
     uint8_t *to = column(columns, 1);
     for (i64 start = 0, end; start < n; start = end) {
-        i64 side_by = run(rows, start, until(start, n));
+        i64 side_by = run(rows, start, n);
         uint8_t *at = to;
         end = together(start, side_by, n);
         for (i64 c = 0; c < count; c++) {
