@@ -44,7 +44,7 @@ SWITCHES, MOST_OF_SWITCHES = 2, 100_000  # of a node, for each so many of its en
 PORTS, MOST_OF_PORTS = 128, 30_000  # of each switch, for up to so many entries of a node; twice as many ports for more
 VLAN, ALGORITHM = 10, "fp"
 LIMIT_BPS, OFFERED = 1_000_000_000, 2.0
-INTERVAL_S, CONNECT_S = 0.055, 60.0
+INTERVAL_S, CONNECT_S, LATEST_S = 0.055, 60.0, 10.0
 ARRIVES_S = 0.02  # until peers' frames are there, for each MOST_OF_SWITCHES entries
 SETTLE, MEASURED, TURNS = 40, 20, 3
 
@@ -146,7 +146,7 @@ class _Node:
         self.dpids = range(self.place * size.switches + 1, (self.place + 1) * size.switches + 1)
         self.links: Any = None
         self.central = CentralController(_config(size.switches * (nodes if shared else 1), size.ports))
-        self.sharing = Sharing(self.central, self.name) if shared else None
+        self.sharing: Any = Sharing(self.central, self.name) if shared else None
         self.wires = SwitchWires(self.central, self.dpids, lambda: self.measured("openflow_us"))
 
     @contextmanager
@@ -156,12 +156,29 @@ class _Node:
         yield
         self.took_s[part] += time.thread_time() - began_s
 
-    def interval(self, meters: dict[int, Any], now_s: float) -> None:
-        """Do what a node does in an interval; ``meters`` are what its switches say."""
-        if self.sharing is not None:
+    def listen(self, peers: Sequence[_Node], now_s: float) -> None:
+        """Hear what these have sent, all of it: with all nodes on one machine's cores, frames are late.
+
+        Raises TimeoutError.
+        """
+        deadline_s = time.monotonic() + LATEST_S
+        while True:
             with self.measured("loop_us"):
                 for name, data in self.links.receive():
                     self.sharing.hear(name, data, now_s)
+            late = [
+                peer.name
+                for peer in peers
+                if self.links.traffic[peer.name].received < peer.links.traffic[self.name].sent
+            ]
+            if not late:
+                return
+            if time.monotonic() > deadline_s:
+                raise TimeoutError(f"{self.name} has not got all frames of {late} within {LATEST_S:g} s")
+            time.sleep(ARRIVES_S)
+
+    def interval(self, meters: dict[int, Any], now_s: float) -> None:
+        """Do what a node does in an interval; ``meters`` are what its switches say."""
         stats = self.wires.poll(meters)
         with self.measured("loop_us"):
             result = self.central.interval(stats, dict.fromkeys(stats, now_s), now_s)
@@ -219,6 +236,8 @@ class _Fabric:
             node.set_meters = 0
         for _ in range(intervals):
             self.now_s += INTERVAL_S
+            for node in self.nodes if self._shared else ():
+                node.listen([peer for peer in self.nodes if peer is not node], self.now_s)
             for number, node in enumerate(self.nodes):
                 node.interval(self._meters(number), self.now_s)
             time.sleep(self._size.arrives_s)
