@@ -25,21 +25,25 @@ i64 dets_all_told(PyObject *columns, i64 idle, i64 idle_intervals)
 }
 
 /* Put rates in force that peers grant. Columns are: which receivers are wanted under control (vns,); receivers and states of all
- * entries, their limits and unheard intervals, which are written; and for each peer the rows that lead to it, those that it
- * grants a rate, and the rates. Return 1 if all of the first are idle or not as is wanted, and all of the second limited. Where
- * the rows are the same column, the receivers of all of them are wanted. */
-i64 dets_obey(PyObject *columns, i64 idle, i64 limited, i64 parts)
+ * entries, their limits and unheard intervals, and those after it, which are written; for each peer the rows that lead to it,
+ * those that it grants a rate, and the rates; and the rows that are ``kept`` as they were, several columns. The others are taken
+ * to be written already. Return 1 if all that lead to a peer are idle or not as is wanted, and all that it grants a rate
+ * limited. Where these are the same column, their receivers are wanted. */
+i64 dets_obey(PyObject *columns, i64 idle, i64 limited, i64 parts, i64 kept)
 {
-    if (!side_by_side(columns, 5 + 3 * parts))
+    const int first_part = 7, first_kept = first_part + 3 * (int)parts;
+    if (!side_by_side(columns, first_kept + kept))
         return NOT_SIDE_BY_SIDE;
     const uint8_t *wanted = column(columns, 0);
     const i64 *receiver = column(columns, 1);
     const int8_t *control = column(columns, 2);
-    uint64_t *limit_bps = column(columns, 3);
-    int16_t *unheard = column(columns, 4);
+    const uint64_t *before_bps = column(columns, 3);
+    const int16_t *unheard_before = column(columns, 4);
+    uint64_t *limit_bps = column(columns, 5);
+    int16_t *unheard = column(columns, 6);
     i64 other = 0;
     for (int p = 0; p < parts; p++) {
-        int first = 5 + 3 * p;
+        int first = first_part + 3 * p;
         const i64 *theirs = column(columns, first), *rows = column(columns, first + 1);
         const loose_u64 *rate_bps = column(columns, first + 2);
         for (i64 i = 0; theirs != rows && i < rows_of(columns, first); i++)
@@ -60,6 +64,22 @@ i64 dets_obey(PyObject *columns, i64 idle, i64 limited, i64 parts)
                 other |= control[rows[k]] ^ limited;
                 limit_bps[rows[k]] = rate_bps[k];
                 unheard[rows[k]] = 0;
+            }
+        }
+    }
+    for (int p = first_kept; p < first_kept + kept; p++) {
+        const i64 *rows = column(columns, p);
+        for (i64 i = 0, n = rows_of(columns, p), end; i < n; i = end) {
+            i64 side_by = run(rows, i, n);
+            end = together(i, side_by, n);
+            if (side_by) {
+                memcpy(limit_bps + rows[i], before_bps + rows[i], 8 * (size_t)side_by);
+                memcpy(unheard + rows[i], unheard_before + rows[i], sizeof *unheard * (size_t)side_by);
+                continue;
+            }
+            for (i64 k = i; k < end; k++) {
+                limit_bps[rows[k]] = before_bps[rows[k]];
+                unheard[rows[k]] = unheard_before[rows[k]];
             }
         }
     }
@@ -151,8 +171,88 @@ i64 dets_merge(PyObject *columns, i64 parts, i64 eights, i64 ones)
     return 0;
 }
 
+/* Write what all rows are granted, and which of them have another rate: ``rows``, ascending, ``rows_bps``, the others what is in force. */
+i64 dets_granted(PyObject *columns)
+{
+    if (!side_by_side(columns, 5))
+        return NOT_SIDE_BY_SIDE;
+    i64 n = rows_of(columns, 0), granted = rows_of(columns, 1), done = 0;
+    const uint64_t *in_force = column(columns, 0), *rows_bps = column(columns, 2);
+    const i64 *rows = column(columns, 1);
+    uint64_t *rate_bps = column(columns, 3);
+    uint8_t *changed = column(columns, 4);
+    for (i64 from = 0, to; from < n; from = to) {
+        to = from + TABLE_BLOCK < n ? from + TABLE_BLOCK : n;
+        memcpy(rate_bps + from, in_force + from, 8 * (size_t)(to - from));
+        memset(changed + from, 0, (size_t)(to - from));
+        while (done < granted && rows[done] < to) {
+            i64 side_by = run(rows, done, granted), end = together(done, side_by, granted);
+            if (side_by) {
+                end = rows[done] + side_by > to ? done + to - rows[done] : end;
+                memcpy(rate_bps + rows[done], rows_bps + done, 8 * (size_t)(end - done));
+                memset(changed + rows[done], 1, (size_t)(end - done));
+                done = end;
+            }
+            for (; done < end && rows[done] < to; done++) {
+                rate_bps[rows[done]] = rows_bps[done];
+                changed[rows[done]] = 1;
+            }
+        }
+    }
+    return 0;
+}
+
+/* Part the rows ``own`` whose rate at ``place``, ascending, has changed, with their rates, from those whose has not; those without one
+ * (NaN) are in neither. ``counts`` are how many there are of each. The columns written to have room for one more row each. */
+i64 dets_to_own(PyObject *columns)
+{
+    if (!side_by_side(columns, 8))
+        return NOT_SIDE_BY_SIDE;
+    i64 n = rows_of(columns, 2), moving = 0, staying = 0;
+    const double *rate_bps = column(columns, 0);
+    const uint8_t *changed = column(columns, 1);
+    const i64 *place = column(columns, 2), *own = column(columns, 3);
+    i64 *moved = column(columns, 4), *stay = column(columns, 6), *counts = column(columns, 7);
+    double *moved_bps = column(columns, 5);
+    for (i64 i = 0; i < n; i++) {
+        double rate = rate_bps[place[i]];
+        i64 moves = changed[place[i]];
+        moved[moving] = stay[staying] = own[i];
+        moved_bps[moving] = rate;
+        moving += moves;
+        staying += !moves & (rate == rate);
+    }
+    counts[0] = moving;
+    counts[1] = staying;
+    return 0;
+}
+
+/* Return 1 if the rates at ``place`` are those of the rows ``own``, both ascending. */
+i64 dets_same(PyObject *columns)
+{
+    if (!side_by_side(columns, 4))
+        return NOT_SIDE_BY_SIDE;
+    i64 n = rows_of(columns, 1);
+    const double *rate_bps = column(columns, 0), *own_bps = column(columns, 2);
+    const i64 *place = column(columns, 1), *own = column(columns, 3);
+    int other = 0;
+    for (i64 i = 0, end; i < n && !other; i = end) {
+        i64 side_by = run(place, i, n);
+        side_by = side_by ? run(own, i, i + side_by) : 0;
+        end = together(i, side_by, n);
+        for (i64 k = 0; k < side_by; k++)
+            other |= rate_bps[place[i] + k] != own_bps[own[i] + k];
+        for (i64 k = i; k < end && !side_by; k++)
+            other |= rate_bps[place[k]] != own_bps[own[k]];
+    }
+    return !other;
+}
+
 PASS(dets_all_told, WHOLE(1), WHOLE(2))
-PASS(dets_obey, WHOLE(1), WHOLE(2), WHOLE(3))
+PASS(dets_obey, WHOLE(1), WHOLE(2), WHOLE(3), WHOLE(4))
 PASS(dets_bring, WHOLE(1))
 PASS(dets_merge, WHOLE(1), WHOLE(2), WHOLE(3))
-MODULE(_crossing, OF(dets_all_told), OF(dets_obey), OF(dets_bring), OF(dets_merge))
+PASS(dets_granted)
+PASS(dets_to_own)
+PASS(dets_same)
+MODULE(_crossing, OF(dets_all_told), OF(dets_obey), OF(dets_bring), OF(dets_merge), OF(dets_granted), OF(dets_to_own), OF(dets_same))

@@ -12,6 +12,7 @@ from controller.columns import BoolArray, FloatArray, IntArray
 from controller.dets.messages import KeepAlive, SetRate, TrafficReport
 from controller.frames.kinds import Grants
 from controller.policy.interface import Decision
+from controller.shards import crossing_kernel
 from controller.shards.receiver_table import ReceiverTable
 
 
@@ -57,6 +58,8 @@ class Answers:
         entries, forfeits = len(table.entries), table.falses
         if len(set_rate.entry) == entries:  # ascending, so that these are all
             rate_bps, changed = set_rate.rate_bps, table.trues
+        elif len(reports.entry) == entries and crossing_kernel.library is not None:
+            rate_bps, changed = crossing_kernel.granted(reports.limit_bps, set_rate.entry, set_rate.rate_bps)
         else:
             rate_bps, changed = np.full(entries, np.nan), np.zeros(entries, dtype=np.bool_)
             rate_bps[slice(None) if len(reports.entry) == entries else reports.entry] = reports.limit_bps
@@ -76,9 +79,12 @@ class Answers:
     def to_own(self, own: IntArray) -> tuple[SetRate, KeepAlive]:
         """Return what the shard's own senders are told, whose rows of its entry table are ``own``."""
         here = self.table.places[0]
-        own_bps = self.rate_bps[here]
         if self.changed is self.table.trues:
-            return SetRate(own, own_bps), KeepAlive(own[:0])
+            return SetRate(own, self.rate_bps[here]), KeepAlive(own[:0])
+        if crossing_kernel.library is not None:
+            moved, moved_bps, stay = crossing_kernel.to_own(self.rate_bps, self.changed, here, own)
+            return SetRate(moved, moved_bps), KeepAlive(stay)
+        own_bps = self.rate_bps[here]
         is_set = self.changed[here]
         return SetRate(own[is_set], own_bps[is_set]), KeepAlive(own[~is_set & ~np.isnan(own_bps)])
 

@@ -18,7 +18,7 @@ from controller.compiled import load
 from controller.dets.send_rate_controller import ControlArray
 from controller.frames.frames_kernel import WIDE, Columns, check_widths
 
-_PASSES = "dets_all_told", "dets_obey", "dets_bring", "dets_merge"
+_PASSES = "dets_all_told", "dets_obey", "dets_bring", "dets_merge", "dets_granted", "dets_to_own", "dets_same"
 library: Any = load("controller.shards._crossing", *_PASSES) if sys.byteorder == "little" else None
 
 
@@ -32,20 +32,25 @@ def all_told(
 
 def obey(
     states: tuple[int, int],
-    before: tuple[BoolArray, IntArray, ControlArray],
-    after: tuple[FloatArray, ShortArray],
+    before: tuple[BoolArray, IntArray, ControlArray, FloatArray, ShortArray],
     parts: Sequence[tuple[IntArray, IntArray, FloatArray]],
-) -> bool:
-    """Write granted rates into ``after``, limits and unheard intervals; return whether machines are as they mostly are.
+    kept: Sequence[IntArray],
+) -> tuple[FloatArray, ShortArray] | None:
+    """Return limits and unheard intervals with the rates granted; None if machines are not as they mostly are.
 
-    ``states`` are idle and limited; ``before`` are which receivers are wanted under control (vns,), and receivers and
-    states of all entries. A part is the rows that lead to a peer, those it grants a rate, and these rates. All of the
-    first have to be idle or not as is wanted, all of the second limited; if not, what was written is to be thrown away.
-    Where both are the same array, all of their receivers have to be wanted.
+    ``states`` are idle and limited; ``before`` are which receivers are wanted under control (vns,), and receivers,
+    states, limits and unheard intervals of all entries. A part is the rows that lead to a peer, those it grants a rate,
+    and these rates. All of the first have to be idle or not as is wanted, all of the second limited. Where both are the
+    same array, all of their receivers have to be wanted. ``kept`` are the other rows, some arrays.
     """
-    columns = (*before, *after, *(column for part in parts for column in part))
-    obeyed: int = library.dets_obey(columns, *states, len(parts))
-    return obeyed == 1
+    limit_bps, unheard = before[3:]
+    if sum(len(rows) for _, rows, _ in parts) + sum(map(len, kept)) == len(limit_bps):
+        after = np.empty_like(limit_bps), np.empty_like(unheard)
+    else:
+        after, kept = (limit_bps.copy(), unheard.copy()), ()
+    columns = (*before, *after, *(column for part in parts for column in part), *kept)
+    obeyed: int = library.dets_obey(columns, *states, len(parts), len(kept))
+    return after if obeyed == 1 else None
 
 
 def bring(whole: Sequence[FloatArray], parts: Sequence[tuple[IntArray, Sequence[FloatArray]]]) -> None:
@@ -67,3 +72,32 @@ def merge(places: Sequence[IntArray], own: IntArray, here: Columns, said: Sequen
     parts = [one for place, part in zip(places, (here, *said), strict=True) for one in (place, *part)]
     library.dets_merge((own, *whole, *parts), len(places), eights, len(here) - eights)
     return whole
+
+
+def granted(in_force_bps: FloatArray, rows: IntArray, rate_bps: FloatArray) -> tuple[FloatArray, BoolArray]:
+    """Return what all rows are granted, and which have another rate: ``rows``, ascending; others what is in force."""
+    whole_bps, changed = np.empty(len(in_force_bps)), np.empty(len(in_force_bps), np.bool_)
+    library.dets_granted((in_force_bps, rows, rate_bps, whole_bps, changed))
+    return whole_bps, changed
+
+
+def to_own(
+    rate_bps: FloatArray, changed: BoolArray, place: IntArray, own: IntArray
+) -> tuple[IntArray, FloatArray, IntArray]:
+    """Return which rows ``own`` have another rate at ``place``, that rate, and which have the one that they had."""
+    size = len(own) + 1
+    moved, moved_bps, stay, counts = (
+        np.empty(size, np.int64),
+        np.empty(size),
+        np.empty(size, np.int64),
+        np.empty(2, np.int64),
+    )
+    library.dets_to_own((rate_bps, changed, place, own, moved, moved_bps, stay, counts))
+    moving, staying = counts.tolist()
+    return moved[:moving], moved_bps[:moving], stay[:staying]
+
+
+def same(rate_bps: FloatArray, place: IntArray, own_bps: FloatArray, own: IntArray) -> bool:
+    """Whether the rates at ``place`` are those of the rows ``own``, both ascending."""
+    are: int = library.dets_same((rate_bps, place, own_bps, own))
+    return are == 1

@@ -139,7 +139,12 @@ def _in_force(table: ReceiverTable, own: IntArray, here_bps: FloatArray, said: S
     rate_bps, places = granted[0].rate_bps, table.places[1:]
     if not all(one.rate_bps is rate_bps and one.rows is at for one, at in zip(granted, places, strict=True)):
         return None
-    return rate_bps if np.array_equal(rate_bps[table.places[0]], here_bps[own]) else None
+    at = table.places[0]
+    if crossing_kernel.library is not None:
+        same = crossing_kernel.same(rate_bps, at, here_bps, own)
+    else:
+        same = np.array_equal(rate_bps[at], here_bps[own])
+    return rate_bps if same else None
 
 
 def add_loads(loads: Loads, said: Sequence[Report]) -> None:

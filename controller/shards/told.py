@@ -57,6 +57,7 @@ class Told:
         ``adopted_bps`` (entries,) is as in ``ControlState``.
         """
         heard, silent, granted = list[tuple[IntArray, IntArray]](), list[IntArray](), list[SetRate]()
+        kept = [crossing.own]
         whole = dict[int, int]()  # by which number, where all are granted a rate
         for number, peer in peers.items():
             grants = peer.take_grants()
@@ -69,10 +70,12 @@ class Told:
                     whole[number] = peer.granted
                 if not is_left_out(grants.forfeits) and grants.forfeits.any():
                     self._forfeits.append(rows[grants.forfeits[at]])
-            elif HOLD_S < peer.ungranted_s(now_s) < np.inf:
+                continue
+            kept.append(crossing.to[number])
+            if HOLD_S < peer.ungranted_s(now_s) < np.inf:
                 silent.append(crossing.to[number])
         if heard:
-            machines = self.obeyed(machines, entries, adopted_bps, vns, heard, granted)
+            machines = self.obeyed(machines, entries, adopted_bps, vns, heard, granted, kept)
         if silent:
             rows = np.concatenate(silent)
             share_bps = equal_share_bps(vns, self.senders)[entries.receiver[rows]]
@@ -98,14 +101,16 @@ class Told:
         vns: VnTable,
         heard: Sequence[tuple[IntArray, IntArray]],
         granted: Sequence[SetRate],
+        kept: Sequence[IntArray],
     ) -> SendRateControllers:
         """Return the machines after Grants of peers were heard, one after another.
 
-        ``heard`` are the rows that lead to each of them, and the VNs that they lead to.
+        ``heard`` are the rows that lead to each of them, and the VNs that they lead to; ``kept`` those that lead to
+        nobody who was heard.
         """
         wanted = self.congested | vns.always_controlled
         if adopted_bps is None and crossing_kernel.library is not None:
-            after = _obeyed_as_mostly(machines, entries, wanted, heard, granted)
+            after = _obeyed_as_mostly(machines, entries, wanted, heard, granted, kept)
             if after is not None:
                 return after
         rows = np.concatenate([theirs for theirs, _ in heard])
@@ -133,17 +138,16 @@ def _obeyed_as_mostly(
     wanted: BoolArray,
     heard: Sequence[tuple[IntArray, IntArray]],
     granted: Sequence[SetRate],
+    kept: Sequence[IntArray],
 ) -> SendRateControllers | None:
     """Return the same where nobody begins or ends, and all that are granted a rate had one before; else None."""
     of_all = [receivers for (rows, receivers), one in zip(heard, granted, strict=True) if one.entry is rows]
     if not all(wanted[receivers].all() for receivers in of_all):
         return None
-    limit_bps, unheard = machines.limit_bps.copy(), machines.unheard_intervals.copy()
-    settings, before = (Control.IDLE, Control.LIMITED), (wanted, entries.receiver, machines.control)
+    before = (wanted, entries.receiver, machines.control, machines.limit_bps, machines.unheard_intervals)
     parts = [(rows, one.entry, one.rate_bps) for (rows, _), one in zip(heard, granted, strict=True)]
-    if not crossing_kernel.obey(settings, before, (limit_bps, unheard), parts):
-        return None
-    return SendRateControllers(machines.control, limit_bps, unheard)
+    after = crossing_kernel.obey((Control.IDLE, Control.LIMITED), before, parts, kept)
+    return None if after is None else SendRateControllers(machines.control, *after)
 
 
 def held_back(message: SetRate, adopted_bps: FloatArray | None) -> SetRate:

@@ -16,6 +16,7 @@ from controller.dets.messages import Loads, SetRate
 from controller.dets.send_rate_controller import Control, SendRateControllers
 from controller.fabric.entries import EntryTable
 from controller.shards import crossing_kernel
+from controller.shards.answers import Answers
 from controller.shards.crossing import Crossing
 from controller.shards.gathering import add_loads
 from controller.shards.receiver_table import ReceiverTable
@@ -119,7 +120,8 @@ def test_grants_of_peers_are_obeyed_alike(seed: int, count: int, states: tuple[C
         some = rows if rng.random() < 0.5 else rows[stretches(rng, len(rows), 3) > 0]
         loose = np.frombuffer(bytes(1) + rng.random(len(some)).tobytes(), "<f8", len(some), 1)
         granted.append(SetRate(some, loose))
-    arguments = before, entries, None, vns, heard, granted
+    kept = [np.flatnonzero(to[entries.receiver] == one) for one in (0, 3)]
+    arguments = before, entries, None, vns, heard, granted, kept
     now, plain = told.obeyed(*arguments), plainly(told.obeyed, *arguments)
     for name in ("control", "limit_bps", "unheard_intervals"):
         assert getattr(now, name).tobytes() == getattr(plain, name).tobytes()
@@ -139,6 +141,40 @@ def test_who_is_told_of_is_found_alike(seed: int, count: int, share: float) -> N
     assert {one: rows.tolist() for one, rows in found.items()} == {one: rows.tolist() for one, rows in plain.items()}
     for one, rows in crossing.to.items():
         assert (found[one] is rows) is (plain[one] is rows) is (len(plain[one]) == len(rows))
+
+
+@settings(derandomize=True, deadline=None, max_examples=200)
+@given(seed=seeds, count=counts, share=st.sampled_from((0.0, 0.5, 0.97, 1.0)), under=st.sampled_from((0.9, 1.0)))
+def test_answers_are_made_and_told_to_own_senders_alike(seed: int, count: int, share: float, under: float) -> None:
+    rng = np.random.default_rng(seed)
+    sender, receiver = pairs(rng, count)
+    part, own = stretches(rng, count, 3), np.arange(count)
+    table = ReceiverTable.of([(sender[part == one], receiver[part == one]) for one in range(3)])
+    own = np.sort(rng.permutation(2 * count)[: len(table.places[0])])
+    rows = np.flatnonzero((stretches(rng, count, 4) > 0) | (under == 1.0))
+    reports = SimpleNamespace(entry=rows, limit_bps=rng.random(len(rows)) * 1e9)
+    is_set = (stretches(rng, len(rows), 2) == 0) & (rng.random(len(rows)) < share) | (share == 1.0)
+    set_rate = SetRate(rows[is_set], rng.random(np.count_nonzero(is_set)) * 1e9)
+    arguments: Any = table, reports, set_rate, ()
+    now, plain = Answers.of(*arguments), plainly(Answers.of, *arguments)
+    assert (now.rate_bps.tobytes(), now.changed.tobytes()) == (plain.rate_bps.tobytes(), plain.changed.tobytes())
+    for found, wanted in zip(now.to_own(own), plainly(plain.to_own, own), strict=True):
+        for name in type(wanted).__slots__:
+            assert getattr(found, name).tobytes() == getattr(wanted, name).tobytes()
+
+
+@settings(derandomize=True, deadline=None)
+@given(seed=seeds, count=counts, wrong=st.integers(0, 2))
+def test_limits_in_force_are_recognized_alike(seed: int, count: int, wrong: int) -> None:
+    rng = np.random.default_rng(seed)
+    place, own = (np.sort(rng.permutation(3 * count)[:count]) for _ in range(2))
+    if rng.random() < 0.5:
+        place, own = np.arange(count) + 5, np.arange(count) + 7
+    rate_bps, own_bps = rng.random((2, 3 * count + 7))
+    own_bps[own] = rate_bps[place]
+    own_bps[own[rng.integers(0, count, wrong if count else 0)]] = 2.0
+    same = np.array_equal(rate_bps[place], own_bps[own])
+    assert crossing_kernel.same(rate_bps, place, own_bps, own) is same is (not wrong or not count)
 
 
 def test_a_column_of_another_width_is_refused() -> None:
