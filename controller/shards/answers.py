@@ -41,12 +41,13 @@ class Granted(NamedTuple):
 class Answers:
     """What was decided on the rows of ``table``, (rows,) each.
 
-    ``rate_bps`` is NaN for rows that are not under control, ``changed`` says which have another rate than before,
-    ``forfeits`` whose senders lose the bursts that they have saved.
+    ``rate_bps`` is NaN for rows that are not under control; ``of_all`` says that there are none. ``changed`` says which
+    have another rate than before, ``forfeits`` whose senders lose the bursts that they have saved.
     """
 
     table: ReceiverTable
     rate_bps: FloatArray
+    of_all: bool
     changed: BoolArray
     forfeits: BoolArray
 
@@ -56,20 +57,21 @@ class Answers:
     ) -> Answers:
         """Return the answers to these reports, after these decisions."""
         entries, forfeits = len(table.entries), table.falses
+        of_all = len(reports.entry) == entries
         if len(set_rate.entry) == entries:  # ascending, so that these are all
             rate_bps, changed = set_rate.rate_bps, table.trues
-        elif len(reports.entry) == entries and crossing_kernel.library is not None:
+        elif of_all and crossing_kernel.library is not None:
             rate_bps, changed = crossing_kernel.granted(reports.limit_bps, set_rate.entry, set_rate.rate_bps)
         else:
             rate_bps, changed = np.full(entries, np.nan), np.zeros(entries, dtype=np.bool_)
-            rate_bps[slice(None) if len(reports.entry) == entries else reports.entry] = reports.limit_bps
+            rate_bps[slice(None) if of_all else reports.entry] = reports.limit_bps
             rate_bps[set_rate.entry] = set_rate.rate_bps
             changed[set_rate.entry] = True
         for decision in decisions:
             if decision.forfeits is not None:
                 forfeits = forfeits.copy() if forfeits is table.falses else forfeits
                 forfeits[decision.view.rows[decision.forfeits]] = True
-        return cls(table, rate_bps, changed, forfeits)
+        return cls(table, rate_bps, of_all, changed, forfeits)
 
     @property
     def has_forfeits(self) -> bool:
@@ -95,10 +97,9 @@ class Answers:
     def to_peers(self, about: About, said: Sequence[int]) -> dict[int, Granted]:
         """Return what these peers are told, whose reports are the parts of the table, in its order."""
         entries = self.table.entries
-        everybody = self.changed is self.table.trues or not np.isnan(self.rate_bps).any()
         whole = Grants(*about, entries.sender, entries.receiver, self.rate_bps, self.forfeits)
         places = self.table.places[1:]
-        rows = places if everybody else [at[~np.isnan(self.rate_bps[at])] for at in places]
+        rows = places if self.of_all else [at[~np.isnan(self.rate_bps[at])] for at in places]
         return {number: Granted(whole, at) for number, at in zip(said, rows, strict=True)}
 
 

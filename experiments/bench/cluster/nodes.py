@@ -59,7 +59,10 @@ def measure_nodes(entries: int, tell: Callable[[str], None]) -> dict[str, Any]:
     """
     keep_memory()  # as a controller's launcher does
     kinds = [(nodes, shared) for nodes in NODES for shared in (False, True) if nodes > 1 or not shared]
-    turns = [{kind: _cost(kind, entries) for kind in kinds} for _ in range(TURNS)]
+    turns = []
+    for turn in range(1, TURNS + 1):
+        tell(f"turn {turn} of {TURNS}")
+        turns.append({kind: _cost(kind, entries) for kind in kinds})
     found: dict[str, Any] = {str(nodes): {} for nodes in NODES}
     for nodes, shared in kinds:
         made = min((turn[nodes, shared] for turn in turns), key=lambda one: one["loop_us"] + one["openflow_us"])
