@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.central.controller import CentralController
-from controller.columns import FloatArray, IntArray
+from controller.columns import FloatArray
 from controller.fabric.vns import VnKey, VnTable
 from controller.observed.traffic import COLUMNS
 
@@ -134,8 +134,3 @@ class Series:
         if len(self._watched) > MOST_WATCHED:
             self._watched.popitem(last=False)
         return one.ring.of(0)
-
-    @property
-    def watched_rows(self) -> IntArray:
-        """The rows of the VNs that are watched."""
-        return np.array([one.row for one in self._watched.values()], dtype=np.int64)

@@ -58,24 +58,9 @@ class SwitchUpdate:
         return self._meter_mods[0] if self._meter_mods else np.empty((4, 0), dtype=np.int64)
 
     @property
-    def meter_command(self) -> list[int]:
-        """The commands of the meter-mods."""
-        return list(self.meter_mods()[0].tolist())
-
-    @property
     def meter_id(self) -> list[int]:
         """The ids of the meter-mods."""
         return list(self.meter_mods()[1].tolist())
-
-    @property
-    def rate_kbps(self) -> list[int]:
-        """The rates of the meter-mods."""
-        return list(self.meter_mods()[2].tolist())
-
-    @property
-    def burst_kbits(self) -> list[int]:
-        """The bursts of the meter-mods."""
-        return list(self.meter_mods()[3].tolist())
 
     @property
     def has_meter_mods_alone(self) -> bool:

@@ -16,7 +16,6 @@ EXACT = "seawall-exact"
 PHASE = "settled"
 UNKNOWN = ClaimVerdict("-", None)
 INTERVAL_S = 0.055
-SECOND_INTERVALS = 18
 
 Judge = Callable[[Measured], ClaimVerdict]
 

@@ -70,7 +70,9 @@ class Desk:
         """All that a request could change."""
         vns, events = self.central.vns, self.central.events.after(0)
         limits = vns.send_limit_bps.tolist(), vns.receive_limit_bps.tolist()
-        due = [(len(record.update), record.update.rate_kbps) for record in self.central.switches.values()]
+        due = [
+            (len(record.update), record.update.meter_mods()[2].tolist()) for record in self.central.switches.values()
+        ]
         control = self.central.fabric.control
         return repr((limits, control.policies, control.groups, events, due, self.changes))
 

@@ -93,8 +93,7 @@ class Switch:
         self.version += 1
         for flow in update.flow_deletes:
             self.flows.pop(flow_key(flow), None)
-        rows = zip(update.meter_command, update.meter_id, update.rate_kbps, update.burst_kbits, strict=True)
-        for command, meter_id, rate, burst in rows:
+        for command, meter_id, rate, burst in update.meter_mods().T.tolist():
             self.meter_mods += 1
             if (command == MeterModCommand.ADD) == (meter_id in self.meters):
                 raise RefusedError(f"switch {self.dpid}: {MeterModCommand(command).name} of meter {meter_id}")

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support import faults
 from support.application import ROOT, Application
 from support.wire import EVERYBODY, WireRun, configuration, frame
 
 from controller.forwarding.pipeline import Table
 from controller.openflow.constants import MessageType, MultipartType
 from experiments.machine.controller_process import free_ports
-from experiments.switch import faults
 from experiments.switch.options import DatapathOptions
 
 SUPPORT = Path(__file__).parents[1] / "support"

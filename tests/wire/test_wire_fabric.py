@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from support import faults
 
 from controller.openflow import constants as ofp
 from controller.openflow import flows, lldp, messages, stats
@@ -17,7 +18,6 @@ from controller.openflow.constants import MessageType
 from controller.openflow.flows import Flow
 from controller.openflow.frames import FrameHeader, build_frame
 from controller.openflow.match import Match
-from experiments.switch import faults
 from experiments.wire.fabric import ManualClock, WireFabric
 
 with warnings.catch_warnings():

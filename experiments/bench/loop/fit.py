@@ -21,10 +21,6 @@ class RoundCost:
     fixed_ms: float
     worst: float
 
-    def ms(self, switches: int, entries: int) -> float:
-        """Return the CPU of a round, in ms."""
-        return self.switch_us * switches / 1e3 + self.entry_ns * entries / 1e6 + self.fixed_ms
-
 
 def round_ms(row: dict[str, Any]) -> float:
     """Return the CPU of a round of one size, in ms: all that the process spent, by the rounds that it ran."""

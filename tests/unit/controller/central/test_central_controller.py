@@ -78,7 +78,7 @@ def test_the_order_of_an_update():
     frame = Frame(mac_of(PortId(1, 3), 10), mac_of(PortId(1, 1), 10), 10)
     net.central.frame_reported(1, net.switches[1].run(frame, 1).reports[-1], net.now_s)
     update = net.central.take_updates()[1]
-    assert update.meter_command == [MeterModCommand.ADD]
+    assert update.meter_mods()[0].tolist() == [MeterModCommand.ADD]
     tables = [flow.table_id for flow in update.flow_adds]
     assert tables == sorted(tables, reverse=True)
     assert len(update.encode(1)) > 0

@@ -76,7 +76,7 @@ def test_an_upgrade_loses_and_doubles_nothing_and_leaves_nothing(marks: bool) ->
     def send_what_is_due() -> None:
         nonlocal messages
         for dpid, update in net.central.take_updates().items():
-            assert MeterModCommand.MODIFY not in update.meter_command
+            assert MeterModCommand.MODIFY not in update.meter_mods()[0]
             for single in one_by_one(update):
                 net.switches[dpid].apply(single, net.now_s)
                 messages += 1

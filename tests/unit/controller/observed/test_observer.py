@@ -11,7 +11,7 @@ from controller.config.load import parse_config
 from controller.fabric.topology import Link, PortId
 from controller.observed.links import LinkPromises, LinkTimes
 from controller.observed.observer import Observer
-from controller.observed.series import KEPT, MOST_WATCHED, SECONDS, WATCHED_S, Series
+from controller.observed.series import KEPT, SECONDS, WATCHED_S, Series
 from controller.observed.traffic import COLUMNS, Fulfilment
 
 TREE = """\
@@ -136,7 +136,7 @@ def test_series_are_seconds_and_vns_are_watched_when_asked(watched: Watched) -> 
         assert rows.mean_bps[-1, offered] == pytest.approx(50e6, rel=0.01)
         assert rows.max_bps[-1, offered] >= rows.mean_bps[-1, offered]
     watched.run([30e6, 20e6], [0.0, 0.0], int((WATCHED_S + 2) / INTERVAL_S))
-    assert len(series.watched_rows) == 0
+    assert len(series.of_vn(watched.central.vns, watched.row, watched.desk.now_s).at_s) == 0  # it begins again
 
 
 def test_series_are_bounded(watched: Watched) -> None:
@@ -148,7 +148,18 @@ def test_series_are_bounded(watched: Watched) -> None:
         series.close(vns, rates_bps, float(second))
     assert len(series.of_vlan(10).at_s) == SECONDS
     assert series.of_vlan(10).at_s[[0, -1]].tolist() == [50.0, SECONDS + 49.0]
-    assert len(series.watched_rows) <= MOST_WATCHED
+
+
+def test_the_vn_that_nobody_asked_for_the_longest_is_watched_no_more(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("controller.observed.series.MOST_WATCHED", 2)
+    vns = watched.central.vns
+    series = Series(vns)
+    for second, row in enumerate((0, 1, 0, 2)):
+        series.of_vn(vns, row, float(second))
+        series.close(vns, np.zeros((len(COLUMNS), len(vns))), float(second))
+    assert [len(series.of_vn(vns, row, 4.0).at_s) for row in (0, 2, 1)] == [4, 1, 0]
 
 
 def test_another_configuration_keeps_the_sums_of_the_vns_that_stay(watched: Watched) -> None:
