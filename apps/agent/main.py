@@ -38,7 +38,8 @@ MAX_VLAN_VID = 4094
 def parse_vlans(text: str | None, *, access: bool) -> tuple[int, ...]:
     """Return the VLAN ids of ``10,20``, or 0 for an access port, whose frames have no tag."""
     if access == (text is not None):
-        raise InvalidValueError("vlans", text, "and --access exclude each other, and one of them is needed")
+        reason = "cannot be with --access" if access else "is needed, or --access"
+        raise InvalidValueError("vlans", text, reason)
     if text is None:
         return (0,)
     vids = [int(word) if word.isdecimal() else 0 for word in text.split(",")]

@@ -105,19 +105,20 @@ def _run(arguments: list[str]) -> int:
         complain(str(error))
         return REFUSED if error.status is not None and 400 <= error.status < 500 else FAILED
     except ClickError as error:
-        message = error.format_message()
+        message = error.format_message().replace("Value error, ", "").removesuffix(".")  # pydantic's, of a choice
         if message:
-            complain(f"{message}{_refused_value(error)} (see dets --help)")
+            complain(f"{message}{_refused_value(error, message)} (see dets --help)")
         return REFUSED
     if status == INTERRUPTED:  # what typer makes of Ctrl-C
         complain("interrupted")
     return status if isinstance(status, int) else 0
 
 
-def _refused_value(error: Exception) -> str:
-    """Return the value of which the message says only what it should be: typer has numbers read by pydantic."""
+def _refused_value(error: Exception, message: str) -> str:
+    """Return the value where the message says only what it should be: typer has numbers read by pydantic."""
     validation = getattr(error.__cause__, "errors", None)
-    return "" if validation is None else f": {validation()[0]['input']!r}"
+    value = "" if validation is None else f"{validation()[0]['input']!r}"
+    return "" if value in message else f": {value}"
 
 
 @app.callback(invoke_without_command=True)

@@ -91,7 +91,7 @@ def title_of(name: str) -> str:
 
 def borrowers() -> str:
     """Return the names of the policies under which ceilings count, for messages."""
-    return " and ".join(name for name, policy in policies.items() if policy.borrows)
+    return ", ".join(name for name, policy in policies.items() if policy.borrows)
 
 
 def weighers() -> str:

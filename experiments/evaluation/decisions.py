@@ -65,8 +65,8 @@ class Decisions:
 
     def save(self, path: Path) -> None:
         """Write the recording to a file; one that is there is replaced."""
-        path.unlink(missing_ok=True)
-        recordings.write(path, self._records)
+        with path.open("wb") as file:
+            recordings.write(file, self._records)
 
     def notes(self, begun_s: float) -> dict[str, Any]:
         """Return what a run notes of the controller."""

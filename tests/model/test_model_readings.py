@@ -14,7 +14,7 @@ from apps.cli.support import recordings
 from controller.central.controller import CentralController
 from controller.central.observing import observe
 from controller.config.load import parse_config
-from controller.errors import ProtocolError
+from controller.errors import InvalidValueError
 from controller.events import EventKind
 from controller.fabric.topology import PortId
 from controller.metering.observed import Reading
@@ -237,6 +237,6 @@ def test_recordings_of_version_2_are_read_without_readings(tmp_path):
     read = list(recordings.read(write(tmp_path / "old", 2, b"".join(bare))))
     assert {one.observed for one in read if isinstance(one, Interval)} == {None}
     assert all(one.same for one in replay(read))
-    with pytest.raises(ProtocolError, match="of version 3 or 2 can be read"):
+    with pytest.raises(InvalidValueError, match="of version 3 or 2 can be read"):
         list(recordings.read(write(tmp_path / "older", 1, b"".join(bare))))
     assert FORMAT["version"] == 3

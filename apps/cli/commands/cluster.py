@@ -113,7 +113,7 @@ OfSwitch = Annotated[str, typer.Argument(metavar="SWITCH", help="The name of a s
 
 @app.command()
 def drain(node: OfNode, config: OfConfig = CONFIG) -> int:
-    """Let a node hand its switches over, one after the other, and take none until ``undrain``, over restarts too.
+    """Let a node hand its switches over, one after the other, and take none until undrained, over restarts too.
 
     Waits until it has none that another node is connected to. Where switches are shared out.
     """
@@ -126,7 +126,7 @@ def drain(node: OfNode, config: OfConfig = CONFIG) -> int:
 
 @app.command()
 def undrain(node: OfNode, config: OfConfig = CONFIG) -> int:
-    """Let a drained node take switches again: those pinned to it at once, others by ``balance`` or ``move``."""
+    """Let a drained node take switches again: those pinned to it at once, others by balance or move."""
     with _asking(config) as wishes:
         wishes.undrain(node)
     print(f"{node} takes switches again")

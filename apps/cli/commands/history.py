@@ -123,6 +123,8 @@ def import_overrides(
     try:
         text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
         document = json.loads(text)
+    except OSError as error:
+        raise InvalidValueError("FILE", str(file), f"cannot be read: {error.strerror}") from error
     except ValueError as error:
         raise InvalidValueError("FILE", str(file), f"is not JSON as dets export writes it: {error}") from error
     answer = change.make("POST", "/v1/import", document, if_match="*")

@@ -9,6 +9,7 @@ import contextlib
 import datetime as dt
 import ipaddress
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,6 +21,10 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from controller.errors import InvalidValueError
 
 MAX_DAYS = 36_500
+MAX_HOST_LENGTH = 253
+_HOST_NAME = re.compile(
+    r"(\*\.)?[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?)*", re.I | re.A
+)
 _CLOCK_SKEW = dt.timedelta(hours=1)  # a switch's clock may be a little behind
 
 
@@ -87,10 +92,9 @@ def _key_usage(**wanted: bool) -> x509.KeyUsage:
 def _general_name(host: str) -> x509.GeneralName:
     with contextlib.suppress(ValueError):
         return x509.IPAddress(ipaddress.ip_address(host))
-    try:
-        return x509.DNSName(host)
-    except ValueError as error:
-        raise InvalidValueError("host", host, f"is neither an address nor a name: {error}") from error
+    if len(host) > MAX_HOST_LENGTH or not _HOST_NAME.fullmatch(host):
+        raise InvalidValueError("host", host, "is neither an IP address nor a name, such as controller.example")
+    return x509.DNSName(host)
 
 
 def _authority(folder: Path) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:

@@ -6,14 +6,16 @@ A file is a zip of ``format.json`` and of members ``records/NNNNNN``, in order, 
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import time
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any, BinaryIO
 
 from apps.cli.support.rest_client import Client
-from controller.errors import InvalidValueError, ProtocolError
+from controller.errors import DetsError, InvalidValueError, ProtocolError
 from controller.policy.groups import PolicyChoice
 from controller.whatif.recording import FORMAT, READABLE, Interval, Start, decode
 from controller.whatif.replay import Replayed, differences, replay
@@ -24,61 +26,88 @@ TAKE_EVERY_S = 0.5
 def record(client: Client, output: Path, duration_s: float | None) -> int:
     """Record a controller for a time, or until Ctrl-C; return how many intervals were recorded.
 
-    Raises InvalidValueError when ``output`` is there already, RequestError when the controller cannot be asked,
-    ProtocolError when it was too far ahead of us.
+    Whatever ends it, the controller does not go on recording. Raises InvalidValueError when ``output`` is there already
+    or cannot be written, RequestError when the controller cannot be asked, ProtocolError when it was too far ahead.
     """
-    if output.exists():
-        raise InvalidValueError("output", str(output), "is there already")
-    client.call("/v1/recording", method="POST", body={"action": "start"})
     intervals = 0
 
-    def counted() -> Iterator[bytes]:
+    def counted() -> Generator[bytes]:
         nonlocal intervals
-        for taken in _taken(client, output, duration_s):
-            intervals += sum(isinstance(one, Interval) for one in decode(taken))
-            yield taken
+        with contextlib.closing(_taken(client, output, duration_s)) as pieces:
+            for taken in pieces:
+                intervals += sum(isinstance(one, Interval) for one in decode(taken))
+                yield taken
 
-    write(output, counted())
+    try:
+        file = output.open("xb")
+    except FileExistsError as error:
+        raise InvalidValueError("output", str(output), "is there already") from error
+    except OSError as error:
+        raise InvalidValueError("output", str(output), f"cannot be written: {error.strerror}") from error
+    with file:
+        try:
+            _ask(client, "start")
+        except DetsError:
+            output.unlink()
+            raise
+        with contextlib.closing(counted()) as taken:
+            write(file, taken)
     return intervals
 
 
-def _taken(client: Client, output: Path, duration_s: float | None) -> Iterator[bytes]:
+def _ask(client: Client, action: str) -> dict[str, Any]:
+    answer: dict[str, Any] = client.call("/v1/recording", method="POST", body={"action": action})
+    return answer
+
+
+def _taken(client: Client, output: Path, duration_s: float | None) -> Generator[bytes]:
     """Yield what a controller records, piece by piece; ProtocolError once it was too far ahead."""
     end_s = None if duration_s is None else time.monotonic() + duration_s
     stop = False
-    while not stop:
-        try:
-            left_s = TAKE_EVERY_S if end_s is None else min(TAKE_EVERY_S, end_s - time.monotonic())
-            time.sleep(max(left_s, 0.0))
-            stop = end_s is not None and time.monotonic() >= end_s
-        except KeyboardInterrupt:
-            stop = True
-        taken = client.call("/v1/recording", method="POST", body={"action": "stop" if stop else "take"})
-        yield base64.b64decode(taken["records"])
-        if taken["overrun"]:
-            raise ProtocolError(f"recording: records were lost; {output} holds what came before them")
+    try:
+        while not stop:
+            try:
+                left_s = TAKE_EVERY_S if end_s is None else min(TAKE_EVERY_S, end_s - time.monotonic())
+                time.sleep(max(left_s, 0.0))
+                stop = end_s is not None and time.monotonic() >= end_s
+            except KeyboardInterrupt:
+                stop = True
+            taken = _ask(client, "stop" if stop else "take")
+            yield base64.b64decode(taken["records"])
+            if taken["overrun"]:
+                raise ProtocolError(f"recording: records were lost; {output} holds what came before them")
+    finally:
+        if not stop:
+            with contextlib.suppress(DetsError):  # it may have ended by itself, or not answer
+                _ask(client, "stop")
 
 
-def write(path: Path, taken: Iterable[bytes]) -> None:
-    """Write a recording to a new file, piece by piece as they come."""
-    with zipfile.ZipFile(path, "x", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
+def write(file: BinaryIO, taken: Iterable[bytes]) -> None:
+    """Write a recording to an empty file, piece by piece as they come."""
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
         archive.writestr("format.json", json.dumps(FORMAT))
         for number, data in enumerate(taken):
             archive.writestr(f"records/{number:06}", data)
 
 
 def read(path: Path) -> Iterator[Start | Interval]:
-    """Yield the records of a file; raise ProtocolError, naming the file, when it is not a recording of this version."""
+    """Yield the records of a file; raise InvalidValueError when it is not a recording that can be read."""
     try:
         with zipfile.ZipFile(path) as archive:
             said = json.loads(archive.read("format.json"))
             if said not in READABLE:
                 versions = " or ".join(str(one["version"]) for one in READABLE)
-                raise ProtocolError(f"{path}: is of format {said}; dets-recording of version {versions} can be read")
+                raise InvalidValueError(
+                    "FILE", str(path), f"is of format {said}; dets-recording of version {versions} can be read"
+                )
             for name in sorted(name for name in archive.namelist() if name.startswith("records/")):
                 yield from decode(archive.read(name))
+    except InvalidValueError:
+        raise
+    except OSError as error:
+        raise InvalidValueError("FILE", str(path), f"cannot be read: {error.strerror}") from error
     except (zipfile.BadZipFile, KeyError, ValueError) as error:
-        raise ProtocolError(f"{path}: is not a recording: {error}") from error
+        raise InvalidValueError("FILE", str(path), f"is not a recording: {error}") from error
 
 
 def replayed(path: Path, algorithm: str | None, parameters: Mapping[str, object] | None = None) -> dict[str, object]:

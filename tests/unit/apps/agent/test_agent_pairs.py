@@ -152,5 +152,7 @@ def test_vlans_are_different_ids(text) -> None:
 
 def test_an_access_port_has_no_vlans() -> None:
     assert parse_vlans(None, access=True) == (0,)
-    with pytest.raises(InvalidValueError, match="exclude"):
+    with pytest.raises(InvalidValueError, match="'10' cannot be with --access"):
         parse_vlans("10", access=True)
+    with pytest.raises(InvalidValueError, match="is needed, or --access"):
+        parse_vlans(None, access=False)

@@ -370,10 +370,14 @@ def test_bad_words_are_refused_in_one_line_before_anybody_is_asked(
     assert desk.asked == []
 
 
-@pytest.mark.parametrize("words", [["import", "/none"], ["replay", "/none"], ["export", "/none/x"]])
-def test_a_file_that_is_not_there_is_named(desk: RestDesk, dets: Any, words: list[str]) -> None:
+@pytest.mark.parametrize("command", ["import", "replay"])
+def test_a_file_that_is_not_there_is_named(dets: Any, command: str) -> None:
+    assert dets(command, "/none") == (2, "", "dets: FILE: '/none' cannot be read: No such file or directory\n")
+
+
+def test_a_file_that_cannot_be_written_is_named(desk: RestDesk, dets: Any) -> None:
     desk.on("GET", "/v1/export", {})
-    assert dets(*words) == (1, "", f"dets: {words[-1]!r}: No such file or directory\n")
+    assert dets("export", "/none/x") == (1, "", "dets: '/none/x': No such file or directory\n")
 
 
 def test_refusals_are_the_controllers_own_words(desk: RestDesk, dets: Any) -> None:
@@ -521,6 +525,12 @@ def test_what_is_exported_is_imported(desk: RestDesk, dets: Any, tmp_path: Path)
     assert (desk.last().body, desk.last().headers["If-Match"]) == (document, "*")
     file.write_text("{")
     assert "is not JSON as dets export writes it" in dets("import", str(file))[2]
+
+
+def test_a_form_that_is_none_is_named_once(dets: Any) -> None:
+    status, _, err = dets("status", "-o", "foo")
+    assert (status, err.count("'foo'"), err.count("Value error")) == (2, 1, 0)
+    assert "'table', 'json', 'yaml'" in err
 
 
 def test_tokens_are_made_listed_and_revoked(dets: Any, tmp_path: Path) -> None:

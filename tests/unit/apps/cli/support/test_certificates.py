@@ -162,6 +162,10 @@ def test_the_command_makes_files_that_fit_and_keeps_what_is_there(tmp_path, caps
         ["client", "c1", "--days", "0"],
         ["client", "x" * 65],
         ["server", "c1", "--host", "ö.lab"],
+        ["server", "c1", "--host", ""],
+        ["server", "c1", "--host", "a b"],
+        ["server", "c1", "--host", "http://a"],
+        ["server", "c1", "--host", "a..b"],
     ],
 )
 def test_bad_words_are_refused_and_leave_nothing(pki, words, capsys):

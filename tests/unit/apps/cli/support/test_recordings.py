@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import errno
 import json
 import zipfile
 
@@ -139,15 +140,18 @@ def test_a_file_that_is_there_is_not_overwritten(desk, file, monkeypatch):
     assert desk.actions == []
 
 
-def test_a_file_that_is_none_is_told(tmp_path):
+def test_a_file_that_is_none_is_told(tmp_path, capsys):
     bad = tmp_path / "bad"
     bad.write_bytes(b"not a zip")
-    with pytest.raises(ProtocolError, match="is not a recording"):
+    with pytest.raises(InvalidValueError, match="is not a recording"):
         list(recordings.read(bad))
     with zipfile.ZipFile(tmp_path / "old", "w") as archive:
         archive.writestr("format.json", json.dumps({"format": "dets-recording", "version": 0}))
-    with pytest.raises(ProtocolError, match="is of format"):
+    with pytest.raises(InvalidValueError, match="is of format"):
         list(recordings.read(tmp_path / "old"))
+    for path in (bad, tmp_path / "old", tmp_path / "nowhere", tmp_path):
+        assert cli.main(["replay", str(path)]) == 2
+        assert capsys.readouterr().err.startswith(f"dets: FILE: '{path}' ")
 
 
 def test_records_that_were_lost_are_told(desk, tmp_path, monkeypatch):
@@ -159,6 +163,26 @@ def test_records_that_were_lost_are_told(desk, tmp_path, monkeypatch):
     monkeypatch.setattr(recordings.time, "sleep", lambda _: None)
     with pytest.raises(ProtocolError, match="records were lost"):
         recordings.record(desk, tmp_path / "run", 5.0)
+    assert desk.actions == ["start", "take", "stop"]
+
+
+def test_a_file_that_cannot_be_written_records_nothing(desk, tmp_path):
+    with pytest.raises(InvalidValueError, match="cannot be written: No such file or directory"):
+        recordings.record(desk, tmp_path / "nowhere" / "run", 5.0)
+    assert desk.actions == []
+
+
+def test_a_full_disk_ends_the_recording(desk, tmp_path, monkeypatch):
+    def write(file, taken):
+        next(taken)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(recordings.time, "sleep", lambda _: None)
+    monkeypatch.setattr(recordings, "write", write)
+    with pytest.raises(OSError, match="No space left"):
+        recordings.record(desk, tmp_path / "run", 5.0)
+    assert desk.actions == ["start", "take", "stop"]
+    assert desk.central.recorder is None
 
 
 def test_no_controller_leaves_no_file(tmp_path):
