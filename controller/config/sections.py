@@ -354,7 +354,7 @@ class RootSection(Section):
     ecn: dict[str, Any] = Field(default_factory=dict)
     """Marks of congestion."""
     cluster: dict[str, Any] | None = None
-    """Two controllers, one active and one on standby."""
+    """Several controllers of one fabric."""
     vlans: dict[str, Any] = Field(default_factory=dict)
     """The tenants by VLAN id, 1 to 4094."""
     switches: dict[str, Any] = Field(default_factory=dict)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -70,6 +71,7 @@ def record(
 
     if duration is not None and not 0.0 < duration <= 1e6:
         raise InvalidValueError("duration", duration, "must be above 0 and at most 1000000 seconds")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # the controller must not go on recording
     print(f"recorded {counted(record_to(client, output, duration), 'interval')} in {output}")
     return 0
 

@@ -186,7 +186,8 @@ def change_recording(query: requests.NoQuery, body: bodies.RecordingAction) -> J
             reason = "is not possible: this node sees a part of the fabric (cluster.share)"
             raise problems.invalid(InvalidValueError("action", "start", reason))
         if recorder is not None and not recorder.overrun:
-            raise problems.invalid(InvalidValueError("action", "start", "is not possible: a recording is under way"))
+            reason = "is not possible: a recording is under way; stop ends it, whoever began it"
+            raise problems.invalid(InvalidValueError("action", "start", reason))
         central.recorder = Recorder()
         return {**_recording_view(central.recorder), "records": ""}
     if recorder is None:

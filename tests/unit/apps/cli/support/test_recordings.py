@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import errno
 import json
+import os
+import signal
 import zipfile
 
 import pytest
@@ -196,3 +198,15 @@ def test_the_command_records(desk, tmp_path, monkeypatch, capsys):
     assert cli.main(["record", "-o", str(tmp_path / "run"), "--duration", "0.01"]) == 0
     assert "recorded 7 intervals in" in capsys.readouterr().out
     assert cli.main(["record", "-o", str(tmp_path / "other"), "--duration", "0"]) == 2
+
+
+def test_the_command_ends_as_by_ctrl_c_when_it_is_terminated(desk, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(Client, "call", lambda self, path, **request: desk.call(path, **request))
+    monkeypatch.setattr(recordings.time, "sleep", lambda _: os.kill(os.getpid(), signal.SIGTERM))
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        assert cli.main(["record", "-o", str(tmp_path / "run")]) == 0
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert "recorded 7 intervals in" in capsys.readouterr().out
+    assert desk.actions == ["start", "stop"]
