@@ -428,6 +428,8 @@ def _message(model: type[Section], error: Any) -> str:
         "too_long": "has {actual_length} items, {max_length} at most",
         "dict_type": "is not a section: write KEY: VALUE",
         "string_type": "is not text: put it in quotes",
+        "string_too_short": "is empty",
+        "string_too_long": "is longer than {max_length} characters",
     }
     reason = reasons.get(kind)
     return f"{show_value(value)} {reason.format(**context) if reason else error['msg']}"
