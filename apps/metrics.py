@@ -18,8 +18,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from prometheus_client.registry import Collector
 
 from apps.reload import Reloads
+from apps.runtime.connection.peer_limits import MessageCounts, PeerCounts
 from apps.runtime.loop_times import LoopTimes
-from apps.runtime.peer_limits import MessageCounts, PeerCounts
 from apps.runtime.supervisor import Supervisor
 from controller import __version__
 from controller.agents.ports import REFUSED_CAUSES

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from experiments.evaluation.measures import Figures, isolation_measures, rates_at
-from experiments.evaluation.run import ScenarioRun, owner_changes
 from experiments.measure.manifest import manifest
 from experiments.measure.series import ENOUGH, goodput_limit_bps
 from experiments.options import ExperimentOptions
+from experiments.runs.run import ScenarioRun, owner_changes
 from experiments.scenarios.scenario import BASELINES, INTERVAL_S
 
 AROUND_INTERVALS = 60  # before and after the kill of a controller, 3.3 s each

@@ -15,10 +15,10 @@ from typing import Any
 from controller.errors import InvalidValueError
 from experiments.evaluation.cells import SCALE, Cell, run_cell, run_scenario
 from experiments.evaluation.claims import Measured
-from experiments.evaluation.run import RunSettings, ScenarioRun
 from experiments.figures.digests import table_of
 from experiments.options import ExperimentOptions
 from experiments.report import TITLES, label_of, report
+from experiments.runs.run import RunSettings, ScenarioRun
 from experiments.scenarios import scenarios
 from experiments.scenarios.dets_fig5 import joined_by_udp
 from experiments.scenarios.scenario import BASELINES, Scenario

@@ -17,7 +17,7 @@ from controller.openflow.messages import encode_role_request
 if TYPE_CHECKING:
     from apps.cluster.roles import Roles
     from apps.cluster.shared import Shared
-    from apps.runtime.switch_connection import Reply, SwitchConnection
+    from apps.runtime.connection.switch_connection import Reply, SwitchConnection
 
 ASK_INTERVAL_S = 1.0
 ANSWER_S = 1.0

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from apps.runtime.peer_limits import CutOff, Sparing
+from apps.runtime.connection.peer_limits import CutOff, Sparing
 from controller.cluster.write_gate import WriteGate
 from controller.errors import ProtocolError, SwitchRefusedError
 from controller.openflow.constants import ControllerRole, MessageType
 from controller.openflow.messages import decode_role, encode_role_request, parse_error
 
 if TYPE_CHECKING:
-    from apps.runtime.switch_connection import SwitchConnection
+    from apps.runtime.connection.switch_connection import SwitchConnection
 
 LOG = logging.getLogger("dets.cluster")
 ROLE_TIMEOUT_S = 2.0

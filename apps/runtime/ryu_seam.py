@@ -1,8 +1,8 @@
 """The seam to the controller framework, which is Ryu 4.34 (docs/adr/0001): its applications, hub, listener and options.
 
 Everything else sees a base class for the application, a hub to spawn and sleep with, and ``SwitchConnection``, which
-sends bytes and collects replies. The other modules that know Ryu make one connection: ryu_datapath.py,
-switch_connection.py, sockets/roll_call.py and peer_io.py.
+sends bytes and collects replies. The other modules that know Ryu are those of one connection
+(``connection``) and sockets/roll_call.py.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from ryu.controller.handler import MAIN_DISPATCHER, set_ev_cls
 from ryu.lib import hub
 from ryu.ofproto import ofproto_v1_3
 
+from apps.runtime.connection.peer_limits import ConnectionLimits, CutOff
+from apps.runtime.connection.ryu_datapath import READER, PeerDatapath, serve_peer
+from apps.runtime.connection.switch_connection import Reply, SwitchConnection, call_all
 from apps.runtime.lasting_listener import LastingListener
 from apps.runtime.logs import LogFormat, set_format, set_level
-from apps.runtime.peer_limits import ConnectionLimits, CutOff
-from apps.runtime.ryu_datapath import READER, PeerDatapath, serve_peer
 from apps.runtime.sockets.roll_call import MOST_PORTS
-from apps.runtime.switch_connection import Reply, SwitchConnection, call_all
 from apps.runtime.tls import TlsConnection
 from controller.errors import InvalidValueError
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from apps.runtime.peer_limits import MOST_PORTS
+from apps.runtime.connection.peer_limits import MOST_PORTS
 from apps.southbound.peers import MOST_BYTES, Peer, Peers, check_size
 from controller.capability.capabilities import Capabilities
 from controller.forwarding.flow_table import FlowTable

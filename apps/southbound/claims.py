@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 
-from apps.runtime.peer_limits import CutOff, Sparing
+from apps.runtime.connection.peer_limits import CutOff, Sparing
 from apps.runtime.ryu_seam import SwitchConnection
 from apps.southbound.patience import BUSY_S
 from apps.southbound.peers import Peers

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from apps.runtime.peer_limits import MOST_PORTS, CutOff, Sparing
+from apps.runtime.connection.peer_limits import MOST_PORTS, CutOff, Sparing
 from apps.southbound.agents import AgentFrames
 from apps.southbound.bring_up import note_port
 from apps.southbound.hellos import Hellos

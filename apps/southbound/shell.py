@@ -15,10 +15,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from apps.runtime.connection.peer_limits import CutOff, MessageCounts, Sparing
 from apps.runtime.garbage import keep_entries, keeping
 from apps.runtime.logs import EventLines
 from apps.runtime.loop_times import LoopTimes
-from apps.runtime.peer_limits import CutOff, MessageCounts, Sparing
 from apps.runtime.ryu_seam import Reply, SwitchConnection, hub
 from apps.southbound.agents import AgentFrames
 from apps.southbound.audits import Audits

@@ -1,1 +1,4 @@
-"""The evaluation: scenarios described once, run on any fabric under any control, measured, and set against claims."""
+"""The evaluation: runs measured, compared with an oracle, drawn, and set against claims.
+
+Start with measures.py and oracle.py; cells.py says which runs there are and keeps what came of each.
+"""

@@ -16,8 +16,8 @@ from typing import Any
 from controller.policy.registry import make_policy
 from experiments.evaluation.measures import isolation_measures, measures, phase_measures
 from experiments.evaluation.oracle import oracle_of
-from experiments.evaluation.run import DEFAULT_SETTINGS, RunSettings, ScenarioRun, load_run
 from experiments.measure.manifest import manifest
+from experiments.runs.run import DEFAULT_SETTINGS, RunSettings, ScenarioRun, load_run
 from experiments.scenarios import scenarios
 from experiments.scenarios.scenario import BASELINES, CONDITIONS, Scenario, parse_control
 
@@ -163,14 +163,14 @@ def run_scenario(cell: Cell, folder: Path, progress: Progress = lambda _passed_s
     """Run a scenario on the cell's fabric; the files of the run go to ``folder``, which is there."""
     what = (cell.scenario, cell.control, cell.seed, progress)
     if cell.fabric == "model":
-        from experiments.evaluation.on_model import run_on_model
+        from experiments.runs.on_model import run_on_model
 
         return run_on_model(*what, cell.run_settings, folder)
     if cell.fabric == "wire":
-        from experiments.evaluation.on_wire import run_on_wire
+        from experiments.runs.on_wire import run_on_wire
 
         return run_on_wire(*what, folder, cell.settings)
-    from experiments.evaluation.on_ovs import run_on_ovs
+    from experiments.runs.on_ovs import run_on_ovs
 
     return run_on_ovs(*what, folder, cell.run_settings)
 

@@ -12,8 +12,8 @@ from controller.policy.registry import title_of as title_of_policy
 from experiments.evaluation.cells import Cell
 from experiments.evaluation.measures import confidence, grant_statistics, rates_at
 from experiments.evaluation.oracle import oracle_of
-from experiments.evaluation.run import FloatArray, ScenarioRun
 from experiments.measure.series import ENOUGH, goodput_limit_bps
+from experiments.runs.run import FloatArray, ScenarioRun
 from experiments.scenarios.scenario import INTERVAL_S
 
 BASELINE_TITLES = {"none": "no control", "static": "static equal limits"}

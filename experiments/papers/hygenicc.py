@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from experiments.evaluation import plain_hygenicc
 from experiments.evaluation.claims import Claim, ClaimVerdict, Measured, Paper, ResultTable, all_of, show
+from experiments.runs import plain_hygenicc
 from experiments.scenarios.hygenicc.fig2 import AFTER, ALONE, BOTH, CUTS, LINK_BPS, SECOND
 from experiments.scenarios.hygenicc.shares import OF_VNS, STEADY
 

@@ -11,8 +11,8 @@ import pytest
 
 from experiments.evaluation.cells import SCALE
 from experiments.evaluation.measures import isolation_measures
-from experiments.evaluation.on_ovs import run_on_ovs
-from experiments.evaluation.run import RunSettings
+from experiments.runs.on_ovs import run_on_ovs
+from experiments.runs.run import RunSettings
 from experiments.scenarios import scenarios
 from experiments.scenarios.dets_uplink import STOP_S
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from experiments.evaluation.on_ovs import run_on_ovs
+from experiments.runs.on_ovs import run_on_ovs
 from experiments.scenarios.scenario import Limits, Scenario, Source
 
 LINK_BPS = 50_000_000

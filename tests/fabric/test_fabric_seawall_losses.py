@@ -10,8 +10,8 @@ from support.narrow_core import NEVER_CUTS, SENDERS, narrow_core, said_lost_bits
 
 from apps.cli.support.recordings import read
 from controller.whatif.replay import replay
-from experiments.evaluation.on_ovs import run_on_ovs
 from experiments.measure.frames import UDP_FRAME_BYTES
+from experiments.runs.on_ovs import run_on_ovs
 
 SCALE = 0.05
 FULL, HALF_FULL = (2.0, 7.0), (7.5, 10.0)

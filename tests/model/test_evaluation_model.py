@@ -11,10 +11,10 @@ import pytest
 from experiments import scenarios as package
 from experiments.evaluation import cells as cells_module
 from experiments.evaluation.measures import measures, phase_measures
-from experiments.evaluation.on_model import run_on_model
 from experiments.evaluation.oracle import oracle_of
 from experiments.figures import make as figures
 from experiments.figures.make import FigureOptions, make_figures
+from experiments.runs.on_model import run_on_model
 from experiments.scenarios.dets_fig5 import joined_by_udp
 from experiments.scenarios.scenario import CONDITIONS, AlgorithmChange, LimitChange, Limits, Requests, Scenario, Source
 

@@ -17,13 +17,13 @@ from controller.events import EventKind
 from controller.fabric.topology import PortId
 from controller.openflow.flows import decode_flow_stats
 from controller.openflow.stats import encode_flow_stats_request
-from experiments.evaluation.on_model import run_on_model
 from experiments.machine.controller_process import configuration
 from experiments.model.control import ControlPlane, ControlTiming
 from experiments.model.fabric import ModelFabric, ModelOptions
 from experiments.model.operator import Operator
 from experiments.model.sources import UdpSource
 from experiments.options import ExperimentOptions
+from experiments.runs.on_model import run_on_model
 from experiments.scenarios.dets_fig5 import joined_by_udp
 from experiments.single import run
 from topologies.builders import fabrics

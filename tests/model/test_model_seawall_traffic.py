@@ -9,11 +9,11 @@ from support.narrow_core import NEVER_CUTS, narrow_core, said_lost_bits
 
 from controller.central.controller import CentralController
 from controller.config.load import parse_config
-from experiments.evaluation.configuration import controller_configuration
 from experiments.evaluation.measures import pair_rates
-from experiments.evaluation.on_model import SETTLE_S, ModelTraffic, run_on_model, standing_bps
 from experiments.model.control import ControlPlane
 from experiments.model.fabric import ModelFabric, ModelOptions
+from experiments.runs.configuration import controller_configuration
+from experiments.runs.on_model import SETTLE_S, ModelTraffic, run_on_model, standing_bps
 from experiments.scenarios import scenarios
 from experiments.scenarios.scenario import INTERVAL_S
 from experiments.scenarios.seawall import LINK_BPS

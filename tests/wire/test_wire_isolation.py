@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from experiments.evaluation.on_wire import _warnings
 from experiments.measure.series import goodput_limit_bps
 from experiments.model.fabric import ModelFabric, ModelOptions
 from experiments.options import ExperimentOptions
+from experiments.runs.on_wire import _warnings
 from experiments.single import run
 from experiments.wire.real_time_model import WireModel
 from topologies.builders import fig1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from experiments.evaluation.on_wire import run_on_wire
+from experiments.runs.on_wire import run_on_wire
 from experiments.scenarios import scenarios
 
 pytestmark = pytest.mark.alone

@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 
 from experiments.bench.enforcement.burst_patterns import BurstPattern, worst_gain
-from experiments.evaluation.on_model import run_on_model
-from experiments.evaluation.run import ScenarioRun
 from experiments.measure.series import ENOUGH, longest_run
+from experiments.runs.on_model import run_on_model
+from experiments.runs.run import ScenarioRun
 from experiments.scenarios.scenario import Limits, Scenario, Source
 
 ALGORITHMS = ("fs", "sp", "fp", "fe", "level", "max-min")
@@ -123,7 +123,7 @@ def _measure(fabrics: Sequence[str], patterns: Sequence[BurstPattern], seed: int
 def _run(fabric: str, planned: Scenario, algorithm: str, seed: int) -> ScenarioRun:
     if fabric == "model":
         return run_on_model(planned, algorithm, seed, lambda _passed_s: None)
-    from experiments.evaluation.on_ovs import run_on_ovs
+    from experiments.runs.on_ovs import run_on_ovs
 
     with tempfile.TemporaryDirectory(prefix="dets-bursts-") as folder:
         return run_on_ovs(planned, algorithm, seed, lambda _passed_s: None, Path(folder))

@@ -17,11 +17,11 @@ from typing import Any
 
 from experiments.evaluation.cells import SCALE, Cell, run_scenario
 from experiments.evaluation.measures import isolation_measures
-from experiments.evaluation.run import DEFAULT_SETTINGS
 from experiments.measure.frames import TCP_HEADERS_BYTES, VLAN_TAG_BYTES
 from experiments.ovs.fabric import OvsFabric, OvsOptions
 from experiments.ovs.ovs_vsctl import ofctl
 from experiments.ovs.traffic import FIRST_PORT, IperfSource, IperfTraffic
+from experiments.runs.run import DEFAULT_SETTINGS
 from experiments.scenarios.dets_fig5 import joined_by_udp
 from topologies.builders import fig1
 from topologies.fabric import Fabric, VirtualNode

@@ -25,7 +25,7 @@ from experiments.bench.enforcement import bursts
 from experiments.bench.interval import blast
 from experiments.evaluation.cells import SCALE, Cell, run_scenario
 from experiments.evaluation.measures import isolation_measures, measures
-from experiments.evaluation.run import RunSettings, ScenarioRun
+from experiments.runs.run import RunSettings, ScenarioRun
 from experiments.scenarios import scenarios
 from experiments.scenarios.scenario import Scenario
 

@@ -18,11 +18,11 @@ from controller.central.controller import CentralController
 from controller.config.load import parse_config
 from controller.whatif.recording import Interval, Start
 from experiments.evaluation.cells import Cell, run_scenario
-from experiments.evaluation.run import RunSettings
 from experiments.machine.controller_process import configuration
 from experiments.model.control import ControlPlane
 from experiments.model.fabric import ModelFabric, ModelOptions
 from experiments.model.sources import UdpSource
+from experiments.runs.run import RunSettings
 from experiments.scenarios.scenario import Limits, Scenario, Source
 from topologies.builders import fig5
 

@@ -10,8 +10,8 @@ from support.fabrics import ControlLoop, Fabric
 
 from apps.metrics import AT_ONCE, MetricColumn, Metrics, samples, vlan_columns
 from apps.reload import Reloads
+from apps.runtime.connection.peer_limits import CutOff, MessageCounts, PeerCounts
 from apps.runtime.loop_times import LoopTimes
-from apps.runtime.peer_limits import CutOff, MessageCounts, PeerCounts
 from apps.runtime.supervisor import LoopState, Supervisor
 from controller.observed.observer import Observer
 

@@ -19,8 +19,8 @@ from support.paths import ROOT
 from apps.cluster.metrics import ClusterMetrics, SharingMetrics
 from apps.metrics import Metrics
 from apps.reload import Reloads
+from apps.runtime.connection.peer_limits import CutOff, PeerCounts
 from apps.runtime.loop_times import LoopTimes
-from apps.runtime.peer_limits import CutOff, PeerCounts
 from apps.runtime.supervisor import LoopState
 from controller.config.load import load_config
 from controller.observed.observer import Observer

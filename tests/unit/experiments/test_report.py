@@ -12,10 +12,10 @@ import pytest
 
 from experiments import single
 from experiments.evaluation.measures import rates_at
-from experiments.evaluation.run import ScenarioRun
 from experiments.measure.manifest import manifest
 from experiments.measure.series import goodput_limit_bps
 from experiments.options import ExperimentOptions
+from experiments.runs.run import ScenarioRun
 
 OPTIONS = ExperimentOptions(
     link_rate_bps=100_000_000,

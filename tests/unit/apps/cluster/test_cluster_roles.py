@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from apps.cluster.roles import Roles
-from apps.runtime.peer_limits import CutOff
+from apps.runtime.connection.peer_limits import CutOff
 from controller.cluster.leadership import Answer, Leadership
 from controller.cluster.write_gate import WriteGate
 from controller.errors import SwitchRefusedError

@@ -24,8 +24,8 @@ with warnings.catch_warnings():  # what Ryu imports is deprecated
 
     eventlet.wsgi.ALREADY_HANDLED = []  # as the launcher does
     importlib.import_module("ryu.base.app_manager")  # before what it imports, which imports it
+    from apps.runtime.connection.switch_connection import SwitchConnection
     from apps.runtime.ryu_seam import BARRIER_CALL, METER_CALL
-    from apps.runtime.switch_connection import SwitchConnection
     from apps.southbound.peers import POLL_PATIENCE_S, SwitchState
     from apps.southbound.polling import LOOK_INTERVAL_S, TOGETHER, looked_before_s
     from apps.southbound.shell import Shell

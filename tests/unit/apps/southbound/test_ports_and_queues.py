@@ -20,7 +20,7 @@ with warnings.catch_warnings():  # what Ryu imports is deprecated
 
     eventlet.wsgi.ALREADY_HANDLED = []  # as the launcher does
     importlib.import_module("ryu.base.app_manager")  # before what it imports, which imports it
-    from apps.runtime.switch_connection import Reply
+    from apps.runtime.connection.switch_connection import Reply
     from apps.southbound.peers import Poll
     from apps.southbound.polling import read_ports_and_queues
 

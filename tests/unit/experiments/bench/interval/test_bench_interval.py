@@ -11,7 +11,7 @@ import yaml
 
 from controller.errors import InvalidValueError
 from experiments.bench.interval import bench
-from experiments.evaluation import on_ovs
+from experiments.runs import on_ovs
 from experiments.scenarios import scenarios
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from controller.policy.registry import policies
-from experiments.evaluation.run import DEFAULT_SETTINGS, RunSettings
 from experiments.machine.controller_pair import SharedNodes
 from experiments.machine.controller_process import ControllerProcess, configuration, free_ports
 from experiments.ovs.static_limits import TCP_BURST_S, UDP_BURST_S, QueueRates, Share, equal_shares
+from experiments.runs.run import DEFAULT_SETTINGS, RunSettings
 from experiments.scenarios.scenario import CONDITIONS, LimitChange, Limits, Scenario, parse_control
 from topologies.fabric import Fabric, PhysicalNode, VirtualNode
 

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 from ryu.lib import hub
 
-from apps.runtime import peer_io
-from apps.runtime.peer_io import MOST_UNREAD_BY_STRANGER_BYTES, MOST_UNREAD_BYTES, SendQueue, SharedReader
+from apps.runtime.connection import peer_io
+from apps.runtime.connection.peer_io import MOST_UNREAD_BY_STRANGER_BYTES, MOST_UNREAD_BYTES, SendQueue, SharedReader
 from apps.runtime.sockets.arrivals import Arrival
 from controller.openflow.constants import VERSION, MessageType
 

@@ -18,10 +18,10 @@ import numpy as np
 
 from apps.cli.support import recordings
 from controller.whatif.recording import Start, decode
-from experiments.evaluation.configuration import fields_in_use
-from experiments.evaluation.run import FloatArray, receivers_of
 from experiments.machine.controller_pair import SharedNodes
 from experiments.machine.controller_process import ControllerError, ControllerProcess
+from experiments.runs.configuration import fields_in_use
+from experiments.runs.run import FloatArray, receivers_of
 from experiments.scenarios.limits import AlgorithmChange, Event
 from experiments.scenarios.scenario import BASELINES, Scenario, parse_control
 from experiments.scenarios.traffic import VnPair

@@ -22,8 +22,8 @@ from ryu.controller.handler import CONFIG_DISPATCHER, DEAD_DISPATCHER, HANDSHAKE
 from ryu.lib import hub
 from ryu.ofproto import ofproto_v1_3_parser
 
-from apps.runtime.peer_io import SendQueue, SharedReader
-from apps.runtime.peer_limits import (
+from apps.runtime.connection.peer_io import SendQueue, SharedReader
+from apps.runtime.connection.peer_limits import (
     MOST_PORTS,
     STRANGER,
     SWITCH,
@@ -32,8 +32,8 @@ from apps.runtime.peer_limits import (
     PeerCounts,
     Sparing,
 )
+from apps.runtime.connection.switch_connection import Gate, SwitchConnection
 from apps.runtime.sockets.arrivals import MESSAGES_AT_ONCE, REPLIES, Arrival, replies_in
-from apps.runtime.switch_connection import Gate, SwitchConnection
 from controller.openflow import constants as ofp
 from controller.openflow.buffers import HEADER
 from controller.openflow.constants import MessageType

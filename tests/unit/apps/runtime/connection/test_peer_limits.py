@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.runtime.peer_limits import (
+from apps.runtime.connection.peer_limits import (
     BUDGET_INTERVAL_S,
     REPEAT_S,
     SHARING,

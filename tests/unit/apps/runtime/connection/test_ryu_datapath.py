@@ -17,7 +17,7 @@ import pytest
 from eventlet import patcher
 from eventlet.greenio import GreenSocket
 
-from apps.runtime.peer_limits import SWITCH
+from apps.runtime.connection.peer_limits import SWITCH
 from controller.errors import ProtocolError
 from controller.openflow.constants import MULTIPART_REPLY_MORE, VERSION, MessageType, MultipartType
 from controller.openflow.meters import METER_STATS
@@ -32,9 +32,9 @@ with warnings.catch_warnings():  # what Ryu imports is deprecated
     from ryu.controller.handler import MAIN_DISPATCHER
     from ryu.lib import hub
 
-    from apps.runtime.ryu_datapath import READER, PeerDatapath
+    from apps.runtime.connection.ryu_datapath import READER, PeerDatapath
+    from apps.runtime.connection.switch_connection import SwitchConnection, call_all
     from apps.runtime.sockets import kernel as socket_kernel
-    from apps.runtime.switch_connection import SwitchConnection, call_all
 
 
 in_parts = patch("apps.runtime.sockets.roll_call._MOST_METERS", 1)  # so few meters are in one message

@@ -12,13 +12,13 @@ import yaml
 
 from controller.config.load import parse_config
 from controller.fabric.vns import VnTable
-from experiments.evaluation.configuration import controller_configuration, controllers
-from experiments.evaluation.decisions import NodesDecisions, decisions_of, tell
-from experiments.evaluation.on_model import ModelTraffic, Progress, described, run_on_model
-from experiments.evaluation.run import DEFAULT_SETTINGS, RunSettings, ScenarioRun
 from experiments.machine.controller_process import free_ports
 from experiments.model.control import write_queues
 from experiments.model.fabric import ModelFabric, ModelOptions
+from experiments.runs.configuration import controller_configuration, controllers
+from experiments.runs.decisions import NodesDecisions, decisions_of, tell
+from experiments.runs.on_model import ModelTraffic, Progress, described, run_on_model
+from experiments.runs.run import DEFAULT_SETTINGS, RunSettings, ScenarioRun
 from experiments.scenarios.scenario import BASELINES, INTERVAL_S, LimitChange, Scenario
 from experiments.wire.real_time_model import WireModel
 

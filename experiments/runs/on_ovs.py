@@ -16,18 +16,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from experiments.evaluation import endpoint
-from experiments.evaluation.configuration import agents_at, controllers, static_limits, uplink_classes
-from experiments.evaluation.decisions import LOOK_EVERY_S, Controllers, NodesDecisions, decisions_of, tell
-from experiments.evaluation.on_model import Progress, standing_bps
-from experiments.evaluation.run import (
-    DEFAULT_SETTINGS,
-    FloatArray,
-    RunSettings,
-    ScenarioRun,
-    receivers_of,
-    transfer_rows,
-)
 from experiments.machine.controller_process import ControllerProcess
 from experiments.machine.processors import (
     CpuTicks,
@@ -41,6 +29,18 @@ from experiments.measure.frames import TCP_WIRE_BYTES, UDP_FRAME_BYTES
 from experiments.ovs.agents import fabric_agents
 from experiments.ovs.fabric import OvsFabric, OvsOptions, describe_switches
 from experiments.ovs.static_limits import install_static_limits
+from experiments.runs import endpoint
+from experiments.runs.configuration import agents_at, controllers, static_limits, uplink_classes
+from experiments.runs.decisions import LOOK_EVERY_S, Controllers, NodesDecisions, decisions_of, tell
+from experiments.runs.on_model import Progress, standing_bps
+from experiments.runs.run import (
+    DEFAULT_SETTINGS,
+    FloatArray,
+    RunSettings,
+    ScenarioRun,
+    receivers_of,
+    transfer_rows,
+)
 from experiments.scenarios.scenario import BASELINES, INTERVAL_S, Scenario, Source
 from topologies.fabric import Fabric, VirtualNode
 

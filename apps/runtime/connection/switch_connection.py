@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from ryu.lib import hub
 
-from apps.runtime.peer_limits import CutOff, MessageCounts
+from apps.runtime.connection.peer_limits import CutOff, MessageCounts
 from apps.runtime.sockets.roll_call import RollCall, ask
 from controller.errors import ProtocolError
 from controller.openflow.buffers import HEADER, MAX_XID, Buffer

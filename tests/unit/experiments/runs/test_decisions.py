@@ -7,9 +7,9 @@ import json
 import numpy as np
 import pytest
 
-from experiments.evaluation import decisions as module
-from experiments.evaluation.decisions import HURRY_S, LOOK_EVERY_S, NodesDecisions
 from experiments.machine.controller_process import ControllerError
+from experiments.runs import decisions as module
+from experiments.runs.decisions import HURRY_S, LOOK_EVERY_S, NodesDecisions
 from experiments.scenarios.scenario import Limits, Scenario, Source
 
 SCENARIO = Scenario(

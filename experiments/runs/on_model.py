@@ -13,21 +13,6 @@ import yaml
 from controller.central.controller import CentralController
 from controller.config.load import parse_config
 from controller.loop.step import limits_in_force_bps
-from experiments.evaluation.configuration import (
-    agents_at,
-    controller_configuration,
-    fields_in_use,
-    static_limits,
-    uplink_classes,
-)
-from experiments.evaluation.run import (
-    DEFAULT_SETTINGS,
-    FloatArray,
-    RunSettings,
-    ScenarioRun,
-    receivers_of,
-    transfer_rows,
-)
 from experiments.model.agents import ModelAgents
 from experiments.model.control import ControlPlane
 from experiments.model.fabric import ModelFabric, ModelFlow, ModelOptions
@@ -37,6 +22,21 @@ from experiments.model.queues import QueueOptions
 from experiments.model.requests import RequestClient
 from experiments.model.sources import UdpSource
 from experiments.model.tcp import TcpSource
+from experiments.runs.configuration import (
+    agents_at,
+    controller_configuration,
+    fields_in_use,
+    static_limits,
+    uplink_classes,
+)
+from experiments.runs.run import (
+    DEFAULT_SETTINGS,
+    FloatArray,
+    RunSettings,
+    ScenarioRun,
+    receivers_of,
+    transfer_rows,
+)
 from experiments.scenarios.limits import AlgorithmChange, Event
 from experiments.scenarios.scenario import BASELINES, CONDITIONS, INTERVAL_S, Scenario, parse_control
 from experiments.scenarios.traffic import Session, Source, Span
