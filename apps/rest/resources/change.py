@@ -14,7 +14,7 @@ from apps.rest.http.problems import HttpRefusedError, refusing_bad_values
 from apps.rest.resources import lookup, representation
 from apps.rest.resources.conditions import expecting, tagged
 from apps.rest.resources.service import BAD_BODY, CHANGE, NOT_FOUND, Json, Service, api, caller, service
-from apps.rest.schema import answers, bodies, many, requests, values
+from apps.rest.schema import answers, bodies, changed, many, requests, values
 from apps.settings.settings import Outcome
 from controller.config.document import ConfigError
 from controller.errors import InvalidValueError
@@ -61,7 +61,7 @@ def change_vn(
     return _answer(here, outcome, query.dry_run, tagged(view, here.settings.revision_of(name)))
 
 
-@api.post("/limits", responses={200: answers.Done, **BAD_BODY, **CHANGE})
+@api.post("/limits", responses={200: changed.Done, **BAD_BODY, **CHANGE})
 def change_limits(query: requests.ChangeQuery, header: requests.IfMatch, body: bodies.ManyLimits) -> Response:
     """Change limits, ceilings and weights of many VNs in one transaction: all, or none."""
     here = service()
@@ -86,7 +86,7 @@ def change_limits(query: requests.ChangeQuery, header: requests.IfMatch, body: b
     return _done(here, outcome, query.dry_run)
 
 
-@api.delete("/vlans/<vlan_vid>/overrides", responses={200: answers.Done, **NOT_FOUND, **CHANGE})
+@api.delete("/vlans/<vlan_vid>/overrides", responses={200: changed.Done, **NOT_FOUND, **CHANGE})
 def reset_vlan(path: requests.VlanPath, query: requests.ChangeQuery, header: requests.IfMatch) -> Response:
     """Remove what was set of a VLAN at run time: the file's values are in force again."""
     here = service()
@@ -97,7 +97,7 @@ def reset_vlan(path: requests.VlanPath, query: requests.ChangeQuery, header: req
     return _done(here, outcome, query.dry_run)
 
 
-@api.delete("/vns/<vlan_vid>/<switch>/<port_no>/overrides", responses={200: answers.Done, **NOT_FOUND, **CHANGE})
+@api.delete("/vns/<vlan_vid>/<switch>/<port_no>/overrides", responses={200: changed.Done, **NOT_FOUND, **CHANGE})
 def reset_vn(path: requests.VnPath, query: requests.ChangeQuery, header: requests.IfMatch) -> Response:
     """Remove what was set of a VN at run time: the values of the file or of its VLAN are in force again."""
     here = service()
@@ -108,7 +108,7 @@ def reset_vn(path: requests.VnPath, query: requests.ChangeQuery, header: request
     return _done(here, outcome, query.dry_run)
 
 
-@api.delete("/overrides", responses={200: answers.Done, **CHANGE})
+@api.delete("/overrides", responses={200: changed.Done, **CHANGE})
 def reset_all(query: requests.ChangeQuery, header: requests.IfMatch) -> Response:
     """Remove all that was set at run time: the file alone is in force again. Needs If-Match."""
     here = service()
@@ -117,7 +117,7 @@ def reset_all(query: requests.ChangeQuery, header: requests.IfMatch) -> Response
     return _done(here, outcome, query.dry_run)
 
 
-@api.post("/import", responses={200: answers.Replaced, **BAD_BODY, **CHANGE})
+@api.post("/import", responses={200: changed.Replaced, **BAD_BODY, **CHANGE})
 def import_overrides(query: requests.ChangeQuery, header: requests.IfMatch, body: bodies.Import) -> Response:
     """Let what ``/v1/export`` has answered be all the overrides there are. Needs If-Match.
 
@@ -157,7 +157,7 @@ def _answer(here: Service, outcome: Outcome, dry_run: bool, response: Response) 
     return response
 
 
-@api.post("/reload", responses={200: answers.Reloaded, **CHANGE})
+@api.post("/reload", responses={200: changed.Reloaded, **CHANGE})
 def reload_configuration(query: requests.ChangeQuery, header: requests.IfMatch) -> Response:
     """Read the configuration file again and put it in force; return the differences. On any error nothing changes.
 

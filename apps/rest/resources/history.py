@@ -10,7 +10,7 @@ from apps.rest.resources import lookup, representation
 from apps.rest.resources.conditions import tagged
 from apps.rest.resources.pages import make_cursor, read_cursor
 from apps.rest.resources.service import NOT_FOUND, Json, api, service
-from apps.rest.schema import answers, requests
+from apps.rest.schema import changed, requests
 from controller.errors import InvalidValueError
 from controller.limits.overrides import VnName
 
@@ -19,7 +19,7 @@ _END = 2**62
 _AT_ONCE = 500
 
 
-@api.get("/overrides", responses={200: answers.OverrideList})
+@api.get("/overrides", responses={200: changed.OverrideList})
 def list_overrides(query: requests.OverrideQuery) -> Json:
     """List what was set at run time, whether it is in force, and what the file says."""
     settings = service().settings
@@ -39,7 +39,7 @@ def list_overrides(query: requests.OverrideQuery) -> Json:
     }
 
 
-@api.get("/history", responses={200: answers.History, **NOT_FOUND})
+@api.get("/history", responses={200: changed.History, **NOT_FOUND})
 def list_history(query: requests.HistoryQuery) -> Json:
     """List who changed what and when, newest first; with a filter a page may be shorter than ``limit``, or empty."""
     settings, central = service().settings, service().central
@@ -58,7 +58,7 @@ def list_history(query: requests.HistoryQuery) -> Json:
     return {"next": cursor, "changes": [_without_items(asdict(change)) for change in shown]}
 
 
-@api.get("/history/<revision>", responses={200: answers.ChangeDetail, **NOT_FOUND})
+@api.get("/history/<revision>", responses={200: changed.ChangeDetail, **NOT_FOUND})
 def get_change(path: requests.ChangePath, query: requests.NoQuery) -> Json:
     """Show a change with every value as it was before and after."""
     revision = int(path.revision) if path.revision.isascii() and path.revision.isdecimal() else 0
@@ -70,7 +70,7 @@ def get_change(path: requests.ChangePath, query: requests.NoQuery) -> Json:
     return asdict(change)
 
 
-@api.get("/export", responses={200: answers.Export})
+@api.get("/export", responses={200: changed.Export})
 def export_overrides(query: requests.NoQuery) -> Any:
     """Return all that was set at run time as one document, which ``/v1/import`` takes."""
     here = service()

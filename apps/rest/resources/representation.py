@@ -17,12 +17,12 @@ from apps.rest.schema.answers import (
     EntryView,
     EventView,
     ExplanationView,
-    OverrideView,
     PairView,
     PortView,
     VlanView,
     VnView,
 )
+from apps.rest.schema.changed import OverrideView
 from apps.rest.schema.observed import GuaranteeView, MissedBy
 from apps.settings.settings import Outcome, Settings
 from controller.agents.ports import AgentPort, Shaping

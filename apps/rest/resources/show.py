@@ -13,7 +13,7 @@ from apps.rest.resources import lookup, representation
 from apps.rest.resources.conditions import tagged
 from apps.rest.resources.pages import make_cursor, read_cursor, stale
 from apps.rest.resources.service import BAD_BODY, CHANGE, NOT_FOUND, Json, api, service
-from apps.rest.schema import answers, bodies, requests
+from apps.rest.schema import answers, bodies, health, requests
 from controller.columns import IntArray
 from controller.errors import InvalidValueError
 from controller.limits.overrides import VnName
@@ -23,20 +23,20 @@ from controller.whatif.recording import Recorder
 _MOST_EXPLAINED = 100
 
 
-@api.get("/health", responses={200: answers.Health})
+@api.get("/health", responses={200: health.Health})
 def get_health(query: requests.NoQuery) -> Json:
     """Show whether the controller works and which switches are ready."""
     return service().health()
 
 
-@api.get("/revision", responses={200: answers.Revision})
+@api.get("/revision", responses={200: health.Revision})
 def get_revision(query: requests.NoQuery) -> Json:
     """Show the last change, and the last one that is in force on the switches."""
     here = service()
     return here.in_force(here.settings.revision)
 
 
-@api.get("/loop", responses={200: answers.Loop, **NOT_FOUND})
+@api.get("/loop", responses={200: health.Loop, **NOT_FOUND})
 def get_loop(query: requests.LoopQuery) -> Json:
     """Show how long the last rounds of the control loop took, and what it missed."""
     rounds = service().loop(query.after)
@@ -170,13 +170,13 @@ def list_events(query: requests.EventQuery) -> Json:
     return {"events": representation.event_views(here, newer), "last": events[-1].number if events else 0}
 
 
-@api.get("/recording", responses={200: answers.Recording})
+@api.get("/recording", responses={200: health.Recording})
 def get_recording(query: requests.NoQuery) -> Json:
     """Show whether the control intervals are being recorded."""
     return _recording_view(service().central.recorder)
 
 
-@api.post("/recording", responses={200: answers.Records, **BAD_BODY, 403: CHANGE[403]})
+@api.post("/recording", responses={200: health.Records, **BAD_BODY, 403: CHANGE[403]})
 def change_recording(query: requests.NoQuery, body: bodies.RecordingAction) -> Json:
     """Start to record the control intervals, take what was recorded, or stop. The controller keeps no file."""
     central = service().central

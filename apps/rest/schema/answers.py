@@ -1,95 +1,18 @@
-"""What answers hold. The models are also what ``/v1/openapi.json`` says; descriptions state units."""
+"""What answers hold of the fabric and its tenants: VLANs, VNs, ports, entries, explanations and events.
+
+The models of answers are also what ``/v1/openapi.json`` says; descriptions state units.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from apps.rest.schema.observed import GuaranteeView
 from controller.events import EventKind
 
 Rate = Annotated[int | None, Field(description="bit/s on the wire; null while unknown")]
-
-
-class BackgroundLoop(BaseModel):
-    """One loop of the application."""
-
-    failures: int = Field(description="rounds that failed, so far")
-    ailment: str | None = Field(description="what is wrong with it now; null: nothing")
-
-
-class ClusterHealth(BaseModel):
-    """What this node of a cluster knows of itself and of who is active."""
-
-    node: str
-    role: Literal["active", "standby", "sharing", "cut off from etcd"]
-    active: str | None = Field(description="the active node, as etcd said last; one that shares switches takes changes")
-    active_url: str | None = Field(description="where changes are made: the active node's REST interface")
-    generation: int | None = Field(description="generation id under which this node is master; null: it is not")
-    etcd: str | None = Field(description="why etcd did not answer last; null: it did")
-    lease_age_s: float | None = Field(description="seconds since etcd last refreshed this node's lease")
-    frozen: bool = Field(description="whether no grant may rise now, since a switch has another owner or has just come")
-    owners: dict[str, str | None] | None = Field(
-        default=None, description="where switches are shared out: each switch's node; null: nobody has it"
-    )
-    nodes: dict[str, str] | None = Field(default=None, description="where switches are shared out: the nodes' REST")
-
-
-class Health(BaseModel):
-    """Whether the controller is able to do its work."""
-
-    status: Literal["ready", "degraded"]
-    switches: dict[str, str] = Field(description="state of each switch by its name: ready, connecting, ...")
-    troubles: dict[str, list[str]] = Field(
-        default_factory=dict, description="what is wrong with switches that are ready, by name"
-    )
-    enforceable: dict[str, int] = Field(
-        default_factory=dict, description="how many edge ports are enforceable: yes, partly, no"
-    )
-    loops: dict[str, BackgroundLoop] = Field(default_factory=dict, description="the loops of the application, by name")
-    cluster: ClusterHealth | None = Field(default=None, description="in a cluster: this node's part in it")
-
-
-class LastRound(BaseModel):
-    """One round of the control loop; times in milliseconds, but for ``started_s``."""
-
-    number: int
-    started_s: float = Field(description="the controller's clock, seconds")
-    poll_ms: float
-    step_ms: float
-    push_ms: float
-    entries: int = Field(description="pairs of VNs with a meter")
-    read_meters: int
-    set_meters: int
-    unanswered: int = Field(description="switches that did not answer in time")
-    skipped: int = Field(description="rounds that were due since the one before, and never began")
-
-
-class Spread(BaseModel):
-    """Milliseconds of the rounds looked at."""
-
-    p50: float
-    p99: float
-    max: float
-
-
-class Loop(BaseModel):
-    """The control loop: every interval one round of polling the counters, deciding, and pushing what follows."""
-
-    interval_ms: float
-    rounds: int = Field(description="rounds so far")
-    skipped_intervals: int = Field(description="rounds that were due and never began, so far")
-    early_rounds: int = Field(description="rounds that began before they were due, so far")
-    unanswered_polls: int = Field(description="times that a switch did not answer within its interval, so far")
-    read_meters: int = Field(description="meters read, so far")
-    set_meters: int = Field(description="meters set to another rate or burst, so far")
-    over_rounds: int = Field(description="how many rounds, a thousand at most, the times below are of")
-    poll_ms: Spread | None = Field(description="until all switches had answered")
-    step_ms: Spread | None = Field(description="deciding")
-    push_ms: Spread | None = Field(description="handing the messages over for sending")
-    total_ms: Spread | None
-    last: LastRound | None = Field(description="the last of the rounds looked at")
 
 
 class VlanView(BaseModel):
@@ -270,34 +193,36 @@ class EventView(BaseModel):
     text: str
 
 
-class _Page(BaseModel):
+class Page(BaseModel):
+    """A page of a list."""
+
     next: str | None = Field(description="cursor of the next page; null: this is the last one")
     partial: list[str] | None = Field(
         default=None, description="nodes of a cluster that did not answer, and what they know is missing; absent: none"
     )
 
 
-class Vlans(_Page):
+class Vlans(Page):
     """VLANs by id."""
 
     vlans: list[VlanView]
     revision: int = Field(description="of the last change to anything")
 
 
-class Vns(_Page):
+class Vns(Page):
     """The VNs that were asked for, in the order of the configuration."""
 
     vns: list[VnView]
     revision: int = Field(description="of the last change to anything")
 
 
-class Ports(_Page):
+class Ports(Page):
     """Edge ports, in the order of the configuration."""
 
     ports: list[PortView]
 
 
-class Entries(_Page):
+class Entries(Page):
     """The pairs that were asked for; pairs that are silent age and vanish."""
 
     entries: list[EntryView]
@@ -313,138 +238,8 @@ class Explanations(BaseModel):
     entries: int = Field(description="how many entries the VN has; only the first hundred are explained")
 
 
-class Recording(BaseModel):
-    """The recording of the control intervals, of which there is one at a time."""
-
-    running: bool
-    overrun: bool = Field(description="whether it stopped because its records were not taken in time")
-
-
-class Records(Recording):
-    """A part of a recording."""
-
-    records: str = Field(description="the records taken, base64; see controller/whatif/recording.py")
-
-
 class Events(BaseModel):
     """Events, oldest first. The last thousand are kept."""
 
     events: list[EventView]
     last: int = Field(description="number of the newest event there is; below `after` if the controller restarted")
-
-
-class Revision(BaseModel):
-    """How far the switches are with what was changed."""
-
-    revision: int = Field(description="of the last change to anything")
-    installed_revision: int = Field(description="the last change that all connected switches have confirmed")
-    waiting: list[str] = Field(description="switches that have still to confirm")
-    missing: list[str] = Field(description="switches that are not connected: they get what is due when they are")
-
-
-class Done(BaseModel):
-    """What a change did, or with ``dry_run`` would do."""
-
-    revision: int = Field(description="its number; with dry_run that of the last change")
-    changed: int = Field(description="how many values in force are others than before")
-
-
-class ConfigChangeView(BaseModel):
-    """One value of the configuration that differs; null where there is none."""
-
-    path: str = Field(description="where it stands; rates in bit/s")
-    before: bool | int | float | str | None
-    after: bool | int | float | str | None
-
-
-class Reloaded(BaseModel):
-    """What a reload did, or with ``dry_run`` would do."""
-
-    revision: int = Field(description="the last change to anything")
-    changes: list[ConfigChangeView]
-
-
-class OverrideView(BaseModel):
-    """What was set at run time of a VLAN, or of a VN if ``switch`` and ``port_no`` are given."""
-
-    vlan_vid: int
-    switch: str | None
-    port_no: int | None
-    values: dict[str, Any] = Field(description="what was set, by field; rates in bit/s")
-    file: dict[str, Any] = Field(description="what the configuration says of these fields; empty: it has no such thing")
-    revision: int
-    active: bool = Field(description="whether it is in force")
-    reason: str | None = Field(description="why it, or a part of it, is not in force")
-
-
-class Replaced(Done):
-    """What replacing all overrides did, or with ``dry_run`` would do."""
-
-    inactive: list[OverrideView] = Field(description="those that do not fit the configuration, a thousand at most")
-
-
-class OverrideList(_Page):
-    """Overrides: of VLANs first, by id, then of VNs in the order of the configuration."""
-
-    overrides: list[OverrideView]
-    revision: int = Field(description="of the last change to anything")
-
-
-class ChangeView(BaseModel):
-    """Who changed what and when."""
-
-    revision: int
-    at: str = Field(description="RFC 3339, UTC")
-    who: str = Field(description="the name of the token or certificate; anonymous: neither was needed")
-    address: str = Field(description="where the request came from")
-    action: Literal["vn", "vlan", "limits", "reset", "import", "configuration"] = Field(
-        description="the request; configuration: the file was another one"
-    )
-    changed: int = Field(description="how many values")
-
-
-class ItemView(BaseModel):
-    """A value that was changed: of a VLAN, or of a VN if ``switch`` and ``port_no`` are given."""
-
-    vlan_vid: int
-    switch: str | None
-    port_no: int | None
-    field: str
-    before: Any
-    after: Any
-
-
-class ChangeDetail(ChangeView):
-    """A change with all that it changed."""
-
-    items: list[ItemView]
-
-
-class History(_Page):
-    """Changes, newest first; the last ten thousand are kept."""
-
-    changes: list[ChangeView]
-
-
-class VlanValues(BaseModel):
-    """What was set of a VLAN."""
-
-    vlan_vid: int
-    values: dict[str, Any]
-
-
-class VnValues(BaseModel):
-    """What was set of a VN; values that were not set are absent."""
-
-    model_config = ConfigDict(extra="allow")
-    vlan_vid: int
-    switch: str
-    port_no: int
-
-
-class Export(BaseModel):
-    """All overrides, for ``/v1/import``."""
-
-    format: Literal["dets-overrides-1"]
-    vlans: list[VlanValues]
-    vns: list[VnValues]

@@ -1,0 +1,109 @@
+"""What answers hold of the controller itself: its health, its loop, what is in force, recordings."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, Field
+
+
+class BackgroundLoop(BaseModel):
+    """One loop of the application."""
+
+    failures: int = Field(description="rounds that failed, so far")
+    ailment: str | None = Field(description="what is wrong with it now; null: nothing")
+
+
+class ClusterHealth(BaseModel):
+    """What this node of a cluster knows of itself and of who is active."""
+
+    node: str
+    role: Literal["active", "standby", "sharing", "cut off from etcd"]
+    active: str | None = Field(description="the active node, as etcd said last; one that shares switches takes changes")
+    active_url: str | None = Field(description="where changes are made: the active node's REST interface")
+    generation: int | None = Field(description="generation id under which this node is master; null: it is not")
+    etcd: str | None = Field(description="why etcd did not answer last; null: it did")
+    lease_age_s: float | None = Field(description="seconds since etcd last refreshed this node's lease")
+    frozen: bool = Field(description="whether no grant may rise now, since a switch has another owner or has just come")
+    owners: dict[str, str | None] | None = Field(
+        default=None, description="where switches are shared out: each switch's node; null: nobody has it"
+    )
+    nodes: dict[str, str] | None = Field(default=None, description="where switches are shared out: the nodes' REST")
+
+
+class Health(BaseModel):
+    """Whether the controller is able to do its work."""
+
+    status: Literal["ready", "degraded"]
+    switches: dict[str, str] = Field(description="state of each switch by its name: ready, connecting, ...")
+    troubles: dict[str, list[str]] = Field(
+        default_factory=dict, description="what is wrong with switches that are ready, by name"
+    )
+    enforceable: dict[str, int] = Field(
+        default_factory=dict, description="how many edge ports are enforceable: yes, partly, no"
+    )
+    loops: dict[str, BackgroundLoop] = Field(default_factory=dict, description="the loops of the application, by name")
+    cluster: ClusterHealth | None = Field(default=None, description="in a cluster: this node's part in it")
+
+
+class LastRound(BaseModel):
+    """One round of the control loop; times in milliseconds, but for ``started_s``."""
+
+    number: int
+    started_s: float = Field(description="the controller's clock, seconds")
+    poll_ms: float
+    step_ms: float
+    push_ms: float
+    entries: int = Field(description="pairs of VNs with a meter")
+    read_meters: int
+    set_meters: int
+    unanswered: int = Field(description="switches that did not answer in time")
+    skipped: int = Field(description="rounds that were due since the one before, and never began")
+
+
+class Spread(BaseModel):
+    """Milliseconds of the rounds looked at."""
+
+    p50: float
+    p99: float
+    max: float
+
+
+class Loop(BaseModel):
+    """The control loop: every interval one round of polling the counters, deciding, and pushing what follows."""
+
+    interval_ms: float
+    rounds: int = Field(description="rounds so far")
+    skipped_intervals: int = Field(description="rounds that were due and never began, so far")
+    early_rounds: int = Field(description="rounds that began before they were due, so far")
+    unanswered_polls: int = Field(description="times that a switch did not answer within its interval, so far")
+    read_meters: int = Field(description="meters read, so far")
+    set_meters: int = Field(description="meters set to another rate or burst, so far")
+    over_rounds: int = Field(description="how many rounds, a thousand at most, the times below are of")
+    poll_ms: Spread | None = Field(description="until all switches had answered")
+    step_ms: Spread | None = Field(description="deciding")
+    push_ms: Spread | None = Field(description="handing the messages over for sending")
+    total_ms: Spread | None
+    last: LastRound | None = Field(description="the last of the rounds looked at")
+
+
+class Recording(BaseModel):
+    """The recording of the control intervals, of which there is one at a time."""
+
+    running: bool
+    overrun: bool = Field(description="whether it stopped because its records were not taken in time")
+
+
+class Records(Recording):
+    """A part of a recording."""
+
+    records: str = Field(description="the records taken, base64; see controller/whatif/recording.py")
+
+
+class Revision(BaseModel):
+    """How far the switches are with what was changed."""
+
+    revision: int = Field(description="of the last change to anything")
+    installed_revision: int = Field(description="the last change that all connected switches have confirmed")
+    waiting: list[str] = Field(description="switches that have still to confirm")
+    missing: list[str] = Field(description="switches that are not connected: they get what is due when they are")
