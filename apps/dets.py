@@ -81,11 +81,11 @@ class Dets(AppBase):
             self.config = load_config(configured_file() or os.environ.get("DETS_CONFIG", "dets.yaml"))
             set_log(self.config.log_format, self.config.log_level)
             tls = self.config.openflow_tls
-            context = server_context("openflow.tls", tls) if tls is not None else None
+            context = server_context("openflow", tls) if tls is not None else None
             reserved = self.config.rest.max_connections + RESERVED_FILES
             listen_on(self.config.openflow_listen.host, self.config.openflow_listen.port, context, reserved)
             check_free("rest.listen", self.config.rest.listen.host, self.config.rest.listen.port)
-            rest_tls = None if self.config.rest.tls is None else server_context("rest.tls", self.config.rest.tls)
+            rest_tls = None if self.config.rest.tls is None else server_context("rest", self.config.rest.tls)
             self.node, self.roles = self._cluster()
             store = Store(self.config.rest.store) if self.node is None else self.node.store
             tokens = partial(Tokens, self.config.rest.store) if self.node is None else lambda: self.node.tokens

@@ -79,8 +79,19 @@ def manager(arguments: list[str]) -> int:
 
     log.init_log = init_log_in_format
     _stop_cleanly()
-    ryu_main(args=arguments, prog="ryu-manager")
+    try:
+        ryu_main(args=arguments, prog="ryu-manager")
+    except ModuleNotFoundError as error:
+        if (missing := _named_in_vain(arguments, error.name or "")) is None:
+            raise  # from within an application: its author needs the traceback
+        print(f"--app: {missing!r} is neither a file nor a module that Python finds", file=sys.stderr)
+        return 2
     return 0
+
+
+def _named_in_vain(arguments: list[str], missing: str) -> str | None:
+    """Return the application of which Python does not find the module ``missing``, or a package around it."""
+    return next((one for one in arguments if one == missing or one.startswith(f"{missing}.")), None)
 
 
 def ryu_manager() -> int:

@@ -12,7 +12,7 @@ from controller.fabric.description import Tls
 def server_context(key: str, tls: Tls) -> ssl.SSLContext:
     """Return a context that shows ``tls``' certificate and, if it names a CA, asks clients for one of that CA.
 
-    ``key`` is where the configuration says so, for the message of the InvalidValueError that unusable files raise.
+    ``key`` is the section of the configuration that names them, for the InvalidValueError that unusable files raise.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -44,9 +44,8 @@ def _show(context: ssl.SSLContext, key: str, certificate: str, private_key: str)
     try:
         context.load_cert_chain(certificate, private_key, password=_refuse_password)
     except (ssl.SSLError, _EncryptedKeyError) as error:
-        raise InvalidValueError(
-            key, f"{certificate} with {private_key}", f"is no certificate and its key: {error}"
-        ) from error
+        reason = f"is no certificate whose key is {private_key}: {error}"
+        raise InvalidValueError(f"{key}.certificate", certificate, reason) from error
 
 
 def _trust(context: ssl.SSLContext, key: str, ca: str) -> None:

@@ -45,7 +45,7 @@ class Running(Service):
     sleep = staticmethod(eventlet.sleep)
 app = create_app(Running(central, time.monotonic, settings, told["needs_if_match"]), tokens, told["most_streams"])
 gate = paced(app, Pace(told["requests_per_s"], time.monotonic), eventlet.sleep)
-tls = server_context("rest.tls", Tls(**told["tls"])) if told["tls"] else None
+tls = server_context("rest", Tls(**told["tls"])) if told["tls"] else None
 server = serve(gate, "127.0.0.1", 0, tls, told["max_connections"], Patience(**told["patience"]))
 print(server.port, flush=True)
 if told["freeze"]:

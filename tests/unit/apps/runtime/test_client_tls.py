@@ -24,5 +24,5 @@ def test_files_that_hold_nothing_of_use_are_named(tmp_path: Path) -> None:
     empty.write_text("nothing")
     with pytest.raises(InvalidValueError, match=r"cluster\.ca: .*empty.pem' holds no certificate"):
         client_context("cluster", str(empty), None, None)
-    with pytest.raises(InvalidValueError, match=r"cluster: .*empty.pem' is no certificate and its key"):
+    with pytest.raises(InvalidValueError, match=r"cluster.certificate: .*empty.pem' is no certificate whose key is"):
         client_context("cluster", None, str(empty), str(empty))

@@ -99,7 +99,7 @@ def test_the_server_is_known_by_the_names_it_was_given(pki):
         (("absent.pem", "controller.key", None), "openflow.certificate", "No such file"),
         (("controller.pem", "absent.key", None), "openflow.key", "No such file"),
         (("controller.pem", "controller.key", "absent.pem"), "openflow.client_ca", "No such file"),
-        (("controller.pem", "s1.key", None), "openflow", "KEY_VALUES_MISMATCH"),
+        (("controller.pem", "s1.key", None), "openflow.certificate", "KEY_VALUES_MISMATCH"),
         (("controller.pem", "controller.key", "s1.key"), "openflow.client_ca", "holds no certificate"),
     ],
 )

@@ -1,0 +1,36 @@
+"""Starts that fail: one line that says what to mend, and status 2."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.paths import ROOT
+
+from experiments.machine.controller_process import free_ports
+
+CONFIG = """
+openflow: {{listen: "127.0.0.1:{openflow}"}}
+rest: {{listen: "127.0.0.1:{rest}", certificate: absent.pem, key: absent.key}}
+vlans: {{10: {{send_limit: 10M, receive_limit: 10M}}}}
+switches: {{s1: {{dpid: 1, ports: {{1: {{capacity: 1G, access: 10}}}}}}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("app", "said"),
+    [
+        ("no.such.app", "--app: 'no.such.app' is neither a file nor a module that Python finds"),
+        ("ryu.app.no_such", "--app: 'ryu.app.no_such' is neither a file nor a module that Python finds"),
+        ("apps/dets.py", "rest.certificate: '{folder}/absent.pem' cannot be read: No such file or directory"),
+    ],
+)
+def test_what_is_not_there_is_named(app: str, said: str, tmp_path: Path) -> None:
+    file = tmp_path / "dets.yaml"
+    openflow, rest = free_ports(2)
+    file.write_text(CONFIG.format(openflow=openflow, rest=rest))
+    command = [sys.executable, "-m", "apps.runtime.launcher", "--dets-config", str(file), app]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 2, ended.stderr
+    assert ended.stderr.splitlines()[-1] == said.format(folder=tmp_path)
+    assert "Traceback" not in ended.stderr
