@@ -147,8 +147,10 @@ def fidelity(as_json: AsJson = False) -> int:
 
 @app.command()
 def interval(
-    interval_ms: Annotated[list[int] | None, typer.Option(help="Only this interval; repeatable.")] = None,
-    fabric: Annotated[list[str] | None, typer.Option(help="Only model, or ovs (root); repeatable.")] = None,
+    interval_ms: Annotated[list[int] | None, typer.Option(metavar="MS", help="Only this interval; repeatable.")] = None,
+    fabric: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Only model, or ovs (root); repeatable.")
+    ] = None,
     seeds: Annotated[int | None, typer.Option(help="How many seeds of each.")] = None,
     output: Annotated[Path | None, typer.Option(help="Folder of runs, table and plot.")] = None,
     as_json: AsJson = False,
@@ -243,7 +245,7 @@ def rest(
 @app.command()
 def shards(
     shards: Annotated[int | None, typer.Option(help="How many nodes.")] = None,
-    pairs: Annotated[list[int] | None, typer.Option(help="About so many pairs; repeatable.")] = None,
+    pairs: Annotated[list[int] | None, typer.Option(metavar="N", help="About so many pairs; repeatable.")] = None,
     ports: Annotated[int | None, typer.Option(help="Ports of each switch; a node has four switches.")] = None,
     algorithm: Annotated[str | None, typer.Option(help="fs, sp, fp or level.")] = None,
     seed: Annotated[int | None, typer.Option(help="Of who sends to whom, and of delays.")] = None,

@@ -97,7 +97,7 @@ def figures(
         list[str] | None, typer.Option(metavar="EXPERIMENT", help="This experiment alone; repeatable.")
     ] = None,
     control: Annotated[
-        list[str] | None, typer.Option(help="This control alone, as fp or 'fp d=4'; repeatable.")
+        list[str] | None, typer.Option(metavar="NAME", help="This control alone, as fp or 'fp d=4'; repeatable.")
     ] = None,
     seeds: Annotated[int | None, typer.Option(help="How many seeds of each; default: what each says.")] = None,
     conditions: Annotated[

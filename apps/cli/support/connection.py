@@ -40,7 +40,7 @@ _ASKING: dict[str, tuple[Any, Any]] = {
         typer.Option(envvar="DETS_TOKEN_FILE", help="Holds the token; DETS_TOKEN is the token itself."),
     ),
     "cacert": (_Path, typer.Option(envvar="DETS_CACERT", help="CA of the controller's certificate.")),
-    "cert": (_Path, typer.Option(envvar="DETS_CERT", help="Our certificate, if the controller asks for one.")),
+    "cert": (_Path, typer.Option(envvar="DETS_CERT", help="Client certificate, if the controller asks for one.")),
     "key": (_Path, typer.Option(envvar="DETS_KEY", help="The client certificate's key.")),
 }
 _CHANGING: dict[str, tuple[Any, Any, Any]] = {
