@@ -139,29 +139,6 @@ class AlgorithmState:
     receiver_columns: dict[str, FloatArray] = field(default_factory=dict)
     entry_columns: dict[str, FloatArray] = field(default_factory=dict)
 
-    def carried_over(self, old_receiver: IntArray, old_entry: IntArray) -> AlgorithmState:
-        """Return the state for a changed table of entries.
-
-        ``old_receiver`` (new receivers,) and ``old_entry`` (new entries,) give for each row of the new table its row in
-        the old one, or -1 for a row that is new. Raises ColumnError for a row that the old table does not have.
-        """
-        for name, old, rows in (("old_receiver", old_receiver, self.receivers), ("old_entry", old_entry, self.entries)):
-            bad = np.flatnonzero((old < -1) | (old >= rows))
-            if len(bad):
-                raise ColumnError(name, int(bad[0]), int(old[bad[0]]), f"must be -1 or a row below {rows}")
-        return AlgorithmState(
-            len(old_receiver),
-            len(old_entry),
-            {name: _carried_column(column, old_receiver) for name, column in self.receiver_columns.items()},
-            {name: _carried_column(column, old_entry) for name, column in self.entry_columns.items()},
-        )
-
-
-def _carried_column(column: FloatArray, old_row: IntArray) -> FloatArray:
-    if len(column) == 0:
-        return np.full(len(old_row), np.nan)
-    return np.where(old_row >= 0, column[old_row], np.nan)
-
 
 class AllocationAlgorithm(Protocol):
     """A rate allocation algorithm (RAA, section III.A): a pure function of the requests and its own earlier state.
@@ -190,7 +167,7 @@ class AllocationAlgorithm(Protocol):
 def check_state(requests: Requests, state: AlgorithmState) -> None:
     """Raise InvalidValueError unless the state is for tables of the size of these requests."""
     if state.entries != len(requests.measured_bps) or state.receivers != len(requests.limit_bps):
-        reason = f"must be for {requests.receivers} receivers and {requests.entries} entries: carry it over first"
+        reason = f"must be for {requests.receivers} receivers and {requests.entries} entries"
         raise InvalidValueError("state", f"{state.receivers} receivers, {state.entries} entries", reason)
 
 

@@ -46,7 +46,6 @@ class WriteGate:
     def __init__(self, held: Callable[[], int | None] = lambda: None) -> None:
         self.held = held
         self._confirmed: int | None = None
-        self.withheld = 0
 
     @property
     def is_open(self) -> bool:
@@ -66,5 +65,4 @@ class WriteGate:
         if self.is_open or only_reads(data):
             return True
         self.close()
-        self.withheld += 1
         return False

@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from controller.allocation import AlgorithmState, Requests
+from controller.allocation import Requests
 from controller.errors import ColumnError, InvalidValueError
 from controller.policy.registry import algorithms, make_algorithm, make_policy
 
@@ -88,16 +88,8 @@ def test_columns_of_another_type_or_shape(changes):
 
 @pytest.mark.parametrize("name", sorted(algorithms))
 def test_a_state_of_another_size(name):
-    with pytest.raises(InvalidValueError, match="carry it over"):
+    with pytest.raises(InvalidValueError, match="must be for 2 receivers and 3 entries"):
         make_algorithm(name).allocate(GOOD, make_algorithm(name).initial_state(2, 4))
-
-
-def test_a_row_that_the_old_table_does_not_have():
-    state = AlgorithmState(2, 3)
-    with pytest.raises(ColumnError, match=r"old_receiver\[1\]: 2"):
-        state.carried_over(np.array([0, 2]), np.array([0]))
-    with pytest.raises(ColumnError, match=r"old_entry\[0\]: -2"):
-        state.carried_over(np.array([0]), np.array([-2]))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.allocation import AlgorithmState, Requests, kernel
+from controller.allocation import Requests, kernel
 from controller.allocation.slow_probe import SETTLED
 from controller.policy.registry import algorithms, make_algorithm
 from experiments.bench.allocate import plain_allocation as plain
@@ -526,13 +526,3 @@ def test_columns_are_not_changed():
         allocate(name, requests)
         for column in ("measured_bps", "granted_bps", "available_bps", "active"):
             np.testing.assert_array_equal(getattr(requests, column), getattr(untouched, column))
-
-
-def test_state_is_carried_over_to_a_changed_table():
-    state = AlgorithmState(3, 2, {"rate_bps": np.array([1.0, 2.0, 3.0])}, {"x": np.array([7.0, 8.0])})
-    carried = state.carried_over(np.array([2, -1, 0, -1]), np.array([1, -1]))
-    np.testing.assert_array_equal(carried.receiver_columns["rate_bps"], [3.0, np.nan, 1.0, np.nan])
-    np.testing.assert_array_equal(carried.entry_columns["x"], [8.0, np.nan])
-    assert (carried.receivers, carried.entries) == (4, 2)
-    from_nothing = make_algorithm("fe").initial_state(0, 0).carried_over(np.array([-1, -1]), np.array([-1]))
-    np.testing.assert_array_equal(from_nothing.receiver_columns["rate_bps"], [np.nan, np.nan])
