@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import select
 import signal
+import socket
 import sys
 import time
 from collections.abc import Sequence
@@ -46,6 +47,13 @@ def parse_vlans(text: str | None, *, access: bool) -> tuple[int, ...]:
     if len(set(vids)) != len(vids) or not all(1 <= vid <= MAX_VLAN_VID for vid in vids):
         raise InvalidValueError("vlans", text, f"must be different VLAN ids of 1 to {MAX_VLAN_VID}, as 10,20")
     return tuple(vids)
+
+
+def check_interface(interface: str) -> None:
+    """Raise InvalidValueError for an interface that this host does not have."""
+    names = [name for _, name in socket.if_nameindex()]
+    if interface not in names:
+        raise InvalidValueError("interface", interface, f"is no interface of this host; there are {', '.join(names)}")
 
 
 def link_rate_bps(interface: str, given_bps: int | None) -> int:

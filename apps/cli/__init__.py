@@ -99,7 +99,8 @@ def _run(arguments: list[str]) -> int:
     except InvalidValueError as error:
         plain = error.key.isidentifier() and not error.key.isupper()
         option = f"--{error.key.removesuffix('_bps').replace('_', '-')}" if plain else error.key
-        complain(f"{option}: {error.value!r} {error.reason}")
+        value = "" if error.value is None else f" {error.value!r}"  # None: it is missing
+        complain(f"{option}:{value} {error.reason}")
         return REFUSED
     except RequestError as error:
         complain(str(error))

@@ -100,7 +100,7 @@ class Etcd:
                 self._endpoints.append(endpoint)
             else:
                 return answer
-        raise EtcdError(f"etcd does not do {method}: {'; '.join(problems)}")
+        raise EtcdError(f"etcd: {method} failed: {'; '.join(problems)}")
 
     def _post(self, endpoint: str, path: str, body: bytes) -> dict[str, Any]:
         idle = self._idle[endpoint]

@@ -46,6 +46,7 @@ def agent(
         raise InvalidValueError("ethertype", ethertype, "is neither 0x8808 nor 0x88b5") from None
     given_bps = None if link_rate is None else parse_rate(link_rate, "link_rate")
     vids = main.parse_vlans(vlans, access=access)
+    main.check_interface(interface)
     if probe:
         return main.probe(interface, main.checked(AgentOptions(vids, 0, number, interval)))
     options = main.checked(AgentOptions(vids, main.link_rate_bps(interface, given_bps), number, interval))

@@ -66,11 +66,13 @@ class Outcome:
 
 
 def run(seconds: float = SECONDS, attack: list[str] | None = None) -> dict[str, Any]:
-    """Do each attack, or those named, for ``seconds``; InvalidValueError for a name that there is not."""
+    """Do each attack, or those named, for ``seconds``; InvalidValueError for what there is not, or no such time."""
+    if not 1.0 <= seconds <= 600.0:
+        raise InvalidValueError("seconds", seconds, "is outside 1 to 600")
     names = attack or list(ATTACKS)
     for name in names:
         if name not in ATTACKS:
-            raise InvalidValueError("attack", name, f"is not one of {', '.join(ATTACKS)}")
+            raise InvalidValueError("attack", name, f"is not one of {', '.join(map(repr, ATTACKS))}")
     outcomes: dict[str, Outcome] = {}
     for name in names:  # each has a controller of its own, for none to pay for the one before
         with TemporaryDirectory(prefix="dets-attack-") as folder, AttackedFabric(Path(folder)) as fabric:

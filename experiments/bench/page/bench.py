@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from controller.errors import DetsError
+from controller.errors import DetsError, InvalidValueError
 from experiments.bench.loop.bench import fabric_process
 from experiments.bench.loop.loop_fabric import LoopPlan
 from experiments.bench.rest.bench import ENTRIES, INTERVAL_MS, PORTS, SETTLE_S, SWITCHES, VLANS
@@ -58,7 +58,13 @@ class NoBrowserError(DetsError):
 
 
 def run(vlans: int = VLANS, entries: int = ENTRIES, seconds: float = SECONDS) -> dict[str, Any]:
-    """Measure the fabric's view with ``vlans`` VLANs of 20 VNs and ``entries`` pairs for ``seconds``."""
+    """Measure the fabric's view with ``vlans`` VLANs of 20 VNs and ``entries`` pairs for ``seconds``.
+
+    Raises InvalidValueError for numbers that no fabric can have, NoBrowserError.
+    """
+    for name, value, most in (("vlans", vlans, 4094), ("entries", entries, 200_000), ("seconds", seconds, 600)):
+        if not 1 <= value <= most:
+            raise InvalidValueError(name, value, f"is outside 1 to {most}")
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")
     try:
         from playwright.sync_api import sync_playwright

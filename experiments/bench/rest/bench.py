@@ -51,6 +51,7 @@ def run(
         ("entries", entries, 200_000),
         ("changes", changes, 20 * vlans),
         ("streams", streams, 120),
+        ("seconds", seconds, 600),
     ):
         if not 1 <= value <= most:
             raise InvalidValueError(name, value, f"is outside 1 to {most}")

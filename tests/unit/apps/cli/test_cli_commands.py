@@ -267,6 +267,36 @@ def test_options_of_the_bench_of_marks_that_do_not_go_together(
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("page --vlans 0", "--vlans: 0 is outside 1 to 4094"),
+        ("page --seconds 0", "--seconds: 0.0 is outside 1 to 600"),
+        ("rest --seconds 0", "--seconds: 0.0 is outside 1 to 600"),
+        ("attack --seconds 0", "--seconds: 0.0 is outside 1 to 600"),
+        ("attack --attack none --attack stays", "--attack: 'stays' is not one of 'none', "),
+    ],
+)
+def test_numbers_that_no_benchmark_can_do_are_refused(
+    words: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["bench", *words.split()]) == 2
+    assert capsys.readouterr().err.startswith(f"dets: {said}")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("nosuch --access", "--interface: 'nosuch' is no interface of this host; there are lo"),
+        ("lo --access --vlans 10", "--vlans: '10' cannot be with --access"),
+        ("lo", "--vlans: is needed, or --access"),
+    ],
+)
+def test_an_agent_names_what_it_lacks(words: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["agent", "--interface", *words.split()]) == 2
+    assert capsys.readouterr().err.startswith(f"dets: {said}")
+
+
 def test_a_failure_is_one_line_and_status_1(stand_in: types.ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     def fail(*_arguments: object) -> dict[str, object]:
         raise PermissionError("needs root")
