@@ -1,18 +1,17 @@
 """``/metrics``: the controller's state in Prometheus' text format, version 0.0.4.
 
-What there is one of for each VN is written here, a column at a time, for there may be tens of thousands of them; the
-rest is prometheus_client's. The number of series follows from the configuration alone: nothing is labelled with what
-hosts or clients send. What is unknown has no sample.
+What there is one of for each VN is written by vn_metrics.py, a column at a time; the rest is prometheus_client's. The
+number of series follows from the configuration alone: nothing is labelled with what hosts or clients send. What is
+unknown has no sample.
 """
 
 from __future__ import annotations
 
 import platform
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sized
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Iterator, Mapping, Sized
+from typing import Protocol
 
-import numpy as np
 from prometheus_client import CollectorRegistry, Histogram, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -21,47 +20,19 @@ from apps.reload import Reloads
 from apps.runtime.connection.peer_limits import MessageCounts, PeerCounts
 from apps.runtime.loop_times import LoopTimes
 from apps.runtime.supervisor import Supervisor
+from apps.vn_metrics import guarantee_samples, samples, vlan_columns, vlan_labels, vn_columns, vn_labels
 from controller import __version__
 from controller.agents.ports import REFUSED_CAUSES
 from controller.capability.capabilities import Verdict
 from controller.central import enforceable
 from controller.central.controller import CentralController
 from controller.central.policy_columns import held_entries
-from controller.columns import FloatArray, IntArray
 from controller.events import EventKind
 from controller.fabric.topology import PortId
 from controller.observed.observer import Observer
-from controller.observed.traffic import COLUMNS, Fulfilment
 
-# So many samples are written before others in the process get their turn, about a millisecond's worth.
-AT_ONCE = 2000
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.04, 0.055, 0.08, 0.11, 0.25, 0.5, 1.0, 2.5)
-_MOVED = {
-    "received": "Sent to the VN, behind the meters of its senders.",
-    "sent": "Sent by the VN, behind its meters.",
-    "offered": "Sent to the VN, before any meter of its senders.",
-    "send_offered": "Sent by the VN, before its send limit.",
-    "dropped": "Dropped by the meters of its senders' pairs with it.",
-    "send_limit_dropped": "Dropped of what the VN sends by its send limit.",
-    "granted": "What its active senders were granted while it was congested.",
-    "flooded": "Sent by the VN to everybody, groups and unknown addresses.",
-    "flood_dropped": "Dropped of that by its meters.",
-    "flood_received": "What others' floods took of its receive limit.",
-}
-_OF_POLICIES = {
-    "marked": "Of what it received, what its policy counts as marked; no sample if it has no marks.",
-    "lost": "Of what it received, what its policy counts as lost on the way; no sample if it counts none.",
-}
 _ENFORCEABLE = {Verdict.YES: 1.0, Verdict.PARTLY: 0.5, Verdict.NO: 0.0}
-
-
-class MetricColumn(NamedTuple):
-    """One metric of all VNs: its name, what it is, its type, and a value each, NaN where it is unknown."""
-
-    name: str
-    about: str
-    kind: str
-    values: FloatArray
 
 
 class Southbound(Protocol):
@@ -130,116 +101,12 @@ class Metrics:
     def page(self) -> Iterator[bytes]:
         """Yield the page piece by piece, so that others can run in between; VNs are all as they were at the start."""
         columns = vn_columns(self.observer)
-        vn_labels, vlan_labels = _vn_labels(self.central), _vlan_labels(self.central)
+        of_vns, of_vlans = vn_labels(self.central), vlan_labels(self.central)
         vlan_vid, seconds = self.central.vns.vlan_vid, self.observer.traffic.seconds.copy()
         yield generate_latest(self._registry)
-        yield from samples(vn_labels, columns)
-        yield from samples(vlan_labels, vlan_columns(vlan_vid, columns))
-        yield from guarantee_samples(vlan_labels, vlan_vid, seconds)
-
-
-def vn_columns(observer: Observer) -> list[MetricColumn]:
-    """Return the metrics of all VNs: limits and states as they are now, all else counted since the start."""
-    observer.follow()
-    central, traffic = observer.central, observer.traffic
-    vns, fabric = central.vns, central.fabric
-
-    def gauge(name: str, about: str, values: Any) -> MetricColumn:
-        return MetricColumn(f"dets_vn_{name}", about, "gauge", np.asarray(values, dtype=np.float64))
-
-    def counter(name: str, about: str, values: FloatArray) -> MetricColumn:
-        return MetricColumn(f"dets_vn_{name}_total", about, "counter", values)
-
-    moved = dict(zip(COLUMNS, traffic.bytes.copy(), strict=True))
-    known = dict(zip(COLUMNS, ~np.isnan(traffic.mean_bps), strict=True))
-    bps = "bits_per_second"
-    return [
-        gauge(f"send_limit_{bps}", "Send limit.", vns.send_limit_bps),
-        gauge(f"receive_limit_{bps}", "Receive limit.", vns.receive_limit_bps),
-        gauge(f"flood_limit_{bps}", "What it may send to everybody.", fabric.flood_limit_bps),
-        gauge("congested", "1 while more is sent to the VN than it may get.", fabric.congestion.congested),
-        gauge("guarantee_missing", "1 while it gets less than it is sent within its limit.", fabric.guarantees.missing),
-        gauge(
-            "send_guarantee_missing",
-            "1 while it sends less than it offers within both ends' limits, where VNs borrow.",
-            fabric.send_guarantees.missing,
-        ),
-        *(counter(f"{name}_bytes", about, moved[name]) for name, about in _MOVED.items()),
-        *(
-            counter(f"{name}_bytes", about, np.where(known[name] | (moved[name] > 0.0), moved[name], np.nan))
-            for name, about in _OF_POLICIES.items()
-        ),
-        counter("congested_seconds", "How long it was congested.", traffic.congested_s.copy()),
-        counter(
-            "congestion_notifications", "Congestion notifications that its senders got from it.", fabric.notifications
-        ),
-        counter("guarantee_missed_seconds", "How long its guarantee was missed.", traffic.missed_s),
-        counter(
-            "reports_dropped",
-            "Frames of new hosts and pairs of the VN that were not looked at: there were too many of them.",
-            fabric.floods.reports_dropped,
-        ),
-    ]
-
-
-def samples(labels: list[str], columns: Iterable[MetricColumn]) -> Iterator[bytes]:
-    """Yield the samples of these columns, whose rows have these labels."""
-    for column in columns:
-        yield _head(column)
-        known = np.flatnonzero(~np.isnan(column.values))
-        for start in range(0, len(known), AT_ONCE):
-            rows = known[start : start + AT_ONCE]
-            values = _shown(column, rows)
-            name = column.name
-            lines = [f"{name}{labels[row]} {value}\n" for row, value in zip(rows.tolist(), values, strict=True)]
-            yield "".join(lines).encode()
-
-
-def guarantee_samples(labels: list[str], vlan_vid: IntArray, seconds: FloatArray) -> Iterator[bytes]:
-    """Yield how long the guarantees of each VLAN's VNs were idle, met and missed, by reason: (Fulfilment, vns)."""
-    name = "dets_vlan_guarantee_seconds_total"
-    yield _head(MetricColumn(name, "How the guarantees of its VNs fared, over all of them.", "counter", seconds[0]))
-    for outcome in Fulfilment:
-        word = outcome.name.lower()
-        with_outcome = [f'{one[:-1]},outcome="{word}"}}' for one in labels]
-        (sums,) = vlan_columns(vlan_vid, [MetricColumn(name, "", "counter", seconds[outcome])])
-        yield from (piece for piece in samples(with_outcome, [sums]) if not piece.startswith(b"#"))
-
-
-def _shown(column: MetricColumn, rows: IntArray) -> list[float]:
-    values = column.values[rows]
-    shown: list[float] = (
-        values.round(3) if column.name.endswith("seconds_total") else np.rint(values).astype(np.int64)
-    ).tolist()
-    return shown
-
-
-def vlan_columns(vlan_vid: IntArray, columns: Iterable[MetricColumn]) -> Iterator[MetricColumn]:
-    """Yield the sums of the VNs' columns over each VLAN, in ascending order of their ids."""
-    vids, vlan = np.unique(vlan_vid, return_inverse=True)
-    for column in columns:
-        sums = np.bincount(vlan, weights=np.nan_to_num(column.values), minlength=len(vids))
-        name = column.name.replace("dets_vn_", "dets_vlan_")
-        yield MetricColumn(name, f"Over all VNs of the VLAN: {column.about}", column.kind, sums)
-
-
-def _vn_labels(central: CentralController) -> list[str]:
-    vns, names = central.vns, {dpid: _label_value(record.switch.name) for dpid, record in central.switches.items()}
-    keys = zip(vns.vlan_vid.tolist(), vns.dpid.tolist(), vns.port_no.tolist(), strict=True)
-    return [f'{{vlan="{vid}",switch="{names[dpid]}",port="{port_no}"}}' for vid, dpid, port_no in keys]
-
-
-def _vlan_labels(central: CentralController) -> list[str]:
-    vids, vlans = np.unique(central.vns.vlan_vid).tolist(), central.config.vlans
-    return [f'{{vlan="{vid}",name="{_label_value(vlans[vid].name)}"}}' for vid in vids]
-
-
-def _label_value(text: str) -> str:
-    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
-
-
-def _head(column: MetricColumn) -> bytes:
-    return f"# HELP {column.name} {column.about}\n# TYPE {column.name} {column.kind}\n".encode()
+        yield from samples(of_vns, columns)
+        yield from samples(of_vlans, vlan_columns(vlan_vid, columns))
+        yield from guarantee_samples(of_vlans, vlan_vid, seconds)
 
 
 class _Controller(Collector):

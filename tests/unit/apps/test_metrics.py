@@ -8,11 +8,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from support.configs import star
 from support.fabrics import ControlLoop, Fabric
 
-from apps.metrics import AT_ONCE, MetricColumn, Metrics, samples, vlan_columns
+from apps.metrics import Metrics
 from apps.reload import Reloads
 from apps.runtime.connection.peer_limits import CutOff, MessageCounts, PeerCounts
 from apps.runtime.loop_times import LoopTimes
 from apps.runtime.supervisor import LoopState, Supervisor
+from apps.vn_metrics import AT_ONCE, MetricColumn, samples, vlan_columns
 from controller.observed.observer import Observer
 
 LIMIT_BPS = 10_000_000
