@@ -66,12 +66,12 @@ class HostsSaid:
                 if dpid in owners:
                     self._add(rows)
                     self._first[rows] = self._changed[rows]
-        self._owners = dict(owners)
+        self._owners, self._made = dict(owners), {}
 
     def note(self, change: HostChange) -> None:
         """A host has changed its place, wherever that is."""
+        self._learned.pop(change.host, None)
         if change.before is not None and self._changed[change.before]:
-            self._learned.pop(change.host, None)
             self._add(np.array([change.before]))
         if change.after is not None and self._changed[change.after]:
             self._add(np.array([change.after]))

@@ -231,7 +231,18 @@ def test_a_node_speaks_only_while_it_may_rely_on_its_lease() -> None:
     assert node.shared is not None
     config = fabric({1: {1: [10]}, 2: {2: [10]}})
     central, links, keys = CentralController(config), FakeLinks(), list[bytes]()
-    exchange = Exchange(node, node.shared, links, central, lambda: 50.0, lambda: [1], keys.append)  # type: ignore[arg-type]
+    later = list[tuple[object, ...]]()
+    exchange = Exchange(
+        node,
+        node.shared,
+        links,  # type: ignore[arg-type]
+        central,
+        lambda: 50.0,
+        lambda: [1],
+        keys.append,
+        lambda *call: later.append(call),
+        list,
+    )
     node.shared.nodes = {name: Node(f"10.0.0.{name[1]}:1", name, f"http://{name}:1") for name in ("n1", "n2")}
     node.shared.owners = {1: Owner("n1", 11, 5), 2: Owner("n2", 12, 6)}
     node.shared.secret, node.shared.token = b"secret", 4
