@@ -6,13 +6,16 @@ from collections import defaultdict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from controller.fabric.vns import VnTable
 from controller.forwarding.hosts_and_paths import Network
 from controller.forwarding.pairs import Host
 from controller.frames.hosts import HostsHead, VnHosts
 from controller.nodes.hosts_said import UNDER_WAY, HostsSaid
+
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
 
 
 class _Vn(NamedTuple):
@@ -130,8 +133,13 @@ class OthersHosts:
         self._claimed[row].add(host)
 
     def _unclaim(self, host: Host, row: int) -> None:
-        for index, name, value in ((self._claims, host, row), (self._claimed, row, host)):
-            if name in index:
-                index[name].discard(value)
-                if not index[name]:
-                    del index[name]
+        _discard(self._claims, host, row)
+        _discard(self._claimed, row, host)
+
+
+def _discard(index: dict[_Key, set[_Value]], key: _Key, value: _Value) -> None:
+    values = index.get(key)
+    if values is not None:
+        values.discard(value)
+        if not values:
+            del index[key]

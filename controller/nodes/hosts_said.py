@@ -19,7 +19,7 @@ MOST_SAID = 1000
 UNDER_WAY = 4
 """frames that a peer is told at most before it has said that it knows the first one"""
 _LEAST_LOG = 1024
-_NOTHING = VnHosts(*[np.empty(0, np.uint64)] * 2, *[np.empty(0, np.int64)] * 2)
+_NOTHING = VnHosts(np.empty(0, np.uint64), np.empty(0, np.uint64), np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 @dataclass
@@ -115,8 +115,8 @@ class HostsSaid:
             learned += [max(self._learned.get(host, 0), first) for host in hosts]
             rows.append(row)
             counts.append(len(macs) - before)
-        words = (np.array(some, dtype=np.uint64) for some in (macs, learned))
-        return until, VnHosts(*words, *(np.array(some, dtype=np.int64) for some in (rows, counts)))
+        mac, number_of = np.array(macs, dtype=np.uint64), np.array(learned, dtype=np.uint64)
+        return until, VnHosts(mac, number_of, np.array(rows, dtype=np.int64), np.array(counts, dtype=np.int64))
 
     def _add(self, rows: NDArray[np.intp] | IntArray) -> None:
         """These VNs have changed, each with a number of its own."""

