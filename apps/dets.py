@@ -260,7 +260,8 @@ class Dets(AppBase):
         def sign(key: bytes) -> None:
             self.shell.hellos.key = key
 
-        return Exchange(self.node, shared, links, self.shell.central, time.monotonic, peers.ready, sign)
+        of_hub = hub.spawn, self.spare.breathe
+        return Exchange(self.node, shared, links, self.shell.central, time.monotonic, peers.ready, sign, *of_hub)
 
     def _start_over(self) -> None:
         self.shell.start_over(self.settings.file.config, self.settings.values)

@@ -1,17 +1,19 @@
 """A node that shares switches with others: passes on what nodes tell each other, and who owns what.
 
 Everything here runs in the control loop, before and after an interval, and waits for nobody: what a peer does not take
-is lost, and the next interval's frames say it all again.
+is lost, and later frames say it again. Of what peers say of hosts a piece is taken in the loop; where that is not all,
+the rest is taken in its spare time.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from apps.cluster.node import ClusterNode
 from apps.cluster.shared import Node, Shared
+from apps.runtime.garbage import keeping
 from controller.central.controller import CentralController
 from controller.errors import InvalidValueError
 from controller.nodes.sharing import Sharing
@@ -20,12 +22,14 @@ if TYPE_CHECKING:  # not everybody has ZeroMQ
     from apps.cluster.links import Links
 
 LOG = logging.getLogger("dets.cluster")
+_ALL = object()
 
 
 class Exchange:
     """What a node's control loop does about the other nodes. ``now_s`` is the clock of the controller.
 
-    ``hellos_key`` is given the key by which hellos are signed, ``ready`` returns the switches under control.
+    ``hellos_key`` is given the key by which hellos are signed, ``ready`` returns the switches under control. ``spawn``
+    lets long work begin, which calls ``breathe`` between its pieces.
     """
 
     def __init__(
@@ -37,9 +41,12 @@ class Exchange:
         now_s: Callable[[], float],
         ready: Callable[[], Collection[int]],
         hellos_key: Callable[[bytes], None],
+        spawn: Callable[..., object],
+        breathe: Callable[[], None],
     ) -> None:
         self._node, self._shared, self.links, self._now_s, self._ready = node, shared, links, now_s, ready
-        self._hellos_key = hellos_key
+        self._hellos_key, self._spawn, self._breathe = hellos_key, spawn, breathe
+        self._taking = False  # what peers say of hosts, in the loop's spare time
         self.sharing = Sharing(central, node.cluster.node)
         self._switches = {record.switch.name: dpid for dpid, record in central.switches.items()}
         shared.public_key, shared.dpids = links.public_key, list(central.switches)
@@ -50,6 +57,22 @@ class Exchange:
         now_s = self._now_s()
         for name, data in self.links.receive():
             self.sharing.hear(name, data, now_s)
+        if not self._taking:
+            hosts = self.sharing.take_hosts(now_s)
+            if next(hosts, _ALL) is not _ALL:
+                self._taking = True
+                self._spawn(self._take, hosts)
+
+    def _take(self, hosts: Iterator[None]) -> None:
+        breathe = keeping(self._breathe)
+        try:
+            breathe()
+            for _ in hosts:
+                breathe()
+        except Exception:  # what is left is taken from the next interval on
+            LOG.exception("what peers say of hosts was not taken")
+        finally:
+            self._taking = False
 
     def after_interval(self) -> None:
         """Say what is due, if this node may speak for its switches, and take what etcd has said of owners."""

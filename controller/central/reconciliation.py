@@ -122,18 +122,22 @@ class Reconciler:
             record.set_flows(plan_flows(wanted, record.installed, keys))
             yield
 
-    def adopt_awaiting(self, now_s: float, only: SwitchRecord | None = None) -> Iterator[None]:
+    def adopt_awaiting(
+        self, now_s: float, only: SwitchRecord | None = None, come: Collection[Host] | None = None
+    ) -> Iterator[None]:
         """Take over, in pieces, the pairs that switches hold and whose receivers have become known since they came.
 
         Those of all switches (or of ``only`` one) at once: each time entries are added, all columns of all entries are
-        arranged again.
+        arranged again. Where it is known which hosts have ``come``, others are not asked for.
         """
         found: list[StandingPairs] = []
         try:
             for record in self.fabric.switches.values() if only is None else [only]:
                 if not len(record.awaiting.entries.key):
                     continue
-                known = record.awaiting.take(self.fabric.network.knows)
+                known = record.awaiting.take(self.fabric.network.knows, come)
+                if come is not None and not len(known.key):
+                    continue
                 yield
                 yield from self._claim(record, known, record.awaiting.meters, found)
             adopted, found = found, []

@@ -5,7 +5,7 @@ Their matches are alike: port, source or destination address, VLAN.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -56,6 +56,11 @@ class AddressRows(NamedTuple):
         distinct, which = np.unique(values, return_inverse=True)
         answers = [answer(value >> _ADDRESS_BITS, value & (1 << _ADDRESS_BITS) - 1) for value in distinct.tolist()]
         return np.array(answers, dtype=np.int64)[which]
+
+    def to(self, addresses: Iterable[tuple[int, int]]) -> BoolArray:
+        """Return which entries are of one of these (VLAN, address), (entries,)."""
+        wanted = np.array([vlan_vid << _ADDRESS_BITS | mac for vlan_vid, mac in addresses], dtype=np.int64)
+        return np.isin(self.vlan_vid << _ADDRESS_BITS | self.mac, wanted)
 
     def pieces(self, at_once: int) -> Iterator[AddressRows]:
         """Yield all of them in order, ``at_once`` at a time."""

@@ -17,7 +17,7 @@ from controller.forwarding.desired_flows import DesiredFlows
 from controller.forwarding.flow_table import FlowKey, flow_key
 from controller.forwarding.marked_pairs import MarkedPairs
 from controller.forwarding.metered_pairs import MeteredPairs
-from controller.forwarding.pairs import Host, Pair
+from controller.forwarding.pairs import Host, HostChange, Pair
 from controller.openflow.flows import Flow
 from controller.pieces import pieces
 
@@ -55,6 +55,7 @@ class Network:
         self._edges = _edges_by_vlan(self._switches.values())
         self._has_agents = any(port.agent != "none" for one in self._switches.values() for port in one.ports.values())
         self.host_changes = 0
+        self._changes: list[HostChange] | None = None
         self.sent_to_elsewhere: frozenset[int] = frozenset()  # rows of VNs to which other nodes' switches send
         self._vn_of_host: dict[Host, int] = {}
         self._hosts_of_vn: defaultdict[int, set[Host]] = defaultdict(set)
@@ -83,8 +84,11 @@ class Network:
     # -- switches and links
 
     def share_out(self) -> None:
-        """Other nodes have some of the switches: make entries of those alone that are put here from now on."""
-        self.desired.only = set()
+        """Other nodes have some of the switches: make entries of those alone that are put here from now on.
+
+        From now on changes of hosts have to be taken (``take_host_changes``).
+        """
+        self.desired.only, self._changes = set(), []
 
     def let_go(self, dpid: int) -> None:
         """A switch is another node's: make its entries no longer."""
@@ -258,13 +262,29 @@ class Network:
             return False
         if len(self._hosts_of_vn[row]) >= self._settings.max_macs_per_vn:
             return False
+        self.place(host, row)
+        return True
+
+    def place(self, host: Host, row: int) -> None:
+        """A host is of this VN, by the word of whoever has its switch: he has seen how many it may have."""
         self.forget_host(host)
-        self.host_changes += 1
+        self._note_change(host, None, row)
         self._vn_of_host[host] = row
         self._hosts_of_vn[row].add(host)
         self._put_host(host)
         self._put_unknown_source(row)
-        return True
+
+    def take_host_changes(self) -> list[HostChange]:
+        """Return what has changed of hosts since the last call, in that order, where switches are shared out."""
+        if not self._changes:
+            return []
+        changes, self._changes = self._changes, []
+        return changes
+
+    def _note_change(self, host: Host, before: int | None, after: int | None) -> None:
+        self.host_changes += 1
+        if self._changes is not None:
+            self._changes.append(HostChange(host, before, after))
 
     def source_aged(self, host: Host, port: PortId) -> None:
         """A host was silent for the ageing time. One that is still sent to stays, for its senders' meters' sake."""
@@ -281,7 +301,7 @@ class Network:
         row = self._vn_of_host.pop(host, None)
         if row is None:
             return
-        self.host_changes += 1
+        self._note_change(host, row, None)
         self._hosts_of_vn[row].discard(host)
         for group in ("source", "forward", "discover"):
             self.desired.drop((group, host))

@@ -12,6 +12,14 @@ class Host(NamedTuple):
     mac: int
 
 
+class HostChange(NamedTuple):
+    """A host was of the VN ``before`` and is of the VN ``after``, rows; None: it was, or is, not known."""
+
+    host: Host
+    before: int | None
+    after: int | None
+
+
 class Pair(NamedTuple):
     """A (sender VN, receiver VN) pair, as rows of the VN table."""
 

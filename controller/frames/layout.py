@@ -3,8 +3,8 @@
 | octet | field | octets | meaning |
 |---|---|---|---|
 | 0 | magic | 4 | ``DETS`` |
-| 4 | version | 1 | 5 |
-| 5 | kind | 1 | 1: Report, 2: Grants, 4: LinkUse, 5: QueuesRead, 6: PortsRead, 7: MarksRead (3: places.py) |
+| 4 | version | 1 | 6 |
+| 5 | kind | 1 | 1: Report, 2: Grants, 4: LinkUse, 5: QueuesRead, 6: PortsRead, 7: MarksRead; 3 and 8: below |
 | 6 | asked | 1 | 1: the speaker takes the hearer for the allocator (network_wide.py), else 0 |
 | 7 | left | 1 | which columns of entries are left out, a sum (``Left``) |
 | 8 | fabric | 8 | ``fabric_digest`` of the VNs and links whose rows are named, and of owners |
@@ -23,6 +23,8 @@ good by the next one, and a frame that comes twice does nothing. ``sender`` and 
 once the hearer ``knows`` them, nor limits that it has granted; one that does not know them, after all, refuses such a
 frame and says so. A frame's age is told by ``heard``: the hearer knows by its own clock when it said that, so that
 nodes' clocks need not agree.
+
+Frames of the kinds 3 (places.py) and 8 (hosts.py) have headers of their own.
 
 Deviation: in the paper Initialize and Deactivate are messages of their own. Here Grants name the receivers that are
 congested, and the senders' shard knows its senders; Keep Alive is the frame itself. Senders in VLANs whose policy
@@ -43,7 +45,7 @@ from numpy.typing import NDArray
 from controller.fabric.vns import VnTable
 from controller.frames.kinds import FORMS, Frame, Grants, Layout, Left, Report
 
-MAGIC, VERSION = b"DETS", 5
+MAGIC, VERSION = b"DETS", 6
 MOST_ROWS = 1_000_000
 """of a table in one frame: 60 MB"""
 MOST_BPS = 1e15

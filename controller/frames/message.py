@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from controller.frames.layout import Octets
 from controller.frames.refusal import Cause, FrameError
 
-MOST_FRAMES = 7
+MOST_FRAMES = 8
 """of a message: one of each kind"""
 _LENGTH = Struct("<I")
 

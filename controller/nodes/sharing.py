@@ -1,13 +1,11 @@
 """One node's part of a fabric whose switches are shared out over several nodes: what it hears of the rest, and says.
 
 The node's own switches are controlled as ever, and an interval of theirs is a shard's (``controller.shards``). Of the
-others it knows what their owners say: hosts, links, which are there. Owners' word wins. A node that falls silent leaves
-everything as it said last.
+others it knows what their owners say: hosts (``shared_hosts``), links, which are there. Owners' word wins. A node that
+falls silent leaves everything as it said last.
 
 When a switch changes hands, no node raises a grant until every switch is under somebody's control again, AWAITED_S
 at most after the last one that came, as after a restart (``may_lack_senders``).
-
-A host that two nodes claim has moved: whose claim is new has it.
 
 The owner of the first switch that has one, by dpid, is the allocator of VLANs whose policy sees the whole network: that
 switch's key in etcd is the allocator's, too.
@@ -17,30 +15,32 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from controller.central.controller import CentralController
 from controller.cluster.ownership import Owner
 from controller.columns import BoolArray, IntArray
 from controller.fabric.links import FabricLinks
 from controller.fabric.topology import Link, PortId
-from controller.forwarding.pairs import Host
+from controller.frames.hosts import KIND as HOSTS
 from controller.frames.layout import Octets, fabric_digest
 from controller.frames.message import Message, unbundle
-from controller.frames.places import BODY_AT, Places, PlacesHead, decode_places, encode_places, is_places
+from controller.frames.places import KIND as PLACES
+from controller.frames.places import Places, PlacesHead, decode_places, encode_places
 from controller.frames.refusal import Cause, FrameError
+from controller.frames.tables import kind_of
 from controller.loop import step
 from controller.metering.counters import Readings
 from controller.metering.observed import Observed
+from controller.nodes.shared_hosts import SharedHosts
 from controller.shards.shard import NOBODY, Shard
 from controller.switch.record import SwitchRecord
 
 AGAIN_S = 1.0
-"""how often a node says all it knows of its switches when nothing changes"""
+"""how often a node says what it knows of its switches and links when nothing changes"""
 LEAST_S = 0.2
 """and how often it does at most"""
 SILENT_S = 2.5
@@ -57,10 +57,8 @@ class _Peer:
     token: int = 0
     head: PlacesHead = _UNHEARD
     heard_s: float = -math.inf
-    said: tuple[bytes, int] = (b"", 0)  # the body of its last word, and how many hosts had changed then
     up: frozenset[int] = frozenset()
     sent_to: frozenset[int] = frozenset()
-    claims: dict[Host, int] = field(default_factory=dict)
 
 
 class Sharing:
@@ -86,10 +84,10 @@ class Sharing:
         self.refused: Counter[Cause] = Counter()
         self._had: set[int] = set()  # of its switches, those that were under its control since they are
         self._sent_to: list[frozenset[int]] = []  # of all peers
-        self._hosts: tuple[tuple[int, frozenset[int]], NDArray[np.uint64], IntArray] | None = None
+        self._hosts = SharedHosts(fabric.network, fabric.vns, self._digest)
         self._number = 0
         self._said_s = self._recut_s = -math.inf
-        self._said: tuple[int, frozenset[Link], frozenset[int], frozenset[int], int] | None = None
+        self._said: tuple[frozenset[Link], frozenset[int], frozenset[int], int] | None = None
         fabric.part = self
         fabric.network.share_out()
 
@@ -132,6 +130,7 @@ class Sharing:
         self._shard.state = fabric.state
         owner = np.array([owner_of.get(dpid, NOBODY) for dpid in self._vns.dpid.tolist()])
         self._shard.recut(owner, token, allocator, owners_digest(self.owners))
+        self._hosts.hear_owners({dpid: one.node for dpid, one in self.owners.items()}, self._name, token)
 
     def freeze(self, now_s: float) -> None:
         """A switch is about to change hands: let no grant rise until a while after this was said last.
@@ -170,20 +169,33 @@ class Sharing:
             self.refused[error.cause] += 1
 
     def _hear(self, node: str, data: Octets, now_s: float) -> None:
-        peer = self._peers.get(node)
-        if peer is None or (not is_places(data) and peer.number not in self._shard.peers):
+        peer, kind = self._peers.get(node), kind_of(data)
+        if peer is None:
             self.refused[Cause.NOT_OWNED] += 1
-        elif not is_places(data):
-            error = self._shard.hear(peer.number, data, now_s)
-            if error is not None:
-                self.refused[error.cause] += 1
-            self._note_life(node, peer, self._shard.peers[peer.number].token, now_s)
-        else:
+        elif kind == HOSTS:
+            self._note_life(node, peer, self._hosts.hear(node, data, now_s), now_s)
+        elif kind == PLACES:
             head, places = decode_places(data, self._digest, len(self._vns))
             self._check(node, peer, head, places)
             self._note_life(node, peer, head.token, now_s)
             peer.head, peer.heard_s = head, now_s
-            self._take(peer, places, bytes(data[BODY_AT:]), now_s)
+            self._take(peer, places, now_s)
+        elif peer.number not in self._shard.peers:
+            self.refused[Cause.NOT_OWNED] += 1
+        else:
+            error = self._shard.hear(peer.number, data, now_s)
+            if error is not None:
+                self.refused[error.cause] += 1
+            self._note_life(node, peer, self._shard.peers[peer.number].token, now_s)
+
+    def take_hosts(self, now_s: float) -> Iterator[None]:
+        """Take what peers have said of hosts, in pieces: those that have changed; yield after each but the last one.
+
+        Pairs that switches hold, and whose receivers these are, are taken over then. One at a time may be at it.
+        """
+        yield from self._hosts.take()
+        if came := self._hosts.take_came():
+            yield from self._central.reconciler.adopt_awaiting(now_s, come=came)
 
     def _note_life(self, node: str, peer: _Peer, token: int, now_s: float) -> None:
         """A node that has started again knows nothing of its switches' senders until it has read these."""
@@ -206,11 +218,11 @@ class Sharing:
         if head <= peer.head:
             raise FrameError(Cause.ORDER, f"number {head.number} is not above {peer.head.number}")
         owned = np.array(sorted(self._owned_by(node)), dtype=np.uint64)
-        own = (places.up, places.lost, places.receiver_dpid, self._vns.dpid[places.vn])
+        own = (places.up, places.lost, places.receiver_dpid)
         if not all(np.isin(dpids, owned).all() for dpids in own):
             raise FrameError(Cause.NOT_OWNED, "speaks of switches that are not its own")
 
-    def _take(self, peer: _Peer, places: Places, body: bytes, now_s: float) -> None:
+    def _take(self, peer: _Peer, places: Places, now_s: float) -> None:
         central, network = self._central, self._central.network
         peer.up, sent_to = frozenset(places.up.tolist()), frozenset(places.sent_to.tolist())
         if sent_to != peer.sent_to:  # what stays the same object is not looked through in each interval
@@ -225,25 +237,6 @@ class Sharing:
         rows = zip(*(column.tolist() for column in ends), strict=True)
         hellos = [(PortId(*row[:2]), PortId(*row[2:])) for row in rows]
         network.hear_peer(peer.up, dict(zip(hellos, places.late.tolist(), strict=True)), now_s)
-        if peer.said != (body, network.host_changes):
-            self._take_hosts(peer, places, now_s)
-            peer.said = (body, network.host_changes)
-
-    def _take_hosts(self, peer: _Peer, places: Places, now_s: float) -> None:
-        network, vns = self._central.network, self._vns
-        hosts = zip(places.mac.tolist(), places.vn.tolist(), strict=True)
-        claims = {Host(int(vns.vlan_vid[row]), mac): row for mac, row in hosts}
-        for host, row in network.hosts().items():
-            if host not in claims and vns.key(row).dpid in peer.up:
-                network.forget_host(host)
-        before = network.host_changes
-        for host, row in claims.items():
-            if not network.knows(host) or peer.claims.get(host) != row:
-                network.learn(host, PortId(*vns.key(row)[1:]))
-        peer.claims = claims
-        if network.host_changes != before:
-            for _ in self._central.reconciler.adopt_awaiting(now_s):
-                pass
 
     # -- the interval
 
@@ -292,7 +285,7 @@ class Sharing:
         up = frozenset(mine.intersection(ready))
         self._had = (self._had | up) & mine
         lost = frozenset(self._had - network.topology.switches)
-        known = network.host_changes, network.topology.links(), up, lost, len(self._peers)
+        known = network.topology.links(), up, lost, len(self._peers)
         calm = known == self._said and now_s - self._recut_s >= AGAIN_S  # before, others may not know whose words count
         if now_s - self._said_s >= (AGAIN_S if calm else LEAST_S):
             self._said_s, self._said = now_s, known
@@ -300,6 +293,10 @@ class Sharing:
             data = encode_places(PlacesHead(self._token, self._number), self._digest, self._places(up, lost, now_s))
             for name in self._peers:
                 self._due[name].put(data)
+        again_s = AGAIN_S if now_s - self._recut_s >= AGAIN_S else LEAST_S
+        its = {dpid: self.owners[dpid] for dpid in up}
+        for name, data in self._hosts.due(self._peers, its, now_s, again_s).items():
+            self._due[name].put(data)
 
     def take_messages(self) -> dict[str, memoryview]:
         """Return what is due to peers by name, one message each; what is not taken before the next interval is lost."""
@@ -308,7 +305,6 @@ class Sharing:
 
     def _places(self, up: frozenset[int], lost: frozenset[int], now_s: float) -> Places:
         network = self._central.network
-        macs, rows = self._hosts_behind(up)
         hellos = network.topology.heard_at(up)
         late = np.array([network.topology.is_late(ends, now_s) for ends in hellos], dtype=np.bool_)
         heard = np.array([(*one, *other) for one, other in hellos], dtype=np.uint64)
@@ -316,16 +312,7 @@ class Sharing:
         ports = sender_port.astype(np.int64), receiver_port.astype(np.int64)
         sent_to = np.array(network.pairs.receivers(), dtype=np.int64)
         dpids, gone = (np.array(sorted(some), dtype=np.uint64) for some in (up, lost))
-        return Places(dpids, macs, rows, sender_dpid, receiver_dpid, *ports, late, sent_to, gone)
-
-    def _hosts_behind(self, up: frozenset[int]) -> tuple[NDArray[np.uint64], IntArray]:
-        """Return addresses and VNs of the hosts of these switches; they are looked through when any has changed."""
-        network, now = self._central.network, (self._central.network.host_changes, up)
-        if self._hosts is None or self._hosts[0] != now:
-            hosts = [(host.mac, row) for host, row in network.hosts().items() if self._vns.key(row).dpid in up]
-            macs, rows = np.array(hosts, dtype=np.int64).reshape(-1, 2).T
-            self._hosts = now, macs.astype(np.uint64), rows
-        return self._hosts[1:]
+        return Places(dpids, sender_dpid, receiver_dpid, *ports, late, sent_to, gone)
 
 
 def owners_digest(owners: Mapping[int, Owner]) -> bytes:

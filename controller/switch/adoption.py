@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -65,9 +65,12 @@ class Awaiting:
         """Whether anything is kept."""
         return len(self.entries.key) > 0 or len(self.meters) > 0
 
-    def take(self, knows: Callable[[Host], bool]) -> AddressRows:
-        """Return the entries to hosts that are known by now, each once."""
-        known = self.entries.of_each("mac", lambda vlan_vid, mac: knows(Host(vlan_vid, mac))) > 0
+    def take(self, knows: Callable[[Host], bool], come: Collection[Host] | None = None) -> AddressRows:
+        """Return the entries to hosts that are known by now, each once; of hosts that have ``come``, if given."""
+        if come is None:
+            known = self.entries.of_each("mac", lambda vlan_vid, mac: knows(Host(vlan_vid, mac))) > 0
+        else:
+            known = self.entries.to((host.vlan_vid, host.mac) for host in come if knows(host))
         taken, self.entries = self.entries.only(known), self.entries.only(~known)
         return taken
 

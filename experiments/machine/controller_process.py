@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ from topologies.fabric import Fabric
 
 OVSDB = f"unix:{os.environ.get('OVS_RUNDIR', '/var/run/openvswitch')}/db.sock"  # as ovs-vsctl looks for it
 STOP_TIMEOUT_S = 15.0
+FIRST_PORT, MOST_TRIES = 10_000, 2000
 ROOT = Path(__file__).resolve().parents[2]
 APPLICATION = ROOT / "apps" / "dets.py"
 
@@ -84,15 +87,33 @@ def dump_yaml(config: Mapping[str, Any]) -> str:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return TCP ports that nobody listens on at 127.0.0.1."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for sock in sockets:
-            sock.bind(("127.0.0.1", 0))
-        return [sock.getsockname()[1] for sock in sockets]
-    finally:
-        for sock in sockets:
-            sock.close()
+    """Return TCP ports that nobody listens on at 127.0.0.1, and that nobody is given by chance until they are used.
+
+    They are none of those that the kernel gives to whoever connects, and processes that ask get other ones in turn.
+    """
+    found: list[int] = []
+    for _ in range(MOST_TRIES):
+        if len(found) == count:
+            return found
+        port = _next_port()
+        with socket.socket() as sock, suppress(OSError):
+            sock.bind(("127.0.0.1", port))
+            found.append(port)
+    raise ControllerError(f"of {MOST_TRIES} ports not {count} are free")
+
+
+def _next_port() -> int:
+    """Return the port after the one that this user's processes were given last."""
+    lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    end = lowest if lowest >= FIRST_PORT + MOST_TRIES else 1 << 16
+    path = Path(tempfile.gettempdir()) / f"dets-ports-{os.getuid()}"
+    with open(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600), "r+") as last:
+        fcntl.flock(last, fcntl.LOCK_EX)
+        port = int(last.read() or 0) + 1
+        port = port if FIRST_PORT <= port < end else FIRST_PORT
+        last.seek(0)
+        last.write(f"{port:5}")
+    return port
 
 
 @dataclass(frozen=True)

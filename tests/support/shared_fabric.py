@@ -121,6 +121,8 @@ class Nodes:
             if not {speaker, hearer} & self.dead:
                 self.sharing[hearer].hear(speaker, data, now_s)
         for name in self.live():
+            for _ in self.sharing[name].take_hosts(now_s):
+                pass
             own = {dpid: found for dpid, found in stats.items() if self.owner[dpid] == name and dpid in self.up}
             self.centrals[name].interval(own, {dpid: received_s[dpid] for dpid in own}, now_s)
             self.sharing[name].round([dpid for dpid in self.up if self.owner[dpid] == name], now_s)

@@ -104,7 +104,7 @@ class Client:
         while True:
             now = self.call("/v1/revision")
             if now["installed_revision"] is not None and now["installed_revision"] >= revision:
-                self._complain_of_missing(now.get("missing") or ())
+                self._complain_of_missing(now.get("missing") or (), now.get("partial") or ())
                 return
             if time.monotonic() >= end_s:
                 break
@@ -114,11 +114,17 @@ class Client:
         why = ", ".join(lagging) or "the controller has not sent it"
         raise RequestError(f"revision {revision} is kept, but not in force after {timeout_s:g} s: {why}")
 
-    def _complain_of_missing(self, switches: Sequence[str]) -> None:
-        """Say on which switches no change is in force: they are not connected. In a cluster others may have them."""
-        if switches and not self.call("/v1/health").get("cluster"):
-            from apps.cli.support.common import complain
+    def _complain_of_missing(self, switches: Sequence[str], nodes: Sequence[str]) -> None:
+        """Say on which switches no change is in force: they are not connected, or their nodes do not answer."""
+        if not switches and not nodes:
+            return
+        from apps.cli.support.common import complain
 
+        if nodes:
+            unknown = "whether the change is in force on the switches there is not known"
+            complain(f"{', '.join(nodes)}: no answer; {unknown}")
+        cluster = self.call("/v1/health").get("cluster") or {} if switches else {}
+        if switches and cluster.get("role") != "standby":  # the active node has them
             complain(f"{', '.join(switches)}: not connected; the change is in force there once it is")
 
     def stream(

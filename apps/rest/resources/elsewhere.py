@@ -131,6 +131,13 @@ def _ask(nodes: Nodes, name: str, url: str, *, changes: bool) -> Response | None
 # -- what answers make together
 
 
+def missing_everywhere(nodes: Nodes, said: Mapping[str, Json]) -> list[str]:
+    """Return the switches that all nodes say are missing; those of a node that is silent may be there."""
+    nowhere = set.intersection(*(set(one["missing"]) for one in said.values()))
+    silent = nodes.urls.keys() - said.keys()
+    return sorted(name for name in nowhere if nodes.owners.get(name) not in silent)
+
+
 def total(values: Iterable[Any]) -> Any:
     """Return the sum of what is known, None if nothing is."""
     known = [value for value in values if value is not None]
@@ -149,6 +156,16 @@ def _vn(nodes: Nodes, found: Mapping[str, Json]) -> Json:
     for name in (*_RECEIVED, _TOLD):
         whole[name] = total(one[name] for one in found.values())
     return whole
+
+
+def _get_revision(_here: Service, nodes: Nodes, parts: list[Part]) -> Json:
+    """Return how far all switches are: a change is in force once it is so on each node's."""
+    said = {part.node: part.said for part in parts}
+    return parts[0].said | {
+        "installed_revision": min(one["installed_revision"] for one in said.values()),
+        "waiting": sorted({name for one in said.values() for name in one["waiting"]}),
+        "missing": missing_everywhere(nodes, said),
+    }
 
 
 def _get_vn(_here: Service, nodes: Nodes, parts: list[Part]) -> Json:
@@ -243,6 +260,7 @@ def _explanations(_here: Service, _nodes: Nodes, parts: list[Part]) -> Json:
 
 
 _COMPLETE: dict[str, Callable[[Service, Nodes, list[Part]], Json]] = {
+    "/v1/revision": _get_revision,
     "/v1/vns": _list_vns,
     "/v1/vns/<vlan_vid>/<switch>/<port_no>": _get_vn,
     "/v1/vns/<vlan_vid>/<switch>/<port_no>/explanations": _explanations,

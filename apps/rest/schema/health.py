@@ -107,3 +107,6 @@ class Revision(BaseModel):
     installed_revision: int = Field(description="the last change that all connected switches have confirmed")
     waiting: list[str] = Field(description="switches that have still to confirm")
     missing: list[str] = Field(description="switches that are not connected: they get what is due when they are")
+    partial: list[str] | None = Field(
+        default=None, description="nodes of a cluster that did not answer, and what they know is missing; absent: none"
+    )

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from apps.rest.http.one_hop import Nodes
-from apps.rest.resources.elsewhere import gathered, total
+from apps.rest.resources.elsewhere import gathered, missing_everywhere, total
 from apps.rest.resources.service import Json
 
 _PAIRS = 250
@@ -25,7 +25,8 @@ def state_of_all(
     others, partial = gathered(nodes, target, headers, breathe)
     try:
         if name == "state":
-            whole = whole_state([own, *(part.said for part in others)])
+            states = {nodes.me: own} | {part.node: part.said for part in others}
+            whole = whole_state(list(states.values())) | {"missing": missing_everywhere(nodes, states)}
         else:
             whole = whole_objects(nodes, {nodes.me: own} | {part.node: part.said for part in others}, name)
     except (KeyError, TypeError, ValueError, IndexError):  # a node of another version, or file
@@ -36,12 +37,11 @@ def state_of_all(
 
 
 def whole_state(states: list[Json]) -> Json:
-    """Return the state in columns that these make, this node's first."""
+    """Return the state in columns that these make, this node's first, which alone says what is ``missing``."""
     own = dict(states[0])
     own["rows"] = _added([one["rows"] for one in states])
     own["status"] = "ready" if all(one["status"] == "ready" for one in states) else "degraded"
-    for name in ("waiting", "missing"):
-        own[name] = sorted({switch for one in states for switch in one[name]})
+    own["waiting"] = sorted({switch for one in states for switch in one["waiting"]})
     if "links" in own:
         own["congested"], own["missed"] = (_added([one[name] for one in states]) for name in ("congested", "missed"))
         own["ports"] = [_first(column) for column in zip(*(one["ports"] for one in states), strict=True)]

@@ -169,6 +169,8 @@ class _Node:
             with self.measured("loop_us"):
                 for name, data in self.links.receive():
                     self.sharing.hear(name, data, now_s)
+                for _ in self.sharing.take_hosts(now_s):
+                    pass
             late = [
                 peer.name
                 for peer in peers

@@ -53,6 +53,7 @@ VLAN: dict[str, Any] = {
 }
 VN_PATH = "/v1/vns/10/sw1/3"
 HERE = ["--vlan", "10", "--port", "sw1:3"]
+AWAY = "dets: sw2: not connected; the change is in force there once it is\n"
 EVENT = {"number": 7, "at_s": 1.5, "at": "2026-01-01T00:00:00Z", "kind": "limit-changed", "text": "VLAN 10 at sw1:3"}
 
 
@@ -233,9 +234,22 @@ def test_wait_returns_when_the_change_is_in_force(desk: RestDesk, dets: Any) -> 
     assert [one.path for one in desk.asked] == [VN_PATH, *["/v1/revision"] * 3]
 
 
+def test_wait_tells_which_nodes_do_not_answer(desk: RestDesk, dets: Any) -> None:
+    desk.on("PATCH", VN_PATH, VN)
+    desk.on("GET", "/v1/revision", {"installed_revision": 17, "waiting": [], "missing": [], "partial": ["n2"]})
+    status, _, err = dets("limit", "set", *HERE, "--send", "1M", "--wait")
+    unknown = "whether the change is in force on the switches there is not known"
+    assert (status, err) == (0, f"dets: n2: no answer; {unknown}\n")
+
+
 @pytest.mark.parametrize(
     ("cluster", "said"),
-    [(None, "dets: sw2: not connected; the change is in force there once it is\n"), ({"node": "n1"}, "")],
+    [
+        (None, AWAY),
+        ({"node": "n1", "role": "active"}, AWAY),
+        ({"node": "n1", "role": "sharing"}, AWAY),
+        ({"node": "n1", "role": "standby"}, ""),
+    ],
 )
 def test_wait_tells_which_switches_are_not_there(desk: RestDesk, dets: Any, cluster: object, said: str) -> None:
     desk.on("PATCH", VN_PATH, VN)

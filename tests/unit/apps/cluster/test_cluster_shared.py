@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from support.configs import fabric
@@ -226,12 +227,22 @@ class FakeLinks:
         return came
 
 
+def exchange_of(
+    node: ClusterNode, links: FakeLinks, central: CentralController, keys: list[bytes], later: list[Any]
+) -> Exchange:
+    """What passes on what is said at 50 s, and keeps what is to be done ``later``."""
+    assert node.shared is not None
+    clock, ready, spawn = lambda: 50.0, lambda: [1], lambda *call: later.append(call)
+    breathe = lambda: later.append("breath")  # noqa: E731
+    return Exchange(node, node.shared, links, central, clock, ready, keys.append, spawn, breathe)  # type: ignore[arg-type]
+
+
 def test_a_node_speaks_only_while_it_may_rely_on_its_lease() -> None:
     node = ClusterNode(cluster("n1"), lambda: 10.0, lambda *call: None)
     assert node.shared is not None
     config = fabric({1: {1: [10]}, 2: {2: [10]}})
     central, links, keys = CentralController(config), FakeLinks(), list[bytes]()
-    exchange = Exchange(node, node.shared, links, central, lambda: 50.0, lambda: [1], keys.append)  # type: ignore[arg-type]
+    exchange = exchange_of(node, links, central, keys, [])
     node.shared.nodes = {name: Node(f"10.0.0.{name[1]}:1", name, f"http://{name}:1") for name in ("n1", "n2")}
     node.shared.owners = {1: Owner("n1", 11, 5), 2: Owner("n2", 12, 6)}
     node.shared.secret, node.shared.token = b"secret", 4
@@ -251,3 +262,35 @@ def test_a_node_speaks_only_while_it_may_rely_on_its_lease() -> None:
     central.interval({}, {}, 50.1)
     exchange.after_interval()
     assert len(links.sent) == 1
+
+
+def test_what_is_heard_of_hosts_is_taken_in_the_loop_as_far_as_it_is_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = ClusterNode(cluster("n1"), lambda: 10.0, lambda *call: None)
+    later, taken = list[Any](), list[int]()
+    exchange = exchange_of(node, FakeLinks(), CentralController(fabric({1: {1: [10]}})), [], later)
+
+    def take(pieces: int, fails: bool = False) -> Callable[[float], Iterator[None]]:
+        def pieces_of(now_s: float) -> Iterator[None]:
+            for number in range(pieces):
+                taken.append(number)
+                if number + 1 < pieces:
+                    yield
+            if fails:
+                raise ValueError
+
+        return pieces_of
+
+    monkeypatch.setattr(exchange.sharing, "take_hosts", take(1))
+    exchange.before_interval()
+    assert (taken, later) == ([0], [])
+    monkeypatch.setattr(exchange.sharing, "take_hosts", take(3, fails=True))
+    exchange.before_interval()
+    monkeypatch.setattr(exchange.sharing, "take_hosts", take(1))
+    exchange.before_interval()  # one at a time
+    assert taken == [0, 0]
+    ((function, *arguments),) = later
+    function(*arguments)
+    assert taken == [0, 0, 1, 2]
+    assert later[1:] == ["breath"] * 2
+    exchange.before_interval()
+    assert taken == [0, 0, 1, 2, 0]

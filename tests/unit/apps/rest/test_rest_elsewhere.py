@@ -107,6 +107,22 @@ def test_nodes_that_do_not_answer_are_named_and_what_is_known_is_shown(two: Two)
     assert two.n2.client.get("/v1/entries/10/s1/1/s1/2/explanation").status_code == 504
 
 
+def test_a_change_is_in_force_once_it_is_on_the_switches_of_all_nodes(
+    two: Two, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = {
+        "n1": {"revision": 9, "installed_revision": 9, "waiting": [], "missing": ["s2", "s3"]},
+        "n2": {"revision": 8, "installed_revision": 7, "waiting": ["s2"], "missing": ["s1", "s3"]},
+    }
+    for name, desk in two.between.desks.items():
+        monkeypatch.setattr(desk.service, "in_force", lambda revision, name=name: said[name])
+    whole = {"revision": 9, "installed_revision": 7, "waiting": ["s2"], "missing": ["s3"]}
+    assert two.n1.get("/v1/revision") == whole
+    assert two.n2.get("/v1/revision") == whole | {"revision": 8}
+    two.between.dead.add("n2")  # which has s2
+    assert two.n1.get("/v1/revision") == said["n1"] | {"missing": ["s3"], "partial": ["n2"]}
+
+
 def test_a_request_goes_one_hop_and_no_further(two: Two) -> None:
     for path in ("/v1/vns", "/v1/entries/10/s1/1/s1/2/explanation"):
         two.n2.client.get(path, headers={HOP: "n1"})

@@ -175,15 +175,15 @@ def test_headers_that_say_something_else_are_refused(at, octets, cause):
 
 def test_what_was_read_is_on_the_wire_as_the_table_says():
     frame = QueuesRead(ints([5]), *(np.array([value]) for value in (1.0, 2.0, 3.0, 4.0, 5.0)))
-    head = b"DETS" + bytes([5, 5, 0, 0]) + FABRIC + struct.pack("<QQQQQQQII", 3, 7, 5, 0, 0, 0, 0, 1, 0)
+    head = b"DETS" + bytes([6, 5, 0, 0]) + FABRIC + struct.pack("<QQQQQQQII", 3, 7, 5, 0, 0, 0, 0, 1, 0)
     assert encode(HEAD, FABRIC, frame) == head + struct.pack("<5dI", 1.0, 2.0, 3.0, 4.0, 5.0, 5)
     told = Grants(ints([1]), ints([2]), np.array([True]), ints([4]), ints([1]), np.array([1e6]), np.array([True]))
-    head = b"DETS" + bytes([5, 2, 0, 0]) + FABRIC + struct.pack("<QQQQQQQII", 3, 7, 5, 0, 0, 0, 0, 1, 1)
+    head = b"DETS" + bytes([6, 2, 0, 0]) + FABRIC + struct.pack("<QQQQQQQII", 3, 7, 5, 0, 0, 0, 0, 1, 1)
     assert encode(HEAD, FABRIC, told) == head + struct.pack("<II?dII?", 1, 2, True, 1e6, 4, 1, True)
-    head = b"DETS" + bytes([5, 2, 0, 0]) + FABRIC + struct.pack("<QQQQQQQII", 3, 7, 5, 8, 9, 6, 0, 1, 1)
+    head = b"DETS" + bytes([6, 2, 0, 0]) + FABRIC + struct.pack("<QQQQQQQII", 3, 7, 5, 8, 9, 6, 0, 1, 1)
     without = HEAD._replace(knows=(8, 9), pairs=6)
     assert encode(without, FABRIC, told) == head + struct.pack("<II?d?", 1, 2, True, 1e6, True)
-    head = b"DETS" + bytes([5, 2, 0, 4]) + FABRIC + struct.pack("<QQQQQQQII", 3, 7, 5, 8, 9, 6, 0, 1, 1)
+    head = b"DETS" + bytes([6, 2, 0, 4]) + FABRIC + struct.pack("<QQQQQQQII", 3, 7, 5, 8, 9, 6, 0, 1, 1)
     assert encode(without._replace(left=Left.FORFEITS), FABRIC, told) == head + struct.pack("<II?d", 1, 2, True, 1e6)
 
 

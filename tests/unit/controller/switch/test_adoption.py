@@ -82,3 +82,6 @@ def test_what_is_awaited_is_taken_once_when_its_host_is_known() -> None:
     assert awaiting.take(lambda host: host.mac > 3).meter_id.tolist() == [9, 10]
     assert awaiting.take(lambda host: host.mac > 3).meter_id.tolist() == []
     assert awaiting.entries.mac.tolist() == [1, 3]
+    assert awaiting.take(lambda host: host.mac != 1, [Host(10, 1), Host(20, 3), Host(10, 9)]).meter_id.tolist() == []
+    assert awaiting.take(lambda host: True, [Host(10, 9), Host(10, 3)]).mac.tolist() == [3]
+    assert awaiting.entries.mac.tolist() == [1]

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
+import tempfile
 import threading
 
 # Not "import http.server": eventlet leaves its own copy of the module as an attribute of the package, and that copy
@@ -12,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.machine.controller_process import ControllerError, ControllerProcess, free_ports
+from experiments.machine.controller_process import FIRST_PORT, ControllerError, ControllerProcess, free_ports
 
 
 def test_a_refused_configuration_is_told_with_the_controllers_own_words(tmp_path, monkeypatch) -> None:
@@ -50,6 +53,21 @@ def fake(tmp_path):
     server.shutdown()
     thread.join()
     server.server_close()
+
+
+def test_ports_are_given_once_and_none_that_somebody_listens_on_or_may_connect_from(tmp_path, monkeypatch) -> None:
+    lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    first, second = free_ports(5), free_ports(5)
+    assert len({*first, *second}) == 10
+    assert all(FIRST_PORT <= port < lowest for port in first + second)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    last = tmp_path / f"dets-ports-{os.getuid()}"
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", second[0]))
+        last.write_text(str(second[0] - 1))
+        assert second[0] not in free_ports(3)
+    last.write_text(str(lowest - 1))
+    assert FIRST_PORT <= free_ports(1)[0] < FIRST_PORT + 100
 
 
 def test_readiness_is_every_switch_ready(fake, monkeypatch) -> None:
