@@ -6,6 +6,7 @@ begun again is told all, and tells all, in frames that both sides take in pieces
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -46,7 +47,7 @@ class SharedHosts:
         self._vns, self._digest = vns, digest
         self._said = HostsSaid(vns, network.hosts_of_vn)
         self._others = OthersHosts(network, vns, self._said)
-        self._peers: dict[str, _Peer] = {}
+        self._peers = defaultdict[str, _Peer](_Peer)
         self._owners: Mapping[int, str] = {}
         self._own: frozenset[int] = frozenset()
         self._token = self._number = 0
@@ -65,7 +66,7 @@ class SharedHosts:
     def hear(self, node: str, data: Octets, now_s: float) -> int:
         """Take a peer's frame, and return its token; raise FrameError for one that is of no use."""
         head, hosts = decode_hosts(data, self._digest, len(self._vns))
-        peer = self._peers.setdefault(node, _Peer())
+        peer = self._peers[node]
         if head[:2] <= peer.last:
             raise FrameError(Cause.ORDER, f"number {head.number} of {head.token} is not above that of the last one")
         owned = np.array([dpid for dpid, owner in self._owners.items() if owner == node], dtype=np.uint64)
@@ -113,7 +114,7 @@ class SharedHosts:
         self._said.speak_for(up)
         found = dict[str, bytes]()
         for node in peers:
-            peer = self._peers.setdefault(node, _Peer())
+            peer = self._peers[node]
             since, until, hosts = self._said.due(peer.hearer, now_s, again_s)
             if since == until and not peer.answer and now_s - peer.told_s < AGAIN_S:
                 continue
