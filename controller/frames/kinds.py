@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import IntFlag
 from typing import ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
@@ -13,8 +12,11 @@ from controller.columns import BoolArray, FloatArray, IntArray
 Layout: TypeAlias = tuple[tuple[str, str], ...]
 
 
-class Left(IntFlag):
-    """Columns of entries that are left out of a frame, since they have one value or are of no use to the hearer."""
+class Left:
+    """Columns of entries that are left out of a frame, since they have one value or are of no use to the hearer.
+
+    They are added up. Numbers, not an enumeration, whose operators take a microsecond each: a frame is asked for all.
+    """
 
     NONE = 0
     UNREAD = 1

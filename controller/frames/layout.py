@@ -57,13 +57,13 @@ _WIDTHS = ("<f8", "<u4", "|b1")  # in which columns of a table follow each other
 DTYPES = tuple(map(np.dtype, _WIDTHS))
 PAIRS = ("sender", "receiver")
 LIMIT = "limit_bps"  # infinite of an entry that has no grant yet
-LEFT: dict[Left, tuple[str, NDArray[Any]]] = {
+LEFT: dict[int, tuple[str, NDArray[Any]]] = {
     Left.UNREAD: ("unread_intervals", np.zeros(1, np.int64)),
     Left.ACTIVE: ("active", np.ones(1, np.bool_)),
     Left.FORFEITS: ("forfeits", np.zeros(1, np.bool_)),
     Left.LAST: ("last_bps", np.zeros(1)),
 }
-MAY_LEAVE = {Report.kind: int(Left.UNREAD | Left.ACTIVE | Left.LAST), Grants.kind: int(Left.FORFEITS)}
+MAY_LEAVE = {Report.kind: Left.UNREAD | Left.ACTIVE | Left.LAST, Grants.kind: Left.FORFEITS}
 
 
 class Head(NamedTuple):

@@ -125,7 +125,7 @@ class Shard:
         self._granted: dict[int, Granted] = {}
         self._messages: dict[int, Message] = {}
         self._octets: dict[int, int] = {}  # of the last ones
-        self._began: tuple[SenderSide, Loads, TrafficReport, Left] | None = None
+        self._began: tuple[SenderSide, Loads, TrafficReport, int] | None = None
         self._decided: _Decided | None = None
         self._use: LinkUse | None = None
         self.notifications = np.zeros(len(vns), dtype=np.int64)  # how many of its senders each VN told, in the last one
@@ -235,7 +235,7 @@ class Shard:
             frames[number] = encode(head, self._fabric, frame, rows, self._messages[number].place)
         return frames
 
-    def _left(self, senders: SenderSide, reports: TrafficReport) -> Left:
+    def _left(self, senders: SenderSide, reports: TrafficReport) -> int:
         """Return what need not be said of entries: all were read, have traffic, and nobody looks at more."""
         unread = bool(senders.seen.unread_intervals.max(initial=0))
         left = Left.NONE if unread else Left.UNREAD
