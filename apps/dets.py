@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from apps import rest
+from apps.cluster.etcd_tokens import EtcdTokens
 from apps.cluster.exchange import Exchange
 from apps.cluster.last_will import LastWill
 from apps.cluster.metrics import ClusterMetrics, LinksMetrics, SharingMetrics
@@ -88,8 +89,7 @@ class Dets(AppBase):
             rest_tls = None if self.config.rest.tls is None else server_context("rest", self.config.rest.tls)
             self.node, self.roles = self._cluster()
             store = Store(self.config.rest.store) if self.node is None else self.node.store
-            tokens = partial(Tokens, self.config.rest.store) if self.node is None else lambda: self.node.tokens
-            self._tokens = tokens() if self.config.rest.authentication == "token" else None
+            self._tokens = self._known_tokens() if self.config.rest.authentication == "token" else None
         except DetsError as error:  # what its author can mend needs no traceback
             print(error, file=sys.stderr)
             raise SystemExit(2) from None
@@ -118,6 +118,9 @@ class Dets(AppBase):
         self.reloader = Reloader(self, reloads)
         on_hangup(self.reloader.on_signal)
         self._rest = self._serve_rest(rest_tls)
+
+    def _known_tokens(self) -> Tokens | EtcdTokens:
+        return Tokens(self.config.rest.store) if self.node is None else self.node.tokens
 
     def start(self) -> Any:
         """Start the loops; each goes on whatever happens in one of its rounds."""

@@ -243,7 +243,8 @@ class _Controller(Collector):
         for switch, port in central.config.ports():
             place = [switch.name, str(port.port_no)]
             capacity.add_metric(place, port.capacity_bps)
-            rows = [vns.row_of(vid, switch.dpid, port.port_no) for vid in port.vlan_vids]
+            in_table = (vns.row_of(vid, switch.dpid, port.port_no) for vid in port.vlan_vids)
+            rows = [row for row in in_table if row is not None]
             for way, limits_bps in (("send", vns.send_limit_bps), ("receive", vns.receive_limit_bps)):
                 promised.add_metric([*place, way], float(limits_bps[rows].sum()))
         for dpid, record in central.switches.items():

@@ -121,7 +121,7 @@ def vlan_columns(vlan_vid: IntArray, columns: Iterable[MetricColumn]) -> Iterato
     """Yield the sums of the VNs' columns over each VLAN, in ascending order of their ids."""
     vids, vlan = np.unique(vlan_vid, return_inverse=True)
     for column in columns:
-        sums = np.bincount(vlan, weights=np.nan_to_num(column.values), minlength=len(vids))
+        sums = np.bincount(vlan, np.nan_to_num(column.values), len(vids)).astype(np.float64)
         name = column.name.replace("dets_vn_", "dets_vlan_")
         yield MetricColumn(name, f"Over all VNs of the VLAN: {column.about}", column.kind, sums)
 

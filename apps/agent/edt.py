@@ -237,4 +237,5 @@ class EdtShaper:
 
 
 def _cost(rate_bps: int) -> int:
-    return round(8e9 * 2**_COST_BITS / max(rate_bps, LEAST_BPS))
+    cost: int = round(8e9 * 2**_COST_BITS / max(rate_bps, LEAST_BPS))
+    return cost

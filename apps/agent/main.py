@@ -8,7 +8,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -70,7 +70,7 @@ def link_rate_bps(interface: str, given_bps: int | None) -> int:
     return mbps * 1_000_000
 
 
-SHAPERS = {"htb": HtbShaper, "edt": EdtShaper}
+SHAPERS: dict[str, Callable[..., Shaper]] = {"htb": HtbShaper, "edt": EdtShaper}
 
 
 class DryShaper:

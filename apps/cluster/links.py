@@ -33,6 +33,7 @@ from zmq.utils import z85
 
 from controller.config.sections import parse_address
 from controller.errors import InvalidValueError
+from controller.openflow.buffers import Buffer
 
 MOST_OCTETS = 64 << 20
 """of a frame; ``controller.frames`` has none that is longer"""
@@ -130,7 +131,7 @@ class Links:
                 self._peers[name] = _Peer(address, key, self._connected(address, key))
         self._names = names
 
-    def send(self, peer: str, data: bytes) -> bool:
+    def send(self, peer: str, data: Buffer) -> bool:
         """Send a frame; return whether it is on its way. It is not if the peer is not listed or takes none."""
         link = self._peers.get(peer)
         if link is None:

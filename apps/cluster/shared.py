@@ -139,10 +139,10 @@ class Shared:
             if not any((one.key, one.lease_id, one.value) == (place, lease_id, data) for one in standing):
                 writing.append(put(place, data, lease_id))
         for one in found[_OWN]:
-            data = self.tested(dpid := int(_name(one), 16)) if one.lease_id == lease_id else None
-            if data is not None and self._tested.get(dpid) != data and len(writing) < MOST_AT_ONCE:
-                self._tested[dpid] = data
-                writing.append(put(f"{self._prefix}tested/{dpid:016x}", data))
+            shown = self.tested(dpid := int(_name(one), 16)) if one.lease_id == lease_id else None
+            if shown is not None and self._tested.get(dpid) != shown and len(writing) < MOST_AT_ONCE:
+                self._tested[dpid] = shown
+                writing.append(put(f"{self._prefix}tested/{dpid:016x}", shown))
         return writing
 
     def _place(self, dpid: int) -> str:

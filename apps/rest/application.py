@@ -17,13 +17,13 @@ from pydantic import BaseModel, ValidationError
 
 from apps.rest import page, ui
 from apps.rest.http import access, problems
+from apps.rest.http.access import TokenKeeper
 from apps.rest.http.body import MAX_BODY_BYTES, MAX_LONG_BODY_BYTES, JsonRequest, StrictJson, check_body
 from apps.rest.http.problems import HttpRefusedError
 from apps.rest.resources import change, elsewhere, fabric, history, show, watch
 from apps.rest.resources.service import ANY, Json, Service, api, service
 from apps.rest.schema import bodies, requests
 from apps.rest.streams import stream
-from apps.settings.tokens import Tokens
 from controller.errors import InvalidValueError
 
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -42,7 +42,7 @@ _FIELDS = {
 
 
 def create_app(
-    running: Service, tokens: Tokens | None = None, most_streams: int = 128, with_page: bool = True
+    running: Service, tokens: TokenKeeper | None = None, most_streams: int = 128, with_page: bool = True
 ) -> OpenAPI:
     """Return the WSGI application of the REST interface to a controller.
 

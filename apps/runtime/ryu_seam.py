@@ -79,7 +79,7 @@ class AppBase(app_manager.RyuApp):  # type: ignore[misc]  # Ryu has no types
         """A switch has connected."""
         raise NotImplementedError
 
-    @set_ev_cls(ofp_event.EventOFPStateChange, MAIN_DISPATCHER)
+    @set_ev_cls(ofp_event.EventOFPStateChange, MAIN_DISPATCHER)  # type: ignore[untyped-decorator]
     def _introduced(self, event: Any) -> None:
         if event.datapath.connection is not None:
             self.switch_connected(event.datapath.connection)
@@ -147,7 +147,7 @@ def other_web_applications() -> tuple[str, list[str]] | None:
     return (f"{cfg.CONF.wsapi_host}:{cfg.CONF.wsapi_port}", sorted(served)) if served else None
 
 
-class _Server(hub.StreamServer):
+class _Server(hub.StreamServer):  # type: ignore[misc]
     """Takes switches for as long as the process lives: Ryu's own ends for good when a connection cannot be taken.
 
     Connections are taken no faster than CONNECTIONS_PER_S, and who may stay is said by ``limits``. With a ``context``
@@ -162,7 +162,7 @@ class _Server(hub.StreamServer):
         _handle: Callable[..., None],
     ) -> None:
         super().__init__(address, None)
-        self.server = LastingListener(self.server, "OpenFlow", hub.sleep)
+        self.server = LastingListener(self.server, "OpenFlow", hub.sleep)  # type: ignore[has-type]
         self._limits, self._context = limits, context
 
     def serve_forever(self) -> None:

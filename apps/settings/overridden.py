@@ -24,5 +24,5 @@ def overridden(config: Config) -> tuple[int, dict[str, str]]:
     overrides = Overrides.of(FileValues(config), standing.vlans, standing.vns)
     in_force = lay(overrides, AdmittedLimits(config).core_overload)
     inactive = {f"VLAN {vid}": reason for vid, reason in in_force.inactive_vlans.items()}
-    inactive |= {str(name): reason for name, reason in (in_force.inactive_vns | in_force.idle_vns).items()}
+    inactive |= {str(name): reason for name, reason in {**in_force.inactive_vns, **in_force.idle_vns}.items()}
     return len([*overrides.standing_vlans(), *overrides.standing_vns()]), inactive

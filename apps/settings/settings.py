@@ -105,7 +105,8 @@ class Settings:
 
     def _take_up(self) -> None:
         standing = self.store.load()
-        self.revision, self._facts = standing.revision, standing.facts
+        self.revision = standing.revision
+        self._facts: Mapping[str, str] = standing.facts
         self.overrides = Overrides.of(self.file, standing.vlans, standing.vns)
         plan = self._plan(self.overrides, lay(self.overrides, self.central.fabric.admitted.core_overload))
         self.central.put_in_force(plan.values, self._clock())
@@ -319,7 +320,8 @@ class Settings:
             changed = np.flatnonzero((before != after) & ~(np.isnan(before) & np.isnan(after)))
             pairs = zip(before[changed].tolist(), after[changed].tolist(), strict=True)
             for count, (row, (old, new)) in enumerate(zip(rows[changed].tolist(), pairs, strict=True), 1):
-                items.append(Item(*self.file.names[row], name, vn_value(name, old), vn_value(name, new)))
+                vid, switch, port_no = self.file.names[row]
+                items.append(Item(vid, switch, port_no, name, vn_value(name, old), vn_value(name, new)))
                 self._rest_after(count)
         return items
 

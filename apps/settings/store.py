@@ -219,7 +219,7 @@ class Store:
             items = [Item(*item) for item in json.loads(zlib.decompress(row[-1]))]
         except (ValueError, TypeError, zlib.error) as error:
             raise damaged(self.path, f"is damaged (change {revision} cannot be read)") from error
-        return StoredChange(*row[:-1], items)
+        return StoredChange(*(*row[:-1], items))
 
 
 def _standing(db: sqlite3.Connection, path: str) -> Standing:

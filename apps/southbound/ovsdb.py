@@ -199,7 +199,7 @@ class _Frame:
 
         Each call gets the buffer of the last one with more at its end.
         """
-        if not self._depth and buffer.lstrip()[:1] not in (b"", b"{"):
+        if not self._depth and buffer.lstrip()[:1] not in (bytearray(), bytearray(b"{")):
             raise ProtocolError("message: expected a JSON object")
         for token in _TOKEN.finditer(buffer, self._at):
             self._at = token.end()

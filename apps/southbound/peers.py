@@ -19,6 +19,7 @@ from controller.capability.queue_watch import QueueWatch
 from controller.central.controller import CentralController
 from controller.errors import ProtocolError, SwitchRefusedError
 from controller.events import EventKind
+from controller.openflow.buffers import Buffer
 from controller.openflow.flows import FlowStats, decode_flow_stats
 from controller.openflow.messages import PortStatus
 from controller.openflow.stats import PortDesc
@@ -142,7 +143,7 @@ class Batch(NamedTuple):
     """Messages for a switch, the last of which is a barrier request with that xid."""
 
     peer: Peer
-    data: bytes
+    data: Buffer
     messages: int
     xid: int
     sets_meters: bool

@@ -254,7 +254,7 @@ def _read_meters(
 
 def _read_replies(peers: Peers, answered: list[Answer]) -> MeterReports:
     """Return the counters of the switches' meters, all decoded at once where nothing is in the way of that."""
-    plain, others, sizes_fit = [], [], True
+    plain, others, sizes_fit = list[Answer](), list[Answer](), True
     for peer, asked in answered:
         fits = _fits(peers, peer, asked)
         peer.meters_listed = _octets(asked) // STATS_BYTES if fits else 0

@@ -92,7 +92,7 @@ class QueueKeeper:
             told = [(problem.partition(":")[0], problem.partition(": ")[2]) for problem in problems]
             in_the_way = {names[name]: text for name, text in told if name in names}
             absent = dict.fromkeys(desired.keys() - names.values(), "the switch has no such port")
-            record.can.queues_set = {port_no: in_the_way.get(port_no) for port_no in names.values()} | absent
+            record.can.queues_set = {**{port_no: in_the_way.get(port_no) for port_no in names.values()}, **absent}
             if writer.writes > writes and self._wanted.get(dpid) == wanted:
                 text = f"switch {record.switch.name}: queues mended that others had changed"
                 self._shell.central.note(EventKind.TABLES_MENDED, text, self._shell.now_s(), dpid=dpid)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from controller.openflow.buffers import HEADER
+from controller.openflow.buffers import HEADER, Buffer
 from controller.openflow.constants import MessageType, MultipartType
 
 _HARMLESS = frozenset(
@@ -23,7 +23,7 @@ _HARMLESS = frozenset(
 _MULTIPART_TYPE_AT, _MULTIPART_BODY_AT = 8, 16
 
 
-def only_reads(data: bytes) -> bool:
+def only_reads(data: Buffer) -> bool:
     """Return whether no message of these changes a switch: requests for roles do not, multipart requests with one
     exception neither (table features with a body set them, 7.3.5.5). Bytes that are no whole messages may change it.
     """
@@ -60,7 +60,7 @@ class WriteGate:
         """Let nothing more out that changes the switch until it confirms again."""
         self._confirmed = None
 
-    def lets_out(self, data: bytes) -> bool:
+    def lets_out(self, data: Buffer) -> bool:
         """Return whether these messages may go out now; if not, the gate is closed from then on."""
         if self.is_open or only_reads(data):
             return True

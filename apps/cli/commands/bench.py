@@ -12,7 +12,7 @@ import importlib
 import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -84,8 +84,11 @@ def cluster(
     as_json: AsJson = False,
 ) -> int:
     """How soon a standby takes over, what a pair costs, and kills in a row (etcd-server)."""
-    options = {"switches": switches, "entries": entries, "repeats": repeats, "seconds": seconds}
-    options |= {
+    options: dict[str, Any] = {
+        "switches": switches,
+        "entries": entries,
+        "repeats": repeats,
+        "seconds": seconds,
         "crossing": crossing,
         "shared": shared,
         "kills": kills,
@@ -121,7 +124,7 @@ def enforcement(
         for name, value in others.items():
             if value:
                 raise InvalidValueError(name, value, "means nothing with --bursts")
-        options = {"full": full, "seed": seed, "output": output}
+        options: dict[str, Any] = {"full": full, "seed": seed, "output": output}
         return measured("enforcement", "experiments.bench.enforcement.bursts:run", as_json, **options)
     return measured(
         "enforcement",
@@ -185,7 +188,7 @@ def loop(
 ) -> int:
     """The control loop of the real application, against stock Ryu handlers, or under one algorithm against fp."""
     numbers = {"switches": switches, "entries": entries, "interval_ms": interval_ms, "seconds": seconds}
-    options = {**numbers, "output": output, "profile": profile}
+    options: dict[str, Any] = {**numbers, "output": output, "profile": profile}
     if algorithm is None:
         if parameter:
             raise InvalidValueError("parameter", parameter[0], "needs --algorithm: it is a parameter of one")
@@ -238,7 +241,13 @@ def rest(
     as_json: AsJson = False,
 ) -> int:
     """What listing, changing, scraping and following by REST cost the control loop."""
-    options = {"vlans": vlans, "entries": entries, "changes": changes, "streams": streams, "seconds": seconds}
+    options: dict[str, Any] = {
+        "vlans": vlans,
+        "entries": entries,
+        "changes": changes,
+        "streams": streams,
+        "seconds": seconds,
+    }
     return measured("rest", "experiments.bench.rest.bench:run", as_json, **options)
 
 
@@ -253,7 +262,13 @@ def shards(
     as_json: AsJson = False,
 ) -> int:
     """More nodes and pairs than a machine holds, in virtual time: a start, a death, a move."""
-    options = {"shards": shards, "pairs": pairs or None, "ports": ports, "algorithm": algorithm, "seed": seed}
+    options: dict[str, Any] = {
+        "shards": shards,
+        "pairs": pairs or None,
+        "ports": ports,
+        "algorithm": algorithm,
+        "seed": seed,
+    }
     return measured("shards", "experiments.bench.shards.bench:run", as_json, **options, output=output)
 
 
@@ -265,11 +280,11 @@ def soak(
     as_json: AsJson = False,
 ) -> int:
     """Minutes of churn on Open vSwitch (root); exit status 1 if anything was missed, leaked or unexplained."""
-    options = {"minutes": minutes, "seed": seed, "output": output}
+    options: dict[str, Any] = {"minutes": minutes, "seed": seed, "output": output}
     return measured("soak", "experiments.soak.run:run", as_json, strict=True, **options)
 
 
-def measured(name: str, target: str, as_json: bool, *, strict: bool = False, **options: object) -> int:
+def measured(name: str, target: str, as_json: bool, *, strict: bool = False, **options: Any) -> int:
     """Run the benchmark ``target`` with the options that are not None, and show its result.
 
     ``strict`` makes a missed target a failure.

@@ -54,7 +54,7 @@ def status(config: OfConfig = CONFIG, output: AnyForm = Form.table) -> int:
     number = int(epoch[0].value) if epoch else 0
     generation = generation_id(number, active[0].create_revision) if active else None
     revision = json.loads(head[0].value)["revision"] if head else 0
-    row = {"active": about["node"], "url": about["url"], "generation": generation, "epoch": number}
+    row: dict[str, Any] = {"active": about["node"], "url": about["url"], "generation": generation, "epoch": number}
     row["revision"] = revision
     if cluster.share != "switches":
         show([row], output, COLUMNS)

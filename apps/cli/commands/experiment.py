@@ -50,7 +50,8 @@ def _parameter(name: str, field: dataclasses.Field[Any]) -> inspect.Parameter:
     """Return a field as an option of the command line: a rate as text, a switch that is off as a flag alone."""
     if name == "parameter":
         return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Parameters)
-    kind, default = KINDS[str(field.type)], field.default
+    kind: Any = KINDS[str(field.type)]
+    default: Any = field.default
     words = [f"--{name}"] if default is False else []
     words += [field.metadata["short"]] if field.metadata["short"] else []
     option = typer.Option(*words, help=field.metadata["help"] or None)

@@ -7,14 +7,14 @@ import json
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from flask import request
 
 from apps.rest.http.problems import MIME_TYPE, HttpRefusedError
 from apps.settings.settings import Caller
-from apps.settings.tokens import Tokens
+from apps.settings.tokens import Token
 
 # Where the common name of a client's certificate stands in the environment of a request.
 CERTIFICATE_NAME = "dets.certificate_name"
@@ -28,10 +28,18 @@ _MOST_ADDRESSES = 4096
 BURST_S = 2.0
 _BRAKE_S = 0.02
 
+
+class TokenKeeper(Protocol):
+    """Who knows the tokens there are."""
+
+    def find(self, token: str) -> Token | None:
+        """Return what is known of a token, None if it is unknown or was revoked."""
+
+
 WsgiApp = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
-def refuse_pages_of_others(tokens: Tokens | None) -> None:
+def refuse_pages_of_others(tokens: TokenKeeper | None) -> None:
     """Raise HttpRefusedError (403, 421) for what a browser asks for on behalf of a page from elsewhere.
 
     Such a page may send requests without a body; the browser says which site sends them. Where no token is needed, the
@@ -53,7 +61,7 @@ def refuse_pages_of_others(tokens: Tokens | None) -> None:
         raise HttpRefusedError(HTTPStatus.FORBIDDEN, "another-origin", detail)
 
 
-def identify(tokens: Tokens | None) -> tuple[Caller, str]:
+def identify(tokens: TokenKeeper | None) -> tuple[Caller, str]:
     """Return who sends the request and their scope; raise HttpRefusedError (401, 403) when they may not.
 
     Without ``tokens`` everybody may do all.

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import eventlet
+from werkzeug.datastructures import Headers
 
 HOP = "Dets-Hop"
 """the header that names the node which passes a request on"""
@@ -23,6 +24,7 @@ CHANGE_LIMIT_S = 5.0
 AGAIN_S = 3.0
 """a node that did not answer a read is not asked for so long, so that it does not slow down all others"""
 MOST_ANSWER_BYTES = 16 << 20
+AskedHeaders = Headers | Mapping[str, str]
 _PASSED_ON = ("Authorization", "If-Match", "Content-Type")
 
 
@@ -48,7 +50,7 @@ class OneHop:
         url: str,
         method: str,
         target: str,
-        headers: Mapping[str, str],
+        headers: AskedHeaders,
         body: bytes | None = None,
         limit_s: float = CHANGE_LIMIT_S,
     ) -> Answer:
@@ -78,7 +80,7 @@ class OneHop:
             raise OSError(f"the answer is longer than {MOST_ANSWER_BYTES} bytes")
         return Answer(response.status, response.getheaders(), content)
 
-    def gather(self, urls: Mapping[str, str], target: str, headers: Mapping[str, str]) -> dict[str, Answer | None]:
+    def gather(self, urls: Mapping[str, str], target: str, headers: AskedHeaders) -> dict[str, Answer | None]:
         """Return what nodes, by name, answer to a GET; None for those that do not, or lately did not."""
         now_s = self._clock()
         asked = {name: url for name, url in urls.items() if now_s - self._failed_s.get(name, -AGAIN_S) >= AGAIN_S}
@@ -86,7 +88,7 @@ class OneHop:
         found = {name: one.wait() for name, one in waiting.items()}
         return {name: found.get(name) for name in urls}
 
-    def _get(self, name: str, url: str, target: str, headers: Mapping[str, str]) -> Answer | None:
+    def _get(self, name: str, url: str, target: str, headers: AskedHeaders) -> Answer | None:
         try:
             answer = self.ask(url, "GET", target, headers, limit_s=READ_LIMIT_S)
         except OSError:

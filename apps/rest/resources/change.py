@@ -135,7 +135,8 @@ def import_overrides(query: requests.ChangeQuery, header: requests.IfMatch, body
     )
     expect = expecting(lambda: here.settings.revision, always=True)
     outcome = here.settings.replace_all("import", vlans, vns, caller(), expect=expect, dry_run=query.dry_run)
-    inactive = [*outcome.values.inactive_vlans, *outcome.values.inactive_vns][: values.MAX_PAGE]
+    named: list[int | VnName] = list(outcome.values.inactive_vlans)
+    inactive = [*named, *outcome.values.inactive_vns][: values.MAX_PAGE]
     more = {"inactive": representation.override_views(here.settings, inactive, outcome)}
     return _done(here, outcome, query.dry_run, more)
 

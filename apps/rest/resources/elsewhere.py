@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from flask import Response, request
 
-from apps.rest.http.one_hop import HOP, Nodes
+from apps.rest.http.one_hop import HOP, AskedHeaders, Nodes
 from apps.rest.http.problems import HttpRefusedError
 from apps.rest.resources.pages import make_cursor
 from apps.rest.resources.service import Json, Service, service
@@ -55,7 +55,7 @@ def forwarded() -> Response | None:
         return None if nodes.active is None else _ask(nodes, *nodes.active, changes=True)
     if request.url_rule.rule == _EXPLANATION:
         owner = nodes.owners.get(str((request.view_args or {})["sender_switch"]))
-        if owner in nodes.urls:
+        if owner is not None and owner in nodes.urls:
             return _ask(nodes, owner, nodes.urls[owner], changes=False)
     return None
 
@@ -81,7 +81,7 @@ def completed(response: Response) -> Response:
 
 
 def gathered(
-    nodes: Nodes, target: str, headers: Mapping[str, str], breathe: Callable[[], None]
+    nodes: Nodes, target: str, headers: AskedHeaders, breathe: Callable[[], None]
 ) -> tuple[list[Part], list[str]]:
     """Return what the other nodes answer to a GET, and which of them do not.
 

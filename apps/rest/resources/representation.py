@@ -138,7 +138,8 @@ def port_views(central: CentralController, ports: Sequence[tuple[Switch, EdgePor
         unknown = np.full(1, np.nan)
         (received_bps,) = json_rates(delivery.port_received_bps(port_no) if record.connected else unknown)
         (sent_bps,) = json_rates(delivery.port_sent_bps(port_no) if record.connected else unknown)
-        rows = [vns.row_of(vid, switch.dpid, port.port_no) for vid in port.vlan_vids]
+        in_table = (vns.row_of(vid, switch.dpid, port.port_no) for vid in port.vlan_vids)
+        rows = [row for row in in_table if row is not None]
         limits = [int(column[rows].sum()) for column in (vns.send_limit_bps, vns.receive_limit_bps)]
         place = (switch.name, f"{switch.dpid:016x}", port.port_no, port.name, port.capacity_bps)
         can = verdicts[switch.dpid][port.port_no]
@@ -257,7 +258,7 @@ def override_views(settings: Settings, names: Iterable[int | VnName], outcome: O
             override = overrides.strays[name] if row is None else overrides.of_vn(row)
             columns = {} if row is None else {one: getattr(file.vns, one)[row] for one in override.values}
             said = {one: vn_value(one, float(value)) for one, value in columns.items()}
-            place = name
+            place: tuple[int, str | None, int | None] = name
             active, reason = values.reason_of(name)
         else:
             override, vlan = overrides.vlans[name], file.config.vlans.get(name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, WithJsonSchema, model_validator
 
 from apps.rest.schema import values
 from apps.rest.schema.requests import absent_not_null
@@ -78,7 +78,7 @@ class VlanPatch(_Patch):
     receive_limit_bps: values.RateBps = 0
 
 
-_AN_ITEM = {"vlan_vid": 10, "switch": "s1", "port_no": 1, "receive_limit_bps": 20_000_000}
+_AN_ITEM: JsonValue = {"vlan_vid": 10, "switch": "s1", "port_no": 1, "receive_limit_bps": 20_000_000}
 
 
 def _vn_item() -> dict[str, Any]:

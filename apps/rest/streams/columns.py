@@ -75,7 +75,7 @@ def state_of(here: Service, picked: Columns) -> Json:
     congested, missing = congested_here(central), fabric.guarantees.missing
     if picked.is_fabric:
         vids, of_vn = np.unique(central.vns.vlan_vid, return_inverse=True)
-        sums = (np.bincount(of_vn, np.nan_to_num(column), len(vids)) for column in mean_bps)
+        sums = (np.bincount(of_vn, np.nan_to_num(column), len(vids)).astype(np.float64) for column in mean_bps)
         state["rows"] = [_kilo(column) for column in sums]
         state["congested"] = np.bincount(of_vn[congested], minlength=len(vids)).tolist()
         state["missed"] = np.bincount(of_vn[missing], minlength=len(vids)).tolist()

@@ -27,7 +27,7 @@ from controller.columns import FloatArray
 from controller.errors import InvalidValueError
 from controller.events import Event
 from controller.fabric.vns import VnTable
-from controller.observed.live import congested_here
+from controller.observed.live import congested_here, flood_rates, granted_bps, live_rates, mark_rates
 
 Picked = tuple[str | None, str | None] | Columns
 
@@ -159,7 +159,7 @@ class Streams:
         vids, of_vn = np.unique(central.vns.vlan_vid, return_inverse=True)
         congested = np.bincount(of_vn[congested_here(central)], minlength=len(vids)).tolist()
         live = self._live()
-        sums_bps = [np.bincount(of_vn, np.nan_to_num(column), len(vids)) for column in live]
+        sums_bps = [np.bincount(of_vn, np.nan_to_num(column), len(vids)).astype(np.float64) for column in live]
         sums = map(json_rates, sums_bps[: len(_LIVE)])
         parts = []
         for column, sum_bps in zip(live[len(_LIVE) :], sums_bps[len(_LIVE) :], strict=True):
@@ -186,10 +186,9 @@ class Streams:
         central, now_s = self.here.central, self.here.clock()
         made_s, vns, columns = self._columns
         if vns is not central.vns or now_s - made_s >= _FRESH_S:
-            _limit_bps, flooded_bps, dropped_bps, _received_bps = representation.flood_rates(central)
-            granted_bps = representation.granted_bps(central)
-            columns = [*representation.live_rates(central), granted_bps, flooded_bps, dropped_bps]
-            columns += representation.mark_rates(central)
+            _limit_bps, flooded_bps, dropped_bps, _received_bps = flood_rates(central)
+            columns = [*live_rates(central), granted_bps(central), flooded_bps, dropped_bps]
+            columns += mark_rates(central)
             self._columns = now_s, central.vns, columns
         return columns
 

@@ -17,6 +17,7 @@ from ryu.lib import hub
 
 from apps.runtime.sockets.arrivals import Arrival, Inbox
 from apps.runtime.sockets.roll_call import MeterCall, PortCall, RollCall
+from controller.openflow.buffers import Buffer
 
 _select = patcher.original("select")  # eventlet takes epoll away from the patched one
 # A switch under control may be sent 100,000 entries at once; a stranger gets next to nothing.
@@ -37,7 +38,7 @@ class SendQueue:
     def __init__(self, sock: Any, plain: Any = None) -> None:
         self._socket = sock
         self._plain = plain
-        self._unsent: deque[bytes] = deque()
+        self._unsent: deque[Buffer] = deque()
         self._most_octets = MOST_UNREAD_BY_STRANGER_BYTES
         self._changed = hub.Event()
         self._ended = False
@@ -48,7 +49,7 @@ class SendQueue:
         """Let as much wait as a switch under control may leave unread."""
         self._most_octets = MOST_UNREAD_BYTES
 
-    def put(self, data: bytes, last: bool = False) -> bool:
+    def put(self, data: Buffer, last: bool = False) -> bool:
         """Add bytes, after which nothing follows if ``last``; return False if more wait than the peer may leave."""
         if self._plain is not None and not self.octets:
             data = data[self._send_now(data) :]
@@ -62,7 +63,7 @@ class SendQueue:
         self._changed.set()
         return True
 
-    def _send_now(self, data: bytes) -> int:
+    def _send_now(self, data: Buffer) -> int:
         """Return how many bytes the socket has taken."""
         try:
             taken: int = self._plain.send(data)
@@ -89,7 +90,7 @@ class SendQueue:
             self._socket.sendall(memoryview(data))
             self.octets -= len(data)
 
-    def _next_bytes(self) -> bytes:
+    def _next_bytes(self) -> Buffer:
         """Return what to send next: many short messages in one go."""
         first = self._unsent.popleft()
         if not self._unsent or len(first) >= _SEND_BYTES:

@@ -35,7 +35,7 @@ from apps.runtime.connection.peer_limits import (
 from apps.runtime.connection.switch_connection import Gate, SwitchConnection
 from apps.runtime.sockets.arrivals import MESSAGES_AT_ONCE, REPLIES, Arrival, replies_in
 from controller.openflow import constants as ofp
-from controller.openflow.buffers import HEADER
+from controller.openflow.buffers import HEADER, Buffer
 from controller.openflow.constants import MessageType
 from controller.openflow.messages import speaks
 
@@ -181,7 +181,7 @@ class PeerDatapath(controller.Datapath):  # type: ignore[misc]  # Ryu has no typ
             offset += max(length, HEADER.size)
         return self.enqueue(bytes(buf), close_socket)
 
-    def enqueue(self, data: bytes, close_socket: bool = False) -> bool:
+    def enqueue(self, data: Buffer, close_socket: bool = False) -> bool:
         """Send messages; return whether the connection stands. Waits for nothing.
 
         All that goes to a switch passes here. What the gate does not let out is dropped.

@@ -32,7 +32,7 @@ MOST_UNWANTED = 1000  # replies that may still come though nobody waits for them
 class Gate(Protocol):
     """Decides whether messages may go to a switch."""
 
-    def lets_out(self, data: bytes) -> bool:
+    def lets_out(self, data: Buffer) -> bool:
         """Return whether these messages may go out now."""
 
 
@@ -55,7 +55,7 @@ class Wire(Protocol):
     def cut_off(self, reason: CutOff) -> None:
         """Hang up on a peer that misbehaves."""
 
-    def enqueue(self, data: bytes) -> bool:
+    def enqueue(self, data: Buffer) -> bool:
         """Send messages without waiting; return whether the connection stands."""
 
     def lane(self) -> int | None:
@@ -194,11 +194,11 @@ class SwitchConnection:
         data = b"".join(encode(xid) for encode, xid in zip(encodes, xids, strict=True))
         return self._send_awaiting(data, xids, len(xids))
 
-    def request(self, data: bytes, xid: int, messages: int) -> Reply:
+    def request(self, data: Buffer, xid: int, messages: int) -> Reply:
         """Send messages, the last of which is a request with a reserved xid; return its reply to wait for."""
         return self._send_awaiting(data, (xid,), messages)[0]
 
-    def _send_awaiting(self, data: bytes, xids: Sequence[int], messages: int) -> tuple[Reply, ...]:
+    def _send_awaiting(self, data: Buffer, xids: Sequence[int], messages: int) -> tuple[Reply, ...]:
         replies = tuple([Reply(xid) for xid in xids])
         for reply in replies:
             self._awaited[reply.xid] = reply
@@ -209,7 +209,7 @@ class SwitchConnection:
                 self.fail(xid, ProtocolError("the switch disconnected"))
         return replies
 
-    def call(self, roll: RollCall, data: bytes, xid: int, messages: int) -> int | None:
+    def call(self, roll: RollCall, data: Buffer, xid: int, messages: int) -> int | None:
         """Send messages, the last of which is the request of a roll call; return the socket at which the answer comes.
 
         None where nothing was sent: then it is to be asked as usual, by ``request``.
