@@ -90,5 +90,6 @@ class Standing:
                 assert self._meters[dpid].keys() & log.deleted == set()  # a switch is tested with a meter of its own
                 assert log.filled_again == []
                 most = {number: rate for (at, number), rate in self._most_kbps.items() if at == dpid}
-                assert [(number, rate) for number, rate in log.set if number in most and rate > most[number]] == []
+                above = [(number, rate) for number, rate in log.set if number in most and rate > most[number]]
+                assert not above, f"switch {dpid}: set above {most}: {above}, of {log.set}"
         check_one_writer(self._run, EDGES)

@@ -71,6 +71,9 @@ def cluster(
     shared: Annotated[
         int | None, typer.Option(help="Then 1, 2 and 4 nodes with so many entries each, in one process.")
     ] = None,
+    hosts: Annotated[
+        int | None, typer.Option(help="Then two nodes and so many hosts, of which one changes, in one process.")
+    ] = None,
     kills: Annotated[int | None, typer.Option(help="Then so many random kills and pauses in a row.")] = None,
     faults: Annotated[
         bool | None, typer.Option("--faults", help="Then partitions, full disks and clocks that step (root).")
@@ -91,6 +94,7 @@ def cluster(
         "seconds": seconds,
         "crossing": crossing,
         "shared": shared,
+        "hosts": hosts,
         "kills": kills,
         "faults": faults,
         "moves": moves,

@@ -4,8 +4,9 @@ The active node is killed, alone or as if its machine had died, paused and stopp
 lasts until the other node sets the first meter by a decision; the switches say when (``bench.loop.loop_fabric``). A
 tenth of the receivers varies, so that there is something to decide in every interval; the others show whether somebody
 misses a guarantee. With ``crossing``, the cost of so many entries between two shards follows (crossing.py), with
-``shared``, what a node of one, two and four takes with so many entries each (nodes.py), with ``kills``, so many random
-kills and pauses in a row (kills.py), and with ``faults``, partitions, full disks and clocks that step (faults.py).
+``shared``, what a node of one, two and four takes with so many entries each (nodes.py), with ``hosts``, what a change
+of one of so many costs (hosts.py), with ``kills``, so many random kills and pauses in a row (kills.py), and with
+``faults``, partitions, full disks and clocks that step (faults.py).
 With ``moves`` three nodes share switches out instead, and these change hands (shared_nodes.py); kills and faults are
 theirs then.
 """
@@ -24,6 +25,7 @@ from typing import Any
 from controller.errors import InvalidValueError
 from experiments.bench.cluster.crossing import measure_crossing
 from experiments.bench.cluster.faults import run_faults
+from experiments.bench.cluster.hosts import LEAST_HOSTS, MOST_HOSTS, measure_hosts
 from experiments.bench.cluster.kills import run_kills
 from experiments.bench.cluster.nodes import LOOP, NODES, WHOLE, WITH_OPENFLOW, crossing_ns, efficiency, measure_nodes
 from experiments.bench.cluster.shared_nodes import run_shared
@@ -43,6 +45,7 @@ COUNTED = {
     WHOLE: "by all of a node's processor time, with ZeroMQ's thread",
 }
 TARGET_MOVES = {"moved": 2, "drained": 2, "killed": 20, "stopped": 20, "machine dead": 65, "paused": 65}
+TARGET_MANY = 2.0
 TARGET_INTERVALS = {"killed": 20, "machine dead": 65, "paused": 65}
 
 
@@ -53,6 +56,7 @@ def run(
     seconds: float = SECONDS,
     crossing: int = 0,
     shared: int = 0,
+    hosts: int = 0,
     kills: int = 0,
     faults: bool = False,
     moves: bool = False,
@@ -62,8 +66,8 @@ def run(
 ) -> dict[str, Any]:
     """Measure with ``switches`` of ``entries`` metered pairs, each end ``repeats`` times, then ``kills`` by ``seed``.
 
-    ``crossing`` entries between two shards are measured, and nodes with ``shared`` entries each, none if these are 0;
-    ``faults`` need root.
+    ``crossing`` entries between two shards are measured, nodes with ``shared`` entries each, and a change among so many
+    ``hosts``, none if these are 0; ``faults`` need root.
     With ``moves`` it is three nodes that share three switches, without costs (shared_nodes.py), of which so many
     ``deaths`` follow, one a minute.
     ``seconds`` is how long costs are measured. Writes cluster.json and cluster.png to ``output``. Raises
@@ -76,6 +80,7 @@ def run(
         ("seconds", seconds, 1, 600),
         ("crossing", crossing, LEAST_CROSSING if crossing else 0, 1_000_000),
         ("shared", shared, LEAST_SHARED if shared else 0, MOST_SHARED),
+        ("hosts", hosts, LEAST_HOSTS if hosts else 0, MOST_HOSTS),
         ("kills", kills, 0, 10_000),
         ("deaths", deaths, 0, 10_000 if moves else 0),
         ("seed", seed, 0, 2**32 - 1),
@@ -102,6 +107,9 @@ def run(
         if shared:
             figures["shared"] = measure_nodes(shared, _tell)
             targets += shared_targets(figures["shared"])
+        if hosts:
+            figures["hosts"] = measure_hosts(hosts, _tell)
+            targets += hosts_targets(figures["hosts"])
         if kills and not moves:
             killed = run_kills(kills, seed, Path(name) / "kills", _tell)
             figures["kills"] = asdict(killed)
@@ -117,6 +125,7 @@ def run(
             "repeats": repeats,
             "crossing": crossing,
             "shared": shared,
+            "hosts": hosts,
             "kills": kills,
             "faults": faults,
             "moves": moves,
@@ -188,6 +197,15 @@ def shared_targets(found: dict[str, Any]) -> list[dict[str, Any]]:
         title = f"{nodes} nodes: an entry that crosses, both sides and transport"
         targets.append(_target(title, crossing_ns(found, nodes), "ns more", TARGET_CROSSING_NS))
     return targets
+
+
+def hosts_targets(found: dict[str, dict[str, float]]) -> list[dict[str, Any]]:
+    """Return the targets of a change of one host: it costs what it does among a hundredth of the hosts."""
+    few, *_, all_of_them = found.values()
+    return [
+        _target(f"a change among many hosts, {where}, of one among few", all_of_them[part] / few[part], "", TARGET_MANY)
+        for part, where in (("say_ms", "where it is"), ("hear_ms", "at a peer"))
+    ]
 
 
 def _no_problems(judgement: Judgement, what: str) -> dict[str, Any]:
