@@ -6,14 +6,9 @@
 #include "../_module.h"
 
 #include <arpa/inet.h>
-#include <math.h>
 #include <string.h>
 
 #include "_meter_stats.h"
-
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC optimize("no-math-errno")
-#endif
 
 typedef int64_t i64;
 
@@ -54,15 +49,15 @@ i64 dets_decode_meters(PyObject *columns, i64 parts)
 }
 
 /* Order the meters to modify by switch, as they come within each, into ``mods`` (rows, 4) of command, meter_id, rate_kbps and
- * burst_kbits. ``rows`` are entries, each with its ``sender`` and ``meter_id``; ``switch_of`` is by sender. ``ends`` (switches,)
- * begins at zero, and gets where those of each switch end. Rates and bursts are whole kilobits already. */
+ * burst_kbits. ``rows`` are entries, each with its ``sender`` and what its meter is; ``switch_of`` is by sender. ``ends``
+ * (switches,) begins at zero, and gets where those of each switch end. */
 i64 dets_modify_meters(PyObject *columns, i64 command)
 {
     if (!side_by_side(columns, 8))
         return NOT_SIDE_BY_SIDE;
     i64 n = rows_of(columns, 0), switches = rows_of(columns, 6), first = 0;
     const i64 *rows = column(columns, 0), *sender = column(columns, 3), *meter_id = column(columns, 4);
-    const double *rate_bps = column(columns, 1), *burst_bits = column(columns, 2);
+    const uint32_t *rate_kbps = column(columns, 1), *burst_kbits = column(columns, 2);
     const uint16_t *switch_of = column(columns, 5);
     i64 *ends = column(columns, 6), (*mods)[4] = column(columns, 7);
     for (i64 i = 0; i < n; i++)
@@ -73,11 +68,11 @@ i64 dets_modify_meters(PyObject *columns, i64 command)
         first += count;
     }
     for (i64 i = 0; i < n; i++) {
-        i64 *mod = mods[ends[switch_of[sender[rows[i]]]]++];
+        i64 row = rows[i], *mod = mods[ends[switch_of[sender[row]]]++];
         mod[0] = command;
-        mod[1] = meter_id[rows[i]];
-        mod[2] = llrint(rate_bps[i] / 1e3);
-        mod[3] = llrint(burst_bits[i] / 1e3);
+        mod[1] = meter_id[row];
+        mod[2] = rate_kbps[row];
+        mod[3] = burst_kbits[row];
     }
     return 0;
 }

@@ -35,7 +35,7 @@ def modifications(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the rows command, meter_id, rate_kbps and burst_kbits (4, meters) by switch, and where each switch's end.
 
-    ``columns`` are the entries whose meters are modified with their rates (bit/s) and bursts (bits), each entry's
+    ``columns`` are the entries whose meters are modified, the rates (kb/s) and bursts (kb) of all entries, each entry's
     sender and meter, and the number of each sender's switch.
     """
     mods, ends = np.empty((len(columns[0]), 4), np.int64), np.zeros(switches, np.int64)
