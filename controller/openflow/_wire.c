@@ -59,7 +59,8 @@ i64 dets_modify_meters(PyObject *columns, i64 command)
     const i64 *rows = column(columns, 0), *sender = column(columns, 3), *meter_id = column(columns, 4);
     const uint32_t *rate_kbps = column(columns, 1), *burst_kbits = column(columns, 2);
     const uint16_t *switch_of = column(columns, 5);
-    i64 *ends = column(columns, 6), (*mods)[4] = column(columns, 7);
+    i64 *ends = column(columns, 6);
+    uint32_t (*mods)[4] = column(columns, 7);
     for (i64 i = 0; i < n; i++)
         ends[switch_of[sender[rows[i]]]]++;
     for (i64 s = 0; s < switches; s++) { /* where each begins: it ends where its last one has been put */
@@ -68,9 +69,10 @@ i64 dets_modify_meters(PyObject *columns, i64 command)
         first += count;
     }
     for (i64 i = 0; i < n; i++) {
-        i64 row = rows[i], *mod = mods[ends[switch_of[sender[row]]]++];
-        mod[0] = command;
-        mod[1] = meter_id[row];
+        i64 row = rows[i];
+        uint32_t *mod = mods[ends[switch_of[sender[row]]]++];
+        mod[0] = (uint32_t)command;
+        mod[1] = (uint32_t)meter_id[row];
         mod[2] = rate_kbps[row];
         mod[3] = burst_kbits[row];
     }
@@ -92,13 +94,11 @@ i64 dets_encode_meters(PyObject *columns, i64 last_command, i64 last_meter, i64 
     const uint8_t *template = column(columns, 1), *tail = column(columns, 2);
     for (i64 s = 0; s < switches; s++) {
         uint8_t *to = column(columns, FIRST_SWITCH + (int)(switches + s));
-        const i64 (*mod)[4] = column(columns, FIRST_SWITCH + (int)s);
+        const uint32_t (*mod)[4] = column(columns, FIRST_SWITCH + (int)s);
         i64 next = xid[s];
         for (i64 i = 0, n = rows_of(columns, FIRST_SWITCH + (int)s); i < n; i++, done++, to += MOD_BYTES) {
             i64 command = mod[i][0], meter_id = mod[i][1], rate_kbps = mod[i][2], burst_kbits = mod[i][3];
-            int odd = (command < 0) | (command > last_command) | (meter_id < 1) | (meter_id > last_meter) | (rate_kbps < 1) |
-                      (rate_kbps > UINT32_MAX) | (burst_kbits < 1) | (burst_kbits > UINT32_MAX);
-            if (odd)
+            if ((command > last_command) | (meter_id < 1) | (meter_id > last_meter) | (rate_kbps < 1) | (burst_kbits < 1))
                 return done;
             memcpy(to, template, MOD_BYTES);
             put_4(to + XID_AT, next++);

@@ -4,30 +4,26 @@ from __future__ import annotations
 
 import numpy as np
 
-from controller.columns import IntArray
 from controller.fabric.entries import EntryTable
 from controller.fabric.vns import VnTable
 from controller.metering.enforcement import MeterChanges
 from controller.openflow import wire_kernel
 from controller.openflow.constants import MeterModCommand
-from controller.openflow.meters import IntColumn
+from controller.openflow.meters import IntColumn, MeterMods
 
 Part = tuple[int, int, int]
 """A switch (dpid), and where its rows begin and end."""
 
 
-def modifications(meter_id: IntColumn, rate_kbps: IntColumn, burst_kbits: IntColumn) -> IntArray:
-    """Return a MODIFY for each row: command, meter_id, rate_kbps and burst_kbits, shape (4, meters).
-
-    The values of a meter lie next to each other.
-    """
-    mods = np.empty((len(meter_id), 4), dtype=np.int64).T
+def modifications(meter_id: IntColumn, rate_kbps: IntColumn, burst_kbits: IntColumn) -> MeterMods:
+    """Return a MODIFY for each row, all of which a band carries. The values of a meter lie next to each other."""
+    mods = np.empty((len(meter_id), 4), dtype=np.uint32).T
     mods[0] = int(MeterModCommand.MODIFY)
     mods[1], mods[2], mods[3] = meter_id, rate_kbps, burst_kbits
     return mods
 
 
-def modifications_by_switch(vns: VnTable, entries: EntryTable, changes: MeterChanges) -> tuple[IntArray, list[Part]]:
+def modifications_by_switch(vns: VnTable, entries: EntryTable, changes: MeterChanges) -> tuple[MeterMods, list[Part]]:
     """Return the same for changes, by the switches of the entries' senders, in the order of ``changes`` at each."""
     if wire_kernel.library is not None:
         changed = (changes.rows, changes.rate_kbps, changes.burst_kbits)
