@@ -17,6 +17,7 @@ library = load(
     "controller.dets._machines",
     "dets_count",
     "dets_watch_congestion",
+    "dets_count_first",
     "dets_first_messages",
     "dets_reports",
     "dets_changed",
@@ -50,10 +51,13 @@ def first_messages(
 
     The first two are columns of entries, the others of VNs.
     """
-    begin, end, counts = (np.empty(size, np.int64) for size in (len(receiver) + 1, len(receiver) + 1, 2))
-    library.dets_first_messages((receiver, controlled, congested, always, begin, end, counts))
+    columns, counts = (receiver, controlled, congested, always), np.empty(2, np.int64)
+    library.dets_count_first((*columns, counts))
     beginning, ending = counts.tolist()
-    return begin[:beginning], end[:ending]
+    begin, end = np.empty(beginning + 1, np.int64), np.empty(ending + 1, np.int64)
+    if beginning or ending:  # most of the time nobody's does
+        library.dets_first_messages((*columns, begin, end))
+    return begin[:-1], end[:-1]
 
 
 def reports(idle_intervals: int, columns: Columns) -> tuple[FloatArray, BoolArray]:
@@ -74,9 +78,9 @@ def changed(same: float, columns: Columns) -> tuple[IntArray, FloatArray, IntArr
     ``columns`` are entries, grants and limits, (reports,) each.
     """
     size = len(columns[0])
-    moved, rate_bps, stay = np.empty(size + 1, np.int64), np.empty(size + 1), np.empty(size + 1, np.int64)
-    count = library.dets_changed((*columns, moved, rate_bps, stay), same)
-    return moved[:count], rate_bps[:count], stay[: size - count]
+    parted, rate_bps = np.empty(size, np.int64), np.empty(size)
+    count = library.dets_changed((*columns, parted, rate_bps), same)
+    return parted[:count], rate_bps[:count], parted[count:]
 
 
 def obey(columns: Columns) -> tuple[NDArray[np.int8], FloatArray, ShortArray, FloatArray, bool]:

@@ -47,21 +47,22 @@ typedef struct {
 } Before;
 
 typedef struct {
-    double *limit, *allowed, *modified, *level, *credit, *updated;
+    double *allowed, *modified, *level, *credit, *updated;
     uint32_t *rate_kbps, *burst_kbits;
     uint8_t *unresponsive;
     int16_t *evidence;
 } After;
 
-/* What is known of a block of entries while it is worked on; ``rate`` and ``burst`` are what their meters were set to, in steps. */
+/* What is known of a block of entries while it is worked on; ``rate`` and ``burst`` are what their meters were set to, in
+ * steps. */
 typedef struct {
-    double *rate, *burst, *level, *credit, *spent, *depth, *usable;
+    double *rate, *burst, *limit, *level, *credit, *spent, *depth, *usable;
     i64 *silent;
 } Block;
 
-/* Steps 1 and 2 of enforce for the entries from ``start`` on: judge and account. */
+/* Steps 1 and 2 of enforce for the entries from ``start`` on: judge and account. Return whether a limit is below a step. */
 FOR_EACH_CPU
-static void account(i64 start, i64 n, const Settings *s, double now_s, const double *limits, const Before *before,
+static i64 account(i64 start, i64 n, const Settings *s, double now_s, const double *limits, const Before *before,
                     const double *offered, const double *dropped, const double *passed, const double *seen,
                     const After *after, const Block *block)
 {
@@ -73,7 +74,7 @@ static void account(i64 start, i64 n, const Settings *s, double now_s, const dou
     const uint8_t *restrict was_unresponsive = before->unresponsive + start;
     const int16_t *restrict was_evidence = before->evidence + start;
     const double *restrict new_limit_bps = limits + start;
-    double *restrict after_limit_bps = after->limit + start, *restrict level_after = block->level;
+    double *restrict limit_after = block->limit, *restrict level_after = block->level;
     double *restrict credit_after = block->credit, *restrict spent_after = block->spent;
     double *restrict depth_bits = block->depth;
     uint8_t *restrict unresponsive = after->unresponsive + start;
@@ -81,7 +82,7 @@ static void account(i64 start, i64 n, const Settings *s, double now_s, const dou
     offered += start, dropped += start, passed += start, seen += start;
     i64 convicted = (i64)s->unresponsive_intervals, acquitted = -(i64)s->responsive_intervals;
     const Settings set = *s;
-    i64 wide[BLOCK], proofs[BLOCK];
+    i64 wide[BLOCK], proofs[BLOCK], below = 0;
     for (i64 first = 0, end; first < n; first = end) {
         end = block_end(first, n);
         widen_counts(proofs, was_evidence + first, end - first);
@@ -131,7 +132,8 @@ static void account(i64 start, i64 n, const Settings *s, double now_s, const dou
             double depth = burst_for(whole_rate(new_limit, set.rate_step_bps), burst_s, &set);
             double spent = credit - (known ? 0.0 : level);
             depth_bits[i] = depth;
-            after_limit_bps[i] = most(new_limit, set.rate_step_bps);
+            limit_after[i] = most(new_limit, set.rate_step_bps);
+            below |= new_limit < set.rate_step_bps;
             level_after[i] = level;
             credit_after[i] = least(most(credit, -set.most_owed * depth), depth);
             spent_after[i] = least(most(spent, -set.most_owed * depth), depth);
@@ -139,6 +141,7 @@ static void account(i64 start, i64 n, const Settings *s, double now_s, const dou
         narrow(unresponsive + first, wide, end - first);
         narrow_counts(evidence + first, proofs, end - first);
     }
+    return below;
 }
 
 /* What Rooms holds; ``free_bits`` (times, vns). */
@@ -151,11 +154,11 @@ typedef struct {
 /* Rooms.share for the ``n`` entries of one receiver, from ``start`` on. Its steps 3 to 5 need what is used, wanted and idle of
  * all of them. What the meters may have goes to ``meter_bps`` and ``usable_bits``. */
 FOR_EACH_CPU
-static void share(i64 start, i64 n, i64 receiver, const Rooms *rooms, const double *grants, const double *passed,
+static void share(i64 start, i64 n, i64 receiver, const Rooms *rooms, const double *restrict grant_bps, const double *passed,
                   const double *smoothed, const i64 *restrict silence, const double *restrict credit_bits,
                   double *restrict meter_bps, double *restrict usable_bits)
 {
-    const double *grant_bps = grants + start, *passed_bps = passed + start, *smoothed_bps = smoothed + start;
+    const double *passed_bps = passed + start, *smoothed_bps = smoothed + start;
     const i64 idle_intervals = rooms->idle_intervals;
     double horizon_s = rooms->ahead_s[0], limit_bps = rooms->limit_bps[receiver];
     double used_sum = 0.0, wanted_bits = 0.0, idle = 0.0;
@@ -201,16 +204,16 @@ static void share(i64 start, i64 n, i64 receiver, const Rooms *rooms, const doub
     }
 }
 
-/* Steps 3 and 4 of enforce for the entries from ``start`` on, whose meters are to have ``after->allowed``. ``what`` gets of each
+/* Steps 3 and 4 of enforce for the entries from ``start`` on, whose meters are to have ``meter_bps``. ``what`` gets of each
  * whether its meter is modified (1), and to a higher rate (3). */
 FOR_EACH_CPU
-static void meters(i64 start, i64 n, const Settings *s, double now_s, const Before *before, const double *seen_s,
-                   const uint8_t *soon_read, int bounded, const Block *block, const After *after, uint8_t *restrict what)
+static void meters(i64 start, i64 n, const Settings *s, double now_s, const Before *before,
+                   const double *restrict meter_bps, const double *seen_s, const uint8_t *soon_read, int bounded, const Block *block, const After *after, uint8_t *restrict what)
 {
     const double *restrict was_rate_steps = block->rate, *restrict was_burst_steps = block->burst;
     const double *restrict modified_s = before->modified + start, *restrict level_bits = before->level + start;
     const double *restrict credit_bits = before->credit + start, *restrict updated_s = before->updated + start;
-    const double *restrict meter_bps = after->allowed + start, *restrict seen = seen_s + start;
+    const double *restrict seen = seen_s + start;
     const double *restrict usable_bits = block->usable, *restrict now_level = block->level;
     const double *restrict now_credit = block->credit, *restrict spent_bits = block->spent;
     const double *restrict depth_bits = block->depth;
@@ -267,15 +270,6 @@ static void meters(i64 start, i64 n, const Settings *s, double now_s, const Befo
     }
 }
 
-static void reverse(i64 *rows, i64 n)
-{
-    for (i64 i = 0, last = n - 1; i < last; i++, last--) {
-        i64 row = rows[i];
-        rows[i] = rows[last];
-        rows[last] = row;
-    }
-}
-
 /* The end of a block: whole receivers, as many as it has room for, and at least one. Entries are in the order of receivers. */
 static i64 end_of_block(const i64 *receiver, i64 first, i64 n)
 {
@@ -305,8 +299,8 @@ static i64 longest_block(const i64 *receiver, i64 n)
 #define C(number) column(columns, number)
 
 /* All of enforce, receiver by receiver: what belongs to one stays in the first cache. Rooms bound what the senders of a receiver
- * have together where the times are not 0; else what is allowed is the limit, and one column with it. Rows to modify go to
- * ``rows``, decreases first; return how many, or NO_MEMORY. */
+ * have together where the times are not 0; else what is allowed is the limit, and not written. ``below`` tells whether a limit
+ * granted is below a step, which is the least. Rows to modify go to ``rows``, decreases first; return how many, or NO_MEMORY. */
 enum { COLUMNS_OF_ENFORCE = 35 };
 i64 dets_enforce(PyObject *columns, double now_s, double reserve_s, i64 idle_intervals)
 {
@@ -320,29 +314,31 @@ i64 dets_enforce(PyObject *columns, double now_s, double reserve_s, i64 idle_int
     const double *seen_s = C(17);
     const uint8_t *too_soon = C(18);
     const Rooms rooms = {rows_of(columns, 20), rows_of(columns, 21), idle_intervals, C(20), C(21), C(22), C(23), reserve_s};
-    const After after = {C(24), C(25), C(26), C(27), C(28), C(29), C(30), C(31), C(32), C(33)};
-    i64 *rows = C(34), n = rows_of(columns, 1), lowered_count = 0, raised_from = n - 1;
+    const After after = {C(24), C(25), C(26), C(27), C(28), C(29), C(30), C(31), C(32)};
+    i64 *below = C(33), *rows = C(34), n = rows_of(columns, 1), lowered_count = 0, raised_from = n - 1;
     int bounded = rooms.times > 0;
     i64 room = bounded ? longest_block(receiver, n) : BLOCK;
-    double *memory = malloc((size_t)room * (8 * sizeof(double) + 1));
+    double *memory = malloc((size_t)room * (9 * sizeof(double) + 1));
     if (!memory)
         return NO_MEMORY;
-    Block block = {memory,            memory + room,     memory + 2 * room, memory + 3 * room,
-                   memory + 4 * room, memory + 5 * room, memory + 6 * room, (i64 *)(memory + 7 * room)};
+    Block block = {memory,            memory + room,     memory + 2 * room, memory + 3 * room,         memory + 4 * room,
+                   memory + 5 * room, memory + 6 * room, memory + 7 * room, (i64 *)(memory + 8 * room)};
     if (!bounded)
         block.usable = block.credit;
-    uint8_t *what = (uint8_t *)(memory + 8 * room);
+    uint8_t *what = (uint8_t *)(memory + 9 * room);
+    *below = 0;
     for (i64 first = 0, end; first < n; first = end) {
         end = bounded ? end_of_block(receiver, first, n) : block_end(first, n);
-        account(first, end - first, set, now_s, limit_bps, &before, offered, dropped, passed, seen_s, &after, &block);
+        *below |= account(first, end - first, set, now_s, limit_bps, &before, offered, dropped, passed, seen_s, &after, &block);
         widen_counts(block.silent, silent + first, end - first);
         for (i64 i = first, next; bounded && i < end; i = next) {
             for (next = i + 1; next < end && receiver[next] == receiver[i];)
                 next++;
-            share(i, next - i, receiver[i], &rooms, after.limit, passed, smoothed, block.silent + (i - first),
+            share(i, next - i, receiver[i], &rooms, block.limit + (i - first), passed, smoothed, block.silent + (i - first),
                   block.credit + (i - first), after.allowed + i, block.usable + (i - first));
         }
-        meters(first, end - first, set, now_s, &before, seen_s, too_soon, bounded, &block, &after, what);
+        meters(first, end - first, set, now_s, &before, bounded ? after.allowed + first : block.limit, seen_s, too_soon, bounded,
+               &block, &after, what);
         for (i64 i = first; i < end; i++) { /* raised ones from the end on; what is put between both counts once it is passed */
             rows[lowered_count] = rows[raised_from] = i;
             lowered_count += what[i - first] == 1;

@@ -13,8 +13,8 @@ enum { METERS_AHEAD = 16 };
 
 /* Add what the n meters of one switch counted since its last reading to its window; unavailable counts as 0. A meter that counts
  * less than before was modified and began again: it may pass what it is set to now as well, which nobody knows of a meter
- * without a row (UINT32_MAX). What one has let in that dropped some is NaN. Return whether any meter has counted, or -1 if these are other meters: then the window begins again, whatever has
- * been added to it. */
+ * without a row (UINT32_MAX). What one has let in that dropped some is NaN. Return whether any meter has counted, or -1 if these
+ * are other meters: then the window begins again, whatever has been added to it. */
 static i64 watch(i64 n, const MeterStats *stats, const int32_t *rows, const uint32_t *meter_id, double *was_in,
                  double *was_dropped, double *in_sum, uint32_t *most_kbps, uint32_t *most_kbits,
                  const uint32_t *rate_kbps, const uint32_t *burst_kbits)
@@ -46,8 +46,8 @@ static i64 watch(i64 n, const MeterStats *stats, const int32_t *rows, const uint
     return same ? counted != 0 : -1;
 }
 
-/* ``watch`` for one switch after the other; the meters of switch s end at ``ends[s]``. Its window is three columns, of meter ids, of
- * three and of two rows of meters, behind the first COLUMNS_OF_WATCH. ``found`` is what ``watch`` returns. */
+/* ``watch`` for one switch after the other; the meters of switch s end at ``ends[s]``. Its window is three columns, of meter
+ * ids, of three and of two rows of meters, behind the first COLUMNS_OF_WATCH. ``found`` is what ``watch`` returns. */
 enum { COLUMNS_OF_WATCH = 6, COLUMNS_OF_WINDOW = 3 };
 i64 dets_watch(PyObject *columns)
 {

@@ -105,6 +105,16 @@ INLINE i64 one_more(i64 count) /* of columns.py */
     return count < INT16_MAX ? count + 1 : count;
 }
 
+/* Rows that were put from the end on stand in their order then. */
+static inline void reverse(i64 *rows, i64 n)
+{
+    for (i64 i = 0, last = n - 1; i < last; i++, last--) {
+        i64 row = rows[i];
+        rows[i] = rows[last];
+        rows[last] = row;
+    }
+}
+
 /* What is chosen by a truth of 1 or 0. A conditional may be compiled to loads and stores under a mask, which are slow. */
 INLINE double chosen(i64 truth, double yes, double no)
 {

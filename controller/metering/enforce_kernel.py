@@ -28,6 +28,7 @@ def enforce(
     settings: FloatArray,
     now_s: float,
     idle: tuple[float, int],
+    least_bps: float,
     limit_bps: FloatArray,
     before: Columns,
     measured: Columns,
@@ -37,22 +38,24 @@ def enforce(
     """Return the columns of Enforcement, and the rows to modify, decreases first.
 
     The columns are those of floats, rates and bursts, who is unresponsive and the evidence. What is kept until the next
-    interval is no part of an array that holds more. ``limit_bps`` (entries,) is what is granted, ``before`` the columns
-    of Enforcement, ``measured`` those of Measurement, what was seen, and who was read too soon. ``rooms`` are the
-    columns of Rooms, for receivers of which each has its entries together; None: no meter is bounded. ``idle`` is the
-    reserve of idle senders in seconds, and after how many silent intervals they are idle.
+    interval is no part of an array that holds more. ``limit_bps`` (entries,) is what is granted, taken for at least
+    ``least_bps``; ``before`` are the columns of Enforcement, ``measured`` those of Measurement, what was seen, and who
+    was read too soon. ``rooms`` are the columns of Rooms, for receivers of which each has its entries together; None:
+    no meter is bounded. ``idle`` is the reserve of idle senders in seconds, and after how many silent intervals they
+    are idle.
     """
-    size = len(limit_bps)
-    limits_bps, nothing = np.empty(size), np.empty(0)
-    allowed_bps = limits_bps if rooms is None else np.empty(size)
-    floats = [limits_bps, allowed_bps, *(np.empty(size) for _ in range(4))]
+    size, nothing = len(limit_bps), np.empty(0)
+    allowed_bps = nothing if rooms is None else np.empty(size)
+    floats = [allowed_bps, *(np.empty(size) for _ in range(4))]
     kilos = np.empty(size, np.uint32), np.empty(size, np.uint32)
-    judged, rows = (np.empty(size, np.bool_), np.empty(size, np.int16)), np.empty(size, np.int64)
+    judged = np.empty(size, np.bool_), np.empty(size, np.int16)
+    below, rows = np.empty(1, np.int64), np.empty(size, np.int64)
     given = (settings, limit_bps, *before, *measured, receiver, *(rooms or (nothing,) * 4))
-    count = measure_kernel.library.dets_enforce((*given, *floats, *kilos, *judged, rows), now_s, *idle)
+    count = measure_kernel.library.dets_enforce((*given, *floats, *kilos, *judged, below, rows), now_s, *idle)
     if count < 0:
         raise MemoryError("no memory for the accounts of one receiver")
-    return floats, kilos, judged, rows[:count]
+    limits_bps = np.maximum(limit_bps, least_bps) if below[0] else limit_bps  # which mostly needs no column of its own
+    return [limits_bps, limits_bps if rooms is None else allowed_bps, *floats[1:]], kilos, judged, rows[:count]
 
 
 def receive(

@@ -353,6 +353,7 @@ def _enforce_compiled(
         _SETTINGS,
         now_s,
         (RESERVE_S, IDLE_INTERVALS),
+        RATE_STEP_BPS,
         limit_bps,
         (*granted, *set_to, *stands, before.unresponsive, before.evidence),
         (*sent, measured.silent_intervals, seen_s, too_soon),
