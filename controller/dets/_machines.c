@@ -161,8 +161,8 @@ static void least_of(i64 n, const double *restrict a, const double *restrict b, 
         to[i] = least(a[i], b[i]);
 }
 
-/* Set Rate, then Keep Alive, and what is in force: the limit, or the ceiling if that is lower. Return whether a machine is in
- * another state then. */
+/* Set Rate, then Keep Alive, and what is in force: the limit, or the ceiling if that is lower. Where no rate is set, states and
+ * limits are the columns of before. Return whether a machine is in another state then. */
 i64 dets_obey(PyObject *columns)
 {
     if (!side_by_side(columns, 11))
@@ -173,8 +173,10 @@ i64 dets_obey(PyObject *columns)
     int8_t *control = C(7);
     double *limit_bps = C(8);
     int16_t *unheard = C(9);
-    memcpy(control, C(0), (size_t)n);
-    memcpy(limit_bps, C(1), (size_t)n * sizeof *limit_bps);
+    if (rates) {
+        memcpy(control, C(0), (size_t)n);
+        memcpy(limit_bps, C(1), (size_t)n * sizeof *limit_bps);
+    }
     memcpy(unheard, C(2), (size_t)n * sizeof *unheard);
     for (i64 i = 0; i < rates; i++) {
         i64 row = set_row[i];

@@ -83,13 +83,21 @@ def changed(same: float, columns: Columns) -> tuple[IntArray, FloatArray, IntArr
     return parted[:count], rate_bps[:count], parted[count:]
 
 
-def obey(columns: Columns) -> tuple[NDArray[np.int8], FloatArray, ShortArray, FloatArray, bool]:
+def obey(
+    before: tuple[NDArray[np.int8], FloatArray, ShortArray],
+    set_rate: tuple[IntArray, FloatArray],
+    alive: IntArray,
+    ceiling_bps: FloatArray,
+) -> tuple[NDArray[np.int8], FloatArray, ShortArray, FloatArray, bool]:
     """Return the columns of SendRateControllers, what is in force, and whether a machine is in another state.
 
-    ``columns`` are those of the machines before, entries and rates of Set Rate, entries of Keep Alive, and ceilings.
+    ``before`` are those columns, ``set_rate`` entries and rates of Set Rate, ``alive`` entries of Keep Alive.
+    States and limits stay the columns that they are where no rate is set.
     """
-    size = len(columns[0])
-    control, limit_bps, unheard = np.empty(size, np.int8), np.empty(size), np.empty(size, np.int16)
-    in_force_bps = np.empty(size)
+    control, limit_bps, size = before[0], before[1], len(before[0])
+    if len(set_rate[0]):
+        control, limit_bps = np.empty(size, np.int8), np.empty(size)
+    unheard, in_force_bps = np.empty(size, np.int16), np.empty(size)
+    columns = (*before, *set_rate, alive, ceiling_bps)
     moved = library.dets_obey((*columns, control, limit_bps, unheard, in_force_bps))
     return control, limit_bps, unheard, in_force_bps, moved > 0

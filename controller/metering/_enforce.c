@@ -208,7 +208,8 @@ static void share(i64 start, i64 n, i64 receiver, const Rooms *rooms, const doub
  * whether its meter is modified (1), and to a higher rate (3). */
 FOR_EACH_CPU
 static void meters(i64 start, i64 n, const Settings *s, double now_s, const Before *before,
-                   const double *restrict meter_bps, const double *seen_s, const uint8_t *soon_read, int bounded, const Block *block, const After *after, uint8_t *restrict what)
+                   const double *restrict meter_bps, const double *seen_s, const uint8_t *soon_read, int bounded,
+                   const Block *block, const After *after, uint8_t *restrict what)
 {
     const double *restrict was_rate_steps = block->rate, *restrict was_burst_steps = block->burst;
     const double *restrict modified_s = before->modified + start, *restrict level_bits = before->level + start;
